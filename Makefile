@@ -10,13 +10,13 @@ LOWEST ?= .venv-lowest
 EXTRAS ?= dev
 BUDGET ?= 60s
 BIN := $(VENV)/bin
-# a GPU machine's own Python, which has its torch, JAX and Triton
+# the Python of a GPU machine, with its torch, JAX and Triton
 GPU_PYTHON ?= python3
 GPU_BUDGET := $(if $(filter command line,$(origin BUDGET)),$(BUDGET),10m)
 comma := ,
 PTX_TESTS := $(addprefix tests/,targets $(addprefix cuda/test_,operators.py hopper.py same_bits.py))
 STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
-FLOORS := schedules templates tuner ops results
+LAYER_DIRS := schedules templates tuner ops results
 
 .PHONY: help setup tune test test-changed test-lowest test-ptx fuzz lint tree format bench bench-gpu bench-gpu-pack docs clean
 
@@ -30,7 +30,7 @@ $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -e ".[$(EXTRAS)]"
-	$(BIN)/python -m compileall -q tensorlang $(FLOORS)
+	$(BIN)/python -m compileall -q tensorlang $(LAYER_DIRS)
 	$(BIN)/python -m tensorlang.templates.bytecode
 	@touch $@
 
@@ -40,10 +40,10 @@ tune: setup  ## tune Threefry on this CPU and compare with the default
 test: setup  ## the whole test suite
 	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
-test-changed: setup tree  ## the tests nearest to what has changed since SINCE=HEAD, in a minute
+test-changed: setup tree  ## the tests closest to changes since SINCE=HEAD, about a minute
 	$(BIN)/python tests/changed.py --since $(or $(SINCE),HEAD) $(ARGS)
 
-test-lowest:  ## the suite on the oldest packages that pyproject.toml admits
+test-lowest:  ## the suite with the oldest packages that pyproject.toml allows
 	$(PYTHON) -m venv $(LOWEST)
 	$(LOWEST)/bin/python -m pip install --quiet uv
 	VIRTUAL_ENV=$(LOWEST) $(LOWEST)/bin/uv pip install --quiet \
@@ -53,42 +53,42 @@ test-lowest:  ## the suite on the oldest packages that pyproject.toml admits
 test-ptx: setup  ## the operators' CUDA kernels, executed without a GPU (many minutes)
 	$(BIN)/python -m pytest -n auto --dist worksteal --ptx $(PTX_TESTS) $(ARGS)
 
-fuzz: setup  ## random cases without end: WHAT=schedules COUNT=20000 [SEED=0 JOBS=2 MODELS=folder]
+fuzz: setup  ## random cases: WHAT=schedules COUNT=20000 [SEED=0 JOBS=2 MODELS=folder]
 	@$(BIN)/python tests/fuzz.py $(or $(WHAT),schedules) --count $(or $(COUNT),1000) \
 		--seed $(or $(SEED),0) --jobs $(or $(JOBS),2)
 
-lint: setup tree  ## ruff, mypy --strict, and the floors of the house
+lint: setup tree  ## ruff, mypy --strict and the import layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	cd build/lint && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p tensorlang
 	cd build/lint && PYTHONPATH=. ../../$(BIN)/lint-imports --config ../../pyproject.toml --no-cache
 
-# mypy and import-linter see one package, as Python does, through this tree of links.
+# A tree of links, in which mypy and import-linter see one package, as Python does.
 tree:
 	@rm -rf build/lint && mkdir -p build/lint/tensorlang
-	@for f in tensorlang/* $(FLOORS); do ln -s ../../../$$f build/lint/tensorlang/; done
+	@for f in tensorlang/* $(LAYER_DIRS); do ln -s ../../../$$f build/lint/tensorlang/; done
 
-format: setup  ## let ruff format and mend what it can
+format: setup  ## format and fix with ruff
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: ## measure against the peers; tables go to results/bench (installs the peers)
+bench: ## measure against peers, into results/bench (installs the peers)
 	$(MAKE) setup EXTRAS=dev,bench
 	$(BIN)/python -m benchmarks $(ARGS)
 
 bench-gpu:  ## on a CUDA machine, into OUT: verify, tune (BUDGET), measure [WHEELS=folder]
-	@test -n "$(OUT)" || { echo "name a folder for what is measured: make bench-gpu OUT=folder"; exit 2; }
+	@test -n "$(OUT)" || { echo "name an output folder: make bench-gpu OUT=folder"; exit 2; }
 	@$(GPU_PYTHON) -m benchmarks.gpu "$(OUT)" --budget $(GPU_BUDGET) \
 		$(if $(WHEELS),--wheels "$(WHEELS)") $(ARGS)
 
-bench-gpu-pack:  ## what such a machine lacks, into WHEELS [FOR=3.12 SKIP=numpy,torch]
+bench-gpu-pack:  ## packages for such a machine, into WHEELS [FOR=3.12 SKIP=numpy,torch]
 	@test -n "$(WHEELS)" || { echo "name a folder for the packages: make bench-gpu-pack WHEELS=folder"; exit 2; }
 	@$(GPU_PYTHON) -m benchmarks.gpu.pack "$(WHEELS)" $(if $(FOR),--python $(FOR)) --skip "$(SKIP)"
 
-docs:  ## the site, of docs/ and docstrings, into build/site (installs Sphinx)
+docs:  ## the documentation site, into build/site (installs Sphinx)
 	$(MAKE) setup EXTRAS=docs
 	rm -rf docs/operators build/site
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --jobs auto docs build/site
 
-clean:  ## remove what these targets made
+clean:  ## remove everything these targets created
 	rm -rf build docs/operators $(VENV) $(LOWEST)

@@ -1,1 +1,1 @@
-"""Benchmarks against what a user would pick instead; `make bench` runs them all."""
+"""Benchmarks against other libraries; `make bench` runs them all."""

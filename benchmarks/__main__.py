@@ -1,14 +1,14 @@
 """`python -m benchmarks [TABLE]`: measure, write results/bench/TABLE.md and TABLE.json.
 
-Tables: `cpu` (all works beside their peers), `batches` (one kernel for all batches),
-`defaults` (untuned shapes against tuned ones), `opencl` (through OpenCL against through
-LLVM, with all threads), `operators` (each one alone, for the picture on its page),
-`searching` (tuning from nothing). With `--only`, rows that are measured take the place
-of the old ones; the others stay.
+Tables: `cpu` (all works against peers), `batches` (batch-generic against static
+kernels), `defaults` (untuned against tuned configurations), `opencl` (OpenCL against
+LLVM, all threads), `operators` (each operator alone, for the figure on its page),
+`searching` (a search from scratch). With `--only`, the rows measured replace the old
+ones; others are kept.
 
-Each thread count runs in a process of its own, kept on as many processors; within it
-all calls are interleaved, so ratios are fair on a machine whose speed drifts. Other
-libraries' threads wait as they usually do, and have gone to sleep before the next call.
+Each thread count runs in a separate process, pinned to as many processors; within it
+all calls are interleaved, so ratios are fair on a machine whose speed drifts. Threads
+of other libraries use their default wait policy and sleep before the next call.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _QUIET = {
     "NUMBA_THREADING_LAYER": "workqueue",
     "JAX_PLATFORMS": "cpu",
     "PYTHONWARNINGS": "ignore",
-    "OPENBLAS_THREAD_TIMEOUT": "18",  # or they spin far into the calls of others
+    "OPENBLAS_THREAD_TIMEOUT": "18",  # or they spin into others' calls
 }
 
 
@@ -58,16 +58,16 @@ def _arguments() -> argparse.Namespace:
     tables = (ALL, "batches", "defaults", "opencl", "operators", "searching")
     parser.add_argument("table", nargs="?", default=ALL, choices=tables)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--only", default="", help="works whose name holds this")
-    parser.add_argument("--budget", type=float, help="seconds to tune a shape for")
-    parser.add_argument("--counts", default="", help="of threads, such as 1,2")
+    parser.add_argument("--only", default="", help="works whose name contains this")
+    parser.add_argument("--budget", type=float, help="seconds to tune each shape")
+    parser.add_argument("--counts", default="", help="thread counts, such as 1,2")
     parser.add_argument("--threads", type=int, help="measure here, print JSON")
     parser.add_argument("--out", type=Path, default=_RESULTS)
     return parser.parse_args()
 
 
 def _measured(given: argparse.Namespace) -> dict[str, Any]:
-    """The measurements of one thread count, in this process."""
+    """Measure one thread count in this process."""
     if given.table == ALL:
         from benchmarks.measure import measure
 
@@ -87,7 +87,7 @@ def _measured(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _page(runs: list[dict[str, Any]], given: argparse.Namespace) -> str:
-    """The page of one of the other tables; its measurements are written."""
+    """Write the measurements of a side table; return its page."""
     from benchmarks import side_tables
 
     found = side_tables.merged(given.table, given.out, runs, _machine())
@@ -96,7 +96,7 @@ def _page(runs: list[dict[str, Any]], given: argparse.Namespace) -> str:
 
 
 def _page_of_all(runs: list[dict[str, Any]], given: argparse.Namespace) -> str:
-    """The page of all works; its measurements and pictures are written."""
+    """Write measurements and plots of the main table; return its page."""
     found: dict[str, Any] = {"machine": _machine(), "runs": runs}
     kept = given.out / "cpu.json"
     if given.only and kept.exists():
@@ -111,7 +111,7 @@ def _page_of_all(runs: list[dict[str, Any]], given: argparse.Namespace) -> str:
 
 
 def _renewed(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """The old measurements with the new ones in their places."""
+    """Old measurements updated with new ones."""
     fresh = {run["threads"]: run for run in new["runs"]}
     for run in old["runs"]:
         again = fresh.pop(run["threads"], None)
@@ -122,20 +122,20 @@ def _renewed(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 
 
 def _stay_on(threads: int) -> None:
-    """Keep this process on as many processors: JAX cannot be told otherwise."""
+    """Pin this process to this many processors, the only way to limit JAX's threads."""
     if hasattr(os, "sched_setaffinity"):
         allowed = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, allowed[-threads:])
 
 
 def _draw(found: dict[str, Any], folder: Path) -> None:
-    """The pictures, where matplotlib is there to draw them."""
+    """Draw the plots if matplotlib is installed."""
     from benchmarks.plots import draw
 
     try:
         draw(found, folder)
     except ImportError as problem:
-        print(f"no pictures: {problem} (it is in the bench extra)", file=sys.stderr)
+        print(f"no plots: {problem} (it is in the bench extra)", file=sys.stderr)
 
 
 def _in_process(threads: int, given: argparse.Namespace) -> dict[str, Any]:

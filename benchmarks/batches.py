@@ -1,7 +1,7 @@
-"""One kernel for all batches against a kernel for each: what symbolic sizes cost.
+"""The cost of symbolic sizes: a batch-generic kernel against a static one per batch.
 
-The static kernel comes from the same definition with the sizes put in, and from the
-same rule of scheduling; both are called with the same arrays.
+The static kernel uses the same definition with constant sizes and the same default
+schedule; both are called with the same arrays.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ One kernel for all batches
 The kernel built once for a symbolic batch against kernels of the same definition whose
 sizes are constants; wanted: static over symbolic at least {FLOOR}."""
 BATCHES: Final = (1, 13, 64, 1000)
-_B: Final = -1  # stands for the batch
+_B: Final = -1  # placeholder for the batch
 # operator, shapes, attributes
 LAYERS: Final[dict[str, tuple[str, tuple[tuple[int, ...], ...], dict[str, Any]]]] = {
     "dense 784 to 512": ("nn.dense", ((_B, 784), (512, 784)), {}),
@@ -84,7 +84,7 @@ def rows(rounds: int, only: str) -> Iterator[dict[str, Any]]:
 
 
 def _types(op: Operator) -> dict[str, Any]:
-    """The default's element types, where an operator takes several."""
+    """The default dtypes, if an operator takes several."""
     held = op.default.dtypes if op.default else ()
     return {"dtypes": held} if len(set(held)) > 1 else {}
 
@@ -108,7 +108,7 @@ def _call(kernel: runtime.Kernel, given: list[Any]) -> Callable[[], object]:
 
 
 def static_kernel(op: Operator, workload: Workload) -> runtime.Kernel:
-    """The kernel of a workload whose sizes are all constants."""
+    """The kernel of a workload with constant sizes."""
     target, algorithm = targets.get(None), op.prefers(workload)
     func = fixed(op.function(workload, algorithm), op.sizes(workload))
     entry = building.schedules(op, algorithm, target)[0]
@@ -116,7 +116,7 @@ def static_kernel(op: Operator, workload: Workload) -> runtime.Kernel:
 
 
 def fixed(func: Function, sizes: Mapping[str, int]) -> Function:
-    """A function with constants in place of its symbolic sizes."""
+    """Substitute constants for a function's symbolic sizes."""
     found = {v for v in walk(func) if isinstance(v, Var) and v.name in sizes}
     free = tuple(v for v in func.scalars if v not in found)
     values = {v: Const(sizes[v.name], v.dtype) for v in found}
@@ -124,7 +124,7 @@ def fixed(func: Function, sizes: Mapping[str, int]) -> Function:
 
 
 def page(found: Mapping[str, Any]) -> Iterator[str]:
-    """The measurements of one thread count as markdown."""
+    """The measurements of one thread count as Markdown."""
     yield "| work | batch | static, µs | symbolic, µs | static over symbolic |"
     yield "| --- | --- | --- | --- | --- |"
     for row in found["rows"]:

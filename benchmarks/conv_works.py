@@ -1,7 +1,6 @@
-"""Convolutions and their gradients beside PyTorch, JAX and the limits.
+"""Convolutions and their gradients against PyTorch, JAX and machine limits.
 
-PyTorch's images have their channels where ours have them: in NHWC rows they are
-`channels_last` tensors.
+PyTorch uses the same memory layout as ours: `channels_last` tensors in NHWC rows.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ CONV: Final[tuple[Case, ...]] = (
     ((1, 128, 56, 56), (128, 1, 3, 3), 1, 1, 128),
 )
 WINOGRAD: Final = (CONV[0], CONV[1], CONV[4])
-# gradients of images whose windows lie apart
+# image gradients with windows further apart than their size
 STRIDED: Final[tuple[Case, ...]] = (
     ((1, 64, 56, 56), (128, 64, 3, 3), 2, 1, 1),
     ((1, 256, 56, 56), (512, 256, 1, 1), 2, 0, 1),
@@ -42,7 +41,7 @@ _GRADIENTS: Final = ("conv2d_grad_data", "conv2d_grad_weight")
 
 
 def works(threads: int) -> Works:
-    """All convolutions that are measured with this many threads."""
+    """All convolutions measured with this many threads."""
     for case in CONV:
         yield f"conv {_title(case)}", partial(_conv, threads, case)
     for case in CONV:
@@ -92,7 +91,7 @@ def _conv(threads: int, case: Case) -> Work:
 
 
 def _last(threads: int, case: Case) -> Work:
-    """Channels last, in and out."""
+    """Channels-last input and output."""
     x, w, how = normal(*case[0]), normal(*case[1]), _how(case)
     ours = partial(nn.conv2d, _channels_last(x), w, layout="NHWC", **how)
     y = np.empty(ours().shape, np.float32)
@@ -117,7 +116,7 @@ def _channels_last(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _winograd(threads: int, case: Case, *, packed: bool = False) -> Work:
-    """Fewer products than the plain sum has: no limit is stated in those."""
+    """Winograd, without a limit: it needs fewer products than direct convolution."""
     x, w, how = normal(*case[0]), normal(*case[1]), _how(case)
     given = nn.prepack(nn.conv2d, w, tolerance=_ALLOWED) if packed else w
     allowed = partial(nn.conv2d, x, given, **how, tolerance=_ALLOWED)

@@ -1,7 +1,8 @@
-"""The default of an untuned shape against the best that is known of it.
+"""Default configurations of untuned shapes against the best known ones.
 
-Each shape is tuned within a budget, in records of its own; what an earlier run found
-(`results/bench/defaults.json`) takes part. Then default and best are timed in turn.
+Each shape is tuned within a budget, in separate records; results of earlier runs
+(`results/bench/defaults.json`) are included. Then default and best are timed
+interleaved.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tensorlang.workload import Workload
 
 MEAN_FLOOR: Final = 0.8
 FLOOR: Final = 0.6
-BUDGET: Final = 30.0  # seconds to tune a shape for
+BUDGET: Final = 30.0  # seconds to tune a shape
 HEAD: Final = f"""\
 Defaults of untuned shapes
 
@@ -99,13 +100,13 @@ WORKS: Final[dict[str, tuple[str, Shapes, dict[str, Any]]]] = {
 def rows(
     rounds: int, only: str, budget: float, earlier: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    """A row for each shape; with a budget of 0 only what was found earlier is timed.
+    """A row for each shape; with a budget of 0, only earlier results are timed.
 
     Args:
-        rounds: How often each side is timed.
-        only: Works whose title holds this.
-        budget: Seconds of tuning for each.
-        earlier: Rows of earlier runs by their title.
+        rounds: Timings of each side.
+        only: Restrict to works whose title contains this.
+        budget: Seconds of tuning per shape.
+        earlier: Rows of earlier runs by title.
     """
     for title, (name, shapes, attributes) in WORKS.items():
         if only not in title:
@@ -126,7 +127,7 @@ def _candidate(row: Mapping[str, Any]) -> Candidate:
 def _tuned(
     op: Operator, shapes: Shapes, attributes: Mapping[str, Any], budget: float
 ) -> list[Candidate]:
-    """The best of a search that knows of no other one; nothing where it fails."""
+    """The best of a search from scratch; empty if it fails."""
     with from_nothing() as storage:
         try:
             report = tune(
@@ -140,7 +141,7 @@ def _tuned(
 
 @contextmanager
 def from_nothing() -> Iterator[str]:
-    """No records of the user's and no earlier trials: the URL of an empty storage."""
+    """Context without user records; yields the URL of an empty storage."""
     held = os.environ.get(records.FOLDER_VARIABLE)
     with tempfile.TemporaryDirectory() as folder:
         os.environ[records.FOLDER_VARIABLE] = folder
@@ -157,7 +158,7 @@ def from_nothing() -> Iterator[str]:
 def _row(
     op: Operator, workload: Workload, known: list[Candidate], rounds: int
 ) -> dict[str, Any]:
-    """Default and all candidates in turn; the fastest one is the best known."""
+    """Time default and all candidates interleaved; the fastest is the best known."""
     target = targets.get(None)
     schedule, knobs = building.default(op, workload, target, {})
     usual = Candidate(op.prefers(workload), dict(knobs.values))
@@ -199,7 +200,7 @@ def _row(
 def _built(
     op: Operator, workload: Workload, candidate: Candidate
 ) -> runtime.Kernel | None:
-    """The kernel of a candidate; None where the schedule no longer takes its knobs."""
+    """The kernel of a candidate; None if the schedule no longer accepts its knobs."""
     target, knobs = targets.get(None), Knobs.replay(dict(candidate.knobs))
     try:
         made = building.schedule(op, workload, target, candidate.algorithm, knobs)
@@ -215,7 +216,7 @@ def call(kernel: runtime.Kernel, given: list[Any]) -> Callable[[], object]:
 
 
 def page(found: Mapping[str, Any]) -> Iterator[str]:
-    """The measurements of one thread count as markdown."""
+    """The measurements of one thread count as Markdown."""
     yield "| work | default, ms | best known, ms | best / default time | its knobs |"
     yield "| --- | --- | --- | --- | --- |"
     for row in found["rows"]:

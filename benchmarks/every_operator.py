@@ -1,6 +1,6 @@
-"""Every operator once: its kernel for its usual shapes, with the work that it counts.
+"""Every operator once, with its default shapes and operation counts.
 
-These are the points in the pictures of the operators' pages.
+These are the points in the figures on the operators' pages.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ of the limit nearest to it: arithmetic, or memory written past the caches. More 
 
 
 def rows(rounds: int, only: str) -> Iterator[dict[str, Any]]:
-    """A row an operator of the library; those that cannot be built alone are left."""
+    """A row per operator of the library, except those that cannot be built alone."""
     for op in operators():
         if only not in op.id or not op.module.startswith("tensorlang."):
             continue

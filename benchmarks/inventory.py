@@ -1,13 +1,13 @@
-"""What every operator's call runs: a table to hold one version against another.
+"""The machine code of every operator's call, to compare versions of the library.
 
     python benchmarks/inventory.py write before.json          # in the older checkout
     python benchmarks/inventory.py write after.json           # in the newer one
     python -m benchmarks.versions before.json after.json --base older/.venv/bin/python
 
-A row is a call of the public interface; beside it stand a digest of the machine code
-that it would run, and what it costs to make that (schedule, lower, render, compile).
-Calls whose code is the same need no measuring. This file imports nothing but the public
-interface, so that it runs in any checkout.
+A row is a call of the public API, with a digest of the machine code it would run and
+the cost of generating that (schedule, lower, render, compile). Calls with equal code
+need no measurement. This file only imports the public API, so that it runs in any
+checkout.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ F32 = np.float32
 
 
 class Call(NamedTuple):
-    """A call of an operator: what it is named in the table, and its arguments."""
+    """A call of an operator: its label in the table, and its arguments."""
 
     label: str
     operator: Any
@@ -39,7 +39,7 @@ class Call(NamedTuple):
 
 
 def array(*shape: int, dtype: Any = F32) -> np.ndarray[Any, Any]:
-    """Ordinary values of a type: small whole numbers, floats about 1, truths."""
+    """Ordinary values of a dtype: small integers, floats around 1, bools."""
     generator = np.random.default_rng(len(shape))
     if np.dtype(dtype) == bool:
         return generator.integers(0, 2, shape).astype(bool)
@@ -97,7 +97,7 @@ _ROWS = ((512, 4096), (3, 1001), (64, 33, 65))
 
 
 def elementwise() -> Iterator[Call]:
-    """Elementwise operators and their gradients, in several types and broadcasts."""
+    """Elementwise operators and their gradients, in several dtypes and broadcasts."""
     for module, names in ((math, _UNARY), (nn, _ACTIVATIONS)):
         for name in names:
             op, grad = getattr(module, name), getattr(module, f"{name}_grad")
@@ -135,7 +135,7 @@ def elementwise() -> Iterator[Call]:
 
 
 def rows() -> Iterator[Call]:
-    """Reductions, softmax, norms, losses, scans and sorts over rows."""
+    """Row operators: reductions, softmax, norms, losses, scans and sorts."""
     for shape in _ROWS:
         x = array(*shape)
         for name in _FOLDS:
@@ -225,7 +225,7 @@ def products() -> Iterator[Call]:
         yield Call(f"math.matmul_grad {a} {b}", math.matmul_grad, (dy, x, y), {})
 
 
-# images N, C, H, W; filters O, I, KH, KW; what is not the default
+# images N, C, H, W; filters O, I, KH, KW; non-default options
 _CONVOLUTIONS: tuple[tuple[Any, Any, dict[str, Any]], ...] = (
     ((1, 3, 224, 224), (64, 3, 7, 7), {"stride": 2, "padding": 3}),
     ((1, 64, 56, 56), (64, 64, 3, 3), {"padding": 1}),
@@ -244,7 +244,7 @@ _CONVOLUTIONS: tuple[tuple[Any, Any, dict[str, Any]], ...] = (
 
 
 def convolutions() -> Iterator[Call]:
-    """Convolutions in both layouts, their gradients, transposed and Winograd's."""
+    """Convolutions in both layouts, gradients, transposed and Winograd convolutions."""
     for images, filters, how in _CONVOLUTIONS:
         x, w = array(*images), array(*filters)
         label = f"{images} {filters} {how}"
@@ -282,7 +282,7 @@ def convolutions() -> Iterator[Call]:
 
 
 def images() -> Iterator[Call]:
-    """Poolings, batch norm, joins, slices and moves."""
+    """Pooling, batch norm, joins, slices and data movement."""
     for shape in ((1, 64, 112, 112), (64, 6, 28, 28), (2, 3, 13, 11)):
         x = array(*shape)
         for kind in ("max", "avg"):
@@ -381,7 +381,7 @@ def steps() -> Iterator[Call]:
 
 
 def calls(only: str = "") -> Iterator[Call]:
-    """All calls whose label has `only` in it."""
+    """All calls whose label contains `only`."""
     for group in (*(elementwise, rows, products, convolutions, images, drawn, steps),):
         for call in group():
             if call is not None and only in call.label:
@@ -392,14 +392,14 @@ def calls(only: str = "") -> Iterator[Call]:
 
 
 def fresh(call: Call) -> Call:
-    """The call with keys of its own: a key is used once."""
+    """The call with fresh keys, which are single-use."""
     args = tuple(a.clone() if hasattr(a, "clone") else a for a in call.args)
     named = {k: v.clone() if hasattr(v, "clone") else v for k, v in call.named.items()}
     return call._replace(args=args, named=named)
 
 
 def run(call: Call) -> Any:
-    """The call, made."""
+    """Make the call."""
     made = fresh(call)
     return made.operator(*made.args, **made.named)
 
@@ -411,7 +411,7 @@ _DIRECTIVES = re.compile(
 
 
 def digest(assembly: str) -> str:
-    """A digest of the instructions alone: names of symbols and labels are left out."""
+    """A digest of the instructions, independent of symbol and label names."""
     kept = [
         re.sub(r"\b(?:tl_|fn_)?[A-Za-z_.$][\w.$]*(?=:|\()", "", line.partition("#")[0])
         for line in assembly.splitlines()
@@ -427,7 +427,7 @@ def digest(assembly: str) -> str:
 
 
 def row(call: Call, target: str) -> dict[str, Any]:
-    """What a call runs, and what making it costs in seconds."""
+    """What a call runs, and the seconds to generate it."""
     named = call.named if target == "llvm" else call.named | {"target": target}
     start = time.perf_counter()
     found = call.operator.kernel(*call.args, **named)
@@ -438,21 +438,21 @@ def row(call: Call, target: str) -> dict[str, Any]:
 
 
 def write(path: str, only: str = "", target: str = "llvm") -> None:
-    """The table of this checkout, as JSON."""
+    """Write the table of this checkout as JSON."""
     table: dict[str, Any] = {}
     for call in calls(only):
         try:
             table[call.label] = row(call, target)
-        except Exception as problem:  # noqa: BLE001 - a refusal is a row, too
+        except Exception as problem:  # noqa: BLE001 - an error is a row, too
             table[call.label] = {"refused": f"{type(problem).__name__}: {problem}"}
         print(call.label, table[call.label], file=sys.stderr)
-    with open(path, "w") as file:  # noqa: PTH123 - as plain as the rest
+    with open(path, "w") as file:  # noqa: PTH123 - no further import needed
         json.dump(table, file, indent=1)
 
 
 def serve() -> None:
-    """Time calls as they are asked for: a line with a label, a line with seconds."""
-    # asked for in the table's order, mostly: to look on from the last costs least
+    """Time calls on request: reads a line with a label, answers a line with seconds."""
+    # requests mostly follow the table's order, so continue from the last one
     following, found = calls(), None
     for line in sys.stdin:
         label, _, count = line.strip().rpartition("\t")

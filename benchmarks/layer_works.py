@@ -1,4 +1,4 @@
-"""Layers, optimizers and their gradients beside PyTorch, JAX, NumPy and the limits."""
+"""Layers, optimizers and their gradients against PyTorch, JAX, NumPy and limits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from benchmarks.work import Peer, Work, Works
 from tensorlang.ops import nn, optim, random
 from tensorlang.tuner import layer_peers, peers
 
-# rows, columns, depth; then the floors: of the fastest peer, packed by us and before
+# rows, columns, depth; minimum ratio of the fastest peer; minimum fractions of peak,
+# packed in the call and prepacked
 DENSE: Final = (
     ((1024, 1024, 1024), 1.0, 0.90, 0.94),
     ((2048, 2048, 2048), 1.0, 0.90, 0.94),
@@ -24,7 +25,7 @@ DENSE: Final = (
 )
 PARAMETERS: Final = 1 << 24
 VECTORS: Final = (((1, 8192, 8192), "float32"), ((1, 16384, 8192), "bfloat16"))
-# operator, options, shapes, floor of the fastest peer
+# operator, options, shapes, minimum ratio of the fastest peer
 ROWS: Final[
     tuple[tuple[str, dict[str, Any], tuple[tuple[int, ...], ...], float], ...]
 ] = (
@@ -37,7 +38,7 @@ _RATE: Final = 0.1
 
 
 def works(threads: int) -> Works:
-    """Everything that is measured with this many threads."""
+    """All works measured with this many threads."""
     for shape, fastest, packing, before in DENSE:
         name = "dense " + "x".join(map(str, shape))
         yield (
@@ -57,12 +58,12 @@ def works(threads: int) -> Works:
 
 
 def normal(*shape: int) -> np.ndarray[Any, Any]:
-    """Normal f32 numbers, the same for a shape."""
+    """Normal f32 numbers, the same for each shape."""
     return np.random.default_rng(shape).standard_normal(shape, np.float32)
 
 
 def moved(*arrays: np.ndarray[Any, Any]) -> int:
-    """The bytes of arrays that one call reads or writes, each once."""
+    """Bytes of arrays that a call reads or writes once."""
     return sum(array.nbytes for array in arrays)
 
 
@@ -74,7 +75,7 @@ def rivals(
     *,
     compiled: bool = False,
 ) -> tuple[Peer, ...]:
-    """PyTorch, JAX and NumPy, each returning fresh arrays."""
+    """PyTorch, JAX and NumPy, each with new results."""
     torch = partial(layer_peers.torch_call, op, arrays, given, threads)
     found = [Peer("torch", torch)]
     if compiled:

@@ -1,6 +1,6 @@
-"""What nothing can be faster than: registers full of work, memory read or written.
+"""Machine limits: arithmetic in registers, memory reads and writes.
 
-The memory limits are kernels that do nothing else, launched as ours are.
+The memory limits are kernels without other work, launched like ours.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from tensorlang.scheduling.registry import schedules_for
 from tensorlang.tuner.ceilings import CHAINS, LANES, Loops
 
 _STREAM: Final = Stream(lanes=64, chunk=64, nontemporal=True)
-_STEPS: Final = 4_000_000  # of the register loops: starting threads is lost in 12 ms
+_STEPS: Final = 4_000_000  # register loop iterations: 12 ms hide the start of threads
 _loops = cache(Loops)
 
 
 def multiply_adds(
     floating: int, threads: int, floor: float | None = None, rate: int = 1
 ) -> Limit:
-    """The processor's fused multiply-adds on registers; `rate` times as many."""
+    """Peak rate of fused multiply-adds in registers; `rate` multiplies it."""
     done = 2 * LANES * CHAINS * _STEPS * threads * rate
 
     def make() -> Callable[[], object]:
@@ -38,7 +38,7 @@ def multiply_adds(
 
 
 def integer_mix(operations: int, threads: int, floor: float | None = None) -> Limit:
-    """Threefry's mix of adds, rotations and exclusive ors on registers."""
+    """Threefry's mix of adds, rotations and exclusive ors in registers."""
     done = 3 * LANES * CHAINS * _STEPS * threads
 
     def make() -> Callable[[], object]:
@@ -49,7 +49,7 @@ def integer_mix(operations: int, threads: int, floor: float | None = None) -> Li
 
 
 def fill(count: int, floor: float | None = None) -> Limit:
-    """Writing `count` words past the caches."""
+    """Write `count` words with non-temporal stores."""
 
     def make() -> Callable[[], object]:
         n = size("n")
@@ -64,7 +64,7 @@ def fill(count: int, floor: float | None = None) -> Limit:
 
 
 def read(count: int, floor: float | None = None) -> Limit:
-    """Reading `count` f32 numbers, each once."""
+    """Read `count` f32 elements once."""
 
     def make() -> Callable[[], object]:
         n = size("n")
@@ -79,7 +79,7 @@ def read(count: int, floor: float | None = None) -> Limit:
 
 
 def update(count: int, floor: float | None = None) -> Limit:
-    """Adam's traffic without its work: four f32 arrays read, three written in place."""
+    """Adam's memory traffic: reads four f32 arrays, writes three of them in place."""
 
     def make() -> Callable[[], object]:
         n = size("n")

@@ -1,4 +1,4 @@
-"""Measure the works of one thread count in this process, and say so as JSON."""
+"""Measure the works of one thread count in this process; print JSON."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from benchmarks.work import Work
 from tensorlang.tuner.ceilings import Ceilings, ceilings
 from tensorlang.tuner.rounds import Ratio, Timing, interleaved, paired_ratio
 
-_REST: Final = 0.05  # seconds: the threads of the call before sleep, OpenBLAS's too
+_REST: Final = (
+    0.05  # seconds until threads of the previous call sleep, OpenBLAS's included
+)
 _FRESH, _INTO = "ours, fresh", "ours, into existing"
 
 
 def measure(threads: int, rounds: int, only: str = "") -> dict[str, Any]:
-    """Every work with this many threads, and the machine's limits around it."""
+    """Every work with this many threads, and the machine's limits before and after."""
     limits = ceilings(threads)
     rows = []
     every = (
@@ -77,7 +79,7 @@ def _row(work: Work, rounds: int) -> dict[str, Any]:
 
 
 def _memory(work: Work) -> dict[str, int]:
-    """Bytes by name; nothing where they are not counted, or the peer is missing."""
+    """Bytes by name; empty if not counted or the peer is missing."""
     try:
         return dict(work.memory()) if work.memory else {}
     except ImportError:

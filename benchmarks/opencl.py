@@ -1,7 +1,7 @@
-"""The same operators through OpenCL and through LLVM, on this CPU.
+"""Operators through OpenCL against LLVM on this CPU.
 
-Both write into existing arrays, with all threads; the calls are whole, launches and
-checks of arguments included. The last rows are so small that they are nothing else.
+Both write into existing arrays with all threads; times include launches and argument
+checks, which dominate the last, small rows.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _product(side: int, dtype: str = "float32") -> Call:
 
 
 def _dtype(name: str) -> Any:
-    """NumPy's type of a name, or that of ml_dtypes."""
+    """The NumPy or ml_dtypes dtype of a name."""
     import ml_dtypes
 
     return np.dtype(getattr(ml_dtypes, name, name))
@@ -100,7 +100,7 @@ def _layer_norm() -> Call:
     return lambda kind: nn.layer_norm(x, scale, shift, out=out, target=kind)
 
 
-# what is computed, and the least ratio that is wanted
+# title -> (call, minimum ratio)
 _WORKS: Final[dict[str, tuple[Callable[[], Call], float | None]]] = {
     "random.bits, 2^24": (partial(_draw, "bits", "uint32", ELEMENTS), 0.7),
     "random.bits, packed stream, 2^24": (
@@ -123,7 +123,7 @@ _WORKS: Final[dict[str, tuple[Callable[[], Call], float | None]]] = {
 
 
 def page(found: Mapping[str, Any]) -> Iterator[str]:
-    """The measurements as markdown."""
+    """The measurements as Markdown."""
     yield from sorted({row["device"] for row in found["rows"]})
     yield ""
     yield "| work | LLVM, µs | OpenCL, µs | LLVM over OpenCL |"

@@ -1,4 +1,4 @@
-"""What a call costs beside its work: imports, small and first calls, fresh arrays."""
+"""Overheads: imports, small and first calls, new result arrays."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ def _run(program: str, environment: dict[str, str]) -> float:
 
 
 def _fresh_process(program: str) -> float:
-    _run(program, _usual())  # files in the page cache, bytecode and kernels in theirs
+    _run(program, _usual())  # warm the page cache, bytecode and kernel cache
     return median(_run(program, _usual()) for _ in range(9))
 
 
 def _usual() -> dict[str, str]:
-    """The environment as users have it: Python keeps the bytecode it makes."""
+    """The default environment, in which Python writes bytecode."""
     unset = "PYTHONDONTWRITEBYTECODE"
     return {name: value for name, value in os.environ.items() if name != unset}
 

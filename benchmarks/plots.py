@@ -1,4 +1,4 @@
-"""Measurements as pictures: ratios as bars with their intervals, and a roofline."""
+"""Plots: ratios as bars with intervals, and a roofline."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PICTURES: Final = ("ratios", "roofline")
 
 
 def draw(found: Mapping[str, Any], folder: Path) -> list[str]:
-    """Write both pictures of every run as SVG; returns the files' names.
+    """Write both plots of every run as SVG; return the file names.
 
     Raises:
         ImportError: matplotlib is not installed.
@@ -20,7 +20,7 @@ def draw(found: Mapping[str, Any], folder: Path) -> list[str]:
     import matplotlib as mpl
 
     mpl.use("Agg")
-    mpl.rcParams["svg.hashsalt"] = "tensorlang"  # the same picture, the same bytes
+    mpl.rcParams["svg.hashsalt"] = "tensorlang"  # reproducible files
     written = []
     for run in found["runs"]:
         for name, picture in zip(_PICTURES, (_ratios, _roofline), strict=True):
@@ -31,7 +31,7 @@ def draw(found: Mapping[str, Any], folder: Path) -> list[str]:
 
 
 def _ratios(run: Mapping[str, Any], path: Path) -> bool:
-    """A bar a row: the fastest peer's time over ours, where there is a peer."""
+    """A bar per row with a peer: the fastest peer's time over ours."""
     from matplotlib import pyplot as plt
 
     rows = [(row["work"], least) for row in run["rows"] if (least := fastest(row))]
@@ -54,7 +54,7 @@ def _ratios(run: Mapping[str, Any], path: Path) -> bool:
 
 
 def _roofline(run: Mapping[str, Any], path: Path) -> bool:
-    """A point a kernel, under the limits of registers and memory in the same run."""
+    """A point per kernel, under the register and memory limits of the same run."""
     from matplotlib import pyplot as plt
 
     rows = [row for row in run["rows"] if row["floating"] and row["moved"]]

@@ -1,6 +1,6 @@
-"""Random numbers and dropout beside their peers.
+"""Random numbers and dropout against peers.
 
-Every call of ours uses a key of its own, checked, as users' calls do.
+Every call of ours uses a fresh, checked key, as user code does.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from tensorlang.tuner import peers
 ELEMENTS: Final = 1 << 24
 KEYS: Final = 1 << 20
 RATE: Final = 0.5
-# Threefry2x32-20 on vectors: 20 rounds of add, rotate, xor; two keys added after every
-# fourth; the index and its sum with counter and key. The jax stream folds with one xor.
+# Vectorised Threefry2x32-20: 20 rounds of add, rotate, xor; two key additions after
+# every fourth; the index and its sum with counter and key. The jax stream adds one xor.
 _HASH_OPERATIONS: Final = 20 * 3 + 5 * 2 + 2
 
 
 def works(threads: int) -> Works:
-    """Everything that is measured with this many threads."""
+    """All works measured with this many threads."""
     yield "bits32, JAX stream", partial(_bits, threads)
     yield "bits32, packed stream", partial(_packed_bits, threads)
     yield "uniform f32, JAX stream", partial(_uniform, threads)
@@ -35,7 +35,7 @@ def works(threads: int) -> Works:
 
 
 def _drawn(draw: Any, dtype: str, **options: Any) -> tuple[Call, Call]:
-    """A draw from a key of its own each time: fresh, and into an existing array."""
+    """Draws with a fresh key per call: to a new result, and into an existing array."""
     key = random.key(0)
     out = np.empty(ELEMENTS, dtype)
 
@@ -123,8 +123,8 @@ def _uniform(threads: int) -> Work:
 def _packed_uniform(threads: int) -> Work:
     fresh, into = _drawn(random.uniform, "float32", stream="packed")
     rivals: tuple[Peer, ...] = ()
-    if threads == 1:  # it runs on one core whatever it is told
-        make = lambda: peers.tinygrad_uniform(ELEMENTS)  # noqa: E731 - like its neighbours
+    if threads == 1:  # it always uses one core
+        make = lambda: peers.tinygrad_uniform(ELEMENTS)  # noqa: E731 - like the others
         rivals = (Peer("tinygrad rand", make, False, 1.2),)
     return Work(
         "random.uniform",

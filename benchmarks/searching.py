@@ -1,7 +1,7 @@
-"""Tuning from nothing: how soon a search comes near the best that is known.
+"""Search from scratch: how soon it approaches the best known configuration.
 
-The search knows no record and no earlier trial. The best known is the fastest of the
-default, the records of the workload, what `defaults` found, and what this search found.
+The search uses no records or earlier trials. The best known is the fastest of the
+default, the workload's records, the results of `defaults`, and this search's result.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _FOUND: Final = "found"
 def rows(
     rounds: int, only: str, budget: float, earlier: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    """One row: the search's best over time, and its end against the best known.
+    """One row: the search's best over time, and its result against the best known.
 
     Args:
-        rounds: How often each side is timed.
-        only: Works whose title holds this.
-        budget: Seconds of searching.
-        earlier: Rows of `defaults` by their title.
+        rounds: Timings of each side.
+        only: Restrict to works whose title contains this.
+        budget: Seconds of search.
+        earlier: Rows of `defaults` by title.
     """
     if only not in WORK:
         return
@@ -68,7 +68,7 @@ def rows(
 def _searched(
     op: Operator, budget: float
 ) -> tuple[list[tuple[float, float]], Candidate]:
-    """When the best so far became better, and to what; the winner of the finals."""
+    """Times and values of improvements, and the winner of the finals."""
     curve: list[tuple[float, float]] = []
 
     def listen(told: Progress) -> None:
@@ -97,7 +97,7 @@ def _compared(
     known: list[Candidate],
     rounds: int,
 ) -> dict[str, Any]:
-    """What was found against the fastest of all that is known."""
+    """The result against the fastest of all known configurations."""
     target = targets.get(None)
     arrays, scalars = arguments(op, workload)
     given = [*arrays, *scalars]
@@ -125,7 +125,7 @@ def _compared(
 
 
 def page(found: Mapping[str, Any]) -> Iterator[str]:
-    """The measurements of one thread count as markdown."""
+    """The measurements of one thread count as Markdown."""
     for row in found["rows"]:
         yield f"{row['work']}, {row['budget']:.0f} s:"
         yield ""

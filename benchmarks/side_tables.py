@@ -1,4 +1,4 @@
-"""Tables beside the one of all works: what is measured, and how a page shows it."""
+"""Side tables: measuring and rendering of all tables but the main one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 from benchmarks import batches, defaults, every_operator, opencl, searching
 
 Page = Callable[[Mapping[str, Any]], Iterator[str]]
-# the head of each page, and how the rows of one thread count are shown
+# table -> (page heading, renderer of one thread count's rows)
 PAGES: Final[dict[str, tuple[str, Page]]] = {
     "batches": (batches.HEAD, batches.page),
     "defaults": (defaults.HEAD, defaults.page),
@@ -20,7 +20,7 @@ PAGES: Final[dict[str, tuple[str, Page]]] = {
 }
 
 
-def measured(  # noqa: PLR0917 - what the command line says
+def measured(  # noqa: PLR0917 - the command line's options
     table: str, rounds: int, only: str, budget: float | None, folder: Path, threads: int
 ) -> list[dict[str, Any]]:
     """The rows of a table for one thread count, measured in this process."""
@@ -41,7 +41,7 @@ def measured(  # noqa: PLR0917 - what the command line says
 def merged(
     table: str, folder: Path, runs: list[dict[str, Any]], machine: Mapping[str, str]
 ) -> dict[str, Any]:
-    """New rows, and those of earlier runs that they do not replace."""
+    """New rows, and rows of earlier runs that they do not replace."""
     made = []
     for run in runs:
         rows = {_key(row): row for row in _held(folder, table, run["threads"])}
@@ -72,7 +72,7 @@ def _key(row: Mapping[str, Any]) -> tuple[str, int]:
 
 
 def _held(folder: Path, table: str, threads: int) -> list[dict[str, Any]]:
-    """The rows of the last run with as many threads."""
+    """The rows of the last run with this thread count."""
     path = folder / f"{table}.json"
     if not path.exists():
         return []

@@ -1,4 +1,4 @@
-"""Measurements as markdown."""
+"""Measurements as Markdown."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def markdown(found: Mapping[str, Any]) -> str:
 
 
 def fastest(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The ratio of the peer that leads least to ours; None where there is no peer."""
+    """The smallest ratio of a peer's time over ours; None without peers."""
     ratios = row["ratios"].values()
     return min(ratios, key=lambda ratio: float(ratio["median"]), default=None)
 
@@ -79,13 +79,13 @@ def _rows(run: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _memory(held: Mapping[str, int] | None) -> str:
-    """Bytes by name, as a sentence behind the peers."""
+    """Bytes by name, as a sentence."""
     told = ", ".join(f"{name} {size:,} bytes" for name, size in (held or {}).items())
     return f"; memory of a step: {told}" if told else ""
 
 
 def _means(run: Mapping[str, Any]) -> Iterator[str]:
-    """Geometric means of the fastest peer's ratios, of kinds with several rows."""
+    """Geometric means of the fastest peer's ratios, by kind with several rows."""
     kinds: dict[str, list[float]] = {}
     for row in run["rows"]:
         least = fastest(row)

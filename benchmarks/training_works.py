@@ -1,7 +1,7 @@
-"""Steps of training: whole networks, from the data to the updated weights.
+"""Training steps of whole networks, from the data to the updated weights.
 
-Forward, loss, backward and Adam, with dropout drawn anew in each step; the peers do the
-same work on the same data, each with masks of its own.
+Forward, loss, backward and Adam, with new dropout masks in each step; peers do the same
+on the same data, with masks of their own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tensorlang.layers import (
 )
 from tensorlang.ops import random
 
-_EAGER, _COMPILED, _JAX = 1.5, 1.2, 1.2  # what is wanted of two threads
+_EAGER, _COMPILED, _JAX = 1.5, 1.2, 1.2  # minimum ratios with two threads
 _RATE: Final = 1e-3
 
 
@@ -100,10 +100,10 @@ def _memory(
     x: np.ndarray[Any, Any],
     t: np.ndarray[Any, Any],
 ) -> dict[str, int]:
-    """What a step holds at most, in bytes: as planned, and as PyTorch's profiler sees.
+    """Peak bytes of a step: as planned, and as reported by PyTorch's profiler.
 
-    On both sides what is computed: activations, their gradients, and the gradients of
-    the weights; without weights, data, and what the optimizer keeps.
+    On both sides activations, their gradients and weight gradients, without weights,
+    data and optimizer state.
     """
     planned = model.trainer.context(x, t, outputs=False).workspace
     return {"planned": planned, "torch": _profiled(torch_net, x, t)}
@@ -112,14 +112,14 @@ def _memory(
 def _profiled(
     network: Callable[[Any], Any], x: np.ndarray[Any, Any], t: np.ndarray[Any, Any]
 ) -> int:
-    """The most bytes that PyTorch's allocator holds at one time of a step."""
+    """Peak bytes of PyTorch's allocator during a step."""
     import torch
     from torch.profiler import ProfilerActivity, profile
 
     net = network(torch.nn)
     step = _step(net, net, x, t)
-    step()  # which makes what the optimizer keeps
-    net.zero_grad(set_to_none=True)  # the profiler knows nothing of what was there
+    step()  # creates the optimizer state
+    net.zero_grad(set_to_none=True)  # the profiler does not see earlier allocations
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
         step()
     told = sorted(
@@ -151,7 +151,7 @@ def _torch(
 def _step(
     net: Any, chosen: Any, x: np.ndarray[Any, Any], t: np.ndarray[Any, Any]
 ) -> Call:
-    """A step of training of a network, applied as it is or compiled."""
+    """A training step of a network, eager or compiled."""
     import torch
 
     adam = torch.optim.Adam(net.parameters(), lr=_RATE, fused=True)

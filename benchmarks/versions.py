@@ -1,10 +1,10 @@
-"""Two versions of the library against each other: calls whose machine code changed.
+"""Compare two versions of the library on calls whose machine code changed.
 
     python -m benchmarks.versions before.json after.json --base older/.venv/bin/python
 
 Both tables are written by `benchmarks/inventory.py`. A call whose code differs is timed
-in two processes, one a version, in turns; the ratio is the older one's time over the
-newer one's, with a 95 % interval, worst first.
+in two processes, one per version, interleaved; the ratio is the older time over the
+newer, with a 95 % interval, worst first.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Any, Final
 from tensorlang.tuner.rounds import Ratio, paired_ratio
 
 _SCRIPT: Final = Path(__file__).with_name("inventory.py")
-_SAMPLE: Final = 0.02  # seconds that a sample lasts at least
+_SAMPLE: Final = 0.02  # minimum seconds per sample
 
 
 class Version:
-    """A process of one checkout that times calls by their labels."""
+    """A process of one checkout that times calls by label."""
 
     def __init__(self, python: str) -> None:
         command = [python, str(_SCRIPT), "serve"]
@@ -32,7 +32,7 @@ class Version:
         )
 
     def seconds(self, label: str, count: int = 1) -> float:
-        """Seconds of one call, the mean of `count` calls in a row."""
+        """Seconds per call, the mean of `count` consecutive calls."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None
@@ -58,7 +58,7 @@ def ratio(base: Version, here: Version, label: str, rounds: int) -> Ratio:
 
 
 def changed(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """The calls of both tables whose code is not the same."""
+    """Calls in both tables whose code differs."""
     return [
         label
         for label, row in before.items()
@@ -67,7 +67,7 @@ def changed(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 
 def main() -> None:
-    """Print what differs, and how fast it is."""
+    """Print what differs and the ratios."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("before", type=Path)
     parser.add_argument("after", type=Path)

@@ -1,7 +1,7 @@
-"""A row of the table: our call, its peers, the limits it is held against.
+"""A row of the table: our call, its peers and limits.
 
-A peer that returns fresh arrays is compared with our call returning fresh arrays, one
-that writes into existing arrays with ours doing the same.
+Peers that return new arrays are compared with our calls that do so, peers that write
+into existing arrays with our calls with `out=`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Call = Callable[[], object]
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A peer's call, and the least ratio of its time over ours that is wanted."""
+    """A peer's call, and the minimum ratio of its time over ours."""
 
     name: str
     make: Callable[[], Call]
@@ -24,13 +24,13 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What nothing can be faster than, as a call that is timed in turn with the rest.
+    """A lower bound of the time, as a call that is timed with the others.
 
     Attributes:
-        name: Of the limit.
-        make: Its call.
-        share: How much of the limit's call our work amounts to.
-        floor: The least share of the limit that is wanted.
+        name: The limit's name.
+        make: Makes the call.
+        share: Our work as a fraction of the limit's call.
+        floor: The minimum fraction of the limit to reach.
     """
 
     name: str
@@ -45,15 +45,15 @@ class Work:
 
     Attributes:
         operator: The id of the operator.
-        fresh: Our call, returning fresh arrays; None where there is no such call.
-        into: Our call, into existing arrays; None where there is no such call.
-        peers: What it is compared with.
-        limits: What it is held against.
-        fastest: The least ratio wanted of the fastest peer's time over ours.
-        floating: Floating-point operations of one call, 0 where not counted.
-        moved: The least bytes that one call reads and writes, 0 where not counted.
-        integer: Integer operations of one call, 0 where not counted.
-        memory: What the call holds at most, and peers, in bytes by name.
+        fresh: Our call with a new result; None if there is none.
+        into: Our call into existing arrays; None if there is none.
+        peers: The peers.
+        limits: The limits.
+        fastest: The minimum ratio of the fastest peer's time over ours.
+        floating: Floating-point operations per call, 0 if not counted.
+        moved: Minimum bytes read and written per call, 0 if not counted.
+        integer: Integer operations per call, 0 if not counted.
+        memory: Peak bytes of the call and its peers, by name.
     """
 
     operator: str
@@ -68,5 +68,5 @@ class Work:
     memory: Callable[[], Mapping[str, int]] | None = None
 
 
-# what is computed, and how; arrays and kernels are made where they are asked for
+# title and factory; arrays and kernels are created on demand
 Works = Iterator[tuple[str, Callable[[], Work]]]

@@ -1,4 +1,4 @@
-"""How Sphinx builds the site; `make docs` runs it."""
+"""Sphinx configuration; `make docs` runs it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ extensions = [
     "site_hooks",
 ]
 exclude_patterns = templates_path = ["templates"]
-nitpicky = True  # an unknown reference is a warning, and `make docs` fails for one
-suppress_warnings = ["config.cache"]  # what templates call is not cached
-default_role = "py:obj"  # `name` in a docstring is a link where it is a public name
+nitpicky = True  # unknown references are warnings, which fail `make docs`
+suppress_warnings = ["config.cache"]  # template functions are not cached
+default_role = "py:obj"  # `name` in a docstring links to a public name
 myst_heading_anchors = 3
 
 html_theme = "pydata_sphinx_theme"
@@ -35,7 +35,7 @@ autodoc_default_options = {"members": True}
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 
-# `tensorlang.interop` is documented without what it belongs to
+# for `tensorlang.interop` without its frameworks
 autodoc_mock_imports = ["torch"]
 _JAX = ("jax", "jax.extend", "jax.extend.core", "jax.interpreters")
 sys.modules |= dict.fromkeys(_JAX, MagicMock())

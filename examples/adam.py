@@ -2,10 +2,10 @@
 
     python examples/adam.py
 
-Unfused, the step reads and writes whole arrays many times over, and memory is all that
-it waits for. Here each element of the parameter and of its moments is read once and
-written once, over itself: an `inout` parameter may be updated where each element is
-read before it is written, at the same index, which is checked.
+An unfused step reads and writes whole arrays many times and is memory bound. Here each
+element of the parameter and its moments is read and written once, in place: an `inout`
+parameter may be updated if each element is read before it is written at the same index,
+which is checked.
 
 Kingma and Ba, "Adam: a method for stochastic optimization", 2015.
 """
@@ -55,7 +55,7 @@ def adam() -> Function:
 
 
 def streaming(func: Function, chunk: int = 4096, lanes: int = 16) -> Schedule:
-    """Chunks in parallel, vectors within; only the ragged end, apart, is masked."""
+    """Parallel chunks of vectors; only the tail, split off, is masked."""
     s = Schedule(func)
     whole, rest = s.partition("i", f"n // {chunk} * {chunk}")
     outer, _, lane = s.split(whole, [None, chunk // lanes, lanes])
@@ -67,7 +67,7 @@ def streaming(func: Function, chunk: int = 4096, lanes: int = 16) -> Schedule:
 
 
 def main() -> None:
-    """One step on a million and three parameters, against float64."""
+    """One step on 1,000,003 parameters, compared with float64."""
     kernel = build(streaming(adam()).function)
     rng = np.random.default_rng(0)
     n = 1_000_003

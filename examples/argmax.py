@@ -1,11 +1,11 @@
-"""Argmax of each row, its reduction taken apart into partial results with `rfactor`.
+"""Argmax of each row, with the reduction split into partial results by `rfactor`.
 
     python examples/argmax.py
 
-The state is a pair (value, index), so partial results combine exactly as those of a sum
-would. Here 32 of them run side by side, in vector lanes, and one more reduction across
-the lanes gives the row's result. Ties go to the lowest index, as NumPy has it, because
-the reducer says so and not because of any order.
+The state is a pair (value, index), so partial results combine like those of a sum. Here
+32 of them are computed in vector lanes, and a second reduction across the lanes gives
+the row's result. Ties go to the lowest index, as in NumPy, by definition of the reducer
+and independent of the order.
 
 Suriana et al., "Parallel associative reductions in Halide", 2017.
 """
@@ -29,7 +29,7 @@ def row_argmax(rows: int, columns: int) -> Function:
 
 
 def by_lanes(func: Function, lanes: int = 32) -> Schedule:
-    """Rows in parallel; within a row, `lanes` partial results in registers."""
+    """Parallel rows; `lanes` partial results per row in registers."""
     s = Schedule(func)
     columns = constant(func.buffers[0].shape[1]) or 0
     if columns < lanes:
@@ -38,7 +38,7 @@ def by_lanes(func: Function, lanes: int = 32) -> Schedule:
     step, lane = s.split("k", [None, lanes])
     part, partial = s.rfactor("top", lane, axis=1)
     s.cache_write(part, partial, "register", at="i")
-    if columns % lanes:  # only the last step is not full
+    if columns % lanes:  # only the last iteration is partial
         s.partition(step, columns // lanes)
         s.vectorize(f"{lane}_tail")
     s.vectorize(lane)

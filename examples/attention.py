@@ -1,10 +1,10 @@
-"""An operator of one's own: attention of several heads.
+"""A custom operator: multi-head attention.
 
     python examples/attention.py
     tlang tune examples.attention:attention --shape 8x64x32,8x64x32,8x64x32
 
-Source: Vaswani et al., "Attention Is All You Need", 2017. The scores stand in memory;
-`examples/online_softmax.py` shows how a softmax is taken in one trip.
+Source: Vaswani et al., "Attention Is All You Need", 2017. The scores are materialised;
+`examples/online_softmax.py` shows a single-pass softmax.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def gradient(dy: Any, q: Any, k: Any, v: Any) -> tuple[Any, Any, Any]:
 
 
 def main() -> None:
-    """Eight heads, against float64."""
+    """Eight heads, compared with float64."""
     rng = np.random.default_rng(0)
     q, k, v = rng.standard_normal((3, 8, 64, 32), dtype=np.float32)
     scores = np.einsum("bic,bjc->bij", q, k, dtype=np.float64) / np.sqrt(32)

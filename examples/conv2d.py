@@ -2,11 +2,11 @@
 
     python examples/conv2d.py
 
-NCHW in and out. A tile of the output stays in registers while the whole reduction runs
-over it: each step loads a few vectors of an image row, and multiplies each of them by
-the weight of every channel of the tile. The weights are packed once, so that the
-channels of a tile stand side by side; with a stride, the columns of the image are dealt
-out by `column % stride`, so that what a vector needs stands side by side too.
+NCHW in and out. A tile of the output stays in registers for the whole reduction: each
+step loads a few vectors of an image row and multiplies each by the weight of every
+channel of the tile. The weights are packed once so that the channels of a tile are
+contiguous; with a stride, the image columns are split by `column % stride`, so that the
+elements of a vector are contiguous too.
 
 Georganas et al., "Anatomy of high-performance deep learning convolutions on SIMD
 architectures", 2018.
@@ -23,7 +23,7 @@ from tensorlang.ir import Function, compute, function, placeholder, reduce_axis,
 from tensorlang.scheduling import Schedule
 from tensorlang.scheduling.tree import constant
 
-LANES: Final = 16  # f32 in a vector register
+LANES: Final = 16  # f32 elements per vector register
 REGISTERS: Final = 32
 
 
@@ -35,7 +35,7 @@ def conv2d(
     Args:
         image: The shape of x: batch, channels, rows, columns.
         weight: The shape of f: output channels, channels, kernel rows and columns.
-        stride: The step between neighbouring windows, along rows and columns.
+        stride: The stride of the windows in both dimensions.
     """
     x, f = placeholder(image, "f32", "x"), placeholder(weight, "f32", "f")
     c, ky, kx = map(reduce_axis, weight[1:], ("c", "ky", "kx"))
@@ -55,10 +55,10 @@ def conv2d(
 
 
 def tile_shape(channels: int, columns: int) -> tuple[int, int]:
-    """Channels and vectors of a tile: the cheapest that fit into the registers.
+    """Channels and vectors of a tile: the cheapest that fit in the registers.
 
-    The channels divide all channels, so that no tile of channels is cut off; what is
-    left of the columns gets a smaller tile.
+    The tile's channels divide the number of channels, so there is no partial tile of
+    channels; remaining columns get a smaller tile.
     """
     needed = max(-(-columns // LANES), 1)
     fits = [
@@ -80,14 +80,14 @@ def tile_shape(channels: int, columns: int) -> tuple[int, int]:
 def step_cost(rows: int, vectors: int) -> int:
     """Half cycles of one step of a tile's reduction.
 
-    Two products a cycle, eight of them on their way; two loads a cycle, and those of
-    the image cross cache lines.
+    Two products per cycle with eight in flight; two loads per cycle, and those of the
+    image cross cache lines.
     """
     return max(rows * vectors, 8, rows + 2 * vectors) if vectors else 0
 
 
 def tiled(func: Function, stride: int = 1) -> Schedule:
-    """Image rows in parallel; in each, register tiles over the whole reduction."""
+    """Parallel image rows; in each, register tiles over the whole reduction."""
     s = Schedule(func)
     _, channels, _, columns = (constant(size) or 0 for size in func.buffers[-1].shape)
     rows, vectors = tile_shape(channels, columns)
@@ -106,7 +106,7 @@ def tiled(func: Function, stride: int = 1) -> Schedule:
 
 
 def pack_weights(s: Schedule, rows: int) -> None:
-    """A copy of the weights in which the channels of a tile are neighbours."""
+    """A copy of the weights with the channels of a tile contiguous."""
     copy, packed = s.cache_read("y", "f", "global")
     s.transform_layout(
         packed, f"lambda o, c, ky, kx: (o // {rows}, c, ky, kx, o % {rows})"
@@ -116,7 +116,7 @@ def pack_weights(s: Schedule, rows: int) -> None:
 
 
 def deal_columns(s: Schedule, stride: int) -> None:
-    """A copy of the image in which every `stride`-th column is a neighbour."""
+    """A copy of the image with every `stride`-th column contiguous."""
     copy, dealt = s.cache_read("y", "x", "global")
     s.transform_layout(
         dealt, f"lambda b, c, i, j: (b, c, i, j % {stride}, j // {stride})"
@@ -140,7 +140,7 @@ def register_tile(s: Schedule, part: str, vectors: int) -> None:
     tile, vector, lane = s.split(f"j{part}", [None, vectors, LANES])
     s.reorder(tile, *loops, vector, lane)
     write, registers = s.cache_write(f"y{part}", "y", "register", at=tile)
-    # each row of the tile begins a register, also where the last one is not full
+    # each row of the tile starts a new register, even if the last one is partial
     s.transform_layout(
         registers, f"lambda b, o, i, j: (b, i, o * {vectors * LANES} + j)"
     )
@@ -150,14 +150,14 @@ def register_tile(s: Schedule, part: str, vectors: int) -> None:
     around = s.loops(write)
     for loop in around[around.index(tile) + 1 : -1]:
         s.unroll(loop)
-    if around[-1] != tile:  # the columns of the tile
+    if around[-1] != tile:  # loops over the columns of the tile
         vector, lane = s.split(around[-1], [None, LANES])
         s.unroll(vector)
         s.vectorize(lane)
 
 
 def main() -> None:
-    """A layer of a residual network: 64 to 64 channels, 3 by 3, 56 by 56."""
+    """A ResNet layer: 64 to 64 channels, 3 by 3, 56 by 56."""
     func = conv2d((1, 64, 58, 58), (64, 64, 3, 3))
     kernel = build(tiled(func).function)
     rng = np.random.default_rng(0)

@@ -1,13 +1,12 @@
-"""y = x @ w.T near the limit of the processor, from public primitives alone.
+"""y = x @ w.T near the processor's peak, using only public primitives.
 
     python examples/dense.py [threads]
 
-Both matrices are packed so that the innermost loops read memory in order: `w` in strips
-of 32 columns, transposed in registers on the way, `x` in panels of 13 rows. A tile of
-13 x 32 sums stays in 26 vector registers while the whole reduction streams by, and is
-written once. Panels are taken in blocks that fit the second-level cache beside a strip.
-What does not divide is cut off and gets a smaller tile of its own, so no loop over the
-reduction holds a condition.
+Both matrices are packed so that the innermost loops read memory sequentially: `w` in
+strips of 32 columns, transposed in registers, `x` in panels of 13 rows. A tile of 13 x
+32 accumulators stays in 26 vector registers for the whole reduction and is written
+once. Panels are blocked to fit in the L2 cache together with a strip. Remainders are
+split off and get smaller tiles, so no reduction loop contains a condition.
 
 Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008.
 """
@@ -32,7 +31,7 @@ COLUMNS = 2 * LANES
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """Sizes of the blocking: a tile's rows, the packing's depth, panels in a block."""
+    """Tiling: a tile's rows, the packing depth, panels per block."""
 
     rows: int = 13
     depth: int = 256
@@ -49,7 +48,7 @@ def dense(m: int, n: int, k: int) -> Function:
 
 
 def packed(func: Function, tiling: Tiling | None = None) -> Schedule:
-    """The schedule; `func` is `dense` of any size, a matrix by a vector left plain."""
+    """The schedule of `dense` of any size; matrix-vector products stay plain."""
     tiling = tiling or Tiling()
     s = Schedule(func)
     if len(_loops(s, "y")) < 3 or 1 in map(partial(_extent, s), _loops(s, "y")):
@@ -64,7 +63,7 @@ def packed(func: Function, tiling: Tiling | None = None) -> Schedule:
 
 
 def _pack_w(s: Schedule, tiling: Tiling) -> None:
-    """Strips of 32 columns, one after the other for each step of the reduction."""
+    """Strips of 32 columns, consecutive for each step of the reduction."""
     copy, strip = s.cache_read("y", "w", "global")
     s.transform_layout(
         strip,
@@ -84,7 +83,7 @@ def _pack_w(s: Schedule, tiling: Tiling) -> None:
 
 
 def _pack_x(s: Schedule, tiling: Tiling) -> None:
-    """Panels of a tile's rows; a row's block of the reduction lies in one piece."""
+    """Panels of a tile's rows; a row's block of the reduction is contiguous."""
     copy, panel = s.cache_read("y", "x", "global")
     s.transform_layout(
         panel,
@@ -98,7 +97,7 @@ def _pack_x(s: Schedule, tiling: Tiling) -> None:
 
 
 def _cut(s: Schedule, block: str, axis: str, size: int) -> list[str]:
-    """Cut a nest along a loop: the blocks of the whole tiles and of the rest."""
+    """Partition a nest along a loop; return the blocks of whole tiles and the rest."""
     around = _loops(s, block)
     loop = next(name for name in around if name.startswith(axis))
     whole = _extent(s, loop) // size * size
@@ -111,14 +110,14 @@ def _cut(s: Schedule, block: str, axis: str, size: int) -> list[str]:
 
 
 def _tile(s: Schedule, block: str, tiling: Tiling) -> None:
-    """Blocks around a register tile for one nest over (k, i, j)."""
+    """Cache blocks around a register tile, for one nest over (k, i, j)."""
     i, j, k = sorted(_loops(s, block))
     rows = min(tiling.rows, _extent(s, i))
     k_0, k_1 = s.split(k, [None, min(tiling.depth, _extent(s, k))])
     i_0, i_1, i_2 = s.split(i, [None, _panels(_extent(s, i) // rows, tiling), rows])
     j_0, j_1, j_2 = s.split(j, [None, min(2, -(-_extent(s, j) // LANES)), LANES])
     nest = next(b for b in blocks(s.function) if b.name == block)
-    if nest.init is not None:  # it goes on from the sums of the part before it
+    if nest.init is not None:  # it continues from the sums of the previous part
         s.reorder(k_0, i_0, j_0, i_1, k_1, i_2, j_1, j_2)
     else:
         s.reorder(i_0, j_0, i_1, k_0, k_1, i_2, j_1, j_2)
@@ -135,7 +134,7 @@ def _tile(s: Schedule, block: str, tiling: Tiling) -> None:
 
 
 def _panels(panels: int, tiling: Tiling) -> int:
-    """Row panels a block: a divisor, so that no condition is needed, or all of them."""
+    """Row panels per block: a divisor, to avoid conditions, or all of them."""
     options = range(min(panels, tiling.panels), tiling.panels // 2, -1)
     return next((n for n in options if panels % n == 0), panels)
 
@@ -155,7 +154,7 @@ def _extent(s: Schedule, name: str) -> int:
 
 
 def main() -> None:
-    """Build 1024 x 1024 x 1024, check it, and say how fast it was."""
+    """Build 1024 x 1024 x 1024, check it, and print its speed."""
     size, threads = 1024, int(sys.argv[1]) if len(sys.argv) > 1 else 1
     target = targets.host().with_threads(threads)
     kernel = build(packed(dense(size, size, size)), target)

@@ -1,9 +1,9 @@
-"""An operator of one's own: the sum of a table's rows, bag by bag.
+"""A custom operator: sums of table rows, bag by bag.
 
     python examples/embedding_bag.py
     tlang tune examples.embedding_bag:embedding_bag --shape 10000x64,512x20
 
-As `torch.nn.EmbeddingBag(mode="sum")` with bags of one size.
+Like `torch.nn.EmbeddingBag(mode="sum")` with bags of equal size.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def embedding_bag(table: Floats, ids: Integers) -> Any:
 
 @graph.gradient_of(embedding_bag)
 def gradient(dy: Any, table: Any, ids: Any) -> tuple[Any, None]:
-    """Each row of the table gets what the bags that it is in get."""
+    """Each row of the table sums the gradients of the bags that contain it."""
     return nn.embedding_grad(nn.stack([dy] * int(ids.shape[1]), 1), ids, table), None
 
 
 def main() -> None:
-    """Bags of 20 rows, against float64."""
+    """Bags of 20 rows, compared with float64."""
     rng = np.random.default_rng(0)
     table = rng.standard_normal((1000, 64), dtype=np.float32)
     ids = rng.integers(0, 1000, (128, 20))

@@ -1,10 +1,11 @@
-"""The gradient of an embedding: rows of dy added where the indices say, repeats too.
+"""The gradient of an embedding: rows of dy scatter-added by index, with repeats.
 
     python examples/embedding_grad.py
 
-Two positions may name one row of the table, so positions must not run at once: their
-axis is `ordered`. Columns never meet, so they go outside, to threads and to vector
-lanes. No atomics are needed, and the sums are those of a plain loop, bit for bit.
+Two positions may refer to the same row of the table, so positions must not run in
+parallel: their axis is `ordered`. Columns are independent, so they become the outer
+loop, over threads and vector lanes. No atomics are needed, and the sums equal those of
+a plain loop bit for bit.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tensorlang.scheduling import Schedule
 def embedding_grad(rows: int, width: int) -> Function:
     """dw[rows, width] = the sum of dy[p, :] over positions p with index[p] == row.
 
-    An index outside the table is fault 1, and nothing is written for it.
+    An index outside the table raises fault 1, and nothing is written for it.
     """
     return parse(f"""
 def embedding_grad(dy: f32[n, {width}], index: i64[n],
@@ -40,7 +41,7 @@ def embedding_grad(dy: f32[n, {width}], index: i64[n],
 
 
 def by_columns(func: Function, lanes: int = 64) -> Schedule:
-    """Strips of columns outermost, in parallel; positions in order inside."""
+    """Parallel strips of columns outermost; positions in order inside."""
     s = Schedule(func)
     s.parallel("r")
     _, lane = s.split("z", [None, lanes])

@@ -1,10 +1,10 @@
-"""An operator of one's own: how often each number occurs.
+"""A custom operator: a histogram of integers.
 
     python examples/histogram.py
     tlang tune examples.histogram:histogram --shape 100000
 
-Every bin looks at all elements, so it needs no atomic update, and runs in vectors as it
-stands; that is meant for few bins. `examples/embedding_grad.py` adds where indices say.
+Every bin scans all elements, so no atomic updates are needed and the loop vectorises;
+suitable for few bins. For scatter-adds see `examples/embedding_grad.py`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tensorlang.ops.signature import Integers
 
 @operator("my.histogram")
 def histogram(x: Integers, *, bins: int = 16) -> Any:
-    """counts[bins], int64, of the elements 0 to bins - 1; others are not counted."""
+    """counts[bins], int64, of the elements 0 to bins - 1; others are ignored."""
     k = ir.reduce_axis(x.shape[0], "k")
 
     def count(b: ir.Expr) -> ir.Reduction:
@@ -30,7 +30,7 @@ def histogram(x: Integers, *, bins: int = 16) -> Any:
 
 
 def main() -> None:
-    """Numbers of which some are outside, against NumPy."""
+    """Integers, some out of range, compared with NumPy."""
     x = np.random.default_rng(0).integers(-3, 40, 100_000, dtype=np.int32)
     expected = np.bincount(x[x >= 0], minlength=32)[:32]
     print(f"32 bins: {(histogram(x, bins=32) == expected).all()}")

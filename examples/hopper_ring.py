@@ -1,18 +1,17 @@
-"""A matrix product on Hopper: one warpgroup copies, two multiply, through a ring.
+"""A warp-specialised matrix product for Hopper, with a ring of copied tiles.
 
     python examples/hopper_ring.py
 
-Each block computes 128 rows of `c = a b^T`. One thread of the last warpgroup copies
-tiles of `a` and `b` to the stages of a ring in shared memory, in bulk (TMA); the other
-two warpgroups multiply what is there (wgmma), 64 rows each, into registers that a
-layout spreads over their threads. `full` and `empty` are barrier objects of the stages:
-phase k of one is the k-th time that its stage was filled, or freed.
+Each block computes 128 rows of `c = a b^T`. One thread of the last warpgroup issues
+bulk copies (TMA) of tiles of `a` and `b` to the stages of a ring in shared memory; the
+other two warpgroups multiply them (wgmma), 64 rows each, into registers distributed
+over their threads by a layout. `full` and `empty` are barrier objects per stage: phase
+k is the k-th time that the stage was filled, or freed.
 
-All of it is the grammar of any other program: the copies and the products are plain
-loops, which the interpreter runs with every check and the compiler knows to be one
-instruction each.
+It uses the ordinary IR: copies and products are plain loops, which the interpreter runs
+with all checks and the compiler maps to single instructions.
 
-The structure of: Pranjal Shankhdhar, "Outperforming cuBLAS on H100", 2024.
+The structure follows Pranjal Shankhdhar, "Outperforming cuBLAS on H100", 2024.
 """
 
 from __future__ import annotations
@@ -31,9 +30,10 @@ from tensorlang.ir.verifier import verify
 from tensorlang.runtime import toolchain
 from tensorlang.targets import to_compile
 
-# rows of 128 bytes whose pieces of 16 are exchanged, so that no two of eight rows meet
+# 128-byte swizzle: 16-byte pieces are permuted so that eight rows have no bank
+# conflicts
 SWIZZLE = "lambda s, i, j: (s, i, (j // 8 ^ i % 8) * 8 + j % 8)"
-# where wgmma puts its sums: (thread, register)
+# wgmma's accumulator layout: (thread, register)
 SUMS = """lambda i, j: (
                 i // 64 * 128 + i // 16 % 4 * 32 + i % 8 * 4 + j % 8 // 2,
                 j // 8 * 4 + i // 8 % 2 * 2 + j % 2)"""
@@ -86,7 +86,7 @@ def hopper_ring(a: bf16[{M}, {K}], b: bf16[{N}, {K}], c: Out[f32[{M}, {N}]]):
                         ri: i64 = i0 + r // 2 % 2 * 8
                         rj: i64 = j0 + r // 4 * 8 + r % 2
                         c[by * 128 + ri, bx * {W} + rj] = sums[ri, rj]
-"""  # noqa: E501 - a program, as wide as its nest is deep
+"""  # noqa: E501 - deeply nested program
 
 
 def hopper_ring(
@@ -95,11 +95,11 @@ def hopper_ring(
     """A product: c [m, n] f32 = a [m, k] bf16 times b [n, k] bf16 transposed.
 
     Args:
-        m: Rows, in multiples of 128.
-        n: Columns, in multiples of `width`.
-        k: What is summed over, in multiples of 64.
-        width: Columns of a block: 8 to 256, in eights.
-        stages: Of the ring.
+        m: Rows, a multiple of 128.
+        n: Columns, a multiple of `width`.
+        k: The reduction, a multiple of 64.
+        width: Columns per block: 8 to 256, a multiple of 8.
+        stages: Stages of the ring.
     """
     values = {"M": m, "N": n, "K": k, "W": width, "S": stages}
     text = RING.replace("{SWIZZLE}", SWIZZLE).replace("{SUMS}", SUMS)
@@ -109,7 +109,7 @@ def hopper_ring(
 
 
 def main() -> None:
-    """Run a small one in the interpreter, and compile a large one where one can."""
+    """Run a small product in the interpreter, and compile a large one if possible."""
     small = hopper_ring(128, 64, 128, width=64, stages=2)
     verify(small)
     rng = np.random.default_rng(0)

@@ -1,10 +1,10 @@
-"""An operator of one's own: an int8 matrix product, requantised to int8.
+"""A custom operator: an int8 matrix product, requantised to int8.
 
     python examples/int8_matmul.py
     tlang tune examples.int8_matmul:int8_matmul --shape 256x512,256x512,256 --dtype i8
 
 Source: Jacob et al., "Quantization and Training of Neural Networks for Efficient
-Integer-Arithmetic-Only Inference", 2018; with float scales, as ONNX's QLinearMatMul.
+Integer-Arithmetic-Only Inference", 2018; with float scales, as in ONNX's QLinearMatMul.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def int8_matmul(a: Integers, b: Integers, scale: Floats) -> Any:
 
 
 def main() -> None:
-    """A product whose results are within and beyond int8, against NumPy."""
+    """A product with results inside and outside int8's range, compared with NumPy."""
     rng = np.random.default_rng(0)
     a = rng.integers(-128, 128, (64, 100), dtype=np.int8)
     b = rng.integers(-128, 128, (48, 100), dtype=np.int8)

@@ -2,8 +2,8 @@
 
     python examples/lenet_digits.py [FOLDER]
 
-Trains for some seconds and says the accuracy on digits that it has not seen. Into the
-folder go the loss curve and the confusion matrix.
+Trains for some seconds and prints the accuracy on unseen digits. Writes the loss curve
+and the confusion matrix to the folder.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tensorlang.ops import random
 
 
 def digits(held: int = 360) -> tuple[Any, Any, Any, Any]:
-    """Images and labels of training, then of the test; shuffled by a fixed key."""
+    """Images and labels for training, then for test; shuffled by a fixed key."""
     data = load_digits()
     images = (data.images[:, None] / 16.0 - 0.5).astype(np.float32)
     order = np.asarray(random.permutation(random.key(7), len(images)))
@@ -39,7 +39,7 @@ def digits(held: int = 360) -> tuple[Any, Any, Any, Any]:
 
 
 def lenet(seed: int = 1) -> Model:
-    """Convolutions, pools and dense layers; no size of an input is written."""
+    """Convolutions, pooling and dense layers; input sizes are inferred."""
     layers = Sequential(
         Conv2D(32, 3, "relu", padding="same"),
         Conv2D(32, 3, "relu", padding="same"),
@@ -55,7 +55,7 @@ def lenet(seed: int = 1) -> Model:
 
 
 def main(folder: str | Path | None = None, epochs: int = 30) -> float:
-    """Train, say how well it reads, and draw; returns the accuracy of the test."""
+    """Train, evaluate and plot; returns the test accuracy."""
     x, t, unseen, truths = digits()
     x, t = x[: len(x) // 64 * 64], t[: len(t) // 64 * 64]  # whole batches
     model = lenet()
@@ -65,7 +65,7 @@ def main(folder: str | Path | None = None, epochs: int = 30) -> float:
     share = float(np.mean(guesses == truths))
     print(f"{share:.1%} of {len(truths)} unseen digits are read right")
     if folder is not None:
-        import plots  # noqa: PLC0415 - beside this file
+        import plots  # noqa: PLC0415 - in this folder
 
         plots.losses(folder, [epoch.loss for epoch in history], "epoch")
         plots.confusion(folder, truths, guesses, 10)

@@ -1,11 +1,11 @@
-"""Softmax of each row in two passes: maximum and normaliser are folded together.
+"""Softmax of each row in two passes: maximum and normaliser in one reduction.
 
     python examples/online_softmax.py
 
-The textbook reads a row three times: for its maximum, for the sum of exp(x - maximum),
-and to divide. The first two are one reduction over a state of two numbers, since a sum
-that belongs to a smaller maximum can be scaled to a larger one. That makes it a monoid
-like any other: `rfactor` cuts it into partial results, which run in vector lanes.
+The textbook version reads a row three times: for its maximum, for the sum of exp(x -
+maximum), and to divide. The first two can be one reduction with a state of two numbers,
+since a sum relative to a smaller maximum can be rescaled to a larger one. The state is
+a monoid, so `rfactor` splits it into partial results in vector lanes.
 
 Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018.
 """
@@ -47,7 +47,7 @@ def softmax(rows: int, columns: int) -> Function:
 
 
 def by_lanes(func: Function, lanes: int = 64) -> Schedule:
-    """Rows in parallel; each folded in `lanes` parts, then normalised in vectors."""
+    """Parallel rows; each reduced in `lanes` parts, then normalised in vectors."""
     s = Schedule(func)
     columns = constant(func.buffers[0].shape[1]) or 0
     lanes = min(lanes, columns)
@@ -61,11 +61,11 @@ def by_lanes(func: Function, lanes: int = 64) -> Schedule:
 
 
 def fold(s: Schedule, columns: int, lanes: int) -> None:
-    """Partial maxima and sums side by side in registers, and the fold across them."""
+    """Partial maxima and sums in registers, and the reduction across them."""
     step, lane = s.split("k", [None, lanes])
     part, partial = s.rfactor("top", lane, axis=1)
     s.cache_write(part, partial, "register", at="r")
-    if columns % lanes:  # only the last step is not full
+    if columns % lanes:  # only the last iteration is partial
         s.partition(step, columns // lanes)
         s.vectorize(f"{lane}_tail")
     s.vectorize(lane)
@@ -74,7 +74,7 @@ def fold(s: Schedule, columns: int, lanes: int) -> None:
 
 
 def main() -> None:
-    """512 rows of 4096, against float64."""
+    """512 rows of 4096, compared with float64."""
     kernel = build(by_lanes(softmax(512, 4096)).function)
     x = np.random.default_rng(0).standard_normal((512, 4096), dtype=np.float32) * 9
     expected = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))

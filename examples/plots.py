@@ -1,4 +1,4 @@
-"""Pictures that the examples write where they are given a folder."""
+"""Plots that the examples write to a given folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 def figure(folder: str | Path, name: str, draw: Any) -> Path:
     """Draw with `draw(axes)` and write `folder/name.png`."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
-    from matplotlib.figure import Figure  # noqa: PLC0415 - of the examples extra
+    from matplotlib.figure import Figure  # noqa: PLC0415 - needs the examples extra
 
     made = Figure(figsize=(6, 4), layout="constrained")
     FigureCanvasAgg(made)
@@ -24,7 +24,7 @@ def figure(folder: str | Path, name: str, draw: Any) -> Path:
 
 
 def losses(folder: str | Path, values: Sequence[float], unit: str) -> Path:
-    """The loss over steps or epochs, its scale logarithmic."""
+    """The loss over steps or epochs, on a logarithmic scale."""
 
     def draw(axes: Any) -> None:
         axes.plot(np.arange(1, len(values) + 1), values)
@@ -34,7 +34,7 @@ def losses(folder: str | Path, values: Sequence[float], unit: str) -> Path:
 
 
 def confusion(folder: str | Path, truths: Any, guesses: Any, classes: int) -> Path:
-    """How often each class was taken for which."""
+    """The confusion matrix."""
     counts = np.zeros((classes, classes), int)
     np.add.at(counts, (truths, guesses), 1)
 

@@ -2,11 +2,11 @@
 
     python examples/radix_sort.py
 
-Each pass cuts the keys into chunks. Every chunk counts its digits, one scan turns the
-counts into places (by digit, then by chunk, which is what makes it stable), and every
-chunk moves its keys. Where a key goes depends on data, so nothing can be proved about
-it: the chunks' axis is declared `disjoint`, which the interpreter checks, and so may
-run in parallel; within a chunk the order matters, and that axis is `ordered`.
+Each pass splits the keys into chunks. Every chunk counts its digits, a scan turns the
+counts into offsets (by digit, then by chunk, which makes the sort stable), and every
+chunk scatters its keys. Destinations depend on data, so independence cannot be proved:
+the chunk axis is declared `disjoint`, which the interpreter checks, and may then run in
+parallel; within a chunk the order matters, and that axis is `ordered`.
 
 Zagha and Blelloch, "Radix sort for vector multiprocessors", 1991.
 """
@@ -87,7 +87,7 @@ def radix_sort(chunks: int = 16) -> Function:
 
 
 def parallel(func: Function) -> Schedule:
-    """Chunks in parallel, wherever a pass has them."""
+    """Parallelise the chunk loops of every pass."""
     s = Schedule(func)
     for p in range(4):
         for block in ("clear", "count", "move"):
@@ -96,7 +96,7 @@ def parallel(func: Function) -> Schedule:
 
 
 def main() -> None:
-    """Sort a million keys with many repeats, and compare."""
+    """Sort a million keys with many repeats, and compare with NumPy."""
     kernel = build(parallel(radix_sort()).function)
     keys = np.random.default_rng(0).integers(0, 1 << 16, 1_000_003, dtype=np.uint32)
     out, order = np.empty_like(keys), np.empty(len(keys), np.int64)

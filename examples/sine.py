@@ -1,4 +1,4 @@
-"""An MLP of two hidden layers learns sin(x) from points drawn at random.
+"""An MLP with two hidden layers learns sin(x) from random points.
 
 python examples/sine.py [FOLDER]
 """
@@ -30,7 +30,7 @@ def main(folder: str | Path | None = None, steps: int = 1500) -> float:
     print(f"after {steps} steps the loss is {np.mean(losses[-50:]):.1e}")
     print(f"largest error {error:.3f}")
     if folder is not None:
-        import plots  # noqa: PLC0415 - beside this file
+        import plots  # noqa: PLC0415 - in this folder
 
         plots.losses(folder, losses, "step")
         lines = {"sin(x)": np.sin(grid), "network": found}

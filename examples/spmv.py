@@ -1,9 +1,9 @@
-"""An operator of one's own: a sparse matrix (CSR) times a vector.
+"""A custom operator: sparse matrix (CSR) times vector.
 
     python examples/spmv.py
     tlang tune examples.spmv:spmv --shape 10001,200000,200000,10000
 
-Row i has the elements `starts[i]` up to `starts[i + 1]`: the extent of the reduction
+Row i has the elements `starts[i]` up to `starts[i + 1]`, so the extent of the reduction
 depends on i. Source: Saad, "Iterative Methods for Sparse Linear Systems", 2003, 3.4.
 """
 
@@ -19,7 +19,7 @@ from tensorlang.ops.signature import Floats, Integers
 
 
 def samples(starts: Any, columns: Any, values: Any, x: Any) -> None:
-    """Rows in order that use all elements, to check and tune with."""
+    """Valid row offsets that use all elements, for checks and tuning."""
     del columns, x
     starts[:] = np.sort(starts % (len(values) + 1))
     starts[:1], starts[-1:] = 0, len(values)
@@ -45,13 +45,13 @@ def spmv(starts: Integers, columns: Integers, values: Floats, x: Floats) -> Any:
 
 @operator("my.whole")
 def whole(x: Floats) -> Any:
-    """Whole numbers in floats as int64."""
+    """Integers stored as floats, as int64."""
     return ir.compute(x.shape, lambda i: x[i].cast("i64"))
 
 
 @graph.gradient_of(spmv)
 def gradient(dy: Any, starts: Any, columns: Any, values: Any, x: Any) -> Any:
-    """The gradients of values and x; the row of an element is a running count."""
+    """The gradients of values and x; an element's row is found by a running count."""
     marks = nn.pad(values * 0.0, ((0, 1),))[:, None]
     marks = nn.embedding_grad(dy[1:, None] * 0.0 + 1.0, starts[1:-1], marks)
     rows = whole(math.cumsum(marks[:-1, 0]))
@@ -61,7 +61,7 @@ def gradient(dy: Any, starts: Any, columns: Any, values: Any, x: Any) -> Any:
 
 
 def main() -> None:
-    """A matrix with a tenth of its elements, against float64."""
+    """A matrix with a density of one tenth, compared with float64."""
     rng = np.random.default_rng(0)
     dense = rng.standard_normal((300, 200)) * (rng.random((300, 200)) < 0.1)
     starts = np.append(0, np.count_nonzero(dense, axis=1).cumsum())

@@ -1,11 +1,11 @@
-"""Dropout written with state, and the pure programs that a pass makes of it.
+"""Stateful dropout, and the pure programs that a pass makes of it.
 
     python examples/stateful_dropout.py [FOLDER]
 
-A front end keeps the generator's key in a place that functions read and write. The pass
-`graph.thread` takes the place away: what it held is given to each function and given
-back, through calls, branches and loops. Each program is printed before and after; in a
-folder it draws what each state keeps.
+The generator's key is held in a reference that functions read and write. The pass
+`graph.thread` eliminates it: its content is passed to and returned by each function,
+through calls, branches and loops. Each program is printed before and after; with a
+folder, the masks are plotted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STATE = graph.ref(KeySpec(), "state")
 
 
 def dropout(x: Any, rate: float) -> Any:
-    """Dropout as a stateful front end has it."""
+    """Dropout as in a stateful front end."""
     y, after = nn.dropout_train(x, graph.read(STATE), rate)
     graph.write(STATE, after)
     return y
@@ -50,7 +50,7 @@ def func2(x: Any, y: Any) -> Any:
 
 @graph.function
 def looped(x: Any) -> Any:
-    """A loop that draws at each turn."""
+    """A loop that draws in each turn."""
     return graph.loop(3, lambda _, c: func1(c), x)
 
 
@@ -72,8 +72,8 @@ def main(folder: str | Path | None = None) -> None:
 
 
 def draw(folder: str | Path, calls: int = 24, width: int = 96) -> None:
-    """What calls of func1 keep that thread the state; and the first state once more."""
-    import plots  # noqa: PLC0415 - beside this file
+    """Plot the masks of successive calls of func1, and of the first state again."""
+    import plots  # noqa: PLC0415 - in this folder
 
     pure = graph.thread(func1.graph(TensorSpec((width,))))
     x, state, kept = np.ones(width, np.float32), random.key(0), []

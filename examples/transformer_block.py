@@ -1,9 +1,9 @@
-"""A transformer block with dropout learns to say which token stood first.
+"""A transformer block with dropout learns which token came first.
 
     python examples/transformer_block.py [FOLDER]
 
-Attention of one head is written with matrix products and a softmax; the layers find
-their sizes and their weights' names by themselves.
+Single-head attention is written with matrix products and a softmax; the layers infer
+their sizes and the names of their weights.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TOKENS, LENGTH, WIDTH = 12, 8, 32
 
 
 class Attention(Layer):
-    """Each position takes from all of them, as much as their queries and keys agree."""
+    """Single-head self-attention."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -30,13 +30,13 @@ class Attention(Layer):
         self.scale = width**-0.5
 
     def apply(self, x: Any) -> Any:
-        """`[batch, time, width]` to the same."""
+        """Map `[batch, time, width]` to the same shape."""
         scores = math.matmul(self.query(x), self.key(x), transpose_b=True)
         return math.matmul(nn.softmax(scores * self.scale), self.value(x))
 
 
 class Block(Layer):
-    """Attention, then a dense network, each around a skip connection."""
+    """Attention, then a dense network, each with a residual connection."""
 
     def __init__(self, width: int, rate: float) -> None:
         super().__init__()
@@ -46,13 +46,13 @@ class Block(Layer):
         self.first, self.second = Dropout(rate), Dropout(rate)
 
     def apply(self, x: Any) -> Any:
-        """`[batch, time, width]` to the same."""
+        """Map `[batch, time, width]` to the same shape."""
         x = x + self.first(self.attention(self.before(x)))
         return x + self.second(self.narrow(self.wide(self.between(x))))
 
 
 class Reader(Layer):
-    """Tokens with places, one block, and a guess from the last position's sum."""
+    """Embedding of tokens and positions, one block, and a dense layer on the mean."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,18 +60,18 @@ class Reader(Layer):
         self.block, self.last = Block(WIDTH, 0.1), Dense(TOKENS)
 
     def apply(self, ids: Any) -> Any:
-        """`[batch, time]` to `[batch, tokens]`."""
+        """Map `[batch, time]` to `[batch, tokens]`."""
         return self.last(math.mean(self.block(self.table(ids)), 1))
 
 
 def batch(key: random.Key, count: int = 64) -> tuple[Any, Any]:
-    """Rows of tokens, each numbered by its place too; and the first of each row."""
+    """Rows of tokens combined with their positions; and the first token of each row."""
     ids = random.randint(key, (count, LENGTH), 0, TOKENS, dtype="int64")
     return ids + TOKENS * np.arange(LENGTH), ids[:, 0].copy()
 
 
 def main(folder: str | Path | None = None, steps: int = 150) -> float:
-    """Train, and say how often it is right on new rows; returns that share."""
+    """Train, and print and return the accuracy on new rows."""
     model = Model(Reader()).compile(
         TensorSpec(("batch", LENGTH), "int64"),
         optimizer=Adam(lr=3e-3),
@@ -84,7 +84,7 @@ def main(folder: str | Path | None = None, steps: int = 150) -> float:
     print(model.summary())
     print(f"loss {losses[0]:.2f} to {losses[-1]:.2f}; right in {share:.1%} of new rows")
     if folder is not None:
-        import plots  # noqa: PLC0415 - beside this file
+        import plots  # noqa: PLC0415 - in this folder
 
         plots.losses(folder, losses, "step")
     return share

@@ -1,10 +1,10 @@
-"""The head of a VGG network, with the keys of its dropouts passed by hand.
+"""The head of a VGG network, with explicit dropout keys.
 
     python examples/vgg_head.py [FOLDER]
 
-A key is used once. Splitting gives each dropout its own; a key that is used twice is an
-error when the graph is built, and names both lines. In a folder it draws what the head
-gives for one image by many keys.
+Keys are single-use. Splitting gives each dropout its own; using a key twice is an error
+when the graph is built, and names both lines. With a folder, the outputs for one image
+and many keys are plotted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Head(Layer):
         self.last = Dense(classes)
 
     def apply(self, x: Any, key: Any) -> Any:
-        """Images and a key to the classes' numbers."""
+        """Map images and a key to the class scores."""
         left, right = random.split(key)
         h = nn.dropout(self.first(self.flatten(x)), 0.5, key=left)
         h = nn.dropout(self.second(h), 0.5, key=right)
@@ -41,17 +41,17 @@ class Head(Layer):
 
 
 class Careless(Head):
-    """The same, but for one key."""
+    """The same with a single key, which is an error."""
 
     def apply(self, x: Any, key: Any) -> Any:
-        """Images and a key to the classes' numbers."""
+        """Map images and a key to the class scores."""
         h = nn.dropout(self.first(self.flatten(x)), 0.5, key=key)
         h = nn.dropout(self.second(h), 0.5, key=key)
         return self.last(h)
 
 
 def main(folder: str | Path | None = None, width: int = 256, classes: int = 10) -> None:
-    """Build it, print it, run it with two keys; and build the careless one."""
+    """Build it, print it, run it with two keys; then build the careless one."""
     images = TensorSpec(("batch", 32, 7, 7))
     net = graph.Network(Head(width, classes), images, KeySpec())
     print(net)
@@ -68,8 +68,8 @@ def main(folder: str | Path | None = None, width: int = 256, classes: int = 10) 
 
 
 def draw(folder: str | Path, net: graph.Network, image: Any, keys: int = 200) -> None:
-    """What the head gives for one image: of two keys, and the spread of many."""
-    import plots  # noqa: PLC0415 - beside this file
+    """Plot the outputs for one image: for two keys, and the spread over many."""
+    import plots  # noqa: PLC0415 - in this folder
 
     drawn = random.split(random.key(2), keys)
     found = np.concatenate([net.transform(image, key) for key in drawn])

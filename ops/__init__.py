@@ -10,6 +10,7 @@ from tensorlang.ops.elementwise import elementwise
 from tensorlang.ops.folds import fold
 from tensorlang.ops.operator import Operator
 from tensorlang.ops.registry import find, operators, select
+from tensorlang.ops.updates import update
 
 __all__ = [
     "Operator",
@@ -20,4 +21,5 @@ __all__ = [
     "operator",
     "operators",
     "select",
+    "update",
 ]

@@ -1,8 +1,8 @@
-"""Kernels of a program, built side by side before it runs: `python -m` this module.
+"""Parallel ahead-of-time builds of a program's kernels; workers run this module.
 
-A program is prepared for targets that note what they would build. What no cache has is
-shared out among this process and a few others, which file what they build; there this
-one finds it. What goes wrong on the way is met again, and told, by who builds it next.
+The program is first prepared for a target that records the kernels it needs. Those that
+are not cached are built by this and a few worker processes, which write them to the
+cache. Errors are ignored here: they recur, and are reported, in the regular build.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ if TYPE_CHECKING:
     Wanted: TypeAlias = tuple[Operator, Workload, Target]
 
 VARIABLE: Final = "TENSORLANG_BUILD_PROCESSES"
-_KINDS: Final = ("llvm", "cuda")  # whose kernels are compiled without the device
-_A_WORKER: Final = 4  # kernels for which another process is worth starting
+_KINDS: Final = ("llvm", "cuda")  # targets that compile without the device
+_A_WORKER: Final = 4  # kernels per worker process
 _MOST: Final = 8
 
 
 class Noting(Nowhere):
-    """A target that notes the workloads of kernels, in place of building them."""
+    """A target that records the workloads of kernels instead of building them."""
 
     def __init__(self, target: Any) -> None:
         self._target = target
         self._noted: dict[tuple[Operator, Workload], None] = {}
 
     def built(self, op: Operator, workload: Workload) -> Nowhere:
-        """What stands for the kernel, which is noted."""
+        """Record the workload; return a stand-in for the kernel."""
         self._noted[op, workload] = None
         return self
 
     def taken(self) -> list[Wanted]:
-        """What was noted since it was taken before, in order."""
+        """Remove and return the recorded workloads, in order."""
         noted, self._noted = self._noted, {}
         target = targets.get(self._target)
         return [(op, workload, target) for op, workload in noted]
@@ -58,12 +58,12 @@ class Noting(Nowhere):
 
 @cache
 def noting(target: Any) -> Noting:
-    """The target that notes what a target would build: one, for what is noted stays."""
+    """The recording target for a target: a single instance, as it keeps records."""
     return Noting(target)
 
 
 class _First(threading.local):
-    """What is done where a kernel is in no cache, in this thread."""
+    """The callback for the first cache miss in this thread."""
 
     missing: Callable[[], None] | None = None
 
@@ -73,7 +73,7 @@ _FIRST: Final = _First()
 
 @contextmanager
 def at_first_miss(act: Callable[[], None]) -> Iterator[None]:
-    """Do something before the first kernel that is in no cache is built, if any is."""
+    """Call `act` before the first build of a kernel that is not cached."""
     before, _FIRST.missing = _FIRST.missing, act if processes() > 1 else None
     try:
         yield
@@ -82,7 +82,7 @@ def at_first_miss(act: Callable[[], None]) -> Iterator[None]:
 
 
 def missed(key: str, target: Target) -> None:
-    """Do what is to be done where a kernel is in no cache, if it is not."""
+    """Run the callback of `at_first_miss` if a kernel is not cached."""
     act = _FIRST.missing
     if act is not None and not is_cached(key, target):
         _FIRST.missing = None
@@ -90,14 +90,14 @@ def missed(key: str, target: Target) -> None:
 
 
 def processes() -> int:
-    """How many processes may build, this one included; 1 where nothing is cached."""
+    """The number of building processes, with this one; 1 if caching is disabled."""
     asked = os.environ.get(VARIABLE, "")
     count = int(asked) if asked.isdigit() else min(targets.host().threads, _MOST)
     return max(count, 1) if on_disk.directory() is not None else 1
 
 
 def build(wanted: Iterable[Wanted]) -> None:
-    """Build what is in no cache, in as many processes as are worth it."""
+    """Build the kernels that are not cached, in several processes if worthwhile."""
     from tensorlang.ops import building  # noqa: PLC0415 - which imports this module
 
     missing = deque(
@@ -130,8 +130,8 @@ def build(wanted: Iterable[Wanted]) -> None:
 
 
 def _feed(worker: Worker, missing: deque[Wanted]) -> None:
-    """Have a process build one after the other."""
-    with suppress(IndexError, OSError, ValueError):  # none is left; it was stopped
+    """Send workloads to a worker, one at a time."""
+    with suppress(IndexError, OSError, ValueError):  # queue empty, or worker stopped
         while True:
             op, workload, target = missing.popleft()
             worker.ask(pickle.dumps((op.id, workload, target)))

@@ -1,8 +1,8 @@
-"""The function that an operator is called by, written from its signature.
+"""The call function of an operator, generated from its signature.
 
-Like the `__init__` of a dataclass it is generated once. It brings the arguments of a
-call into arrays, attributes and scalars, and looks at no more than their Python types:
-calls like those before are known by all else (`tensors.call`). That of
+It is generated once, like the `__init__` of a dataclass. It sorts the arguments of a
+call into arrays, attributes and scalars, and tests only their Python types: all else is
+part of the cache key of `tensors.call`. The function for
 `softplus(x: Float, beta: Scalar = 1.0)` is
 
     def softplus(x, beta=1.0, *, target=None, out=None):
@@ -12,6 +12,7 @@ calls like those before are known by all else (`tensors.call`). That of
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial
@@ -21,7 +22,17 @@ import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
 from tensorlang.ops.dispatch import own
-from tensorlang.ops.signature import ABSENT, NUMBERS, Arrays, Other, Parameter, Static
+from tensorlang.ops.signature import (
+    ABSENT,
+    DERIVED,
+    NUMBERS,
+    Arrays,
+    Domain,
+    Other,
+    Parameter,
+    Static,
+    spec,
+)
 from tensorlang.ops.tensors import call, viewed
 
 if TYPE_CHECKING:
@@ -34,24 +45,27 @@ _CODES: Final[dict[type, int]] = {
     **dict.fromkeys((float, int, bool, np.float64), _NUMBER),
     type(None): _ABSENT,
 }
-IN_ALL: Final = 65504.0  # the largest f16: every float type holds numbers up to this
+IN_ALL: Final = (
+    65504.0  # the largest f16: every float type represents numbers up to this
+)
 
 
 class _Piece(NamedTuple):
-    """What a parameter adds to the function.
+    """The code of a parameter in the generated function.
 
     Attributes:
-        types: The types that are taken as they are.
-        fit: Makes one of these of anything else.
-        array: What it adds to the arrays,
+        types: The types accepted unchanged; None if only the default is.
+        fit: Converts all other values to one of these types.
+        array: The code that it adds to the arrays,
         attribute: to the attributes,
         scalar: and to the scalars.
-        after: What is done once the launch is prepared.
-        behind: What it adds behind all arrays.
-        rows: Whether tuples of numbers are taken too.
+        after: The code to run once the launch is prepared.
+        behind: The code that it adds after all arrays.
+        rows: Whether tuples of numbers are accepted too.
+        test: A condition on values that are accepted unchanged.
     """
 
-    types: tuple[type, ...] = ()
+    types: tuple[type, ...] | None = ()
     fit: Callable[..., Any] | None = None
     array: str = ""
     attribute: str = ""
@@ -59,6 +73,7 @@ class _Piece(NamedTuple):
     after: str = ""
     behind: str = ""
     rows: bool = False
+    test: str = ""
 
 
 def _piece(parameter: Parameter) -> _Piece:
@@ -70,12 +85,16 @@ def _piece(parameter: Parameter) -> _Piece:
             return _Piece(array=name, attribute=f"__columns_of_{name}")
         case Arrays():
             return _Piece(array=name)
+        case Static(levels=levels) if levels:
+            return _Piece((type(None),), kind.fitted, attribute=name)
         case Static():
             types = (*kind.types, *map(type, kind.choices))
             if tuple not in types:
                 return _Piece(types, kind.fitted, attribute=name)
             plain = tuple(each for each in types if each is not tuple)
             return _Piece(plain, kind.fitted, attribute=name, rows=True)
+        case Domain(type=type_, test=test):
+            return _Piece((type_,), kind.fitted, test=test.format(name))
         case Other("scalar") if type(parameter.default) is int:
             return _Piece((int,), _whole, scalar=name)
         case Other("scalar"):
@@ -86,16 +105,23 @@ def _piece(parameter: Parameter) -> _Piece:
         case Other("key"):
             from tensorlang.ops.random.keys import Key  # noqa: PLC0415 - stands above
 
-            used = f"{name}.consume('drawn from')"
+            used = "" if kind.replayed else f"{name}.consume('drawn from', 3)"
+            fit = _old_key if kind.replayed else _key
             if kind.optional:
                 words = f"*(() if {name} is None else ({name}.words,))"
                 impl = f"None if {name} is None else {name}.impl"
-                used = f"{name} is None or {used}"
+                used = used and f"{name} is None or {used}"
                 types = (Key, type(None))
-                return _Piece(types, _key, attribute=impl, after=used, behind=words)
-            return _Piece((Key,), _key, f"{name}.words", f"{name}.impl", after=used)
-        case Other("shape"):
-            return _Piece((tuple,), _shape, attribute=name)
+                return _Piece(types, fit, attribute=impl, after=used, behind=words)
+            return _Piece((Key,), fit, f"{name}.words", f"{name}.impl", after=used)
+        case Other("offset"):
+            return _Piece(None, _offset, "", f"{name} != 0", f"{name}, 0")
+        case Other("derived"):
+            return _Piece(attribute="__variant")
+        case Other("dtype"):
+            return _Piece((str,), _element_type, attribute=name)
+        case Other("shape" | "elements"):
+            return _Piece((tuple,), shape_of, attribute=name)
         case Other("like", several=True):
             return _Piece(fit=_likes, attribute=f"__fit_{name}({name})")
         case Other("like"):
@@ -104,41 +130,106 @@ def _piece(parameter: Parameter) -> _Piece:
 
 
 def bound(op: Definition) -> Callable[..., Launch]:
-    """The function of an operator, from a call's arguments to its launch."""
-    pieces = {p.name: _piece(p) for p in op.spec.parameters}
+    """The call function of an operator: from a call's arguments to its launch."""
+    pieces = {  # derived scalars share one piece
+        DERIVED if p.is_a("derived") else p.name: _piece(p) for p in op.parameters
+    }
     given: dict[str, Any] = {
         "__name__": __name__,  # where a key was used is looked for outside of it
         "__op": op,  # names that no parameter and no operator has
-        "__call": viewed if op.view else call,
+        "__call": viewed if op.view else op.ending,
         "__mixed": mixed,
         "__array": np.ndarray,
+        "__host": op.host,
     }
-    parameters = op.spec.parameters
-    lines = [f"def {op.__name__}({', '.join(_arguments(parameters, given))}):"]
+    arguments = ", ".join(_arguments(op, given))
+    lines, parameters = [f"def {op.__name__}({arguments}):"], op.spec.parameters
     extras = [p.name for p in parameters if p.is_a("share") or p.is_extra]
     usual = {name: piece for name, piece in pieces.items() if name not in extras}
     for name, piece in usual.items():
         lines += _fitting(op.id, name, piece, given)
     lines += _unpacking(parameters, given)
+    for name, (other, launch) in op.instead.items():
+        given |= {f"__other_{name}": other, f"__launch_{name}": launch}
+        named = (f"{of}={of}" for of in (*pieces, "target", "out"))
+        lines.append(f"if type({name}) is __other_{name}:")
+        lines.append(f"    return __launch_{name}({', '.join(named)})")
+    if op.host:
+        lines.append(_hosted(op))
+        pieces = {p.name: _piece(p) for p in parameters}
+    if op.derive is not None:
+        lines += _deriving(op.derive, parameters, given)
+    if op.spec.keys and not extras:
+        from tensorlang.ops.random.states import consume  # noqa: PLC0415 - above
+
+        given |= {"__known": op.kernels.get, "__consume": consume}
+        lines += _short(op, pieces)
     if extras:
         tests = (f"{name} is __default_{name}" for name in extras)
         lines.append(f"if {' and '.join(tests)}:")
-        handed = _Handing(usual, given).lines(parameters, filled=bool(op.missing))
+        handed = _Handing(op, usual, given).lines()
         lines += (f"    {line}" for line in handed)
         for name in extras:
             lines += _fitting(op.id, name, pieces[name], given)
-    lines += _Handing(pieces, given).lines(parameters, filled=bool(op.missing))
+    lines += _Handing(op, pieces, given).lines()
     source = "\n    ".join(lines)
     exec(compile(source, f"<signature of {op.id}>", "exec"), given)  # noqa: S102
     made: Callable[..., Launch] = given[op.__name__]
     return made
 
 
+def _deriving(
+    derive: Callable[..., Any], parameters: Sequence[Parameter], given: dict[str, Any]
+) -> Iterator[str]:
+    """The lines that derive scalars; those for default arguments are precomputed."""
+    given["__derive"] = derive
+    names = list(inspect.signature(derive).parameters)
+    made = f"__variant, __told = __derive({', '.join(names)})"
+    usual = {p.name: p.default for p in parameters if p.name in names and not p.needed}
+    if len(usual) == len(names):
+        given["__usual"] = derive(**usual)
+        tests = " and ".join(f"{name} is __default_{name}" for name in names)
+        yield f"if {tests}: __variant, __told = __usual"
+        made = f"else: {made}"
+    yield made
+
+
+def _short(op: Definition, pieces: Mapping[str, _Piece]) -> Iterator[str]:
+    """The fast path for draws into `out`, inlined from `tensors.call`."""
+    given = [piece.array for piece in pieces.values() if piece.array]
+    arrays = [array for array in given if array in op.spec.arrays]
+    named = (piece.attribute for piece in pieces.values() if piece.attribute)
+    facts = (f"({array}.shape, {array}.dtype)" for array in given)
+    scalars = (piece.scalar for piece in pieces.values() if piece.scalar)
+    tests = [f"type({array}) is __array" for array in ("out", *arrays)]
+    used = [name for name in op.spec.keys if pieces[name].after]
+    tests += [f"type({key}) is __types_{key}" for key in op.spec.keys]
+    yield f"if {' and '.join(tests)}:"
+    yield f"    ready = __known((target, {', '.join([*named, *facts])}))"
+    yield "    if ready is not None and ready.plain is not None:"
+    yield "        shape_, inner, dtype_ = ready.plain"
+    yield "        fits = out.shape == shape_ and out.dtype is dtype_"
+    yield "        if fits and out.flags.carray:"
+    for key in used:
+        yield f"            __consume({key}._ledger, {key}._ids, 'drawn from', 2)"
+    flat = "out if inner is shape_ else out.reshape(inner)"
+    made = f"({', '.join([*given, flat, *scalars])}){_told(pieces)}"
+    yield f"            return ready.launch, {made}, out"
+
+
+def _told(pieces: Mapping[str, _Piece]) -> str:
+    """The code that appends derived scalars to the others."""
+    return " + __told" if DERIVED in pieces else ""
+
+
 def _fitting(id: str, name: str, piece: _Piece, given: dict[str, Any]) -> Iterator[str]:
-    """The lines that make of an argument what is handed on."""
+    """The lines that convert an argument."""
     if piece.fit is None:
         return
     fit = given[f"__fit_{name}"] = partial(piece.fit, id, name)
+    if piece.types is None:
+        yield f"if {name} is not __default_{name}: {name} = __fit_{name}({name})"
+        return
     if piece.rows:
         given[f"__known_{name}"] = _remembered(fit)
         yield f"if type({name}) is tuple:"
@@ -149,7 +240,10 @@ def _fitting(id: str, name: str, piece: _Piece, given: dict[str, Any]) -> Iterat
     one = len(piece.types) == 1
     given[f"__types_{name}"] = piece.types[0] if one else piece.types
     test = f"type({name}) {'is not' if one else 'not in'} __types_{name}"
-    if type(given.get(f"__default_{name}", ...)) in piece.types:
+    if piece.test:
+        test = f"({test} or not {piece.test})"
+    known = type(given.get(f"__default_{name}", ...)) in piece.types
+    if known or (piece.test and f"__default_{name}" in given):
         test = f"{name} is not __default_{name} and {test}"
     if piece.array.startswith("*"):
         yield f"if type({name}) is list: {name} = tuple({name})"
@@ -158,7 +252,7 @@ def _fitting(id: str, name: str, piece: _Piece, given: dict[str, Any]) -> Iterat
 
 
 def _unpacking(parameters: Sequence[Parameter], given: dict[str, Any]) -> Iterator[str]:
-    """What takes packed weights apart."""
+    """The lines that unpack packed weights."""
     for name, kind in ((p.name, p.kind) for p in parameters):
         if isinstance(kind, Arrays) and kind.packed:
             from tensorlang.ops.nn.packing import PackedWeight  # noqa: PLC0415 - above
@@ -169,9 +263,9 @@ def _unpacking(parameters: Sequence[Parameter], given: dict[str, Any]) -> Iterat
             yield f"    {name}, __columns_of_{name} = {name}.of(__op.id)"
 
 
-def _arguments(parameters: Sequence[Parameter], given: dict[str, Any]) -> Iterator[str]:
+def _arguments(op: Definition, given: dict[str, Any]) -> Iterator[str]:
     keyword = False
-    for parameter in parameters:
+    for parameter in op.parameters:
         if parameter.keyword and not keyword:
             keyword = True
             yield "*"
@@ -180,29 +274,46 @@ def _arguments(parameters: Sequence[Parameter], given: dict[str, Any]) -> Iterat
         else:
             given[f"__default_{parameter.name}"] = parameter.default
             yield f"{parameter.name}=__default_{parameter.name}"
-    yield "target=None, out=None" if keyword else "*, target=None, out=None"
+    if not keyword:
+        yield "*"
+    yield from (f"{name}=None" for name in op.shared)
+
+
+def _hosted(op: Definition) -> str:
+    """The line that calls `host`; see `Definition`."""
+    assert op.host is not None
+    asked = spec(op.id, op.host).parameters
+    taken = [f"{p.name}={p.name}" if p.keyword else p.name for p in asked]
+    arrays = op.spec.arrays
+    made = [p.name for p in asked if p.name in arrays]
+    made += [p.name for p in op.spec.parameters if p.name not in arrays]
+    return f"{', '.join(made)}, = __host({', '.join(taken)})"
 
 
 class _Handing:
-    """The lines that hand the arguments on."""
+    """The lines that pass the arguments on."""
 
-    def __init__(self, pieces: Mapping[str, _Piece], given: dict[str, Any]) -> None:
-        self._given = given
+    def __init__(
+        self, op: Definition, pieces: Mapping[str, _Piece], given: dict[str, Any]
+    ) -> None:
+        self._op, self._given = op, given
         self._arrays = [p.array for p in pieces.values() if p.array]
         self._scalars = [p.scalar for p in pieces.values() if p.scalar]
         self._named = [
             f"{n!r}: {p.attribute}" for n, p in pieces.items() if p.attribute
         ]
         self._after = [p.after for p in pieces.values() if p.after]
+        self._told = _told(pieces)
         self._behind = [p.behind for p in pieces.values() if p.behind]
 
-    def lines(self, parameters: Sequence[Parameter], *, filled: bool) -> Iterator[str]:
-        """Arrays as they are go the short way, numbers and what is left out another.
+    def lines(self) -> Iterator[str]:
+        """A fast path for arrays, a slow one for numbers and omitted operands.
 
-        Where what is left out may be `filled` with a number, all that goes the other.
+        If an omitted operand may be replaced by a number, it takes the slow path.
         """
-        kinds = [p.kind for p in parameters if isinstance(p.kind, Arrays)]
-        if not any(kind.number or kind.optional for kind in kinds):
+        kinds = list(self._op.spec.arrays.values())
+        special = any(kind.number or kind.optional for kind in kinds)
+        if not special or self._op.ending is not call:
             yield from self._returned("__call", self._arrays, self._attributes({}))
             return
         *others, last = self._arrays
@@ -217,12 +328,12 @@ class _Handing:
             yield f"if {' and '.join([*plain, float_])}:"
             attributes = self._attributes({NUMBERS: last, ABSENT: ""})
             yield from self._returned("    __call", others, attributes, [last])
-        if not filled:
+        if not self._op.missing:
             yield from self._bare(kinds)
         yield from self._returned("__mixed", self._arrays, self._attributes({}))
 
     def _bare(self, kinds: Sequence[Arrays]) -> Iterator[str]:
-        """The short way for arrays alone, without one that may be left out, or more."""
+        """The fast path for arrays only, without some optional ones."""
         pairs = list(zip(self._arrays, kinds, strict=True))
         able = [name for name, kind in pairs if kind.optional]
         if len(able) == len(pairs):
@@ -237,7 +348,7 @@ class _Handing:
             yield from self._returned("    __call", held, attributes)
 
     def _attributes(self, more: dict[str, str]) -> str:
-        """Attributes by name: a dictionary that is there where nothing is given."""
+        """Attributes by name: a shared dictionary if none depends on the call."""
         if self._named:
             fixed = [f"{name!r}: {value!r}" for name, value in more.items()]
             return f"{{{', '.join([*fixed, *self._named])}}}"
@@ -256,7 +367,7 @@ class _Handing:
         behind = "".join(f"{array}, " for array in self._behind)
         held = "".join(f"{array}, " for array in arrays)
         scalars = "".join(f"{scalar}, " for scalar in [*numbers, *self._scalars])
-        given = f"{attributes}, ({scalars}), target, out"
+        given = f"{attributes}, ({scalars}){self._told}, {', '.join(self._op.shared)}"
         if how == "__mixed" and behind:
             given += f", ({behind})"
         elif behind:
@@ -273,13 +384,13 @@ class _Handing:
 
 
 class Pattern(NamedTuple):
-    """Which operands of a call are arrays, and which are numbers.
+    """The operands of a call that are arrays, and those that are numbers.
 
     Attributes:
-        arrays: The positions of the arrays; None where all are.
-        numbers: The names and positions of the numbers; None of what is left out.
+        arrays: The positions of the arrays; None if all operands are.
+        numbers: The names and positions of the numbers; None for omitted operands.
         beside: The position of the array whose type the numbers take.
-        attributes: What the kernel is told of it.
+        attributes: The attributes that describe this to the kernel.
     """
 
     arrays: tuple[int, ...] | None
@@ -289,14 +400,14 @@ class Pattern(NamedTuple):
 
 
 def _pattern(op: Definition, codes: Sequence[int]) -> Pattern:
-    """What calls are whose operands are of these kinds.
+    """The pattern of calls whose operands are of these kinds.
 
     Raises:
         ArgumentError: no operand is an array.
     """
     arrays, absent, beside = [], [], None
     numbers: dict[str, int | None] = {}
-    # numbers take the type of arrays like them; where there are none, nobody asks
+    # numbers take the type of arrays of their kind, if there are any
     said = {kind.says for kind in op.spec.arrays.values() if kind.number}
     for n, ((name, kind), code) in enumerate(
         zip(op.spec.arrays.items(), codes, strict=True)
@@ -341,9 +452,9 @@ def mixed(  # noqa: PLR0917 - as `call`
 ) -> Launch:
     """The launch of a call where some arrays may be Python numbers, or left out.
 
-    A number takes the type of the arrays beside it, as in NumPy: a whole number becomes
-    a float beside floats, but a float never meets integers. A `np.float64`, which is a
-    Python float, is such a number; NumPy's other scalars are arrays of their type.
+    As in NumPy, a number takes the type of the array operands: an integer becomes a
+    float beside floats, but a float beside integers is refused. A `np.float64`, which
+    is a Python float, is a number; other NumPy scalars are arrays of their type.
 
     Raises:
         ShapeError, DTypeError, ArgumentError: an argument does not fit.
@@ -378,11 +489,11 @@ def mixed(  # noqa: PLR0917 - as `call`
 
 
 def type_of(id: str, array: Any) -> tuple[str, str]:
-    """Kind and name of an array's element type."""
+    """The kind and name of an array's element type."""
     if type(array) is not np.ndarray:
-        from tensorlang.runtime.given_arrays import seen  # noqa: PLC0415 - runtime
+        from tensorlang.runtime.foreign_arrays import as_placed  # noqa: PLC0415 - runtime
 
-        array = seen(array, f"{id}: an operand")
+        array = as_placed(array, f"{id}: an operand")
     return _type(array.dtype)
 
 
@@ -396,7 +507,7 @@ def _type(dtype: np.dtype[Any]) -> tuple[str, str]:
 
 @cache
 def _beyond(name: str) -> float:
-    """The least number that rounds to infinity: half an ulp above the largest."""
+    """The smallest number that rounds to infinity: half an ulp above the maximum."""
     from ml_dtypes import finfo  # noqa: PLC0415 - numbers as large are rare
 
     from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - once a type
@@ -417,10 +528,10 @@ def _integers(name: str) -> tuple[int, int]:
 
 
 def number_of(id: str, operand: str, value: Any, kind: str, name: str) -> Any:
-    """The number as a kernel for arrays of a type takes it.
+    """The number as an argument of a kernel for arrays of a type.
 
     Raises:
-        DTypeError: the type does not hold such numbers.
+        DTypeError: the type does not represent such numbers.
     """
     if type(value) is np.float64:
         value = float(value)
@@ -455,7 +566,7 @@ def number(id: str, name: str, value: Any) -> float:
     """The value as a float.
 
     Raises:
-        ArgumentError: it is no number.
+        ArgumentError: it is not a number.
     """
     try:
         return float(value)
@@ -464,7 +575,7 @@ def number(id: str, name: str, value: Any) -> float:
 
 
 def _remembered(fit: Callable[[Any], Any]) -> Callable[..., Any]:
-    """What makes an attribute of the numbers of a tuple, each of which has a type."""
+    """Memoise `fit` for tuples of numbers, by their values and types."""
 
     @lru_cache(maxsize=1024, typed=True)
     def fitted(*value: Any) -> Any:
@@ -474,10 +585,10 @@ def _remembered(fit: Callable[[Any], Any]) -> Callable[..., Any]:
 
 
 def _left(id: str, name: str, value: Any) -> tuple[float, ...]:
-    """What a share leaves of the whole, as an f32; nothing where it leaves all.
+    """1 minus a share, as an f32; an empty tuple if the share is 0.
 
     Raises:
-        ArgumentError: it is no share.
+        ArgumentError: it is not a share.
     """
     share = number(id, name, value)
     if not 0.0 <= share < 1.0:
@@ -502,7 +613,12 @@ def _listed(id: str, name: str, value: Any) -> tuple[Any, ...]:
     )
 
 
-def _shape(id: str, name: str, value: Any) -> tuple[int, ...]:
+def shape_of(id: str, name: str, value: Any) -> tuple[int, ...]:
+    """The value as a shape.
+
+    Raises:
+        ShapeError: it is not one.
+    """
     given = (value,) if isinstance(value, (int, np.integer)) else value
     whole = isinstance(given, (list, tuple)) and not isinstance(value, bool)
     if not whole or not all(isinstance(n, (int, np.integer)) and n >= 0 for n in given):
@@ -534,8 +650,36 @@ def _likes(id: str, name: str, value: Any) -> tuple[tuple[int, ...], ...]:
 
 
 def _key(id: str, name: str, value: Any) -> Any:
+    """A key, to be consumed once all other arguments are checked."""
+    from tensorlang.ops.random.stateful import StatefulKey  # noqa: PLC0415 - above
+
     own(value)
+    if isinstance(value, StatefulKey):
+        return value.later()
     raise ArgumentError(
         f"{id}: {name} is a Key, not {type(value).__name__}; make one with "
         "random.key(seed)"
     )
+
+
+def _old_key(id: str, name: str, value: Any) -> Any:
+    own(value)
+    raise ArgumentError(
+        f"{id}: {name} is the Key that was used before, not {type(value).__name__}"
+    )
+
+
+def _offset(id: str, name: str, value: Any) -> int:
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not whole or not 0 <= value < 1 << 64:
+        raise ArgumentError(
+            f"{id}: {name} counts elements, 0 <= {name} < 2^64, not {value!r:.80}"
+        )
+    return int(value)
+
+
+def _element_type(_id: str, _name: str, value: Any) -> str:
+    from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - of no usual call
+
+    own(value)
+    return as_dtype(value).name

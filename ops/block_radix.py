@@ -1,16 +1,16 @@
-"""Stable radix sorts by the threads of a block, and of rows by many blocks.
+"""Stable radix sorts, within a thread block, and of rows by several blocks.
 
-In a block, keys lie in the block's memory and go through passes of four bits: each
-thread counts the digits of its own keys, in counters of its own; all counters are
-scanned, digit by digit and thread by thread; and each key goes where its counter says
-(Merrill and Grimshaw, "High performance and scalable radix sorting", 2011). A row that
-does not fit goes through passes of eight bits:
+A block holds its keys in shared memory and sorts by four bits per pass: each thread
+counts the digits of its keys in private counters; all counters are scanned in order of
+digit, then thread; and each key is scattered to the position of its counter (Merrill
+and Grimshaw, "High performance and scalable radix sorting", 2011). Rows that do not fit
+into a block are sorted by eight bits per pass:
 
-    hist[d, p] = keys of part p with digit d            # a block a part
-    start      = all of hist before each, in order of (d, p)
-    sort each part by the digit, and move each key to start[d, p] and on
+    hist[d, p] = number of keys of part p with digit d  # one block per part
+    start      = exclusive prefix sum of hist in order of (d, p)
+    sort each part by the digit, and move its keys to start[d, p] onwards
 
-What is equal keeps its order, so the result is that of the definition, to the bit.
+The sort is stable, so that results are bitwise equal to the definition's.
 """
 
 from __future__ import annotations
@@ -41,34 +41,34 @@ if TYPE_CHECKING:
     from tensorlang.ir.dtypes import DType
     from tensorlang.ir.nodes import Expr, For, Stmt
 
-BITS: Final = 8  # of a digit that parts are moved by
+BITS: Final = 8  # per digit of a pass over rows
 BINS: Final = 1 << BITS
-_BITS: Final = 4  # of one that a block sorts by
-_ROWS: Final = 8  # of counters, of which each holds those of two digits
-_HALF: Final = 16  # bits of one of these
+_BITS: Final = 4  # per digit of a pass within a block
+_ROWS: Final = 8  # rows of counters, each of which packs those of two digits
+_HALF: Final = 16  # bits per packed counter
 _LOW: Final = (1 << _HALF) - 1
 _BANKS: Final = 32
-_SCANNED: Final = 16  # counts of a thread that scans them
+_SCANNED: Final = 16  # counts per scanning thread
 
-# what is done with a key, and with what goes along
+# the use of a key and its value
 Use: TypeAlias = "Callable[[Expr, Expr | None], Stmt]"
-# the same with that at a place of a row
+# the use of the key and value at a row and position
 Read: TypeAlias = "Callable[[Expr, Expr, Use], Stmt]"
-# what is stored at a place of a sorted row, from a key and what goes with it
+# the store of a key and its value at a row and position
 Write: TypeAlias = "Callable[[Expr, Expr, Expr, Expr], Stmt]"
 
 
 @dataclass(frozen=True, slots=True)
 class Radix:
-    """Sorts of rows by unsigned keys, with positions that go along.
+    """Sorts of rows by unsigned keys, with positions as values.
 
     Attributes:
         scan: The threads of a block.
-        rows: How many rows.
-        length: Of a row.
+        rows: The number of rows.
+        length: The length of a row.
         kind: The type of keys.
-        ordered: Whether positions, i32, go along.
-        items: How many keys a thread has.
+        ordered: Whether keys have i32 positions as values.
+        items: Keys per thread.
     """
 
     scan: BlockScan
@@ -80,16 +80,16 @@ class Radix:
 
     @property
     def part(self) -> int:
-        """How many keys a block has."""
+        """The number of keys per block."""
         return self.items * self.scan.threads
 
     @property
     def parts(self) -> Expr:
-        """How many parts a row has."""
+        """The number of parts of a row."""
         return (self.length + (self.part - 1)) // self.part
 
     def whole(self, read: Read, digits: Expr | int, write: Write) -> For:
-        """Rows that fit a block each, by so many bytes."""
+        """Sort rows that fit into one block each, by `digits` bytes."""
 
         def row(r: Var) -> list[Stmt]:
             held = _Held(self)
@@ -105,12 +105,12 @@ class Radix:
 
     @property
     def _hist(self) -> Buffer:
-        """How many keys of each part have each digit, then where these go."""
+        """The digit counts of each part, later their start positions."""
         return Buffer("hist", i32, (self.rows, self.parts * BINS))
 
     @property
     def _scan(self) -> RowScan:
-        """From how many there are to where they go."""
+        """The scan from digit counts to start positions."""
         hist = self._hist
         return RowScan(
             self.scan,
@@ -124,11 +124,11 @@ class Radix:
 
     @property
     def memory(self) -> tuple[Buffer, ...]:
-        """What `moved` takes."""
+        """The scratch buffers of `moved`."""
         return (self._hist, *self._scan.everywhere(self.rows)[1])
 
     def moved(self, digit: Expr, read: Read, write: Write) -> Stmt:
-        """Rows sorted by one byte."""
+        """Sort rows by one byte of their keys."""
         shift, hist = digit * BITS, self._hist
         starts, _ = self._scan.everywhere(self.rows)
         count = self._counted(shift, read, hist)
@@ -138,7 +138,7 @@ class Radix:
         return Binary("shr", key, shift.cast(self.kind)) & ((1 << bits) - 1)
 
     def _counted(self, shift: Expr, read: Read, hist: Buffer) -> For:
-        """How many keys of each part have each digit."""
+        """Count the digits of each part."""
         count = Buffer("count", i32, (as_expr(BINS),), "shared")
         one = as_expr(1, i32)
 
@@ -162,7 +162,7 @@ class Radix:
         return self._parts(part)
 
     def _move(self, shift: Expr, read: Read, write: Write, hist: Buffer) -> For:
-        """Each part sorted by its digit, and each run of one digit to its place."""
+        """Sort each part by the digit, and scatter each run of equal digits."""
         begin = Buffer("begin", i32, (as_expr(BINS),), "shared")
 
         def part(r: Expr, p: Expr) -> list[Stmt]:
@@ -198,7 +198,7 @@ class Radix:
         return self._parts(part)
 
     def _parts(self, body: Callable[[Expr, Expr], list[Stmt]]) -> For:
-        """All parts of all rows, a block each."""
+        """A loop over all parts of all rows, one block each."""
         r, p = Var("r", i64), Var("p", i64)
 
         def block(b: Var) -> list[Stmt]:
@@ -209,7 +209,7 @@ class Radix:
         return over("block", self.rows * self.parts, "block.x", block)
 
     def _bins(self, body: Callable[[Expr], Stmt]) -> For:
-        """Each value of a digit."""
+        """A loop over the values of a digit."""
         threads = self.scan.threads
         if threads >= BINS:
             return over("t", BINS, "thread.x", body)
@@ -219,14 +219,14 @@ class Radix:
         )
 
     def _each_item(self, body: Callable[[Var, Var], Stmt | Sequence[Stmt]]) -> For:
-        """Each key of each thread."""
+        """A loop over the keys of each thread."""
         return self.scan.each(
             lambda t: over("item", self.items, "unrolled", lambda i: body(t, i))
         )
 
 
 class _Held:
-    """What a block holds: its keys, what goes with them, and counters of digits."""
+    """The buffers of a block: keys, values and digit counters."""
 
     def __init__(self, radix: Radix) -> None:
         self.radix, scan, items = radix, radix.scan, radix.items
@@ -243,23 +243,23 @@ class _Held:
 
     @staticmethod
     def _memory(name: str, kind: DType, size: int) -> Buffer:
-        """Memory with a gap in each row of banks: a thread's run is no conflict."""
+        """Shared memory padded after each row of banks, to avoid bank conflicts."""
         gaps = -(-size // _row_of_banks(kind))
         return Buffer(name, kind, (as_expr(size + gaps),), "shared")
 
     def allocated(self) -> list[Stmt]:
-        """All of it."""
+        """The allocations."""
         along = (self.values, self.value_of) if self.radix.ordered else ()
         own = (self.key_of, self.rank, self.sums, self.before, self.start, self.carry)
         held = (self.keys, self.counters, *own, self.warps, *along)
         return [Alloc(buffer) for buffer in held]
 
     def key(self, at: Expr) -> Expr:
-        """The key at a place."""
+        """The key at a position."""
         return self.keys[_spread(self.keys, at)]
 
     def loaded(self, read: Read, r: Expr, p: Expr) -> For:
-        """The keys of a part; the largest where there are none."""
+        """Load the keys of a part, padded with the maximum key."""
         radix = self.radix
         largest = Const((1 << radix.kind.bits) - 1, radix.kind)
 
@@ -280,7 +280,7 @@ class _Held:
         return radix._each_item(item)  # noqa: SLF001 - of one module
 
     def each_there(self, p: Expr, body: Callable[[Expr, Expr, Expr], Stmt]) -> For:
-        """Each key that there is: its place of all, itself, what goes along."""
+        """A loop over the keys of a part without padding: position, key and value."""
         radix = self.radix
 
         def item(t: Var, i: Var) -> Stmt:
@@ -302,7 +302,7 @@ class _Held:
         return radix._each_item(item)  # noqa: SLF001 - of one module
 
     def pass_(self, shift: Expr) -> Stmt:
-        """A stable sort of all keys by the four bits from `shift` on."""
+        """A stable sort of all keys by the four bits at `shift`."""
         scan = self.radix.scan
         zero = as_expr(0, u32)
         return seq(
@@ -327,14 +327,14 @@ class _Held:
         return _spread(self.counters, row * self.radix.scan.threads + t)
 
     def _place(self, key: Expr, shift: Expr, t: Expr) -> tuple[Expr, Expr, Expr]:
-        """Where a key is counted: its digit, the counter, and from which bit on."""
+        """The counter of a key: its digit, the counter, and the bit offset in it."""
         digit = self.radix._digit(key, shift, _BITS).cast(u32)  # noqa: SLF001
         row = (digit & (_ROWS - 1)).cast(i64)
         half = Binary("shr", digit, as_expr(3, u32)) * _HALF
         return digit, self._counter(row, t), half
 
     def _ranked(self, shift: Expr) -> For:
-        """Each thread's keys, and how many of its own before have the same digit."""
+        """Rank each key among the thread's preceding keys with the same digit."""
         items, one = self.radix.items, as_expr(1, u32)
 
         def item(t: Var, i: Var) -> list[Stmt]:
@@ -361,7 +361,7 @@ class _Held:
         return self.radix._each_item(item)  # noqa: SLF001 - of one module
 
     def _summed(self) -> For:
-        """The sum of the counters that lie together, of each thread."""
+        """The sum of each thread's consecutive counters."""
 
         def program(t: Var) -> Stmt:
             total: Expr = as_expr(0, u32)
@@ -372,7 +372,7 @@ class _Held:
         return self.radix.scan.each(program)
 
     def _started(self) -> For:
-        """Counters become the sum of all before them."""
+        """Replace counters by their exclusive prefix sums."""
 
         def program(t: Var) -> list[Stmt]:
             made: list[Stmt] = []
@@ -388,7 +388,7 @@ class _Held:
         return self.radix.scan.each(program)
 
     def _placed(self, shift: Expr) -> For:
-        """Each key to its place: digits of the upper halves come behind all others."""
+        """Scatter each key; digits in upper halves follow all those in lower halves."""
 
         def item(t: Var, i: Var) -> list[Stmt]:
             key, to = Var("sort_key", self.radix.kind), Var("to", i64)
@@ -410,10 +410,10 @@ class _Held:
 
 
 def _row_of_banks(kind: DType) -> int:
-    """How many numbers one row of a memory's banks holds."""
+    """The number of elements in one row of shared-memory banks."""
     return _BANKS * 4 // kind.bytes
 
 
 def _spread(memory: Buffer, at: Expr) -> Expr:
-    """A place among the gaps."""
+    """A position, adjusted for the padding."""
     return at + at // _row_of_banks(memory.dtype)

@@ -1,10 +1,10 @@
-"""Prefix sums by the threads of a block, as loops that are bound to them.
+"""Prefix sums by the threads of a block, as loops bound to them.
 
-    before[t] = sum of own[u] over u < t in t's warp     # Kogge and Stone's 5 steps
+    before[t] = sum of own[u] over u < t in t's warp     # 5 Kogge-Stone steps
     warps[w]  = sum of own[u] over all u of warp w
 
-In one order, whether lanes exchange values by shuffles or through the block's memory:
-so the same bits come out of all devices (Merrill and Grimshaw, "Parallel scan for
+The order of additions is the same with warp shuffles and with shared memory, so that
+results are bitwise equal on all devices (Merrill and Grimshaw, "Parallel scan for
 stream architectures", 2009).
 """
 
@@ -32,12 +32,12 @@ from tensorlang.ir.nodes import (
 )
 
 _STEPS: Final = (1, 2, 4, 8, 16)
-# from a thread to what it does
+# from a thread index to its statements
 Program: TypeAlias = Callable[[Var], "Stmt | Sequence[Stmt]"]
 
 
 def over(name: str, extent: Expr | int, kind: str, body: Program) -> For:
-    """A loop of a kind, or bound to an index such as `thread.x`."""
+    """A loop of the given kind, possibly bound to an index such as `thread.x`."""
     var = Var(name, i64)
     made = body(var)
     whole = made if isinstance(made, Stmt) else seq(*made)
@@ -49,10 +49,10 @@ def over(name: str, extent: Expr | int, kind: str, body: Program) -> For:
 
 @dataclass(frozen=True, slots=True)
 class BlockScan:
-    """The threads of a block, which scan `count` rows of numbers at once.
+    """The threads of a block, which scan `count` rows of numbers simultaneously.
 
     Attributes:
-        threads: How many: whole warps.
+        threads: The number of threads, a multiple of the warp size.
         shuffles: Whether lanes of a warp exchange values by shuffles.
     """
 
@@ -61,25 +61,25 @@ class BlockScan:
 
     @property
     def warps(self) -> int:
-        """How many warps there are."""
+        """The number of warps."""
         return self.threads // WARP
 
     def each(self, body: Program, name: str = "t") -> For:
-        """What each thread does."""
+        """A loop over the threads."""
         return over(name, self.threads, "thread.x", body)
 
     def own(self, name: str, kind: Expr | object, count: int) -> Buffer:
-        """Memory of which each thread has `count` numbers: registers."""
+        """A buffer of `count` numbers per thread: registers."""
         shape = (as_expr(self.threads), as_expr(count))
         return Buffer(name, kind, shape, "shared")  # type: ignore[arg-type]
 
     def totals(self, name: str, own: Buffer) -> Buffer:
-        """Memory for the sums of warps, of each row."""
+        """A buffer for the sums of warps, for each row."""
         count = own.shape[1]
         return Buffer(name, own.dtype, (count, as_expr(self.warps)), "shared")
 
     def scanned(self, own: Buffer, before: Buffer, warps: Buffer) -> Stmt:
-        """Sums of `own[t, s]` over the lanes before each one, and of whole warps."""
+        """Sums of `own[t, s]` over preceding lanes, and over whole warps."""
         scan = self._shuffled if self.shuffles else self._through_memory
         return scan(own, before, warps)
 
@@ -147,9 +147,9 @@ class BlockScan:
     def chained(
         self, warps: Buffer, before: Buffer, carry: Buffer, start: Buffer
     ) -> For:
-        """`start[t, s]`: all before a thread's own, from `carry[t]` on, row by row.
+        """`start[t, s]`: `carry[t]` plus all values before the thread's, row by row.
 
-        `carry` is then what comes before the next rows.
+        Advances `carry` to the sum before the next rows.
         """
         count = _count(before)
 

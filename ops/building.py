@@ -1,9 +1,9 @@
-"""From a workload to a kernel: what is known to be best, scheduled, built.
+"""From a workload to its best known kernel: choose, schedule, build.
 
-Records name an algorithm and the knobs of its schedule; without one the schedule's own
-rule over shape and machine decides. A record whose knobs give other IR than when it was
-filed is stale, and the next best is asked. `TENSORLANG_PIN=op:knob=value,...` overrides
-knobs by hand.
+Tuning records name an algorithm and the knobs of its schedule; without a record, the
+schedule's heuristics for shape and machine decide. A record whose knobs no longer give
+the recorded IR is stale, and the next best is tried. `TENSORLANG_PIN=op:knob=value,...`
+overrides knobs.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang import targets
-from tensorlang.collecting import uncollected
 from tensorlang.errors import ArgumentError, OperatorError, TensorlangError
+from tensorlang.gc_pause import gc_paused
 from tensorlang.ops import ahead
 from tensorlang.ops.operator import DIRECT
 from tensorlang.records import lookup
@@ -37,11 +37,11 @@ PIN_VARIABLE: Final = "TENSORLANG_PIN"
 _WORDS: Final = {"true": True, "false": False}
 
 
-@uncollected()
+@gc_paused()
 def build(
     op: Operator, workload: Workload, target: Target | str | None = None
 ) -> Kernel:
-    """The best known kernel for a workload; compiled only where no cache has it."""
+    """The best known kernel for a workload; compiled only if not cached."""
     chosen = targets.get(target)
     key, make = request(op, workload, chosen)
     if not in_caches(op):
@@ -51,14 +51,14 @@ def build(
 
 
 def in_caches(op: Operator) -> bool:
-    """Whether its kernels are kept by name: the source of others is in no key."""
+    """Whether its kernels are cached by name: keys omit the definition's source."""
     return op.module.startswith("tensorlang.")
 
 
 def request(
     op: Operator, workload: Workload, target: Target
 ) -> tuple[str, Callable[[], Schedule]]:
-    """What the best known kernel is called in caches, and how it is scheduled."""
+    """The cache key of the best known kernel, and a function to schedule it."""
     known = [choice.record for choice in lookup(workload, target)]
     pins = pinned(op)
     configured = [[record.algorithm, record.ir] for record in known]
@@ -73,7 +73,7 @@ def scheduled(
     known: Sequence[Record],
     pins: Mapping[str, Any],
 ) -> Schedule:
-    """The schedule of the first record that is not stale, else the default's."""
+    """The schedule of the first record that is not stale, else the default."""
     for record in () if pins else known:
         made = replayed(op, record, workload, target)
         if not isinstance(made, str):
@@ -84,10 +84,10 @@ def scheduled(
 def default(
     op: Operator, workload: Workload, target: Target, pins: Mapping[str, Any]
 ) -> tuple[Schedule, Knobs]:
-    """The schedule of the default rule, with some knobs pinned.
+    """The schedule by heuristics, with some knobs pinned.
 
     Raises:
-        ArgumentError: a pinned knob is none of the schedule's, or out of its domain.
+        ArgumentError: the schedule has no such knob, or its value is out of domain.
     """
     from tensorlang.scheduling.knobs import Knobs  # noqa: PLC0415 - not when warm
 
@@ -95,7 +95,9 @@ def default(
     made = schedule(op, workload, target, preferred(op, workload, target), knobs)
     names = {name for name, _, _ in _pins()}
     whole_family = bool(op.family) and op.family in names
-    if knobs.unasked() and not whole_family:  # of a family, some members have it
+    if (
+        knobs.unasked() and not whole_family
+    ):  # a pin for a family need not apply to every member
         known = ", ".join(knobs.values) or "none"
         raise ArgumentError(
             f"{PIN_VARIABLE} fixes {', '.join(knobs.unasked())}, which is no knob of "
@@ -105,11 +107,11 @@ def default(
 
 
 def preferred(op: Operator, workload: Workload, target: Target) -> str:
-    """The algorithm for a workload of which no record is known.
+    """The algorithm for a workload without a record.
 
-    What an operator prefers is known of processors; on other devices it is the
-    definition itself, unless the other one has a schedule of its own there, or another
-    one is made for such devices, or for what this one has.
+    An operator's preference applies to CPUs, and to devices where the algorithm has its
+    own schedule. Elsewhere, the first algorithm designed for such devices or for a
+    feature of this one is used, or else the definition itself.
     """
     name = op.prefers(workload)
     if target.model == "cpu" or schedules_of(op, name, target):
@@ -124,16 +126,16 @@ def preferred(op: Operator, workload: Workload, target: Target) -> str:
 
 
 def _only_there(op: Operator, name: str, target: Target) -> bool:
-    """Whether an algorithm has a schedule of its own on a kind of machine."""
+    """Whether an algorithm other than the definition has its own schedule here."""
     return name != DIRECT and bool(schedules_of(op, name, target))
 
 
 def replayed(
     op: Operator, record: Record, workload: Workload, target: Target
 ) -> tuple[Schedule, Knobs] | str:
-    """The schedule that a record's knobs give, or in words why it is stale.
+    """The schedule of a record's knobs, or the reason why it is stale.
 
-    Staleness is judged on the workload that was tuned: another shape has other IR.
+    Staleness is determined on the tuned workload, as IR differs between shapes.
     """
     from tensorlang.ir.digest import digest  # noqa: PLC0415 - not when warm
     from tensorlang.scheduling.knobs import Knobs  # noqa: PLC0415 - not when warm
@@ -156,11 +158,11 @@ def replayed(
         return f"stale: {type(problem).__name__}: {problem}"
 
 
-@uncollected()
+@gc_paused()
 def schedule(
     op: Operator, workload: Workload, target: Target, algorithm: str, knobs: Knobs
 ) -> Schedule:
-    """A workload's function with its schedule applied, or bare where it has none.
+    """A workload's function with its schedule applied, if it has one.
 
     Raises:
         ScheduleError: a step of the schedule is not legal with these knobs.
@@ -174,9 +176,9 @@ def schedule(
 
 
 def schedules(op: Operator, algorithm: str, target: Target) -> tuple[Entry, ...]:
-    """The schedules that an algorithm of an operator has on a kind of machine.
+    """The schedules of an algorithm on a kind of machine.
 
-    Where it has none, the generic one, which goes by the shapes of its stages.
+    If it has none, the generic schedule, which adapts to the shapes of the stages.
     """
     from tensorlang.scheduling.registry import schedules_for  # noqa: PLC0415
 
@@ -185,7 +187,7 @@ def schedules(op: Operator, algorithm: str, target: Target) -> tuple[Entry, ...]
 
 
 def schedules_of(op: Operator, algorithm: str, target: Target) -> tuple[Entry, ...]:
-    """The schedules of an operator's own family, of which there may be none."""
+    """The schedules of an operator's own family, if any."""
     import tensorlang.schedules  # noqa: F401, PLC0415 - fills the table; not when warm
     from tensorlang.scheduling.registry import schedules_for  # noqa: PLC0415
 
@@ -193,7 +195,7 @@ def schedules_of(op: Operator, algorithm: str, target: Target) -> tuple[Entry, .
 
 
 def is_of_other_machines(op: Operator, name: str, target: Target) -> bool:
-    """Whether an algorithm has schedules, and none of them for such a machine."""
+    """Whether an algorithm has schedules, but none for this kind of machine."""
     import tensorlang.schedules  # noqa: F401, PLC0415 - fills the table; not when warm
     from tensorlang.scheduling.registry import schedules_for  # noqa: PLC0415
 
@@ -218,7 +220,7 @@ def pinned(op: Operator) -> dict[str, Any]:
 
 
 def _pins() -> Iterator[tuple[str, str, str]]:
-    """The operator or family, the knob and its value of each pin."""
+    """Operator or family, knob and value of each pin."""
     name = ""
     for part in filter(None, os.environ.get(PIN_VARIABLE, "").split(",")):
         head, _, rest = part.rpartition(":")
@@ -233,7 +235,7 @@ def _pins() -> Iterator[tuple[str, str, str]]:
 
 
 def _known(name: str) -> None:
-    """Refuse a pinned name that no operator or family has."""
+    """Refuse a pin whose name is not that of an operator or family."""
     from tensorlang.ops.registry import select  # noqa: PLC0415 - only where pinned
 
     try:

@@ -1,11 +1,10 @@
-"""The canonical form of a traced function: one for all calls that compute alike.
+"""The canonical form of a traced function, which lets equivalent calls share a kernel.
 
-Neighbouring dimensions that all accesses of all stages run through together, in this
-order, become one: the two of `y[i, j] = exp(x[i, j])`, the first two of a softmax along
-the last of three. The first of them may begin anywhere, and be asked for where it is:
-the rows of `y[i, j] = x[i + 2, j]` are parts of one long row that begins at `2 * n`.
-The sizes that are left are called n0, n1, ... in the order of the arrays. Calls whose
-functions are equal in this form run the same kernel.
+Adjacent dimensions that all accesses of all stages traverse contiguously are collapsed:
+the two of `y[i, j] = exp(x[i, j])`, the first two of a softmax along the last of three.
+The outer index may have an offset: the rows of `y[i, j] = x[i + 2, j]` are parts of one
+long row that starts at `2 * n`. The remaining sizes are named n0, n1, ... in the order
+of the arrays. Calls whose functions are equal in this form run the same kernel.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ Part = TypeVar("Part", bound=Node)
 
 
 class Place(NamedTuple):
-    """An index: the variable of an axis, or anything else, and what is added to it."""
+    """An index: the variable of an axis, or any expression, and an offset."""
 
     along: Expr
     begin: Expr
@@ -59,7 +58,7 @@ class Place(NamedTuple):
 
 @dataclass(slots=True)
 class Stage:
-    """A block with its loops; the next axis may join each of those in `joined`."""
+    """A block with its loops; each axis in `joined` can be fused with the next one."""
 
     block: Block
     loops: tuple[For, ...]
@@ -83,7 +82,7 @@ class Stage:
         self._note_places()
 
     def _look(self, node: Node, loose: set[Var], bounded: set[Expr]) -> None:
-        """Note accesses, and the variables that are used for more than to index."""
+        """Collect accesses, and variables that are used other than as indices."""
         if isinstance(node, Var):
             loose.add(node)
         if _is_bound(node):
@@ -107,7 +106,10 @@ class Stage:
             self.places[index] = _place(index, axes, moving)
 
     def narrow(self, dims: dict[Buffer, set[int]]) -> bool:
-        """Part what an access does not run through together; whether there was any."""
+        """Drop dimensions and axes that an access does not allow to collapse.
+
+        Returns whether any was dropped.
+        """
         place: dict[Expr, int] = {axis.var: n for n, axis in enumerate(self.block.axes)}
         before = len(self.joined), sum(map(len, dims.values()))
         for access in self.accesses:
@@ -143,7 +145,7 @@ class Stage:
         return self.block.axes[n].extent
 
     def nest(self, dims: dict[Buffer, set[int]], made: dict[Buffer, Buffer]) -> Stmt:
-        """The stage with joined axes, on the new buffers."""
+        """The stage with fused axes, on the new buffers."""
         axes = self.block.axes
         own = [self._accessed(axis.extent, dims, made) for axis in axes]
         joined = _joined(own, self.joined)
@@ -186,7 +188,7 @@ class Stage:
         buffer: Buffer,
         gone: set[int],
     ) -> list[Place]:
-        """Where an access is in dimensions of which some are one with the next."""
+        """The indices of an access after dimensions were collapsed."""
         found: list[Place] = []
         for d, (index, new) in enumerate(zip(indices, changed, strict=True)):
             if d - 1 in gone:
@@ -197,7 +199,7 @@ class Stage:
         return found
 
     def _longer(self) -> dict[Expr, Expr]:
-        """How many steps each step of an axis becomes where others join it."""
+        """The stride of each axis within its fused axis."""
         steps: dict[Expr, Expr] = {}
         for n in sorted(self.joined, reverse=True):
             after = steps.get(self.block.axes[n + 1].var, _ONE)
@@ -210,12 +212,12 @@ _ONE: Final = as_expr(1)
 
 
 def _known(moved: bool, extent: Expr) -> bool:
-    """Whether it is known how far a place moves when rows of an extent become one."""
+    """Whether an offset can be collapsed: it is 0, or the row's extent is constant."""
     return not moved or isinstance(extent, Const)
 
 
 def _is_bound(node: Any) -> TypeGuard[Compare]:
-    """Whether it says where a variable begins or ends."""
+    """Whether a node compares a variable with a bound."""
     return (
         isinstance(node, Compare)
         and node.op in ("ge", "lt")
@@ -225,7 +227,7 @@ def _is_bound(node: Any) -> TypeGuard[Compare]:
 
 
 def _place(index: Expr, axes: Collection[Var], moving: Collection[Var]) -> Place:
-    """An index as a place, of which what is in `moving` changes from step to step."""
+    """An index as a place; its offset must not depend on the variables in `moving`."""
     if isinstance(index, Var) and index in axes:
         return Place(index, _ZERO)
     if any(isinstance(part, Load) for part in walk(index)):
@@ -250,7 +252,7 @@ def _product(a: Expr, b: Expr) -> Expr:
 
 
 def merged(func: Function) -> Function:
-    """The function with dimensions that are run through together as one."""
+    """The function with contiguous dimensions collapsed."""
     stmts = func.body.stmts if isinstance(func.body, Seq) else (func.body,)
     found = [s if isinstance(s, Alloc) else _stage(s) for s in stmts]
     stages = [each for each in found if isinstance(each, Stage)]
@@ -275,7 +277,7 @@ def merged(func: Function) -> Function:
 
 
 def _stage(stmt: Stmt) -> Stage | None:
-    """The stage that a definition's nest is; None of anything else."""
+    """A definition's loop nest as a stage; None for other statements."""
     loops = []
     while isinstance(stmt, For):
         loops.append(stmt)
@@ -291,7 +293,7 @@ def _buffers(access: Access) -> tuple[Buffer, ...]:
 
 
 def _joined(extents: Sequence[Expr], joined: set[int]) -> tuple[Expr, ...]:
-    """Extents, those that are joined multiplied."""
+    """The extents, with those of fused axes multiplied."""
     made: list[Expr] = []
     for n, extent in enumerate(extents):
         if n - 1 in joined:
@@ -305,7 +307,7 @@ _NUMBERED = re.compile(r"(.*?[a-z_])(\d*)((?:_\d+)?)")
 
 
 def _numbered(body: Stmt) -> Stmt:
-    """The loops of a row, such as i0, i2, numbered without gaps."""
+    """The body with numbered loops, such as i0, i2, renumbered without gaps."""
     names = [node.var.name for node in walk(body) if isinstance(node, (For, Axis))]
     rows: dict[tuple[str, str], list[int]] = {}
     called = {}
@@ -332,12 +334,12 @@ def _numbered(body: Stmt) -> Stmt:
 def with_sizes(
     func: Function, scalars: Sequence[Var], taken: Collection[str]
 ) -> tuple[Function, dict[str, Expr]]:
-    """The function with its sizes called n0, n1, ..., and what each of them is.
+    """The function with its sizes named n0, n1, ..., and the expression of each.
 
     Args:
         func: The function.
-        scalars: Its scalars that are no sizes.
-        taken: Names that are none for a size.
+        scalars: Its scalars that are not sizes.
+        taken: Names that sizes must not have.
     """
     numbered = (f"n{n}" for n in count())
     names = (name for name in numbered if name not in taken)
@@ -347,12 +349,8 @@ def with_sizes(
     for extent in (extent for buffer in inputs for extent in buffer.shape):
         if extent not in called and not free_vars(extent) <= called.keys():
             called[extent] = Var(next(names), i64)
-    products = [(poly(e), var) for e, var in called.items() if not isinstance(e, Var)]
-    known = {*called, *called.values()}
-    for extent in (extent for buffer in outputs for extent in buffer.shape):
-        for var in sorted(free_vars(_divided(extent, products)) - known, key=str):
-            called[var] = Var(next(names), i64)  # of no array that is given
-            known.add(var)
+    named = ((poly(e), var) for e, var in called.items() if not isinstance(e, Var))
+    products = [(total, var) for total, var in named if len(total) == 1]
 
     def visit(node: Any) -> Any:
         if isinstance(node, Reducer):
@@ -363,6 +361,9 @@ def with_sizes(
             node = _divided(node, products)
         return _without_plain_names(rebuild(node, visit))
 
+    for extent in (extent for buffer in outputs for extent in buffer.shape):
+        for var in sorted(free_vars(visit(extent)) - {*called.values()}, key=str):
+            called[var] = Var(next(names), i64)  # occurs in no input
     params = tuple(Param(visit(p.buffer), p.role) for p in func.params)
     listed = (*scalars, *called.values())
     made = Function(func.name, params, listed, visit(func.body))
@@ -370,7 +371,7 @@ def with_sizes(
 
 
 def _without_plain_names(node: Node) -> Node:
-    """Statements without names for what is a size, or a number, by itself."""
+    """Statements with lets of plain sizes and constants substituted."""
     if not isinstance(node, Seq):
         return node
     plain = {
@@ -383,7 +384,7 @@ def _without_plain_names(node: Node) -> Node:
 
 
 def _divided(expr: Expr, products: Sequence[tuple[Poly, Var]]) -> Expr:
-    """A sum of products of sizes in terms of sizes that are products themselves."""
+    """A polynomial of sizes, rewritten in sizes that stand for products."""
     total: Poly = {}
     for monomial, times in poly(expr).items():
         left, coefficient = list(monomial), times

@@ -1,11 +1,11 @@
-"""What an operator declares of its inputs: sizes, indices, samples.
+"""Declarations of an operator about its inputs: sizes, indices, samples.
 
     @operator("my.blur", sizes="h >= 5 and w >= 5")
     def blur(x):
         h, w = x.shape
 
-Sizes are called as in the definition (`h, w = x.shape`, `n = x.shape[0]`), or by array
-and dimension: `x.0`. See `tensorlang.ops.operator.operator`.
+Sizes are named as in the definition (`h, w = x.shape`, `n = x.shape[0]`), or by array
+and dimension: `x.0`. See `tensorlang.ops.definition.operator`.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 
 @dataclass(frozen=True, slots=True)
 class Declarations:
-    """What is declared of an operator's inputs; nothing by default.
+    """The declarations of an operator about its inputs; none by default.
 
     Attributes:
         arrays: The names of its arrays.
-        called: What the definition calls sizes, to array and dimension: `h` to `x.0`.
-        sizes: A condition that the sizes of every workload meet.
-        indices: By array, the number that its elements, from 0 on, stay below.
-        samples: From arrays that an operator might be given to those that it may be.
+        called: Maps the definition's names of sizes to array and dimension: `h` to
+            `x.0`.
+        sizes: A condition that the sizes of every workload must meet.
+        indices: For integer arrays, the exclusive upper bound of elements, from 0.
+        samples: Maps arbitrary inputs to valid ones.
     """
 
     arrays: tuple[str, ...] = ()
@@ -51,7 +52,7 @@ class Declarations:
         """Refuse a workload whose sizes do not meet the condition.
 
         Raises:
-            ShapeError: they do not; it has the condition and the sizes.
+            ShapeError: they do not; the message has the condition and the sizes.
         """
         if self.sizes is None:
             return
@@ -64,7 +65,7 @@ class Declarations:
             )
 
     def bounds(self, workload: Workload) -> dict[str, int]:
-        """The number that the elements of each declared array stay below."""
+        """The exclusive upper bound of the elements of each declared array."""
         values = self._values(workload) if self.indices else {}
         return {name: int(f.value(values)) for name, f in self.indices.items()}
 
@@ -80,10 +81,10 @@ class Declarations:
         return workload
 
     def projected(self, workload: Workload, arrays: list[Array]) -> list[Array]:
-        """What `samples` makes of the arrays that would be given.
+        """The inputs as changed by `samples`.
 
         Raises:
-            OperatorError: it gives other arrays than the operator takes.
+            OperatorError: it returns other arrays than the operator takes.
         """
         if self.samples is None:
             return arrays
@@ -117,7 +118,7 @@ class Declarations:
 
 
 NOTHING: Final = Declarations()
-# as Python writes `x.shape[0]` and `x.shape`, made numbers or not
+# source text of `x.shape[0]` and `x.shape`, possibly converted by int() or .value
 _ONE: Final = re.compile(r"(?:int\()?(\w+)\.shape\[(-?\d+)\](?:\.value)?\)?")
 _ALL: Final = re.compile(
     r"(?:map\(int, |[\[(](?:int\()?(\w+)(?:\.value)?\)? for \1 in )?(\w+)\.shape[\])]?"
@@ -134,10 +135,10 @@ def declarations(
     indices: Mapping[str, str | int] | None = None,
     samples: Callable[..., Any] | None = None,
 ) -> Declarations:
-    """What is declared beside a definition.
+    """The declarations for a definition.
 
     Raises:
-        OperatorError: a formula is none, or names what is no size or array.
+        OperatorError: a formula is invalid, or names no size or array.
     """
     called = dict(_called(definition, arrays)) if sizes or indices else {}
     names = (*called, *attributes)
@@ -162,7 +163,7 @@ def declarations(
 def _called(
     definition: Callable[..., Any], arrays: tuple[str, ...]
 ) -> Iterator[tuple[str, str]]:
-    """What a definition calls sizes: `h, w = x.shape`, `n = x.shape[0].value`."""
+    """The names of sizes in a definition: `h, w = x.shape`, `n = x.shape[0].value`."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(definition)))
     except (OSError, TypeError, SyntaxError):

@@ -1,23 +1,35 @@
-"""Operators by their definitions: the signature is the spec, the body is traced."""
+"""Operators from definitions: the signature is the spec, the body is traced."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
+from itertools import chain, islice
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
-from tensorlang.errors import ArgumentError, OperatorError
+from tensorlang.errors import ArgumentError, OperatorError, ShapeError
 from tensorlang.ops import binding, signature
 from tensorlang.ops.declarations import declarations
+from tensorlang.ops.dispatch import Nowhere
 from tensorlang.ops.documentation import documented
 from tensorlang.ops.indices import Explained
 from tensorlang.ops.operator import DIRECT, Algorithm, Define, Launch, Operator, Shapes
-from tensorlang.ops.signature import NUMBERS, Arrays, Parameter, Spec, Static
-from tensorlang.ops.tensors import Ready, check_result
+from tensorlang.ops.signature import (
+    DERIVED,
+    NUMBERS,
+    Arrays,
+    Domain,
+    Parameter,
+    Spec,
+    Static,
+    derived_scalars,
+)
+from tensorlang.ops.tensors import Ready, call, check_result
 from tensorlang.workload import Workload, attributes_of
 
 if TYPE_CHECKING:
@@ -27,19 +39,22 @@ if TYPE_CHECKING:
 Body = Callable[..., Any]
 _MOST_TRACES: Final = 64  # of one pattern
 _MOST_PATTERNS: Final = 1024
-_SHAPE: Final = "shape"  # stands for the type of what is only a shape
+_SHAPE: Final = "shape"  # in place of a dtype, for parameters that are only shapes
 _SHOWN: Final = {
     "scalar": "float",
     "share": "float",
     "key": "Key",
+    "offset": "int",
+    "derived": "Any",
     "shape": "Sizes",
+    "elements": "Sizes",
     "like": "Any",
     "dtype": "str",
 }
 
 
 class _Documentation:
-    """The docstring of an operator, put together when it is asked for."""
+    """Descriptor: the docstring of an operator, composed at first access."""
 
     def __init__(self, of_class: str) -> None:
         self._of_class = of_class
@@ -47,32 +62,51 @@ class _Documentation:
     def __get__(self, op: Definition | None, _: type) -> str:
         if op is None:
             return self._of_class
-        said = op.body.__doc__ or ""
+        said = (op.host and op.host.__doc__) or op.body.__doc__ or ""
         if not op.module.startswith("tensorlang."):
-            return said  # what a user says of an operator stands as it is
-        return documented(said, op.spec.parameters, op.meanings)
+            return said  # docstrings of user-defined operators are not completed
+        return documented(said, op.parameters, op.meanings, op.shared)
 
 
 class Definition(Operator):  # noqa: D101 - it has one
     __doc__ = _Documentation("""An operator whose spec is its definition's signature.
 
     Args:
-        id: Its canonical id.
+        id: The canonical id.
         body: The definition.
-        shapes: Those of its default workload.
-        usual: The attributes of that workload, where they are not the defaults.
-        whole: Whether all sizes stay open; what it accesses lies within its arrays.
-        meanings: What parameters mean that the definition says nothing of.
-        missing: What operands are that are left out beside others: a number, by the
-            name of the arrays' type.
-        faults: What to say, of its arguments, where a kernel reports a fault.
-        variants: The workloads whose kernels are built with that of a workload, such as
-            that of one row beside that of many: no other batch waits for a compiler.
-        view: Where the result is the first array in another shape, and shares its
-            memory where it can, that shape: a function of the array's, and of the
+        shapes: The shapes of the default workload.
+        usual: The attributes of that workload that differ from the defaults.
+        whole: Whether all sizes stay symbolic, as all accesses are known to be in
+            bounds.
+        host: Computes the keyword arguments of the definition, in order, from those of
+            a call, before each launch: `1 - beta` in f64. If it has an optional array
+            as a parameter, it returns that first, or None to leave it out. Its
+            docstring, if any, is the operator's.
+        meanings: Descriptions of parameters that the definition does not describe.
+        missing: The numbers that replace omitted operands, as functions of the name of
+            the arrays' type.
+        faults: Explains a fault reported by a kernel, from the kernel's arguments.
+        variants: Gives further workloads whose kernels are built with that of a
+            workload, such as one row beside many, so that no later call must compile.
+        instead: Other types that arrays may have, by name, each with a function that
+            makes the launch of a call from all arguments by name.
+        derive: Checks those arguments of a call that it names, and derives scalars from
+            them before the kernel is looked up. It returns their description, which
+            is part of the kernel, such as `"rate:u32,f32"` (see
+            `tensorlang.ops.signature.derived_scalars`), and the scalars. Parameters
+            annotated `Derived` are passed to it only.
+        measured: Arguments of `derive` to measure kernels with, for each description.
+        view: For a result that is the first array in another shape, and shares its
+            memory if possible: gives that shape, from the array's shape and the
             attributes by name.
+        gradient: The options of the gradient, if it is derived
+            (`tensorlang.ops.derived_gradients`).
         options: As for `Operator`.
     """)
+
+    # what makes the launch of a call, and the keywords of all operators of this kind
+    ending: ClassVar[Callable[..., Launch]] = staticmethod(call)
+    shared: ClassVar[tuple[str, ...]] = ("target", "out")
 
     def __init_subclass__(cls) -> None:
         cls.__doc__ = _Documentation(cls.__doc__ or "")  # type: ignore[assignment]
@@ -85,16 +119,25 @@ class Definition(Operator):  # noqa: D101 - it has one
         shapes: Shapes = (),
         usual: Mapping[str, Any] = MappingProxyType({}),
         whole: bool = False,
+        host: Callable[..., tuple[Any, ...]] | None = None,
         meanings: Mapping[str, str] | None = None,
         missing: Mapping[str, Callable[[str], Any]] | None = None,
         faults: Callable[[Sequence[Any]], str] | None = None,
+        instead: Mapping[str, tuple[type, Callable[..., Launch]]] | None = None,
+        derive: Callable[..., tuple[str, tuple[Any, ...]]] | None = None,
+        measured: Sequence[Mapping[str, Any]] = ({},),
         view: Callable[..., tuple[int, ...]] | None = None,
         variants: Callable[[Workload], Sequence[Workload]] = lambda _: (),
+        gradient: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
         self.body, self.meanings, self.missing = body, meanings or {}, missing or {}
-        self._shapes, self._usually, self._whole = shapes, usual, whole
+        self._shapes, self.usual_attributes, self.is_whole = shapes, usual, whole
+        self._gradient = gradient
+        self.host = host
+        self.instead = instead or {}
         self._faults, self.view, self._variants = faults, view, variants
+        self.derive, self._measured = derive, measured
         self._traces: dict[Hashable, list[Trace]] = {}
         self.patterns: dict[tuple[int, ...], binding.Pattern] = {}
         super().__init__(
@@ -107,34 +150,49 @@ class Definition(Operator):  # noqa: D101 - it has one
             **options,
         )
         if not self.module.startswith("tensorlang."):
-            assert self.spec  # a mistake in a signature is told where it is made
+            assert self.parameters  # reports a faulty signature at the definition
 
     # ------------------------------------------------------------------- signature
 
     @cached_property
     def spec(self) -> Spec:
-        """What the operator takes beside `target` and `out`."""
+        """The parameters of the operator, other than `target` and `out`."""
         return signature.spec(self.id, self.body)
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The parameters of a call: the definition's, or its arrays plus `host`'s."""
+        if self.host is None:
+            return self.spec.parameters
+        arrays = [p for p in self.spec.parameters if p.name in self.spec.arrays]
+        asked = signature.spec(self.id, self.host).parameters
+        rest = (p for p in asked if p.name not in self.spec.arrays)
+        return (*arrays, *(replace(p, keyword=True) for p in rest))
+
+    @property
+    def inplace(self) -> bool:
+        """Whether it updates arrays in place."""
+        return any(kind.inplace for kind in self.spec.arrays.values())
 
     @property
     def __signature__(self) -> inspect.Signature:  # type: ignore[override]
-        """How it is called."""
+        """The signature of a call."""
         kinds = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
         own = [
             inspect.Parameter(
                 p.name, kinds[p.keyword], default=p.default, annotation=_shown(p)
             )
-            for p in self.spec.parameters
+            for p in self.parameters
         ]
         shared = [
             inspect.Parameter(name, kinds[1], default=None, annotation="Any")
-            for name in signature.RESERVED
+            for name in self.shared
         ]
-        return inspect.Signature([*own, *reversed(shared)])
+        return inspect.Signature([*own, *shared])
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """The element types that it is defined for; empty where any may do."""
+        """The supported element types; empty if any type is accepted."""
         kinds = (kind.dtypes for kind in self.spec.arrays.values())
         return next((kind for kind in kinds if kind not in ((), ("bool",))), ())
 
@@ -145,13 +203,13 @@ class Definition(Operator):  # noqa: D101 - it has one
     def refuse(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], problem: TypeError
     ) -> None:
-        """Say what is wrong with arguments that are not those of a call, if they are.
+        """Raise a precise error if a call's arguments do not match its signature.
 
         Raises:
-            ArgumentError: one is missing, or none that the operator has.
+            ArgumentError: one is missing, or unknown to the operator.
         """
-        known = {p.name: p for p in self.spec.parameters}
-        unknown = kwargs.keys() - known.keys() - set(signature.RESERVED)
+        known = {p.name: p for p in self.parameters}
+        unknown = kwargs.keys() - known.keys() - {*self.shared}
         if unknown:
             raise ArgumentError(
                 f"{self.id} has no attribute {', '.join(sorted(unknown))}; it has "
@@ -160,22 +218,46 @@ class Definition(Operator):  # noqa: D101 - it has one
         try:
             inspect.signature(self).bind(*args, **kwargs)
         except TypeError:
+            needed = {p.name for p in self.parameters if p.needed and p.keyword}
+            if needed > kwargs.keys() & needed:
+                listed = ", ".join(sorted(needed - kwargs.keys()))
+                raise ArgumentError(f"{self.id} needs {listed}=") from problem
             arrays = ", ".join(self.spec.arrays)
             raise ArgumentError(
                 f"{self.id} takes {len(self.spec.arrays)} arrays ({arrays}), "
                 f"got {len(args)}"
             ) from problem
 
+    # -------------------------------------------------------------------- gradient
+
+    @cached_property
+    def grad(self) -> Operator | None:
+        """The gradient operator, if it is derived."""
+        from tensorlang.ops.derived_gradients import (  # noqa: PLC0415 - cycle
+            DerivedGradient,
+            may_derive,
+        )
+
+        if self._gradient is not None:
+            return DerivedGradient(self, **{"linear": True, **self._gradient})
+        own = not self.module.startswith("tensorlang.")
+        return DerivedGradient(self, linear=False) if own and may_derive(self) else None
+
+    def derived(self) -> Operator | None:
+        """The gradient operator, if the definition declares one."""
+        second = self.id.endswith("_grad")  # created on demand
+        return None if second or self._gradient is None else self.grad
+
     # ------------------------------------------------------------------- workloads
 
     @property
     def usual_shapes(self) -> Shapes:
-        """The shapes that stand for it where none is given."""
+        """The shapes of the default workload."""
         return self._shapes
 
     @property
     def default(self) -> Workload:
-        """The workload that stands for it where no shape is given."""
+        """The workload used if no shapes are given."""
         return self.workload()
 
     def workload(
@@ -187,23 +269,70 @@ class Definition(Operator):  # noqa: D101 - it has one
     ) -> Workload:
         """The workload of a call with arrays of these shapes.
 
-        Those of its results come last, where a parameter says them.
+        The shapes of results come last, if they are parameters.
         """
         given = tuple(tuple(map(int, shape)) for shape in shapes) or self.usual_shapes
-        asked = attributes if shapes else {**self._usually, **attributes}
-        named = self.spec.fitted(asked, len(given))
-        kinds = dtypes
+        asked = attributes if shapes else {**self.usual_attributes, **attributes}
+        unsaid = len(given) == len(self.spec.arrays) + len(self.spec.shapes)
+        keys, kinds = self.spec.keys if unsaid else (), dtypes
+        if isinstance(kinds, tuple) and keys and not self.spec.arrays:
+            (kinds,) = kinds  # of what is drawn
         if isinstance(kinds, str):
             from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - once a workload
 
             kinds = as_dtype(kinds).name
-        if not isinstance(kinds, tuple):
-            arrays = [self.spec.arrays.get(n, Arrays()) for n in self.spec.slots(named)]
-            kinds = tuple(_usual_type(kind, kinds) for kind in arrays)
+            asked = {**dict.fromkeys(self.spec.types, kinds), **asked}
+        named = self.spec.fitted(asked, len(given) + len(keys))
+        slots, rest = self.spec.slots(named), iter(given)
+        words = {name: _words(str(named[name])) for name in self.spec.keys}
+        held = [words[n][:1] if n in keys else islice(rest, 1) for n in slots]
+        given = (*chain(*held), *rest)
+        if isinstance(kinds, tuple) and keys:
+            each = iter(kinds)
+            kinds = (*(words[n][1] if n in keys else next(each) for n in slots), *each)
+        elif not isinstance(kinds, tuple):
+            kinds = tuple(
+                words[name][1] if name in words else _usual_type(kind, kinds)
+                for name in slots
+                for kind in [self.spec.arrays.get(name, Arrays())]
+            )
             kinds += (_SHAPE,) * (len(given) - len(kinds))
+        if self.derive is not None and DERIVED not in asked:
+            all_of = {**named, **asked}
+            if variant := self._deriving(all_of, kinds[0], self._measured[0])[0]:
+                named[DERIVED] = variant
+        count = len(slots)
+        most = count + len(self.spec.listed(named))
+        if self.spec.keys and len(given) > most:
+            raise ShapeError(f"{self.id} takes {most} shapes, got {len(given)}")
+        given = (*given[:count], *self.spec.flat(given[count:], named))
         return Workload(
             self.id, given, kinds[: len(given)], attributes_of(named), threads
         )
+
+    def told(self, workload: Workload) -> str:
+        """The workload as text, without attributes that have their default values."""
+        usual = {p.name: p.default for p in self.spec.parameters} | {NUMBERS: ""}
+        told = (name for name in (*self.spec.attributes, NUMBERS) if name in usual)
+        named = {name: workload.named.get(name, usual[name]) for name in told}
+        differing = {name: v for name, v in named.items() if v != usual[name]}
+        return str(replace(workload, attributes=attributes_of(differing)))
+
+    def _deriving(
+        self, named: Mapping[str, Any], kind: str, usual: Mapping[str, Any]
+    ) -> tuple[str, tuple[Any, ...]]:
+        """The variant and scalars that `derive` gives, with `usual` as defaults."""
+        assert self.derive is not None
+        taken = {}
+        for name in inspect.signature(self.derive).parameters:
+            (p,) = (p for p in self.spec.parameters if p.name == name)
+            if isinstance(p.kind, Arrays):
+                from tensorlang.ir.dtypes import DType  # noqa: PLC0415 - for tools
+
+                taken[name] = np.empty(0, DType(kind).numpy)
+            else:
+                taken[name] = named.get(name, usual.get(name, p.default))
+        return self.derive(**taken)
 
     @property
     def definition(self) -> Body:
@@ -211,7 +340,7 @@ class Definition(Operator):  # noqa: D101 - it has one
         return self.body
 
     def define(self, algorithm: str, body: Body | None = None) -> Define:
-        """From a workload to the function of an algorithm."""
+        """A function from workloads to the IR of an algorithm."""
 
         def function(workload: Workload) -> Function:
             return self.traced(workload, algorithm, body).function
@@ -221,30 +350,33 @@ class Definition(Operator):  # noqa: D101 - it has one
     def traced(
         self, workload: Workload, algorithm: str = DIRECT, body: Body | None = None
     ) -> Trace:
-        """The trace that serves a workload: a known one, or a new one."""
+        """The trace for a workload, memoised."""
         from tensorlang.ops.tracing import Call, trace  # noqa: PLC0415 - loads the IR
 
-        if (
-            len(self._traces) > _MOST_PATTERNS
-        ):  # of a program whose attributes never end
+        if len(self._traces) > _MOST_PATTERNS:  # bounds memory for ever new attributes
             self._traces.clear()
-        named = workload.named
+        named, shapes = workload.named, workload.shapes
         kinds = [self.spec.arrays.get(name) for name in self.spec.slots(named)]
-        batches = [at for at, kind in enumerate(kinds) if kind and kind.batch]
+        many = [
+            kind.batch if kind else len(s) > 1
+            for kind, s in zip(kinds, shapes, strict=False)
+        ]
+        many += [name == self.spec.elements for name in self.spec.listed(named)]
+        batches = [at for at, open_ in enumerate(many) if open_]
         call = Call(workload.shapes, workload.dtypes, named, batches)
         known = self._traces.setdefault((algorithm, call.pattern), [])
         for made in known:
             if made.serves(call.shapes):
                 return made
         self.spec.check(call.dtypes, call.attributes)
-        made = trace(self.spec, body or self.definition, call, whole=self._whole)
-        if len(known) >= _MOST_TRACES:  # of a program whose sizes never end
+        made = trace(self.spec, body or self.definition, call, whole=self.is_whole)
+        if len(known) >= _MOST_TRACES:  # bounds memory for ever new sizes
             known.clear()
         known.append(made)
         return made
 
     def names(self, workload: Workload) -> tuple[tuple[str | None, ...], ...]:
-        """The name of each dimension of each array; None where the kernel fixes it."""
+        """The name of each dimension of each array; None if it is a constant."""
         return self.traced(workload).names
 
     def _sizes(self, workload: Workload) -> dict[str, int]:
@@ -253,24 +385,37 @@ class Definition(Operator):  # noqa: D101 - it has one
         return dict(zip(made.sizes, made.at(made.sizes.values(), values), strict=True))
 
     def _usual(self, workload: Workload) -> dict[str, Any]:
-        """Usual values of the scalars: defaults, and those of numbers for arrays."""
+        """Typical values of the scalars: defaults, and numbers in place of arrays."""
         kind = workload.dtypes[-1] if workload.dtypes else "f32"
         number = True if kind == "bool" else 3 if kind[0] in "iu" else 0.5
         numbers = str(workload.named.get(NUMBERS, "")).split()
         scalars = [p for p in self.spec.parameters if p.is_a("scalar")]
         shares = [p.name for p in self.spec.parameters if p.is_a("share")]
         return (
-            dict.fromkeys(numbers, number)
+            self._usual_derived(workload)
+            | dict.fromkeys(numbers, number)
             | {p.name: 0.5 if p.needed else p.default for p in scalars}
             | {name: 0.5 for name in shares if workload.named[name]}
         )
 
+    def _usual_derived(self, workload: Workload) -> dict[str, Any]:
+        variant = workload.named.get(DERIVED)
+        for usual in self._measured if variant else ():
+            found, numbers = self._deriving(workload.named, workload.dtypes[0], usual)
+            if found == variant:
+                made = derived_scalars(found).values()
+                names = (name for scalars in made for name, _ in scalars)
+                return dict(zip(names, numbers, strict=True))
+        return {}
+
     def shape(self, *shapes: tuple[int, ...], **attributes: Any) -> Any:
-        """The result's shape for arrays of these shapes: a tuple each; no data."""
+        """The shape of the result for input shapes; several results give a tuple."""
         workload = self.workload(*shapes, **attributes)
         made = self.traced(workload)
         values = made.values(workload.shapes)
         results = tuple(made.at(result.shown, values) for result in made.results)
+        if self.spec.elements and shapes:
+            results = tuple((*each[:-1], *shapes[-1]) for each in results)
         return results if made.several or len(results) != 1 else results[0]
 
     # ----------------------------------------------------------------------- calls
@@ -281,7 +426,7 @@ class Definition(Operator):  # noqa: D101 - it has one
         attributes: Mapping[str, Any],
         target: Any,
     ) -> Ready:
-        """The kernel of a call, and how its arrays are laid before it.
+        """The kernel of a call, and the canonical shapes of its arrays.
 
         Raises:
             ShapeError, DTypeError, ArgumentError: an argument does not fit.
@@ -293,6 +438,10 @@ class Definition(Operator):  # noqa: D101 - it has one
             if p.is_shape:
                 held = attributes[p.name]
                 asked += map(tuple, held if p.several else [held])
+                if not p.is_a("like"):
+                    binding.shape_of(self.id, p.name, held)
+        if self.spec.elements:
+            asked = self.spec.flat(asked, attributes)
         given = (*(array.shape for array in arrays), *asked)
         kinds = (*(as_dtype(a.dtype).name for a in arrays), *[_SHAPE] * len(asked))
         rest = {k: v for k, v in attributes.items() if k not in self.spec.shapes}
@@ -301,6 +450,8 @@ class Definition(Operator):  # noqa: D101 - it has one
         made = self.traced(workload)
         values = made.values(given)
         shown = [made.at(result.shown, values) for result in made.results]
+        if self.spec.elements:
+            shown = [(*s[:-1], *attributes[self.spec.elements]) for s in shown]
         for shape in shown:
             check_result(self.id, shape)
         outputs = tuple(
@@ -315,10 +466,23 @@ class Definition(Operator):  # noqa: D101 - it has one
         launch = self._launch(made.function, workload, target)
         check = made.checks[0] if len(made.checks) == 1 else made.check
         asked_of = check if made.checks else None
-        return Ready.of(launch, inputs, outputs, asked_of, several=made.several)
+        slots = enumerate(self.spec.slots(workload.named))
+        kinds_of = self.spec.arrays
+        updated = [(n, s) for n, s in slots if s in kinds_of and kinds_of[s].inplace]
+        return Ready.of(
+            launch,
+            inputs,
+            outputs,
+            asked_of,
+            several=made.several,
+            updated=tuple(updated),
+            keys=tuple(result.impl for result in made.results),
+        )
 
     def _launch(self, func: Function, workload: Workload, target: Any) -> Any:
-        """The kernel of a function: the same for all calls that it serves."""
+        """The launch of a function's kernel, memoised."""
+        if isinstance(target, Nowhere) and target.each_call:
+            return target.built(self, workload).launch
         ways = [a.name for a in self.algorithms.values() if a.serves(workload)]
         key: Hashable = ("kernel", func, *ways[1:], target)
         if key not in self.kernels:
@@ -330,8 +494,16 @@ class Definition(Operator):  # noqa: D101 - it has one
         return self.kernels[key]
 
 
+def _words(how: str) -> tuple[tuple[int, ...], str]:
+    """The shape and type of a key's words."""
+    from tensorlang.ops.random.impls import impl  # noqa: PLC0415 - once a workload
+
+    found = impl(how)
+    return (found.key_words,), f"u{found.bits}"
+
+
 def _usual_type(kind: Arrays, asked: str | tuple[str, ...] | None) -> str:
-    """The type of an array in a workload where only one type, or none, is asked for."""
+    """The type of an array in a workload for which one type, or none, is given."""
     if isinstance(asked, str) and (not kind.dtypes or asked in kind.dtypes):
         return asked
     if 0 < len(kind.dtypes) < 3:
@@ -341,10 +513,12 @@ def _usual_type(kind: Arrays, asked: str | tuple[str, ...] | None) -> str:
 
 
 def _shown(parameter: Parameter) -> str:
-    """How a parameter is annotated for a caller."""
+    """The annotation of a parameter in a call's signature."""
     kind = parameter.kind
     if isinstance(kind, Static):
         return " | ".join(t.__name__ for t in kind.types) or "Any"
+    if isinstance(kind, Domain):
+        return f"{kind.type.__name__} | None" if kind.optional else kind.type.__name__
     if isinstance(kind, Arrays):
         array = "Operand" if kind.number else "Any"
         array = "Sequence[Any]" if kind.several else array
@@ -365,29 +539,29 @@ def operator(
     samples: Callable[..., Any] | None = None,
     **options: Any,
 ) -> Callable[[Body], Definition]:
-    """Make an operator of a definition in tensor-expression style.
+    """Decorator: make an operator from a definition in tensor-expression style.
 
     Args:
-        id: Its canonical id: words joined by dots, such as `my.scaled_sum`.
-        aliases: Other names for it.
-        family: What its schedules are registered under; generic ones where empty.
-        tolerance: The relative error its kernels may have against the interpreter.
-        sizes: A condition on sizes, such as `"h >= 5 and w >= 5"`, that calls meet: of
-            whole numbers, sizes, attributes, `+ - * // %`, comparisons, `and`, `or`,
-            `not`. Sizes are called as the definition calls them (`h, w = x.shape`), or
-            by array and dimension (`x.0`). What sizes its accesses need is derived
-            where nothing is declared.
-        indices: By integer array, the number that its elements, from 0 on, stay below:
-            `{"ids": "table.0"}`. Derived from the accesses where not declared.
-        samples: Makes the arrays that kernels are checked and timed with where not
-            just any will do, such as sorted ones. It is called like the definition,
-            with arrays (random or of special values), and returns those to use, or
-            None where it changed them in place.
+        id: The canonical id: identifiers joined by dots, such as `my.scaled_sum`.
+        aliases: Other names of the operator.
+        family: The family whose schedules apply; if empty, the generic schedules.
+        tolerance: The allowed relative error of kernels against the interpreter.
+        sizes: A condition that the sizes of every call must meet, such as
+            `"h >= 5 and w >= 5"`: an expression of integers, sizes, attributes,
+            `+ - * // %`, comparisons, `and`, `or`, `not`. Sizes are named as in the
+            definition (`h, w = x.shape`), or by array and dimension (`x.0`). By
+            default, conditions are derived from the definition's accesses.
+        indices: For integer arrays, the exclusive upper bound of their elements, which
+            start at 0: `{"ids": "table.0"}`. By default, derived from the accesses.
+        samples: Prepares the inputs for checking and timing kernels that need special
+            ones, such as sorted arrays. It is called like the definition, with arrays
+            (random or of special values), and returns those to use, or None if it
+            changed them in place.
         options: As for `Definition`.
 
     Raises:
-        OperatorError: the name is not an identifier, another operator has it, or a
-            declaration names what is no size or array.
+        OperatorError: the name is not an identifier, or is taken by another operator,
+            or a declaration names no size or array of the definition.
     """
     checked_name(id)
 
@@ -411,10 +585,10 @@ def operator(
 
 
 def checked_name(id: str) -> None:
-    """Refuse an id that is none.
+    """Refuse an invalid id.
 
     Raises:
-        OperatorError: it is not of words joined by dots.
+        OperatorError: it does not consist of identifiers joined by dots.
     """
     if not all(part.isidentifier() for part in id.split(".")):
         raise OperatorError(f"{id!r} is not a name such as 'my.op'")
@@ -429,20 +603,21 @@ def algorithm(
     feature: str = "",
     finite: bool = False,
 ) -> Callable[[Body], Body]:
-    """Add another way to compute `op`: a definition with the same parameters.
+    """Decorator: add an algorithm to `op`, as a definition with the same parameters.
 
     Args:
         op: The operator.
-        name: The algorithm's name, new to the operator.
-        serves: Which workloads it can compute; all by default.
-        tolerance: The relative error it may have against the reference.
-        feature: What a target has that it is made for.
-        finite: Whether an infinity, a NaN or a very large number among its inputs may
-            spoil results that the reference makes without it, as in Winograd's.
+        name: The name of the algorithm, unique within the operator.
+        serves: A predicate on workloads that it can compute; all by default.
+        tolerance: The allowed relative error against the reference.
+        feature: The target feature that it is designed for.
+        finite: Whether it requires finite inputs of moderate size: an infinity, a NaN
+            or a very large number may corrupt results that do not depend on it in the
+            reference, as in Winograd convolution.
 
     Raises:
-        OperatorError: the operator has an algorithm of that name, or no definition that
-            could have others beside it.
+        OperatorError: the operator has an algorithm of that name, or is not made from a
+            definition.
     """
     if name in op.algorithms:
         raise OperatorError(f"{op.id} has an algorithm {name!r} already")

@@ -1,9 +1,9 @@
-"""What a traced function asks of the sizes: accesses stay inside, some sizes are fixed.
+"""Conditions of a traced function on sizes: accesses in bounds, some sizes fixed.
 
-Every access must lie within its array for all sizes that the trace serves. Where that
-does not follow from the loops, a guard says it: an index that runs along one array as
-along another, as `y[i]` beside `x[i]`, makes them arrays of one length. What cannot be
-said so holds for the sizes of this call alone: they are fixed.
+Every access must be in bounds for all sizes that the trace serves. Where that does not
+follow from the loop bounds, a guard is added: an index shared by two arrays, as in
+`y[i]` and `x[i]`, requires equal lengths. If no guard can express the condition, the
+sizes are fixed to those of this call.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from tensorlang.ir.nodes import (
 from tensorlang.ir.sizes import Facts, evaluate
 from tensorlang.ir.visit import rebuild, substitute, walk
 
-SHORT: Final = 64  # steps up to which a fold along rows is part of the kernel
-SIDE: Final = 16  # of a tile: shorter dimensions of a transposition are part of it
+SHORT: Final = 64  # reductions of at most this trip count have a fixed length
+SIDE: Final = 16  # side of a tile: shorter dimensions of transpositions are fixed
 Extents = Mapping[Var, Expr]
 
 
@@ -45,11 +45,16 @@ def extents(block: Block) -> list[Expr]:
 
 
 def accesses(block: Block) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
-    """The buffers that a block reads and writes, with the indices by its axes."""
+    """The buffers that a block reads and writes, with indices in terms of its axes.
+
+    Predicated reads are left out: the predicate ensures that they are in bounds.
+    """
     named: dict[Var, Expr] = {}
     for node in chain(*map(walk, extents(block)), walk(block.body)):
         if isinstance(node, Let):
             named[node.var] = substitute(node.value, named)
+        elif isinstance(node, Load) and node.mask is not None:
+            continue
         elif isinstance(node, (Load, Store, Reduce)):
             indices = tuple(substitute(index, named) for index in node.indices)
             held = node.buffers if isinstance(node, Reduce) else (node.buffer,)
@@ -57,10 +62,10 @@ def accesses(block: Block) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
 
 
 def stay_inside(func: Function, facts: Facts) -> None:
-    """Note what keeps all accesses within their arrays.
+    """Add the guards that keep all accesses in bounds.
 
     Raises:
-        ShapeError: one is outside in this call.
+        ShapeError: an access is out of bounds in this call.
     """
     for block in blocks(func):
         axes = [axis for axis in block.axes if not _of_data(axis.extent)]
@@ -87,10 +92,10 @@ def stay_inside(func: Function, facts: Facts) -> None:
 
 
 def fix_sides(func: Function, facts: Facts) -> Function:
-    """The function with the short dimensions fixed of what is transposed.
+    """The function with short dimensions of transpositions fixed.
 
-    Kernels are made of square tiles where a dimension is as long, and for its very
-    length where it is shorter. Batches stay open.
+    Kernels use square tiles; dimensions shorter than a tile are specialised to their
+    length. Batch dimensions stay symbolic.
     """
     fixed: dict[Expr, Expr] = {}
     for block in blocks(func):
@@ -115,12 +120,12 @@ def fix_sides(func: Function, facts: Facts) -> Function:
 
 
 def _transposed(load: Load, axes: Sequence[Var]) -> bool:
-    """Whether it goes along all axes, and not in their order."""
+    """Whether the indices are a permutation of the axes other than the identity."""
     return {*load.indices} == {*axes} and [*load.indices] != [*axes]
 
 
 def _of_data(expr: Expr) -> bool:
-    """Whether it depends on the elements of an array."""
+    """Whether an expression depends on the elements of an array."""
     return any(isinstance(part, Load) for part in walk(expr))
 
 
@@ -129,7 +134,7 @@ def _value(facts: Facts, expr: Expr) -> int:
 
 
 def _proven(room: Poly, extents: Extents, facts: Facts) -> bool:
-    """Whether a sum is at least 0 in all loops, for all sizes."""
+    """Whether a polynomial is provably at least 0 in all iterations, for all sizes."""
     sizes: dict[Var, Range] = dict.fromkeys(facts.values, (0, None))
     loops: dict[Var, Range] = {
         var: (0, expression(add(poly(extent), constant(1), -1)))
@@ -139,7 +144,7 @@ def _proven(room: Poly, extents: Extents, facts: Facts) -> bool:
 
 
 def _guarded(room: Poly, extents: Extents, facts: Facts) -> bool:
-    """Whether a linear sum is at least 0 in this call; then a guard says so."""
+    """Whether a linear expression is at least 0 in this call; adds a guard if so."""
     for var, extent in extents.items():
         slope = {
             tuple(f for f in monomial if f != var): coefficient
@@ -157,7 +162,7 @@ def _guarded(room: Poly, extents: Extents, facts: Facts) -> bool:
 
 
 def _outside(room: Poly, extents: Extents, facts: Facts) -> bool:
-    """Whether a linear sum is below 0 somewhere in the loops of this call."""
+    """Whether a linear expression is below 0 in some iteration of this call."""
     known = {var: as_expr(value) for var, value in facts.values.items()}
     total = poly(substitute(expression(room), known))
     loops: dict[Var, Range] = {
@@ -168,7 +173,7 @@ def _outside(room: Poly, extents: Extents, facts: Facts) -> bool:
 
 
 def _fix(facts: Facts, exprs: Iterable[Expr]) -> None:
-    """Fix the sizes that expressions are made of."""
+    """Fix the sizes that occur in expressions."""
     for expr in exprs:
         for var in free_vars(facts.resolved(expr)) & facts.values.keys():
             facts.holds("eq", var, as_expr(facts.values[var]))
@@ -182,10 +187,10 @@ def _error(facts: Facts, buffer: Buffer, at: int) -> ShapeError:
 
 
 def fix_small(func: Function, facts: Facts) -> None:
-    """Fix the sizes that a kernel is made for: of short folds, and of products.
+    """Fix the sizes that kernels are specialised for: short reductions, contractions.
 
-    Of a contraction the loops that index its first operand alone stay open: the batch,
-    the rows. A fold of rows is open beyond 64 steps.
+    In a contraction, loops that index only its first operand (batch, rows) stay
+    symbolic. A reduction along rows stays symbolic beyond 64 steps.
     """
     for block in blocks(func):
         folds = [axis for axis in block.axes if axis.kind == "reduction"]

@@ -1,7 +1,7 @@
-"""Other libraries' values: `__tensorlang_op__`, and results in the caller's kind.
+"""Dispatch on argument types: `__tensorlang_op__`, and results of the caller's library.
 
-A graph tensor or a symbolic key has a method `__tensorlang_op__(op, args, kwargs)`, so
-that one name serves arrays and graphs. It may return `NotImplemented` to pass.
+A graph tensor or a symbolic key overloads operators by a method
+`__tensorlang_op__(op, args, kwargs)`, which may return `NotImplemented`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,20 @@ PROTOCOL: Final = "__tensorlang_op__"
 
 
 class Nowhere:
-    """The target of calls that are prepared for what they return, and never made."""
+    """The target of calls that are prepared only for their results, and never launched.
+
+    Attributes:
+        each_call: Whether it is queried for the kernel of every call, cached or not.
+    """
+
+    each_call = False
 
     def built(self, op: Operator, workload: Workload) -> Nowhere:  # noqa: ARG002
-        """What stands for the kernel that an operator would build for a workload."""
+        """The stand-in for the kernel of a workload."""
         return self
 
     def launch(self, *_: Any) -> None:
-        """Stand for the kernel that is not built."""
+        """Do nothing, in place of a kernel."""
 
     def __repr__(self) -> str:
         return "nowhere"
@@ -38,27 +44,27 @@ NOWHERE: Final = Nowhere()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Late:
-    """A result to be handed over to another library once it is computed."""
+    """A result to be converted to an array of another library once computed."""
 
     array: Any
     kind: str
 
     def settle(self) -> Any:
-        """The array in its library's kind."""
+        """The array, as one of its library."""
         from tensorlang.runtime.arrays import as_kind  # noqa: PLC0415 - rarely used
 
         return as_kind(self.array, self.kind)
 
 
 class Foreign(Exception):  # noqa: N818 - a signal between a front and its operator
-    """Raised by a front that meets an argument which takes the call over."""
+    """Raised for an argument that overloads the call."""
 
 
 def own(*values: Any) -> None:
-    """Raise `Foreign` where a value, or one in a list, takes calls over.
+    """Raise `Foreign` if a value, or an element of a list, overloads operators.
 
-    A front calls it once it has left the short way of plain arrays and keys, whose
-    exact types it has tested there: plain calls pay nothing for the protocol.
+    Called only on the slow path: the fast path has tested the exact types of arrays and
+    keys, so that plain calls pay nothing for the protocol.
     """
     for value in _values(values):
         if getattr(type(value), PROTOCOL, None) is not None:
@@ -66,17 +72,17 @@ def own(*values: Any) -> None:
 
 
 def takes_over(*values: Any) -> bool:
-    """Whether a value, or one in a list, takes calls over."""
+    """Whether a value, or an element of a list, overloads operators."""
     return any(
         getattr(type(value), PROTOCOL, None) is not None for value in _values(values)
     )
 
 
 def overloaded(op: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """What the first argument that takes the call over returns.
+    """The result of the first argument that overloads the call.
 
     Raises:
-        ArgumentError: all that could take it over passed.
+        ArgumentError: all of them returned `NotImplemented`.
     """
     passed = "value"
     for value in _values((*args, *kwargs.values())):

@@ -1,33 +1,36 @@
-"""Docstrings of operators: what their definitions say, and what all of them share.
+"""Docstrings of operators: those of their definitions, completed with shared entries.
 
-A definition says what it computes, and what a parameter means where that is not clear
-from here: an entry that it has itself is kept as it is.
+A definition documents what it computes, and those parameters that need more than the
+shared text: its own entries are kept.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from tensorlang.ops.signature import Arrays, Parameter
 
-# what a parameter of this name means, wherever an operator says nothing else
+# default descriptions of parameters by name
 SHARED: Final = {
     "dy": "The gradient of the result, in its shape.",
     "axis": "The axis, counted from the end where it is negative.",
-    "key": "A random key, which is used up.",
+    "key": "A random key; consumed.",
     "shape": "The shape of the result.",
     "dtype": "The element type of the result.",
-    "stride": "The step of the window: a number, or one a dimension.",
-    "padding": "How many zeros are put around the image.",
-    "dilation": "The step between the elements of a window.",
-    "groups": "How many groups of channels are apart.",
-    "target": 'Where to compute: `"llvm"`, `"cuda"` and so on; where the arrays are.',
-    "out": "Where the result goes; several, as a tuple.",
+    "stride": "The stride of the window: one number, or one per dimension.",
+    "padding": "The zero padding on the sides of the image.",
+    "dilation": "The spacing between the elements of a window.",
+    "groups": "The number of independent groups of channels.",
+    "target": 'Where to compute, such as `"llvm"` or `"cuda"`; default: where the '
+    "arrays are.",
+    "out": "The array for the result; a tuple of arrays for several results.",
 }
 _RAISES: Final = "DTypeError, ShapeError, ArgumentError: an argument does not fit."
+_REUSED: Final = "KeyReuseError: the key was used before."
 _SECTION: Final = re.compile(
     r"^(Args|Returns|Raises|Attributes|Yields):$", re.MULTILINE
 )
@@ -35,14 +38,18 @@ _ENTRY: Final = re.compile(r"^    (\w+): ", re.MULTILINE)
 
 
 def documented(
-    doc: str, parameters: Sequence[Parameter], more: Mapping[str, str]
+    doc: str,
+    parameters: Sequence[Parameter],
+    more: Mapping[str, str],
+    shared: Sequence[str] = ("target", "out"),
 ) -> str:
-    """A definition's docstring with an entry for each parameter.
+    """A definition's docstring, completed with an entry for each parameter.
 
     Args:
-        doc: What the definition says.
-        parameters: Of the operator.
-        more: What its parameters mean where the definition does not say so.
+        doc: The definition's docstring.
+        parameters: The parameters of the operator.
+        more: Descriptions of parameters that the docstring does not describe.
+        shared: The keywords common to all operators of its kind.
     """
     said, _, rest = inspect.cleandoc(doc).partition("\nArgs:\n")
     found = _SECTION.search(rest)
@@ -52,13 +59,19 @@ def documented(
     elif not rest and (found := _SECTION.search(said)):
         said, others = said[: found.start()], said[found.start() :]
     own = dict(_entries(entries))
-    names = [*(p.name for p in parameters), "target", "out"]
+    names = [*(p.name for p in parameters), *shared]
     usual = {p.name: _usual(p) for p in parameters} | SHARED | dict(more)
-    lines = [own.get(name, f"    {name}: {usual[name]}") for name in names]
+    lines = [own.get(name) or _filled(f"{name}: {usual[name]}") for name in names]
     if "Raises:" not in others:
-        others = f"{others.rstrip()}\n\nRaises:\n    {_RAISES}\n".lstrip("\n")
+        keys = any(p.uses_up for p in parameters)
+        raised = f"{_REUSED}\n    {_RAISES}" if keys else _RAISES
+        others = f"{others.rstrip()}\n\nRaises:\n    {raised}\n".lstrip("\n")
     listed = "\n".join(lines)
     return f"{said.rstrip()}\n\nArgs:\n{listed}\n\n{others}"
+
+
+def _filled(entry: str) -> str:
+    return textwrap.fill(entry, 84, initial_indent=" " * 4, subsequent_indent=" " * 8)
 
 
 def _entries(text: str) -> Iterator[tuple[str, str]]:
@@ -70,11 +83,11 @@ def _entries(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _usual(parameter: Parameter) -> str:
-    """What is said of a parameter by its kind."""
+    """The default description of a parameter, by its kind."""
     kind = parameter.kind
     if parameter.is_a("like"):
-        whose = "their shapes count" if parameter.several else "its shape counts"
-        return f"As in the forward call; only {whose}."
+        whose = "their shapes are" if parameter.several else "its shape is"
+        return f"As in the forward call; only {whose} used."
     if not isinstance(kind, Arrays):
         return getattr(kind, "says", "") or "A number."
     says = "arrays" if kind.several else kind.says

@@ -1,16 +1,16 @@
-"""Elementwise operators: a definition of one element, and all that follows from it.
+"""Elementwise operators, defined by the expression of one element.
 
     @elementwise("nn.silu")
     def silu(x: Float) -> Float:
         "x times its sigmoid."
         return x * ir.sigmoid(x)
 
-`silu(x)` broadcasts its operands, which may be Python numbers where there are several.
-`nn.silu_grad` is derived (`tensorlang.ir.derivatives`), and so is its gradient, which
-is elementwise again: it sums where an operand was broadcast. Where the derivative is
-not what is meant, as at a tie of `maximum`, a definition of its own stands beside it:
+Operands are broadcast; with several, each may be a Python number. `nn.silu_grad` is
+derived (`tensorlang.ir.derivatives`), and so is its own gradient: both are elementwise,
+with sums over broadcast dimensions. Where another derivative is wanted, as for ties of
+`maximum`, the gradient is defined explicitly:
 
-    @relu.gradient  # at 0 it is 0, as in PyTorch
+    @relu.gradient  # 0 at 0, as in PyTorch
     def relu_grad(dy: Float, x: Float) -> Float: ...
 """
 
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args, get_origin
 from tensorlang import ir
 from tensorlang.ops import signature
 from tensorlang.ops.definition import Body, Definition, checked_name
-from tensorlang.ops.signature import FLOATS, Arrays, Parameter, Spec
+from tensorlang.ops.signature import FLOATS, Arrays, Parameter, Spec, Static
 
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Operator, Shapes
@@ -38,13 +38,14 @@ class Elementwise(Definition):
     """An elementwise operator.
 
     Args:
-        id: Its canonical id.
-        element: From operands by position, and attributes, to an element or several.
+        id: The canonical id.
+        element: Maps operands, by position, and attributes to one or several elements.
         options: As for `Definition`.
 
     Attributes:
-        outputs: The results, each with the operand whose shape it has, if not of all.
-        seeds: The operands that are gradients of results, with those as well.
+        outputs: The results, each with the operand whose shape it has, or an empty
+            string for the broadcast shape.
+        seeds: The operands that are gradients of results, likewise.
     """
 
     seeds: Mapping[str, str] = _NONE
@@ -56,7 +57,7 @@ class Elementwise(Definition):
 
     @cached_property
     def spec(self) -> Spec:
-        """Its operands, which may be numbers where there are several, and the rest."""
+        """The spec; if there are several operands, each may be a number."""
         found = signature.spec(self.id, self.element)
         if len(found.arrays) < 2:
             return found
@@ -64,14 +65,14 @@ class Elementwise(Definition):
 
     @cached_property
     def outputs(self) -> Mapping[str, str]:
-        """The results, each with the operand whose shape it has, if not of all."""
+        """The results, each with the operand whose shape it has, if not broadcast."""
         count = len(self._returns)
         names = ["y"] if count == 1 else [f"y{n}" for n in range(count)]
         return dict.fromkeys(names, "")
 
     @cached_property
     def _returns(self) -> tuple[Any, ...]:
-        """What the definition says that it returns, one a result."""
+        """The definition's return annotation, one entry per result."""
         said = inspect.signature(self.element).return_annotation
         found = signature.evaluated(said, self.element)
         return get_args(found) if get_origin(found) is tuple else (found,)
@@ -85,35 +86,59 @@ class Elementwise(Definition):
 
     @property
     def usual_shapes(self) -> Shapes:
-        """The shapes that stand for it: long arrays, all alike."""
+        """The shapes of the default workload: long arrays of equal length."""
         return self._shapes or ((_LONG,),) * len(self.spec.arrays)
+
+    def inlined(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """The expression for elements inside a definition: `nn.silu(x[i])`.
+
+        f16 and bf16 are computed in f32, which is then the type of the result.
+        """
+        if any(isinstance(arg, ir.Tensor) for arg in (*args, *kwargs.values())):
+            return super().inlined(args, kwargs)
+        given = inspect.signature(self).bind(*args, **kwargs)
+        given.apply_defaults()
+        held = {p.name: given.arguments[p.name] for p in self.spec.parameters}
+        for p in self.spec.parameters:
+            if isinstance(p.kind, Static):
+                held[p.name] = p.kind.fitted(self.id, p.name, held[p.name])
+        operands = [_element(held.pop(name)) for name in self.spec.arrays]
+        return self.element(*operands, **held)
 
     # ------------------------------------------------------------------- gradients
 
     @property
     def differentiable(self) -> bool:
-        """Whether it takes floats and gives some."""
+        """Whether operands and results are floats."""
         floats = any(set(FLOATS) <= {*k.dtypes} for k in self.spec.arrays.values())
         kinds = (said for said in self._returns if isinstance(said, Arrays))
         return floats and all("f32" in kind.dtypes for kind in kinds)
 
     @cached_property
     def grad(self) -> Gradient | None:
-        """The operator of its gradient; None where it has none."""
+        """The gradient operator, or None."""
         return Gradient(self, self._rule) if self.differentiable else None
 
     def gradient(self, rule: Body) -> Gradient:
-        """Give it a gradient by hand: a decorator.
+        """Decorator: define the gradient explicitly.
 
-        The rule is elementwise as well: it is called with the gradient of each result,
-        then as the operator's definition, and returns one of each operand of floats.
+        The rule is elementwise too. It is called with the gradient of each result, then
+        with the arguments of the definition, and returns the gradient of each float
+        operand.
         """
         self.grad = made = Gradient(self, rule)
         return made
 
     def derived(self) -> Operator | None:
-        """The operator that follows from this one."""
+        """The gradient operator, or None."""
         return self.grad
+
+
+def _element(value: Any) -> Any:
+    """An operand of an expression; numbers take the type of the other operand."""
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    return ir.wide(ir.as_expr(value))
 
 
 def _or_number(parameter: Parameter) -> Parameter:
@@ -124,11 +149,11 @@ def _or_number(parameter: Parameter) -> Parameter:
 
 
 class Gradient(Elementwise):
-    """The gradient of an elementwise operator: derived, or by a rule.
+    """The gradient of an elementwise operator: derived, or defined by a rule.
 
     Args:
         of: The operator.
-        rule: Its gradient's definition, where there is one by hand.
+        rule: The explicit definition of the gradient, or None to derive it.
     """
 
     def __init__(self, of: Elementwise, rule: Body | None) -> None:
@@ -146,14 +171,14 @@ class Gradient(Elementwise):
 
     @cached_property
     def seeds(self) -> Mapping[str, str]:  # type: ignore[override]
-        """The gradients of the results, as these are called."""
+        """The gradients of the results, named after them."""
         taken = {p.name for p in self.of.spec.parameters}
         named = self.of.outputs.items()
         return {_fresh(f"d{name}", taken): like for name, like in named}
 
     @cached_property
     def spec(self) -> Spec:
-        """The gradients of the results, and what the operator takes, of floats."""
+        """The gradients of the results, then the operator's parameters as floats."""
         kind = Arrays("floats", FLOATS, optional=len(self.seeds) > 1, number=True)
         none = inspect.Parameter.empty
         seeds = [Parameter(name, kind, none, keyword=False) for name in self.seeds]
@@ -162,22 +187,22 @@ class Gradient(Elementwise):
 
     @cached_property
     def outputs(self) -> Mapping[str, str]:
-        """A gradient of each operand of floats, in its shape."""
+        """The gradient of each float operand, in its shape."""
         floats = (n for n, k in self.of.spec.arrays.items() if "f32" in k.dtypes)
         return {f"d{name}": name for name in floats}
 
     @property
     def differentiable(self) -> bool:
-        """It is, as what it is the gradient of."""
+        """True, as for the operator that it is the gradient of."""
         return True
 
     def derived(self) -> Operator | None:
-        """None: gradients of gradients are made when they are asked for."""
+        """None: gradients of gradients are created on demand."""
         return None
 
 
 def _fresh(name: str, taken: set[str]) -> str:
-    """A name for the gradient of a result: of third gradients one may be taken."""
+    """An unused name for a gradient: higher-order gradients may clash."""
     while name in taken:
         name = f"d{name}"
     taken.add(name)
@@ -193,7 +218,7 @@ def _of_floats(parameter: Parameter) -> Parameter:
 
 
 def _derived(of: Elementwise) -> Body:
-    """The definition of a gradient, by differentiating that of the operator."""
+    """The definition of a gradient, by differentiation of the operator's."""
     count = len(of.outputs)
     floats = ["f32" in kind.dtypes for kind in of.spec.arrays.values()]
 
@@ -216,15 +241,15 @@ def _derived(of: Elementwise) -> Body:
 def elementwise(
     id: str, *, aliases: tuple[str, ...] | None = None, **options: Any
 ) -> Callable[[Body], Elementwise]:
-    """Make an elementwise operator of the definition of one element: a decorator.
+    """Decorator: make an elementwise operator from the definition of one element.
 
     Args:
-        id: Its canonical id, such as `my.swish`.
-        aliases: Other names for it; by default the last part of its id.
+        id: The canonical id, such as `my.swish`.
+        aliases: Other names; by default the last part of the id.
         options: As for `Elementwise`.
 
     Raises:
-        OperatorError: the name is not an identifier, or another operator has it.
+        OperatorError: the name is not an identifier, or is taken.
     """
     checked_name(id)
     names = (id.rpartition(".")[2],) if aliases is None else aliases

@@ -1,4 +1,4 @@
-"""Arguments for an operator's kernels, to check and to measure them with."""
+"""Arguments for checking and measuring an operator's kernels."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Input:
         name: The name of its parameter.
         dtype: Its element type.
         shape: Its shape.
-        limits: The least and the largest that its elements may be; None for floats.
-        nonzero: Whether they may not be 0.
-        indices: Whether they decide what is touched.
+        limits: The minimum and maximum of its elements; None for floats.
+        nonzero: Whether its elements must not be 0.
+        indices: Whether its elements determine which elements are accessed.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Input:
     indices: bool = False
 
 
-# an array for each input; the same each time
+# an array for each input; deterministic
 Fill: TypeAlias = Callable[[Sequence[Input]], list[Array]]
 
 
@@ -60,24 +60,24 @@ def arguments(
 ) -> tuple[list[Array], list[Any]]:
     """Arrays for every buffer and values for every free scalar, in calling order.
 
-    Inputs are random: integers over all that they may be, floats standard normal, the
-    first half of them not negative, the last quarter not positive. Outputs are zero.
-    The same seed gives the same.
+    Inputs are random: integers over their full range, floats standard normal, with the
+    first half non-negative and the last quarter non-positive. Outputs are zero. The
+    arrays are a function of the seed.
     """
     return Taken.of(op, workload).arguments(plain(seed))
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What the kernels of a workload take.
+    """The arguments of the kernels of a workload.
 
     Attributes:
         op: The operator.
         workload: The workload.
         func: The operator's definition for it.
         shapes: The shape of each buffer by name.
-        inputs: What is read.
-        scalars: Usual values of the free scalars, in calling order.
+        inputs: The arrays that are read.
+        scalars: Typical values of the free scalars, in calling order.
     """
 
     op: Operator
@@ -89,7 +89,7 @@ class Taken:
 
     @classmethod
     def of(cls, op: Operator, workload: Workload) -> Taken:
-        """From the operator's definition and what it declares."""
+        """Derive them from the operator's definition and declarations."""
         func, sizes = op.function(workload), op.sizes(workload)
         known, needs = shapes(func, sizes), dict(domains(func, sizes).named)
         for name, below in op.declared.bounds(workload).items():
@@ -107,9 +107,9 @@ class Taken:
         )
 
     def arguments(self, fill: Fill) -> tuple[list[Array], list[Any]]:
-        """As the function `arguments`, with inputs that `fill` makes.
+        """As the function `arguments`, with inputs from `fill`.
 
-        What the operator declares as `samples` changes them afterwards.
+        The operator's `samples` is applied to them.
         """
         made = self.op.declared.projected(self.workload, fill(self.inputs))
         read = {each.name: a for each, a in zip(self.inputs, made, strict=True)}
@@ -124,7 +124,7 @@ class Taken:
 
 
 def plain(seed: int) -> Fill:
-    """Random elements, without special ones."""
+    """Random elements, without special values."""
 
     def fill(given: Sequence[Input]) -> list[Array]:
         generator = np.random.default_rng(seed)

@@ -1,15 +1,15 @@
-"""Folds: operators that make one value of each row, and their gradients.
+"""Folds: operators that reduce each row to one value, and their gradients.
 
     @fold("math.logsumexp", Floats)
     def logsumexp(rows: Rows) -> Tensor:
         "The logarithm of the sum of exponentials."
         ...
 
-`logsumexp(x, axis=None, keepdims=False)` folds an axis, several, or all. A definition
-gets the array as rows (`tensorlang.ir.rows`), and the operator's further parameters.
-Its gradient is defined beside it:
+`logsumexp(x, axis=None, keepdims=False)` reduces one axis, several, or all. The
+definition takes the array as rows (`tensorlang.ir.rows`), and further parameters. Its
+gradient is defined explicitly:
 
-    @logsumexp.gradient  # in one trip
+    @logsumexp.gradient  # in a single pass
     def logsumexp_grad(dy: Tensor, rows: Rows) -> Tensor: ...
 """
 
@@ -33,11 +33,11 @@ _USUAL: Final = (512, 4096)
 _AXES: Final = Static((int, tuple), (None,), "None, a whole number or a tuple of them")
 _AXIS: Final = Static((int,), (None,), "None or a whole number")
 _MEANINGS: Final = {
-    "axis": "The axes to fold: a number, a tuple of numbers, or all of them.",
-    "keepdims": "Whether folded axes stay, with an extent of 1.",
+    "axis": "The axes to reduce: an integer, a tuple of integers, or None for all.",
+    "keepdims": "Whether reduced axes are kept with size 1.",
 }
 _POSITION: Final = {
-    "axis": "The axis along which positions count; None: in the flattened array."
+    "axis": "The axis along which to search; None for the flattened array."
 }
 
 
@@ -46,14 +46,15 @@ def _static(name: str, kind: Static, default: Any) -> Parameter:
 
 
 class Fold(Definition):
-    """An operator that makes one value of each row.
+    """An operator that reduces each row to one value.
 
     Args:
-        id: Its canonical id.
-        body: From rows, and further parameters, to a value a row.
-        of: The element types that it takes.
-        empty: Whether a row without elements has a value.
-        position: Whether that is a position, along one axis or in the whole array.
+        id: The canonical id.
+        body: Maps rows, and further parameters, to one value per row.
+        of: The accepted element types.
+        empty: Whether the value of an empty row is defined.
+        position: Whether the value is a position, along one axis or in the flattened
+            array.
         options: As for `Definition`.
     """
 
@@ -76,12 +77,12 @@ class Fold(Definition):
 
     @cached_property
     def more(self) -> tuple[Parameter, ...]:
-        """Its parameters beside the array, the axes and `keepdims`."""
+        """The parameters other than the array, `axis` and `keepdims`."""
         return signature.spec(self.id, self.body).parameters[1:]
 
     @cached_property
     def spec(self) -> Spec:
-        """The array, the axes, further parameters, and whether folded axes stay."""
+        """The array, `axis`, further parameters, and `keepdims`."""
         x = Parameter("x", self._of, inspect.Parameter.empty, keyword=False)
         axis = _static("axis", self._axis, None)
         keepdims = _static("keepdims", signature.FLAG, default=False)
@@ -110,10 +111,10 @@ class Fold(Definition):
     # ------------------------------------------------------------------- gradients
 
     def gradient(self, rule: Body) -> FoldGradient:
-        """Give it a gradient: a decorator.
+        """Decorator: define the gradient.
 
-        The rule gets the gradient of the result, what the definition gets, and returns
-        that of the array.
+        The rule takes the gradient of the result, then the definition's arguments, and
+        returns the gradient of the array.
         """
         return FoldGradient(self, rule)
 
@@ -123,8 +124,8 @@ class FoldGradient(Definition):
 
     Args:
         of: The fold.
-        rule: From the gradient of its result, rows and further parameters to that of
-            the array.
+        rule: Maps the gradient of its result, rows and further parameters to the
+            gradient of the array.
     """
 
     def __init__(self, of: Fold, rule: Body) -> None:
@@ -138,6 +139,7 @@ class FoldGradient(Definition):
             whole=True,
             aliases=tuple(f"{alias}_grad" for alias in of.aliases),
             scheduled_as=of.scheduled_as,
+            gradient={"linear": False},
             meanings=dict.fromkeys(meant, f"As for `{of.id}`."),
             module=of.module,
         )

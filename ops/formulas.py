@@ -1,7 +1,7 @@
-"""Formulas over sizes, such as `h >= 5 and x.1 % 4 == 0`: a grammar, never `eval`.
+"""Formulas over sizes, such as `h >= 5 and x.1 % 4 == 0`, evaluated without `eval`.
 
-Whole numbers, sizes, attributes, `+ - * // %`, comparisons, `and`, `or` and `not`. A
-size is called by a name, or by array and dimension: `x.1`, or `x.shape[1]`.
+Grammar: integers, sizes, attributes, `+ - * // %`, comparisons, `and`, `or` and `not`.
+A size is written as a name, or as array and dimension: `x.1`, or `x.shape[1]`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final
 from tensorlang.errors import OperatorError
 
 _LONGEST: Final = 1000
-_FURTHEST: Final = 64  # that a size is moved to meet a condition
+_FURTHEST: Final = 64  # maximum change of a size to meet a condition
 _DIMENSION: Final = re.compile(
     r"\b([A-Za-z_]\w*)(?:\.shape\s*\[\s*(\d+)\s*\]|\.(\d+)\b)"
 )
@@ -43,11 +43,11 @@ _OPERATIONS: Final[dict[type[ast.AST], Callable[..., Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A condition on sizes, or a bound made of them.
+    """A condition on sizes, or a bound in terms of them.
 
     Attributes:
-        text: As it was written.
-        tree: Python's tree of it, where `x.1` is a name.
+        text: The source text.
+        tree: Its Python AST, in which `x.1` is a name.
     """
 
     text: str
@@ -55,7 +55,7 @@ class Formula:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The sizes and attributes in it, once each."""
+        """The distinct sizes and attributes that it contains."""
         found = (n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name))
         return tuple(dict.fromkeys(found))
 
@@ -67,7 +67,7 @@ class Formula:
         return tuple(Formula(self.text, part) for part in parts)
 
     def value(self, values: Mapping[str, Any]) -> Any:
-        """Its value; a condition that divides by zero does not hold."""
+        """Its value; False on division by zero."""
         try:
             return _value(self.tree, values)
         except ZeroDivisionError:
@@ -77,16 +77,16 @@ class Formula:
 def formula(
     what: str, text: str, names: Collection[str], arrays: Collection[str]
 ) -> Formula:
-    """A formula that a user wrote.
+    """Parse a formula.
 
     Args:
-        what: Where it stands, for messages.
+        what: Its location, for error messages.
         text: The formula.
-        names: Of sizes and attributes.
+        names: The names of sizes and attributes.
         arrays: The arrays whose dimensions it may name.
 
     Raises:
-        OperatorError: it is not of the grammar, or has another name.
+        OperatorError: it does not match the grammar, or contains another name.
     """
     if len(text) > _LONGEST:
         raise OperatorError(f"{what}= has more than {_LONGEST} characters")
@@ -104,7 +104,7 @@ def formula(
 
 
 class _Dimensions(ast.NodeTransformer):
-    """Makes a name `x.1` of each `x[1]`."""
+    """Replaces each `x[1]` by a name `x.1`."""
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.Name:
         """The name of a dimension."""
@@ -112,7 +112,7 @@ class _Dimensions(ast.NodeTransformer):
 
 
 def _check(node: ast.AST, names: Collection[str], arrays: Collection[str]) -> None:
-    """Refuse a node that is not of the grammar."""
+    """Refuse a node outside the grammar."""
     if isinstance(node, ast.Name):
         array, _, dimension = node.id.partition(".")
         known = array in arrays and dimension.isdigit() if dimension else array in names
@@ -148,7 +148,7 @@ def _value(node: ast.expr, values: Mapping[str, Any]) -> Any:
 def nearest(
     condition: Formula, values: Mapping[str, Any], names: Iterable[str]
 ) -> Iterator[tuple[str, int]]:
-    """Sizes, each with another value by which a condition holds, the nearest first."""
+    """Changes (name, value) of one size that make a condition hold, nearest first."""
     for distance in range(1, _FURTHEST + 1):
         for name in names:
             for size in (values[name] + distance, values[name] - distance):

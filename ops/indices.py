@@ -1,4 +1,4 @@
-"""Indices that come as data: kernels check them, and this says which one was wrong."""
+"""Error messages for out-of-range indices in arrays, which kernels detect."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tensorlang.errors import KernelError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Explained:
-    """A launch that says, where its kernel reports a fault, what was wrong.
+    """A launch that explains a fault reported by its kernel.
 
     Attributes:
         kernel: The launch.
-        id: The operator's.
-        says: From the kernel's arguments to a sentence; empty where it has none.
+        id: The operator's id.
+        says: Maps the kernel's arguments to a sentence, or an empty string.
     """
 
     kernel: Callable[..., Any]
@@ -27,7 +27,7 @@ class Explained:
         """Launch.
 
         Raises:
-            KernelError: an argument holds what it may not.
+            KernelError: an argument holds an invalid value.
         """
         try:
             self.kernel(*args)
@@ -41,7 +41,7 @@ class Explained:
 
 
 def outside(position: int) -> Callable[[Sequence[Any]], str]:
-    """What to say of indices, an argument, into the rows of the argument behind it."""
+    """The explanation for argument `position`: indices of rows of the next argument."""
 
     def says(args: Sequence[Any]) -> str:
         from tensorlang.runtime.device_arrays import on_host  # noqa: PLC0415 - runtime

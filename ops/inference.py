@@ -1,7 +1,7 @@
-"""What a call would return, by the operator itself, where no kernel is built or run.
+"""Shape and type inference: the result of a call, without building or running a kernel.
 
-A call with `target=NOWHERE` goes through the operator's own front, checks and shape
-rule; only its kernel is missing.
+A call with `target=NOWHERE` runs all checks and shape rules of the operator, but no
+kernel.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _ZERO: Final = np.zeros(64, np.uint8)
 
 
 def abstract(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """An array of a shape and type without memory: every element is the same zero."""
+    """An array of a shape and type, without memory: a broadcast zero."""
     if len(shape) > MOST_DIMENSIONS:
         raise ShapeError(f"an array of {len(shape)} dimensions has more than 64")
     return np.broadcast_to(_ZERO.view(dtype)[0], tuple(shape))
 
 
 def results(op: Operator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """What `op(*args, **kwargs)` returns, with nothing computed in it.
+    """The result of `op(*args, **kwargs)`, with undefined elements.
 
     Args:
         op: The operator.
-        args: As for the call; arrays may be `abstract`, keys have to be fresh.
-        kwargs: The same.
+        args: As for the call; arrays may be `abstract`, keys must be fresh.
+        kwargs: Likewise.
 
     Raises:
         ShapeError, DTypeError, ArgumentError: as the call would.

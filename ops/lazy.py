@@ -1,7 +1,7 @@
-"""Modules that are loaded at their first use.
+"""Modules imported at first use.
 
-What is computed stands beside what is called; the loops of it need the compiler's
-floors, which a program that only calls kernels never loads.
+Definitions need the compiler, which a program that only calls cached kernels need not
+load.
 """
 
 from __future__ import annotations
@@ -17,5 +17,5 @@ class _Lazy(ModuleType):
 
 
 def module(name: str) -> Any:
-    """A module of that name, imported when something of it is asked for."""
+    """The module of that name, imported when an attribute is first accessed."""
     return _Lazy(name)

@@ -1,8 +1,8 @@
-"""Calls with PyTorch's tensors that need not be looked at closely.
+"""Fast paths for calls with PyTorch tensors.
 
-They lie in host memory, or are on a GPU as in a call before. Such a call costs the host
-some ten microseconds: no tensor is described anew, and on a GPU a fresh result is
-PyTorch's own from the start.
+They serve tensors in host memory, and repeated calls on a GPU, at a cost of some ten
+microseconds on the host: no tensor is inspected again, and a fresh GPU result is
+allocated by PyTorch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Shape = tuple[int, ...]
 
 
 def _is_recording(torch: Any) -> bool:
-    """Whether derivatives may be computed forward, or what is called written down."""
+    """Whether forward-mode autograd, a dispatch mode or tracing may be active."""
     return bool(
         torch.autograd.forward_ad._current_level >= 0  # noqa: SLF001
         or torch._C._len_torch_dispatch_stack()  # noqa: SLF001
@@ -31,13 +31,16 @@ def _is_recording(torch: Any) -> bool:
 
 
 def in_host_memory(arrays: Sequence[Any]) -> list[np.ndarray[Any, Any]] | None:
-    """The memory of tensors of which nothing is recorded; None where one is no such."""
+    """The memory of host tensors outside autograd; None if one is not such a tensor."""
     torch = sys.modules.get("torch")
     if torch is None or _is_recording(torch):
         return None
     kinds, found = (torch.Tensor, torch.nn.Parameter), []
     try:
         for array in arrays:
+            if type(array) is np.ndarray:
+                found.append(array)
+                continue
             if type(array) not in kinds or not array.is_cpu:
                 return None
             held = array.contiguous()
@@ -54,13 +57,13 @@ def in_host_memory(arrays: Sequence[Any]) -> list[np.ndarray[Any, Any]] | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Repeated:
-    """A call that may come again.
+    """The cached launch of a repeatable call.
 
     Attributes:
         launch: Takes the arrays, then the result and the scalars.
-        shape: The result's.
-        dtype: PyTorch's type of its elements.
-        numpy: NumPy's.
+        shape: The shape of the result.
+        dtype: The PyTorch type of the result.
+        numpy: The NumPy type of the result.
     """
 
     launch: Any
@@ -69,7 +72,7 @@ class Repeated:
     numpy: np.dtype[Any]
 
     def result(self, like: Any, out: Any) -> Any:
-        """The result's tensor: `out`, or a fresh one; None where `out` may not fit."""
+        """The result's tensor: `out`, or a fresh one; None if `out` may not fit."""
         if out is None:
             empty = sys.modules["torch"].empty
             return empty(self.shape, dtype=self.dtype, device=like.device)
@@ -92,38 +95,47 @@ def repeated(  # noqa: PLR0917 - as `tensors.call`
     target: Any,
     out: Any,
 ) -> Launch | None:
-    """The launch of a call like one before; None where there was none."""
-    found = again(op, arrays, target, *attributes.values())
-    result = None if found is None else found.result(arrays[0], out)
+    """The launch of a call like an earlier one; None if there is none."""
+    given = _with_tensor(arrays, out)
+    found = again(op, given, target, *attributes.values())
+    like = next(array for array in given if type(array) is not np.ndarray)
+    result = None if found is None else found.result(like, out)
     if found is None or result is None:
         return None
     return found.launch, (*arrays, result, *scalars), result
 
 
+def _with_tensor(arrays: Sequence[Any], out: Any) -> Sequence[Any]:
+    """The arrays of a call; with `out`, if all of them are NumPy arrays."""
+    tensors = any(type(array) is not np.ndarray for array in arrays)
+    return arrays if tensors else (*arrays, out)
+
+
 def again(op: Operator, arrays: Sequence[Any], *facts: Hashable) -> Repeated | None:
-    """What is known of a call with tensors like these, or None.
+    """The cached launch for a call with tensors like these, or None.
 
     Args:
         op: The operator.
-        arrays: What the caller gave.
-        facts: All else that its kernel depends on.
+        arrays: The caller's arrays.
+        facts: All else that the kernel depends on.
     """
     key = _key(arrays, facts)
     try:
         found: Repeated | None = None if key is None else op.kernels.get(key)
-    except TypeError:  # a list among the facts: the long way says what is wrong
+    except TypeError:  # an unhashable fact: the slow path raises the error
         return None
     return found
 
 
-def remember(
+def remember(  # noqa: PLR0917 - as `repeated`
     op: Operator,
     arrays: Sequence[Any],
     attributes: Mapping[str, Any],
     target: Any,
     ready: Ready,
+    out: Any,
 ) -> None:
-    """Keep what a call came to, where it may come again on a GPU of PyTorch's."""
+    """Cache the launch of a call with PyTorch tensors on a GPU."""
     if ready.single is not None:
         shape, inner, dtype = ready.single
         shapes = [
@@ -131,6 +143,7 @@ def remember(
             for array, canonical in zip(arrays, ready.inputs, strict=True)
         ]
         facts = (target, *attributes.values())
+        arrays = _with_tensor(arrays, out)
         keep(op, arrays, facts, op.built(ready.launch), [*shapes, inner], shape, dtype)
 
 
@@ -143,31 +156,34 @@ def keep(  # noqa: PLR0917 - each is of another kind
     shape: Shape,
     dtype: np.dtype[Any],
 ) -> None:
-    """Keep what a call came to: see `again`.
+    """Cache the launch of a call, for `again`.
 
     Args:
         op: The operator.
-        arrays: What the caller gave.
-        facts: All else that its kernel depends on.
-        kernel: The kernel; nothing is kept of one that is not for a GPU of NVIDIA's.
-        shapes: Of all its buffers, as it takes them.
-        shape: The result's, as the caller sees it.
-        dtype: Its element type.
+        arrays: The caller's arrays.
+        facts: All else that the kernel depends on.
+        kernel: The kernel; nothing is cached unless it is for an NVIDIA GPU.
+        shapes: The canonical shapes of all its buffers.
+        shape: The caller's shape of the result.
+        dtype: The element type of the result.
     """
     key = _key(arrays, facts)
     if key is None or not hasattr(kernel, "known"):
         return
     kind = getattr(sys.modules["torch"], dtype.name, None)
-    known = kernel.known(shapes)
+    known = kernel.cached_launch(shapes)
     if kind is not None and known is not None:
         op.kernels[key] = Repeated(known, shape, kind, dtype)
 
 
 def _key(arrays: Sequence[Any], facts: Sequence[Hashable]) -> Hashable | None:
-    """What a call depends on; None where an array is no tensor that may be taken."""
+    """The cache key of a call; None if an array is not a tensor that is served."""
     tensor = getattr(sys.modules.get("torch"), "Tensor", None)
     found: list[Hashable] = list(facts)
     for array in arrays:
+        if type(array) is np.ndarray and array.ndim == 1 and array.flags.c_contiguous:
+            found.append((array.shape, array.dtype))  # such as the words of a key
+            continue
         if type(array) is not tensor or array.requires_grad or array.is_nested:
             return None
         found.append((array.shape, array.dtype, array.get_device()))

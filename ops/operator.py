@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Define: TypeAlias = "Callable[[Workload], Function]"
 Kernel: TypeAlias = Callable[..., Any]
-# a kernel, what to call it with, and what the operator returns
+# a kernel, its arguments, and the operator's result
 Launch: TypeAlias = tuple[Kernel, tuple[Any, ...], Any]
 Front: TypeAlias = Callable[..., Launch]
 Shapes: TypeAlias = tuple[tuple[int, ...], ...]
@@ -46,18 +46,18 @@ DIRECT: Final = "direct"
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """One way to compute an operator, as IR of its own.
+    """An algorithm of an operator, with its own IR.
 
     Attributes:
-        name: Its name among the operator's algorithms.
-        define: The IR function for a workload.
-        serves: Whether it can compute a workload at all.
-        tolerance: The relative error it may have against the reference; 0 is exact.
-            Float reductions, whose order is free, may always have that of
+        name: Its name, unique within the operator.
+        define: Gives the IR function for a workload.
+        serves: A predicate on workloads that it can compute.
+        tolerance: The allowed relative error against the reference; 0 is exact. Float
+            reductions, whose order is free, are always allowed that of
             `tensorlang.tuner.tolerance`: (16 + 4 sqrt(terms)) machine epsilons.
-        feature: What a target has that it is made for; such targets prefer it.
-        finite: Whether an infinity, a NaN or a very large number among its inputs may
-            spoil results that the reference makes without it.
+        feature: The target feature that it is designed for; targets with it prefer it.
+        finite: Whether an infinity, a NaN or a very large input may corrupt results
+            that do not depend on it in the reference.
     """
 
     name: str
@@ -73,22 +73,22 @@ class Algorithm:
 
 
 class Operator:
-    """A named operator: callable on arrays, and open to tools.
+    """A named operator: callable on arrays, with an interface for tools.
 
     Attributes:
-        id: Canonical id, such as `random.bits`.
-        aliases: Other names that find it.
+        id: The canonical id, such as `random.bits`.
+        aliases: Other names of the operator.
         family: The group that is tuned together, such as `threefry`.
-        scheduled_as: What its schedules are registered under; usually the family.
-        algorithms: By name; `direct` is the definition itself.
-        sizes: The values of its symbolic sizes for a workload, by name.
-        scalars: Usual values of its kernels' other scalars, by name: for measuring.
-        declared: What it says of the sizes and the values of its inputs.
-        prefers: The algorithm for a workload of which no record is known.
-        onnx: What ONNX calls the same operator, if it has that: it is written and read.
-        view: The shape of a result that may share the memory of the first array.
-        shorthand: From sizes as the command line takes them, such as MxNxK of a matrix
-            product, to the shapes of the arrays.
+        scheduled_as: The name its schedules are registered under; usually the family.
+        algorithms: The algorithms by name; `direct` is the definition itself.
+        sizes: Gives the values of symbolic sizes for a workload, by name.
+        scalars: Gives typical values of other kernel scalars, by name, for measuring.
+        declared: The declared conditions on sizes and values of inputs.
+        prefers: Gives the algorithm for a workload without a tuning record.
+        onnx: The name of the equivalent ONNX operator, for import and export.
+        view: Gives the shape of a result that may share memory with the first array.
+        shorthand: Converts sizes as given on the command line, such as MxNxK for a
+            matrix product, to the shapes of the arrays.
     """
 
     view: Callable[..., tuple[int, ...]] | None = None
@@ -135,7 +135,7 @@ class Operator:
         self.shorthand = shorthand or _as_given
         self.__name__ = id.rpartition(".")[2]
         self.__wrapped__ = body or front
-        # none: made by exec()
+        # no module: made by exec()
         self.module = module or self.__wrapped__.__module__ or "__main__"
         if body is None:
             self.__doc__ = front.__doc__
@@ -143,16 +143,33 @@ class Operator:
 
     @property
     def default(self) -> Workload | None:
-        """The workload that stands for it where no shape is given."""
+        """The workload used if no shapes are given."""
         return self._default
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """The element types that it is defined for; empty where any may do."""
+        """The supported element types; empty if any type is accepted."""
         return self._dtypes
 
+    def inlined(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """The expression for a call inside a definition, on placeholders.
+
+        Raises:
+            OperatorError: the operator is not elementwise.
+        """
+        del args, kwargs
+        raise OperatorError(
+            f"{self.id} takes arrays, and a definition has placeholders; write the "
+            "definition with tensorlang.ir, or combine operators in tensorlang.graph"
+        )
+
+    @property
+    def inplace(self) -> bool:
+        """Whether it updates arrays in place."""
+        return False
+
     def derived(self) -> Operator | None:
-        """The operator that follows from this one: its gradient, if that is derived."""
+        """The gradient operator, if it is derived."""
         return None
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
@@ -160,8 +177,8 @@ class Operator:
         front = self._front if self.kernels else self._first
         try:
             if out is not None and not kwargs and len(args) == 2:
-                # most calls that must be short; passing dictionaries on costs as much
-                # as the kernel of a small array
+                # fast path of the most frequent calls: forwarding dictionaries costs
+                # as much as the kernel of a small array
                 kernel, arguments, result = front(args[0], args[1], out=out)
             else:
                 if out is not None:
@@ -173,7 +190,7 @@ class Operator:
                     kwargs["out"] = out
                 return overloaded(self, args, kwargs)
             if isinstance(problem, TypeError):
-                _check_target(kwargs.get("target"))
+                check_target(kwargs.get("target"))
                 self.refuse(args, kwargs, problem)
             raise
         kernel(*arguments)
@@ -189,24 +206,24 @@ class Operator:
     def refuse(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], problem: TypeError
     ) -> None:
-        """Say what is wrong with arguments that are not those of a call, if they are.
+        """Raise a precise error if a call's arguments do not match its signature.
 
         Raises:
-            ArgumentError: one is missing, or none that the operator has.
+            ArgumentError: one is missing, or unknown to the operator.
         """
 
     def _first(self, *args: Any, **kwargs: Any) -> Launch:
-        with FIRST_CALLS:  # a fork in the middle of an import would hang the child
+        with FIRST_CALLS:  # a fork during an import would deadlock the child
             return self._front(*args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<operator {self.id}>"
 
     def prepare(self, *args: Any, **kwargs: Any) -> Launch:
-        """The launch that a call would make, not made: for callers that repeat it.
+        """The launch of a call, without running it: kernel, arguments and result.
 
-        The kernel, called with the arguments, fills the result; any number of times,
-        with whatever then stands in the memory of the arrays that were given.
+        Calling the kernel with the arguments fills the result. It may be repeated, and
+        reads the current contents of the arrays each time.
         """
         front = self._front if self.kernels else self._first
         try:
@@ -216,7 +233,7 @@ class Operator:
             raise
 
     def kernel(self, *args: Any, **kwargs: Any) -> Kernel:
-        """The kernel that a call with these arguments would run; uses no key up."""
+        """The kernel that a call with these arguments would run; consumes no key."""
         spare = [value.clone() if _is_key(value) else value for value in args]
         named = {k: v.clone() if _is_key(v) else v for k, v in kwargs.items()}
         found = self._front(*spare, **named)[0]
@@ -230,7 +247,7 @@ class Operator:
         threads: int = 0,
         **attributes: Any,
     ) -> Workload:
-        """The workload of these shapes; the rest is the default's where not given."""
+        """The workload of these shapes; all else defaults to the default workload's."""
         default = self.default or Workload(self.id, (), ())
         shapes = tuple(tuple(map(int, shape)) for shape in shapes) or default.shapes
         if dtypes is None:
@@ -242,12 +259,16 @@ class Operator:
         given = attributes_of(default.named | attributes)
         return Workload(self.id, shapes, dtypes, given, threads)
 
+    def told(self, workload: Workload) -> str:
+        """The workload as text."""
+        return str(workload)
+
     def function(self, workload: Workload, algorithm: str = DIRECT) -> Function:
-        """The IR of an algorithm for a workload, not scheduled.
+        """The unscheduled IR of an algorithm for a workload.
 
         Raises:
-            OperatorError: there is no such algorithm, or it does not serve this.
-            ShapeError: the sizes do not meet what the operator declares.
+            OperatorError: there is no such algorithm, or it cannot compute this.
+            ShapeError: the sizes do not meet the operator's declared condition.
         """
         self.declared.check(workload)
         chosen = self.algorithms.get(algorithm)
@@ -261,24 +282,24 @@ class Operator:
         return chosen.define(workload)
 
     def shape(self, *shapes: tuple[int, ...], **attributes: Any) -> Any:
-        """The result's shape for these shapes, from the definition: a tuple each."""
+        """The shape of the result for input shapes; several results give a tuple."""
         workload = self.workload(*shapes, **attributes)
         if self._result is not None:
             return self._result(workload)
         return _result_shapes(self.function(workload), self.sizes(workload))
 
     def cost(self, *shapes: tuple[int, ...], **attributes: Any) -> Cost:
-        """Operations and bytes as expressions in the symbolic sizes."""
+        """The operations and bytes of a call, as expressions in the symbolic sizes."""
         from tensorlang.ir.cost import cost  # noqa: PLC0415 - not for every call
 
         return cost(self.function(self.workload(*shapes, **attributes)))
 
     def flops(self, *shapes: tuple[int, ...], **attributes: Any) -> int:
-        """Floating-point operations of one call."""
+        """The number of floating-point operations of one call."""
         return self._costs(*shapes, **attributes)[0]
 
     def bytes(self, *shapes: tuple[int, ...], **attributes: Any) -> int:
-        """The least bytes one call can read and write."""
+        """The minimum memory traffic of one call, in bytes read and written."""
         counts = self._costs(*shapes, **attributes)
         return counts[2] + counts[3]
 
@@ -289,17 +310,17 @@ class Operator:
         return self.cost(*shapes, **attributes).at(sizes)
 
     def built(self, launch: Kernel) -> Any:
-        """The kernel that a launch of this operator is of; None of another's."""
+        """The kernel of a launch of this operator; None for any other launch."""
         return self._launches.get(launch)
 
     def forget(self) -> None:
-        """Look for the best kernels anew at the next calls, as after tuning."""
+        """Clear the kernel cache, so that the next calls look up records again."""
         self.kernels.clear()
 
     def build(
         self, workload: Workload, target: Target | str | None = None
     ) -> BuiltKernel:
-        """The best known kernel for a workload, built or from the caches."""
+        """The best known kernel for a workload, built or from a cache."""
         if isinstance(target, Nowhere):
             return target.built(self, workload)
         from tensorlang.ops.building import build  # noqa: PLC0415 - loads a compiler
@@ -309,11 +330,11 @@ class Operator:
         return made
 
 
-def _check_target(target: Any) -> None:
-    """Say what is wrong with a target that no kernel can be known by.
+def check_target(target: Any) -> None:
+    """Refuse a target that cannot be part of a cache key.
 
     Raises:
-        TargetError: it is a list, a dictionary or the like.
+        TargetError: it is unhashable, such as a list or dictionary.
     """
     try:
         hash(target)
@@ -354,11 +375,12 @@ def declared(
     shapes: Mapping[str, Any],
     **options: Any,
 ) -> Callable[[Front], Operator]:
-    """An operator of the library whose decorated function checks and prepares calls.
+    """Decorator: make an operator from a function that checks and prepares calls.
 
     Args:
-        id: Its canonical id.
-        define: From workload to IR; or `module:function`, imported at first use.
+        id: The canonical id.
+        define: A function from workload to IR, or `module:function`, imported at first
+            use.
         shapes: The default workload: `shapes`, `dtypes` and attributes.
         options: As for `Operator`.
     """
@@ -375,7 +397,7 @@ def declared(
 
 
 def imported(place: str) -> Define:
-    """The definition at `module:function`, imported when it is first called."""
+    """The definition at `module:function`, imported at its first call."""
     module, _, name = place.partition(":")
 
     def define(workload: Workload) -> Function:

@@ -1,4 +1,4 @@
-"""All operators by name: canonical ids, aliases, families, and users' own modules."""
+"""Operators by name: canonical ids, aliases, families, and users' modules."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BY_ALIAS: Final[dict[str, Operator]] = {}
 
 
 def register(op: Operator) -> None:
-    """Enter an operator under its id and aliases.
+    """Register an operator under its id and aliases.
 
     Raises:
         OperatorError: another operator has one of these names.
@@ -43,7 +43,7 @@ def register(op: Operator) -> None:
 
 
 def operators() -> tuple[Operator, ...]:
-    """Every operator known, library and users', sorted by id."""
+    """All operators, the library's and users', sorted by id."""
     _load()
     for op in tuple(_BY_ID.values()):
         op.derived()
@@ -51,10 +51,10 @@ def operators() -> tuple[Operator, ...]:
 
 
 def attribute(package: str, name: str) -> Operator:
-    """An operator of a package that no module of it holds: a derived gradient.
+    """An attribute of a package that is created on demand: a derived gradient.
 
     Raises:
-        AttributeError: there is none.
+        AttributeError: there is no such operator.
     """
     held = _held(f"{package.rpartition('.')[2]}.{name}")
     if held is None:
@@ -64,10 +64,10 @@ def attribute(package: str, name: str) -> Operator:
 
 
 def find(name: str) -> Operator:
-    """The operator of that id or alias; `module:attribute` imports a user's own.
+    """The operator of an id or alias; `module:attribute` imports a user's.
 
     Raises:
-        OperatorError: there is none; names what comes near.
+        OperatorError: there is none; the message suggests similar names.
     """
     if ":" in name:
         return _imported(name)
@@ -87,7 +87,7 @@ def find(name: str) -> Operator:
 
 
 def _held(name: str) -> Operator | None:
-    """The operator of an id or alias, where there is one; gradients are derived."""
+    """The operator of an id or alias, or None; gradients are derived on demand."""
     held = _BY_ID.get(name) or _BY_ALIAS.get(name)
     if held is None and name.endswith("_grad"):
         of = _held(name.removesuffix("_grad"))
@@ -96,10 +96,10 @@ def _held(name: str) -> Operator | None:
 
 
 def select(name: str) -> tuple[Operator, ...]:
-    """The operators a name stands for: one, or the members of a family in order.
+    """The operators of a name: a single one, or the members of a family in order.
 
     Raises:
-        OperatorError: neither an operator nor a family is called that.
+        OperatorError: there is neither an operator nor a family of that name.
     """
     _load()
     members = tuple(op for op in _BY_ID.values() if op.family == name)

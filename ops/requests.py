@@ -1,8 +1,7 @@
-"""The workload that a person asks for, by shapes, types and attributes, checked."""
+"""Checked workloads from shapes, types and attributes given by a user."""
 
 from __future__ import annotations
 
-import inspect
 import math
 import operator as operators
 from collections.abc import Mapping, Sequence
@@ -16,14 +15,12 @@ from tensorlang.errors import (
     TensorlangError,
 )
 from tensorlang.ops.definition import Definition
-from tensorlang.ops.tensors import TensorOperator
 
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Operator, Shapes
     from tensorlang.workload import Workload
 
 _MOST_ELEMENTS: Final = 1 << 48
-_OF_CALLS: Final = {"out", "target", "key"}  # not of workloads
 
 
 def requested(
@@ -35,27 +32,27 @@ def requested(
     threads: int = 0,
     shapes_by: str = "shapes=",
 ) -> Workload:
-    """The workload of an operator with these arrays; the rest is its default's.
+    """The workload of an operator for these arrays; all else as in its default.
 
     Args:
         op: The operator.
         shapes: A shape for each array.
-        dtypes: One element type for all arrays, or one each.
-        attributes: By name.
-        threads: Threads of the team, 0 where the target decides.
-        shapes_by: How shapes are given, for a message that asks for them.
+        dtypes: One element type for all arrays, or one per array.
+        attributes: Attributes by name.
+        threads: The number of threads; 0 if the target decides.
+        shapes_by: The name of the shapes option, for error messages.
 
     Raises:
-        ShapeError, DTypeError, ArgumentError: something does not fit the operator.
+        ShapeError, DTypeError, ArgumentError: an argument does not fit the operator.
         OperatorError: the operator is not defined for this workload.
     """
     given, kinds = checked_shapes(shapes), _checked_dtypes(dtypes)
     planned = bool(given) and _judges_shapes(op)
-    usual = op.default.shapes if op.default else ()
+    usual = _usual(op)
     if given and usual and not planned:
         _same_count(op, usual, given)
     _allowed(op, kinds, len(given or usual))
-    named = _checked_attributes(op, attributes or {}, planned=planned)
+    named = _checked_attributes(op, attributes or {})
     try:
         found = op.workload(*given, dtypes=kinds, threads=threads, **named)
         op.function(found)
@@ -63,7 +60,7 @@ def requested(
         if not given and not usual:
             raise type(problem)(f"{problem}; give {shapes_by}") from None
         raise
-    except Exception as problem:  # a definition of a user's may raise anything
+    except Exception as problem:  # a user's definition may raise anything
         if planned and usual:
             _same_count(op, usual, given)
         raise OperatorError(
@@ -73,13 +70,20 @@ def requested(
     return found
 
 
+def _usual(op: Operator) -> Shapes:
+    """The default shapes, without those of keys."""
+    if isinstance(op, Definition):
+        return op.usual_shapes
+    return op.default.shapes if op.default else ()
+
+
 def _same_count(op: Operator, usual: Shapes, given: Shapes) -> None:
     if len(given) != len(usual):
         raise ShapeError(f"{op.id} takes {len(usual)} shapes, got {len(given)}")
 
 
 def _allowed(op: Operator, kinds: tuple[str, ...] | str | None, count: int) -> None:
-    """Refuse types that the operator is not for, or as many as it has no arrays."""
+    """Refuse unsupported types, or a number of types other than that of arrays."""
     if isinstance(kinds, tuple) and len(kinds) != count:
         raise DTypeError(f"{op.id} takes {count} types here, got {len(kinds)}")
     first = kinds[0] if isinstance(kinds, tuple) and kinds else kinds
@@ -88,10 +92,10 @@ def _allowed(op: Operator, kinds: tuple[str, ...] | str | None, count: int) -> N
 
 
 def checked_shapes(shapes: Any) -> Shapes:
-    """Shapes as tuples of whole numbers; none where None is given.
+    """Shapes as tuples of integers; an empty tuple for None.
 
     Raises:
-        ShapeError: they are none, or too large for any memory.
+        ShapeError: they are invalid, or too large for any memory.
     """
     if shapes is None:
         return ()
@@ -109,7 +113,7 @@ def checked_shapes(shapes: Any) -> Shapes:
 
 
 def _checked_dtypes(dtypes: Any) -> tuple[str, ...] | str | None:
-    """Our names of element types; see `tensorlang.ir.dtypes.as_dtype`."""
+    """Canonical names of element types; see `tensorlang.ir.dtypes.as_dtype`."""
     from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - loads NumPy
 
     if dtypes is None:
@@ -120,35 +124,29 @@ def _checked_dtypes(dtypes: Any) -> tuple[str, ...] | str | None:
 
 
 def _judges_shapes(op: Operator) -> bool:
-    """Whether the operator itself says how many shapes it takes."""
-    if isinstance(op, Definition):
-        return any(k.optional or k.several for k in op.spec.arrays.values())
-    return isinstance(op, TensorOperator)
+    """Whether the operator itself checks the number of shapes."""
+    if not isinstance(op, Definition):
+        return False
+    several = any(k.optional or k.several for k in op.spec.arrays.values())
+    return several or bool(op.spec.keys)
 
 
-def _checked_attributes(
-    op: Operator, given: Mapping[str, Any], *, planned: bool
-) -> dict[str, Any]:
-    """The attributes, which the operator must have, and of the kind it has them."""
+def _checked_attributes(op: Operator, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes; their names and types must be those of the operator."""
     if isinstance(op, Definition):
         return dict(given)
     known = op.default.named if op.default else {}
-    names = set(known)
-    if planned:
-        names |= inspect.signature(op).parameters.keys() - _OF_CALLS
-    unknown = given.keys() - names
+    unknown = given.keys() - known.keys()
     if unknown:
-        listed = ", ".join(sorted(names)) or "none"
+        listed = ", ".join(sorted(known)) or "none"
         raise ArgumentError(
             f"{op.id} has no attribute {min(unknown)!r}; it has {listed}"
         )
-    if planned:
-        return dict(given)
     return {name: _like(name, value, known[name]) for name, value in given.items()}
 
 
 def _like(name: str, value: Any, usual: Any) -> Any:
-    """The value, if it is of the kind that the attribute usually has."""
+    """The value, if its type is that of the attribute's default."""
     if isinstance(usual, float) and type(value) is int:
         return float(value)
     if isinstance(usual, tuple) and type(value) in (int, list):

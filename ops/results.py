@@ -1,4 +1,4 @@
-"""What an operator returns: fresh arrays in the caller's kind, or the `out` given."""
+"""Results of operators: fresh arrays of the caller's library, or the `out` argument."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from tensorlang.errors import ArgumentError, DTypeError, ShapeError
 from tensorlang.ops.dispatch import Late
 from tensorlang.runtime import arrays, buffers
 from tensorlang.runtime.device_arrays import empty_like
-from tensorlang.runtime.given_arrays import on_device, seen
+from tensorlang.runtime.foreign_arrays import as_placed, on_device
 
 
 def empty(
     name: str, shape: tuple[int, ...], dtype: np.dtype[Any], like: object = None
 ) -> tuple[Any, Any]:
-    """A fresh array, and the result: itself, or `Late` in the kind that `like` has.
+    """A fresh array on the device of `like`, and the result to return.
 
-    It is on the device where `like` is.
+    The result is the array itself, or a `Late` of the library of `like`.
 
     Raises:
-        ShapeError: there is no memory for it.
+        ShapeError: the memory cannot be allocated.
     """
     beside = None if like is None else on_device(like, name)
     if beside is not None:
@@ -47,10 +47,10 @@ def made(
     dtype: np.dtype[Any],
     like: object = None,
 ) -> tuple[Any, Any]:
-    """The memory for a result, and the result: `out` where there is one, else fresh.
+    """The memory of a result, and the result: `out` if given, else a fresh array.
 
     Raises:
-        ShapeError, DTypeError, ArgumentError: `out` does not fit, or no memory.
+        ShapeError, DTypeError, ArgumentError: `out` does not fit, or allocation failed.
     """
     if out is None:
         return empty(name, shape, dtype, like)
@@ -64,14 +64,14 @@ def given(
     dtype: np.dtype[Any],
     known: Any = None,
 ) -> Any:
-    """The memory of a caller's `out=`: a NumPy array, or one on a device.
+    """The memory of the `out` argument, as a NumPy array or one on a device.
 
     Args:
-        name: What errors call the operator.
-        out: What the caller gave.
-        shape: The result's.
-        dtype: Its element type.
-        known: The same as it was already seen, if it was.
+        name: The operator's name in errors.
+        out: The caller's argument.
+        shape: The shape of the result.
+        dtype: The element type of the result.
+        known: `out` as such an array, if it was converted before.
 
     Raises:
         ShapeError, DTypeError, ArgumentError: it does not fit the result.
@@ -79,7 +79,7 @@ def given(
     reason = arrays.immutable(out)
     if reason:
         raise ArgumentError(f"{name}: out {reason}; pass a NumPy array")
-    array = seen(out, f"{name}: out") if known is None else known
+    array = as_placed(out, f"{name}: out") if known is None else known
     if array.shape != shape:
         raise ShapeError(f"{name}: out has shape {array.shape}, the result {shape}")
     if array.dtype != dtype:
@@ -96,7 +96,7 @@ def given(
 
 
 def _overlaps(array: Any) -> bool:
-    """Whether elements may share memory: a stride is shorter than what lies inside."""
+    """Whether elements may overlap: a stride is less than the span of inner ones."""
     inside = array.dtype.itemsize
     dims = zip(map(abs, array.strides), array.shape, strict=True)
     for stride, extent in sorted((s, n) for s, n in dims if n > 1):

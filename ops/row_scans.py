@@ -1,14 +1,14 @@
-"""Prefix sums of rows by blocks of threads: part by part, or all parts at once.
+"""Prefix sums of rows by thread blocks: part by part, or all parts in parallel.
 
-    total[r, p] = sum of part p of row r                        # a block a part
-    first[r, p] = sum of total[r, q] over q < p                 # a block a row
-    y[r, at]    = first[r, p] + all of the part up to at        # a block a part
+    total[r, p] = sum of part p of row r                        # one block per part
+    first[r, p] = sum of total[r, q] over q < p                 # one block per row
+    y[r, at]    = first[r, p] + sum of the part up to at        # one block per part
 
-A short row is one block's, which goes from part to part: a single launch that reads and
-writes each number once. In a part, each thread has chunks of four neighbours; the sums
-of chunks are scanned by the threads together (Blelloch, "Prefix sums and their
-applications", 1990). How a row is cut, and so each bit of the result, depends on
-nothing but its length.
+A short row is processed by one block, part by part: a single launch that reads and
+writes each element once. Within a part, each thread has chunks of four consecutive
+elements; chunk sums are scanned by the block (Blelloch, "Prefix sums and their
+applications", 1990). The partition of a row, and so each bit of the result, depends
+only on its length.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ if TYPE_CHECKING:
     from tensorlang.ir.dtypes import DType
     from tensorlang.ir.nodes import Expr, For, Stmt
 
-SHORT: Final = 16  # parts of a row that one block goes through
-WIDE: Final = 4  # neighbours of a chunk
+SHORT: Final = 16  # maximum parts of a row for a single block
+WIDE: Final = 4  # elements per chunk
 
-# from a row and a place in it, what is read; and what is stored for a sum
+# the load at a row and position; the store of a sum there
 Read: TypeAlias = "Callable[[Expr, Expr], Expr]"
 Write: TypeAlias = "Callable[[Expr, Expr, Expr], Store]"
 
 
 @dataclass(frozen=True, slots=True)
 class RowScan:
-    """The running sums of rows.
+    """The prefix sums of rows.
 
     Attributes:
         scan: The threads of a block.
-        chunk: How many elements of a part a thread has: chunks of four.
-        length: Of a row.
-        read: What is read at a place.
-        write: What is stored for a sum, in the type that it has.
-        types: What is read, summed and stored.
-        reverse: From the end to the start.
-        inclusive: Whether a sum has its own element.
-        wide: Whether neighbours lie side by side in memory, here and there.
+        chunk: Elements per thread and part, a multiple of four.
+        length: The length of a row.
+        read: The load at a row and position.
+        write: The store of a sum, in the stored type.
+        types: The types of inputs, sums and outputs.
+        reverse: Whether to scan from the end to the start.
+        inclusive: Whether a sum includes its own element.
+        wide: Whether rows are contiguous in both input and output.
     """
 
     scan: BlockScan
@@ -66,11 +66,11 @@ class RowScan:
 
     @property
     def parts(self) -> Expr:
-        """How many parts a row has."""
+        """The number of parts of a row."""
         return (self.length + (self.part - 1)) // self.part
 
     def everywhere(self, rows: Expr) -> tuple[Stmt, tuple[Buffer, Buffer]]:
-        """All rows, by what their length asks for, and the memory that it takes."""
+        """The scan of all rows, by the variant for their length, and its scratch."""
         shape, kind = (rows, self.parts), self.types[1]
         total, first = (
             Buffer(name, kind, shape) for name in ("part_total", "part_first")
@@ -84,7 +84,7 @@ class RowScan:
         return If(short, self.in_order(rows), several), (total, first)
 
     def in_order(self, rows: Expr) -> For:
-        """Each row by one block, from part to part."""
+        """The scan with one block per row, part by part."""
 
         def row(r: Var) -> list[Stmt]:
             held = _Held(self)
@@ -107,7 +107,7 @@ class RowScan:
         return self._parts(rows, part)
 
     def _firsts(self, rows: Expr, total: Buffer, first: Buffer) -> For:
-        """The sums of all parts before each one."""
+        """The exclusive prefix sums of the parts of each row."""
         kind = self.types[1]
         scan = replace(
             self,
@@ -122,7 +122,7 @@ class RowScan:
         return scan.in_order(rows)
 
     def _apart(self, rows: Expr, first: Buffer) -> For:
-        """All sums, each part from where it starts."""
+        """All sums, each part from its start value."""
 
         def part(r: Expr, p: Expr) -> list[Stmt]:
             held = _Held(self)
@@ -131,7 +131,7 @@ class RowScan:
         return self._parts(rows, part)
 
     def _parts(self, rows: Expr, body: Callable[[Expr, Expr], list[Stmt]]) -> For:
-        """All parts of all rows, a block each."""
+        """A loop over all parts of all rows, one block each."""
         r, p = Var("r", i64), Var("p", i64)
 
         def block(b: Var) -> list[Stmt]:
@@ -144,7 +144,7 @@ class RowScan:
 
 
 class _Held:
-    """What the threads of a block hold of a part, and what they do with it."""
+    """A block's registers and shared memory for a part, and the steps on them."""
 
     def __init__(self, rows: RowScan) -> None:
         read, kind, made = rows.types
@@ -159,20 +159,20 @@ class _Held:
         self.warps = scan.totals("warps", self.sums)
 
     def allocated(self, *, back: bool = True) -> list[Stmt]:
-        """All of it; what goes back to memory, too."""
+        """The allocations; with `back`, those for results too."""
         held = (self.items, self.sums, self.before, self.start, self.carry, self.warps)
         return [Alloc(buffer) for buffer in (*held, *([self.made] if back else []))]
 
     def from_(self, value: Expr) -> For:
-        """What comes before the first part."""
+        """Initialise the carry, the sum before the first part."""
         return self.rows.scan.each(lambda t: Store(self.carry, (t, as_expr(0)), value))
 
     def summed(self, r: Expr, p: Expr) -> Stmt:
-        """The running sums of a part."""
+        """The prefix sums of a part."""
         return seq(*self.scanned(r, p), self._added(), self._moved(r, p, back=True))
 
     def scanned(self, r: Expr, p: Expr) -> list[Stmt]:
-        """Where the chunks of a part start."""
+        """The start value of each chunk of a part."""
         scan = self.rows.scan
         return [
             self._moved(r, p, back=False),
@@ -194,7 +194,7 @@ class _Held:
         return self._over_chunks(chunk)
 
     def _added(self) -> For:
-        """The running sums of each chunk."""
+        """The prefix sums within each chunk."""
         kind, made = self.sums.dtype, self.made.dtype
 
         def chunk(t: Var, s: Var) -> list[Stmt]:
@@ -212,14 +212,14 @@ class _Held:
         return self._over_chunks(chunk)
 
     def _over_chunks(self, body: Callable[[Var, Var], Stmt | list[Stmt]]) -> For:
-        """Each chunk of each thread."""
+        """A loop over the chunks of each thread."""
         chunks = self.rows.chunk // WIDE
         return self.rows.scan.each(
             lambda t: over("s", chunks, "unrolled", lambda s: body(t, s))
         )
 
     def _moved(self, r: Expr, p: Expr, *, back: bool) -> For:
-        """A part from memory, or back there: whole chunks where a row has such only."""
+        """Load or store a part, in vectors if the length is a multiple of four."""
         rows, n = self.rows, self.rows.length
         chunks = rows.chunk // WIDE
 

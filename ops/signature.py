@@ -1,4 +1,4 @@
-r"""What the parameters of an operator take: its definition's annotations, as data.
+r"""The kinds of an operator's parameters: its definition's annotations, as data.
 
     def norm(x: Floats, weight: Floats | None = None, eps: Scalar = 1e-5): ...
 
@@ -14,25 +14,31 @@ r"""What the parameters of an operator take: its definition's annotations, as da
 | `Sequence[Floats]` | a list of arrays | a list of tensors |
 | `Batch[Floats]` | an array of a batch, of one or many | a tensor |
 | `InOut[Floats]` | an array to be updated in place | a tensor |
-| `Scalar` | a number that each call tells the kernel | a scalar |
-| `Share` | a share that is left out, below 1 | what is left, or None where all is |
-| `Key` | a random key, which is used up | its words and its hash |
+| `Scalar` | a number, passed to the kernel at each call | a scalar |
+| `Share` | a fraction to drop, below 1 | the fraction kept, or None if it is 1 |
+| `Key` | a random key, which is consumed | its words and its hash |
 | `Key \| None` | one that may be left out | the same, or None |
+| `Replayed` | a random key whose stream is drawn again | the same |
+| `Offset` | the position of the first element drawn | a counter's words, high and low |
+| `Derived` | an input of `derive=` | the scalars derived from it, or None |
 | `Shape` | the shape of a result | sizes |
-| `Like` | an array of which only the shape counts | its sizes |
-| `DType` | an element type | itself |
+| `Elements` | the same, if only the number of elements matters | that number |
+| `Like` | an array of which only the shape is used | its sizes |
+| `ElementType` | an element type, by any of its names | itself |
 | `int`, `float`, `bool`, `str`, `tuple`, `Literal`, None | an attribute | itself |
-| `Ints`, `Padding`, `Sizes` | whole numbers: one, or one a dimension | itself |
+| `Ints`, `Padding`, `Sizes` | integers: one, or one per dimension | itself |
 
-Arrays of one annotation have one element type. In an elementwise definition, where a
-parameter is one element, the names are `Float`, `Integer`, `Real`, `Truth` and `Value`;
-each may be a Python number there. Without an annotation, positional parameters are
-arrays of any type, keyword parameters attributes of their default's type.
+Arrays with the same annotation have the same element type. In an elementwise
+definition, whose parameters are single elements, the names are `Float`, `Integer`,
+`Real`, `Truth` and `Value`; each may also be a Python number. Without an annotation,
+positional parameters are arrays of any type, and keyword parameters attributes of their
+default's type.
 """
 
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -60,9 +66,11 @@ NARROW: Final = ("f16", "bf16")
 REALS: Final = (*FLOATS, *INTEGERS)
 ANY: Final = (*REALS, "bool")
 RESERVED: Final = ("out", "target")
-# attributes that say which arrays are Python numbers, and which are left out
+# attributes that list the operands that are Python numbers, and those left out
 NUMBERS: Final = "numbers"
 ABSENT: Final = "absent"
+DERIVED: Final = "derived"  # the attribute that describes derived scalars
+_SHAPES: Final = ("shape", "elements", "like")  # kinds that are only shapes
 _PLAIN: Final = (bool, int, float, str, tuple, list, NoneType)
 _T = TypeVar("_T")
 
@@ -72,14 +80,14 @@ class Arrays:
     """An array, or several.
 
     Attributes:
-        says: What its elements are, in words.
-        dtypes: The element types that it may have; empty for any, of its own.
+        says: The kind of its elements, in words.
+        dtypes: The allowed element types; empty for any, independent of other arrays.
         optional: Whether it may be left out.
         number: Whether it may be a Python number.
         several: Whether it is a list of arrays.
-        inplace: Whether it is updated.
+        inplace: Whether it is updated in place.
         packed: Whether it may be a packed weight.
-        batch: Whether its first size stays open where it is 1, too.
+        batch: Whether its first size stays symbolic even if it is 1.
     """
 
     says: str = "array"
@@ -105,14 +113,15 @@ class Arrays:
 
 @dataclass(frozen=True, slots=True)
 class Static:
-    """A value that is part of the kernel.
+    """A value that the kernel is specialised for.
 
     Attributes:
-        types: The types that it may have.
-        choices: Values that it may have besides.
-        says: What it is, in words.
-        pairs: Whether what it holds may be pairs, which become one row of numbers.
-        kind: What other systems call it (`interop.calls.KINDS`); empty: by its types.
+        types: The allowed types.
+        choices: Further allowed values.
+        says: Its description, in words.
+        pairs: Whether its elements may be pairs, which are flattened.
+        kind: Its kind in other systems (`interop.calls.KINDS`); empty: by its types.
+        levels: The distinguished numbers: any other is rounded down to one of them.
     """
 
     types: tuple[type, ...] = ()
@@ -120,6 +129,7 @@ class Static:
     says: str = "a number or text"
     pairs: bool = False
     kind: str = ""
+    levels: tuple[float, ...] = ()
 
     def __or__(self, other: Any) -> Static:
         if other is not None:
@@ -129,16 +139,19 @@ class Static:
         )
 
     def fitted(self, id: str, name: str, value: Any) -> Any:
-        """The value, as the type that the definition asks for.
+        """The value, converted to the type of the annotation.
 
         Raises:
-            ArgumentError: it is none of those.
+            ArgumentError: the value is not allowed.
         """
         made = value.item() if isinstance(value, np.generic) else value
         if isinstance(made, (list, tuple, np.ndarray)) and tuple in self.types:
             made = self._row(made)
         elif type(made) is int and float in self.types and int not in self.types:
             made = float(made)
+        if self.levels and type(made) is float:
+            below = [level for level in self.levels if level <= made]
+            made = max(below) if below else object()
         chosen = any(type(made) is type(each) and made == each for each in self.choices)
         plain = not (self.types or self.choices) and isinstance(made, _PLAIN)
         if chosen or plain or type(made) in self.types:
@@ -146,7 +159,7 @@ class Static:
         raise ArgumentError(f"{id}: attribute {name} is {self.says}, not {value!r:.80}")
 
     def _row(self, value: Any) -> Any:
-        """Whole numbers, or None in their place, in a row; no attribute if others."""
+        """A flat tuple of integers or None; an invalid value for anything else."""
         given = value.tolist() if isinstance(value, np.ndarray) else value
         if self.pairs and any(isinstance(each, (list, tuple)) for each in given):
             pairs = [p if isinstance(p, (list, tuple)) else (p, p) for p in given]
@@ -158,29 +171,51 @@ class Static:
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """A parameter of a kind of its own, such as `scalar` or `key`.
+    """A parameter of another kind, such as `scalar` or `key`.
 
     Attributes:
-        kind: Which.
+        kind: The name of the kind.
         several: Whether it is a list of these.
         optional: Whether it may be left out.
+        replayed: Whether it is a key that is not consumed.
     """
 
     kind: str
     several: bool = False
     optional: bool = False
+    replayed: bool = False
 
     def __or__(self, other: Any) -> Other:
         known = self.kind == "key" and other is None
         return replace(self, optional=True) if known else NotImplemented
 
 
-Kind: TypeAlias = Arrays | Static | Other
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """A number that `host` takes; see `Definition`.
+
+    Attributes:
+        type: The type of values that are accepted unchanged,
+        test: if this condition on `{}` holds.
+        fitted: Converts or refuses all others: a function of id, name and value.
+        optional: Whether it may be left out.
+    """
+
+    type: type
+    test: str
+    fitted: Callable[[str, str, Any], Any]
+    optional: bool = False
+
+    def __or__(self, other: Any) -> Domain:
+        return replace(self, optional=True) if other is None else NotImplemented
+
+
+Kind: TypeAlias = Arrays | Static | Other | Domain
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter: its name, kind and default, and whether only its name will do."""
+    """A parameter: its name, kind and default, and whether it is keyword-only."""
 
     name: str
     kind: Kind
@@ -194,31 +229,36 @@ class Parameter:
 
     @property
     def is_extra(self) -> bool:
-        """Whether it is a key that may be left out: its words stand behind all else."""
+        """Whether it is an optional key, whose words follow all other arguments."""
         return isinstance(self.kind, Other) and self.kind.optional
 
+    @property
+    def uses_up(self) -> bool:
+        """Whether it is a key that a call consumes."""
+        kind = self.kind
+        return isinstance(kind, Other) and kind.kind == "key" and not kind.replayed
+
     def is_a(self, kind: str) -> bool:
-        """Whether it is of one of the kinds that have a name."""
+        """Whether it is of the named kind of `Other`."""
         return isinstance(self.kind, Other) and self.kind.kind == kind
 
     @property
     def several(self) -> bool:
         """Whether it is a list."""
-        return not isinstance(self.kind, Static) and self.kind.several
+        return isinstance(self.kind, (Arrays, Other)) and self.kind.several
 
     @property
     def is_shape(self) -> bool:
-        """Whether nothing of it but a shape counts."""
-        return self.is_a("shape") or self.is_a("like")
+        """Whether only its shape is used."""
+        return isinstance(self.kind, Other) and self.kind.kind in _SHAPES
 
 
 @dataclass(frozen=True)
 class Spec:
-    """All parameters of an operator, and what a call with them is.
+    """All parameters of an operator, and their form in a workload.
 
-    A call has a shape for each array, then one for each parameter that is none but
-    that; and
-    attributes: all else that its kernel depends on.
+    A workload has a shape for each array, then one for each parameter that is only a
+    shape, and attributes: all else that its kernel depends on.
     """
 
     id: str
@@ -236,20 +276,46 @@ class Spec:
         return tuple(p.name for p in self.parameters if p.is_shape)
 
     def listed(self, attributes: Mapping[str, Any]) -> list[str]:
-        """The name of each shape of a call beside those of arrays."""
+        """The name of each shape of a call, other than those of arrays."""
         found = (p for p in self.parameters if p.is_shape)
         return [p.name for p in found for _ in range(_times(p, attributes))]
 
     @cached_property
     def attributes(self) -> tuple[str, ...]:
-        """The names of the attributes that a caller gives."""
+        """The names of the attributes that a caller passes."""
         rest = (
             p for p in self.parameters if p.name not in (*self.arrays, *self.shapes)
         )
-        return tuple(p.name for p in rest if not p.is_a("scalar"))
+        gone = ("scalar", "offset", "derived")
+        return tuple(p.name for p in rest if not any(map(p.is_a, gone)))
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """The names of the required keys."""
+        return tuple(
+            p.name for p in self.parameters if p.is_a("key") and not p.is_extra
+        )
+
+    @cached_property
+    def types(self) -> tuple[str, ...]:
+        """The names of the parameters that are element types."""
+        return tuple(p.name for p in self.parameters if p.is_a("dtype"))
+
+    @cached_property
+    def elements(self) -> str:
+        """The name of the `Elements` parameter, or an empty string."""
+        found = (p.name for p in self.parameters if p.is_a("elements"))
+        return next(found, "")
+
+    def flat(self, shapes: Sequence[Any], attributes: Mapping[str, Any]) -> list[Any]:
+        """The shapes other than those of arrays, as the definition takes them."""
+        return [
+            (math.prod(shape),) if name == self.elements else tuple(shape)
+            for name, shape in zip(self.listed(attributes), shapes, strict=False)
+        ]
 
     def slots(self, attributes: Mapping[str, Any]) -> list[str]:
-        """The name of each array of a call, of a list as often as it has arrays."""
+        """The name of each array of a call; a list's name once per array."""
         gone = (str(attributes.get(name, "")).split() for name in (NUMBERS, ABSENT))
         left = self.arrays.keys() - {name for names in gone for name in names}
         keys = {p.name for p in self.parameters if p.is_a("key")}
@@ -263,23 +329,26 @@ class Spec:
 
     @cached_property
     def ordered(self) -> list[Parameter]:
-        """The parameters, keys that may be left out last, as their words are given."""
-        return sorted(self.parameters, key=lambda p: p.is_extra)
+        """The parameters in the order of the kernel's arguments.
+
+        Words of optional keys and derived scalars come last.
+        """
+        return sorted(self.parameters, key=lambda p: p.is_extra or p.is_a("derived"))
 
     def fitted(self, given: Mapping[str, Any], count: int) -> dict[str, Any]:
-        """All attributes of a call with so many shapes, from some of them.
+        """All attributes of a call with `count` shapes, with defaults filled in.
 
         Raises:
-            ArgumentError: there is no such attribute, one is missing, or of no kind
-                that it can be.
+            ArgumentError: an attribute is unknown, missing, or of a wrong type.
         """
-        unknown = given.keys() - {p.name for p in self.parameters} - {NUMBERS, ABSENT}
+        special = (NUMBERS, ABSENT, DERIVED)
+        unknown = given.keys() - {p.name for p in self.parameters} - {*special}
         if unknown:
             raise ArgumentError(
                 f"{self.id} has no attribute {min(unknown)!r}; it has "
                 f"{', '.join(self.attributes) or 'none'}"
             )
-        made = {name: given[name] for name in (NUMBERS, ABSENT) if given.get(name)}
+        made = {name: given[name] for name in special if given.get(name)}
         for p in self.parameters:
             value = given.get(p.name, p.default)
             if isinstance(p.kind, Static):
@@ -297,7 +366,9 @@ class Spec:
             elif p.is_a("share"):
                 made[p.name] = bool(given.get(p.name, False))
             elif p.is_a("dtype"):
-                made[p.name] = value
+                from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - if asked
+
+                made[p.name] = as_dtype(value).name
         optional = [name for name, kind in self.arrays.items() if kind.optional]
         missing = len(self.slots(made)) + len(self.listed(made)) - count
         if optional and missing > 0 and ABSENT not in made:
@@ -305,11 +376,12 @@ class Spec:
         return made
 
     def check(self, dtypes: Sequence[str], attributes: Mapping[str, Any]) -> None:
-        """Refuse arrays of other types than the annotations say, or too few of them.
+        """Refuse arrays of a wrong number, or of types that do not fit the annotations.
 
         Raises:
-            DTypeError: a type is none of those, or arrays of one annotation differ.
-            ArgumentError: there are more arrays or fewer.
+            DTypeError: a type is not allowed, or differs between arrays with the same
+                annotation.
+            ArgumentError: there are too many or too few arrays.
         """
         names = self.slots(attributes)
         shapes = self.listed(attributes)
@@ -353,8 +425,24 @@ class Spec:
         )
 
 
+def derived_scalars(variant: str) -> dict[str, list[tuple[str, str]]]:
+    """The name and type of each derived scalar, by parameter.
+
+    Args:
+        variant: Their description, such as `rate:u32,f32`; parameters without derived
+            scalars are left out.
+    """
+    found = {}
+    for part in variant.split():
+        name, _, kinds = part.partition(":")
+        listed = kinds.split(",")
+        numbers = range(len(listed)) if len(listed) > 1 else ("",)
+        found[name] = [(f"{name}{n}", k) for n, k in zip(numbers, listed, strict=True)]
+    return found
+
+
 def _times(parameter: Parameter, attributes: Mapping[str, Any]) -> int:
-    """How many arrays or shapes of a call are of a parameter."""
+    """The number of arrays or shapes of a parameter in a call."""
     return int(attributes[parameter.name]) if parameter.several else 1
 
 
@@ -387,7 +475,12 @@ if TYPE_CHECKING:
     InOut = Annotated[_T, "in place"]
     Batch = Annotated[_T, "a batch"]
     Key: TypeAlias = KeyWords
+    Replayed: TypeAlias = KeyWords
+    Offset: TypeAlias = Any
+    Derived: TypeAlias = Any
+    ElementType: TypeAlias = Any
     Shape: TypeAlias = tuple[Size, ...]
+    Elements: TypeAlias = tuple[Size, ...]
     Like: TypeAlias = tuple[Size, ...]
 else:
     Floats = Float = Arrays("floats", FLOATS)
@@ -405,7 +498,10 @@ else:
         (int, tuple, str), (), "whole numbers, pairs, 'same' or 'valid'", pairs=True
     )
     Scalar, Share, Key = Other("scalar"), Other("share"), Other("key")
-    Shape, Like = Other("shape"), Other("like")
+    Replayed = replace(Key, replayed=True)
+    Offset, Derived = Other("offset"), Other("derived")
+    ElementType = Other("dtype")
+    Shape, Elements, Like = Other("shape"), Other("elements"), Other("like")
 
     class InOut:
         """An array that is updated in place."""
@@ -415,7 +511,7 @@ else:
             return replace(of, inplace=True)
 
     class Batch:
-        """An array of any number of rows: one of them is a batch as any other."""
+        """An array whose first size stays symbolic even if it is 1."""
 
         def __class_getitem__(cls, of: Arrays) -> Arrays:
             """Such an array of the elements of `of`."""
@@ -433,10 +529,10 @@ _NAMES: Final = {
 
 
 def spec(id: str, definition: Callable[..., Any]) -> Spec:
-    """The spec that the signature of a definition is.
+    """The spec for the signature of a definition.
 
     Raises:
-        OperatorError: one has a name or an annotation that no parameter can have.
+        OperatorError: a parameter has a reserved name or an unknown annotation.
     """
     found = []
     for name, given in inspect.signature(definition).parameters.items():
@@ -456,7 +552,7 @@ def spec(id: str, definition: Callable[..., Any]) -> Spec:
 
 
 def evaluated(annotation: Any, definition: Callable[..., Any]) -> Any:
-    """An annotation as an object; empty where its names are for type checkers alone."""
+    """An annotation as an object; empty if its names exist only for type checkers."""
     if not isinstance(annotation, str):
         return annotation
     known = getattr(inspect.unwrap(definition), "__globals__", {})
@@ -479,9 +575,9 @@ def kind_of(where: str, said: Any) -> Kind:
     """The kind of an annotation.
 
     Raises:
-        OperatorError: there is none.
+        OperatorError: the annotation is unknown.
     """
-    if isinstance(said, (Arrays, Other, Static)):
+    if isinstance(said, (Arrays, Other, Static, Domain)):
         return said
     origin, of = get_origin(said), get_args(said)
     if origin is Sequence and len(of) == 1 and isinstance(of[0], (Arrays, Other)):

@@ -1,8 +1,8 @@
-"""From a definition and a call to a function: the body runs on placeholders, once.
+"""Tracing: a definition's body runs once on placeholders, which gives a function.
 
-The dimensions of the placeholders are sizes (`tensorlang.ir.sizes`): what the body asks
-of them is noted as guards. A trace serves every call of the same pattern (types,
-attributes, which dimensions are 1) whose sizes meet its guards.
+The dimensions of placeholders are symbolic sizes (`tensorlang.ir.sizes`); conditions
+that the body tests on them become guards. A trace serves every call of the same pattern
+(types, attributes, which dimensions are 1) whose sizes meet its guards.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
-from tensorlang.errors import OperatorError, TensorlangError
+from tensorlang.errors import OperatorError, ShapeError, TensorlangError
 from tensorlang.ir import f32, f64, function, i32, i64
 from tensorlang.ir.assembly import bound, with_variables
 from tensorlang.ir.dtypes import DType, as_dtype
@@ -22,13 +22,16 @@ from tensorlang.ir.sizes import TRACED, Facts, Size, compiled, evaluate
 from tensorlang.ir.visit import fresh, rebuild, replace_buffers, walk
 from tensorlang.ops.canonical import merged, with_sizes
 from tensorlang.ops.demands import fix_sides, fix_small, stay_inside
+from tensorlang.ops.random.impls import impl
 from tensorlang.ops.signature import (
     ABSENT,
+    DERIVED,
     NUMBERS,
     Arrays,
     Parameter,
     Spec,
     Static,
+    derived_scalars,
 )
 
 Shape: TypeAlias = tuple[int, ...]
@@ -37,13 +40,13 @@ _GIVEN: Final = "__given"  # ends an input's name until all others are known
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a call is traced for.
+    """The facts of a call that its trace depends on.
 
     Attributes:
-        shapes: Of each array, and of each parameter that is a shape.
-        dtypes: Our name of each array's element type.
-        attributes: All that is part of the kernel, by name.
-        batches: The arrays whose first size stays open where it is 1, too.
+        shapes: The shape of each array, and of each parameter that is a shape.
+        dtypes: The canonical name of each array's element type.
+        attributes: All attributes that the kernel is specialised for, by name.
+        batches: The arrays whose first size stays symbolic even if it is 1.
     """
 
     shapes: tuple[Shape, ...]
@@ -53,7 +56,7 @@ class Call:
 
     @property
     def pattern(self) -> tuple[Any, ...]:
-        """What its traces are known by."""
+        """The cache key of its traces."""
         ones = tuple(
             [
                 tuple([n == 1 and (d > 0 or at not in self.batches) for d, n in each])
@@ -65,7 +68,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class KeyWords:
-    """What a definition gets of a random key: its words, and the name of its hash."""
+    """A random key in a definition: its words, and the name of its hash."""
 
     impl: str
     words: Tensor
@@ -73,7 +76,7 @@ class KeyWords:
 
 @dataclass(frozen=True, slots=True)
 class Strips:
-    """What a definition gets of a packed weight: its strips, of so many columns."""
+    """A packed weight in a definition: its strips, and their number of columns."""
 
     array: Tensor
     columns: int
@@ -81,11 +84,15 @@ class Strips:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A result: its shape for the caller and for the kernel, and its type."""
+    """A result: its shape for the caller and for the kernel, and its type.
+
+    For a result that is a key, `impl` is the hash.
+    """
 
     shown: tuple[Expr, ...]
     inner: tuple[Expr, ...]
     dtype: DType
+    impl: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,17 +100,17 @@ class Trace:
     """A function for all calls of a pattern that meet its guards.
 
     Attributes:
-        symbols: The symbol of each dimension of each array; None where that is 1.
-        constants: Sizes that are the same in all calls.
-        guards: What the sizes have to meet.
-        open: The symbols whose sizes differ from call to call, and what each is called:
-            as the first that equals it.
+        symbols: The symbol of each dimension of each array; None if it is 1.
+        constants: Sizes that are equal in all calls.
+        guards: Conditions that the sizes must meet.
+        open: The symbols that are not fixed, with the name of each: that of the first
+            symbol equal to it.
         function: The function in canonical form.
-        inputs: The shape of each array as the kernel takes it.
-        results: What comes out.
-        sizes: What the sizes of the function are, by name.
-        checks: What is asked of the scalars at each call.
-        several: Whether it returns a tuple, of one result too.
+        inputs: The canonical shape of each array.
+        results: The results.
+        sizes: The expressions for the sizes of the function, by name.
+        checks: Conditions on the scalars of each call.
+        several: Whether it returns a tuple, possibly of one result.
     """
 
     symbols: tuple[tuple[Var | None, ...], ...]
@@ -118,7 +125,7 @@ class Trace:
     several: bool
 
     def values(self, shapes: Sequence[Shape]) -> dict[Var, int]:
-        """What the symbols are for shapes of this pattern."""
+        """The values of the symbols for shapes of this pattern."""
         found = (
             (var, extent)
             for shape, called in zip(shapes, self.symbols, strict=True)
@@ -134,17 +141,17 @@ class Trace:
 
     @staticmethod
     def at(shape: Iterable[Expr], values: Mapping[Var, int]) -> Shape:
-        """A shape of expressions as numbers."""
+        """A shape, with its expressions evaluated."""
         return tuple([int(evaluate(extent, values)) for extent in shape])
 
     def check(self, scalars: Sequence[Any]) -> None:
-        """Refuse scalars that the definition does not take."""
+        """Refuse scalars that do not meet the definition's conditions."""
         for check in self.checks:
             check(scalars)
 
     @property
     def names(self) -> tuple[tuple[str | None, ...], ...]:
-        """The name of each dimension of each array; None where the size is fixed."""
+        """The name of each dimension of each array; None if the size is fixed."""
         return tuple(
             tuple(None if var is None else self.open.get(var) for var in called)
             for called in self.symbols
@@ -157,12 +164,13 @@ def trace(spec: Spec, body: Callable[..., Any], call: Call, *, whole: bool) -> T
     Args:
         spec: The operator's parameters.
         body: The definition.
-        call: What is called for.
-        whole: Whether all sizes stay open; what it accesses lies within its arrays.
+        call: The call to trace.
+        whole: Whether all sizes stay symbolic, as all accesses are known to be in
+            bounds.
 
     Raises:
-        TensorlangError: what the body refuses.
-        OperatorError: it returns nothing that was computed.
+        TensorlangError: the body refuses the call.
+        OperatorError: it returns something other than computed tensors.
     """
     tracer = _Tracer(spec, call)
     with _told(spec.id):
@@ -179,7 +187,7 @@ def trace(spec: Spec, body: Callable[..., Any], call: Call, *, whole: bool) -> T
 
 @contextmanager
 def _told(id: str) -> Iterator[None]:
-    """Say of what is refused whose definition it is, by the definition's names."""
+    """Add the operator's id to errors, and use the definition's names in them."""
     try:
         yield
     except TensorlangError as problem:
@@ -192,10 +200,10 @@ def _told(id: str) -> Iterator[None]:
 
 
 class _Tracer:
-    """One run of a body: its placeholders, and what is known of the sizes."""
+    """One run of a body: its placeholders, and facts about sizes."""
 
     def __init__(self, spec: Spec, call: Call) -> None:
-        self.id, self.facts = spec.id, Facts()
+        self.id, self.facts, self._keys = spec.id, Facts(), spec.keys
         self._attributes, self._dtypes = call.attributes, call.dtypes
         self._left = list(zip(call.shapes, call.dtypes, strict=True))
         self._arrays: list[tuple[Tensor, bool]] = []
@@ -203,6 +211,7 @@ class _Tracer:
         self._scalars: list[Var] = []
         self._symbols: list[tuple[Var | None, ...]] = []
         self._several = False
+        self._impls: list[str] = []
         rest = [p for p in spec.ordered if p.name not in spec.shapes]
         self._given = {p.name: self._argument(p) for p in rest}
         self._given |= {p.name: self._shape(p) for p in spec.parameters if p.is_shape}
@@ -210,7 +219,7 @@ class _Tracer:
     # ----------------------------------------------------------- placeholders
 
     def _argument(self, parameter: Parameter) -> Any:
-        """What the body is given for a parameter."""
+        """The body's argument for a parameter."""
         name, kind = parameter.name, parameter.kind
         if isinstance(kind, Static):
             return self._attributes[name]
@@ -223,28 +232,46 @@ class _Tracer:
             if name in self._attributes.get(NUMBERS, "").split():
                 beside = self._number_type(kind)
                 self._numbers.append(Var(name, i32 if beside.is_bool else beside))
-                number: Expr = self._numbers[-1]  # kernels take no truths
+                number: Expr = self._numbers[-1]  # kernels have no bool scalars
                 return number.not_equal(0) if beside.is_bool else number
             made, columns = self._array(name, kind), self._attributes.get(name)
             return Strips(made, columns) if columns else made
-        if kind.kind == "share" and not self._attributes[name]:
+        if parameter.is_a("share") and not self._attributes[name]:
             return None
-        if kind.kind in ("scalar", "share"):
+        if parameter.is_a("scalar") or parameter.is_a("share"):
             wide = f64 if "f64" in self._dtypes else f32
             whole = type(parameter.default) is int
             self._scalars.append(Var(name, i64 if whole else wide))
             return self._scalars[-1]
-        if kind.kind == "key":
-            impl = self._attributes[name]
-            if impl is None:
+        if parameter.is_a("key"):
+            how = self._attributes[name]
+            if how is None:
                 return None
-            words = self._array(name, Arrays())
-            int(words.shape[-1])  # as many as the hash says
-            return KeyWords(impl, words)
+            words = self._array(name, Arrays(batch=len(self._left[0][0]) > 1))
+            if words.ndim == 0 or words.shape[-1] != impl(how).key_words:
+                raise ShapeError(
+                    f"{name} has {impl(how).key_words} words of {how} in its last "
+                    f"dimension, not the shape {words.shape}"
+                )
+            return KeyWords(how, words)
+        if parameter.is_a("offset"):
+            (how, *_) = (self._attributes[name] for name in self._keys)
+            word = DType(f"u{impl(how).bits}")
+            self._scalars += (counter := (Var("high", word), Var("low", word)))
+            return counter
+        if parameter.is_a("derived"):
+            return self._told(name)
         return as_dtype(self._attributes[name])
 
+    def _told(self, name: str) -> Any:
+        """The scalars derived from a parameter: a list, a single one, or None."""
+        said = derived_scalars(self._attributes.get(DERIVED, "")).get(name, ())
+        made = [Var(title, DType(kind)) for title, kind in said]
+        self._scalars += made
+        return made if len(made) > 1 else next(iter(made), None)
+
     def _number_type(self, kind: Arrays) -> DType:
-        """Numbers are of the arrays' type, narrow floats of what is computed in."""
+        """The type of a number: that of the arrays, but f32 for narrow floats."""
         fitting = [name for name in self._dtypes if name in kind.dtypes]
         beside = DType((fitting or self._dtypes)[-1])
         return f32 if beside.is_float and beside != f64 else beside
@@ -258,9 +285,10 @@ class _Tracer:
         return made
 
     def _shape(self, parameter: Parameter) -> Any:
-        """The sizes of what only the shape counts of; of each of a list."""
+        """The sizes of a parameter that is a shape, or of each one of a list."""
         count = self._attributes[parameter.name] if parameter.several else 1
-        found = [self._sizes(self._left.pop(0)[0]) for _ in range(count)]
+        number = parameter.is_a("elements")
+        found = [self._sizes(self._left.pop(0)[0], batch=number) for _ in range(count)]
         called = (var for symbols in self._symbols[-count:] for var in symbols)
         self.facts.outer |= {var for var in called if var is not None}
         return found if parameter.several else found[0]
@@ -278,7 +306,7 @@ class _Tracer:
         return made
 
     def run(self, definition: Callable[..., Any]) -> Any:
-        """What the body returns."""
+        """The result of the body."""
         token = TRACED.set(self.facts)
         try:
             return definition(**self._given)
@@ -288,8 +316,10 @@ class _Tracer:
     # --------------------------------------------------------------- functions
 
     def function(self, made: Any) -> tuple[Function, list[Tensor]]:
-        """The function of what the body returned, and its results."""
-        outputs = list(made) if isinstance(made, tuple) else [made]
+        """The function for the tensors that the body returned, and its results."""
+        given = list(made) if isinstance(made, tuple) else [made]
+        outputs = [each.words if isinstance(each, KeyWords) else each for each in given]
+        self._impls = [getattr(each, "impl", "") for each in given]
         updates = any(updated for _, updated in self._arrays)
         self._several = isinstance(made, tuple) and not updates
         if not outputs or not all(
@@ -306,6 +336,7 @@ class _Tracer:
             for tensor, updated in self._arrays
         ]
         written = [tensor for tensor, updated in arrays if updated]
+        del self._impls[: len(written)]
         func = function(
             self.id.replace(".", "_"),
             [tensor for tensor, updated in arrays if not updated],
@@ -318,7 +349,7 @@ class _Tracer:
         return replace(func, params=tuple(params)), outputs[len(written) :]
 
     def verbatim(self, func: Function) -> Trace:
-        """The trace of a function that the body returned, for these sizes alone.
+        """The trace of a function that the body returned, for these sizes only.
 
         Raises:
             OperatorError: it has other inputs, outputs before inputs, or scalars.
@@ -370,6 +401,7 @@ class _Tracer:
         facts = self.facts
         symbols = {var for called in self._symbols for var in called}
         outs = (param.buffer for param in func.params if param.role == "out")
+        impls = self._impls or [""] * len(shapes)
         inputs = (param.buffer.shape for param in func.params if param.role != "out")
         return Trace(
             tuple(self._symbols),
@@ -379,8 +411,8 @@ class _Tracer:
             canonical,
             tuple(inputs),
             tuple(
-                Result(tuple(shape), out.shape, out.dtype)
-                for shape, out in zip(shapes, outs, strict=True)
+                Result(tuple(shape), out.shape, out.dtype, how)
+                for shape, out, how in zip(shapes, outs, impls, strict=True)
             ),
             sizes,
             tuple(self._check(*check) for check in facts.checks),
@@ -399,7 +431,7 @@ class _Tracer:
     def _check(
         self, condition: Expr, message: str, error: type[TensorlangError]
     ) -> Callable[[Sequence[Any]], None]:
-        """A function of a call's scalars that refuses those that do not meet it."""
+        """A check that refuses a call's scalars if they do not meet a condition."""
         holds = compiled((*self._numbers, *self._scalars), condition)
         said = f"{self.id}: {message}"
 
@@ -417,7 +449,7 @@ def _is_number(expr: Expr) -> bool:
 
 
 def _resolved(func: Function, facts: Facts) -> Function:
-    """The function with sizes that are equal as one, and those that are fixed."""
+    """The function with equal sizes unified and fixed sizes substituted."""
 
     def visit(node: Any) -> Any:
         if isinstance(node, Buffer):
@@ -441,10 +473,9 @@ def _plain(name: str) -> str:
 def _with_names(
     func: Function, names: Mapping[str, str], given: Collection[str]
 ) -> Function:
-    """The function with its inputs called as the definition calls them.
+    """The function with its inputs named as in the definition.
 
-    Whatever else has a name that is given gives way: what `compute` makes is `y` by
-    default.
+    Other buffers with such a name are renamed: the default name of `compute` is `y`.
     """
     taken = {node.name for node in walk(func) if hasattr(node, "name")} | {*given}
     held = [node for node in walk(func) if isinstance(node, Buffer)]

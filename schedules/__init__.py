@@ -1,7 +1,7 @@
-"""The search spaces: how each family of operators may be scheduled.
+"""Search spaces: the schedules of each family of operators.
 
-A schedule is a function with knobs. Importing this package enters them all in the table
-that `tensorlang.scheduling.schedules_for` reads.
+A schedule is a function with knobs. Importing this package registers them all in the
+table read by `tensorlang.scheduling.schedules_for`.
 """
 
 from tensorlang.schedules import (

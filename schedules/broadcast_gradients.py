@@ -1,4 +1,4 @@
-"""Gradients of broadcast operands on a CPU: parts of the rows summed in registers.
+"""Gradients of broadcast operands on a CPU: partial column sums kept in registers.
 
     for p in range(parts):              for p, j_0 in parallel(parts, n // lanes):
         for j in range(n):                  acc = alloc(f32[lanes], scope="register")
@@ -8,7 +8,8 @@
                                             part[p, ...] = acc
 
 Long rows go in several registers at once, short ones in as few as they fill. All else
-is the generic schedule's.
+Long rows use several registers side by side, short ones as few as they fill. Anything
+else falls back to the generic schedule.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tensorlang.ir.contents import blocks
 from tensorlang.schedules.generic import generic
 from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.stages import Stage, contiguous_loop, stages
-from tensorlang.schedules.tiling import attempt, shared
+from tensorlang.schedules.tiling import parallelize
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
 _WIDE: Final = (2, 4, 8, 16)  # registers
@@ -28,22 +29,22 @@ _NARROW: Final = (1, 2)
 
 @schedule("broadcast_grad")
 def broadcast_grad(s: Schedule, knobs: Knobs) -> None:
-    """Sums that lie along rows in registers; all else as it comes."""
+    """Accumulate contiguous columns in registers; the rest is scheduled generically."""
     for stage in list(stages(s.function)):
-        if _lies_along_rows(stage):
-            attempt(s, _summed, Plan(s, knobs, stage))
+        if _is_contiguous(stage):
+            s.attempt(_by_row_length, Plan(s, knobs, stage))
     generic(s, knobs)
 
 
-def _lies_along_rows(stage: Stage) -> bool:
-    """Whether something is folded, and results lie as the operand's rows do."""
+def _is_contiguous(stage: Stage) -> bool:
+    """Whether a reduction's results are contiguous like the rows of its operand."""
     spatial = stage.driven("spatial")
     folds = bool(stage.driven("reduction"))
     return folds and bool(spatial) and contiguous_loop(stage) is spatial[-1]
 
 
-def _summed(plan: Plan) -> None:
-    """Two cases: rows that fill several registers, and shorter ones."""
+def _by_row_length(plan: Plan) -> None:
+    """Specialize for rows that fill several registers and for shorter ones."""
     s, stage = plan.s, plan.stage
     wide = plan.width * plan.knobs.choice("wide", _WIDE, default=4)
     narrow = plan.width * plan.knobs.choice("narrow", _NARROW, default=1)
@@ -56,7 +57,7 @@ def _summed(plan: Plan) -> None:
 
 
 def _in_registers(s: Schedule, block: str, stage: Stage, lanes: int) -> None:
-    """Some columns folded in registers, blocks of them to threads."""
+    """Accumulate a vector of columns in registers; chunks of columns go to threads."""
     loops = s.loops(block)
     count = len(stage.driven("spatial"))
     *outer, columns = loops[:count]
@@ -65,4 +66,4 @@ def _in_registers(s: Schedule, block: str, stage: Stage, lanes: int) -> None:
     write, _ = s.cache_write(block, stage.output.name, "register", at=chunk)
     s.vectorize(lane)
     s.vectorize(s.loops(write)[-1])
-    shared(s, [*outer, chunk])
+    parallelize(s, [*outer, chunk])

@@ -1,4 +1,4 @@
-"""Contractions on a CPU: register tiles of rows by vectors, operands packed at need.
+"""Contractions on a CPU: register tiles of rows by vectors, operands packed if needed.
 
 for j_0, i_0 in parallel(...):
     acc = alloc(f32[rows, vectors * lanes], scope="register")
@@ -8,7 +8,7 @@ for j_0, i_0 in parallel(...):
                 for j_2 in vectorized(lanes): acc[...] += a[i, k] * b[k, j]
     y[...] = acc
 
-What does not divide is cut off and gets a smaller tile of its own.
+Remainders of a dimension are split off and get smaller tiles of their own.
 """
 
 from __future__ import annotations
@@ -20,32 +20,20 @@ from tensorlang.errors import ScheduleError
 from tensorlang.ir.nodes import Const, Load
 from tensorlang.schedules import dot_pairs
 from tensorlang.schedules.plan import Plan, Tile
-from tensorlang.schedules.stages import (
-    Stage,
-    column_dimension,
-    extent_of,
-    tile_axes,
-)
+from tensorlang.schedules.stages import Stage, column_dimension, extent_of, tile_axes
 from tensorlang.schedules.strips import SMALL, by_strips, divided
-from tensorlang.schedules.tiling import (
-    attempt,
-    cut,
-    cut_unknown,
-    extent,
-    is_part,
-    shared,
-)
+from tensorlang.schedules.tiling import cut, cut_unknown, extent, is_part, parallelize
 from tensorlang.scheduling import Schedule
 
-_WORTH_PACKING: Final = 4  # tiles of rows that read a packed strip
-_FAR: Final = 8  # strips in a row, from which on a strip's rows are packed
-_STEPS: Final = 1 << 10  # of a copy of few columns, that are worth a thread
-_UNEVEN: Final = 1 << 10  # bytes: rows a multiple of this apart crowd a cache
+_WORTH_PACKING: Final = 4  # row tiles that must read a packed strip
+_FAR: Final = 8  # strips per row from which a strip's rows are packed
+_STEPS: Final = 1 << 10  # iterations of a narrow copy worth a thread
+_UNEVEN: Final = 1 << 10  # bytes: row strides of multiples of this conflict in a cache
 
 
 @dataclass(frozen=True, slots=True)
 class _Axes:
-    """The loops of a contraction by what they are for."""
+    """Loops of a contraction by role."""
 
     row: str
     column: str
@@ -53,24 +41,24 @@ class _Axes:
 
 
 def tiles(plan: Plan) -> None:
-    """Tiles over all rows and columns, whole ones and what is left."""
+    """Register tiles over all rows and columns, smaller ones for remainders."""
     s, stage = plan.s, plan.stage
     found = tile_axes(stage)
     if found is None:
-        raise ScheduleError(f"block {stage.name!r} is no contraction")
+        raise ScheduleError(f"block {stage.name!r} is not a contraction")
     row, column = found
     if extent_of(row) == 1 and not _in_rows(stage):
-        raise ScheduleError("a vector by rows: partial sums along them are faster")
+        raise ScheduleError("a vector times rows: partial sums in lanes are faster")
     if extent_of(column) == 1:
-        raise ScheduleError("rows by a vector: partial sums along them are faster")
+        raise ScheduleError("rows times a vector: partial sums in lanes are faster")
     tile = plan.tile(extent_of(row), extent_of(column))
     folded = tuple(loop.var.name for loop in stage.driven("reduction"))
     axes = _Axes(row.var.name, column.var.name, folded)
-    if dot_pairs.possible(s, stage, tile) and attempt(
-        s, _by_pairs, s, stage, axes, tile
+    if dot_pairs.possible(s, stage, tile) and s.attempt(
+        _by_pairs, s, stage, axes, tile
     ):
         return
-    if attempt(s, by_strips, plan, tile):
+    if s.attempt(by_strips, plan, tile):
         return
     _pack(s, stage, tile)
     for tall, rows in _cut_rows(s, stage.name, axes.row, tile.rows):
@@ -79,7 +67,7 @@ def tiles(plan: Plan) -> None:
 
 
 def _by_pairs(s: Schedule, stage: Stage, axes: _Axes, tile: Tile) -> None:
-    """All tiles by the processor's dot products of bf16 pairs."""
+    """Tiles built from the processor's dot products of bf16 pairs."""
     instruction = dot_pairs.pack(s, stage)
     names = axes.row, axes.column, axes.folded[0]
     for tall, rows in _cut_rows(s, stage.name, axes.row, tile.rows):
@@ -89,10 +77,10 @@ def _by_pairs(s: Schedule, stage: Stage, axes: _Axes, tile: Tile) -> None:
 
 
 def _cut_rows(s: Schedule, block: str, row: str, rows: int) -> list[tuple[str, int]]:
-    """The blocks of whole tiles and of the rest, and the rows of a tile in each.
+    """Blocks of whole tiles and of the remainder, with the rows of a tile in each.
 
-    Where the number of rows is known, the rest is one tile; else it is made of smaller
-    ones, so that no loop over the reduction holds a condition.
+    A known number of rows leaves one remainder tile; otherwise the remainder is made of
+    smaller tiles, so that no reduction loop contains a condition.
     """
     if extent(s, row) is not None:
         return [(part, rows) for part in cut(s, block, row, rows)]
@@ -107,14 +95,14 @@ def _cut_rows(s: Schedule, block: str, row: str, rows: int) -> list[tuple[str, i
 
 
 def _cut_columns(s: Schedule, block: str, column: str, tile: Tile) -> list[str]:
-    """The blocks of whole tiles, of whole vectors, and of what is less than one."""
+    """The blocks of whole tiles, of whole vectors, and of what is narrower than one."""
     parts = cut(s, block, column, tile.vectors * tile.lanes)
     narrow = parts[-1]
     return [*parts[:-1], *cut(s, narrow, column, tile.lanes)]
 
 
 def _pack(s: Schedule, stage: Stage, tile: Tile) -> None:
-    """Copies of the operands in strips: a tile's columns are neighbours."""
+    """Pack operands into strips, so that a tile's columns are contiguous."""
     strip = tile.vectors * tile.lanes
     for load in stage.loads:
         at = column_dimension(stage, load)
@@ -126,17 +114,17 @@ def _pack(s: Schedule, stage: Stage, tile: Tile) -> None:
         laid.append(f"{given[at]} % {strip}")
         s.transform_layout(packed, f"lambda {', '.join(given)}: ({', '.join(laid)})")
         if at == load.buffer.ndim - 1:
-            attempt(s, _by_rows, s, copy, tile.lanes)
+            s.attempt(_by_rows, s, copy, tile.lanes)
             continue
         block = f"copy_by_columns_{tile.lanes}x{tile.lanes}x{load.buffer.dtype}"
-        if not attempt(s, _transpose, s, copy, tile.lanes, block):
-            attempt(s, _along_strips, s, copy, at)
+        if not s.attempt(_transpose, s, copy, tile.lanes, block):
+            s.attempt(_along_strips, s, copy, at)
 
 
 def _far(stage: Stage, load: Load, tile: Tile) -> bool:
-    """Whether a strip's rows share few places of a cache, so that a copy pays.
+    """Whether a strip's rows map to few cache sets, so that a copy pays off.
 
-    They do where their distance divides a page evenly; and enough rows of the other
+    That happens when the row stride divides a page evenly; and enough rows of the other
     operand must read the copy.
     """
     found = tile_axes(stage)
@@ -151,18 +139,18 @@ def _far(stage: Stage, load: Load, tile: Tile) -> bool:
 
 
 def _by_rows(s: Schedule, copy: str, lanes: int) -> None:
-    """A copy whose rows stay rows: in vectors."""
+    """Vectorize a copy that keeps its row layout."""
     *outer, columns = s.loops(copy)
     whole = extent(s, columns)
     if whole is None or whole % lanes:
         raise ScheduleError("the rows are not whole vectors")
     _, lane = s.split(columns, [None, lanes])
     s.vectorize(lane)
-    shared(s, outer)
+    parallelize(s, outer)
 
 
 def _along_strips(s: Schedule, copy: str, at: int) -> None:
-    """A copy of few columns, written as it lies: threads would share its lines."""
+    """Copy few columns, in source order: threads would share cache lines."""
     around = s.loops(copy)
     rest = [name for n, name in enumerate(around) if n != at]
     s.reorder(*rest, around[at])
@@ -172,7 +160,7 @@ def _along_strips(s: Schedule, copy: str, at: int) -> None:
 
 
 def _transpose(s: Schedule, copy: str, lanes: int, intrinsic: str) -> None:
-    """A matrix's copy in square blocks, turned in registers where they are whole."""
+    """Copy a matrix in square blocks, transposed in registers where they are whole."""
     around = s.loops(copy)
     if len(around) != 2:
         raise ScheduleError(f"block {copy!r} copies no matrix")
@@ -187,13 +175,13 @@ def _transpose(s: Schedule, copy: str, lanes: int, intrinsic: str) -> None:
 
 
 def _in_rows(stage: Stage) -> bool:
-    """Whether the columns are neighbours in all operands that they index."""
+    """Whether the columns are contiguous in every operand they index."""
     at = [(column_dimension(stage, load), load.buffer.ndim - 1) for load in stage.loads]
     return all(dimension in (None, last) for dimension, last in at)
 
 
 def _tile(s: Schedule, block: str, stage: Stage, axes: _Axes, tile: Tile) -> None:
-    """The tile's loops around one block, which is the stage's or a part of it."""
+    """Tile the loops around one block: the stage's own or a part split off it."""
     around = s.loops(block)
     i = next(name for name in around if is_part(name, axes.row))
     j = next(name for name in around if is_part(name, axes.column))
@@ -214,13 +202,13 @@ def _tile(s: Schedule, block: str, stage: Stage, axes: _Axes, tile: Tile) -> Non
     s.vectorize(j_2)
     _write_back(s, write, i_0, lanes)
     if tile.parallel:
-        shared(s, [*outer, j_0, i_0])
+        parallelize(s, [*outer, j_0, i_0])
 
 
 def _blocked(
     s: Schedule, stage: Stage, tile: Tile, outer: list[str], inner: list[str]
 ) -> tuple[list[str], list[str]]:
-    """The loops over blocks of a deep reduction, if any, and those inside of a tile."""
+    """Loops over blocks of a deep reduction, if any, and the loops inside a tile."""
     step = tile.vectors * tile.lanes * stage.output.dtype.bytes
     depth = divided(extent(s, inner[-1]), step)
     if depth is None or len(inner) > 1 or outer:
@@ -230,7 +218,7 @@ def _blocked(
 
 
 def _write_back(s: Schedule, write: str, at: str, lanes: int) -> None:
-    """The tile's own loops, written out: it has to stay in registers."""
+    """Unroll and vectorize a tile's write-back, which keeps the tile in registers."""
     around = s.loops(write)
     inside = around[around.index(at) + 1 :]
     for loop in inside[:-1]:

@@ -1,4 +1,4 @@
-"""Convolutions over flattened images: register tiles of outputs by vectors of pixels.
+"""Convolutions on flattened images: register tiles of outputs by vectors of pixels.
 
 for unit in parallel(batch * lines // R * outputs // rows):
     sums = alloc(f32[rows, R * pitch])
@@ -8,11 +8,11 @@ for unit in parallel(batch * lines // R * outputs // rows):
             for o in unrolled(rows):
                 for v in unrolled(vectors):
                     for lane in vectorized(lanes): acc[...] += image[...] * w[...]
-    y[...] = sums[...]          # the lines without what is between them
+    y[...] = sums[...]          # drops the elements between the lines
 
-Each output of a tile reads its own row of weights from one end to the other, and each
-weight is broadcast to a few vectors of pixels. Only the many weights of a gradient of
-images are packed, for a tile at a time: rows of outputs are its columns.
+Each output of a tile reads its own row of weights sequentially and broadcasts each
+weight to a few vectors of pixels. Only the weights of image gradients, which are many,
+are packed, one tile at a time: rows of outputs are its columns.
 
 Georganas et al., "Anatomy of high-performance deep learning convolutions on SIMD
 architectures", 2018.
@@ -39,7 +39,7 @@ from tensorlang.schedules.conv_tiles import (
 )
 from tensorlang.schedules.generic import generic
 from tensorlang.schedules.outer_products import outer_products
-from tensorlang.schedules.tiling import divisors, extent, shared
+from tensorlang.schedules.tiling import divisors, extent, parallelize
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.tree import block_of, find_block
@@ -47,20 +47,20 @@ from tensorlang.scheduling.tree import block_of, find_block
 _MOST_ROWS: Final = 14
 _VECTORS: Final = (1, 2, 3, 4, 5, 6, 8)
 _ENOUGH_UNITS: Final = 8
-_MOST_COPIES: Final = 128  # of weights, that are written out
-_SCRATCH: Final = 40 << 10  # bytes of sums that a thread works on
+_MOST_COPIES: Final = 128  # weight copies that are unrolled
+_SCRATCH: Final = 40 << 10  # bytes of sums in a thread's working set
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What there is to be cut.
+    """Problem size as tiling sees it.
 
     Attributes:
         outputs: Output channels of a group.
         lines: Lines of the result.
         pitch: Elements from line to line in the sums.
         last: Elements of a line that are results.
-        steps: Products of one sum.
+        steps: Products per sum.
     """
 
     outputs: int
@@ -71,23 +71,23 @@ class Work:
 
     @property
     def cuts(self) -> list[int]:
-        """Numbers of lines that divide all of them, of more than one element."""
+        """Divisors of the number of lines whose span exceeds one element, if any."""
         found = divisors(self.lines)
         return [n for n in found if self.span(n) > 1] or found
 
     def span(self, lines: int) -> int:
-        """Elements from the first to the last result of so many lines."""
+        """Elements from the first to the last result of this many lines."""
         return (lines - 1) * self.pitch + self.last
 
 
 def choose(work: Work, lanes: int, registers: int, units: int) -> tuple[Tile, int]:
-    """The cheapest tile, and how many lines a thread takes at once.
+    """The cheapest tile, and the number of lines per unit of work.
 
     Args:
-        work: What there is to do.
+        work: The problem size.
         lanes: Elements of a vector register.
-        registers: Vector registers.
-        units: How many units of work there are besides lines and outputs.
+        registers: Number of vector registers.
+        units: Units of work besides those over lines and outputs.
     """
     tiles = [
         Tile(rows, vectors, lanes)
@@ -112,12 +112,12 @@ def choose(work: Work, lanes: int, registers: int, units: int) -> tuple[Tile, in
 
 @schedule("conv", algorithm="flat")
 def flat(s: Schedule, knobs: Knobs) -> None:
-    """Outputs by flattened pixels, in register tiles."""
+    """Register tiles of outputs by flattened pixels."""
     names = [block.name for block in blocks(s.function)]
     packed = "turned" in names and "wide" not in names and bool(_readers(s))
     for name in ("wide",) if packed else ("turned", "wide"):
         if name in names:
-            shared(s, s.loops(name)[:1])
+            parallelize(s, s.loops(name)[:1])
     if "flat" in names:
         copied_image(s, "flat")
     done = {"turned", "wide", "flat", "sums"}
@@ -133,7 +133,7 @@ def flat(s: Schedule, knobs: Knobs) -> None:
 
 
 def _forward(s: Schedule, names: Sequence[str], knobs: Knobs) -> None:
-    """Register tiles of sums, and what is made of them."""
+    """Register tiles of the sums, and the blocks computed from them."""
     readers = _readers(s)
     if readers:
         _lines(s, readers[0], knobs, padded="flat" in names)
@@ -155,7 +155,7 @@ def _read(block: Block) -> set[str]:
 
 
 def _chosen(s: Schedule, knobs: Knobs, work: Work, units: int) -> tuple[Tile, int]:
-    """The tile and the lines of a unit: knobs, whose defaults are the cheapest."""
+    """The tile and the lines per unit: knobs, by default the cheapest."""
     lanes, registers = width(s)
     tile, lines = choose(work, lanes, registers, units)
     fit = [n for n in range(1, _MOST_ROWS + 1) if work.outputs % n == 0]
@@ -166,7 +166,7 @@ def _chosen(s: Schedule, knobs: Knobs, work: Work, units: int) -> tuple[Tile, in
 
 
 def _lines(s: Schedule, result: str, knobs: Knobs, *, padded: bool) -> None:
-    """Units of some outputs by some lines: sums, and then the results among them."""
+    """Units of outputs by lines: compute the sums, then extract the results."""
     _, *inner = s.loops("sums")
     rank = len(_taps(s))
     outer = s.loops(result)[:-rank]
@@ -188,13 +188,13 @@ def _lines(s: Schedule, result: str, knobs: Knobs, *, padded: bool) -> None:
     names = {block.name for block in blocks(s.function)}
     if "turned" in names and "wide" not in names:
         _pack(s, several)
-    shared(s, [batch, *groups, some, several])
+    parallelize(s, [batch, *groups, some, several])
 
 
 def _pack(s: Schedule, at: str) -> None:
-    """The weights that a tile's outputs need, turned round where they are used.
+    """Pack the weights for a tile's outputs, transposed, right where they are used.
 
-    Each input's weights for all outputs of a tile lie together, and are read once.
+    Each input's weights for all outputs of a tile are contiguous and read once.
     """
     s.compute_at("turned", at)
     loops = s.loops("turned")[s.loops("turned").index(at) + 1 :]
@@ -208,7 +208,7 @@ def _pack(s: Schedule, at: str) -> None:
 
 
 def _taps(s: Schedule) -> tuple[str, ...]:
-    """The loops over a window."""
+    """Loops over a window."""
     block = block_of(find_block(s.function, "sums"))
     folded = {a.value for a in block.axes if a.kind == "reduction"}
     names = [v.name for v in folded if isinstance(v, Var)]
@@ -216,7 +216,7 @@ def _taps(s: Schedule) -> tuple[str, ...]:
 
 
 def _pitch(s: Schedule, result: str, place: Sequence[str]) -> list[int]:
-    """Elements of the sums from one result to the next along each dimension."""
+    """Elements of the sums between neighbouring results, per dimension."""
     block = block_of(find_block(s.function, result))
     load = next(
         n for n in walk(block) if isinstance(n, Load) and n.buffer.name == "sums"
@@ -227,7 +227,7 @@ def _pitch(s: Schedule, result: str, place: Sequence[str]) -> list[int]:
 
 
 def _pixels(s: Schedule, knobs: Knobs) -> None:
-    """Single pixels, which nothing stands between: sums are the results."""
+    """Single-pixel windows: the sums are the results, without gaps."""
     batch, *groups, output, q, channel, tap = s.loops("sums")
     length, steps = extent(s, q) or 1, extent(s, channel) or 1
     work = Work(extent(s, output) or 1, 1, length, length, steps)
@@ -241,11 +241,11 @@ def _pixels(s: Schedule, knobs: Knobs) -> None:
 
 
 def weights(s: Schedule, names: Sequence[str], knobs: Knobs) -> set[str]:
-    """Weights' gradients: tiles of outputs, inputs and a window's columns.
+    """Weight gradients: tiles of outputs, inputs and a window's columns.
 
     Each step multiplies a vector of each output's row by one of each input's and
-    column's; at the end of the rows the lanes are added up. Returns the names of the
-    blocks that are done with.
+    column's; the lanes are summed at the end of the rows. Returns the names of the
+    blocks it has scheduled.
     """
     for name in ("image", "spaced"):
         if name in names:
@@ -270,14 +270,14 @@ def weights(s: Schedule, names: Sequence[str], knobs: Knobs) -> set[str]:
         s.unroll(loop)
     for loop in (lanes, back[-1], lane):
         s.vectorize(loop)
-    shared(s, around)
+    parallelize(s, around)
     return {"image", "spaced", "part", "dw"}
 
 
 def _weight_tile(
     s: Schedule, output: str, channel: str, tap: str, knobs: Knobs
 ) -> tuple[int, int]:
-    """Outputs and inputs of a tile: the most products for what is loaded."""
+    """Outputs and inputs of a tile: the most products per load."""
     _, registers = width(s, "part")
     taps = extent(s, tap) or 1
     outputs, channels = extent(s, output) or 1, extent(s, channel) or 1

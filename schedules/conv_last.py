@@ -1,4 +1,4 @@
-"""Convolutions of images whose channels come last: tiles of pixels by outputs.
+"""Convolutions in channels-last layout: register tiles of pixels by outputs.
 
 for unit in parallel(batch * outputs // (vectors * lanes) * lines):
     for j_0 in range(columns // rows):
@@ -9,8 +9,8 @@ for unit in parallel(batch * outputs // (vectors * lanes) * lines):
                     for lane in vectorized(lanes): acc[...] += frame[...] * packed[...]
         y[...] = acc[...]
 
-The weights of a unit lie one after the other, in the order in which they are read. Each
-channel for itself, there is a tile of pixels for every vector of channels.
+A unit's weights are packed contiguously, in the order in which they are read.
+Depthwise, a tile holds pixels for one vector of channels.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from tensorlang.schedules.conv_tiles import (
 )
 from tensorlang.schedules.generic import generic
 from tensorlang.schedules.outer_products import outer_products
-from tensorlang.schedules.tiling import attempt, cut_at, extent, shared
+from tensorlang.schedules.tiling import cut_at, extent, parallelize
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.tree import block_of, find_block, find_buffer
 
 _ROWS: Final = tuple(range(1, 15))
 _VECTORS: Final = (1, 2, 3, 4)
 _HIDING: Final = 8  # sums that hide the latency of a fused multiply-add
-_FEW_SUMS: Final = 16  # beside which registers hold what neighbouring taps load alike
-_MOST_TAPS: Final = 128  # products of a tile that are written out
-_MOST_BYTES: Final = 5 << 17  # of a unit's weights: they stay in the second-level cache
+_FEW_SUMS: Final = 16  # leaving registers for values shared by neighbouring taps
+_MOST_TAPS: Final = 128  # unrolled products of a tile
+_MOST_BYTES: Final = 5 << 17  # of a unit's weights: they stay in the L2 cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,24 +55,24 @@ class _Tile:
 
     @property
     def wide(self) -> int:
-        """Outputs."""
+        """Outputs per tile."""
         return self.vectors * self.lanes
 
     def cost(self, rows: int) -> float:
-        """Half cycles of a step of a tile of some pixels, by what limits it."""
+        """Half cycles per step of a tile of `rows` pixels, by its bottleneck."""
         sums = rows * self.vectors
         return max(sums, _HIDING, rows + 2 * self.vectors) if rows else 0.0
 
 
 @schedule("conv", algorithm="last")
 def last(s: Schedule, knobs: Knobs) -> None:
-    """Sums of each phase in tiles, and what is made of them."""
+    """Register tiles for the sums of each phase, then the blocks computed from them."""
     names = [block.name for block in blocks(s.function)]
     lanes, _ = width(s)
     for name in ("wide", "frame"):
         if name in names:
             vector_lines(s, name, lanes)
-            shared(s, s.loops(name)[:2])
+            parallelize(s, s.loops(name)[:2])
     sums = [name for name in names if name.startswith("sums")]
     tile = _chosen(s, knobs, sums)
     _pack(s, tile)
@@ -80,9 +80,9 @@ def last(s: Schedule, knobs: Knobs) -> None:
         _summed(s, name, tile)
     results = [n for n in names if n not in sums and _read(s, n) & set(sums)]
     for result in results:
-        if not attempt(s, partial(s.inline, reverse=True), result):
+        if not s.attempt(partial(s.inline, reverse=True), result):
             vector_lines(s, result, lanes)
-            shared(s, s.loops(result)[:2])
+            parallelize(s, s.loops(result)[:2])
     done = {"wide", "frame", "packed", *sums, *results}
     if "products" in names:
         done |= outer_products(s, names, knobs)
@@ -91,13 +91,13 @@ def last(s: Schedule, knobs: Knobs) -> None:
 
 
 def _read(s: Schedule, block: str) -> set[str]:
-    """The names of the buffers that a block reads, but does not write."""
+    """The names of the buffers that a block reads but does not write."""
     found = walk(block_of(find_block(s.function, block)))
     return {n.buffer.name for n in found if isinstance(n, Load)} - {block}
 
 
 def _pack(s: Schedule, tile: _Tile) -> None:
-    """The weights, in strips of as many outputs as a tile has."""
+    """Pack the weights in strips as wide as a tile's outputs."""
     given = [f"d{n}" for n in range(find_buffer(s.function, "packed").ndim)]
     *rest, output = given
     groups = rest[:1] if s.loops("packed")[0].startswith("g") else []
@@ -105,9 +105,9 @@ def _pack(s: Schedule, tile: _Tile) -> None:
     strip, inside = f"{output} // {tile.wide}", f"{output} % {tile.wide}"
     laid = ", ".join([*groups, strip, *rest, inside])
     s.transform_layout("packed", f"lambda {', '.join(given)}: ({laid})")
-    if _alone(s, "sums") or not _far(s):
+    if _is_depthwise(s, "sums") or not _far(s):
         vector_lines(s, "packed", tile.lanes)
-        shared(s, s.loops("packed")[:1])
+        parallelize(s, s.loops("packed")[:1])
         return
     *outer, output = s.loops("packed")
     s.reorder(output, *outer)  # few rows of weights at a time
@@ -120,11 +120,11 @@ def _pack(s: Schedule, tile: _Tile) -> None:
         several, lane = s.split(output, [None, lanes])
         s.reorder(several, *outer, lane)
         s.vectorize(lane)
-        shared(s, [several, outer[0]])
+        parallelize(s, [several, outer[0]])
 
 
 def _far(s: Schedule) -> bool:
-    """Whether a vector of weights is of as many rows, each of all inputs' windows."""
+    """Whether a vector of weights is gathered from rows of all inputs' windows."""
     block = block_of(find_block(s.function, "packed"))
     (load,) = {n for n in walk(block) if isinstance(n, Load)}
     named = {a.value.name: a.var for a in block.axes if isinstance(a.value, Var)}
@@ -134,14 +134,14 @@ def _far(s: Schedule) -> bool:
 
 
 def _chosen(s: Schedule, knobs: Knobs, sums: Sequence[str]) -> _Tile:
-    """The cheapest tile: knobs, whose defaults are by shape."""
+    """The tile: knobs, by default the cheapest for the shape."""
     lanes, registers = width(s)
     spatial = s.loops("sums")[: -len(over(s, "sums"))]
     outputs = extent(s, spatial[-1]) or 1
     groups = sum(loop.startswith("g") for loop in spatial)
     columns = extent(s, spatial[-2 - groups]) or 1
     steps = max(prod(extents(s, over(s, name))) for name in sums)
-    alone = _alone(s, "sums")
+    depthwise = _is_depthwise(s, "sums")
     whole = -(-outputs // lanes)
 
     def cost(tile: _Tile) -> tuple[float, int]:
@@ -153,9 +153,9 @@ def _chosen(s: Schedule, knobs: Knobs, sums: Sequence[str]) -> _Tile:
         sums = tile.rows * tile.vectors
         return (float("inf") if full else count), abs(sums - _FEW_SUMS)
 
-    vectors = [1] if alone else [n for n in _VECTORS if n <= whole]
+    vectors = [1] if depthwise else [n for n in _VECTORS if n <= whole]
     tiles = [_Tile(r, v, lanes) for r in _ROWS for v in vectors if r <= columns]
-    if alone:
+    if depthwise:
         tiles = [t for t in tiles if t.rows * steps <= _MOST_TAPS] or tiles[:1]
     best = min(tiles, key=cost)
     return _Tile(
@@ -165,15 +165,15 @@ def _chosen(s: Schedule, knobs: Knobs, sums: Sequence[str]) -> _Tile:
     )
 
 
-def _alone(s: Schedule, block: str) -> bool:
-    """Whether each channel is for itself."""
+def _is_depthwise(s: Schedule, block: str) -> bool:
+    """Whether the convolution is depthwise."""
     return not any(loop.startswith("c") for loop in over(s, block))
 
 
 def _summed(s: Schedule, name: str, tile: _Tile) -> None:
-    """The sums of a phase, a line at a time: whole tiles, and what is left."""
+    """The sums of a phase, a line at a time: whole tiles, then remainders."""
     folded = over(s, name)
-    alone = _alone(s, name)
+    depthwise = _is_depthwise(s, name)
     outer = s.loops(name)[: -len(folded)]
     output = outer[-1]
     sizes = _pieces(extent(s, output) or 1, tile)
@@ -183,11 +183,11 @@ def _summed(s: Schedule, name: str, tile: _Tile) -> None:
         found[-1:] = cut_at(s, found[-1], s.loops(found[-1])[0], size)
     for part, (_, vectors, lanes) in zip(found, sizes, strict=True):
         how = _Tile(tile.rows, vectors, lanes)
-        _piece(s, part, name, how, len(folded), alone=alone)
+        _piece(s, part, name, how, len(folded), depthwise=depthwise)
 
 
 def _pieces(length: int, tile: _Tile) -> list[tuple[int, int, int]]:
-    """Outputs, vectors and lanes: of whole tiles, whole vectors, and of the rest."""
+    """Outputs, vectors and lanes of whole tiles, whole vectors, and the remainder."""
     whole = length // tile.wide * tile.wide
     vectors, left = divmod(length - whole, tile.lanes)
     found = [
@@ -199,9 +199,9 @@ def _pieces(length: int, tile: _Tile) -> list[tuple[int, int, int]]:
 
 
 def _piece(
-    s: Schedule, part: str, name: str, tile: _Tile, folds: int, *, alone: bool
+    s: Schedule, part: str, name: str, tile: _Tile, folds: int, *, depthwise: bool
 ) -> None:
-    """Tiles of one width: outputs stand outermost."""
+    """Tiles of one width; the loop over outputs is outermost."""
     output, *around = s.loops(part)[:-folds]
     folded = s.loops(part)[-folds:]
     groups = [loop for loop in around if loop.startswith("g")]
@@ -214,14 +214,14 @@ def _piece(
     if columns > tile.rows and columns % tile.rows:
         pieces = cut_at(s, part, column, columns // tile.rows * tile.rows)
     for piece in pieces:
-        _tile(s, piece, name, tile, folds, alone=alone)
-    shared(s, s.loops(part)[: len(order)])
+        _tile(s, piece, name, tile, folds, depthwise=depthwise)
+    parallelize(s, s.loops(part)[: len(order)])
 
 
 def _tile(
-    s: Schedule, piece: str, name: str, tile: _Tile, folds: int, *, alone: bool
+    s: Schedule, piece: str, name: str, tile: _Tile, folds: int, *, depthwise: bool
 ) -> None:
-    """A register tile."""
+    """Build one register tile."""
     *_, column = s.loops(piece)[: -folds - 2]
     *folded, vector, lane = s.loops(piece)[-folds - 2 :]
     rows = min(tile.rows, extent(s, column) or 1)
@@ -229,7 +229,7 @@ def _tile(
     s.reorder(tall, *folded, row, vector, lane)
     write, _ = s.cache_write(piece, name, "register", at=tall)
     written = folded[-1:] if rows * tile.vectors <= _FEW_SUMS else []
-    if alone and rows * prod(extents(s, folded)) <= _MOST_TAPS:
+    if depthwise and rows * prod(extents(s, folded)) <= _MOST_TAPS:
         written = folded
     for loop in (*written, row, vector):
         s.unroll(loop)

@@ -1,4 +1,4 @@
-"""Transposed convolutions by phases: tiles of each phase's sums, then interleaved.
+"""Transposed convolutions by phases: register tiles of each, then interleaved.
 
 for unit in parallel(batch * outputs // rows * lines // R):
     sums, sums_1, ... = alloc(f32[phases, rows, R * pitch])
@@ -9,7 +9,7 @@ for unit in parallel(batch * outputs // rows * lines // R):
         for t, r in unrolled(strides):        # a line of each phase
             for lane in vectorized(lanes): y[...] = sums[...]
 
-The stores of all phases of a line are neighbours: they become one.
+The stores of all phases of a line are adjacent and combine into one.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ from tensorlang.schedules.conv_tiles import (
 from tensorlang.schedules.depthwise import depthwise_weights
 from tensorlang.schedules.generic import generic
 from tensorlang.schedules.outer_products import outer_products
-from tensorlang.schedules.tiling import cut_at, divisors, extent, shared
+from tensorlang.schedules.tiling import cut_at, divisors, extent, parallelize
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.tree import block_of, find_block
 
 _MOST_ROWS: Final = 14
 _VECTORS: Final = (1, 2, 3, 4, 5, 6, 8)
 _ENOUGH_UNITS: Final = 8
-_SCRATCH: Final = 1 << 18  # bytes of sums that a thread works on
-_MOST_INTERLEAVED: Final = 8  # stores that can become one
+_SCRATCH: Final = 1 << 18  # bytes of sums in a thread's working set
+_MOST_INTERLEAVED: Final = 8  # stores that can be combined into one
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What there is to be cut.
+    """Problem size as tiling sees it.
 
     Attributes:
         outputs: Output channels of a group.
         lines: Lines of a phase.
-        line: Elements from one to the next.
-        cuts: Numbers of lines that a thread may take at once.
-        parts: Phases and products of one sum, of each part.
-        units: How many units of work there are besides lines and outputs.
+        line: Elements from one line to the next.
+        cuts: Numbers of lines that a unit of work may have.
+        parts: Phases and products per sum, of each part.
+        units: Units of work besides those over lines and outputs.
     """
 
     outputs: int
@@ -67,16 +67,16 @@ class _Work:
 
     @property
     def rows(self) -> list[int]:
-        """Rows that a tile may have."""
+        """Numbers of rows that a tile may have."""
         return [n for n in range(1, _MOST_ROWS + 1) if self.outputs % n == 0]
 
 
 @schedule("conv", algorithm="phased")
 def phased(s: Schedule, knobs: Knobs) -> None:
-    """Each phase by register tiles, and the image from all of them."""
+    """Register tiles for each phase, then the image interleaved from all of them."""
     names = [block.name for block in blocks(s.function)]
     if "wide" in names:
-        shared(s, s.loops("wide")[:1])
+        parallelize(s, s.loops("wide")[:1])
     copied_image(s, "flat")
     sums = [name for name in names if name.startswith("sums")]
     (result,) = [b.name for b in blocks(s.function) if _read(s, b.name) & set(sums)]
@@ -91,13 +91,13 @@ def phased(s: Schedule, knobs: Knobs) -> None:
 
 
 def _read(s: Schedule, block: str) -> set[str]:
-    """The names of the buffers that a block reads, but does not write."""
+    """The names of the buffers that a block reads but does not write."""
     found = walk(block_of(find_block(s.function, block)))
     return {n.buffer.name for n in found if isinstance(n, Load)} - {block}
 
 
 def _phases(s: Schedule, result: str, sums: Sequence[str], knobs: Knobs) -> None:
-    """Units of some outputs by some lines of all phases."""
+    """Units of outputs by lines, over all phases."""
     folded = over(s, "sums")
     rank = len([loop for loop in folded if loop.startswith("k")])
     outer, place = s.loops(result)[:-rank], s.loops(result)[-rank:]
@@ -118,11 +118,11 @@ def _phases(s: Schedule, result: str, sums: Sequence[str], knobs: Knobs) -> None
         span = extent(s, s.loops(name)[-len(over(s, name)) - 1]) or 1
         tiles(s, tile, span, padded=True, name=name)
     _interleaved(s, result, place, strides, tile.lanes)
-    shared(s, around)
+    parallelize(s, around)
 
 
 def _strides(s: Schedule, result: str, place: Sequence[str]) -> list[int]:
-    """Phases along each dimension: what pixels are taken modulo."""
+    """Phases along each dimension: the moduli applied to pixel indices."""
     block = block_of(find_block(s.function, result))
     axes = {axis.value: axis.var for axis in block.axes}
     named = {v.name: var for v, var in axes.items() if hasattr(v, "name")}
@@ -151,7 +151,7 @@ def _work(  # noqa: PLR0917 - what a unit is cut from
     cuts = divisors(lines) if whole else [lines]
     rest = zip(extents(s, place[1:]), strides[1:], strict=True)
     if all(n <= step for n, step in rest) and lines > 1:
-        cuts = [n for n in cuts if n > 1]  # a single sum has no loop
+        cuts = [n for n in cuts if n > 1]  # a single element has no loop
     parts = []
     for name in sums:
         several = [loop for loop in s.loops(name) if loop.startswith("t")]
@@ -163,7 +163,7 @@ def _work(  # noqa: PLR0917 - what a unit is cut from
 
 
 def _chosen(s: Schedule, knobs: Knobs, work: _Work) -> tuple[Tile, int]:
-    """The tile and the lines of a unit: knobs, whose defaults are the cheapest."""
+    """The tile and the lines per unit: knobs, by default the cheapest."""
     lanes, registers = width(s)
 
     def cost(choice: tuple[Tile, int]) -> tuple[float, int]:
@@ -199,7 +199,7 @@ def _interleaved(
     strides: Sequence[int],
     lanes: int,
 ) -> None:
-    """The results of a line: vectors of each phase, stored between one another."""
+    """Store a line's results: vectors of each phase, interleaved."""
     for loop, stride in zip(place[:-1], strides, strict=False):
         if 1 < stride <= _MOST_INTERLEAVED and (extent(s, loop) or 1) % stride == 0:
             s.unroll(s.split(loop, [None, stride])[1])

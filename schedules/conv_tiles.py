@@ -1,6 +1,6 @@
-"""What schedules of convolutions are made of: copies of images, and register tiles.
+"""Building blocks of convolution schedules: image copies and register tiles.
 
-A tile is some outputs by some vectors of a flattened image: see `schedules.conv`.
+A tile is a few outputs by a few vectors of a flattened image; see `schedules.conv`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import Binary, Const, Let, Load, Var
 from tensorlang.ir.visit import walk
-from tensorlang.schedules.tiling import cut_at, extent, shared
+from tensorlang.schedules.tiling import cut_at, extent, parallelize
 from tensorlang.scheduling import Schedule
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.tree import block_of, constant, find_block, find_buffer
@@ -28,9 +28,9 @@ class Tile:
 
 
 def step_cost(rows: int, vectors: int) -> float:
-    """Half cycles of one step of a tile's reduction.
+    """Half cycles of one reduction step of a tile.
 
-    Two products a cycle, eight of them on their way; two loads a cycle, and those of
+    Two multiply-adds per cycle with eight in flight; two loads per cycle, and those of
     the image cross cache lines.
     """
     if not vectors:
@@ -40,14 +40,14 @@ def step_cost(rows: int, vectors: int) -> float:
 
 
 def tile_cost(span: int, tile: Tile, steps: int) -> float:
-    """Half cycles for all tiles over so many elements, writing them back included."""
+    """Half cycles for all tiles over `span` elements, including write-back."""
     whole, rest = divmod(-(-span // tile.lanes), tile.vectors)
     cost = whole * step_cost(tile.rows, tile.vectors) + step_cost(tile.rows, rest)
     return cost * steps + 6 * tile.rows * -(-span // tile.lanes)
 
 
 def width(s: Schedule, name: str = "sums") -> tuple[int, int]:
-    """Lanes of a register of what a block reads, and how many registers there are."""
+    """Lanes of a vector of the block's operands, and the number of vector registers."""
     block = block_of(find_block(s.function, name))
     wide = max(n.buffer.dtype.bits for n in walk(block) if isinstance(n, Load))
     if s.target is None:
@@ -64,24 +64,24 @@ def extents(s: Schedule, loops: Sequence[str]) -> list[int]:
 
 
 def copied_image(s: Schedule, name: str) -> None:
-    """A copy of images, dealt out and in one row."""
+    """Copy images, split by phase and flattened."""
     lanes, _ = width(s, name)
     *outer, row = s.loops(name)
     vector_image(s, name, lanes, row=row, step=extent(s, outer[-1]) or 1)
-    shared(s, outer[:2])
+    parallelize(s, outer[:2])
 
 
 def vector_image(
     s: Schedule, block: str, lanes: int, *, row: str = "", step: int = 1
 ) -> None:
-    """The copy of a padded image: columns inside of it in vectors, untested.
+    """Vectorize the copy of a padded image: inner columns need no bounds check.
 
     Args:
         s: The schedule.
         block: The copying block.
         lanes: Elements of a vector.
-        row: The loop over all elements, where lines lie in one row.
-        step: The step from one copied column of the image to the next.
+        row: The loop over all elements, if the lines are flattened.
+        step: The image's step between copied columns.
     """
     line, low, size = _line(s, block)
     first, last = max(-(-low // step), 0), (low + size - step) // step + 1
@@ -97,9 +97,9 @@ def vector_image(
 
 
 def _line(s: Schedule, name: str) -> tuple[int, int, int]:
-    """Of an image: elements of a line of the copy, padding before it, columns.
+    """Elements of a line of the copy, left padding, and columns of the image.
 
-    The copy's place in the image is its last let: `q % line * step + phase - low`.
+    The place in the image is the copy's last let: `q % line * step + phase - low`.
     """
     block = block_of(find_block(s.function, name))
     (x,) = {n.buffer for n in walk(block) if isinstance(n, Load)}
@@ -124,19 +124,19 @@ def tiles(
     around: Sequence[str] = (),
     name: str = "sums",
 ) -> None:
-    """Register tiles over so many elements: whole ones, and smaller ones behind.
+    """Register tiles over `span` elements: whole ones, then smaller ones.
 
-    What is left reads past the end of the elements where the image is padded; where it
-    is not, the last tile has shorter vectors.
+    If the image is padded, the remainder reads past the last element; otherwise the
+    last tile has shorter vectors.
 
     Args:
         s: The schedule.
         tile: The size of whole tiles.
         span: Elements of a row of sums.
-        padded: Whether the image goes on behind its end.
-        around: Loops that go to threads with those over tiles; none: the sums are
+        padded: Whether the image may be read past its end.
+        around: Loops parallelized with those over tiles; if empty, the sums are
             computed where they are used.
-        name: The sums, both the block and what it writes.
+        name: The sums: both the block and the buffer it writes.
     """
     whole = span // (tile.vectors * tile.lanes) * tile.vectors * tile.lanes
     vectors = (span - whole) // tile.lanes
@@ -155,13 +155,13 @@ def tiles(
         made = _tile(s, part, Tile(tile.rows, count, lanes), name, tall=tall)
         if around:
             loops = s.loops(part)
-            shared(s, [*loops[: len(around)], made])
+            parallelize(s, [*loops[: len(around)], made])
 
 
 def _cut(s: Schedule, block: str, at: int, *, apart: bool, tall: bool) -> list[str]:
-    """Cut a nest along its pixels: that loop goes out for a while.
+    """Partition a nest along its pixels, with that loop moved outwards meanwhile.
 
-    Out of all others where the parts are to be apart, else of the one over outputs.
+    Outside all other loops if `apart`, otherwise outside the one over outputs.
     """
     loops, place = s.loops(block), _place(s, block)
     first = 0 if apart else place - int(tall)
@@ -177,12 +177,12 @@ def _cut(s: Schedule, block: str, at: int, *, apart: bool, tall: bool) -> list[s
 
 
 def _place(s: Schedule, block: str) -> int:
-    """How many loops are around the one over pixels."""
+    """The number of loops around the one over pixels."""
     return len(s.loops(block)) - len(over(s, block)) - 1
 
 
 def over(s: Schedule, block: str) -> tuple[str, ...]:
-    """The loops that a block folds over."""
+    """The block's reduction loops."""
     found = block_of(find_block(s.function, block))
     values = [a.value for a in found.axes if a.kind == "reduction"]
     names = {v.name for v in values if isinstance(v, Var)}
@@ -190,7 +190,7 @@ def over(s: Schedule, block: str) -> tuple[str, ...]:
 
 
 def _tile(s: Schedule, block: str, tile: Tile, name: str, *, tall: bool) -> str:
-    """One kind of tile; returns the loop over all of its kind."""
+    """Build tiles of one size; returns the loop over them."""
     place = _place(s, block)
     loops = s.loops(block)
     outputs = loops[place - 1 : place] if tall else ()
@@ -211,7 +211,7 @@ def _tile(s: Schedule, block: str, tile: Tile, name: str, *, tall: bool) -> str:
 
 
 def write_back(s: Schedule, write: str, at: str, lanes: int) -> None:
-    """The tile's own loops, written out: it has to stay in registers."""
+    """Unroll and vectorize a tile's write-back, which keeps the tile in registers."""
     loops = s.loops(write)
     inside = loops[loops.index(at) + 1 :]
     for loop in inside[:-1]:
@@ -223,7 +223,7 @@ def write_back(s: Schedule, write: str, at: str, lanes: int) -> None:
 
 
 def vector_lines(s: Schedule, result: str, lanes: int) -> None:
-    """The results of a line, in vectors."""
+    """Vectorize the results of a line."""
     loop = s.loops(result)[-1]
     length = extent(s, loop) or 1
     whole = length // lanes * lanes

@@ -1,15 +1,14 @@
-"""Convolutions of each channel for itself: a few lines by a vector of columns.
+"""Depthwise convolutions: register tiles of a few lines by a vector of columns.
 
 for unit in parallel(batch * channels):
-    padded = ...                              # one channel: stays in the first cache
+    padded = ...                              # one channel: stays in the L1 cache
     for i_0, j_0 in range(...):
         acc = alloc(f32[rows, lanes], scope="register")
         for i_1, ky, kx in unrolled(...):
             for lane in vectorized(lanes): acc[...] += padded[...] * w[...]
         y[...] = acc[...]
 
-Neighbouring lines need the same lines of the image: what several of them load is
-loaded once.
+Neighbouring lines read overlapping lines of the image: shared loads happen once.
 """
 
 from __future__ import annotations
@@ -29,17 +28,17 @@ from tensorlang.schedules.conv_tiles import (
     write_back,
 )
 from tensorlang.schedules.generic import generic
-from tensorlang.schedules.tiling import cut_at, extent, shared
+from tensorlang.schedules.tiling import cut_at, extent, parallelize
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.tree import constant, find_buffer
 
 _ROWS: Final = (1, 2, 3, 4, 5, 6, 7, 8)
-_MOST_TAPS: Final = 128  # products of a tile that are written out
+_MOST_TAPS: Final = 128  # unrolled products of a tile
 
 
 @schedule("conv", algorithm="depthwise")
 def depthwise(s: Schedule, knobs: Knobs) -> None:
-    """Channels to threads; in each, register tiles of lines by columns."""
+    """Channels to threads; within each, register tiles of lines by columns."""
     names = [block.name for block in blocks(s.function)]
     done = {"padded", "sums"}
     if "sums" in names:
@@ -60,7 +59,7 @@ def _read(block: Block) -> set[str]:
 
 
 def _forward(s: Schedule, result: str, copied: bool, knobs: Knobs) -> None:
-    """Sums of tiles of lines by columns, and what is made of them."""
+    """Tiles of lines by columns for the sums, then the blocks computed from them."""
     lanes, _ = width(s)
     shown = result or "sums"
     rank = len(find_buffer(s.function, "sums").shape) - 2
@@ -85,14 +84,14 @@ def _forward(s: Schedule, result: str, copied: bool, knobs: Knobs) -> None:
     if copied:
         s.compute_at("padded", group)
         vector_image(s, "padded", lanes)
-    shared(s, [batch, group])
+    parallelize(s, [batch, group])
 
 
 def depthwise_weights(s: Schedule, names: Sequence[str], knobs: Knobs) -> set[str]:
-    """Gradients of weights, of each image: a vector for every element of a window.
+    """Weight gradients of each image: a vector for every window element.
 
-    Lines are taken together, as neighbouring ones need the same lines of the image.
-    Returns the names of the blocks that are done with.
+    Lines are tiled, as neighbouring ones read overlapping lines of the image. Returns
+    the names of the blocks it has scheduled.
     """
     pairs = [p for p in (("part", "each"), ("rest", "ends")) if p[0] in names]
     top = "both" if "both" in names else pairs[0][1]
@@ -114,12 +113,12 @@ def depthwise_weights(s: Schedule, names: Sequence[str], knobs: Knobs) -> set[st
     if "image" in names:
         s.compute_at("image", group)
         vector_image(s, "image", width(s, pairs[0][0])[0])
-    shared(s, [batch, group])
+    parallelize(s, [batch, group])
     return {"image", "part", "rest", "each", "ends", "both"}
 
 
 def _window_lanes(s: Schedule, part: str, group: str, rank: int, knobs: Knobs) -> None:
-    """Registers for a window's elements, or where they are too many for its last."""
+    """Registers for all window elements, or only the last dimension's if too many."""
     _, registers = width(s, part)
     own = s.loops(part)[s.loops(part).index(group) + 1 :]
     folded = over(s, part)
@@ -155,7 +154,7 @@ def _extents(s: Schedule, loops: Sequence[str]) -> list[int]:
 def _rows(
     s: Schedule, line: str, taps: Sequence[str], knobs: Knobs, name: str = "rows"
 ) -> int:
-    """Lines of a tile: the most that divide all lines and can be written out."""
+    """Lines of a tile: the most that divide all lines and can be unrolled."""
     lines = extent(s, line) or 1
     count = prod(extent(s, loop) or 1 for loop in taps)
     fit = [n for n in _ROWS if lines % n == 0]
@@ -164,7 +163,7 @@ def _rows(
 
 
 def _tiles(s: Schedule, lanes: int, taps: int, *, tall: bool) -> None:
-    """Tiles over the columns, and a narrower one for what is left."""
+    """Tiles over the columns, and a narrower one for the remainder."""
     at = -taps - 2 if tall else -taps - 1
     column = s.loops("sums")[at]
     length = extent(s, column) or 1

@@ -1,9 +1,9 @@
-"""Contractions of bf16 by the processor's dot products of pairs.
+"""bf16 contractions by the processor's dot products of pairs.
 
 An instruction adds two products to each f32 sum: `w` is packed so that the pairs of 16
-columns are neighbours, and a pair of `x` goes to all lanes.
+columns are contiguous, and a pair of `x` is broadcast to all lanes.
 
-w: (n, k) lies as (n // 16, k // 2, n % 16, k % 2)
+w: (n, k) is stored as (n // 16, k // 2, n % 16, k % 2)
 for j_0, i_0 in parallel(...):
     sums = alloc(f32[rows, 32], scope="register")
     for k_0 in range(K // 2):
@@ -20,7 +20,7 @@ from tensorlang.ir.nodes import Cast, Expr, Load
 from tensorlang.ir.visit import walk
 from tensorlang.schedules.plan import Tile
 from tensorlang.schedules.stages import Stage, extent_of, tile_axes
-from tensorlang.schedules.tiling import attempt, cut_at, extent, is_part, shared
+from tensorlang.schedules.tiling import cut_at, extent, is_part, parallelize
 from tensorlang.scheduling import Schedule
 
 LANES: Final = 16
@@ -31,7 +31,7 @@ _PACK: Final = "copy_pairs_16x32xbf16"
 
 
 def possible(s: Schedule, stage: Stage, tile: Tile) -> bool:
-    """Whether the processor has the instruction, and the sizes are whole pairs."""
+    """Whether the processor has the instruction, and sizes are whole pairs."""
     found, folded = tile_axes(stage), stage.driven("reduction")
     if found is None or len(folded) != 1 or s.target is None:
         return False
@@ -48,7 +48,7 @@ def possible(s: Schedule, stage: Stage, tile: Tile) -> bool:
 
 
 def pack(s: Schedule, stage: Stage) -> str:
-    """Copy the columns' operand into pairs; returns the instruction that fits it."""
+    """Pack the operand the columns index into pairs; returns the instruction to use."""
     found, folded = tile_axes(stage), stage.driven("reduction")
     assert found is not None
     column, k = stage.axis(found[1]), stage.axis(folded[0])
@@ -67,19 +67,19 @@ def pack(s: Schedule, stage: Stage) -> str:
         f"{given[depth]} % 2",
     )
     s.transform_layout(packed, f"lambda {', '.join(given)}: ({', '.join(laid)})")
-    if not (depth == at + 1 and attempt(s, _turn, s, copy)):
-        shared(s, s.loops(copy)[:1])
+    if not (depth == at + 1 and s.attempt(_transpose, s, copy)):
+        parallelize(s, s.loops(copy)[:1])
     return _BY_ROWS if at < depth else _BY_COLUMNS
 
 
 def _at(load: Load, var: Expr) -> int | None:
-    """The only dimension of an operand that a variable indexes."""
+    """The operand's dimension that a variable indexes, if it is exactly one."""
     at = [n for n, index in enumerate(load.indices) if var in free_vars(index)]
     return at[0] if len(at) == 1 else None
 
 
-def _turn(s: Schedule, copy: str) -> None:
-    """The copy in blocks of 16 columns by 16 pairs, turned in registers."""
+def _transpose(s: Schedule, copy: str) -> None:
+    """Copy in blocks of 16 columns by 16 pairs, transposed in registers."""
     around = s.loops(copy)
     column, depth = around[-2:]
     length = extent(s, depth) or 0
@@ -89,11 +89,11 @@ def _turn(s: Schedule, copy: str) -> None:
     column_0, column_1 = s.split(column, [None, LANES])
     depth_0, depth_1 = s.split(depth, [None, 2 * LANES])
     s.reorder(*around[:-2], column_0, depth_0, column_1, depth_1)
-    shared(s, [*around[:-2], column_0])
+    parallelize(s, [*around[:-2], column_0])
     s.tensorize(column_1, _PACK)
 
 
-def tile(  # noqa: PLR0917 - what a tile is made of
+def tile(  # noqa: PLR0917 - the parts of a tile
     s: Schedule,
     block: str,
     stage: Stage,
@@ -101,15 +101,15 @@ def tile(  # noqa: PLR0917 - what a tile is made of
     how: Tile,
     instruction: str,
 ) -> str:
-    """The tile's loops around one block; returns the block that writes back.
+    """Tile the loops around one block; returns the block that writes back.
 
     Args:
         s: The schedule.
-        block: The stage's, or a part of it.
+        block: The stage's block or a part split off it.
         stage: The contraction.
-        names: Of the loops over rows, columns and the reduction.
+        names: Loops over rows, columns and the reduction.
         how: The tile.
-        instruction: What the block becomes.
+        instruction: The intrinsic to tensorize with.
     """
     around = s.loops(block)
     i, j, k = (next(n for n in around if is_part(n, name)) for name in names)
@@ -125,14 +125,14 @@ def tile(  # noqa: PLR0917 - what a tile is made of
         s.unroll(loop)
     s.tensorize(block, instruction)
     for made in (start, write):
-        _written_out(s, made, i_0)
+        _unroll_write_back(s, made, i_0)
     if how.parallel:
-        shared(s, [*outer, j_0, i_0])
+        parallelize(s, [*outer, j_0, i_0])
     return write
 
 
-def _written_out(s: Schedule, block: str, at: str) -> None:
-    """A tile's own loops: vectors, unrolled."""
+def _unroll_write_back(s: Schedule, block: str, at: str) -> None:
+    """Unroll and vectorize a tile's write-back."""
     around = s.loops(block)
     *rows, last = around[around.index(at) + 1 :]
     if (extent(s, last) or 0) > LANES:

@@ -1,4 +1,4 @@
-"""Injective stages on a CPU, from the best case to the plainest."""
+"""Schedules of injective stages on a CPU, from the most specific to the simplest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FEW_ROWS: Final = 4
 
 
 def flat(plan: Plan) -> None:
-    """All loops as one: lanes to vectors, chunks to threads where there are many."""
+    """Fuse all loops: lanes to vectors, and chunks to threads if there are many."""
     if not is_elementwise(plan.stage):
         raise ScheduleError("operands of several shapes have no common flat index")
     loop = fused(plan.s, [loop.var.name for loop in plan.stage.loops])
@@ -26,16 +26,16 @@ def flat(plan: Plan) -> None:
 
 
 def long_rows(plan: Plan) -> None:
-    """The innermost loop streamed, inside of few others."""
+    """Stream the innermost loop where the loops around it are short."""
     *outer, inner = plan.stage.loops
     around = [extent_of(loop) for loop in outer]
     if not plan.threads or not all(n is not None and n <= _FEW_ROWS for n in around):
-        raise ScheduleError("the loops around are long enough to be shared")
+        raise ScheduleError("the outer loops are long enough to be parallel")
     stream(plan.s, inner.var.name, plan.stream())
 
 
 def vector_rows(plan: Plan) -> None:
-    """Rows to threads, the innermost loop to vectors: few lanes go over short rows."""
+    """Rows to threads, innermost loop to vectors; short rows use few lanes."""
     *outer, inner = plan.stage.loops
     lanes = plan.stream(registers=1).lanes
     rows = fused(plan.s, [loop.var.name for loop in outer]) if outer else ""
@@ -45,7 +45,7 @@ def vector_rows(plan: Plan) -> None:
 
 
 def masked_lanes(plan: Plan) -> None:
-    """Vectors of one register with a mask, on one thread."""
+    """Masked vectors of one register, on one thread."""
     loop = plan.stage.loops[-1]
     lanes = min(plan.width, extent_of(loop) or plan.width)
     _, lane = plan.s.split(loop.var.name, [None, lanes])
@@ -53,6 +53,6 @@ def masked_lanes(plan: Plan) -> None:
 
 
 def shared(plan: Plan) -> None:
-    """Only the outermost loop, to threads."""
+    """Parallelize the outermost loop only."""
     if plan.threads:
         plan.s.parallel(plan.stage.loops[0].var.name)

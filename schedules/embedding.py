@@ -1,12 +1,12 @@
-"""Rows of tables on a CPU.
+"""Embedding rows on a CPU.
 
     for p in range(n):                  for p_0 in parallel(...):  # 4096 elements
         for c in range(width):    ->        for p_1 in range(...):
             y[p, c] = table[ids[p], c]          for c in vectors: ...
 
-Rows are added up in the order of their positions, so these stay one after the other.
-Columns never meet: strips of them go to threads, and every strip has its own walk
-through all positions.
+Gradient rows are added in the order of their positions, so positions stay sequential.
+Columns are independent: strips of them go to threads, and each strip visits all
+positions.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from tensorlang.schedules.streaming import loop_named
 from tensorlang.schedules.tiling import cut, extent, in_lanes
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
-_ELEMENTS: Final = (1 << 10, 1 << 12, 1 << 14)  # of a thread's unit of work
+_ELEMENTS: Final = (1 << 10, 1 << 12, 1 << 14)  # per thread's unit of work
 _STRIPS: Final = (1, 2, 4, 8)  # vectors side by side
 _MANY_STRIPS: Final = 4
 
 
 @schedule("embedding")
 def embedding(s: Schedule, knobs: Knobs) -> None:
-    """Rows that are read, or that are added to."""
+    """Gather rows, or scatter-add into them."""
     names = {block.name for block in blocks(s.function)}
     if "add" in names:
         _added(s, knobs)
-        generic(s, knobs)  # clears before, rounds behind
+        generic(s, knobs)  # zeroing before, rounding after
     else:
         _read(s, knobs)
 

@@ -1,12 +1,11 @@
-"""A good schedule by shape alone, for operators that have none of their own.
+"""A good schedule from shapes alone, for operators without one of their own.
 
-Each stage is scheduled by its kind. Producers that cost nothing to compute again go
-into their readers; elementwise stages run as one long loop, chunks to threads and lanes
-to vectors; reductions keep partial results in lanes; contractions run in register
-tiles.
+Each stage is scheduled by its kind. Cheap producers are inlined into their readers;
+elementwise stages run as one long loop, chunks to threads and lanes to vectors;
+reductions keep partial results in lanes; contractions use register tiles.
 
-Whatever a stage does not allow is left out: every way is tried, and where a primitive
-refuses, a simpler one follows. What is not recognised stays as it was.
+Candidates are attempted in turn: where a primitive refuses, a simpler one follows.
+Unrecognised stages are left alone.
 """
 
 from __future__ import annotations
@@ -31,19 +30,18 @@ from tensorlang.schedules.stages import (
     stages,
     steps_of,
 )
-from tensorlang.schedules.tiling import attempt
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
-_MOST_FOLDED: Final = 64  # steps of what is folded into tiles
-_Way: TypeAlias = Callable[[Plan], None]
+_MOST_FOLDED: Final = 64  # operations of an epilogue fused into tiles
+_Strategy: TypeAlias = Callable[[Plan], None]
 
-_FOLDS: Final[tuple[_Way, ...]] = (
+_REDUCTIONS: Final[tuple[_Strategy, ...]] = (
     reductions.long_parts,
     reductions.folded_rows,
     reductions.folded_columns,
     elementwise.shared,
 )
-_WAYS: Final[dict[str, tuple[_Way, ...]]] = {
+_STRATEGIES: Final[dict[str, tuple[_Strategy, ...]]] = {
     INJECTIVE: (
         elementwise.flat,
         elementwise.long_rows,
@@ -51,39 +49,38 @@ _WAYS: Final[dict[str, tuple[_Way, ...]]] = {
         elementwise.masked_lanes,
         elementwise.shared,
     ),
-    REDUCTION: _FOLDS,
-    CONTRACTION: (contraction.tiles, *_FOLDS),
+    REDUCTION: _REDUCTIONS,
+    CONTRACTION: (contraction.tiles, *_REDUCTIONS),
 }
 
 
 @schedule("generic")
 def generic(s: Schedule, knobs: Knobs) -> None:
-    """Every stage by its kind; never refuses a function."""
+    """Schedule every stage by its kind; never refuses a function."""
     inline_producers(s)
     for name in stage_names(s):
         stage = stage_named(s, name)
         if stage is not None and 0 not in map(extent_of, stage.loops):
             plan = Plan(s, knobs, stage)
             kind = kind_of(stage)
-            any(attempt(s, way, plan) for way in _WAYS[kind])
+            any(s.attempt(way, plan) for way in _STRATEGIES[kind])
             if kind == CONTRACTION:
                 _fold_epilogues(s, stage)
 
 
 def inline_producers(s: Schedule) -> None:
-    """Compute what is as well computed again where it is read."""
+    """Inline producers that are as cheap to recompute where they are read."""
     for name in stage_names(s):
         stage = stage_named(s, name)
         if stage is not None and _free_to_inline(s, stage):
-            attempt(s, s.inline, name)
+            s.attempt(s.inline, name)
 
 
 def _fold_epilogues(s: Schedule, made: Stage) -> None:
-    """Put what follows elementwise where the tiles are written back.
+    """Inline elementwise consumers into the write-back of tiles.
 
-    A tile is written out, element by element: what takes very many steps, such as a
-    hash, stays in a loop of its own. That compiles in a quarter of the time, and the
-    loop is as fast or faster.
+    Write-backs are unrolled, so computations of very many steps, such as a hash, stay
+    in a loop of their own: it compiles in a quarter of the time and is no slower.
     """
     for name in stage_names(s):
         stage = stage_named(s, name)
@@ -92,23 +89,23 @@ def _fold_epilogues(s: Schedule, made: Stage) -> None:
         if steps_of(stage.block) > _MOST_FOLDED:
             continue
         if made.output in {load.buffer for load in stage.loads}:
-            attempt(s, partial(s.inline, reverse=True), name)
+            s.attempt(partial(s.inline, reverse=True), name)
 
 
 def stage_names(s: Schedule) -> list[str]:
-    """The blocks of the recognised stages, in program order."""
+    """The block names of the recognised stages, in program order."""
     return [stage.name for stage in stages(s.function)]
 
 
 def stage_named(s: Schedule, name: str) -> Stage | None:
-    """The stage of a block; None where it is none any more."""
+    """The stage of a block; None if it is no longer one."""
     return next((stage for stage in stages(s.function) if stage.name == name), None)
 
 
 def _free_to_inline(s: Schedule, stage: Stage) -> bool:
-    """Whether a stage makes a temporary that is as well computed where it is read.
+    """Whether a stage makes a temporary that may as well be computed where it is read.
 
-    That is so for what is cheap, and for what one place reads, each element once.
+    True of cheap values, and of those read in one place, each element once.
     """
     output = stage.output
     if kind_of(stage) != INJECTIVE or output not in set(allocations(s.function)):

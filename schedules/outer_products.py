@@ -1,4 +1,4 @@
-"""Weights' gradients as outer products: tiles of image elements by vectors of outputs.
+"""Weight gradients as outer products: tiles of image elements by output vectors.
 
 for unit in parallel(outputs // (vectors * lanes) * channels // rows):
     products = alloc(f32[window, rows, vectors * lanes])
@@ -27,21 +27,21 @@ from tensorlang.schedules.conv_tiles import (
     write_back,
 )
 from tensorlang.schedules.generic import generic
-from tensorlang.schedules.tiling import cut_at, extent, shared
+from tensorlang.schedules.tiling import cut_at, extent, parallelize
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.tree import find_buffer
 
 _ROWS: Final = tuple(range(1, 15))
 _VECTORS: Final = (1, 2, 3, 4)
 _ENOUGH_UNITS: Final = 8
-_MANY_PIXELS: Final = 256  # of an image, from which on it is done with before the next
-_FEW_STRIPS: Final = 8  # vectors of channels, that threads have to share
+_MANY_PIXELS: Final = 256  # per image, from which images are processed one by one
+_FEW_STRIPS: Final = 8  # vectors of channels to distribute over threads
 _HIDING: Final = 8  # sums that hide the latency of a fused multiply-add
 
 
 @dataclass(frozen=True, slots=True)
 class _Tile:
-    """Channels, window columns and vectors of outputs whose sums stay in registers."""
+    """Channels, window columns and output vectors whose sums stay in registers."""
 
     rows: int
     taps: int
@@ -54,7 +54,7 @@ class _Tile:
 
     @property
     def cost(self) -> float:
-        """Half cycles of one product of a vector, by what limits them."""
+        """Half cycles per vector of products, by the bottleneck."""
         loads = self.rows * self.taps + 2 * self.vectors
         return max(self.sums, _HIDING, loads) / self.sums
 
@@ -69,11 +69,11 @@ def outer(s: Schedule, knobs: Knobs) -> None:
 
 
 def outer_products(s: Schedule, names: Sequence[str], knobs: Knobs) -> set[str]:
-    """Copies, products, weights; returns the names of the blocks done with."""
+    """Copies, products, weights; returns the names of the blocks it has scheduled."""
     lanes, registers = width(s, "products")
     rank = len(over(s, "products")) - 1
     if not any(loop.startswith("c") for loop in s.loops("dw")):
-        return _alone(s, names, rank, lanes, registers)
+        return _depthwise(s, names, rank, lanes, registers)
     *own, channel = s.loops("dw")[:-rank]
     window, output = s.loops("dw")[-rank:], own[-1]
     tile = _chosen(s, knobs, output, channel, window[-1], lanes, registers)
@@ -95,14 +95,14 @@ def outer_products(s: Schedule, names: Sequence[str], knobs: Knobs) -> set[str]:
     _tile(s, tile, around[-1], lanes)
     for loop in inside[-1:]:
         s.unroll(loop)
-    shared(s, around)
+    parallelize(s, around)
     return {"wide_image", "image", "pixels", "products", "dw"}
 
 
-def _alone(
+def _depthwise(
     s: Schedule, names: Sequence[str], rank: int, lanes: int, registers: int
 ) -> set[str]:
-    """Of each channel for itself: a vector of channels for every window's element."""
+    """Depthwise: a vector of channels for every window element."""
     copies = {"wide_image", "image"}
     for name in copies & set(names):
         _copied(s, name, lanes)
@@ -126,12 +126,12 @@ def _alone(
             s.unroll(loop)
         s.vectorize(lane)
         write_back(s, write, around[-1], count)
-        shared(s, around)
+        parallelize(s, around)
     return {*copies, "products"}
 
 
 def _packed(s: Schedule, name: str, rank: int, width: int) -> None:
-    """Lay a copy, channels last, in strips: what a unit reads lies in a row."""
+    """Lay out a copy, channels last, in strips: a unit's data is contiguous."""
     given = [f"d{n}" for n in range(find_buffer(s.function, name).ndim)]
     batch, spatial, *rest = given[0], given[1 : rank + 1], *given[rank + 1 :]
     *groups, channel = rest
@@ -141,15 +141,15 @@ def _packed(s: Schedule, name: str, rank: int, width: int) -> None:
 
 
 def _copied(s: Schedule, name: str, lanes: int) -> None:
-    """A copy, in vectors: of columns where the channels come first."""
+    """Vectorize a copy, over columns if channels come first."""
     if name == "image" and not s.loops(name)[-1].startswith("c"):
         vector_image(s, name, lanes)
     else:
         vector_lines(s, name, lanes)
-    shared(s, s.loops(name)[:2])
+    parallelize(s, s.loops(name)[:2])
 
 
-def _chosen(  # noqa: PLR0917 - what a tile is chosen by
+def _chosen(  # noqa: PLR0917 - the parameters of a tile's cost
     s: Schedule,
     knobs: Knobs,
     output: str,
@@ -158,7 +158,7 @@ def _chosen(  # noqa: PLR0917 - what a tile is chosen by
     lanes: int,
     registers: int,
 ) -> _Tile:
-    """The cheapest tile: knobs, whose defaults are by shape."""
+    """The tile: knobs, by default the cheapest for the shape."""
     outputs, channels = extent(s, output) or 1, extent(s, channel) or 1
     vectors = [n for n in _VECTORS if -(-outputs // lanes) % n == 0]
     rows = [n for n in _ROWS if channels % n == 0]
@@ -178,7 +178,7 @@ def _chosen(  # noqa: PLR0917 - what a tile is chosen by
 
 
 def _tile(s: Schedule, tile: _Tile, at: str, lanes: int) -> None:
-    """The sums of one unit, in registers."""
+    """Accumulate one unit's sums in registers."""
     loops = s.loops("products")
     folded = over(s, "products")
     inner = loops[loops.index(at) + 1 : len(loops) - len(folded)]

@@ -1,4 +1,4 @@
-"""The sizes that a stage is cut by: knobs, with defaults from machine and shape."""
+"""Tile sizes of a stage: knobs, with defaults from machine and shape."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from tensorlang.schedules.stages import Stage, has_long_chains
 from tensorlang.schedules.streaming import Stream, stream_knobs
 from tensorlang.scheduling import Knobs, Schedule
 
-_WORTH_THREADS: Final = 1 << 15  # block instances, below which one thread is faster
+_WORTH_THREADS: Final = 1 << 15  # block instances below which one thread is faster
 _PARTIALS: Final = (8, 16, 32, 64, 128)
 _ROWS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14)
 _VECTORS: Final = (1, 2, 3, 4)
-_USUAL_SUMS: Final = 24  # in 32 registers: measured best; 26 and 28 are near it
+_USUAL_SUMS: Final = 24  # in 32 registers: measured best; 26 and 28 come close
 _MANY_REGISTERS: Final = 32
 _HIDING: Final = 8  # sums that hide the latency of a fused multiply-add
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Sizes of a register tile, and whether its nest is shared among threads."""
+    """Sizes of a register tile, and whether its nest is parallel."""
 
     rows: int
     vectors: int
@@ -30,7 +30,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A stage of a schedule, and what it may be cut by."""
+    """A stage of a schedule, with the knobs that tile it."""
 
     s: Schedule
     knobs: Knobs
@@ -38,7 +38,7 @@ class Plan:
 
     @property
     def width(self) -> int:
-        """Lanes of one vector register of the stage's widest elements."""
+        """Lanes of one vector register of the stage's widest element type."""
         touched = [load.buffer for load in self.stage.loads]
         bits = max(buffer.dtype.bits for buffer in (*self.stage.outputs, *touched))
         return self._lanes(bits)
@@ -48,13 +48,14 @@ class Plan:
 
     @property
     def threads(self) -> bool:
-        """Whether there is enough to do for more than one thread."""
+        """Whether there is enough work for more than one thread."""
         return self.stage.work is None or self.stage.work >= _WORTH_THREADS
 
     def stream(self, registers: int = 2) -> Stream:
-        """The knobs of an elementwise stage: some registers side by side.
+        """The knobs of an elementwise stage: a few registers side by side.
 
-        Four, of what is computed in, where a chain of dependent steps is to be hidden.
+        At least four registers where the latency of a long dependency chain must be
+        hidden.
         """
         lanes = registers * self.width
         if has_long_chains(self.stage):
@@ -62,7 +63,7 @@ class Plan:
         return stream_knobs(self.knobs, lanes=lanes)
 
     def partials(self) -> int:
-        """The knob of a reduction: partial results that hide an addition's latency."""
+        """The knob of a reduction: partial results that hide the latency of adding."""
         default = min(_PARTIALS, key=lambda lanes: abs(lanes - 4 * self.width))
         return self.knobs.choice("partials", _PARTIALS, default=default)
 
@@ -70,8 +71,8 @@ class Plan:
         """The knobs of a contraction: sums that fill the vector registers.
 
         Args:
-            rows: How many rows there are, where that is known.
-            columns: The same of columns.
+            rows: Number of rows, if known.
+            columns: Number of columns, if known.
         """
         registers = self.s.target.vector_registers if self.s.target else 16
         vectors = _widest(columns, self.width, registers)
@@ -87,8 +88,8 @@ class Plan:
 def _widest(columns: int | None, lanes: int, registers: int) -> int:
     """Vectors of columns in a tile: few rows of four rather than many of two.
 
-    Rows whose distance is a multiple of a page lie in the same twelve places of a
-    first-level cache, or fewer where a neighbour uses it too: six fit, twelve do not.
+    Rows whose stride is a multiple of a page share twelve ways of the L1 cache, or
+    fewer with another hardware thread on the core: six fit, twelve do not.
     """
     if columns is None or registers < _MANY_REGISTERS:
         return 1 if columns is not None and columns <= lanes else 2
@@ -96,11 +97,11 @@ def _widest(columns: int | None, lanes: int, registers: int) -> int:
 
 
 def _tallest(rows: int | None, vectors: int, registers: int) -> int:
-    """Rows of a tile: as many as registers hold, and little left over.
+    """Rows of a tile: as many as registers hold, with a small remainder.
 
-    Two registers stay free beside the sums, one vector of columns and what is
-    broadcast. A rest of fewer rows than hide an addition's latency costs as much as
-    those.
+    Besides the sums and one vector of columns per `vectors`, two registers stay free
+    for broadcasts. A remainder too short to hide the latency of an addition costs as
+    much as one that does.
     """
     most = min((registers - vectors - 2) // vectors, _ROWS[-1])
     usual = max(_USUAL_SUMS // vectors, 1)

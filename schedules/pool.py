@@ -1,4 +1,4 @@
-"""Poolings of images whose channels come first: vectors of neighbouring windows.
+"""Pooling in channels-first layout: vectors of neighbouring windows.
 
 for unit in parallel(images):
     padded = ...                              # one image, where there is padding
@@ -8,8 +8,8 @@ for unit in parallel(images):
             for lane in vectorized(lanes): acc[...] = max(acc[...], x[...])
         y[...] = acc[...]
 
-Every `stride`-th element of a line goes into a vector: what all elements of the windows
-need together is loaded in one piece, and dealt out in registers.
+A vector takes every `stride`-th element of a line: the span needed by all window
+elements is loaded contiguously and shuffled in registers.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from tensorlang.schedules.conv_tiles import (
     write_back,
 )
 from tensorlang.schedules.generic import generic
-from tensorlang.schedules.tiling import cut_at, extent, shared
+from tensorlang.schedules.tiling import cut_at, extent, parallelize
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.tree import block_of, find_block
 
-_MOST_TAPS: Final = 64  # elements of a window that are written out
+_MOST_TAPS: Final = 64  # unrolled window elements
 _PLAIN: Final = ({"y"}, {"padded", "y"}, {"sums", "y"}, {"padded", "sums", "y"})
 
 
 @schedule("pool")
 def pool(s: Schedule, knobs: Knobs) -> None:
-    """Windows at a fixed step in vectors; whatever else there is by its shape."""
+    """Vectorize windows at a constant stride; schedule the rest generically."""
     names = {block.name for block in blocks(s.function)}
     folded = "sums" if "sums" in names else "y"
     if names not in _PLAIN or not _in_lines(s, folded):
@@ -56,11 +56,11 @@ def pool(s: Schedule, knobs: Knobs) -> None:
     if "padded" in names:
         s.compute_at("padded", batch)
         vector_image(s, "padded", lanes)
-    shared(s, [batch] if "padded" in names else [batch, *place[:-1]])
+    parallelize(s, [batch] if "padded" in names else [batch, *place[:-1]])
 
 
 def _taps(s: Schedule, block: str) -> tuple[str, ...]:
-    """The loops over a window."""
+    """Loops over a window."""
     axes = block_of(find_block(s.function, block)).axes
     values = [axis.value for axis in axes if axis.kind == "reduction"]
     names = {value.name for value in values if isinstance(value, Var)}
@@ -68,7 +68,7 @@ def _taps(s: Schedule, block: str) -> tuple[str, ...]:
 
 
 def _in_lines(s: Schedule, name: str) -> bool:
-    """Whether neighbouring windows of a line, several of them, are a step apart."""
+    """Whether a line has several windows at a constant stride."""
     block = block_of(find_block(s.function, name))
     taps = len(_taps(s, name))
     column = block.axes[-taps - 1]
@@ -85,7 +85,7 @@ def _columns(s: Schedule, block: str, taps: int) -> int:
 
 
 def _tiles(s: Schedule, block: str, lanes: int, taps: int) -> None:
-    """Vectors of windows, and a shorter one for what is left of a line."""
+    """Vectors of windows, and a shorter one for the remainder of a line."""
     column = s.loops(block)[-taps - 1]
     length = extent(s, column) or 1
     whole = length // lanes * lanes
@@ -103,4 +103,4 @@ def _tiles(s: Schedule, block: str, lanes: int, taps: int) -> None:
         write_back(s, write, around, count)
         size = prod(extent(s, loop) or 1 for loop in (around, *inner))
         if output == "y" and size <= _MOST_TAPS:
-            s.unroll(around)  # each load then goes on by one step from line to line
+            s.unroll(around)  # consecutive lines then share loads

@@ -1,7 +1,7 @@
-"""Gradients of poolings by maxima: pixels a step apart in vectors, interleaved.
+"""Max-pooling gradients: pixels a stride apart in vectors, then interleaved.
 
 for unit in parallel(images):
-    largest, ranks, place, near, given = ...  # of one image, or line where none overlap
+    largest, ranks, place, near, given = ...  # per image, or per line without overlap
     for i, j_0 in range(...):
         acc = alloc(f32[stride, lanes], scope="register")
         for r, ky, kx in unrolled(...):
@@ -24,7 +24,7 @@ from tensorlang.schedules.conv_tiles import (
     width,
     write_back,
 )
-from tensorlang.schedules.tiling import cut_at, extent, shared
+from tensorlang.schedules.tiling import cut_at, extent, parallelize
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.tree import block_of, find_block, find_buffer
 
@@ -33,8 +33,8 @@ _PADDED: Final = ("near", "given", "padded")
 
 @schedule("pool", algorithm="interleaved")
 def interleaved(s: Schedule, knobs: Knobs) -> None:
-    """One image after another: its maxima, then its pixels."""
-    apart = knobs.flag("nontemporal", default=False)  # pays where nobody reads soon
+    """One image at a time: its maxima, then its pixels."""
+    apart = knobs.flag("nontemporal", default=False)  # pays if not read again soon
     names = [block.name for block in blocks(s.function)]
     lanes, _ = width(s, "dx")
     top = "narrow" if "narrow" in names else "dx"
@@ -56,11 +56,11 @@ def interleaved(s: Schedule, knobs: Knobs) -> None:
         s.hint(block, "dx", "nontemporal")
     if top != "dx":
         vector_lines(s, top, lanes)
-    shared(s, [batch])
+    parallelize(s, [batch])
 
 
 def _lines(s: Schedule) -> str:
-    """The loop over lines of windows that share no pixel; else that over images."""
+    """The loop over lines of windows that share no pixels, else over images."""
     batch, *place = s.loops("dx")[: -len(over(s, "dx"))]
     apart = all((extent(s, loop) or 1) == 1 for loop in over(s, "dx"))
     stride = _stride(s, -2) if len(place) > 1 else 0
@@ -72,7 +72,7 @@ def _lines(s: Schedule) -> str:
 
 
 def _folds(s: Schedule, name: str, lanes: int) -> None:
-    """Vectors of neighbouring windows."""
+    """Vectorize neighbouring windows."""
     taps = len(over(s, name))
     column = s.loops(name)[-taps - 1]
     length = extent(s, column) or 1
@@ -91,7 +91,7 @@ def _folds(s: Schedule, name: str, lanes: int) -> None:
 
 
 def _pixels(s: Schedule, lanes: int) -> list[str]:
-    """Pixels of all phases of a line, stored as one; returns the writing blocks."""
+    """Pixels of all phases of a line, stored together; returns the writing blocks."""
     taps = len(over(s, "dx"))
     stride = _stride(s)
     column = s.loops("dx")[-taps - 1]
@@ -113,7 +113,7 @@ def _pixels(s: Schedule, lanes: int) -> list[str]:
 
 
 def _interleaved(s: Schedule, part: str, taps: int, stride: int, lanes: int) -> str:
-    """Vectors of each phase, or of the few pixels behind them; the writing block."""
+    """Vectors of each phase, or of the few remaining pixels; the writing block."""
     column, *inner = s.loops(part)[-taps - 1 :]
     length = extent(s, column) or 1
     step = stride if length % stride == 0 else 1
@@ -143,7 +143,7 @@ def _interleaved(s: Schedule, part: str, taps: int, stride: int, lanes: int) -> 
 
 
 def _stride(s: Schedule, at: int = -1) -> int:
-    """The step along lines, or another dimension: what pixels are taken modulo."""
+    """The stride along a dimension, by default lines: the modulus of pixel indices."""
     block = block_of(find_block(s.function, "dx"))
     named = {a.value.name: a.var for a in block.axes if isinstance(a.value, Var)}
     column = named[s.loops("dx")[: -len(over(s, "dx"))][at]]

@@ -1,8 +1,8 @@
 """Random streams on a CPU: hashes in wide vectors, chunks to threads.
 
-A hash is a chain of some sixty dependent operations: one vector at a time would leave
-the processor waiting, so the default runs four registers side by side. Results are
-written once and not read again soon; the tuner decides whether they go past the caches.
+A hash is a chain of about sixty dependent operations: one vector at a time would be
+latency bound, so the default runs four registers side by side. Results are written once
+and not read again soon; the tuner decides on non-temporal stores.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ _ROWS_A_THREAD: Final = 16
 
 @schedule("threefry")
 def random(s: Schedule, knobs: Knobs) -> None:
-    """Every nest streams; in a batch of keys, rows go to threads."""
-    word = 8 * s.function.buffers[0].dtype.bytes
+    """Stream every nest; in a batch of keys, rows go to threads."""
+    keys = next(b for b in s.function.buffers if b.dtype.is_integer)
+    word = 8 * keys.dtype.bytes
     width = s.target.lanes(word) if s.target else 16
     how = stream_knobs(knobs, lanes=_REGISTERS_SIDE_BY_SIDE * width)
     names = [[loop.var.name for loop in chain] for chain in nests(s.function)]
     for *rows, element in names:
         if rows:
             _batch(s, rows[0], element, how, width)
-        elif not element.startswith("t"):  # the odd elements after the last hash
+        elif not element.startswith("t"):  # the remainder after the last whole hash
             stream(s, element, how)
     if how.nontemporal:
         _past_the_caches(s)
@@ -50,7 +51,7 @@ def nests(func: Function) -> Iterator[list[For]]:
 
 
 def _batch(s: Schedule, row: str, element: str, how: Stream, width: int) -> None:
-    """Many keys: vectors across many short rows, or along long ones."""
+    """Many keys: vectorize across short rows, or along long ones."""
     long_row = s.specialize(row, loop_named(s, element).extent < how.lanes)
     rows, _, lanes = s.split(row, [None, _ROWS_A_THREAD, width])
     s.parallel(rows)

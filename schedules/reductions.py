@@ -1,4 +1,4 @@
-"""Reductions on a CPU: partial results in vector lanes, results or parts to threads."""
+"""Reductions on a CPU: partial results in lanes, results or chunks to threads."""
 
 from __future__ import annotations
 
@@ -10,30 +10,23 @@ from tensorlang.ir.nodes import Expr, For
 from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.stages import contiguous_loop, extent_of
 from tensorlang.schedules.streaming import loop_named
-from tensorlang.schedules.tiling import (
-    attempt,
-    cut,
-    cut_at,
-    extent,
-    fused,
-    is_part,
-    shared,
-)
+from tensorlang.schedules.tiling import cut, cut_at, extent, fused, is_part, parallelize
 from tensorlang.scheduling import Schedule
 
 _FEW_CHUNKS: Final = 8
-_PART: Final = 1 << 14  # elements that one part of a long reduction folds
-_PART_OF_MANY: Final = 1 << 12  # where lengths vary: the last part is masked, if short
+_PART: Final = 1 << 14  # elements per chunk of a long reduction
+_PART_OF_MANY: Final = 1 << 12  # of varying lengths: a short last chunk is masked
 
 
 def long_parts(plan: Plan) -> None:
-    """One result of a long reduction: parts of fixed length, to threads and lanes.
+    """Split a long reduction to one result into fixed-size chunks.
 
-    How it is cut does not depend on the number of threads, and so the result does not.
+    Chunks go to threads and lanes; they, and so the result, do not depend on the number
+    of threads.
     """
     s, stage = plan.s, plan.stage
     if stage.driven("spatial") or not plan.threads:
-        raise ScheduleError("there are results enough to share out")
+        raise ScheduleError("there are enough results to distribute")
     first, *inner = stage.loops
     total = extent_of(first)
     most = _PART if total is not None else _PART_OF_MANY
@@ -49,16 +42,16 @@ def long_parts(plan: Plan) -> None:
         if contiguous_loop(stage) is stage.loops[-1]:
             left = first.extent - first.extent // length * length
             cut_short = total is None and part != name and not inner
-            if not (cut_short and attempt(s, _fold_rest, plan, part, left)):
+            if not (cut_short and s.attempt(_fold_rest, plan, part, left)):
                 fold_in_lanes(s, loop_named(s, s.loops(part)[-1]), plan.partials())
-        shared(s, s.loops(part)[:1])
+        parallelize(s, s.loops(part)[:1])
 
 
 def _fold_rest(plan: Plan, block: str, left: Expr) -> None:
-    """A part that is not full, in as many steps as it has elements for.
+    """Reduce a partial chunk in only as many steps as it has elements for.
 
-    Steps without an element cost more than others: what is masked off may lie where
-    there is no memory, and processors take long to see that nothing is wrong with it.
+    Fully masked steps are slower than others: masked-off lanes may address unmapped
+    memory, and the fault suppression takes the processor long.
     """
     s, lanes = plan.s, plan.partials()
     loop = s.loops(block)[-1]
@@ -69,11 +62,11 @@ def _fold_rest(plan: Plan, block: str, left: Expr) -> None:
 
 
 def folded_rows(plan: Plan) -> None:
-    """Partial results along the operand's rows; results to threads."""
+    """Partial results in lanes along the operand's rows; results to threads."""
     s, stage = plan.s, plan.stage
     along, folded = contiguous_loop(stage), stage.driven("reduction")
     if along is None or along not in folded:
-        raise ScheduleError("the operand's rows lie along the results")
+        raise ScheduleError("the operand is contiguous along the results")
     if folded[-1] is not along:
         rest = [loop.var.name for loop in folded if loop is not along]
         s.reorder(*rest, along.var.name)
@@ -88,7 +81,7 @@ def folded_rows(plan: Plan) -> None:
 
 
 def fold_in_lanes(s: Schedule, loop: For, lanes: int) -> None:
-    """Lanes that fold side by side; the last step, if it is not full, apart."""
+    """Accumulate in lanes; a partial last step is split off."""
     length = extent_of(loop)
     if length is not None:
         lanes = min(lanes, 1 << max(length.bit_length() - 1, 0))
@@ -99,10 +92,10 @@ def fold_in_lanes(s: Schedule, loop: For, lanes: int) -> None:
 
 
 def fold_any_length(s: Schedule, loop: For, lanes: int, folds: list[str]) -> None:
-    """Lanes that fold side by side along a loop that may be shorter than they are.
+    """Accumulate in lanes along a loop that may be shorter than the vector.
 
-    Their states are set in front of the loop, and a last masked step goes on from what
-    the whole ones leave.
+    Their states are initialized before the loop, and a masked last step continues from
+    the whole ones.
     """
     for block in folds:
         s.decompose_reduction(block, loop.var.name)
@@ -112,7 +105,7 @@ def fold_any_length(s: Schedule, loop: For, lanes: int, folds: list[str]) -> Non
 
 
 def folded_columns(plan: Plan) -> None:
-    """Results in vectors: the operand's rows lie along them."""
+    """Vectors of results, along which the operand's rows are contiguous."""
     s, stage, lanes = plan.s, plan.stage, plan.partials()
     spatial = [loop.var.name for loop in stage.driven("spatial")]
     columns = extent(s, spatial[-1]) or lanes
@@ -129,7 +122,7 @@ def folded_columns(plan: Plan) -> None:
         s.vectorize(lane)
         s.vectorize(s.loops(write)[-1])
         if plan.threads:
-            shared(s, [*outer, chunk])
+            parallelize(s, [*outer, chunk])
 
 
 def _part_of(around: tuple[str, ...], name: str) -> str:

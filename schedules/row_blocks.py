@@ -1,4 +1,4 @@
-"""Rows that are not neighbours in memory, `[m, n, i]`: blocks of them, a lane each.
+"""Programs over strided rows, `[m, n, i]`: blocks of rows, one lane each.
 
     for r in range(m):                          for r_c_0 in parallel(m * blocks):
         for c in range(i):                          top = alloc(f32[1, 64])
@@ -6,8 +6,8 @@
                 top[r, c] = max(... x[r, k, c])         for c_1 in vectorized(64): ...
     ... the next stage                              ... the next stage
 
-What stands behind the row's axis is contiguous, so lanes run along that. What is folded
-stays in registers, a block's elements in the cache from one stage to the next.
+The dimensions after the row axis are contiguous, so lanes run along them. Reduction
+state stays in registers, a block's elements in the cache from stage to stage.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 from tensorlang.ir.contents import blocks, loops
 from tensorlang.ir.nodes import Expr
 from tensorlang.schedules.stages import Stage, extent_of, stages
-from tensorlang.schedules.tiling import attempt, fused
+from tensorlang.schedules.tiling import fused
 from tensorlang.scheduling import Knobs, Schedule
 
 _LANES: Final = (16, 32, 64, 128)
@@ -26,7 +26,7 @@ _LANES: Final = (16, 32, 64, 128)
 
 @dataclass(frozen=True, slots=True)
 class _Pass:
-    """The loops of one stage, cut: blocks, what runs along the rows, lanes."""
+    """One stage's loops after tiling: blocks, the loop along the rows, lanes."""
 
     blocks: str
     along: str | None
@@ -35,7 +35,7 @@ class _Pass:
 
 
 def row_blocks(s: Schedule, knobs: Knobs) -> None:
-    """Blocks of rows to threads, each from its first stage to its last at once."""
+    """Blocks of rows to threads, each running all its stages together."""
     lanes = knobs.choice("block", _LANES, default=64)
     made = []
     rows: tuple[Expr, ...] = ()
@@ -47,7 +47,7 @@ def row_blocks(s: Schedule, knobs: Knobs) -> None:
     for each in made:
         if each is None:
             last = None
-        elif last is None or not attempt(s, s.merge, whole, each.blocks):
+        elif last is None or not s.attempt(s.merge, whole, each.blocks):
             whole, last = each.blocks, each
         else:
             last = last if _joins(s, last, each) else each
@@ -61,21 +61,21 @@ def row_blocks(s: Schedule, knobs: Knobs) -> None:
 
 
 def _extents(stage: Stage) -> tuple[Expr, ...]:
-    """How many rows there are: what is before the rows' axis, and what behind it."""
+    """The extents of the rows' dimensions, before and after the row axis."""
     return tuple(loop.extent for loop in stage.driven("spatial"))
 
 
 def _joins(s: Schedule, last: _Pass, own: _Pass) -> bool:
-    """Whether a stage runs along the rows together with the one before it."""
+    """Whether a stage's loops along the rows merge with those of the previous one."""
     if last.along is None or own.along is None:
         return False
-    return attempt(s, s.merge, last.along, own.along) and attempt(
-        s, s.merge, last.lanes, own.lanes
+    return s.attempt(s.merge, last.along, own.along) and s.attempt(
+        s.merge, last.lanes, own.lanes
     )
 
 
 def _cut(s: Schedule, stage: Stage, rows: tuple[Expr, ...], lanes: int) -> _Pass | None:
-    """One stage in blocks of `lanes` rows; None where it is of something else."""
+    """Tile one stage in blocks of `lanes` rows; None if it is over other rows."""
     spatial = [loop.var.name for loop in stage.driven("spatial")]
     folded = [loop.var.name for loop in stage.driven("reduction")]
     own, before = _extents(stage), len(rows) - 1
@@ -93,17 +93,17 @@ def _cut(s: Schedule, stage: Stage, rows: tuple[Expr, ...], lanes: int) -> _Pass
 
 
 def _is_any_length(stage: Stage, name: str) -> bool:
-    """Whether a loop may be so long that nothing of it is in the cache afterwards."""
+    """Whether a loop's length is unknown, so that its data may not stay cached."""
     return any(x.var.name == name and extent_of(x) is None for x in stage.loops)
 
 
 def _in_registers(s: Schedule, stage: Stage, chunk: str) -> str | None:
-    """Let a fold have its state in registers; the loop that writes it back.
+    """Keep a reduction's state in registers; returns the loop that writes it back.
 
-    The rest of rows cut into parts stays in memory: it is short.
+    The combining stage of rows reduced in chunks stays in memory: it is short.
     """
     before = {block.name for block in blocks(s.function)}
-    if not attempt(s, s.cache_write, stage.name, stage.output.name, "register", chunk):
+    if not s.attempt(s.cache_write, stage.name, stage.output.name, "register", chunk):
         return None
     back = next(b.name for b in blocks(s.function) if b.name not in before)
     return s.loops(back)[-1]

@@ -1,4 +1,4 @@
-"""Programs of rows on a CPU: all that is done to a row while it is in the cache.
+"""Row-wise programs on a CPU: all stages run on a row while it is in the cache.
 
     for i in range(m): top[i] = max of x[i, :]      for i in parallel(m):
     for i in range(m): e[i, :] = exp(x - top[i])        top[0] = max of x[i, :]
@@ -6,12 +6,11 @@
     for i in range(m): y[i, :] = e / total[i]           total[0] = sum of y[i, :]
                                                         y[i, :] = y / total[0]
 
-Nests over the same rows merge. A temporary as large as the result lives in it, any
-other one in a buffer of one row, what is folded in registers. Rows go to threads, what
-runs along them to lanes, sums in several lanes side by side.
+Nests over the same rows merge. A temporary as large as the result is stored in it, any
+other in a buffer of one row, reduction state in registers. Rows go to threads, loops
+along them to lanes, with several partial sums side by side.
 
-Where the rows are not neighbours in memory, `[m, n, i]`, blocks of neighbouring rows
-take their place, a lane each.
+Strided rows, `[m, n, i]`, are handled in blocks of neighbours, one lane each.
 """
 
 from __future__ import annotations
@@ -26,24 +25,19 @@ from tensorlang.schedules.generic import generic
 from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.reductions import fold_any_length, fold_in_lanes
 from tensorlang.schedules.row_blocks import row_blocks
-from tensorlang.schedules.stages import (
-    Stage,
-    contiguous_loop,
-    extent_of,
-    stages,
-)
+from tensorlang.schedules.stages import Stage, contiguous_loop, extent_of, stages
 from tensorlang.schedules.streaming import loop_named
-from tensorlang.schedules.tiling import attempt, fused, in_lanes
+from tensorlang.schedules.tiling import fused, in_lanes
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
 _LANES: Final = (8, 16, 32, 64, 128)
-_PARTS: Final = (8, 16, 32, 64, 128, 256)  # rows of a part
+_PARTS: Final = (8, 16, 32, 64, 128, 256)  # rows of a chunk
 _MOST_IN_REGISTERS: Final = 64  # elements of a temporary
 
 
 @dataclass(frozen=True, slots=True)
 class _Pass:
-    """One stage's way along a row: its loop, and whether that folds the row."""
+    """One stage's pass along a row: its loop, and whether it is a reduction."""
 
     stage: Stage
     along: str | None
@@ -52,9 +46,9 @@ class _Pass:
 
 @dataclass(slots=True)
 class _Group:
-    """Stages whose loops over rows are one, by the passes that are one.
+    """Stages with merged row loops, and their passes, grouped as merged.
 
-    Where parts of the rows go to threads, `outer` is the loop over the parts.
+    If chunks of rows go to threads, `outer` is the loop over the chunks.
     """
 
     outer: str | None
@@ -63,25 +57,25 @@ class _Group:
 
     @property
     def shared(self) -> str:
-        """The loop that goes to threads."""
+        """The parallel loop."""
         return self.outer or self.loop
 
 
 @schedule("rows")
 def rows(s: Schedule, knobs: Knobs) -> None:
-    """Rows to threads, each from its first nest to its last at once."""
+    """Rows to threads, each running all its stages together."""
     first, *others = stages(s.function)
     if not others and not first.driven("reduction"):
         generic(s, knobs)
         return
     _in_results(s)
-    if _apart(s):
+    if _is_strided(s):
         row_blocks(s, knobs)
         generic(s, knobs)
         return
     groups = list(_merged(s, knobs))
     for group in groups:
-        _own_memory(s, group.loop)
+        _private_temporaries(s, group.loop)
     for group in groups:
         for joined in group.passes:
             _in_lanes(s, knobs, joined)
@@ -89,8 +83,8 @@ def rows(s: Schedule, knobs: Knobs) -> None:
     generic(s, knobs)
 
 
-def _apart(s: Schedule) -> bool:
-    """Whether the elements of rows are no neighbours: what is first folded tells."""
+def _is_strided(s: Schedule) -> bool:
+    """Whether rows are strided, judged by the first reduction."""
     for stage in stages(s.function):
         folded, spatial = stage.driven("reduction"), stage.driven("spatial")
         if folded:
@@ -99,14 +93,14 @@ def _apart(s: Schedule) -> bool:
 
 
 def _in_results(s: Schedule) -> None:
-    """Temporaries that live in the result made of them."""
+    """Store temporaries in the results computed from them."""
     results = [p.buffer.name for p in s.function.params if p.role == "out"]
     for buffer in list(allocations(s.function)):
-        any(attempt(s, s.store_in, buffer.name, name) for name in results)
+        any(s.attempt(s.store_in, buffer.name, name) for name in results)
 
 
 def _merged(s: Schedule, knobs: Knobs) -> Iterator[_Group]:
-    """The stages of rows, neighbours merged as far as that is possible."""
+    """Row stages, adjacent ones merged as far as possible."""
     found = list(stages(s.function))
     rows = rows_of(found[0]) if found else ()
     down = [stage for stage in found if _folds_rows(stage, rows)]
@@ -126,14 +120,14 @@ def _merged(s: Schedule, knobs: Knobs) -> Iterator[_Group]:
 
 
 def rows_of(stage: Stage) -> tuple[Expr, ...]:
-    """How many rows there are, dimension by dimension, where a stage folds them."""
+    """The row extents, per dimension, of a stage that reduces rows."""
     return tuple(loop.extent for loop in stage.driven("spatial"))
 
 
 def _folds_rows(stage: Stage, rows: tuple[Expr, ...]) -> bool:
-    """Whether a stage folds all rows, for each place in them."""
+    """Whether a stage reduces over all rows, for each column."""
     folded = tuple(loop.extent for loop in stage.driven("reduction"))
-    return folded == rows and len(stage.driven("spatial")) == 1
+    return bool(folded) and folded == rows and len(stage.driven("spatial")) == 1
 
 
 def _group_of(
@@ -144,7 +138,7 @@ def _group_of(
     *,
     down: bool,
 ) -> _Group | None:
-    """A stage alone, its rows in parts of a size if there is one."""
+    """A group of one stage, its rows in chunks of `size` if given."""
     folded, spatial = stage.driven("reduction"), stage.driven("spatial")
     if down and size is not None:
         row, place = folded[0].var.name, spatial[0].var.name
@@ -158,7 +152,7 @@ def _group_of(
     if folded and contiguous_loop(stage) is not folded[0]:
         return None
     if not folded and all(extent == as_expr(1) for extent in rows):
-        return None  # one row: its elements are shared out instead
+        return None  # one row: its elements go to threads instead
     along = _Pass(stage, rest[0].var.name if rest else None, folds=bool(folded))
     loop = fused(s, [each.var.name for each in leading])
     if size is None:
@@ -168,26 +162,26 @@ def _group_of(
 
 
 def _merge(s: Schedule, group: _Group, own: _Group) -> bool:
-    """Put a stage that stands alone into a group before it, if that is possible."""
+    """Merge a stage's group into the one before it, if possible."""
     if group.outer and own.outer:
-        if not attempt(s, s.merge, group.outer, own.outer):
+        if not s.attempt(s.merge, group.outer, own.outer):
             return False
         s.merge(group.loop, own.loop)
-    elif not attempt(s, s.merge, group.loop, own.loop):
+    elif not s.attempt(s.merge, group.loop, own.loop):
         return False
     last, new = group.passes[-1], own.passes[0]
     both = last[0].along and new[0].along
-    if both and attempt(s, s.merge, last[0].along, new[0].along):
+    if both and s.attempt(s.merge, last[0].along, new[0].along):
         last += new
     else:
         group.passes.append(new)
     return True
 
 
-def _own_memory(s: Schedule, loop: str) -> None:
-    """Each row has temporaries of its own, those of a few elements in registers."""
+def _private_temporaries(s: Schedule, loop: str) -> None:
+    """Give each row its own temporaries, small ones in registers."""
     for buffer in list(allocations(s.function)):
-        if attempt(s, s.store_at, buffer.name, loop):
+        if s.attempt(s.store_at, buffer.name, loop):
             made = next(b for b in allocations(s.function) if b.name == buffer.name)
             if _elements(made) <= _MOST_IN_REGISTERS:
                 s.set_scope(buffer.name, "register")
@@ -201,7 +195,7 @@ def _elements(buffer: Buffer) -> float:
 
 
 def _in_lanes(s: Schedule, knobs: Knobs, joined: list[_Pass]) -> None:
-    """What runs along a row: folded in lanes, or written in lanes."""
+    """Vectorize a pass along a row: reduced in lanes, or written in lanes."""
     first = joined[0]
     loop = first.along and loop_named(s, first.along)
     if not loop or extent_of(loop) == 0:
@@ -217,7 +211,7 @@ def _in_lanes(s: Schedule, knobs: Knobs, joined: list[_Pass]) -> None:
 
 
 def _written_in_lanes(s: Schedule, loop: For, lanes: int) -> None:
-    """A loop in vectors, and the rest, if there is one, in one that is shorter."""
+    """Vectorize a loop, with a shorter vector for the remainder."""
     name, length = loop.var.name, extent_of(loop)
     if length is None:
         in_lanes(s, loop, lanes)

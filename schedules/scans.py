@@ -1,4 +1,4 @@
-"""Running folds on a CPU: rows to threads, their states in registers, lanes across.
+"""Scans on a CPU: rows to threads, state in registers, lanes across rows.
 
     for r in range(m): state[r] = 0              for r in parallel(m):
     for r in range(m):                               state = alloc(f64[1], "register")
@@ -7,8 +7,8 @@
             y[r, k] = state[r]                           state[0] += x[r, k]
                                                          y[r, k] = state[0]
 
-What runs along a row runs in order. Where other dimensions lie behind the rows' one,
-lanes go along these.
+Along a row, execution is sequential. If other dimensions follow the scanned one, lanes
+run along those.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tensorlang.ir.contents import allocations, writes
 from tensorlang.ir.nodes import Block, Store
 from tensorlang.ir.visit import substitute, walk
 from tensorlang.schedules.generic import generic
-from tensorlang.schedules.tiling import attempt, fused
+from tensorlang.schedules.tiling import fused
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.tree import Path, block_of, enclosing_loops, paths_to
@@ -30,12 +30,12 @@ _LANES: Final = (8, 16, 32, 64)
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """A block, the loops over rows around it, and those in order inside of them.
+    """A block, the loops over rows around it, and the ordered loops inside them.
 
     Attributes:
-        block: What is computed.
+        block: The block.
         rows: The loops over rows, outermost first.
-        ordered: Those that run in order.
+        ordered: The loops that run in order.
     """
 
     block: Block
@@ -44,7 +44,7 @@ class Nest:
 
     @property
     def across(self) -> bool:
-        """Whether the last loop over rows goes along memory."""
+        """Whether the last row loop is contiguous in memory."""
         values = {axis.var: axis.value for axis in self.block.axes}
         last = [n for n in walk(self.block.body) if isinstance(n, Store)][-1]
         steps = linear(substitute(last.indices[-1], values)).terms
@@ -53,18 +53,20 @@ class Nest:
 
 @schedule("scan")
 def scan(s: Schedule, knobs: Knobs) -> None:
-    """Every running fold with what sets its state; all other stages by their kind."""
+    """Every scan with its initialization; all other stages by their kind."""
     lanes = knobs.choice("lanes", _LANES, default=16)
     first: Nest | None = None
     for nest in map(nest_of, paths_to(s.function, Block)):
         if first and nest and nest.ordered and len(first.rows) == len(nest.rows) > 0:
-            (_across if nest.across else _along)(s, first, nest, lanes)
+            (_lanes_across_rows if nest.across else _row_per_thread)(
+                s, first, nest, lanes
+            )
         first = nest
     generic(s, knobs)
 
 
 def nest_of(path: Path) -> Nest | None:
-    """The nest that leads to a block; None where it folds in any order."""
+    """The nest that leads to a block; None if it has reduction axes."""
     kinds = {axis.value: axis.kind for axis in block_of(path).axes}
     around = enclosing_loops(path)
     if any(kinds.get(loop.var) not in ("spatial", "ordered") for loop in around):
@@ -76,20 +78,20 @@ def nest_of(path: Path) -> Nest | None:
     return Nest(block_of(path), named("spatial"), named("ordered"))
 
 
-def _along(s: Schedule, first: Nest, nest: Nest, lanes: int) -> None:
-    """Rows to threads; the state of each in a register."""
+def _row_per_thread(s: Schedule, first: Nest, nest: Nest, lanes: int) -> None:
+    """Rows to threads, the state of each in a register."""
     del lanes
     row, other = fused(s, first.rows), fused(s, nest.rows)
     s.merge(row, other)
     held = {buffer.name for buffer in writes(first.block)}
     for buffer in list(allocations(s.function)):
-        if buffer.name in held and attempt(s, s.store_at, buffer.name, row):
+        if buffer.name in held and s.attempt(s.store_at, buffer.name, row):
             s.set_scope(buffer.name, "register")
     s.parallel(row)
 
 
-def _across(s: Schedule, first: Nest, nest: Nest, lanes: int) -> None:
-    """Blocks of rows to threads, a lane each."""
+def _lanes_across_rows(s: Schedule, first: Nest, nest: Nest, lanes: int) -> None:
+    """Blocks of rows to threads, one lane each."""
     blocks = []
     for each in (first, nest):
         *outer, last = each.rows

@@ -1,4 +1,4 @@
-"""What goes back to where it was sliced from, on a CPU: nothing is asked at each place.
+"""Gradients of slices on a CPU: scatter into zeros without a guard per element.
 
     for i in range(n):            for i in parallel(n):
         for j in range(9):            for j in range(2):
@@ -8,9 +8,9 @@
                                       for j in range(3):
                                           y[i, j + 6] = 0
 
-The guard of a place is a constant in each of these loops, and no vector reads where
-there is nothing: masked lanes far outside of an array cost hundreds of steps. Where
-only each second or third place was taken, the places between are unrolled.
+In each of these loops the guard is constant, and no vector reads out of bounds: masked
+lanes far outside an array cost hundreds of cycles. For slices with a step of two or
+three, the elements in between are unrolled.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from tensorlang.schedules.generic import generic
 from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.stages import Stage, extent_of, stages
 from tensorlang.schedules.streaming import loop_named, stream
-from tensorlang.schedules.tiling import attempt, fused, in_lanes
+from tensorlang.schedules.tiling import fused, in_lanes
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
 _FEW_ROWS: Final = 4
-_MOST_BETWEEN: Final = 8  # places, to unroll them
+_MOST_BETWEEN: Final = 8  # step of a slice up to which elements are unrolled
 
 
 @dataclass(frozen=True, slots=True)
-class _Taken:
-    """The places of a loop, of all, between which something was taken."""
+class _SlicedRange:
+    """The sliced range `begin:end` of a loop, and the loop's extent."""
 
     begin: int
     end: int
@@ -43,22 +43,22 @@ class _Taken:
 
     @property
     def cut(self) -> bool:
-        """Whether there are others."""
+        """Whether the range is a proper part of the loop."""
         return self.begin > 0 or self.end < self.extent
 
 
 @schedule("slice_grad")
 def slice_grad(s: Schedule, knobs: Knobs) -> None:
-    """Loops without guards, where a few dimensions are cut; else as any other copy."""
+    """Partition the loops at the slice's ends, else schedule generically."""
     stage = next(iter(stages(s.function)), None)
-    if stage is None or not attempt(s, _parts, Plan(s, knobs, stage)):
+    if stage is None or not s.attempt(_parts, Plan(s, knobs, stage)):
         generic(s, knobs)
 
 
 def _parts(plan: Plan) -> None:
-    """Cut the innermost loop and at most one around it."""
+    """Partition the innermost loop and at most one around it."""
     s, stage = plan.s, plan.stage
-    taken = {loop.var.name: _taken(stage, loop) for loop in stage.loops}
+    taken = {loop.var.name: _sliced_range(stage, loop) for loop in stage.loops}
     *outer, inner = taken
     around = [name for name in outer if taken[name].cut]
     cut = len(around) + taken[inner].cut
@@ -69,7 +69,7 @@ def _parts(plan: Plan) -> None:
     whole = step * plan.width if step > 1 else 1
     for piece, start in _pieces(s, inner, taken[inner], whole):
         steps = step > 1 and start == taken[inner].begin
-        if not (steps and attempt(s, _between, plan, piece, step)):
+        if not (steps and s.attempt(_between, plan, piece, step)):
             _plain(plan, piece, long=long)
     shared = outer[: outer.index(around[0])] if around else outer
     pieces = [name for at in around for name, _ in _pieces(s, at, taken[at], 1)]
@@ -79,7 +79,7 @@ def _parts(plan: Plan) -> None:
 
 
 def _plain(plan: Plan, loop: str, *, long: bool) -> None:
-    """A loop in vectors; chunks of it to threads, where it is a long one."""
+    """Vectorize a loop; chunks of a long one go to threads."""
     if long and plan.threads:
         stream(plan.s, loop, plan.stream())
     else:
@@ -88,7 +88,7 @@ def _plain(plan: Plan, loop: str, *, long: bool) -> None:
 
 
 def _between(plan: Plan, loop: str, step: int) -> None:
-    """Steps in vectors; the places of each, unrolled, fill each other's gaps."""
+    """Vectorize over steps; the elements of each are unrolled and interleaved."""
     s = plan.s
     steps, place = s.split(loop, [None, step])
     whole, lanes = s.split(steps, [None, plan.width])
@@ -97,10 +97,12 @@ def _between(plan: Plan, loop: str, step: int) -> None:
     s.vectorize(lanes)
 
 
-def _pieces(s: Schedule, loop: str, taken: _Taken, whole: int) -> list[tuple[str, int]]:
-    """Cut a loop where it begins or ends that something was taken: parts and starts.
+def _pieces(
+    s: Schedule, loop: str, taken: _SlicedRange, whole: int
+) -> list[tuple[str, int]]:
+    """Partition a loop at the ends of its sliced range: parts and their starts.
 
-    Where that is no multiple of `whole`, the rest is a part of its own.
+    Where the range is no multiple of `whole`, its remainder becomes a part of its own.
     """
     begin, end, extent = taken.begin, taken.end, taken.extent
     points = {begin, begin + (end - begin) // whole * whole, end}
@@ -112,8 +114,8 @@ def _pieces(s: Schedule, loop: str, taken: _Taken, whole: int) -> list[tuple[str
     return [*found, (rest, start)]
 
 
-def _taken(stage: Stage, loop: For) -> _Taken:
-    """The places of a loop outside of which nothing was taken, by its guards."""
+def _sliced_range(stage: Stage, loop: For) -> _SlicedRange:
+    """The sliced range of a loop, read off its guards."""
     axis, extent = stage.axis(loop), extent_of(loop)
     begin, end = 0, extent or 0
     for node in walk(stage.block.body):
@@ -122,11 +124,11 @@ def _taken(stage: Stage, loop: For) -> _Taken:
                 begin = int(bound)
             case Compare(op="lt", a=a, b=Const(value=bound)) if a == axis:
                 end = int(bound)
-    return _Taken(begin, end, extent or end)
+    return _SlicedRange(begin, end, extent or end)
 
 
 def _step(stage: Stage, loop: For) -> int:
-    """How far it is from one place of a loop that was taken to the next."""
+    """The step of the slice along a loop, 1 if it is too large to unroll."""
     axis = stage.axis(loop)
     for node in (each for load in stage.loads for each in walk(load)):
         match node:
@@ -136,6 +138,6 @@ def _step(stage: Stage, loop: For) -> int:
 
 
 def _few(loop: For) -> bool:
-    """Whether it runs so seldom that threads share what is inside of it."""
+    """Whether a loop is too short to distribute over threads."""
     extent = extent_of(loop)
     return extent is not None and extent <= _FEW_ROWS

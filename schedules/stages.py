@@ -1,7 +1,7 @@
-"""What the stages of a function are: injective, a reduction, a contraction, or else.
+"""Classify the stages of a function: injective, reduction or contraction.
 
 A stage is an outermost nest of plain loops around one block that computes by its axes.
-Whatever is not recognised is nobody's to touch.
+Anything else is left alone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ INJECTIVE, REDUCTION, CONTRACTION = "injective", "reduction", "contraction"
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A block and all loops around it, outermost first, each driving one axis."""
+    """A block and the loops around it, outermost first, each driving one axis."""
 
     block: Block
     loops: tuple[For, ...]
@@ -50,23 +50,23 @@ class Stage:
 
     @property
     def update(self) -> Store | Reduce:
-        """What the block writes last."""
+        """The block's last store or reduction."""
         return [n for n in walk(self.block.body) if isinstance(n, (Store, Reduce))][-1]
 
     @property
     def outputs(self) -> tuple[Buffer, ...]:
-        """The buffers that it writes last: all components of a reduction's state."""
+        """The buffers written last: all components of a reduction's state."""
         update = self.update
         return update.buffers if isinstance(update, Reduce) else (update.buffer,)
 
     @property
     def output(self) -> Buffer:
-        """The first of its outputs."""
+        """The first output."""
         return self.outputs[0]
 
     @property
     def loads(self) -> tuple[Load, ...]:
-        """The places that it reads, by its axes, each one once."""
+        """The block's distinct loads, lets substituted, in terms of its axes."""
         named: dict[Var, Expr] = {}
         found = []
         for node in walk(self.block.body):
@@ -87,14 +87,14 @@ class Stage:
 
     @property
     def work(self) -> int | None:
-        """How often the block runs, where that is known."""
+        """The number of block instances, if known."""
         sizes = [extent_of(loop) for loop in self.loops]
         known = [size for size in sizes if size is not None]
         return prod(known) if len(known) == len(sizes) else None
 
 
 def extent_of(loop: For) -> int | None:
-    """A loop's extent, where it is a constant."""
+    """A loop's extent, if constant."""
     return int(loop.extent.value) if isinstance(loop.extent, Const) else None
 
 
@@ -112,7 +112,7 @@ def stages(func: Function) -> Iterator[Stage]:
 
 
 def _plain(block: Block, chain: list[For]) -> bool:
-    """Whether loops and axes are one to one, and nothing else is going on."""
+    """Whether loops and axes match one to one, without guards or annotations."""
     driving = [axis.value for axis in block.axes if not isinstance(axis.value, Const)]
     one_to_one = sorted(map(repr, driving)) == sorted(loop.var.name for loop in chain)
     usual = block.where is None and block.init is None and block.scope == "thread"
@@ -127,7 +127,7 @@ def _plain(block: Block, chain: list[For]) -> bool:
 
 
 def _computes(block: Block, *, folds: bool) -> bool:
-    """Whether the body is lets and checks, and then stores or one reduction."""
+    """Whether the body is lets and checks, then stores or one reduction."""
     body = block.body.stmts if isinstance(block.body, Seq) else (block.body,)
     updates = [stmt for stmt in body if not isinstance(stmt, (Let, Evaluate))]
     if folds:
@@ -136,17 +136,17 @@ def _computes(block: Block, *, folds: bool) -> bool:
 
 
 def kind_of(stage: Stage) -> str:
-    """The kind of a stage."""
+    """Classify a stage."""
     if not stage.driven("reduction"):
         return INJECTIVE
     return CONTRACTION if tile_axes(stage) else REDUCTION
 
 
 def tile_axes(stage: Stage) -> tuple[For, For] | None:
-    """The loops over a tile's rows and columns, where a stage is a contraction.
+    """The loops over a tile's rows and columns, if a stage is a contraction.
 
-    Columns are the output's last dimension. Rows are the last spatial loop that indexes
-    none of the operands that the columns index, so that these serve all rows.
+    Columns are the output's last dimension. Rows are the last spatial loop that does
+    not index the operands the columns index, so that these are reused for all rows.
     """
     update, spatial = stage.update, stage.driven("spatial")
     folds = isinstance(update, Reduce) and update.reducer.name == "sum"
@@ -166,7 +166,7 @@ def tile_axes(stage: Stage) -> tuple[For, For] | None:
 
 
 def column_dimension(stage: Stage, load: Load) -> int | None:
-    """Which dimension of an operand the columns index, the last one of several."""
+    """The (last) dimension of an operand that the columns index."""
     found = tile_axes(stage)
     assert found is not None
     column = stage.axis(found[1])
@@ -184,7 +184,7 @@ def _variables(load: Load) -> frozenset[Var]:
 
 
 def contiguous_loop(stage: Stage) -> For | None:
-    """The loop along which the largest operand lies in memory, one by one."""
+    """The loop along which the largest operand is contiguous."""
     ranked = sorted(stage.loads, key=lambda load: -len(_variables(load)))
     for load in ranked[:1]:
         steps = dict(linear(load.indices[-1]).terms) if load.indices else {}
@@ -195,7 +195,7 @@ def contiguous_loop(stage: Stage) -> For | None:
 
 
 def is_elementwise(stage: Stage) -> bool:
-    """Whether every operand has one shape, and is read where the result is written."""
+    """Whether all operands have one shape and are read at the written index."""
     axes = tuple(stage.axis(loop) for loop in stage.loops)
     shape = tuple(loop.extent for loop in stage.loops)
     places: list[tuple[Buffer, tuple[Expr, ...]]] = [
@@ -211,12 +211,12 @@ def is_elementwise(stage: Stage) -> bool:
 
 
 def steps_of(block: Block) -> int:
-    """How many operations and calls a block's values take."""
+    """The number of operations and calls of a block."""
     return sum(isinstance(n, (Binary, Call)) for n in walk(block.body))
 
 
 def is_cheap(block: Block) -> bool:
-    """Whether a value costs no more to compute again than to read back."""
+    """Whether recomputing a value costs no more than reading it back."""
     nodes = list(walk(block.body))
     return steps_of(block) <= 3 and not any(
         isinstance(n, Call) or (isinstance(n, Binary) and n.op == "div") for n in nodes
@@ -224,7 +224,7 @@ def is_cheap(block: Block) -> bool:
 
 
 def has_long_chains(stage: Stage) -> bool:
-    """Whether a value takes mathematics that is expanded into many dependent steps."""
+    """Whether a value calls a function that expands into a long dependency chain."""
     return any(
         isinstance(n, Call) and INTRINSICS[n.name].expands
         for n in walk(stage.block.body)

@@ -3,11 +3,11 @@
 for i in range(n):      for i_0 in parallel(n // (chunk * lanes)):
                             for i_1 in range(chunk):
                                 for i_2 in vectorized(lanes):
-                        for i_tail_0 in range(...):        # what is left, guarded
+                        for i_tail_0 in range(...):        # remainder, guarded
                             for i_tail_1 in vectorized(lanes):
 
-Several vectors side by side (more lanes than a register has) hide the latency of long
-dependent chains, such as a hash's rounds.
+More lanes than a register has (several vectors side by side) hide the latency of long
+dependency chains, such as a hash's rounds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CHUNKS: Final = (16, 32, 64, 128, 256, 512)
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """How to cut a long loop: `chunk` steps of `lanes` elements go to a thread."""
+    """How to tile a long loop: a unit of work is `chunk` steps of `lanes` elements."""
 
     lanes: int
     chunk: int
@@ -55,12 +55,12 @@ def _nearest(wanted: int, options: tuple[int, ...]) -> int:
 
 
 def loop_named(s: Schedule, name: str) -> For:
-    """The loop of this name."""
+    """The loop with this name."""
     return next(loop for loop in loops(s.function.body) if loop.var.name == name)
 
 
 def stream(s: Schedule, loop: str, how: Stream) -> tuple[str, ...]:
-    """Cut `loop` into parallel chunks of vectors and a vectorized tail.
+    """Split `loop` into parallel chunks of vectors and a vectorized tail.
 
     Returns:
         The names of the innermost, vectorized loops: main and tail, or the only one.
@@ -81,7 +81,7 @@ def stream(s: Schedule, loop: str, how: Stream) -> tuple[str, ...]:
 
 
 def whole_steps(s: Schedule, extent: Expr, step: int) -> Expr:
-    """The largest multiple of `step` up to an extent."""
+    """The largest multiple of `step` not above an extent."""
     return simplify(extent // step * step, size_ranges(s.function))
 
 

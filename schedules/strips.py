@@ -1,14 +1,14 @@
-"""Contractions strip by strip: a strip of columns is packed right where it is used.
+"""Contractions by strips of columns, each packed right where it is used.
 
 for j_0 in parallel(columns // 64):
-    strip = alloc(f32[K, 64])                   # stays in the second-level cache
-    for n, k in blocks of 16 x 16: strip[...] = w[...], turned in registers
+    strip = alloc(f32[K, 64])                   # stays in the L2 cache
+    for n, k in blocks of 16 x 16: strip[...] = w[...], transposed in registers
     for i_0 in range(rows // 6): a tile of 6 x 64 sums over all of K
-    for i_tail in ...:           what is left, in tiles of 4 and of 1
+    for i_tail in ...:           the remainder, in tiles of 4 and of 1
 
-Against packing everything first, nothing is written to memory and read back, and no
-thread waits for another; but there must be strips enough to share. What is packed
-already is used as it lies.
+Compared with packing everything first, nothing is written to memory and read back, and
+no thread waits for another; but there must be enough strips to distribute. Packed
+operands are used as they are.
 """
 
 from __future__ import annotations
@@ -20,33 +20,28 @@ from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import blocks
 from tensorlang.ir.nodes import Const, Load
 from tensorlang.schedules.plan import Plan, Tile
-from tensorlang.schedules.stages import (
-    Stage,
-    column_dimension,
-    extent_of,
-    tile_axes,
-)
+from tensorlang.schedules.stages import Stage, column_dimension, extent_of, tile_axes
 from tensorlang.schedules.streaming import loop_named, whole_steps
-from tensorlang.schedules.tiling import attempt, extent, is_part, shared
+from tensorlang.schedules.tiling import extent, is_part, parallelize
 from tensorlang.scheduling import Schedule
 
-_MOST_BYTES: Final = 1 << 19  # of a strip: half of a second-level cache
-_BLOCK_BYTES: Final = 1 << 18  # of a strip's block, where the whole one is larger
+_MOST_BYTES: Final = 1 << 19  # of a strip: half of an L2 cache
+_BLOCK_BYTES: Final = 1 << 18  # of a block of a larger strip
 _STRIPS_A_THREAD: Final = 4
 _WORTH_PACKING: Final = 24  # rows
-SMALL: Final = (4, 1)  # rows of the tiles for a rest of unknown length
+SMALL: Final = (4, 1)  # rows of the tiles for a remainder of unknown length
 
 
 def by_strips(plan: Plan, tile: Tile) -> None:
-    """The whole schedule of a contraction.
+    """Schedule a whole contraction.
 
     Raises:
-        ScheduleError: its sizes are not for this.
+        ScheduleError: the sizes do not suit.
     """
     s, stage = plan.s, plan.stage
     found = tile_axes(stage)
     if found is None:
-        raise ScheduleError(f"block {stage.name!r} is no contraction")
+        raise ScheduleError(f"block {stage.name!r} is not a contraction")
     row, column = found
     load, width = _operand(plan, stage, tile), tile.vectors * tile.lanes
     folded = [loop.var.name for loop in stage.driven("reduction")]
@@ -67,11 +62,11 @@ def by_strips(plan: Plan, tile: Tile) -> None:
     if copied:
         s.compute_at(copied[0], [first, *deep][-1])
         _pack(s, stage, load, *copied, tile.lanes)
-    shared(s, [*outer, first])
+    parallelize(s, [*outer, first])
 
 
 def _operand(plan: Plan, stage: Stage, tile: Tile) -> Load:
-    """The operand that the columns index, where its strips can be used one by one."""
+    """The operand the columns index, if its strips can be used one by one."""
     found = tile_axes(stage)
     assert found is not None
     column, width = found[1], tile.vectors * tile.lanes
@@ -82,7 +77,7 @@ def _operand(plan: Plan, stage: Stage, tile: Tile) -> Load:
         raise ScheduleError("the strips are not whole, or of unknown depth")
     threads = plan.s.target.threads if plan.s.target else 1
     if not tile.parallel or length // width < _STRIPS_A_THREAD * (threads - 1):
-        raise ScheduleError("there are too few strips to share")
+        raise ScheduleError("there are too few strips to distribute")
     (load,) = loads
     rows, in_rows = (
         extent_of(found[0]),
@@ -90,13 +85,13 @@ def _operand(plan: Plan, stage: Stage, tile: Tile) -> Load:
     )
     few = rows is not None and rows < _WORTH_PACKING
     if in_rows and few and not _packed(stage, load, width):
-        raise ScheduleError("too few rows read a strip that lies in rows already")
+        raise ScheduleError("too few rows read a strip that is contiguous already")
     _depth(stage, load, width)
     return load
 
 
 def _depth(stage: Stage, load: Load, width: int) -> int | None:
-    """The steps of a block of the reduction, where a whole strip fits no cache.
+    """The reduction steps per block, if a whole strip does not fit the cache.
 
     Raises:
         ScheduleError: no block of a fitting size divides the steps.
@@ -112,11 +107,11 @@ def _depth(stage: Stage, load: Load, width: int) -> int | None:
 
 
 def divided(steps: int | None, step: int) -> int | None:
-    """The steps of a block of a reduction, of which a whole strip would fit no cache.
+    """The reduction steps per block, if a whole strip does not fit the cache.
 
     Args:
-        steps: All of them, where they are known.
-        step: Bytes of the strip that one reads.
+        steps: The number of steps, if known.
+        step: Bytes of the strip read per step.
     """
     if steps is None or steps * step <= _MOST_BYTES:
         return None
@@ -126,7 +121,7 @@ def divided(steps: int | None, step: int) -> int | None:
 
 
 def _packed(stage: Stage, load: Load, width: int) -> bool:
-    """Whether the columns lie in strips already, of which some make one of `width`."""
+    """Whether the columns are already in strips that combine to `width`."""
     last = load.buffer.shape[-1]
     if column_dimension(stage, load) != load.buffer.ndim - 1 or not isinstance(
         last, Const
@@ -136,12 +131,12 @@ def _packed(stage: Stage, load: Load, width: int) -> bool:
 
 
 def _in_rows(stage: Stage, load: Load) -> bool:
-    """Whether the columns are neighbours in memory."""
+    """Whether the columns are contiguous."""
     return column_dimension(stage, load) == load.buffer.ndim - 1
 
 
 def _cut_rows(s: Schedule, block: str, row: str, rows: int) -> list[tuple[str, int]]:
-    """The blocks of whole tiles and of the rest, and the rows of a tile in each."""
+    """Blocks of whole tiles and of the remainder, with the rows of a tile in each."""
     length = extent(s, row)
     if length is not None:
         if length <= rows or length % rows == 0:
@@ -161,14 +156,14 @@ def _cut_rows(s: Schedule, block: str, row: str, rows: int) -> list[tuple[str, i
 
 
 def _cut(s: Schedule, block: str, row: str, at: object) -> tuple[str, str]:
-    """The blocks before and after a cut through the rows, inside of a strip."""
+    """Partition a strip's rows; returns the blocks before and after the cut."""
     loop = next(name for name in s.loops(block) if is_part(name, row))
     before = {b.name for b in blocks(s.function)}
     s.partition(loop, at)  # type: ignore[arg-type]
     return block, next(b.name for b in blocks(s.function) if b.name not in before)
 
 
-def _tile(  # noqa: PLR0917 - what a tile is made of
+def _tile(  # noqa: PLR0917 - the parts of a tile
     s: Schedule,
     block: str,
     stage: Stage,
@@ -176,7 +171,7 @@ def _tile(  # noqa: PLR0917 - what a tile is made of
     rows: int,
     lanes: int,
 ) -> None:
-    """The tile's loops around one block."""
+    """Tile the loops around one block."""
     around = s.loops(block)
     row, inside, *folded = (
         next(name for name in around if is_part(name, wanted)) for wanted in names
@@ -200,10 +195,10 @@ def _tile(  # noqa: PLR0917 - what a tile is made of
     s.vectorize(last)
 
 
-def _pack(  # noqa: PLR0917 - the same
+def _pack(  # noqa: PLR0917 - the parts of a copy
     s: Schedule, stage: Stage, load: Load, copy: str, strip: str, lanes: int
 ) -> None:
-    """The copy of one strip: turned in registers, or row by row."""
+    """Pack one strip: transposed in registers, or row by row."""
     at, rank = column_dimension(stage, load), load.buffer.ndim
     assert at is not None
     given = [f"d{n}" for n in range(rank)]
@@ -214,13 +209,17 @@ def _pack(  # noqa: PLR0917 - the same
         return
     laid = [*given[:at], *given[at + 1 :], given[at]]
     s.transform_layout(strip, f"lambda {', '.join(given)}: ({', '.join(laid)})")
-    attempt(
-        s, _turn, s, copy, lanes, f"copy_by_columns_{lanes}x{lanes}x{load.buffer.dtype}"
+    s.attempt(
+        _transpose,
+        s,
+        copy,
+        lanes,
+        f"copy_by_columns_{lanes}x{lanes}x{load.buffer.dtype}",
     )
 
 
-def _turn(s: Schedule, copy: str, lanes: int, intrinsic: str) -> None:
-    """A matrix's strip in square blocks, turned in registers."""
+def _transpose(s: Schedule, copy: str, lanes: int, intrinsic: str) -> None:
+    """Copy a matrix's strip in square blocks, transposed in registers."""
     column, depth = s.loops(copy)[-2:]
     length = extent(s, depth)
     if length is None or length < lanes:

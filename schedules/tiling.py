@@ -1,11 +1,10 @@
-"""Cuts that several schedules make: whole tiles and a rest, fused loops, vectors."""
+"""Shared tiling steps: whole tiles and a remainder, fused loops, vectors."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from tensorlang.errors import TensorlangError
 from tensorlang.ir.contents import blocks
 from tensorlang.ir.nodes import Expr, For
 from tensorlang.schedules.stages import extent_of
@@ -13,32 +12,21 @@ from tensorlang.schedules.streaming import loop_named, whole_steps
 from tensorlang.scheduling import Schedule
 
 
-def attempt(s: Schedule, step: Callable[..., object], *args: object) -> bool:
-    """Whether a step went through; where it does not, nothing of it stays."""
-    function, trace = s.function, s.trace
-    try:
-        step(*args)
-    except TensorlangError:
-        s.function, s.trace = function, trace
-        return False
-    return True
-
-
 def is_part(name: str, prefix: str) -> bool:
-    """Whether a loop is the one of that name, or was cut off from it."""
+    """Whether a loop has this name or was split off the loop that has."""
     return name == prefix or name.startswith(f"{prefix}_tail")
 
 
 def extent(s: Schedule, name: str) -> int | None:
-    """The extent of a loop, where it is a constant."""
+    """The extent of a loop, if constant."""
     return extent_of(loop_named(s, name))
 
 
 def cut(s: Schedule, block: str, prefix: str, size: int) -> list[str]:
-    """Cut a nest along a loop: the blocks of the whole tiles and of the rest.
+    """Partition a nest along a loop: the blocks of the whole tiles and the remainder.
 
-    The loop comes to stand outermost where there is something to cut off. A loop that
-    is shorter than a tile, or of unknown length, stays whole.
+    The loop moves outermost if there is a remainder. A loop shorter than a tile, or of
+    unknown length, stays whole.
     """
     around = s.loops(block)
     loop = next(name for name in around if is_part(name, prefix))
@@ -51,7 +39,7 @@ def cut(s: Schedule, block: str, prefix: str, size: int) -> list[str]:
 
 
 def cut_unknown(s: Schedule, block: str, prefix: str, size: int) -> tuple[str, str]:
-    """Cut a nest along a loop of unknown length: whole tiles, and the rest."""
+    """Partition a loop of unknown length: whole tiles and the remainder."""
     around = s.loops(block)
     loop = next(name for name in around if is_part(name, prefix))
     whole = whole_steps(s, loop_named(s, loop).extent, size)
@@ -62,28 +50,28 @@ def cut_unknown(s: Schedule, block: str, prefix: str, size: int) -> tuple[str, s
 
 
 def cut_at(s: Schedule, block: str, loop: str, at: Expr | int) -> list[str]:
-    """The blocks of the first `at` iterations of a loop and of all others."""
+    """The blocks of a loop's first `at` iterations and of all others."""
     before = {b.name for b in blocks(s.function)}
     s.partition(loop, at)
     return [block, next(b.name for b in blocks(s.function) if b.name not in before)]
 
 
 def divisors(number: int) -> list[int]:
-    """The divisors of a number from 1, in order."""
+    """The divisors of a number, ascending."""
     low = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
     return low + [number // n for n in reversed(low) if n * n != number]
 
 
 def fused(s: Schedule, names: Sequence[str]) -> str:
-    """One loop of several that are perfectly nested."""
+    """Fuse several perfectly nested loops into one."""
     whole, *rest = names
     for name in rest:
         whole = s.fuse(whole, name)
     return whole
 
 
-def shared(s: Schedule, names: Sequence[str]) -> None:
-    """The loops, if any, as one, to threads, where it runs more than once."""
+def parallelize(s: Schedule, names: Sequence[str]) -> None:
+    """Fuse the loops, if any, and parallelize the result unless it runs once."""
     if not names:
         return
     whole = fused(s, names)
@@ -92,10 +80,10 @@ def shared(s: Schedule, names: Sequence[str]) -> None:
 
 
 def in_lanes(s: Schedule, loop: For, lanes: int, rest: int | None = None) -> None:
-    """A loop in vectors, with its tail, if there is one, apart and masked.
+    """Vectorize a loop, with its tail, if any, split off and masked.
 
-    The tail's vectors have `rest` lanes: of a short row, whole registers without a lane
-    to use would cost as much as those with some.
+    The tail's vectors have `rest` lanes: on a short row, registers with no active lane
+    would cost as much as the others.
     """
     name, length = loop.var.name, extent_of(loop)
     lanes = lanes if length is None else max(min(lanes, length), 1)

@@ -1,4 +1,4 @@
-"""Dimensions in another order, on a CPU: square tiles, turned in registers.
+"""Permuted dimensions on a CPU: square tiles, transposed in registers.
 
     for j in range(n):              for j_0_0 in parallel(...):   # rows of the result
         for i in range(m):    ->        for i_0_0 in range(...):
@@ -6,8 +6,8 @@
                                                 for i_0_1 in range(4):
                                                     transpose_16x16(x[...], y[...])
 
-What is left of either dimension moves a vector at a time. Where the last dimension
-stays the last, there is nothing to turn.
+Remainders of either dimension move a vector at a time. If the last dimension stays
+last, nothing needs transposing.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from tensorlang.schedules.generic import generic
 from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.stages import Stage, extent_of, stages
 from tensorlang.schedules.streaming import whole_steps
-from tensorlang.schedules.tiling import attempt, cut_at, fused, is_part
+from tensorlang.schedules.tiling import cut_at, fused, is_part
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
-_LARGEST: Final = 16  # rows of a tile: as many registers hold it
+_LARGEST: Final = 16  # rows of a tile: it occupies as many registers
 _TILES: Final = (1, 2, 4, 8)
 
 
 @schedule("transpose")
 def transpose(s: Schedule, knobs: Knobs) -> None:
-    """Tiles where two dimensions are long enough, else as any other copy."""
+    """Tiles if two dimensions are long enough, else a plain copy."""
     stage = next(iter(stages(s.function)), None)
-    turned = None if stage is None else _turned(stage)
+    turned = None if stage is None else _transposed_loop(stage)
     if stage is not None and turned is not None:
         plan = Plan(s, knobs, stage)
-        if attempt(s, _tiles, plan, turned) or attempt(s, _short, plan, turned):
+        if s.attempt(_tiles, plan, turned) or s.attempt(_short, plan, turned):
             return
     generic(s, knobs)
 
 
-def _turned(stage: Stage) -> For | None:
-    """The loop along the operand's last dimension, where it is not the innermost."""
+def _transposed_loop(stage: Stage) -> For | None:
+    """The loop along the operand's last dimension, unless it is the innermost."""
     (load,) = stage.loads
     loop = next(
         (each for each in stage.loops if stage.axis(each) == load.indices[-1]), None
@@ -49,7 +49,7 @@ def _turned(stage: Stage) -> For | None:
 
 
 def _tiles(plan: Plan, turned: For) -> None:
-    """Whole tiles, and what is left of both dimensions."""
+    """Whole tiles, and the remainders of both dimensions."""
     s, stage = plan.s, plan.stage
     side = min(plan.width, _LARGEST)
     around = plan.knobs.choice("tiles", _TILES, default=4)
@@ -72,7 +72,7 @@ def _tiles(plan: Plan, turned: For) -> None:
 
 
 def _cut(s: Schedule, block: str, name: str, loop: For, side: int) -> list[str]:
-    """Cut what is no whole tile off the block: the block of that, if there is one."""
+    """Split the remainder of a dimension off the block; its block, if any."""
     whole = whole_steps(s, loop.extent, side)
     if whole == loop.extent:
         return []
@@ -85,7 +85,7 @@ def _cut(s: Schedule, block: str, name: str, loop: For, side: int) -> list[str]:
 def _loops(
     s: Schedule, block: str, row: For, column: For
 ) -> tuple[list[str], str, str]:
-    """The loops around a block: all others, that along its rows, along its columns."""
+    """The loops around a block: the outer ones, along rows, along columns."""
     around = s.loops(block)
     j = next(name for name in around if is_part(name, row.var.name))
     i = next(name for name in around if is_part(name, column.var.name))
@@ -93,7 +93,7 @@ def _loops(
 
 
 def _edge(plan: Plan, block: str, row: For, column: For, lanes: int) -> None:
-    """What is left of a dimension: vectors of the result, the long loop to threads."""
+    """Remainder of a dimension: vectors of the result, the long loop to threads."""
     s = plan.s
     outer, j, i = _loops(s, block, row, column)
     i_0, i_1 = s.split(i, [None, lanes])
@@ -108,7 +108,7 @@ def _edge(plan: Plan, block: str, row: For, column: For, lanes: int) -> None:
 
 
 def _short(plan: Plan, turned: For) -> None:
-    """A dimension of few elements: innermost but for the lanes of the other one."""
+    """A short dimension: innermost but for the lanes along the other one."""
     s, stage = plan.s, plan.stage
     column = stage.loops[-1]
     few, many = sorted((turned, column), key=lambda loop: extent_of(loop) or 1 << 62)

@@ -1,13 +1,13 @@
-"""Winograd's convolution: blocks of tiles to threads, from image to result at once.
+"""Winograd convolution: blocks of tiles to threads, all stages fused.
 
-for s, c in parallel(...): the weights, transformed
+for s, c in parallel(...): transform the weights
 for b, g in parallel(images * blocks):
-for cg in range(...):               # 16 channels
-lines[...] = ...; turned[...] = ...; image[...] = ...
-for s in range(...):                # 32 outputs
-for p in range(points):
-for t in tiles of 14: register tiles of sums, 14 x 2 vectors
-tiles[...] = ...; turned_back[...] = ...; y[...] = ...
+    for cg in range(...):               # 16 channels
+        lines[...] = ...; turned[...] = ...; image[...] = ...
+    for s in range(...):                # 32 outputs
+        for p in range(points):
+            for t in tiles of 14: register tiles of sums, 14 x 2 vectors
+        tiles[...] = ...; turned_back[...] = ...; y[...] = ...
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 from tensorlang.ir.contents import blocks, free_vars
 from tensorlang.ir.nodes import Let, Load
 from tensorlang.ir.visit import walk
-from tensorlang.schedules.tiling import cut_at, extent, shared
+from tensorlang.schedules.tiling import cut_at, extent, parallelize
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.tree import block_of, constant, find_block
@@ -44,7 +44,7 @@ def winograd23(s: Schedule, knobs: Knobs) -> None:
 
 @schedule("winograd")
 def winograd(s: Schedule, knobs: Knobs) -> None:
-    """Weights alone, or images by weights that are transformed."""
+    """Transform weights alone, or convolve with transformed weights."""
     _winograd(s, knobs)
 
 
@@ -77,16 +77,16 @@ def _images(s: Schedule, knobs: Knobs) -> None:
     ):
         s.store_at(buffer, loop)
     _lines(s)
-    _turned(s, "turned", -1)
-    _turned(s, "turned_back", -2)
+    _transpose(s, "turned", -1)
+    _transpose(s, "turned_back", -2)
     for name in ("image", "tiles", "y"):
         _vectors(s, name)
     _sums(s, knobs)
-    shared(s, [batch, block])
+    parallelize(s, [batch, block])
 
 
 def _merged(s: Schedule, names: Sequence[str], depth: int) -> tuple[str, ...]:
-    """The outer loops of the first nest, which all of them now are in."""
+    """Merge the outer loops of all nests into the first one's."""
     first, *others = names
     kept = s.loops(first)[:depth]
     for name in others:
@@ -101,13 +101,13 @@ def _weights(s: Schedule) -> None:
     for buffer in ("weight_lines", "weight_turned"):
         s.store_at(buffer, half)
     _vectors(s, "weight_lines")
-    _turned(s, "weight_turned", -1)
+    _transpose(s, "weight_turned", -1)
     _vectors(s, "weight")
-    shared(s, [strip, group])
+    parallelize(s, [strip, group])
 
 
 def _lines(s: Schedule) -> None:
-    """Columns of the image in vectors, zeros around them."""
+    """Image columns in vectors, with the zero padding around them split off."""
     low, size = _columns_of_image(s)
     part, column = "lines", s.loops("lines")[-1]
     length = extent(s, column) or 1
@@ -121,7 +121,7 @@ def _lines(s: Schedule) -> None:
 
 
 def _columns_of_image(s: Schedule) -> tuple[int, int]:
-    """Zeros before a line of the image, and its columns."""
+    """Left padding of the image's lines, and its columns."""
     block = block_of(find_block(s.function, "lines"))
     (x,) = {n.buffer for n in walk(block) if isinstance(n, Load)}
     column = block.axes[-1].var
@@ -131,7 +131,7 @@ def _columns_of_image(s: Schedule) -> tuple[int, int]:
 
 
 def _vectors(s: Schedule, block: str) -> None:
-    """The innermost loop in vectors, and a shorter one for what is left."""
+    """Vectorize the innermost loop, with a shorter vector for the remainder."""
     loop, lanes = s.loops(block)[-1], _machine(s)[0]
     length = extent(s, loop) or 1
     whole = length // lanes * lanes
@@ -143,19 +143,19 @@ def _vectors(s: Schedule, block: str) -> None:
 
 
 def _machine(s: Schedule) -> tuple[int, int]:
-    """Lanes of a register, at most as many as are laid side by side; registers."""
+    """Lanes of a register, at most `_LANES`, and the number of registers."""
     if s.target is None:
         return _LANES, 32
     return min(s.target.lanes(32), _LANES), s.target.vector_registers
 
 
-def _turned(s: Schedule, name: str, lane_at: int) -> None:
-    """Squares, turned in registers, and what is left of the pixels.
+def _transpose(s: Schedule, name: str, lane_at: int) -> None:
+    """Squares transposed in registers, and the remaining pixels.
 
     Args:
         s: The schedule.
         name: The block.
-        lane_at: Which of its two last loops goes along a vector: -1 or -2.
+        lane_at: Which of its last two loops becomes the vector: -1 or -2.
     """
     pixel, lane = s.loops(name)[-1 - (lane_at == -1)], s.loops(name)[lane_at]
     s.reorder(pixel, lane)
@@ -180,7 +180,7 @@ def _turned(s: Schedule, name: str, lane_at: int) -> None:
 
 
 def _sums(s: Schedule, knobs: Knobs) -> None:
-    """Register tiles of tiles by outputs."""
+    """Register tiles of Winograd tiles by outputs."""
     lanes, registers = _machine(s)
     vectors = knobs.choice("vectors", _VECTORS, default=2)
     tile = s.loops("sums")[-4]
@@ -203,7 +203,7 @@ def _sums(s: Schedule, knobs: Knobs) -> None:
 
 
 def _write_back(s: Schedule, write: str, at: str) -> None:
-    """The tile's own loops, written out: it has to stay in registers."""
+    """Unroll and vectorize a tile's write-back, which keeps the tile in registers."""
     loops = s.loops(write)
     *others, last = loops[loops.index(at) + 1 :]
     vector, lane = s.split(last, [None, _machine(s)[0]])
@@ -213,5 +213,5 @@ def _write_back(s: Schedule, write: str, at: str) -> None:
 
 
 def _tall(length: int, most: int) -> int:
-    """Rows of a register tile: as even as can be."""
+    """Rows of a register tile, as even as possible."""
     return -(-length // -(-length // most))

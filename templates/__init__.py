@@ -1,8 +1,8 @@
-"""The Jinja templates that write the source: one macro a node, named after it.
+"""Jinja templates for generated source: one macro per node, of the same name.
 
-`render` prints one. A template is compiled once: its bytecode lies beside it, where and
-when Python keeps the bytecode of a module there too, so that a program which builds
-kernels does not start by compiling templates.
+`render` renders one. Compiled templates are cached as bytecode in `__pycache__`, under
+the same conditions as that of modules, so that programs do not compile templates at
+startup.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
 
 def render(template: str, /, **values: object) -> str:
-    """The text of a template, every name in which must be given."""
+    """Render a template; all names in it must be defined."""
     return environment().get_template(template).render(**values)
 
 
 @cache
 def environment() -> jinja2.Environment:
-    """The one environment of all templates; Jinja is loaded at the first use."""
-    import jinja2  # noqa: PLC0415 - a program that builds nothing renders nothing
+    """The environment of all templates; imports Jinja at the first use."""
+    import jinja2  # noqa: PLC0415 - only needed to build kernels
 
-    from tensorlang.templates.bytecode import Beside  # noqa: PLC0415 - loads Jinja
+    from tensorlang.templates.bytecode import PycacheBytecode  # noqa: PLC0415
 
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(__path__),
         undefined=jinja2.StrictUndefined,
-        bytecode_cache=Beside(write=not sys.dont_write_bytecode),
-        autoescape=False,  # noqa: S701 - LLVM IR is no HTML
+        bytecode_cache=PycacheBytecode(write=not sys.dont_write_bytecode),
+        autoescape=False,  # noqa: S701 - the output is not HTML
         auto_reload=False,
         keep_trailing_newline=True,
     )

@@ -1,9 +1,8 @@
-"""Bytecode of templates, kept as Python keeps that of modules.
+"""Bytecode cache of templates, next to that of modules.
 
-`llvm.ll.j2` has its own in `__pycache__/llvm.ll.cpython-311.j2c`, or wherever
-`PYTHONPYCACHEPREFIX` says. It is trusted like a `.pyc` file: who may write there may
-also write the template. `python -m tensorlang.templates.bytecode` compiles all of them
-ahead.
+The bytecode of `llvm.ll.j2` is in `__pycache__/llvm.ll.cpython-311.j2c`, or under
+`PYTHONPYCACHEPREFIX`. It is trusted like a `.pyc` file: whoever can write it can also
+change the template. `python -m tensorlang.templates.bytecode` compiles all templates.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ from jinja2.bccache import Bucket, bc_magic
 _SUFFIX = ".j2c"
 
 
-class Beside(BytecodeCache):
-    """Keeps bytecode where Python's import system would; does without where not."""
+class PycacheBytecode(BytecodeCache):
+    """Stores bytecode where Python's import system would, if it can."""
 
     def __init__(self, *, write: bool) -> None:
         self.write = write
 
     def get_cache_key(self, name: str, filename: str | None = None) -> str:
-        """The file that holds a template's bytecode."""
+        """Path of a template's bytecode file."""
         return str(Path(cache_from_source(filename or name)).with_suffix(_SUFFIX))
 
     def load_bytecode(self, bucket: Bucket) -> None:
-        """Read what this Jinja and this Python made of this source, if anything."""
+        """Read the bytecode if it matches the source, Jinja and Python."""
         head = _head(bucket)
         try:
             data = Path(bucket.key).read_bytes()
@@ -41,7 +40,7 @@ class Beside(BytecodeCache):
         bucket.code = code if isinstance(code, CodeType) else None
 
     def dump_bytecode(self, bucket: Bucket) -> None:
-        """Write it, whole or not at all."""
+        """Write the bytecode atomically."""
         if not self.write or bucket.code is None:
             return
         place = Path(bucket.key)
@@ -59,10 +58,10 @@ def _head(bucket: Bucket) -> bytes:
 
 
 def main() -> None:
-    """Compile every template and keep the bytecode, whatever Python was told."""
+    """Compile all templates, regardless of `sys.dont_write_bytecode`."""
     from tensorlang.templates import environment  # noqa: PLC0415 - it imports this
 
-    made = environment().overlay(bytecode_cache=Beside(write=True))
+    made = environment().overlay(bytecode_cache=PycacheBytecode(write=True))
     for name in made.list_templates(extensions=["j2"]):
         made.get_template(name)
 

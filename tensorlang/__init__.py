@@ -1,8 +1,8 @@
 """Tensor kernels that you can read, tune and trust.
 
-`tensorlang.ops` is the operator library; `tensorlang.ir`, `tensorlang.scheduling` and
-`build` make kernels of your own; `tune` finds the best schedule for this machine.
-Everything loads at first use, so importing the package costs next to nothing.
+`tensorlang.ops` is the operator library; with `tensorlang.ir`, `tensorlang.scheduling`
+and `build` you write your own kernels; `tune` finds the best schedule for this machine.
+Submodules are imported on first use, so importing the package is cheap.
 """
 
 from __future__ import annotations

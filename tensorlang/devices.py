@@ -1,4 +1,4 @@
-"""The devices of this machine: those of OpenCL, GPUs first, and those of CUDA."""
+"""The OpenCL devices of this machine, GPUs first, and its CUDA devices."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ REMEDY: Final = "pip install 'tensorlang[opencl]' and an OpenCL driver"
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """An OpenCL device: what a target says of it.
+    """Properties of an OpenCL device for a target.
 
     Attributes:
         title: Its name and its platform's.
-        slug: The same as a part of a file name.
+        slug: The same, usable in a file name.
         arch: `gpu` or `cpu`, and the address width.
         driver: Platform and driver version, on which compiled programs depend.
         units: Compute units.
-        block_threads: The most work-items of a work-group.
-        shared_bytes: Local memory of a work-group.
-        vector_bits: What one of its threads moves at once.
+        block_threads: Maximum number of work-items per work-group.
+        shared_bytes: Local memory per work-group.
+        vector_bits: Width of one thread's widest access.
         features: Its extensions.
     """
 
@@ -43,7 +43,7 @@ class Device:
 
 
 def problem() -> str:
-    """Why there is no OpenCL here, as a clause; empty where there is."""
+    """Why OpenCL is unavailable here, as a clause; empty if it is available."""
     if find_spec("pyopencl") is None:
         return f"pyopencl is not installed; it needs {REMEDY}"
     try:
@@ -55,7 +55,7 @@ def problem() -> str:
 
 @cache
 def handles() -> tuple[pyopencl.Device, ...]:
-    """PyOpenCL's own devices, GPUs first."""
+    """PyOpenCL's device objects, GPUs first."""
     import pyopencl  # noqa: PLC0415 - where it is asked for
 
     found = [d for p in pyopencl.get_platforms() for d in p.get_devices()]
@@ -64,7 +64,7 @@ def handles() -> tuple[pyopencl.Device, ...]:
 
 @cache
 def devices() -> tuple[Device, ...]:
-    """What there is to know of each device."""
+    """The properties of each device."""
     return tuple(map(_described, handles()))
 
 
@@ -94,17 +94,17 @@ CUDA_REMEDY: Final = "pip install 'tensorlang[cuda]' and NVIDIA's driver"
 
 @dataclass(frozen=True, slots=True)
 class CudaDevice:
-    """An NVIDIA GPU: what a target says of it.
+    """Properties of an NVIDIA GPU for a target.
 
     Attributes:
         title: Its name.
-        slug: The same as a part of a file name.
+        slug: The same, usable in a file name.
         capability: Its compute capability, such as `(9, 0)`.
         driver: The driver's version.
         units: Multiprocessors.
-        block_threads: The most threads of a block.
-        shared_bytes: The most shared memory of a block, where it asks for it.
-        l2_bytes: The size of its second cache.
+        block_threads: Maximum number of threads per block.
+        shared_bytes: Maximum (opt-in) shared memory per block.
+        l2_bytes: The size of its L2 cache.
     """
 
     title: str
@@ -118,7 +118,7 @@ class CudaDevice:
 
 
 def cuda_problem() -> str:
-    """Why there is no GPU of NVIDIA here, as a clause; empty where there is."""
+    """Why no NVIDIA GPU is available here, as a clause; empty if one is."""
     if find_spec("pycuda") is None:
         return f"pycuda is not installed; it needs {CUDA_REMEDY}"
     try:
@@ -130,7 +130,7 @@ def cuda_problem() -> str:
 
 @cache
 def _cuda_driver() -> Any:
-    """PyCUDA's driver module, initialised."""
+    """PyCUDA's driver module, initialized."""
     import pycuda.driver  # noqa: PLC0415 - where it is asked for
 
     pycuda.driver.init()
@@ -138,13 +138,13 @@ def _cuda_driver() -> Any:
 
 
 def cuda_handle(index: int) -> driver.Device:
-    """PyCUDA's own device."""
+    """PyCUDA's device object."""
     return _cuda_driver().Device(index)
 
 
 @cache
 def cuda_devices() -> tuple[CudaDevice, ...]:
-    """What there is to know of each GPU."""
+    """The properties of each GPU."""
     count = _cuda_driver().Device.count()
     return tuple(_cuda_described(cuda_handle(index)) for index in range(count))
 

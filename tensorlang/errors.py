@@ -1,19 +1,19 @@
-"""Every error that tensorlang raises on purpose, under one root.
+"""All errors that tensorlang raises deliberately, under one root.
 
 A message says what was wrong, with which values, and what to do about it.
 """
 
 
 class TensorlangError(Exception):
-    """The root: catch this to catch everything tensorlang raises on purpose."""
+    """The root: catch this to catch everything tensorlang raises deliberately."""
 
 
 class IRError(TensorlangError, ValueError):
-    """A tree that is not well formed: raised by constructors and the verifier."""
+    """A malformed tree: raised by constructors and the verifier."""
 
 
 class DTypeError(IRError, TypeError):
-    """Element types that do not fit: names both sides."""
+    """Mismatched element types: names both sides."""
 
 
 class ParseError(IRError):
@@ -25,7 +25,7 @@ class InterpreterError(TensorlangError):
 
 
 class ScheduleError(TensorlangError, ValueError):
-    """A schedule step that is not legal: which rule, which loop, what would help."""
+    """An illegal schedule step: which rule, which loop, what would help."""
 
 
 class CodegenError(TensorlangError):
@@ -37,33 +37,33 @@ class TargetError(TensorlangError, ValueError):
 
 
 class ShapeError(TensorlangError, ValueError):
-    """Shapes that do not fit an operator: names the operator and both shapes."""
+    """Shapes that do not suit an operator: names the operator and both shapes."""
 
 
 class ArgumentError(TensorlangError, ValueError):
-    """An argument outside its domain: a negative rate, an overlapping out."""
+    """An argument outside its domain: a negative rate, an overlapping output."""
 
 
 class KernelError(TensorlangError, RuntimeError):
     """A kernel that reported a fault while running, such as an index out of range.
 
-    `code` is what the kernel's checks reported, of several threads or-ed.
+    `code` is the fault code reported by the kernel's checks, ORed over threads.
     """
 
     code: int = 0
 
 
 class DeviceError(TensorlangError, RuntimeError):
-    """A device's driver that refused or failed: what it was doing, in its own words.
+    """A device driver that refused or failed: during which operation, with its message.
 
-    `lost` says that nothing can be computed there any more by this process.
+    `lost` says that this process can no longer use the device.
     """
 
     lost: bool = False
 
 
 class DeviceMemoryError(DeviceError, MemoryError):
-    """A device that has no memory left: how much was asked for."""
+    """A device out of memory: names the amount requested."""
 
 
 class KeyReuseError(TensorlangError, RuntimeError):
@@ -71,24 +71,24 @@ class KeyReuseError(TensorlangError, RuntimeError):
 
 
 class GraphError(TensorlangError, ValueError):
-    """A program of operators that cannot be: names the function, layer or line."""
+    """An invalid graph of operators: names the function, layer or line."""
 
 
 class WeightError(TensorlangError, ValueError):
-    """Weights that do not fit a network: names the missing, unused or wrongly sized."""
+    """Weights that do not match a network: names those missing, unused or misshapen."""
 
 
 class LossError(TensorlangError, ArithmeticError):
-    """Training whose loss is no number any more: names the epoch and the step."""
+    """A training loss that is no longer finite: names the epoch and the step."""
 
 
 class OperatorError(TensorlangError, LookupError):
-    """An operator name that nothing defines, or that two things define."""
+    """An operator name that is undefined, or defined twice."""
 
 
 class RecordError(TensorlangError, ValueError):
-    """A record, cache or database file that cannot be used: names the file."""
+    """An unusable record, cache or database file: names the file."""
 
 
 class TuningError(TensorlangError, RuntimeError):
-    """A tuning run that cannot go on: names the storage, the operator, the reason."""
+    """A tuning run that cannot continue: names storage, operator and reason."""

@@ -1,7 +1,7 @@
-"""Locks that no thread holds across a fork: a child has nobody to release them.
+"""Locks taken around a fork, so that none is held by a thread missing in the child.
 
-A fork waits until first calls, which import modules, and compilations have ended. The
-order of the two is fixed, as a first call may compile.
+A fork waits for first calls, which import modules, and for compilations to finish. The
+locks are ordered, as a first call may compile.
 """
 
 from __future__ import annotations

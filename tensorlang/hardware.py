@@ -1,8 +1,8 @@
-"""What processor this is: vendor, architecture, instruction sets, caches, cores.
+"""CPU detection: vendor, architecture, instruction sets, caches, cores.
 
-Read from what the operating system publishes (`/proc`, `/sys`, `sysctl`), so that
-asking costs a millisecond and loads nothing. For tests, `TENSORLANG_CPUINFO` names a
-file in place of `/proc/cpuinfo`: emulators change the processor, and not that.
+Reads what the operating system publishes (`/proc`, `/sys`, `sysctl`), which takes a
+millisecond and loads nothing. For tests, `TENSORLANG_CPUINFO` names a file to use
+instead of `/proc/cpuinfo`: emulators change the processor, but not that.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _INTEL: Final = {
 }  # fmt: skip
 _VENDORS: Final = {"AuthenticAMD": "amd", "GenuineIntel": "intel", "0x41": "arm"}
 
-# a tag of the fingerprint -> the features that it stands for, widest first
+# a tag of the fingerprint -> the features it implies, widest first
 _TAGS: Final[dict[str, tuple[str, ...]]] = {
     "avx512": ("avx512f", "avx512bw", "avx512dq", "avx512vl"),
     "avx2": ("avx2", "fma"),
@@ -55,7 +55,7 @@ _TAGS: Final[dict[str, tuple[str, ...]]] = {
     "sse2": ("sse2",),
     "neon": ("asimd",),
 }
-# how the features that `Processor.hides` decides about begin
+# prefixes of the features that `Processor.hides` decides about
 _VECTORS: Final = ("amx", "avx", "f16c", "fma")
 _EXTRAS: Final = {
     "bf16": "avx512_bf16",
@@ -67,14 +67,14 @@ _EXTRAS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """One kind of processor: `name` such as `amd-zen5-m2`, and its instruction sets."""
+    """A processor model: `name` such as `amd-zen5-m2`, and its instruction sets."""
 
     name: str
     device: str
     features: tuple[str, ...]
 
     def hides(self, feature: str) -> bool:
-        """Whether Linux lists no such vector instructions, which have LLVM's name."""
+        """Whether a vector feature, by LLVM's name, is missing from Linux's list."""
         name = _plain(feature)
         listed = {_plain(known) for known in self.features}
         told = sys.platform == "linux" and listed and name.startswith(_VECTORS)
@@ -87,7 +87,7 @@ class Processor:
 
 
 def vector_tags(features: tuple[str, ...], *, every: bool = False) -> list[str]:
-    """The widest vector set among `features` (or every one), then what extends it."""
+    """The widest vector set among `features` (or every one), then its extensions."""
     have = set(features)
     levels = [tag for tag, needed in _TAGS.items() if have.issuperset(needed)]
     extras = [tag for tag, needed in _EXTRAS.items() if needed in have]
@@ -109,7 +109,7 @@ def processor() -> Processor:
 
 
 def _from_cpuinfo(text: str) -> Processor:
-    """The first processor of Linux's list; all of them are taken to be alike."""
+    """The first processor in Linux's list; all are assumed to be alike."""
     fields: dict[str, str] = {}
     for line in text.split("\n\n", 1)[0].splitlines():
         key, _, value = line.partition(":")
@@ -125,7 +125,7 @@ def _from_cpuinfo(text: str) -> Processor:
 
 
 def architecture(vendor: str, family: int, model: int) -> str:
-    """What the makers call it: `zen5`; `f6` for a family that no table here knows."""
+    """The microarchitecture, such as `zen5`; `f6` for a family in no table."""
     for first, name in _ARCHITECTURES.get((vendor, family), ()):
         if model >= first:
             return name
@@ -135,7 +135,7 @@ def architecture(vendor: str, family: int, model: int) -> str:
 
 
 def _plain(feature: str) -> str:
-    """`avx512_bf16` as well as LLVM's `avx512bf16`, `amx_tile` and `amx-tile`."""
+    """Normalize spellings such as `avx512_bf16` and LLVM's `avx512bf16`."""
     return feature.translate({ord(mark): None for mark in "_-."})
 
 
@@ -156,7 +156,7 @@ def _sysctl(name: str) -> str:
 
 @cache
 def caches() -> dict[int, int]:
-    """Bytes of the data cache of each level, as one core sees it: {1: 49152, ...}."""
+    """Bytes of each level's data cache, as seen by one core: {1: 49152, ...}."""
     found: dict[int, int] = {}
     for folder in sorted((_CPU / "cpu0" / "cache").glob("index*")):
         try:
@@ -182,7 +182,7 @@ def _bytes(text: str) -> int:
 
 @cache
 def cores() -> int:
-    """Physical cores that this process may use, at most what its quota pays for."""
+    """Physical cores available to this process, limited by its CPU quota."""
     if hasattr(os, "sched_getaffinity"):
         allowed = os.sched_getaffinity(0)
         count = len({_siblings(cpu) for cpu in allowed})
@@ -192,7 +192,7 @@ def cores() -> int:
 
 
 def _siblings(cpu: int) -> str:
-    """A name for the physical core of a hardware thread."""
+    """An identifier of a hardware thread's physical core."""
     try:
         return (_CPU / f"cpu{cpu}" / "topology/thread_siblings_list").read_text()
     except OSError:
@@ -200,7 +200,7 @@ def _siblings(cpu: int) -> str:
 
 
 def _quota(default: int) -> int:
-    """Whole processors that the control group pays for."""
+    """The control group's CPU quota, in whole processors."""
     try:
         quota, period = _QUOTA.read_text().split()
         return max(1, int(quota) // int(period))

@@ -1,9 +1,9 @@
-"""Record files: JSON that people can diff, read strictly and written atomically.
+"""Record files: diffable JSON, validated strictly and written atomically.
 
     <folder>/<target fingerprint>/<operator>.json
 
-Two tuners may file into one folder at once: a writer locks the file, reads what is
-there, merges, and moves a complete new file into place.
+Several tuners may write to one folder: a writer locks the file, reads the current
+contents, merges, and moves a complete new file into place.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ class Record:
     """The best configuration found for a workload on a target, and how it was measured.
 
     Attributes:
-        workload: What was tuned.
+        workload: The tuned workload.
         target: The fingerprint of the machine it was measured on.
-        architecture: The wider class that the machine belongs to.
-        algorithm: The operator's algorithm that won.
-        schedule: The schedule function, by name.
-        knobs: Its knobs' values, by name.
-        ir: Content hash of the scheduled IR; another one on replay means stale.
-        generator: The version of tensorlang that made it.
+        architecture: The wider class of that machine.
+        algorithm: The winning algorithm of the operator.
+        schedule: The name of the schedule function.
+        knobs: The knobs' values, by name.
+        ir: Content hash of the scheduled IR; a different one on replay means stale.
+        generator: The version of tensorlang that produced it.
         seconds: Median time of a call.
         spread: Half the interquartile range of the samples over their median.
         default_seconds: The default configuration's time in the same run: `seconds`
             times the ratio of the two, paired by round.
-        roofline: Fraction reached of the machine's limit for this work, 0 if unknown.
-        error: Largest error against the reference, in units of the gate's tolerance.
+        roofline: Fraction of the machine's limit for this work, 0 if unknown.
+        error: Largest error against the reference, in units of the tolerance.
         date: Day of the measurement, ISO 8601.
         static: Chosen by static cost only; never outranks a measured one.
-        measured: On a GPU, the device, its driver, its clocks while it was timed, and
-            the compilers: a line for people.
+        measured: On a GPU, the device, its driver, its clocks during the measurement,
+            and the compilers: a line for people.
     """
 
     workload: Workload
@@ -76,7 +76,7 @@ class Record:
     measured: str = ""
 
     def outranks(self, other: Record) -> bool:
-        """Whether this one is to be kept of two for one workload."""
+        """Whether to keep this one of two records for the same workload."""
         if self.static != other.static:
             return other.static
         if self.ir == other.ir:
@@ -96,7 +96,7 @@ class Record:
 
     @classmethod
     def from_json(cls, data: object) -> Record:
-        """The record that `to_json` wrote.
+        """The record written by `to_json`.
 
         Raises:
             RecordError: a field is missing, unknown, of another kind or out of range.
@@ -115,12 +115,12 @@ class Record:
 
     @property
     def order(self) -> str:
-        """What files are sorted by."""
+        """The sort key within files."""
         return json.dumps(self.workload.to_json(), sort_keys=True)
 
 
 def is_name(value: object) -> bool:
-    """Whether a value can name a machine, an operator or a knob in a record."""
+    """Whether a value is a valid name of a machine, an operator or a knob."""
     return isinstance(value, str) and _NAME.fullmatch(value) is not None
 
 
@@ -178,16 +178,16 @@ _READERS: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 def path_of(folder: Path, target: str, operator: str) -> Path:
-    """The file that holds the records of an operator on a target."""
+    """The file with the records of an operator on a target."""
     return folder / _name(target) / f"{_name(operator)}.json"
 
 
 def read(path: Path, *, filed: bool = True) -> list[Record]:
-    """The records of one file; none where there is no file.
+    """Read the records of a file; none if it does not exist.
 
     Args:
         path: The file.
-        filed: Whether its place in a folder of records must fit what it holds.
+        filed: Whether to check that its records match its place in a record folder.
 
     Raises:
         RecordError: the file is broken; the message names it and what is wrong.
@@ -213,7 +213,7 @@ def _parsed(text: str) -> list[Record]:
 
 
 def _bounded(path: Path) -> str:
-    """The text of a regular file of a reasonable size."""
+    """The text of a regular file of limited size."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise RecordError("it is not a regular file")
     with path.open("rb") as file:
@@ -231,7 +231,7 @@ def _filed_right(record: Record, path: Path) -> None:
 
 
 def write(path: Path, records: Iterable[Record]) -> None:
-    """Replace the file by one with these records, sorted, in one step."""
+    """Replace the file atomically by one with these records, sorted."""
     ordered = sorted(records, key=lambda record: record.order)
     lines = ",\n".join(json.dumps(r.to_json(), sort_keys=True) for r in ordered)
     text = f'{{"format": {FORMAT}, "records": [\n{lines}\n]}}\n'
@@ -270,10 +270,10 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def remove(path: Path, unwanted: Callable[[Record], bool]) -> int:
-    """Take records out of a file, and the file away with its last; how many went.
+    """Remove records from a file, and the file with its last one; returns their number.
 
     Raises:
-        RecordError: the file is broken (it is left as it is), or stays locked.
+        RecordError: the file is broken (it is left unchanged), or stays locked.
     """
     if not path.exists():
         return 0
@@ -290,17 +290,17 @@ def remove(path: Path, unwanted: Callable[[Record], bool]) -> int:
 
 
 def merge(path: Path, records: Iterable[Record], beaten: Collection[str] = ()) -> int:
-    """File the records that outrank what the file holds; how many those were.
+    """Merge records into a file; returns how many outranked its contents.
 
     Args:
         path: The file.
-        records: What to file.
-        beaten: Code (`Record.ir`) that was timed beside the new records and lost: what
-            is held of it goes, whatever its time was when it was filed; only what was
-            measured beats.
+        records: The records to add.
+        beaten: Code (`Record.ir`) that was measured along with the new records and
+            lost: its records are removed, whatever time they state; only measured
+            records beat.
 
     Raises:
-        RecordError: the file is broken (it is left as it is), or stays locked.
+        RecordError: the file is broken (it is left unchanged), or stays locked.
     """
     with locked(path):
         held = {record.workload: record for record in read(path)}

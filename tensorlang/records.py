@@ -1,12 +1,12 @@
-"""What is known to be best, and where: records looked up by workload and target.
+"""The best known configurations: records looked up by workload and target.
 
-Two layers: the shipped records (`results/records`) and the user's, which overlay them.
-A look-up goes from near to far and never silently to another kind of device:
+There are two layers: the shipped records (`results/records`) and the user's, which take
+precedence. A lookup falls back as follows, never silently to another kind of device:
 
     exact workload -> nearest shape on this kind of machine -> same architecture -> none
 
-Records that were measured come first on this whole way; what a search by static cost
-chose (`Record.static`) serves where nothing measured does.
+Measured records come first throughout; those chosen by static cost (`Record.static`)
+are used if there is no measured one.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from tensorlang.workload import Workload
 
 FOLDER_VARIABLE: Final = "TENSORLANG_RECORDS"
 STATIC: Final = "chosen by static cost, not measured"
-_FARTHEST: Final = 6.0  # sum of |log2| over the extents; beyond it a shape is no guide
+_FARTHEST: Final = 6.0  # sum of |log2| over the extents; farther shapes are not used
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A record that may serve a workload, and in a word or two, why this one."""
+    """A record to use for a workload, and briefly, why this one."""
 
     record: Record
     reason: str
 
 
 def user_folder() -> Path:
-    """Where the user's records live; `TENSORLANG_RECORDS` points elsewhere."""
+    """The folder of the user's records; `TENSORLANG_RECORDS` overrides it."""
     given = os.environ.get(FOLDER_VARIABLE)
     if given:
         return Path(given)
@@ -51,23 +51,23 @@ def user_folder() -> Path:
 
 
 def shipped_folder() -> Path:
-    """The records that came with the package."""
+    """The folder of the records shipped with the package."""
     return Path(str(files("tensorlang.results"))) / "records"
 
 
 def folders() -> tuple[Path, Path]:
-    """The layers, strongest first."""
+    """The layers, highest precedence first."""
     return user_folder(), shipped_folder()
 
 
 def architecture(target: Target) -> str:
-    """The class of machines whose records are a fair guess for each other's."""
+    """The class of machines that may use each other's records."""
     return f"{target.arch}-{target.vector_bits}"
 
 
 @cache
 def _held(path: Path) -> tuple[Record, ...]:
-    """A file's records, read once; a broken file is named in a warning and skipped."""
+    """A file's records, cached; a broken file is skipped with a warning."""
     try:
         return tuple(record_files.read(path))
     except RecordError as problem:
@@ -76,15 +76,15 @@ def _held(path: Path) -> tuple[Record, ...]:
 
 
 def forget() -> None:
-    """Read the files anew at the next look-up."""
+    """Reread the files at the next lookup."""
     _held.cache_clear()
     _chosen.cache_clear()
 
 
 def candidates(workload: Workload, target: Target) -> Iterator[Choice]:
-    """The records that may serve, best guess first; a stale one's successor follows.
+    """The records that may be used, best first, with fallbacks for stale ones.
 
-    A workload that leaves its threads open has those of the target.
+    A workload without a number of threads gets the target's.
     """
     if not workload.threads:
         workload = replace(workload, threads=target.threads)
@@ -104,7 +104,7 @@ def candidates(workload: Workload, target: Target) -> Iterator[Choice]:
 
 
 def lookup(workload: Workload, target: Target) -> tuple[Choice, ...]:
-    """`candidates` as a tuple, remembered: a dict access after the first time."""
+    """`candidates` as a tuple, memoised."""
     return _chosen(workload, target)
 
 
@@ -150,10 +150,10 @@ def _nearest(
 
 
 def distance(wanted: Workload, known: Workload) -> float:
-    """How far apart two workloads are: 0 the same, infinite if not comparable.
+    """The distance of two workloads: 0 if equal, infinite if not comparable.
 
-    Everything but shapes and threads must agree. Shapes count in doublings over all
-    extents, another number of threads as a quarter of one.
+    Everything but shapes and threads must match. Shapes count in doublings over all
+    extents, a different number of threads as a quarter of one.
     """
     same = (
         wanted.operator == known.operator
@@ -173,15 +173,15 @@ def distance(wanted: Workload, known: Workload) -> float:
 def add(
     record: Record, folder: Path | None = None, beaten: Collection[str] = ()
 ) -> bool:
-    """File a record in the user's folder; whether it outranked what was there.
+    """Add a record to the user's folder; returns whether it outranked the existing one.
 
     Args:
-        record: What to file.
-        folder: Where, if not in the user's.
-        beaten: Code that was timed beside it and lost; see `record_files.merge`.
+        record: The record.
+        folder: Another folder than the user's.
+        beaten: Code measured along with it that lost; see `record_files.merge`.
 
     Raises:
-        RecordError: the file is broken, which is said and left alone, or locked.
+        RecordError: the file is broken, which leaves it unchanged, or locked.
     """
     path = record_files.path_of(
         folder or user_folder(), record.target, record.workload.operator

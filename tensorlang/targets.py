@@ -1,11 +1,11 @@
-"""What a kernel is built for: targets are values, found by name.
+"""Targets: the devices that kernels are built for, as values found by name.
 
-`get("llvm")` is this machine's CPU through LLVM, and `host()` the same without the
-name. `get("opencl:1")` is an OpenCL device, and `get("cuda:sm_90a")` an architecture to
-compile for, whether or not such a GPU is here. A target knows its limits (vector width
-and registers, caches, threads) because schedules ask for them, and its `fingerprint`,
-under which records are filed: readable, and the same on every machine of one kind,
-however many of its cores are ours.
+`get("llvm")` is this machine's CPU through LLVM, and `host()` the same.
+`get("opencl:1")` is an OpenCL device, and `get("cuda:sm_90a")` an architecture to
+compile for, whether or not such a GPU is present. A target has the limits that
+schedules need (vector width and registers, caches, threads), and a `fingerprint` under
+which records are filed: readable, and the same on every machine of one kind,
+independent of the number of cores available.
 
     amd-zen5-m2-avx512-bf16-l1_48k-l2_1m-l3_32m
 """
@@ -26,12 +26,12 @@ KINDS: Final = ("llvm", "opencl", "cuda")
 THREADS_VARIABLE: Final = "TENSORLANG_THREADS"
 TARGET_VARIABLE: Final = "TENSORLANG_TARGET"
 
-# architecture -> bytes of shared memory that one block may have
+# architecture -> maximum bytes of shared memory per block
 ARCHITECTURES: Final = {"sm_80": 163 << 10, "sm_90a": 227 << 10, "sm_100": 227 << 10}
 USUAL_ARCHITECTURE: Final = "sm_90a"
-# compute capability -> its architecture with all instructions, where there are more
+# compute capability -> its architecture with all instructions, if different
 _SPECIFIC: Final = {(9, 0): "sm_90a"}
-# what the lanes of a warp can do together (tensorlang.ir.collectives), from sm_80 on
+# collective instructions of a warp (tensorlang.ir.collectives), from sm_80 on
 _AMPERE: Final = ("cp_async", "ldmatrix", "mma", "shuffle")
 # architecture -> its features
 CUDA_FEATURES: Final = {
@@ -39,7 +39,7 @@ CUDA_FEATURES: Final = {
     "sm_90a": (*_AMPERE, "tma", "wgmma"),
     "sm_100": (*_AMPERE, "tma"),
 }
-# what a thread of a GPU moves at once, and the registers that it may have
+# a GPU thread's widest access and maximum number of registers
 _GPU: Final = {
     "vector_bits": 128,
     "vector_registers": 255,
@@ -58,7 +58,7 @@ _VECTORS: Final = {
 }
 
 
-# what code is made for -> the features of which each one alone gives it to a CPU
+# ability used in code generation -> CPU features that each imply it
 _ABILITIES: Final[dict[str, tuple[str, ...]]] = {
     "fma": ("fma", "asimd"),
     "f16 conversions": ("f16c", "asimd"),
@@ -69,14 +69,14 @@ _ABILITIES: Final[dict[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A device that kernels are built for, with what a schedule must know of it.
+    """A device that kernels are built for, with the properties that schedules use.
 
     Sizes are in bytes, vector widths in bits. `cpu` names vendor and architecture,
-    `features` the instruction sets as LLVM's and Linux's names agree on them, of a GPU
-    what its warps can do (`CUDA_FEATURES`).
-    `threads` is how many threads one kernel may use: of a GPU, its processors, of whose
-    threads a block has up to `block_threads`, with `shared_bytes` of shared memory.
-    `index` is -1 for a GPU that is compiled for only.
+    `features` the instruction sets by the names LLVM and Linux agree on, or for a GPU
+    the capabilities of its warps (`CUDA_FEATURES`). `threads` is the number of threads
+    per kernel: for a GPU, its multiprocessors, with up to `block_threads` threads and
+    `shared_bytes` of shared memory per block. `index` is -1 for a GPU that is only
+    compiled for.
     """
 
     kind: str = "llvm"
@@ -98,7 +98,7 @@ class Target:
 
     @property
     def name(self) -> str:
-        """How `get` finds it: `llvm`, `cuda`, `cuda:1`, `cuda:sm_90a`."""
+        """Its name for `get`: `llvm`, `cuda`, `cuda:1`, `cuda:sm_90a`."""
         if self.index < 0:
             return f"{self.kind}:{self.arch}"
         return f"{self.kind}:{self.index}" if self.index else self.kind
@@ -118,13 +118,13 @@ class Target:
     def model(self) -> str:
         """The execution model that schedules are written for: `cpu` or `simt`.
 
-        A CPU has the same loops and vectors through OpenCL as through LLVM.
+        A CPU has the same loops and vectors with OpenCL as with LLVM.
         """
         on_cpu = self.kind == "llvm" or self.arch.startswith("cpu")
         return "cpu" if on_cpu else "simt"
 
     def lanes(self, bits: int) -> int:
-        """How many elements of `bits` bits one vector register holds."""
+        """The number of elements of `bits` bits per vector register."""
         return max(1, self.vector_bits // bits)
 
     def has(self, ability: str) -> bool:
@@ -132,7 +132,7 @@ class Target:
         return any(feature in self.features for feature in _ABILITIES[ability])
 
     def with_threads(self, threads: int) -> Target:
-        """The same device, using at most `threads` threads a kernel."""
+        """The same device, using at most `threads` threads per kernel."""
         return replace(self, threads=_positive(threads, "threads"))
 
     def __str__(self) -> str:
@@ -144,11 +144,11 @@ class Target:
 def get(spec: str | Target | None = None) -> Target:
     """The target of a name such as `"llvm"` or `"cuda:1"`; a `Target` is itself.
 
-    Without a name it is the one that `TENSORLANG_TARGET` names, else this CPU.
+    The default is the one named by `TENSORLANG_TARGET`, else this CPU.
 
     Raises:
-        TargetError: nothing has this name, or the device is not on this machine;
-            the message says which targets are known, or how to get this one.
+        TargetError: the name is unknown, or the device is not on this machine; the
+            message says which targets are known, or how to get this one.
     """
     if isinstance(spec, Target):
         return spec
@@ -172,17 +172,17 @@ def get(spec: str | Target | None = None) -> Target:
 
 
 def to_compile(spec: str | Target | None) -> Target:
-    """As `get`; for a GPU that is not here, the architecture that is compiled for.
+    """Like `get`; for a GPU that is not present, the architecture to compile for.
 
     Raises:
-        TargetError: nothing has this name.
+        TargetError: the name is unknown.
     """
     absent = spec == "cuda" and bool(devices.cuda_problem())
     return _architecture(USUAL_ARCHITECTURE) if absent else get(spec)
 
 
 def missing(kind: str, spec: str = "") -> str:
-    """Why a kind of target cannot be used here, and how to get it, in a sentence."""
+    """Why a kind of target is unavailable, and how to get it, as a sentence."""
     if kind == "opencl":
         return f"target {spec or kind!r} is not present: {devices.problem()}"
     architectures = ", ".join(f"cuda:{arch}" for arch in ARCHITECTURES)
@@ -192,8 +192,8 @@ def missing(kind: str, spec: str = "") -> str:
     )
 
 
-def known() -> dict[str, str]:
-    """Every kind of target: an empty string where it is usable, else why it is not."""
+def availability() -> dict[str, str]:
+    """Every kind of target: an empty string if usable, else why it is not."""
     absent = {"opencl": devices.problem(), "cuda": devices.cuda_problem()}
     return {kind: missing(kind) if absent.get(kind) else "" for kind in KINDS}
 
@@ -269,7 +269,7 @@ def _architecture(arch: str) -> Target:
 
 
 def host() -> Target:
-    """This machine's CPU, with `TENSORLANG_THREADS` threads or one for each core.
+    """This machine's CPU, with `TENSORLANG_THREADS` threads or one per core.
 
     Raises:
         TargetError: `TENSORLANG_THREADS` is not a positive number.
@@ -313,5 +313,5 @@ def _positive(value: object, what: str) -> int:
 
 
 def _size(size: int) -> str:
-    """Bytes as a power-of-two unit: 48k, 1m, 36m."""
+    """Bytes in a power-of-two unit: 48k, 1m, 36m."""
     return f"{size >> 20}m" if size % (1 << 20) == 0 else f"{size >> 10}k"

@@ -1,7 +1,7 @@
-"""A workload: one operator on given shapes and types, as a value.
+"""A workload: one operator on given shapes and dtypes, as a value.
 
-It is what a record is filed under, what a tuner tunes and what a schedule is chosen
-for: frozen, hashable, and JSON there and back.
+Records are filed by workload, and tuner and schedules work on them: frozen, hashable,
+and serializable to JSON.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Attribute: TypeAlias = bool | int | float | str | tuple[int | None, ...] | None
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """An operator's id, its arrays' shapes and types, its attributes, the threads.
+    """An operator's id, its arrays' shapes and dtypes, its attributes, the threads.
 
     Args:
         operator: The canonical id, such as `random.bits`.
-        shapes: One shape an array argument; for a random operator, the result's.
-        dtypes: Our names, `f32` or `u32`, one a shape.
+        shapes: One shape per array argument; for a random operator, the result's.
+        dtypes: Names such as `f32` or `u32`, one per shape.
         attributes: Pairs (name, value) sorted by name; see `attributes_of`.
-        threads: Threads of the team, 0 where the target decides.
+        threads: Threads of the team, 0 to let the target decide.
     """
 
     operator: str
@@ -106,12 +106,12 @@ def _attribute(value: object) -> Attribute:
         return tuple(each if each is None else _whole(each) for each in value)
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    raise TypeError(f"{value!r} is no attribute of a workload")
+    raise TypeError(f"{value!r} is not an attribute of a workload")
 
 
 def _text(value: object, form: re.Pattern[str]) -> str:
     if not isinstance(value, str) or not form.fullmatch(value):
-        raise TypeError(f"{str(value)[:80]!r} is no name of an operator or type")
+        raise TypeError(f"{str(value)[:80]!r} is not a name of an operator or type")
     return value
 
 

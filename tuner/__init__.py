@@ -1,9 +1,9 @@
-"""Floor 6, the tuner: Optuna search, isolated measuring, reports.
+"""Layer 6, the tuner: Optuna search, isolated measurement, reports.
 
     tensorlang.tune("random.bits", budget=60)
 
-`tuning` is the run; `search` asks Optuna and prunes; `process` and `worker` measure in
-a process of their own; `gate` lets nothing wrong through; `storage` keeps the trials.
+`tuning` drives a run; `search` queries Optuna and prunes; `process` and `worker`
+measure in a separate process; `gate` checks results; `storage` keeps the trials.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ __all__ = ["Progress", "Report", "tune"]
 
 def __getattr__(name: str) -> object:
     if name == "tune":
-        from tensorlang.tuner.tuning import tune  # noqa: PLC0415 - loads much
+        from tensorlang.tuner.tuning import tune  # noqa: PLC0415 - heavy
 
         return tune
     if name in ("Progress", "Report"):
-        from tensorlang.tuner import progress  # noqa: PLC0415 - rarely asked for
+        from tensorlang.tuner import progress  # noqa: PLC0415 - rarely needed
 
         return getattr(progress, name)
     raise AttributeError(f"module 'tensorlang.tuner' has no attribute {name!r}")

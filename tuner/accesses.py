@@ -1,11 +1,11 @@
-"""What the threads of one block move, counted from a launch's IR without running it.
+"""Memory traffic of one thread block, counted statically from a launch's IR.
 
-Addresses are computed for all threads of the first block at the first iteration of
-their loops, and stand for every other one. An access of a warp to device memory takes
-as many sectors as its lanes touch; one to shared memory as many passes as its busiest
-bank has words. Where an index comes from data, each lane is taken to touch a sector of
-its own. What stands twice between two loops, barriers or stores is loaded once, for
-compilers see to that.
+Addresses are evaluated for all threads of the first block in the first iteration of
+their loops, as a sample of all others. A warp's access to device memory costs the
+sectors its lanes touch; a shared-memory access costs as many passes as words in its
+busiest bank. With data-dependent indices, each lane is assumed to touch a separate
+sector. Repeated loads between loops, barriers and stores count once, as compilers
+eliminate them.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ from tensorlang.ir.nodes import (
     While,
 )
 from tensorlang.ir.visit import children, walk
-from tensorlang.tuner.gpus import WARP
+from tensorlang.tuner.gpu_specs import WARP
 
 if TYPE_CHECKING:
     from tensorlang.codegen.simt.host import Launch
     from tensorlang.ir.nodes import Stmt
 
 Lanes = np.ndarray
-SECTOR: Final = 32  # bytes of device memory that move together
+SECTOR: Final = 32  # bytes, the granularity of device memory
 _BANKS: Final = 32
 _WORD: Final = 4
-_TURNS: Final = 16  # of a loop whose end depends on data
+_TURNS: Final = 16  # assumed trip count of a loop whose end depends on data
 
 _OPERATIONS: Final[dict[str, Callable[..., Lanes]]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide,
@@ -68,20 +68,20 @@ _OPERATIONS: Final[dict[str, Callable[..., Lanes]]] = {
 }  # fmt: skip
 
 
-class Unknown(Exception):  # noqa: N818 - a value that only data has
-    """An expression depends on what is in memory."""
+class Unknown(Exception):  # noqa: N818 - a value that depends on data
+    """An expression depends on the content of memory."""
 
 
 @dataclass(slots=True)
 class Traffic:
-    """What one block of a launch moves.
+    """Memory traffic of one block of a launch.
 
     Attributes:
-        sectors: Of device memory, by buffer.
-        passes: Of shared memory.
-        loads: Of device memory, one a warp and instruction.
-        moved: Bytes that threads move, from and to either memory.
-        barriers: That a block waits at.
+        sectors: Device memory sectors, by buffer.
+        passes: Shared memory passes.
+        loads: Device memory loads, per warp and instruction.
+        moved: Bytes moved by threads, to and from both memories.
+        barriers: Barriers that a block waits at.
     """
 
     sectors: dict[Buffer, float] = field(default_factory=lambda: defaultdict(float))
@@ -92,7 +92,7 @@ class Traffic:
 
 
 def traffic(launch: Launch, sizes: Mapping[str, int]) -> Traffic:
-    """What one block of a launch moves, for these values of the host's names."""
+    """The traffic of one block of a launch, given values of the host's names."""
     number = np.arange(prod(launch.block), dtype=np.int64)
     values: dict[str, Any] = dict(sizes)
     values |= {loop.var.name: np.int64(0) for loop in launch.blocks}
@@ -108,16 +108,16 @@ def traffic(launch: Launch, sizes: Mapping[str, int]) -> Traffic:
 
 @dataclass(slots=True)
 class _Counted:
-    """A walk over what a thread runs, for all threads of a block at once."""
+    """A walk over a thread's code, for all threads of a block at once."""
 
     values: dict[str, Any]
     warps: Lanes
     shared: set[Buffer]
     traffic: Traffic = field(default_factory=Traffic)
-    held: set[Load] = field(default_factory=set)  # in registers at this place
+    held: set[Load] = field(default_factory=set)  # currently in registers
 
     def statement(self, stmt: Stmt, times: float, active: Lanes) -> None:
-        """Count a statement that runs so often, by the active threads."""
+        """Count a statement that the active threads run `times` times."""
         match stmt:
             case Seq(stmts=parts):
                 for part in parts:
@@ -155,7 +155,7 @@ class _Counted:
             self.held = {load for load in self.held if load.buffer != stmt.buffer}
 
     def _inside(self, body: Stmt, times: float, active: Lanes) -> None:
-        """The body of a loop, which keeps nothing from one turn to the next."""
+        """A loop body, which keeps no registers between iterations."""
         self.held.clear()
         self.statement(body, times, active)
         self.held.clear()
@@ -205,7 +205,7 @@ class _Counted:
         times: float,
         active: Lanes,
     ) -> None:
-        """One load or store by the active threads."""
+        """Count one load or store by the active threads."""
         in_shared = buffer in self.shared
         if not in_shared and buffer.scope in ("register", "private"):
             return
@@ -223,7 +223,7 @@ class _Counted:
         )
 
     def value(self, expr: Expr) -> Any:
-        """An expression of numbers, for all threads.
+        """Evaluate a numeric expression for all threads.
 
         Raises:
             Unknown: it depends on data.
@@ -245,14 +245,14 @@ class _Counted:
 
 
 def _base(index: Expr) -> Expr:
-    """Where a vector's access begins."""
+    """The first element of a vector access."""
     if isinstance(index, Ramp):
         return index.base
     return index.value if isinstance(index, Splat) else index
 
 
 def _sectors(warps: Lanes, first: Lanes | None, dtype: DType, size: int) -> int:
-    """Sectors that each warp touches, added up."""
+    """Sectors touched, summed over warps."""
     each = -(-size // SECTOR)
     if first is None:
         return len(warps) * each
@@ -263,7 +263,7 @@ def _sectors(warps: Lanes, first: Lanes | None, dtype: DType, size: int) -> int:
 
 
 def _passes(warps: Lanes, first: Lanes | None, dtype: DType, size: int) -> int:
-    """Passes over the banks that each warp takes, added up."""
+    """Bank passes, summed over warps."""
     words = max(size // _WORD, 1)
     if first is None:
         return len(np.unique(warps)) * words

@@ -1,8 +1,8 @@
-"""The machine's limits, measured in the same run as what is compared with them.
+"""Machine limits, measured in the same run as what is compared with them.
 
-Each limit is a loop of textual LLVM IR that does nothing else: fused multiply-adds or
-Threefry's mix of adds, rotations and xors on registers, or plain and non-temporal
-streams. The clock comes from a chain of dependent additions, one a cycle.
+Each limit is a loop of textual LLVM IR: fused multiply-adds or Threefry's mix of adds,
+rotations and xors in registers, or temporal and non-temporal store streams. The clock
+is derived from a chain of dependent additions, one per cycle.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _stream(name: str, hint: str) -> str:
 
 
 def _dependent() -> str:
-    """64 additions and exclusive ors, each waiting for the one before: 64 cycles."""
+    """64 dependent additions and exclusive ors: 64 cycles."""
     body = ["  %x0 = phi i64 [ %seed, %entry ], [ %x64, %loop ]"]
     body += [f"  %x{n + 1} = {('add', 'xor')[n % 2]} i64 %x{n}, %i" for n in range(64)]
     return _HEAD.format(
@@ -95,7 +95,7 @@ def _dependent() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Ceilings:
-    """Limits with the given threads: operations and bytes a second, cycles a second."""
+    """Limits for a number of threads: operations, bytes and cycles per second."""
 
     clock: float
     fma: float
@@ -128,7 +128,7 @@ class Loops:
         self._calls = {name: prototype(self._library[name]) for name in names}
 
     def run(self, name: str, count: int, threads: int, size: int) -> float:
-        """Seconds for `count` iterations on each thread, each with its own memory."""
+        """Seconds for `count` iterations per thread, each with its own memory."""
         memory = [_aligned(size) for _ in range(threads)]
         call = self._calls[name]
         together = threading.Barrier(threads + 1)
@@ -138,7 +138,7 @@ class Loops:
         def work(
             number: int, block: np.ndarray[tuple[int], np.dtype[np.uint8]]
         ) -> None:
-            if places:  # left to itself the system may put all on one
+            if places:  # otherwise the OS may run several threads on one processor
                 os.sched_setaffinity(0, {places[number]})
             together.wait()
             call(block.ctypes.data, count)
@@ -159,7 +159,7 @@ class Loops:
 
 
 def _processors(threads: int) -> list[int]:
-    """One processor a thread; none where they cannot be chosen, or are too few."""
+    """One processor per thread; empty without affinity or with too few processors."""
     if not hasattr(os, "sched_getaffinity"):
         return []
     allowed = sorted(os.sched_getaffinity(0))
@@ -173,7 +173,7 @@ def _aligned(size: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
 
 
 def ceilings(threads: int, *, rounds: int = 5, fill_bytes: int = 64 << 20) -> Ceilings:
-    """Measure the limits with `threads` threads: the best of a few rounds."""
+    """Measure the limits with `threads` threads: the best of several rounds."""
     loops = Loops()
     steps, small = 2_000_000, CHAINS * LANES * 4
     lines = fill_bytes // 64 // threads

@@ -1,4 +1,4 @@
-"""An operator beside its peers: which compute the same, and how they are called."""
+"""Peers of an operator: which functions compute the same, and how to call them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import numpy as np
 
 from tensorlang.errors import ArgumentError
 from tensorlang.ops.examples import arguments
+from tensorlang.ops.nn.convolution_problem import convolution
+from tensorlang.ops.nn.winograd_packing import CONVOLUTION
 from tensorlang.runtime import buffers
 from tensorlang.tuner import layer_peers, peers
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from tensorlang.workload import Workload
 
 Call: TypeAlias = Callable[[], object]
-# from the number of elements and of threads to a call
+# maps the numbers of elements and threads to a call
 Maker: TypeAlias = Callable[[int, int], Call]
 
 INSTALL: Final = "pip install 'tensorlang[bench]'"
@@ -29,7 +31,7 @@ RATE: Final = 0.5
 LAYERS: Final = frozenset(
     ("nn.dense", "nn.conv2d", "nn.softmax", "nn.layer_norm", "nn.gelu")
 )
-# attributes that a layer's counterpart leaves as they usually are
+# attribute values that a peer's layer supports
 _PLAIN: Final[dict[str, tuple[object, ...]]] = {
     "layout": (None, "oi", "NCHW"),
     "activation": (None, "none"),
@@ -41,7 +43,7 @@ _PLAIN: Final[dict[str, tuple[object, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A call to be timed, and whether its result is a fresh array each time."""
+    """A call to be timed, and whether it allocates its result."""
 
     name: str
     call: Call
@@ -68,7 +70,7 @@ def _normal(n: int) -> np.ndarray:
     return np.random.default_rng(0).standard_normal(n, np.float32)
 
 
-# operator -> (its element type, peer -> (whether its result is fresh, how to call it))
+# operator -> (dtype, peer -> (whether it allocates its result, how to call it))
 COUNTERPARTS: Final[dict[str, tuple[str, Mapping[str, tuple[bool, Maker]]]]] = {
     "random.bits": (
         "u32",
@@ -122,22 +124,22 @@ COUNTERPARTS: Final[dict[str, tuple[str, Mapping[str, tuple[bool, Maker]]]]] = {
 
 
 def checked(names: list[str]) -> list[str]:
-    """The peers of these names.
+    """Validate peer names.
 
     Raises:
-        ArgumentError: one of them is none.
+        ArgumentError: unknown name.
     """
     for name in names:
         if name not in PEERS:
             raise ArgumentError(
-                f"--vs {name!r} is no peer; the known ones are {', '.join(PEERS)} "
+                f"--vs {name!r} is not a peer; the peers are {', '.join(PEERS)} "
                 f"({INSTALL} brings them)"
             )
     return names
 
 
-def ours(kernel: Kernel, op: Operator, workload: Workload) -> dict[bool, Call]:
-    """Calls of our kernel: into existing arrays (False), into fresh ones (True)."""
+def our_calls(kernel: Kernel, op: Operator, workload: Workload) -> dict[bool, Call]:
+    """Calls of our kernel: into existing arrays (False), with a new result (True)."""
     arrays, scalars = arguments(op, workload)
     written = [spec.role == "out" for spec in kernel.signature.buffers]
 
@@ -152,8 +154,8 @@ def ours(kernel: Kernel, op: Operator, workload: Workload) -> dict[bool, Call]:
     return {False: lambda: kernel.launch(*arrays, *scalars), True: fresh}
 
 
-def opposite(name: str, op: Operator, workload: Workload, threads: int) -> Side:
-    """A peer's call that computes what the workload asks.
+def peer_side(name: str, op: Operator, workload: Workload, threads: int) -> Side:
+    """A peer's call for the same computation.
 
     Raises:
         ArgumentError: it has no such function, or is not installed.
@@ -167,7 +169,7 @@ def opposite(name: str, op: Operator, workload: Workload, threads: int) -> Side:
     usual = op.workload(*workload.shapes, dtypes=dtype)
     if usual.dtypes != workload.dtypes or usual.attributes != workload.attributes:
         raise ArgumentError(
-            f"{name} has a counterpart of {op.id} for {dtype} and its usual "
+            f"{name} has a counterpart of {op.id} for {dtype} and its default "
             "attributes only"
         )
     fresh, make = known[name]
@@ -181,7 +183,7 @@ def opposite(name: str, op: Operator, workload: Workload, threads: int) -> Side:
 
 
 def _layer(name: str, op: Operator, workload: Workload, threads: int) -> Side:
-    """A peer's layer on the arrays that ours gets."""
+    """A peer's layer on the same arrays as ours."""
     makers: dict[str, Callable[[], Call]] = {
         "torch": lambda: layer_peers.torch_call(op.id, arrays, given, threads),
         "jax": lambda: layer_peers.jax_call(op.id, arrays, given),
@@ -193,6 +195,11 @@ def _layer(name: str, op: Operator, workload: Workload, threads: int) -> Side:
         listed = ", ".join(known)
         raise ArgumentError(f"{op.id} has no counterpart in {name}; it has: {listed}")
     given = workload.named
+    if op.id == CONVOLUTION:
+        how = convolution(op.id, given, *workload.shapes).windows
+        given |= {
+            name: getattr(how, name) for name in ("stride", "padding", "dilation")
+        }
     changed = [n for n, usual in _PLAIN.items() if given.get(n) not in usual]
     if changed:
         said = ", ".join(f"{n}={given[n]}" for n in changed)

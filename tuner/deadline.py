@@ -1,4 +1,4 @@
-"""A limit on the time of Python code that may not end: a user's schedule function."""
+"""A time limit for Python code that may not terminate, such as schedule functions."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
 
 
 class Overdue(BaseException):
-    """The time is up; no `Exception`, so that nothing on the way catches it."""
+    """The time limit is exceeded; not an `Exception`, to pass through handlers."""
 
 
 @contextmanager
 def deadline(seconds: float) -> Iterator[None]:
-    """Raise `Overdue` in the body, between two of its instructions, when time is up.
+    """Raise `Overdue` between two bytecodes of the body when the time is up.
 
-    A single call into compiled code is not interrupted, only what comes after it.
+    A call into compiled code is not interrupted; the exception follows its return.
     """
     caller = threading.get_ident()
     ended, turn = threading.Event(), threading.Lock()

@@ -1,8 +1,8 @@
-"""The values at which a function decides something, by its comparisons.
+"""Decision values: inputs at which comparisons of a function change their outcome.
 
-`select(x[i] * 2 > 6, ...)` decides at x = 3: what is compared with a constant is
-followed back to the element that it is made of. A kernel that is wrong on one side of
-such a value only is found by values on both sides and on it.
+`select(x[i] * 2 > 6, ...)` decides at x = 3: the other operand of a constant is traced
+back to the element it is computed from. A kernel that is wrong on only one side of such
+a value is only detected by values on both sides and at it.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from tensorlang.ir.nodes import (
     Var,
 )
 from tensorlang.ir.visit import walk
-from tensorlang.tuner.specials import Constants
+from tensorlang.tuner.special_values import Constants
 
 _CHOICES: Final = ("min", "max", *COMPARISONS)
 _DEEPEST: Final = 32
-_MOST: Final = 64  # values of a type
-Number: TypeAlias = Any  # a literal, or a number of NumPy's of certain bits
-# operations with a constant on the right, undone; the rest keeps the value as it is
+_MOST: Final = 64  # values per type
+Number: TypeAlias = Any  # a literal, or a NumPy scalar with specific bits
+# inverses of operations with a constant right operand; others keep the value
 _INVERSE: Final[Mapping[str, Callable[[Number, Number], Number]]] = {
     "add": lambda c, k: c - k,
     "sub": lambda c, k: c + k,
@@ -52,7 +52,7 @@ _INVERSE: Final[Mapping[str, Callable[[Number, Number], Number]]] = {
 
 
 def decisions(func: Function) -> Constants:
-    """The values, and those next to them, of the elements that decide, by type."""
+    """Decision values and their neighbours, by dtype."""
     lets = {n.var: n.value for n in walk(func.body) if isinstance(n, Let)}
     found: dict[DType, dict[Number, None]] = defaultdict(dict)
     for node in walk(func.body):
@@ -69,7 +69,7 @@ def decisions(func: Function) -> Constants:
 
 
 def _constant(expr: Expr, lets: Mapping[Var, Expr]) -> Number:
-    """The value of a literal, None of anything else."""
+    """The value of a literal; None for anything else."""
     while isinstance(expr, Splat | Var | Cast):
         if isinstance(expr, Var):
             if expr not in lets:
@@ -83,7 +83,7 @@ def _constant(expr: Expr, lets: Mapping[Var, Expr]) -> Number:
 def _sources(
     expr: Expr, value: Number, lets: Mapping[Var, Expr], depth: int
 ) -> Iterator[tuple[DType, Number]]:
-    """The elements that make an expression have a value, each with what it then is."""
+    """Elements and the values for which an expression has a given value."""
     if depth == 0:
         return
     if isinstance(expr, Load):
@@ -110,7 +110,7 @@ def _sources(
 def _undone(
     expr: Binary, value: Number, lets: Mapping[Var, Expr]
 ) -> Iterator[tuple[Expr, Number]]:
-    """The operand that is no constant, and what it is where the result is `value`."""
+    """The non-constant operand, and its value if the result is `value`."""
     left, right = _constant(expr.a, lets), _constant(expr.b, lets)
     if right is not None:
         yield expr.a, _inverted(expr.op, value, right)
@@ -129,8 +129,8 @@ def _inverted(op: str, value: Number, constant: Number) -> Number:
 
 
 def _near(dtype: DType, value: Number) -> Iterator[Number]:
-    """A value, its neighbours in its type, and others beyond it on both sides."""
-    if isinstance(value, np.generic) and np.isnan(value):  # of certain bits
+    """A value, its neighbours in the type, and others further on both sides."""
+    if isinstance(value, np.generic) and np.isnan(value):  # with specific bits
         yield value
         return
     try:
@@ -154,7 +154,7 @@ def _near(dtype: DType, value: Number) -> Iterator[Number]:
 
 
 def _fitting(dtype: DType, value: Number) -> Number:
-    """The value as a constant of a type: rounded or wrapped into it."""
+    """The value rounded or wrapped to a type."""
     number = value.item() if isinstance(value, np.generic) else value
     whole = dtype.is_integer and isinstance(number, float)
     return Const(math.floor(number) if whole else number, dtype.scalar).value

@@ -1,9 +1,9 @@
-"""What an output must be: equal bits, or a number within bounds.
+"""Expected outputs: exact bits, or bounds.
 
 Bounds come from the reference in double precision, and widen where the reference in its
-own types is off by more: where numbers cancel, vanish or overflow on the way. Where the
-latter overflows and the former does not, a result may be infinite or a NaN, or lie
-between the right one and 0, which a division by an infinity leaves.
+own dtypes is less accurate: cancellation, underflow, overflow. Where only the latter
+overflows, a result may be infinite, NaN, or between the correct value and 0 (as after
+division by an infinity).
 """
 
 from __future__ import annotations
@@ -16,24 +16,26 @@ import numpy as np
 
 from tensorlang.runtime.arrays import Array
 
-_OWN_ERRORS: Final = 4.0  # how often as far off as the reference itself a kernel may be
-# of the largest number; a sum that comes so near to it may overflow in another order
+_OWN_ERRORS: Final = 4.0  # permitted error as a multiple of the reference's own
+# relative to the largest number: such sums may overflow in another order
 _NEAR_OVERFLOW: Final = 2.0**-20
-_USUAL: Final = 64.0  # times the typical size; the errors of what is larger are its own
-_TYPICAL: Final = 16.0  # times the median; what is larger says nothing of the others
+_USUAL: Final = (
+    64.0  # times the typical magnitude; larger values only get their own error
+)
+_TYPICAL: Final = 16.0  # times the median; larger values are excluded from the mean
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """An output as it must be.
+    """The expected values of an output.
 
     Attributes:
-        value: The number that is wanted, of the output's type.
-        low: The least that it may be; None where equal bits are asked for.
-        high: The largest that it may be.
-        nan: Where it may be a NaN.
-        loose: Where it may be infinite or a NaN.
-        zeros: Whether zeros of either sign are equal, where bits are asked for.
+        value: The expected value, in the output's dtype.
+        low: Lower bound; None for exact bits.
+        high: Upper bound; None for exact bits.
+        nan: Where NaN is permitted.
+        loose: Where infinities and NaN are permitted.
+        zeros: Whether 0 and -0 are equal, for exact bits.
     """
 
     value: Array
@@ -44,7 +46,7 @@ class Expected:
     zeros: bool = False
 
     def wrong(self, got: Array) -> Array | None:
-        """Where an output is wrong; None where it is nowhere."""
+        """Mask of wrong elements; None if there are none."""
         if self.low is None:
             wrong = bits(got) != bits(self.value)
             if wrong.any() and got.dtype.kind not in "iub":
@@ -60,7 +62,7 @@ class Expected:
         return wrong if wrong.any() else None
 
     def error(self, got: Array) -> float:
-        """The largest error of a right output, over what is allowed there."""
+        """The largest error of a correct output, relative to the permitted error."""
         if self.low is None or self.high is None or self.nan is None:
             return 0.0
         wide: Any = np.float64 if got.dtype.itemsize == 8 else np.float32
@@ -77,15 +79,15 @@ def within(
     tolerance: float,
     spreads: bool = False,
 ) -> Expected:
-    """Bounds for an output.
+    """Bounds of an output.
 
     Args:
-        wide: What the reference gives in double precision.
-        narrow: What it gives in its own types, where that is known.
-        dtype: The output's type.
-        tolerance: The relative error that is allowed, of a number itself or of a
-            typical one where that is larger: so much cancellation leaves.
-        spreads: Whether an infinity or a NaN may spread to other results.
+        wide: The reference's result in double precision.
+        narrow: Its result in its own dtypes, if known.
+        dtype: The output's dtype.
+        tolerance: Permitted error, relative to the value or, if larger, to the typical
+            magnitude, as left by cancellation.
+        spreads: Whether an infinity or NaN may propagate to other results.
     """
     with np.errstate(all="ignore"):
         value = wide.astype(dtype)
@@ -100,14 +102,14 @@ def within(
     agree = np.isnan(rounded) == np.isnan(other)
     agree &= np.isfinite(rounded) == np.isfinite(other)
     agree &= (rounded == other) | ~np.isinf(rounded)
-    off = known & (lost | ~agree)  # from the right result to what is left of it
+    off = known & (lost | ~agree)  # between the correct result and 0
     rest = np.where(off & np.isfinite(other), other, 0.0)
     slack = tolerance * np.where(rest, np.maximum(np.abs(rest), _typical(wide)), 0.0)
     low = np.where(off, np.minimum(low, rest - slack), low)
     high = np.where(off, np.maximum(high, rest + slack), high)
     loose = known & (off | (np.abs(wide) > _NEAR_OVERFLOW * most))
     free = ~(agree | known)
-    if spreads:  # what is to be infinite must not be finite, and that is all
+    if spreads:  # an expected infinity or NaN only has to be non-finite
         loose, low = np.ones_like(known), np.where(np.isfinite(rounded), low, np.nan)
     low, high = np.where(free, -np.inf, low), np.where(free, np.inf, high)
     ends = _outward(low, dtype, -np.inf), _outward(high, dtype, np.inf)
@@ -115,9 +117,9 @@ def within(
 
 
 def _around(wide: Array, other: Array, tolerance: float) -> tuple[Array, Array, Array]:
-    """Bounds around the right results, and where the reference itself lost them.
+    """Bounds around the correct results, and where the reference itself overflows.
 
-    As far off as it is itself, a few times over, any kernel may be.
+    A kernel's error may be a small multiple of the reference's own.
     """
     known = np.isfinite(wide)
     sizes, typical = np.abs(wide), _typical(wide)
@@ -131,7 +133,7 @@ def _around(wide: Array, other: Array, tolerance: float) -> tuple[Array, Array, 
 
 
 def _outward(wide: Array, dtype: np.dtype, side: float) -> Array:
-    """Bounds in an output's type, none of them nearer than they were."""
+    """Bounds rounded outward to an output's dtype."""
     with np.errstate(all="ignore"):
         made = wide.astype(dtype)
         back = made.astype(np.float64)
@@ -140,7 +142,7 @@ def _outward(wide: Array, dtype: np.dtype, side: float) -> Array:
 
 
 def _typical(wide: Array) -> float:
-    """The mean size of numbers, leaving out what a few huge ones add to it."""
+    """The mean magnitude, excluding outliers."""
     sizes = np.abs(wide[np.isfinite(wide)])
     some = sizes[sizes > 0]
     if not some.size:
@@ -149,10 +151,10 @@ def _typical(wide: Array) -> float:
 
 
 def differing(got: Array, expected: Array) -> Array:
-    """Where the bits of arrays of one type differ: bool, of their shape.
+    """Mask of elements whose bits differ, for arrays of one dtype.
 
-    Which NaN an operation gives is each device's own (CUDA's is 0x7fffffff, x86's has
-    its sign set), so one is as good as another.
+    NaNs are equal: their bits differ between devices (0x7fffffff on CUDA, sign bit set
+    on x86).
     """
     wrong: Array = bits(got) != bits(expected)
     if got.dtype.kind not in "iub":
@@ -161,5 +163,5 @@ def differing(got: Array, expected: Array) -> Array:
 
 
 def bits(array: Array) -> Array:
-    """The array's bytes as integers, so that NaN equals itself and -0 is not 0."""
+    """The bits as integers, so that NaN equals itself and -0 differs from 0."""
     return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")

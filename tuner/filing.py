@@ -1,4 +1,4 @@
-"""What a run finds on record, and what it files there."""
+"""Records read and written by a tuning run."""
 
 from __future__ import annotations
 
@@ -24,16 +24,18 @@ _NEIGHBOURS: Final = 4
 
 
 def candidate_of(record: Record) -> Candidate:
-    """The configuration that a record names."""
+    """The configuration of a record."""
     return Candidate(record.algorithm, dict(record.knobs))
 
 
-def known(run: Run, space: Space) -> tuple[Record | None, list[Candidate], list[str]]:
-    """The record that is used now, all that are worth an early try, and stale code.
+def existing_records(
+    run: Run, space: Space
+) -> tuple[Record | None, list[Candidate], list[str]]:
+    """The current record, candidates worth trying early, and stale IR hashes.
 
-    A stale record stands for code that its knobs no longer give: whatever its time was,
-    it is no longer used, and must not keep a new one out. One that was estimated only
-    has no time to be compared with: where candidates are timed it is worth a try.
+    A stale record's knobs no longer produce its code: it is not used, and its time does
+    not keep a new record out. A static record has no measured time to compare with, but
+    is worth trying when candidates are timed.
     """
     incumbent: Record | None = None
     hints, stale = [], []
@@ -58,18 +60,18 @@ def machine(run: Run) -> str:
 
 
 def record_file(run: Run) -> Path:
-    """The user's file that holds the records of a run's operator."""
+    """The user's record file of a run's operator."""
     return path_of(records.user_folder(), machine(run), run.op.id)
 
 
-def filed(
+def store_winner(
     run: Run,
     search: Search,
     report: Report,
     measured: Finals,
     incumbent: Record | None,
 ) -> Report:
-    """The report, with the winner in the user's records."""
+    """Store the winner in the user's records; return the completed report."""
     outcome = search.known[report.best.key][1]
     record = Record(
         workload=run.workload,
@@ -103,7 +105,7 @@ def filed(
 
 
 def _roofline(run: Run, seconds: float) -> float:
-    """The fraction reached of the machine's limit, 0 where that cannot be said."""
+    """The fraction of the machine's limit reached; 0 if unknown."""
     try:
         return fraction(run.op, run.workload, run.target, seconds)
     except TensorlangError:

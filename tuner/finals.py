@@ -1,7 +1,7 @@
-"""The finals: the best so far against what is used now, side by side.
+"""Finals: the best candidates against the current configuration, interleaved.
 
-Times that were taken minutes apart cannot be compared on a shared machine. What would
-replace the default, or the record that is used now, must beat it round by round.
+Times taken minutes apart are not comparable on a shared machine. A candidate that
+replaces the default or the current record must beat it round by round.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from tensorlang.tuner.protocol import CRASHED, HUNG, WRONG, Candidate, Outcome
 from tensorlang.tuner.rounds import Ratio, paired_ratio
 
 MOST_ROUNDS: Final = 25
-FEWEST_ROUNDS: Final = 6  # fewer give no 95 % interval
-_SAMPLE: Final = 0.004  # seconds that a sample takes at least
+FEWEST_ROUNDS: Final = 6  # the minimum for a 95 % interval
+_SAMPLE: Final = 0.004  # minimum seconds per sample
 _WARM_UP: Final = 0.03
 
 Samples = dict[str, list[float]]
@@ -27,25 +27,25 @@ Left = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class Entrant:
-    """A candidate of the finals, and the time that is known of it."""
+    """A candidate of the finals and its known time."""
 
     candidate: Candidate
     seconds: float
 
     @property
     def key(self) -> str:
-        """The candidate's."""
+        """The candidate's key."""
         return self.candidate.key
 
 
 @dataclass(slots=True)
 class Finals:
-    """Times of those who finished, and what became of those who did not.
+    """Samples of those who finished, and outcomes of those who did not.
 
     Attributes:
-        samples: Seconds a call, round by round, by candidate.
-        failed: Outcomes of candidates that seemed right and are not.
-        measured: On a GPU, where and under which clocks; for people.
+        samples: Seconds per call and round, by candidate.
+        failed: Outcomes of candidates that turned out wrong.
+        measured: On a GPU, a readable description of device and clocks.
     """
 
     samples: Samples = field(default_factory=dict)
@@ -54,13 +54,13 @@ class Finals:
 
 
 def seconds_for(entrants: Sequence[Entrant], rounds: int) -> float:
-    """What timing them takes, about."""
+    """Estimated seconds for timing them."""
     once = sum(max(entrant.seconds * 1.2, _SAMPLE) for entrant in entrants)
     return once * (rounds + 1) + _WARM_UP * len(entrants)
 
 
 def rounds_within(entrants: Sequence[Entrant], left: float) -> int:
-    """How many rounds fit into the time that is left; 0 where too few do."""
+    """The number of rounds that fit into the remaining time; 0 if too few."""
     if left == inf:
         return MOST_ROUNDS
     fitting = [n for n in range(1, MOST_ROUNDS + 1) if seconds_for(entrants, n) < left]
@@ -71,13 +71,13 @@ def rounds_within(entrants: Sequence[Entrant], left: float) -> int:
 def run(
     worker: Worker, base: Sequence[Entrant], others: Sequence[Entrant], left: Left
 ) -> Finals:
-    """Time all entrants; when that takes the worker down, the others one by one.
+    """Time all entrants; if that kills the worker, add the others one by one.
 
     Args:
-        worker: Where.
-        base: What is used now; they take part in any case.
+        worker: The worker.
+        base: The configurations in use, which always take part.
         others: Challengers, the most promising first.
-        left: Seconds that may still be used.
+        left: Remaining seconds.
     """
     finals = Finals()
     if others and _heat(worker, [*base, *others], left, finals) is None:
@@ -95,7 +95,7 @@ def run(
 def _heat(
     worker: Worker, entrants: Sequence[Entrant], left: Left, finals: Finals
 ) -> Outcome | None:
-    """Time these together, if there is time; how the worker was lost, if it was."""
+    """Time these together if there is time; return how the worker was lost, if so."""
     rounds = rounds_within(entrants, left())
     if not rounds:
         return None
@@ -119,10 +119,10 @@ def _heat(
 def champion(
     samples: Mapping[str, Sequence[float]], default: str, incumbent: str | None
 ) -> str:
-    """The key of what is to be used from now on.
+    """The key of the configuration to use from now on.
 
-    It starts with what is used now. Only a real win changes that; and what is not at
-    least as fast as the default gives way to it.
+    The current configuration is replaced only by a significant win, or by the default
+    if it is not at least as fast as that.
     """
     held = incumbent if incumbent in samples else default
     assert held is not None

@@ -1,9 +1,9 @@
-"""No candidate is timed before it is right.
+"""Correctness checks of candidates, made before any timing.
 
-Small odd shapes and the full one, each with many arrays: random ones, and such with
-special values (`specials`). What the definition makes of them is known beforehand
-(`reference`), and computed once for all candidates. What is only read must stay as it
-was, and all arrays lie between forbidden pages (`guarded`).
+Small ragged shapes and the full one, each with many arrays: random and with special
+values (`special_values`). The results of the definition (`reference`) are computed once
+for all candidates. Inputs must be unchanged, and all arrays lie between protected pages
+(`guarded`).
 """
 
 from __future__ import annotations
@@ -20,20 +20,19 @@ import numpy as np
 from tensorlang.errors import TuningError
 from tensorlang.ops.definition import Definition
 from tensorlang.ops.operator import DIRECT
-from tensorlang.ops.tensors import TensorOperator
 from tensorlang.runtime.arrays import Array
 from tensorlang.tuner.decisions import decisions
 from tensorlang.tuner.expected import Expected, bits
 from tensorlang.tuner.guarded import EDGES, Edge, Guarded
-from tensorlang.tuner.ragged import KINDS, attempts, batches, served
+from tensorlang.tuner.ragged import KINDS, served_workloads, small_variants
 from tensorlang.tuner.reference import Case, Reference, Run
-from tensorlang.tuner.specials import (
+from tensorlang.tuner.special_values import (
     MILD,
     RANDOM,
     Constants,
     Pool,
-    few,
     fills,
+    large_fills,
 )
 from tensorlang.tuner.tolerance import reassociation
 
@@ -45,33 +44,32 @@ if TYPE_CHECKING:
     from tensorlang.runtime.signature import BufferSpec
     from tensorlang.workload import Workload
 
-_SOME_BYTES: Final = 1 << 18  # arrays so large are given some special values each
-_MANY_BYTES: Final = 4 << 20  # arrays so large are given them at once
-_VOUCHED: Final = 5  # of so many arrays one is the interpreter's, too
-_MOST_STEPS: Final = 2_000  # of the interpreter
-_A_STEP: Final = 1 << 11  # operations and bytes, as dear as one
-_QUICK: Final = 4 << 20  # operations and bytes that it takes a second for
-_FEASIBLE: Final = 256 << 20  # those that it takes less than a minute for
-_SAFE: Final = (1e-4, 1e4)  # sizes whose products neither vanish nor overflow
+_SOME_BYTES: Final = 1 << 18  # bytes; arrays of this size get a few special values each
+_MANY_BYTES: Final = 4 << 20  # bytes; arrays of this size get them all at once
+_VOUCHED: Final = 5  # one array in this many is also checked by the interpreter
+_MOST_STEPS: Final = 2_000  # statements of the interpreter
+_A_STEP: Final = 1 << 11  # operations and bytes that cost as much as one statement
+_QUICK: Final = 4 << 20  # operations and bytes that take about a second
+_FEASIBLE: Final = 256 << 20  # operations and bytes that take less than a minute
+_SAFE: Final = (1e-4, 1e4)  # magnitudes whose products neither underflow nor overflow
 
 
 class Wrong(Exception):  # noqa: N818 - a verdict, not a failure
-    """A candidate computed something else; the message says what."""
+    """A candidate computes a wrong result; the message describes it."""
 
 
 class Gate:
-    """The checks for one workload; what is expected is computed at need and kept.
+    """The checks of one workload; expected results are computed lazily and cached.
 
     Args:
         op: The operator, whose algorithm `direct` is the reference.
         workload: The full shape.
-        tolerance: The relative error that is declared for what is checked; float
-            reductions, whose order is free, may have that of `tolerance.py` in any
-            case.
-        finite: Whether it may spread an infinity or a NaN to other results.
+        tolerance: The declared relative error; float reductions, whose order is
+            unspecified, get at least that of `tolerance.py`.
+        finite: Whether infinities and NaNs may propagate to other results.
 
     Attributes:
-        tolerance: The relative error that is allowed; 0 demands equal bits.
+        tolerance: The permitted relative error; 0 requires equal bits.
     """
 
     def __init__(
@@ -91,16 +89,16 @@ class Gate:
 
     @cached_property
     def small(self) -> list[Case]:
-        """Small shapes that the kernel takes, with many arrays each.
+        """Small shapes that the kernel supports, with many arrays each.
 
         Raises:
-            TuningError: there is none for which the definition is defined.
+            TuningError: the definition accepts none.
         """
         return [self._case(workload, self._pool()) for workload in self._shapes]
 
     @cached_property
     def nonempty(self) -> list[Case]:
-        """The small shapes, and the full one where they have no elements."""
+        """The small shapes, or the full one if they are all empty."""
         empty = (0 in shape for c in self.small for shape in c.workload.shapes)
         return [self.full, *self.small] if all(empty) else self.small
 
@@ -111,17 +109,17 @@ class Gate:
 
     def case(self, workload: Workload) -> Case:
         """A workload that the same kernel serves, with many arrays."""
-        _ = self.odd  # the compiled reference is vouched for
+        _ = self.odd  # validates the compiled reference
         return self._case(workload, self._pool())
 
     def compiled(self, workload: Workload) -> Case:
-        """A workload with random values, by the plain loop nest."""
+        """A workload with random values, computed by the plain loop nest."""
         return self._reference(workload).case([RANDOM])
 
     def beyond(self, func: Function) -> list[Case]:
-        """More cases for a function that decides at other values than the definition.
+        """Extra cases for a function with other decision values than the definition.
 
-        Those of a small shape, and of the full one.
+        One of a small shape, and one of the full one.
         """
         known = {
             _bits_of(value) for values in self._decisions.values() for value in values
@@ -163,38 +161,29 @@ class Gate:
 
     @cached_property
     def _shapes(self) -> list[Workload]:
-        """The small workloads, once the compiled reference is found to be right."""
+        """The small workloads, after validating the compiled reference."""
         odd = self.odd
-        if not isinstance(self._op, TensorOperator):
-            others = (self._defined(kind) for kind in KINDS[1:])
-            own = served(self._op, self._workload) if self._fixes_sizes else ()
-            return list(dict.fromkeys((odd, *filter(None, others), *own)))
-        names = self._op.names(self._workload)
-        found = []
-        for workload in batches(self._workload, names):
-            empty = any(0 in shape for shape in workload.shapes)
-            of_another = empty and self._op.names(workload) != names
-            if workload != self._workload and not of_another:
-                found.append(workload)
-        return found
+        others = (self._defined(kind) for kind in KINDS[1:])
+        own = served_workloads(self._op, self._workload) if self._fixes_sizes else ()
+        return list(dict.fromkeys((odd, *filter(None, others), *own)))
 
     @property
     def _fixes_sizes(self) -> bool:
-        """Whether the kernel is made for some sizes, which small workloads may lack."""
+        """Whether the kernel is specialised on sizes that small workloads may lack."""
         op = self._op
         names = op.names(self._workload) if isinstance(op, Definition) else ()
         return any(None in called for called in names)
 
     @cached_property
     def odd(self) -> Workload:
-        """The first odd workload; by it the compiled reference is checked.
+        """The first odd workload, used to validate the compiled reference.
 
         Raises:
-            TuningError: the definition is defined for none, or compiled as another.
+            TuningError: the definition accepts none, or was compiled incorrectly.
         """
         problems: list[str] = []
         late: list[Workload] = []
-        for workload in chain(attempts(self._op, self._workload, "odd"), late):
+        for workload in chain(small_variants(self._op, self._workload, "odd"), late):
             try:
                 reference = self._reference(workload)
                 if _QUICK < reference.work < _FEASIBLE and workload not in late:
@@ -204,29 +193,29 @@ class Gate:
                     return workload
             except TuningError:
                 raise
-            except Exception as problem:  # noqa: BLE001 - a definition may raise any
+            except Exception as problem:  # noqa: BLE001 - a definition may raise anything
                 problems.append(f"{list(workload.shapes)}: {problem}")
         raise TuningError(
-            f"{self._op.id} was checked for no small shape, as it is defined for none "
-            f"of {len(problems)}; declare which sizes it takes, as "
+            f"{self._op.id} was not checked, as its definition accepts none "
+            f"of {len(problems)}; declare valid sizes, as in "
             f"@operator(sizes='n >= 5'). {problems[0] if problems else ''}"
         )
 
     def _vouch(self, reference: Reference) -> None:
-        """Compare it with the interpreter, on some of the arrays or at least on one."""
+        """Compare it with the interpreter, on some of the arrays and at least one."""
         steps = 0
         for _, fill in self._fills(reference, self._pool())[::_VOUCHED]:
             if steps < _MOST_STEPS:
                 steps += reference.vouch(fill) + reference.work // _A_STEP
 
     def _defined(self, kind: str) -> Workload | None:
-        """The first workload of a kind for which the definition is defined."""
-        for workload in attempts(self._op, self._workload, kind):
+        """The first workload of a kind that the definition accepts."""
+        for workload in small_variants(self._op, self._workload, kind):
             try:
                 reference = self._reference(workload)
                 if list(reference.defined(self._fills(reference, self._pool())[:1])):
                     return workload
-            except Exception:  # noqa: BLE001, S112 - a definition may raise any
+            except Exception:  # noqa: BLE001, S112 - a definition may raise anything
                 continue
         return None
 
@@ -249,11 +238,11 @@ class Gate:
         return reference.case(self._fills(reference, pool))
 
     def _large(self, reference: Reference, pool: Pool, *, narrow: bool) -> Case:
-        """Special values among random ones, all at once where arrays are large.
+        """Special values among random ones, in a single run if arrays are large.
 
-        There the definition in its own types, which costs as much again, is asked only
-        where equal bits are, or where `narrow` says so; without it, values stay where
-        nothing overflows, vanishes or cancels.
+        In a single run, the reference in its own dtypes, which doubles the cost, is
+        only computed if equal bits are required or with `narrow`; otherwise values are
+        limited to avoid overflow, underflow and cancellation.
         """
         large, exact = reference.bytes > _MANY_BYTES, self.tolerance == 0
         narrow |= exact or not large
@@ -263,7 +252,7 @@ class Gate:
         if not reference.may_fault:
             results = max((prod(shape) for shape, _ in reference.results), default=0)
             how = {"pointwise": reference.pointwise, "exact": exact, "large": large}
-            chosen = list(few(pool, reference.inputs, results, **how))
+            chosen = list(large_fills(pool, reference.inputs, results, **how))
         case = reference.case(chosen, narrow=narrow)
         if all(_hidden(each) for run in case.runs[:1] for each in run.expected):
             more = reference.case([RANDOM], narrow=narrow).runs
@@ -271,12 +260,12 @@ class Gate:
         return case
 
     def check(self, kernel: Kernel, case: Case) -> float:
-        """Run the kernel on a case; the largest error over what is allowed.
+        """Run the kernel on a case; return its largest error over the permitted one.
 
-        Of small arrays the forbidden page is behind and in front of them in turn.
+        For small arrays the protected page alternates between both ends.
 
         Raises:
-            Wrong: an output differs, or something else was written.
+            Wrong: an output is wrong, or other memory was written.
             KernelError: the kernel reported a fault.
         """
         worst = 0.0
@@ -291,7 +280,7 @@ class Gate:
         return worst
 
     def _memory(self, run: Run, edge: Edge) -> list[Guarded]:
-        """Memory for arrays, kept from one candidate to the next."""
+        """Guarded arrays, reused between candidates."""
         key = (edge, *((array.shape, array.dtype) for array in run.inputs))
         if key not in self._held:
             self._held[key] = [Guarded(a.shape, a.dtype, edge) for a in run.inputs]
@@ -328,14 +317,14 @@ class Gate:
 
 
 class Gates:
-    """The gates of one workload, one for each promise that algorithms make."""
+    """The checks of one workload, one set per declared accuracy of its algorithms."""
 
     def __init__(self, op: Operator, workload: Workload) -> None:
         self._op, self._workload = op, workload
         self._held: dict[tuple[float, bool], Gate] = {}
 
     def of(self, name: str) -> Gate:
-        """The gate of an algorithm."""
+        """The checks for an algorithm."""
         direct, algorithm = self._op.algorithms[DIRECT], self._op.algorithms[name]
         key = max(direct.tolerance, algorithm.tolerance), algorithm.finite
         if key not in self._held:
@@ -344,21 +333,21 @@ class Gates:
 
 
 def _hidden(expected: Expected) -> bool:
-    """Whether most of an output is infinite or a NaN, which hides the rest."""
+    """Whether most of an output is infinite or NaN, which hides other errors."""
     value = expected.value
     floats = value.dtype.kind not in "iub" and value.size
     return bool(floats and np.mean(np.isfinite(value)) < 1 / 2)
 
 
 def _bits_of(value: object) -> tuple[type, bytes]:
-    """A value that equals no other one, whatever its type."""
+    """A value that is equal only to values of the same type and bits."""
     return type(value), np.asarray(value).tobytes()
 
 
 def _difference(
     specs: Sequence[BufferSpec], number: int, case: Case, run: Run, got: Array
 ) -> str:
-    """What is wrong with an output, and what was given where it first is."""
+    """Describe the first error of an output, with its inputs."""
     expected = run.expected[case.outputs.index(number)]
     wrong = expected.wrong(got)
     assert wrong is not None

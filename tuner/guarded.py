@@ -1,12 +1,12 @@
-"""Arrays that end where memory ends: one element too far is a fault, not a surprise.
+"""Arrays next to protected pages, so that out-of-bounds accesses fault.
 
-Each array lies between two pages that may not be touched, flush against one of them;
-what is left of its own last page holds a pattern that must survive. What a kernel
-touches outside is so either caught by the processor (the worker dies, and the candidate
-is filed as crashed) or, written, seen here.
+Each array lies flush against one of two inaccessible pages; the rest of its own last
+page holds a pattern that must survive. Accesses outside are thus caught by the
+processor (the worker dies and the candidate counts as crashed) or, if written, by the
+pattern.
 
-    after:   | forbidden | pattern, array | forbidden |
-    before:  | forbidden | array, pattern | forbidden |
+    after:   | protected | pattern, array | protected |
+    before:  | protected | array, pattern | protected |
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _NO_ACCESS: Final = 0
 
 
 class Guarded:
-    """One array between forbidden pages.
+    """One array between protected pages.
 
     Args:
         shape: The array's shape.
-        dtype: Its element type.
-        edge: On which side the forbidden page follows at once.
+        dtype: Its dtype.
+        edge: The side on which the protected page is adjacent.
 
     Attributes:
         array: C-contiguous, of the given shape and dtype.
@@ -57,12 +57,12 @@ class Guarded:
         self.array: Array = inside[first : first + size].view(dtype).reshape(shape)
 
     def arm(self) -> None:
-        """Lay the pattern, whatever was written over it before."""
+        """Write the pattern."""
         self._pattern[:] = CANARY
 
     @property
     def intact(self) -> bool:
-        """Whether nothing was written next to the array."""
+        """Whether the pattern is unchanged."""
         return bool((self._pattern == CANARY).all())
 
     def poison(self) -> None:

@@ -1,10 +1,10 @@
-"""Layers as PyTorch, JAX and NumPy compute them, for the same arrays as ours.
+"""Layers of PyTorch, JAX and NumPy, on the same arrays as ours.
 
-Each maker takes NumPy arrays and our attributes, and returns a call that does its whole
-work and gives a fresh result, or raises ImportError where its package is missing.
+Each function takes NumPy arrays and our attributes and returns a complete call with a
+new result, or raises ImportError if its package is missing.
 """
 
-# ruff: noqa: PLC0415 - a peer is imported only where it is asked for
+# ruff: noqa: PLC0415 - peers are optional
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Call: TypeAlias = Callable[[], object]
 Arrays: TypeAlias = Sequence[np.ndarray]
 Given: TypeAlias = Mapping[str, Any]
 Operands: TypeAlias = Sequence[Any]  # arrays of one library
-# from the library, its arrays and our attributes to its result
+# maps the library, its arrays and our attributes to the result
 Body: TypeAlias = Callable[[ModuleType, Operands, Given], object]
 
 
@@ -64,18 +64,18 @@ def _tensor(array: np.ndarray) -> torch.Tensor:
 
 
 def onednn_prepacked(x: np.ndarray, w: np.ndarray, threads: int) -> Call:
-    """A product of oneDNN with a weight packed before, which PyTorch keeps private."""
+    """A oneDNN matrix product with a prepacked weight (private in PyTorch)."""
     import torch
 
     torch.set_num_threads(threads)
     tensor, weight = torch.from_numpy(x), torch.from_numpy(w)
     packed = torch.ops.mkldnn._reorder_linear_weight(weight, len(x))  # noqa: SLF001
-    linear = torch.ops.mkldnn._linear_pointwise  # noqa: SLF001 - there is no other
+    linear = torch.ops.mkldnn._linear_pointwise  # noqa: SLF001 - no public API
     return lambda: linear(tensor, packed, None, "none", [], "")
 
 
 def jax_call(op: str, arrays: Arrays, given: Given) -> Call:
-    """JAX's function, jitted; it runs on all processors whatever it is told."""
+    """JAX's function, jitted; its number of threads cannot be set."""
     import jax
 
     moved = [jax.numpy.asarray(array) for array in arrays]
@@ -84,14 +84,14 @@ def jax_call(op: str, arrays: Arrays, given: Given) -> Call:
 
 
 def numpy_call(op: str, arrays: Arrays, given: Given) -> Call:
-    """NumPy's, where there is a function or a short expression."""
+    """NumPy's function or a short expression, if there is one."""
     if op not in _NUMPY:
         raise ImportError(f"NumPy has no {op}")
     return lambda: _NUMPY[op](arrays, given)
 
 
 def _same(pair: int | Sequence[int]) -> int:
-    """The one number of a symmetric attribute."""
+    """The single value of a symmetric attribute."""
     return pair if isinstance(pair, int) else pair[0]
 
 
@@ -105,7 +105,7 @@ def _torch_conv(f: ModuleType, a: Operands, g: Given) -> object:
 
 
 def _torch_conv_grad(which: int) -> Body:
-    """`aten.convolution_backward` for the image (0) or the weight (1) alone."""
+    """`aten.convolution_backward` for only the image (0) or the weight (1)."""
 
     def body(_: ModuleType, a: Operands, g: Given) -> object:
         import torch

@@ -1,73 +1,74 @@
-"""Tuning a whole network: its workloads by their share of time, within one budget."""
+"""Tuning of a network: its workloads in proportion to their time, within one budget."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang import targets
 from tensorlang.errors import ArgumentError
-from tensorlang.ops import find
 from tensorlang.ops.examples import arguments
-from tensorlang.tuner.onnx_model import Found, workloads
 from tensorlang.tuner.rounds import interleaved
 from tensorlang.tuner.tuning import tune
 
 if TYPE_CHECKING:
+    from tensorlang.ops.operator import Operator
     from tensorlang.targets import Target
     from tensorlang.tuner.progress import Report
+    from tensorlang.workload import Workload
 
-_SAMPLE: Final = 0.05  # seconds of measuring a workload before it is ranked
-_LEAST: Final = 3.0  # seconds that tuning a workload takes at least to be worth it
+_SAMPLE: Final = 0.05  # seconds of measurement per workload, for ranking
+_LEAST: Final = 3.0  # minimum seconds for tuning a workload
 
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A workload of a network and what it costs there now.
+    """A workload of a network and its current cost.
 
     Attributes:
-        found: The workload.
-        count: How often it stands in the network.
-        seconds: Of one call, with the best kernel known now.
-        share: Of the time of all workloads together.
+        op: The operator.
+        workload: The workload.
+        count: Its number of calls in the network.
+        seconds: Time of one call of the best known kernel.
+        share: Fraction of the time of all workloads.
     """
 
-    found: Found
+    op: Operator
+    workload: Workload
     count: int
     seconds: float
     share: float
 
 
 def ranked(
-    path: Path, batch: int | None = None, target: str | Target | None = None
-) -> tuple[list[Ranked], dict[str, int]]:
-    """The workloads of a network, the dearest first, and the nodes that we have not.
+    counted: Mapping[tuple[Operator, Workload], int],
+    target: str | Target | None = None,
+) -> list[Ranked]:
+    """The workloads of a network, most expensive first.
+
+    Args:
+        counted: Number of calls of each: `tensorlang.graph.workloads`.
+        target: Where to measure.
 
     Raises:
-        ArgumentError, ShapeError: see `tensorlang.tuner.onnx_model.workloads`; or the
-            network holds nothing that we compute.
+        ArgumentError: there are none.
     """
-    counted, others = workloads(path, batch)
     if not counted:
-        kinds = ", ".join(others) or "nothing"
-        raise ArgumentError(f"--model {path} holds no operator of ours, only: {kinds}")
+        raise ArgumentError("the network computes nothing: there is nothing to tune")
     chosen = targets.get(target)
-    seconds = {found: _seconds(found, chosen) for found in counted}
-    whole = sum(seconds[found] * count for found, count in counted.items())
+    seconds = {called: _seconds(*called, chosen) for called in counted}
+    whole = sum(seconds[called] * count for called, count in counted.items())
     rows = [
-        Ranked(found, count, seconds[found], seconds[found] * count / whole)
-        for found, count in counted.items()
+        Ranked(*called, count, seconds[called], seconds[called] * count / whole)
+        for called, count in counted.items()
     ]
-    return sorted(rows, key=lambda row: -row.share), dict(others)
+    return sorted(rows, key=lambda row: -row.share)
 
 
-def _seconds(found: Found, target: Target) -> float:
-    """A call of the best kernel that is known now."""
-    op = find(found.op)
-    workload = op.workload(*found.shapes, dtypes=found.dtype, **dict(found.attributes))
+def _seconds(op: Operator, workload: Workload, target: Target) -> float:
+    """Time of a call of the best known kernel."""
     kernel = op.build(workload, target)
     arrays, scalars = arguments(op, workload)
     call = {"it": lambda: kernel.launch(*arrays, *scalars)}
@@ -83,13 +84,13 @@ def tune_model(
 ) -> list[Report]:
     """Tune a network's workloads, each with its share of the budget.
 
-    The dearest come first; what would get too little time to be worth it is left out.
+    The most expensive come first; those that would get too little time are left out.
 
     Args:
-        rows: From `ranked`.
-        budget: Seconds for everything.
-        begun: Told of each workload before it is tuned.
-        options: As for `tune`.
+        rows: The result of `ranked`.
+        budget: Seconds in total.
+        begun: Called with each workload before it is tuned.
+        options: Options of `tune`.
     """
     end = time.monotonic() + budget
     reports: list[Report] = []
@@ -101,12 +102,11 @@ def tune_model(
         if begun is not None:
             begun(row)
         reports += tune(
-            row.found.op,
-            shapes=row.found.shapes,
-            dtypes=row.found.dtype,
+            row.op,
+            shapes=row.workload.shapes,
+            dtypes=row.workload.dtypes,
             budget=min(share, end - time.monotonic()),
-            **dict(row.found.attributes),
-            **options,
+            **(row.workload.named | options),
         )
         if reports[-1].interrupted:
             break

@@ -1,10 +1,10 @@
-"""What people would use instead: JAX, PyTorch, NumPy, tinygrad, Numba at their best.
+"""Peers for random numbers and dropout: JAX, PyTorch, NumPy, tinygrad, Numba.
 
-Each function returns a call that does its whole work, or raises ImportError where its
-package is missing. "into" writes into an existing array, "fresh" allocates its result.
+Each function returns a complete call, or raises ImportError if its package is missing.
+"into" writes into an existing array, "fresh" allocates its result.
 """
 
-# ruff: noqa: PLC0415 - a peer is imported only where it is asked for
+# ruff: noqa: PLC0415 - peers are optional
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Call = Callable[[], object]
 
 
 def jax_random(work: str, n: int) -> Call:
-    """A jitted `jax.random` function on key(0); fresh results, ready on return."""
+    """A jitted `jax.random` function on key(0); a new result, ready on return."""
     import jax
 
     key = jax.random.key(0)
@@ -40,7 +40,7 @@ def jax_random(work: str, n: int) -> Call:
 
 
 def jax_dropout(x: np.ndarray, rate: float) -> Call:
-    """Dropout as every JAX library writes it: bernoulli, then where."""
+    """Dropout as in JAX libraries: bernoulli, then where."""
     import jax
 
     def dropout(key: jax.Array, x: jax.Array) -> jax.Array:
@@ -66,7 +66,7 @@ def torch_random(work: str, n: int, threads: int) -> Call:
 
 
 def torch_dropout(x: np.ndarray, rate: float, threads: int) -> Call:
-    """`torch.nn.functional.dropout` in training mode; its result is fresh."""
+    """`torch.nn.functional.dropout` in training mode; a new result."""
     import torch
 
     torch.set_num_threads(threads)
@@ -89,9 +89,9 @@ def numpy_random(work: str, n: int) -> Call:
 
 
 def tinygrad_uniform(n: int) -> Call:
-    """Threefry as tinygrad has it: both words of each hash, jitted, on one core.
+    """Threefry in tinygrad: both words of each hash, jitted, on one core.
 
-    tinygrad compiles with clang: the newest one on the PATH is taken.
+    tinygrad compiles with clang: the newest one on the PATH is used.
     """
     os.environ.setdefault("DEV", "CPU")
     compilers = (f"clang-{version}" for version in range(22, 14, -1))
@@ -114,7 +114,7 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
 def _numba_hash() -> Any:
-    """Threefry2x32-20 written out by hand, inlined by Numba."""
+    """Threefry2x32-20, unrolled and inlined by Numba."""
     import numba
 
     lines = ["def threefry(k0, k1, x0, x1):"]
@@ -135,19 +135,19 @@ def _numba_hash() -> Any:
         ]
     lines += ["    return x0, x1"]
     scope: dict[str, object] = {"np": np}
-    exec("\n".join(lines), scope)  # noqa: S102 - our own text, twenty rounds written out
+    exec("\n".join(lines), scope)  # noqa: S102 - our own text, twenty unrolled rounds
     return numba.njit(inline="always")(scope["threefry"])
 
 
 def _parallel(function: Callable[..., None]) -> Any:
-    """Numba's compiled form of a function, its `prange` shared among threads."""
+    """A Numba function with `prange` parallelised."""
     import numba
 
     return numba.njit(parallel=True)(function)
 
 
 def numba_random(work: str, n: int, threads: int) -> Call:
-    """The same stream as ours, by hand in Numba with prange, into an existing array."""
+    """Our stream, hand-written in Numba with prange, into an existing array."""
     import numba
 
     numba.set_num_threads(threads)
@@ -180,7 +180,7 @@ def numba_random(work: str, n: int, threads: int) -> Call:
 
 
 def numba_dropout(x: np.ndarray, rate: float, threads: int) -> Call:
-    """The fused loop a careful person would write: hash, compare, scale, store."""
+    """A hand-written fused loop: hash, compare, scale, store."""
     import numba
 
     numba.set_num_threads(threads)
@@ -201,7 +201,7 @@ def numba_dropout(x: np.ndarray, rate: float, threads: int) -> Call:
 
 
 def torch_adam(n: int, threads: int) -> Call:
-    """A step of `torch.optim.Adam(fused=True)` on one tensor of n numbers."""
+    """A step of `torch.optim.Adam(fused=True)` on one tensor of n elements."""
     import torch
 
     torch.set_num_threads(threads)

@@ -1,8 +1,7 @@
-"""The worker process, seen from the tuner: started, asked, watched, replaced.
+"""The worker process from the tuner's side: start, request, monitor, replace.
 
-A worker is reused from candidate to candidate, for starting one costs seconds; it is
-replaced after a crash or a hang, and the candidate that did it is filed with what it
-was doing. The tuner sleeps while the worker works.
+A worker is reused between candidates, as starting one takes seconds; it is replaced
+after a crash or hang, and the candidate is recorded with the stage it was in.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _DOING: Final = {
 
 
 class Died(Exception):  # noqa: N818 - an event, told as an outcome
-    """The worker ended while it was working; the message says how."""
+    """The worker died during a request; the message says how."""
 
 
 class Silent(Exception):  # noqa: N818 - an event, told as an outcome
@@ -44,19 +43,18 @@ class Silent(Exception):  # noqa: N818 - an event, told as an outcome
 
 
 class Worker:
-    """A worker for one operator and workload; use it as a context manager.
+    """A worker for one operator and workload; a context manager.
 
     Args:
         operator: The operator's id, or `module:name`.
-        workload: What its candidates compute.
+        workload: The workload of its candidates.
         target: The target's name.
-        static: Whether candidates are compiled and estimated only, as where no device
-            of the target's kind is.
-        log: Where everything goes that workers print, tracebacks among it.
+        static: Whether candidates are only compiled and estimated, without a device.
+        log: File for the output of workers, tracebacks included.
 
     Attributes:
-        started: How many processes there were.
-        measured: On a GPU, under what the last finals were timed; for people.
+        started: The number of processes started.
+        measured: On a GPU, a readable description of the conditions of the last finals.
     """
 
     def __init__(
@@ -78,7 +76,7 @@ class Worker:
         self._process: subprocess.Popen[bytes] | None = None
         self._log = log
         self._errors: IO[bytes] | None = None
-        self._said = 0  # bytes of the log that were there before the process
+        self._said = 0  # size of the log before the process started
         self._pending = b""
         self._stage = ""
         self._open = False
@@ -101,18 +99,18 @@ class Worker:
         *,
         left: float = inf,
     ) -> Outcome:
-        """Have it built, checked and timed within `limit` seconds.
+        """Build, check and time a candidate within `limit` seconds.
 
-        Starting a worker is not part of it, nor is what it waits for a processor.
+        Excludes starting a worker and waiting for a processor.
 
         Args:
-            candidate: What to try.
-            limit: Seconds at work after which it counts as hung.
-            best: The best time so far; what is far behind is timed once only.
-            left: Seconds after which there is no more time for it in any case.
+            candidate: The candidate.
+            limit: Busy seconds after which it counts as hung.
+            best: The best time so far; much slower candidates are timed only once.
+            left: Seconds until the absolute deadline.
 
         Raises:
-            TuningError: the worker cannot start, or cannot judge anything.
+            TuningError: the worker cannot start, or cannot judge any candidate.
         """
         start = time.perf_counter()
         request = {"do": "attempt", "best": best, **_plain(candidate)}
@@ -132,10 +130,10 @@ class Worker:
         """Time candidates interleaved.
 
         Returns:
-            Samples in seconds by key, and why the others are no longer right.
+            Samples in seconds by key, and why the others are no longer correct.
 
         Raises:
-            Died, Silent: the worker is gone; it was one of the candidates.
+            Died, Silent: the worker is gone because of one of the candidates.
         """
         items = [_plain(candidate) for candidate in candidates]
         request = {"do": "finals", "candidates": items, "rounds": rounds}
@@ -148,7 +146,7 @@ class Worker:
         return answer["samples"], answer["failed"]
 
     def stop(self) -> None:
-        """End the process and what it started; nothing happens where none runs."""
+        """Kill the process and its children, if it is running."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -161,7 +159,7 @@ class Worker:
                     stream.close()
 
     def _ask(self, request: Mapping[str, object], limit: float, left: float) -> Any:
-        """The answer to a request, within `limit` seconds at work and `left` at all."""
+        """The answer to a request, within `limit` busy seconds and `left` seconds."""
         until = time.monotonic() + left
         if self._process is None:
             self._spawn()
@@ -181,7 +179,7 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=errors,
             env=os.environ | {"PYTHONPATH": _import_path()},
-            start_new_session=True,  # Ctrl-C is the tuner's to handle
+            start_new_session=True,  # the tuner handles Ctrl-C
         )
         self._pending, self._stage, self._open = b"", "", False
         self.started += 1
@@ -236,13 +234,13 @@ class Worker:
         return line.decode("utf-8", "replace")
 
     def _death(self) -> str:
-        """How the worker ended, in words, with the last line it had to say."""
+        """How the worker died, with the last line of its log."""
         assert self._process is not None
         code = self._process.wait()
         if code < 0:
             how = f"killed by {signal.Signals(-code).name}"
             if -code in (signal.SIGSEGV, signal.SIGBUS):
-                how += ", as by an access outside of an array,"
+                how += ", as by an out-of-bounds access,"
         else:
             how = f"ended with code {code}"
         assert self._errors is not None
@@ -258,9 +256,9 @@ class Worker:
 
 
 def _import_path() -> str:
-    """This process's: what can be imported here, the worker can import too.
+    """The import path of this process, for the worker.
 
-    In the same order: what lies in the working directory hides no standard module.
+    The order is kept, so that the working directory does not shadow standard modules.
     """
     return os.pathsep.join(place or str(Path.cwd()) for place in sys.path)
 

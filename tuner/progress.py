@@ -1,4 +1,4 @@
-"""What a tuning run tells while it runs, and what it found in the end."""
+"""Progress and reports of tuning runs."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from tensorlang.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a run stands after a trial.
+    """Status of a run after a trial.
 
     Attributes:
         operator: The operator's id.
-        member: Which of the operators to tune this is, from 1; `members` how many.
-        workload: What is tuned.
-        trials: Configurations tried so far, those of earlier runs included.
-        trials_wanted: How many will be tried, where a number was asked for.
-        elapsed: Seconds since the run began; `budget` how many it may take.
-        best_seconds: The best time of a right candidate so far.
+        member: Its index among the operators to tune, from 1; `members` is their
+            number.
+        workload: The workload.
+        trials: Configurations tried, including earlier runs.
+        trials_wanted: The requested number of trials, if any.
+        elapsed: Seconds since the start of the run; `budget` is the limit.
+        best_seconds: The best time of a correct candidate so far.
         default_seconds: The default's time.
-        last: The candidate just tried, and what became of it.
+        last: The last candidate and its outcome.
         counts: Outcomes by status.
     """
 
@@ -48,30 +49,29 @@ Listener: TypeAlias = Callable[[Progress], None]
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was found for an operator and workload.
+    """The result for an operator and workload.
 
     Attributes:
         operator: The operator's id.
-        workload: What was tuned.
+        workload: The workload.
         target: The fingerprint of the machine.
-        default_seconds: The default configuration's time, in the finals.
-        best: The configuration that won; the default where nothing beat it, or nothing
-            was compared. In a run that was interrupted before its finals, the fastest
-            so far.
-        seconds: Its time in the finals; without them, when it was tried.
+        default_seconds: The default configuration's time in the finals.
+        best: The winning configuration; the default if nothing beat it or nothing was
+            compared. If the run was interrupted before its finals, the fastest so far.
+        seconds: Its time in the finals; without finals, in its trial.
         spread: Half the interquartile range of its samples over their median.
-        ratio: Default over best, paired by round; None where the default won, or
-            where there were no finals.
-        trials: Configurations tried, those of earlier runs included.
+        ratio: Default over best, paired by round; None if the default won or there were
+            no finals.
+        trials: Configurations tried, including earlier runs.
         counts: Outcomes by status.
-        reasons: An example of each kind of failure, and how many candidates met it.
-        record: The file that the winner was recorded in; None where it was not.
-        interrupted: Whether the run was stopped before its end.
-        spent: Seconds by stage, the tuner's own `bookkeeping` among them.
+        reasons: An example of each kind of failure, with the number of candidates.
+        record: The file in which the winner was recorded; None if it was not.
+        interrupted: Whether the run was stopped early.
+        spent: Seconds by stage, including the tuner's `bookkeeping`.
         exhausted: Whether every configuration of the space was tried.
-        note: What else there is to say, in a sentence; empty where nothing is.
-        compared: Whether there were finals, or there was nothing to compare with.
-        static: Whether all times are estimates, and nothing was run.
+        note: A remark in one sentence, or empty.
+        compared: Whether there were finals, or nothing to compare.
+        static: Whether all times are estimates.
     """
 
     operator: str

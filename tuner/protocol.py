@@ -1,7 +1,7 @@
-"""What tuner and worker say to each other: one JSON object a line, plain data only.
+"""The protocol of tuner and worker: one JSON object per line.
 
-The worker announces each stage before it enters it, so that when it dies or hangs the
-tuner knows what the candidate was doing.
+The worker announces each stage before entering it, so that the tuner knows what a
+candidate was doing when it died or hung.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from tensorlang.errors import TuningError
 from tensorlang.scheduling.knobs import Value
 
 OK: Final = "ok"
-ILLEGAL: Final = "illegal"  # the schedule or the machine's limits refuse the knobs
-FAILED: Final = "failed"  # it did not build
-WRONG: Final = "wrong"  # it computed something else
-CRASHED: Final = "crashed"  # it took the worker down
-HUNG: Final = "hung"  # it did not end in time
-CHECKS: Final = 2  # their revision; what earlier ones let pass is tried again
+ILLEGAL: Final = "illegal"  # rejected by the schedule or by machine limits
+FAILED: Final = "failed"  # did not build
+WRONG: Final = "wrong"  # wrong result
+CRASHED: Final = "crashed"  # killed the worker
+HUNG: Final = "hung"  # timed out
+CHECKS: Final = 2  # revision of the checks; outcomes of earlier revisions are retried
 STATUSES: Final = (OK, ILLEGAL, FAILED, WRONG, CRASHED, HUNG)
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A configuration to try: an algorithm and its knobs' values."""
+    """A configuration: an algorithm and knob values."""
 
     algorithm: str
     knobs: Mapping[str, Value] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
-        """The same for equal configurations."""
+        """Equal for equal configurations."""
         return json.dumps([self.algorithm, dict(self.knobs)], sort_keys=True)
 
     def __str__(self) -> str:
@@ -43,14 +43,14 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a candidate.
+    """The outcome of a candidate.
 
     Attributes:
         status: One of `STATUSES`.
-        reason: Why it is not `ok`, in a sentence; empty where it is.
+        reason: Why it is not `ok`, in a sentence; else empty.
         seconds: Median time of a call.
         spread: Half the interquartile range over the median.
-        error: Largest error, in units of what the algorithm is allowed.
+        error: The largest error relative to the permitted one.
         ir: Content hash of the scheduled IR.
         spent: Seconds by stage: `build`, `check`, `measure`.
     """
@@ -65,24 +65,26 @@ class Outcome:
 
     @property
     def ok(self) -> bool:
-        """Whether it was right, and timed."""
+        """Whether it was correct and timed."""
         return self.status == OK
 
     def to_json(self) -> dict[str, object]:
-        """Plain data; `from_json` reads it back."""
+        """Plain data, for `from_json`."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Outcome:
-        """The outcome that `to_json` wrote.
+        """Read the result of `to_json`.
 
         Raises:
-            TuningError: it is none.
+            TuningError: malformed.
         """
         try:
             outcome = cls(**{name: data[name] for name in cls.__dataclass_fields__})
         except (KeyError, TypeError) as problem:
-            raise TuningError(f"{str(data)[:120]} is no outcome: {problem}") from None
+            raise TuningError(
+                f"{str(data)[:120]} is not an outcome: {problem}"
+            ) from None
         if outcome.status not in STATUSES:
             raise TuningError(f"{outcome.status!r} is not one of {STATUSES}")
         return outcome
@@ -94,15 +96,15 @@ def encode(message: Mapping[str, object]) -> bytes:
 
 
 def read(line: str) -> dict[str, Any]:
-    """The message of a line.
+    """Parse a line.
 
     Raises:
-        TuningError: the line is no JSON object.
+        TuningError: not a JSON object.
     """
     try:
         message = json.loads(line)
     except ValueError:
         message = None
     if not isinstance(message, dict):
-        raise TuningError(f"{line[:120]!r} is no message")
+        raise TuningError(f"{line[:120]!r} is not a message")
     return message

@@ -1,10 +1,9 @@
-"""What is not worth building, or not worth running: limits that are known ahead.
+"""Reject candidates that are not worth building or running.
 
-Code that is written out thousands of times takes the compiler minutes and runs past
-every instruction cache; a thread's stack is finite. A GPU's block has so many threads,
-registers and bytes of shared memory and no more. All that is seen before a compiler
-runs, from the scheduled IR and its launches. What only a compiler knows, the registers
-that it needs and those that it spills, is judged after it.
+Code unrolled thousands of times takes minutes to compile and exceeds every instruction
+cache; a thread's stack is limited; a GPU's block is limited in threads, registers and
+shared memory. These limits are checked on the scheduled IR and its launches before
+compiling. Register allocation and spills are checked after compiling.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.visit import children, walk
 from tensorlang.targets import Target
-from tensorlang.tuner.gpus import MOST_REGISTERS, REGISTER_FILE, gpu_of
+from tensorlang.tuner.gpu_specs import MOST_REGISTERS, REGISTER_FILE, gpu_of
 
 if TYPE_CHECKING:
     from tensorlang.runtime import Kernel
 
-MOST_OPERATIONS: Final = 60_000  # vector operations written out in one kernel
+MOST_OPERATIONS: Final = 60_000  # unrolled vector operations in one kernel
 MOST_STACK: Final = 256 << 10  # bytes of one thread's registers and private arrays
 _ON_STACK: Final = ("register", "private")
 
 
 def refusal(func: Function, target: Target) -> str:
-    """Why a scheduled function is not worth building; empty where it is."""
+    """Why a scheduled function is not worth building; else empty."""
     stack = sum(_bytes(stmt) for stmt in walk(func.body) if isinstance(stmt, Alloc))
     if stack > MOST_STACK:
         return (
@@ -53,7 +52,7 @@ def refusal(func: Function, target: Target) -> str:
         operations -= _addressing(func.body, 1, target.vector_bits)
     if operations > MOST_OPERATIONS:
         return (
-            f"its loops write out {operations} vector operations, "
+            f"its loops unroll to {operations} vector operations, "
             f"more than {MOST_OPERATIONS}"
         )
     if target.kind != "llvm":
@@ -63,7 +62,7 @@ def refusal(func: Function, target: Target) -> str:
 
 
 def _too_large(launch: Launch, target: Target) -> str:
-    """Why no processor of the target can hold a block of a launch; empty if one can."""
+    """Why a block of a launch exceeds the target's limits; else empty."""
     threads = prod(launch.block)
     if threads > target.block_threads:
         return (
@@ -81,14 +80,14 @@ def _too_large(launch: Launch, target: Target) -> str:
     registers = -(-_held(launch.body) // 4)
     if registers > MOST_REGISTERS or registers * threads > REGISTER_FILE:
         return (
-            f"a thread of {launch.name} holds {registers} registers of results alone; "
-            f"it may have {min(MOST_REGISTERS, REGISTER_FILE // threads)}"
+            f"a thread of {launch.name} holds {registers} registers of accumulators "
+            f"alone; the limit is {min(MOST_REGISTERS, REGISTER_FILE // threads)}"
         )
     return ""
 
 
 def _held(stmt: Node) -> int:
-    """Bytes of registers that a thread holds at once: those of the deepest place."""
+    """The maximum bytes of registers that a thread holds at once."""
     below = [_held(child) for child in children(stmt) if isinstance(child, Stmt)]
     own = (c for c in children(stmt) if isinstance(c, Alloc))
     kept = sum(_size(c.buffer) for c in own if c.buffer.scope == "register")
@@ -96,13 +95,13 @@ def _held(stmt: Node) -> int:
 
 
 def overrun(kernel: Kernel) -> str:
-    """Why a compiled kernel is not worth running; empty where it is."""
+    """Why a compiled kernel is not worth running; else empty."""
     gpu = gpu_of(kernel.target)
     if gpu is None:
         return ""
     told = kernel.resources
     if spilled := told.get("spill_bytes", 0):
-        return f"its registers do not suffice: {spilled} bytes of them are spilled"
+        return f"its registers do not suffice: {spilled} bytes are spilled"
     registers = told.get("registers", 0)
     for launch in launches(kernel.lowered):
         threads, shared = prod(launch.block), sum(map(_size, launch.shared))
@@ -119,7 +118,7 @@ def _bytes(stmt: Alloc) -> int:
 
 
 def _size(buffer: Buffer) -> int:
-    """Bytes of a buffer; sizes that are not known count as one."""
+    """Bytes of a buffer; unknown sizes count as one."""
     extents = (int(e.value) if isinstance(e, Const) else 1 for e in buffer.shape)
     return buffer.dtype.bytes * prod(extents)
 
@@ -139,7 +138,7 @@ def _(loop: For, lanes: int, vector_bits: int) -> int:
 
 
 def _addressing(node: Node, lanes: int, vector_bits: int) -> int:
-    """How many of these compute where elements are."""
+    """How many of these compute addresses."""
     if isinstance(node, For):
         extent = int(node.extent.value) if isinstance(node.extent, Const) else 1
         if node.kind == "vectorized":

@@ -1,33 +1,34 @@
-"""Small shapes in place of large ones, such as kernels get wrong: odd, 1, empty."""
+"""Small shapes in place of large ones that expose edge cases: odd, 1, empty."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain, cycle
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tensorlang.errors import TensorlangError
 from tensorlang.ops.definition import Definition
-from tensorlang.ops.tensors import Names, TensorOperator
 
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Operator
     from tensorlang.workload import Workload
 
+# the name of each dimension of each input, None if its size is fixed
+Names: TypeAlias = tuple[tuple[str | None, ...], ...]
 KINDS: Final = ("odd", "single", "empty")
-_FIXED: Final = {"single": 1, "empty": 0}  # of the longest dimension
+_FIXED: Final = {"single": 1, "empty": 0}  # for the longest dimension
 _ODD: Final = (5, 13, 37, 3, 7, 2, 11)
-_LONG: Final = 2053  # past a vector, short of a chunk
+_LONG: Final = 2053  # longer than a vector, shorter than a chunk
 _SMALLEST_LONG: Final = 1 << 14
-_LONGER: Final = 16  # times as long, where short rows have kernels of their own
-_SMALLEST: Final = 3  # what is as small as this stays
-_NEAR: Final = 5  # extents so near to each other differ by what a window takes
+_LONGER: Final = 16  # factor, for kernels that treat short rows separately
+_SMALLEST: Final = 3  # smaller sizes are kept
+_NEAR: Final = 5  # extents this close differ by the size of a window
 _FEW: Final = 4
 
 
 def batches(workload: Workload, names: Names, scale: int = 1) -> Iterator[Workload]:
-    """The workload with its symbolic sizes odd, 1 and 0, all others as they are."""
+    """The workload with its symbolic sizes odd, 1 and 0."""
     symbols = dict.fromkeys(n for called in names for n in called if n is not None)
     if not symbols:
         return
@@ -44,42 +45,41 @@ def batches(workload: Workload, names: Names, scale: int = 1) -> Iterator[Worklo
         yield workload.with_shapes(*shapes)
 
 
-def served(op: Operator, workload: Workload) -> Iterator[Workload]:
-    """Small workloads that a workload's kernel serves too: odd, 1 and empty ones."""
-    if not isinstance(op, (Definition, TensorOperator)):
+def served_workloads(op: Operator, workload: Workload) -> Iterator[Workload]:
+    """Small workloads served by the same kernel: odd, 1 and empty ones."""
+    if not isinstance(op, Definition):
         return
     of, names = op.function(workload), op.names(workload)
     every = chain(
         batches(workload, names),
         batches(workload, names, _LONGER),
-        # where a product of sizes is fixed, not all of them are free at once
+        # if a product of sizes is fixed, they are not independent
         *(batches(workload, _only(n, names)) for n in dict.fromkeys(chain(*names))),
     )
     for small in dict.fromkeys(every):
         try:
             if small != workload and op.function(small) == of:
                 yield small
-        except TensorlangError:  # sizes that the operator does not take
+        except TensorlangError:  # sizes that the operator rejects
             pass
 
 
 def _only(name: str | None, names: Names) -> Names:
-    """The names of dimensions, but of one size alone."""
+    """The names of dimensions, restricted to one size."""
     return tuple(tuple(n if n == name else None for n in each) for each in names)
 
 
 def _odd(extent: int, small: int) -> int:
-    """A small size in the place of an extent, past a vector where that is long."""
+    """A small size in place of an extent; longer than a vector if that is long."""
     return min(_LONG if extent >= _SMALLEST_LONG and small > 1 else small, extent)
 
 
-def attempts(op: Operator, workload: Workload, kind: str) -> Iterator[Workload]:
-    """Small workloads like the given one, of a kind, the most wanted first.
+def small_variants(op: Operator, workload: Workload, kind: str) -> Iterator[Workload]:
+    """Small variants of a workload of one kind, in order of preference.
 
-    Which of them an operator is defined for is for the caller to find out: sizes may
-    depend on each other, or on attributes, in ways that only the definition knows. What
-    an operator declares of its sizes is met. Of odd sizes there is no end but the
-    workload itself; whole numbers in attributes stay, then become small, too.
+    The caller has to find out which of them the operator accepts, as sizes may depend
+    on each other or on attributes; its declared preconditions are met. Odd variants end
+    with the workload itself; integer attributes are first kept, then made small too.
     """
     seen = {workload}
     odd = kind == "odd"
@@ -89,15 +89,12 @@ def attempts(op: Operator, workload: Workload, kind: str) -> Iterator[Workload]:
             if fitted not in seen:
                 seen.add(fitted)
                 yield fitted
-    if isinstance(op, TensorOperator):
-        few = batches(workload, op.names(workload))
-        yield from (w for k, w in zip(KINDS, few, strict=False) if k == kind)
     if odd:
         yield workload
 
 
 def _extents(workload: Workload, *, held: bool) -> Iterable[int]:
-    """The extents, each once, and those that attributes hold."""
+    """The distinct extents, and those in attributes."""
     found = [n for shape in workload.shapes for n in shape]
     for _, value in workload.attributes if held else ():
         parts = value if isinstance(value, tuple) else (value,)
@@ -120,7 +117,7 @@ def _mapped(workload: Workload, mapped: Mapping[int, int], *, held: bool) -> Wor
 
 
 def _mappings(extents: list[int], kind: str) -> Iterator[dict[int, int]]:
-    """From each extent to a small one: by itself, then as they are related."""
+    """Mappings of extents to small ones: independent, then preserving relations."""
     longest = max(extents, default=0)
     if kind != "odd":
         fixed = {longest: min(_FIXED[kind], longest)}
@@ -131,7 +128,7 @@ def _mappings(extents: list[int], kind: str) -> Iterator[dict[int, int]]:
         yield _independent(extents, scale)
         yield _related(extents, scale)
         yield _related(extents, scale, _ODD[:1], few=1)
-        for kept in extents if scale == 1 else ():  # an attribute may hold it
+        for kept in extents if scale == 1 else ():  # an attribute may contain it
             yield _independent(extents, 1) | {kept: kept}
 
 
@@ -142,7 +139,7 @@ def _independent(extents: list[int], scale: int) -> dict[int, int]:
 def _related(
     extents: list[int], scale: int, sizes: Iterable[int] = _ODD, few: int = _FEW
 ) -> dict[int, int]:
-    """Small extents with the differences and the ratios of the large ones."""
+    """Small extents that preserve differences and ratios."""
     found: dict[int, int] = {}
     odd = cycle(sizes)
     for n in sorted(extents):

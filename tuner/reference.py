@@ -1,8 +1,8 @@
-"""What a definition gives: by a plain loop nest, compiled apart, and the interpreter.
+"""Reference results: from a compiled plain loop nest and the interpreter.
 
-In double precision, and in its own types. The interpreter says what a definition means
-on small shapes, where the compiled loop nest has to agree with it; full shapes, and
-most of many arrays, are for the latter.
+Computed in double precision and in the definition's own dtypes. The interpreter defines
+the semantics on small shapes, where the loop nest must agree with it; full shapes and
+most arrays use the loop nest.
 """
 
 from __future__ import annotations
@@ -50,20 +50,20 @@ if TYPE_CHECKING:
     from tensorlang.runtime import Kernel
     from tensorlang.workload import Workload
 
-# what the written buffers hold in the end, in double precision and in their own types
+# final contents of the written buffers, in double precision and in their own dtypes
 Results: TypeAlias = "tuple[list[Array] | None, list[Array] | None]"
 
-_FUEL: Final = 200_000  # statements that the interpreter executes for a small shape
+_FUEL: Final = 200_000  # statement limit of the interpreter for a small shape
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Arrays for one call, and what it must give.
+    """Arrays of one call and the expected results.
 
     Attributes:
-        named: What the arrays hold, for people.
-        inputs: An array a buffer; those that are only written are zero.
-        expected: What each written buffer must hold.
+        named: A description of the arrays' contents.
+        inputs: An array per buffer; write-only ones are zero.
+        expected: The expected content of each written buffer.
     """
 
     named: str
@@ -73,11 +73,11 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A workload with all arrays that a kernel for it is called with.
+    """A workload with the arrays of several calls.
 
     Attributes:
         workload: The workload.
-        scalars: The free scalars of a call.
+        scalars: The scalar arguments of a call.
         outputs: Positions of the written buffers.
         runs: The calls.
     """
@@ -89,13 +89,13 @@ class Case:
 
 
 class Reference:
-    """The definition of one workload.
+    """The reference of one workload.
 
     Args:
         op: The operator, whose algorithm `direct` it is.
         workload: The workload.
-        tolerance: The relative error that kernels may have; 0 demands equal bits.
-        finite: Whether they may spread infinities and NaNs.
+        tolerance: The permitted relative error; 0 requires equal bits.
+        finite: Whether infinities and NaNs may propagate.
     """
 
     def __init__(
@@ -111,20 +111,20 @@ class Reference:
 
     @cached_property
     def results(self) -> list[tuple[tuple[int, ...], np.dtype]]:
-        """Shape and type of each written buffer."""
+        """Shape and dtype of each written buffer."""
         known = self._taken.shapes
         written = (p.buffer for p in self.func.params if p.role != "in")
         return [(known[buffer.name], buffer.dtype.numpy) for buffer in written]
 
     @property
     def bytes(self) -> int:
-        """The size of everything that is read and written."""
+        """Bytes of all buffers."""
         read = [(each.shape, each.dtype) for each in self.inputs]
         return sum(prod(s) * dtype.itemsize for s, dtype in read + self.results)
 
     @cached_property
     def work(self) -> int:
-        """Operations and bytes; 0 where data decide how many."""
+        """Operations and bytes; 0 if data-dependent."""
         try:
             return sum(cost(self.func).at(self._sizes))
         except TensorlangError:
@@ -132,12 +132,12 @@ class Reference:
 
     @cached_property
     def may_fault(self) -> bool:
-        """Whether some numbers, and it is not known which, are a fault."""
+        """Whether some input values may fault."""
         return not domains(self.func, self._sizes).complete
 
     @cached_property
     def multiplies(self) -> bool:
-        """Whether it folds by products: in what order, decides what overflows."""
+        """Whether it reduces by products, whose overflow depends on the order."""
         reducers = (n.reducer for n in walk(self.func.body) if isinstance(n, Reduce))
         parts = (part for r in reducers for c in r.combine for part in walk(c))
         return any(
@@ -147,7 +147,7 @@ class Reference:
 
     @cached_property
     def pointwise(self) -> bool:
-        """Whether no result is made of two elements of one array."""
+        """Whether no result depends on two elements of one array."""
         own = list(blocks(self.func.body))
         inside = {id(n) for block in own for n in walk(block)}
         return all(map(_is_pointwise, own)) and not any(
@@ -158,21 +158,21 @@ class Reference:
     @cached_property
     def _kernels(self) -> tuple[Kernel | None, Kernel]:
         host = targets.host()
-        wide = build(shared_out(self._wide), host) if self._wide else None
-        return wide, build(shared_out(self.func), host)
+        wide = build(parallelised(self._wide), host) if self._wide else None
+        return wide, build(parallelised(self.func), host)
 
     def case(self, fills: Iterable[tuple[str, Fill]], *, narrow: bool = True) -> Case:
-        """The case of some arrays, by the compiled loop nest.
+        """A case computed by the compiled loop nest.
 
         Args:
-            fills: What they hold, with names.
-            narrow: Whether the definition in its own types is asked, too, as it must be
-                where numbers may vanish or overflow on the way.
+            fills: Contents of the arrays, with names.
+            narrow: Whether to compute in the definition's own dtypes too, as needed
+                where numbers may underflow or overflow.
         """
         runs = []
         for named, fill in fills:
             arrays, scalars = self._taken.arguments(fill)
-            with suppress(KernelError):  # the definition's own check fails
+            with suppress(KernelError):  # a check of the definition fails
                 results = self.compiled(arrays, scalars, narrow=narrow)
                 expected = self.expected(results, self._spreads(arrays))
                 runs.append(Run(named, tuple(arrays), tuple(expected)))
@@ -182,7 +182,7 @@ class Reference:
     def compiled(
         self, arrays: Sequence[Array], scalars: Sequence[object], *, narrow: bool = True
     ) -> Results:
-        """What the plain loop nest gives."""
+        """Results of the plain loop nest."""
         wide, own = self._kernels
         return (
             self._called(wide, self._wide, arrays, scalars),
@@ -207,7 +207,7 @@ class Reference:
     def interpreted(
         self, arrays: Sequence[Array], scalars: Sequence[Any]
     ) -> tuple[list[Array] | None, list[Array] | None, int]:
-        """What the interpreter gives, and how many statements it executed.
+        """Results of the interpreter, and the number of statements it executed.
 
         Raises:
             InterpreterError: the definition faults for these arrays.
@@ -226,7 +226,7 @@ class Reference:
         return found[0], found[1], steps
 
     def _spreads(self, arrays: Iterable[Array]) -> bool:
-        """Whether there is an infinity or a NaN that may spread to other results."""
+        """Whether there is an infinity or NaN that may propagate to other results."""
         floats = (array for array in arrays if array.dtype.kind not in "iub")
         return (self._finite or self.multiplies) and not all(
             np.isfinite(array).all() for array in floats
@@ -235,7 +235,7 @@ class Reference:
     def expected(
         self, results: Sequence[list[Array] | None], spreads: bool
     ) -> Iterator[Expected]:
-        """What the outputs must be, from what the reference gives."""
+        """The expected outputs, from the reference's results."""
         wide, narrow = results
         for number, (_, dtype) in enumerate(self.results):
             own = None if narrow is None else narrow[number]
@@ -246,20 +246,20 @@ class Reference:
                 yield Expected(own, zeros=self._zeros)
 
     def defined(self, fills: Iterable[tuple[str, Fill]]) -> Iterator[str]:
-        """The names of the fills for which the definition has no fault."""
+        """The names of the fills for which the definition does not fault."""
         for named, fill in fills:
             with suppress(TensorlangError):
                 self.interpreted(*self._taken.arguments(fill))
                 yield named
 
     def vouch(self, fill: Fill) -> int:
-        """Refuse a compiled loop nest that is not what the interpreter makes of it.
+        """Compare the compiled loop nest with the interpreter.
 
         Returns:
-            How many statements the interpreter executed.
+            The number of statements that the interpreter executed.
 
         Raises:
-            TuningError: it is not.
+            TuningError: they differ.
             InterpreterError: the definition faults for these arrays.
         """
         arrays, scalars = self._taken.arguments(fill)
@@ -288,9 +288,9 @@ def _is_pointwise(block: Block) -> bool:
 
 
 def _loses_the_sign_of_zero(node: Node) -> bool:
-    """Whether it is a maximum or minimum, which gives a zero of either sign.
+    """Whether the sign of a zero result is unspecified: maximum and minimum.
 
-    So is a fold that compares: which of two equal numbers it keeps, its order decides.
+    In a comparing reduction, the order decides which of two equal values is kept.
     """
     if isinstance(node, Reduce):
         parts = (part for each in node.reducer.combine for part in walk(each))
@@ -300,11 +300,11 @@ def _loses_the_sign_of_zero(node: Node) -> bool:
     )
 
 
-def shared_out(func: Function) -> Function:
-    """A plain loop nest whose outermost iterations threads share, where they may.
+def parallelised(func: Function) -> Function:
+    """A plain loop nest with its outermost loops parallelised where legal.
 
-    What each of them computes, and in which order, stays as it was. A product of
-    matrices of 4096 rows takes minutes otherwise, more than a candidate may take.
+    Each result is computed in the same order as before. Otherwise a product of 4096-row
+    matrices would take minutes, longer than a candidate may take.
     """
     s = Schedule(func, targets.host())
     for name in stage_names(s):
@@ -314,9 +314,9 @@ def shared_out(func: Function) -> Function:
 
 
 def _fitting(arrays: Sequence[Array], func: Function) -> list[Array]:
-    """Copies in the types of the function's parameters."""
+    """Copies in the dtypes of the function's parameters."""
     types = [param.buffer.dtype.numpy for param in func.params]
-    with np.errstate(invalid="ignore"):  # which signalling NaNs are
+    with np.errstate(invalid="ignore"):  # signalling NaNs are invalid
         return [a.astype(dtype) for a, dtype in zip(arrays, types, strict=True)]
 
 

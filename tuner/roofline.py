@@ -1,4 +1,4 @@
-"""How near a kernel comes to what the machine can do at all."""
+"""Kernel times as fractions of the machine's limits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _limits(threads: int) -> Ceilings:
 
 
 def fraction(op: Operator, workload: Workload, target: Target, seconds: float) -> float:
-    """The fraction reached of the tightest limit: arithmetic or memory traffic.
+    """The fraction of the tightest limit reached, arithmetic or memory traffic.
 
     0 on a GPU, whose limits are not measured here.
     """

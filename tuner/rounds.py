@@ -1,8 +1,8 @@
-"""Timing side by side: interleaved rounds, paired ratios with an interval.
+"""Interleaved timing: paired ratios with confidence intervals.
 
-A shared machine drifts by tens of percent within an hour, so two things are compared
-only within a round: each round times every candidate once, in an order that rotates,
-and a ratio is the median of the rounds' ratios with a distribution-free 95 % interval.
+A shared machine drifts by tens of percent within an hour, so candidates are compared
+only within a round: each round times every candidate once, in rotating order, and a
+ratio is the median of the rounds' ratios with a distribution-free 95 % interval.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tensorlang.tuner.telemetry import State
 
 Clock = Callable[[], int]
-RESOLUTION_FACTOR: Final = 1000  # a sample is at least this many clock ticks long
+RESOLUTION_FACTOR: Final = 1000  # minimum clock ticks per sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds a call: one sample a round, and how many calls each sample held.
+    """Seconds per call: one sample per round, and the calls per sample.
 
-    `states` are those of the GPU beside each sample, where it was on one that tells.
+    `states` are those of the GPU at each sample, if available.
     """
 
     samples: tuple[float, ...]
@@ -71,12 +71,12 @@ def interleaved(
     """Time the candidates against each other.
 
     Args:
-        candidates: Calls by name; each does its whole work before it returns.
-        rounds: How often each is sampled.
-        min_sample: Seconds that a sample lasts at least; short calls are repeated.
-        warm_up: Seconds for which each is called before it is sampled.
-        rest: Seconds to wait before each sample, so that the threads of the candidate
-            before, which may look for more work for a while, are out of the way.
+        candidates: Synchronous calls by name.
+        rounds: Samples per candidate.
+        min_sample: Minimum seconds per sample; short calls are repeated.
+        warm_up: Seconds of warm-up per candidate.
+        rest: Seconds to wait before each sample, so that spinning threads of the
+            previous candidate go to sleep.
         clock: A nanosecond clock.
     """
     calls = {
@@ -103,9 +103,9 @@ def _sample(call: Callable[[], object], calls: int, clock: Clock) -> float:
 def _calls_for(
     call: Callable[[], object], min_sample: float, warm_up: float, clock: Clock
 ) -> int:
-    """Warm up, and find how many calls make one sample long enough.
+    """Warm up, and find the number of calls per sample.
 
-    The first call, which may build something, tells nothing about the next ones.
+    The first call is ignored, since it may build something.
     """
     call()
     deadline = clock() + int(warm_up * 1e9)
@@ -124,7 +124,7 @@ def _calls_for(
 
 
 def paired_ratio(slower: Sequence[float], faster: Sequence[float]) -> Ratio:
-    """The ratio `slower / faster` round by round.
+    """The ratio `slower / faster`, paired by round.
 
     The interval is that of the median by order statistics: with n rounds, the k-th
     smallest and largest ratio, k from the binomial distribution.
@@ -145,5 +145,5 @@ def _interval_rank(n: int) -> int:
 
 
 def beats(challenger: Timing, incumbent: Timing) -> bool:
-    """Whether the challenger really is faster: the whole interval says so."""
+    """Whether the challenger is significantly faster: the whole interval is above 1."""
     return paired_ratio(incumbent.samples, challenger.samples).low > 1.0

@@ -1,8 +1,8 @@
-"""Trials as rows of Optuna's tables, read and written a statement a table.
+"""Trials as rows of Optuna's tables, with one statement per table.
 
-Through its object mapper Optuna writes a trial of five knobs in twenty-six statements,
-10 to 30 ms, and reads a thousand in a second. These are the same rows in the same
-tables (Optuna's dashboard shows them) in four statements; reading is one.
+Optuna's ORM writes a trial of five knobs in 26 statements, 10 to 30 ms, and reads a
+thousand trials per second. These are the same rows in the same tables (visible in
+Optuna's dashboard), written in four statements and read in one.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Row:
     """One finished trial.
 
     Attributes:
-        candidate: What was tried.
-        outcome: What became of it.
-        params: The values by Optuna's names; see `parameter`.
-        distributions: Their domains by the same names, as Optuna writes them in JSON.
+        candidate: The candidate.
+        outcome: Its outcome.
+        params: Values by Optuna's parameter names; see `parameter`.
+        distributions: Domains by the same names, in Optuna's JSON.
     """
 
     candidate: Candidate
@@ -48,7 +48,7 @@ class Row:
         outcome: Outcome,
         domains: Mapping[str, tuple[Domain, Value]],
     ) -> Row:
-        """From the domain and value of each of Optuna's parameters."""
+        """Build from the domain and value of each of Optuna's parameters."""
         from optuna.distributions import distribution_to_json  # noqa: PLC0415 - slow
 
         return cls(
@@ -62,7 +62,7 @@ class Row:
         )
 
     def to_json(self) -> str:
-        """One line; `from_json` reads it back."""
+        """One line, for `from_json`."""
         return json.dumps(
             [
                 self.candidate.algorithm,
@@ -75,10 +75,10 @@ class Row:
 
     @classmethod
     def from_json(cls, text: str) -> Row:
-        """The row that `to_json` wrote.
+        """Read the result of `to_json`.
 
         Raises:
-            TuningError: it is none.
+            TuningError: malformed.
         """
         try:
             algorithm, knobs, outcome, params, distributions = json.loads(text)
@@ -86,10 +86,10 @@ class Row:
             known = Outcome.from_json(outcome)
             return cls(candidate, known, dict(params), dict(distributions))
         except (ValueError, TypeError) as problem:
-            raise TuningError(f"{str(text)[:120]} is no trial: {problem}") from None
+            raise TuningError(f"{str(text)[:120]} is not a trial: {problem}") from None
 
     def frozen(self) -> optuna.trial.FrozenTrial:
-        """The trial as Optuna's samplers see it; what was not right is pruned."""
+        """The trial for Optuna's samplers; incorrect candidates are pruned."""
         from optuna.distributions import json_to_distribution  # noqa: PLC0415 - slow
         from optuna.trial import TrialState, create_trial  # noqa: PLC0415 - slow
 
@@ -105,17 +105,18 @@ class Row:
 
 
 def parameter(algorithm: str, knob: str, domain: Domain) -> str:
-    """Optuna's name of a knob, which says its domain.
+    """Optuna's parameter name of a knob, which includes the domain.
 
-    Optuna refuses a name whose domain changes: another algorithm's knob, or one whose
-    options depend on other knobs or on a newer schedule, is so another parameter.
+    Optuna rejects a name with a changed domain; other algorithms' knobs and knobs whose
+    options depend on other knobs or on the version of the schedule become separate
+    parameters.
     """
     return f"{algorithm}.{knob}: {domain}"[:_LONGEST_NAME]
 
 
 def distribution(domain: Domain) -> optuna.distributions.BaseDistribution:
-    """A knob's domain as Optuna says it."""
-    from optuna.distributions import (  # noqa: PLC0415 - it is slow
+    """A knob's domain as an Optuna distribution."""
+    from optuna.distributions import (  # noqa: PLC0415 - slow
         CategoricalDistribution,
         IntDistribution,
     )
@@ -126,7 +127,7 @@ def distribution(domain: Domain) -> optuna.distributions.BaseDistribution:
 
 
 def read(engine: Engine, study: int) -> Iterator[Row]:
-    """The rows of a study that are ours and whole, oldest first."""
+    """The complete rows of a study that this module wrote, oldest first."""
     from optuna.storages._rdb import models  # noqa: PLC0415 - slow
     from sqlalchemy import select  # noqa: PLC0415 - slow
 
@@ -144,7 +145,7 @@ def read(engine: Engine, study: int) -> Iterator[Row]:
         try:
             yield Row.from_json(json.loads(text))
         except (TuningError, ValueError):
-            continue  # it is tried again
+            continue  # retried
 
 
 def write(engine: Engine, study: int, row: Row) -> None:
@@ -174,18 +175,18 @@ def write(engine: Engine, study: int, row: Row) -> None:
 
 
 def _trial(connection: Connection, study: int, *, complete: bool) -> int:
-    """A new trial's id; its number counts on, for which writers wait for each other."""
+    """Insert a trial and return its id; numbers are sequential: writers serialise."""
     from optuna.storages._rdb import models  # noqa: PLC0415 - slow
     from optuna.trial import TrialState  # noqa: PLC0415 - slow
     from sqlalchemy import func, select  # noqa: PLC0415 - slow
 
     trials = models.TrialModel.__table__
     studies = models.StudyModel.__table__
-    if connection.dialect.name != "sqlite":  # there, an insert locks the database
+    if connection.dialect.name != "sqlite":  # in SQLite, an insert locks the database
         held = select(studies.c.study_id).where(studies.c.study_id == study)
         connection.execute(held.with_for_update())
     number = select(func.count()).where(trials.c.study_id == study).scalar_subquery()
-    now = datetime.now()  # noqa: DTZ005 - as Optuna writes them
+    now = datetime.now()  # noqa: DTZ005 - Optuna's convention
     made = connection.execute(
         trials.insert().values(
             number=number,

@@ -1,4 +1,4 @@
-"""One operator and workload being tuned: explore, finals, verdict."""
+"""A tuning run of one operator and workload: exploration, finals, verdict."""
 
 from __future__ import annotations
 
@@ -37,32 +37,32 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger(__name__)
 _FINALISTS: Final = 3
-_FINALS_SHARE: Final = 0.4  # of the budget, at most
-_AFTERWARDS: Final = 0.6  # seconds for measuring the machine's limits, and filing
-_AFTER_INTERRUPT: Final = 10.0  # seconds for finals once Ctrl-C was pressed
-_PATIENCE: Final = 20  # times what candidates usually take
+_FINALS_SHARE: Final = 0.4  # maximum fraction of the budget
+_AFTERWARDS: Final = 0.6  # seconds for measuring machine limits and writing records
+_AFTER_INTERRUPT: Final = 10.0  # seconds for finals after Ctrl-C
+_PATIENCE: Final = 20  # multiple of the usual time of a candidate
 _LEAST_PATIENCE: Final = 5.0
 
 
 @dataclass(slots=True)
 class Run:
-    """A tuning run under way.
+    """A tuning run in progress.
 
     Attributes:
         op: The operator.
-        workload: What is tuned, with the target's threads.
+        workload: The workload, with the target's threads.
         target: The machine.
-        budget: Seconds for everything; None for no end.
-        trials: Configurations to try, earlier ones included; None for any number.
-        limit: Seconds that one candidate may take.
-        place: Which of how many operators this is.
-        listen: Told after each trial.
-        incumbent: What a record has used until now, with its time.
-        stale: Hashes of code that records of this workload no longer give.
+        budget: Seconds in total; None for no limit.
+        trials: Number of configurations, including earlier ones; None for no limit.
+        limit: Seconds per candidate.
+        place: Index and number of operators in the command.
+        listen: Called after each trial.
+        incumbent: The current record's configuration and time.
+        stale: IR hashes of stale records of this workload.
         spent: Seconds by stage.
-        interrupted: Whether Ctrl-C ended the exploring.
-        static: Whether candidates are compiled and estimated, and never run.
-        log: Where workers write, tracebacks among it.
+        interrupted: Whether Ctrl-C ended the exploration.
+        static: Whether candidates are only compiled and estimated.
+        log: File for the output of workers, tracebacks included.
     """
 
     op: Operator
@@ -80,11 +80,11 @@ class Run:
     static: bool = False
     log: Path | None = None
     _begun: float = field(default_factory=time.monotonic)
-    _usual: float = 0.0  # seconds at work that a right candidate took at most
+    _usual: float = 0.0  # maximum busy seconds of correct candidates
 
     @property
     def study(self) -> str:
-        """The study that equal runs share: what other checks let pass is not in it."""
+        """The study shared by equal runs with the same revision of the checks."""
         machine = f"{self.target.fingerprint}, {self.workload.threads} threads"
         how = ", by static cost" if self.static else ""
         by = f"tensorlang {__version__}, checks {CHECKS}"
@@ -96,7 +96,7 @@ class Run:
         return time.monotonic() - self._begun
 
     def worker(self) -> Worker:
-        """A worker for this operator, which imports it by name.
+        """A worker for this operator, which it imports by name.
 
         Raises:
             ArgumentError: it is defined in the main script.
@@ -114,7 +114,7 @@ class Run:
         )
 
     def _attribute(self) -> str:
-        """What the operator is called in its module."""
+        """The operator's name in its module."""
         held = vars(sys.modules[self.op.module])
         for name, value in held.items():
             if value is self.op:
@@ -125,11 +125,11 @@ class Run:
         )
 
     def measure(self, search: Search, worker: Worker, default: Candidate) -> Finals:
-        """Explore, then the finals; Ctrl-C ends the first, and again the second.
+        """Explore, then run the finals; Ctrl-C ends the exploration, then the finals.
 
         Raises:
-            TuningError: the default itself is not right.
-            KeyboardInterrupt: there was nothing to report yet.
+            TuningError: the default is wrong.
+            KeyboardInterrupt: there is nothing to report yet.
         """
         try:
             self._explore(search, worker, default)
@@ -168,7 +168,7 @@ class Run:
                 )
 
     def _hint(self, outcome: Outcome) -> str:
-        """Where the traceback of a failure is."""
+        """Where to find the traceback of a failure."""
         if outcome.status not in (FAILED, CRASHED):
             return ""
         return f"; see {self.log}" if self.log else "; --log FILE keeps its traceback"
@@ -176,7 +176,7 @@ class Run:
     def _attempt(
         self, search: Search, worker: Worker, suggestion: Suggestion, default: Candidate
     ) -> Outcome | None:
-        """Measure a candidate; None where the budget ended before it did."""
+        """Measure a candidate; None if the budget ended first."""
         candidate, left = suggestion.candidate, inf
         if candidate != default:
             left = self._left(search, default)
@@ -196,7 +196,7 @@ class Run:
         return None if cut_off and candidate != default else outcome
 
     def _left(self, search: Search, default: Candidate) -> float:
-        """Seconds left for exploring: the finals have their share."""
+        """Seconds left for exploration, excluding the finals."""
         if self.budget is None:
             return inf
         if self.static:
@@ -210,7 +210,9 @@ class Run:
 
     def _done(self, search: Search, suggestion: Suggestion, default: Candidate) -> bool:
         if suggestion.candidate == default:
-            return False  # something right is wanted, however short the budget
+            return (
+                False  # continue until something is correct, however short the budget
+            )
         full = self.trials is not None and len(search.known) >= self.trials
         return full or self._left(search, default) <= 0
 
@@ -250,7 +252,7 @@ class Run:
 
     @contextmanager
     def _bookkeeping(self, search: Search) -> Iterator[None]:
-        """Count what is not scheduling as bookkeeping."""
+        """Count time outside of scheduling as bookkeeping."""
         scheduled = search.space.spent
         with self._stage("bookkeeping"):
             yield
@@ -284,7 +286,7 @@ class Run:
 
 
 def space_note(space: Space, schedules: Sequence[object]) -> str:
-    """Why there is nothing to choose, where there is nothing; else empty."""
+    """Why there is nothing to tune; else empty."""
     if space.size != 1:
         return ""
     if not schedules:

@@ -1,13 +1,13 @@
-"""The instructions of a GPU kernel as they are issued: weighted by loops and by rates.
+"""Cost of a GPU kernel's SASS: instructions weighted by loops and issue rates.
 
-How often a loop turns is not in machine code. As compilers do before they have counted
-anything, a loop is taken to turn eight times (Wu and Larus, "Static branch frequency
-and program profile analysis", MICRO 1994: its branch is taken 88 times of 100), so an
-instruction counts eightfold for each loop around it.
+Machine code has no trip counts. As in static branch prediction, a loop is assumed to
+run eight times (Wu and Larus, "Static branch frequency and program profile analysis",
+MICRO 1994: its branch is taken 88 times of 100), so each enclosing loop multiplies an
+instruction's weight by eight.
 
-An instruction costs the cycles for which it keeps a scheduler busy, that is a quarter
-of a multiprocessor: 32 lanes over a quarter of the results a cycle that the CUDA C++
-Programming Guide's table "Throughput of native arithmetic instructions" gives.
+An instruction costs the cycles that it occupies a scheduler, which has a quarter of a
+multiprocessor: 32 lanes over a quarter of the results per cycle in the CUDA C++
+Programming Guide's table "Throughput of native arithmetic instructions".
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from tensorlang.tuner.gpus import Gpu
+    from tensorlang.tuner.gpu_specs import Gpu
 
 _TURNS: Final = 8
 _DEEPEST: Final = 4
-_USUAL: Final = 64  # results a cycle of what is not listed: integers
-# first letters of an instruction -> results a cycle and multiprocessor
+_USUAL: Final = 64  # results per cycle of other instructions: integers
+# instruction prefix -> results per cycle and multiprocessor
 _RATES: Final = {
     "MUFU": 16, "D": 64, "F2F": 16, "F2I": 16, "I2F": 16, "I2FP": 64, "F2FP": 64,
     "SHFL": 32, "VOTE": 32, "POPC": 16, "FLO": 16, "BREV": 16, "S2R": 16,
@@ -46,12 +46,12 @@ _WIDTH: Final = re.compile(r"\.(?:U|S)?(8|16|64|128)\b")
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """A kernel's instructions, weighted by the loops around them.
+    """A kernel's instructions, weighted by enclosing loops.
 
     Attributes:
-        cycles: For which a warp keeps its scheduler busy.
-        moved: Bytes that a thread moves from and to device and shared memory.
-        together: Loads of device memory that stand together before one is waited for.
+        cycles: Cycles that a warp occupies its scheduler.
+        moved: Bytes that a thread moves to and from device and shared memory.
+        together: Loads of device memory in flight before one is waited for.
     """
 
     cycles: float
@@ -60,7 +60,7 @@ class Instructions:
 
 
 def kernels(sass: str, gpu: Gpu) -> dict[str, Instructions]:
-    """What nvdisasm's text of a cubin holds, by the names of its kernels."""
+    """The kernels in nvdisasm's text of a cubin, by name."""
     return {name: _weighed(lines, gpu) for name, lines in _sections(sass)}
 
 
@@ -104,7 +104,7 @@ def _weighed(lines: list[str], gpu: Gpu) -> Instructions:
 
 
 def _depths(lines: list[str]) -> list[int]:
-    """How many loops each line stands in: from a label to a branch back to it."""
+    """The loop depth of each line; a loop is a label up to a branch back to it."""
     labels: dict[str, int] = {}
     depths = [0] * len(lines)
     for number, line in enumerate(lines):
@@ -132,9 +132,9 @@ def _cycles(name: str, gpu: Gpu) -> float:
 
 
 def _width(name: str) -> float:
-    """Bytes that a thread moves by one access."""
+    """Bytes that a thread moves per access."""
     if name.startswith("LDSM"):
         return 16.0
     found = _WIDTH.search(name)
-    both = 2.0 if name.startswith("LDGSTS") else 1.0  # it loads, and stores
+    both = 2.0 if name.startswith("LDGSTS") else 1.0  # it loads and stores
     return both * (int(found[1]) / 8 if found else 4.0)

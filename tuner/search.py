@@ -1,8 +1,8 @@
-"""The search: Optuna suggests, schedules prune, rows already measured answer.
+"""The search: Optuna suggests, schedules prune, known rows answer.
 
-A configuration is known by the hash of its scheduled IR: what was measured before, in
-this run or an earlier one, or under other knobs that make the same code, is never
-measured again; a row whose knobs now make other code is.
+Configurations are identified by the hash of their scheduled IR: code that was measured
+before, in this or an earlier run or with other knobs, is not measured again; a row
+whose knobs now produce other code is.
 """
 
 from __future__ import annotations
@@ -23,37 +23,38 @@ if TYPE_CHECKING:
     import optuna
 
 _STARTUP: Final = 12
-_REPEATS: Final = 64  # suggestions in a row that bring nothing new
+_REPEATS: Final = 64  # consecutive suggestions without anything new
 _LONGEST_VERDICT: Final = 300
-_TOLD: Final = 512  # rows of earlier runs that the sampler is told
+_TOLD: Final = 512  # rows of earlier runs passed to the sampler
 
 
 @dataclass(slots=True)
 class Suggestion:
-    """A configuration to try; `trial` is Optuna's, where Optuna suggested it."""
+    """A configuration to try; `trial` is Optuna's, if it suggested it."""
 
     point: Point
     trial: optuna.Trial | None = None
 
     @property
     def candidate(self) -> Candidate:
-        """What to try."""
+        """The candidate to try."""
         return self.point.candidate
 
 
 class Search:
-    """Suggestions for one space, and what is known of it so far.
+    """Suggestions for one space, and the results so far.
 
     Args:
-        space: Where to search.
-        trials: What was tried before; new outcomes are added to it.
-        seed: The same seed and outcomes give the same suggestions.
-        hints: What to try right after the default, such as records of near shapes.
+        space: The search space.
+        trials: Earlier trials, to which new outcomes are added.
+        seed: Suggestions are a function of seed and outcomes.
+        hints: Candidates to try right after the default, such as records of similar
+            shapes.
 
     Attributes:
-        known: The outcome of every configuration tried, by its key.
-        counts: How many outcomes of each status.
-        reasons: How many failures of each kind.
+        known: The outcome of every configuration tried, by key.
+        counts: Outcomes by status.
+        reasons: Failures by kind.
     """
 
     def __init__(
@@ -81,10 +82,10 @@ class Search:
 
     @property
     def reasons(self) -> Counter[str]:
-        """Failures by kind, each under the words of the first of its kind.
+        """Failures by kind, with an example of each.
 
-        Two reasons that differ in their numbers only are of one kind; what computes
-        something wrong is named, each by itself.
+        Reasons that differ only in numbers are of one kind; wrong results are listed
+        separately.
         """
         first: dict[str, str] = {}
         found: Counter[str] = Counter()
@@ -104,11 +105,11 @@ class Search:
         return size is not None and len(self._current_keys) >= size
 
     def suggestions(self) -> Iterator[Suggestion]:
-        """What to try next, until the space seems exhausted; `file` each one."""
+        """Suggestions until the space seems exhausted; `file` each one."""
         default = self.space.default()
         held = self.held(default)
         known = self.known.get(default.candidate.key)
-        if known is not None and known[1].ir == default.ir:  # not of an older schedule
+        if known is not None and known[1].ir == default.ir:  # the same schedule
             self._current_keys.update(self.known)
         if held is None or not held.ok:
             yield Suggestion(default)
@@ -124,21 +125,21 @@ class Search:
             if held is None:
                 repeats = 0
                 yield Suggestion(point, trial)
-            else:  # answered from its row
+            else:  # answered from a known row
                 repeats += 1
                 self._remember(point.candidate, held)
                 self._current_keys.add(point.candidate.key)
                 self._tell(trial, held)
 
     def held(self, point: Point) -> Outcome | None:
-        """What is known of the code that a point makes."""
+        """The known outcome for the code of a point."""
         known = self.known.get(point.candidate.key)
         if known is not None and known[1].ir == point.ir:
             return known[1]
         return self._by_code.get(point.ir)
 
     def file(self, suggestion: Suggestion, outcome: Outcome) -> None:
-        """Take note of an outcome, here and in the storage."""
+        """Record an outcome, here and in the storage."""
         row = self._filed(suggestion.point, outcome)
         if suggestion.trial is None:
             self._study.add_trial(row.frozen())
@@ -146,11 +147,11 @@ class Search:
             self._tell(suggestion.trial, row.outcome)
 
     def revoke(self, candidate: Candidate, outcome: Outcome) -> None:
-        """Take note that a configuration that seemed right is not."""
+        """Record that a configuration turned out wrong."""
         self._filed(self.space.given(candidate), outcome)
 
     def best(self, count: int) -> list[tuple[Candidate, Outcome]]:
-        """The fastest right configurations, at most `count`, one of each code."""
+        """The fastest correct configurations, at most `count`, one per code."""
         right = [entry for entry in self.known.values() if entry[1].ok]
         chosen: dict[str, tuple[Candidate, Outcome]] = {}
         for candidate, outcome in sorted(right, key=lambda entry: entry[1].seconds):
@@ -161,12 +162,12 @@ class Search:
         return list(chosen.values())
 
     def fastest(self) -> float | None:
-        """The best time of a right configuration."""
+        """The best time of a correct configuration."""
         times = [outcome.seconds for _, outcome in self.known.values() if outcome.ok]
         return min(times, default=None)
 
     def _current(self, candidate: Candidate, outcome: Outcome) -> bool:
-        """Whether a row's knobs still make the code that was measured."""
+        """Whether a row's knobs still produce the code that was measured."""
         return self.space.given(candidate).ir == outcome.ir
 
     def _filed(self, point: Point, outcome: Outcome) -> Row:
@@ -183,7 +184,7 @@ class Search:
             self._by_code[outcome.ir] = outcome
 
     def _tell(self, trial: optuna.Trial, outcome: Outcome) -> None:
-        from optuna.trial import TrialState  # noqa: PLC0415 - it is slow
+        from optuna.trial import TrialState  # noqa: PLC0415 - slow
 
         if outcome.ok:
             self._study.tell(trial, outcome.seconds)
@@ -192,8 +193,8 @@ class Search:
 
 
 def _study(seed: int, *, grouped: bool) -> optuna.Study:
-    """A study in memory: what is kept is written by us, a finished trial at a time."""
-    import optuna  # noqa: PLC0415 - it is slow, and only tuning needs it
+    """An in-memory study; finished trials are persisted separately."""
+    import optuna  # noqa: PLC0415 - slow, and only tuning needs it
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     with warnings.catch_warnings():
@@ -205,7 +206,7 @@ def _study(seed: int, *, grouped: bool) -> optuna.Study:
 
 
 def _telling(rows: list[Row]) -> list[Row]:
-    """Of very many rows those that guide a sampler: the fastest, and the latest."""
+    """The rows that best guide a sampler: the fastest and the latest."""
     if len(rows) <= _TOLD:
         return rows
     recent = rows[-_TOLD // 2 :]
@@ -215,6 +216,6 @@ def _telling(rows: list[Row]) -> list[Row]:
 
 
 def kind(reason: str) -> str:
-    """The reason without its numbers: what failures are counted by."""
+    """A reason without its numbers, to group failures."""
     words = ("N" if any(c.isdigit() for c in word) else word for word in reason.split())
     return " ".join(words)[:160]

@@ -1,7 +1,7 @@
-"""A search space: an operator's algorithms, each a schedule function with knobs.
+"""Search spaces: an operator's algorithms with the knobs of their schedules.
 
-A point is found by running the schedule, with a trial or with values behind its knobs.
-What it refuses, or what the machine's limits rule out, is known without building.
+A point is evaluated by running the schedule, with a trial or with given knob values.
+Rejections by the schedule or by machine limits are known without building.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ ALGORITHM: Final = "algorithm"
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A configuration, scheduled.
+    """A scheduled configuration.
 
     Attributes:
-        candidate: The algorithm and the values of its knobs.
-        domains: The domain of each knob that was asked for.
-        ir: Content hash of the scheduled IR; empty where it was refused.
-        outcome: Why it is not built, if it is not.
+        candidate: The algorithm and knob values.
+        domains: The domain of each knob used.
+        ir: Content hash of the scheduled IR; empty if it was rejected.
+        outcome: Why it is not built, if so.
     """
 
     candidate: Candidate
@@ -51,12 +51,12 @@ class Point:
 
 @dataclass(slots=True)
 class Space:
-    """All configurations of an operator for a workload on a target.
+    """All configurations of an operator for a workload and target.
 
     Attributes:
-        algorithms: Those that serve the workload; the first is the default.
-        spent: Seconds that scheduling took.
-        limit: Seconds that scheduling a point may take.
+        algorithms: Those that support the workload; the first is the default.
+        spent: Seconds spent on scheduling.
+        limit: Seconds for scheduling one point.
     """
 
     op: Operator
@@ -78,11 +78,11 @@ class Space:
         self.algorithms = tuple(sorted(served, key=lambda name: name != first))
 
     def default(self) -> Point:
-        """What is used where nothing was tuned."""
+        """The default configuration."""
         return self.point(self.algorithms[0], Knobs())
 
     def given(self, candidate: Candidate) -> Point:
-        """The point of these values; knobs that they do not name have the default."""
+        """The point with these knob values; other knobs have their defaults."""
         return self.point(candidate.algorithm, Knobs(pinned=candidate.knobs))
 
     def suggested(self, trial: optuna.Trial) -> Point:
@@ -95,7 +95,7 @@ class Space:
         return self.point(algorithm, Knobs(trial=_Named(trial, algorithm)))
 
     def point(self, algorithm: str, knobs: Knobs) -> Point:
-        """Run the schedule and see what comes of it."""
+        """Run the schedule and record the result."""
         start = time.perf_counter()
         ir, outcome = "", None
         try:
@@ -111,7 +111,7 @@ class Space:
             outcome = Outcome(HUNG, said)
         except TensorlangError as problem:
             outcome = Outcome(ILLEGAL, " ".join(str(problem).split()))
-        except Exception as problem:  # noqa: BLE001 - a user's schedule may raise any
+        except Exception as problem:  # noqa: BLE001 - a schedule may raise anything
             said = " ".join(f"{type(problem).__name__}: {problem}".split())
             outcome = Outcome(FAILED, f"its schedule raised {said}"[:400])
         self._domains.setdefault(algorithm, {}).update(knobs.domains)
@@ -121,9 +121,9 @@ class Space:
 
     @property
     def size(self) -> int | None:
-        """At most how many configurations there are, as far as is known.
+        """An upper bound of the number of configurations.
 
-        None where an algorithm has not been looked at yet.
+        None until every algorithm has been scheduled once.
         """
         if any(name not in self._domains for name in self.algorithms):
             return None
@@ -145,7 +145,7 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """An Optuna trial asked under the names that `parameter` gives."""
+    """An Optuna trial that uses the names from `parameter`."""
 
     trial: optuna.Trial
     algorithm: str

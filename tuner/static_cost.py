@@ -1,24 +1,24 @@
-"""What a GPU kernel may cost, without a GPU: to rank candidates, not to foretell times.
+"""A static cost model of GPU kernels, to rank candidates without a GPU.
 
-Each launch takes the longest of what bounds it, as in the roofline model (Williams,
-Waterman and Patterson, CACM 2009) with its traffic split over the memories:
+Each launch takes the time of its tightest bound, as in the roofline model (Williams,
+Waterman and Patterson, CACM 2009), with traffic split by memory:
 
-*device memory*: what its blocks touch of each array, at most all of it, over the
-nominal bandwidth; *the second-level cache*: all sectors that warps ask for, so an
-access that does not coalesce counts up to 32 fold (`accesses`); *the schedulers*: the
-instructions of the SASS, weighted by rate and loops (`sass`), for as many bytes as the
-IR says that threads move; *shared memory*: a pass a cycle, bank conflicts included.
+*device memory*: the bytes its blocks touch of each array, at most all of it, over the
+nominal bandwidth; *L2 cache*: all sectors requested by warps, so an uncoalesced access
+counts up to 32 times (`accesses`); *schedulers*: the SASS instructions, weighted by
+rate and loops (`sass`), scaled to the bytes that threads move in the IR; *shared
+memory*: one pass per cycle, bank conflicts included.
 
-A multiprocessor does its share of the blocks in turn, and what it holds at once
-(`gpus.Gpu.resident`, by registers and shared memory) hides latency by Little's law, as
-Volkov has it ("Understanding latency hiding on GPUs", 2016): of the loads that a thread
-has in flight together each group takes the latency of device memory once, as measured
-by Luo et al. ("Benchmarking and dissecting the NVIDIA Hopper GPU architecture", 2024);
-a barrier takes that of shared memory. A launch costs two microseconds besides.
+A multiprocessor runs its share of the blocks in waves, and its resident blocks
+(`gpu_specs.Gpu.resident`, from registers and shared memory) hide latency by Little's
+law, following Volkov ("Understanding latency hiding on GPUs", 2016): each group of a
+thread's loads in flight takes the device memory latency once, as measured by Luo et al.
+("Benchmarking and dissecting the NVIDIA Hopper GPU architecture", 2024); a barrier
+takes that of shared memory. A launch adds two microseconds.
 
-The result is in seconds of the data sheet's GPU. It knows no first-level cache, no
-divergence and no clocks that change; measured times are worth more in any case, and
-records made by it say so (`Record.static`).
+The result is in seconds on the GPU of the data sheet. L1 cache, divergence and clock
+changes are not modelled; measured times always take precedence, and records based on
+this model are marked (`Record.static`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tensorlang.errors import TuningError
 from tensorlang.runtime import host_program as hosting
 from tensorlang.tuner import sass
 from tensorlang.tuner.accesses import SECTOR, Unknown, traffic
-from tensorlang.tuner.gpus import WARP, Gpu, gpu_of
+from tensorlang.tuner.gpu_specs import WARP, Gpu, gpu_of
 
 if TYPE_CHECKING:
     from tensorlang.codegen.simt.host import Launch
@@ -50,13 +50,13 @@ _LAUNCH: Final = 2e-6
 
 @dataclass(frozen=True, slots=True)
 class StaticCost:
-    """The estimate of one call, and of what it is made.
+    """The estimate of one call and its main parts.
 
     Attributes:
-        seconds: Of all launches.
-        bound: What takes the most of it: `memory`, `cache`, `instructions`, `shared`
-            or `latency`.
-        occupancy: The least part of its warps that a launch lets a processor have.
+        seconds: For all launches.
+        bound: The dominant part: `memory`, `cache`, `instructions`, `shared` or
+            `latency`.
+        occupancy: The lowest occupancy of any launch.
     """
 
     seconds: float
@@ -65,10 +65,10 @@ class StaticCost:
 
 
 def static_cost(kernel: Kernel, op: Operator, workload: Workload) -> StaticCost:
-    """The estimate of one call of a compiled CUDA kernel.
+    """Estimate one call of a compiled CUDA kernel.
 
     Raises:
-        TuningError: it is compiled for nothing that is known here.
+        TuningError: it is compiled for an unknown architecture.
     """
     gpu = gpu_of(kernel.target)
     if gpu is None:
@@ -101,7 +101,7 @@ def static_cost(kernel: Kernel, op: Operator, workload: Workload) -> StaticCost:
 def _names(
     kernel: Kernel, op: Operator, workload: Workload, program: hosting.Data
 ) -> dict[str, int]:
-    """A value of each of the host's numbers: the sizes, and 1 of what is no size."""
+    """Values of the host's names: the sizes, and 1 for others."""
     sizes = {**op.scalars(workload), **op.sizes(workload)}
     named = zip(program["scalars"], kernel.signature.scalars, strict=True)
     return {name: sizes.get(spec.name, 1) for name, spec in named}
@@ -109,7 +109,7 @@ def _names(
 
 @dataclass(frozen=True, slots=True)
 class _Launch:
-    """A launch of so many blocks on a GPU."""
+    """A launch of a number of blocks on a GPU."""
 
     launch: Launch
     blocks: int
@@ -128,11 +128,11 @@ class _Launch:
 
     @property
     def occupancy(self) -> float:
-        """The part of its warps that a multiprocessor can have at work."""
+        """The occupancy of a multiprocessor."""
         return self.gpu.occupancy(*self._shape)
 
     def parts(self, issued: sass.Instructions) -> dict[str, float]:
-        """Seconds by what they are spent on, were there nothing else."""
+        """Seconds by bound, each as if it were the only one."""
         gpu, moved = self.gpu, traffic(self.launch, self.names)
         warps = -(-prod(self.launch.block) // WARP)
         if issued.moved and moved.moved:

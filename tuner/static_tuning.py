@@ -1,7 +1,6 @@
-"""Tuning for a GPU that is not here: candidates are compiled and estimated, not run.
+"""Tuning without the GPU: candidates are compiled and ranked by static cost.
 
-What such a search chooses is a guess: its record says so, and gives way to whatever is
-measured.
+The result is an estimate: its record is marked, and any measured record overrides it.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ if TYPE_CHECKING:
     from tensorlang.tuner.search import Search
 
 WORTH: Final = (
-    0.97  # of the default's estimate: nearer, the model cannot tell them apart
+    0.97  # of the default's estimate; closer ones are indistinguishable to the model
 )
 SAID: Final = "estimated by static cost, nothing was run"
 
 
 def machine(spec: str | Target | None, *, compile_only: bool = False) -> Target:
-    """What to tune for: a device that is here, or an architecture to compile for.
+    """The target to tune for: a present device, or an architecture to compile for.
 
     Raises:
-        TargetError: nothing has this name; there is no such device, and `compile_only`
-            was not asked for; or it was, of what can be measured or not be compiled.
+        TargetError: unknown name; no such device without `compile_only`; or with it, a
+            target that can be measured or cannot be compiled for.
     """
     return _to_compile(spec) if compile_only else _to_measure(spec)
 
@@ -43,7 +42,7 @@ def _to_measure(spec: str | Target | None) -> Target:
     except TargetError as problem:
         if isinstance(spec, str) and spec.startswith("cuda"):
             raise TargetError(
-                f"no GPU is here to measure on ({problem}); --compile-only searches "
+                f"no GPU to measure on ({problem}); --compile-only searches "
                 "by static cost instead"
             ) from None
         raise
@@ -70,7 +69,7 @@ def _to_compile(spec: str | Target | None) -> Target:
 
 
 def report(run: Run, search: Search, default: Candidate) -> Report:
-    """What the search chose by its estimates: the default, unless far behind."""
+    """The choice of the search by its estimates: the default, unless clearly worse."""
     base = search.known[default.key][1].seconds
     best, outcome = search.best(1)[0]
     if outcome.seconds > WORTH * base:
@@ -95,10 +94,10 @@ def report(run: Run, search: Search, default: Candidate) -> Report:
     )
 
 
-def outranked(made: Report, incumbent: Record | None) -> Report:
-    """The report where a measured record stays in use: it says so.
+def note_measured_record(made: Report, incumbent: Record | None) -> Report:
+    """Note in the report that a measured record remains in use.
 
-    No estimate outranks what was measured.
+    Estimates never override measurements.
     """
     if incumbent is None or incumbent.static:
         return made

@@ -1,7 +1,7 @@
-"""Where trials are kept: an Optuna storage, by default one SQLite file of the user's.
+"""Storage of trials: an Optuna storage, by default a SQLite file of the user.
 
-Trials are written finished, each in one transaction of a write-ahead log: `kill -9`
-loses at most the one that was running, and the same command goes on from the rest.
+Finished trials are written in one transaction each, with a write-ahead log: `kill -9`
+loses at most the running trial, and the same command resumes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FILE: Final = "tuning.db"
 _SQLITE: Final = "sqlite:///"
 _SECONDS_TO_WAIT: Final = 30
 _LONGEST_NAME: Final = 500
-# everything between the user's name and the last @; words in the query that are secret
+# everything between the user's name and the last @; secret query parameters
 _PASSWORD: Final = re.compile(r"(?:(?<=://)|^(?!.*://))([^/:@]*):(.*)@")
 _SECRET: Final = re.compile(
     r"(?<=[?&])(\w*(?:pass|pwd|secret|token|key)\w*)=([^&\s]+)", re.IGNORECASE
@@ -37,15 +37,15 @@ def default_url() -> str:
     """The SQLite file in the user's data directory.
 
     Raises:
-        RecordError: the directory cannot be made.
+        RecordError: the directory cannot be created.
     """
-    from platformdirs import user_data_path  # noqa: PLC0415 - used here only
+    from platformdirs import user_data_path  # noqa: PLC0415 - only used here
 
     return f"{_SQLITE}{user_data_path('tensorlang') / _FILE}"
 
 
 def redacted(url: str) -> str:
-    """A storage URL as it may be printed: without its password."""
+    """A storage URL without its password, for printing."""
     return _SECRET.sub(r"\1=***", _PASSWORD.sub(r"\1:***@", url))
 
 
@@ -56,15 +56,15 @@ def _secrets(url: str) -> set[str]:
 
 
 class Trials:
-    """The trials of one study: what was tried before, and what is added now.
+    """The trials of one study.
 
     Args:
-        url: An Optuna storage's URL, such as `sqlite:///trials.db`.
+        url: An Optuna storage URL, such as `sqlite:///trials.db`.
         study: The study's name; long ones are cut.
 
     Raises:
         RecordError: the database cannot be used; the message names it.
-        TuningError: no driver for the storage's URL is installed, or it is no URL.
+        TuningError: invalid URL, or no driver for it is installed.
     """
 
     def __init__(self, url: str, study: str) -> None:
@@ -75,23 +75,23 @@ class Trials:
             self._study = _study_id(storage, study[:_LONGEST_NAME])
 
     def finished(self) -> Iterator[Row]:
-        """What was tried before, oldest first."""
+        """Earlier trials, oldest first."""
         with _named(self._url):
             yield from rows.read(self._engine, self._study)
 
     def add(self, row: Row) -> None:
-        """File a trial."""
+        """Add a trial."""
         with _named(self._url):
             rows.write(self._engine, self._study, row)
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self._engine.dispose()
 
 
 @contextmanager
 def _named(url: str) -> Iterator[None]:
-    """Errors of the database as a sentence that names it, and no password."""
+    """Context that turns database errors into messages without the password."""
     from optuna.exceptions import OptunaError  # noqa: PLC0415 - it is slow
     from sqlalchemy.exc import ArgumentError, SQLAlchemyError  # noqa: PLC0415 - slow
 
@@ -105,7 +105,7 @@ def _named(url: str) -> Iterator[None]:
         ) from None
     except (ArgumentError, ValueError) as problem:
         raise TuningError(
-            f"storage {shown!r} is no database's URL, such as sqlite:///trials.db: "
+            f"storage {shown!r} is not a database URL such as sqlite:///trials.db: "
             f"{_first(problem, url)}"
         ) from None
     except (
@@ -116,13 +116,13 @@ def _named(url: str) -> Iterator[None]:
         OSError,
     ) as problem:
         raise RecordError(
-            f"storage {shown} cannot be used: {_first(problem, url)}; mend or remove "
+            f"storage {shown} cannot be used: {_first(problem, url)}; repair or remove "
             "it, or name another with --storage"
         ) from None
 
 
 def _first(problem: Exception, url: str) -> str:
-    """What went wrong at the root, in a line without secrets."""
+    """The root cause in a line, without secrets."""
     root: BaseException = problem
     while root.__cause__ is not None:
         root = root.__cause__
@@ -139,8 +139,8 @@ def _file(url: str) -> Path | None:
 
 
 def _alone(url: str) -> AbstractContextManager[object]:
-    """Hold a SQLite file's lock: two that make its tables at once would fail."""
-    from filelock import FileLock  # noqa: PLC0415 - used here only
+    """Lock a SQLite file, as concurrent creation of its tables would fail."""
+    from filelock import FileLock  # noqa: PLC0415 - only used here
 
     path = _file(url)
     if path is None:

@@ -1,8 +1,8 @@
-"""What a GPU's clocks, power and heat were while something was timed; never set here.
+"""GPU clocks, power and temperature during measurements; read-only.
 
-NVML tells them (`nvidia-ml-py`), or `nvidia-smi` where that is not installed. A sample
-that was taken while the GPU held its clock back, for power or heat, is marked: it says
-less of a kernel than of the room that the GPU stands in.
+Read through NVML (`nvidia-ml-py`), or `nvidia-smi` if that is not installed. Samples
+taken while the GPU throttled its clock, for power or temperature, are marked, as they
+reflect its cooling rather than the kernel.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final
 
 from tensorlang.errors import DeviceError
 
-# NVML's bits of reasons for a lower clock, of which the last ones slow a GPU that works
+# NVML's clock throttle reasons; the last ones slow a busy GPU
 _REASONS: Final = {
     0x4: "power cap",
     0x8: "hardware slowdown",
@@ -45,9 +45,9 @@ class State:
     Attributes:
         sm_mhz: Clock of its multiprocessors.
         memory_mhz: Clock of its memory.
-        watts: What it draws.
-        celsius: How warm it is.
-        slowed: Why its clock is held back; empty where it is not.
+        watts: Power draw.
+        celsius: Temperature.
+        slowed: Throttle reasons; empty if not throttled.
     """
 
     sm_mhz: int
@@ -62,9 +62,9 @@ Reader = Callable[[], State | None]
 
 @cache
 def reader(index: int) -> Reader:
-    """What tells the state of a GPU of CUDA's number; it says None where nothing can.
+    """A reader of the state of a CUDA device; returns None if unavailable.
 
-    CUDA numbers the GPUs that it is shown, NVML all of them: they agree on the bus.
+    CUDA numbers the visible GPUs, NVML all of them; they are matched by PCI bus id.
     """
     try:
         bus = _bus_id(index)
@@ -78,7 +78,7 @@ def reader(index: int) -> Reader:
 
 
 def described(states: Sequence[State | None]) -> str:
-    """States as people read them: medians, and why the clock was held back."""
+    """States in readable form: medians and throttle reasons."""
     known = [state for state in states if state is not None]
     if not known:
         return "clocks unknown"
@@ -101,7 +101,7 @@ def _silent() -> State | None:
 
 
 def _bus_id(index: int) -> str:
-    """Where a GPU of CUDA's number is plugged in, as `0000:1b:00.0`."""
+    """The PCI bus id of a CUDA device, such as `0000:1b:00.0`."""
     from tensorlang.runtime import cuda_driver  # noqa: PLC0415 - where there is one
 
     text = ctypes.create_string_buffer(_BUS_ID)
@@ -135,7 +135,7 @@ def _by_nvml(bus: str) -> Reader | None:
                 nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
                 _reasons(why(handle) if why else 0),
             )
-        except Exception:  # noqa: BLE001 - as on a slice of a GPU, which tells less
+        except Exception:  # noqa: BLE001 - a MIG slice, say, reports less
             return None
 
     return read
@@ -161,7 +161,7 @@ def _by_smi(bus: str) -> Reader | None:
 
 
 def _parsed(line: str) -> State:
-    """The state in a line of `nvidia-smi`; what it does not support is 0."""
+    """Parse a line of `nvidia-smi`; unsupported values are 0."""
     sm, memory, watts, celsius, why = (part.strip() for part in line.split(","))
     numbers = [float(n) if n[:1].isdigit() else 0.0 for n in (sm, memory, celsius)]
     drawn = float(watts) if watts[:1].isdigit() else 0.0

@@ -1,12 +1,12 @@
-"""How a kernel is timed where it runs: by this machine's clock, or by a GPU's.
+"""Timing of kernels, by the host's clock or by GPU events.
 
-On a GPU each run is timed alone, between two marks in its stream, with the caches cold:
-before it, memory is overwritten that is larger than they are, as often as it takes the
-host to start the run, so that the marks enclose no waiting for it. (The overwriting
-leaves lines to be written back in the cache, as the run itself does: what writes more
-than the cache holds is timed as in a row of such runs.) The arrays lie on the device;
-their numbers are normally distributed, for power, and with it the clock, depend on
-them. The clocks are read beside each sample, while the GPU is at work.
+On a GPU each run is timed alone, between two events in its stream, with cold caches:
+before it, memory larger than the caches is overwritten, as often as the host needs to
+issue the run, so that the events enclose no waiting. (Overwriting leaves dirty lines in
+the cache, as the run itself does: kernels that write more than the cache holds are
+timed as in a sequence of such runs.) Arrays are on the device with normally distributed
+values, since power, and thereby the clock, depend on the data. Clocks are read with
+each sample while the GPU is busy.
 """
 
 from __future__ import annotations
@@ -28,46 +28,48 @@ if TYPE_CHECKING:
     from tensorlang.targets import Target
 
 Call = Callable[[], object]
-_SAMPLE: Final = 0.003  # seconds a sample lasts at least
+_SAMPLE: Final = 0.003  # minimum seconds per sample
 _HOPELESS: Final = 3.0  # times the best: not worth a second run
 _ROUNDS: Final = 7
-_FLUSHED_BYTES: Final = 512 << 20  # longer to write than the host needs for a call
+_FLUSHED_BYTES: Final = (
+    512 << 20
+)  # writing it takes longer than the host needs for a call
 _MOST_RUNS: Final = 30
-_WARM_UP: Final = 0.05  # seconds until a GPU's clock is up
-_MARGIN: Final = 1.5  # times what the host needs for a call
+_WARM_UP: Final = 0.05  # seconds for the GPU's clock to ramp up
+_MARGIN: Final = 1.5  # factor on the host's time per call
 _MOST_WRITES: Final = 16
 
 
 class Timer(Protocol):
-    """What times calls on a target."""
+    """Times calls on a target."""
 
     def arguments(self, given: Sequence[object]) -> list[object]:
-        """Arguments of the host as a kernel is to be timed with."""
+        """The kernel arguments for timing, from host arguments."""
 
     def once(self, call: Call, best: float) -> Timing:
-        """A candidate's time, more roughly where it is far behind the best."""
+        """A candidate's time; less precise if it is much slower than the best."""
 
     def against(self, calls: Mapping[str, Call], rounds: int) -> dict[str, Timing]:
-        """The times of candidates, interleaved in rounds."""
+        """Times of candidates, interleaved in rounds."""
 
     def measured(self, timings: Iterable[Timing]) -> str:
-        """Where they were timed, and under which clocks, as a line for people."""
+        """The device and clocks of measurements, as a readable line."""
 
 
 def timer_of(target: Target) -> Timer:
-    """What times calls on a target."""
+    """The timer of a target."""
     return CudaTimer(target) if target.kind == "cuda" else HostTimer()
 
 
 class HostTimer:
-    """By this machine's clock: a call returns when all is done."""
+    """Timing by the host's clock, for synchronous calls."""
 
     def arguments(self, given: Sequence[object]) -> list[object]:
         """The arguments themselves."""
         return list(given)
 
     def once(self, call: Call, best: float) -> Timing:
-        """A candidate's time, of one call where that is far behind the best."""
+        """A candidate's time; from one call if it is much slower than the best."""
         start = time.perf_counter()
         call()
         alone = time.perf_counter() - start
@@ -79,23 +81,23 @@ class HostTimer:
         return found["it"]
 
     def against(self, calls: Mapping[str, Call], rounds: int) -> dict[str, Timing]:
-        """The times of candidates, interleaved in rounds."""
+        """Times of candidates, interleaved in rounds."""
         return interleaved(calls, rounds=rounds, min_sample=_SAMPLE, warm_up=0.02)
 
-    def measured(self, timings: Iterable[Timing]) -> str:  # noqa: ARG002 - a timer's
-        """Nothing: a record's target says all that is known of a CPU."""
+    def measured(self, timings: Iterable[Timing]) -> str:  # noqa: ARG002 - the protocol
+        """Empty: a record's target already describes the CPU."""
         return ""
 
 
 class CudaTimer:
-    """By a GPU's clock, with cold caches.
+    """Timing by GPU events, with cold caches.
 
     Args:
         target: The GPU.
     """
 
     def __init__(self, target: Target) -> None:
-        from tensorlang.runtime import (  # noqa: PLC0415 - where there is one
+        from tensorlang.runtime import (  # noqa: PLC0415 - needs a driver
             cuda_device,
             cuda_driver,
         )
@@ -105,25 +107,25 @@ class CudaTimer:
         self._device = cuda_device.device(target.index)
         self._size = max(_FLUSHED_BYTES, 4 * target.l2_bytes)
         self._flushed: Memory | None = None
-        self._once = 0.0  # seconds that one overwriting takes
-        self._start = 0.0  # seconds that the host needed for the last run
+        self._once = 0.0  # seconds per overwrite
+        self._start = 0.0  # seconds of host time for the last run
         self._read = telemetry.reader(target.index)
         self._held: list[Memory] = []
 
     def arguments(self, given: Sequence[object]) -> list[object]:
-        """The arguments with all arrays on the GPU."""
+        """The arguments with all arrays copied to the GPU."""
         self._held.clear()
         return self.keep(given)
 
     def keep(self, given: Sequence[object]) -> list[object]:
-        """The same beside those that are there."""
+        """Copy further arguments to the GPU, keeping earlier ones."""
         return [
             self._there(value) if isinstance(value, np.ndarray) else value
             for value in given
         ]
 
     def copy(self, size: int) -> Call:
-        """A call that copies so many bytes from one place on the GPU to another."""
+        """A call that copies a number of bytes on the GPU."""
         source, goal = (self._cuda.Memory(self._device, size) for _ in range(2))
 
         def run() -> None:
@@ -159,8 +161,8 @@ class CudaTimer:
         )
 
     def once(self, call: Call, best: float) -> Timing:
-        """A candidate's time, of one run where that is far behind the best."""
-        self._warm([self._overwrite])  # it was idle, and slow, while this was built
+        """A candidate's time; from one run if it is much slower than the best."""
+        self._warm([self._overwrite])  # it was idle while the kernel was built
         call()
         (alone,) = self._runs(call, 1)
         if best and alone > _HOPELESS * best:
@@ -169,7 +171,7 @@ class CudaTimer:
         return self._rounds({"it": call}, {"it": (alone, self._start)}, _ROUNDS)["it"]
 
     def against(self, calls: Mapping[str, Call], rounds: int) -> dict[str, Timing]:
-        """The times of candidates, interleaved in rounds."""
+        """Times of candidates, interleaved in rounds."""
         for call in calls.values():
             call()
         self._warm(calls.values())
@@ -185,12 +187,12 @@ class CudaTimer:
         alone: Mapping[str, tuple[float, float]],
         rounds: int,
     ) -> dict[str, Timing]:
-        """Each round samples every call once, in an order that rotates.
+        """Sample every call once per round, in rotating order.
 
         Args:
-            calls: By name.
-            alone: How long each takes, and how long the host does to start it.
-            rounds: How many.
+            calls: Calls by name.
+            alone: Time of each call, and host time to issue it.
+            rounds: Number of rounds.
         """
         counts = {
             name: min(max(int(_SAMPLE / max(seconds, 1e-7)), 1), _MOST_RUNS)
@@ -211,15 +213,15 @@ class CudaTimer:
         }
 
     def _writes(self, start: float) -> int:
-        """How often memory is overwritten while the host starts a run."""
+        """The number of overwrites that cover the host's time to issue a run."""
         if not self._once:
             (self._once,) = self._runs(self._overwrite, 1)
         needed = math.ceil(_MARGIN * start / max(self._once, 1e-6))
         return min(max(needed, 1), _MOST_WRITES)
 
     def measured(self, timings: Iterable[Timing]) -> str:
-        """Device, driver, compilers, and the clocks beside all samples."""
-        from tensorlang.runtime import toolchain  # noqa: PLC0415 - where there is one
+        """Device, driver, compilers, and the clocks of all samples."""
+        from tensorlang.runtime import toolchain  # noqa: PLC0415 - needs a driver
 
         states = [state for timing in timings for state in timing.states]
         return (
@@ -228,7 +230,7 @@ class CudaTimer:
         )
 
     def _warm(self, calls: Iterable[Call]) -> None:
-        """Keep the GPU at work until its clock is up."""
+        """Keep the GPU busy until its clock is up."""
         for call in calls:
             end = time.perf_counter() + _WARM_UP
             while time.perf_counter() < end:
@@ -241,7 +243,7 @@ class CudaTimer:
         writes: int = 1,
         states: list[telemetry.State | None] | None = None,
     ) -> list[float]:
-        """The seconds of some runs, each with cold caches, and the state beside."""
+        """Seconds of each of several runs with cold caches; states are appended."""
         stream = self._driver.LEGACY
         marks, starts = [], []
         with self._device.current():
@@ -262,7 +264,7 @@ class CudaTimer:
             return [last.seconds_since(first) for first, last in marks]
 
     def _overwrite(self) -> None:
-        """Drive out of the caches what they hold."""
+        """Flush the caches."""
         if self._flushed is None:
             self._flushed = self._cuda.Memory(self._device, self._size)
         self._driver.call(

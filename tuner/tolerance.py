@@ -1,12 +1,12 @@
-"""How far a float reduction may be off: its order is free, so its rounding is too.
+"""Permitted error of float reductions, whose order is unspecified.
 
-With n terms folded in some order, in a type of machine epsilon e, the error grows like
-sqrt(n) e where roundings fall either way, and more with terms of one sign. Allowed is
+With n terms reduced in some order, in a type of machine epsilon e, the error grows like
+sqrt(n) e for unbiased rounding, and faster for terms of one sign. Permitted is
 
     (16 + 4 sqrt(n)) e
 
-of the result, or of the mean result where that is larger: four times what a plain sum
-of random terms shows, and far from what a lost term costs.
+relative to the result, or to the mean result if that is larger: four times the error of
+a plain sum of random terms, and far below that of a lost term.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _EXACT: Final = ("min", "max")
 
 
 def reassociation(func: Function, sizes: Mapping[str, int]) -> float:
-    """The relative error that a function's float reductions may have; 0 for none.
+    """The permitted relative error of a function's float reductions; 0 for none.
 
-    A result is rounded to its own type once more.
+    Includes the rounding of results to their own type.
     """
     worst = 0.0
     dims = (extent for buffer in func.buffers for extent in buffer.shape)
@@ -58,7 +58,7 @@ def epsilon(dtype: DType) -> float:
 
 
 def _rounds(reducer: Reducer) -> bool:
-    """Whether folding in another order can give another float."""
+    """Whether the order of a reduction affects a float result."""
     return any(
         node.dtype.is_float and (isinstance(node, Call) or node.op not in _EXACT)
         for part in reducer.combine
@@ -68,6 +68,6 @@ def _rounds(reducer: Reducer) -> bool:
 
 
 def _terms(block: Block, sizes: Mapping[str, int], most: int) -> int:
-    """How many terms a block folds; of an extent that is data the most there can be."""
+    """The number of terms a block reduces; the maximum for a data-dependent extent."""
     extents = [axis.extent for axis in block.axes if axis.kind == "reduction"]
     return math.prod(known_size(extent, sizes, most) for extent in extents)

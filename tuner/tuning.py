@@ -1,7 +1,7 @@
-"""Tuning an operator: search within a budget, time the finalists, file the winner.
+"""Tune operators: search within a budget, time the finalists, record the winner.
 
-The default configuration is tried first, best-so-far is right at every moment, and only
-a configuration that beats the default beyond the noise replaces it.
+The default configuration is tried first, the best so far is correct at any time, and
+only a configuration that beats the default beyond noise replaces it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,13 @@ from tensorlang.ops import Operator, building, select
 from tensorlang.ops.requests import requested
 from tensorlang.record_files import read as read_records
 from tensorlang.tuner import finals, static_tuning
-from tensorlang.tuner.filing import candidate_of, filed, known, machine, record_file
+from tensorlang.tuner.filing import (
+    candidate_of,
+    existing_records,
+    machine,
+    record_file,
+    store_winner,
+)
 from tensorlang.tuner.finals import Entrant, Finals
 from tensorlang.tuner.progress import Listener, Report
 from tensorlang.tuner.protocol import Candidate
@@ -52,33 +58,31 @@ def tune(
     log: str | Path | None = None,
     **attributes: Any,
 ) -> list[Report]:
-    """Find the fastest configuration and file it in the user's records.
+    """Find the fastest configuration and store it in the user's records.
 
     Args:
         op: An operator, its name, or the name of a family, tuned member by member.
-        shapes: The arrays' shapes; the operator's default where not given.
-        dtypes: One element type for all arrays, or one each.
-        budget: Seconds for everything; None for as many as the trials take.
-        trials: Configurations to try an operator, those of earlier runs included.
-        target: What to tune for.
-        seed: Of the search.
-        storage: An Optuna storage's URL; the user's SQLite file where not given.
+        shapes: The arrays' shapes; default: the operator's.
+        dtypes: One dtype for all arrays, or one each.
+        budget: Seconds in total; None to be limited by trials only.
+        trials: Configurations per operator, including earlier runs.
+        target: The target to tune for.
+        seed: Seed of the search.
+        storage: An Optuna storage URL; default: the user's SQLite file.
         resume: Whether trials of earlier runs count.
-        listen: Told after each trial.
-        limit: Seconds that one candidate may take.
-        compile_only: Compile for a GPU that is not here, and choose by static cost.
-        log: A file for the tracebacks of candidates that failed, and whatever else
-            workers print.
+        listen: Called after each trial.
+        limit: Seconds per candidate.
+        compile_only: Compile for an absent GPU and choose by static cost.
+        log: File for the output of workers, including tracebacks of failed candidates.
         attributes: The workload's other attributes.
 
     Raises:
-        OperatorError, TargetError: nothing to tune by these names, or nothing to
-            measure on.
-        ArgumentError, ShapeError, DTypeError: no call can ask for such a workload, or
-            the run has no end that lies in the future.
+        OperatorError, TargetError: unknown operator, or no device to measure on.
+        ArgumentError, ShapeError, DTypeError: an invalid workload, or no positive
+        limit.
         RecordError: the storage or the record file cannot be used.
-        KeyboardInterrupt: Ctrl-C came before anything was measured.
-        TuningError: the worker cannot run, or the default itself is not right.
+        KeyboardInterrupt: Ctrl-C before anything was measured.
+        TuningError: the worker cannot run, or the default is wrong.
     """
     _checked_ends(budget, trials, limit)
     _checked_choice(seed, storage)
@@ -110,7 +114,7 @@ def tune(
 
 
 def _with_unreached(last: Report, members: Sequence[Operator]) -> Report:
-    """The last report, saying which operators the budget did not reach."""
+    """The last report, noting which operators the budget did not reach."""
     names = ", ".join(member.id for member in members)
     said = f"the budget ended before {names}; a larger one reaches them"
     return dataclasses.replace(last, note="; ".join(filter(None, (last.note, said))))
@@ -123,7 +127,7 @@ def _checked_ends(budget: float | None, trials: int | None, limit: float) -> Non
     if not (whole and all(map(_is_time, (1 if budget is None else budget, limit)))):
         raise ArgumentError(
             f"budget={budget!r}, trials={trials!r} and limit={limit!r}: an end lies in "
-            "the future; give numbers of seconds, and a whole number of trials"
+            "the future; give numbers of seconds, and an integer number of trials"
         )
 
 
@@ -135,18 +139,18 @@ def _is_time(value: object) -> bool:
 
 def _checked_choice(seed: int, storage: str | None) -> None:
     if type(seed) is not int or not 0 <= seed < 1 << 32:
-        raise ArgumentError(f"seed={seed!r}: it is a whole number from 0 to 2^32 - 1")
+        raise ArgumentError(f"seed={seed!r}: it is an integer from 0 to 2^32 - 1")
     if storage is not None and not isinstance(storage, str):
         raise ArgumentError(f"storage={storage!r}: give a URL such as sqlite:///x.db")
 
 
 def _tuned(run: Run, url: str, study: str, seed: int) -> Report:
-    """One operator, tuned and filed."""
+    """Tune one operator and record the result."""
     records.forget()
-    read_records(record_file(run))  # broken: said now, not after all the work
+    read_records(record_file(run))  # fail early if the file is broken
     with run.worker() as worker:
         space = Space(run.op, run.workload, run.target)
-        incumbent, hints, run.stale = known(run, space)
+        incumbent, hints, run.stale = existing_records(run, space)
         if incumbent is not None:
             run.incumbent = Entrant(candidate_of(incumbent), incumbent.seconds)
         trials = Trials(url, study)
@@ -159,17 +163,17 @@ def _tuned(run: Run, url: str, study: str, seed: int) -> Report:
     if run.static:
         made = static_tuning.report(run, search, default)
         if made.best != default:
-            made = filed(run, search, made, measured, incumbent)
-        return static_tuning.outranked(made, incumbent)
+            made = store_winner(run, search, made, measured, incumbent)
+        return static_tuning.note_measured_record(made, incumbent)
     report = _report(run, search, default, measured)
     kept = incumbent is not None and not measured.samples
     if report.best.key not in search.known or not report.compared or kept:
         return report
-    return filed(run, search, report, measured, incumbent)
+    return store_winner(run, search, report, measured, incumbent)
 
 
 def _report(run: Run, search: Search, default: Candidate, measured: Finals) -> Report:
-    """What was found, by times of this run only: a record's are of another day."""
+    """The result, based on this run's times only: a record's are from another day."""
     samples = measured.samples
     base = samples.get(default.key) or [search.known[default.key][1].seconds]
     alone = search.exhausted and len(search.best(2)) == 1  # nothing to compare with
@@ -205,7 +209,7 @@ def _report(run: Run, search: Search, default: Candidate, measured: Finals) -> R
 def _champion(
     run: Run, search: Search, default: Candidate, samples: finals.Samples
 ) -> Candidate:
-    """What the finals chose."""
+    """The winner of the finals."""
     held = run.incumbent
     known = {candidate.key: candidate for candidate, _ in search.known.values()}
     if held is not None:

@@ -1,4 +1,4 @@
-"""The same function in double precision: what a float kernel is judged by."""
+"""Functions in double precision, the reference for float kernels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tensorlang.ir.visit import rebuild, rewriter, walk
 
 
 def widened(func: Function) -> Function | None:
-    """`func` with every float type made f64; None where it looks at floats' bits."""
+    """`func` with every float type replaced by f64; None if it uses bits of floats."""
     if any(isinstance(node, Bitcast) for node in walk(func)):
         return None
     if not any(buffer.dtype.is_float for buffer in func.buffers):

@@ -1,8 +1,8 @@
-"""The worker: builds, checks and times candidates, in a process that may die.
+"""The worker: builds, checks and times candidates in an expendable process.
 
 Started as `python -m tensorlang.tuner.worker`, never from the user's main. It reads
-requests from standard input and answers on standard output; anything that kernels or
-libraries print goes to standard error.
+requests from standard input and answers on standard output; output of kernels and
+libraries goes to standard error.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ if TYPE_CHECKING:
     from tensorlang.ir.nodes import Function
 
 Send = Callable[[Mapping[str, object]], None]
-_LOST_DEVICE: Final = 71  # the exit code that says so
+_LOST_DEVICE: Final = 71  # exit code after losing the device
 _PARENT_DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG
 
 
 class Session:
-    """One operator and workload: its expected results and the kernels built so far."""
+    """One operator and workload: expected results and kernels built so far."""
 
     def __init__(self, request: Mapping[str, Any], send: Send) -> None:
         self._send = send
@@ -69,10 +69,10 @@ class Session:
         self._same: dict[tuple[str, Workload], bool] = {}
 
     def attempt(self, candidate: Candidate, best: float) -> Outcome:
-        """Build it, check it, time it: once only if it is far behind the best time.
+        """Build, check and time a candidate; only once if much slower than the best.
 
-        What spills its registers is neither, where something right is known. A static
-        session estimates instead, and runs nothing.
+        A kernel that spills registers is neither checked nor timed if a correct one is
+        known. A static session only estimates.
         """
         spent: dict[str, float] = {}
         try:
@@ -92,7 +92,7 @@ class Session:
             return Outcome(WRONG, str(verdict), spent=spent)
         except (TuningError, OSError) as problem:  # not the candidate's fault
             raise TuningError(str(problem)) from problem
-        except Exception as problem:  # noqa: BLE001 - whatever a user's schedule raises
+        except Exception as problem:  # noqa: BLE001 - a schedule may raise anything
             _end_if_lost(problem)
             _log(candidate)
             return Outcome(FAILED, described(problem), spent=spent)
@@ -102,7 +102,7 @@ class Session:
         return Outcome(OK, "", timing.median, timing.spread, error, ir, spent)
 
     def finals(self, request: Mapping[str, Any]) -> dict[str, object]:
-        """Time candidates against each other, interleaved; those that are still right.
+        """Time candidates that are still correct, interleaved.
 
         Returns:
             `samples` by candidate, and `failed`: why the others were not timed.
@@ -113,7 +113,7 @@ class Session:
             candidate = Candidate(str(item["algorithm"]), item["knobs"])
             try:
                 kernel = self._kernels.get(candidate.key)
-                if kernel is None:  # built by a worker before this one
+                if kernel is None:  # built by an earlier worker
                     kernel, func = self._built(candidate, self._workload)
                     self._checked(candidate, kernel, func)
                     self._kernels[candidate.key] = kernel
@@ -159,18 +159,18 @@ class Session:
         return worst
 
     def _serves(self, algorithm: str, other: Workload) -> bool:
-        """Whether one build serves another workload too: their functions are one."""
+        """Whether one build serves another workload too: the functions are equal."""
         key = algorithm, other
         if key not in self._same:
             made = (self._op.function(w, algorithm) for w in (self._workload, other))
             try:
                 self._same[key] = operator.eq(*made)
-            except OperatorError:  # it is an algorithm of some shapes
+            except OperatorError:  # the algorithm does not support these shapes
                 self._same[key] = False
         return self._same[key]
 
     def _small(self, candidate: Candidate, workload: Workload) -> Kernel | None:
-        """A kernel of another shape; None where these knobs do not fit that shape."""
+        """A kernel for another shape; None if these knobs do not fit it."""
         try:
             return self._built(candidate, workload)[0]
         except (ScheduleError, ArgumentError, OperatorError):
@@ -188,7 +188,7 @@ class Session:
 
 
 def described(problem: BaseException) -> str:
-    """An exception in a line; its type where it is none of ours."""
+    """An exception in a line, with its type if it is not one of ours."""
     said = " ".join(str(problem).split())[:400]
     if isinstance(problem, TensorlangError):
         return said
@@ -196,14 +196,14 @@ def described(problem: BaseException) -> str:
 
 
 def _end_if_lost(problem: BaseException) -> None:
-    """End this process where its GPU is beyond use: the tuner starts another one."""
+    """Exit if the GPU can no longer be used; the tuner starts another worker."""
     if isinstance(problem, DeviceError) and problem.lost:
-        print(described(problem), file=sys.stderr, flush=True)  # noqa: T201 - its log
+        print(described(problem), file=sys.stderr, flush=True)  # noqa: T201 - the log
         os._exit(_LOST_DEVICE)
 
 
 def _log(what: object) -> None:
-    """Write the traceback of a problem to the log, under a line that says whose."""
+    """Write the traceback of a problem to the log, under a header."""
     print(f"\n{what}:\n{traceback.format_exc()}", file=sys.stderr, flush=True)  # noqa: T201
 
 
@@ -212,7 +212,7 @@ def _call(kernel: Kernel, given: list[object]) -> Callable[[], object]:
 
 
 def serve(requests: Iterable[str], send: Send) -> None:
-    """Answer requests until their stream ends."""
+    """Answer requests until the stream ends."""
     session: Session | None = None
     for line in requests:
         request = protocol.read(line)
@@ -228,17 +228,17 @@ def serve(requests: Iterable[str], send: Send) -> None:
                 send({"answer": outcome.to_json()})
             else:
                 send({"answer": session.finals(request)})
-        except Exception as problem:  # noqa: BLE001 - told to the tuner, in a line
+        except Exception as problem:  # noqa: BLE001 - reported to the tuner
             _end_if_lost(problem)
             _log(request["do"])
             send({"error": described(problem)})
 
 
 def _lines_until_the_end(requests: TextIO) -> Iterator[str]:
-    """The tuner's lines; when they end, this process does, whatever it is doing.
+    """The tuner's lines; when they end, exit at once, whatever is running.
 
-    The tuner holds the other end: it is closed when the tuner is gone, `kill -9` or
-    not, and a candidate that never ends must not outlive it.
+    The tuner holds the other end, which closes even after `kill -9`; a candidate that
+    never ends must not outlive it.
     """
     waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
 
@@ -253,14 +253,14 @@ def _lines_until_the_end(requests: TextIO) -> Iterator[str]:
 
 
 def _die_with_the_tuner() -> None:
-    """Have Linux end this process with the tuner, even where no thread of it can."""
+    """Have Linux kill this process with the tuner, even if no thread can react."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
 
 
 def main() -> None:
-    """Serve on standard input and output; nothing else may read or write there."""
+    """Serve on standard input and output, which nothing else may use."""
     _die_with_the_tuner()
     requests = os.fdopen(os.dup(0), encoding="utf-8")
     nothing = os.open(os.devnull, os.O_RDONLY)

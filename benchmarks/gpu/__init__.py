@@ -1,1 +1,1 @@
-"""`python -m benchmarks.gpu`: everything that a machine with a CUDA GPU is asked."""
+"""`python -m benchmarks.gpu`: benchmarks of a machine with a CUDA GPU."""

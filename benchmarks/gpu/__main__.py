@@ -1,12 +1,12 @@
 """`python -m benchmarks.gpu OUT`: build, verify, tune and measure on a CUDA machine.
 
-Needs nothing but Python, a GPU with its driver, CUDA's compilers, and what `WHEELS`
-holds. Each step is a process of its own; the same command goes on where it stopped.
-What is most worth knowing comes first, so that a run may be ended at any time: a first
-kernel, the limits of the device, every work as it is without a search, then each work
-tuned and measured again, the longest tests last. OUT/all.tar.gz has everything after
-each of them; `--from` goes on with it, on another machine too.
-With `--dry-run opencl` or `llvm` everything is done in a small size, without a GPU.
+Needs only Python, a GPU with its driver, CUDA's compilers, and the packages in
+`WHEELS`. Each step is a separate process; the same command resumes. The most
+informative steps come first, so that a run may be stopped at any time: a first kernel,
+the device limits, every work untuned, then each work tuned and measured again, the
+longest tests last. OUT/all.tar.gz is complete after each step; `--from` resumes from
+it, on another machine too. With `--dry-run opencl` or `llvm` everything runs at a small
+size without a GPU.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from benchmarks.gpu.steps import Run, Step, python, replace
 
 ROOT = Path(__file__).parents[2]
 _DRY_SCALE = 256
-_FEW = 7  # rounds before anything is tuned
-# packages whose tree of links stands for an installation
+_FEW = 7  # rounds before tuning
+# packages that the tree of links contains
 _PARTS = ("schedules", "templates", "tuner", "ops", "results")
-# tests -> seconds that they may take: a minute's worth before all else, and the rest
+# tests -> time limit in seconds: a quick selection first, and the rest
 _FIRST_TESTS = {"tests/cuda/test_runtime.py tests/cuda/test_arrays.py": 200}
 _TESTS = {"tests/cuda": 500, "tests/targets": 400}
 _DRY_TESTS = {"tests/unit/runtime/test_dlpack.py": 100}
@@ -44,7 +44,7 @@ _KEPT += ("state.json", "log.txt", "works", "tuned", "records", "data", "wheels"
 
 
 def main() -> None:
-    """Do all steps; exit code 1 where one failed, 2 where there is no GPU."""
+    """Run all steps; exit with 1 if one failed, 2 without a GPU."""
     given = arguments.parsed(__doc__)
     found = environment.gpu()
     if not found and not given.dry_run:
@@ -56,17 +56,17 @@ def main() -> None:
     site = work / "site"
     _resumed(given)
     run = Run(given.out, given.limit, _environment(site, given.out, work))
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C
     try:
         _machine(run, found, target)
         if _prepared(run, site, work, given):
             _all(run, target, given)
     except KeyboardInterrupt:
-        sys.exit("ended before all was done; the same command goes on")
+        sys.exit("stopped early; the same command resumes")
     finally:
         print(_told(given.out))
     if run.failed:
-        sys.exit(f"failed: {', '.join(run.failed)}; OUT/log.txt has what they said")
+        sys.exit(f"failed: {', '.join(run.failed)}; see OUT/log.txt")
 
 
 def _complain(sentence: str) -> int:
@@ -75,7 +75,7 @@ def _complain(sentence: str) -> int:
 
 
 def _environment(site: Path, out: Path, work: Path) -> dict[str, str]:
-    """Of the steps: tensorlang and what was brought come first; files lie below OUT."""
+    """Environment of the steps: tensorlang and added packages first; caches in OUT."""
     tree, site = work.absolute() / "tree", site.absolute()
     path = [str(tree), str(site), os.environ.get("PYTHONPATH", "")]
     home = environment.toolkit()
@@ -92,14 +92,14 @@ def _environment(site: Path, out: Path, work: Path) -> dict[str, str]:
 
 
 def _resumed(given: argparse.Namespace) -> None:
-    """Unpack what an earlier run has left, where nothing is here yet."""
+    """Unpack the results of an earlier run, unless there are some already."""
     if given.earlier and not (given.out / "state.json").exists():
         with tarfile.open(given.earlier) as archive:
             archive.extractall(given.out, filter="data")
 
 
 def _all(run: Run, target: str, given: argparse.Namespace) -> None:
-    """Everything, the most valuable first."""
+    """Run all steps, most informative first."""
     command = "from tensorlang.cli import main; main()"
     first = python("-c", command, "verify", "gelu", "--target", target)
     run.run(Step("first kernel", first, 180, again=True))
@@ -119,7 +119,7 @@ def _all(run: Run, target: str, given: argparse.Namespace) -> None:
 
 
 def _prepared(run: Run, site: Path, work: Path, given: argparse.Namespace) -> bool:
-    """What is missing, PyCUDA, and tensorlang itself as a tree of links."""
+    """Install missing packages, PyCUDA, and tensorlang as a tree of links."""
     tree = work.absolute() / "tree"
     _link(tree, [ROOT / "benchmarks"])
     _link(tree / "tensorlang", (ROOT / "tensorlang").iterdir())
@@ -139,7 +139,7 @@ def _link(folder: Path, places: Iterable[Path]) -> None:
 
 
 def _machine(run: Run, found: str, target: str) -> None:
-    """What was measured on, into OUT/machine.json."""
+    """Write a description of the machine to OUT/machine.json."""
     query = ["nvidia-smi", "--query-gpu=driver_version,clocks.max.sm,memory.total"]
     try:
         told = subprocess.run(  # noqa: S603 - a fixed command
@@ -161,7 +161,7 @@ def _machine(run: Run, found: str, target: str) -> None:
 
 
 def _tests(run: Run, tests: Mapping[str, float]) -> None:
-    """Tests that need the device."""
+    """Run tests that need the device."""
     options = ["-q", "--maxfail=20", "-p", "no:cacheprovider", f"--rootdir={ROOT}"]
     workers = str(max(2, min(8, (os.cpu_count() or 4) // 2)))
     options += ["-n", workers] if find_spec("xdist") else []
@@ -171,7 +171,7 @@ def _tests(run: Run, tests: Mapping[str, float]) -> None:
 
 
 def _planned(run: Run, target: str, given: argparse.Namespace) -> dict[str, Any]:
-    """The works, with what is to be tuned for each; and the limits, once."""
+    """The works with their workloads to tune; measures the limits once."""
     scale = str(_DRY_SCALE if given.dry_run else 1)
     listed = python("-m", "benchmarks.gpu.measure", "--list", "--scale", scale)
     if not run.run(Step("list the works", listed, 120, "plan.json", again=True)):
@@ -190,7 +190,7 @@ def _planned(run: Run, target: str, given: argparse.Namespace) -> dict[str, Any]
 def _tuned(
     run: Run, workloads: Iterable[Iterable[str]], target: str, share: float
 ) -> bool:
-    """Search for each of a work's workloads, for so many seconds; whether one was."""
+    """Tune each workload of a work for some seconds; return whether one was tuned."""
     tlang = python("-c", "from tensorlang.cli import main; main()", "tune")
     done = []
     for asked in workloads:
@@ -210,7 +210,7 @@ def _measure(
     *,
     rounds: int,
 ) -> None:
-    """Measure a work, as it is now, into a folder."""
+    """Measure a work in its current state, into a folder."""
     scale = str(_DRY_SCALE if given.dry_run else 1)
     options = ["--target", target, "--scale", scale, "--rounds", str(rounds)]
     step = python("-m", "benchmarks.gpu.measure", name, *options)
@@ -220,7 +220,7 @@ def _measure(
 
 
 def _told(out: Path) -> str:
-    """The tables, written; and everything but what was built in OUT/all.tar.gz."""
+    """Write the tables, and everything but build products to OUT/all.tar.gz."""
     said = report(out)
     new = out / "all.tar.gz.new"
     with tarfile.open(new, "w:gz") as archive:

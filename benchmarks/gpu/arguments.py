@@ -1,4 +1,4 @@
-"""The arguments of `python -m benchmarks.gpu`, and what is wrong with them."""
+"""Arguments of `python -m benchmarks.gpu` and their validation."""
 
 from __future__ import annotations
 
@@ -12,28 +12,26 @@ _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
 def parsed(about: str | None) -> argparse.Namespace:
-    """What the command was given; `about` is what --help says of it."""
+    """Parse the arguments; `about` is the text of --help."""
     parser = argparse.ArgumentParser(prog="make bench-gpu", description=about)
     parser.add_argument("out", type=Path, help="folder for records, tables and logs")
     parser.add_argument("--budget", type=_seconds, default=600, help="for tuning")
     parser.add_argument("--limit", type=_seconds, default=3600, help="for everything")
     parser.add_argument("--wheels", type=Path, help="folder of `make bench-gpu-pack`")
+    parser.add_argument("--work", type=Path, help="build folder; default: OUT.work")
     parser.add_argument(
-        "--work", type=Path, help="folder for what is built; OUT.work if not given"
+        "--from", dest="earlier", type=Path, help="all.tar.gz of a run to resume"
     )
-    parser.add_argument(
-        "--from", dest="earlier", type=Path, help="all.tar.gz of a run to go on with"
-    )
-    parser.add_argument("--only", default="", help="works whose name holds this")
+    parser.add_argument("--only", default="", help="works whose name contains this")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--dry-run", choices=("llvm", "opencl"), default="")
     return parser.parse_args()
 
 
 def mistake(given: argparse.Namespace) -> str:
-    """What is wrong with folders and files, before anything is written; or nothing."""
+    """The error in the folders and files, before anything is written; else empty."""
     if given.rounds < 1:
-        return f"--rounds {given.rounds}: one is the least"
+        return f"--rounds {given.rounds}: at least one is needed"
     if not given.out.name:
         return f"OUT={given.out} has no name of its own"
     if given.wheels and not given.wheels.is_dir():

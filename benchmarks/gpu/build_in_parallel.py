@@ -1,8 +1,8 @@
-"""Run the setup.py of this folder with the sources of an extension compiled at once.
+"""Run this folder's setup.py with extension sources compiled in parallel.
 
     python build_in_parallel.py bdist_wheel
 
-setuptools compiles them one after the other; PyCUDA has fifty.
+setuptools compiles them sequentially; PyCUDA has fifty.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 
-def compile_at_once(  # noqa: PLR0917 - as distutils has it
+def compile_at_once(  # noqa: PLR0917 - distutils' signature
     self: Any,
     sources: list[str],
     output_dir: str | None = None,
@@ -27,7 +27,7 @@ def compile_at_once(  # noqa: PLR0917 - as distutils has it
     extra_postargs: Any = None,
     depends: Any = None,
 ) -> list[str]:
-    """As `CCompiler.compile`, one process for each source at a time."""
+    """Like `CCompiler.compile`, with one process per source."""
     macros, objects, extra_postargs, options, build = self._setup_compile(
         output_dir, macros, include_dirs, sources, depends, extra_postargs
     )
@@ -43,7 +43,7 @@ def compile_at_once(  # noqa: PLR0917 - as distutils has it
 
 
 if __name__ == "__main__":
-    import_module("setuptools")  # before all else: it brings distutils
+    import_module("setuptools")  # imported first, as it provides distutils
     import_module("distutils.ccompiler").CCompiler.compile = compile_at_once
     sys.path.insert(0, str(Path.cwd()))
     sys.argv[0] = "setup.py"

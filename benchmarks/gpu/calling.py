@@ -1,4 +1,4 @@
-"""What a call costs the host: next to no work, and arrays that lie in host memory."""
+"""Host overheads of calls: tiny workloads, and arrays in host memory."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def _small(stage: Stage) -> Sides:
         "torch": [lambda: torch.nn.functional.gelu(x)],
     }
     calls |= triton_peers.gelu(stage, x, other)
-    right = lambda: torch.nn.functional.gelu(x.double())  # noqa: E731 - for one use
+    right = lambda: torch.nn.functional.gelu(x.double())  # noqa: E731 - used once
     written = {"tensorlang": out, "tensorlang, prepared": out, "triton": other}
     seen = {name: (made[0], written.get(name)) for name, made in calls.items()}
     return Sides(calls, checks(stage, right, 1e-6, **seen))
 
 
 def _host(stage: Stage) -> Sides:
-    """There and back for each call, out of memory that nothing has pinned."""
+    """Copies to and from the GPU per call, from pageable memory."""
     from tensorlang.ops import nn
 
     torch = stage.torch
@@ -47,7 +47,7 @@ def _host(stage: Stage) -> Sides:
     def ours() -> Any:
         return nn.gelu(given, out=out.numpy(), target=stage.target)
 
-    right = lambda: torch.nn.functional.gelu(x.double())  # noqa: E731 - for one use
+    right = lambda: torch.nn.functional.gelu(x.double())  # noqa: E731 - used once
     found = checks(stage, right, 1e-6, tensorlang=(ours, out), torch=(theirs, None))
     return Sides({"tensorlang": [ours], "torch": [theirs]}, found)
 

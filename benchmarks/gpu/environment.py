@@ -1,8 +1,8 @@
-"""A machine without a registry made ready: what is here, and what WHEELS adds to it.
+"""Prepare a machine without a package index, using the packages in WHEELS.
 
-The machine's own packages are used as they are; only what is missing or too old comes
-from the folder, into a folder of its own, so that torch, JAX and Triton keep the NumPy
-that they were built for. PyCUDA is built from its source against the machine's toolkit.
+The machine's own packages are used as they are; only missing or outdated ones are
+installed, into a separate folder, so that torch, JAX and Triton keep the NumPy they
+were built for. PyCUDA is built from source against the machine's toolkit.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ import tarfile
 from importlib import metadata
 from pathlib import Path
 
-REGISTRY_HINT = "run `make bench-gpu-pack WHEELS=folder` where there is a registry"
-# distribution -> the least version; what imports of tensorlang and its tests need
+REGISTRY_HINT = (
+    "run `make bench-gpu-pack WHEELS=folder` on a machine with a package index"
+)
+# distribution -> minimum version, for imports of tensorlang and its tests
 NEEDED = {
     "numpy": "1.26",
     "ml_dtypes": "0.5",
@@ -52,7 +54,7 @@ NEEDED = {
     "siphash24": "1.6",
     "setuptools": "77",
 }
-# of toolkits that come without this header, which PyCUDA includes
+# a header that PyCUDA includes and some toolkits lack
 _PROFILER = """\
 #pragma once
 #include <cuda.h>
@@ -67,7 +69,7 @@ inline CUresult cuProfilerStop() { return CUDA_ERROR_NOT_SUPPORTED; }
 
 
 def gpu() -> str:
-    """The name of the first GPU; empty where the driver finds none."""
+    """The name of the first GPU; empty if the driver finds none."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -80,7 +82,7 @@ def gpu() -> str:
 
 
 def toolkit() -> Path | None:
-    """The CUDA toolkit: `CUDA_HOME`, nvcc on the PATH, or the usual place."""
+    """The CUDA toolkit: `CUDA_HOME`, nvcc on the PATH, or the default location."""
     nvcc = shutil.which("nvcc")
     places = [os.environ.get("CUDA_HOME"), nvcc and Path(nvcc).resolve().parents[1]]
     for place in filter(None, [*places, "/usr/local/cuda"]):
@@ -90,14 +92,14 @@ def toolkit() -> Path | None:
 
 
 def version(text: str) -> tuple[int, ...]:
-    """The numbers at the head of a version."""
+    """The leading numbers of a version."""
     return tuple(map(int, re.findall(r"\d+", text.split("+", maxsplit=1)[0])[:3]))
 
 
 def lacking(wheels: Path | None = None) -> list[str]:
-    """The distributions that are missing here, or too old.
+    """Distributions that are missing or outdated here.
 
-    Those that a folder of wheels holds besides are what these need in turn.
+    Further ones in a folder of wheels are their dependencies.
     """
     files = wheels.glob("*.whl") if wheels else ()
     brought = {path.name.partition("-")[0]: "0" for path in files}
@@ -117,12 +119,12 @@ def lacking(wheels: Path | None = None) -> list[str]:
 
 
 def _plain(name: str) -> str:
-    """A distribution's name as all its spellings have it."""
+    """The normalised name of a distribution."""
     return re.sub(r"[-_.]+", "_", name).lower()
 
 
 def wheel_of(name: str, folder: Path) -> Path | None:
-    """The newest wheel of a distribution in a folder, that fits this Python or any."""
+    """The newest wheel of a distribution in a folder that fits this Python."""
     own = f"cp{sys.version_info[0]}{sys.version_info[1]}"
     fitting = [
         path
@@ -136,10 +138,10 @@ def wheel_of(name: str, folder: Path) -> Path | None:
 
 
 def install(site: Path, wheels: Path | None) -> list[str]:
-    """Bring what is missing from the folder; the lines that say what came, or cannot.
+    """Install missing packages from the folder; return a report line for each.
 
     Raises:
-        RuntimeError: something is in neither place.
+        RuntimeError: a package is neither installed nor in the folder.
     """
     site.mkdir(parents=True, exist_ok=True)
     wanted = [name for name in lacking(wheels) if _plain(name) != "pycuda"]
@@ -163,16 +165,16 @@ def _pip(site: Path, files: list[str]) -> None:
 def pycuda(
     site: Path, wheels: Path | None, work: Path, kept: Path | None = None
 ) -> list[str]:
-    """Bring PyCUDA: what is here, a wheel, or its source built; the lines that say so.
+    """Provide PyCUDA: installed, from a wheel, or built; return report lines.
 
     Args:
-        site: Where to.
+        site: Where to install it.
         wheels: A folder of packages.
-        work: For what is built.
-        kept: Where the wheel that was built is kept, and was perhaps kept before.
+        work: The build folder.
+        kept: Where a built wheel is kept for later runs.
 
     Raises:
-        RuntimeError: there is neither, or no toolkit to build it against.
+        RuntimeError: neither is available, or there is no toolkit to build it with.
     """
     try:
         return [f"pycuda {metadata.version('pycuda')} is here"]
@@ -191,7 +193,7 @@ def pycuda(
 
 
 def _built(wheels: Path | None, work: Path) -> Path:
-    """A wheel of PyCUDA, compiled here."""
+    """Build a wheel of PyCUDA."""
     sources = sorted(wheels.glob("pycuda-*.tar.gz")) if wheels else []
     if not sources:
         raise RuntimeError(f"pycuda is not here, nor its source; {REGISTRY_HINT}")
@@ -214,13 +216,13 @@ def _built(wheels: Path | None, work: Path) -> Path:
 
 
 def _driver(places: list[Path]) -> str:
-    """How linkers name the driver's library; by its file where they have no link."""
+    """The linker's name of the driver library; its file name if it has no link."""
     linked = any((place / "libcuda.so").exists() for place in places)
     return "cuda" if linked else ":libcuda.so.1"
 
 
 def _siteconf(root: Path) -> str:
-    """PyCUDA's settings: the driver's library alone, neither OpenGL nor CURAND."""
+    """PyCUDA's settings: only the driver library, without OpenGL and CURAND."""
     places = [root / "lib64", root / "lib", root / "lib64/stubs", root / "lib/stubs"]
     places += [Path("/usr/local/nvidia/lib64"), Path("/usr/lib/x86_64-linux-gnu")]
     places = [place for place in places if place.is_dir()]

@@ -1,4 +1,4 @@
-"""Random words of JAX's stream, beside JAX and beside what the integer units can do."""
+"""Random words of JAX's stream, against JAX and the integer units' peak rate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _count(stage: Stage) -> int:
 
 
 def _operations(stage: Stage) -> int:
-    """What one word of ours takes of integer units, as the definition has it."""
+    """Integer operations per word in our definition."""
     from tensorlang.ops import find
 
     op = find("random.bits")
@@ -58,7 +58,7 @@ def _bits(stage: Stage) -> Sides:
 
 
 def _mixing(stage: Stage) -> tuple[list[Call], int]:
-    """A kernel of nothing but such operations, and how many they are."""
+    """A kernel of only such operations, and their number."""
     from tensorlang import build, targets
 
     torch, target = stage.torch, targets.get(stage.target)

@@ -1,11 +1,10 @@
-"""`python -m benchmarks.gpu.limits`: what a GPU can do at all; JSON at the end.
+"""`python -m benchmarks.gpu.limits`: measure a GPU's limits; print JSON at the end.
 
-Each limit of arithmetic is measured with a kernel of ours that does nothing else, on
-registers, with every multiprocessor full of threads: chains of fused multiply-adds, and
-Threefry's mix of additions, rotations and exclusive ors. The memory's is a copy by the
-driver of far more than the second-level cache holds. What tensor cores do is not
-measured but counted: a clock's results by NVIDIA's data sheets, at the clock that was
-read.
+Arithmetic limits are measured with kernels that do nothing else, in registers, with
+every multiprocessor fully occupied: chains of fused multiply-adds, and Threefry's mix
+of additions, rotations and exclusive ors. The memory limit is a driver copy of much
+more than the L2 cache holds. The tensor core limit is computed: results per cycle in
+NVIDIA's data sheets, times the clock read.
 """
 
 from __future__ import annotations
@@ -25,23 +24,23 @@ from tensorlang.runtime import build
 from tensorlang.scheduling import Schedule
 from tensorlang.targets import Target, get
 
-STEPS = 256  # of each thread
-THREADS = 256  # of a block
-FLOATS, INTEGERS = 2, 3  # operations of a step
-_BLOCKS = 8 * 64  # a multiprocessor's, so that the last ones do not count
+STEPS = 256  # per thread
+THREADS = 256  # per block
+FLOATS, INTEGERS = 2, 3  # operations per step
+_BLOCKS = 8 * 64  # blocks per multiprocessor, to make the tail negligible
 _COPIED = 1 << 30  # bytes
 _ROUNDS = 9
-# architecture -> float operations a cycle and multiprocessor, of 16-bit products
+# architecture -> 16-bit tensor core operations per cycle and multiprocessor
 TENSOR_CORES = {"sm_80": 2048, "sm_90a": 4096, "sm_100": 8192}
 
 
 def limits(target: Target) -> dict[str, Any]:
-    """Operations and bytes a second: `floats`, `integers`, `copy`, `products`.
+    """Operations and bytes per second: `floats`, `integers`, `copy`, `products`.
 
-    `products` is 0 where the clock is not known; `state` are the clocks in words.
+    `products` is 0 if the clock is unknown; `state` describes the clocks.
 
     Raises:
-        DeviceError: the GPU fails, or has not the memory: three GiB.
+        DeviceError: the GPU fails, or has less than three GiB of free memory.
     """
     from tensorlang.tuner.telemetry import described
     from tensorlang.tuner.timers import CudaTimer
@@ -69,13 +68,13 @@ def limits(target: Target) -> dict[str, Any]:
 
 
 def chains_of_floats(count: int) -> Any:
-    """A function of `count` elements that fills threads with multiply-adds."""
+    """A function of `count` elements with chains of multiply-adds."""
     half = Const(0.5, f32)
     return _function("float_limit", count, "f32", lambda x, _: fma(x, half, half))
 
 
 def chains_of_integers(count: int) -> Any:
-    """The same of Threefry's mix."""
+    """The same for Threefry's mix."""
 
     def step(x: Expr, n: int) -> Expr:
         turned = rotl(x + Const(0x9E3779B9 + n, u32), Const(13, u32))

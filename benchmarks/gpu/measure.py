@@ -1,9 +1,9 @@
-"""`python -m benchmarks.gpu.measure WORK`: one work, in this process; JSON at the end.
+"""`python -m benchmarks.gpu.measure WORK`: measure one work; print JSON at the end.
 
-On a GPU each call is timed by its clock, alone and with cold caches, as the tuner does
-(`tensorlang.tuner.timers`). Where that cannot be (JAX's streams take no marks of ours),
-calls are queued many at a time and waited for once. Sides take turns, and ratios are
-paired by round; the GPU's clocks are read beside every sample.
+On a GPU each call is timed between events, alone and with cold caches, as the tuner
+does (`tensorlang.tuner.timers`). Where that is impossible (no events can be recorded in
+JAX's streams), many calls are queued and waited for once. Sides are interleaved, and
+ratios are paired by round; the GPU's clocks are read with every sample.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchmarks.gpu import calling, hashing, products, streaming
 from benchmarks.gpu.works import Call, Sides, Stage, Work
 
 OURS = "tensorlang"
-# the most valuable first: a run may be ended at any time
+# most informative first, as a run may be stopped at any time
 WORKS = {
     work.name: work
     for work in (
@@ -30,12 +30,12 @@ WORKS = {
         *calling.WORKS,
     )
 }
-_BURST = 0.05  # seconds that calls are queued for
+_BURST = 0.05  # seconds of queued calls
 _MOST = 64
 
 
 def burst(calls: Sequence[Call], wait: Callable[[], None], count: int) -> Call:
-    """So many calls, round the sets of arrays, and a wait for the last."""
+    """Queue `count` calls, cycling through sets of arrays, and wait for the last."""
 
     def run() -> None:
         for number in range(count):
@@ -46,7 +46,7 @@ def burst(calls: Sequence[Call], wait: Callable[[], None], count: int) -> Call:
 
 
 def calls_for(calls: Sequence[Call], stage: Stage) -> int:
-    """How many calls fill a burst; each was called before."""
+    """The number of calls in a burst; each was called before."""
     for call in calls:
         call()
     stage.wait()
@@ -58,7 +58,7 @@ def calls_for(calls: Sequence[Call], stage: Stage) -> int:
 
 
 def in_turn(calls: Sequence[Call]) -> Call:
-    """A call that goes round the sets of arrays."""
+    """A call that cycles through the sets of arrays."""
     following = cycle(calls)
 
     def run() -> object:
@@ -68,10 +68,10 @@ def in_turn(calls: Sequence[Call]) -> Call:
 
 
 def measured(work: Work, stage: Stage, rounds: int) -> dict[str, Any]:
-    """The work's times by side, and the ratios of the others' times over ours.
+    """The work's times by side, and the ratios of other sides' times over ours.
 
     Raises:
-        ArithmeticError: a side's result is not what it should be.
+        ArithmeticError: a side's result is wrong.
     """
     from tensorlang.tuner.rounds import paired_ratio
 
@@ -80,7 +80,7 @@ def measured(work: Work, stage: Stage, rounds: int) -> dict[str, Any]:
     for name, error in errors.items():
         if not error <= 1.0:
             raise ArithmeticError(
-                f"{work.name}: {name} is off by {error:.3g} times what is allowed"
+                f"{work.name}: {name} has an error of {error:.3g} times what is allowed"
             )
     on_device = stage.device == "cuda" and not work.queued
     timings, about = (_by_marks if on_device else _by_bursts)(sides, stage, rounds)
@@ -113,7 +113,7 @@ Times = Mapping[str, Sequence[float]]
 
 
 def _by_marks(sides: Sides, stage: Stage, rounds: int) -> tuple[Times, dict[str, Any]]:
-    """Seconds by the GPU's clock, and under what they were taken."""
+    """Seconds between GPU events, and their conditions."""
     from tensorlang import targets
     from tensorlang.tuner.timers import CudaTimer
 
@@ -126,7 +126,7 @@ def _by_marks(sides: Sides, stage: Stage, rounds: int) -> tuple[Times, dict[str,
 
 
 def _by_bursts(sides: Sides, stage: Stage, rounds: int) -> tuple[Times, dict[str, Any]]:
-    """Seconds by this machine's clock, of calls that were queued together."""
+    """Seconds by the host's clock, for calls that were queued together."""
     from tensorlang import targets
     from tensorlang.tuner.rounds import interleaved
     from tensorlang.tuner.telemetry import reader
@@ -138,7 +138,7 @@ def _by_bursts(sides: Sides, stage: Stage, rounds: int) -> tuple[Times, dict[str
 
     def sampled(name: str) -> Call:
         def wait() -> None:
-            states[name].append(read())  # while the GPU is at work
+            states[name].append(read())  # read while the GPU is busy
             stage.wait()
 
         return burst(sides.calls[name], wait, counts[name])
@@ -159,11 +159,11 @@ def _by_bursts(sides: Sides, stage: Stage, rounds: int) -> tuple[Times, dict[str
 
 
 def _unknown() -> None:
-    """What is known of clocks elsewhere."""
+    """Clocks are unknown on other devices."""
 
 
 def _about(states: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-    """The clocks beside the samples of each side, and how many were slowed down."""
+    """The clocks of each side's samples, and how many were throttled."""
     from tensorlang.tuner.telemetry import described
 
     return {
@@ -180,10 +180,12 @@ def _about(states: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure a work, and print what came of it as the last line."""
+    """Measure a work, and print the result as the last line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.measure")
     parser.add_argument("work", choices=sorted(WORKS), nargs="?")
-    parser.add_argument("--list", action="store_true", help="works, and what to tune")
+    parser.add_argument(
+        "--list", action="store_true", help="list the works and what to tune"
+    )
     parser.add_argument("--target", default="cuda")
     parser.add_argument("--scale", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=15)
@@ -198,7 +200,7 @@ def main() -> None:
         return
     try:
         result = measured(WORKS[given.work], stage, given.rounds)
-    except Exception as problem:  # noqa: BLE001 - told in a line, by whatever raises
+    except Exception as problem:  # noqa: BLE001 - reported in a line
         sys.exit(f"{type(problem).__name__}: {' '.join(str(problem).split())[:400]}")
     print(json.dumps(result))
 

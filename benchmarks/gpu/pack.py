@@ -1,7 +1,7 @@
-"""`python -m benchmarks.gpu.pack WHEELS`: what a machine without a registry lacks.
+"""`python -m benchmarks.gpu.pack WHEELS`: packages for a machine without an index.
 
 Wheels of everything in `environment.NEEDED` for that machine's Python, and PyCUDA's
-source, which is built there. `--skip` leaves out what the machine is known to have.
+source, which is built there. `--skip` excludes what the machine has.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from pathlib import Path
 
 from benchmarks.gpu.environment import NEEDED
 
-# platform tags, best first; pip wants every one that may do
+# platform tags, best first; pip needs all acceptable ones
 _TAGS = (28, 27, 24, 17)
 _OLD = ("manylinux2014_x86_64", "manylinux2010_x86_64", "manylinux1_x86_64")
 
 
 def main() -> None:
-    """Fill the folder; what cannot be had is told in a line each, with exit code 1."""
+    """Fill the folder; report unavailable packages, with exit code 1."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.pack")
     parser.add_argument("wheels", type=Path)
     parser.add_argument(
         "--python", default=f"{sys.version_info[0]}.{sys.version_info[1]}"
     )
-    parser.add_argument("--skip", default="", help="names, commas between")
+    parser.add_argument("--skip", default="", help="names, comma-separated")
     given = parser.parse_args()
     given.wheels.mkdir(parents=True, exist_ok=True)
     missing = []
     if not _wheels(given.wheels, given.python):
-        missing.append("wheels of what tensorlang needs")
+        missing.append("wheels of required packages")
     for name in filter(None, given.skip.split(",")):
         for path in given.wheels.glob(f"{name.strip().replace('-', '_')}-*.whl"):
             path.unlink()
@@ -39,11 +39,11 @@ def main() -> None:
     count = len(list(given.wheels.iterdir()))
     print(f"{count} files in {given.wheels}")
     if missing:
-        sys.exit(f"not to be had: {', '.join(missing)}")
+        sys.exit(f"unavailable: {', '.join(missing)}")
 
 
 def _wheels(folder: Path, python: str) -> bool:
-    """All that is needed, and what that needs in turn, of versions that fit."""
+    """All required packages and their dependencies."""
     tags = [f"manylinux_2_{minor}_x86_64" for minor in _TAGS]
     options = ["--only-binary=:all:", "--python-version", python]
     options += ["--implementation", "cp"]

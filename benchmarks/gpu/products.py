@@ -1,4 +1,4 @@
-"""Works that arithmetic bounds: products of matrices, and ResNet-50's convolutions."""
+"""Compute-bound works: matrix products and ResNet-50's convolutions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.gpu.works import Call, Sides, Stage, Work, checks, sizes
 
 _SIDE = 4096
 _BATCH = 64
-# channels and extent of the 3 x 3 convolutions of ResNet-50, all of stride 1
+# channels and extents of ResNet-50's 3 x 3 convolutions of stride 1
 _IMAGES = ((64, 56), (128, 28), (256, 14), (512, 7))
 _ERRORS = {"float32": 2e-5, "bfloat16": 2e-2}
 _LAST = "cuDNN, channels last"
@@ -49,7 +49,7 @@ def _dense(dtype: str) -> Any:
         x, w, out, other = made[0]
         written = {name: (made_[0], other) for name, made_ in calls.items()}
         written["tensorlang"] = (calls["tensorlang"][0], out)
-        right = lambda: x.double() @ w.double().T  # noqa: E731 - for one use
+        right = lambda: x.double() @ w.double().T  # noqa: E731 - used once
         return Sides(calls, checks(stage, right, _ERRORS[dtype], **written))
 
     return make
@@ -74,7 +74,7 @@ def _conv(channels: int, extent: int) -> Any:
         def theirs(x: Any, w: Any) -> Call:
             return lambda: apply(x, w, padding=1)
 
-        # the same image, its channels last in memory: for us, another shape
+        # the same image in channels-last layout, which is another shape for us
         images = [
             (x.permute(0, 2, 3, 1), w)
             for (x, _), (_, w) in zip(last, made, strict=True)
@@ -103,7 +103,7 @@ def _conv(channels: int, extent: int) -> Any:
 def _ours(
     stage: Stage, images: Sequence[tuple[Any, Any]], layout: str
 ) -> tuple[list[Call], Any]:
-    """Our calls for images in a layout, and what they write."""
+    """Our calls for images in a layout, and their output."""
     from tensorlang.ops import nn
 
     out = stage.torch.full_like(images[0][0], float("nan"))
@@ -118,7 +118,7 @@ def _ours(
 
 
 def _first(_: object, out: Any) -> Any:
-    """A result with its channels last, as PyTorch's shapes have them: second."""
+    """A channels-last result in PyTorch's order of dimensions."""
     return out.permute(0, 3, 1, 2)
 
 

@@ -1,4 +1,4 @@
-"""The table of what was measured, from OUT/works/*.json, as Markdown."""
+"""The results table in Markdown, from OUT/works/*.json."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _UNITS = {
 
 
 def report(out: Path) -> str:
-    """Write OUT/bench.md and OUT/bench.json; the Markdown."""
+    """Write OUT/bench.md and OUT/bench.json; return the Markdown."""
     machine = out / "machine.json"
     about = json.loads(machine.read_text()) if machine.exists() else {}
     limits = _read(out / "limits.json")
@@ -48,7 +48,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _rows(out: Path) -> Iterator[dict[str, Any]]:
-    """A row for each work, of what was measured last, with our time before tuning."""
+    """A row per work with its latest measurement and our untuned time."""
     plan = list(_read(out / "plan.json"))
     first = {row["work"]: row for row in _measured(out / "works")}
     tuned = {row["work"]: row for row in _measured(out / "tuned")}
@@ -77,7 +77,7 @@ def _lines(
     if "state" in limits:
         lines.append(f"* clocks beside the limits: {limits['state']}")
     if any(row["scale"] != 1 for row in rows):
-        lines += ["", "A dry run in a small size: its times mean nothing."]
+        lines += ["", "A dry run at a small size: its times are meaningless."]
     lines += [
         "",
         _HOW,
@@ -95,7 +95,7 @@ def _lines(
 
 
 def _conditions(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Under what each work was measured."""
+    """The conditions of each measurement."""
     for row in rows:
         if "measured" in row:
             how = row.get("how", "")
@@ -106,7 +106,7 @@ def _conditions(rows: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _fraction(row: Mapping[str, Any], limits: Mapping[str, Any], side: str) -> float:
-    """How much of a limit a side reaches; 0 where none is known, or it is one."""
+    """The fraction of a limit that a side reaches; 0 if unknown or itself a limit."""
     rate, copy = limits.get(row.get("limit", ""), 0), limits.get("copy", 0)
     if row["scale"] != 1 or not copy or side in _LIMITS:
         return 0.0

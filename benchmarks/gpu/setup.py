@@ -1,6 +1,6 @@
-"""`python -m benchmarks.gpu.setup SITE WORK [WHEELS] [--pycuda=KEPT]`: what is missing.
+"""`python -m benchmarks.gpu.setup SITE WORK [WHEELS] [--pycuda=KEPT]`: install.
 
-KEPT is where a wheel of PyCUDA that was built here is kept, and found again.
+KEPT is where a PyCUDA wheel built here is kept for later runs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from benchmarks.gpu import environment
 
 
 def main() -> None:
-    """Install; a sentence and exit code 1 where something is neither here nor there."""
+    """Install; exit with 1 and a message if a package is unavailable."""
     names = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
     site, work = map(Path, names[:2])
     wheels = Path(names[2]) if len(names) > 2 else None

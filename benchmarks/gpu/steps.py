@@ -1,9 +1,9 @@
-"""Steps that are done one after the other, each in a process of its own and in time.
+"""Sequential steps, each in a separate process with a time limit.
 
-What a step says goes to OUT/log.txt, what became of it into one line and into
-OUT/state.json: the same command goes on from there. A step that fails or does not end
-in time loses nothing but itself. Files are replaced in one move: a run that is killed
-leaves the ones from before, and no process of a step outlives it.
+Output goes to OUT/log.txt, the result to one line and to OUT/state.json, from which the
+same command resumes. A failed or timed-out step does not affect others. Files are
+replaced atomically: a killed run leaves the previous ones, and no process of a step
+outlives it.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 @dataclass(frozen=True)
 class Step:
-    """A command, and the seconds that it may take.
+    """A command with a time limit.
 
     Attributes:
-        name: Of the step; the same in the next run.
-        command: What is run.
-        limit: Seconds until it is ended.
+        name: The step's name, stable across runs.
+        command: The command.
+        limit: Seconds until it is killed.
         output: File below OUT for the last line that it prints, if any.
-        again: Whether a later run repeats it although it was done.
+        again: Whether later runs repeat it.
     """
 
     name: str
@@ -45,12 +45,12 @@ class Step:
 
 @dataclass
 class Run:
-    """A run over steps.
+    """A run of steps.
 
     Attributes:
-        out: The folder for everything.
+        out: The output folder.
         limit: Seconds for all steps together.
-        environment: Of the steps' processes.
+        environment: The environment of the steps' processes.
     """
 
     out: Path
@@ -68,17 +68,17 @@ class Run:
 
     @property
     def left(self) -> float:
-        """Seconds left for all that follows."""
+        """Remaining seconds."""
         return self.limit - (time.monotonic() - self._begun)
 
     def run(self, step: Step) -> bool:
-        """Do a step, unless it was done; whether it is done now."""
+        """Run a step unless it was done; return whether it is done now."""
         if self.state.get(step.name) == DONE and not step.again:
             print(f"{step.name}: done before", flush=True)
             return True
         limit = min(step.limit, self.left)
         if limit <= 1:
-            return self._told(step, "no time is left for it", 0.0)
+            return self._told(step, "no time left", 0.0)
         begun = time.monotonic()
         said, problem = self._ended(step, limit)
         if not problem and step.output:
@@ -86,7 +86,7 @@ class Run:
         return self._told(step, problem, time.monotonic() - begun)
 
     def _ended(self, step: Step, limit: float) -> tuple[str, str]:
-        """What the step's process said, and what was wrong with it."""
+        """The output of the step's process, and its error."""
         with (self.out / "log.txt").open("a") as log:
             log.write(f"\n===== {step.name}: {' '.join(step.command)}\n")
             log.flush()
@@ -98,7 +98,7 @@ class Run:
                 errors="replace",
                 env=dict(self.environment),
                 start_new_session=True,
-                preexec_fn=_end_with_parent,  # noqa: PLW1509 - no other thread is here
+                preexec_fn=_end_with_parent,  # noqa: PLW1509 - single-threaded
             )
             try:
                 said, _ = process.communicate(timeout=limit)
@@ -116,7 +116,7 @@ class Run:
         return said, problem
 
     def _kept(self, step: Step, said: str) -> str:
-        """File the last line, which is JSON; what is wrong with it."""
+        """Store the last line, which is JSON; return the error, if any."""
         last = (said.strip().splitlines() or [""])[-1]
         try:
             json.loads(last)
@@ -135,7 +135,7 @@ class Run:
 
 
 def replace(path: Path, text: str) -> None:
-    """Write a file in one move: it is the one from before, or complete."""
+    """Write a file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f"{path.name}.new")
     new.write_text(text)
@@ -143,14 +143,14 @@ def replace(path: Path, text: str) -> None:
 
 
 def _end_with_parent() -> None:
-    """Have Linux end this process with the one that started it."""
+    """Have Linux kill this process with its parent."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
 
 
 def _problem(code: int, said: str) -> str:
-    """What was wrong with a process, by its last line; empty if nothing was."""
+    """The error of a process, from its last line; else empty."""
     if code == 0:
         return ""
     lines = [line for line in said.strip().splitlines() if line.strip()]
@@ -159,5 +159,5 @@ def _problem(code: int, said: str) -> str:
 
 
 def python(*arguments: str) -> list[str]:
-    """A command of this Python, which imports nothing from where it is started."""
+    """A command of this Python in isolation from the current directory."""
     return [sys.executable, "-P", *arguments]

@@ -1,4 +1,4 @@
-"""Works that memory bounds: copies, elementwise, dropout, Adam, rows, transposes."""
+"""Memory-bound works: copies, elementwise, dropout, Adam, rows, transposes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from benchmarks.gpu import triton_peers
 from benchmarks.gpu.works import MIB, Call, Sides, Stage, Work, checks, close, sizes
 
-_BYTES = 256 * MIB  # of the main array
+_BYTES = 256 * MIB  # size of the main array
 _COLUMNS = 4096
 
 
@@ -44,7 +44,7 @@ def _gelu(stage: Stage) -> Sides:
     )
 
 
-def _all(  # noqa: PLR0917 - as `checks`
+def _all(  # noqa: PLR0917 - like `checks`
     stage: Stage,
     calls: dict[str, list[Call]],
     right: Call,
@@ -152,7 +152,7 @@ def _softmax(stage: Stage) -> Sides:
         "copy": [_copy(stage)],
     }
     calls |= triton_peers.softmax(stage, x, other)
-    right = lambda: torch.softmax(x.double(), -1)  # noqa: E731 - for one use
+    right = lambda: torch.softmax(x.double(), -1)  # noqa: E731 - used once
     return Sides(calls, _all(stage, calls, right, 1e-5, out, other))
 
 
@@ -182,7 +182,7 @@ def _layer_norm(stage: Stage) -> Sides:
 
 
 def _flat(op: str, arrays: int) -> Any:
-    """What to tune for an operator of so many flat arrays."""
+    """Tuning arguments of an operator on flat arrays."""
     return lambda stage: [(op, "--shape", sizes(*[(_count(stage),)] * arrays))]
 
 

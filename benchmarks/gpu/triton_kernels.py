@@ -1,4 +1,4 @@
-"""Triton's kernels themselves: imported only where Triton and a GPU are."""
+"""Triton kernels; imported only with Triton and a GPU."""
 
 # ruff: noqa: ANN001, ANN201, D403, N803, PLR0917
 # mypy: ignore-errors
@@ -11,7 +11,7 @@ import triton.language as tl
 
 @triton.jit
 def gelu_kernel(x, y, count, SIZE: tl.constexpr):
-    """y = gelu(x), element by element."""
+    """Elementwise y = gelu(x)."""
     at = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
     inside = at < count
     value = tl.load(x + at, mask=inside)
@@ -21,7 +21,7 @@ def gelu_kernel(x, y, count, SIZE: tl.constexpr):
 
 @triton.jit
 def softmax_kernel(x, y, columns, SIZE: tl.constexpr):
-    """y = softmax(x) of one row, which fits into registers."""
+    """y = softmax(x) of one row, held in registers."""
     row = tl.program_id(0).to(tl.int64) * columns
     at = tl.arange(0, SIZE)
     inside = at < columns
@@ -42,7 +42,7 @@ def matmul_kernel(
     COLUMNS: tl.constexpr,
     DEPTH: tl.constexpr,
 ):
-    """y = a @ b.T of whole tiles, eight rows of tiles at a time for the cache."""
+    """y = a @ b.T of whole tiles, in groups of eight tile rows for L2 reuse."""
     number = tl.program_id(0)
     across = tl.cdiv(n, COLUMNS)
     band = number // (8 * across)

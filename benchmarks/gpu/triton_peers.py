@@ -1,4 +1,4 @@
-"""What Triton makes of the same works, where it is: kernels written for the purpose."""
+"""Triton peers, if it is installed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Calls = dict[str, list[Callable[[], object]]]
 
 
 def present(stage: Stage) -> bool:
-    """Whether Triton is here, and a GPU for it."""
+    """Whether Triton and a GPU for it are available."""
     return stage.device == "cuda" and find_spec("triton") is not None
 
 
 def gelu(stage: Stage, x: Any, out: Any) -> Calls:
-    """Elements of a grid, four a thread."""
+    """An elementwise grid, four elements per thread."""
     if not present(stage):
         return {}
     from benchmarks.gpu.triton_kernels import gelu_kernel
@@ -29,7 +29,7 @@ def gelu(stage: Stage, x: Any, out: Any) -> Calls:
 
 
 def softmax(stage: Stage, x: Any, out: Any) -> Calls:
-    """A row to a program."""
+    """One row per program."""
     if not present(stage):
         return {}
     from benchmarks.gpu.triton_kernels import softmax_kernel
@@ -44,7 +44,7 @@ def softmax(stage: Stage, x: Any, out: Any) -> Calls:
 
 
 def matmul(stage: Stage, a: Any, b: Any, out: Any) -> Calls:
-    """`a @ b.T` in tiles of 128 by 256, of tensors of bf16."""
+    """`a @ b.T` in tiles of 128 by 256, of bf16 tensors."""
     if not present(stage):
         return {}
     from benchmarks.gpu.triton_kernels import matmul_kernel

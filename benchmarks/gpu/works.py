@@ -1,8 +1,8 @@
-"""What is measured on a GPU: each work with its sizes, its sides, and its limit.
+"""Works measured on a GPU: sizes, sides and limits.
 
-A side is a function from a `Stage` to calls, one for each set of arrays, that queue
-their work and return; `Stage.wait` ends when all is done. Before a work is timed, each
-side's result is held against the right one, in memory that was filled with NaNs.
+A side maps a `Stage` to calls, one per set of arrays, that queue their work and return;
+`Stage.wait` waits for all. Before timing, each side's result is checked, in memory that
+was filled with NaNs.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class Stage:
     """Where a work is measured.
 
     Attributes:
-        target: tensorlang's name of it, such as `cuda`.
-        scale: What large extents are divided by; 1 on a GPU, more for a dry run.
-        last: What JAX was asked for last; it queues on a thread of its own, so that
-            the device may be idle before it has begun.
+        target: The target, such as `cuda`.
+        scale: Divisor of large extents; 1 on a GPU, more for a dry run.
+        last: The last JAX result; JAX queues on a thread of its own, so the device may
+            be idle before it starts.
     """
 
     target: str = "cuda"
@@ -33,12 +33,12 @@ class Stage:
 
     @property
     def device(self) -> str:
-        """PyTorch's name of it."""
+        """PyTorch's name of the device."""
         return "cuda" if self.target.startswith("cuda") else "cpu"
 
     @cached_property
     def torch(self) -> Any:
-        """PyTorch, with 32-bit products in 32 bits and the fastest convolutions."""
+        """PyTorch, without TF32 and with cuDNN's autotuning."""
         import torch
 
         torch.backends.cuda.matmul.allow_tf32 = False
@@ -48,7 +48,7 @@ class Stage:
         return torch
 
     def wait(self) -> None:
-        """Until all that was queued is done."""
+        """Wait for all queued work."""
         if self.last is not None:
             self.last.block_until_ready()
             self.last = None
@@ -62,20 +62,20 @@ class Stage:
         return made.to(getattr(torch, dtype))
 
     def sets(self, bytes_of_one: int) -> int:
-        """How many sets of arrays are four times any second-level cache."""
+        """The number of array sets that exceeds any L2 cache four times."""
         wanted = 512 * MIB // self.scale
         return max(1, min(16, -(-wanted // max(bytes_of_one, 1))))
 
 
 @dataclass(frozen=True)
 class Sides:
-    """Calls by the name of their side, and checks that each is right.
+    """Calls by side, with their correctness checks.
 
     Attributes:
-        calls: Each side's, one for each set of arrays.
-        checks: The error of a side's result, over what is allowed.
-        shares: How much of a side's work ours amounts to, where it is not the same:
-            of a copy, the bytes of ours over those that it moves.
+        calls: Each side's calls, one per set of arrays.
+        checks: The error of a side's result over the permitted error.
+        shares: Our work as a fraction of a side's, where different: for a copy, our
+            bytes over those it moves.
     """
 
     calls: Mapping[str, Sequence[Call]]
@@ -85,21 +85,19 @@ class Sides:
 
 @dataclass(frozen=True)
 class Work:
-    """A work that is measured.
+    """A work to measure.
 
     Attributes:
-        name: Of the work.
-        make: Its sides on a stage.
-        moved: Bytes that one call reads and writes at least, by the stage.
-        operations: Floating-point or integer operations of one call, by the stage.
-        limit: Which of the device's limits these operations have: `floats`, `products`
-            or `integers`.
-        tuned: What to tune for it: arguments of `tlang tune`, by the stage.
-        weight: Its share of the time for tuning, beside the others'.
-        queued: Whether it is timed by this machine's clock, many calls queued at once:
-            where a side computes on streams that take no marks of ours, or where the
-            host's part of a call is what is wanted.
-        wanted: The ratio asked for, by the side that ours is compared with.
+        name: The work's name.
+        make: Creates its sides for a stage.
+        moved: Minimum bytes read and written per call.
+        operations: Floating-point or integer operations per call.
+        limit: The device limit of these operations: `floats`, `products` or `integers`.
+        tuned: Arguments of `tlang tune` for its workloads.
+        weight: Its relative share of the tuning time.
+        queued: Whether to time many queued calls by the host's clock: for sides whose
+            streams take no events of ours, or to measure host overhead.
+        wanted: The required ratio, by side.
     """
 
     name: str
@@ -119,13 +117,13 @@ def checks(
     allowed: float,
     **sides: tuple[Call, Any],
 ) -> dict[str, Callable[[], float]]:
-    """Checks of sides, by the name of each.
+    """Checks by side.
 
     Args:
-        stage: Where.
-        right: Makes what all of them should give, in 64 bits where that says more.
-        allowed: The error that each may have, of the largest element.
-        sides: A side's call, and what it writes; None where it returns its result.
+        stage: The stage.
+        right: Computes the expected result, in 64 bits where that is more precise.
+        allowed: The permitted error relative to the largest element.
+        sides: A side's call and its output; None if it returns its result.
     """
     wanted = cache(right)
 
@@ -143,7 +141,7 @@ def checks(
 
 
 def close(stage: Stage, ours: Any, theirs: Any, allowed: float) -> float:
-    """The error of ours over what is allowed of the largest element."""
+    """The error over what is permitted, relative to the largest element."""
     torch = stage.torch
     mine = torch.as_tensor(ours, device=stage.device).double()
     other = torch.as_tensor(theirs, device=stage.device).double()
@@ -153,5 +151,5 @@ def close(stage: Stage, ours: Any, theirs: Any, allowed: float) -> float:
 
 
 def sizes(*shapes: Sequence[int]) -> str:
-    """Shapes as the command line takes them."""
+    """Shapes in command-line syntax."""
     return ",".join("x".join(map(str, shape)) for shape in shapes)

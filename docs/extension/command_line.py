@@ -1,4 +1,4 @@
-"""The page of the command line, as Typer documents its commands."""
+"""The command-line page, from Typer's documentation of the commands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tensorlang.cli.app import COMMANDS, loaded
 def commands() -> str:
     """Every command with its arguments and options, in Markdown."""
     text = "\n".join(map(_command, COMMANDS))
-    # options in sentences are code, too: two dashes would become a long one
+    # mark options in sentences as code, since Markdown turns two dashes into one
     return re.sub(r"^(?!\* )(.*) (--[\w-]+)", r"\1 `\2`", text, flags=re.MULTILINE)
 
 

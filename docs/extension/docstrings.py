@@ -1,4 +1,4 @@
-"""Docstrings as they are written here, made what Sphinx reads."""
+"""Convert docstrings to what Sphinx reads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 
 def literal_blocks(lines: Iterable[str]) -> Iterator[str]:
-    """A docstring with `::` above its code: what is indented more than a paragraph."""
+    """A docstring with `::` before code: text indented more than its paragraph."""
     base, code, before = 0, False, ""
     for line in lines:
         indent = len(line) - len(line.lstrip())

@@ -1,4 +1,4 @@
-"""What the site tells of operators beyond their docstrings, from the operators."""
+"""Generated parts of the operators' pages."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from tensorlang.errors import OperatorError
 from tensorlang.ir import show
 from tensorlang.ir.cost import cost
 from tensorlang.ops import Operator, building, find, operators
+from tensorlang.ops.random.draw import Draw
 from tensorlang.scheduling import Knobs
 from tensorlang.targets import Target
 from tensorlang.tuner.tolerance import reassociation
 from tensorlang.workload import Workload, attributes_of
 
-# pages must not depend on the machine that builds them
+# keeps pages independent of the build machine
 TARGET: Final = Target(device="a CPU with vectors of 256 bits")
 
 
 def operator(fullname: str) -> Operator | None:
-    """The operator at `tensorlang.ops.<id>`; None where something else stands there."""
+    """The operator at `tensorlang.ops.<id>`; None if it is something else."""
     try:
         return find(fullname.removeprefix("tensorlang.ops."))
     except OperatorError:
@@ -34,7 +35,7 @@ def operator(fullname: str) -> Operator | None:
 
 
 def public(package: str) -> list[str]:
-    """The names that a package offers: operators, functions and classes of ours."""
+    """The public names of a package: its operators, functions and classes."""
     module = import_module(package)
     ids = {op.id.rpartition(".")[2] for op in operators()}
     values = {n: getattr(module, n, None) for n in sorted({*ids, *dir(module)})}
@@ -51,21 +52,21 @@ def _home(value: object) -> str:
 
 
 def usual(op: Operator) -> Workload:
-    """The workload that stands for an operator."""
+    """The operator's representative workload."""
     return op.default or op.workload()
 
 
 def tolerance(op: Operator, algorithm: str) -> str:
-    """The error that an algorithm is allowed against the reference."""
+    """The permitted error of an algorithm against the reference."""
     if allowed := op.algorithms[algorithm].tolerance:
         return f"{allowed:g}"
     if reassociation(op.function(usual(op)), op.sizes(usual(op))):
-        return "as its sums in any order: (16 + 4 sqrt(terms)) machine epsilons"
+        return "sums in any order: (16 + 4 sqrt(terms)) machine epsilons"
     return "exact: equal bits"
 
 
 def costs(op: Operator) -> dict[str, str]:
-    """What one call costs, as expressions in the symbolic sizes."""
+    """The cost of one call, as expressions in the symbolic sizes."""
     counted = cost(op.function(usual(op)))
     counts = {
         "floating-point operations": counted.float_ops,
@@ -79,7 +80,7 @@ def costs(op: Operator) -> dict[str, str]:
 def knobs(op: Operator, algorithm: str) -> Knobs | str:
     """The knobs of an algorithm's schedule, or why there are none."""
     if not op.algorithms[algorithm].serves(usual(op)):
-        return "serves other workloads than the usual one."
+        return "does not support the default workload."
     if not building.schedules(op, algorithm, TARGET):
         return "has no schedule of its own and no knobs."
     found = Knobs()
@@ -89,7 +90,7 @@ def knobs(op: Operator, algorithm: str) -> Knobs | str:
 
 @cache
 def conversions(op: Operator) -> tuple[str, ...]:
-    """The element types that an operator takes, each with what comes out."""
+    """The dtypes that an operator accepts, each with its result dtype."""
     return tuple(_conversion(op, dtype) for dtype in op.dtypes)
 
 
@@ -99,11 +100,14 @@ def _conversion(op: Operator, dtype: str) -> str:
 
 
 def _results(op: Operator, dtype: str) -> list[Any]:
+    if isinstance(op, Draw):
+        function = op.function(op.workload(dtypes=dtype))
+        return [p.buffer.dtype for p in function.params if p.role != "in"]
     default = usual(op)
     extra: dict[str, Any] = {}
-    if "impl" in default.named and dtype == "u64" and not op.id.endswith("bits"):
+    if "impl" in default.named and dtype == "u64":
         extra = {"impl": "threefry2x64"}  # keys of 64-bit words
-    # arrays of the type that it stands for have it; indices and conditions do not
+    # only arrays of the operator's main dtype vary, not indices and conditions
     usual_type = next((t for t in reversed(default.dtypes) if t in op.dtypes), None)
     replaced = usual_type or default.dtypes[0]
     dtypes = tuple(dtype if t == replaced else t for t in default.dtypes)
@@ -113,19 +117,19 @@ def _results(op: Operator, dtype: str) -> list[Any]:
 
 
 def element_types() -> str:
-    """A table in Markdown: what each operator takes and gives."""
+    """A Markdown table of the argument and result dtypes of each operator."""
     rows = [
         f"| `{op.id}` | {'; '.join(conversions(op))} |"
         for op in operators()
         if op.module.startswith("tensorlang.")
     ]
-    return "\n".join(["| operator | takes and gives |", "|---|---|", *rows])
+    return "\n".join(["| operator | argument and result types |", "|---|---|", *rows])
 
 
 _TEMPLATES: Final = jinja2.Environment(
     loader=jinja2.FileSystemLoader(Path(__file__).parents[1] / "templates"),
     undefined=jinja2.StrictUndefined,
-    autoescape=False,  # noqa: S701 - what it writes is not HTML
+    autoescape=False,  # noqa: S701 - the output is not HTML
 )
 _TEMPLATES.globals |= {
     "conversions": conversions,
@@ -140,5 +144,5 @@ _TEMPLATES.globals |= {
 
 
 def facts(name: str) -> str:
-    """What stands below an operator's docstring, in reStructuredText."""
+    """The reStructuredText below an operator's docstring."""
     return _TEMPLATES.get_template("facts.rst").render(op=find(name))

@@ -1,4 +1,4 @@
-"""The picture of an operator's page: measured kernels under the machine's limits."""
+"""The roofline plot of an operator's page: measured kernels and machine limits."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
-_TABLES: Final = ("cpu", "operators")  # the benchmarks, the richer one first
-# what is counted, the limit of it in a run, and what it is called
+_TABLES: Final = ("cpu", "operators")  # benchmark tables, the more detailed one first
+# operation count, its limit in a run, and its unit
 _KINDS: Final = {
     "floating": ("fma", "floating-point operations"),
     "integer": ("integer_mix", "integer operations"),
@@ -18,7 +18,7 @@ _KINDS: Final = {
 
 
 class Point(NamedTuple):
-    """A measured kernel: its operations a byte, and 10^9 operations a second."""
+    """A measured kernel: operations per byte, and 10^9 operations per second."""
 
     run: Mapping[str, Any]
     work: str
@@ -27,7 +27,7 @@ class Point(NamedTuple):
 
 
 def measured(op: str) -> tuple[str, list[Point]]:
-    """What is counted of an operator, and its kernels in the shipped benchmarks."""
+    """The kind of operations counted for an operator, and its benchmarked kernels."""
     for counted in _KINDS:
         for table in _TABLES:
             points = [
@@ -43,7 +43,7 @@ def measured(op: str) -> tuple[str, list[Point]]:
 
 @cache
 def _runs(table: str) -> list[dict[str, Any]]:
-    """The runs of a shipped benchmark, one a number of threads; none without it."""
+    """The runs of a shipped benchmark, one per thread count; empty without it."""
     file = files("tensorlang.results").joinpath("bench", f"{table}.json")
     return json.loads(file.read_text("utf-8"))["runs"] if file.is_file() else []
 
@@ -56,8 +56,8 @@ def _point(run: Mapping[str, Any], row: Mapping[str, Any], counted: str) -> Poin
 
 
 def draw(op: str) -> None:
-    """Draw the picture of an operator that has one, for Sphinx's `plot` directive."""
-    from matplotlib import pyplot as plt  # noqa: PLC0415 - only where there is a picture
+    """Draw an operator's plot, for Sphinx's `plot` directive."""
+    from matplotlib import pyplot as plt  # noqa: PLC0415 - only if there is a plot
 
     counted, points = measured(op)
     limit, unit = _KINDS[counted]
@@ -76,9 +76,9 @@ def draw(op: str) -> None:
         axes.plot(point.intensity, point.rate, "o", color=colour)
     axes.set_xlim(low, high)
     axes.set_ylim(_decades([*peaks, *(point.rate for point in points)]))
-    axes.set_xlabel(f"{unit} a byte that has to move")
-    axes.set_ylabel(f"10⁹ {unit} a second")
-    axes.minorticks_off()  # logarithmic ones are most of the time that drawing takes
+    axes.set_xlabel(f"{unit} per byte moved")
+    axes.set_ylabel(f"10⁹ {unit} per second")
+    axes.minorticks_off()  # logarithmic minor ticks dominate drawing time
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter("{x:g}")
     axes.legend()

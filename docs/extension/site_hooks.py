@@ -1,4 +1,4 @@
-"""What Sphinx is told beyond its settings: how docstrings and operators are read."""
+"""Sphinx hooks: processing of docstrings and operators."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 def docstring(
     _app: Sphinx, what: Any, name: str, obj: Any, _opts: Any, lines: list[str]
 ) -> None:
-    """Google's sections as fields.
+    """Convert Google-style sections to fields.
 
-    Napoleon would be an extension of its own, but that takes what stands before a colon
-    in an attribute's docstring for its type.
+    Napoleon is not used because it takes text before a colon in an attribute's
+    docstring for its type.
     """
     what = "object" if what in {"attribute", "data", "property"} else what
     text = list(literal_blocks(lines))
@@ -37,7 +37,7 @@ def docstring(
 def signature(
     _app: Sphinx, what: str, _name: str, obj: Any, *_: Any
 ) -> tuple[str, None] | None:
-    """Names and defaults of an operator: its types are in the text, and many."""
+    """Names and defaults of an operator; its many types are in the text."""
     if not (what == "function" and isinstance(obj, Operator)):
         return None
     found = inspect.signature(obj)
@@ -46,9 +46,9 @@ def signature(
 
 
 def unknown(app: Sphinx, env: BuildEnvironment, node: Element, text: Element) -> Any:
-    """What docstrings and signatures name: an operator's id, or text without a page.
+    """Resolve names in docstrings: an operator's id, or plain text if it has no page.
 
-    References that are written as such have to lead somewhere.
+    Explicit references still have to resolve.
     """
     if "refwarn" in node and node["reftype"] != "obj":
         return None
@@ -66,7 +66,7 @@ def primitives() -> str:
 
 
 def text_of(write: Callable[..., str]) -> type[SphinxDirective]:
-    """A directive for what a function writes, in the markup of its page."""
+    """A directive for generated text, in the markup of its page."""
 
     class Text(SphinxDirective):
         optional_arguments = 1
@@ -79,7 +79,7 @@ def text_of(write: Callable[..., str]) -> type[SphinxDirective]:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Add what templates call, directives of generated parts, and how docs are read."""
+    """Register template functions, directives and docstring processing."""
     app.config.autosummary_context |= {"operator": operator, "public": public}
     app.connect("autodoc-process-docstring", docstring)
     app.connect("autodoc-process-signature", signature)

@@ -1,4 +1,4 @@
-"""Mathematics on arrays, element by element and folded."""
+"""Elementwise functions, comparisons, reductions, scans, sorting and matmul."""
 
 from tensorlang.ops.math.binary import add as add
 from tensorlang.ops.math.binary import divide as divide
@@ -23,7 +23,6 @@ from tensorlang.ops.math.comparison import logical_not as logical_not
 from tensorlang.ops.math.comparison import logical_or as logical_or
 from tensorlang.ops.math.comparison import not_equal as not_equal
 from tensorlang.ops.math.matmul import matmul as matmul
-from tensorlang.ops.math.matmul import matmul_grad as matmul_grad
 from tensorlang.ops.math.reductions import all as all
 from tensorlang.ops.math.reductions import any as any
 from tensorlang.ops.math.reductions import argmax as argmax
@@ -70,5 +69,5 @@ from tensorlang.ops.operator import Operator
 from tensorlang.ops.registry import attribute
 
 
-def __getattr__(name: str) -> Operator:  # a gradient that is derived
+def __getattr__(name: str) -> Operator:  # derived gradients
     return attribute(__name__, name)

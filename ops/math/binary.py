@@ -1,4 +1,4 @@
-"""Arithmetic on two operands that broadcast, or on an array and a number."""
+"""Elementwise arithmetic on two operands, with broadcasting."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from tensorlang.ops.signature import Float, Integer, Real, Value
 
 @elementwise("math.add", onnx="Add")
 def add(a: Value, b: Value) -> Value:
-    """`a + b`; integers wrap, truth values are or-ed."""
+    """Elementwise `a + b`; integers wrap, bool operands are OR-ed."""
     return a | b if a.dtype.is_bool else a + b
 
 
 @elementwise("math.subtract", onnx="Sub")
 def subtract(a: Real, b: Real) -> Real:
-    """`a - b`; integers wrap."""
+    """Elementwise `a - b`; integers wrap."""
     return a - b
 
 
 @elementwise("math.multiply", onnx="Mul")
 def multiply(a: Value, b: Value) -> Value:
-    """`a * b`; integers wrap, truth values are and-ed."""
+    """Elementwise `a * b`; integers wrap, bool operands are AND-ed."""
     return a & b if a.dtype.is_bool else a * b
 
 
 @elementwise("math.divide", onnx="Div")
 def divide(a: Float, b: Float) -> Float:
-    """`a / b`, of floats."""
+    """Elementwise `a / b` of floats."""
     return a / b
 
 
 @elementwise("math.maximum", onnx="Max")
 def maximum(a: Value, b: Value) -> Value:
-    """The larger of a and b; NaN where one is NaN."""
+    """Elementwise maximum; NaN where either operand is NaN."""
     if a.dtype.is_bool:
         return a | b
     if a.dtype.is_integer:
@@ -43,7 +43,7 @@ def maximum(a: Value, b: Value) -> Value:
 
 @elementwise("math.minimum", onnx="Min")
 def minimum(a: Value, b: Value) -> Value:
-    """The smaller of a and b; NaN where one is NaN."""
+    """Elementwise minimum; NaN where either operand is NaN."""
     if a.dtype.is_bool:
         return a & b
     if a.dtype.is_integer:
@@ -51,16 +51,16 @@ def minimum(a: Value, b: Value) -> Value:
     return ir.select((a < b) | a.not_equal(a), a, b)
 
 
-# at a tie each operand gets half, as in PyTorch; beside NaN both get all
+# ties split dy evenly, as in PyTorch; with a NaN operand, both receive all of it
 @maximum.gradient
 def maximum_grad(dy: Float, a: Float, b: Float) -> tuple[Float, Float]:
-    """The gradients of `math.maximum`: dy for the larger one, half of it at a tie."""
+    """The gradients of `math.maximum`: dy for the larger operand, dy / 2 at ties."""
     return _unless(dy, a < b, a.equal(b)), _unless(dy, b < a, a.equal(b))
 
 
 @minimum.gradient
 def minimum_grad(dy: Float, a: Float, b: Float) -> tuple[Float, Float]:
-    """The gradients of `math.minimum`: dy for the smaller one, half of it at a tie."""
+    """The gradients of `math.minimum`: dy for the smaller operand, dy / 2 at ties."""
     return _unless(dy, a > b, a.equal(b)), _unless(dy, b > a, a.equal(b))
 
 
@@ -70,41 +70,41 @@ def _unless(dy: Float, lost: Float, tied: Float) -> Float:
 
 @elementwise("math.power", onnx="Pow")
 def power(a: Real, b: Real) -> Real:
-    """`a ** b`.
+    """Elementwise `a ** b`.
 
-    Integers wrap; to a negative power they give 0, but 1 and -1 their inverse, as in
-    PyTorch.
+    Integers wrap. An integer to a negative power is 0, except that 1 and -1 give their
+    inverse, as in PyTorch.
     """
     return _whole_power(a, b) if a.dtype.is_integer else ir.pow(a, b)
 
 
 @elementwise("math.floor_divide")
 def floor_divide(a: Integer, b: Integer) -> Integer:
-    """`a // b`, rounded towards minus infinity; 0 where b is 0, as in NumPy."""
+    """Elementwise `a // b`, rounded down; 0 where b is 0, as in NumPy."""
     zero, one = ir.as_expr(0, a.dtype), ir.as_expr(1, a.dtype)
     odd = b.equal(zero)
     if a.dtype.kind == "uint":
         return ir.select(odd, zero, _quotient(a, ir.select(odd, one, b)))
-    minus = b.equal(-1)  # the smallest number has no opposite: it wraps
+    minus = b.equal(-1)  # -a, which wraps for the minimum
     safe = _quotient(a, ir.select(odd | minus, one, b))
     return ir.select(odd, zero, ir.select(minus, zero - a, safe))
 
 
 @elementwise("math.remainder")
 def remainder(a: Integer, b: Integer) -> Integer:
-    """What is left of a / b, with the sign of b; 0 where b is 0, as in NumPy."""
+    """Elementwise remainder, with the sign of b; 0 where b is 0, as in NumPy."""
     return ir.select(b.equal(0), 0, a - floor_divide.element(a, b) * b)
 
 
 def _quotient(a: Integer, b: Integer) -> Integer:
-    """By f64 where that holds both: its quotient is right, and comes in vectors."""
+    """Floor quotient; up to 32 bits in f64, which is exact enough and vectorises."""
     if a.dtype.bits > 32:
         return a // b
     return ir.floor(a.cast("f64") / b.cast("f64")).cast(a.dtype)
 
 
 def _whole_power(a: Integer, b: Integer) -> Integer:
-    """By squaring; the inverse of 1 and -1 is whole, any other one is 0."""
+    """Exponentiation by squaring; only 1 and -1 have an integer inverse."""
     one, signed = ir.as_expr(1, a.dtype), a.dtype.kind == "int"
     made, square = one, a
     for bit in range(a.dtype.bits):

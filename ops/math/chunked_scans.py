@@ -1,4 +1,4 @@
-"""Running sums on many threads: `RowScan` of the rows of an array."""
+"""Cumulative sums on devices: a `RowScan` over the rows of an array."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tensorlang.ops.row_scans import RowScan
 if TYPE_CHECKING:
     from tensorlang.ir.rows import Rows
 
-CHUNK: Final = 16  # elements of a thread
-CHUNKS: Final = 256  # of a part, a thread each
+CHUNK: Final = 16  # elements per thread
+CHUNKS: Final = 256  # per part, one per thread
 
 
 def cumsum(given: Rows, shuffles: bool, *, reverse: bool) -> Tensor:
-    """As `scan_definitions.cumsum`, of rows `[m, n]`, by lanes of a block.
+    """`scan_definitions.cumsum` of rows `[m, n]`, scanned by the threads of a block.
 
-    They exchange values by shuffles, or through its memory, which gives the same bits.
+    Lanes exchange values by shuffles or through shared memory, with identical bits.
     """
     x = given.array
     y = Buffer("y", result_type(x.dtype), x.buffer.shape)

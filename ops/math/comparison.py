@@ -1,4 +1,4 @@
-"""Comparisons and logic: arrays of bool come out."""
+"""Elementwise comparisons and logic; results are bool."""
 
 from __future__ import annotations
 
@@ -9,67 +9,67 @@ from tensorlang.ops.signature import Float, Truth, Value
 
 @elementwise("math.equal", onnx="Equal")
 def equal(a: Value, b: Value) -> Truth:
-    """Whether a == b."""
+    """Elementwise `a == b`."""
     return a.equal(b)
 
 
 @elementwise("math.not_equal")
 def not_equal(a: Value, b: Value) -> Truth:
-    """Whether a != b."""
+    """Elementwise `a != b`."""
     return a.not_equal(b)
 
 
 @elementwise("math.less", onnx="Less")
 def less(a: Value, b: Value) -> Truth:
-    """Whether a < b."""
+    """Elementwise `a < b`."""
     return a < b
 
 
 @elementwise("math.less_equal", onnx="LessOrEqual")
 def less_equal(a: Value, b: Value) -> Truth:
-    """Whether a <= b."""
+    """Elementwise `a <= b`."""
     return a <= b
 
 
 @elementwise("math.greater", onnx="Greater")
 def greater(a: Value, b: Value) -> Truth:
-    """Whether a > b."""
+    """Elementwise `a > b`."""
     return a > b
 
 
 @elementwise("math.greater_equal", onnx="GreaterOrEqual")
 def greater_equal(a: Value, b: Value) -> Truth:
-    """Whether a >= b."""
+    """Elementwise `a >= b`."""
     return a >= b
 
 
 @elementwise("math.logical_and", onnx="And")
 def logical_and(a: Value, b: Value) -> Truth:
-    """Whether both are true; a number is where it is not 0."""
+    """Elementwise logical and; nonzero numbers are true."""
     return _truth(a) & _truth(b)
 
 
 @elementwise("math.logical_or", onnx="Or")
 def logical_or(a: Value, b: Value) -> Truth:
-    """Whether one of both is true; a number is where it is not 0."""
+    """Elementwise logical or; nonzero numbers are true."""
     return _truth(a) | _truth(b)
 
 
 @elementwise("math.logical_not", onnx="Not")
 def logical_not(x: Value) -> Truth:
-    """Whether x is false; a number is where it is 0."""
+    """Elementwise logical not; nonzero numbers are true."""
     return ~_truth(x)
 
 
 @elementwise("math.isnan", onnx="IsNaN")
 def isnan(x: Float) -> Truth:
-    """Whether x is NaN."""
+    """True where x is NaN."""
     return ir.isnan(x)
 
 
 @elementwise("math.isinf")
 def isinf(x: Float) -> Truth:
-    """Whether x is positive or negative infinity."""
+    """True where x is positive or negative infinity."""
     return ir.isinf(x)
 
 

@@ -1,4 +1,4 @@
-"""Sorts on devices: a row that fits a block is one launch."""
+"""Radix sorts on devices; a row that fits one block takes one launch."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from tensorlang.ops.math.sort_definitions import Sort
 
 THREADS: Final = 256
-ITEMS: Final = (4, 16)  # of a thread, in short rows and in all others
-_WIDE_ITEMS: Final = (4, 8)  # the same of keys of 64 bits
+ITEMS: Final = (4, 16)  # per thread: for short rows, for all others
+_WIDE_ITEMS: Final = (4, 8)  # the same for 64-bit keys
 
 
 def by_blocks(sort: Sort, shuffles: bool) -> Tensor:
-    """Rows by their length: of few keys a thread, of many, or in parts."""
+    """Sort rows, by length: with few keys per thread, with many, or in parts."""
     ordered, kind = sort.ordered, key_type(sort.array.dtype)
 
     def read(r: Expr, at: Expr, use: Use) -> Stmt:
@@ -47,9 +47,9 @@ def by_blocks(sort: Sort, shuffles: bool) -> Tensor:
 def in_parts(
     radix: Radix, read: Read, count: int, final: Write
 ) -> tuple[Stmt, tuple[Buffer, ...]]:
-    """Rows in parts, by so many bytes from the lowest, and the memory it takes.
+    """Nest that sorts rows in parts by their `count` lowest bytes, and its buffers.
 
-    The first pass reads what is sorted, the last one stores what is asked for.
+    The first pass reads with `read`, the last one stores with `final`.
     """
     shape = (as_expr(min(count, 2)), radix.rows, radix.length)
     keys, order = (

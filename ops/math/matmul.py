@@ -1,13 +1,12 @@
-"""Matrix products of any batch, and their gradients.
+"""Batched matrix products.
 
-They are computed of `[batch, rows, columns]`, where a batch of 1 serves all. Batch and
-rows of the result are open; depth and columns are part of the kernel.
+Operands are seen as `[batch, rows, columns]`, where a batch of 1 broadcasts. Batch and
+rows of the result are open sizes; depth and columns are constants of the kernel.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,23 +20,29 @@ if TYPE_CHECKING:
 _USUAL: Final = (1024, 1024)
 
 
-@operator("math.matmul", aliases=("matmul",), shapes=(_USUAL,) * 2, whole=True)
+@operator(
+    "math.matmul",
+    aliases=("matmul",),
+    shapes=(_USUAL,) * 2,
+    whole=True,
+    gradient={"linear": False},
+)
 def matmul(
     a: Floats, b: Floats, *, transpose_a: bool = False, transpose_b: bool = False
 ) -> Tensor:
-    """The products of matrices: of the last two dimensions, the others are a batch.
+    """Matrix product over the last two dimensions; leading dimensions are a batch.
 
     Args:
         a: Floats `[..., m, k]`, or `[..., k, m]` with `transpose_a`.
-        b: `[..., k, n]`, or `[..., n, k]` with `transpose_b`; its batch is that of `a`,
-            or one matrix serves all.
-        transpose_a: Whether `a` is given transposed.
-        transpose_b: Whether `b` is.
-        out: Where the result goes, `[..., m, n]`.
+        b: Floats `[..., k, n]`, or `[..., n, k]` with `transpose_b`. Batch dimensions
+            equal those of `a`, or one operand is a single matrix, which broadcasts.
+        transpose_a: Whether `a` is stored transposed.
+        transpose_b: Whether `b` is stored transposed.
+        out: Output array, `[..., m, n]`.
     """
     batch, m, k, n = _sizes(a, b, transpose_a, transpose_b)
     shape, rows = (*batch, m, n), (m,)
-    if b.ndim == 2 and not transpose_a:  # all rows of a, one after the other
+    if b.ndim == 2 and not transpose_a:  # fold the batch into the rows
         batch, rows = (), (*batch, m)
     left = _Matrices.of(a, batch, (ir.elements(rows), k), transpose_a)
     right = _Matrices.of(b, batch, (k, n), transpose_b)
@@ -50,69 +55,13 @@ def matmul(
     return ir.reshaped(_rounded(products, a, "y"), shape)
 
 
-@operator(
-    "math.matmul_grad",
-    shapes=(_USUAL,) * 3,
-    whole=True,
-    meanings=dict.fromkeys(("transpose_a", "transpose_b"), "As `matmul` was told."),
-)
-def matmul_grad(
-    dy: Floats,
-    a: Floats,
-    b: Floats,
-    *,
-    transpose_a: bool = False,
-    transpose_b: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """The gradients (da, db) of `matmul`.
-
-    Args:
-        dy: The gradient of the result, `[..., m, n]`.
-        a: As `matmul` took it.
-        b: As `matmul` took it; one matrix for a whole batch gets the sum.
-    """
-    batch, m, k, n = _sizes(a, b, transpose_a, transpose_b)
-    ir.require(
-        dy.ndim == len(batch) + 2 and dy.shape == (*batch, m, n),
-        "dy has shape {dy}, the product {shape}",
-        dy=dy.shape,
-        shape=(*batch, m, n),
-    )
-    rows = ir.elements((m,))
-    upper = _Matrices.of(dy, batch, (rows, n))
-    left = _Matrices.of(a, batch, (rows, k), transpose_a)
-    right = _Matrices.of(b, batch, (k, n), transpose_b)
-
-    def gradient(
-        x: Tensor, like: _Matrices, depth: Any, value: Callable[..., Expr], name: str
-    ) -> Tensor:
-        """The sums of `value`, from a matrix, row, column and step, for each of x."""
-        r = ir.reduce_axis(depth, f"r{name}")
-        every = (ir.reduce_axis(math.prod(batch), f"t{name}"), r)
-
-        def element(t: Expr, p: Expr, q: Expr) -> Any:
-            i, j = (q, p) if like.transposed else (p, q)
-            if like.serves_all and not upper.serves_all:
-                return ir.sum(value(every[0], i, j, r), every)
-            return ir.sum(value(t, i, j, r), r)
-
-        sums = ir.compute(like.array.shape, element, f"{name}_sum")
-        return ir.reshaped(_rounded(sums, x, name), x.shape)
-
-    da = gradient(a, left, n, lambda t, i, k, j: upper(t, i, j) * right(t, k, j), "da")
-    db = gradient(
-        b, right, rows, lambda t, k, j, i: left(t, i, k) * upper(t, i, j), "db"
-    )
-    return da, db
-
-
 @dataclass(frozen=True, slots=True)
 class _Matrices:
-    """Matrices `[batch, rows, columns]`, which may lie transposed.
+    """Matrices `[batch, rows, columns]`, possibly stored transposed.
 
     Attributes:
-        array: As they lie.
-        transposed: Whether they do.
+        array: The matrices as stored.
+        transposed: Whether `array` is `[batch, columns, rows]`.
     """
 
     array: Tensor
@@ -126,10 +75,10 @@ class _Matrices:
         matrix: tuple[Any, Any],
         transposed: bool = False,
     ) -> _Matrices:
-        """An array as matrices of these rows and columns.
+        """View `x` as a batch of matrices of these rows and columns.
 
         Raises:
-            ShapeError: they are neither one nor as many as the batch.
+            ShapeError: they are neither a single matrix nor as many as the batch.
         """
         own, whole = x.shape[:-2], math.prod(batch)
         one = not batch or all(extent == 1 for extent in own)
@@ -145,16 +94,16 @@ class _Matrices:
 
     @property
     def serves_all(self) -> bool:
-        """Whether it is one matrix, for a batch of any size."""
+        """Whether a single matrix broadcasts over the batch."""
         return bool(self.array.shape[0] == 1)
 
     @property
     def rows(self) -> Any:
-        """How many rows each has."""
+        """Rows per matrix."""
         return self.array.shape[2 if self.transposed else 1]
 
     def __call__(self, t: Any, row: Any, column: Any) -> Expr:
-        """An element, in the type that is computed in."""
+        """An element, widened to the accumulation type."""
         at = 0 if self.serves_all else t
         place = (column, row) if self.transposed else (row, column)
         return ir.wide(self.array[at, *place])
@@ -163,10 +112,10 @@ class _Matrices:
 def _sizes(
     a: Tensor, b: Tensor, transpose_a: bool, transpose_b: bool
 ) -> tuple[tuple[Any, ...], Any, int, int]:
-    """The batch of a product, and its sizes m, k and n.
+    """Batch, m, k and n of a product.
 
     Raises:
-        ShapeError: the arrays are not of one product.
+        ShapeError: the shapes do not fit.
     """
     ir.require(
         a.ndim >= 2 and b.ndim >= 2,

@@ -1,8 +1,8 @@
-"""Folds along axes: sums, extremes and where they are, moments, truth; their gradients.
+"""Reductions along axes: sums, extremes, arg-extremes, moments, any/all; gradients.
 
-Axes are folded as in NumPy: one, several, or all of them. Floats keep their type and
-are summed in f32 at least; integers are summed in 64 bits. A result is the same with
-any number of threads.
+Axes are as in NumPy: one, several, or all. Floats keep their dtype and accumulate in
+at least f32; integers accumulate in 64 bits. Results do not depend on the number of
+threads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def _constant(rows: Rows, value: float | bool, dtype: DType) -> Tensor:
-    """The same value for each row: what a fold of nothing is."""
+    """The same value for each row: the reduction of empty rows."""
     return rows.row(lambda _: ir.as_expr(value, dtype), "y")
 
 
@@ -28,7 +28,10 @@ def _constant(rows: Rows, value: float | bool, dtype: DType) -> Tensor:
 
 @fold("math.sum", Anything)
 def sum(rows: Rows) -> Tensor:
-    """Sum over axes; 0 for an empty axis."""
+    """Sum over axes; 0 for an empty axis.
+
+    Floats keep their dtype; integers and bool are summed in 64 bits.
+    """
     return _total(rows, "sum", 0)
 
 
@@ -40,7 +43,10 @@ def sum_grad(dy: Tensor, rows: Rows) -> Tensor:
 
 @fold("math.prod", Anything)
 def prod(rows: Rows) -> Tensor:
-    """Product over axes; 1 for an empty axis."""
+    """Product over axes; 1 for an empty axis.
+
+    Floats keep their dtype; integers and bool are multiplied in 64 bits.
+    """
     return _total(rows, "prod", 1)
 
 
@@ -81,25 +87,25 @@ def mean_grad(dy: Tensor, rows: Rows) -> Tensor:
 
 @fold("math.max", Numbers, empty=False)
 def max(rows: Rows) -> Tensor:
-    """Maximum over axes; NaN where there is one."""
+    """Maximum over axes; NaN if any element is NaN."""
     return _extreme(rows, "max")
 
 
-@max.gradient  # of a tie, where there is no derivative, all have a share
+@max.gradient  # ties, where no derivative exists, share dy evenly
 def max_grad(dy: Tensor, rows: Rows) -> Tensor:
-    """The gradient of `math.max` at `x`: dy, shared by all that are the largest."""
+    """The gradient of `math.max` at `x`: dy, divided evenly among all maxima."""
     return _extreme_grad(dy, rows, "max")
 
 
 @fold("math.min", Numbers, empty=False)
 def min(rows: Rows) -> Tensor:
-    """Minimum over axes; NaN where there is one."""
+    """Minimum over axes; NaN if any element is NaN."""
     return _extreme(rows, "min")
 
 
 @min.gradient  # as above
 def min_grad(dy: Tensor, rows: Rows) -> Tensor:
-    """The gradient of `math.min` at `x`: dy, shared by all that are the smallest."""
+    """The gradient of `math.min` at `x`: dy, divided evenly among all minima."""
     return _extreme_grad(dy, rows, "min")
 
 
@@ -146,18 +152,18 @@ def _extreme_grad(dy: Tensor, rows: Rows, name: str) -> Tensor:
 
 @fold("math.argmax", Numbers, empty=False, position=True)
 def argmax(rows: Rows) -> Tensor:
-    """Position of the maximum, as i64.
+    """Index of the maximum, as int64.
 
-    Of equal ones it is the first; NaN counts as the extreme.
+    The first one among ties; NaN counts as the maximum.
     """
     return _position(rows, "argmax")
 
 
 @fold("math.argmin", Numbers, empty=False, position=True)
 def argmin(rows: Rows) -> Tensor:
-    """Position of the minimum, as i64.
+    """Index of the minimum, as int64.
 
-    Of equal ones it is the first; NaN counts as the extreme.
+    The first one among ties; NaN counts as the minimum.
     """
     return _position(rows, "argmin")
 
@@ -181,13 +187,13 @@ def _position(rows: Rows, name: str) -> Tensor:
 
 @fold("math.any", Anything)
 def any(rows: Rows) -> Tensor:
-    """Whether any element is not 0; False for an empty axis."""
+    """Whether any element is nonzero; False for an empty axis."""
     return _truth(rows, "any", of_nothing=False)
 
 
 @fold("math.all", Anything)
 def all(rows: Rows) -> Tensor:
-    """Whether all elements are not 0; True for an empty axis."""
+    """Whether all elements are nonzero; True for an empty axis."""
     return _truth(rows, "all", of_nothing=True)
 
 
@@ -207,14 +213,15 @@ def _truth(rows: Rows, reducer: str, *, of_nothing: bool) -> Tensor:
 
 @fold("math.var", Floats)
 def var(rows: Rows, correction: Scalar = 0.0) -> Tensor:
-    """Variance: the mean of squared differences from the mean; NaN for an empty axis.
+    """Variance over axes; NaN for an empty axis.
 
-    Chunks are put together as Chan, Golub and LeVeque do, "Updating formulae and a
-    pairwise algorithm for computing sample variances", 1979.
+    The sum of squared deviations from the mean, divided by `n - correction`. Chunks
+    are combined after Chan, Golub and LeVeque, "Updating formulae and a pairwise
+    algorithm for computing sample variances", 1979.
 
     Args:
-        correction: Taken off the number of elements that is divided by: 1 estimates
-            the variance of what the elements were drawn from.
+        correction: Subtracted from the element count in the divisor: 0 for the
+            population variance, 1 for the unbiased estimate from a sample.
     """
     dtype = rows.array.dtype
     if rows.is_empty:
@@ -226,13 +233,13 @@ def var(rows: Rows, correction: Scalar = 0.0) -> Tensor:
 
 
 def _free(rows: Rows, correction: Scalar) -> Expr:
-    """What the squares are divided by."""
+    """The divisor, `max(n - correction, 0)`."""
     count = rows.length.cast(rows.dtype)
     return ir.binary("max", count - correction, ir.as_expr(0.0, count.dtype))
 
 
 def _squares(rows: Rows) -> Tensor:
-    """The sum of squared differences from the mean of each row, in two passes."""
+    """The sum of squared deviations of each row, in two passes."""
     total = rows.fold_long("sum", rows.__getitem__, "total")
     count = rows.length.cast(total.dtype)
 
@@ -245,7 +252,7 @@ def _squares(rows: Rows) -> Tensor:
 
 
 def _squares_of_chunks(rows: Rows) -> Tensor:
-    """The same of rows `[m, n]`, in one trip through memory."""
+    """The same for rows `[m, n]`, in one pass over memory."""
     parts, kind = rows.parts(), rows.dtype
     sums = parts.fold("sum", lambda _, __, at: rows[at], "sums")
 
@@ -270,7 +277,7 @@ def _squares_of_chunks(rows: Rows) -> Tensor:
     return made
 
 
-@var.gradient  # the mean's own share is 0
+@var.gradient  # the gradient through the mean is 0
 def var_grad(dy: Tensor, rows: Rows, correction: Scalar = 0.0) -> Tensor:
     """The gradient of `math.var` at `x`: `2 dy (x - mean) / (n - correction)`."""
     count, free = rows.length.cast(rows.dtype), _free(rows, correction)
@@ -288,9 +295,9 @@ def var_grad(dy: Tensor, rows: Rows, correction: Scalar = 0.0) -> Tensor:
 
 @fold("math.logsumexp", Floats)
 def logsumexp(rows: Rows) -> Tensor:
-    """`log(sum(exp(x)))`, computed stably; -inf for an empty axis.
+    """`log(sum(exp(x)))` over axes, numerically stable; -inf for an empty axis.
 
-    The largest is taken off before exp, unless it is infinite.
+    The maximum is subtracted before exp, unless it is infinite.
     """
     dtype = rows.array.dtype
     if rows.is_empty:
@@ -310,7 +317,7 @@ def logsumexp(rows: Rows) -> Tensor:
 
 
 def _base(top: Expr) -> Expr:
-    """What is taken off: the largest, or 0 where that is infinite."""
+    """What is subtracted: the maximum, or 0 where that is infinite."""
     return ir.select(ir.isinf(top), ir.as_expr(0.0, top.dtype), top)
 
 
@@ -319,7 +326,7 @@ def _exp(value: Expr, top: Expr) -> Expr:
 
 
 def _exponentials_of_chunks(rows: Rows) -> tuple[Tensor, Tensor]:
-    """The largest of each row, and the sum of exponentials, in one trip."""
+    """Each row's maximum and sum of exponentials, in one pass."""
     parts, largest = rows.parts(), ir.rows.top_of(rows.dtype)
     tops = parts.fold(largest, lambda _, __, at: rows[at], "tops")
 
@@ -331,20 +338,20 @@ def _exponentials_of_chunks(rows: Rows) -> tuple[Tensor, Tensor]:
 
     def moved(part: Index) -> Expr:
         share = _exp(_base(tops[part]), top[parts.row(part)])
-        none = sums[part].equal(0.0)  # else 0 times infinity
+        none = sums[part].equal(0.0)  # avoids 0 * inf
         return ir.select(none, ir.as_expr(0.0, share.dtype), sums[part] * share)
 
     return top, parts.total("sum", moved, "total")
 
 
-@logsumexp.gradient  # in one trip; the largest, which is taken off, has no share
+@logsumexp.gradient  # in one pass; the subtracted maximum contributes nothing
 def logsumexp_grad(dy: Tensor, rows: Rows) -> Tensor:
     """The gradient of `math.logsumexp` at `x`: dy times the softmax of x.
 
-    NaN where all are -inf, as in PyTorch.
+    NaN where all elements are -inf, as in PyTorch.
     """
     top = rows.fold(ir.rows.top_of(rows.dtype), rows.__getitem__, "top")
     e = rows.each(lambda at: _exp(rows[at], top[rows.of(at)]), "e")
     total = rows.fold("sum", e.__getitem__, "sum_of_e")
-    # 0 / 0 where all are -inf
+    # 0 / 0 where all elements are -inf
     return rows.each_of(dy, lambda dy, at: dy * (e[at] / total[rows.of(at)]))

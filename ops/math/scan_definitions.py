@@ -1,7 +1,8 @@
-"""Running sums along rows `[m, n]` or `[m, n, i]`, as loops in order.
+"""Cumulative sums along rows `[m, n]` or `[m, n, i]`, as ordered loops.
 
-f32 is summed in f64, narrower floats in f32, integers in 64 bits. Long rows `[m, n]`
-are cut: sums of parts first, then where each part starts, then all parts at once.
+f32 accumulates in f64, narrower floats in f32, integers in 64 bits. Long rows `[m, n]`
+are scanned in three stages: sums of the parts, their exclusive scan, then all parts in
+parallel.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def cumsum(rows: Rows, *, reverse: bool) -> Tensor:
-    """`y[k]` is the sum of all up to `x[k]`; from `x[k]` on, where reversed."""
+    """Inclusive prefix sums of each row; suffix sums if `reverse`."""
     x = rows.array
     kind, made = summed_in(x.dtype), result_type(x.dtype)
     y = Buffer("y", made, x.buffer.shape)
@@ -35,19 +36,19 @@ def cumsum(rows: Rows, *, reverse: bool) -> Tensor:
 
 
 def summed_in(dtype: DType) -> DType:
-    """The type of a running sum."""
+    """The accumulation type of a cumulative sum."""
     if dtype.is_float:
         return f64 if dtype.bits >= 32 else f32
     return u64 if dtype.kind == "uint" else i64
 
 
 def result_type(dtype: DType) -> DType:
-    """The type that a running sum is rounded to."""
+    """The result type of a cumulative sum."""
     return dtype if dtype.is_float else summed_in(dtype)
 
 
 def _short(rows: Rows, y: Buffer, kind: DType, *, reverse: bool) -> Tensor:
-    """All rows from their first element to the last."""
+    """Each row in a single sequential scan."""
     x = rows.array
     state = rows.row(lambda _: as_expr(0, kind), "state")
     names = ("r", "c")[: state.ndim]
@@ -64,7 +65,7 @@ def _short(rows: Rows, y: Buffer, kind: DType, *, reverse: bool) -> Tensor:
 
 
 def _step(x: Tensor, y: Buffer, state: Buffer, row: Index, at: Index) -> Stmt:
-    """One element more in the running sum."""
+    """Add one element to the running sum and store it."""
     total = Var("sum", state.dtype)
     return seq(
         Let(total, Load(state, row) + x[at].cast(state.dtype)),
@@ -86,7 +87,7 @@ def _nest(name: str, axes: list[Axis], body: Stmt) -> Stmt:
 
 
 def _starts(sums: Tensor, *, reverse: bool) -> Tensor:
-    """The sum of all that comes before each part."""
+    """The exclusive scan of the part sums: the initial state of each part."""
     number, *others = sums.buffer.shape
     state = Buffer("before", sums.dtype, tuple(others))
     start = Buffer("start", sums.dtype, sums.buffer.shape)
@@ -107,7 +108,7 @@ def _starts(sums: Tensor, *, reverse: bool) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """Whole parts, or the rest: which one is first, how many, and how long."""
+    """The full parts, or the remainder: first part, number of parts, their length."""
 
     name: str
     first: Expr
@@ -116,7 +117,7 @@ class _Side:
 
 
 def _in_parts(parts: Parts, y: Buffer, starts: Tensor, *, reverse: bool) -> Tensor:
-    """All parts at once, whole ones and the rest."""
+    """Scan all parts in parallel, full ones and the remainder."""
     n, length = parts.rows.length, parts.length
     whole = n // length
     sides = (
@@ -143,7 +144,7 @@ def _of_side(
     *,
     reverse: bool,
 ) -> list[Stmt]:
-    """What sets the state of each part, and its running sum."""
+    """Nests that initialise the state of each part and scan it."""
 
     def axes_of(letter: str) -> tuple[list[Axis], Index]:
         made = [_axis(f"{letter}{side.name}", side.count)]

@@ -1,4 +1,4 @@
-"""Running sums along an axis, and their gradient."""
+"""Cumulative sums along an axis, and their gradient."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ else:
 
 _USUAL: Final = (512, 4096)
 _NARROW: Final = ("f16", "bf16")
-_CHUNKED: Final = 1 << 8  # elements from which on devices cut a row into chunks
+_CHUNKED: Final = 1 << 8  # row length from which devices scan in chunks
 
 
 @operator(
@@ -34,10 +34,10 @@ _CHUNKED: Final = 1 << 8  # elements from which on devices cut a row into chunks
     whole=True,
 )
 def cumsum(x: Anything, axis: int = -1) -> Tensor:
-    """The sums of all elements up to each, along an axis.
+    """Cumulative sum along an axis.
 
-    f32 is summed in f64 and rounded at each element; integers and truths come out as
-    64-bit integers. A result is the same with any number of threads.
+    f32 accumulates in f64 and is rounded per element; integers and bool give 64-bit
+    integers. Results do not depend on the number of threads.
     """
     rows = ir.rows.along(x, axis)
     return rows.whole(scan_definitions.cumsum(rows, reverse=False))
@@ -52,19 +52,19 @@ def cumsum(x: Anything, axis: int = -1) -> Tensor:
     meanings=dict.fromkeys(("x", "axis"), "As for `math.cumsum`."),
 )
 def cumsum_grad(dy: Floats, x: Floats, axis: int = -1) -> Tensor:
-    """The gradient of `math.cumsum`: the sums of dy from each element on."""
+    """The gradient of `math.cumsum`: the reverse cumulative sum of dy."""
     rows = _of_gradient(dy, x, axis)
     return rows.whole(scan_definitions.cumsum(rows, reverse=True))
 
 
 def _of_gradient(dy: Tensor, x: Tensor, axis: int) -> Rows:
     ir.rows.same_shape(dy=dy, x=x)
-    ir.rows.along(x, axis)  # which nobody reads
+    ir.rows.along(x, axis)  # checks x and axis; its elements are not read
     return ir.rows.along(dy, axis)
 
 
 def _chunks(*, shuffles: bool) -> tuple[Callable[..., Tensor], ...]:
-    """Definitions of both operators for devices, whose lanes exchange values."""
+    """Device definitions of both operators, whose lanes exchange values."""
 
     def forward(x: Tensor, axis: int) -> Tensor:
         rows = ir.rows.along(x, axis)
@@ -78,7 +78,7 @@ def _chunks(*, shuffles: bool) -> tuple[Callable[..., Tensor], ...]:
 
 
 def _cut(*, narrow: bool) -> Callable[[Workload], bool]:
-    """Whether rows are long enough to be cut: of narrow floats, or of others."""
+    """Predicate: rows are contiguous, long enough to chunk, and of this width."""
 
     def serves(workload: Workload) -> bool:
         axis: Any = workload.named["axis"]
@@ -91,9 +91,9 @@ def _cut(*, narrow: bool) -> Callable[[Workload], bool]:
     return serves
 
 
-# of sums in f64, rounded to f32; and of those in f32, of which a few round otherwise
+# sums in f64 rounded to f32; and sums in f32, of which a few round differently
 for _prefix, _narrow, _tolerance in (("", False, 1e-6), ("narrow_", True, 2**-7)):
-    # by shuffles, or through the block's memory, which gives the same bits
+    # by shuffles or through shared memory, with identical bits
     for _name, _feature in (("chunks", "shuffle"), ("chunks_in_memory", "")):
         for _op, _body in zip(
             (cumsum, cumsum_grad), _chunks(shuffles=bool(_feature)), strict=True

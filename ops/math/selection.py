@@ -1,4 +1,4 @@
-"""One of several values: by a condition, or by bounds."""
+"""Elementwise selection by a condition, and clipping to bounds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tensorlang.ops.signature import Float, Real, Truth, Value
 
 @elementwise("math.where", onnx="Where")
 def where(cond: Truth, a: Value, b: Value) -> Value:
-    """`a` where the condition is true, else `b`."""
+    """Elementwise `a` where `cond` is true, `b` elsewhere."""
     return ir.select(cond, a, b)
 
 
@@ -29,11 +29,12 @@ def _most(dtype: str) -> float:
 
 @elementwise("math.clip", missing={"low": _least, "high": _most})
 def clip(x: Real, low: Real | None = None, high: Real | None = None) -> Real:
-    """x, but no less than `low`, and then no more than `high`; NaN stays NaN.
+    """Clip to bounds: `min(max(x, low), high)`; NaN stays NaN.
 
     Args:
-        low: A Python number, an array of `x`'s type that broadcasts, or None.
-        high: The same.
+        low: Lower bound: a Python number, an array of `x`'s dtype that broadcasts, or
+            None for no bound.
+        high: Upper bound, likewise; at least one of the two is required.
     """
     if low is None or high is None:
         raise ArgumentError("give a lower bound, an upper one, or both")
@@ -41,12 +42,12 @@ def clip(x: Real, low: Real | None = None, high: Real | None = None) -> Real:
     return bounded
 
 
-# of several that are equal any might be chosen: x has all of it, as in PyTorch
+# where x equals a bound, x receives all of dy, as in PyTorch
 @clip.gradient
 def clip_grad(
     dy: Float, x: Float, low: Float, high: Float
 ) -> tuple[Float, Float, Float]:
-    """The gradients of `math.clip`: dy for the one of the three that it gave."""
+    """The gradients of `math.clip`: dy for whichever of x, low, high was returned."""
     return (
         ir.select((x >= low) & (x <= high), dy, 0.0),
         ir.select((x < low) & (low < high), dy, 0.0),

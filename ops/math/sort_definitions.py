@@ -1,8 +1,8 @@
-"""Sorting along an axis, stably, as loops.
+"""Stable sorting along an axis, as loops.
 
-Short rows by counting: an element's place is the number of those that come before it.
-Long rows by radix, a byte at a time from the lowest (Zagha and Blelloch, "Radix sort
-for vector multiprocessors", 1991): each row is one program, and rows are independent.
+Short rows by rank: an element's place is the number of elements that precede it in
+order. Long rows by LSD radix sort with 8-bit digits (Zagha and Blelloch, "Radix sort
+for vector multiprocessors", 1991), sequential within a row, parallel across rows.
 """
 
 from __future__ import annotations
@@ -37,13 +37,12 @@ if TYPE_CHECKING:
 _BINS: Final = 256
 _BITS: Final = 8
 _ROW: Final = Var("r", i64)
-# what is stored: from a row, a place in its order, and of the element that goes there
-# its position before, or its value
+# (row, sorted place, original position, value) -> the store of one sorted element
 Placed: TypeAlias = "Callable[[Expr, Expr, Expr, Expr], Store]"
 
 
 def values(x: Tensor, axis: int, descending: bool) -> Sort:
-    """The values in order, NaN last, or first where descending."""
+    """The sorted values; NaN last, or first if descending."""
     own = rows.along(x, axis, open=True)
     y = Buffer("y", x.dtype, own.array.buffer.shape)
 
@@ -54,7 +53,7 @@ def values(x: Tensor, axis: int, descending: bool) -> Sort:
 
 
 def positions(x: Tensor, axis: int, descending: bool) -> Sort:
-    """The positions of the values in order; equal ones in their old order."""
+    """The original positions in sorted order; stable."""
     own = rows.along(x, axis, open=True)
     found = Buffer("at", i64, own.array.buffer.shape)
 
@@ -65,7 +64,7 @@ def positions(x: Tensor, axis: int, descending: bool) -> Sort:
 
 
 def gradient(dy: Tensor, x: Tensor, axis: int, descending: bool) -> Sort:
-    """Each element's share of dy, from the place that it was sorted to."""
+    """dx: scatter dy back from each element's sorted place."""
     rows.same_shape(dy=dy, x=x)
     given, own = (rows.along(array, axis, open=True) for array in (dy, x))
     dx = Buffer("dx", x.dtype, own.array.buffer.shape)
@@ -78,14 +77,14 @@ def gradient(dy: Tensor, x: Tensor, axis: int, descending: bool) -> Sort:
 
 @dataclass(frozen=True, slots=True)
 class Sort:
-    """Rows, and what is made of their order.
+    """Rows to sort, and what is stored of their order.
 
     Attributes:
-        rows: What is sorted.
-        result: What is made.
-        inputs: What is read.
-        placed: What is stored.
-        ordered: Whether positions are; they are i64. Values otherwise.
+        rows: The rows to sort.
+        result: The output buffer.
+        inputs: All arrays read.
+        placed: Builds the store of one sorted element.
+        ordered: Whether `placed` needs original positions (i64) rather than values.
         descending: Whether the largest comes first.
     """
 
@@ -98,35 +97,35 @@ class Sort:
 
     @property
     def array(self) -> Tensor:
-        """What is sorted."""
+        """The array to sort."""
         return self.rows.array
 
     def key(self, r: Expr, at: Expr, *, exact: bool) -> Expr:
-        """What an element is ordered by."""
+        """The sort key of an element."""
         value = self.array[self.rows.at(r, at)]
         return key_of(value, exact=exact, descending=self.descending)
 
     def value(self, key: Expr) -> Expr:
-        """The value of an exact key."""
+        """The value an exact key encodes."""
         return value_of(key, self.array.dtype, descending=self.descending)
 
     def made(self, nest: Stmt, *held: Buffer, after: Sequence[Tensor] = ()) -> Tensor:
-        """The result of a nest, with the memory it takes and what is read besides."""
+        """The result of a nest, given its scratch buffers and further inputs."""
         stage = Stage(nest, (*held, self.result), (*after, *self.inputs))
         return self.rows.whole(Tensor(self.result, stage))
 
     def by_loops(self, counted: int) -> Tensor:
-        """The result; rows up to a length are counted."""
+        """The result; rows of at most `counted` elements are sorted by rank."""
         if self.array.shape[1] <= counted:
             return _counted(self)
         return self.made(_Radix(self).row())
 
 
-# ------------------------------------------------------------------ short: counted
+# ------------------------------------------------------------------ short: by rank
 
 
 def _counted(sort: Sort) -> Tensor:
-    """Rows whose elements are put where the number of smaller ones says."""
+    """Place each element at its rank, the number of elements that precede it."""
     shape = (sort.rows.count, sort.rows.length)
     key: Tensor = compute(shape, lambda r, i: sort.key(r, i, exact=False), "key")
     j = reduce_axis(sort.rows.length, "j")
@@ -162,7 +161,7 @@ def _nest(name: str, axes: Sequence[Axis], body: Stmt) -> Stmt:
 
 @dataclass(frozen=True, slots=True)
 class _Radix:
-    """The program of a row: its keys (and their positions) there and back, by bytes."""
+    """The sort of one row: passes by byte that move keys (and positions) to and fro."""
 
     sort: Sort
 
@@ -171,7 +170,7 @@ class _Radix:
         return digits(self.sort.array.dtype)
 
     def _buffers(self, side: int) -> tuple[Buffer, ...]:
-        """Keys, and positions where they are asked for: here or there."""
+        """Keys, and positions if needed, of one of the two ping-pong sides."""
         kind, shape = key_type(self.sort.array.dtype), (self.sort.rows.length,)
         keys = Buffer(f"keys_{side}", kind, shape)
         if not self.sort.ordered:
@@ -179,14 +178,14 @@ class _Radix:
         return keys, Buffer(f"order_{side}", i32, shape)
 
     def _placed(self, r: Expr, to: Expr) -> Store:
-        """What is stored, from the side that all passes end on."""
+        """Store one result element from the side on which the last pass ends."""
         keys, *order = self._buffers(self._digits % 2)
         value = self.sort.value(Load(keys, (to,)))
         at = Load(order[0], (to,)).cast(i64) if order else to
         return self.sort.placed(r, to, at, value)
 
     def _over(self, name: str, step: Axis, body: Stmt) -> Stmt:
-        """A loop over a row's steps, of a block that is the row's own."""
+        """A loop over one step axis, its block bound to the current row."""
         assert isinstance(step.value, Var)
         block = Block(name, (self._owner(name), step), body)
         return For(step.value, step.extent, "serial", block)
@@ -195,7 +194,7 @@ class _Radix:
         return Axis(Var(f"vr_{name}", i64), "spatial", self.sort.rows.count, _ROW)
 
     def row(self) -> Stmt:
-        """All rows."""
+        """The loop over all rows."""
         step = _axis("last", self.sort.rows.length, "disjoint")
         store = self._placed(self._owner("y_final").var, step.var)
         count = Buffer("count", i32, (as_expr(_BINS),))
@@ -222,7 +221,7 @@ class _Radix:
         return self._over("keys", step, seq(stores))
 
     def _pass(self, digit: int, count: Buffer) -> Stmt:
-        """One stable counting sort: count, sum up, move."""
+        """One stable counting sort: histogram, exclusive scan, scatter."""
         here, there = self._buffers(digit % 2), self._buffers(1 - digit % 2)
         clear = _axis(f"clear_{digit}", as_expr(_BINS))
         zero = as_expr(0, i32)
@@ -249,7 +248,7 @@ class _Radix:
         return self._over(f"count_{digit}", step, body)
 
     def _sum(self, digit: int, count: Buffer) -> Stmt:
-        """The place of the first key of each bin."""
+        """Exclusive scan of the histogram: where each bin starts."""
         step = _axis(f"sum_{digit}", as_expr(_BINS), "ordered")
         total = Buffer(f"total_{digit}", i32, (as_expr(1),), "register")
         held, start = Var("held", i32), (as_expr(0),)

@@ -1,7 +1,7 @@
-"""Unsigned numbers that are ordered as values are, and back: what a sort compares.
+"""Order-preserving unsigned keys for sorting, and their decoding.
 
-NaN comes last, whatever its sign. -0 is 0 where only positions are asked for; where the
-values come back it stands before 0, which it equals.
+NaN has the largest key, whatever its sign. Keys that are decoded to values are exact:
+-0 precedes 0; for sorts that return positions, -0 and 0 share a key.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ _UNSIGNED: Final = {8: u8, 16: u16, 32: u32, 64: u64}
 
 
 def key_type(dtype: DType) -> DType:
-    """The type of keys: u32, or u64 for values of 64 bits."""
+    """The key type: u64 for 64-bit values, u32 for all others."""
     return u64 if dtype.bits == 64 else u32
 
 
 def digits(dtype: DType) -> int:
-    """How many bytes of a key differ between values."""
+    """The number of significant bytes of a key."""
     return 1 if dtype == boolean else dtype.bits // 8
 
 
 def key_of(value: Expr, *, exact: bool, descending: bool) -> Expr:
-    """The key of a value; `exact` keeps -0 apart."""
+    """Encode a value; with `exact`, -0 and 0 have different keys."""
     dtype = value.dtype
     if dtype == boolean:
         key: Expr = value.cast(u32)
@@ -55,7 +55,7 @@ def _float_key(value: Expr, *, exact: bool) -> Expr:
 
 
 def value_of(key: Expr, dtype: DType, *, descending: bool) -> Expr:
-    """The value that an exact key stands for."""
+    """Decode an exact key."""
     if dtype == boolean:
         given = Const(1, u32) - key if descending else key
         return given.not_equal(0)

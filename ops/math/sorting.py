@@ -1,4 +1,4 @@
-"""Sorting along an axis: values, positions, and the gradient."""
+"""Sorting along an axis: values, indices, and the gradient."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ else:
     sort_definitions = lazy.module("tensorlang.ops.math.sort_definitions")
 
 _USUAL: Final = (512, 4096)
-_COUNTED: Final = 192  # elements of a row, up to which counting is faster
+_COUNTED: Final = 192  # row length up to which sorting by rank is faster
 
 
 def _operator(name: str, arrays: int = 1) -> Callable[[Body], Definition]:
@@ -35,25 +35,25 @@ def _operator(name: str, arrays: int = 1) -> Callable[[Body], Definition]:
 
 @_operator("sort")
 def sort(x: Anything, axis: int = -1, descending: bool = False) -> Tensor:
-    """The elements in order along an axis; NaN last, or first where descending.
+    """Sort along an axis; NaN comes last, or first if descending.
 
     Args:
-        x: Numbers or truths, of one dimension or more.
-        axis: The axis along which they are sorted.
-        descending: The largest first.
+        x: Numbers or bool, at least one dimension.
+        axis: Axis to sort along; negative counts from the end.
+        descending: Whether to sort from largest to smallest.
     """
     return sort_definitions.values(x, axis, descending).by_loops(_COUNTED)
 
 
 @_operator("argsort")
 def argsort(x: Anything, axis: int = -1, descending: bool = False) -> Tensor:
-    """The positions of the elements in order; equal ones stay in their old order.
+    """Indices that sort along an axis; the sort is stable.
 
     Args:
-        x: Numbers or truths, of one dimension or more.
-        axis: The axis along which they are sorted.
-        descending: The largest first.
-        out: Where the result goes: int64.
+        x: Numbers or bool, at least one dimension.
+        axis: Axis to sort along; negative counts from the end.
+        descending: Whether to sort from largest to smallest.
+        out: Output array, int64.
     """
     return sort_definitions.positions(x, axis, descending).by_loops(_COUNTED)
 
@@ -62,12 +62,12 @@ def argsort(x: Anything, axis: int = -1, descending: bool = False) -> Tensor:
 def sort_grad(
     dy: Floats, x: Floats, axis: int = -1, descending: bool = False
 ) -> Tensor:
-    """The gradient of `math.sort`: dy where the elements were before."""
+    """The gradient of `math.sort`: dy in the original order of the elements."""
     return sort_definitions.gradient(dy, x, axis, descending).by_loops(_COUNTED)
 
 
 def _long(workload: Workload) -> bool:
-    """Whether rows are so long that they are sorted by digits."""
+    """Whether rows are long enough for a radix sort."""
     axis: Any = workload.named["axis"]
     length: int = workload.shapes[0][axis]
     return length > _COUNTED
@@ -77,7 +77,7 @@ for _op, _of in ((sort, "values"), (argsort, "positions"), (sort_grad, "gradient
     for _name, _feature in (("blocks", "shuffle"), ("blocks_in_memory", "")):
 
         def _blocks(of: str = _of, shuffles: bool = bool(_feature), **x: Any) -> Tensor:
-            """The same on blocks of threads."""
+            """The same, by blocks of threads."""
             return device_sorts.by_blocks(getattr(sort_definitions, of)(**x), shuffles)
 
         algorithm(_op, _name, serves=_long, feature=_feature)(_blocks)

@@ -1,4 +1,4 @@
-"""Operators of neural networks."""
+"""Neural network operators."""
 
 from tensorlang.ops.nn.activation import gelu as gelu
 from tensorlang.ops.nn.activation import leaky_relu as leaky_relu
@@ -40,17 +40,12 @@ from tensorlang.ops.nn.dropout import dropout_train as dropout_train
 from tensorlang.ops.nn.embedding import embedding as embedding
 from tensorlang.ops.nn.embedding import embedding_grad as embedding_grad
 from tensorlang.ops.nn.joining import concatenate as concatenate
-from tensorlang.ops.nn.joining import concatenate_grad as concatenate_grad
 from tensorlang.ops.nn.joining import pad as pad
-from tensorlang.ops.nn.joining import pad_grad as pad_grad
 from tensorlang.ops.nn.joining import split as split
 from tensorlang.ops.nn.joining import stack as stack
 from tensorlang.ops.nn.movement import batch_flatten as batch_flatten
-from tensorlang.ops.nn.movement import batch_flatten_grad as batch_flatten_grad
 from tensorlang.ops.nn.movement import reshape as reshape
-from tensorlang.ops.nn.movement import reshape_grad as reshape_grad
 from tensorlang.ops.nn.movement import transpose as transpose
-from tensorlang.ops.nn.movement import transpose_grad as transpose_grad
 from tensorlang.ops.nn.mse import mse as mse
 from tensorlang.ops.nn.mse import mse_grad as mse_grad
 from tensorlang.ops.nn.norms import layer_norm as layer_norm
@@ -104,7 +99,6 @@ from tensorlang.ops.nn.pooling import max_pool2d_grad as max_pool2d_grad
 from tensorlang.ops.nn.pooling import max_pool3d as max_pool3d
 from tensorlang.ops.nn.pooling import max_pool3d_grad as max_pool3d_grad
 from tensorlang.ops.nn.slicing import slice as slice
-from tensorlang.ops.nn.slicing import slice_grad as slice_grad
 from tensorlang.ops.nn.softmax import log_softmax as log_softmax
 from tensorlang.ops.nn.softmax import log_softmax_grad as log_softmax_grad
 from tensorlang.ops.nn.softmax import softmax as softmax
@@ -118,5 +112,5 @@ from tensorlang.ops.operator import Operator
 from tensorlang.ops.registry import attribute
 
 
-def __getattr__(name: str) -> Operator:  # a gradient that is derived
+def __getattr__(name: str) -> Operator:  # derived gradients
     return attribute(__name__, name)

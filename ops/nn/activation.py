@@ -1,4 +1,4 @@
-"""Activations, element by element."""
+"""Elementwise activations."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from tensorlang.ops.signature import Float, Scalar
 
 @elementwise("nn.relu", onnx="Relu")
 def relu(x: Float) -> Float:
-    """max(x, 0); NaN stays NaN."""
+    """Rectified linear unit, `max(x, 0)`; NaN stays NaN."""
     return ir.select(x < 0.0, 0.0, x)
 
 
-@relu.gradient  # at 0 it is 0, as in PyTorch
+@relu.gradient  # 0 at x = 0, as in PyTorch
 def relu_grad(dy: Float, x: Float) -> Float:
-    """The gradient of `nn.relu`: dy where x is above 0, else 0."""
+    """The gradient of `nn.relu`: dy where `x > 0`, else 0."""
     return ir.select(x <= 0.0, 0.0, dy)
 
 
 @elementwise("nn.leaky_relu")
 def leaky_relu(x: Float, negative_slope: Scalar = 0.01) -> Float:
-    """`x` where it is above 0, else `negative_slope * x`.
+    """Leaky rectified linear unit: `x` where positive, else `negative_slope * x`.
 
     Maas, Hannun and Ng, "Rectifier nonlinearities improve neural network acoustic
     models", 2013.
 
     Args:
-        negative_slope: The slope below 0.
+        negative_slope: Slope for negative x.
     """
     return ir.select(x > 0.0, x, x * negative_slope)
 
 
 @elementwise("nn.sigmoid", onnx="Sigmoid")
 def sigmoid(x: Float) -> Float:
-    """1 / (1 + exp(-x))."""
+    """Logistic sigmoid, `1 / (1 + exp(-x))`."""
     return ir.sigmoid(x)
 
 
 @elementwise("nn.silu")
 def silu(x: Float) -> Float:
-    """`x * sigmoid(x)`.
+    """Sigmoid linear unit (swish), `x * sigmoid(x)`.
 
     Elfwing, Uchibe and Doya, "Sigmoid-weighted linear units for neural network function
     approximation in reinforcement learning", 2018.
@@ -60,12 +60,13 @@ def tanh(x: Float) -> Float:
 
 @elementwise("nn.gelu")
 def gelu(x: Float, approximate: Literal["none", "tanh"] = "none") -> Float:
-    """`x * Phi(x)`, with the standard normal distribution function Phi.
+    """Gaussian error linear unit, `x * Phi(x)`, with Phi the standard normal CDF.
 
     Hendrycks and Gimpel, "Gaussian error linear units", 2016.
 
     Args:
-        approximate: `none`, or `tanh`: the approximation by tanh.
+        approximate: `none` for the exact function, `tanh` for the approximation by
+            tanh.
     """
     if approximate == "none":
         return x * 0.5 * (ir.erf(x * math.sqrt(0.5)) + 1.0)
@@ -75,11 +76,11 @@ def gelu(x: Float, approximate: Literal["none", "tanh"] = "none") -> Float:
 
 @elementwise("nn.softplus")
 def softplus(x: Float, beta: Scalar = 1.0, threshold: Scalar = 20.0) -> Float:
-    """log(1 + exp(beta x)) / beta, and x itself where `beta x` is above the threshold.
+    """`log(1 + exp(beta * x)) / beta`; `x` itself where `beta * x > threshold`.
 
     Args:
-        beta: The steepness; not 0.
-        threshold: Above it the function is the identity.
+        beta: Steepness; must not be 0.
+        threshold: Value of `beta * x` above which the function is the identity.
     """
     ir.require(
         ir.as_expr(beta).not_equal(0.0),

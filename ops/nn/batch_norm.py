@@ -1,11 +1,11 @@
-"""Batch normalisation in training and after it, and the gradients.
+"""Batch normalisation for training and inference, and the gradients.
 
 Ioffe and Szegedy, "Batch normalization", 2015.
 
-Images are `[n, c, i]`, with a channel's elements of one image as neighbours, or columns
-`[1, n, c]`, where channels are. Each image gives moments of its own, in one trip
-through memory, which are then put together (Chan, Golub and LeVeque, 1979). Gradients
-are defined by hand: what is known of normalised channels leaves two sums a channel.
+Arrays are seen as images `[n, c, i]`, with a channel contiguous within an image, or as
+columns `[1, n, c]`, with contiguous channels. The moments of each image are computed in
+one pass over memory and then combined (Chan, Golub and LeVeque, 1979). Gradients are
+written by hand: identities of normalised channels leave two sums per channel.
 """
 
 from __future__ import annotations
@@ -25,25 +25,27 @@ if TYPE_CHECKING:
     from tensorlang.ir.rows import Index, Rows
 
 Value: TypeAlias = "Callable[[Index], Expr]"
-# of a channel
+# a value per channel, by channel index
 Channel: TypeAlias = "Callable[[Expr], Expr]"
 _USUAL: Final = (8, 64, 56, 56)
-_IMAGES: Final = 1  # the dimension of the channels where each image has its own rows
-_COLUMNS: Final = 2  # and where channels are neighbours
+_IMAGES: Final = 1  # the channel dimension of images `[n, c, i]`
+_COLUMNS: Final = 2  # the channel dimension of columns `[1, n, c]`
 _MEANINGS: Final = {
-    **dict.fromkeys(
-        ("mean", "var", "running_mean", "running_var", "weight", "bias"),
-        "Of each channel.",
-    ),
+    "mean": "Mean per channel.",
+    "var": "Variance per channel.",
+    "running_mean": "Running mean per channel.",
+    "running_var": "Running variance per channel.",
+    "weight": "Scale per channel, or None.",
+    "bias": "Offset per channel, or None.",
     "eps": "Added to the variance.",
-    "axis": "The axis of the channels.",
+    "axis": "The channel axis.",
 }
 
 
 def _operator(
     name: str, arrays: int, weights: int, of: str = ""
 ) -> Callable[[Body], Definition]:
-    """An operator on images and arrays by channel, or the gradient of another."""
+    """An operator on images and per-channel arrays, or the gradient of `of`."""
     known = dict.fromkeys(("x", "weight", *_MEANINGS), f"As for `nn.{of}`.")
     return operator(
         f"nn.{name}",
@@ -66,11 +68,13 @@ def batch_norm(
     eps: Scalar = 1e-5,
     axis: int = 1,
 ) -> Tensor:
-    """(x - mean) / sqrt(var + eps) * weight + bias for each channel, as after training.
+    """Batch normalisation with given moments, as in inference.
+
+    `(x - mean) / sqrt(var + eps) * weight + bias`, per channel.
 
     Args:
-        x: Floats of two dimensions or more.
-        out: Where the result goes; may be `x`.
+        x: Floats, at least two dimensions.
+        out: Output array; may be `x`.
     """
     (rows,), dim = _seen(axis, {"x": x}, mean=mean, var=var, weight=weight, bias=bias)
 
@@ -93,15 +97,15 @@ def batch_norm_train(
     eps: Scalar = 1e-5,
     axis: int = 1,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Batch normalisation by the batch's own moments, and updated running moments.
+    """Batch normalisation with the moments of the batch, and updated running moments.
 
-    These are `(1 - momentum) running + momentum own`, where the batch's own variance is
-    the unbiased one.
+    Running moments become `(1 - momentum) * running + momentum * batch`, with the
+    unbiased variance of the batch.
 
     Args:
-        x: Floats of two dimensions or more, with more than one value a channel.
-        momentum: How far the running moments move.
-        out: Where the three results go: y, mean and variance; the latter two may be
+        x: Floats, at least two dimensions, with more than one value per channel.
+        momentum: Weight of the batch in the running moments.
+        out: Three output arrays: y, mean and variance; the latter two may be
             `running_mean` and `running_var`.
     """
     (rows,), dim = _seen(
@@ -144,8 +148,8 @@ def batch_norm_grad(
     """The gradients of `nn.batch_norm` for x, weight and bias.
 
     Args:
-        weight: As for `nn.batch_norm`; without it there is the gradient for x only.
-        out: Where the results go: three arrays, or one.
+        weight: As for `nn.batch_norm`; if None, only the gradient for x is returned.
+        out: Output arrays: three, or one without weight.
     """
     (given, rows), dim = _seen(
         axis, {"dy": dy, "x": x}, mean=mean, var=var, weight=weight
@@ -182,14 +186,15 @@ def batch_norm_train_grad(
 ) -> Any:
     """The gradients of `nn.batch_norm_train` for x, weight and bias, from that of y.
 
-    Through the moments too: with `u` the normalised x,
-    `dx = scale weight (dy - mean(dy) - u mean(dy u))`.
+    Includes the gradient through the moments: with `u` the normalised x and
+    `scale = 1 / sqrt(variance + eps)`,
+    `dx = scale * weight * (dy - mean(dy) - u * mean(dy * u))`.
 
     Args:
         dy: The gradient of y.
-        weight: As for `nn.batch_norm_train`; without it there is the gradient for x
-            only.
-        out: Where the results go: three arrays, or one.
+        weight: As for `nn.batch_norm_train`; if None, only the gradient for x is
+            returned.
+        out: Output arrays: three, or one without weight.
     """
     (given, rows), dim = _seen(axis, {"dy": dy, "x": x}, weight=weight)
     _with_variance(x, rows, dim)
@@ -225,7 +230,7 @@ def batch_norm_train_grad(
 def _seen(
     axis: int, arrays: dict[str, Tensor], **by_channel: Tensor | None
 ) -> tuple[tuple[Rows, ...], int]:
-    """Arrays as images or columns, and the dimension of their channels there."""
+    """Arrays as images or columns, and their channel dimension."""
     ir.rows.same_shape(**arrays)
     x = arrays["x"]
     at = ir.rows.axis_of(axis, x.ndim)
@@ -255,7 +260,7 @@ def _seen(
 
 
 def _with_variance(x: Tensor, rows: Rows, dim: int) -> None:
-    """Refuse channels of one value."""
+    """Check that channels have more than one value."""
     ir.require(
         dim == _IMAGES or rows.array.shape[1] != 1,
         "x of shape {x} has one value a channel, which has no variance",
@@ -267,12 +272,12 @@ def _with_variance(x: Tensor, rows: Rows, dim: int) -> None:
 
 
 class Channels:
-    """An array by its channels: sums over all else, and moments.
+    """Per-channel sums and moments of an array.
 
     Args:
         rows: The array.
-        dim: The dimension of the channels.
-        given: The gradient of a result of its shape, where there is one.
+        dim: The channel dimension.
+        given: The gradient `dy` of a result of the same shape, if any.
     """
 
     def __init__(self, rows: Rows, dim: int, given: Rows | None = None) -> None:
@@ -280,18 +285,18 @@ class Channels:
         self.array = rows.array
 
     def __getitem__(self, at: Index) -> Expr:
-        """An element, in the type that is computed in."""
+        """An element, widened to the accumulation type."""
         return self.rows[at]
 
     @property
     def count(self) -> Expr:
-        """How many elements a channel has, in the type that is computed in."""
+        """The number of elements per channel, in the accumulation type."""
         n, *_ = extents = self.array.buffer.shape
         number = n * extents[2] if self.dim == _IMAGES else extents[1]
         return number.cast(self.rows.dtype)
 
     def sum(self, value: Value, name: str) -> Channel:
-        """The sum of a value over a channel."""
+        """The sum of `value` over each channel."""
         if self.dim != _IMAGES:
             whole = self.rows.fold_long("sum", value, name)
             return lambda c: whole[0, c]
@@ -300,7 +305,7 @@ class Channels:
         return whole.__getitem__
 
     def _over_images(self, value: Callable[[Expr, Expr], Expr], name: str) -> Tensor:
-        """The sum over images of a value that each has for each channel."""
+        """The sum over images of a value per image and channel."""
         n, c, _ = self.array.shape
         axis = ir.reduce_axis(n, f"{name}_n")
         made: Tensor = ir.compute(
@@ -309,7 +314,7 @@ class Channels:
         return made
 
     def moments(self) -> Moments:
-        """Mean and variance; with dy, its sums."""
+        """Mean and variance; with `dy`, its sums too."""
         return self._of_images() if self.dim == _IMAGES else self._of_columns()
 
     def _of_columns(self) -> Moments:
@@ -327,7 +332,7 @@ class Channels:
         return Moments(self, total, squares, plain, moment)
 
     def _of_images(self) -> Moments:
-        """Moments of each image first, in one trip through memory."""
+        """Moments of each image in one pass over memory, then combined."""
         rows, given = self.rows, self.given
         size = self.array.buffer.shape[2].cast(rows.dtype)
         sums: Tensor = rows.fold("sum", rows.__getitem__, "total_of_image")
@@ -346,7 +351,7 @@ class Channels:
         )
 
         def away(n: Expr, c: Expr) -> Expr:
-            """How far the mean of an image is from that of all."""
+            """The deviation of an image's mean from the total mean."""
             return sums[n, c] / size - total[c] / self.count
 
         squares = self._over_images(
@@ -366,14 +371,14 @@ class Channels:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Moments:
-    """What is summed over each channel.
+    """Sums over each channel.
 
     Attributes:
         of: The channels.
-        total: Of the elements.
-        squares: Of the squared differences from the mean.
-        plain: Of dy.
-        moment: Of dy times the differences.
+        total: Sum of the elements.
+        squares: Sum of squared deviations from the mean.
+        plain: Sum of dy.
+        moment: Sum of dy times the deviations.
     """
 
     of: Channels
@@ -387,7 +392,7 @@ class Moments:
         return self.total(c) / self.of.count
 
     def variance(self, c: Expr) -> Expr:
-        """The mean squared difference from it."""
+        """The (biased) variance of a channel."""
         return self.squares(c) / self.of.count
 
 
@@ -403,7 +408,7 @@ def _by_channel(x: Tensor, axis: int, value: Channel, name: str) -> Tensor:
 def _normalised(
     rows: Rows, dim: int, mean: Channel, scale: Tensor, bias: Tensor | None
 ) -> Tensor:
-    """`(x - mean) scale + bias`."""
+    """`(x - mean) * scale + bias`."""
 
     def element(at: Index) -> Expr:
         c = at[dim]
@@ -415,7 +420,7 @@ def _normalised(
 
 
 def _moved(running: Tensor, own: Channel, momentum: Scalar, name: str) -> Tensor:
-    """`(1 - momentum) running + momentum own`."""
+    """`(1 - momentum) * running + momentum * own`."""
 
     def value(c: Expr) -> Expr:
         held = ir.wide(running[c])

@@ -1,6 +1,7 @@
-"""Convolutions of one, two and three dimensions, transposed ones, and gradients.
+"""Convolutions in one, two and three dimensions, transposed ones, and gradients.
 
-Dumoulin and Visin, "A guide to convolution arithmetic for deep learning", 2016.
+Dumoulin and Visin, "A guide to convolution arithmetic for deep learning", 2016. The
+algorithms of each operator and the choice between them are in `convolution_choice`.
 """
 
 from __future__ import annotations
@@ -9,186 +10,136 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from tensorlang import ir
 from tensorlang.errors import ArgumentError
-from tensorlang.ops.nn import convolution_choice as choice
-from tensorlang.ops.nn import convolution_plans as plans
-from tensorlang.ops.nn import winograd
-from tensorlang.ops.nn.windows import LAYOUTS, hashable
-from tensorlang.ops.nn.winograd_matrices import TRANSFORMS
+from tensorlang.ops import lazy
+from tensorlang.ops.definition import Body, Definition, algorithm, operator
+from tensorlang.ops.nn.convolution_choice import ALGORITHMS, PREFERS
+from tensorlang.ops.nn.convolution_problem import Problem, activation_of, convolution
+from tensorlang.ops.nn.winograd import Tolerance
 from tensorlang.ops.nn.winograd_packing import PackedWindows, convolve
-from tensorlang.ops.tensors import (
-    Names,
-    Shape,
-    TensorOperator,
-    call,
-    tensor_algorithm,
-    tensor_operator,
-)
+from tensorlang.ops.signature import Batch, Floats, Ints, Padding, Sizes
 
 if TYPE_CHECKING:
-    from tensorlang.ops.operator import Launch
-    from tensorlang.ops.tensors import Ints, Padding, Sizes
-    from tensorlang.workload import Workload
+    from tensorlang.ir import Tensor
+    from tensorlang.ops.nn import convolution_definitions as loops
+else:
+    loops = lazy.module("tensorlang.ops.nn.convolution_definitions")
 
-_HERE: Final = "tensorlang.ops.nn.convolution_definitions"
-_WINOGRAD: Final = "tensorlang.ops.nn.winograd_definitions"
-_NONFUSED: Final = "tensorlang.ops.nn.winograd_nonfused"
-_FLAT: Final = "tensorlang.ops.nn.flat_convolution"
-_OUTER: Final = "tensorlang.ops.nn.outer_products"
-_LAST: Final = "tensorlang.ops.nn.last_convolution"
-_PHASED: Final = "tensorlang.ops.nn.phased_convolution"
-_SINGLE: Final = "tensorlang.ops.nn.depthwise_gradients"
+_RANKS: Final = (1, 2, 3)
 _IMAGES: Final[dict[int, tuple[int, ...]]] = {1: (4096,), 2: (58, 58), 3: (16, 30, 30)}
-
-
-def _names(workload: Workload, images: int = 1) -> Names:
-    """The batch of the images is symbolic."""
-    return tuple(
-        ("n" if at < images else None, *[None] * (len(shape) - 1))
-        for at, shape in enumerate(workload.shapes)
-    )
-
-
-def _default(rank: int, *which: str) -> tuple[Shape, ...]:
-    image = _IMAGES[rank]
-    shapes = {
-        "x": (1, 64, *image),
-        "w": (64, 64, *[3] * rank),
-        "dy": (1, 64, *[n - 2 for n in image]),
-    }
-    return tuple(shapes[name] for name in which)
-
-
-_PREFERS: Final[dict[str, Callable[[Workload], str]]] = {}
+_MEANINGS: Final = {
+    "x": "Images `(batch, channels, *spatial)`, or channels last; see `layout`.",
+    "w": "Weights `(outputs, channels / groups, *window)`, in every layout.",
+    "b": "Bias, one value per output channel, or None.",
+    "stride": "Stride of the window: a number, or one per spatial dimension.",
+    "padding": "Zero padding: a number, one per spatial dimension, or a pair (before, "
+    'after) per dimension; `"valid"` for none; `"same"`, for stride 1, keeps the size.',
+    "dilation": "Spacing of window elements: a number, or one per spatial dimension.",
+    "groups": "Number of channel groups, each convolved separately; equal to the "
+    "number of channels for a depthwise convolution.",
+    "layout": "`NCW`, `NCHW` or `NCDHW` (default), or `NWC`, `NHWC` or `NDHWC`.",
+    "activation": "Fused activation: None, `relu`, `gelu`, `silu`, `sigmoid`, `tanh`.",
+}
+_OF_GRADIENTS: Final = dict.fromkeys(_MEANINGS, "As in the forward call.") | {
+    "dy": "The gradient of the result, before any activation.",
+    "b": "Bias of the forward call, or None; its values are not read.",
+    "activation": "Must be None; apply the activation's gradient to `dy` first.",
+    "output_padding": "For transposed convolutions, as in the forward call.",
+    "size": "Spatial extents of the images.",
+    "window": "Spatial extents of the window.",
+}
+# maps canonical arrays and their `Problem` to the results; see `convolution_choice`
+_Define = Callable[[], Callable[..., Any]]
 
 
 def _operator(
     rank: int,
     suffix: str,
-    plan: Callable[..., Any],
-    arrays: tuple[str, ...],
-    images: int = 1,
-    **attributes: Any,
-) -> Callable[[Callable[..., Launch]], TensorOperator]:
-    """The decorator of one operator: of its rank, with a plan and default arrays."""
-    id = f"nn.conv{rank}d{suffix}"
-    define = {
-        "": "conv",
-        "_transpose": "conv_transposed",
-        "_grad": "conv_grad",
-        "_grad_data": "conv_grad_data",
-        "_grad_weight": "conv_grad_weight",
-        "_transpose_grad": "conv_transposed_grad",
-    }[suffix]
-    return tensor_operator(
+    by: Callable[[str, _Define], Body],
+    arrays: str,
+    **options: Any,
+) -> Definition:
+    """An operator with all its algorithms."""
+    id, image = f"nn.conv{rank}d{suffix}", _IMAGES[rank]
+    usual = {
+        "x": (1, 64, *image),
+        "w": (64, 64, *[3] * rank),
+        "dy": (1, 64, *[n - 2 for n in image]),
+    }
+    first, *others = (row for row in ALGORITHMS[suffix] if rank in row.ranks)
+    made = operator(
         id,
-        f"{_HERE}:{define}",
-        plan=partial(plan, id, rank),
-        names=partial(_names, images=images),
-        shapes=_default(rank, *arrays),
-        attributes=attributes,
         aliases=(id.removeprefix("nn."),),
+        shapes=tuple(usual[name] for name in arrays.split()),
         scheduled_as="conv",
-        prefers=_PREFERS.get(suffix),
-    )
+        prefers=PREFERS[suffix],
+        whole=True,
+        **{"meanings": _OF_GRADIENTS if "grad" in suffix else _MEANINGS, **options},
+    )(by(id, first.define))
+    for row in others:
+        more: dict[str, Any] = {"tolerance": row.tolerance, "finite": row.finite}
+        algorithm(made, row.name, serves=row.serves, **more)(by(id, row.define))
+    return made
 
 
-def _given(rank: int, **attributes: Any) -> dict[str, Any]:
-    """Attributes as a key, the layout's default filled in."""
-    if attributes["layout"] is None:
-        attributes["layout"] = LAYOUTS[rank][0]
-    return {name: hashable(value) for name, value in attributes.items()}
+def _found(id: str, *arrays: Tensor | None, images: int = 1, **asked: Any) -> Problem:
+    """The convolution of these arrays; the first `images` keep an open batch."""
+    shapes: list[tuple[Any, ...]] = [
+        (*array.shape[: at < images], *map(int, array.shape[at < images :]))
+        for at, array in enumerate(arrays)
+        if array is not None
+    ]
+    return convolution(id, asked, *shapes)
 
 
-def _tolerated(id: str, tolerance: Any) -> None:
-    """Check a tolerance."""
-    number = isinstance(tolerance, (int, float)) and not isinstance(tolerance, bool)
-    if tolerance is not None and not (number and tolerance >= 0):
-        raise ArgumentError(
-            f"{id}: tolerance is None or a relative error from 0, not {tolerance!r}"
-        )
+def _seen(array: Tensor | None, shape: tuple[int, ...]) -> Tensor | None:
+    return None if array is None else ir.reshaped(array, shape)
 
 
-def _convolution(rank: int) -> TensorOperator:
-    @_operator(rank, "", winograd.forward, ("x", "w"))
+def _forward(id: str, define: _Define) -> Body:
     def conv(  # noqa: PLR0917 - in PyTorch's order
-        x: Any,
-        w: Any,
-        b: Any = None,
+        x: Batch[Floats],
+        w: Floats,
+        b: Floats | None = None,
         stride: Ints = 1,
         padding: Padding = 0,
         dilation: Ints = 1,
         groups: int = 1,
         layout: str | None = None,
         activation: str | None = None,
-        tolerance: float | None = None,
-        *,
-        target: Any = None,
-        out: Any = None,
-    ) -> Launch:
-        """Convolution (cross-correlation, as in PyTorch) of images with weights.
+        tolerance: Tolerance = None,
+    ) -> Tensor:
+        """Convolution of images with weights (cross-correlation, as in PyTorch).
 
         Args:
-            x: Images `(batch, channels, *spatial)`, or with the channels last.
-            w: Weights `(outputs, channels / groups, *window)`, in either layout; or
-                windows of 3 by 3 that `prepack` has transformed.
-            b: None, or a number to add for each output channel.
-            stride: The step from window to window: a number, or one a dimension.
-            padding: Zeros around the image: a number, one a dimension or a pair
-                (before, behind) a dimension; `"valid"` (none), or `"same"` (as many
-                results as pixels).
-            dilation: The step from one element of a window to the next.
-            groups: Groups of channels that are convolved each for itself; as many as
-                there are channels for a depthwise convolution.
-            layout: `NCW`, `NCHW`, `NCDHW`, or with the channels last `NWC`, ...
-            activation: None, `relu`, `gelu`, `silu`, `sigmoid` or `tanh`, of the sum.
-            tolerance: The error that is allowed, relative to a result or the mean one,
-                whichever is larger; None: that of a plain sum. From 2**-14 on, windows
-                of 3 by 3 a pixel apart may be computed by F(2, 3), from 2**-12 on by
-                F(4, 3) (Winograd); there, what is not finite spreads to a whole tile.
-            target: Where to compute.
-            out: Where the result goes.
+            w: Weights `(outputs, channels / groups, *window)`, in every layout; or 3x3
+                windows packed by `nn.prepack`.
+            tolerance: Maximum error, relative to the result or to the mean result,
+                whichever is larger; None for that of direct summation. For 3x3 windows
+                with stride 1, 2**-14 or more allows Winograd's F(2, 3), 2**-12 or more
+                F(4, 3); these spread infinities and NaNs over a whole tile.
 
-        Raises:
-            ShapeError, DTypeError, ArgumentError: an argument does not fit.
+        Returns:
+            Images with `outputs` channels and spatial extents
+            `(n + before + after - dilation * (window - 1) - 1) // stride + 1`.
         """
-        _tolerated(made.id, tolerance)
-        given = _given(
-            rank,
-            stride=stride,
-            padding=padding,
-            dilation=dilation,
-            groups=groups,
-            layout=layout,
-            activation=activation,
-            tolerance=tolerance,
-        )
-        if type(w) is PackedWindows and rank == 2:
-            return convolve(x, w, b, given, target, out)
-        arrays = (x, w) if b is None else (x, w, b)
-        return call(made, arrays, given, (), target, out)
+        del tolerance  # read by `convolution_choice`
+        asked = _asked(stride, padding, dilation, groups, layout)
+        found = _found(id, x, w, b, **asked)
+        p, name = found.flattened(), activation_of(id, activation)
+        bias = _seen(b, p.bias(p.outputs))
+        made = define()(_seen(x, p.x), _seen(w, p.w), bias, p, name)
+        return ir.reshaped(made, found.given_y)
 
-    made = conv
-    tensor_algorithm(made, "flat", f"{_FLAT}:conv", choice.flattened)
-    tensor_algorithm(made, "last", f"{_LAST}:conv", choice.channels_last)
-    tensor_algorithm(made, "depthwise", f"{_HERE}:conv", choice.depthwise)
-    for m, name in winograd.NAMES.items() if rank == 2 else ():
-        place, allowed = f"{_WINOGRAD}:f{m}3", TRANSFORMS[m].tolerance
-        tensor_algorithm(made, name, place, winograd.serves(m), allowed, finite=True)
-    for m, name in winograd.NONFUSED.items() if rank == 2 else ():
-        place, allowed = f"{_NONFUSED}:f{m}3", TRANSFORMS[m].tolerance
-        tensor_algorithm(
-            made, name, place, winograd.serves_tiles(m), allowed, finite=True
-        )
-    return made
+    return conv
 
 
-def _transposed(rank: int) -> TensorOperator:
-    @_operator(rank, "_transpose", plans.transposed, ("dy", "w"))
+def _transposed(id: str, define: _Define) -> Body:
     def conv_transpose(  # noqa: PLR0917 - in PyTorch's order
-        x: Any,
-        w: Any,
-        b: Any = None,
+        x: Batch[Floats],
+        w: Floats,
+        b: Floats | None = None,
         stride: Ints = 1,
         padding: Padding = 0,
         output_padding: Ints = 0,
@@ -196,58 +147,37 @@ def _transposed(rank: int) -> TensorOperator:
         groups: int = 1,
         layout: str | None = None,
         activation: str | None = None,
-        *,
-        target: Any = None,
-        out: Any = None,
-    ) -> Launch:
-        """Transposed convolution: the gradient of one by its images, as a layer.
+    ) -> Tensor:
+        """Transposed convolution: the gradient of a convolution for its images.
+
+        Stride, padding, dilation and groups are those of the convolution that is
+        transposed.
 
         Args:
-            x: Images `(batch, channels, *spatial)`, or with the channels last.
-            w: Weights `(channels, outputs / groups, *window)`, in either layout.
-            b: None, or a number to add for each output channel.
-            stride: Of the convolution that this is the transpose of; as its padding,
-                dilation and groups.
-            padding: As for the convolution.
-            output_padding: More results behind: which of several image sizes is meant.
-            dilation: As for the convolution.
-            groups: As for the convolution.
-            layout: `NCHW` and the like, or with the channels last.
-            activation: None, `relu`, `gelu`, `silu`, `sigmoid` or `tanh`, of the sum.
-            target: Where to compute.
-            out: Where the result goes.
+            w: Weights `(channels, outputs / groups, *window)`, in every layout.
+            output_padding: Extra size added at the end of each spatial dimension of
+                the result.
 
-        Raises:
-            ShapeError, DTypeError, ArgumentError: an argument does not fit.
+        Returns:
+            Images with `outputs` channels and spatial extents `(n - 1) * stride -
+            before - after + dilation * (window - 1) + 1 + output_padding`.
         """
-        given = _given(
-            rank,
-            stride=stride,
-            padding=padding,
-            output_padding=output_padding,
-            dilation=dilation,
-            groups=groups,
-            layout=layout,
-            activation=activation,
-        )
-        arrays = (x, w) if b is None else (x, w, b)
-        return call(made, arrays, given, (), target, out)
+        asked = _asked(stride, padding, dilation, groups, layout)
+        found = _found(id, x, w, b, **asked, output_padding=output_padding)
+        p, name = found.flattened(), activation_of(id, activation)
+        bias = _seen(b, p.bias(p.inputs))
+        made = define()(_seen(x, p.y), _seen(w, p.w), bias, p, name)
+        return ir.reshaped(made, found.given_x)
 
-    made = conv_transpose
-    tensor_algorithm(made, "phased", f"{_PHASED}:conv_transposed", choice.apart)
-    tensor_algorithm(made, "last", f"{_LAST}:conv_transposed", choice.channels_last)
-    return made
+    return conv_transpose
 
 
-def _gradient(
-    rank: int, suffix: str, plan: Callable[..., Any], arrays: tuple[str, ...]
-) -> TensorOperator:
-    @_operator(rank, suffix, plan, arrays, 2, bias=False)
+def _gradients(id: str, define: _Define, *, transposed: bool = False) -> Body:
     def conv_grad(  # noqa: PLR0917 - in PyTorch's order
-        dy: Any,
-        x: Any,
-        w: Any,
-        b: Any = None,
+        dy: Batch[Floats],
+        x: Batch[Floats],
+        w: Floats,
+        b: Floats | None = None,
         stride: Ints = 1,
         padding: Padding = 0,
         dilation: Ints = 1,
@@ -255,191 +185,115 @@ def _gradient(
         layout: str | None = None,
         activation: str | None = None,
         output_padding: Ints = 0,
-        *,
-        target: Any = None,
-        out: Any = None,
-    ) -> Launch:
-        """The gradients of images and weights, and of the bias where there is one.
-
-        Args:
-            dy: The gradient of the result, without an activation.
-            x: Images, as they were given.
-            w: Weights, as they were given.
-            b: The bias as it was given; its numbers are not read.
-            stride: As it was given; so padding, dilation, groups, layout.
-            padding: As it was given.
-            dilation: As it was given.
-            groups: As it was given.
-            layout: As it was given.
-            activation: None; take an activation's own gradient first.
-            output_padding: Of a transposed convolution, as it was given.
-            target: Where to compute.
-            out: Where the results go: a tuple.
+    ) -> tuple[Tensor, ...]:
+        """The gradients for images, weights and, if there is one, bias.
 
         Returns:
             `(dx, dw)`, or `(dx, dw, db)`.
-
-        Raises:
-            ShapeError, DTypeError, ArgumentError: an argument does not fit.
         """
         if activation is not None:
             raise ArgumentError(
-                f"{made.id}: activation {activation!r} has a gradient of its own; "
-                "apply that to dy, and leave activation out here"
+                f"{id}: activation {activation!r} has a gradient of its own; apply "
+                "that to dy, and leave activation out here"
             )
-        given = _given(
-            rank,
-            stride=stride,
-            padding=padding,
-            dilation=dilation,
-            groups=groups,
-            layout=layout,
-            bias=b is not None,
-            output_padding=output_padding,
-        )
-        return call(made, (dy, x, w), given, (), target, out)
+        asked = _asked(stride, padding, dilation, groups, layout)
+        asked["output_padding"] = output_padding
+        p = _found(id, dy, x, w, b, images=2, **asked).flattened()
+        image, result = (p.y, p.x) if transposed else (p.x, p.y)
+        given, images = ir.reshaped(dy, result), ir.reshaped(x, image)
+        dx, dw = define()(given, images, _seen(w, p.w), p)
+        made = ir.reshaped(dx, x.shape), ir.reshaped(dw, w.shape)
+        if b is None:
+            return made
+        return *made, ir.reshaped(loops.bias_gradient(given, p), b.shape)
 
-    made = conv_grad
-    if suffix == "_grad":
-        tensor_algorithm(made, "flat", f"{_FLAT}:conv_grad", choice.unstrided)
-        place = f"{_SINGLE}:conv_grad"
-        tensor_algorithm(made, "depthwise", place, choice.unstrided_depthwise)
-        tensor_algorithm(made, "phased", f"{_PHASED}:conv_grad", choice.apart)
-        tensor_algorithm(made, "last", f"{_LAST}:conv_grad", choice.channels_last)
-    else:
-        place = f"{_FLAT}:conv_transposed_grad"
-        tensor_algorithm(made, "flat", place, choice.mixing)
-        place = f"{_LAST}:conv_transposed_grad"
-        tensor_algorithm(made, "last", place, choice.channels_last)
-    return made
+    return conv_grad
 
 
-def _gradient_of_data(rank: int) -> TensorOperator:
-    size = _IMAGES[rank]
-
-    @_operator(rank, "_grad_data", plans.of_data, ("dy", "w"), size=size)
+def _of_data(id: str, define: _Define) -> Body:
     def conv_grad_data(  # noqa: PLR0917 - in PyTorch's order
-        dy: Any,
-        w: Any,
+        dy: Batch[Floats],
+        w: Floats,
         size: Sizes,
         stride: Ints = 1,
         padding: Padding = 0,
         dilation: Ints = 1,
         groups: int = 1,
         layout: str | None = None,
-        *,
-        target: Any = None,
-        out: Any = None,
-    ) -> Launch:
-        """The gradient of the images alone.
+    ) -> Tensor:
+        """The gradient for the images only."""
+        asked = _asked(stride, padding, dilation, groups, layout)
+        found = _found(id, dy, w, **asked, size=size)
+        p = found.flattened()
+        made = define()(_seen(dy, p.y), _seen(w, p.w), p)
+        return ir.reshaped(made, found.given_x)
 
-        Args:
-            dy: The gradient of the result.
-            w: Weights, as they were given.
-            size: The extents of the images, without batch and channels.
-            stride: As it was given; so padding, dilation, groups, layout.
-            padding: As it was given.
-            dilation: As it was given.
-            groups: As it was given.
-            layout: As it was given.
-            target: Where to compute.
-            out: Where the result goes.
-
-        Raises:
-            ShapeError, DTypeError, ArgumentError: an argument does not fit.
-        """
-        given = _given(
-            rank,
-            size=size,
-            stride=stride,
-            padding=padding,
-            dilation=dilation,
-            groups=groups,
-            layout=layout,
-        )
-        return call(made, (dy, w), given, (), target, out)
-
-    made = conv_grad_data
-    tensor_algorithm(made, "flat", f"{_FLAT}:conv_grad_data", choice.unstrided)
-    place = f"{_SINGLE}:conv_grad_data"
-    tensor_algorithm(made, "depthwise", place, choice.unstrided_depthwise)
-    tensor_algorithm(made, "phased", f"{_PHASED}:conv_grad_data", choice.apart)
-    tensor_algorithm(made, "last", f"{_LAST}:conv_grad_data", choice.channels_last)
-    return made
+    return conv_grad_data
 
 
-def _gradient_of_weight(rank: int) -> TensorOperator:
-    window = (3,) * rank
-
-    @_operator(rank, "_grad_weight", plans.of_weight, ("dy", "x"), 2, window=window)
+def _of_weight(id: str, define: _Define) -> Body:
     def conv_grad_weight(  # noqa: PLR0917 - in PyTorch's order
-        dy: Any,
-        x: Any,
+        dy: Batch[Floats],
+        x: Batch[Floats],
         window: Sizes,
         stride: Ints = 1,
         padding: Padding = 0,
         dilation: Ints = 1,
         groups: int = 1,
         layout: str | None = None,
-        *,
-        target: Any = None,
-        out: Any = None,
-    ) -> Launch:
-        """The gradient of the weights alone.
+    ) -> Tensor:
+        """The gradient for the weights only."""
+        asked = _asked(stride, padding, dilation, groups, layout)
+        found = _found(id, dy, x, images=2, **asked, window=window)
+        p = found.flattened()
+        made = define()(_seen(dy, p.y), _seen(x, p.x), p)
+        return ir.reshaped(made, found.given_w)
 
-        Args:
-            dy: The gradient of the result.
-            x: Images, as they were given.
-            window: The extents of a window.
-            stride: As it was given; so padding, dilation, groups, layout.
-            padding: As it was given.
-            dilation: As it was given.
-            groups: As it was given.
-            layout: As it was given.
-            target: Where to compute.
-            out: Where the result goes.
-
-        Raises:
-            ShapeError, DTypeError, ArgumentError: an argument does not fit.
-        """
-        given = _given(
-            rank,
-            window=window,
-            stride=stride,
-            padding=padding,
-            dilation=dilation,
-            groups=groups,
-            layout=layout,
-        )
-        return call(made, (dy, x), given, (), target, out)
-
-    made = conv_grad_weight
-    tensor_algorithm(made, "flat", f"{_FLAT}:conv_grad_weight", choice.of_pixels)
-    tensor_algorithm(made, "outer", f"{_OUTER}:conv_grad_weight", choice.outer)
-    tensor_algorithm(made, "depthwise", f"{_SINGLE}:conv_grad_weight", choice.single)
-    return made
+    return conv_grad_weight
 
 
-_PREFERS.update(
-    {
-        "": choice.forward,
-        "_grad": choice.data_gradient,
-        "_grad_data": choice.data_gradient,
-        "_transpose": choice.transposed,
-        "_transpose_grad": choice.transposed_gradient,
-        "_grad_weight": choice.weight_gradient,
+def _asked(
+    stride: Ints, padding: Padding, dilation: Ints, groups: int, layout: str | None
+) -> dict[str, Any]:
+    """The window attributes by name."""
+    return {
+        "stride": stride,
+        "padding": padding,
+        "dilation": dilation,
+        "groups": groups,
+        "layout": layout,
     }
-)
-conv1d, conv2d, conv3d = map(_convolution, (1, 2, 3))
-conv1d_transpose, conv2d_transpose, conv3d_transpose = map(_transposed, (1, 2, 3))
+
+
+def _convolution(rank: int) -> Definition:
+    packed = {"w": (PackedWindows, convolve)} if rank == 2 else {}
+    return _operator(rank, "", _forward, "x w", instead=packed)
+
+
+def _data(rank: int) -> Definition:
+    usual = {"size": _IMAGES[rank]}
+    return _operator(rank, "_grad_data", _of_data, "dy w", usual=usual)
+
+
+def _weight(rank: int) -> Definition:
+    usual = {"window": (3,) * rank}
+    return _operator(rank, "_grad_weight", _of_weight, "dy x", usual=usual)
+
+
+def _transpose_grad(rank: int) -> Definition:
+    by = partial(_gradients, transposed=True)
+    return _operator(rank, "_transpose_grad", by, "x dy w")
+
+
+conv1d, conv2d, conv3d = map(_convolution, _RANKS)
 conv1d_grad, conv2d_grad, conv3d_grad = (
-    _gradient(rank, "_grad", plans.backward, ("dy", "x", "w")) for rank in (1, 2, 3)
+    _operator(rank, "_grad", _gradients, "dy x w") for rank in _RANKS
 )
-conv1d_transpose_grad, conv2d_transpose_grad, conv3d_transpose_grad = (
-    _gradient(rank, "_transpose_grad", plans.transposed_backward, ("x", "dy", "w"))
-    for rank in (1, 2, 3)
+conv1d_grad_data, conv2d_grad_data, conv3d_grad_data = map(_data, _RANKS)
+conv1d_grad_weight, conv2d_grad_weight, conv3d_grad_weight = map(_weight, _RANKS)
+conv1d_transpose, conv2d_transpose, conv3d_transpose = (
+    _operator(rank, "_transpose", _transposed, "dy w") for rank in _RANKS
 )
-conv1d_grad_data, conv2d_grad_data, conv3d_grad_data = map(_gradient_of_data, (1, 2, 3))
-conv1d_grad_weight, conv2d_grad_weight, conv3d_grad_weight = map(
-    _gradient_of_weight, (1, 2, 3)
+conv1d_transpose_grad, conv2d_transpose_grad, conv3d_transpose_grad = map(
+    _transpose_grad, _RANKS
 )

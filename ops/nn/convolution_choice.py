@@ -1,174 +1,233 @@
-"""Which algorithms serve a convolution or its gradient, and which one is preferred.
+"""The algorithms of convolutions: which workloads they serve, and the default choice.
 
-All go by the canonical shapes and attributes of a workload; see `convolution_plans`.
+To add an algorithm, write its definition in a file of its own and add a row here.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from tensorlang.ops import lazy
 from tensorlang.ops.nn import winograd
-from tensorlang.ops.nn.windows import windows
+from tensorlang.ops.nn.convolution_problem import of
+from tensorlang.ops.nn.winograd_matrices import TRANSFORMS
+from tensorlang.ops.operator import DIRECT
 
 if TYPE_CHECKING:
-    from tensorlang.ops.tensors import Shape
+    from tensorlang.ops.nn import convolution_definitions as plain
+    from tensorlang.ops.nn import depthwise_gradients as single
+    from tensorlang.ops.nn import flat_convolution as flat
+    from tensorlang.ops.nn import last_convolution as last
+    from tensorlang.ops.nn import outer_products as products
+    from tensorlang.ops.nn import phased_convolution as phased
+    from tensorlang.ops.nn import winograd_definitions, winograd_nonfused
     from tensorlang.workload import Workload
+else:
+    plain = lazy.module("tensorlang.ops.nn.convolution_definitions")
+    single = lazy.module("tensorlang.ops.nn.depthwise_gradients")
+    flat = lazy.module("tensorlang.ops.nn.flat_convolution")
+    last = lazy.module("tensorlang.ops.nn.last_convolution")
+    products = lazy.module("tensorlang.ops.nn.outer_products")
+    phased = lazy.module("tensorlang.ops.nn.phased_convolution")
+    winograd_definitions = lazy.module("tensorlang.ops.nn.winograd_definitions")
+    winograd_nonfused = lazy.module("tensorlang.ops.nn.winograd_nonfused")
+
+Serves: TypeAlias = "Callable[[Workload], bool]"
 
 
-def flattened(workload: Workload) -> bool:
-    """Whether the channels come first, and outputs read several of them."""
-    letters = str(workload.named["layout"])
-    own = len(workload.shapes[1]) - len(letters) + 2
-    return (
-        letters[1] == "C"
-        and len(letters) > 2
-        and own > 1
-        and math.prod(_results(workload)) > 1
-    )
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An algorithm.
+
+    Attributes:
+        name: Its name.
+        serves: Predicate of the workloads it can compute.
+        define: Returns its definition, a function of canonical arrays and `Problem`.
+        tolerance: Its additional relative error; 0 if as exact as the direct sum.
+        finite: Whether infinities and NaNs may spread; see `Algorithm`.
+        ranks: Spatial ranks it supports.
+    """
+
+    name: str
+    serves: Serves
+    define: Callable[[], Callable[..., Any]]
+    tolerance: float = 0.0
+    finite: bool = False
+    ranks: tuple[int, ...] = (1, 2, 3)
 
 
-def _results(workload: Workload) -> Shape:
-    """How many windows there are along each dimension."""
-    given = workload.named
-    size, window = workload.shapes[0], workload.shapes[1]
-    rank = len(str(given["layout"])) - 2
-    slid = windows("nn.conv", window[len(window) - rank :], given)
-    return slid.outputs("nn.conv", size[len(size) - rank :])
+# ------------------------------------------------------------------------- predicates
 
 
-def channels_last(workload: Workload) -> bool:
-    """Whether the channels come last, behind a dimension of pixels."""
-    letters = str(workload.named["layout"])
-    return letters[-1] == "C" and len(letters) > 2
+def _all(_: Workload) -> bool:
+    return True
 
 
-def depthwise(workload: Workload) -> bool:
-    """Whether the channels come first, and each output reads one."""
-    letters = str(workload.named["layout"])
-    own = len(workload.shapes[1]) - len(letters) + 2
-    return (
-        letters[1] == "C"
-        and len(letters) > 2
-        and own == 1
-        and _results(workload)[-1] > 1
-    )
+def _last(workload: Workload) -> bool:
+    """Whether channels come last, after at least one spatial dimension."""
+    p = of(workload)
+    return not p.first and len(p.image) > 0
 
 
-def forward(workload: Workload) -> str:
-    """The algorithm of a convolution."""
-    if depthwise(workload):
-        return "depthwise"
-    if winograd.TOLERANCE in workload.named and (name := winograd.preferred(workload)):
-        return name
-    if channels_last(workload):
-        return "last"
-    return "flat" if flattened(workload) else "direct"
+def _mixed(workload: Workload) -> bool:
+    """Whether channels come first, not depthwise, with more than one result pixel."""
+    p = of(workload)
+    return p.first and not p.depthwise and math.prod(p.result) > 1
 
 
-def unstrided(workload: Workload) -> bool:
-    """Whether the gradient of data is a convolution over flattened images."""
-    return _returning(workload) and _channels(workload) > 1
-
-
-def unstrided_depthwise(workload: Workload) -> bool:
-    """Whether the gradient of data is one of each channel for itself."""
-    size = workload.named.get("size") or workload.shapes[1]
-    several = _numbers(size)[-1] > 1 and workload.shapes[0][-1] > 1
-    return _returning(workload) and _channels(workload) == 1 and several
-
-
-def _channels(workload: Workload) -> int:
-    """Dimensions of weights before the window."""
-    return len(workload.shapes[-1]) - len(str(workload.named["layout"])) + 2
+def _alone(workload: Workload) -> bool:
+    """Whether depthwise, channels first, with more than one result per line."""
+    p = of(workload)
+    return p.first and p.depthwise and p.result[-1] > 1
 
 
 def _returning(workload: Workload) -> bool:
-    """Whether windows are a pixel apart, and the padding within their reach."""
-    given = workload.named
-    letters = str(given["layout"])
-    rank = len(letters) - 2
-    w = workload.shapes[-1]
-    stride, padding = _numbers(given["stride"]), _numbers(given["padding"])
-    dilation = _numbers(given["dilation"])
-    reach = [(k - 1) * d for k, d in zip(w[len(w) - rank :], dilation, strict=True)]
-    low, high = padding[::2], padding[1::2]
-    fits = all(max(a, b) <= far for a, b, far in zip(low, high, reach, strict=True))
-    first = letters[1] == "C" and rank > 0
-    size = given.get("size") or workload.shapes[1][-rank:]
-    return first and fits and set(stride) == {1} and math.prod(_numbers(size)) > 1
+    """Whether channels come first, the stride is 1 and padding is below the reach."""
+    p = of(workload)
+    sides = zip(p.padding[::2], p.padding[1::2], p.windows.reach, strict=True)
+    fits = all(max(low, high) < far for low, high, far in sides)
+    return p.first and fits and {*p.stride} == {1} and math.prod(p.image) > 1
 
 
-def _numbers(value: Any) -> tuple[int, ...]:
-    return tuple(value)
+def _unstrided(workload: Workload) -> bool:
+    """Whether the data gradient is a convolution over flattened images."""
+    return _returning(workload) and not of(workload).depthwise
 
 
-def of_pixels(workload: Workload) -> bool:
-    """Whether channels come first, and are mixed at single pixels."""
-    given = workload.named
-    letters, window = str(given["layout"]), _numbers(given["window"])
-    plain = set(window) == {1} and not any(_numbers(given["padding"]))
-    return letters[1] == "C" and plain and not given["depthwise"]
+def _unstrided_alone(workload: Workload) -> bool:
+    """Whether the data gradient is a depthwise convolution."""
+    return _returning(workload) and _alone(workload) and of(workload).image[-1] > 1
 
 
-def mixing(workload: Workload) -> bool:
-    """Whether the channels come first, and each output is of several of them."""
-    first = str(workload.named["layout"])[1] == "C"
-    rank = len(str(workload.named["layout"])) - 2
-    several = math.prod(workload.shapes[1][-rank:]) > 1
-    return first and rank > 0 and _channels(workload) > 1 and several
+def _of_pixels(workload: Workload) -> bool:
+    """Whether a 1x1 convolution without padding, channels first, not depthwise."""
+    p = of(workload)
+    return p.first and p.pixels and not p.depthwise
 
 
-def transposed_gradient(workload: Workload) -> str:
-    """The algorithm of a transposed convolution's gradients."""
-    if channels_last(workload):
-        return "last"
-    return "flat" if mixing(workload) else "direct"
+def _outer(workload: Workload) -> bool:
+    """Whether there are spatial dimensions, and not depthwise with channels first."""
+    p = of(workload)
+    return len(p.image) > 0 and not (p.first and p.depthwise)
 
 
-def outer(workload: Workload) -> bool:
-    """Whether channels are mixed, or come last, of more than single pixels."""
-    letters = str(workload.named["layout"])
-    own = bool(workload.named["depthwise"])
-    return (letters[-1] == "C" or not own) and len(letters) > 2
+def _apart(workload: Workload) -> bool:
+    """Whether channels come first and a phase of the image has several pixels."""
+    p = of(workload)
+    return p.first and any(n > s for n, s in zip(p.image, p.stride, strict=True))
 
 
-def weight_gradient(workload: Workload) -> str:
-    """The algorithm of the gradient of weights."""
-    if single(workload):
+# ------------------------------------------------------------------- default choice
+
+
+def _forward(workload: Workload) -> str:
+    if _alone(workload):
         return "depthwise"
-    if of_pixels(workload):
+    if name := winograd.preferred(workload):
+        return name
+    if _last(workload):
+        return "last"
+    return "flat" if _mixed(workload) else DIRECT
+
+
+def _weight_gradient(workload: Workload) -> str:
+    if _alone(workload):
+        return "depthwise"
+    if _of_pixels(workload):
         return "flat"
-    return "outer" if outer(workload) else "direct"
+    return "outer" if _outer(workload) else DIRECT
 
 
-def single(workload: Workload) -> bool:
-    """Whether the channels come first, and each has weights for itself."""
-    letters = str(workload.named["layout"])
-    own = bool(workload.named["depthwise"]) and letters[1] == "C"
-    return own and workload.shapes[0][-1] > 1
-
-
-def apart(workload: Workload) -> bool:
-    """Whether the channels come first, and a phase of the image has several pixels."""
-    given = workload.named
-    letters = str(given["layout"])
-    rank = len(letters) - 2
-    size = _numbers(given.get("size") or workload.shapes[1])[-rank:]
-    steps = zip(size, _numbers(given["stride"]), strict=False)
-    several = any(n > step for n, step in steps)
-    return letters[1] == "C" and rank > 0 and several
-
-
-def transposed(workload: Workload) -> str:
-    """By phases, which serve all strides and paddings: a transposed convolution."""
-    if channels_last(workload):
+def _transposed(workload: Workload) -> str:
+    """By phases, which support all strides and paddings."""
+    if _last(workload):
         return "last"
-    return "phased" if apart(workload) else "direct"
+    return "phased" if _apart(workload) else DIRECT
 
 
-def data_gradient(workload: Workload) -> str:
-    """The algorithm of the gradient of images, or of all gradients at once."""
-    if unstrided_depthwise(workload):
+def _data_gradient(workload: Workload) -> str:
+    if _unstrided_alone(workload):
         return "depthwise"
-    return "flat" if unstrided(workload) else transposed(workload)
+    return "flat" if _unstrided(workload) else _transposed(workload)
+
+
+def _transposed_gradient(workload: Workload) -> str:
+    if _last(workload):
+        return "last"
+    return "flat" if _mixed(workload) else DIRECT
+
+
+PREFERS: Final[Mapping[str, Callable[[Workload], str]]] = {
+    "": _forward,
+    "_transpose": _transposed,
+    "_grad": _data_gradient,
+    "_grad_data": _data_gradient,
+    "_grad_weight": _weight_gradient,
+    "_transpose_grad": _transposed_gradient,
+}
+
+
+def _fused(m: int) -> Callable[..., Any]:
+    return winograd_definitions.conv(m)
+
+
+def _staged(m: int) -> Callable[..., Any]:
+    return winograd_nonfused.conv(m)
+
+
+def _winograd(m: int, name: str, serves: Serves, define: Callable[[int], Any]) -> Row:
+    """F(m, 3)."""
+    allowed = TRANSFORMS[m].tolerance
+    return Row(name, serves, partial(define, m), allowed, finite=True, ranks=(2,))
+
+
+ALGORITHMS: Final[Mapping[str, tuple[Row, ...]]] = {
+    "": (
+        Row(DIRECT, _all, lambda: plain.conv),
+        Row("flat", _mixed, lambda: flat.conv),
+        Row("last", _last, lambda: last.conv),
+        Row("depthwise", _alone, lambda: plain.conv),
+        *(
+            _winograd(m, name, winograd.serves(m), _fused)
+            for m, name in winograd.NAMES.items()
+        ),
+        *(
+            _winograd(m, name, winograd.serves_tiles(m), _staged)
+            for m, name in winograd.NONFUSED.items()
+        ),
+    ),
+    "_transpose": (
+        Row(DIRECT, _all, lambda: plain.conv_transposed),
+        Row("phased", _apart, lambda: phased.conv_transposed),
+        Row("last", _last, lambda: last.conv_transposed),
+    ),
+    "_grad": (
+        Row(DIRECT, _all, lambda: plain.conv_grad),
+        Row("flat", _unstrided, lambda: flat.conv_grad),
+        Row("depthwise", _unstrided_alone, lambda: single.conv_grad),
+        Row("phased", _apart, lambda: phased.conv_grad),
+        Row("last", _last, lambda: last.conv_grad),
+    ),
+    "_grad_data": (
+        Row(DIRECT, _all, lambda: plain.conv_grad_data),
+        Row("flat", _unstrided, lambda: flat.conv_grad_data),
+        Row("depthwise", _unstrided_alone, lambda: single.conv_grad_data),
+        Row("phased", _apart, lambda: phased.conv_grad_data),
+        Row("last", _last, lambda: last.conv_grad_data),
+    ),
+    "_grad_weight": (
+        Row(DIRECT, _all, lambda: plain.conv_grad_weight),
+        Row("flat", _of_pixels, lambda: flat.conv_grad_weight),
+        Row("outer", _outer, lambda: products.conv_grad_weight),
+        Row("depthwise", _alone, lambda: single.conv_grad_weight),
+    ),
+    "_transpose_grad": (
+        Row(DIRECT, _all, lambda: plain.conv_transposed_grad),
+        Row("flat", _mixed, lambda: flat.conv_transposed_grad),
+        Row("last", _last, lambda: last.conv_transposed_grad),
+    ),
+}

@@ -1,9 +1,9 @@
-"""Convolutions and their gradients as loops.
+"""Direct convolutions and their gradients as loop nests.
 
 Images are `(n, groups, channels, *spatial)`, or `(n, *spatial, groups, channels)`;
-weights `(groups, outputs, channels, *window)`. A single group has no dimension of its
-own. Where each group is one channel and one output (depthwise), groups are the only
-channels: `(n, groups, *spatial)` and `(groups, *window)`.
+weights `(groups, outputs, channels, *window)`. A single group has no dimension. In
+depthwise convolutions, groups are the only channel dimension: `(n, groups, *spatial)`
+and `(groups, *window)`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensorlang.ir import reduce_axis
 from tensorlang.ir import sum as total
-from tensorlang.ops.assembling import stored, wide
+from tensorlang.ir.elementwise import stored, wide
 from tensorlang.ops.nn.epilogues import activated
 from tensorlang.ops.nn.images import Layout, numbers, padded, staged
 
@@ -22,24 +22,30 @@ if TYPE_CHECKING:
     from tensorlang.ir.dtypes import DType
     from tensorlang.ir.frontend import ReduceAxis, Tensor
     from tensorlang.ir.nodes import Expr
+    from tensorlang.ops.nn.convolution_problem import Problem
 
 Indices = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """How windows lie on a padded image.
+    """The steps of windows on a padded image.
 
     Attributes:
-        stride: The step from window to window.
-        dilation: The step within a window.
+        stride: Step from window to window.
+        dilation: Step within a window.
     """
 
     stride: tuple[int, ...]
     dilation: tuple[int, ...]
 
+    @classmethod
+    def of(cls, p: Problem) -> Steps:
+        """The steps of a convolution."""
+        return cls(p.stride, p.dilation)
+
     def at(self, output: Sequence[Expr], tap: Sequence[Expr]) -> Indices:
-        """The place in the image of a window's element."""
+        """The image index of an element (`tap`) of a window."""
         return tuple(
             o * step + k * apart
             for o, step, k, apart in zip(
@@ -49,139 +55,59 @@ class Steps:
 
 
 def conv(
-    x: Tensor,
-    w: Tensor,
-    b: Tensor | None = None,
-    *,
-    stride: tuple[int, ...],
-    padding: tuple[int, ...],
-    dilation: tuple[int, ...],
-    layout: str,
-    activation: str | None,
-    tolerance: float = 0.0,
+    x: Tensor, w: Tensor, b: Tensor | None, p: Problem, activation: str | None = None
 ) -> Tensor:
-    """Each output: the sum over channels and window of image times weight."""
-    del tolerance  # of other algorithms
-    frame = Layout(layout)
-    image = framed(x, frame, padding)
-    sums = products(image, w, frame, Steps(stride, dilation), name="sums")
+    """Convolution: the sum over channels and window of image times weight."""
+    image, frame = framed(x, p), Layout(p.layout)
+    sums = products(image, w, frame, Steps.of(p), name="sums")
     return finished(sums, b, frame, activation, x.dtype)
 
 
 def conv_transposed(
-    x: Tensor,
-    w: Tensor,
-    b: Tensor | None = None,
-    *,
-    stride: tuple[int, ...],
-    padding: tuple[int, ...],
-    dilation: tuple[int, ...],
-    layout: str,
-    activation: str | None,
-    size: tuple[int, ...],
+    x: Tensor, w: Tensor, b: Tensor | None, p: Problem, activation: str | None = None
 ) -> Tensor:
-    """The transposed convolution, to images of `size`.
+    """The transposed convolution, to images of the problem's size.
 
-    A convolution of images that are spread out by the stride, by weights whose
-    windows are turned round and whose inputs and outputs are exchanged.
+    A convolution of the images dilated by the stride with flipped windows, whose
+    inputs and outputs are exchanged.
     """
-    frame = Layout(layout)
-    sums = _transposed(x, w, frame, stride, padding, dilation, size)
-    return finished(sums, b, frame, activation, x.dtype)
+    return finished(_spread(x, w, p), b, Layout(p.layout), activation, x.dtype)
 
 
-def conv_grad_data(
-    dy: Tensor,
-    w: Tensor,
-    *,
-    stride: tuple[int, ...],
-    padding: tuple[int, ...],
-    dilation: tuple[int, ...],
-    layout: str,
-    size: tuple[int, ...],
-) -> Tensor:
-    """The gradient of the images: the transposed convolution of `dy`."""
-    frame = Layout(layout)
-    sums = _transposed(dy, w, frame, stride, padding, dilation, size)
-    return finished(sums, None, frame, None, dy.dtype, name="dx")
+def conv_grad_data(dy: Tensor, w: Tensor, p: Problem) -> Tensor:
+    """The gradient for the images: the transposed convolution of `dy`."""
+    sums = _spread(dy, w, p)
+    return finished(sums, None, Layout(p.layout), None, dy.dtype, name="dx")
 
 
-def conv_grad_weight(
-    dy: Tensor,
-    x: Tensor,
-    *,
-    stride: tuple[int, ...],
-    padding: tuple[int, ...],
-    dilation: tuple[int, ...],
-    layout: str,
-    window: tuple[int, ...],
-    depthwise: bool,
-) -> Tensor:
-    """The gradient of the weights: images times `dy`, over batch and outputs."""
-    frame = Layout(layout)
-    image, steps = framed(x, frame, padding), Steps(stride, dilation)
-    return _weights(dy, image, frame, steps, window, depthwise=depthwise)
+def conv_grad_weight(dy: Tensor, x: Tensor, p: Problem) -> Tensor:
+    """The gradient for the weights: images times `dy`, summed over batch and pixels."""
+    return _weights(dy, framed(x, p), p)
+
+
+def conv_grad(dy: Tensor, x: Tensor, w: Tensor, p: Problem) -> tuple[Tensor, Tensor]:
+    """The gradients for images and weights."""
+    return conv_grad_data(dy, w, p), conv_grad_weight(dy, x, p)
 
 
 def conv_transposed_grad(
-    dy: Tensor,
-    x: Tensor,
-    w: Tensor,
-    *,
-    stride: tuple[int, ...],
-    padding: tuple[int, ...],
-    dilation: tuple[int, ...],
-    layout: str,
-    bias: bool,
-) -> tuple[Tensor, ...]:
-    """The gradients of a transposed convolution: images, weights and bias."""
-    frame, steps = Layout(layout), Steps(stride, dilation)
-    image = framed(dy, frame, padding)
-    sums = products(image, w, frame, steps, name="sums")
+    dy: Tensor, x: Tensor, w: Tensor, p: Problem
+) -> tuple[Tensor, Tensor]:
+    """The gradients of a transposed convolution for images and weights."""
+    image, frame = framed(dy, p), Layout(p.layout)
+    sums = products(image, w, frame, Steps.of(p), name="sums")
     dx = finished(sums, None, frame, None, dy.dtype, name="dx")
-    window = numbers(w.shape[len(w.shape) - frame.rank :])
-    depthwise = len(w.shape) == frame.rank + 1
-    dw = _weights(x, image, frame, steps, window, depthwise=depthwise)
-    return (dx, dw, bias_gradient(dy, frame)) if bias else (dx, dw)
-
-
-def conv_grad(
-    dy: Tensor,
-    x: Tensor,
-    w: Tensor,
-    *,
-    stride: tuple[int, ...],
-    padding: tuple[int, ...],
-    dilation: tuple[int, ...],
-    layout: str,
-    bias: bool,
-) -> tuple[Tensor, ...]:
-    """The gradients of images, weights and, where there is one, bias."""
-    frame = Layout(layout)
-    given = {"stride": stride, "padding": padding, "dilation": dilation}
-    size = numbers(frame.parts(x.shape)[2])
-    dx = conv_grad_data(dy, w, layout=layout, size=size, **given)
-    window = numbers(w.shape[len(w.shape) - frame.rank :])
-    depthwise = len(w.shape) == frame.rank + 1
-    image, steps = framed(x, frame, padding), Steps(stride, dilation)
-    dw = _weights(dy, image, frame, steps, window, depthwise=depthwise)
-    return (dx, dw, bias_gradient(dy, frame)) if bias else (dx, dw)
+    return dx, _weights(x, image, p)
 
 
 # --------------------------------------------------------------------- stages
 
 
-def framed(
-    x: Tensor, frame: Layout, padding: tuple[int, ...], name: str = "padded"
-) -> Tensor:
-    """The image with its padding."""
-    _, _, spatial = frame.parts(x.shape)
-    low, high = padding[::2], padding[1::2]
-    extents = [
-        n + before + behind
-        for n, before, behind in zip(numbers(spatial), low, high, strict=True)
-    ]
-    return padded(x, frame, low, extents, name=name)
+def framed(x: Tensor, p: Problem, name: str = "padded") -> Tensor:
+    """The zero-padded images."""
+    low, high = p.padding[::2], p.padding[1::2]
+    extents = [n + a + b for n, a, b in zip(p.image, low, high, strict=True)]
+    return padded(x, Layout(p.layout), low, extents, name=name)
 
 
 def _axes(of: Sequence[Any], *names: str) -> tuple[ReduceAxis, ...]:
@@ -189,7 +115,7 @@ def _axes(of: Sequence[Any], *names: str) -> tuple[ReduceAxis, ...]:
 
 
 def window_names(rank: int) -> tuple[str, ...]:
-    """Names of the loops over a window."""
+    """Loop names over a window."""
     return ("kz", "ky", "kx")[3 - rank :]
 
 
@@ -202,15 +128,15 @@ def products(
     name: str,
     back: bool = False,
 ) -> Tensor:
-    """The sums of products, in the type that is computed in.
+    """The sums of products, in the accumulation type.
 
     Args:
         image: The padded images.
         w: The weights.
-        frame: How images lie.
-        steps: How windows lie on them.
-        name: The name of the sums.
-        back: Whether windows are turned round.
+        frame: Layout of the images.
+        steps: Stride and dilation of the windows.
+        name: Name of the sums.
+        back: Whether windows are flipped.
     """
     rank = frame.rank
     leading, window = w.shape[: len(w.shape) - rank], w.shape[len(w.shape) - rank :]
@@ -244,27 +170,19 @@ def products(
     return sums
 
 
-def _transposed(  # noqa: PLR0917 - as a workload has them
-    x: Tensor,
-    w: Tensor,
-    frame: Layout,
-    stride: tuple[int, ...],
-    padding: tuple[int, ...],
-    dilation: tuple[int, ...],
-    size: tuple[int, ...],
-) -> Tensor:
-    rank = frame.rank
-    window = numbers(w.shape[len(w.shape) - rank :])
-    reach = [(k - 1) * apart for k, apart in zip(window, dilation, strict=True)]
-    low = [far - before for far, before in zip(reach, padding[::2], strict=True)]
-    extents = [n + far for n, far in zip(size, reach, strict=True)]
-    image = padded(x, frame, low, extents, spread=stride, name="spread")
-    steps = Steps((1,) * rank, dilation)
+def _spread(x: Tensor, w: Tensor, p: Problem) -> Tensor:
+    """The sums of a transposed convolution."""
+    frame, rank = Layout(p.layout), len(p.image)
+    reach = [n - 1 for n in p.windows.reach]
+    low = [far - before for far, before in zip(reach, p.padding[::2], strict=True)]
+    extents = [n + far for n, far in zip(p.image, reach, strict=True)]
+    image = padded(x, frame, low, extents, spread=p.stride, name="spread")
+    steps = Steps((1,) * rank, p.dilation)
     return products(image, turned(w, rank), frame, steps, name="sums")
 
 
 def turned(w: Tensor, rank: int) -> Tensor:
-    """Weights with inputs and outputs exchanged, and every window turned round."""
+    """Weights with inputs and outputs exchanged and flipped windows."""
     cut = len(w.shape) - rank
     leading, window = w.shape[:cut], w.shape[cut:]
     named = {3: ("g", "o", "c"), 2: ("o", "c"), 1: ("g",)}[cut]
@@ -284,16 +202,9 @@ def turned(w: Tensor, rank: int) -> Tensor:
     return made
 
 
-def _weights(
-    dy: Tensor,
-    image: Tensor,
-    frame: Layout,
-    steps: Steps,
-    window: tuple[int, ...],
-    *,
-    depthwise: bool,
-) -> Tensor:
-    """The gradient of weights, of images that are padded."""
+def _weights(dy: Tensor, image: Tensor, p: Problem) -> Tensor:
+    """The gradient for the weights, from padded images."""
+    frame, steps, depthwise = Layout(p.layout), Steps.of(p), p.depthwise
     n, made, spatial = frame.parts(dy.shape)
     _, read, _ = frame.parts(image.shape)
     batch = _axes(n, "b")
@@ -312,12 +223,13 @@ def _weights(
 
     named = ("g", "o", "c")[3 - len(made) - len(channel) :] if channel else ("g",)
     names = (*named, *window_names(frame.rank))
-    sums: Tensor = staged((*made, *channel, *window), names, element, "dw")
+    sums: Tensor = staged((*made, *channel, *p.window), names, element, "dw")
     return narrowed(sums, dy.dtype, names)
 
 
-def bias_gradient(dy: Tensor, frame: Layout) -> Tensor:
+def bias_gradient(dy: Tensor, p: Problem) -> Tensor:
     """The sum of `dy` over batch and pixels."""
+    frame = Layout(p.layout)
     n, made, spatial = frame.parts(dy.shape)
     axes = (*_axes(n, "b"), *_axes(spatial, *("z", "i", "j")[3 - frame.rank :]))
 
@@ -341,17 +253,17 @@ def finished(
     read: Callable[[Indices], Expr] | None = None,
     shape: Sequence[Any] = (),
 ) -> Tensor:
-    """Bias and activation, rounded once to the type of the result.
+    """Add bias, apply the activation and round once to the result dtype.
 
     Args:
-        sums: What has been added up.
+        sums: The sums of products.
         b: The bias.
-        frame: How results lie.
-        activation: The activation's name.
-        dtype: The type of the result.
-        name: The result's name.
-        read: The sum of a result, if it is not in the same place.
-        shape: The result's shape, if not that of the sums.
+        frame: Layout of the results.
+        activation: Name of the activation.
+        dtype: Dtype of the result.
+        name: Name of the result.
+        read: Maps result indices to their sum, if not at the same indices.
+        shape: Shape of the result, if not that of the sums.
     """
     shape = shape or sums.shape
     _, made, _ = frame.parts(shape)
@@ -372,7 +284,7 @@ def finished(
 def narrowed(
     sums: Tensor, dtype: DType, names: Sequence[str], name: str = ""
 ) -> Tensor:
-    """Sums in the type of the result; themselves where that is theirs."""
+    """Sums rounded to the result dtype; unchanged if they have it."""
     if sums.dtype == dtype:
         return sums
     name = name or sums.buffer.name

@@ -1,4 +1,4 @@
-"""Cross-entropy of logits and the numbers of the right classes, and its gradient."""
+"""Cross-entropy of logits and class indices, and its gradient."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _USUAL: Final = ((512, 4096), (512,))
 
 
 def _wrong_label(args: Sequence[Any]) -> str:
-    """What to say of a kernel's arguments, the ignored label last."""
-    from tensorlang.runtime.device_arrays import on_host  # noqa: PLC0415 - runtime
+    """The error message for a kernel's arguments, the last of which is ignore_index."""
+    from tensorlang.runtime.device_arrays import on_host  # noqa: PLC0415 - loads the runtime
 
     at = next(n for n, a in enumerate(args) if a.dtype.kind in "iu")
     labels, classes, ignored = on_host(args[at]), args[at - 1].shape[1], args[-1]
@@ -61,19 +61,20 @@ def cross_entropy(
     label_smoothing: float = 0.0,
     axis: int | None = None,
 ) -> Tensor:
-    """The negative logarithm of the probability that softmax gives the right class.
+    """Cross-entropy loss: `-log(softmax(logits)[label])`.
 
     Args:
-        logits: Floats; one axis runs over the classes.
-        labels: The right classes, i32 or i64, in the shape of the logits without that
-            axis.
-        reduction: `mean` over the labels that are not ignored, `sum`, or `none`.
-        ignore_index: A label whose loss is 0.
-        label_smoothing: The share of the target that all classes have alike.
-        axis: The axis of the classes; 1 where it is not said, 0 of one dimension.
+        logits: Floats; `axis` runs over the classes.
+        labels: Class indices, int32 or int64, of the shape of `logits` without `axis`.
+        reduction: `mean` over the labels that are not ignored, `sum`, or `none` for
+            the loss of each label.
+        ignore_index: Label whose loss is 0.
+        label_smoothing: Share of the target distributed evenly over all classes, from
+            0 to 1.
+        axis: The class axis; by default 1, or 0 for one-dimensional logits.
 
     Raises:
-        KernelError: a label is no class.
+        KernelError: a label is out of range.
     """
     given = _laid(logits, labels, axis, ir.as_expr(ignore_index), label_smoothing)
     made = definitions.loss(given, reduction)
@@ -94,12 +95,12 @@ def cross_entropy_grad(
     """The gradient of `nn.cross_entropy` for the logits.
 
     Args:
-        dy: The gradient of the result: a number, an array of shape (), or with `none`
-            one of the labels' shape.
-        out: Where the result goes; may be `logits`.
+        dy: The gradient of the result: a number or an array of shape (); with
+            reduction `none`, an array of the shape of `labels`.
+        out: Output array; may be `logits`.
 
     Raises:
-        KernelError: a label is no class.
+        KernelError: a label is out of range.
     """
     given = _laid(logits, labels, axis, ir.as_expr(ignore_index), label_smoothing)
     each, shape = reduction == "none", getattr(dy, "shape", ())
@@ -117,7 +118,7 @@ def cross_entropy_grad(
 def _laid(
     logits: Tensor, labels: Tensor, axis: int | None, ignored: Expr, smoothing: float
 ) -> definitions.Labelled:
-    """Logits as rows of classes, each with its label."""
+    """Logits as rows over the classes, with their labels."""
     ir.require(
         0.0 <= smoothing <= 1.0,
         "label_smoothing is from 0 to 1, not {given}",

@@ -1,7 +1,7 @@
-"""Cross-entropy of classes by number, and its gradient, as loops.
+"""Cross-entropy of class indices and its gradient, as loops.
 
 `[m, n]` or `[m, n, i]` logits with labels `[m]` or `[m, i]`. A label that is neither a
-class nor the ignored one is fault 1, and nothing is read for it.
+class nor the ignored one is fault 1, and no logit is read for it.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Labelled:
 
     Attributes:
         rows: The logits.
-        labels: A label for each row.
-        ignored: Which number is none but ignored.
-        smoothing: The share of the target that all classes have alike.
+        labels: One label per row.
+        ignored: The label that is ignored.
+        smoothing: Share of the target distributed evenly over all classes.
     """
 
     rows: Rows
@@ -45,21 +45,21 @@ class Labelled:
         return self.labels[row].cast(i64)
 
     def inside(self, row: Index) -> Expr:
-        """Whether a row's label is one of the classes."""
+        """Whether a row's label is a class index."""
         label = self[row]
         return (label >= 0) & (label < self.rows.length)
 
     def counts(self, row: Index) -> Expr:
-        """Whether a row is not ignored."""
+        """Whether a row's label is a class that is not ignored."""
         return self[row].not_equal(self.ignored) & self.inside(row)
 
     def right(self, row: Index) -> Expr:
-        """Whether a row's label may stand there."""
+        """Whether a row's label is valid: a class or the ignored one."""
         return self.inside(row) | self[row].equal(self.ignored)
 
 
 def loss(given: Labelled, how: str) -> Tensor:
-    """`log(sum(exp(x))) - x[label]` of each row, 0 of ignored ones; folded."""
+    """`log(sum(exp(x))) - x[label]` per row, 0 for ignored rows; then reduced."""
     rows, logits = given.rows, given.rows.array
     top, total = sums(rows)
     smooth = given.smoothing > 0
@@ -81,7 +81,7 @@ def loss(given: Labelled, how: str) -> Tensor:
 
 
 def _checked(given: Labelled, value: Callable[[Index], Expr], name: str) -> Tensor:
-    """A value a row, and a fault where its label may not stand there."""
+    """One value per row, with a fault where the label is invalid."""
     places: list[Index] = []
 
     def noted(row: Index) -> Expr:
@@ -97,7 +97,7 @@ def _checked(given: Labelled, value: Callable[[Index], Expr], name: str) -> Tens
 
 
 def _with_first(nest: Stmt, first: Stmt) -> Stmt:
-    """A nest whose block does something else before all that it does."""
+    """The nest with `first` inserted at the start of its block."""
     if isinstance(nest, For):
         return replace(nest, body=_with_first(nest.body, first))
     assert isinstance(nest, Block)
@@ -105,7 +105,7 @@ def _with_first(nest: Stmt, first: Stmt) -> Stmt:
 
 
 def _reduced(losses: Tensor, given: Labelled, *, mean: bool) -> Tensor:
-    """The sum of the losses, or their mean over the rows that count."""
+    """The sum of the losses, or their mean over the rows not ignored."""
     extents = losses.buffer.shape
     axes = [reduce_axis(extent, f"r{n}") for n, extent in enumerate(extents)]
 
@@ -135,7 +135,7 @@ def _as(total: Tensor, like: Tensor) -> Tensor:
 
 
 def gradient(given: Labelled, dy: Tensor | Expr, how: str) -> Tensor:
-    """Of the logits: `dy (softmax(x) - wanted)`, 0 in ignored rows."""
+    """The gradient for the logits: `dy * (softmax(x) - target)`, 0 in ignored rows."""
     rows = given.rows
     share = _shares(given, dy, how)
     e, total = exponentials(rows)
@@ -155,7 +155,7 @@ def gradient(given: Labelled, dy: Tensor | Expr, how: str) -> Tensor:
 
 
 def _shares(given: Labelled, dy: Tensor | Expr, how: str) -> Tensor:
-    """What each row's loss counts in the result, times dy."""
+    """The weight of each row's loss in the result, times dy."""
     count = _count(given) if how == "mean" else None
 
     def share(row: Index) -> Expr:
@@ -169,7 +169,7 @@ def _shares(given: Labelled, dy: Tensor | Expr, how: str) -> Tensor:
 
 
 def _count(given: Labelled) -> Tensor:
-    """The number of rows that count."""
+    """The number of rows not ignored."""
     kind = given.rows.dtype
     shape = row_of(given.rows.array.buffer.shape)
     axes = [reduce_axis(extent, f"r{n}") for n, extent in enumerate(shape)]

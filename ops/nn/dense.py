@@ -1,6 +1,7 @@
-"""Dense layers: matrix products with everything that follows fused in.
+"""Dense layers: matrix products with fused epilogues.
 
-The rows are open, unless there is one: that is another kernel, and both are built.
+The number of rows is an open size, except that a single row has its own kernel; both
+are built.
 """
 
 from __future__ import annotations
@@ -21,25 +22,22 @@ if TYPE_CHECKING:
     from tensorlang.ir import Expr, Reduction, Tensor
     from tensorlang.ir import tf32 as rounding
     from tensorlang.ops.random import definitions as draws
-    from tensorlang.ops.random import impls, words
     from tensorlang.workload import Workload
 else:
     rounding = lazy.module("tensorlang.ir.tf32")
     draws = lazy.module("tensorlang.ops.random.definitions")
-    impls = lazy.module("tensorlang.ops.random.impls")
-    words = lazy.module("tensorlang.ops.random.words")
 
 Activation: TypeAlias = Literal["relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"]
 Layout: TypeAlias = Literal["oi", "io"]
 Shapes: TypeAlias = tuple[tuple[int, ...], ...]
-TF32_TOLERANCE: Final = 2.0**-10  # two roundings to 10 bits after the point
-_MANY: Final = 64  # rows that stand for all numbers of them but one
+TF32_TOLERANCE: Final = 2.0**-10  # two roundings to 10 fraction bits
+_MANY: Final = 64  # representative row count for all but one
 _USUAL: Final = (1024, 1024)
-_BITS: Final = 9  # of a word that an f32 uniform does not use
+_BITS: Final = 9  # of a word that an f32 uniform discards
 
 
 def _from_sizes(given: Shapes) -> Shapes:
-    """MxNxK as the shapes of x and w."""
+    """The shapes of x and w for a shorthand MxNxK."""
     if len(given) == 1 and len(given[0]) == 3:
         rows, columns, depth = given[0]
         return (rows, depth), (columns, depth)
@@ -47,7 +45,7 @@ def _from_sizes(given: Shapes) -> Shapes:
 
 
 def _other_rows(workload: Workload) -> tuple[Workload, ...]:
-    """One row, or many: the other kernel."""
+    """The workload of the other kernel: one row, or many."""
     op = dense if workload.operator == dense.id else dense_grad
     named = list(zip(op.spec.slots(workload.named), workload.shapes, strict=True))
     rows = _MANY if math.prod(dict(named)["x"][:-1]) == 1 else 1
@@ -78,28 +76,28 @@ def dense(
     key: Key | None = None,
     tolerance: float | None = None,
 ) -> Tensor:
-    """dropout(activation(x w^T + b)) + residual, with no array in between.
+    """Fused dense layer: `dropout(activation(x @ w.T + b)) + residual`.
 
-    It is one pass over the result, unless the reduction is deep: that one is cut into
-    parts, each of which is added to the sums so far in a pass of its own.
+    One pass over the result, without intermediate arrays. A deep reduction is split
+    into parts, each accumulated in a pass of its own.
 
     Args:
         x: Floats `[..., in]`.
-        w: `[out, in]`, or `[in, out]` with `layout="io"`, or a `PackedWeight`.
-        b: `[out]`, or None.
+        w: Weight `[out, in]`, or `[in, out]` with `layout="io"`, or a `PackedWeight`.
+        b: Bias `[out]`, or None.
         activation: None, `relu`, `gelu`, `gelu_tanh`, `silu`, `sigmoid` or `tanh`.
-        layout: The weight's; a packed one knows its own.
+        layout: Layout of `w`, `"oi"` or `"io"`; not used for a packed weight.
         residual: `[..., out]`, added last, or None.
-        dropout: The share that is dropped, 0 <= dropout < 1, with the mask of
+        dropout: Probability of dropping an element, 0 <= dropout < 1, with the mask of
             `nn.dropout` for the result's shape.
-        key: For dropout; consumed.
-        tolerance: The error that is allowed, relative to a result or the mean one,
-            besides that of f32: from 2**-10 tensor cores may round f32 to tf32.
-        out: Where the result goes, `[..., out]`.
+        key: Random key for dropout; consumed.
+        tolerance: Error allowed in addition to that of f32, relative to the result or
+            to the mean result: from 2**-10, tensor cores may round f32 to tf32.
+        out: Output array, `[..., out]`.
 
     Raises:
         KeyReuseError: the key was used before.
-        ArgumentError, DTypeError, ShapeError: an argument is out of its domain.
+        ArgumentError, DTypeError, ShapeError: an argument does not fit.
     """
     ir.require(
         tolerance is None or tolerance >= 0,
@@ -111,13 +109,13 @@ def dense(
 
 
 def _in_tf32(tolerance: float, **given: Any) -> Tensor:
-    """The same of f32 that is rounded to tf32 before it is multiplied."""
+    """`dense` with f32 operands rounded to tf32 before multiplication."""
     del tolerance
     return _layer(**given, rounded=rounding.tf32)
 
 
 def _allows_tf32(workload: Workload) -> bool:
-    """Whether a workload allows the rounding, and it changes anything."""
+    """Whether the tolerance allows tf32 and the operands are unpacked f32."""
     allowed: Any = workload.named["tolerance"]
     changes = workload.dtypes[0] == "f32" and not workload.named["w"]
     return changes and allowed is not None and allowed >= TF32_TOLERANCE
@@ -128,7 +126,7 @@ algorithm(dense, "tf32", serves=_allows_tf32, tolerance=TF32_TOLERANCE, feature=
 )
 
 
-def _layer(  # noqa: PLR0917 - those of `dense`
+def _layer(  # noqa: PLR0917 - the parameters of `dense`
     x: Tensor,
     w: Tensor | Packed,
     b: Tensor | None,
@@ -172,10 +170,10 @@ def _layer(  # noqa: PLR0917 - those of `dense`
 def _weight(
     w: Tensor | Packed, layout: str
 ) -> tuple[Callable[[Any, Any], Expr], int, int]:
-    """A weight's element of a column and a step; its columns and its depth.
+    """An accessor `(column, k)` of a weight's elements, its columns and its depth.
 
     Raises:
-        ShapeError: it is none.
+        ShapeError: not a weight of a dense layer.
     """
     if isinstance(w, ir.Tensor):
         ir.require(w.ndim == 2, "the weight is a matrix, not of shape {w}", w=w.shape)
@@ -195,7 +193,7 @@ def _weight(
     return (lambda j, k: strips[j // STRIP, k, j % STRIP]), w.columns, depth
 
 
-def _check_shapes(  # noqa: PLR0917 - those of a layer
+def _check_shapes(  # noqa: PLR0917 - operands of a layer
     x: Tensor,
     w: Tensor | Packed,
     b: Tensor | None,
@@ -204,10 +202,10 @@ def _check_shapes(  # noqa: PLR0917 - those of a layer
     depth: int,
     layout: str,
 ) -> None:
-    """Refuse arrays that are not of one layer.
+    """Check that the arrays belong to one layer.
 
     Raises:
-        ShapeError: the first that is not.
+        ShapeError: a shape does not fit.
     """
     array, kind = (
         (w, repr(layout)) if isinstance(w, ir.Tensor) else (w.array, "'packed'")
@@ -237,10 +235,10 @@ def _check_shapes(  # noqa: PLR0917 - those of a layer
 
 
 def _check_key(dropout: Any, key: Any) -> None:
-    """Refuse dropout without a key, and keys that are several.
+    """Check the key of dropout.
 
     Raises:
-        ArgumentError: it is so.
+        ArgumentError: dropout without a key, or a batch of keys.
     """
     several = key is not None and key.words.ndim > 1
     ir.require(
@@ -252,12 +250,8 @@ def _check_key(dropout: Any, key: Any) -> None:
 
 
 def _dropped(value: Expr, key: Any, index: Expr, left: Expr) -> Expr:
-    """As `nn.dropout` with the JAX stream: element `index` of the mask."""
-    chosen = impls.impl(key.impl)
-    draw = draws.Draw(chosen, "jax", batch=False, carries=False)
-    zero = ir.as_expr(0, draw.word)
-    counter = words.draw_counter(chosen, zero, index.cast(draw.word))
-    bits = words.folded(chosen, draw.hash_at(counter, key.words, ()), 32)
+    """Apply element `index` of the mask of `nn.dropout` with the JAX stream."""
+    (bits,) = draws.Source.of(key).elements(32, index, ())
     uniform = (bits >> ir.as_expr(_BITS, ir.u32)).cast(ir.f32) * 2.0**-23
     nothing = ir.as_expr(0.0, value.dtype)
     return ir.select(uniform < left.cast(ir.f32), value / left, nothing)
@@ -268,17 +262,17 @@ def _dropped(value: Expr, key: Any, index: Expr, left: Expr) -> Expr:
     shapes=(_USUAL,) * 3,
     whole=True,
     variants=_other_rows,
-    meanings={"w": "As `nn.dense` took it, but not packed.", "layout": "The weight's."},
+    meanings={"w": "Weight of the forward call, not packed.", "layout": "Its layout."},
 )
 def dense_grad(
     dy: Floats, x: Floats, w: Floats, *, layout: Layout = "oi"
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients (dx, dw, db) of `dense` without activation.
+    """The gradients `(dx, dw, db)` of `nn.dense` without activation and dropout.
 
     Args:
         dy: The gradient of the result, `[..., out]`.
-        x: `[..., in]`.
-        out: Where the three results go.
+        x: Input of the forward call, `[..., in]`.
+        out: Three output arrays.
     """
     weight, columns, depth = _weight(w, layout)
     ir.require(
@@ -310,7 +304,7 @@ def dense_grad(
     def summed(
         shape: tuple[int, ...], sums: Callable[..., Reduction], name: str
     ) -> Tensor:
-        """Sums in the type of the inputs: f32 of narrow ones, rounded once."""
+        """Sums in the input dtype; f16 and bf16 accumulate in f32, rounded once."""
         wide = x.dtype.name in NARROW
         made: Tensor = ir.compute(shape, sums, f"{name}_sum" if wide else name)
         if not wide:

@@ -1,8 +1,8 @@
-"""Gradients of convolutions of each channel for itself, channels first.
+"""Gradients of depthwise convolutions, channels first.
 
-The images' gradient is such a convolution of `dy` again, by windows turned round. A
-weight's gradient is a sum over all pixels of two lines' products: lane by lane of each
-image first, then over the lanes, and last over the images.
+The data gradient is a depthwise convolution of `dy` with flipped windows. A weight's
+gradient is a sum of products over all pixels: per lane of each image first, then across
+lanes, and last over images.
 """
 
 from __future__ import annotations
@@ -11,87 +11,48 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang.ir import reduce_axis
 from tensorlang.ir import sum as total
-from tensorlang.ops.assembling import wide
+from tensorlang.ir.elementwise import wide
 from tensorlang.ops.nn import convolution_definitions as plain
-from tensorlang.ops.nn.images import Layout, numbers, padded, staged
+from tensorlang.ops.nn.images import Layout, padded, staged
 
 if TYPE_CHECKING:
     from tensorlang.ir.frontend import Tensor
+    from tensorlang.ops.nn.convolution_problem import Problem
 
 Indices = tuple[Any, ...]
 _LINE: Final = 64  # bytes of a vector register
 
 
-def conv_grad(
-    dy: Tensor,
-    x: Tensor,
-    w: Tensor,
-    *,
-    stride: tuple[int, ...],
-    padding: tuple[int, ...],
-    dilation: tuple[int, ...],
-    layout: str,
-    bias: bool,
-) -> tuple[Tensor, ...]:
+def conv_grad(dy: Tensor, x: Tensor, w: Tensor, p: Problem) -> tuple[Tensor, Tensor]:
     """As `convolution_definitions.conv_grad`."""
-    frame = Layout(layout)
-    given = {"stride": stride, "padding": padding, "dilation": dilation}
-    size = numbers(frame.parts(x.shape)[2])
-    dx = conv_grad_data(dy, w, layout=layout, size=size, **given)
-    window = numbers(w.shape[1:])
-    dw = conv_grad_weight(dy, x, layout=layout, window=window, depthwise=True, **given)
-    return (dx, dw, plain.bias_gradient(dy, frame)) if bias else (dx, dw)
+    return conv_grad_data(dy, w, p), conv_grad_weight(dy, x, p)
 
 
-def conv_grad_data(
-    dy: Tensor,
-    w: Tensor,
-    *,
-    stride: tuple[int, ...],
-    padding: tuple[int, ...],
-    dilation: tuple[int, ...],
-    layout: str,
-    size: tuple[int, ...],
-) -> Tensor:
-    """As `convolution_definitions.conv_grad_data`, where windows are a pixel apart."""
-    frame = Layout(layout)
-    reach = [
-        (k - 1) * apart for k, apart in zip(numbers(w.shape[1:]), dilation, strict=True)
-    ]
-    low = [far - before for far, before in zip(reach, padding[::2], strict=True)]
-    extents = [n + far for n, far in zip(size, reach, strict=True)]
-    image = padded(dy, frame, low, extents)
-    steps = plain.Steps(stride, dilation)
+def conv_grad_data(dy: Tensor, w: Tensor, p: Problem) -> Tensor:
+    """As `convolution_definitions.conv_grad_data`, for stride 1."""
+    frame, reach = Layout(p.layout), [n - 1 for n in p.windows.reach]
+    low = [far - before for far, before in zip(reach, p.padding[::2], strict=True)]
+    extents = [n + far for n, far in zip(p.image, reach, strict=True)]
+    image, steps = padded(dy, frame, low, extents), plain.Steps.of(p)
     sums = plain.products(image, w, frame, steps, name="sums", back=True)
     return plain.finished(sums, None, frame, None, dy.dtype, name="dx")
 
 
-def conv_grad_weight(
-    dy: Tensor,
-    x: Tensor,
-    *,
-    stride: tuple[int, ...],
-    padding: tuple[int, ...],
-    dilation: tuple[int, ...],
-    layout: str,
-    window: tuple[int, ...],
-    depthwise: bool,
-) -> Tensor:
-    """As `convolution_definitions.conv_grad_weight`, of channels each for itself."""
-    assert depthwise
-    frame, steps = Layout(layout), plain.Steps(stride, dilation)
-    image = plain.framed(x, frame, padding, name="image")
+def conv_grad_weight(dy: Tensor, x: Tensor, p: Problem) -> Tensor:
+    """As `convolution_definitions.conv_grad_weight`, for depthwise convolutions."""
+    assert p.depthwise
+    image = plain.framed(x, p, name="image")
     lanes = _LINE // (8 if x.dtype.name == "f64" else 4)
-    columns = numbers(dy.shape[-1:])[0]
+    columns = p.result[-1]
     whole, left = divmod(columns, lanes)
     found = []
     if whole:
-        parts = _lanes(dy, image, steps, window, 0, (whole, lanes), "part")
+        parts = _lanes(dy, image, p, 0, (whole, lanes), "part")
         found.append(_added(parts, "each"))
     if left:
-        parts = _lanes(dy, image, steps, window, columns - left, (1, left), "rest")
+        parts = _lanes(dy, image, p, columns - left, (1, left), "rest")
         found.append(_added(parts, "ends"))
-    names = ("b", "g", *plain.window_names(frame.rank))
+    names = ("b", "g", *plain.window_names(len(p.window)))
     both = found[0]
     if len(found) > 1:
         both = staged(both.shape, names, lambda at: found[0][at] + found[1][at], "both")
@@ -102,17 +63,16 @@ def conv_grad_weight(
     return plain.narrowed(sums, dy.dtype, names[1:])
 
 
-def _lanes(  # noqa: PLR0917 - the two pieces of a line
+def _lanes(  # noqa: PLR0917 - operands of a stage
     dy: Tensor,
     image: Tensor,
-    steps: plain.Steps,
-    window: tuple[int, ...],
+    p: Problem,
     first: int,
     size: tuple[int, int],
     name: str,
 ) -> Tensor:
-    """Each lane's products, of some vectors of every line from the first column on."""
-    rank = len(window)
+    """Sums per lane over `size` (vectors, lanes) of each line, from column `first`."""
+    rank, steps = len(p.window), plain.Steps.of(p)
     vectors, lanes = size
     lines = [
         reduce_axis(n, of)
@@ -127,14 +87,14 @@ def _lanes(  # noqa: PLR0917 - the two pieces of a line
         seen = image[(*own, *steps.at(place, tap))]
         return total(wide(dy[(*own, *place)]) * wide(seen), (*lines, vector))
 
-    shape = (*dy.shape[:2], *window, lanes)
+    shape = (*dy.shape[:2], *p.window, lanes)
     names = ("b", "g", *plain.window_names(rank), "l")
     made: Tensor = staged(shape, names, element, name)
     return made
 
 
 def _added(parts: Tensor, name: str) -> Tensor:
-    """The sum over lanes."""
+    """The sum across lanes."""
     lane = reduce_axis(parts.shape[-1], "l")
     names = ("b", "g", *plain.window_names(len(parts.shape) - 3))
     made: Tensor = staged(

@@ -1,73 +1,75 @@
-"""Dropout: a random mask that costs no memory, forward, backward and threaded.
+"""Dropout with a recomputed mask: forward, backward, and with a threaded key.
 
-The mask is `uniform(key) < 1 - rate` in f32 for every element type, JAX's own with the
-default stream. Srivastava et al., "Dropout", JMLR 2014 (inverted: scaled in training).
+The mask is `uniform(key) < 1 - rate` in f32 for every dtype, with the default stream
+the same as JAX's. Srivastava et al., "Dropout", JMLR 2014 (inverted dropout).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tensorlang.errors import ArgumentError, DTypeError, ShapeError
-from tensorlang.ops import on_torch
-from tensorlang.ops.dispatch import own
-from tensorlang.ops.operator import declared
-from tensorlang.ops.random.draw import CHUNK, Plan, Run, check_batch
-from tensorlang.ops.random.impls import STREAMS, elements_per_hash, impl
-from tensorlang.ops.random.keys import Key
-from tensorlang.ops.random.stateful import StatefulKey
+from tensorlang import ir
+from tensorlang.errors import ArgumentError, DTypeError
+from tensorlang.ops import lazy
+from tensorlang.ops.definition import Body, Definition, operator
+from tensorlang.ops.random.draw import Stream
+from tensorlang.ops.signature import Derived, Floats, Key, Replayed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tensorlang.ops.operator import Front, Launch, Operator
-    from tensorlang.workload import Workload
+    from tensorlang.ir import Expr, Tensor
+    from tensorlang.ops import tracing
+    from tensorlang.ops.random import definitions
+    from tensorlang.ops.random.definitions import Source
+    from tensorlang.ops.tracing import KeyWords
+else:
+    tracing = lazy.module("tensorlang.ops.tracing")
+    definitions = lazy.module("tensorlang.ops.random.definitions")
 
 FLOATS: Final = ("f32", "bf16", "f16", "f64")
-_HERE: Final = "tensorlang.ops.nn.dropout_definitions"
+_LONG: Final = 1 << 24
+_WIDTH: Final = 32  # random bits per mask element, for every dtype of x
 _SHIFT: Final = 9  # an f32 uniform is the upper 23 of its 32 bits
 _STEPS: Final = 1 << 23
+_MEANINGS: Final = {
+    "rate": "Probability of dropping an element, 0 <= rate < 1.",
+    "stream": "`jax` for the mask of JAX, or `packed` for a different, faster one.",
+}
 
 
-def _declared(name: str, define: str) -> Callable[[Front], Operator]:
-    default = {
-        "shapes": ((1 << 24,),),
-        "dtypes": ("f32",),
-        "impl": "threefry2x32",
-        "stream": "jax",
-        "batch": False,
-        "carries": False,
-    }
-    return declared(
-        f"nn.{name}",
-        f"{_HERE}:{define}",
-        shapes=default,
-        dtypes=FLOATS,
-        aliases=(name,),
-        family="threefry",
-        sizes=_sizes,
-        scalars=lambda _: {"limit": (_STEPS << (_SHIFT - 1)) - 1, "keep": 0.5},
-        result=lambda workload: workload.shapes[0],
+def _of_x(rate: Any, x: Any) -> tuple[str, tuple[int, float]]:
+    """The kernel arguments of a rate; see `scalars`."""
+    return _scalars(
+        rate if type(rate) is float else _number(rate), getattr(x, "dtype", None)
     )
 
 
-def _sizes(workload: Workload) -> dict[str, int]:
-    shape = workload.shapes[0]
-    if workload.named["batch"]:
-        return {"m": shape[0], "n": math.prod(shape[1:])}
-    return {"n": math.prod(shape)}
+def _of_dy(rate: Any, dy: Any) -> tuple[str, tuple[int, float]]:
+    return _of_x(rate, dy)
 
 
 @lru_cache(maxsize=256)
+def _scalars(rate: float, dtype: Any) -> tuple[str, tuple[int, float]]:
+    from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - once per rate
+
+    try:
+        known = isinstance(dtype, np.dtype)
+        kind = as_dtype(dtype if known else str(dtype).rpartition(".")[2])
+    except DTypeError:  # reported when x is checked
+        kind = ir.f32
+    made = scalars(rate, kind.numpy)
+    return f"rate:u32,{'f64' if kind == ir.f64 else 'f32'}", made
+
+
 def scalars(rate: float, dtype: np.dtype[Any]) -> tuple[int, float]:
-    """What the kernels take for a rate: the last bits kept, and the divisor.
+    """The kernel arguments of a rate: the largest bits that are kept, and the divisor.
 
     `bits <= limit` is `uniform < 1 - rate` with the uniform a multiple of 2^-23 and
-    `1 - rate` rounded to f32; the divisor is `1 - rate` rounded to the element type.
+    `1 - rate` rounded to f32; the divisor is `1 - rate` rounded to the dtype.
 
     Raises:
         ArgumentError: not 0 <= rate < 1.
@@ -83,101 +85,8 @@ def scalars(rate: float, dtype: np.dtype[Any]) -> tuple[int, float]:
     return (steps << _SHIFT) - 1, divisor
 
 
-@_declared("dropout", "dropout")
-def dropout(
-    x: Any,
-    rate: float,
-    *,
-    key: Key,
-    stream: str = "jax",
-    target: Any = None,
-    out: Any = None,
-) -> Launch:
-    """`x / (1 - rate)` where the mask keeps it, else 0.
-
-    Args:
-        x: Floats of any shape: f32, bf16, f16 or f64.
-        rate: The share that is dropped, 0 <= rate < 1.
-        key: Consumed. A batch of keys draws a mask for each leading element: its shape
-            must be the first dimensions of `x`.
-        stream: `jax`, or `packed`: another mask, faster.
-        target: Where to compute.
-        out: Where the result goes; may be `x`.
-
-    Raises:
-        KeyReuseError: the key was used before.
-        ArgumentError, DTypeError, ShapeError: an argument is out of its domain.
-    """
-    return _masked(dropout, x, rate, key, stream, target, out)
-
-
-@_declared("dropout_grad", "dropout")
-def dropout_grad(
-    dy: Any,
-    rate: float,
-    *,
-    key: Key,
-    stream: str = "jax",
-    target: Any = None,
-    out: Any = None,
-) -> Launch:
-    """The gradient of `dropout` with respect to x: the mask is drawn again.
-
-    Args:
-        dy: The gradient of the result.
-        rate: As in the forward call.
-        key: The forward call's key: it is replayed, which is no use of it.
-        stream: As in the forward call.
-        target: Where to compute.
-        out: Where the result goes; may be `dy`.
-
-    Raises:
-        ArgumentError, DTypeError, ShapeError: an argument is out of its domain.
-    """
-    return _masked(dropout_grad, dy, rate, key, stream, target, out)
-
-
-@_declared("dropout_train", "dropout_train")
-def dropout_train(
-    x: Any,
-    state: Key,
-    rate: float,
-    *,
-    stream: str = "jax",
-    target: Any = None,
-    out: Any = None,
-) -> Launch:
-    """Dropout that threads its key: it returns y and the next state.
-
-    One kernel splits the state and draws the mask: with `after, key = split(state)`,
-    y is `dropout(x, rate, key=key)` and the state that is returned is `after`.
-
-    Args:
-        x: Floats of any shape: f32, bf16, f16 or f64.
-        state: One key; consumed.
-        rate: The share that is dropped, 0 <= rate < 1.
-        stream: `jax`, or `packed`: another mask, faster.
-        target: Where to compute.
-        out: Where y goes; may be `x`.
-
-    Raises:
-        KeyReuseError: the state was used before.
-        ArgumentError, DTypeError, ShapeError: an argument is out of its domain.
-    """
-    own(x, state)
-    if not isinstance(state, Key) or state.ndim:
-        raise ArgumentError(
-            f"nn.dropout_train takes one Key as its state, not {state!r:.80}"
-        )
-    after = np.empty_like(state.words)
-    kernel, arguments, y = _masked(
-        dropout_train, x, rate, state, stream, target, out, after
-    )
-    return kernel, arguments, (y, Key(state.impl, after))
-
-
 def _number(rate: Any) -> float:
-    """A rate as a Python number; an array without dimensions is one."""
+    """A rate as a Python number; zero-dimensional arrays are accepted."""
     if isinstance(rate, np.ndarray) and not rate.ndim:
         rate = rate[()]
     if isinstance(rate, (bool, np.bool_)) or not isinstance(
@@ -187,122 +96,92 @@ def _number(rate: Any) -> float:
     return rate if isinstance(rate, int) else float(rate)
 
 
-def _masked(  # noqa: PLR0917 - by position, for speed
-    op: Operator,
-    x: Any,
-    rate: float,
-    key: Any,
-    stream: str,
-    target: Any,
-    out: Any,
-    *more: Any,
-) -> Launch:
-    """The launch of a dropout; a replay (`*_grad`) does not take the key.
-
-    The first condition is the short way of a call that was made before.
-    """
-    if type(rate) is not float:
-        rate = _number(rate)
-    if type(key) is Key and type(x) is np.ndarray and type(out) is np.ndarray:
-        launch = op.kernels.get((key.impl, x.dtype, stream, target))
-        if (
-            launch is not None
-            and out.shape == x.shape
-            and out.dtype is x.dtype
-            and key.words.ndim == 1
-            and x.ndim == 1
-            and x.size < CHUNK
-            and out.flags.carray
-        ):
-            limits = scalars(rate, x.dtype)
-            if op is not dropout_grad:
-                key.consume("drawn from", 4)
-            return launch, (key.words, x, out, *more, 0, 0, *limits), out
-    if type(key) is Key and not more and key.words.ndim == 1:
-        again = on_torch.again(op, (x,), key.impl, stream, target)
-        result = None if again is None else again.result(x, out)
-        if again is not None and result is not None:
-            limits = scalars(rate, again.numpy)
-            if op is not dropout_grad:
-                key.consume("drawn from", 4)
-            return again.launch, (key.words, x, result, 0, 0, *limits), result
-    return _general(op, x, rate, key, stream, target, out, *more)
-
-
-def _general(  # noqa: PLR0917 - as _masked
-    op: Operator,
-    x: Any,
-    rate: float,
-    key: Any,
-    stream: str,
-    target: Any,
-    out: Any,
-    *more: Any,
-) -> Launch:
-    """Any arrays, any size, batches of keys: with every check."""
-    from tensorlang.ops import results  # noqa: PLC0415 - loads the runtime
-    from tensorlang.runtime.given_arrays import seen, target_of  # noqa: PLC0415
-
-    own(x, key)
-    if not isinstance(key, (Key, StatefulKey)) or (
-        op is dropout_grad and not isinstance(key, Key)
-    ):
-        raise ArgumentError(f"{op.id} takes a Key as key=, not {type(key).__name__}")
-    if stream not in STREAMS:
-        raise ArgumentError(f"{op.id}: stream {stream!r} is none of {STREAMS}")
-    values, asked = seen(x, f"{op.id}: x"), target
-    beside = None if out is None else seen(out, f"{op.id}: out")
-    target = target_of(op.id, (values, beside)) if target is None else target
-    kind = _float_type(op.id, values.dtype)
-    limits = scalars(rate, values.dtype)
-    if key.shape != values.shape[: key.ndim]:
-        raise ShapeError(
-            f"{op.id}: keys of shape {key.shape} do not lead x of shape {values.shape}"
-        )
-    flat: tuple[int, ...] = (values.size,)
-    if key.ndim:
-        flat = (key.size, values.size // max(key.size, 1))
-    check_batch(op.id, key, flat[-1])
-    if out is None:
-        array, shown = results.empty(op.id, values.shape, values.dtype, x)
-    else:
-        array = results.given(op.id, out, values.shape, values.dtype, beside)
-        shown = out
-    memo = (key.impl, values.dtype, stream, target)
-    wide = flat[-1] >= 2 * CHUNK
-    plan = op.kernels.get((*memo, key.ndim > 0, wide)) or _planned(
-        op, memo, kind, batch=key.ndim > 0, carries=wide
+def _operator(name: str, derive: Callable[..., Any]) -> Callable[[Body], Definition]:
+    return operator(
+        f"nn.{name}",
+        aliases=(name,),
+        family="threefry",
+        shapes=((_LONG,),),
+        whole=True,
+        derive=derive,
+        measured=({"rate": 0.5},),
+        meanings=_MEANINGS,
     )
-    run = Run(plan, impl(key.impl), 0, limits, (values,), more)
-    if isinstance(key, Key) and not (more or key.ndim) and values.size < CHUNK:
-        facts, shapes = (key.impl, stream, asked), (key.words.shape, flat, flat)
-        on_torch.keep(op, (x,), facts, plan.kernel, shapes, values.shape, values.dtype)
-    if op is dropout_grad and isinstance(key, Key):
-        return run, (key.words, array, flat), shown
-    words = key.take("drawn from")
-    return run, (words, array, flat), shown
 
 
-def _planned(
-    op: Operator, memo: tuple[Any, ...], kind: str, *, batch: bool, carries: bool
-) -> Plan:
-    """Build a kernel and remember it, for the short way too."""
-    how, dtype, stream, target = memo
-    shapes = ((4096, 4096),) if batch else ((1 << 24,),)
-    given = {"impl": how, "stream": stream, "batch": batch, "carries": carries}
-    kernel = op.build(op.workload(*shapes, dtypes=kind, **given), target)
-    per = elements_per_hash(impl(how), stream, 32)
-    plan = Plan(kernel, kernel.launch, dtype, per)
-    op.kernels[(*memo, batch, carries)] = plan
-    if not batch and not carries:
-        op.kernels[memo] = plan.launch
-    return plan
+@_operator("dropout", _of_x)
+def dropout(x: Floats, rate: Derived, *, key: Key, stream: Stream = "jax") -> Tensor:
+    """Inverted dropout: `x / (1 - rate)` where the random mask keeps it, else 0.
+
+    Args:
+        key: Random key; consumed. A batch of keys draws a mask per leading element of
+            `x`; its shape must equal the leading dimensions of `x`.
+        out: Output array; may be `x`.
+    """
+    return _by_keys(x, rate, key, stream)
 
 
-def _float_type(name: str, dtype: np.dtype[Any]) -> str:
-    from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - off the short way
+@_operator("dropout_grad", _of_dy)
+def dropout_grad(
+    dy: Floats, rate: Derived, *, key: Replayed, stream: Stream = "jax"
+) -> Tensor:
+    """The gradient of `nn.dropout` for x; recomputes the mask.
 
-    kind = as_dtype(dtype).name
-    if kind not in FLOATS:
-        raise DTypeError(f"{name} takes {', '.join(FLOATS)}, not {kind}; cast x first")
-    return kind
+    Args:
+        rate: As in the forward call.
+        key: The key of the forward call; replayed, which does not consume it.
+        stream: As in the forward call.
+        out: Output array; may be `dy`.
+    """
+    return _by_keys(dy, rate, key, stream)
+
+
+@_operator("dropout_train", _of_x)
+def dropout_train(
+    x: Floats, state: Key, rate: Derived, *, stream: Stream = "jax"
+) -> tuple[Tensor, KeyWords]:
+    """Dropout that threads its key: returns y and the next state.
+
+    One kernel splits the state and draws the mask: with `after, key = split(state)`,
+    the results are `dropout(x, rate, key=key)` and `after`.
+
+    Args:
+        state: A single key; consumed.
+        out: Output array for y; may be `x`.
+    """
+    ir.require(
+        state.words.ndim == 1,
+        "takes one Key as its state, not a batch of shape {shape}",
+        ArgumentError,
+        shape=state.words.shape[:-1],
+    )
+    after, second = definitions.Source.of(state, stream).children()
+    return _masked(x, rate, second), tracing.KeyWords(state.impl, after.words())
+
+
+def _by_keys(x: Tensor, rate: Any, key: KeyWords, stream: str) -> Tensor:
+    """Dropout with one key, or with a batch of keys over the leading dimensions."""
+    lead = key.words.shape[:-1]
+    ir.require(
+        x.shape[: len(lead)] == lead,
+        "keys of shape {lead} do not lead x of shape {x}",
+        lead=lead,
+        x=x.shape,
+    )
+    return _masked(x, rate, definitions.Source.of(key, stream), len(lead))
+
+
+def _masked(x: Tensor, rate: Any, source: Source, rank: int = 0) -> Tensor:
+    """`x / keep` where the bits of an element are at most `limit`, else 0.
+
+    `rate` is `(limit, keep)`; see `scalars`.
+    """
+    limit, keep = rate
+    flat = ir.reshaped(x, (*source.rows, math.prod(x.shape[rank:])))
+
+    def value(bits: Expr, given: Expr) -> Expr:
+        scaled = given / keep.cast(given.dtype)
+        return ir.select(bits <= limit, scaled, ir.Const(0.0, given.dtype))
+
+    made = source.drawn(flat.shape[-1:], x.dtype, _WIDTH, value, inputs=(flat,))
+    return ir.reshaped(made, x.shape)

@@ -1,4 +1,4 @@
-"""Rows of a table by their numbers, and the table's gradient."""
+"""Embedding lookup, and the gradient for the table."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _USUAL: Final = (64, 512), (30_000, 512)
     faults=outside(0),
 )
 def embedding(ids: Indices, table: Floats) -> Tensor:
-    """The rows of a table that are named.
+    """Look up rows of a table by index.
 
     Args:
-        ids: Numbers of rows, i32 or i64, of any shape.
+        ids: Row indices, int32 or int64, of any shape.
         table: Floats `[rows, width]`.
-        out: Where the result goes: the shape of `ids`, and behind it the width.
+        out: Output array, `[*ids.shape, width]`.
 
     Raises:
-        KernelError: a number is none of a row.
+        KernelError: an index is out of range.
     """
     rows = _rows(table)
     made = embedding_definitions.embedding(_in_a_row(ids), rows)
@@ -56,18 +56,18 @@ def embedding(ids: Indices, table: Floats) -> Tensor:
 def embedding_grad(
     dy: Floats, ids: Indices, table: Floats, *, padding_idx: int | None = None
 ) -> Tensor:
-    """The gradient of `embedding` with respect to the table.
+    """The gradient of `nn.embedding` for the table.
 
-    Rows that are named several times get the sum, in the order of `ids`; the result is
-    the same with any number of threads.
+    Contributions to the same row are summed in the order of `ids`; the result does not
+    depend on the number of threads.
 
     Args:
         ids: As in the forward call.
-        table: As in the forward call; only its shape and type count.
-        padding_idx: A row whose gradient is 0, however often it is named.
+        table: As in the forward call; only its shape and dtype are used.
+        padding_idx: Row whose gradient is 0, or None.
 
     Raises:
-        KernelError: a number is none of a row.
+        KernelError: an index is out of range.
     """
     return embedding_definitions.embedding_grad(*_given(dy, ids, table, padding_idx))
 
@@ -75,7 +75,7 @@ def embedding_grad(
 def _given(
     dy: Tensor, ids: Tensor, table: Tensor, padding_idx: int | None
 ) -> tuple[Tensor, Tensor, Tensor, Expr | None]:
-    """The arrays of a gradient `[n, width]`, `[n]`, `[rows, width]`, and who is 0."""
+    """`dy [n, width]`, `ids [n]`, `table [rows, width]`, and the row to skip."""
     held = _rows(table)
     wanted = (*ids.shape, table.shape[1])
     ir.require(
@@ -102,7 +102,7 @@ def _given(
 
 
 def _rows(table: Tensor) -> Tensor:
-    """The table, the length of its rows a part of the kernel."""
+    """The table, with its width a constant of the kernel."""
     ir.require(
         table.ndim == 2,
         "a table has rows and columns, two dimensions, not shape {table}",

@@ -1,4 +1,4 @@
-"""Rows by their numbers, as loops; numbers that name no row are fault 1."""
+"""Embedding lookup and its gradient as loops; an index out of range is fault 1."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FAULT = 1
 
 
 def embedding(ids: Tensor, table: Tensor) -> Tensor:
-    """y[n, width] = table[ids[n], width]; 0 where there is no such row."""
+    """`y[n, :] = table[ids[n], :]`; 0 where the index is out of range."""
     (count,), (rows, width) = ids.buffer.shape, table.buffer.shape
     y = Buffer("y", table.dtype, (count, width))
     position, column = Var("vp", i64), Var("vc", i64)
@@ -49,9 +49,9 @@ def embedding(ids: Tensor, table: Tensor) -> Tensor:
 def embedding_grad(
     dy: Tensor, ids: Tensor, table: Tensor, skipped: Expr | None
 ) -> Tensor:
-    """The rows of dy, added up in order where ids say; none for the row `skipped`.
+    """Scatter-add the rows of dy in the order of ids, except to the row `skipped`.
 
-    In f32 for narrower types, and then rounded once.
+    Narrow types accumulate in f32 and are rounded once.
     """
     (count,), (rows, width) = ids.buffer.shape, table.buffer.shape
     narrow = table.dtype.name in NARROW
@@ -80,12 +80,12 @@ def embedding_grad(
 
 
 def counts(row: Expr, inside: Expr, skipped: Expr | None) -> Expr:
-    """Whether a row is one, and not that which is skipped."""
+    """Whether an index is in range and not the skipped row."""
     return inside if skipped is None else inside & row.not_equal(skipped)
 
 
 def names_row(row: Expr, rows: Expr) -> Expr:
-    """Whether a number is one of a row."""
+    """Whether an index is in range."""
     return (row >= 0) & (row < rows)
 
 
@@ -102,7 +102,7 @@ def _cleared(total: Buffer) -> Stmt:
 
 
 def _nest(name: str, count: Expr, width: Expr, kind: str, body: Stmt) -> Stmt:
-    """Loops over positions and columns; `kind` is what positions are."""
+    """Loops over positions and columns; `kind` is the axis kind of positions."""
     p, c = Var("p", i64), Var("c", i64)
     axes = (
         Axis(Var("vp", i64), kind, count, p),

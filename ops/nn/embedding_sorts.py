@@ -1,11 +1,11 @@
-"""The gradient of an embedding on devices: positions sorted by the rows they name.
+"""The gradient of an embedding on devices, by sorting positions by row.
 
-    order      = positions, stably sorted by ids
-    ends[r]    = where the positions of row r end in that order, and begin
-    dx[r, c]   = dy[order[j], c] for all j of r, added up in order
+    order              = positions, stably sorted by ids
+    begin[r], end[r]   = the range of row r in that order
+    dx[r, c]           = the sum of dy[order[j], c] over that range, in order
 
-Each number of dy is read once, each of dx written once, and every sum has the order of
-the definition, so the result is the same to the bit.
+Each element of dy is read once and each of dx written once. Sums have the order of the
+definition, so results are bit-identical.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
     from tensorlang.ir.nodes import Expr, For, Stmt
 
 THREADS: Final = 256
-ITEMS: Final = 16  # positions of a thread
-_FEW: Final = 1 << 16  # rows whose numbers have two bytes
-_ACCESS: Final = 16  # bytes of one access
+ITEMS: Final = 16  # positions per thread
+_FEW: Final = 1 << 16  # rows up to which indices have two bytes
+_ACCESS: Final = 16  # bytes per memory access
 
 
 def embedding_grad(
     dy: Tensor, ids: Tensor, table: Tensor, skipped: Expr | None, *, shuffles: bool
 ) -> Tensor:
-    """The definition; positions change places by shuffles, or through memory."""
+    """The gradient; threads exchange values by shuffles or through shared memory."""
     (count,), (rows, width) = ids.buffer.shape, table.buffer.shape
     narrow = table.dtype.name in NARROW
     made = Buffer("dx" if narrow else "total", table.dtype, (rows, width))
@@ -63,7 +63,7 @@ def embedding_grad(
     return Tensor(made, Stage(steps, (*held, made), (dy, ids, table)))
 
 
-def _sorted(  # noqa: PLR0917 - of one definition
+def _sorted(  # noqa: PLR0917 - operands of a stage
     radix: Radix,
     ids: Tensor,
     rows: Expr,
@@ -71,7 +71,7 @@ def _sorted(  # noqa: PLR0917 - of one definition
     keys: Buffer,
     order: Buffer,
 ) -> Stmt:
-    """Positions in the order of the rows that they name; what names none is last."""
+    """Sort positions by row; skipped and out-of-range indices come last."""
     bytes_ = Select(rows < _FEW, as_expr(2), as_expr(4))
 
     def named(_: Expr, at: Expr, use: Use) -> Stmt:
@@ -103,7 +103,7 @@ def _sorted(  # noqa: PLR0917 - of one definition
 
 
 def _bounds(keys: Buffer, count: Expr, begin: Buffer, end: Buffer) -> list[Stmt]:
-    """Where the positions of each row begin and end; those of no position are empty."""
+    """The range of each row in the sorted order; empty for rows without positions."""
     (rows,), zero = begin.shape, as_expr(0)
     empty = as_expr(0, i32)
 
@@ -128,7 +128,7 @@ def _bounds(keys: Buffer, count: Expr, begin: Buffer, end: Buffer) -> list[Stmt]
 
 
 def _added(dy: Tensor, made: Buffer, order: Buffer, begin: Buffer, end: Buffer) -> For:
-    """Each row's numbers, some columns to a thread."""
+    """Sum the elements of each row, several columns per thread."""
     rows, width = made.shape
     lanes = _lanes(width, dy.dtype.bytes)
     groups = width // lanes
@@ -165,7 +165,7 @@ def _added(dy: Tensor, made: Buffer, order: Buffer, begin: Buffer, end: Buffer) 
 
 
 def _lanes(width: Expr, size: int) -> int:
-    """How many neighbours a thread adds up: those of one access, if rows allow it."""
+    """Columns per thread: those of one memory access, if they divide the width."""
     lanes = _ACCESS // size
     whole = getattr(width, "value", 1)
     while whole % lanes:
@@ -174,7 +174,7 @@ def _lanes(width: Expr, size: int) -> int:
 
 
 def _each(count: Expr, body: Callable[[Expr], Stmt]) -> For:
-    """Each of so many, a thread each."""
+    """Launch one thread per element."""
 
     def block(b: Var) -> Stmt:
         def thread(t: Var) -> Stmt:

@@ -1,4 +1,4 @@
-"""What fuses into dense layers and convolutions: activations by name."""
+"""Activations fused into dense layers and convolutions, by name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ELEMENTS: Final = {op.__name__: op.element for op in (relu, sigmoid, silu, tanh
 
 
 def activated(value: Expr, name: str | None) -> Expr:
-    """The activation of that name (`none`, `relu`, `gelu`, `gelu_tanh`, ...)."""
+    """Apply the activation of this name (None, `none`, `relu`, `gelu_tanh`, ...)."""
     if name in (None, "none"):
         return value
     if name in ("gelu", "gelu_tanh"):

@@ -1,25 +1,24 @@
-"""A convolution over flattened images: each output row goes on where the last ended.
+"""Convolution over flattened images: vectors run across the ends of lines.
 
-The padded image lies in one row, `pitch` elements from line to line, and so do the
-sums, junk between the lines included: then the sums at `q` need the image at `q`, a
-fixed offset for each element of the window further, and vectors of them go on across
-the ends of lines. With a stride, the image is dealt out by `pixel % stride` first.
+The padded image is one row with a pitch of `pitch` elements per line, and so are the
+sums, junk between the lines included: the sum at `q` reads the image at `q` plus a
+fixed offset per window element. With a stride, the image is first split into phases by
+`pixel % stride`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang.ir import as_expr, reduce_axis, select
 from tensorlang.ir import sum as total
+from tensorlang.ir.elementwise import NARROW, wide
 from tensorlang.ir.nodes import binary
-from tensorlang.ops.assembling import NARROW, wide
 from tensorlang.ops.nn import outer_products
 from tensorlang.ops.nn.convolution_definitions import (
-    bias_gradient,
     finished,
     narrowed,
     turned,
@@ -30,11 +29,12 @@ if TYPE_CHECKING:
     from tensorlang.ir.dtypes import DType
     from tensorlang.ir.frontend import Tensor
     from tensorlang.ir.nodes import Expr
+    from tensorlang.ops.nn.convolution_problem import Problem
 
 Indices = tuple[Any, ...]
 _LINE: Final = 64  # bytes of a vector register
-_SLACK: Final = 64  # elements past the end that a register tile may read
-_FEW_WEIGHTS: Final = 1 << 18  # that may be read in an order not their own
+_SLACK: Final = 64  # elements past the end a register tile may read
+_FEW_WEIGHTS: Final = 1 << 18  # up to which flipped weights are read without a copy
 _TAPS: Final = ("kz", "ky", "kx")
 
 
@@ -45,11 +45,11 @@ class Flat:
     Attributes:
         size: Extents of the image.
         low: Padding before it.
-        stride: The step from window to window.
-        dilation: The step within a window.
+        stride: Step from window to window.
+        dilation: Step within a window.
         results: Extents of the result.
-        extents: Extents of each part of the padded image that is dealt out.
-        pixels: Whether windows are single pixels, and the image needs no copy.
+        extents: Extents of each phase of the padded image.
+        pixels: Whether windows are single pixels, so that the image needs no copy.
     """
 
     size: tuple[int, ...]
@@ -67,11 +67,11 @@ class Flat:
 
     @property
     def length(self) -> int:
-        """Elements of all sums: up to the end of the last line."""
+        """Elements of the row of sums, up to the end of the last line."""
         return self.results[0] * self.pitch[0]
 
     def offset(self, tap: Sequence[Any]) -> Any:
-        """How far on an element of the window is."""
+        """The offset of a window element in the row."""
         places = [
             k * apart // step * pitch
             for k, apart, step, pitch in zip(
@@ -81,7 +81,7 @@ class Flat:
         return sum(places[1:], places[0])
 
     def phases(self, tap: Sequence[Any]) -> Indices:
-        """The part of the image that an element of the window is in."""
+        """The phase of the image that holds a window element."""
         return tuple(
             k * apart % step
             for k, apart, step in zip(tap, self.dilation, self.stride, strict=True)
@@ -89,28 +89,15 @@ class Flat:
 
 
 def conv(
-    x: Tensor,
-    w: Tensor,
-    b: Tensor | None = None,
-    *,
-    stride: tuple[int, ...],
-    padding: tuple[int, ...],
-    dilation: tuple[int, ...],
-    layout: str,
-    activation: str | None,
-    tolerance: float = 0.0,
+    x: Tensor, w: Tensor, b: Tensor | None, p: Problem, activation: str | None = None
 ) -> Tensor:
-    """As `convolution_definitions.conv`, of images whose channels come first."""
-    del tolerance  # of other algorithms
-    frame = Layout(layout)
-    window = numbers(w.shape[len(w.shape) - frame.rank :])
-    size = numbers(frame.parts(x.shape)[2])
-    flat = _flat(size, window, stride, padding, dilation)
+    """As `convolution_definitions.conv`, with channels first."""
+    frame, flat = Layout(p.layout), _flat(p)
     sums = _sums(x, widened(w), flat, frame)
     return _results(sums, b, flat, frame, activation, x.dtype)
 
 
-def _results(  # noqa: PLR0917 - what a layer ends in
+def _results(  # noqa: PLR0917 - operands of an epilogue
     sums: Tensor,
     b: Tensor | None,
     flat: Flat,
@@ -118,7 +105,7 @@ def _results(  # noqa: PLR0917 - what a layer ends in
     activation: str | None,
     dtype: DType,
 ) -> Tensor:
-    """The sums without what is between the lines."""
+    """The results: the sums without the junk between lines, finished."""
     if flat.pixels and b is None and activation is None and dtype == sums.dtype:
         return sums
 
@@ -132,122 +119,55 @@ def _results(  # noqa: PLR0917 - what a layer ends in
     return finished(sums, b, frame, activation, dtype, read=read, shape=shape)
 
 
-def conv_grad_data(
-    dy: Tensor,
-    w: Tensor,
-    *,
-    stride: tuple[int, ...],
-    padding: tuple[int, ...],
-    dilation: tuple[int, ...],
-    layout: str,
-    size: tuple[int, ...],
-) -> Tensor:
-    """As `convolution_definitions.conv_grad_data`, where windows are a pixel apart.
+def conv_grad_data(dy: Tensor, w: Tensor, p: Problem) -> Tensor:
+    """As `convolution_definitions.conv_grad_data`, for stride 1.
 
-    The convolution of `dy` with windows turned round, padded by what they reach over.
+    The convolution of `dy`, padded by the windows' reach, with flipped windows.
     """
-    rank = len(stride)
-    window = numbers(w.shape[len(w.shape) - rank :])
-    around = [
-        (k - 1) * apart - low
-        for k, apart, low in zip(window, dilation, padding[::2], strict=True)
-    ]
-    given = numbers(Layout(layout).parts(dy.shape)[2])
-    behind = [
-        n + (k - 1) * apart - have - before
-        for n, k, apart, have, before in zip(
-            size, window, dilation, given, around, strict=True
-        )
-    ]
-    padded = tuple(n for pair in zip(around, behind, strict=True) for n in pair)
-    frame = Layout(layout)
-    flat = _flat(given, window, stride, padded, dilation)
+    reach = [n - 1 for n in p.windows.reach]
+    around = [far - low for far, low in zip(reach, p.padding[::2], strict=True)]
+    sides = zip(p.image, reach, p.result, around, strict=True)
+    behind = [n + far - have - before for n, far, have, before in sides]
+    padding = tuple(n for pair in zip(around, behind, strict=True) for n in pair)
+    windows = replace(p.windows, padding=padding)
+    flat = _flat(replace(p, image=p.result, result=p.image, windows=windows))
+    frame, rank = Layout(p.layout), len(p.image)
     back = math.prod(numbers(w.shape)) <= _FEW_WEIGHTS
     turned_weights = w if back else turned(w, rank)
     sums = _sums(dy, widened(turned_weights), flat, frame, back=back)
     return _results(sums, None, flat, frame, None, dy.dtype)
 
 
-def conv_grad(
-    dy: Tensor,
-    x: Tensor,
-    w: Tensor,
-    *,
-    stride: tuple[int, ...],
-    padding: tuple[int, ...],
-    dilation: tuple[int, ...],
-    layout: str,
-    bias: bool,
-) -> tuple[Tensor, ...]:
-    """As `convolution_definitions.conv_grad`, where windows are a pixel apart."""
-    frame = Layout(layout)
-    size = numbers(frame.parts(x.shape)[2])
-    given = {"stride": stride, "padding": padding, "dilation": dilation}
-    dx = conv_grad_data(dy, w, layout=layout, size=size, **given)
-    dw = _weights(dy, x, w, layout=layout, **given)
-    return (dx, dw, bias_gradient(dy, frame)) if bias else (dx, dw)
+def conv_grad(dy: Tensor, x: Tensor, w: Tensor, p: Problem) -> tuple[Tensor, Tensor]:
+    """As `convolution_definitions.conv_grad`, for stride 1."""
+    return conv_grad_data(dy, w, p), _weights(dy, x, p)
 
 
 def conv_transposed_grad(
-    dy: Tensor,
-    x: Tensor,
-    w: Tensor,
-    *,
-    stride: tuple[int, ...],
-    padding: tuple[int, ...],
-    dilation: tuple[int, ...],
-    layout: str,
-    bias: bool,
-) -> tuple[Tensor, ...]:
+    dy: Tensor, x: Tensor, w: Tensor, p: Problem
+) -> tuple[Tensor, Tensor]:
     """As `convolution_definitions.conv_transposed_grad`: a convolution of `dy`."""
-    frame = Layout(layout)
-    given = {"stride": stride, "padding": padding, "dilation": dilation}
-    dx = conv(
-        dy,
-        w,
-        stride=stride,
-        padding=padding,
-        dilation=dilation,
-        layout=layout,
-        activation=None,
-    )
-    dw = _weights(x, dy, w, layout=layout, **given)
-    return (dx, dw, bias_gradient(dy, frame)) if bias else (dx, dw)
+    return conv(dy, w, None, p), _weights(x, dy, p)
 
 
-def _weights(dy: Tensor, x: Tensor, w: Tensor, *, layout: str, **given: Any) -> Tensor:
-    """The gradient of weights: of single pixels by whole rows, else pixel by pixel.
+def _weights(dy: Tensor, x: Tensor, p: Problem) -> Tensor:
+    """The gradient for the weights: by whole rows for 1x1 windows, else by pixels.
 
-    By whole rows, what stands between results would be multiplied by 0: wrong beside
-    infinities. Windows of single pixels leave nothing there.
+    Whole rows would multiply elements of the image by the zeros between results, which
+    is wrong for infinities and NaNs; with 1x1 windows there are none.
     """
-    rank = Layout(layout).rank
-    window = numbers(w.shape[len(w.shape) - rank :])
-    pixels = set(window) == {1} and not any(given["padding"])
-    by = conv_grad_weight if pixels else outer_products.conv_grad_weight
-    return by(dy, x, layout=layout, window=window, depthwise=False, **given)
+    by = conv_grad_weight if p.pixels else outer_products.conv_grad_weight
+    return by(dy, x, p)
 
 
-def conv_grad_weight(
-    dy: Tensor,
-    x: Tensor,
-    *,
-    stride: tuple[int, ...],
-    padding: tuple[int, ...],
-    dilation: tuple[int, ...],
-    layout: str,
-    window: tuple[int, ...],
-    depthwise: bool,
-) -> Tensor:
-    """As `convolution_definitions.conv_grad_weight`, of channels that are summed over.
+def conv_grad_weight(dy: Tensor, x: Tensor, p: Problem) -> Tensor:
+    """As `convolution_definitions.conv_grad_weight`, for non-depthwise convolutions.
 
-    `dy` is laid out as the flattened image is, so a weight's gradient is a product of
-    two rows: lane by lane first, and then over the lanes.
+    `dy` is laid out like the flattened image, so a weight's gradient is a dot product
+    of two rows: per lane first, then across lanes.
     """
-    assert not depthwise
-    frame = Layout(layout)
-    size = numbers(frame.parts(x.shape)[2])
-    flat = _flat(size, window, stride, padding, dilation)
+    assert not p.depthwise
+    frame, flat, window = Layout(p.layout), _flat(p), p.window
     lanes = _LINE // (8 if x.dtype.name == "f64" else 4)
     plain = flat.pixels and flat.length % lanes == 0 and x.dtype.name not in NARROW
     image, spaced = x, dy
@@ -272,7 +192,7 @@ def _over_lanes(
     plain: bool,
     dtype: DType,
 ) -> Tensor:
-    """The products of rows, as sums of every `lanes`-th element and then of these."""
+    """Dot products of rows: sums per lane, then across lanes."""
     rank = len(window)
     skipped = 0 if plain else rank
     made = dy.shape[1 : len(dy.shape) - 1 - skipped]
@@ -298,30 +218,20 @@ def _over_lanes(
     return narrowed(dw, dtype, names)
 
 
-def _flat(
-    size: tuple[int, ...],
-    window: tuple[int, ...],
-    stride: tuple[int, ...],
-    padding: tuple[int, ...],
-    dilation: tuple[int, ...],
-) -> Flat:
-    low, high = padding[::2], padding[1::2]
-    padded = [n + a + b for n, a, b in zip(size, low, high, strict=True)]
-    reach = [(k - 1) * d + 1 for k, d in zip(window, dilation, strict=True)]
-    results = [
-        (have - far) // step + 1
-        for have, far, step in zip(padded, reach, stride, strict=True)
-    ]
+def _flat(p: Problem) -> Flat:
+    sides = zip(p.image, p.padding[::2], p.padding[1::2], strict=True)
+    padded = [n + low + high for n, low, high in sides]
     extents = [
         max(-(-have // step), n)
-        for have, step, n in zip(padded, stride, results, strict=True)
+        for have, step, n in zip(padded, p.stride, p.result, strict=True)
     ]
-    pixels = len(window) == 1 and set(window + stride) == {1} and not any(padding)
-    return Flat(size, low, stride, dilation, tuple(results), tuple(extents), pixels)
+    pixels = len(p.image) == 1 and p.pixels and set(p.stride) == {1}
+    low = p.padding[::2]
+    return Flat(p.image, low, p.stride, p.dilation, p.result, tuple(extents), pixels)
 
 
 def widened(w: Tensor) -> Tensor:
-    """Weights in the type that is computed in."""
+    """Weights in the accumulation type."""
     if w.dtype.name not in NARROW:
         return w
     names = [f"k{at}" for at in range(len(w.shape))]
@@ -336,14 +246,14 @@ def flat_image(
     window: tuple[int, ...],
     name: str = "flat",
 ) -> Tensor:
-    """The padded image, dealt out and in one row.
+    """The padded image, split into phases and flattened.
 
     Args:
         x: The images.
-        flat: How they are flattened.
-        frame: How they lie.
-        window: The extents of windows, which reach over the end of the last line.
-        name: The name of the copy.
+        flat: Sizes of the flattened image.
+        frame: Layout of the images.
+        window: Window size; windows reach past the end of the last line.
+        name: Name of the copy.
     """
     n, channels, _ = frame.parts(x.shape)
     reach = flat.offset([k - 1 for k in window])
@@ -373,14 +283,14 @@ def flat_image(
 def _sums(
     x: Tensor, w: Tensor, flat: Flat, frame: Layout, *, back: bool = False
 ) -> Tensor:
-    """The sums of products, junk between the lines included.
+    """The sums of products, including junk between lines.
 
     Args:
         x: The images.
         w: The weights.
-        flat: How images are flattened.
-        frame: How images lie.
-        back: From outputs to inputs, with windows turned round.
+        flat: Sizes of the flattened image.
+        frame: Layout of the images.
+        back: Whether to go from outputs to inputs, with flipped windows.
     """
     cut = len(w.shape) - frame.rank - 1
     leading, window = w.shape[: cut + 1], w.shape[cut + 1 :]

@@ -1,7 +1,7 @@
-"""Gradients of poolings, each pixel's from the windows around it, however many.
+"""Gradients of pooling at a fixed stride: each pixel gathers from its windows.
 
-Windows have a fixed step. Those that a pixel asks for but do not exist are windows,
-too, of padding alone: a tile of pixels then has a tile of windows, without an end.
+Windows that a pixel looks up but that do not exist are dummies over padding: a tile of
+pixels then reads a full tile of windows, without boundary tests.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from tensorlang.ir import as_expr, reduction, select
 from tensorlang.ir import min as least
 from tensorlang.ir import sum as total
 from tensorlang.ir.dtypes import i32
+from tensorlang.ir.elementwise import wide
 from tensorlang.ir.nodes import binary
-from tensorlang.ops.assembling import wide
 from tensorlang.ops.nn.images import Layout, padded
 from tensorlang.ops.nn.pooling_stages import (
     counted,
@@ -43,7 +43,7 @@ Indices = tuple[Any, ...]
 def max_pool_grad(
     dy: Tensor, x: Tensor, *, layout: str, results: tuple[int, ...], **how: Any
 ) -> Tensor:
-    """As `pooling_definitions.max_pool_grad`, of windows at a fixed step."""
+    """As `pooling_definitions.max_pool_grad`, for windows at a fixed stride."""
     frame = Layout(layout)
     steps = _steps(slides(image_extents(frame, x), results, **how))
     framed = [_framed(s) for s in steps]
@@ -53,7 +53,7 @@ def max_pool_grad(
     )
     sizes = [s.kernel for s in steps]
     taps, around = window_axes(sizes), window_axes([s.around for s in steps])
-    most = 2 * math.prod(sizes)  # more than any element's number
+    most = 2 * math.prod(sizes)  # above the number of any element
 
     def seen(at: Indices) -> Expr:
         return wide(image[element_of(frame, framed, at, taps)])
@@ -76,9 +76,9 @@ def max_pool_grad(
 
     def first(at: Indices) -> Expr:
         best, found = top[at], ranks[at]
-        empty = best.equal(as_expr(-math.inf).cast(best.dtype))  # as the padding is
+        empty = best.equal(as_expr(-math.inf).cast(best.dtype))  # like padding
         found = select(empty, _first_pixel(framed, frame.parts(at)[2]), found)
-        lost = best.not_equal(best)  # of NaNs, the last one
+        lost = best.not_equal(best)  # the last of several NaNs
         return select(lost, as_expr(most).cast(i32) - ranks[at], found)
 
     place = over_images(frame, x, windows, first, "place")
@@ -104,7 +104,7 @@ def avg_pool_grad(
     divisor: int | None,
     **how: Any,
 ) -> Tensor:
-    """As `pooling_definitions.avg_pool_grad`, of windows at a fixed step."""
+    """As `pooling_definitions.avg_pool_grad`, for windows at a fixed stride."""
     frame = Layout(layout)
     slid = slides(size, image_extents(frame, dy), **how)
     steps = _steps(slid)
@@ -117,7 +117,7 @@ def avg_pool_grad(
         numbers = [w - before for w, before in zip(own, low, strict=True)]
         count = counted(slid, numbers, count_include_pad, divisor)
         value = wide(given[at])
-        if divisor is None and any(low):  # those that are none have no pixel
+        if divisor is None and any(low):  # dummies have no pixels
             count = binary("max", count, as_expr(1))
         return value / count.cast(value.dtype)
 
@@ -138,7 +138,7 @@ def _steps(slid: Sequence[Any]) -> list[Steps]:
 
 
 def _framed(s: Steps) -> Steps:
-    """All windows that pixels ask for."""
+    """The windows extended by the dummies that pixels look up."""
     before = windows_before(s)
     last = (s.extent - 1) // s.stride + (s.stride - 1 + s.low) // s.stride
     count = max(last + 1, s.count) + before
@@ -146,7 +146,7 @@ def _framed(s: Steps) -> Steps:
 
 
 def _first_pixel(steps: Sequence[Steps], windows: Sequence[Expr]) -> Expr:
-    """The number of a window's first element that is no padding before the image."""
+    """The number of a window's first element that is not leading padding."""
     number: Expr = as_expr(0)
     for s, window in zip(steps, windows, strict=True):
         missing = as_expr(s.low + s.dilation - 1) - window * s.stride

@@ -1,7 +1,7 @@
-"""Stages on batches of images: padding them, and naming their dimensions.
+"""Stages on batches of images: padding, and naming their dimensions.
 
-An image's dimensions are `(n, *channels, *spatial)`, or `(n, *spatial, *channels)`
-where the channels come last.
+The dimensions are `(n, *channels, *spatial)`, or `(n, *spatial, *channels)` with
+channels last.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SPATIAL: Final = ("z", "i", "j")
 
 
 class Layout:
-    """Where batch, channels and spatial dimensions stand: of `NCHW` and the like."""
+    """The order of batch, channel and spatial dimensions: `NCHW` and the like."""
 
     def __init__(self, letters: str) -> None:
         self.rank = len(letters) - 2
@@ -38,7 +38,7 @@ class Layout:
     def parts(
         self, of: Sequence[Any]
     ) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
-        """Batch, channels, and spatial dimensions of a whole."""
+        """Split indices or extents into batch, channels and spatial dimensions."""
         n, rest = tuple(of[:1]), tuple(of[1:])
         if self.first:
             cut = len(rest) - self.rank
@@ -46,7 +46,7 @@ class Layout:
         return n, rest[self.rank :], rest[: self.rank]
 
     def names(self, *channels: str) -> tuple[str, ...]:
-        """Names of the loops over an image."""
+        """Loop names over an image."""
         return self.joined(("b",), channels, SPATIAL[3 - self.rank :])
 
 
@@ -56,7 +56,7 @@ def staged(
     body: Callable[..., Any],
     name: str | tuple[str, ...],
 ) -> Any:
-    """`compute` with a body that takes all indices, and loops of these names."""
+    """`compute` with named loops and a body that takes all indices as a tuple."""
 
     def value(*indices: Any) -> Any:
         return body(indices)
@@ -77,16 +77,16 @@ def padded(
     value: float = 0.0,
     name: str = "padded",
 ) -> Tensor:
-    """A copy of images with `low` elements before them, of these extents in all.
+    """Images padded to these extents; the images themselves if nothing is to be done.
 
     Args:
         x: The images.
-        layout: How they lie.
-        low: Elements before the image; a negative number cuts some off.
-        extents: Elements along each dimension of the copy.
-        spread: The step from one element of the image to the next in the copy.
-        value: What stands where there is no image.
-        name: The name of the copy.
+        layout: Their layout.
+        low: Padding before the image; negative values crop.
+        extents: Spatial extents of the result.
+        spread: Spacing of the image's elements in the result (input dilation).
+        value: The padding value.
+        name: Name of the result.
     """
     n, channels, spatial = layout.parts(x.shape)
     spread = tuple(spread) or (1,) * layout.rank
@@ -112,7 +112,7 @@ def padded(
 
 
 def _source(place: Expr, low: int, step: int, extent: int) -> tuple[Expr, Expr]:
-    """Where in the image an element of the copy comes from, and whether it does."""
+    """The clamped source index of an element of the copy, and whether it is inside."""
     shifted = place - low
     there = (shifted >= 0) & (shifted < (extent - 1) * step + 1)
     if step > 1:
@@ -123,5 +123,5 @@ def _source(place: Expr, low: int, step: int, extent: int) -> tuple[Expr, Expr]:
 
 
 def numbers(extents: Sequence[Any]) -> tuple[int, ...]:
-    """Constant extents as Python numbers."""
+    """Constant extents as Python integers."""
     return tuple(int(extent.value) for extent in extents)

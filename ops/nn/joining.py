@@ -1,4 +1,4 @@
-"""Padding arrays, joining them, and taking the parts back out."""
+"""Padding, concatenating, stacking and splitting arrays."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from tensorlang import ir
 from tensorlang.errors import ArgumentError
 from tensorlang.ops.definition import operator
-from tensorlang.ops.signature import Anything, Like, Number, Static
+from tensorlang.ops.signature import Anything, Number, Static
 from tensorlang.ops.tensors import MOST_ELEMENTS
 
 if TYPE_CHECKING:
     from tensorlang.ir import Expr, Tensor
 
     Pairs: TypeAlias = tuple[int, ...]
-    Unread: TypeAlias = float | None
     Parts: TypeAlias = int | tuple[int, ...]
 else:
     Pairs = Static(
@@ -26,10 +25,10 @@ else:
         says="a pair of whole numbers for each dimension, such as ((0, 0), (1, 1))",
         pairs=True,
     )
-    Unread = Static((bool, int, float), (None,), "a number", kind="float")
     Parts = Static((int, tuple), says="a number, or whole numbers", kind="other")
 _ONE_AROUND: Final = (0, 0, 0, 0, 1, 1, 1, 1)
 _THIRD: Final = 1024
+_JOINED: Final = ((1 << 20, 8), (1 << 20, 4), (1 << 20, 4))
 
 
 @operator(
@@ -38,13 +37,14 @@ _THIRD: Final = 1024
     usual={"padding": _ONE_AROUND},
     whole=True,
     aliases=("pad",),
+    gradient={},
 )
 def pad(x: Anything, padding: Pairs, value: Anything | Number | None = None) -> Tensor:
-    """The array with a constant around it.
+    """Pad with a constant.
 
     Args:
-        padding: For each dimension, how many elements come before and behind; a pair.
-        value: The constant, of the kind that `x` has; 0 where it is left out.
+        padding: For each dimension, a pair: the number of elements before and after.
+        value: The constant: a number or a scalar array of `x`'s dtype; 0 by default.
     """
     extents, pairs = _around(x.shape, padding)
     held = ir.reshaped(x, extents)
@@ -75,50 +75,16 @@ def pad(x: Anything, padding: Pairs, value: Anything | Number | None = None) -> 
     return ir.reshaped(ir.compute(shape, element, "y"), _padded(x.shape, padding))
 
 
-@operator(
-    "nn.pad_grad",
-    shapes=((64, 64, 58, 58), (64, 64, 56, 56)),
-    usual={"padding": _ONE_AROUND},
-    whole=True,
-    aliases=("pad_grad",),
-)
-def pad_grad(dy: Anything, x: Like, padding: Pairs, value: Unread = None) -> Tensor:
-    """The gradient of `pad`: what lies inside of the padding.
-
-    Args:
-        padding: As in the forward call.
-        value: As in the forward call; it does not matter.
-    """
-    del value
-    extents, pairs = _around(x, padding)
-    ir.require(
-        dy.shape == _padded(x, padding),
-        "dy of shape {dy} is no result of padding x of shape {x} by {padding}",
-        dy=dy.shape,
-        x=x,
-        padding=[*zip(padding[::2], padding[1::2], strict=True)],
-    )
-    shape = [n + a + b for n, (a, b) in zip(extents, pairs, strict=True)]
-    held = ir.reshaped(dy, shape)
-
-    def element(*i: Expr) -> Expr:
-        return held[
-            tuple(n + a if a else n for n, (a, _) in zip(i, pairs, strict=True))
-        ]
-
-    return ir.reshaped(ir.compute(extents, element, "dx"), x)
-
-
 def _around(
     shape: Sequence[Any], padding: Sequence[int]
 ) -> tuple[list[Any], list[tuple[int, int]]]:
-    """Extents, and what comes before and behind, in fewer dimensions.
+    """Extents and pairs of padding, collapsed to fewer dimensions.
 
-    Those before the first that is padded are one, any number of rows. Those from there
-    on are part of the kernel, but for the first one of all.
+    Dimensions before the first padded one become one, of open size. The others are
+    constants of the kernel, except the first dimension of all.
 
     Raises:
-        ArgumentError: there is not a pair for each dimension.
+        ArgumentError: not one pair per dimension, or negative padding.
     """
     low, high = padding[::2], padding[1::2]
     ir.require(
@@ -152,7 +118,7 @@ def _padded(shape: Sequence[Any], padding: Sequence[int]) -> tuple[Any, ...]:
     return tuple(n + a + b for n, (a, b) in zip(shape, pairs, strict=True))
 
 
-# --------------------------------------------------------- arrays behind each other
+# ------------------------------------------------------ concatenate, stack, split
 
 
 @operator(
@@ -161,43 +127,18 @@ def _padded(shape: Sequence[Any], padding: Sequence[int]) -> tuple[Any, ...]:
     usual={"axis": 1},
     whole=True,
     aliases=("concatenate",),
+    gradient={"shapes": _JOINED},
 )
 def concatenate(arrays: Sequence[Anything], axis: int = 0) -> Tensor:
-    """Arrays one behind the other.
+    """Join arrays along an existing axis.
 
     Args:
-        arrays: One or more, of one type, and of one shape but along the axis.
-        axis: The dimension along which they follow each other.
+        arrays: One or more arrays of the same dtype, of equal shape except along
+            `axis`.
+        axis: Axis along which to join.
     """
     shape, at = _together([x.shape for x in arrays], axis)
     return ir.reshaped(_behind(arrays, at), shape)
-
-
-@operator(
-    "nn.concatenate_grad",
-    shapes=((1 << 20, 8), (1 << 20, 4), (1 << 20, 4)),
-    usual={"axis": 1},
-    whole=True,
-    aliases=("concatenate_grad",),
-)
-def concatenate_grad(dy: Anything, arrays: Sequence[Like], axis: int = 0) -> Any:
-    """The gradients of `concatenate`: a part of `dy` for each of the arrays.
-
-    Args:
-        arrays: What was joined; only their shapes count.
-        axis: As in the forward call.
-        out: Where the results go: a tuple, or an array where there is one.
-    """
-    shape, at = _together(arrays, axis)
-    ir.require(
-        dy.shape == shape,
-        "dy has shape {dy}, and arrays of shapes {arrays} join to {shape}",
-        dy=dy.shape,
-        arrays=", ".join(map(str, arrays)),
-        shape=shape,
-    )
-    parts = _parts(dy, [each[at] for each in arrays], at, "dx")
-    return parts if len(parts) > 1 else parts[0]
 
 
 @operator(
@@ -206,13 +147,14 @@ def concatenate_grad(dy: Anything, arrays: Sequence[Like], axis: int = 0) -> Any
     usual={"axis": 1},
     whole=True,
     aliases=("stack",),
+    gradient={},
 )
 def stack(arrays: Sequence[Anything], axis: int = 0) -> Tensor:
-    """Arrays along a new dimension.
+    """Join arrays along a new axis.
 
     Args:
-        arrays: One or more, of one type and shape.
-        axis: Where the new dimension stands in the result.
+        arrays: One or more arrays of the same dtype and shape.
+        axis: Position of the new axis in the result.
     """
     first = arrays[0].shape
     for x in arrays:
@@ -234,23 +176,23 @@ def stack(arrays: Sequence[Anything], axis: int = 0) -> Tensor:
     whole=True,
 )
 def split(x: Anything, parts: Parts, axis: int = 0) -> tuple[Tensor, ...]:
-    """An array cut into parts along an axis, in one pass: a tuple of arrays.
+    """Split along an axis, in one pass; returns a tuple of arrays.
 
     Args:
-        x: An array of any type with one dimension or more.
-        parts: How many equal parts; or the size of each part.
-        axis: The dimension that is cut.
-        out: Where the parts go: a tuple.
+        x: Array of any dtype, at least one dimension.
+        parts: Number of equal parts, or the size of each part.
+        axis: Axis to split.
+        out: Tuple of output arrays.
     """
     at = ir.rows.axis_of(axis, x.ndim)
     return _parts(x, _sizes(parts, int(x.shape[at])), at, "y")
 
 
 def _together(shapes: Sequence[Any], axis: int) -> tuple[tuple[Any, ...], int]:
-    """The shape of arrays behind each other, and the axis counted from the front.
+    """The shape of concatenated arrays, and the nonnegative axis.
 
     Raises:
-        ShapeError, ArgumentError: they cannot be joined.
+        ShapeError, ArgumentError: the arrays cannot be joined.
     """
     first = shapes[0]
     at = ir.rows.axis_of(axis, len(first))
@@ -268,7 +210,7 @@ def _together(shapes: Sequence[Any], axis: int) -> tuple[tuple[Any, ...], int]:
 
 
 def _behind(arrays: Sequence[Tensor], axis: int) -> Tensor:
-    """Rows behind each other of the same number of rows; or of a single one each."""
+    """Concatenate as rows, or as vectors where all leading extents are 1."""
     ahead = arrays[0].shape[:axis]
     if all(extent == 1 for extent in ahead):
         return ir.joined([ir.reshaped(x, (ir.elements(x.shape),)) for x in arrays], 0)
@@ -281,7 +223,7 @@ def _behind(arrays: Sequence[Tensor], axis: int) -> Tensor:
 
 
 def _parts(x: Tensor, sizes: Sequence[Any], axis: int, name: str) -> tuple[Tensor, ...]:
-    """Parts of these sizes along an axis; all but what lies before it is fixed."""
+    """Parts of these sizes along an axis; only leading dimensions stay open."""
     ahead, behind = x.shape[:axis], x.shape[axis + 1 :]
     rows = ir.elements(ahead)
     widths = [int(size * math.prod(behind)) for size in sizes]
@@ -300,7 +242,7 @@ def _sizes(parts: int | tuple[int, ...], extent: int) -> tuple[int, ...]:
     """The size of each part.
 
     Raises:
-        ArgumentError, ShapeError: there are none, or they do not make the extent.
+        ArgumentError, ShapeError: no parts, or sizes that do not sum to the extent.
     """
     if isinstance(parts, int):
         ir.require(

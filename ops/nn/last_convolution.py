@@ -1,9 +1,8 @@
-"""Convolutions of images whose channels come last: vectors of outputs.
+"""Convolutions with channels last, vectorised over outputs.
 
-Weights are laid out again with the outputs of the sums last, once a call; a sum is then
-of single elements of the image times vectors of weights. Each channel for itself, both
-are vectors. Transposed convolutions, and gradients of images, go by phases: see
-`phased_convolution`.
+Weights are repacked once per call with the outputs last; sums then multiply broadcast
+elements of the image by vectors of weights. In depthwise convolutions both are vectors.
+Transposed convolutions and data gradients go by phases: see `phased_convolution`.
 """
 
 from __future__ import annotations
@@ -14,101 +13,53 @@ from typing import TYPE_CHECKING, Any
 
 from tensorlang.ir import reduce_axis
 from tensorlang.ir import sum as total
-from tensorlang.ops.assembling import NARROW, wide
+from tensorlang.ir.elementwise import NARROW, wide
 from tensorlang.ops.nn import outer_products
 from tensorlang.ops.nn.convolution_definitions import (
     Steps,
-    bias_gradient,
     finished,
     window_names,
 )
-from tensorlang.ops.nn.images import SPATIAL, Layout, numbers, padded, staged
-from tensorlang.ops.nn.phased_convolution import Part, Side, interleaved
+from tensorlang.ops.nn.images import SPATIAL, Layout, padded, staged
+from tensorlang.ops.nn.phased_convolution import Part, Side, interleaved, sides_of
 
 if TYPE_CHECKING:
     from tensorlang.ir.frontend import ReduceAxis, Tensor
     from tensorlang.ir.nodes import Expr
+    from tensorlang.ops.nn.convolution_problem import Problem
 
 Indices = tuple[Any, ...]
 
 
 def conv(
-    x: Tensor,
-    w: Tensor,
-    b: Tensor | None = None,
-    *,
-    stride: tuple[int, ...],
-    padding: tuple[int, ...],
-    dilation: tuple[int, ...],
-    layout: str,
-    activation: str | None,
-    tolerance: float = 0.0,
+    x: Tensor, w: Tensor, b: Tensor | None, p: Problem, activation: str | None = None
 ) -> Tensor:
     """As `convolution_definitions.conv`."""
-    del tolerance  # of other algorithms
-    frame, steps = Layout(layout), Steps(stride, dilation)
-    window = numbers(w.shape[len(w.shape) - frame.rank :])
-    sizes = numbers(frame.parts(x.shape)[2])
-    low, high = padding[::2], padding[1::2]
-    extents = [n + a + b for n, a, b in zip(sizes, low, high, strict=True)]
+    frame, steps = Layout(p.layout), Steps.of(p)
+    low, high = p.padding[::2], p.padding[1::2]
+    extents = [n + a + b for n, a, b in zip(p.image, low, high, strict=True)]
     image = _image(x, frame, low, extents)
-    results = [
-        (have - (k - 1) * apart - 1) // step + 1
-        for have, k, apart, step in zip(extents, window, dilation, stride, strict=True)
-    ]
-    taps = _taps(window)
+    taps = _taps(p.window)
 
     def read(_: Indices, place: Indices) -> tuple[Indices, Indices]:
         tap = [axis.var for axis in taps]
         return steps.at(place, tap), tuple(tap)
 
     packed = _packed(w, frame.rank, back=False)
-    sums = _sums(image, packed, frame, (), results, taps, read, "sums")
+    sums = _sums(image, packed, frame, (), p.result, taps, read, "sums")
     return finished(sums, b, frame, activation, x.dtype)
 
 
-def conv_grad_data(
-    dy: Tensor,
-    w: Tensor,
-    *,
-    stride: tuple[int, ...],
-    padding: tuple[int, ...],
-    dilation: tuple[int, ...],
-    layout: str,
-    size: tuple[int, ...],
-) -> Tensor:
+def conv_grad_data(dy: Tensor, w: Tensor, p: Problem) -> Tensor:
     """As `convolution_definitions.conv_grad_data`."""
-    return conv_transposed(
-        dy,
-        w,
-        stride=stride,
-        padding=padding,
-        dilation=dilation,
-        layout=layout,
-        activation=None,
-        size=size,
-    )
+    return conv_transposed(dy, w, None, p)
 
 
 def conv_transposed(
-    x: Tensor,
-    w: Tensor,
-    b: Tensor | None = None,
-    *,
-    stride: tuple[int, ...],
-    padding: tuple[int, ...],
-    dilation: tuple[int, ...],
-    layout: str,
-    activation: str | None,
-    size: tuple[int, ...],
+    x: Tensor, w: Tensor, b: Tensor | None, p: Problem, activation: str | None = None
 ) -> Tensor:
     """As `convolution_definitions.conv_transposed`."""
-    frame = Layout(layout)
-    window = numbers(w.shape[len(w.shape) - frame.rank :])
-    sides = [
-        Side(*each)
-        for each in zip(window, stride, dilation, padding[::2], size, strict=True)
-    ]
+    frame, sides = Layout(p.layout), sides_of(p)
     before = [side.reach[1] for side in sides]
     image = _image(x, frame, before, [side.padded for side in sides])
     packed = _packed(w, frame.rank, back=True)
@@ -116,7 +67,7 @@ def conv_transposed(
     for parts in itertools.product(*(side.parts for side in sides)):
         name = f"sums_{len(found)}" if found else "sums"
         found.append((parts, _phase(image, packed, frame, sides, parts, name)))
-    if set(stride) == {1}:
+    if set(p.stride) == {1}:
         return finished(found[0][1], b, frame, activation, x.dtype)
 
     def placed(at: Indices) -> Expr:
@@ -129,69 +80,25 @@ def conv_transposed(
         return interleaved(pixel, sides, found, read)
 
     own = (*packed.shape[: -frame.rank - 1][:-1], packed.shape[-1])
-    shape = (x.shape[0], *size, *own)
+    shape = (x.shape[0], *p.image, *own)
     return finished(
         found[0][1], b, frame, activation, x.dtype, shape=shape, read=placed, name="y"
     )
 
 
-def conv_grad(
-    dy: Tensor,
-    x: Tensor,
-    w: Tensor,
-    *,
-    stride: tuple[int, ...],
-    padding: tuple[int, ...],
-    dilation: tuple[int, ...],
-    layout: str,
-    bias: bool,
-) -> tuple[Tensor, ...]:
+def conv_grad(dy: Tensor, x: Tensor, w: Tensor, p: Problem) -> tuple[Tensor, Tensor]:
     """As `convolution_definitions.conv_grad`."""
-    frame = Layout(layout)
-    given = {"stride": stride, "padding": padding, "dilation": dilation}
-    size = numbers(frame.parts(x.shape)[2])
-    dx = conv_grad_data(dy, w, layout=layout, size=size, **given)
-    dw = _weights(dy, x, w, frame, layout=layout, **given)
-    return (dx, dw, bias_gradient(dy, frame)) if bias else (dx, dw)
+    return conv_grad_data(dy, w, p), outer_products.conv_grad_weight(dy, x, p)
 
 
 def conv_transposed_grad(
-    dy: Tensor,
-    x: Tensor,
-    w: Tensor,
-    *,
-    stride: tuple[int, ...],
-    padding: tuple[int, ...],
-    dilation: tuple[int, ...],
-    layout: str,
-    bias: bool,
-) -> tuple[Tensor, ...]:
+    dy: Tensor, x: Tensor, w: Tensor, p: Problem
+) -> tuple[Tensor, Tensor]:
     """As `convolution_definitions.conv_transposed_grad`."""
-    frame = Layout(layout)
-    dx = conv(
-        dy,
-        w,
-        stride=stride,
-        padding=padding,
-        dilation=dilation,
-        layout=layout,
-        activation=None,
-    )
-    given = {"stride": stride, "padding": padding, "dilation": dilation}
-    dw = _weights(x, dy, w, frame, layout=layout, **given)
-    return (dx, dw, bias_gradient(dy, frame)) if bias else (dx, dw)
+    return conv(dy, w, None, p), outer_products.conv_grad_weight(x, dy, p)
 
 
 # --------------------------------------------------------------------- stages
-
-
-def _weights(dy: Tensor, x: Tensor, w: Tensor, frame: Layout, **given: Any) -> Tensor:
-    """The gradient of the weights."""
-    cut = len(w.shape) - frame.rank
-    window = numbers(w.shape[cut:])
-    return outer_products.conv_grad_weight(
-        dy, x, window=window, depthwise=cut == 1, **given
-    )
 
 
 def _taps(window: Sequence[int]) -> list[ReduceAxis]:
@@ -202,7 +109,7 @@ def _taps(window: Sequence[int]) -> list[ReduceAxis]:
 def _image(
     x: Tensor, frame: Layout, low: Sequence[int], extents: Sequence[int]
 ) -> Tensor:
-    """Padded images in the type that is computed in."""
+    """Padded images in the accumulation type."""
     image = x
     if x.dtype.name in NARROW:
         names = frame.names(*(f"c{at}" for at in range(len(x.shape) - 1 - frame.rank)))
@@ -211,9 +118,9 @@ def _image(
 
 
 def _packed(w: Tensor, rank: int, *, back: bool) -> Tensor:
-    """Weights whose last dimension is that of the sums: outputs, or `back` inputs.
+    """Weights repacked with the sums' channels last: outputs, or inputs if `back`.
 
-    `(groups, inputs, *window, outputs)`, or of each channel for itself
+    `(groups, inputs, *window, outputs)`; for depthwise convolutions
     `(*window, groups)`.
     """
     cut = len(w.shape) - rank
@@ -237,7 +144,7 @@ def _packed(w: Tensor, rank: int, *, back: bool) -> Tensor:
     return packed
 
 
-def _sums(  # noqa: PLR0917 - what a sum is made of
+def _sums(  # noqa: PLR0917 - operands of a sum
     image: Tensor,
     packed: Tensor,
     frame: Layout,
@@ -247,17 +154,17 @@ def _sums(  # noqa: PLR0917 - what a sum is made of
     read: Callable[..., tuple[Indices, Indices]],
     name: str,
 ) -> Tensor:
-    """The sums of products of some windows.
+    """The sums of products over windows.
 
     Args:
         image: The padded images.
-        packed: The weights.
-        frame: How images lie.
-        phases: Extents and names of leading dimensions.
-        results: How many windows there are along each dimension.
-        taps: What is folded besides channels.
-        read: From phases and a place: where in the image, and which weights.
-        name: The name of the sums.
+        packed: The repacked weights.
+        frame: Layout of the images.
+        phases: Extents and names of the phase dimensions.
+        results: Number of windows along each dimension.
+        taps: Reduction axes besides channels.
+        read: Maps phases and a result's place to image and window indices.
+        name: Name of the sums.
     """
     rank = frame.rank
     channels = packed.shape[: -rank - 1]
@@ -279,7 +186,7 @@ def _sums(  # noqa: PLR0917 - what a sum is made of
     return sums
 
 
-def _phase(  # noqa: PLR0917 - what a part is made of
+def _phase(  # noqa: PLR0917 - operands of a sum
     image: Tensor,
     packed: Tensor,
     frame: Layout,
@@ -287,7 +194,7 @@ def _phase(  # noqa: PLR0917 - what a part is made of
     parts: Sequence[Part],
     name: str,
 ) -> Tensor:
-    """The sums of some phases."""
+    """The sums of the phases of one combination of parts."""
     several = [n for n, part in enumerate(parts) if part.phases > 1]
     called = ("tz", "ty", "tx")[3 - frame.rank :]
     taps = _taps([part.taps for part in parts])

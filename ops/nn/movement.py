@@ -1,7 +1,4 @@
-"""Operators that move elements: other shapes, other orders of dimensions.
-
-None computes anything, so they take every element type.
-"""
+"""Reshape, flatten and transpose, for every dtype."""
 
 from __future__ import annotations
 
@@ -12,16 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 from tensorlang import ir
 from tensorlang.errors import ArgumentError
 from tensorlang.ops.definition import operator
-from tensorlang.ops.signature import Anything, Like, Sizes
+from tensorlang.ops.signature import Anything, Sizes
 
 if TYPE_CHECKING:
     from tensorlang.ir import Tensor
 
 _SQUARE: Final = (4096, 4096)
 _PICTURES: Final = (64, 32, 28, 28)
-_FLAT: Final = (64 * 32 * 28 * 28,)
-_ROWS: Final = (64, 32 * 28 * 28)
-_TOO_MANY: Final = 1 << 60  # elements; NumPy counts their bytes in 63 bits
+_TOO_MANY: Final = 1 << 60  # elements; NumPy limits arrays to 2**63 bytes
 
 
 @operator(
@@ -30,33 +25,16 @@ _TOO_MANY: Final = 1 << 60  # elements; NumPy counts their bytes in 63 bits
     whole=True,
     scheduled_as="transpose",
     aliases=("transpose",),
+    gradient={},
 )
 def transpose(x: Anything, axes: Sizes | None = None) -> Tensor:
-    """The array with its dimensions in another order, moved in memory.
+    """Permute the dimensions; the elements are moved in memory.
 
     Args:
-        axes: For each dimension of the result, the one of `x` that it is; the reverse
-            order where it is left out.
+        axes: Permutation: dimension n of the result is dimension `axes[n]` of `x`.
+            None reverses the dimensions.
     """
     return _moved(x, _order(axes, x.ndim))
-
-
-@operator(
-    "nn.transpose_grad",
-    shapes=(_SQUARE, _SQUARE),
-    whole=True,
-    scheduled_as="transpose",
-    aliases=("transpose_grad",),
-)
-def transpose_grad(dy: Anything, x: Like, axes: Sizes | None = None) -> Tensor:
-    """The gradient of `transpose`: the dimensions in their old order.
-
-    Args:
-        axes: As in the forward call.
-    """
-    order = _order(axes, len(x))
-    _same(dy.shape, [x[axis] for axis in order])
-    return _moved(dy, sorted(range(len(order)), key=order.__getitem__))
 
 
 def _moved(x: Tensor, order: Sequence[int]) -> Tensor:
@@ -75,10 +53,10 @@ def _moved(x: Tensor, order: Sequence[int]) -> Tensor:
 
 
 def _order(axes: int | tuple[int, ...] | None, rank: int) -> list[int]:
-    """The order of dimensions, each counted from the front.
+    """The permutation, with nonnegative axes.
 
     Raises:
-        ArgumentError: it does not name each dimension once.
+        ArgumentError: not a permutation of all dimensions.
     """
     if axes is None:
         return [*reversed(range(rank))]
@@ -94,14 +72,14 @@ def _order(axes: int | tuple[int, ...] | None, rank: int) -> list[int]:
     return order
 
 
-# ------------------------------------------------------------ the same in order
+# ---------------------------------------------------------------------- reshape
 
 
 def _completed(given: Sequence[Any], shape: int | tuple[int, ...]) -> tuple[Any, ...]:
-    """The shape of as many elements, with what is left in the place of -1.
+    """The target shape, with -1 replaced by the inferred extent.
 
     Raises:
-        ShapeError: the elements are not as many, or too many for any array.
+        ShapeError: the numbers of elements differ, or are too large for any array.
     """
     made = shape if isinstance(shape, tuple) else (shape,)
     ir.require(
@@ -129,25 +107,6 @@ def _flat(shape: Sequence[Any]) -> tuple[Any, ...]:
     return shape[0], math.prod(shape[1:])
 
 
-def _same(shape: Sequence[Any], wanted: Sequence[Any]) -> None:
-    ir.require(
-        tuple(shape) == tuple(wanted),
-        "an array of shape {wanted} is needed, not {given}",
-        wanted=tuple(wanted),
-        given=tuple(shape),
-    )
-
-
-def _reshaped_back(dy: Sequence[Any], x: Any, shape: Any) -> Any:
-    _same(dy, _completed(x, shape))
-    return x
-
-
-def _flat_back(dy: Sequence[Any], x: Any) -> Any:
-    _same(dy, _flat(x))
-    return x
-
-
 @operator(
     "nn.reshape",
     shapes=(_PICTURES,),
@@ -155,34 +114,18 @@ def _flat_back(dy: Sequence[Any], x: Any) -> Any:
     whole=True,
     view=_completed,
     aliases=("reshape",),
+    gradient={},
 )
 def reshape(x: Anything, shape: Sizes) -> Tensor:
-    """The same elements, in row-major order, as an array of another shape.
+    """Reshape, in row-major order.
 
-    Nothing is moved where `x` lies in a row: the result is a view of it, unless there
-    is an `out`. (An array of JAX is copied.)
+    The result is a view if `x` is contiguous and no `out` is given. (JAX arrays are
+    always copied.)
 
     Args:
-        shape: The new shape; one extent may be -1, for what is left.
+        shape: The new shape; one extent may be -1, to be inferred.
     """
     return _copied(x, _completed(x.shape, shape))
-
-
-@operator(
-    "nn.reshape_grad",
-    shapes=(_FLAT, _FLAT),
-    usual={"shape": (-1,)},
-    whole=True,
-    view=_reshaped_back,
-    aliases=("reshape_grad",),
-)
-def reshape_grad(dy: Anything, x: Like, shape: Sizes) -> Tensor:
-    """The gradient of `reshape`: `dy` in the shape of `x`; a view where it can be.
-
-    Args:
-        shape: As in the forward call.
-    """
-    return _copied(dy, _reshaped_back(dy.shape, x, shape))
 
 
 @operator(
@@ -191,26 +134,15 @@ def reshape_grad(dy: Anything, x: Like, shape: Sizes) -> Tensor:
     whole=True,
     view=_flat,
     aliases=("batch_flatten",),
+    gradient={},
 )
 def batch_flatten(x: Anything) -> Tensor:
-    """All dimensions behind the first one as one; a view where it can be."""
+    """Flatten all dimensions but the first; a view where possible."""
     return _copied(x, _flat(x.shape))
 
 
-@operator(
-    "nn.batch_flatten_grad",
-    shapes=(_ROWS, _PICTURES),
-    whole=True,
-    view=_flat_back,
-    aliases=("batch_flatten_grad",),
-)
-def batch_flatten_grad(dy: Anything, x: Like) -> Tensor:
-    """The gradient of `batch_flatten`: `dy` in the shape of `x`."""
-    return _copied(dy, _flat_back(dy.shape, x))
-
-
 def _copied(x: Tensor, shape: Sequence[Any]) -> Tensor:
-    """The same elements in another shape."""
+    """A copy of the elements in another shape."""
     held = ir.reshaped(x, (ir.elements(x.shape),))
     made = ir.compute(held.shape, lambda i: held[i], "y")
     return ir.reshaped(made, shape)

@@ -1,4 +1,4 @@
-"""The mean squared error and its gradient."""
+"""Mean squared error and its gradient."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _LONG = (1 << 24,)
 
 @operator("nn.mse", aliases=("mse",), shapes=(_LONG, _LONG))
 def mse(prediction: Floats, truth: Floats, reduction: Reduction = "mean") -> Tensor:
-    """The squared differences, folded; the mean of none is NaN.
+    """Mean squared error, `mean((prediction - truth) ** 2)`; NaN for empty arrays.
 
     Args:
         prediction: Floats of any shape.
-        truth: What they should be, in the same shape.
-        reduction: `mean`, `sum`, or `none` for all of them.
+        truth: Target values, of the same shape.
+        reduction: `mean`, `sum`, or `none` for the squared error of each element.
     """
     _alike(prediction, truth)
     shape, dtype = prediction.shape, prediction.dtype
@@ -57,13 +57,13 @@ def mse_grad(
     truth: Floats | Number,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """The gradient of `nn.mse` for the prediction; that for the truth is its negative.
+    """The gradient of `nn.mse` for the prediction; negate it for the truth.
 
     Args:
-        dy: The gradient of the result: a Python number, an array of shape (), or with
-            `none` one of the prediction's shape.
+        dy: The gradient of the result: a Python number or an array of shape (); with
+            reduction `none`, an array of the shape of `prediction`.
         prediction: As for `nn.mse`, or a Python number.
-        truth: The same.
+        truth: Likewise; at least one of the two is an array.
         reduction: As for `nn.mse`.
     """
     if isinstance(prediction, ir.Tensor) and isinstance(truth, ir.Tensor):

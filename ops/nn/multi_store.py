@@ -1,4 +1,4 @@
-"""Nests that store several elements in each step: what `compute` has no words for."""
+"""Loop nests with several stores per iteration, which `compute` cannot express."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from tensorlang.ir.nodes import Expr, Stmt
 
 Indices: TypeAlias = tuple[Any, ...]
-# from a nest's indices to the places that it stores at, and the values
+# maps loop indices to the places stored to and the values
 Stores: TypeAlias = "Callable[[Indices], list[tuple[Indices, Expr]]]"
 
 
 def extents(*sizes: int) -> tuple[Expr, ...]:
-    """Numbers as extents."""
+    """Constant extents."""
     return tuple(as_expr(size) for size in sizes)
 
 
@@ -31,16 +31,16 @@ def multi_store(
     guard: Callable[[Indices], Expr | None] | None = None,
     name: str = "",
 ) -> Tensor:
-    """The array whose elements a nest stores, several of them in each step.
+    """A tensor computed by a nest with several stores per iteration.
 
     Args:
-        buffer: The array.
-        names: The loops.
-        sizes: Their extents.
-        body: What is stored where, no element twice.
-        inputs: What is to be computed before.
-        guard: From the loops to the condition under which there is a step.
-        name: The block's name, where it is not the array's.
+        buffer: The result.
+        names: Names of the loops.
+        sizes: Extents of the loops.
+        body: The stores of an iteration; no element is stored twice.
+        inputs: Tensors to compute first.
+        guard: Maps loop variables to the predicate of an iteration.
+        name: Name of the block, by default that of the buffer.
     """
     loops = [Var(name, i64) for name in names]
     indices = tuple(Var(f"v{name}", i64) for name in names)

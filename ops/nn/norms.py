@@ -3,9 +3,9 @@
 Ba, Kiros and Hinton, "Layer normalization", 2016; Zhang and Sennrich, "Root mean square
 layer normalization", 2019.
 
-The variance is that of the differences from the mean, taken in a second pass over the
-row, which is in the cache: no cancellation, whatever the mean. Gradients are defined by
-hand: what is known of normalised rows leaves two sums a row, in one trip.
+The variance is computed from deviations in a second pass over the row, which is then in
+cache: no cancellation, whatever the mean. Gradients are written by hand: identities of
+normalised rows leave two sums per row, in one pass.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _USUAL: Final = (512, 4096)
 
 
 def _operator(name: str, weights: int, of: str = "") -> Callable[[Body], Definition]:
-    """An operator with so many weights, or the gradient of another."""
+    """An operator with this many weights, or the gradient of `of`."""
     known = dict.fromkeys(("x", "weight", "eps"), f"As for `nn.{of}`.")
     return operator(
         f"nn.{name}",
@@ -45,15 +45,17 @@ def layer_norm(
     bias: Weights | None = None,
     eps: Scalar = 1e-5,
 ) -> Tensor:
-    """`(x - mean) / sqrt(variance + eps) * weight + bias`, over the last dimensions.
+    """Layer normalisation over the last dimensions.
+
+    `(x - mean) / sqrt(variance + eps) * weight + bias`.
 
     Args:
-        x: Floats of one dimension or more.
-        weight: Of the shape of the last dimensions, over which mean and variance are
-            taken; without weight and bias that is the last one.
-        bias: Of the same shape.
+        x: Floats, at least one dimension.
+        weight: Scale, of the shape of the last dimensions of `x`, those normalised
+            over, or None; without weight and bias, only the last dimension is.
+        bias: Offset, of the same shape, or None.
         eps: Added to the variance.
-        out: Where the result goes; may be `x`.
+        out: Output array; may be `x`.
     """
     (rows,), weight, bias = _seen({"x": x}, weight=weight, bias=bias)
     unit, _ = _unit(rows, eps)
@@ -62,14 +64,16 @@ def layer_norm(
 
 @_operator("rms_norm", 1)
 def rms_norm(x: Floats, weight: Weights | None = None, eps: Scalar = 1e-6) -> Tensor:
-    """`x / sqrt(mean(x * x) + eps) * weight`, over the last dimensions.
+    """Root mean square normalisation over the last dimensions.
+
+    `x / sqrt(mean(x * x) + eps) * weight`.
 
     Args:
-        x: Floats of one dimension or more.
-        weight: Of the shape of the last dimensions, over which the mean is taken;
-            without it that is the last one.
-        eps: Added to the mean of squares.
-        out: Where the result goes; may be `x`.
+        x: Floats, at least one dimension.
+        weight: Scale, of the shape of the last dimensions of `x`, those normalised
+            over, or None for the last dimension only.
+        eps: Added to the mean square.
+        out: Output array; may be `x`.
     """
     (rows,), weight = _seen({"x": x}, weight=weight)
     unit, _ = _root_mean_square(rows, eps)
@@ -82,12 +86,12 @@ def layer_norm_grad(
 ) -> Any:
     """The gradients of `nn.layer_norm` for x, weight and bias.
 
-    With `u` the normalised x and `g = dy weight`, dx is the part of g that changes
-    neither mean nor variance: `scale (g - mean(g) - u mean(g u))`.
+    With `u` the normalised x, `g = dy * weight` and `scale = 1 / sqrt(variance + eps)`,
+    `dx = scale * (g - mean(g) - u * mean(g * u))`.
 
     Args:
-        weight: As for `nn.layer_norm`; without it there is the gradient for x only.
-        out: Where the results go: three arrays, or one.
+        weight: As for `nn.layer_norm`; if None, only the gradient for x is returned.
+        out: Output arrays: three, or one without weight.
     """
     (given, rows), flat = _seen({"dy": dy, "x": x}, weight=weight)
     unit, scale = _unit(rows, eps)
@@ -114,11 +118,14 @@ def layer_norm_grad(
 def rms_norm_grad(
     dy: Floats, x: Floats, weight: Weights | None = None, eps: Scalar = 1e-6
 ) -> Any:
-    """The gradients of `nn.rms_norm` for x and weight: `scale (g - u mean(g u))`.
+    """The gradients of `nn.rms_norm` for x and weight.
+
+    With `u` the normalised x, `g = dy * weight` and `scale = 1 / sqrt(mean(x * x) +
+    eps)`, `dx = scale * (g - u * mean(g * u))`.
 
     Args:
-        weight: As for `nn.rms_norm`; without it there is the gradient for x only.
-        out: Where the results go: two arrays, or one.
+        weight: As for `nn.rms_norm`; if None, only the gradient for x is returned.
+        out: Output arrays: two, or one without weight.
     """
     (given, rows), flat = _seen({"dy": dy, "x": x}, weight=weight)
     unit, scale = _root_mean_square(rows, eps)
@@ -139,7 +146,7 @@ def rms_norm_grad(
 
 
 def _seen(arrays: dict[str, Tensor], **weights: Tensor | None) -> tuple[Any, ...]:
-    """Arrays as rows over the last dimensions, and weights of as many elements."""
+    """Arrays as rows over the normalised dimensions, and flattened weights."""
     x = arrays["x"]
     own = [weight for weight in weights.values() if weight is not None]
     normal = own[0].shape if own else x.shape[-1:]
@@ -157,7 +164,7 @@ def _seen(arrays: dict[str, Tensor], **weights: Tensor | None) -> tuple[Any, ...
     axes = tuple(range(x.ndim - len(normal), x.ndim))
     rows = ir.rows.together(axes, **arrays)
     count, *length = rows[0].array.shape
-    if len(rows) > 1 and count == 1:  # a gradient that sums nothing over rows
+    if len(rows) > 1 and count == 1:  # a gradient that sums over no rows
         int(count)
     return rows, *(w and ir.reshaped(w, length) for w in weights.values())
 
@@ -170,18 +177,18 @@ def _alike(a: Any, b: Any) -> bool:
 
 
 def inverse_root(value: Expr) -> Expr:
-    """1 over the square root."""
+    """Reciprocal square root."""
     return 1.0 / ir.sqrt(value)
 
 
 def _mean_of(rows: Rows, value: Value, name: str) -> Value:
-    """The mean over a row, from any index in it."""
+    """The mean over a row, looked up by any index in it."""
     total = rows.fold("sum", value, name)
     return lambda at: total[at[0]] / rows.length.cast(total.dtype)
 
 
 def _unit(rows: Rows, eps: Scalar) -> tuple[Value, Value]:
-    """The normalised element, and 1 over the standard deviation of its row."""
+    """The normalised element, and its row's reciprocal standard deviation."""
     mean = _mean_of(rows, rows.__getitem__, "total")
 
     def square(at: Index) -> Expr:
@@ -197,7 +204,7 @@ def _unit(rows: Rows, eps: Scalar) -> tuple[Value, Value]:
 
 
 def _root_mean_square(rows: Rows, eps: Scalar) -> tuple[Value, Value]:
-    """The normalised element, and 1 over the root of the mean square of its row."""
+    """The normalised element, and its row's reciprocal root mean square."""
     square = _mean_of(rows, lambda at: rows[at] * rows[at], "squares")
 
     def scale(at: Index) -> Expr:
@@ -209,7 +216,7 @@ def _root_mean_square(rows: Rows, eps: Scalar) -> tuple[Value, Value]:
 def _weighed(
     rows: Rows, unit: Value, weight: Tensor | None, bias: Tensor | None
 ) -> Tensor:
-    """The normalised elements, times the weight of their column, plus its bias."""
+    """The normalised elements times their column's weight, plus its bias."""
 
     def element(at: Index) -> Expr:
         value = unit(at) if weight is None else unit(at) * ir.wide(weight[at[1]])
@@ -220,14 +227,14 @@ def _weighed(
 
 
 def _weighted(given: Rows, weight: Tensor | None) -> Value:
-    """An element of dy, times the weight of its column."""
+    """An element of dy times its column's weight."""
     if weight is None:
         return given.__getitem__
     return lambda at: given[at] * ir.wide(weight[at[1]])
 
 
 def _as_weight(total: Tensor, weight: Tensor) -> Tensor:
-    """Sums over all rows, in the shape and type of a weight."""
+    """Sums over all rows, in the shape and dtype of a weight."""
     made = total
     if total.dtype != weight.dtype:
         made = ir.compute(

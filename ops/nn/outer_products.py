@@ -1,9 +1,8 @@
-"""Gradients of weights as sums of outer products: vectors of outputs, pixel by pixel.
+"""Weight gradients as sums of outer products over pixels, vectorised over outputs.
 
-At each pixel of `dy`, its outputs lie side by side (copied so where the channels come
-first), and are multiplied by single elements of the image: a weight's sum stays in its
-own lane, so that nothing is added across lanes, and nothing is between lines that would
-have to be 0.
+At each pixel, the contiguous outputs of `dy` (copied if channels come first) are
+multiplied by broadcast elements of the image: each weight's sum stays in its lane, so
+there are no cross-lane sums and no gaps between lines to zero.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang.ir import as_expr, reduce_axis, select
 from tensorlang.ir import sum as total
+from tensorlang.ir.elementwise import NARROW, wide
 from tensorlang.ir.nodes import binary
-from tensorlang.ops.assembling import NARROW, wide
 from tensorlang.ops.nn.convolution_definitions import (
     Steps,
     framed,
@@ -25,27 +24,21 @@ from tensorlang.ops.nn.images import SPATIAL, Layout, numbers, staged
 if TYPE_CHECKING:
     from tensorlang.ir.frontend import Tensor
     from tensorlang.ir.nodes import Expr
+    from tensorlang.ops.nn.convolution_problem import Problem
 
 Indices = tuple[Any, ...]
 _LINE: Final = 64  # bytes of a vector register
 
 
-def conv_grad_weight(
-    dy: Tensor,
-    x: Tensor,
-    *,
-    stride: tuple[int, ...],
-    padding: tuple[int, ...],
-    dilation: tuple[int, ...],
-    layout: str,
-    window: tuple[int, ...],
-    depthwise: bool,
-) -> Tensor:
-    """As `convolution_definitions.conv_grad_weight`, of channels that are mixed."""
-    frame, steps = Layout(layout), Steps(stride, dilation)
-    image = framed(_widened(x, frame), frame, padding, name="image")
-    if depthwise:
-        return _alone(dy, image, frame, steps, window)
+def conv_grad_weight(dy: Tensor, x: Tensor, p: Problem) -> Tensor:
+    """As `convolution_definitions.conv_grad_weight`.
+
+    Not for depthwise convolutions with channels first.
+    """
+    frame, steps = Layout(p.layout), Steps.of(p)
+    image = framed(_widened(x, frame), p, name="image")
+    if p.depthwise:
+        return _alone(dy, image, p)
     pixels = _by_pixels(dy, frame)
     _, channels, _ = frame.parts(image.shape)
     _, made, spatial = frame.parts(dy.shape)
@@ -61,7 +54,7 @@ def conv_grad_weight(
         return total(image[seen] * given, (batch, *places))
 
     taps = window_names(frame.rank)
-    shape = (*made[:-1], *window, channels[-1], pixels.shape[-1])
+    shape = (*made[:-1], *p.window, channels[-1], pixels.shape[-1])
     named = ("g",)[2 - len(made) :]
     sums = staged(shape, (*named, *taps, "c", "o"), element, "products")
 
@@ -71,18 +64,17 @@ def conv_grad_weight(
         return value
 
     names = (*named, "o", "c", *taps)
-    behind = (channels[-1], *window)
+    behind = (channels[-1], *p.window)
     whole: Tensor = staged((*made[:-1], pixels.shape[-1], *behind), names, turned, "dw")
     dw = whole
-    if pixels.shape[-1] != made[-1]:  # where vectors are not full, all of them first
+    if pixels.shape[-1] != made[-1]:  # drop the padding outputs last
         dw = staged((*made, *behind), names, lambda at: whole[at], "dw_made")
     return narrowed(dw, dy.dtype, names)
 
 
-def _alone(
-    dy: Tensor, image: Tensor, frame: Layout, steps: Steps, window: tuple[int, ...]
-) -> Tensor:
-    """Of each channel for itself, where these come last: all are vectors."""
+def _alone(dy: Tensor, image: Tensor, p: Problem) -> Tensor:
+    """Depthwise with channels last: both factors are vectors."""
+    frame, steps = Layout(p.layout), Steps.of(p)
     _, made, spatial = frame.parts(dy.shape)
     batch = reduce_axis(dy.shape[0], "b")
     names = SPATIAL[3 - frame.rank :]
@@ -95,15 +87,15 @@ def _alone(
         return total(seen * given, (batch, *places))
 
     taps = window_names(frame.rank)
-    sums = staged((*window, *made), (*taps, "o"), element, "products")
+    sums = staged((*p.window, *made), (*taps, "o"), element, "products")
     dw: Tensor = staged(
-        (*made, *window), ("o", *taps), lambda at: sums[(*at[1:], at[0])], "dw"
+        (*made, *p.window), ("o", *taps), lambda at: sums[(*at[1:], at[0])], "dw"
     )
     return narrowed(dw, dy.dtype, ("o", *taps))
 
 
 def _widened(x: Tensor, frame: Layout) -> Tensor:
-    """Images in the type that is computed in."""
+    """Images in the accumulation type."""
     if x.dtype.name not in NARROW:
         return x
     names = frame.names(*(f"c{at}" for at in range(len(x.shape) - 1 - frame.rank)))
@@ -112,7 +104,7 @@ def _widened(x: Tensor, frame: Layout) -> Tensor:
 
 
 def _by_pixels(dy: Tensor, frame: Layout) -> Tensor:
-    """`dy` with outputs last, in whole vectors."""
+    """`dy` with outputs last, zero-padded to whole vectors."""
     lanes = _LINE // (8 if dy.dtype.name == "f64" else 4)
     n, made, spatial = frame.parts(dy.shape)
     (outputs,) = numbers(made[-1:])

@@ -1,7 +1,6 @@
-"""Packed weights: what an inner loop reads lies in the order that it reads it.
+"""Packed weights: strips of columns in the order in which the inner loop reads them.
 
-A packed weight is a typed value: its strips of columns lie as the inner loop reads
-them, so a call packs nothing.
+Weights are packed once, ahead of many calls, into a value of a type of its own.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ if TYPE_CHECKING:
 
     from tensorlang.ops.operator import Operator
 
-STRIP: Final = 32  # columns: two vectors of f32, a register tile's
+STRIP: Final = 32  # columns: two f32 vectors, the width of a register tile
 _DENSE: Final = "nn.dense"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackedWeight:
-    """A weight in the layout that an operator's inner loop reads.
+    """A weight in the layout of an operator's inner loop.
 
     Attributes:
-        operator: The id of the operator that it is for.
-        array: Strips `[ceil(out / 32), in, 32]`, columns past the end 0; read-only.
+        operator: Id of the operator it is packed for.
+        array: Strips `[ceil(out / 32), in, 32]`, zero-padded; read-only.
         shape: The logical shape, `(out, in)`.
     """
 
@@ -49,10 +48,10 @@ class PackedWeight:
         return self.array.dtype
 
     def of(self, id: str) -> tuple[NDArray[Any], int]:
-        """The strips, and how many columns they have, for an operator.
+        """The strips and the number of columns, for an operator.
 
         Raises:
-            ArgumentError: they are packed for another one.
+            ArgumentError: the weight is packed for another operator.
         """
         if id != self.operator:
             raise ArgumentError(f"{id}: this weight was packed for {self.operator}")
@@ -60,11 +59,11 @@ class PackedWeight:
 
     @property
     def not_an_array(self) -> str:
-        """What operators say of it that take no packed weight."""
+        """The error text of operators that take no packed weight."""
         return f"a weight packed for {self.operator}; pass w.unpack()"
 
     def unpack(self) -> NDArray[Any]:
-        """The weight as `[out, in]`: a copy."""
+        """A copy of the weight as `[out, in]`."""
         columns, depth = self.shape
         rows = self.array.transpose(0, 2, 1).reshape(-1, depth)
         return np.ascontiguousarray(rows[:columns])
@@ -73,21 +72,21 @@ class PackedWeight:
 def prepack(
     op: Operator, w: Any, *, layout: str = "oi", tolerance: float | None = None
 ) -> PackedWeight | PackedWindows:
-    """A weight packed once for many calls of `op`.
+    """Pack a weight once for many calls of `op`.
 
     Args:
-        op: `nn.dense`, or `nn.conv2d` for windows of 3 by 3.
-        w: `[out, in]`, or `[in, out]` with `layout="io"`; of a convolution, `[out, in,
-            3, 3]`.
-        layout: Which of the first two.
-        tolerance: Of a convolution, the error that is allowed, as in its calls: packed
-            are weights of Winograd's algorithms.
+        op: `nn.dense`, or `nn.conv2d` with 3x3 windows.
+        w: For `nn.dense`, `[out, in]`, or `[in, out]` with `layout="io"`; for
+            `nn.conv2d`, `[out, in, 3, 3]`.
+        layout: `"oi"` or `"io"`, for `nn.dense`.
+        tolerance: For `nn.conv2d`, the error allowed, as in its calls: weights are
+            packed for Winograd's algorithms.
 
     Raises:
-        ArgumentError: the operator takes no packed weights, or no such layout; no
-            algorithm that takes them is as exact.
-        ShapeError: the weight is no matrix, or its windows are others.
-        DTypeError: it is not of floats.
+        ArgumentError: the operator takes no packed weights, the layout is unknown, or
+            no Winograd algorithm is within the tolerance.
+        ShapeError: not a matrix, or not 3x3 windows.
+        DTypeError: not floats.
     """
     id = getattr(op, "id", None)
     if id not in (CONVOLUTION, _DENSE):
@@ -105,9 +104,9 @@ def prepack(
             "nn.prepack: weights of nn.dense are packed as they are, "
             "without a tolerance"
         )
-    from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - only to pack
+    from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - only for packing
     from tensorlang.runtime import buffers  # noqa: PLC0415 - loads the runtime
-    from tensorlang.runtime.arrays import view  # noqa: PLC0415 - the same
+    from tensorlang.runtime.arrays import view  # noqa: PLC0415 - likewise
 
     if layout not in ("oi", "io"):
         raise ArgumentError(f"nn.prepack: layout is 'oi' or 'io', not {layout!r}")
@@ -123,7 +122,9 @@ def prepack(
     strips = -(-columns // STRIP)
     whole = np.zeros((strips * STRIP, depth), array.dtype)
     whole[:columns] = rows
-    packed = buffers.empty((strips, depth, STRIP), array.dtype)  # on cache lines
+    packed = buffers.empty(
+        (strips, depth, STRIP), array.dtype
+    )  # aligned to cache lines
     packed[...] = whole.reshape(strips, STRIP, depth).transpose(0, 2, 1)
     if packed.size:
         packed = read_only(packed)

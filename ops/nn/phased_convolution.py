@@ -1,12 +1,12 @@
-"""Transposed convolutions, and gradients of images, where windows lie apart.
+"""Transposed convolutions and data gradients by phases, for any stride.
 
-Along a dimension whose windows are `s` pixels apart, pixel `u * s + t` is reached by
-every `s / gcd(s, dilation)`-th element of windows only, from the same first one for all
-`u`: pixels of one *phase* `t` are a convolution of `dy`, a pixel apart, by a part of
-the weights. No zero that a spread-out `dy` would have is multiplied.
+Along a dimension with stride `s`, pixel `u * s + t` is reached only by every
+`s / gcd(s, dilation)`-th window element, starting from the same one for all `u`: pixels
+of one *phase* `t` are a stride-1 convolution of `dy` with a subset of the weights. No
+zeros of a dilated `dy` are multiplied.
 
-Phases whose parts of a window have equally many elements are computed together: there
-are at most two such numbers along a dimension.
+Phases with equally many window elements are computed together; along a dimension, at
+most two such counts occur.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from tensorlang.ir.nodes import binary
 from tensorlang.ops.nn import convolution_definitions as plain
 from tensorlang.ops.nn import depthwise_gradients, outer_products
 from tensorlang.ops.nn.flat_convolution import Flat, flat_image, widened
-from tensorlang.ops.nn.images import Layout, numbers, staged
+from tensorlang.ops.nn.images import Layout, staged
 
 if TYPE_CHECKING:
     from tensorlang.ir.frontend import Tensor
     from tensorlang.ir.nodes import Expr
+    from tensorlang.ops.nn.convolution_problem import Problem
 
 Indices = tuple[Any, ...]
 _TAPS: Final = ("kz", "ky", "kx")
@@ -43,8 +44,8 @@ class Side:
 
     Attributes:
         window: Elements of a window.
-        stride: Pixels from one window to the next.
-        dilation: Pixels from one element of a window to the next.
+        stride: Pixels from window to window.
+        dilation: Pixels from element to element of a window.
         low: Padding before the image.
         size: Pixels of the image.
     """
@@ -57,60 +58,60 @@ class Side:
 
     @property
     def common(self) -> int:
-        """Only pixels of every so many phases are reached at all."""
+        """Common divisor of stride and dilation: one in this many phases is reached."""
         return math.gcd(self.stride, self.dilation)
 
     @property
     def step(self) -> int:
-        """From one element of a window to the next one of the same phase."""
+        """Distance between window elements of the same phase."""
         return self.stride // self.common
 
     @property
     def lines(self) -> int:
-        """Pixels of a phase."""
+        """Pixels per phase."""
         return -(-self.size // self.stride)
 
     @property
     def reach(self) -> tuple[int, int]:
-        """The least and the most that windows begin before a pixel, in strides."""
+        """How far before a pixel its windows start, in strides: minimum and maximum."""
         last = (self.window - 1) * self.dilation - self.low
         return -self.low // self.stride, last // self.stride
 
     @property
     def padded(self) -> int:
-        """Pixels of `dy` along it, with the padding that all phases need."""
+        """Extent of `dy` with the padding that all phases need."""
         return self.lines + self.reach[1] - self.reach[0]
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """Phases by how many elements of a window reach them."""
+        """Phases grouped by the number of window elements that reach them."""
         whole, more = divmod(self.window, self.step)
         found = (Part(0, more, whole + 1), Part(more, self.step, whole))
         return tuple(p for p in found if p.taps and p.first < p.end)
 
     def first(self, phase: Expr) -> tuple[Expr, Expr]:
-        """The first element of a window that reaches a phase; and whether one does."""
+        """The first window element that reaches a phase, and whether any does."""
         shifted = phase + self.low % self.stride
         inverse = pow(self.dilation // self.common, -1, self.step)
         element = shifted // self.common * inverse % self.step
         return element, (shifted % self.common).equal(0)
 
     def line(self, first: Any, tap: Any) -> Any:
-        """From a pixel's own line of the padded `dy` to a window element's.
+        """Offset from a pixel's line of the padded `dy` to that of a window element.
 
         Args:
-            first: The first element of a window that reaches the phase.
-            tap: Which of those that do.
+            first: The first window element that reaches the phase.
+            tap: The number of the element among those that do.
         """
         least, most = self.reach
-        more = -least * self.stride - self.low  # so that nothing is negative
+        more = -least * self.stride - self.low  # keeps the dividend nonnegative
         before = (first * self.dilation + more) // self.stride + least
         return most - before - tap * (self.dilation // self.common)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Phases whose first elements are `first` to `end`, with `taps` elements each."""
+    """Phases with first elements from `first` up to `end`, and `taps` elements each."""
 
     first: int
     end: int
@@ -118,89 +119,44 @@ class Part:
 
     @property
     def phases(self) -> int:
-        """How many there are."""
+        """The number of phases."""
         return self.end - self.first
 
     def place(self, element: Expr) -> Expr:
-        """A phase's place among these, by its first element; of others any place."""
+        """The index of a phase by its first element; arbitrary for other phases."""
         most = binary("min", element - self.first, as_expr(self.phases - 1))
         return binary("max", most, as_expr(0))
 
     def has(self, element: Expr) -> Expr:
-        """Whether the phase of a first element is one of these."""
+        """Whether the phase with this first element is one of these."""
         return (element >= self.first) & (element < self.end)
 
 
-def conv_grad_data(
-    dy: Tensor,
-    w: Tensor,
-    *,
-    stride: tuple[int, ...],
-    padding: tuple[int, ...],
-    dilation: tuple[int, ...],
-    layout: str,
-    size: tuple[int, ...],
-) -> Tensor:
-    """As `convolution_definitions.conv_grad_data`, of channels that come first."""
-    return conv_transposed(
-        dy,
-        w,
-        stride=stride,
-        padding=padding,
-        dilation=dilation,
-        layout=layout,
-        activation=None,
-        size=size,
-    )
+def sides_of(p: Problem) -> list[Side]:
+    """The dimensions of a transposed convolution."""
+    given = p.window, p.stride, p.dilation, p.padding[::2], p.image
+    return [Side(*each) for each in zip(*given, strict=True)]
 
 
-def conv_grad(
-    dy: Tensor,
-    x: Tensor,
-    w: Tensor,
-    *,
-    stride: tuple[int, ...],
-    padding: tuple[int, ...],
-    dilation: tuple[int, ...],
-    layout: str,
-    bias: bool,
-) -> tuple[Tensor, ...]:
-    """As `convolution_definitions.conv_grad`, of channels that come first."""
-    frame = Layout(layout)
-    given = {"stride": stride, "padding": padding, "dilation": dilation}
-    size = numbers(frame.parts(x.shape)[2])
-    dx = conv_grad_data(dy, w, layout=layout, size=size, **given)
-    window = numbers(w.shape[len(w.shape) - frame.rank :])
-    depthwise = len(w.shape) == frame.rank + 1
+def conv_grad_data(dy: Tensor, w: Tensor, p: Problem) -> Tensor:
+    """As `convolution_definitions.conv_grad_data`, with channels first."""
+    return conv_transposed(dy, w, None, p)
+
+
+def conv_grad(dy: Tensor, x: Tensor, w: Tensor, p: Problem) -> tuple[Tensor, Tensor]:
+    """As `convolution_definitions.conv_grad`, with channels first."""
     by: ModuleType = outer_products
-    if depthwise:
-        by = depthwise_gradients if numbers(dy.shape[-1:])[0] > 1 else plain
-    dw = by.conv_grad_weight(
-        dy, x, layout=layout, window=window, depthwise=depthwise, **given
-    )
-    return (dx, dw, plain.bias_gradient(dy, frame)) if bias else (dx, dw)
+    if p.depthwise:
+        by = depthwise_gradients if p.result[-1] > 1 else plain
+    return conv_grad_data(dy, w, p), by.conv_grad_weight(dy, x, p)
 
 
 def conv_transposed(
-    x: Tensor,
-    w: Tensor,
-    b: Tensor | None = None,
-    *,
-    stride: tuple[int, ...],
-    padding: tuple[int, ...],
-    dilation: tuple[int, ...],
-    layout: str,
-    activation: str | None,
-    size: tuple[int, ...],
+    x: Tensor, w: Tensor, b: Tensor | None, p: Problem, activation: str | None = None
 ) -> Tensor:
-    """As `convolution_definitions.conv_transposed`, of channels that come first."""
-    frame = Layout(layout)
-    window = numbers(w.shape[len(w.shape) - frame.rank :])
-    sides = [
-        Side(*each)
-        for each in zip(window, stride, dilation, padding[::2], size, strict=True)
-    ]
-    flat = _laid(sides, numbers(frame.parts(x.shape)[2]))
+    """As `convolution_definitions.conv_transposed`, with channels first."""
+    frame, sides = Layout(p.layout), sides_of(p)
+    flat = _laid(sides, p.result)
     most = [side.reach[1] - side.reach[0] + 1 for side in sides]
     image = flat_image(x, flat, frame, tuple(most))
     weights = widened(w)
@@ -221,14 +177,14 @@ def conv_transposed(
 
     channels = w.shape[: len(w.shape) - frame.rank]
     own = (*channels[:-2], channels[-1])
-    shape = (x.shape[0], *own, *size)
+    shape = (x.shape[0], *own, *p.image)
     return plain.finished(
         found[0][1], b, frame, activation, x.dtype, shape=shape, read=placed, name="y"
     )
 
 
 def _laid(sides: Sequence[Side], given: tuple[int, ...]) -> Flat:
-    """`dy` in one row, padded by all that pixels before and behind reach."""
+    """The sizes of `dy`, padded by what all phases reach and flattened."""
     ones = (1,) * len(sides)
     before = tuple(side.reach[1] for side in sides)
     lines = tuple(side.lines for side in sides)
@@ -236,7 +192,7 @@ def _laid(sides: Sequence[Side], given: tuple[int, ...]) -> Flat:
     return Flat(given, before, ones, ones, lines, extents, pixels=False)
 
 
-def _sums(  # noqa: PLR0917 - what a part is made of
+def _sums(  # noqa: PLR0917 - operands of a sum
     image: Tensor,
     w: Tensor,
     sides: Sequence[Side],
@@ -244,7 +200,7 @@ def _sums(  # noqa: PLR0917 - what a part is made of
     flat: Flat,
     name: str,
 ) -> Tensor:
-    """The sums of some phases, junk between the lines included."""
+    """The sums of a part's phases, including junk between lines."""
     rank = len(sides)
     channels = w.shape[: len(w.shape) - rank]
     depthwise = len(channels) == 1
@@ -283,14 +239,14 @@ def interleaved(
     found: Sequence[tuple[Sequence[Part], Tensor]],
     read: Callable[[Tensor, Indices, Indices], Expr],
 ) -> Expr:
-    """The sum of a pixel: 0 where no window's element reaches it.
+    """The sum of a pixel, selected from its phase; 0 if no window element reaches it.
 
     Args:
-        pixel: Where it is in the image.
+        pixel: Index in the image.
         sides: The dimensions.
-        found: The sums, part by part.
-        read: A sum, from those of a part, its place among the phases that there are
-            several of, and its line along each dimension.
+        found: The sums of each combination of parts.
+        read: Reads a sum, given the sums of a part, the phase index along dimensions
+            with several phases, and the line along each dimension.
     """
     firsts, there = zip(
         *(side.first(p % side.stride) for side, p in zip(sides, pixel, strict=True)),
@@ -299,7 +255,7 @@ def interleaved(
     needed = [t for side, t in zip(sides, there, strict=True) if side.common > 1]
     lines = tuple(p // side.stride for side, p in zip(sides, pixel, strict=True))
     value: Expr | None = None
-    complete = all(side.window >= side.step for side in sides)  # no phase without taps
+    complete = all(side.window >= side.step for side in sides)  # every phase has taps
     for parts, sums in reversed(found):
         pairs = list(zip(parts, firsts, strict=True))
         place = tuple(part.place(n) for part, n in pairs if part.phases > 1)

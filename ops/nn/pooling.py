@@ -1,7 +1,7 @@
-"""Poolings: the largest or the mean of each window, and their gradients.
+"""Max and average pooling, adaptive and global variants, and their gradients.
 
-Gradients are defined by hand: that of a maximum goes to the first of equal elements,
-and both gather what the windows around a pixel give it.
+Gradients are written by hand: that of a maximum goes to the first of equal elements,
+and both gather the contributions of the windows that cover a pixel.
 """
 
 from __future__ import annotations
@@ -37,22 +37,21 @@ Shape: TypeAlias = tuple[int, ...]
 _RANKS: Final = (1, 2, 3)
 _IMAGES: Final[dict[int, Shape]] = {1: (4096,), 2: (112, 112), 3: (32, 32, 32)}
 _WHOLE: Final = (7, 7)
-_MOST_INTERLEAVED: Final = 8  # steps of windows whose pixels become one store
-_MOST_TAPS: Final = 64  # elements that are written out
+_MOST_INTERLEAVED: Final = 8  # largest stride whose phases share a store
+_MOST_TAPS: Final = 64  # window elements that are unrolled
 _MEANINGS: Final = {
-    "x": "Images `(batch, channels, *spatial)`, or with the channels last.",
-    "kernel": "Elements of a window: a number, or one a dimension.",
-    "stride": "The step from window to window; the kernel where not given.",
-    "padding": "Around the image: a number, one a dimension, or pairs; it counts as "
-    "zeros in a mean, and never wins a maximum.",
-    "dilation": "The step within a window.",
-    "ceil_mode": "Whether windows that begin inside and end outside count.",
-    "count_include_pad": "Whether the padding counts as pixels.",
-    "divisor": "What sums are divided by in place of the number of pixels.",
-    "results": "How many: a number, or one a dimension; None keeps the image's.",
-    "layout": "`NCHW` and the like, or with the channels last.",
+    "x": "Images `(batch, channels, *spatial)`, or channels last; see `layout`.",
+    "kernel": "Window size: a number, or one per spatial dimension.",
+    "stride": "Stride of the window, likewise; `kernel` by default.",
+    "padding": "A number, one per spatial dimension, or pairs (before, after), at most "
+    "half the window; zeros in a mean, never the maximum.",
+    "dilation": "Spacing of window elements: a number, or one per spatial dimension.",
+    "ceil_mode": "Whether to keep windows that start inside and end outside.",
+    "count_include_pad": "Whether padding counts in the divisor of the mean.",
+    "divisor": "Divisor of the sum, instead of the number of elements.",
+    "results": "Output size: a number, or one per dimension; None keeps the size.",
+    "layout": "`NCW`, `NCHW` or `NCDHW` (default), or `NWC`, `NHWC` or `NDHWC`.",
 }
-_AS_GIVEN: Final = dict.fromkeys(_MEANINGS, "As it was given.")
 
 
 # ---------------------------------------------------------------------- the windows
@@ -60,14 +59,14 @@ _AS_GIVEN: Final = dict.fromkeys(_MEANINGS, "As it was given.")
 
 @dataclass(frozen=True, slots=True)
 class _Slid:
-    """How windows lie on images.
+    """The placement of windows on images.
 
     Attributes:
-        first: Whether the channels stand before the image.
-        size: Its extents.
-        results: How many windows there are along each dimension.
-        how: Their size, stride, padding and dilation; none of unequal windows.
-        shown: The extents of the result, where they are more than the windows'.
+        first: Whether channels come first.
+        size: Spatial extents of the image.
+        results: Number of windows along each dimension.
+        how: Kernel, stride, padding and dilation; empty for windows of unequal size.
+        shown: Spatial extents of the result, if of higher rank than `results`.
     """
 
     first: bool
@@ -78,7 +77,7 @@ class _Slid:
 
     @property
     def layout(self) -> str:
-        """The layout; where the channels come first they are part of the batch."""
+        """The layout; leading channels are part of the batch."""
         return LAYOUTS[len(self.size)][0 if self.first else 1]
 
     def shape(self, x: Tensor) -> tuple[Any, ...]:
@@ -89,7 +88,7 @@ class _Slid:
         return (x.shape[0], *spatial, x.shape[-1])
 
     def seen(self, array: Tensor, spatial: Shape) -> Tensor:
-        """Images of these extents, as they are computed on."""
+        """Images reshaped to the canonical form, with these spatial extents."""
         if self.first:
             shape = (ir.elements(array.shape[:2]), *spatial)
         else:
@@ -97,7 +96,7 @@ class _Slid:
         return ir.reshaped(array, shape)
 
     def pooled(self, define: Body, x: Tensor, **how: Any) -> Tensor:
-        """The result of a definition on images."""
+        """Apply a pooling definition to images."""
         images = self.seen(x, self.size)
         made = define(
             images, layout=self.layout, results=self.results, **self.how, **how
@@ -105,7 +104,7 @@ class _Slid:
         return ir.reshaped(made, self.shape(x))
 
     def check(self, dy: Tensor, x: Tensor) -> None:
-        """Refuse a gradient of another shape than the result has."""
+        """Check that `dy` has the shape of the result."""
         made = self.shape(x)
         ir.require(
             dy.ndim == len(made) and dy.shape == made,
@@ -115,7 +114,7 @@ class _Slid:
         )
 
     def of_max(self, define: Body, dy: Tensor, x: Tensor) -> Tensor:
-        """The gradient of maxima."""
+        """Apply a definition of the gradient of max pooling."""
         self.check(dy, x)
         given, images = self.seen(dy, self.results), self.seen(x, self.size)
         made = define(
@@ -124,7 +123,7 @@ class _Slid:
         return ir.reshaped(made, x.shape)
 
     def of_mean(self, define: Body, dy: Tensor, x: Tensor, **how: Any) -> Tensor:
-        """The gradient of means, for which the images themselves are not read."""
+        """Apply a definition of the gradient of average pooling; `x` is not read."""
         self.check(dy, x)
         given, _ = self.seen(dy, self.results), self.seen(x, self.size)
         made = define(given, layout=self.layout, size=self.size, **self.how, **how)
@@ -132,10 +131,10 @@ class _Slid:
 
 
 def _image(id: str, x: Tensor, rank: int, layout: str | None) -> tuple[bool, Shape]:
-    """Whether the channels stand before the image, and its extents.
+    """Whether channels come first, and the spatial extents.
 
     Raises:
-        ShapeError, ArgumentError: it is none.
+        ShapeError, ArgumentError: not images of this rank and layout.
     """
     first = channels_first(id, layout or LAYOUTS[rank][0], rank)
     ir.require(
@@ -154,7 +153,7 @@ def _image(id: str, x: Tensor, rank: int, layout: str | None) -> tuple[bool, Sha
     return first, tuple(map(int, spatial))
 
 
-def _slid(  # noqa: PLR0917 - as a call has them
+def _slid(  # noqa: PLR0917 - the operator's parameters
     id: str,
     image: tuple[bool, Shape],
     kernel: Any,
@@ -163,7 +162,7 @@ def _slid(  # noqa: PLR0917 - as a call has them
     dilation: Any = 1,
     ceil_mode: bool = False,
 ) -> _Slid:
-    """Windows of one size at a fixed step.
+    """Windows of one size at a fixed stride.
 
     Raises:
         ShapeError, ArgumentError: an argument does not fit.
@@ -192,7 +191,7 @@ def _how(slid: Windows) -> dict[str, Shape]:
 
 
 def _ending_outside(slid: Windows, id: str, size: Shape) -> Shape:
-    """Windows along each dimension, those that only begin inside too."""
+    """Windows along each dimension, including those that end outside (ceil mode)."""
     found = []
     for at, n in enumerate(size):
         low, high = slid.padding[2 * at : 2 * at + 2]
@@ -207,7 +206,7 @@ def _ending_outside(slid: Windows, id: str, size: Shape) -> Shape:
 
 
 def _shares(id: str, image: tuple[bool, Shape], wanted: Any) -> _Slid:
-    """Windows of equal size where the number divides the image, else shares of it."""
+    """Equal windows where the output size divides the image, else uneven ones."""
     first, size = image
     rank = len(size)
     given = wanted if isinstance(wanted, tuple) else (wanted,) * rank
@@ -222,7 +221,7 @@ def _shares(id: str, image: tuple[bool, Shape], wanted: Any) -> _Slid:
 
 
 def _whole(id: str, x: Tensor, layout: str | None) -> _Slid:
-    """One window over all pixels of images of any rank, in a row."""
+    """One window over all pixels, flattened, of images of any rank."""
     rank = x.ndim - 2
     ir.require(
         rank in _RANKS,
@@ -237,11 +236,11 @@ def _whole(id: str, x: Tensor, layout: str | None) -> _Slid:
     return _Slid(first, (pixels,), (1,), how, (1,) * rank)
 
 
-# ------------------------------------------------------- which definition serves what
+# -------------------------------------------------- predicates of the algorithms
 
 
 def _of(workload: Workload) -> _Slid:
-    """How the windows of a workload of max or average pooling lie."""
+    """The windows of a workload of max or average pooling."""
     given: dict[str, Any] = dict(workload.named)
     id, shape = workload.operator, workload.shapes[-1]
     rank = len(shape) - 2
@@ -252,7 +251,7 @@ def _of(workload: Workload) -> _Slid:
 
 
 def _interleaved(workload: Workload) -> bool:
-    """Whether channels come first, and pixels a step apart are vectors."""
+    """Whether channels come first and pixels a stride apart form vectors."""
     slid = _of(workload)
     kernel, stride, dilation = (slid.how[n] for n in ("kernel", "stride", "dilation"))
     reach = ((k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True))
@@ -263,7 +262,7 @@ def _interleaved(workload: Workload) -> bool:
 
 
 def _gathered(workload: Workload) -> bool:
-    """Whether few windows are around a pixel."""
+    """Whether few windows cover a pixel."""
     how = _of(workload).how
     few = math.prod(how["kernel"]) <= _MOST_TAPS
     return max(how["stride"]) <= _MOST_INTERLEAVED and few
@@ -277,7 +276,7 @@ def _prefers(workload: Workload) -> str:
 
 
 def _operator(id: str, rank: int = 0, **options: Any) -> Callable[[Body], Definition]:
-    """An operator on images of a rank, or of any, or the gradient of one."""
+    """An operator on images of this rank (0: any), or the gradient of one."""
     of = id.removesuffix("_grad")
     image = _IMAGES.get(rank, _WHOLE)
     halved = [n // 2 for n in image] if rank else [1] * len(image)
@@ -306,7 +305,12 @@ def _max(rank: int) -> tuple[Definition, Definition]:
         ceil_mode: bool = False,
         layout: str | None = None,
     ) -> Tensor:
-        """The largest element of each window; NaN where there is one."""
+        """Max pooling: the maximum of each window; NaN if it contains one.
+
+        Returns:
+            Images with spatial extents `(n + before + after - dilation * (kernel - 1) -
+            1) / stride + 1`, rounded down, or up with `ceil_mode`.
+        """
         image = _image(id, x, rank, layout)
         slid = _slid(id, image, kernel, stride, padding, dilation, ceil_mode)
         return slid.pooled(loops.max_pool, x)
@@ -322,7 +326,7 @@ def _max(rank: int) -> tuple[Definition, Definition]:
             ceil_mode: bool = False,
             layout: str | None = None,
         ) -> Tensor:
-            """The gradient of max pooling: to the first largest of each window."""
+            """The gradient of max pooling: dy goes to each window's first maximum."""
             image = _image(id, x, rank, layout)
             slid = _slid(id, image, kernel, stride, padding, dilation, ceil_mode)
             return slid.of_max(define(), dy, x)
@@ -355,7 +359,12 @@ def _avg(rank: int) -> tuple[Definition, Definition]:
         divisor: int | None = None,
         layout: str | None = None,
     ) -> Tensor:
-        """The mean of each window."""
+        """Average pooling: the mean of each window.
+
+        Returns:
+            Images with spatial extents `(n + before + after - kernel) / stride + 1`,
+            rounded down, or up with `ceil_mode`.
+        """
         image = _image(id, x, rank, layout)
         slid = _slid(id, image, kernel, stride, padding, ceil_mode=ceil_mode)
         return slid.pooled(
@@ -377,7 +386,7 @@ def _avg(rank: int) -> tuple[Definition, Definition]:
             divisor: int | None = None,
             layout: str | None = None,
         ) -> Tensor:
-            """The gradient of average pooling; of `x` only the shape is looked at."""
+            """The gradient of average pooling; only the shape of `x` is used."""
             image = _image(id, x, rank, layout)
             slid = _slid(id, image, kernel, stride, padding, ceil_mode=ceil_mode)
             return slid.of_mean(
@@ -414,7 +423,11 @@ def _adaptive(kind: str, rank: int) -> tuple[Definition, Definition]:
     def adaptive_pool(
         x: Floats, results: Ints | None, layout: str | None = None
     ) -> Tensor:
-        """The mean or maximum of as many windows as results, of almost one size."""
+        """Adaptive pooling: mean or maximum of `results` nearly equal windows.
+
+        Along a dimension of n pixels, window i covers the pixels from `i * n //
+        results` up to, but not including, `ceil((i + 1) * n / results)`.
+        """
         slid = _shares(id, _image(id, x, rank, layout), results)
         return _pooled(kind, slid, x)
 
@@ -434,19 +447,19 @@ def _global(kind: str) -> tuple[Definition, Definition]:
 
     @_operator(id)
     def global_pool(x: Floats, layout: str | None = None) -> Tensor:
-        """The mean or maximum of all pixels, for each channel."""
+        """Global pooling: the mean or maximum over all pixels of each channel."""
         return _pooled(kind, _whole(id, x, layout), x)
 
     @_operator(f"{id}_grad")
     def global_pool_grad(dy: Floats, x: Floats, layout: str | None = None) -> Tensor:
-        """The gradient of pooling over whole images."""
+        """The gradient of global pooling."""
         return _spread(kind, _whole(id, x, layout), dy, x)
 
     return _called(kind, global_pool), global_pool_grad
 
 
 def _called(kind: str, pool: Definition) -> Definition:
-    """An operator whose documentation says which of the two it takes."""
+    """Replace "mean or maximum" in the operator's docstring by the one it computes."""
     taken = {"avg": "mean", "max": "maximum"}[kind]
     said = pool.body.__doc__ or ""
     pool.body.__doc__ = said.replace("mean or maximum", taken)

@@ -1,7 +1,7 @@
-"""Poolings and their gradients as loops.
+"""Pooling and its gradients as loop nests.
 
-Images are `(n, *spatial)` where the channels come first, all of them batch, and
-`(n, *spatial, channels)` where they come last.
+Images are `(n, *spatial)` with channels first, which are then part of the batch, or
+`(n, *spatial, channels)` with channels last.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tensorlang.ir import as_expr, reduction, select
 from tensorlang.ir import min as least
 from tensorlang.ir import sum as total
 from tensorlang.ir.dtypes import i32
-from tensorlang.ops.assembling import stored, wide
+from tensorlang.ir.elementwise import stored, wide
 from tensorlang.ops.nn.images import Layout, padded
 from tensorlang.ops.nn.pooling_stages import (
     counted,
@@ -42,7 +42,7 @@ Indices = tuple[Any, ...]
 
 
 def max_pool(x: Tensor, *, layout: str, results: tuple[int, ...], **how: Any) -> Tensor:
-    """The largest element of each window; NaN where there is one."""
+    """The maximum of each window; NaN if it contains one."""
     frame = Layout(layout)
     slid = slides(image_extents(frame, x), results, **how)
     image = reached(x, frame, slid, -math.inf)
@@ -50,7 +50,7 @@ def max_pool(x: Tensor, *, layout: str, results: tuple[int, ...], **how: Any) ->
 
     def element(at: Indices) -> Any:
         value: Expr = image[element_of(frame, slid, at, taps)]
-        if x.dtype.name == "bf16":  # whose single vectors LLVM may fail at
+        if x.dtype.name == "bf16":  # LLVM may fail on single bf16 vectors
             value = wide(value)
         return reduction(nan_max(value.dtype), value, taps)
 
@@ -61,10 +61,10 @@ def max_pool(x: Tensor, *, layout: str, results: tuple[int, ...], **how: Any) ->
 def max_pool_grad(
     dy: Tensor, x: Tensor, *, layout: str, results: tuple[int, ...], **how: Any
 ) -> Tensor:
-    """To the first largest element of each window goes the window's gradient.
+    """The gradient of max pooling: dy goes to the first maximum of each window.
 
-    First the place of each window's maximum is found again. Then each pixel adds up
-    the gradients of the windows around it that have their maximum there.
+    The position of each window's maximum is recomputed; then each pixel gathers the
+    gradients of the windows whose maximum it is.
     """
     frame = Layout(layout)
     slid = slides(image_extents(frame, x), results, **how)
@@ -94,10 +94,10 @@ def max_pool_grad(
 def max_pool_grad_interleaved(
     dy: Tensor, x: Tensor, *, layout: str, results: tuple[int, ...], **how: Any
 ) -> Tensor:
-    """As `max_pool_grad`, of channels that come first and windows at a fixed step.
+    """As `max_pool_grad`, with channels first and windows at a fixed stride.
 
-    Pixels a step apart have the same elements of the windows around them, so that they
-    are vectors; `dy` and the places of maxima get a frame of windows that are none.
+    Pixels a stride apart are the same elements of the windows that cover them and form
+    vectors; `dy` and the positions of maxima are padded with dummy windows.
     """
     frame = Layout(layout)
     slid = slides(image_extents(frame, x), results, **how)
@@ -106,7 +106,7 @@ def max_pool_grad_interleaved(
     sizes = [s.kernel for s in steps]
     taps, around = window_axes(sizes), window_axes([s.around for s in steps])
 
-    most = 2 * math.prod(sizes)  # more than any element's number
+    most = 2 * math.prod(sizes)  # above the number of any element
 
     def seen(at: Indices) -> Expr:
         return wide(image[element_of(frame, slid, at, taps)])
@@ -128,7 +128,7 @@ def max_pool_grad_interleaved(
     ranks = over_images(frame, x, results, ranked, "ranks")
 
     def first(at: Indices) -> Expr:
-        lost = top[at].not_equal(top[at])  # of NaNs, the last one
+        lost = top[at].not_equal(top[at])  # the last of several NaNs
         return select(lost, as_expr(most).cast(i32) - ranks[at], ranks[at])
 
     place = over_images(frame, x, results, first, "place")
@@ -160,7 +160,7 @@ def avg_pool(
     divisor: int | None,
     **how: Any,
 ) -> Tensor:
-    """The mean of each window."""
+    """Average pooling: the mean of each window."""
     frame = Layout(layout)
     slid = slides(image_extents(frame, x), results, **how)
     image = reached(x, frame, slid, 0.0)
@@ -193,7 +193,7 @@ def avg_pool_grad(
     divisor: int | None,
     **how: Any,
 ) -> Tensor:
-    """Each pixel: the sum over the windows around it of their gradient's share."""
+    """The gradient of average pooling: each pixel gathers its windows' shares of dy."""
     frame = Layout(layout)
     slid = slides(size, image_extents(frame, dy), **how)
     around = window_axes([s.around for s in slid])

@@ -1,4 +1,4 @@
-"""What poolings and their gradients are made of: windows, places, reducers."""
+"""Building blocks of pooling and its gradients: windows, positions, reducers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang.ir import as_expr, reduce_axis, select
 from tensorlang.ir.dtypes import i64
+from tensorlang.ir.elementwise import stored
 from tensorlang.ir.nodes import Const, Reducer, Select, Var, binary
-from tensorlang.ops.assembling import stored
 from tensorlang.ops.nn.images import Layout, numbers, padded, staged
 
 if TYPE_CHECKING:
@@ -23,18 +23,18 @@ _TAPS: Final = ("kz", "ky", "kx")
 
 
 def window_axes(sizes: Sequence[int]) -> tuple[ReduceAxis, ...]:
-    """Axes over a window of these sizes."""
+    """Reduction axes over a window of these sizes."""
     names = _TAPS[3 - len(sizes) :]
     return tuple(reduce_axis(n, name) for n, name in zip(sizes, names, strict=True))
 
 
 def image_extents(frame: Layout, x: Tensor) -> tuple[int, ...]:
-    """The extents of the pixels of images."""
+    """The spatial extents of images."""
     return numbers(frame.parts(x.shape)[2])
 
 
 def reached(x: Tensor, frame: Layout, slid: Sequence[Slide], value: float) -> Tensor:
-    """The images with all that the windows reach; `value` where there is no pixel."""
+    """The images padded with `value` to all that the windows span."""
     needed, low = [s.reached for s in slid], [s.low for s in slid]
     given = image_extents(frame, x)
     if not any(low) and all(n <= have for n, have in zip(needed, given, strict=True)):
@@ -49,14 +49,14 @@ def over_images(
     body: Any,
     name: str | tuple[str, ...],
 ) -> Any:
-    """`compute` over images like `x` of another extent."""
+    """`compute` over images like `x` with other spatial extents."""
     n, channels, _ = frame.parts(x.shape)
     shape = frame.joined(n, channels, tuple(spatial))
     return staged(shape, frame.names(*("c",)[: len(channels)]), body, name)
 
 
 def narrowed(sums: Tensor, frame: Layout, dtype: DType) -> Tensor:
-    """Results in their type; themselves where that is theirs."""
+    """Sums rounded to the result dtype; unchanged if they have it."""
     if sums.dtype == dtype:
         return sums
     extents = image_extents(frame, sums)
@@ -69,7 +69,7 @@ def narrowed(sums: Tensor, frame: Layout, dtype: DType) -> Tensor:
 def element_of(
     frame: Layout, slid: Sequence[Slide], at: Indices, taps: Sequence[ReduceAxis]
 ) -> Indices:
-    """Where the element of a window is."""
+    """The image index of a window element."""
     batch, own, windows = frame.parts(at)
     places = [
         s.place(window, tap.var)
@@ -79,12 +79,12 @@ def element_of(
 
 
 def or_zero(there: Expr, value: Expr) -> Expr:
-    """A value where there is one, else 0."""
+    """`value` where `there` holds, else 0."""
     return select(there, value, as_expr(0.0).cast(value.dtype))
 
 
 def number_of(taps: Sequence[ReduceAxis]) -> Expr:
-    """The number of a window's element, in the order of scanning."""
+    """The row-major number of a window element."""
     number: Expr = as_expr(0)
     for axis in taps:
         number = number * axis.extent + axis.var
@@ -97,10 +97,10 @@ def rank_of(
     taps: Sequence[ReduceAxis],
     dtype: DType = i64,
 ) -> Expr:
-    """The number of a window's element; of padding a larger one than any pixel's.
+    """The number of a window element; padding gets larger numbers than any pixel.
 
-    A window of nothing but -inf then has its maximum at a pixel. Padding behind the
-    image comes after a pixel as it is.
+    So a window of only -inf has its maximum at a pixel. Padding after the image comes
+    after a pixel anyway.
     """
     number, real = number_of(taps), as_expr(True)
     for s, window, tap in zip(slid, windows, taps, strict=True):
@@ -113,7 +113,7 @@ def rank_of(
 
 
 def digit(number: Expr, kernel: Sequence[int], at: int) -> Expr:
-    """The element's place along one dimension of the window."""
+    """The coordinate of a numbered element along one dimension of the window."""
     behind = math.prod(kernel[at + 1 :])
     return number // behind % kernel[at]
 
@@ -121,7 +121,7 @@ def digit(number: Expr, kernel: Sequence[int], at: int) -> Expr:
 def windows_around(
     slid: Sequence[Slide], pixel: Sequence[Expr], around: Sequence[ReduceAxis]
 ) -> tuple[list[Expr], Expr]:
-    """Windows that start at or before a pixel, and whether there are such ones."""
+    """Windows that start at or before a pixel, clamped, and whether they exist."""
     near, there = [], as_expr(True)
     for s, place, back in zip(slid, pixel, around, strict=True):
         window = s.last(place) - back.var
@@ -134,7 +134,7 @@ def windows_around(
 def counted(
     slid: Sequence[Slide], windows: Sequence[Expr], padding: bool, divisor: int | None
 ) -> Expr:
-    """The number that a window's sum is divided by."""
+    """The divisor of a window's sum."""
     if divisor is not None:
         return as_expr(divisor)
     count: Expr = as_expr(1)
@@ -144,9 +144,9 @@ def counted(
 
 
 def nan_max(dtype: DType) -> Reducer:
-    """The largest value; NaN where there is one.
+    """Reducer for the maximum that propagates NaN.
 
-    The test for NaN is on what comes in, off the way from one state to the next.
+    It tests the incoming value for NaN, off the loop-carried dependency.
     """
     a, b = Var("a0", dtype), Var("b0", dtype)
     kept = Select(b.not_equal(b), b, Select(b > a, b, a))
@@ -154,7 +154,7 @@ def nan_max(dtype: DType) -> Reducer:
 
 
 def first_max(dtype: DType) -> Reducer:
-    """The largest value and its first place; of NaNs the last, as PyTorch scans."""
+    """Reducer for the maximum and its first position; the last NaN, as in PyTorch."""
     a = (Var("a0", dtype), Var("a1", i64))
     b = (Var("b0", dtype), Var("b1", i64))
     a_nan, b_nan = a[0].not_equal(a[0]), b[0].not_equal(b[0])
@@ -167,14 +167,14 @@ def first_max(dtype: DType) -> Reducer:
 
 
 def windows_before(s: Steps) -> int:
-    """Windows before the first one that a pixel asks for."""
+    """Dummy windows before the first real one that pixels look up."""
     return max(s.around - 1 - s.low // s.stride, 0)
 
 
 def windows_near(
     steps: Sequence[Steps], pixel: Sequence[Expr], around: Sequence[ReduceAxis]
 ) -> tuple[list[Expr], Expr, Expr]:
-    """Windows around a pixel, its number in them, and whether they have it."""
+    """Windows around a pixel, the pixel's number in them, and whether they have it."""
     windows, number, there = [], as_expr(0), as_expr(True)
     for s, p, back in zip(steps, pixel, around, strict=True):
         phase = p % s.stride + s.low

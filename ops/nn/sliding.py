@@ -1,7 +1,7 @@
-"""How the windows of a pooling lie: at a fixed step, or shared out evenly.
+"""Pooling windows along one dimension: at a fixed stride, or adaptive.
 
-Both tell the same things of one dimension, as expressions: which pixel an element of a
-window is, which windows are around a pixel, how many pixels a window has.
+Both give as expressions which pixel an element of a window is, which windows cover a
+pixel, and how many pixels a window has.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Windows of one size at a fixed step.
+    """Windows of one size at a fixed stride.
 
     Attributes:
         extent: Pixels of the image.
-        count: Windows.
+        count: Number of windows.
         kernel: Elements of a window.
-        stride: The step from window to window.
-        dilation: The step within a window.
+        stride: Step from window to window.
+        dilation: Step within a window.
         low: Padding before the image.
-        high: Padding behind it.
+        high: Padding after it.
     """
 
     extent: int
@@ -42,20 +42,20 @@ class Steps:
 
     @property
     def around(self) -> int:
-        """The most windows that reach over a pixel."""
+        """The most windows that span a pixel."""
         return -(-((self.kernel - 1) * self.dilation + 1) // self.stride)
 
     @property
     def reached(self) -> int:
-        """Pixels that the windows reach over, padding included."""
+        """Pixels spanned by all windows, including padding."""
         return (self.count - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
 
     def place(self, window: Expr, tap: Expr) -> Expr:
-        """A window's element in the padded image."""
+        """The index of a window element in the padded image."""
         return window * self.stride + tap * self.dilation
 
     def has(self, window: Expr, tap: Expr) -> Expr:
-        """Whether a window has such an element; padding counts as one."""
+        """Whether a window has this element; padding counts."""
         del window, tap
         return as_expr(True)
 
@@ -72,7 +72,7 @@ class Steps:
         return pixel + self.low - window * self.stride < self.kernel
 
     def pixels(self, window: Expr, *, padding: bool) -> Expr:
-        """The pixels of a window, those of the padding with them or not."""
+        """The number of pixels of a window, with or without padding."""
         start = window * self.stride - self.low
         most = self.extent + self.high if padding else self.extent
         end = binary("min", start + self.kernel, as_expr(most))
@@ -81,7 +81,7 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """As many windows as asked for: `o` of `n` starts at pixel `o * extent // n`.
+    """Adaptive windows: window `o` of `n` starts at pixel `o * extent // n`.
 
     It ends before `ceil((o + 1) * extent / n)`: neighbours may share a pixel.
     """
@@ -93,15 +93,15 @@ class Shares:
     def kernel(self) -> int:
         """Pixels of the longest window.
 
-        Windows start `o * extent % count` of a pixel's `count` parts behind its start:
-        at most the greatest common divisor before its end.
+        Before rounding, a window starts `o * extent % count` of `count` fractions into
+        a pixel, a multiple of the greatest common divisor: at most `count - gcd`.
         """
         latest = self.count - math.gcd(self.count, self.extent)
         return -(-(latest + self.extent) // self.count)
 
     @property
     def around(self) -> int:
-        """The most windows that have a pixel."""
+        """The most windows that contain a pixel."""
         return -(-self.count // self.extent) + 1
 
     @property
@@ -121,11 +121,11 @@ class Shares:
         return ((window + 1) * self.extent + self.count - 1) // self.count
 
     def place(self, window: Expr, tap: Expr) -> Expr:
-        """A window's element; of a short window, the last one again."""
+        """The index of a window element, clamped to the window's last one."""
         return binary("min", self._start(window) + tap, self._end(window) - 1)
 
     def has(self, window: Expr, tap: Expr) -> Expr:
-        """Whether a window has such an element."""
+        """Whether a window has this element."""
         return self._start(window) + tap < self._end(window)
 
     def last(self, pixel: Expr) -> Expr:
@@ -141,7 +141,7 @@ class Shares:
         return pixel < self._end(window)
 
     def pixels(self, window: Expr, *, padding: bool) -> Expr:
-        """The pixels of a window."""
+        """The number of pixels of a window."""
         del padding
         return self._end(window) - self._start(window)
 
@@ -149,7 +149,7 @@ class Shares:
 Slide: TypeAlias = Steps | Shares
 
 
-def slides(  # noqa: PLR0917 - as a workload has them
+def slides(  # noqa: PLR0917 - the order of a workload
     size: Sequence[int],
     results: Sequence[int],
     kernel: Sequence[int],
@@ -157,7 +157,7 @@ def slides(  # noqa: PLR0917 - as a workload has them
     padding: Sequence[int],
     dilation: Sequence[int],
 ) -> tuple[Slide, ...]:
-    """The windows along each dimension; shares of the image without a kernel."""
+    """The windows along each dimension; adaptive ones if there is no kernel."""
     if not kernel:
         return tuple(map(Shares, size, results))
     return tuple(

@@ -1,7 +1,7 @@
-"""Softmax and its logarithm along an axis, and their gradients.
+"""Softmax and log-softmax along an axis, and their gradients.
 
-A row's maximum is taken off before exp, so that nothing overflows; a row of -inf alone
-is NaN, as in PyTorch. Gradients compute the exponentials again, in one trip.
+The maximum of a row is subtracted before exp to avoid overflow; a row of only -inf
+gives NaN, as in PyTorch. Gradients recompute the exponentials, in one pass.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ def _operator(name: str, of: str = "") -> Callable[[Body], Definition]:
         scheduled_as="rows",
         whole=True,
         meanings=dict.fromkeys(("x", "axis"), f"As for `nn.{of}`.") if of else None,
+        gradient={"linear": False} if of else None,
     )
 
 
 @_operator("softmax")
 def softmax(x: Floats, axis: int = -1) -> Tensor:
-    """exp(x) over its sum along an axis; a number is a row of one.
+    """`exp(x) / sum(exp(x))` along an axis; a scalar is a row of one element.
 
     Args:
-        axis: The axis whose elements sum to 1.
-        out: Where the result goes; may be `x`.
+        axis: Axis along which the results sum to 1.
+        out: Output array; may be `x`.
     """
     rows = ir.rows.along(x, axis, fixed=True)
     e, total = exponentials(rows)
@@ -51,10 +52,10 @@ def softmax(x: Floats, axis: int = -1) -> Tensor:
 
 @_operator("softmax_grad", "softmax")
 def softmax_grad(dy: Floats, x: Floats, axis: int = -1) -> Tensor:
-    """The gradient of `nn.softmax`: `y (dy - sum(y dy))`.
+    """The gradient of `nn.softmax`: `y * (dy - sum(y * dy))`, with `y = softmax(x)`.
 
     Args:
-        out: Where the result goes; may be `dy` or `x`.
+        out: Output array; may be `dy` or `x`.
     """
     given, rows = ir.rows.together(axis, dy=dy, x=x)
     e, total = exponentials(rows)
@@ -70,11 +71,11 @@ def softmax_grad(dy: Floats, x: Floats, axis: int = -1) -> Tensor:
 
 @_operator("log_softmax")
 def log_softmax(x: Floats, axis: int = -1) -> Tensor:
-    """The logarithm of softmax: x less the logarithm of the sum of exp(x).
+    """Logarithm of softmax: `x - log(sum(exp(x)))` along an axis.
 
     Args:
-        axis: The axis along which it sums.
-        out: Where the result goes; may be `x`.
+        axis: Axis along which the exponentials of the results sum to 1.
+        out: Output array; may be `x`.
     """
     rows = ir.rows.along(x, axis, fixed=True)
     top, total = sums(rows)
@@ -89,10 +90,10 @@ def log_softmax(x: Floats, axis: int = -1) -> Tensor:
 
 @_operator("log_softmax_grad", "log_softmax")
 def log_softmax_grad(dy: Floats, x: Floats, axis: int = -1) -> Tensor:
-    """The gradient of `nn.log_softmax`: `dy - softmax(x) sum(dy)`.
+    """The gradient of `nn.log_softmax`: `dy - softmax(x) * sum(dy)`.
 
     Args:
-        out: Where the result goes; may be `dy` or `x`.
+        out: Output array; may be `dy` or `x`.
     """
     given, rows = ir.rows.together(axis, dy=dy, x=x)
     e, total = exponentials(rows)
@@ -106,10 +107,10 @@ def log_softmax_grad(dy: Floats, x: Floats, axis: int = -1) -> Tensor:
 
 
 def exponentials(rows: Rows) -> tuple[Callable[[Index], Expr], Tensor]:
-    """`exp(x - top)` of an element, and their sum over each row.
+    """`exp(x - top)` of each element, and its sum over each row.
 
-    They are kept, in the memory of the result or in a row of it, but for narrow types
-    where rows are no neighbours in memory: there they are computed again.
+    The exponentials are stored, in the result's memory or in a row buffer, except for
+    narrow types with strided rows, where they are recomputed.
     """
     top = rows.fold(ir.rows.top_of(rows.dtype), rows.__getitem__, "top")
 

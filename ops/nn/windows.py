@@ -1,4 +1,4 @@
-"""Windows that slide over images: sizes, steps, padding, and what comes out."""
+"""Sliding windows: size, stride, dilation, padding, and the output size."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Windows:
 
     Attributes:
         size: Elements of a window.
-        stride: The step from one window to the next.
-        dilation: The step from one element of a window to the next.
-        padding: What stands before and behind the image: low, high, low, high, ...
+        stride: Step from one window to the next.
+        dilation: Step from one element of a window to the next.
+        padding: Padding before and after the image: low, high, low, high, ...
     """
 
     size: tuple[int, ...]
@@ -39,18 +39,18 @@ class Windows:
 
     @property
     def reach(self) -> tuple[int, ...]:
-        """Elements from the first to the last of a window, both counted."""
+        """The dilated window size: pixels from its first to its last element."""
         return tuple(
             (size - 1) * step + 1
             for size, step in zip(self.size, self.dilation, strict=True)
         )
 
     def outputs(self, id: str, image: Sequence[int]) -> tuple[int, ...]:
-        """How many windows there are along each dimension.
+        """The number of windows along each dimension.
 
         Raises:
-            ShapeError: a window is larger than the padded image, or that is larger
-                than any memory.
+            ShapeError: a window is larger than the padded image, or the padded image
+                is too large.
         """
         padded = tuple(
             extent + low + high
@@ -75,7 +75,7 @@ class Windows:
 
 
 def within(made: Windows, image: Sequence[int]) -> Windows:
-    """The same windows, with steps no longer than from the first out of the image."""
+    """The same windows, with strides clipped to the shortest that leaves the image."""
     ends = zip(made.padding[::2], made.padding[1::2], strict=True)
     room = (
         extent + low + high - need + 1
@@ -88,7 +88,7 @@ def within(made: Windows, image: Sequence[int]) -> Windows:
 
 
 def windows(id: str, size: Sequence[int], asked: Mapping[str, Any]) -> Windows:
-    """The windows of `size` that the attributes stride, dilation and padding tell.
+    """Windows of this size with the attributes stride, dilation and padding.
 
     Raises:
         ArgumentError: an attribute is out of its domain.
@@ -101,22 +101,13 @@ def windows(id: str, size: Sequence[int], asked: Mapping[str, Any]) -> Windows:
     return Windows(tuple(size), stride, dilation, padding)
 
 
-def hashable(value: Any) -> Any:
-    """An attribute as it may be part of a key: lists and arrays as tuples."""
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    if isinstance(value, (list, tuple)):
-        return tuple(hashable(item) for item in value)
-    return value
-
-
 def several(
     id: str, what: str, value: Any, rank: int, *, least: int = 1
 ) -> tuple[int, ...]:
-    """One whole number a dimension, from one for all or from as many.
+    """One integer per dimension, from a single one or a sequence.
 
     Raises:
-        ArgumentError: it is neither, or a number is too small.
+        ArgumentError: neither of these, or a number is below `least`.
     """
     given = tuple(value) if isinstance(value, (list, tuple)) else (value,) * rank
     if len(given) != rank or not all(_whole(n) and n >= least for n in given):
@@ -132,7 +123,7 @@ def _whole(value: Any) -> bool:
 
 
 def _padding(id: str, value: Any, made: Windows) -> tuple[int, ...]:
-    """Low and high padding of each dimension, in a row."""
+    """Low and high padding of each dimension, flattened."""
     rank = len(made.size)
     if value == "valid":
         return (0,) * (2 * rank)
@@ -151,7 +142,7 @@ def _padding(id: str, value: Any, made: Windows) -> tuple[int, ...]:
 
 
 def _same(id: str, made: Windows) -> tuple[int, ...]:
-    """As many outputs as inputs; where the padding is odd, more of it behind."""
+    """Padding that keeps the size; if odd, the extra element is at the end."""
     if set(made.stride) - {1}:
         raise ArgumentError(
             f"{id}: padding 'same' is for stride 1, not {made.stride}; give numbers"
@@ -163,10 +154,10 @@ def _same(id: str, made: Windows) -> tuple[int, ...]:
 
 
 def channels_first(id: str, layout: Any, rank: int) -> bool:
-    """Whether the channels stand before the image.
+    """Whether channels come first.
 
     Raises:
-        ArgumentError: there is no such layout of images of `rank` dimensions.
+        ArgumentError: not a layout of images of `rank` dimensions.
     """
     first, last = LAYOUTS[rank]
     if layout not in (first, last):

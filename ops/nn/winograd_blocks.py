@@ -1,30 +1,33 @@
-"""How Winograd's convolution cuts images: into blocks of rows of tiles."""
+"""Blocking of Winograd's convolution: images are cut into blocks of rows of tiles."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tensorlang.ops.nn.winograd_matrices import TRANSFORMS, WINDOW, Transforms
 
+if TYPE_CHECKING:
+    from tensorlang.ops.nn.convolution_problem import Problem
+
 LANES: Final = 16
-STRIP: Final = 2 * LANES  # outputs that are computed together
-_TILES_OF_BLOCK: Final = 14  # at least, where there are as many: a register tile's
-_BLOCKS: Final = 2  # of an image, at least: one image has work for two threads
+STRIP: Final = 2 * LANES  # outputs computed together
+_TILES_OF_BLOCK: Final = 14  # minimum, if there are as many: a register tile
+_BLOCKS: Final = 2  # per image, minimum: work for two threads
 
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """How images are cut.
+    """The blocking of images.
 
     Attributes:
-        transforms: The matrices.
-        inputs: Channels.
+        transforms: The transform matrices.
+        inputs: Input channels.
         outputs: Output channels.
         size: Extents of the image.
         low: Padding before it.
         results: Extents of the result.
-        rows: Rows of tiles of a block.
+        rows: Rows of tiles per block.
     """
 
     transforms: Transforms
@@ -37,57 +40,48 @@ class Blocks:
 
     @property
     def count(self) -> int:
-        """Blocks of an image."""
+        """Blocks per image."""
         return -(-self.results[0] // self.lines)
 
     @property
     def lines(self) -> int:
-        """Lines of results of a block."""
+        """Lines of results per block."""
         return self.rows * self.transforms.outputs
 
     @property
     def across(self) -> int:
-        """Tiles in a row."""
+        """Tiles per row."""
         return -(-self.results[1] // self.transforms.outputs)
 
     @property
     def tiles(self) -> int:
-        """Tiles of a block."""
+        """Tiles per block."""
         return self.rows * self.across
 
     @property
     def pitch(self) -> int:
-        """Elements from line to line of a block's image: whole half vectors."""
+        """Line pitch of a block's image, in elements: a multiple of half a vector."""
         needed = self.across * self.transforms.outputs + WINDOW - 1
         return -(-needed // 8) * 8
 
     @property
     def height(self) -> int:
-        """Lines of a block's image."""
+        """Lines of a block's image, with the halo."""
         return self.lines + WINDOW - 1
 
     @property
     def line(self) -> int:
-        """Results from line to line of a block, those beyond the image included."""
+        """Line pitch of a block's results, including those beyond the image."""
         return self.across * self.transforms.outputs
 
 
-def blocks(
-    m: int,
-    inputs: int,
-    outputs: int,
-    size: tuple[int, ...],
-    padding: tuple[int, ...],
-) -> Blocks:
-    """How a convolution of these sizes by F(m, 3) is cut."""
-    low, high = padding[::2], padding[1::2]
-    results = tuple(
-        n + a + b - WINDOW + 1 for n, a, b in zip(size, low, high, strict=True)
-    )
-    high_tiles, across = (-(-n // m) for n in results)
+def blocks(m: int, p: Problem) -> Blocks:
+    """The blocking of a convolution by F(m, 3)."""
+    high_tiles, across = (-(-n // m) for n in p.result)
     rows = min(-(-_TILES_OF_BLOCK // across), -(-high_tiles // _BLOCKS))
     rows = -(-high_tiles // -(-high_tiles // rows))
-    return Blocks(TRANSFORMS[m], inputs, outputs, size, low, results, rows)
+    low = p.padding[::2]
+    return Blocks(TRANSFORMS[m], p.inputs, p.outputs, p.image, low, p.result, rows)
 
 
 def transformed(
@@ -95,8 +89,8 @@ def transformed(
 ) -> tuple[int, int, int, int]:
     """The shape of transformed weights.
 
-    One input more than there are, which nothing reads: else the vectors that are
-    written together, one a point, would take each other's places in the first cache.
+    Inputs are padded by one that is never read: otherwise the vectors written together,
+    one per point, would map to the same sets of the L1 cache.
     """
     strips, groups = -(-outputs // STRIP), -(-inputs // LANES)
     return strips, transforms.points**2, groups * LANES + 1, STRIP

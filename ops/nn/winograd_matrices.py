@@ -1,13 +1,13 @@
-"""The transforms of Winograd's convolutions F(2, 3) and F(4, 3), and what they lose.
+"""The transforms of Winograd's convolutions F(2, 3) and F(4, 3), and their accuracy.
 
-A line of m results of a window of 3 is A^T [(G w) * (B^T x)], an element-wise product
+A line of m results with a window of 3 is A^T [(G w) * (B^T x)], an elementwise product
 of m + 2 numbers (Winograd, 1980; Lavin and Gray, "Fast algorithms for convolutional
 neural networks", 2016). For images the three transforms apply to columns, then rows.
 
-Lines are polynomials, evaluated at points and at infinity. F(2, 3) has the points 0, 1
-and -1, F(4, 3) has 0, and plus and minus sqrt(2) and its reciprocal, which lose a third
-of what the usual 1 and 2 do (Alam et al., "Winograd convolution for deep neural
-networks: efficient point selection", 2022).
+Lines are polynomials, evaluated at points and at infinity. F(2, 3) uses the points 0, 1
+and -1, F(4, 3) uses 0, +-sqrt(2) and +-1/sqrt(2), whose error is a third of that of the
+usual points +-1 and +-2 (Alam et al., "Winograd convolution for deep neural networks:
+efficient point selection", 2022).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 
 Matrix = tuple[tuple[float, ...], ...]
 WINDOW: Final = 3
-_UNIT: Final = 2.0**-24  # half the distance from 1 to the next f32
+_UNIT: Final = 2.0**-24  # unit roundoff of f32
 _ROUNDINGS: Final = 24  # of the six one-dimensional transforms, at most 4 each
 
 
@@ -31,8 +31,8 @@ class Transforms:
         image: B^T, (m + 2) by (m + 2).
         weight: G, (m + 2) by 3.
         result: A^T, m by (m + 2).
-        tolerance: The error that is declared, relative to a result or the mean one,
-            whichever is larger: ten times and more what random images show.
+        tolerance: Declared error, relative to the result or to the mean result,
+            whichever is larger: at least ten times that of random images.
     """
 
     outputs: int
@@ -43,15 +43,15 @@ class Transforms:
 
     @property
     def points(self) -> int:
-        """Numbers along one side of a transformed tile."""
+        """Side of a transformed tile, m + 2."""
         return self.outputs + WINDOW - 1
 
     @property
     def growth(self) -> float:
-        """How much larger than the plain sum's largest products the terms are.
+        """Growth of the terms relative to the largest products of the direct sum.
 
-        |A^T| (|G| |w|) (|B^T| |x|) for both dimensions, over max |w| max |x|, and over
-        the window's elements.
+        |A^T| (|G| |w|) (|B^T| |x|) for both dimensions, divided by max |w| max |x| and
+        by the number of window elements.
         """
         terms = [
             sum(map(abs, weight)) * sum(map(abs, image))
@@ -64,13 +64,13 @@ class Transforms:
         return (line / WINDOW) ** 2
 
     def bound(self, channels: int) -> float:
-        """The worst error of an f32 result, over window * max |w| * max |x| summed.
+        """Bound on the f32 error, relative to window * max |w| * max |x| summed.
 
-        Each term passes through as many roundings as there are channels, and those of
-        the transforms (Higham, "Accuracy and stability of numerical algorithms", §3.1).
+        Each term is rounded once per channel and by the transforms (Higham, "Accuracy
+        and stability of numerical algorithms", §3.1).
 
         Args:
-            channels: That are summed over.
+            channels: Number of channels summed over.
         """
         return (channels + _ROUNDINGS) * _UNIT * self.growth
 

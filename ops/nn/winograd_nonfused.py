@@ -1,25 +1,25 @@
-"""Winograd's convolution in stages of their own, for devices of many threads.
+"""Non-fused Winograd convolution, with separate stages, for GPUs.
 
     image[p, c, t]       B^T d B of each tile t of all images, at (m + 2)^2 points p
     weight[p, o, c]      G w G^T
     sums[p, o, t]        the sum over c of weight[p, o, c] * image[p, c, t]
     y                    A^T sums A of each tile; bias, activation
 
-A transform is what one thread does of one tile, and the sums are products of matrices,
-one for each point. Results are whole tiles. Lavin and Gray, "Fast algorithms for
+Each thread transforms one tile, and the sums are a batched matrix product, one matrix
+per point. Results must be whole tiles. Lavin and Gray, "Fast algorithms for
 convolutional neural networks", 2016.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tensorlang.ir import as_expr, f32, reduce_axis, select
 from tensorlang.ir import sum as total
 from tensorlang.ir.nodes import Buffer, binary
 from tensorlang.ops.nn.epilogues import activated
-from tensorlang.ops.nn.images import numbers, staged
+from tensorlang.ops.nn.images import staged
 from tensorlang.ops.nn.multi_store import Indices, extents, multi_store
 from tensorlang.ops.nn.winograd_matrices import TRANSFORMS, WINDOW
 from tensorlang.ops.nn.winograd_products import both
@@ -27,57 +27,28 @@ from tensorlang.ops.nn.winograd_products import both
 if TYPE_CHECKING:
     from tensorlang.ir.frontend import Tensor
     from tensorlang.ir.nodes import Expr
+    from tensorlang.ops.nn.convolution_problem import Problem
     from tensorlang.ops.nn.winograd_matrices import Transforms
 
 
-def f23(
-    x: Tensor,
-    w: Tensor,
-    b: Tensor | None = None,
-    *,
-    padding: tuple[int, ...],
-    activation: str | None,
-    **_: Any,
-) -> Tensor:
-    """As `convolution_definitions.conv`, windows of 3 by 3 a pixel apart: F(2, 3)."""
-    return _conv(x, w, b, TRANSFORMS[2], padding, activation)
+def conv(m: int) -> Callable[..., Tensor]:
+    """As `convolution_definitions.conv`, for 3x3 windows with stride 1: F(m, 3)."""
+
+    def define(
+        x: Tensor, w: Tensor, b: Tensor | None, p: Problem, activation: str | None
+    ) -> Tensor:
+        transforms = TRANSFORMS[m]
+        tiles = [n // m for n in p.result]
+        image = _image(x, p, tiles, transforms)
+        sums = _sums(image, _weight(w, transforms))
+        return _results(sums, x.buffer.shape[0], b, tiles, transforms, activation)
+
+    return define
 
 
-def f43(
-    x: Tensor,
-    w: Tensor,
-    b: Tensor | None = None,
-    *,
-    padding: tuple[int, ...],
-    activation: str | None,
-    **_: Any,
-) -> Tensor:
-    """As `convolution_definitions.conv`, windows of 3 by 3 a pixel apart: F(4, 3)."""
-    return _conv(x, w, b, TRANSFORMS[4], padding, activation)
-
-
-def _conv(  # noqa: PLR0917 - as the two above
-    x: Tensor,
-    w: Tensor,
-    b: Tensor | None,
-    transforms: Transforms,
-    padding: tuple[int, ...],
-    activation: str | None,
-) -> Tensor:
-    low, high, size = padding[::2], padding[1::2], numbers(x.shape[2:])
-    reached = [n + p + q for n, p, q in zip(size, low, high, strict=True)]
-    tiles = [(n - WINDOW + 1) // transforms.outputs for n in reached]
-    image = _image(x, low, tiles, transforms)
-    weight = _weight(w, transforms)
-    sums = _sums(image, weight)
-    return _results(sums, x.shape[0], b, tiles, transforms, activation)
-
-
-def _image(
-    x: Tensor, low: Sequence[int], tiles: list[int], transforms: Transforms
-) -> Tensor:
-    n, inputs = x.shape[:2]
-    size = numbers(x.shape[2:])
+def _image(x: Tensor, p: Problem, tiles: list[int], transforms: Transforms) -> Tensor:
+    n, inputs = x.buffer.shape[:2]
+    low, size = p.padding[::2], p.image
     points, m = transforms.points, transforms.outputs
     shape = (*extents(points**2), inputs, n * (tiles[0] * tiles[1]))
     made = Buffer("image", f32, shape)
@@ -105,13 +76,13 @@ def _image(
 
 
 def _within(place: Expr, extent: int) -> tuple[Expr, Expr]:
-    """A place in the image, and whether it is one, not of its padding."""
+    """A place clamped to the image, and whether it is inside, not padding."""
     last = binary("min", binary("max", place, as_expr(0)), as_expr(extent - 1))
     return last, (place >= 0) & (place < extent)
 
 
 def _weight(w: Tensor, transforms: Transforms) -> Tensor:
-    outputs, inputs = w.shape[:2]
+    outputs, inputs = w.buffer.shape[:2]
     made = Buffer("weight", f32, (*extents(transforms.points**2), outputs, inputs))
 
     def body(at: Indices) -> list[tuple[Indices, Expr]]:
@@ -136,7 +107,7 @@ def _sums(image: Tensor, weight: Tensor) -> Tensor:
     return made
 
 
-def _results(  # noqa: PLR0917 - as the first two
+def _results(  # noqa: PLR0917 - operands of an epilogue
     sums: Tensor,
     n: Expr,
     b: Tensor | None,
@@ -144,7 +115,7 @@ def _results(  # noqa: PLR0917 - as the first two
     transforms: Transforms,
     activation: str | None,
 ) -> Tensor:
-    _, outputs, _ = sums.shape
+    _, outputs, _ = sums.buffer.shape
     points, m = transforms.points, transforms.outputs
     y = Buffer("y", f32, (n, outputs, *extents(*(count * m for count in tiles))))
 

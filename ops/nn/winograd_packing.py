@@ -1,4 +1,4 @@
-"""Weights transformed once for many convolutions, and the convolution by them."""
+"""Winograd weights transformed ahead of time, and the convolution with them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tensorlang.errors import ArgumentError, ShapeError
 from tensorlang.ops import lazy
 from tensorlang.ops.definition import operator
 from tensorlang.ops.dispatch import own
-from tensorlang.ops.nn import convolution_plans as plans
+from tensorlang.ops.nn.convolution_problem import activation_of, biased, problem
 from tensorlang.ops.nn.winograd import NAMES
 from tensorlang.ops.nn.winograd_blocks import LANES, STRIP, blocks, transformed
 from tensorlang.ops.nn.winograd_matrices import F4, TRANSFORMS, WINDOW
@@ -35,13 +35,13 @@ _SIDES: Final = {t.points**2: m for m, t in TRANSFORMS.items()}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackedWindows:
-    """Windows of 3 by 3, transformed by an algorithm of `nn.conv2d`.
+    """3x3 windows, transformed for a Winograd algorithm of `nn.conv2d`.
 
     Attributes:
-        operator: The id of the operator that they are for.
+        operator: Id of the operator they are packed for.
         algorithm: `winograd23` or `winograd43`.
-        array: `[strip of 32 outputs, point, input, output of the strip]`, inputs past
-            the last one 0; read-only.
+        array: `[strip of 32 outputs, point, input, output within the strip]`, inputs
+            zero-padded; read-only.
         shape: The logical shape, `(outputs, inputs, 3, 3)`.
     """
 
@@ -56,7 +56,7 @@ class PackedWindows:
         return self.array.dtype
 
     def unpack(self) -> NDArray[Any]:
-        """The windows, `[outputs, inputs, 3, 3]`: as they were but for rounding."""
+        """The windows, `[outputs, inputs, 3, 3]`, up to rounding."""
         outputs, inputs, *_ = self.shape
         strips, points, depth, _ = self.array.shape
         t = TRANSFORMS[_SIDES[points]]
@@ -69,18 +69,18 @@ class PackedWindows:
 
 
 def pack(w: Any, tolerance: float | None) -> PackedWindows:
-    """Windows transformed by the fastest algorithm that a tolerance allows.
+    """Transform windows for the fastest algorithm that a tolerance allows.
 
     Args:
         w: `[outputs, inputs, 3, 3]`, f32.
-        tolerance: The error that is allowed, as for `nn.conv2d`.
+        tolerance: Error allowed, as for `nn.conv2d`.
 
     Raises:
-        ArgumentError: no algorithm is as exact as that.
-        ShapeError, DTypeError: the windows are others.
+        ArgumentError: no algorithm is within the tolerance.
+        ShapeError, DTypeError: not 3x3 windows, or not f32.
     """
     from tensorlang.runtime import buffers  # noqa: PLC0415 - loads the runtime
-    from tensorlang.runtime.arrays import view  # noqa: PLC0415 - the same
+    from tensorlang.runtime.arrays import view  # noqa: PLC0415 - likewise
 
     allowed = [m for m, t in TRANSFORMS.items() if t.tolerance <= (tolerance or 0)]
     if not allowed:
@@ -97,52 +97,55 @@ def pack(w: Any, tolerance: float | None) -> PackedWindows:
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """The same memory, row-major and not empty, that NumPy never lets be written."""
+    """A permanently read-only view of a nonempty C-contiguous array."""
     octets = array.reshape(-1).view(np.uint8).data.toreadonly()
     return np.frombuffer(octets, np.uint8).view(array.dtype).reshape(array.shape)
 
 
-def convolve(  # noqa: PLR0917 - as `call`
-    x: Any, w: PackedWindows, b: Any, given: dict[str, Any], target: Any, out: Any
+def convolve(  # noqa: PLR0917 - the operator's parameters
+    x: Any,
+    w: PackedWindows,
+    b: Any,
+    padding: Any,
+    layout: str | None,
+    activation: str | None,
+    tolerance: float | None,
+    **given: Any,
 ) -> Launch:
-    """The launch of `nn.conv2d` by packed weights; `given` are its attributes.
+    """The launch of `nn.conv2d` with packed weights, from the arguments of a call.
 
     Raises:
-        ArgumentError: they ask for what the weights were not packed for.
+        ArgumentError: the weights were not packed for these arguments.
     """
     if w.operator != CONVOLUTION:
         raise ArgumentError(f"nn.conv2d: this weight was packed for {w.operator}")
     for name in ("stride", "dilation", "groups"):
-        if given[name] not in (1, (1, 1)):
+        if (value := given.pop(name)) not in (1, (1, 1)):
             raise ArgumentError(
-                f"nn.conv2d: weights are packed for {name} 1, not {given[name]!r}; "
-                "pass w.unpack()"
+                f"nn.conv2d: weights are packed for {name} 1, not {value!r}; pass "
+                "w.unpack()"
             )
     least = TRANSFORMS[_SIDES[w.array.shape[1]]].tolerance
-    if given["tolerance"] is not None and given["tolerance"] < least:
+    if tolerance is not None and tolerance < least:
         raise ArgumentError(
             f"nn.conv2d: weights packed for {w.algorithm} need a tolerance from "
-            f"{least:g}, not {given['tolerance']!r}"
+            f"{least:g}; pass w.unpack()"
         )
-    if given["layout"] != "NCHW":
-        raise ArgumentError(
-            f"nn.conv2d: weights are packed for NCHW, not {given['layout']!r}"
-        )
+    if layout not in (None, "NCHW"):
+        raise ArgumentError(f"nn.conv2d: weights are packed for NCHW, not {layout!r}")
     _of_channels(x, w)
-    kept = {name: given[name] for name in ("padding", "activation")}
-    return conv2d_winograd.prepare(
-        x, w.array, b, w.shape[0], **kept, target=target, out=out
-    )
+    how = {"padding": padding, "activation": activation, **given}
+    return conv2d_winograd.prepare(x, w.array, b, w.shape[0], **how)
 
 
 def _of_channels(x: Any, w: PackedWindows) -> None:
-    """Refuse images whose channels are others than the weights': both may fit strips.
+    """Check the channels of images; zero-padded weights would fit others, too.
 
     Raises:
-        ShapeError: they are.
+        ShapeError: the numbers of channels differ.
     """
     if type(x) is not np.ndarray:
-        own(x)  # a graph's, whose sizes may have names
+        own(x)  # a graph tensor, whose sizes may be symbolic
     shape = tuple(getattr(x, "shape", ()))
     if len(shape) == 4 and shape[1] != w.shape[1]:
         raise ShapeError(
@@ -168,13 +171,13 @@ def _windows(shape: Shape) -> tuple[int, int, int, int]:
     tolerance=2.0**-18,
 )
 def conv2d_winograd_weight(w: Singles, m: int = 4) -> Tensor:
-    """G w G^T: windows at the points of F(m, 3), for `conv2d_winograd`.
+    """Winograd weight transform `G w G^T` of F(m, 3), for `nn.conv2d_winograd`.
 
     Args:
         w: Windows `[outputs, inputs, 3, 3]`, f32.
-        m: The side of a tile of results: 2 or 4.
-        out: Where the result goes: `[ceil(outputs / 32), (m + 2)^2, inputs in whole
-            vectors of 16 and one more, 32]`.
+        m: Side of an output tile: 2 or 4.
+        out: Output array, `[ceil(outputs / 32), (m + 2)^2, 16 * ceil(inputs / 16) + 1,
+            32]`.
     """
     if m not in TRANSFORMS:
         raise ArgumentError(f"nn.conv2d_winograd_weight: m is 2 or 4, not {m!r}")
@@ -190,7 +193,7 @@ def conv2d_winograd_weight(w: Singles, m: int = 4) -> Tensor:
     whole=True,
     tolerance=F4.tolerance,
 )
-def conv2d_winograd(  # noqa: PLR0917 - as `conv2d` has them
+def conv2d_winograd(  # noqa: PLR0917 - the order of `conv2d`
     x: Batch[Singles],
     weight: Singles,
     b: Singles | None = None,
@@ -198,13 +201,13 @@ def conv2d_winograd(  # noqa: PLR0917 - as `conv2d` has them
     padding: Padding = 0,
     activation: str | None = None,
 ) -> Tensor:
-    """`nn.conv2d` by windows of 3 by 3 that are transformed (Winograd), f32.
+    """Winograd convolution: `nn.conv2d` of f32 with transformed 3x3 windows.
 
     Args:
         x: Images `(batch, channels, height, width)`.
-        weight: As `conv2d_winograd_weight` makes it.
-        b: None, or a number to add for each output channel.
-        outputs: How many output channels there are.
+        weight: Result of `nn.conv2d_winograd_weight`.
+        b: Bias, one value per output channel, or None.
+        outputs: Number of output channels.
         padding: As for `nn.conv2d`.
         activation: As for `nn.conv2d`.
     """
@@ -219,12 +222,10 @@ def conv2d_winograd(  # noqa: PLR0917 - as `conv2d` has them
         outputs=outputs,
         x=x.shape,
     )
-    asked = {"padding": padding, "activation": activation}
-    w = (outputs, inputs, WINDOW, WINDOW)
     n, size = x.shape[0], tuple(map(int, x.shape[2:]))
-    found = plans.problem(id, (n, inputs, *size), w, asked)
-    bias = () if b is None else (tuple(map(int, b.shape)),)
-    plans.biased(id, found, bias, outputs)
-    cut = blocks(m, inputs, outputs, size, found.windows.padding)
-    activation = plans.activation(id, asked)
+    w = (outputs, inputs, WINDOW, WINDOW)
+    found = problem(id, (n, inputs, *size), w, {"padding": padding})
+    biased(id, found, () if b is None else (tuple(map(int, b.shape)),), outputs)
+    activation = activation_of(id, activation)
+    cut = blocks(m, found)
     return winograd_definitions.convolved(x, weight, b, cut, activation)

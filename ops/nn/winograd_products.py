@@ -1,4 +1,4 @@
-"""A constant matrix times vectors of expressions, what rows share computed once."""
+"""Products of constant matrices and vectors of expressions, with shared terms."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 
 def both(matrix: Matrix, grid: list[list[Any]]) -> list[Expr]:
-    """M grid M^T, row by row."""
+    """`M grid M^T`, flattened in row-major order."""
     columns = [product(matrix, column) for column in zip(*grid, strict=True)]
     rows = [product(matrix, row) for row in zip(*columns, strict=True)]
     return [value for row in rows for value in row]
 
 
 def product(matrix: Matrix, values: Sequence[Expr]) -> list[Expr]:
-    """M v, where what rows share is computed once.
+    """`M v`, with terms shared by rows computed once.
 
-    Two rows that differ in signs only are a sum and a difference; so are two columns.
+    Two rows that differ only in signs become a sum and a difference; so do two columns.
     """
     pairs = _column_pairs(matrix)
     if pairs:
@@ -45,7 +45,7 @@ def product(matrix: Matrix, values: Sequence[Expr]) -> list[Expr]:
 
 
 def _alike(a: Sequence[float], b: Sequence[float]) -> bool:
-    """Whether rows differ in signs, and in some only."""
+    """Whether rows differ in the signs of some, but not all, elements."""
     same = [x == y for x, y in zip(a, b, strict=True) if x or y]
     return all(abs(x) == abs(y) for x, y in zip(a, b, strict=True)) and (
         any(same) and not all(same)
@@ -53,7 +53,7 @@ def _alike(a: Sequence[float], b: Sequence[float]) -> bool:
 
 
 def _column_pairs(matrix: Matrix) -> list[int]:
-    """The first ones of neighbouring columns that differ in signs only."""
+    """Indices of columns that differ from the next one only in signs."""
     columns = list(zip(*matrix, strict=True))
     if len(matrix) >= len(columns):
         return []
@@ -79,7 +79,7 @@ def _by_columns(
 
 
 def _product(factors: Sequence[float], values: Sequence[Expr]) -> Expr:
-    """The sum of factors times values, those with factor 1 first."""
+    """The sum of factors times values, factors 1 and -1 first."""
     terms = [(c, v) for c, v in zip(factors, values, strict=True) if c]
     terms.sort(key=lambda term: abs(term[0]) != 1)
     terms.sort(key=lambda term: term[0] != 1)

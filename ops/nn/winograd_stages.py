@@ -1,16 +1,16 @@
-"""The stages of Winograd's convolution, by blocks of rows of tiles.
+"""The stages of the fused Winograd convolution, by blocks of rows of tiles.
 
-A tile is m by m results. For each block, whose intermediates a cache holds:
+A tile is m by m results. For each block, whose intermediates fit in cache:
 
-    lines[c, q]             its part of the padded image, all lines in one row
-    turned[q, c]            the same, channels last: lanes of all that follows
+    lines[c, q]             its part of the padded image, flattened
+    turned[q, c]            the same, channels last: the lanes of all that follows
     image[p, t, c]          B^T d B of each tile t, at (m + 2)^2 points p
     sums[p, t, o]           the sum over c of image[p, t, c] * weight[p, c, o]
-    tiles[q, o]             A^T sums A of each tile, where its results belong
+    tiles[q, o]             A^T sums A of each tile, at its results' places
     turned_back[o, q]       channels first again
-    y                       of that what lies in the image; bias, activation
+    y                       cropped to the image; bias, activation
 
-Channels and outputs stand in groups of vectors, the last one filled up with zeros.
+Channels and outputs are grouped into vectors, the last one zero-padded.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 
 def lines(x: Tensor, cut: Blocks, weight: Tensor) -> Tensor:
-    """The lines of the padded image that a block needs, in one row, by groups.
+    """The lines of the padded image that a block needs, flattened, by channel group.
 
-    Weights come first: all that follows is one nest.
+    Weights are computed first, so that all later stages fuse into one nest.
     """
     length = cut.height * cut.pitch
 
@@ -78,7 +78,7 @@ def _within(place: Expr, size: int) -> Expr:
 
 
 def turned(lines: Tensor) -> Tensor:
-    """The lines with their channels last."""
+    """The lines transposed to channels last."""
     n, g, groups, lanes, length = lines.buffer.shape
     made: Tensor = staged(
         (n, g, groups, length, lanes),
@@ -90,7 +90,7 @@ def turned(lines: Tensor) -> Tensor:
 
 
 def image(turned: Tensor, cut: Blocks) -> Tensor:
-    """B^T d B of every tile: `[n, block, point, group, tile, channel]`."""
+    """The input transform B^T d B: `[n, block, point, group, tile, channel]`."""
     n, g, groups, _, lanes = turned.buffer.shape
     transforms, m = cut.transforms, cut.transforms.outputs
     points = transforms.points
@@ -117,7 +117,7 @@ def image(turned: Tensor, cut: Blocks) -> Tensor:
 
 
 def sums(image: Tensor, weight: Tensor, cut: Blocks) -> Tensor:
-    """The products of every point: `[n, block, strip, point, tile, output]`."""
+    """The matrix product at each point: `[n, block, strip, point, tile, output]`."""
     n, g, points, groups, _, lanes = image.buffer.shape
     tiles = as_expr(cut.tiles)
     strips, _, _, strip = weight.shape
@@ -143,7 +143,7 @@ def sums(image: Tensor, weight: Tensor, cut: Blocks) -> Tensor:
 
 
 def tiles(sums: Tensor, cut: Blocks) -> Tensor:
-    """A^T s A of every tile: `[n, block, strip, half, pixel, output]`."""
+    """The output transform A^T s A: `[n, block, strip, half, pixel, output]`."""
     n, g, strips, _, _, _ = sums.buffer.shape
     transforms, m = cut.transforms, cut.transforms.outputs
     points, halves = transforms.points, STRIP // LANES
@@ -172,7 +172,7 @@ def tiles(sums: Tensor, cut: Blocks) -> Tensor:
 
 
 def turned_back(tiles: Tensor) -> Tensor:
-    """The tiles with their outputs first."""
+    """The tiles transposed to outputs first."""
     n, g, strips, halves, pixels, lanes = tiles.buffer.shape
     made: Tensor = staged(
         (n, g, strips, halves, lanes, pixels),
@@ -186,7 +186,7 @@ def turned_back(tiles: Tensor) -> Tensor:
 def results(
     turned: Tensor, b: Tensor | None, cut: Blocks, activation: str | None
 ) -> Tensor:
-    """What of the blocks lies in the image, with bias and activation."""
+    """The blocks cropped to the image, with bias and activation."""
     n, g, strips, _, _, _ = turned.buffer.shape
     y = Buffer("y", f32, (n, *extents(cut.outputs, *cut.results)))
     names = ("b", "g", "s", "h", "o", "i", "j")

@@ -1,7 +1,7 @@
-"""The weights of Winograd's convolution, transformed.
+"""The weight transform of Winograd's convolution.
 
-weight_lines[o, q]      a vector of outputs by one of inputs with their windows
-weight_turned[q, o]     the same, turned in registers: lanes of outputs
+weight_lines[o, q]      a vector of outputs by a vector of inputs with their windows
+weight_turned[q, o]     the same, transposed in registers: outputs in lanes
 weight[p, c, o]         G w G^T at every point p
 """
 
@@ -27,7 +27,7 @@ _TAPS: Final = WINDOW**2
 
 
 def of_side(w: Tensor, *, m: int) -> Tensor:
-    """The weights of F(m, 3), and zeros where nothing reads."""
+    """The weights of F(m, 3), with the unread padding zeroed."""
     made = weights(w, TRANSFORMS[m])
     strips, points, depth, strip = made.shape
     last = depth - 1
@@ -45,10 +45,10 @@ def of_side(w: Tensor, *, m: int) -> Tensor:
 
 
 def weights(w: Tensor, transforms: Transforms) -> Tensor:
-    """G w G^T: `[strip of outputs, point, input, output of the strip]`.
+    """G w G^T: `[strip of outputs, point, input, output within the strip]`.
 
-    Inputs past the last one, up to a whole vector, are 0, as are outputs. A vector of
-    outputs by one of inputs is turned at a time.
+    Inputs and outputs are zero-padded to whole vectors. One vector of outputs by one of
+    inputs is transposed at a time.
     """
     outputs, inputs = numbers(w.shape[:2])
     strips, groups, halves = -(-outputs // STRIP), -(-inputs // LANES), STRIP // LANES

@@ -1,9 +1,9 @@
-"""Optimizers: one pass over parameters and their state, in place.
+"""Optimizers: a single in-place pass over parameters and optimizer state.
 
-Where an array is asked for, a list of them may be given, and a list for each other:
-several sets go in one launch, and none is touched before all fit. State starts as
-zeros. Parameters in f16 or bf16 may have gradients and state in f32; what is computed
-is computed in f32 (f64 beside f64).
+Each array argument also takes a list; all must then be lists of one length. They are
+updated in one launch, and nothing is written before all arrays have been checked. State
+starts as zeros. f16 and bf16 parameters may have f32 gradients and state. Arithmetic is
+in f32, or in f64 for f64 arrays.
 """
 
 from tensorlang.ops.optim import schedules

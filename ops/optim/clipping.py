@@ -1,4 +1,4 @@
-"""Gradient clipping by the norm of all gradients together.
+"""Gradient clipping by global norm.
 
 Pascanu, Mikolov and Bengio, "On the difficulty of training recurrent neural networks",
 2013.
@@ -13,132 +13,96 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tensorlang.ops.inplace import inplace, update
-from tensorlang.ops.inplace_checks import Arrays, checked, sets_apart
+from tensorlang import ir
+from tensorlang.ops.definition import operator
 from tensorlang.ops.math.reductions import sum as total
 from tensorlang.ops.optim.numbers import positive
-from tensorlang.ops.tensors import Names, Plan, Shape, call, tensor_operator
+from tensorlang.ops.signature import Float, Floats, InOut, Scalar
+from tensorlang.ops.update_checks import Sets
+from tensorlang.ops.updates import update
 
 if TYPE_CHECKING:
-    from tensorlang.ops.operator import Launch
-    from tensorlang.workload import Workload
+    from tensorlang.ir import Tensor
+    from tensorlang.ir.rows import Index
 
-_HERE: Final = "tensorlang.ops.optim.definitions"
-_CLIPPED: Final = Arrays("optim.clip_by_global_norm", ("grads",))
 PART: Final = 1 << 13  # elements; `Parts.length` in the definition
 _SEVERAL: Final = (list, tuple, Iterator, ValuesView)
 _KINDS: Final = (np.float32, np.float64, np.float16)
-_EPS: Final = 1e-6  # PyTorch's: a norm of 0 divides
+_EPS: Final = 1e-6  # as in PyTorch: avoids division by a norm of 0
 
 
-def _flat(
-    shapes: tuple[Shape, ...], dtypes: tuple[str, ...], attributes: dict[str, Any]
-) -> Plan:
-    return Plan(((math.prod(shapes[0]),),), dtypes, ((),), attributes)
+@operator("optim.sum_of_squares", whole=True, shapes=((1 << 24,),))
+def sum_of_squares(x: Floats) -> Tensor:
+    """The sum of the squares of all elements, in f64 for every type of `x`."""
+    n = ir.elements(x.shape)
+    flat, k = ir.reshaped(x, (n,)), ir.reduce_axis(n, "k")
+
+    def squares() -> ir.Reduction:
+        value = flat[k.var].cast(ir.f64)
+        return ir.sum(value * value, k)
+
+    made: Tensor = ir.compute((), squares, "total")
+    return made
 
 
-def _length(_: Workload) -> Names:
-    return (("n",),)
-
-
-@tensor_operator(
-    "optim.sum_of_squares",
-    f"{_HERE}:sum_of_squares",
-    plan=_flat,
-    names=_length,
-    shapes=((1 << 24,),),
+@operator(
+    "optim.squares_of_parts", shapes=((1 << 24,),), scheduled_as="rows", whole=True
 )
-def sum_of_squares(x: Any, *, target: Any = None, out: Any = None) -> Launch:
-    """The sum of all elements' squares, in f64 whatever the type of `x`.
+def squares_of_parts(x: Floats) -> Tensor:
+    """The sum of squares of each chunk of 8192 elements, in f64 for every type."""
+    n = ir.elements(x.shape)
+    flat = ir.reshaped(x, (n,))
+    row = ir.Tensor(ir.Buffer("row", x.dtype, (ir.as_expr(1), ir.as_expr(n))))
 
-    Args:
-        x: Floats of any shape.
-        target: Where to compute.
-        out: Where the result goes, an f64 array without dimensions.
+    def square(_: int, __: Index, at: Index) -> ir.Expr:
+        value = flat[at[1]].cast(ir.f64)
+        return value * value
 
-    Raises:
-        DTypeError, ShapeError, ArgumentError: an argument is out of its domain.
-    """
-    return call(sum_of_squares, (x,), {}, (), target, out)
-
-
-def _parts(
-    shapes: tuple[Shape, ...], dtypes: tuple[str, ...], attributes: dict[str, Any]
-) -> Plan:
-    return Plan(((math.prod(shapes[0]),),), dtypes, (), attributes)
+    made = ir.rows.Rows(row).parts().fold("sum", square, "squares")
+    squares: Tensor = made.every
+    return squares
 
 
-@tensor_operator(
-    "optim.squares_of_parts",
-    f"{_HERE}:squares_of_parts",
-    plan=_parts,
-    names=_length,
-    shapes=((1 << 24,),),
-    scheduled_as="rows",
-)
-def squares_of_parts(x: Any, *, target: Any = None, out: Any = None) -> Launch:
-    """The sums of squares of 8192 elements each, in f64 whatever the type of `x`.
-
-    Args:
-        x: Floats of any shape.
-        target: Where to compute.
-        out: Where the result goes, f64 `[ceil(size / 8192)]`.
-
-    Raises:
-        DTypeError, ShapeError, ArgumentError: an argument is out of its domain.
-    """
-    return call(squares_of_parts, (x,), {}, (), target, out)
-
-
-@inplace(
-    "optim.scale",
-    f"{_HERE}:scaled",
-    arrays=("x",),
-    read=(),
-    scalars={"factor": 0.5},
-)
-def scale(x: Any, factor: float, *, target: Any = None) -> Launch:
-    """Multiply by a number, in place.
+@update("optim.scale", aliases=())
+def scale(x: InOut[Float], factor: Scalar) -> Float:
+    """Multiply `x` by a number, in place.
 
     Args:
         x: Floats of any shape, contiguous and writable; or a list of such arrays.
-        factor: What to multiply by.
-        target: Where to compute.
-
-    Raises:
-        DTypeError, ShapeError, ArgumentError: an argument is out of its domain.
+        factor: The multiplier.
     """
-    return update(scale, (x,), {}, (float(factor),), target)
+    return x * factor
 
 
 def clip_by_global_norm(grads: Any, max_norm: float, *, target: Any = None) -> float:
-    """Scale all gradients, in place, so that their common norm is at most `max_norm`.
+    """Scale gradients in place so that their global 2-norm is at most `max_norm`.
 
-    They are multiplied by `max_norm / (norm + 1e-6)` where that is below 1, as PyTorch
-    does it; where it is not, nothing is written. An infinite gradient makes it 0 and
-    itself NaN; NaN makes all NaN. The norm is the root of the sum of all squares, which
-    is summed in f64: it does not overflow for gradients in f32.
+    As in PyTorch, all are multiplied by `max_norm / (norm + 1e-6)` if that is below 1;
+    otherwise nothing is written. If an element is infinite, it becomes NaN and finite
+    ones become 0; if one is NaN, all become NaN. Squares are accumulated in f64, so
+    that the norm of f32 gradients does not overflow.
 
     Args:
-        grads: A list or an iterator of float arrays, contiguous and writable, that
-            share no memory; or one.
-        max_norm: The largest norm that is left alone.
+        grads: A list or iterator of float arrays, contiguous, writable and not
+            overlapping in memory; or a single array.
+        max_norm: The maximum norm.
         target: Where to compute.
 
     Returns:
-        The norm as it was.
+        The norm before scaling.
 
     Raises:
         DTypeError, ShapeError, ArgumentError: an argument is out of its domain.
     """
-    id = _CLIPPED.id
+    id = "optim.clip_by_global_norm"
     if max_norm != math.inf:
         max_norm = positive(id, "max_norm", max_norm)
     held = list(grads) if isinstance(grads, _SEVERAL) else [grads]
+    sets = Sets(id, ("grads",), (), [tuple(held)])
     if len(held) > 1:
-        sets_apart(_CLIPPED, _CLIPPED.names, [tuple(held)])
+        sets.check_apart()
     if not _plain(held):
-        held = [array for (array,) in checked(_CLIPPED, _CLIPPED.names, [tuple(held)])]
+        held = [array for (array,) in sets.checked()]
     norm = math.sqrt(_squares(held, target))
     factor = max_norm / (norm + _EPS)
     if not factor >= 1.0:
@@ -147,7 +111,7 @@ def clip_by_global_norm(grads: Any, max_norm: float, *, target: Any = None) -> f
 
 
 def _plain(arrays: Sequence[Any]) -> bool:
-    """Whether all are NumPy arrays that can be updated where they lie."""
+    """Whether all are NumPy arrays that can be updated without a copy."""
     return all(
         type(array) is np.ndarray and array.flags.carray and array.dtype in _KINDS
         for array in arrays
@@ -155,7 +119,7 @@ def _plain(arrays: Sequence[Any]) -> bool:
 
 
 def _squares(arrays: Sequence[np.ndarray[Any, Any]], target: Any) -> float:
-    """The sum of all squares: one launch for the arrays of a type, and one for all."""
+    """The sum of all squares: two launches per element type."""
     by_type: dict[np.dtype[Any], list[np.ndarray[Any, Any]]] = {}
     for array in arrays:
         by_type.setdefault(array.dtype, []).append(array)

@@ -6,88 +6,66 @@ in deep learning", 2013 (Nesterov's momentum, in PyTorch's form).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
 from tensorlang.errors import ArgumentError
-from tensorlang.ops.inplace import inplace, update
-from tensorlang.ops.optim.numbers import count, positive, with_momentum
-
-if TYPE_CHECKING:
-    from tensorlang.ops.operator import Launch
-
-_HERE: Final = "tensorlang.ops.optim.definitions"
+from tensorlang.ops.optim.elements import decayed
+from tensorlang.ops.optim.numbers import MEANINGS, Count, Positive, with_momentum
+from tensorlang.ops.signature import Float, InOut, Scalar
+from tensorlang.ops.updates import update
 
 
-@inplace(
-    "optim.sgd",
-    f"{_HERE}:sgd",
-    arrays=("param", "grad", "velocity"),
-    read=("grad",),
-    optional=("velocity",),
-    attributes={"nesterov": False},
-    scalars={
-        "rate": 1e-2,
-        "decay": 0.0,
-        "momentum": 0.9,
-        "keep": 0.9,
-        "share": 1.0,
-    },
-    aliases=("sgd",),
-)
-def sgd(
-    param: Any,
-    grad: Any,
-    velocity: Any = None,
+def _numbers(
+    velocity: Any,
     *,
-    lr: float = 1e-3,
-    momentum: float = 0.0,
-    dampening: float = 0.0,
+    lr: Positive = 1e-3,
+    momentum: Positive = 0.0,
+    dampening: Positive = 0.0,
     nesterov: bool = False,
-    weight_decay: float = 0.0,
-    step: int | None = None,
-    target: Any = None,
-) -> Launch:
-    """One step of gradient descent, in place.
-
-    Args:
-        param: Floats of any shape, contiguous and writable; or a list of such arrays,
-            and then each of the others is a list too.
-        grad: The gradient; only read.
-        velocity: What momentum keeps, zeros before step 1.
-        lr: The learning rate.
-        momentum: How much of the velocity stays; it needs one where it is not 0.
-        dampening: The share of a gradient that does not enter the velocity.
-        nesterov: Whether to look ahead: the step takes the gradient and `momentum`
-            times the new velocity.
-        weight_decay: L2 penalty: this times `param` is added to the gradient.
-        step: The number of this step, counted from 1. Only dampening needs it: as in
-            PyTorch, the first gradient enters the velocity whole.
-        target: Where to compute.
-
-    Raises:
-        DTypeError, ShapeError, ArgumentError: an argument is out of its domain.
-    """
-    id = "optim.sgd"
-    momentum, velocity = with_momentum(id, momentum, velocity)
-    damped = positive(id, "dampening", dampening)
-    if nesterov and (damped or not momentum):
+    weight_decay: Positive = 0.0,
+    step: Count | None = None,
+) -> tuple[Any, ...]:
+    id, keep = "optim.sgd", momentum
+    velocity = with_momentum(id, momentum, velocity)
+    if nesterov and (dampening or not momentum):
         raise ArgumentError(
             f"{id}: nesterov needs a momentum, here {momentum}, and no dampening, "
-            f"here {damped}"
+            f"here {dampening}"
         )
-    keep = momentum
-    if damped and momentum:
+    if dampening and momentum:
         if step is None:
             raise ArgumentError(
                 f"{id}: dampening starts after the first step; pass step="
             )
-        keep, damped = (0.0, 0.0) if count(id, step) == 1 else (keep, damped)
-    scalars = (
-        positive(id, "lr", lr),
-        positive(id, "weight_decay", weight_decay),
-        momentum,
-        keep,
-        1.0 - damped,
-    )
-    asked = {"nesterov": bool(nesterov)}
-    return update(sgd, (param, grad, velocity), asked, scalars, target)
+        keep, dampening = (0.0, 0.0) if step == 1 else (keep, dampening)
+    return velocity, lr, weight_decay, momentum, keep, 1.0 - dampening, nesterov
+
+
+@update("optim.sgd", host=_numbers, meanings=MEANINGS)
+def sgd(
+    param: InOut[Float],
+    grad: Float,
+    velocity: InOut[Float] | None = None,
+    *,
+    rate: Scalar = 1e-2,
+    decay: Scalar = 0.0,
+    momentum: Scalar = 0.9,
+    keep: Scalar = 0.9,
+    share: Scalar = 1.0,
+    nesterov: bool = False,
+) -> tuple[Float, ...]:
+    """One step of stochastic gradient descent, with optional momentum, in place.
+
+    Args:
+        dampening: The fraction of each gradient that is not added to the velocity.
+        nesterov: Whether to use Nesterov momentum: the step is along the gradient plus
+            `momentum` times the new velocity.
+        step: The number of this step, counted from 1. Needed only with dampening,
+            which, as in PyTorch, does not apply to the first step.
+    """
+    g = decayed(grad, param, decay)
+    if velocity is None:
+        return (param - rate * g,)
+    new = keep * velocity + share * g  # `keep` is 0 in step 1 with dampening
+    ahead = g + momentum * new if nesterov else new
+    return param - rate * ahead, new

@@ -1,20 +1,38 @@
-"""Hyper-parameters: Python numbers within their domains."""
+"""Hyperparameters: their domains and descriptions."""
 
 from __future__ import annotations
 
 import operator
-from typing import Any, Final
+import sys
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tensorlang.errors import ArgumentError
+from tensorlang.ops.signature import Domain
 
-_MOST_STEPS: Final = 1 << 53  # whole numbers of f64
+MEANINGS: Final = {
+    "param": "Parameters: floats of any shape, contiguous and writable; or a list of "
+    "such arrays, and then all other arrays are lists too.",
+    "grad": "The gradient; read-only.",
+    "m": "The first moment, zeros before step 1.",
+    "v": "The second moment, zeros before step 1.",
+    "max_v": "The running maximum of `v`, zeros before step 1; enables AMSGrad.",
+    "velocity": "The momentum buffer, zeros before step 1.",
+    "step": "The number of this step, counted from 1.",
+    "lr": "The learning rate.",
+    "momentum": "The momentum factor; requires `velocity` if it is not 0.",
+    "beta1": "The decay rate of the first moment.",
+    "beta2": "The decay rate of the second moment.",
+    "eps": "Added to the square root of the bias-corrected second moment.",
+    "weight_decay": "L2 penalty: this times `param` is added to the gradient.",
+}
+_MOST_STEPS: Final = 1 << 53  # f64 represents all integers up to here
 
 
 def positive(id: str, name: str, value: Any) -> float:
-    """A finite number from 0 on, as a float.
+    """A finite, non-negative number, as a float.
 
     Raises:
-        ArgumentError: it is none.
+        ArgumentError: the value is not one.
     """
     number = value if type(value) is float else _number(id, name, value)
     if not 0.0 <= number < float("inf"):
@@ -23,10 +41,10 @@ def positive(id: str, name: str, value: Any) -> float:
 
 
 def share(id: str, name: str, value: Any) -> float:
-    """A number from 0 to 1, 1 excluded, as a float.
+    """A number in [0, 1), as a float.
 
     Raises:
-        ArgumentError: it is none.
+        ArgumentError: the value is not one.
     """
     number = value if type(value) is float else _number(id, name, value)
     if not 0.0 <= number < 1.0:
@@ -36,11 +54,11 @@ def share(id: str, name: str, value: Any) -> float:
     return number
 
 
-def count(id: str, value: Any) -> int:
-    """The number of a step, from 1 on.
+def count(id: str, name: str, value: Any) -> int:
+    """The number of a step, counted from 1.
 
     Raises:
-        ArgumentError: it is none.
+        ArgumentError: the value is not one.
     """
     try:
         number = -1 if isinstance(value, bool) else operator.index(value)
@@ -48,25 +66,24 @@ def count(id: str, value: Any) -> int:
         number = -1
     if number < 1:
         raise ArgumentError(
-            f"{id}: step is the number of this step, counted from 1, not {value!r}"
+            f"{id}: {name} is the number of this step, counted from 1, not {value!r}"
         )
     if number > _MOST_STEPS:
-        raise ArgumentError(f"{id}: step is larger than 2^53, the last one counted")
+        raise ArgumentError(f"{id}: {name} is larger than 2^53, the last one counted")
     return number
 
 
-def with_momentum(id: str, momentum: Any, velocity: Any) -> tuple[float, Any]:
-    """Momentum and the array that it needs, None where there is none.
+def with_momentum(id: str, momentum: float, velocity: Any) -> Any:
+    """The velocity, or None if the momentum is 0.
 
     Raises:
-        ArgumentError: it is no such number, or there is no velocity for it.
+        ArgumentError: the momentum is not 0, and there is no velocity.
     """
-    number = positive(id, "momentum", momentum)
-    if number and velocity is None:
+    if momentum and velocity is None:
         raise ArgumentError(
-            f"{id}: momentum {number} needs velocity, an array of zeros at first"
+            f"{id}: momentum {momentum} needs velocity, an array of zeros at first"
         )
-    return number, velocity if number else None
+    return velocity if momentum else None
 
 
 def _number(id: str, name: str, value: Any) -> float:
@@ -79,3 +96,13 @@ def _number(id: str, name: str, value: Any) -> float:
     if number is None:
         raise ArgumentError(f"{id}: {name} is a number, not {value!r}")
     return number
+
+
+if TYPE_CHECKING:
+    Positive: TypeAlias = float
+    Part: TypeAlias = float
+    Count: TypeAlias = int
+else:
+    Positive = Domain(float, f"0.0 <= {{}} <= {sys.float_info.max!r}", positive)
+    Part = Domain(float, "0.0 <= {} < 1.0", share)
+    Count = Domain(int, f"1 <= {{}} <= {_MOST_STEPS}", count)

@@ -1,10 +1,10 @@
-"""Learning rates over time: functions from the number of steps made so far to a rate.
+"""Learning rate schedules: functions from the number of completed steps to a rate.
 
     rate = schedules.warmup(schedules.cosine(1e-3, steps=10_000), steps=500)
     optim.adam(param, grad, m, v, step=n + 1, lr=rate(n))
 
-They count from 0: `rate(0)` is the rate of the first step, as in PyTorch. They keep no
-state, and can be pickled.
+As in PyTorch, `rate(0)` is the rate of the first step. Schedules are stateless and can
+be pickled.
 """
 
 from __future__ import annotations
@@ -20,39 +20,42 @@ Schedule: TypeAlias = Callable[[int], float]
 
 
 def constant(lr: float) -> Schedule:
-    """Always `lr`."""
+    """A constant rate."""
     return partial(_constant, lr)
 
 
 def step_decay(lr: float, every: int, factor: float = 0.1) -> Schedule:
-    """`lr`, times `factor` after every so many steps."""
+    """`lr`, multiplied by `factor` every `every` steps."""
     return partial(_step_decay, lr, _steps("every", every), factor)
 
 
 def piecewise(lr: float, at: Sequence[int], factor: float = 0.1) -> Schedule:
-    """`lr`, times `factor` from each of the steps in `at` on."""
+    """`lr`, multiplied by `factor` at each of the steps in `at`."""
     return partial(_piecewise, lr, tuple(at), factor)
 
 
 def exponential(lr: float, factor: float, every: int = 1) -> Schedule:
-    """`lr * factor ** (step / every)`: smooth, where `step_decay` has stairs."""
+    """`lr * factor ** (step / every)`: the continuous form of `step_decay`."""
     return partial(_exponential, lr, factor, _steps("every", every))
 
 
 def polynomial(
     lr: float, steps: int, final: float = 0.0, power: float = 1.0
 ) -> Schedule:
-    """From `lr` to `final` by a power of what is left; then `final`."""
+    """Polynomial decay from `lr` to `final` within `steps` steps, then `final`.
+
+    The rate is `final + (lr - final) * (1 - step / steps) ** power`.
+    """
     return partial(_polynomial, lr, _steps("steps", steps), final, power)
 
 
 def linear(lr: float, steps: int, final: float = 0.0) -> Schedule:
-    """From `lr` to `final` in a straight line; then `final`."""
+    """Linear decay from `lr` to `final` within `steps` steps, then `final`."""
     return polynomial(lr, steps, final)
 
 
 def cosine(lr: float, steps: int, final: float = 0.0) -> Schedule:
-    """From `lr` to `final` along half a cosine; then `final`.
+    """Cosine annealing from `lr` to `final` within `steps` steps, then `final`.
 
     Loshchilov and Hutter, "SGDR: stochastic gradient descent with warm restarts", 2017.
     """
@@ -62,21 +65,21 @@ def cosine(lr: float, steps: int, final: float = 0.0) -> Schedule:
 def cosine_restarts(
     lr: float, steps: int, final: float = 0.0, growth: int = 1
 ) -> Schedule:
-    """Cosines one after the other, each `growth` times as long as the one before."""
+    """Cosine annealing with warm restarts: each cycle `growth` times as long."""
     length, growth = _steps("steps", steps), _steps("growth", growth)
     return partial(_cosine_restarts, lr, length, final, growth)
 
 
 def inverse_sqrt(lr: float, steps: int) -> Schedule:
-    """`lr` for so many steps, then falling as the root of their number rises.
+    """`lr` for `steps` steps, then `lr * sqrt(steps / step)`.
 
-    Vaswani et al., "Attention is all you need", 2017, behind its warm-up.
+    Vaswani et al., "Attention is all you need", 2017, after its warm-up.
     """
     return partial(_inverse_sqrt, lr, _steps("steps", steps))
 
 
 def warmup(after: Schedule, steps: int, start: float = 0.0) -> Schedule:
-    """From `start` in a straight line to where `after` begins, and then `after`."""
+    """Linear warm-up from `start` to `after(0)` within `steps` steps, then `after`."""
     return partial(_warmup, after, _steps("steps", steps), start)
 
 

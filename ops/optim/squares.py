@@ -1,131 +1,104 @@
-"""Steps divided by the root of squared gradients: AdaGrad and RMSProp, in place.
+"""AdaGrad and RMSProp, in place.
 
 Duchi, Hazan and Singer, "Adaptive subgradient methods", 2011; Hinton, "Neural networks
 for machine learning", lecture 6, 2012, and Graves, "Generating sequences with recurrent
-neural networks", 2013, which centres the squares.
+neural networks", 2013 (the centred variant).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
-from tensorlang.ops.inplace import inplace, update
-from tensorlang.ops.optim.numbers import count, positive, share, with_momentum
-
-if TYPE_CHECKING:
-    from tensorlang.ops.operator import Launch
-
-_HERE: Final = "tensorlang.ops.optim.definitions"
-_READ: Final = ("grad",)
+from tensorlang import ir
+from tensorlang.ops.optim.elements import decayed
+from tensorlang.ops.optim.numbers import MEANINGS, Count, Part, Positive, with_momentum
+from tensorlang.ops.signature import Float, InOut, Scalar
+from tensorlang.ops.updates import update
 
 
-@inplace(
-    "optim.rmsprop",
-    f"{_HERE}:rmsprop",
-    arrays=("param", "grad", "square", "velocity", "mean"),
-    read=_READ,
-    optional=("velocity", "mean"),
-    scalars={
-        "rate": 1e-2,
-        "decay": 0.0,
-        "alpha": 0.99,
-        "share": 0.01,
-        "momentum": 0.9,
-        "eps": 1e-8,
-    },
-    aliases=("rmsprop",),
-)
-def rmsprop(
-    param: Any,
-    grad: Any,
-    square: Any,
-    velocity: Any = None,
-    mean: Any = None,
+def _rmsprop(
+    velocity: Any,
     *,
-    lr: float = 1e-2,
-    alpha: float = 0.99,
-    eps: float = 1e-8,
-    momentum: float = 0.0,
-    weight_decay: float = 0.0,
-    target: Any = None,
-) -> Launch:
+    lr: Positive = 1e-2,
+    alpha: Part = 0.99,
+    eps: Positive = 1e-8,
+    momentum: Positive = 0.0,
+    weight_decay: Positive = 0.0,
+) -> tuple[Any, ...]:
+    velocity = with_momentum("optim.rmsprop", momentum, velocity)
+    return velocity, lr, weight_decay, alpha, 1.0 - alpha, momentum, eps
+
+
+@update("optim.rmsprop", host=_rmsprop, meanings=MEANINGS)
+def rmsprop(
+    param: InOut[Float],
+    grad: Float,
+    square: InOut[Float],
+    velocity: InOut[Float] | None = None,
+    mean: InOut[Float] | None = None,
+    *,
+    rate: Scalar = 1e-2,
+    decay: Scalar = 0.0,
+    alpha: Scalar = 0.99,
+    share: Scalar = 0.01,
+    momentum: Scalar = 0.9,
+    eps: Scalar = 1e-8,
+) -> tuple[Float, ...]:
     """One step of RMSProp, in place.
 
     Args:
-        param: Floats of any shape, contiguous and writable; or a list of such arrays,
-            and then each of the others is a list too.
-        grad: The gradient; only read.
-        square: The mean of squared gradients, zeros before the first step.
-        velocity: What momentum keeps, zeros before the first step.
-        mean: The mean of gradients, zeros before the first step: the squares are then
-            centred.
-        lr: The learning rate.
-        alpha: How much of the means stays.
-        eps: Added to the root of the mean of squares.
-        momentum: How much of the velocity stays; it needs one where it is not 0.
-        weight_decay: L2 penalty: this times `param` is added to the gradient.
-        target: Where to compute.
-
-    Raises:
-        DTypeError, ShapeError, ArgumentError: an argument is out of its domain.
+        square: The moving average of squared gradients, zeros before the first step.
+        mean: The moving average of gradients, zeros before the first step. If given,
+            the gradient is normalised by an estimate of its variance (centred RMSProp).
+        alpha: The decay rate of the averages.
+        eps: Added to the square root of the average, or of the variance.
     """
-    id = "optim.rmsprop"
-    alpha = share(id, "alpha", alpha)
-    momentum, velocity = with_momentum(id, momentum, velocity)
-    scalars = (
-        positive(id, "lr", lr),
-        positive(id, "weight_decay", weight_decay),
-        alpha,
-        1.0 - alpha,
-        momentum,
-        positive(id, "eps", eps),
-    )
-    return update(rmsprop, (param, grad, square, velocity, mean), {}, scalars, target)
+    g = decayed(grad, param, decay)
+    new_square = alpha * square + share * (g * g)
+    more: tuple[Float, ...] = ()
+    spread = new_square
+    if mean is not None:
+        new_mean = alpha * mean + share * g
+        more = (new_mean,)
+        variance = new_square - new_mean * new_mean
+        spread = ir.select(variance < 0.0, 0.0, variance)
+    ahead = g / (ir.sqrt(spread) + eps)
+    if velocity is not None:
+        ahead = momentum * velocity + ahead
+        more = (ahead, *more)
+    return param - rate * ahead, new_square, *more
 
 
-@inplace(
-    "optim.adagrad",
-    f"{_HERE}:adagrad",
-    arrays=("param", "grad", "total"),
-    read=_READ,
-    scalars={"rate": 1e-2, "decay": 0.0, "eps": 1e-10},
-    aliases=("adagrad",),
-)
-def adagrad(
-    param: Any,
-    grad: Any,
-    total: Any,
+def _adagrad(
     *,
-    step: int = 1,
-    lr: float = 1e-2,
-    lr_decay: float = 0.0,
-    eps: float = 1e-10,
-    weight_decay: float = 0.0,
-    target: Any = None,
-) -> Launch:
+    step: Count = 1,
+    lr: Positive = 1e-2,
+    lr_decay: Positive = 0.0,
+    eps: Positive = 1e-10,
+    weight_decay: Positive = 0.0,
+) -> tuple[float, ...]:
+    return lr / (1.0 + (step - 1) * lr_decay), weight_decay, eps
+
+
+@update("optim.adagrad", host=_adagrad, meanings=MEANINGS)
+def adagrad(
+    param: InOut[Float],
+    grad: Float,
+    total: InOut[Float],
+    *,
+    rate: Scalar = 1e-2,
+    decay: Scalar = 0.0,
+    eps: Scalar = 1e-10,
+) -> tuple[Float, ...]:
     """One step of AdaGrad, in place.
 
     Args:
-        param: Floats of any shape, contiguous and writable; or a list of such arrays,
-            and then each of the others is a list too.
-        grad: The gradient; only read.
-        total: The sum of squared gradients; what it is before the first step, often 0,
-            keeps the first steps from being long.
-        step: The number of this step, counted from 1; `lr_decay` goes by it.
-        lr: The learning rate.
+        total: The sum of squared gradients. Its initial value, often 0, limits the
+            length of the first steps.
+        step: The number of this step, counted from 1; used by `lr_decay`.
         lr_decay: The rate is `lr / (1 + (step - 1) * lr_decay)`.
-        eps: Added to the root of the sum.
-        weight_decay: L2 penalty: this times `param` is added to the gradient.
-        target: Where to compute.
-
-    Raises:
-        DTypeError, ShapeError, ArgumentError: an argument is out of its domain.
+        eps: Added to the square root of the sum.
     """
-    id = "optim.adagrad"
-    slower = 1.0 + (count(id, step) - 1) * positive(id, "lr_decay", lr_decay)
-    scalars = (
-        positive(id, "lr", lr) / slower,
-        positive(id, "weight_decay", weight_decay),
-        positive(id, "eps", eps),
-    )
-    return update(adagrad, (param, grad, total), {}, scalars, target)
+    g = decayed(grad, param, decay)
+    new = total + g * g
+    return param - rate * (g / (ir.sqrt(new) + eps)), new

@@ -1,11 +1,11 @@
-"""Random numbers: streams that are a contract, keys that are used once.
+"""Random numbers: reproducible streams, from keys that can be used only once.
 
     key = random.key(0)
-    left, right = random.split(key)          # key is used up
+    left, right = random.split(key)          # consumes key
     x = random.normal(left, (3, 4))
     keep = random.bernoulli(right, 0.9, (3, 4))
 
-The default stream is Threefry2x32-20 in JAX's partitionable layout, bit for bit.
+The default stream is bitwise equal to JAX's: Threefry2x32-20, partitionable layout.
 """
 
 from tensorlang.ops.random.continuous import (

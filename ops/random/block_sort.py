@@ -1,7 +1,7 @@
-"""Permutations on many threads: each pass of the radix sort in blocks of elements.
+"""Parallel permutations: each pass of the radix sort in blocks of elements.
 
-Parts of the numbers go at once, and what is equal keeps its order, so that the result
-is that of the definition, to the bit (`tensorlang.ops.block_radix`).
+The sort is stable, so that the result is bitwise equal to the definition's
+(`tensorlang.ops.block_radix`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _THREADS: Final = 256
 
 
 def permutation(workload: Workload) -> Function:
-    """The numbers 0 .. n-1 in random order, every pass in blocks."""
+    """A random permutation of 0 .. n-1, with each pass in parallel blocks."""
     threads = min(_THREADS, BLOCK)
     scan = BlockScan(threads, shuffles=False)
     radix = Radix(scan, as_expr(1), N, u32, True, BLOCK // threads)

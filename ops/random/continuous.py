@@ -1,4 +1,4 @@
-"""Draws from continuous laws: normal, truncated normal, exponential, Gumbel."""
+"""Continuous distributions: normal, truncated normal, exponential, Gumbel."""
 
 from __future__ import annotations
 
@@ -10,72 +10,54 @@ import numpy as np
 from tensorlang import ir
 from tensorlang.errors import ArgumentError
 from tensorlang.ops import lazy
-from tensorlang.ops.random.draw import FLOATS, draw, element_type, number
-from tensorlang.ops.random.drawing import declared_draw, drawn
+from tensorlang.ops.random.draw import (
+    FLOATS,
+    Stream,
+    drawn,
+    element_type,
+    from_bits,
+    number,
+)
+from tensorlang.ops.random.formats import width_of
+from tensorlang.ops.signature import Derived, Elements, ElementType, Key, Offset
 
 if TYPE_CHECKING:
     from tensorlang.ir.dtypes import DType
+    from tensorlang.ir.frontend import Tensor
     from tensorlang.ir.nodes import Expr
-    from tensorlang.ops.operator import Launch
-    from tensorlang.ops.random import distributions
-    from tensorlang.ops.random.keys import Key
+    from tensorlang.ops.random import definitions, distributions
 else:
+    definitions = lazy.module("tensorlang.ops.random.definitions")
     distributions = lazy.module("tensorlang.ops.random.distributions")
 
 
-@drawn("normal")
+@from_bits("random.normal")
 def normal(bits: Expr, dtype: DType) -> Expr:
-    """Standard normal floats, `sqrt(2) * erfinv(u)`.
+    """Standard normal floats, `sqrt(2) * erfinv(u)` for u uniform on (-1, 1).
 
-    Within 3 ulp of JAX's, and the same bits on all of our targets.
+    Within 3 ulp of JAX's, and bitwise equal on all targets.
     """
     u = distributions.between_ones(bits, dtype)
     return ir.Const(math.sqrt(2), dtype) * ir.erfinv(u)
 
 
-@drawn("exponential")
+@from_bits("random.exponential")
 def exponential(bits: Expr, dtype: DType) -> Expr:
-    """Exponential floats of rate 1, `-log1p(-u)`."""
+    """Exponentially distributed floats of rate 1, `-log1p(-u)`."""
     return -ir.log1p(-distributions.unit(bits, dtype))
 
 
-@drawn("gumbel")
+@from_bits("random.gumbel")
 def gumbel(bits: Expr, dtype: DType) -> Expr:
     """Standard Gumbel floats, `-log(-log(u))`."""
     return distributions.gumbel(bits, dtype)
 
 
-@declared_draw("truncated_normal")
-def truncated_normal(
-    key: Key,
-    lower: float,
-    upper: float,
-    shape: Any = (),
-    dtype: Any = "float32",
-    *,
-    offset: int = 0,
-    stream: str = "jax",
-    target: Any = None,
-    out: Any = None,
-) -> Launch:
-    """Standard normal floats on the condition lower < x < upper.
-
-    Args:
-        key: Consumed; a batch gives `[*key.shape, *shape]`.
-        lower: The bound below; -inf for none.
-        upper: The bound above; inf for none.
-        shape: The result's shape for each key.
-        dtype: `float16`, `bfloat16`, `float32` or `float64`.
-        offset: The first element to draw, counted in the key's stream.
-        stream: `jax`, or `packed`, which wastes no bits: another sequence.
-        target: Where to compute.
-        out: Where the result goes.
-
-    Raises:
-        KeyReuseError: the key was used before.
-        ArgumentError, DTypeError, ShapeError: an argument is out of its domain.
-    """
-    from tensorlang.ir.dtypes import DType  # noqa: PLC0415 - only with scalars
+def _bounds(
+    lower: Any, upper: Any, dtype: Any
+) -> tuple[str, tuple[float, float, float, float]]:
+    """The bounds rounded to the element type, and their neighbours inside the range."""
+    from tensorlang.ir.dtypes import DType  # noqa: PLC0415 - known by then
 
     name = "random.truncated_normal"
     low, high = number(name, "lower", lower), number(name, "upper", upper)
@@ -84,21 +66,38 @@ def truncated_normal(
     kind = element_type(name, dtype, FLOATS)
     held = DType(kind).numpy.type
     bounds = held(low), held(high)
-    inside = (
-        np.nextafter(bounds[0], held(math.inf)),
-        np.nextafter(bounds[1], held(-math.inf)),
-    )
-    scalars = tuple(float(value) for value in (*bounds, *inside))
-    return draw(
-        truncated_normal,
-        key,
-        shape,
-        kind,
-        FLOATS,
-        "",
-        scalars,
-        offset,
-        stream,
-        target,
-        out,
-    )
+    above = np.nextafter(bounds[0], held(math.inf))
+    below = np.nextafter(bounds[1], held(-math.inf))
+    wide = "f64" if kind == "f64" else "f32"
+    said = f"lower:{wide},{wide} upper:{wide},{wide}"
+    return said, (float(bounds[0]), float(above), float(bounds[1]), float(below))
+
+
+@drawn(
+    "random.truncated_normal",
+    derive=_bounds,
+    measured=({"lower": -2.0, "upper": 2.0},),
+)
+def truncated_normal(
+    key: Key,
+    lower: Derived,
+    upper: Derived,
+    shape: Elements = (),
+    dtype: ElementType = "float32",
+    *,
+    offset: Offset = 0,
+    stream: Stream = "jax",
+) -> Tensor:
+    """Standard normal floats truncated to lower < x < upper.
+
+    Args:
+        lower: The lower bound; -inf for none.
+        upper: The upper bound; inf for none.
+    """
+
+    def element(bits: Expr) -> Expr:
+        bounds = [value.cast(dtype) for value in (*lower, *upper)]
+        return distributions.truncated_normal(bits, dtype, *bounds)
+
+    source = definitions.Source.of(key, stream, offset)
+    return source.drawn(shape, dtype, width_of("truncated_normal", dtype.name), element)

@@ -1,193 +1,196 @@
-"""The random operators as IR: one kernel for every shape, symbolic in its sizes."""
+"""Streams of random bits as IR: the source of a definition's bits."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from tensorlang.errors import ArgumentError
 from tensorlang.ir.dtypes import DType, as_dtype, i64
-from tensorlang.ir.frontend import Tensor
-from tensorlang.ir.nodes import Buffer, Expr, Function, Param, Stmt, Var, as_expr
-from tensorlang.ops.random import words
-from tensorlang.ops.random.distributions import (
-    DISTRIBUTIONS,
-    Formula,
-    Numbers,
-    parameters,
+from tensorlang.ir.frontend import Stage, Tensor, reshaped
+from tensorlang.ir.nodes import (
+    Buffer,
+    Const,
+    Expr,
+    ExprLike,
+    For,
+    Function,
+    Param,
+    Store,
+    Var,
+    as_expr,
 )
-from tensorlang.ops.random.formats import result_of, width_of
-from tensorlang.ops.random.impls import STREAMS, Impl, elements_per_hash, impl
-from tensorlang.ops.random.nests import Nest, Value, statements
-from tensorlang.workload import Workload
+from tensorlang.ir.sizes import sizes_of
+from tensorlang.ops.random import words
+from tensorlang.ops.random.impls import Impl, elements_per_hash, impl
+from tensorlang.ops.random.nests import Elements, Nest, statements
+
+if TYPE_CHECKING:
+    from tensorlang.ops.tracing import KeyWords
+    from tensorlang.workload import Workload
 
 N: Final = Var("n", i64)
 KEYS: Final = Var("m", i64)
+Counter: TypeAlias = tuple[Expr, Expr]
+Words: TypeAlias = tuple[Expr, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
-    """Where the bits of a kernel come from: hash, stream, counter, keys.
+class Source:
+    """The source of a definition's bits: keys, a stream layout, and its start.
 
-    A `batch` has one key a row of the result, each with a stream of its own.
+    A batch of keys has one key per row of the result, each with its own stream.
+
+    Attributes:
+        how: The hash.
+        keys: The words of the key `[K]`, or of one per row `[m, K]`.
+        stream: The layout of the stream.
+        start: The counter of the first hash, high and low word; None for 0.
+        child: The child of each key to use, 0 or 1, if `keys` holds pairs of children.
+        wide: Whether counters starting at 0 exceed 2^32.
     """
 
     how: Impl
-    stream: str
-    batch: bool
-    carries: bool
+    keys: Tensor
+    stream: str = "jax"
+    start: Counter | None = None
+    child: int | None = None
+    wide: bool = False
 
     @classmethod
-    def of(cls, given: dict[str, Any]) -> Draw:
-        """From a workload's attributes.
-
-        Raises:
-            ArgumentError: there is no such hash or stream.
-        """
-        stream = given["stream"]
-        if stream not in STREAMS:
-            raise ArgumentError(f"stream {stream!r} is none of {', '.join(STREAMS)}")
-        return cls(impl(given["impl"]), stream, given["batch"], given["carries"])
+    def of(
+        cls, key: KeyWords, stream: str = "jax", start: Counter | None = None
+    ) -> Source:
+        """The source for a definition's key, or batch of keys."""
+        held, lead = key.words, key.words.shape[:-1]
+        if len(lead) > 1:
+            held = reshaped(held, (math.prod(lead), held.shape[-1]))
+        return cls(impl(key.impl), held, stream, start)
 
     @property
     def word(self) -> DType:
-        """The hash's word."""
+        """The word type of the hash."""
         return words.UNSIGNED[self.how.bits]
 
     @property
-    def rows(self) -> tuple[Expr, ...]:
-        """The extents before the element axis."""
-        return (KEYS,) if self.batch else ()
+    def rows(self) -> tuple[ExprLike, ...]:
+        """The extents of the axes before the element axis."""
+        return tuple(self.keys.shape[: -1 if self.child is None else -2])
 
-    @property
-    def scalars(self) -> tuple[Var, ...]:
-        """The counter of the first hash, high and low word."""
-        return Var("high", self.word), Var("low", self.word)
+    def counter(self, index: Expr) -> Counter:
+        """The counter of hash `index`, relative to the start."""
+        low = index.cast(self.word)
+        if self.start is not None:
+            high, first = self.start
+            return high, low + first
+        if self.wide and self.how.bits == 32:
+            return (index >> 32).cast(self.word), low
+        return Const(0, self.word), low
 
-    def sizes(self) -> tuple[Var, ...]:
-        """The symbolic sizes."""
-        return (KEYS, N) if self.batch else (N,)
-
-    def key(self) -> Buffer:
-        """The parameter that holds the key, or one key a row."""
-        name = "keys" if self.batch else "key"
-        return Buffer(name, self.word, (*self.rows, as_expr(self.how.key_words)))
-
-    def hash(self, key: Buffer, index: Expr, rows: Sequence[Expr]) -> tuple[Expr, ...]:
-        """The words of the hash number `index`, counted from the first."""
-        at = words.counter_at(self.how, index, *self.scalars, carries=self.carries)
-        return self.hash_at(words.draw_counter(self.how, *at), key, rows)
-
-    def hash_at(
-        self, counter: Sequence[Expr], key: Buffer | Tensor, rows: Sequence[Expr]
-    ) -> tuple[Expr, ...]:
-        """The words of H(key of the row, counter)."""
-        loaded = [key[(*rows, word)] for word in range(self.how.key_words)]
+    def hash_at(self, counter: Sequence[Expr], rows: Sequence[Expr]) -> Words:
+        """The words of H(key of this row, counter)."""
+        at = (*rows, *([] if self.child is None else [self.child]))
+        loaded = [self.keys[(*at, word)] for word in range(self.how.key_words)]
         return words.hash_exprs(self.how, counter, loaded)
 
-    def elements(
-        self, key: Buffer, width: int, index: Expr, rows: Sequence[Expr]
-    ) -> list[Expr]:
-        """The `width`-bit elements that the hash number `index` yields."""
-        drawn = self.hash(key, index, rows)
+    def elements(self, width: int, index: Expr, rows: Sequence[Expr]) -> list[Expr]:
+        """The `width`-bit elements of hash `index`."""
+        counter = words.draw_counter(self.how, *self.counter(index))
+        drawn = self.hash_at(counter, rows)
         if self.stream == "jax":
             return [words.folded(self.how, drawn, width)]
         return words.pieces(self.how, drawn, width)
 
-    def nest(
+    def nest(self, out: Buffer, count: Expr, **more: Any) -> Nest:
+        """The loop nest that fills `out` with the words of child keys, one per row."""
+
+        def elements(index: Expr, rows: Sequence[Expr]) -> Words:
+            counter = words.split_counter(self.how, *self.counter(index))
+            return self.hash_at(counter, rows)[: self.how.key_words]
+
+        rows, width = tuple(map(as_expr, self.rows)), self.how.key_words
+        return Nest(out, rows, count, width, elements, _same, by_rows=True, **more)
+
+    def children(self) -> tuple[Source, Source]:
+        """The sources for the two children of each key, as made by `split`."""
+        extents = tuple(map(as_expr, (*self.rows, 2, self.how.key_words)))
+        made = Buffer("children", self.word, extents)
+        nest = replace(self, start=None).nest(made, as_expr(2), axis="two")
+        keys = Tensor(made, Stage(statements(nest), (made,), (self.keys,)))
+        return replace(self, keys=keys, child=0), replace(self, keys=keys, child=1)
+
+    def words(self) -> Tensor:
+        """The words of a child key, as a result."""
+        width = as_expr(self.how.key_words)
+        out, at = Buffer("next", self.word, (width,)), Var("taken", i64)
+        nest = For(at, width, "serial", Store(out, (at,), self.keys[self.child, at]))
+        return Tensor(out, Stage(nest, (out,), (self.keys,)), sizes_of((width,)))
+
+    def drawn(
         self,
-        key: Buffer,
-        out: Buffer,
+        shape: Sequence[ExprLike],
+        dtype: DType | str,
         width: int,
-        value: Value,
-        inputs: tuple[Buffer, ...] = (),
-    ) -> Stmt:
-        """The loops that fill `out` with `value(bits, *inputs)`."""
-        return statements(
-            Nest(
-                out,
-                self.rows,
-                N,
-                elements_per_hash(self.how, self.stream, width),
-                lambda index, rows: self.elements(key, width, index, rows),
-                value,
-                inputs,
-            )
+        value: Callable[..., Expr],
+        *,
+        elements: Elements | None = None,
+        inputs: Sequence[Tensor] = (),
+    ) -> Tensor:
+        """The array of `value(bits, *inputs)`, from `width` bits per element.
+
+        The bits are the stream's, or those that `elements` computes from the index of a
+        hash and the row.
+        """
+        full = (*self.rows, *shape)
+        rows, (*_, count) = tuple(map(as_expr, self.rows)), map(as_expr, full)
+        source = self if full[-1] < 1 << 32 else replace(self, wide=True)
+        out = Buffer("out", as_dtype(dtype), (*rows, count))
+        nest = Nest(
+            out,
+            rows,
+            count,
+            elements_per_hash(self.how, self.stream, width),
+            elements or (lambda index, rows: source.elements(width, index, rows)),
+            value,
+            tuple(tensor.buffer for tensor in inputs),
         )
+        stage = Stage(statements(nest), (out,), (self.keys, *inputs))
+        return Tensor(out, stage, sizes_of(full))
 
 
-def elementwise(workload: Workload) -> Function:
-    """The kernel of a distribution: `out[i]` from the bits of element i.
-
-    Parameters: key words `[K]` (or `[m, K]`), out `[n]` (or `[m, n]`); scalars: the
-    counter's high and low word, then the distribution's, then the sizes.
-    """
-    name = str(workload.named.get("variant", workload.operator.split(".")[1]))
-    chosen = DISTRIBUTIONS[name]
-    return drawn(workload, name, chosen.value, chosen.scalars)
-
-
-def drawn(
-    workload: Workload, name: str, formula: Formula, numbers: Numbers = ()
-) -> Function:
-    """The kernel of a distribution called `name`: its formula, and its scalars."""
-    draw = Draw.of(workload.named)
-    dtype = as_dtype(workload.dtypes[0])
-    key = draw.key()
-    out = Buffer("out", as_dtype(result_of(name, dtype.name)), (*draw.rows, N))
-    scalars = parameters(numbers, dtype)
-    by_name = {var.name: var for var in scalars}
-
-    def value(bits: Expr) -> Expr:
-        return formula(bits, dtype, **by_name)
-
-    body = draw.nest(key, out, width_of(name, dtype.name), value)
-    return Function(
-        workload.operator.replace(".", "_"),
-        (Param(key, "in"), Param(out, "out")),
-        (*draw.scalars, *scalars, *draw.sizes()),
-        body,
-    )
+def _same(word: Expr) -> Expr:
+    return word
 
 
 def split(workload: Workload) -> Function:
-    """Children of a key, or of each of many: row i is H(key, i), words of a key."""
-    draw = Draw.of(workload.named | {"stream": "packed"})
-    key, width = draw.key(), draw.how.key_words
-    out = Buffer("out", draw.word, (*draw.rows, N, as_expr(width)))
-
-    def elements(index: Expr, rows: tuple[Expr, ...]) -> Sequence[Expr]:
-        at = words.counter_at(draw.how, index, *draw.scalars, carries=draw.carries)
-        counter = words.split_counter(draw.how, *at)
-        return draw.hash_at(counter, key, rows)[:width]
-
-    nest = Nest(out, draw.rows, N, width, elements, lambda bits: bits, by_rows=True)
+    """The children of a key, or of each key of a batch: row i is H(key, i)."""
+    named = workload.named
+    how = impl(str(named["impl"]))
+    word, rows = words.UNSIGNED[how.bits], (KEYS,) if named["batch"] else ()
+    key = Buffer("keys" if rows else "key", word, (*rows, as_expr(how.key_words)))
+    start = Var("high", word), Var("low", word)
+    source = Source(how, Tensor(key), "packed", start)
+    out = Buffer("out", word, (*rows, N, as_expr(how.key_words)))
     return Function(
         "random_split",
         (Param(key, "in"), Param(out, "out")),
-        (*draw.scalars, *draw.sizes()),
-        statements(nest),
+        (*start, *rows, N),
+        statements(source.nest(out, N)),
     )
 
 
-def hash(workload: Workload) -> Function:
-    """The bare hash: `out[i, :] = H(key, counter[i, :])`, one key or one a row."""
-    given = workload.named
-    how = impl(str(given["impl"]))
-    word = words.UNSIGNED[how.bits]
-    rows: tuple[Expr, ...] = (N,) if given["batch"] else ()
-    name = "keys" if given["batch"] else "key"
-    key = Buffer(name, word, (*rows, as_expr(how.key_words)))
-    counter = Buffer("counter", word, (N, as_expr(how.words)))
-    out = Buffer("out", word, (N, as_expr(how.words)))
+def hashed(how: Impl, key: Tensor, counter: Tensor) -> Tensor:
+    """H(key, counter[i]) for each counter, with one key for all, or one per counter."""
+    sizes = (counter.shape[0], how.words)
+    out = Buffer("out", counter.dtype, tuple(map(as_expr, sizes)))
 
-    def elements(index: Expr, _: tuple[Expr, ...]) -> Sequence[Expr]:
-        at = (index,) if given["batch"] else ()
+    def elements(index: Expr, _: tuple[Expr, ...]) -> Words:
+        at = (index,) if key.ndim == 2 else ()
         loaded = [key[(*at, k)] for k in range(how.key_words)]
         counters = [counter[index, k] for k in range(how.words)]
         return words.hash_exprs(how, counters, loaded)
 
-    nest = Nest(out, (), N, how.words, elements, lambda bits: bits, by_rows=True)
-    params = (Param(key, "in"), Param(counter, "in"), Param(out, "out"))
-    return Function("random_hash", params, (N,), statements(nest))
+    nest = Nest(out, (), out.shape[0], how.words, elements, _same, by_rows=True)
+    stage = Stage(statements(nest), (out,), (key, counter))
+    return Tensor(out, stage, sizes_of(sizes))

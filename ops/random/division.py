@@ -1,13 +1,13 @@
-"""Division by a number that is the same for all elements: a product and shifts."""
+"""Division by a loop-invariant integer: a multiplication and shifts."""
 
 from __future__ import annotations
 
 
 def by(divisor: int, bits: int) -> tuple[int, int, int]:
-    """What divides unsigned numbers of `bits` bits by `divisor`, exactly.
+    """The magic numbers for exact division of unsigned `bits`-bit n by `divisor`.
 
     Granlund and Montgomery, "Division by invariant integers using multiplication",
-    1994, figure 4.1: with `high = mulhi(reciprocal, n)` the quotient is
+    1994, figure 4.1: with `high = mulhi(reciprocal, n)`, the quotient is
     `(high + (n - high >> first)) >> then`.
 
     Returns:

@@ -1,298 +1,262 @@
-"""A draw from call to launch: checks, counters, memory; the key is used up last.
+"""Draws: operators that compute each element from its own bits of a key's stream.
 
-Whatever can be refused is refused before the key is consumed, so a call that fails
-consumes nothing.
+A draw consumes its key, after all checks: a call that fails consumes nothing.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
-from tensorlang.ops import on_torch
-from tensorlang.ops.dispatch import own
+from tensorlang.ops import lazy
+from tensorlang.ops.binding import shape_of
+from tensorlang.ops.definition import Body, Definition
+from tensorlang.ops.dispatch import Nowhere
 from tensorlang.ops.random.formats import result_of, width_of
-from tensorlang.ops.random.impls import STREAMS, Impl, elements_per_hash, impl
-from tensorlang.ops.random.keys import Key
-from tensorlang.ops.random.stateful import StatefulKey
-from tensorlang.ops.random.states import consume
+from tensorlang.ops.random.impls import elements_per_hash, impl
+from tensorlang.ops.signature import Elements, ElementType, Key, Offset
+from tensorlang.ops.tensors import Ready, check_result
 
 if TYPE_CHECKING:
-    from tensorlang.ops.operator import Kernel, Launch, Operator
+    from tensorlang.ir import DType, Expr, Tensor
+    from tensorlang.ops.random import definitions
+    from tensorlang.workload import Workload
+else:
+    definitions = lazy.module("tensorlang.ops.random.definitions")
 
 FLOATS: Final = ("f16", "bf16", "f32", "f64")
 CHUNK: Final = 1 << 31  # elements of one launch: an index fits 32 bits
-_WORD: Final = (1 << 32) - 1
+Stream: TypeAlias = Literal["jax", "packed"]
+_LONG: Final = 1 << 24
+_MANY: Final = 1 << 12
+_MEANINGS: Final = {
+    "key": "A key, or a batch of keys, for a result `[*key.shape, *shape]`; consumed.",
+    "shape": "The shape of the result for each key.",
+    "dtype": "The element type: one of {}.",
+    "offset": "The position in the key's stream of the first element drawn.",
+    "stream": "`jax`, or `packed`, a different sequence that discards no bits.",
+}
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A built kernel with what a call needs to know: memoised by impl, type, stream.
+class Draw(Definition):
+    """A draw: its result's shape and type are known without tracing its definition.
 
-    Attributes:
-        kernel: The kernel.
-        launch: Its fastest call.
-        dtype: The result's NumPy type.
-        per_hash: Elements that one hash yields.
+    So a first call whose kernel is cached loads no IR. One kernel serves all shapes,
+    and one more all batches of keys.
+
+    Args:
+        id: Its canonical id.
+        body: The definition.
+        draws: The element types that it draws.
+        options: As for `Definition`.
     """
 
-    kernel: Any
-    launch: Kernel
-    dtype: np.dtype[Any]
-    per_hash: int
+    def __init__(
+        self, id: str, body: Body, *, draws: tuple[str, ...], **options: Any
+    ) -> None:
+        self._draws = draws
+        super().__init__(id, body, shapes=((_LONG,),), whole=True, **options)
 
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """The element types that it draws."""
+        return self._draws
 
-def draw(  # noqa: PLR0917 - by position, for speed
-    op: Operator,
-    key: Any,
-    shape: Any,
-    dtype: Any,
-    allowed: tuple[str, ...],
-    variant: str,
-    scalars: tuple[Any, ...],
-    offset: int,
-    stream: str,
-    target: Any,
-    out: Any,
-) -> Launch:
-    """The launch of an elementwise draw; consumes the key as its last step.
-
-    The first condition is the short way of a call that was made before: one key, a
-    matching `out`, no offset.
-    """
-    if type(key) is Key and type(out) is np.ndarray and not offset:
-        try:
-            plan = op.kernels.get((key.impl, dtype, stream, target, variant))
-        except TypeError:  # a list among them: the long way says what is wrong
-            plan = None
-        element = key._ids  # noqa: SLF001 - its class's own, for speed
-        if (
-            plan is not None
-            and type(element) is int
-            and out.shape == shape
-            and out.dtype is plan.dtype
-            and out.size < CHUNK
-            and out.flags.carray
-        ):
-            consume(key._ledger, element, "drawn from", 3)  # noqa: SLF001 - the same
-            flat = out if len(shape) == 1 else out.reshape(-1)
-            return plan.launch, (key.words, flat, 0, 0) + scalars, out  # noqa: RUF005
-    facts = (key.impl, dtype, stream, target, variant) if type(key) is Key else ()
-    alone = bool(facts) and not offset and type(key._ids) is int  # noqa: SLF001
-    if alone and out is not None and type(out) is not np.ndarray:
-        again = on_torch.again(op, (out,), *facts)
-        if again is not None and again.shape == shape:
-            consume(key._ledger, key._ids, "drawn from", 3)  # noqa: SLF001 - the same
-            return again.launch, (key.words, out, 0, 0, *scalars), out
-    own(key)
-    request = Request.of(op.id, key, shape, offset, stream)
-    kind = element_type(op.id, dtype, allowed)
-    check_target(target)
-    if target is None and out is not None and type(out) is not np.ndarray:
-        from tensorlang.runtime.given_arrays import target_of  # noqa: PLC0415
-
-        target = target_of(op.id, (out,))
-    batch, wide = key.ndim > 0, request.wide
-    memo = (key.impl, dtype, stream, target, variant)
-    plan = op.kernels.get((*memo, batch, wide)) or planned(
-        op, memo, kind, batch=batch, carries=wide
-    )
-    array, shown = request.memory(plan.dtype, out)
-    run = Run(plan, impl(key.impl), request.offset, scalars)
-    if alone and out is not None and request.count < CHUNK:
-        shapes = (key.words.shape, request.flat)
-        on_torch.keep(op, (out,), facts, plan.kernel, shapes, request.shape, plan.dtype)
-    return run, (key.take("drawn from"), array, request.flat), shown
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A checked call: which keys, how many elements each, from where."""
-
-    name: str
-    key: Any
-    shape: tuple[int, ...]
-    offset: int
-    stream: str
-
-    @classmethod
-    def of(cls, name: str, key: Any, shape: Any, offset: Any, stream: Any) -> Request:
-        """The request of a call's arguments.
+    def workload(self, *shapes: tuple[int, ...], **options: Any) -> Workload:
+        """The workload of a draw of this shape, which the keys' shape may precede.
 
         Raises:
-            ArgumentError, ShapeError: one of them is out of its domain.
+            DTypeError: it does not draw this type.
         """
-        if not isinstance(key, (Key, StatefulKey)):
-            raise ArgumentError(
-                f"{name} takes a Key first, not {type(key).__name__}; "
-                "make one with random.key(seed)"
-            )
-        if not isinstance(stream, str) or stream not in STREAMS:
-            raise ArgumentError(f"{name}: stream {stream!r} is none of {STREAMS}")
-        if (
-            isinstance(offset, bool)
-            or not isinstance(offset, (int, np.integer))
-            or not 0 <= offset < 2**64
-        ):
-            raise ArgumentError(
-                f"{name}: offset counts elements, 0 <= offset < 2^64, not {offset!r}"
-            )
-        made = cls(name, key, checked_shape(name, shape), int(offset), stream)
-        check_batch(name, key, made.count)
+        made = super().workload(*shapes, **options)
+        kind = made.named.get("dtype", self._draws[0])
+        if kind not in self._draws:
+            raise DTypeError(f"{self.id} draws {', '.join(self._draws)}, not {kind}")
         return made
 
-    @property
-    def wide(self) -> bool:
-        """Whether its counters pass 2^32."""
-        return self.offset + self.count > _WORD
+    def prepared(
+        self,
+        arrays: Sequence[np.ndarray[Any, Any]],
+        attributes: Mapping[str, Any],
+        target: Any,
+    ) -> Ready:
+        """The kernel of a call, and the canonical shapes of its arrays.
 
-    @property
-    def flat(self) -> tuple[int, ...]:
-        """The result's shape for a kernel: elements, of each key for a batch."""
-        return (self.key.size, self.count) if self.key.ndim else (self.count,)
+        Raises:
+            ShapeError, DTypeError, ArgumentError: an argument does not fit.
+        """
+        from tensorlang.ir.dtypes import DType  # noqa: PLC0415 - only to prepare
 
-    @property
-    def count(self) -> int:
-        """The elements each key draws."""
-        return math.prod(self.shape)
+        (words,), named = arrays, dict(attributes)
+        shape = shape_of(self.id, "shape", named.pop("shape"))
+        keys, width, count = words.shape[:-1], words.shape[-1], math.prod(shape)
+        if keys and count >= CHUNK:
+            raise ShapeError(
+                f"{self.id}: each key of a batch draws fewer than 2^31 elements, not "
+                f"{count}; draw in parts with offset="
+            )
+        apart, flat = named.pop("offset"), (math.prod(keys),) if keys else ()
+        workload = self.workload((*flat, width), (count,), **named)
+        launch = self._kernel(workload, target)
+        if apart or count >= CHUNK:
+            launch = Parts.of(launch, workload)
+        check_result(self.id, (*keys, *shape))
+        dtype = DType(_drawn(workload)[0]).numpy
+        result = (*keys, *shape), (*flat, count), dtype
+        held = (*flat, width) if len(keys) > 1 else None
+        return Ready.of(launch, (held,), (result,))
 
-    def memory(self, dtype: np.dtype[Any], out: Any) -> tuple[Any, Any]:
-        """The result's memory as a NumPy array, and what the caller gets."""
-        from tensorlang.ops import results  # noqa: PLC0415 - loads the runtime
+    def _kernel(self, workload: Workload, target: Any) -> Any:
+        """The kernel of a draw, of any size."""
+        if isinstance(target, Nowhere) and target.each_call:
+            return target.built(self, workload).launch
+        words = workload.shapes[0]
+        usual = ((_MANY, words[1]), (_MANY,)) if len(words) > 1 else (words, (_LONG,))
+        of_all = workload.with_shapes(*usual)
+        key = "kernel", of_all, target
+        if key not in self.kernels:
+            self.kernels[key] = self.build(of_all, target).launch
+        return self.kernels[key]
 
-        full = self.key.shape + self.shape
-        if out is None:
-            return results.empty(self.name, full, dtype)
-        return results.given(self.name, out, full, dtype), out
+
+def _drawn(workload: Workload) -> tuple[str, int]:
+    """The type of a draw's elements, and the bits that each takes."""
+    name = workload.operator.rpartition(".")[2]
+    kind = str(workload.named.get("dtype", "f32"))
+    fine = workload.named.get("resolution") == "high"
+    return result_of(name, kind), width_of("fine" if fine else name, kind)
+
+
+def drawn(
+    id: str, draws: tuple[str, ...] = FLOATS, **options: Any
+) -> Callable[[Body], Draw]:
+    """Decorator: make a draw from its definition.
+
+    Args:
+        id: Its canonical id.
+        draws: The element types that it draws.
+        options: As for `Definition`.
+    """
+    meanings = _MEANINGS | {"dtype": _MEANINGS["dtype"].format(", ".join(draws))}
+
+    def make(body: Body) -> Draw:
+        return Draw(
+            id,
+            body,
+            draws=draws,
+            aliases=(id.rpartition(".")[2],),
+            family="threefry",
+            meanings=meanings,
+            **options,
+        )
+
+    return make
+
+
+def from_bits(
+    id: str, draws: tuple[str, ...] = FLOATS, usual: str = "float32"
+) -> Callable[[Callable[[Expr, DType], Expr]], Draw]:
+    """Decorator: make a draw without parameters from the formula of one element.
+
+    Args:
+        id: Its canonical id.
+        draws: The element types that it draws.
+        usual: The default element type.
+    """
+
+    def make(formula: Callable[[Expr, DType], Expr]) -> Draw:
+        def draw(
+            key: Key,
+            shape: Elements = (),
+            dtype: ElementType = usual,
+            *,
+            offset: Offset = 0,
+            stream: Stream = "jax",
+        ) -> Tensor:
+            source = definitions.Source.of(key, stream, offset)
+            width = width_of(formula.__name__, dtype.name)
+            return source.drawn(shape, dtype, width, lambda bits: formula(bits, dtype))
+
+        draw.__doc__, draw.__module__ = formula.__doc__, formula.__module__
+        return drawn(id, draws)(draw)
+
+    return make
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Run:
-    """The general way to run a draw: any offset, any size, any memory.
+class Parts:
+    """A launch of any length, from any element of a stream.
+
+    It takes the arguments of the kernel, with the first element and a 0 in place of the
+    counter's words, before all other scalars.
 
     Attributes:
-        plan: The kernel and what is known of it.
-        how: The key's hash.
-        offset: The first element, counted in the stream.
-        scalars: The kernel's scalars after the counter.
-        inputs: Arrays that are read element by element, in the shape of the result.
-        more: Buffers that the kernel takes after the result.
+        kernel: The kernel's launch.
+        per_hash: Elements per hash.
+        bits: Bits per word of the counter.
     """
 
-    plan: Plan
-    how: Impl
-    offset: int
-    scalars: tuple[Any, ...]
-    inputs: tuple[Any, ...] = ()
-    more: tuple[Any, ...] = ()
+    kernel: Any
+    per_hash: int
+    bits: int
 
-    @property
-    def kernel(self) -> Any:
-        """The kernel that runs."""
-        return self.plan.kernel
+    @classmethod
+    def of(cls, kernel: Any, workload: Workload) -> Parts:
+        """The launch of a draw's kernel in parts."""
+        named = workload.named
+        how, stream = impl(str(named["key"])), str(named["stream"])
+        per = elements_per_hash(how, stream, _drawn(workload)[1])
+        return cls(kernel, per, how.bits)
 
-    def __call__(self, keys: Any, array: Any, flat: tuple[int, ...]) -> None:
-        """Fill `array`, seen in the shape `(elements,)` or `(keys, elements)`."""
-        first, skipped = divmod(self.offset, self.plan.per_hash)
-        keys = keys.reshape(*flat[:-1], keys.shape[-1])
-        inputs = [values.reshape(flat) for values in self.inputs]
-        if not skipped and array.flags.c_contiguous:
-            self._fill(keys, inputs, array.reshape(flat), first)
+    def __call__(self, keys: Any, out: Any, *scalars: Any) -> None:
+        """Fill `out`, of the shape `(elements,)` or `(keys, elements)`."""
+        offset, _, *told = scalars
+        first, skipped = divmod(offset, self.per_hash)
+        if not skipped:
+            self._fill(keys, out, first, told)
             return
-        if type(array) is not np.ndarray:
+        if type(out) is not np.ndarray:
             raise ArgumentError(
-                f"offset={self.offset} of a result on a device is no multiple of "
-                f"{self.plan.per_hash}, or it is not contiguous; give a NumPy array"
+                f"offset={offset} of a result on a device is no multiple of "
+                f"{self.per_hash}; give a NumPy array"
             )
-        # not at a hash's first element, or not in a row: by way of fresh memory
-        spare = np.empty((*flat[:-1], flat[-1] + skipped), array.dtype)
-        self._fill(keys, inputs, spare, first)
-        np.copyto(array, spare[..., skipped:].reshape(array.shape))
+        # not at the first element of a hash: through a temporary array
+        spare = np.empty((*out.shape[:-1], out.shape[-1] + skipped), out.dtype)
+        self._fill(keys, spare, first, told)
+        np.copyto(out, spare[..., skipped:])
 
-    def _fill(self, keys: Any, inputs: list[Any], out: Any, first: int) -> None:
-        if out.ndim == 2:
-            self._launch(keys, inputs, out, first)
-            return
-        for start in range(0, max(len(out), 1), CHUNK):
-            part = slice(start, start + CHUNK)
-            given = [values[part] for values in inputs]
-            self._launch(keys, given, out[part], first + start // self.plan.per_hash)
-
-    def _launch(self, keys: Any, inputs: list[Any], out: Any, index: int) -> None:
-        index %= 1 << 64
-        high, low = (index >> 32, index & _WORD) if self.how.bits == 32 else (0, index)
-        self.plan.launch(keys, *inputs, out, *self.more, high, low, *self.scalars)
-
-
-def planned(
-    op: Operator,
-    memo: tuple[Any, ...],
-    dtype: str,
-    *,
-    batch: bool,
-    carries: bool,
-) -> Plan:
-    """Build the kernel of a draw and remember it."""
-    from tensorlang.ir.dtypes import DType  # noqa: PLC0415 - off the short way
-
-    how, _, stream, target, variant = memo
-    shapes = ((4096, 4096),) if batch else ((1 << 24,),)
-    given = {"impl": how, "stream": stream, "batch": batch, "carries": carries}
-    if variant:
-        given["variant"] = variant
-    workload = op.workload(*shapes, dtypes=dtype, **given)
-    name = variant or op.__name__
-    kernel = op.build(workload, target)
-    per = elements_per_hash(impl(how), stream, width_of(name, dtype))
-    plan = Plan(kernel, kernel.launch, DType(result_of(name, dtype)).numpy, per)
-    op.kernels[(*memo, batch, carries)] = plan
-    if not batch and not carries:
-        op.kernels[memo] = plan
-    return plan
-
-
-def check_batch(name: str, key: Any, count: int) -> None:
-    """Refuse a batch of keys with so many elements each that one launch is too small.
-
-    Raises:
-        ShapeError: there are 2^31 or more.
-    """
-    if key.ndim and count >= CHUNK:
-        raise ShapeError(
-            f"{name}: each key of a batch draws fewer than 2^31 elements, not {count}; "
-            "draw in parts with offset="
-        )
-
-
-def checked_shape(name: str, shape: Any) -> tuple[int, ...]:
-    """A shape as a tuple of whole numbers.
-
-    Raises:
-        ShapeError: it is none.
-    """
-    given = (shape,) if isinstance(shape, (int, np.integer)) else shape
-    if isinstance(shape, bool) or not isinstance(given, (tuple, list)):
-        raise ShapeError(f"{name}: a shape is a tuple of whole numbers, not {shape!r}")
-    for extent in given:
-        whole = isinstance(extent, (int, np.integer)) and not isinstance(extent, bool)
-        if not whole or extent < 0:
-            raise ShapeError(
-                f"{name}: a shape is of whole numbers, 0 or more, not {shape!r}"
-            )
-    return tuple(int(extent) for extent in given)
+    def _fill(self, keys: Any, out: Any, first: int, told: list[Any]) -> None:
+        """Split into launches within which the counter's low word does not carry."""
+        count, start = out.shape[-1], 0
+        while start < count:
+            high, low = divmod((first + start // self.per_hash) % (1 << 64), 1 << 32)
+            counter = (high, low) if self.bits == 32 else (0, (high << 32) + low)
+            room = min(((1 << 32) - low) * self.per_hash, CHUNK, count - start)
+            if room == count:
+                self.kernel(keys, out, *counter, *told)
+            elif out.ndim == 1:
+                self.kernel(keys, out[start : start + room], *counter, *told)
+            else:
+                flat = out.reshape(-1)
+                for row in range(len(out)):
+                    at = row * count + start
+                    part = flat[at : at + room].reshape(1, room)
+                    self.kernel(keys[row : row + 1], part, *counter, *told)
+            start += room
 
 
 def element_type(name: str, dtype: Any, allowed: tuple[str, ...]) -> str:
-    """Our name of an element type that the operator draws.
+    """The canonical name of an element type that the operator draws.
 
     Raises:
-        DTypeError: it draws no such type.
+        DTypeError: it does not draw this type.
     """
-    from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - only off the short way
+    from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - only on the slow path
 
     kind = as_dtype(dtype).name
     if kind not in allowed:
@@ -300,36 +264,11 @@ def element_type(name: str, dtype: Any, allowed: tuple[str, ...]) -> str:
     return kind
 
 
-def check_target(target: Any) -> None:
-    """Refuse what cannot even be looked up as a target.
-
-    Raises:
-        TargetError: it is a list, a dictionary or the like.
-    """
-    if type(target).__hash__ is None:
-        from tensorlang import targets  # noqa: PLC0415 - which says what there is
-
-        targets.get(target)
-
-
-def checked_axis(name: str, axis: Any, shape: tuple[int, ...]) -> int:
-    """An axis of an array, counted from its first.
-
-    Raises:
-        ArgumentError: it is no whole number, or the array has no such axis.
-    """
-    if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)):
-        raise ArgumentError(f"{name}: axis is a whole number, not {axis!r:.80}")
-    if not -len(shape) <= axis < len(shape):
-        raise ArgumentError(f"{name}: an array of shape {shape} has no axis {axis}")
-    return int(axis) % len(shape)
-
-
 def number(name: str, what: str, value: Any) -> float:
     """A finite or infinite number as a Python float.
 
     Raises:
-        ArgumentError: it is no number.
+        ArgumentError: it is not a number.
     """
     try:
         result = math.nan if isinstance(value, (str, bytes)) else float(value)

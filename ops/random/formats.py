@@ -1,4 +1,4 @@
-"""How many bits an element takes, and what comes out: known without any IR."""
+"""Bits per element and result types of draws, without loading the IR."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _BITS: Final = {
 
 
 def width_of(name: str, dtype: str) -> int:
-    """The random bits that an element of a distribution takes.
+    """The number of random bits per element of a distribution.
 
-    A bf16 has a fraction of 7, so 8 are enough (as in JAX); fine uniforms take the
-    next wider; narrow integers are cut from 32; a coin compares 32 whatever its type.
+    A bf16 has 7 fraction bits, so 8 suffice (as in JAX); fine uniforms take the next
+    width; narrow integers are truncated from 32; bernoulli always compares 32.
     """
     bits = _BITS[dtype]
     if name == "fine":
@@ -31,5 +31,5 @@ def width_of(name: str, dtype: str) -> int:
 
 
 def result_of(name: str, dtype: str) -> str:
-    """The type of a distribution's elements."""
+    """The element type of a distribution."""
     return "bool" if name == "bernoulli" else dtype

@@ -1,9 +1,8 @@
-"""The hash functions behind a key: Threefry and Philox, in every published size.
+"""The hash functions of keys: Threefry and Philox, in every published size.
 
-Written once, over any kind of word: Python builds an IR expression, or computes on
-NumPy arrays, by the same lines. Sources: Salmon, Moraes, Dror, Shaw, "Parallel random
-numbers: as easy as 1, 2, 3" (SC 2011), and the Random123 library, whose known answers
-the tests hold.
+The code is generic over words: the same lines build IR expressions and compute on NumPy
+arrays. Sources: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2,
+3" (SC 2011), and the Random123 library, whose known answers are in the tests.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import numpy as np
 
 from tensorlang.errors import ArgumentError
 
-# (words, bits) -> a row of rotations a round, repeating after eight rounds
+# (words, bits) -> the rotations of each round, with a period of eight rounds
 ROTATIONS: Final[dict[tuple[int, int], tuple[tuple[int, ...], ...]]] = {
     (2, 32): ((13,), (15,), (26,), (6,), (17,), (29,), (16,), (24,)),
     (2, 64): ((16,), (42,), (12,), (31,), (16,), (32,), (24,), (21,)),
@@ -45,21 +44,20 @@ WEYL: Final = {
     64: (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B),
 }
 
-# (family, words) -> (default rounds, the most that Random123 defines)
+# (family, words) -> (default rounds, maximum rounds in Random123)
 _ROUNDS: Final = {
     ("threefry", 2): (20, 32),
     ("threefry", 4): (20, 72),
     ("philox", 2): (10, 16),
     ("philox", 4): (10, 16),
 }
-STREAMS: Final = ("jax", "packed")
 _NAME: Final = re.compile(r"(threefry|philox)([24])x(32|64)(?:-([0-9]{1,3}))?")
 
 W = TypeVar("W")
 
 
 class Arithmetic(Protocol[W]):
-    """What a hash does to words beyond `+`, `*` and `^`, which wrap."""
+    """Operations on words other than `+`, `*` and `^`, which wrap."""
 
     def constant(self, value: int) -> W:
         """The word `value`."""
@@ -76,9 +74,9 @@ class Arithmetic(Protocol[W]):
 
 @dataclass(frozen=True, slots=True)
 class Impl:
-    """One hash: its family, size and rounds.
+    """A hash function: its family, size and number of rounds.
 
-    A key has `key_words` words of `bits` bits, a counter and an output have `words`.
+    A key has `key_words` words of `bits` bits; a counter and an output have `words`.
     """
 
     family: str
@@ -88,14 +86,14 @@ class Impl:
 
     @property
     def name(self) -> str:
-        """The canonical name: `threefry2x32`, or `threefry4x64-13` off the default."""
+        """The canonical name, with a suffix for other than the default rounds."""
         usual = _ROUNDS[self.family, self.words][0]
         suffix = "" if self.rounds == usual else f"-{self.rounds}"
         return f"{self.family}{self.words}x{self.bits}{suffix}"
 
     @property
     def key_words(self) -> int:
-        """How many words a key has."""
+        """The number of words of a key."""
         return self.words if self.family == "threefry" else self.words // 2
 
     @property
@@ -131,14 +129,14 @@ def impl(name: str) -> Impl:
 
 
 def elements_per_hash(how: Impl, stream: str, width: int) -> int:
-    """How many `width`-bit elements of a stream one hash yields."""
+    """The number of `width`-bit elements of a stream per hash."""
     return 1 if stream == "jax" else how.words * how.bits // width
 
 
 def hash_words(
     how: Impl, counter: Sequence[W], key: Sequence[W], arithmetic: Arithmetic[W]
 ) -> tuple[W, ...]:
-    """The output words H(key, counter) of the hash, over any kind of word."""
+    """The output words H(key, counter) of the hash, generic over the word type."""
     rounds = _threefry if how.family == "threefry" else _philox
     return tuple(rounds(how, list(counter), list(key), arithmetic))
 
@@ -153,7 +151,7 @@ def _threefry(
     x = [a + b for a, b in zip(x, key, strict=True)]
     for number in range(how.rounds):
         row = ROTATIONS[how.words, how.bits][number % 8]
-        # four words mix (0, 1) and (2, 3), then (0, 3) and (2, 1), in turn
+        # four words mix (0, 1) and (2, 3), then (0, 3) and (2, 1), alternately
         partners = (3, 1) if how.words == 4 and number % 2 else (1, 3)
         for left, right, by in zip((0, 2), partners, row, strict=False):
             x[left] = x[left] + x[right]
@@ -190,7 +188,7 @@ def _philox(
 
 @dataclass(frozen=True, slots=True)
 class NumpyArithmetic:
-    """The same on arrays of unsigned integers: for seeds, and for tests."""
+    """A hash's arithmetic on arrays of unsigned integers: for seeds and tests."""
 
     bits: int
 
@@ -204,7 +202,7 @@ class NumpyArithmetic:
         return (word << left) | (word >> right)
 
     def high(self, a: Any, b: Any) -> Any:
-        """The upper half of the product, by exact Python integers for 64 bits."""
+        """The upper half of the product; 64-bit words via exact Python integers."""
         if self.bits == 32:
             product = a.astype(np.uint64) * b.astype(np.uint64)
             return (product >> np.uint64(32)).astype(np.uint32)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from tensorlang.ir import frontend, function
 from tensorlang.ir.dtypes import DType, as_dtype, f32, i32, i64, u32
 from tensorlang.ir.extremes import packed, packs, position_of
+from tensorlang.ir.frontend import Tensor
 from tensorlang.ir.intrinsics import mulhi
 from tensorlang.ir.nodes import (
     Alloc,
     Buffer,
-    Const,
     Expr,
+    ExprLike,
     For,
     Function,
     Let,
@@ -25,102 +27,74 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ops.random import words
-from tensorlang.ops.random.definitions import Draw, N
+from tensorlang.ops.random.definitions import N, Source
 from tensorlang.ops.random.distributions import gumbel
 from tensorlang.ops.random.formats import width_of
-from tensorlang.ops.random.impls import elements_per_hash, impl
+from tensorlang.ops.random.impls import impl
 from tensorlang.ops.random.nests import Nest, statements
 from tensorlang.workload import Workload
 
 _DIGITS: Final = 8  # bits sorted by in one pass of the radix sort
 BINS: Final = 1 << _DIGITS
-# from keys and values, and memory for others: how the first are sorted
+# from keys and values, and scratch buffers like them, to the statements that sort
 _Sort: TypeAlias = Callable[[tuple[Buffer, Buffer], tuple[Buffer, Buffer]], Stmt]
-_NUMBERS: Final = ("base", "span", "multiplier", "reciprocal", "first", "then")
 
 
-def randint(workload: Workload) -> Function:
-    """Integers `minval + offset`, offset below `span`, from two draws an element.
+def randint(
+    source: Source,
+    shape: Sequence[ExprLike],
+    dtype: DType,
+    base: Expr,
+    by: Sequence[Expr] | None,
+) -> Tensor:
+    """Integers `base + offset`, offset below a span, from two draws per element.
 
-    As JAX: the draws of the two children of the key are the high and low half of a
-    number that is reduced modulo the span, `multiplier` being 2^width modulo it, and
-    `reciprocal`, `first`, `then` what divides by it. The variant `full` has the span
-    2^width: the low half is the offset.
+    As in JAX, the draws of the key's two children are the high and low half of a number
+    that is reduced modulo the span.
+
+    Args:
+        source: The source of the bits.
+        shape: The result's shape.
+        dtype: The result's element type.
+        base: The minimum.
+        by: The span, 2^width modulo it, and the magic numbers for division by it; None
+            if the span is 2^width, where the low half is the offset.
     """
-    draw = Draw.of(workload.named)
-    dtype = as_dtype(workload.dtypes[0])
     width = width_of("randint", dtype.name)
-    number = words.UNSIGNED[width]
-    scalars = tuple(Var(name, number) for name in _NUMBERS)
-    base, span, multiplier, *by = scalars
-    key, out = draw.key(), Buffer("out", dtype, (*draw.rows, N))
-    children = Buffer("children", draw.word, (*draw.rows, as_expr(2), key.shape[-1]))
+    first, second = source.children()
 
     def elements(index: Expr, rows: tuple[Expr, ...]) -> Sequence[Expr]:
-        low = draw.elements(children, width, index, (*rows, as_expr(1)))
-        if workload.named.get("variant") == "full":
+        low = second.elements(width, index, rows)
+        if by is None:
             return low
-        high = draw.elements(children, width, index, (*rows, as_expr(0)))
+        high = first.elements(width, index, rows)
+        span, multiplier, *others = by
 
         def rest(value: Expr) -> Expr:
-            return _remainder(value, span, by)
+            return _remainder(value, span, others)
 
         return [
             rest(rest(a) * multiplier + rest(b)) for a, b in zip(high, low, strict=True)
         ]
 
-    nest = Nest(
-        out,
-        draw.rows,
-        N,
-        elements_per_hash(draw.how, draw.stream, width),
-        elements,
-        lambda offset: (base + offset).cast(dtype),
-    )
-    return Function(
-        "random_randint",
-        (Param(key, "in"), Param(out, "out")),
-        (*draw.scalars, *scalars, *draw.sizes()),
-        seq(
-            Alloc(children),
-            statements(children_of(draw, key, children)),
-            statements(nest),
-        ),
-    )
+    def value(offset: Expr) -> Expr:
+        return (base + offset).cast(dtype)
+
+    return second.drawn(shape, dtype, width, value, elements=elements)
 
 
 def _remainder(value: Expr, divisor: Expr, by: Sequence[Expr]) -> Expr:
-    """`value % divisor` without a division; see `tensorlang.ops.random.division`."""
+    """`value % divisor` by multiplication; see `tensorlang.ops.random.division`."""
     reciprocal, first, then = by
     high = mulhi(reciprocal, value)
     return value - ((high + ((value - high) >> first)) >> then) * divisor
 
 
-def children_of(draw: Draw, key: Buffer, children: Buffer) -> Nest:
-    """The two keys that `split` makes of each key."""
-    zero = Const(0, draw.word)
-
-    def elements(index: Expr, rows: tuple[Expr, ...]) -> Sequence[Expr]:
-        counter = words.split_counter(draw.how, zero, index.cast(draw.word))
-        return draw.hash_at(counter, key, rows)[: draw.how.key_words]
-
-    return Nest(
-        children,
-        draw.rows,
-        as_expr(2),
-        draw.how.key_words,
-        elements,
-        lambda word: word,
-        by_rows=True,
-        axis="two",
-    )
-
-
 def permutation(workload: Workload) -> Function:
-    """The numbers 0 .. n-1 in random order: sorted, `rounds` times, by random words.
+    """A random permutation of 0 .. n-1, by `rounds` sorts by random words.
 
-    Each round splits the key, draws 32 bits an element from the second child and sorts
-    by them, stably, as JAX does. The sort is by radix, least digit first.
+    As in JAX, each round splits the key, draws 32 bits per element from the second
+    child and sorts stably by them: here, an LSD radix sort.
     """
     counts = Buffer("counts", i64, (as_expr(BINS),))
 
@@ -137,32 +111,32 @@ def permutation(workload: Workload) -> Function:
 def permuted(
     workload: Workload, sorted_by: _Sort, scratch: tuple[Buffer, ...] = ()
 ) -> Function:
-    """The function of `permutation`, by a way to sort.
+    """The function of `permutation`, for a given sort.
 
     Args:
-        workload: What is permuted.
-        sorted_by: The statements that sort keys and values, by way of others.
-        scratch: What all passes use.
+        workload: The workload.
+        sorted_by: Gives the statements that sort keys and values, from their buffers
+            and scratch buffers like them.
+        scratch: Further buffers, shared by all passes.
     """
-    draw = Draw(impl(str(workload.named["impl"])), "jax", batch=False, carries=False)
-    index = as_dtype(workload.dtypes[0])
-    key, out = draw.key(), Buffer("out", index, (N,))
-    state = Buffer("state", draw.word, key.shape)
-    children = Buffer("children", draw.word, (as_expr(2), key.shape[-1]))
+    how = impl(str(workload.named["impl"]))
+    index, word = as_dtype(workload.dtypes[0]), words.UNSIGNED[how.bits]
+    key = Buffer("key", word, (as_expr(how.key_words),))
+    out, state = Buffer("out", index, (N,)), replace(key, name="state")
+    _, second = Source(how, Tensor(state)).children()
+    children, split = second.keys.buffer, second.keys.stage
+    assert split is not None
     sort_keys, keys_after = (Buffer(name, u32, (N,)) for name in ("bits", "bits_after"))
     after = Buffer("after", index, (N,))
-    zero = Const(0, draw.word)
 
     def drawn(at: Expr, rows: tuple[Expr, ...]) -> Sequence[Expr]:
-        counter = words.draw_counter(draw.how, zero, at.cast(draw.word))
-        child = draw.hash_at(counter, children, (as_expr(1), *rows))
-        return [words.folded(draw.how, child, 32)]
+        return second.elements(32, at, rows)
 
     passes = sorted_by((sort_keys, out), (keys_after, after))
     k = Var("k", i64)
     width = key.shape[-1]
     round_ = seq(
-        statements(children_of(draw, state, children)),
+        split.nest,
         For(k, width, "serial", Store(state, (k,), children[0, k])),
         statements(Nest(sort_keys, (), N, 1, drawn, lambda bits: bits)),
         passes,
@@ -188,7 +162,7 @@ def _radix_pass(
     counts: Buffer,
     shift: int,
 ) -> Stmt:
-    """One stable counting sort by the digit at `shift`: count, sum up, move."""
+    """One stable counting sort by the digit at `shift`: histogram, scan, scatter."""
     z, e, b, m = (Var(f"{name}{shift}", i64) for name in ("z", "e", "b", "m"))
     total = Buffer(f"total{shift}", i64, (as_expr(1),))
     held = Var(f"held{shift}", i64)
@@ -230,7 +204,7 @@ def _radix_pass(
 
 
 def gather(workload: Workload) -> Function:
-    """`out[o, i, j] = x[o, order[i], j]`: elements as words of their width."""
+    """`out[o, i, j] = x[o, order[i], j]`, for elements as unsigned words."""
     dtype = as_dtype(workload.dtypes[0])
     outer, n, inner = (frontend.size(name) for name in ("outer", "n", "inner"))
     x = frontend.placeholder((outer, n, inner), dtype, "x")
@@ -242,17 +216,18 @@ def gather(workload: Workload) -> Function:
 
 
 def categorical(workload: Workload) -> Function:
-    """The class with the largest `logits + gumbel`: logits `[rows, classes]`.
+    """The class with the largest `logits + gumbel`, in `samples` independent draws.
 
-    Or `[rows, classes, columns]`, where the classes are `apart` in memory. `samples`
-    draws of each; the bits of an element are those of its place in `[samples, rows,
-    classes, columns]`.
+    Logits are `[rows, classes]`, or `[rows, classes, columns]` if classes are `apart`
+    in memory. An element's position in the stream is its flat index in `[samples,
+    rows, classes, columns]`.
     """
-    draw = Draw(impl(str(workload.named["impl"])), "jax", batch=False, carries=False)
-    dtype = as_dtype(workload.dtypes[0])
+    how, dtype = impl(str(workload.named["impl"])), as_dtype(workload.dtypes[0])
     sizes = [frontend.size(name) for name in ("samples", "rows", "classes", "columns")]
     samples, rows, classes, *behind = sizes if workload.named["apart"] else sizes[:3]
-    key = frontend.Tensor(draw.key())
+    word, width = words.UNSIGNED[how.bits], width_of("gumbel", dtype.name)
+    key = frontend.placeholder((how.key_words,), word, "key")
+    source = Source(how, key)
     logits = frontend.placeholder((rows, classes, *behind), dtype, "logits")
     c = frontend.reduce_axis(classes, "c")
 
@@ -260,7 +235,8 @@ def categorical(workload: Workload) -> Function:
         index: Expr = (s * rows + r) * classes + c.var
         for column, count in zip(j, behind, strict=True):
             index = index * count + column
-        noise = gumbel(_bits(draw, key, index, dtype), dtype)
+        (bits,) = source.elements(width, index, ())
+        noise = gumbel(bits, dtype)
         return logits[r, c, *j] + noise, c.var
 
     at = _largest((samples, rows, *behind), noisy, c)
@@ -275,7 +251,7 @@ def _largest(
     valued: Callable[..., tuple[Expr, Expr]],
     axis: frontend.ReduceAxis,
 ) -> frontend.Tensor:
-    """Where the largest value is: folded as one number where both fit into it."""
+    """The argmax; value and index are packed into one number if they fit."""
 
     def one(*i: Var) -> frontend.Reduction:
         value, at = valued(*i)
@@ -289,10 +265,3 @@ def _largest(
     else:
         at = frontend.compute(shape, lambda *i: position_of(best[i]), "at_best")
     return at
-
-
-def _bits(draw: Draw, key: frontend.Tensor, index: Expr, dtype: DType) -> Expr:
-    zero = Const(0, draw.word)
-    counter = words.draw_counter(draw.how, zero, index.cast(draw.word))
-    hashed = draw.hash_at(counter, key.buffer, ())
-    return words.folded(draw.how, hashed, width_of("gumbel", dtype.name))

@@ -1,4 +1,4 @@
-"""Random integers, permutations and choices: fronts that check and prepare."""
+"""Random integers, permutations and categorical draws: argument checks and launches."""
 
 from __future__ import annotations
 
@@ -9,63 +9,39 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
+from tensorlang.ops import lazy
+from tensorlang.ops.binding import shape_of
 from tensorlang.ops.dispatch import own
-from tensorlang.ops.operator import Algorithm, declared, imported
+from tensorlang.ops.operator import Algorithm, check_target, declared, imported
+from tensorlang.ops.random import keys
 from tensorlang.ops.random.division import by
-from tensorlang.ops.random.draw import (
-    FLOATS,
-    check_target,
-    checked_axis,
-    checked_shape,
-    draw,
-    element_type,
-)
-from tensorlang.ops.random.drawing import declared_draw
-from tensorlang.ops.random.keys import Key
+from tensorlang.ops.random.draw import FLOATS, Stream, drawn, element_type
 from tensorlang.ops.random.stateful import StatefulKey
+from tensorlang.ops.signature import Derived, Elements, ElementType, Key, Offset
 
 if TYPE_CHECKING:
+    from tensorlang.ir.frontend import Tensor
     from tensorlang.ops.operator import Kernel, Launch, Operator
+    from tensorlang.ops.random import definitions, integer_definitions
+else:
+    definitions = lazy.module("tensorlang.ops.random.definitions")
+    integer_definitions = lazy.module("tensorlang.ops.random.integer_definitions")
 
 INTEGERS: Final = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 _HERE: Final = "tensorlang.ops.random.integer_definitions"
 _MOST: Final = (1 << 31) - 1
+_NUMBERS: Final = {
+    bits: f"minval:u{bits} maxval:{','.join([f'u{bits}'] * 5)}" for bits in (32, 64)
+}
 
 
-@declared_draw("randint", "i32", INTEGERS, f"{_HERE}:randint")
-def randint(
-    key: Key,
-    shape: Any,
-    minval: int,
-    maxval: int,
-    dtype: Any = "int32",
-    *,
-    offset: int = 0,
-    stream: str = "jax",
-    target: Any = None,
-    out: Any = None,
-) -> Launch:
-    """Integers from minval to maxval - 1.
+def _division(dtype: Any, minval: Any, maxval: Any) -> tuple[str, tuple[int, ...]]:
+    """The scalars of a draw: the minimum, and the constants of the remainder.
 
-    The remainder of a number of twice the width: the bias is below
-    (maxval - minval) / 2^64 (2^128 for 64-bit types).
-
-    Args:
-        key: Consumed; a batch gives `[*key.shape, *shape]`.
-        shape: The result's shape for each key.
-        minval: The smallest value.
-        maxval: One more than the largest; both within the type (maxval one beyond).
-        dtype: Any integer type; 8 and 16 bits are drawn as 32 and cut.
-        offset: The first element to draw, counted in the key's stream.
-        stream: `jax`, or `packed`, which wastes no bits: another sequence.
-        target: Where to compute.
-        out: Where the result goes.
-
-    Raises:
-        KeyReuseError: the key was used before.
-        ArgumentError, DTypeError, ShapeError: an argument is out of its domain.
+    These are the span, 2^width modulo it, and the magic numbers for division by it;
+    they are left out if the span is 2^width.
     """
-    from tensorlang.ir.dtypes import DType  # noqa: PLC0415 - only off the short way
+    from tensorlang.ir.dtypes import DType  # noqa: PLC0415 - known by then
 
     name = "random.randint"
     kind = element_type(name, dtype, INTEGERS)
@@ -77,28 +53,57 @@ def randint(
             f"not {low} and {high}"
         )
     bits = max(32, DType(kind).bits)
-    span = high - low
-    full = span == 1 << bits
-    divisor = (0,) * 5 if full else (span, _multiplier(span, bits), *by(span, bits))
-    scalars = (low % (1 << bits), *divisor)
-    variant = "full" if full else ""
-    return draw(
-        randint,
-        key,
-        shape,
-        kind,
-        INTEGERS,
-        variant,
-        scalars,
-        offset,
-        stream,
-        target,
-        out,
-    )
+    span, base = high - low, low % (1 << bits)
+    if span == 1 << bits:
+        return f"minval:u{bits}", (base,)
+    return _NUMBERS[bits], (base, span, _multiplier(span, bits), *by(span, bits))
+
+
+@drawn(
+    "random.randint",
+    INTEGERS,
+    derive=_division,
+    measured=({"minval": 0, "maxval": 10}, {"minval": -(1 << 31), "maxval": 1 << 31}),
+)
+def randint(
+    key: Key,
+    shape: Elements,
+    minval: Derived,
+    maxval: Derived,
+    dtype: ElementType = "int32",
+    *,
+    offset: Offset = 0,
+    stream: Stream = "jax",
+) -> Tensor:
+    """Integers uniformly distributed over [minval, maxval).
+
+    Each is the remainder of a random number of twice the width: the bias is below
+    (maxval - minval) / 2^64 (2^128 for 64-bit types).
+
+    Args:
+        minval: The lower bound, inclusive; within the range of the type.
+        maxval: The upper bound, exclusive; at most one above the type's maximum.
+        dtype: Any integer type; 8- and 16-bit integers are truncated 32-bit draws.
+    """
+    source = definitions.Source.of(key, stream, offset)
+    return integer_definitions.randint(source, shape, dtype, minval, maxval)
+
+
+def checked_axis(name: str, axis: Any, shape: tuple[int, ...]) -> int:
+    """The axis as a non-negative number.
+
+    Raises:
+        ArgumentError: it is not an integer, or the array has no such axis.
+    """
+    if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)):
+        raise ArgumentError(f"{name}: axis is a whole number, not {axis!r:.80}")
+    if not -len(shape) <= axis < len(shape):
+        raise ArgumentError(f"{name}: an array of shape {shape} has no axis {axis}")
+    return int(axis) % len(shape)
 
 
 def _multiplier(span: int, bits: int) -> int:
-    """2^bits modulo the span, by squaring in `bits` bits as JAX does."""
+    """2^bits modulo the span, by squaring in `bits`-bit arithmetic as JAX does."""
     half = (1 << (bits // 2)) % span
     return half * half % (1 << bits) % span
 
@@ -110,7 +115,7 @@ def _whole(name: str, what: str, value: Any) -> int:
 
 
 def _built(op: Operator, target: Any, *dtypes: str, **given: Any) -> Kernel:
-    """An operator's launch for these types, remembered."""
+    """An operator's launch for these types, memoised."""
     check_target(target)
     memo = (dtypes, tuple(given.items()), target)
     found = op.kernels.get(memo)
@@ -123,7 +128,7 @@ def _built(op: Operator, target: Any, *dtypes: str, **given: Any) -> Kernel:
 
 def _one_key(name: str, key: Any, values: Any) -> Any:
     own(key, values)
-    if not isinstance(key, (Key, StatefulKey)):
+    if not isinstance(key, (keys.Key, StatefulKey)):
         raise ArgumentError(f"{name} takes a Key first, not {type(key).__name__}")
     if key.ndim:
         raise ArgumentError(
@@ -145,23 +150,23 @@ def _one_key(name: str, key: Any, values: Any) -> Any:
     result=lambda workload: workload.shapes[0],
 )
 def permutation(
-    key: Key, x: Any, *, axis: int = 0, target: Any = None, out: Any = None
+    key: keys.Key, x: Any, *, axis: int = 0, target: Any = None, out: Any = None
 ) -> Launch:
-    """The numbers 0 .. x-1, or the elements of `x` along an axis, in random order.
+    """A random permutation of 0, ..., x - 1, or of the slices of `x` along an axis.
 
     Args:
-        key: One key; consumed.
-        x: How many numbers, or an array of any element type.
-        axis: The axis whose slices are shuffled.
+        key: A single key; consumed.
+        x: The number of integers, or an array of any element type.
+        axis: The axis along which slices are shuffled.
         target: Where to compute.
-        out: Where the result goes.
+        out: The array for the result.
 
     Returns:
-        An int32 array `[x]`, or an array like `x`.
+        An int32 array `[x]`, or an array of the shape and type of `x`.
 
     Raises:
         KeyReuseError: the key was used before.
-        ArgumentError: `x` is negative or too large, or the axis is none of its axes.
+        ArgumentError: `x` is negative or too large, or has no such axis.
     """
     from tensorlang.ops import results  # noqa: PLC0415 - loads the runtime
 
@@ -186,9 +191,9 @@ def _shuffled(  # noqa: PLR0917 - as permutation
     name: str, key: Any, x: Any, axis: int, target: Any, out: Any
 ) -> Launch:
     from tensorlang.ops import results  # noqa: PLC0415 - loads the runtime
-    from tensorlang.runtime.given_arrays import seen  # noqa: PLC0415 - the same
+    from tensorlang.runtime.foreign_arrays import as_placed  # noqa: PLC0415 - the same
 
-    values = seen(x, f"{name}: x")
+    values = as_placed(x, f"{name}: x")
     at = checked_axis(name, axis, values.shape)
     if values.dtype.itemsize not in (1, 2, 4, 8) or values.dtype.kind in "OSU":
         raise DTypeError(f"{name} shuffles numbers of 1 to 8 bytes, not {values.dtype}")
@@ -215,10 +220,10 @@ def _shuffled(  # noqa: PLR0917 - as permutation
 
 
 def _place(name: str, values: Any, target: Any) -> Any:
-    """The target of a call: where the array is, unless it says."""
+    """The target of a call: by default, where the array is."""
     if target is not None or type(values) is np.ndarray:
         return target
-    from tensorlang.runtime.given_arrays import target_of  # noqa: PLC0415 - runtime
+    from tensorlang.runtime.foreign_arrays import target_of  # noqa: PLC0415 - runtime
 
     return target_of(name, (values,))
 
@@ -232,7 +237,7 @@ def _on_device(  # noqa: PLR0917 - of one call
     sort: Kernel,
     move: Kernel,
 ) -> Kernel:
-    """What shuffles an array where it lies: the order first, then the elements."""
+    """The launch that shuffles an array on its device: sort, then gather."""
     from tensorlang.ops import results  # noqa: PLC0415 - loads the runtime
 
     n = flat[1]
@@ -251,7 +256,7 @@ def _on_device(  # noqa: PLR0917 - of one call
 
 
 def _rounds(n: int) -> int:
-    """How many sorts make collisions of sort keys harmless, as JAX reckons."""
+    """The number of sorts that makes colliding sort keys harmless, as in JAX."""
     return math.ceil(3 * math.log(max(1, n)) / math.log((1 << 32) - 1))
 
 
@@ -266,9 +271,9 @@ def _rounds(n: int) -> int:
     result=lambda workload: workload.shapes[0],
 )
 def gather(x: Any, order: Any, out: Any, *, target: Any = None) -> Launch:
-    """`out[o, i, j] = x[o, order[i], j]` on words: what `permutation` moves with.
+    """`out[o, i, j] = x[o, order[i], j]` on words: the gather of `permutation`.
 
-    `order` must hold numbers from 0 to n - 1.
+    `order` must hold integers in [0, n).
     """
     kind = f"u{8 * x.dtype.itemsize}"
     return _built(gather, target, kind, "i32"), (x, order, out), out
@@ -296,7 +301,7 @@ def gather(x: Any, order: Any, out: Any, *, target: Any = None) -> Launch:
     ),
 )
 def categorical(
-    key: Key,
+    key: keys.Key,
     logits: Any,
     axis: int = -1,
     shape: Any = None,
@@ -304,34 +309,35 @@ def categorical(
     target: Any = None,
     out: Any = None,
 ) -> Launch:
-    """Classes drawn with probability softmax(logits): the argmax of logits + Gumbel.
+    """Sample class indices with probabilities softmax(logits), by the Gumbel-max trick.
 
     Args:
-        key: One key; consumed.
-        logits: Floats; `axis` runs over the classes.
+        key: A single key; consumed.
+        logits: Floats: unnormalised log probabilities.
         axis: The axis of the classes.
-        shape: The result's shape, ending in that of `logits` without the axis, which
-            is the default; what stands before it is drawn independently.
+        shape: The shape of the result. It must end in the shape of `logits` without
+            the axis, which is the default; leading dimensions are independent samples.
         target: Where to compute.
-        out: Where the result goes.
+        out: The array for the result.
 
     Returns:
-        int32 array of that shape. As JAX's, as far as logarithms round alike.
+        An int32 array of that shape; equal to JAX's unless logarithms round
+        differently.
 
     Raises:
         KeyReuseError: the key was used before.
         ArgumentError, DTypeError, ShapeError: an argument is out of its domain.
     """
     from tensorlang.ops import results  # noqa: PLC0415 - loads the runtime
-    from tensorlang.runtime.given_arrays import seen  # noqa: PLC0415 - the same
+    from tensorlang.runtime.foreign_arrays import as_placed  # noqa: PLC0415 - the same
 
     name = "random.categorical"
     _one_key(name, key, logits)
-    values = seen(logits, f"{name}: logits")
+    values = as_placed(logits, f"{name}: logits")
     kind = element_type(name, values.dtype, FLOATS)
     at = checked_axis(name, axis, values.shape)
     rest = values.shape[:at] + values.shape[at + 1 :]
-    full = rest if shape is None else checked_shape(name, shape)
+    full = rest if shape is None else shape_of(name, "shape", shape)
     ahead = full[: len(full) - len(rest)]
     if full != (*ahead, *rest) or not values.shape[at]:
         raise ShapeError(

@@ -1,7 +1,7 @@
-"""Keys: where randomness comes from, as values that are used once.
+"""Random keys: values that can be used only once.
 
-`key(seed)` makes one, `split` makes many, `fold_in` derives one from a number; draws
-consume them (`tensorlang.ops.random.states` holds the rules).
+`key(seed)` creates a key, `split` several, `fold_in` derives one from a number; draws
+consume them (the rules are in `tensorlang.ops.random.states`).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 class Key:
-    """A random key, or a batch of them: an implementation and the words of each key.
+    """A random key, or a batch of keys: a hash implementation and the key words.
 
-    A batch indexes, iterates and reshapes like an array; its elements keep their own
-    states, which all views and copies of it share. A pickled key keeps its states too.
+    A batch is indexed, iterated and reshaped like an array. Each element has its own
+    state, shared by all views and copies of the batch; pickling preserves it.
 
     Attributes:
-        impl: Canonical name of the hash, such as `threefry2x32`.
-        words: `uint32` or `uint64` array `[*shape, words of a key]`, read-only.
+        impl: The canonical name of the hash, such as `threefry2x32`.
+        words: A read-only `uint32` or `uint64` array `[*shape, words per key]`.
     """
 
     __slots__ = ("_ids", "_ledger", "impl", "words")
@@ -42,7 +42,7 @@ class Key:
         ids: states.Ids = None,
     ) -> None:
         self.impl = impl
-        if words.flags.writeable:  # clones and views share it
+        if words.flags.writeable:  # shared with clones and views
             words = words.view()
             words.flags.writeable = False
         self.words = words
@@ -78,7 +78,7 @@ class Key:
         """A fresh key with the same words: the explicit way to repeat a stream."""
         if type(self._ids) is not int:
             return Key(self.impl, self.words)
-        made = object.__new__(Key)  # nothing is to be checked again
+        made = object.__new__(Key)  # skip the checks of __init__
         made.impl = self.impl
         made.words = self.words
         made._ledger = states.Ledger(bytearray(1))
@@ -86,23 +86,24 @@ class Key:
         return made
 
     def consume(self, verb: str, depth: int = 1) -> None:
-        """Mark every key used, or none and raise `KeyReuseError`.
+        """Mark every key consumed, or none and raise `KeyReuseError`.
 
-        `depth` frames at least are tensorlang's own, where the caller's is looked for.
+        At least the innermost `depth` frames are tensorlang's own: the search for the
+        caller's frame skips them.
         """
         states.consume(self._ledger, self._ids, verb, depth)
 
     def take(self, verb: str) -> NDArray[Any]:
-        """Consume the keys and give their words, as a launch needs them."""
+        """Consume the keys and return their words, as a launch takes them."""
         states.consume(self._ledger, self._ids, verb)
         return self.words
 
     def fold(self, data: NDArray[Any]) -> None:
-        """Mark every key folded with the numbers, or none and raise `KeyReuseError`."""
+        """Mark every key folded with `data`, or none and raise `KeyReuseError`."""
         states.fold(self._ledger, self._ids, data)
 
     def reshape(self, *shape: int | tuple[int, ...]) -> Key:
-        """The same keys in another batch shape, sharing their states."""
+        """The same keys in another batch shape; the states are shared."""
         wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
         ids = self._indices().reshape(wanted)  # type: ignore[arg-type]
         words = self.words.reshape(*ids.shape, self.words.shape[-1])
@@ -148,7 +149,7 @@ class Key:
         return Key(self.impl, self.words, self._ledger, self._ids)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Key:
-        return self.__copy__()  # the same key: a copy must not double the resource
+        return self.__copy__()  # the same key: copying must not allow a second use
 
     def __reduce__(self) -> tuple[Any, ...]:
         held = self._ledger.states_of(self._ids).tobytes()
@@ -170,15 +171,16 @@ def _restored(
 
 
 def key(seed: int, *, impl: str = "threefry2x32", bits: int = 64) -> Key:
-    """A fresh key from a whole seed.
+    """Create a fresh key from an integer seed.
 
     Args:
-        seed: -2^63 <= seed < 2^64; a negative one counts modulo 2^64, as in JAX.
-        impl: The hash: `threefry2x32`, `threefry4x64-13` (rounds), `philox4x32`.
-        bits: 64, or 32 to keep only the low 32 bits of the seed, as JAX without x64.
+        seed: -2^63 <= seed < 2^64; negative seeds are taken modulo 2^64, as in JAX.
+        impl: The hash, such as `threefry2x32`, `threefry4x64-13` (13 rounds) or
+            `philox4x32`.
+        bits: 64, or 32 to use only the low 32 bits of the seed, as JAX without x64.
 
     Raises:
-        ArgumentError: the seed is no integer or does not fit 64 bits.
+        ArgumentError: the seed is not an integer or does not fit 64 bits.
     """
     how = impl_named(impl)
     if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, (int, np.integer)):
@@ -195,7 +197,7 @@ def key(seed: int, *, impl: str = "threefry2x32", bits: int = 64) -> Key:
 
 
 def _seeded(how: Impl, seed: int) -> NDArray[Any]:
-    """The key's words: the seed itself where it fills them, else a hash of it."""
+    """The key's words: the seed itself if it fills them, else a hash of it."""
     high, low = (seed >> 32, seed & 0xFFFFFFFF) if how.bits == 32 else (0, seed)
     if how.family == "threefry" and how.words == 2:
         return np.array([high, low], dtype=how.dtype)
@@ -209,9 +211,9 @@ def _seeded(how: Impl, seed: int) -> NDArray[Any]:
 
 
 def key_data(keys: Key) -> NDArray[Any]:
-    """The words of keys, `uint32[*shape, K]` (`uint64` for 64-bit hashes): a copy.
+    """A copy of the words of keys, `uint32[*shape, K]` (`uint64` for 64-bit hashes).
 
-    Looking at a key is not a use of it.
+    Does not count as a use of the keys.
     """
     if not isinstance(keys, Key):
         raise ArgumentError(f"key_data takes a Key, not {type(keys).__name__}")
@@ -219,14 +221,14 @@ def key_data(keys: Key) -> NDArray[Any]:
 
 
 def wrap_key_data(data: ArrayLike, *, impl: str = "threefry2x32") -> Key:
-    """Fresh keys with the given words: the way back from `key_data`.
+    """Fresh keys with the given words: the inverse of `key_data`.
 
     Args:
-        data: `[*shape, K]` of the hash's word type, K words a key.
-        impl: The hash's name.
+        data: `[*shape, K]` of the hash's word type, K words per key.
+        impl: The name of the hash.
 
     Raises:
-        ArgumentError: type or last dimension are not the hash's.
+        ArgumentError: the dtype or the last dimension does not match the hash.
     """
     how = impl_named(impl)
     words = np.asarray(data)
@@ -239,7 +241,7 @@ def wrap_key_data(data: ArrayLike, *, impl: str = "threefry2x32") -> Key:
 
 
 def clone(keys: Key) -> Key:
-    """Fresh keys with the words of `keys`: repeats their streams on purpose."""
+    """Fresh keys with the words of `keys`, to repeat their streams deliberately."""
     if not isinstance(keys, Key):
         raise ArgumentError(f"clone takes a Key, not {type(keys).__name__}")
     return keys.clone()

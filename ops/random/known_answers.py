@@ -1,21 +1,21 @@
-"""Known answers of the random operators, as published or computed by other systems.
+"""Known answers for the random operators, published or computed by other systems.
 
-Random123's are those of its `kat_vectors` (Salmon et al., SC 2011), JAX's were made by
-JAX 0.10.2 with the partitionable Threefry. Words are hexadecimal, numbers decimal.
+Random123's are from its `kat_vectors` (Salmon et al., SC 2011), JAX's from JAX 0.10.2
+with partitionable Threefry. Words are hexadecimal, numbers decimal.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-# hexadecimal digits of pi: counter, then key, as many words as each takes
+# hexadecimal digits of pi: the words of the counter, then of the key
 PI_32: Final = "243f6a88 85a308d3 13198a2e 03707344 a4093822 299f31d0 082efa98 ec4e6c89"
 PI_64: Final = (
     "243f6a8885a308d3 13198a2e03707344 a4093822299f31d0 082efa98ec4e6c89 "
     "452821e638d01377 be5466cf34e90c6c c0ac29b7c97c50dd 3f84d5b5b5470917"
 )
 
-# hash -> its words where counter and key are all zeros, all ones, the digits of pi
+# hash -> its words for counter and key all zeros, all ones, the digits of pi
 RANDOM123: Final[dict[str, tuple[str, str, str]]] = {
     "threefry2x32-13": (
         "9d1c5ec6 8bd50731",
@@ -108,7 +108,7 @@ REPEATED: Final = {
     ),
 }
 
-# the table of a seed, as jax.random gives it for jax.random.key(seed)
+# seed -> results of jax.random for jax.random.key(seed)
 JAX: Final[dict[int, dict[str, str]]] = {
     0: {
         "split": "1797259609 2579123966 928981903 3453687069 "
@@ -213,7 +213,7 @@ SWIFT: Final = {
     "4068621515934625604 10604176710283101491",
 }
 
-# TensorFlow Lite's RNG_BIT_GENERATOR as TVM's importer tests it; low words first
+# TensorFlow Lite's RNG_BIT_GENERATOR, from the tests of TVM's importer; low words first
 TFLITE: Final = {
     "threefry2x32": "43444564 2150618427 3979645651 3745730563 1672743891 4240503393",
     "philox4x32": "4031113034 1366700262 495645701 3051723414 89414891 1917262711",
@@ -223,13 +223,13 @@ TFLITE_U64: Final = (
     "2658481902456610144 16424712389986402477 16122702161355102743"
 )
 
-# our own packed stream of key(0): the words of each hash in order
+# tensorlang's packed stream of key(0): the words of each hash in order
 PACKED: Final = (
     "1797259609 2579123966 928981903 3453687069 "
     "4146024105 2718843009 2467461003 3840466878"
 )
 
-# what dropout keeps of 1 .. 16 in f32 with key(0), by rate
+# rate -> dropout of 1 .. 16 in f32 with key(0)
 DROPOUT: Final = {
     0.5: "0 0 3 4 0 6 7 0 0 10 0 12 0 0 0 0",
     0.25: "0 0 3 4 5 6 7 8 9 10 0 12 13 14 0 0",

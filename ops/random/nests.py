@@ -1,4 +1,4 @@
-"""Loop nests whose body writes several neighbours: one hash, all its elements.
+"""Loop nests that compute one hash per iteration and write all its elements.
 
 for j in range(n // 2):                       tail: for t in range(n % 2):
     with block("out", vj=spatial(...)):           with block("out_tail", ...):
@@ -37,13 +37,13 @@ Value: TypeAlias = Callable[..., Expr]
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """What an elementwise random kernel computes.
+    """The computation of an elementwise random kernel.
 
-    `elements(index of the hash, leading indices)` are the raw bits that one hash gives,
-    `value(bits, *inputs)` is the output element, and `rows` the extents of the axes
-    before the element axis: keys of a batch. `count` counts elements; or hashes, where
-    each fills a row of `out`, whose last axis then has `per_hash` columns. `axis` names
-    the loop over single elements or rows.
+    `elements(index of the hash, leading indices)` gives the raw bits of one hash,
+    `value(bits, *inputs)` the output element. `rows` holds the extents of the axes
+    before the element axis: the batch of keys. `count` is the number of elements, or,
+    if `by_rows`, of hashes: each then fills a row of `out` of `per_hash` columns.
+    `axis` names the loop over single elements or rows.
     """
 
     out: Buffer
@@ -58,7 +58,7 @@ class Nest:
 
 
 def statements(nest: Nest) -> Stmt:
-    """The nest over whole hashes, and one for the elements left over."""
+    """The nest over whole hashes, and one for the remaining elements."""
     if nest.per_hash == 1 or nest.by_rows:
         return _nest(nest, nest.out.name, nest.axis, nest.count, _whole)
     hashes = nest.count // nest.per_hash
@@ -69,7 +69,7 @@ def statements(nest: Nest) -> Stmt:
     )
 
 
-# where an element goes, after the leading indices, and its bits
+# indices of an element, after the leading ones, and its bits
 _Drawn: TypeAlias = "tuple[tuple[Expr, ...], Expr]"
 _Body: TypeAlias = "Callable[[Nest, Expr, tuple[Expr, ...]], list[_Drawn]]"
 
@@ -84,7 +84,7 @@ def _whole(nest: Nest, index: Expr, rows: tuple[Expr, ...]) -> list[_Drawn]:
 
 
 def _left_over(nest: Nest, index: Expr, rows: tuple[Expr, ...]) -> list[_Drawn]:
-    """Element `index` of the last hash, which not all fit in."""
+    """Element `index` of the last, partially used hash."""
     last = nest.count // nest.per_hash
     *others, chosen = nest.elements(last, rows)
     for lane in reversed(range(len(others))):
@@ -118,14 +118,14 @@ def _stores(
     drawn: Sequence[_Drawn],
     taken: set[str],
 ) -> Stmt:
-    """The body: shared parts as lets, then a store for each element."""
+    """The body: common subexpressions as lets, then a store for each element."""
     loads: dict[Var, Expr] = {}
     places, values = [], []
     for at, bits in drawn:
         place = (*rows, *at)
         given = []
         for buffer in nest.inputs:
-            # stands for the load while shared parts are found: indices stay whole
+            # a placeholder for the load, so that its indices are not split into lets
             stand_in = Var(fresh(f"{buffer.name}_at", taken), buffer.dtype)
             loads[stand_in] = Load(buffer, place)
             given.append(stand_in)

@@ -1,7 +1,7 @@
-"""JAX's stream of before 2025 (`jax_threefry_partitionable=False`), to repeat old runs.
+"""JAX's stream before 2025 (`jax_threefry_partitionable=False`), to reproduce old runs.
 
-It hashes the counts 0 .. m-1 in two halves, so an element depends on how many there
-are: nothing of it can be drawn in parts. Threefry2x32 only.
+It hashes the counts 0 .. m-1 in two halves, so that an element depends on the number of
+elements: a stream cannot be drawn in parts. Threefry2x32 only.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensorlang.errors import ArgumentError, ShapeError
-from tensorlang.ops.random.draw import checked_shape, element_type
+from tensorlang.ops.binding import shape_of
+from tensorlang.ops.random.draw import element_type
 from tensorlang.ops.random.keys import Key
 from tensorlang.ops.random.splitting import hash
 
@@ -24,11 +25,11 @@ _IMPL = "threefry2x32"
 
 
 def bits(key: Key, shape: Any = (), dtype: Any = "uint32") -> NDArray[Any]:
-    """Random bits as `random.bits` draws them, in the original layout.
+    """Random bits, as `random.bits` but in the original layout.
 
     Args:
-        key: One Threefry2x32 key; consumed.
-        shape: The result's shape.
+        key: A single Threefry2x32 key; consumed.
+        shape: The shape of the result.
         dtype: `uint8`, `uint16`, `uint32` or `uint64`.
 
     Raises:
@@ -36,7 +37,7 @@ def bits(key: Key, shape: Any = (), dtype: Any = "uint32") -> NDArray[Any]:
         ArgumentError, DTypeError, ShapeError: an argument is out of its domain.
     """
     name = "random.original.bits"
-    extents = checked_shape(name, shape)
+    extents = shape_of(name, "shape", shape)
     width = int(element_type(name, dtype, _UNSIGNED)[1:])
     count = math.prod(extents)
     words = _words(name, key, -(-count * width // 32), "drawn from")
@@ -48,31 +49,31 @@ def bits(key: Key, shape: Any = (), dtype: Any = "uint32") -> NDArray[Any]:
 
 
 def split(key: Key, num: int | tuple[int, ...] = 2) -> Key:
-    """Fresh keys as `random.split` makes them, in the original layout.
+    """Split a key into fresh keys, as `random.split` but in the original layout.
 
     Args:
-        key: One Threefry2x32 key; consumed.
-        num: How many, or the shape of the batch they form.
+        key: A single Threefry2x32 key; consumed.
+        num: The number of keys to make, or the shape of their batch.
 
     Raises:
         KeyReuseError: the key was used before.
         ArgumentError, ShapeError: an argument is out of its domain.
     """
     name = "random.original.split"
-    shape = checked_shape(name, num)
+    shape = shape_of(name, "num", num)
     words = _words(name, key, 2 * math.prod(shape), "split")
     return Key(_IMPL, words.reshape(*shape, 2))
 
 
 def _words(name: str, key: Any, count: int, verb: str) -> NDArray[np.uint32]:
-    """The hash of 0 .. count-1: first half the first words, second half the second."""
+    """The hash of 0 .. count-1: the first words of all hashes, then the second."""
     if not isinstance(key, Key) or key.ndim or key.impl != _IMPL:
         raise ArgumentError(f"{name} takes one {_IMPL} key, not {key!r:.80}")
     if count >= 1 << 32:
         raise ShapeError(f"{name} hashes fewer than 2^32 words, not {count}")
     half = -(-count // 2)
     counts = np.arange(2 * half, dtype=np.uint32)
-    counts[count:] = 0  # an odd count is filled up with a zero
+    counts[count:] = 0  # pads an odd count with a zero
     pairs = np.ascontiguousarray(counts.reshape(2, half).T)
     hashed = hash(key.take(verb), pairs, impl=_IMPL)
     return np.ascontiguousarray(hashed.T).reshape(-1)[:count]

@@ -1,9 +1,11 @@
-"""A mutable holder of a key, for programs that do not thread keys by hand."""
+"""A stateful key, for programs that do not pass keys explicitly."""
 
 from __future__ import annotations
 
 import threading
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from tensorlang.errors import ArgumentError
 from tensorlang.ops.random.keys import Key
@@ -14,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class StatefulKey:
-    """A key that splits after each use: pass it wherever a key is taken.
+    """A mutable key that yields a new key at each use; accepted wherever a key is.
 
-    Use number i gets child i of the base key, the same keys as JAX's
-    `experimental.random.stateful_rng` (JEP 28845). Safe with threads. A pickle or a
-    clone goes on from the same point, apart from the original.
+    Use number i takes child i of the base key, as in JAX's
+    `experimental.random.stateful_rng` (JEP 28845). Thread-safe. A pickled copy or a
+    clone continues from the same position, independently of the original.
     """
 
     def __init__(
@@ -43,7 +45,7 @@ class StatefulKey:
     size = 1
 
     def key(self) -> Key:
-        """The next key: fresh, and never given again."""
+        """The next key, which is fresh and never returned again."""
         from tensorlang.ops.random.splitting import child  # noqa: PLC0415 - builds
 
         with self._lock:
@@ -56,8 +58,12 @@ class StatefulKey:
         del verb  # a fresh key can always be used
         return self.key().words
 
+    def later(self) -> LaterKey:
+        """A proxy for the next key, which is taken only when consumed."""
+        return LaterKey(self)
+
     def clone(self) -> StatefulKey:
-        """Another holder that will give the same keys from here on."""
+        """A copy that yields the same keys from here on."""
         return StatefulKey(Key(self.impl, self._words), uses=self._uses)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -65,6 +71,20 @@ class StatefulKey:
 
     def __repr__(self) -> str:
         return f"<StatefulKey {self.impl}, {self._uses} keys used>"
+
+
+class LaterKey:
+    """The next key of a `StatefulKey`: its words are set when it is consumed."""
+
+    def __init__(self, holder: StatefulKey) -> None:
+        self.impl = holder.impl
+        self.words = np.empty_like(holder._words)  # noqa: SLF001 - same module
+        self._holder = holder
+
+    def consume(self, verb: str, depth: int = 1) -> None:
+        """Take the key."""
+        del verb, depth  # a fresh key can always be used
+        self.words[...] = self._holder.key().words
 
 
 def _restored(impl: str, words: NDArray[Any], uses: int) -> StatefulKey:

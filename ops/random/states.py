@@ -1,9 +1,9 @@
-"""Keys are a linear resource: fresh, then folded or consumed, and never used again.
+"""Key states: keys are a linear resource, fresh, then folded or consumed.
 
 Drawing or splitting consumes a key. `fold_in` marks it *folded*: it may be folded again
-with other data, but not drawn from or split. A `Ledger` remembers the state of each
-element of a batch, with the use that put it there; views of the batch share it, so do
-copies. The switch `TENSORLANG_KEY_CHECK=0`, read at import, turns the check off.
+with other data, but not drawn from or split. A `Ledger` records the state of each
+element of a batch and the use that caused it; views and copies of the batch share it.
+`TENSORLANG_KEY_CHECK=0`, read at import, disables the check.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from sys import _getframe  # cheap, where inspect.stack would read files
+from sys import _getframe  # inspect.stack would read files
 from threading import Lock
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -28,7 +28,7 @@ FOLDED: Final = 1
 CONSUMED: Final = 2
 STATES: Final = ("fresh", "folded", "consumed")
 
-# where a use was made: the code and instruction, read to a line only for an error
+# location of a use: code and instruction, resolved to a line only for an error
 Place: TypeAlias = tuple[CodeType, int] | str
 # elements of a ledger: one, some, or all of them
 Ids: TypeAlias = "int | NDArray[np.int64] | None"
@@ -42,8 +42,8 @@ _BEFORE: Final = "a place before it was pickled"
 
 
 def _renew_lock() -> None:
-    """In a forked child: the lock may be held by a thread that is not here."""
-    global _LOCK  # noqa: PLW0603 - there is one for the process
+    """Renew the lock in a forked child: its owner may not exist there."""
+    global _LOCK  # noqa: PLW0603 - one per process
     _LOCK = Lock()
 
 
@@ -53,23 +53,23 @@ if hasattr(os, "register_at_fork"):
 
 @dataclass(slots=True)
 class Intervals:
-    """Whole numbers seen so far, as sorted runs [low, high) with the last use's place.
+    """The integers used so far, as sorted runs [low, high) with the last use's place.
 
-    A training loop that folds in 0, 1, 2, ... keeps one run, however long it goes on.
+    A training loop that folds in 0, 1, 2, ... needs a single run.
     """
 
     lows: list[int] = field(default_factory=list)
     runs: list[tuple[int, Place]] = field(default_factory=list)
 
     def held(self, low: int, high: int) -> Place | None:
-        """The place of a use of any number in [low, high); None where there is none."""
+        """The place of a use of any number in [low, high); None if there is none."""
         at = bisect_right(self.lows, high - 1) - 1
         if at >= 0 and self.runs[at][0] > low:
             return self.runs[at][1]
         return None
 
     def add(self, low: int, high: int, place: Place) -> None:
-        """Record [low, high), which must not be held yet."""
+        """Record [low, high), which must not overlap any run."""
         at = bisect_right(self.lows, low)
         if at and self.runs[at - 1][0] == low:
             self.runs[at - 1] = (high, place)
@@ -83,17 +83,17 @@ _NO_FOLDS: Final[Folds] = {}
 
 
 class Ledger:
-    """States of the elements of a key batch, and the uses that made them so."""
+    """The states of the elements of a key batch, and the uses that caused them."""
 
     __slots__ = ("folds", "states", "uses")
 
     def __init__(self, states: bytearray) -> None:
         self.states = states
         self.uses: list[tuple[Ids, str, Place]] = []
-        self.folds = _NO_FOLDS  # most keys are never folded: one for all of these
+        self.folds = _NO_FOLDS  # shared: most keys are never folded
 
     def own_folds(self) -> Folds:
-        """The numbers folded in so far, to be added to."""
+        """The numbers folded in so far, as a mutable map of this ledger's own."""
         if self.folds is _NO_FOLDS:
             self.folds = {}
         return self.folds
@@ -117,9 +117,9 @@ class Ledger:
 
 
 def consume(ledger: Ledger, ids: Ids, verb: str, depth: int = 1) -> None:
-    """Mark the elements consumed, all or none, by a use described by `verb`.
+    """Mark the elements consumed, all or none; `verb` describes the use.
 
-    `depth` frames above this one at least are tensorlang's own.
+    At least `depth` frames above this one are tensorlang's own.
 
     Raises:
         KeyReuseError: one of them was folded or consumed before; names both uses.
@@ -161,7 +161,7 @@ def fold(ledger: Ledger, ids: Ids, data: NDArray[Any]) -> None:
                         raise KeyReuseError(_same_data(low, high, earlier, place))
         _mark_many(ledger, ids, FOLDED, ("folded", place))
         ledger.uses.append((ids, "folded", place))
-        del ledger.uses[1024:-1]  # a long loop of folds needs no longer memory
+        del ledger.uses[1024:-1]  # bounds the history of a long loop
         for group, runs in parts:
             known = ledger.own_folds().setdefault(_group(group), Intervals())
             for low, high in runs:
@@ -171,9 +171,9 @@ def fold(ledger: Ledger, ids: Ids, data: NDArray[Any]) -> None:
 def _parts(
     ledger: Ledger, ids: Ids, data: NDArray[Any], place: Place
 ) -> list[tuple[Ids, list[tuple[int, int]]]]:
-    """Which elements get which numbers: one each, or all of them all.
+    """The numbers of each group of elements: one each, or all for all.
 
-    Of a long batch with a number each, the numbers count for the batch as a whole.
+    For a long batch with one number each, the numbers count for the whole batch.
     """
     if type(ids) is int or data.size == 1:
         return [(ids, _runs(data, place))]
@@ -185,12 +185,12 @@ def _parts(
 
 
 def _group(ids: Ids) -> int | bytes | None:
-    """What the numbers folded into some elements together are filed under."""
+    """The key of a group of elements in `Ledger.folds`."""
     return ids.tobytes() if isinstance(ids, np.ndarray) else ids
 
 
 def _members(group: int | bytes | None, size: int) -> NDArray[np.int64]:
-    """The elements of a group, of a ledger of `size`."""
+    """The elements of a group, in a ledger of `size` elements."""
     if group is None:
         return np.arange(size)
     return (
@@ -201,11 +201,11 @@ def _members(group: int | bytes | None, size: int) -> NDArray[np.int64]:
 
 
 def _overlapping(ledger: Ledger, ids: Ids) -> list[Intervals]:
-    """The numbers folded into any of the elements, alone or with others."""
+    """The numbers folded into any of the elements, individually or as a group."""
     folds = ledger.folds
     if len(folds) == 1 and _group(ids) in folds:
         return list(folds.values())
-    if type(ids) is int:  # of the many single elements, only this one matters
+    if type(ids) is int:  # skip all other single elements
         shared = [g for g in folds if type(g) is not int or g == ids]
     else:
         shared = list(folds)
@@ -218,7 +218,7 @@ Folded: TypeAlias = "list[tuple[list[int], list[tuple[int, int]]]]"
 
 
 def folded(ledger: Ledger, ids: Ids) -> Folded:
-    """The numbers folded into the elements: positions among `ids`, and runs."""
+    """The numbers folded into the elements, as positions in `ids` and runs."""
     size = len(ledger.states)
     wanted = _members(_group(ids), size)
     found = []
@@ -232,7 +232,7 @@ def folded(ledger: Ledger, ids: Ids) -> Folded:
 
 
 def restore(ledger: Ledger, held: bytes, numbers: Folded) -> None:
-    """Give a new ledger the states and folded numbers that another one had."""
+    """Restore the states and folded numbers of a pickled ledger in a new one."""
     ledger.states[:] = held
     ledger.uses.append((None, "used", _BEFORE))
     for positions, runs in numbers:
@@ -265,7 +265,7 @@ def _mark_many(ledger: Ledger, ids: Ids, state: int, use: tuple[str, Place]) -> 
 
 
 def _runs(data: NDArray[Any], place: Place) -> list[tuple[int, int]]:
-    """The numbers as runs [low, high) of neighbours."""
+    """The numbers as runs [low, high) of consecutive integers."""
     numbers = np.sort(data.reshape(-1).astype(np.uint64))
     steps = np.diff(numbers)
     if np.any(steps == 0):
@@ -299,14 +299,14 @@ def _reuse(ledger: Ledger, element: int, verb: str, place: Place) -> KeyReuseErr
 
 
 def _remember(frame: FrameType) -> None:
-    """Keep whose code used a key last: the next use is mostly by the same module."""
-    global _last_outside  # noqa: PLW0603 - one word, replaced as a whole
+    """Cache the module of the last use: the next is mostly by the same one."""
+    global _last_outside  # noqa: PLW0603 - a single reference, replaced atomically
     if frame.f_globals.get("__name__", "")[:11] != _OWN:
         _last_outside = frame.f_globals
 
 
 def _outside(frame: FrameType) -> FrameType:
-    """The innermost frame from `frame` up that is not tensorlang's own."""
+    """The innermost frame, from `frame` outwards, that is not tensorlang's."""
     while frame.f_globals.get("__name__", "")[:11] == _OWN:
         if frame.f_back is None:
             break

@@ -1,7 +1,7 @@
-"""The random operators against what other systems published: groups of known answers.
+"""Verification of the random operators against published results of other systems.
 
-Each group calls operators as users do, on a target, and yields what it got beside what
-is right. Nothing here is a test of a test's making: the answers are `known_answers`.
+Each group calls operators as users do, on a target, and yields results with the
+expected values of `known_answers`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was asked, the answer and the right one; floats may differ by `ulps`."""
+    """A question, the result and the expected one; floats may differ by `ulps`."""
 
     asked: str
     got: Array
@@ -31,7 +31,7 @@ class Answer:
 
     @property
     def correct(self) -> bool:
-        """Whether they agree: to the bit, or within the ulps."""
+        """Whether they agree: bitwise, or within `ulps`."""
         if self.got.shape != self.right.shape:
             return False
         if not self.ulps:
@@ -49,7 +49,7 @@ Check: TypeAlias = Callable[[Any], Iterator[Answer]]
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Answers from one source: a name, the operators that must give them, the check."""
+    """Answers from one source: its name, the operators concerned, and the check."""
 
     name: str
     operators: tuple[str, ...]
@@ -57,7 +57,7 @@ class Group:
 
 
 def _ordered(values: Array) -> Array:
-    """f32 as integers whose differences count the floats between."""
+    """f32 values as integers whose differences are in ulps."""
     bits = values.astype(np.float32).view(np.int32).astype(np.int64)
     return np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
 
@@ -105,7 +105,7 @@ def _repeated(target: Any) -> Iterator[Answer]:
 
 
 def _drawn(op: Any) -> Any:
-    """From a key, a type and the table's text to an answer's two sides."""
+    """A function from key, dtype and a table's text to result and expected array."""
 
     def draw(key: Any, dtype: str, text: str, target: Any) -> tuple[Array, Array]:
         names = {"u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64"}
@@ -152,7 +152,7 @@ def _key(key: Any, _: str, text: str, target: Any) -> tuple[Array, Array]:
     return random.key_data(key), _whole(text, np.uint32)
 
 
-# first word of a table's line -> how to ask
+# first word of a table's line -> how to compute the result
 _QUESTIONS: Final[dict[str, Any]] = {
     "key": _key,
     "split": _split,
@@ -208,7 +208,7 @@ def _swift(target: Any) -> Iterator[Answer]:
 
 
 def _tflite(target: Any) -> Iterator[Answer]:
-    """State [key 1, counter 2], its 64-bit numbers low word first."""
+    """State [key 1, counter 2], 64-bit numbers with the low word first."""
     for name, text in known.TFLITE.items():
         right = _whole(text, np.uint32)
         got = _blocks(name, 6, target)[:6]
@@ -237,7 +237,7 @@ def _packed(target: Any) -> Iterator[Answer]:
 
 
 def _carried(target: Any) -> Iterator[Answer]:
-    """Across 2^32 the counter's high word counts on, in draws and in slices of them."""
+    """Draws across 2^32 elements carry into the high word of the counter."""
     first, count = (1 << 32) - 8, 16
     numbers = np.arange(count, dtype=np.uint64) + np.uint64(first)
     counter = [numbers >> np.uint64(32), numbers & np.uint64(0xFFFFFFFF)]

@@ -1,8 +1,9 @@
-"""From counters to elements: how each stream lays a hash over an array.
+"""Stream layouts: from the words of hashes to elements.
 
-`jax`: element i is H(key, i), its words folded into one (JAX's partitionable layout).
-`packed`: the words of H(key, 0), H(key, 1), ... in order, none wasted; two words make
-one 64-bit element, first word high, and narrow elements take a word's low part first.
+`jax`: element i is H(key, i), its words combined into one (JAX's partitionable layout).
+`packed`: the words of H(key, 0), H(key, 1), ... in order, none discarded; two words
+make a 64-bit element, first word high, and narrow elements take a word's low bits
+first.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final
 
 from tensorlang.ir.dtypes import DType, u8, u16, u32, u64
 from tensorlang.ir.intrinsics import mulhi, rotl
-from tensorlang.ir.nodes import Const, Expr, Select
+from tensorlang.ir.nodes import Const, Expr
 from tensorlang.ops.random.impls import Impl, hash_words
 
 UNSIGNED: Final[dict[int, DType]] = {8: u8, 16: u16, 32: u32, 64: u64}
@@ -46,32 +47,16 @@ def hash_exprs(
     return hash_words(how, counter, key, ExprArithmetic(UNSIGNED[how.bits]))
 
 
-def counter_at(
-    how: Impl, index: Expr, high: Expr, low: Expr, *, carries: bool
-) -> tuple[Expr, Expr]:
-    """The words (high, low) of the 64-bit counter `(high, low) + index`.
-
-    `index` is below 2^32, so the sum is 32-bit work: where the low word came out
-    smaller than its start, one was carried, which happens only if `carries`. Hashes of
-    64-bit words keep the whole counter in `low`, and `high` is 0.
-    """
-    word = UNSIGNED[how.bits]
-    moved = index.cast(word) + low
-    if not carries or how.bits == 64:
-        return high, moved
-    return Select(moved < low, high + Const(1, word), high), moved
-
-
 def draw_counter(how: Impl, high: Expr, low: Expr) -> tuple[Expr, ...]:
-    """The counter words that hash element `(high, low)` of a stream."""
+    """The counter words of element `(high, low)` of a stream."""
     return (high, low, *_zeros(how))
 
 
 def split_counter(how: Impl, high: Expr, low: Expr) -> tuple[Expr, ...]:
-    """The counter words that hash child key `(high, low)`: apart from any draw's.
+    """The counter words of child key `(high, low)`, disjoint from those of draws.
 
-    With two words the places coincide, which is JAX's layout too: there a key that was
-    split must not be drawn from, and key states see to it.
+    Two-word hashes use the same counters for both, as JAX does: a key that was split
+    must not be drawn from, which key states ensure.
     """
     return (*_zeros(how), high, low)
 
@@ -81,9 +66,9 @@ def _zeros(how: Impl) -> tuple[Expr, ...]:
 
 
 def folded(how: Impl, words: Sequence[Expr], width: int) -> Expr:
-    """The `width`-bit element of the `jax` stream that the words of a hash make.
+    """The `width`-bit element of the `jax` stream, from the words of one hash.
 
-    (For 64 bits JAX folds the four words of Threefry, and takes two of Philox.)
+    (For 64 bits, JAX combines all four words of Threefry, but uses two of Philox.)
     """
     if width == 64 and how.bits == 32:
         used = words if how.family == "threefry" else words[:2]

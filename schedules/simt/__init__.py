@@ -1,4 +1,4 @@
-"""Search spaces for threads of a device: what each family's nests are bound to."""
+"""Search spaces for GPU threads: how each family's loop nests are bound."""
 
 from tensorlang.schedules.simt import (
     embedding,

@@ -1,13 +1,13 @@
-"""Convolutions of f16 and bf16 on tensor cores whose channels do not come last.
+"""f16 and bf16 convolutions on tensor cores whose channels are not the last dimension.
 
     sums[b, o, i, j] += x[b, c, i + u, j + v] * w[o, c, u, v]
 
-    x_global[b, i, j, c] = x[b, c, i, j]          # once, through squares
+        x_global[b, i, j, c] = x[b, c, i, j]          # once, in square tiles
     w_global[o, u, v, c] = w[o, c, u, v]
     sums[b, o, i, j] += x_global[b, i + u, j + v, c] * w_global[o, u, v, c]
 
-What is staged are then 16 bytes of neighbouring channels at once, copied while the
-block computes; of pixels side by side each number would be a load of its own.
+Staging then copies 16 bytes of neighbouring channels at once, asynchronously; of
+neighbouring pixels each element would be a separate load.
 """
 
 from __future__ import annotations
@@ -18,31 +18,30 @@ from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import Load, Var
 from tensorlang.schedules.generic import stage_named
-from tensorlang.schedules.simt.edges import framing
-from tensorlang.schedules.simt.grid import one_each
+from tensorlang.schedules.simt.edges import padding_stage
+from tensorlang.schedules.simt.grid import per_thread
 from tensorlang.schedules.simt.tensor_contractions import tensor_contractions
 from tensorlang.schedules.simt.tensor_cores import NEEDED
-from tensorlang.schedules.simt.transpose import turned
+from tensorlang.schedules.simt.transpose import transposed
 from tensorlang.schedules.stages import Stage, extent_of
-from tensorlang.schedules.tiling import attempt
 from tensorlang.scheduling import Knobs, Schedule
 
 _NARROW: Final = {"f16", "bf16"}
-_CHUNK: Final = 16  # channels that are copied, and multiplied, at once
+_CHUNK: Final = 16  # channels copied, and multiplied, at once
 _THREADS: Final = 256
 
 
 def channels_last(s: Schedule, knobs: Knobs, stage: Stage) -> None:
-    """A contraction that slides over one of its operands, with both of them turned.
+    """Schedule a contraction that slides over one operand, transposing both first.
 
     Raises:
-        ScheduleError: the target has no tensor cores, or the stage is none such, or
-            its channels come last already.
+        ScheduleError: the target has no tensor cores, or the stage is not of this form,
+            or its channels are last already.
     """
     if s.target is None or not NEEDED.issubset(s.target.features):
         raise ScheduleError("the target has no tensor cores")
     copies = [
-        _turned(s, stage, load, channel)
+        _channels_last_copy(s, stage, load, channel)
         for load, channel in _channels(stage)
         if load.indices[-1] != channel
     ]
@@ -54,22 +53,22 @@ def channels_last(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     for copy in copies:
         found = stage_named(s, copy)
         assert found is not None
-        if not attempt(s, turned, s, knobs, found):
-            one_each(s, [loop.var.name for loop in found.loops], _THREADS)
+        if not s.attempt(transposed, s, knobs, found):
+            per_thread(s, [loop.var.name for loop in found.loops], _THREADS)
 
 
 def _channels(stage: Stage) -> list[tuple[Load, Var]]:
-    """The operands, and the axis of the channels of each.
+    """The operands, each with the axis of its channels.
 
-    These are the last ones that index plainly what the stage slides over. The other
-    operand has them too, or channels of its own, of the result.
+    For the image, that is the last reduction axis that is a plain index of it. The
+    other operand has the same axis or, depthwise, channels of the result.
 
     Raises:
         ScheduleError: there are none, or the stage slides over nothing.
     """
     types = {load.buffer.dtype.name for load in stage.loads}
     if len(stage.loads) != 2 or not types <= _NARROW:
-        raise ScheduleError("tensor cores are for two operands of f16 or of bf16")
+        raise ScheduleError("tensor cores need two operands of f16 or of bf16")
     image, other = sorted(stage.loads, key=lambda load: not _slides(load))
     if not _slides(image) or _slides(other):
         raise ScheduleError(f"{stage.name} slides over nothing, or over both operands")
@@ -87,7 +86,7 @@ def _channels(stage: Stage) -> list[tuple[Load, Var]]:
         or not found
         or any(known[x] % _CHUNK for x in (channel, *found))
     ):
-        raise ScheduleError(f"{stage.name} has no channels in wholes of {_CHUNK}")
+        raise ScheduleError(f"{stage.name} has no channels in multiples of {_CHUNK}")
     return [(image, channel), (other, found[0])]
 
 
@@ -95,14 +94,14 @@ def _slides(load: Load) -> bool:
     return any(len(free_vars(index)) > 1 for index in load.indices)
 
 
-def _turned(s: Schedule, stage: Stage, load: Load, channel: Var) -> str:
-    """A copy of an operand whose channels come last: the block that makes it.
+def _channels_last_copy(s: Schedule, stage: Stage, load: Load, channel: Var) -> str:
+    """Copy an operand with its channels last; returns the copying block.
 
-    Where zeros are put around the operand, that is done when it is gathered.
+    Zero padding of the operand is fused into the copy.
     """
     at = load.indices.index(channel)
     order = [*(d for d in range(load.buffer.ndim) if d != at), at]
-    framed = framing(s, load.buffer)
+    framed = padding_stage(s, load.buffer)
     reader, source = stage.name, load.buffer
     if framed is not None:
         s.permute_dims(source.name, order)

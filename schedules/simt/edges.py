@@ -1,11 +1,11 @@
-"""Zeros around images, and between their pixels: made where these are gathered.
+"""Fuse zero padding and dilation of images into the blocks that gather them.
 
     padded[b, c, i, j] = select(<inside>, x[b, c, i - 1, j - 1], 0.0)
     x_sums[p, r] = padded[<pixel p, step r>]
 
     x_sums[p, r] = select(<inside>, x[<pixel p, step r>], 0.0)
 
-So padded images are never in memory, and take no launch of their own.
+Padded images are thus never materialized and need no launch of their own.
 """
 
 from __future__ import annotations
@@ -18,28 +18,27 @@ from tensorlang.ir.simplify import simplify
 from tensorlang.schedules.generic import stage_named
 from tensorlang.schedules.simt.staging import gathered
 from tensorlang.schedules.stages import INJECTIVE, Stage, kind_of
-from tensorlang.schedules.tiling import attempt
 from tensorlang.scheduling import Schedule
 
 
-def gathered_with_edges(s: Schedule, copies: Iterable[str]) -> None:
-    """Let blocks that gather read images themselves, not those with zeros around."""
+def fuse_padding(s: Schedule, copies: Iterable[str]) -> None:
+    """Let gathering blocks read the original images instead of padded ones."""
     for copy in copies:
         block = next(b for b in blocks(s.function) if b.name == copy)
         source = gathered(block).buffer
-        maker = framing(s, source)
+        maker = padding_stage(s, source)
         if maker is not None and _readers(s, source) == {copy}:
-            attempt(s, s.inline, maker.name)
+            s.attempt(s.inline, maker.name)
 
 
-def framing(s: Schedule, buffer: Buffer) -> Stage | None:
-    """The stage that makes a buffer by putting zeros around what it reads."""
+def padding_stage(s: Schedule, buffer: Buffer) -> Stage | None:
+    """The stage that makes a buffer by zero-padding what it reads."""
     makers = [b.name for b in blocks(s.function) if buffer in writes(b.body)]
     stage = stage_named(s, makers[0]) if len(makers) == 1 else None
-    return stage if stage is not None and _frames(stage) else None
+    return stage if stage is not None and _pads(stage) else None
 
 
-def _frames(stage: Stage) -> bool:
+def _pads(stage: Stage) -> bool:
     body = stage.block.body
     *before, last = body.stmts if isinstance(body, Seq) else (body,)
     if kind_of(stage) != INJECTIVE or not all(isinstance(x, Let) for x in before):

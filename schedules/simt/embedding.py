@@ -1,7 +1,6 @@
-"""Rows of tables on threads: what is added up is sorted by its rows before.
+"""Embedding rows on threads: gradients are sorted by row first.
 
-Which thread adds up what is bound by the definition for devices; rows that are read go
-the generic way.
+The device definitions bind their threads already; gathers are scheduled generically.
 """
 
 from __future__ import annotations
@@ -9,10 +8,10 @@ from __future__ import annotations
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
 
-def bound(s: Schedule, knobs: Knobs) -> None:
-    """Positions in the order of their rows: as they are defined."""
+def keep_bindings(s: Schedule, knobs: Knobs) -> None:
+    """Keep the positions sorted by row as they were bound by the definition."""
     del s, knobs
 
 
 for _name in ("sorted", "sorted_in_memory"):
-    schedule("embedding", algorithm=_name, model="simt")(bound)
+    schedule("embedding", algorithm=_name, model="simt")(keep_bindings)

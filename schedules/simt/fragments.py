@@ -1,13 +1,13 @@
-"""A block's tile among the lanes of its warps, as tensor cores leave their results.
+"""Distribution of a block's tile over the lanes of its warps, as `mma` leaves results.
 
-A product of 16 by 16 is spread over 32 lanes: rows in 2 times 8, columns in 2 times 4
-times 2. The lane is the 8 and the 4; the three 2s are its own sums.
+A 16 x 16 product is spread over 32 lanes: rows as 2 x 8, columns as 2 x 4 x 2. The lane
+index is the 8 and the 4; the factors of 2 are each lane's own sums.
 
     row    = (warp row, product, half, lane // 4)
     column = (warp column, product, half, lane % 4, 2)
 
-Where the operand of the columns lies along steps, two products may take turns in 32
-columns. Of these a lane has eight neighbours then, which it stores at once:
+If the column operand is contiguous along steps, two products may interleave in 32
+columns. A lane then has eight neighbouring columns, stored at once:
 
     column = (warp column, two products, lane % 4, product, half, 2)
 """
@@ -22,7 +22,7 @@ from tensorlang.schedules.tiling import fused
 from tensorlang.scheduling import Schedule
 
 WARP: Final = 32
-_BANKS: Final = 8  # parts of 16 bytes before the banks begin again
+_BANKS: Final = 8  # 16-byte parts until the banks repeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Lanes:
 
     Attributes:
         sizes: Rows and columns.
-        warps: Along each.
+        warps: Warps along rows and columns.
         wide: Whether a lane has eight neighbouring columns, of two products.
     """
 
@@ -46,12 +46,12 @@ class Lanes:
 
     @property
     def sums(self) -> int:
-        """Sums of one thread."""
+        """Sums per thread."""
         return self.sizes[0] * self.sizes[1] // self.threads
 
     @property
     def products(self) -> tuple[int, int]:
-        """Products of one warp along rows and columns."""
+        """Products per warp along rows and columns."""
         (rows, columns), (m, n) = self.sizes, self.warps
         return rows // m // 16, columns // n // 16
 
@@ -63,7 +63,7 @@ class Lanes:
         return [self.warps[side], self.products[side], *inner]
 
     def order(self, i: Sequence[str], j: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Of loops that were split so, those of the threads, and those of one."""
+        """Partition split loops into those over threads and those of one thread."""
         if self.wide:
             threads = [i[0], j[0], i[3], j[2]]
             return threads, [i[1], j[1], j[3], i[2], j[4], j[5]]
@@ -77,10 +77,10 @@ class Lanes:
         *,
         columns_first: bool = False,
     ) -> None:
-        """Share out a nest over the tile: the last two loops around a block.
+        """Distribute the last two loops around a block over the tile's threads.
 
-        `columns_first`: what is done for each column, as a guard, is done around what
-        is done for each row of it, and not the other way about.
+        With `columns_first`, per-column work such as a guard is hoisted out of the loop
+        over rows; otherwise the other way round.
         """
         found = dict(zip(order, s.loops(block)[-2:], strict=True))
         i, j = s.split(found["row"], self.split(0)), found["column"]
@@ -92,12 +92,12 @@ class Lanes:
         if columns_first:
             own = [*sorted(own[:-1], key=lambda loop: loop in i), own[-1]]
         s.reorder(*threads, *own)
-        over_threads(s, threads, own[:-1])
+        bind_threads(s, threads, own[:-1])
         s.vectorize(own[-1])
 
 
-def over_threads(s: Schedule, threads: Sequence[str], own: Sequence[str]) -> None:
-    """Bind perfectly nested loops, as one, to threads; those of one are written out."""
+def bind_threads(s: Schedule, threads: Sequence[str], own: Sequence[str]) -> None:
+    """Bind perfectly nested loops, fused, to threads; unroll those of one thread."""
     s.bind(fused(s, threads), "thread.x")
     for loop in own:
         s.unroll(loop)
@@ -106,12 +106,12 @@ def over_threads(s: Schedule, threads: Sequence[str], own: Sequence[str]) -> Non
 def fragment_layout(
     lanes: Lanes, order: Sequence[str] = ("row", "column"), first: int = 0
 ) -> str:
-    """Sums in registers: the thread first, then what it has of each product.
+    """Layout of sums in registers: the thread first, then its share of each product.
 
     Args:
-        lanes: Whose they are.
+        lanes: The distribution.
         order: Which of row and column the last two indices are.
-        first: How many indices stand before, of a batch.
+        first: Number of leading batch indices.
     """
     names = [*_names(first), *({"row": "i", "column": "j"}[side] for side in order)]
     (rows, columns), (m, n) = lanes.sizes, lanes.warps
@@ -133,15 +133,15 @@ def fragment_layout(
 def staged_rows(
     s: Schedule, copy: str, buffer: str, layout: str, *, threads: int, chunk: int
 ) -> None:
-    """A tile copied in rows, 16 bytes a thread, into places of their own in the banks.
+    """Copy a tile row by row, 16 bytes per thread, without bank conflicts.
 
     Args:
         s: The schedule.
-        copy: The block that copies.
+        copy: The copying block.
         buffer: The copy, in shared memory.
-        layout: Where its elements lie: `swizzled`, or `padded`.
-        threads: Of the block.
-        chunk: How many of them are 16 bytes.
+        layout: The layout of its elements: `swizzled` or `padded`.
+        threads: Threads of the block.
+        chunk: Elements in 16 bytes.
     """
     s.transform_layout(buffer, layout)
     whole = fused(s, s.loops(copy)[-2:])
@@ -157,12 +157,12 @@ def _names(first: int) -> list[str]:
 
 
 def columns_in_rows(length: int, chunk: int, first: int = 0) -> str:
-    """Columns that lie as rows, their parts exclusive-or'd with the column's number.
+    """Layout that stores columns as rows, 16-byte parts XOR-swizzled by the column.
 
     Args:
-        length: Of a column.
-        chunk: The numbers of one part, 16 bytes.
-        first: How many indices stand before, of a batch.
+        length: Elements of a column.
+        chunk: Elements in 16 bytes.
+        first: Number of leading batch indices.
     """
     parts = min(length // chunk, _BANKS)
     column = f"c // {_BANKS // parts} % {parts}"
@@ -173,13 +173,13 @@ def columns_in_rows(length: int, chunk: int, first: int = 0) -> str:
 def swizzled(
     length: int, chunk: int, *, pairs: bool = False, wide: bool = False, first: int = 0
 ) -> str:
-    """Parts of a row, exclusive-or'd with the row's number: 8 rows fill all banks.
+    """Layout with 16-byte row parts XOR-swizzled by the row: 8 rows fill all banks.
 
     Args:
-        length: Of a row.
-        chunk: The numbers of one part, 16 bytes.
-        first: How many indices stand before, of a batch.
-        pairs: Whether a warp reads two neighbouring parts of 4 rows at once, and not
+        length: Elements of a row.
+        chunk: Elements in 16 bytes.
+        first: Number of leading batch indices.
+        pairs: Whether a warp reads two neighbouring parts of 4 rows at once, instead of
             one part of 8.
         wide: Whether these 8 rows are two neighbours of each 8 (`Lanes.wide`).
     """
@@ -194,5 +194,5 @@ def swizzled(
 
 
 def padded(length: int, chunk: int) -> str:
-    """Rows that are one 16-byte part longer than their numbers."""
+    """Layout of rows padded by 16 bytes."""
     return f"lambda r, c: (r * {length + chunk} + c,)"

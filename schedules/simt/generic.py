@@ -1,10 +1,11 @@
-"""A sound schedule for threads by shape alone, whatever the operator.
+"""A good schedule for GPU threads from shapes alone, for any operator.
 
-Small windows go in tiles of a thread, with their images; elementwise stages are one
-grid; matrix products go in tiles, on tensor cores where the target has them for their
-type; reductions go by where in memory their numbers lie; of any other contraction each
-thread folds one result, in a register. What is not recognised is bound by its outermost
-loops, where these are independent, and else run by a single thread.
+Small windows are tiled per thread, with their images; elementwise stages become one
+grid; matrix products are tiled, on tensor cores where the target has them for the
+dtype; reductions are scheduled by the memory order of their operand; in any other
+contraction each thread accumulates one result in a register. Unrecognised nests are
+bound by their outermost loops if those are independent, and otherwise run on a single
+thread.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ from tensorlang.ir.nodes import (
 from tensorlang.ir.visit import walk
 from tensorlang.schedules.generic import inline_producers, stage_named, stage_names
 from tensorlang.schedules.simt.channels_last import channels_last
-from tensorlang.schedules.simt.grid import grid_knobs, is_empty, one_each, share_out
+from tensorlang.schedules.simt.grid import distribute, grid_knobs, is_empty, per_thread
 from tensorlang.schedules.simt.long_rows import long_rows
-from tensorlang.schedules.simt.reductions import across_memory, along_memory, whole
-from tensorlang.schedules.simt.scans import running_folds
+from tensorlang.schedules.simt.reductions import across_memory, along_memory, one_result
+from tensorlang.schedules.simt.scans import sequential_scans
 from tensorlang.schedules.simt.tensor_contractions import tensor_contractions
 from tensorlang.schedules.simt.tensor_cores import tensor_cores
 from tensorlang.schedules.simt.tiles import tiles
-from tensorlang.schedules.simt.transpose import turned
+from tensorlang.schedules.simt.transpose import transposed
 from tensorlang.schedules.simt.windows import windows
 from tensorlang.schedules.stages import (
     CONTRACTION,
@@ -48,56 +49,55 @@ from tensorlang.schedules.stages import (
     is_elementwise,
     kind_of,
 )
-from tensorlang.schedules.tiling import attempt
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
-_Way: TypeAlias = Callable[[Schedule, Knobs, Stage], None]
+_Strategy: TypeAlias = Callable[[Schedule, Knobs, Stage], None]
 _ROW_THREADS: Final = (32, 64, 128, 256)
-_WIDE: Final = 4  # numbers of one access
+_WIDE: Final = 4  # elements of one access
 _FEW: Final = 2  # arrays of which a thread reads several vectors at once
-_LONG: Final = 32  # names of a body that is bound by what it computes
-_MANY: Final = 1 << 22  # elements that keep all threads of a GPU busy, two vectors each
+_LONG: Final = 32  # lets of a compute-bound body
+_MANY: Final = 1 << 22  # elements that occupy a whole GPU with two vectors per thread
 
 
 @schedule("generic", model="simt")
 def generic(s: Schedule, knobs: Knobs) -> None:
-    """Every stage by its kind; never refuses a function."""
+    """Schedule every stage by its kind; never refuses a function."""
     windows(s, knobs)
     inline_producers(s)
-    running_folds(s)
+    sequential_scans(s)
     for name in _in_turn(s):
         stage = stage_named(s, name)
         if stage is not None and 0 not in map(extent_of, stage.loops):
-            any(attempt(s, way, s, knobs, stage) for way in _WAYS[kind_of(stage)])
+            any(s.attempt(way, s, knobs, stage) for way in _STRATEGIES[kind_of(stage)])
     for chain in _unbound(s.function):
-        bind_somehow(s, chain)
+        bind_outer_loops(s, chain)
 
 
 def _in_turn(s: Schedule) -> list[str]:
-    """Contractions first: they take in what is made for them, before it has a grid."""
+    """Contractions first: they inline their producers before those have a grid."""
     found = [stage_named(s, name) for name in stage_names(s)]
     named = [stage for stage in found if stage is not None]
     return [x.name for x in sorted(named, key=lambda x: kind_of(x) != CONTRACTION)]
 
 
 def elements(s: Schedule, knobs: Knobs, stage: Stage) -> None:
-    """All elements as one grid; several to a thread where their indices are one."""
+    """One grid over all elements; several per thread if they share one flat index."""
     bits = max(8 * buffer.dtype.bytes for buffer in stage.outputs)
     names = [loop.var.name for loop in stage.loops]
     if is_elementwise(stage):
-        share_out(s, names, grid_knobs(s, knobs, bits, _steps(stage)))
+        distribute(s, names, grid_knobs(s, knobs, bits, _steps(stage)))
         return
     grid = grid_knobs(s, knobs, bits)
-    if _lies_along(stage, grid.lanes):
-        share_out(s, names, grid, digits=True)
+    if _is_contiguous(stage, grid.lanes):
+        distribute(s, names, grid, digits=True)
     else:
-        one_each(s, names, grid.threads)
+        per_thread(s, names, grid.threads)
 
 
 def _steps(stage: Stage) -> int:
-    """How often a thread reads: one vector at a time is not enough to be under way.
+    """Reads per thread, to keep enough loads in flight.
 
-    What reads three arrays has enough; what computes much waits for itself.
+    Three source arrays are enough with one read each; so is a compute-bound body.
     """
     sources = {load.buffer for load in stage.loads if load.indices}
     named = sum(isinstance(node, Let) for node in walk(stage.block.body))
@@ -105,8 +105,8 @@ def _steps(stage: Stage) -> int:
     return 2 if 0 < len(sources) <= _FEW and named < _LONG and not few else 1
 
 
-def _lies_along(stage: Stage, lanes: int) -> bool:
-    """Whether all that goes along the innermost loop does so side by side, and wide."""
+def _is_contiguous(stage: Stage, lanes: int) -> bool:
+    """Whether all accesses along the innermost loop are contiguous and wide."""
     loop = stage.loops[-1]
     axis, length = stage.axis(loop), extent_of(loop)
     stores = [n for n in walk(stage.block.body) if isinstance(n, Store)]
@@ -120,7 +120,7 @@ def _lies_along(stage: Stage, lanes: int) -> bool:
 
 
 def _is_wide(place: Load | Store, axis: Var, lanes: int) -> bool:
-    """Whether neighbours along an axis are one access, or one element."""
+    """Whether neighbours along an axis are one wide access, or the same element."""
     if axis not in free_vars(place):
         return True
     if place.mask is None and place.indices[-1] == axis:
@@ -133,7 +133,7 @@ def _is_wide(place: Load | Store, axis: Var, lanes: int) -> bool:
 
 
 def _is_part(place: Load | Store, axis: Var, lanes: int) -> bool:
-    """Whether a mask begins and ends where vectors do."""
+    """Whether a mask begins and ends at multiples of a vector."""
     if place.mask is None:
         return True
     guards = [n for n in walk(place.mask) if isinstance(n, Compare)]
@@ -148,22 +148,22 @@ def _is_part(place: Load | Store, axis: Var, lanes: int) -> bool:
 
 
 def results(s: Schedule, knobs: Knobs, stage: Stage) -> None:
-    """A result to a thread, which folds it in a register."""
+    """One result per thread, accumulated in a register."""
     spatial = [loop.var.name for loop in stage.driven("spatial")]
     if not spatial:
-        raise ScheduleError("there is one result only")
+        raise ScheduleError("there is only one result")
     folded = [loop.var.name for loop in stage.driven("reduction")]
     threads = knobs.choice("row_threads", _ROW_THREADS, default=64)
     if [loop.var.name for loop in stage.loops] != spatial + folded:
         s.reorder(*spatial, *folded)
-    thread = one_each(s, spatial, threads)
+    thread = per_thread(s, spatial, threads)
     if len(stage.outputs) == 1:
-        attempt(s, s.cache_write, stage.name, stage.output.name, "register", thread)
+        s.attempt(s.cache_write, stage.name, stage.output.name, "register", thread)
 
 
-_WAYS: Final[dict[str, tuple[_Way, ...]]] = {
-    INJECTIVE: (turned, long_rows, elements),
-    REDUCTION: (whole, along_memory, across_memory, results),
+_STRATEGIES: Final[dict[str, tuple[_Strategy, ...]]] = {
+    INJECTIVE: (transposed, long_rows, elements),
+    REDUCTION: (one_result, along_memory, across_memory, results),
     CONTRACTION: (
         tensor_cores,
         channels_last,
@@ -175,19 +175,19 @@ _WAYS: Final[dict[str, tuple[_Way, ...]]] = {
 }
 
 
-def bind_somehow(s: Schedule, chain: Sequence[str]) -> None:
-    """Bind as many of a chain's outermost loops as are independent, as one."""
+def bind_outer_loops(s: Schedule, chain: Sequence[str]) -> None:
+    """Fuse and bind as many outermost loops of a chain as are independent."""
     if any(is_empty(s, name) for name in chain):
         return
     for count in range(len(chain), 0, -1):
-        if attempt(s, one_each, s, chain[:count], 64):
+        if s.attempt(per_thread, s, chain[:count], 64):
             return
     if chain:
-        attempt(s, s.bind, chain[0], "block.x")
+        s.attempt(s.bind, chain[0], "block.x")
 
 
 def _unbound(func: Function) -> list[list[str]]:
-    """The perfectly nested serial loops of each outermost statement not bound yet."""
+    """The perfectly nested serial loops of each outermost statement not yet bound."""
     body = func.body.stmts if isinstance(func.body, Seq) else (func.body,)
     found = []
     for stmt in body:

@@ -1,10 +1,10 @@
-"""Loops over independent elements, shared out among blocks of threads.
+"""Loops over independent elements, distributed over blocks of threads.
 
     for i in range(n):      ->      for i_0 in bound((n + 1023) // 1024, "block.x"):
                                         for i_1 in bound(256, "thread.x"):
                                             for i_2 in vectorized(4):
 
-Each block does a fixed number of elements, so a grid is as large as the array asks for.
+Each block does a fixed number of elements, so the grid scales with the array.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from tensorlang.scheduling import Knobs, Schedule
 THREADS: Final = (32, 64, 128, 256, 512)
 LANES: Final = (1, 2, 4, 8, 16)
 STEPS: Final = (1, 2, 4, 8, 16, 32)
-_FILLED: Final = 0.9  # of the threads of blocks, at least
-GROUPS: Final = (4, 8, 16, 32, 64)  # blocks of columns that follow each other
+_FILLED: Final = 0.9  # minimum fraction of active threads
+GROUPS: Final = (4, 8, 16, 32, 64)  # consecutive blocks of columns
 _ACCESS_BITS: Final = 128  # of one access by a thread
-_TOGETHER: Final = 32  # numbers that a thread does at once
+_TOGETHER: Final = 32  # elements that a thread processes at once
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """How elements are shared out.
+    """How elements are distributed.
 
     Attributes:
-        threads: Of a block.
-        steps: How often a block goes on to the next elements.
-        lanes: Neighbours that one thread does at once.
+        threads: Threads of a block.
+        steps: Iterations of a block.
+        lanes: Neighbouring elements that one thread processes at once.
     """
 
     threads: int
@@ -49,9 +49,9 @@ class Grid:
 
 
 def grid_knobs(s: Schedule, knobs: Knobs, bits: int, steps: int = 1) -> Grid:
-    """The knobs of a grid, for elements of so many bits: a thread moves a vector.
+    """The knobs of a grid for elements of `bits` bits: each thread moves a vector.
 
-    `steps` is how often a block goes on where nothing else is known to be best.
+    `steps` is the default number of iterations of a block.
     """
     whole = s.target.vector_bits if s.target else _ACCESS_BITS
     lanes = max(min(whole // max(bits, 8), LANES[-1]), 1)
@@ -62,22 +62,22 @@ def grid_knobs(s: Schedule, knobs: Knobs, bits: int, steps: int = 1) -> Grid:
     )
 
 
-def share_out(
+def distribute(
     s: Schedule, loops: Sequence[str], grid: Grid, *, digits: bool = False
 ) -> str:
-    """Bind perfectly nested loops, as one, to blocks and threads.
+    """Bind perfectly nested loops, fused, to blocks and threads.
 
     Args:
         s: The schedule.
         loops: The loops, outermost first.
-        grid: How their elements are shared out.
-        digits: Whether an element's place depends on the single loops: a block then
-            has elements of inner ones alone, if these are enough.
+        grid: How their elements are distributed.
+        digits: Whether addresses depend on the individual loops: a block then covers
+            elements of inner loops only, if those suffice.
 
     Returns:
-        The innermost loop that is left to one thread, or the loop over threads.
+        The innermost loop left to one thread, or the loop over threads.
     """
-    around, whole = _apart(s, loops, grid.elements if digits else 0)
+    around, whole = _outer_and_inner(s, loops, grid.elements if digits else 0)
     count = extent(s, whole)
     threads, lanes = grid.threads, grid.lanes
     if count is not None and count < grid.elements:
@@ -87,7 +87,9 @@ def share_out(
     else:
         steps = grid.steps
         blocks, step, thread, lane = s.split(whole, [None, steps, threads, lanes])
-        if steps > 1 and steps * lanes <= _TOGETHER:  # all loads before the first use
+        if (
+            steps > 1 and steps * lanes <= _TOGETHER
+        ):  # issue all loads before the first use
             s.reorder(thread, step, lane)
             lane, lanes = s.fuse(step, lane), steps * lanes
     s.bind(fused(s, [*around, blocks]), "block.x")
@@ -98,13 +100,13 @@ def share_out(
 
 
 def _rounded(count: int) -> int:
-    """Threads for a few elements: whole warps, at least one."""
+    """Threads for a few elements, rounded up to whole warps."""
     return max(-(-count // 32) * 32, 32)
 
 
-def one_each(s: Schedule, loops: Sequence[str], threads: int) -> str:
-    """Bind perfectly nested loops as one, an element to a thread: the thread's loop."""
-    around, whole = _apart(s, loops, threads)
+def per_thread(s: Schedule, loops: Sequence[str], threads: int) -> str:
+    """Fuse and bind perfectly nested loops, one element per thread; the thread loop."""
+    around, whole = _outer_and_inner(s, loops, threads)
     count = extent(s, whole)
     if count is not None:
         threads = min(threads, _rounded(count))
@@ -114,13 +116,14 @@ def one_each(s: Schedule, loops: Sequence[str], threads: int) -> str:
     return thread
 
 
-def _apart(
+def _outer_and_inner(
     s: Schedule, loops: Sequence[str], elements: int
 ) -> tuple[tuple[str, ...], str]:
-    """Loops that only blocks go along, and the others as one, in so many elements.
+    """Split loops into outer ones for blocks only, and inner ones, fused.
 
-    Of arrays of any size numbers of elements take 64 bits, where a division is dozens
-    of steps; those of a few inner loops do not. They are to fill their blocks.
+    Element counts of dynamically sized arrays take 64 bits, in which a division takes
+    dozens of instructions; those of a few static inner loops do not. The inner loops
+    must fill their blocks.
     """
     sizes = [extent(s, loop) for loop in loops]
     varying = elements > 0 and None in sizes
@@ -140,11 +143,11 @@ def is_empty(s: Schedule, loop: str) -> bool:
 
 
 def neighbouring(s: Schedule, blocks: str, group: int) -> list[str]:
-    """The loop over blocks of columns: groups of them, and those of a group.
+    """Split the loop over blocks of columns into groups and the blocks within a group.
 
-    With the rows between the two, blocks that run at the same time read few columns and
-    few rows, which stay in the cache. All are one group where they are not more, or
-    where no number from a quarter of `group` on divides them.
+    With the rows between the two, concurrent blocks read few columns and few rows,
+    which stay in the cache. The loop stays whole if it has at most `group` iterations,
+    or if no number from `group // 4` to `group` divides it.
     """
     count = extent(s, blocks)
     sizes = range(group, max(group // 4, 2) - 1, -1)

@@ -1,4 +1,4 @@
-"""Elements of rows whose length is not known: long ones by vectors, short ones singly.
+"""Rows of dynamic length: long ones in vectors with a 2D grid, short ones flattened.
 
     for i in range(m):              if n >= 512:
         for j in range(n):              for i in bound(m, "block.x"):
@@ -9,7 +9,7 @@
                                         for b in bound((m * n + 255) // 256, "block.x"):
                                             for t in bound(256, "thread.x"): ..
 
-An element's row is a quotient by the length, which long rows need not divide by.
+The flat index of an element must be divided by the row length; long rows avoid it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import blocks, free_vars
 from tensorlang.ir.nodes import Load, Store
 from tensorlang.ir.visit import walk
-from tensorlang.schedules.simt.grid import grid_knobs, one_each
+from tensorlang.schedules.simt.grid import grid_knobs, per_thread
 from tensorlang.schedules.stages import Stage, extent_of, is_elementwise
 from tensorlang.schedules.tiling import fused
 from tensorlang.scheduling import Knobs, Schedule
@@ -30,13 +30,13 @@ _MOST: Final = 65535  # blocks along y
 
 
 def long_rows(s: Schedule, knobs: Knobs, stage: Stage) -> None:
-    """A grid for long rows, and one for short ones.
+    """Build one grid for long rows and one for short ones.
 
     Raises:
-        ScheduleError: rows are of known length, or their elements no neighbours.
+        ScheduleError: rows have static length, or are not contiguous.
     """
     *outer, along = [loop.var.name for loop in stage.loops]
-    if not outer or not _lies_along(stage):
+    if not outer or not _is_contiguous(stage):
         raise ScheduleError(f"{stage.name} has no rows of unknown length")
     grid = grid_knobs(s, knobs, max(8 * b.dtype.bytes for b in stage.outputs))
     threads = knobs.choice("long_row_threads", _THREADS, default=128)
@@ -44,7 +44,7 @@ def long_rows(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     length, piece = stage.loops[-1].extent, threads * grid.lanes
     s.specialize(outer[0], (length >= piece) & (length <= _MOST * piece))
     short = next(b.name for b in blocks(s.function) if b.name not in known)
-    one_each(s, s.loops(short), grid.threads)
+    per_thread(s, s.loops(short), grid.threads)
     pieces, thread, lane = s.split(along, [None, threads, grid.lanes])
     s.bind(fused(s, outer), "block.x")
     s.bind(pieces, "block.y")
@@ -53,8 +53,8 @@ def long_rows(s: Schedule, knobs: Knobs, stage: Stage) -> None:
         s.vectorize(lane)
 
 
-def _lies_along(stage: Stage) -> bool:
-    """Whether what goes along the innermost loop, of unknown length, does so by one."""
+def _is_contiguous(stage: Stage) -> bool:
+    """Whether all accesses along the innermost, dynamic loop are contiguous."""
     axis = stage.axis(stage.loops[-1])
     places = [n for n in walk(stage.block.body) if isinstance(n, Load | Store)]
     return (

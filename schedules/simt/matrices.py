@@ -1,4 +1,4 @@
-"""Contractions of any form as products of matrices: rows, columns, steps, and batches.
+"""Arbitrary contractions as matrix products: rows, columns, steps, and batches.
 
     sums[b, o, i, j] += x[b, c, i + u, j + v] * w[o, c, u, v]
 
@@ -7,9 +7,9 @@
             for r in range(576):                             # c, u, v
                 reduce(sum, sums[p, o], x_sums[p, r] * w_sums[o, r])
 
-What is gathered from the operands is a copy of its own, that a schedule computes where
-it stages it (so no such matrix is ever in memory); whatever is ragged is filled up with
-zeros there, and what is made of the zeros is not stored.
+The matrices gathered from the operands are copies that a schedule computes where it
+stages them, so they are never materialized; ragged sizes are zero-padded there, and
+results of the padding are not stored.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tensorlang.ir.contents import allocations, blocks, free_vars, reads
 from tensorlang.ir.nodes import Buffer, For, Load, Store, Var
 from tensorlang.ir.visit import walk
 from tensorlang.schedules.generic import stage_named, stage_names
-from tensorlang.schedules.simt.edges import gathered_with_edges
+from tensorlang.schedules.simt.edges import fuse_padding
 from tensorlang.schedules.stages import (
     INJECTIVE,
     Stage,
@@ -40,7 +40,7 @@ _GROUPS: Final = ("batch", "row", "column")
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """The loops of a contraction, by the operands that they index.
+    """The loops of a contraction, grouped by the operands they index.
 
     Attributes:
         groups: Loops over batches, rows and columns of the result, slowest first.
@@ -53,7 +53,7 @@ class Sides:
     loads: tuple[Load, Load]
 
     def extent(self, group: str) -> int | None:
-        """How many of a group there are, where that is known."""
+        """The size of a group, if known."""
         loops = self.folded if group == "step" else self.groups[group]
         sizes = [extent_of(loop) for loop in loops]
         known = [size for size in sizes if size is not None]
@@ -61,22 +61,22 @@ class Sides:
 
     @property
     def at_least(self) -> int:
-        """Steps that there are for each one of those loops whose extent varies."""
+        """A lower bound for the number of steps; dynamic loops count as one."""
         return prod(extent_of(loop) or 1 for loop in self.folded)
 
 
 @dataclass(frozen=True, slots=True)
 class Matrices:
-    """A contraction in its normal form.
+    """A contraction in normal form.
 
     Attributes:
         block: The block of the products.
-        loops: Its loops: `batch` (where there is one), `row`, `column`, `step`.
-        copies: The blocks that gather the operands of rows and columns, and what they
-            make, by dimensions of batch, row or column, and step.
+        loops: Its loops: `batch` (if any), `row`, `column`, `step`.
+        copies: The blocks that gather the operands of rows and columns, with the
+            buffers they make, indexed by batch, row or column, and step.
         result: The temporary of the sums.
-        order: Which of batch, row and column its dimensions are.
-        writer: The block that reads them, if it can take them from where they are made.
+        order: The order of batch, row and column in its dimensions.
+        writer: The block that reads the sums, if it can be fused with their producer.
     """
 
     block: str
@@ -88,15 +88,15 @@ class Matrices:
 
 
 def sides_of(stage: Stage) -> Sides:
-    """The sides of a contraction of two operands.
+    """Group the loops of a contraction of two operands.
 
     Raises:
-        ScheduleError: it is of another form.
+        ScheduleError: it has another form.
     """
     loads, update = stage.loads, stage.update
     buffers = {load.buffer for load in loads}
     if len(loads) != 2 or len(buffers) != 2 or isinstance(update, Store):
-        raise ScheduleError(f"{stage.name} is no product of two operands")
+        raise ScheduleError(f"{stage.name} is not a product of two operands")
     used = [_variables(load) for load in loads]
     spatial = stage.driven("spatial")
     if not spatial or list(update.indices) != [stage.axis(x) for x in spatial]:
@@ -111,11 +111,11 @@ def sides_of(stage: Stage) -> Sides:
         side = "row" if in_rows else "column"
         groups[side if alone else "batch"].append(loop)
     if not groups["row"] or not groups["column"]:
-        raise ScheduleError(f"{stage.name} uses no number of an operand twice")
+        raise ScheduleError(f"{stage.name} reuses no element of an operand")
     folded = stage.driven("reduction")
     steps = {stage.axis(loop) for loop in folded}
     if any(not steps <= names for names in (first, second)):
-        raise ScheduleError(f"{stage.name} folds along one operand only")
+        raise ScheduleError(f"{stage.name} reduces along one operand only")
     for group, load in zip(("row", "column"), pair, strict=True):
         groups[group].sort(key=lambda loop: stage.axis(loop) == load.indices[-1])
     made = {group: tuple(found) for group, found in groups.items()}
@@ -127,7 +127,7 @@ def _variables(load: Load) -> frozenset[Var]:
 
 
 def as_matrices(s: Schedule, stage: Stage, sides: Sides) -> Matrices:
-    """Bring a contraction into its normal form.
+    """Bring a contraction into normal form.
 
     Raises:
         ScheduleError: a step of that is not possible.
@@ -159,11 +159,11 @@ def as_matrices(s: Schedule, stage: Stage, sides: Sides) -> Matrices:
     names = [load.buffer.name for load in sides.loads]
     copies = [s.reindex(stage.name, name) for name in names]
     _batches_first(s, stage.name, loops, copies)
-    gathered_with_edges(s, [copy for copy, _ in copies])
+    fuse_padding(s, [copy for copy, _ in copies])
     found = [name for name, at in zip(_GROUPS, places, strict=True) if at]
     first = dict(zip(_GROUPS, places, strict=True))
     lying = sorted(found, key=lambda name: first[name][0])
-    if lying != found:  # neighbours in the sums are what they are in the result
+    if lying != found:  # the sums get the result's memory order
         s.permute_dims(result, [lying.index(name) for name in found])
     pair = copies[0], copies[1]
     return Matrices(stage.name, loops, pair, result, tuple(found), writer)
@@ -175,20 +175,22 @@ def _batches_first(
     loops: Mapping[str, str],
     copies: Sequence[tuple[str, str]],
 ) -> None:
-    """Let copies go by batches, then by rows or columns, then by steps.
+    """Order the loops of copies by batches, then rows or columns, then steps.
 
-    They go by the axes of the block, of which a batch may be one inside, as groups of
-    channels are.
+    They follow the axes of the block; a batch may be one of the inner ones, as groups
+    of channels are.
 
     Raises:
-        ScheduleError: an axis is no single loop, but a part of one.
+        ScheduleError: an axis is driven by a part of a loop.
     """
     product = next(b for b in blocks(s.function) if b.name == block)
     driving = [str(getattr(axis.value, "name", "")) for axis in product.axes]
     for (copy, made), side in zip(copies, ("row", "column"), strict=True):
         wanted = [group for group in ("batch", side, "step") if group in loops]
         if any(loops[group] not in driving for group in wanted):
-            raise ScheduleError(f"the axes of {block} are no loops of their own")
+            raise ScheduleError(
+                f"the axes of {block} are not driven by loops of their own"
+            )
         lying = sorted(wanted, key=lambda group: driving.index(loops[group]))
         if lying != wanted:
             order = [lying.index(group) for group in wanted]
@@ -198,9 +200,9 @@ def _batches_first(
 
 
 def _steps(stage: Stage, sides: Sides) -> tuple[str, ...]:
-    """The loops of the reduction, such that the gathered operand lies along the last.
+    """The reduction loops, ordered so that operands are contiguous along the last.
 
-    So the channels come last, where they are the last dimension of images.
+    In channels-last layout, this puts the channels last.
     """
     last = contiguous_loop(stage)
     plain = {load.indices[-1] for load in sides.loads}
@@ -211,7 +213,7 @@ def _steps(stage: Stage, sides: Sides) -> tuple[str, ...]:
 
 
 def writer_of(s: Schedule, stage: Stage) -> str:
-    """The one block that reads a temporary result, element by element; or none."""
+    """The only block that reads a temporary result, elementwise; empty if none."""
     if stage.output not in set(allocations(s.function)):
         return ""
     users = [b for b in blocks(s.function) if stage.output in reads(b)]
@@ -231,7 +233,7 @@ def writer_of(s: Schedule, stage: Stage) -> str:
 def _same_for_writer(
     s: Schedule, writer: str, result: str, places: Sequence[Sequence[int]]
 ) -> None:
-    """The same axes for the block that reads the sums."""
+    """Fuse the same axes of the block that reads the sums."""
     found = stage_named(s, writer)
     if found is None:
         raise ScheduleError(f"{writer} does not read {result} element by element")
@@ -255,7 +257,7 @@ def _same_for_writer(
 
 
 def _fuse_places(s: Schedule, result: str, places: Iterable[Sequence[int]]) -> None:
-    """The same dimensions for the sums."""
+    """Fuse the corresponding dimensions of the sums."""
     groups = list(places)
     left = sorted(place for group in groups for place in group)
     for group in groups:
@@ -265,5 +267,5 @@ def _fuse_places(s: Schedule, result: str, places: Iterable[Sequence[int]]) -> N
 
 
 def shaped(s: Schedule, name: str) -> Buffer:
-    """A temporary as it is now."""
+    """A temporary in its current shape."""
     return next(b for b in allocations(s.function) if b.name == name)

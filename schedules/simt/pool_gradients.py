@@ -1,12 +1,12 @@
-"""Gradients of poolings: a thread has some pixels, and the windows around them.
+"""Pooling gradients: each thread has a tile of pixels, and the windows around it.
 
     for i_0, j_0 in bound(.., "block.x"), bound(28, "thread.x"):
         padded, largest, ranks, place, given = ...    # of a few windows, in registers
         for i_1, j_1, ky, kx in unrolled(4, 4, 2, 2):
             dx[..] += select(place[..] == tap, given[..], 0)
 
-Windows that the pixels of several threads share are folded by each of them: that takes
-less than to write their places and to read them again. Nothing is added up by atomics.
+Windows shared by the pixels of several threads are reduced by each of them: that costs
+less than writing their places and reading them back. No atomics are used.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from tensorlang.ir.nodes import Binary, Block, Const, Expr, Load
 from tensorlang.ir.visit import walk
 from tensorlang.schedules.generic import stage_named
 from tensorlang.schedules.simt.generic import generic
-from tensorlang.schedules.simt.window_images import Line, held, written_out
-from tensorlang.schedules.simt.window_tiles import shared_out
+from tensorlang.schedules.simt.window_images import Line, hold, unroll_under
+from tensorlang.schedules.simt.window_tiles import bind_tiles
 from tensorlang.schedules.stages import Stage, extent_of
-from tensorlang.schedules.tiling import attempt
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
 _SIZES: Final = (1, 2, 3, 4, 5, 6, 7, 8)
 _THREADS: Final = (64, 128, 256)
 _USUAL: Final = 4  # pixels of a tile along each dimension
 _KINDS: Final = ("columns", "rows")
-# what is made of windows, from the last to the first: each for those behind it
+# values computed per window, from the last to the first: each is used by those before
+# it
 _MADE: Final = ("place", "ranks", "largest", "shares")
 _GIVEN: Final = {"dy": "given", "x": "padded"}
 _OF_WINDOWS: Final = ("dy", "given")
@@ -42,12 +42,12 @@ class _Tile:
     """Pixels of one thread.
 
     Attributes:
-        sizes: Along each loop.
-        columns: Along the last dimension of the images.
-        stride: The step from window to window there.
-        dim: Which dimension that is.
-        threads: Of a block, at most.
-        lines: Whether neighbours in memory are neighbouring pixels: channels first.
+        sizes: Pixels along each loop.
+        columns: Pixels along the last dimension of the images.
+        stride: The windows' stride there.
+        dim: The index of that dimension.
+        threads: Upper limit of threads per block.
+        lines: Whether the image is channels-first, with neighbouring pixels contiguous.
     """
 
     sizes: list[int]
@@ -58,50 +58,50 @@ class _Tile:
     lines: bool
 
     def line(self, of_windows: bool) -> Line:
-        """How lines of windows, or of pixels, are cut."""
+        """How lines of windows, or of pixels, are partitioned."""
         unit = max(self.columns // self.stride, 1) if of_windows else self.columns
         return Line(self.dim, unit, unit if self.lines else 1, whole=self.lines)
 
 
 @schedule("pool", algorithm="gathered", model="simt")
 def gathered(s: Schedule, knobs: Knobs) -> None:
-    """A tile of pixels to a thread; what does not fit goes stage by stage."""
-    if not attempt(s, _tiles, s, knobs):
+    """One tile of pixels per thread; stage by stage if that does not fit."""
+    if not s.attempt(_tiles, s, knobs):
         generic(s, knobs)
 
 
 def _tiles(s: Schedule, knobs: Knobs) -> None:
-    """Tiles of pixels with all that they need.
+    """Tile the pixels, and compute all they need within the tile.
 
     Raises:
-        ScheduleError: that is more than a thread's registers.
+        ScheduleError: it does not fit a thread's registers.
     """
     made = {buffer.name for buffer in allocations(s.function)}
     sums = stage_named(s, "dx")
     top = stage_named(s, "narrow") or sums
     if sums is None or top is None:
-        raise ScheduleError("the gradient is no stage of plain loops")
+        raise ScheduleError("the gradient is not a stage of plain loops")
     tile = _tile(knobs, sums)
-    at = shared_out(s, top, tile.sizes, tile.threads)
+    at = bind_tiles(s, top, tile.sizes, tile.threads)
     if top is sums:
         written, _ = s.cache_write("dx", "dx", "register", at)
     else:
         written = top.name
         s.compute_at("dx", at)
         s.set_scope("dx", "register")
-    written_out(s, "dx", at, 1)
+    unroll_under(s, "dx", at, 1)
     for name in _MADE:
         if name in made:
             s.compute_at(name, at)
             s.set_scope(name, "register")
-            written_out(s, name, at, 1)
+            unroll_under(s, name, at, 1)
     for name, readers in _read(s, made):
-        held(s, readers, name, at, tile.line(name in _OF_WINDOWS))
-    written_out(s, written, at, tile.columns if tile.lines else 1)
+        hold(s, readers, name, at, tile.line(name in _OF_WINDOWS))
+    unroll_under(s, written, at, tile.columns if tile.lines else 1)
 
 
 def _read(s: Schedule, made: set[str]) -> Iterator[tuple[str, list[str]]]:
-    """What is read of memory, or padded on the way, and by which blocks."""
+    """The images that are loaded or padded per tile, with the blocks that read them."""
     for given, padded in _GIVEN.items():
         name = padded if padded in made else given
         own = [b.name for b in blocks(s.function) if _reads(b, name)]
@@ -117,7 +117,7 @@ def _tile(knobs: Knobs, sums: Stage) -> _Tile:
     """The knobs of a tile of pixels.
 
     Raises:
-        ScheduleError: nothing is known of the windows around a pixel.
+        ScheduleError: the windows around a pixel are unknown.
     """
     axes = {sums.axis(loop): loop for loop in sums.loops}
     folded = {sums.axis(loop) for loop in sums.driven("reduction")}
@@ -142,7 +142,7 @@ def _tile(knobs: Knobs, sums: Stage) -> _Tile:
 
 
 def _stride(index: Expr) -> int:
-    """The step from window to window, which a pixel is divided by."""
+    """The stride between windows, by which a pixel is divided."""
     found = [
         int(n.b.value)
         for n in walk(index)
@@ -152,6 +152,6 @@ def _stride(index: Expr) -> int:
 
 
 def _size(length: int, stride: int) -> int:
-    """Pixels of a tile: some windows' steps, a whole part of all if there is one."""
+    """Pixels of a tile: a multiple of the stride, dividing the length if possible."""
     fit = [n for n in _SIZES if n % stride == 0 and length % n == 0] or [stride]
     return min(fit, key=lambda n: (abs(n - _USUAL), -n))

@@ -1,11 +1,11 @@
-"""A block's tile among its threads: each has sums of neighbouring rows and columns.
+"""Distribution of a block's tile over threads: sums of neighbouring rows and columns.
 
     row    = (warp row, 2, 2, own)
     column = (warp column, 8, own)
 
-A warp is 4 by 8 threads, in pairs that have other rows and the same columns. So of what
-the 16 lanes of half a warp read at once, 16 bytes each, either neighbours or every
-other two are the same, and they are served in one turn.
+A warp is 4 x 8 threads, in pairs with different rows and the same columns. So of the
+16-byte reads of a half warp's 16 lanes, either neighbouring or alternate ones have the
+same address, and they are served in one transaction.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final
 
-from tensorlang.schedules.simt.fragments import over_threads
+from tensorlang.schedules.simt.fragments import bind_threads
 from tensorlang.scheduling import Schedule
 
-WIDE: Final = 4  # numbers of one access
+WIDE: Final = 4  # elements of one access
 
 
 @dataclass(frozen=True, slots=True)
 class RegisterTile:
-    """What a block's threads have sums of.
+    """The sums of a block's threads.
 
     Attributes:
-        rows: Of one thread, a multiple of 4.
-        columns: Of one thread, too.
-        warps: Of the block, along rows; there are 2 along columns.
+        rows: Rows per thread, a multiple of 4.
+        columns: Columns per thread, a multiple of 4.
+        warps: Warps of the block along rows; there are 2 along columns.
     """
 
     rows: int
@@ -56,11 +56,11 @@ class RegisterTile:
         return [*((self.warps, 2, 2), (2, 8))[side], own // WIDE, WIDE]
 
     def order(self, i: Sequence[str], j: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Of loops that were split so, those of the threads, and those of one."""
+        """Partition split loops into those over threads and those of one thread."""
         return [i[0], j[0], i[1], j[1], i[2]], [*i[3:], *j[2:]]
 
     def share(self, s: Schedule, block: str, order: Sequence[str]) -> None:
-        """Share out a nest over the tile: the last two loops around a block."""
+        """Distribute the last two loops around a block over the tile's threads."""
         found = dict(zip(order, s.loops(block)[-2:], strict=True))
         i, j = (
             s.split(found[name], self.split(side))
@@ -68,11 +68,11 @@ class RegisterTile:
         )
         threads, own = self.order(i, j)
         s.reorder(*threads, *own)
-        over_threads(s, threads, own[:-1])
+        bind_threads(s, threads, own[:-1])
         s.vectorize(own[-1])
 
     def layout(self, order: Sequence[str], ndim: int) -> str:
-        """Sums in registers: the thread first, then its rows and columns."""
+        """Layout of sums in registers: the thread first, then its rows and columns."""
         names = [*(f"b{n}" for n in range(ndim - 2)), *(name[0] for name in order)]
         r, c = self.rows, self.columns
         warp = f"(r // {4 * r} * 2 + c // {8 * c})"

@@ -1,4 +1,4 @@
-"""Threads along rows: how many, how wide they read, and how many rows a block has."""
+"""Threads along rows: their number, access width, and rows per block."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ THREADS: Final = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 ROWS: Final = (1, 2, 4, 8, 16, 32)
 _WIDE: Final = (1, 2, 4, 8, 16)
 _ACCESS_BITS: Final = 128
-_EACH: Final = 16  # numbers of a row for one thread, where there are enough
-_USUAL: Final = 128  # threads of a block, at least
+_EACH: Final = 16  # elements of a row per thread, where there are enough
+_USUAL: Final = 128  # minimum number of threads per block
 _MOST: Final = 1024
-_UNKNOWN: Final = 128  # threads for a row of any length
-_STEPS: Final = 2  # loads that one thread has under way where the length varies
-_WRITTEN_OUT: Final = 64  # numbers of one thread
+_UNKNOWN: Final = 128  # threads per row of dynamic length
+_STEPS: Final = 2  # loads in flight per thread if the length is dynamic
+_WRITTEN_OUT: Final = 64  # elements per thread if the length is dynamic
 
 
 @dataclass(frozen=True, slots=True)
 class RowThreads:
-    """How a row is shared out.
+    """How a row is distributed.
 
     Attributes:
-        length: Of the row, where it is known.
-        threads: That work on one row.
-        rows: Of one block.
-        lanes: Neighbours that one thread reads at once.
+        length: Length of the row, if static.
+        threads: Threads per row.
+        rows: Rows per block.
+        lanes: Neighbouring elements that one thread reads at once.
     """
 
     length: int | None
@@ -39,17 +39,17 @@ class RowThreads:
 
     @property
     def steps(self) -> int | None:
-        """How often a thread reads, where the length is known."""
+        """Reads per thread, if the length is static."""
         step = self.threads * self.lanes
         return None if self.length is None else -(-self.length // step)
 
     @property
     def each(self) -> int:
-        """Numbers of the row that one thread holds, if it holds all of its part."""
+        """Elements of the row that one thread holds, if it holds all of its share."""
         return (self.steps or _WRITTEN_OUT) * self.lanes
 
     def layout(self, ndim: int) -> str:
-        """Where a row's buffer `[1, .., n]` has its numbers: thread by thread."""
+        """Layout of a row's buffer `[1, .., n]`: thread by thread."""
         t, v = self.threads, self.lanes
         *first, last = (f"d{n}" for n in range(ndim))
         places = [f"{last} // {v} % {t}", *first, f"{last} // {t * v}", f"{last} % {v}"]
@@ -59,9 +59,9 @@ class RowThreads:
 def row_knobs(
     knobs: Knobs, length: int | None, bits: int, name: str = ""
 ) -> RowThreads:
-    """The knobs of rows of a length, or of any, whose elements have up to so many bits.
+    """The knobs of rows of `length` elements (None: dynamic) of up to `bits` bits.
 
-    Where others have asked for theirs before, they are told apart by the name.
+    The name distinguishes knobs if a stage has asked for its own before.
 
     Raises:
         ScheduleError: the rows are no whole accesses, or the threads are too many.
@@ -80,9 +80,9 @@ def row_knobs(
 
 
 def _widest(length: int | None, bits: int) -> int:
-    """Numbers of one access: such that each row is whole accesses.
+    """Elements of one access, dividing a static row length.
 
-    Of a length that is not known, the kernel asks whether it is whole accesses.
+    For a dynamic length, the kernel tests divisibility at run time.
     """
     lanes = max(_ACCESS_BITS // max(bits, 8), 1)
     while lanes > 1 and length is not None and length % lanes:
@@ -91,7 +91,7 @@ def _widest(length: int | None, bits: int) -> int:
 
 
 def _enough(length: int, lanes: int) -> int:
-    """Threads that have a few numbers each; for a long row, as many as there are."""
+    """Threads that have a few elements each, at most all there are."""
     for threads in THREADS:
         full = threads >= 32 and threads * max(_EACH, lanes) >= length
         if full or threads * lanes >= length:
@@ -99,16 +99,16 @@ def _enough(length: int, lanes: int) -> int:
     return THREADS[-1]
 
 
-def along(s: Schedule, loop: str, how: RowThreads) -> str:
-    """Share the loop along a row out: the loop over threads, outermost.
+def distribute_row(s: Schedule, loop: str, how: RowThreads) -> str:
+    """Distribute the loop along a row; returns the loop over threads, outermost.
 
-    Neighbouring threads read neighbours; what one thread does is written out where its
-    length is known.
+    Neighbouring threads read neighbours; a thread's own loops are unrolled if the
+    length is static.
     """
     if how.length is None:
         step, more, thread, lane = s.split(loop, [None, _STEPS, how.threads, how.lanes])
         s.reorder(thread, step, more, lane)
-        lane = s.fuse(more, lane)  # all loads before the first use
+        lane = s.fuse(more, lane)  # issue all loads before the first use
     else:
         rest, lane = s.split(loop, [None, how.lanes])
         step, thread = s.split(rest, [None, how.threads])

@@ -1,4 +1,4 @@
-"""Programs of rows: a row to some threads, from its first nest to its last at once.
+"""Row-wise programs: each row is processed by some threads, all stages fused.
 
     for i in range(m): top[i] = max of x[i, :]      for i_0 in bound(m / 4, "block.x"):
     for i in range(m): e[i, :] = exp(x - top[i])        for i in bound(4, "thread.y"):
@@ -8,11 +8,11 @@
                                                             total = sum of e
                                                             y[i, :] = e / total
 
-Each thread has the same places of all of these, so that a row that is read or made
-more than once stays in registers; what is folded, the threads fold together. Where a
-row is too long for that, its values are computed again from what is read again.
+Each thread owns the same positions in all stages, so that a row that is read or
+computed more than once stays in registers; reductions are cooperative. Where a row is
+too long for that, its values are reloaded and recomputed.
 
-What runs down the rows, and rows that are no neighbours in memory, go the generic way.
+Reductions over rows, and strided rows, are scheduled generically.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tensorlang.ir.contents import allocations, blocks, reads
 from tensorlang.ir.nodes import Buffer, Expr, as_expr
 from tensorlang.schedules.rows import rows_of
 from tensorlang.schedules.simt.generic import generic
-from tensorlang.schedules.simt.row_threads import RowThreads, along, row_knobs
+from tensorlang.schedules.simt.row_threads import RowThreads, distribute_row, row_knobs
 from tensorlang.schedules.stages import (
     INJECTIVE,
     Stage,
@@ -35,20 +35,20 @@ from tensorlang.schedules.stages import (
     kind_of,
     stages,
 )
-from tensorlang.schedules.tiling import attempt, fused
+from tensorlang.schedules.tiling import fused
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
-_HELD_WORDS: Final = 64  # of a thread's registers, for parts of rows
+_HELD_WORDS: Final = 64  # of a thread's registers, for its share of rows
 
 
 @dataclass(slots=True)
 class _Group:
-    """Stages of the same rows, whose loops over them are one.
+    """Stages over the same rows, their row loops merged.
 
     Attributes:
         outer: The loop over blocks of rows.
         row: The loop over the rows of a block.
-        along: Of each stage that goes along the row, the loop that does.
+        along: The loop along the row, for each stage that has one.
     """
 
     outer: str
@@ -58,7 +58,7 @@ class _Group:
 
 @schedule("rows", model="simt")
 def rows(s: Schedule, knobs: Knobs) -> None:
-    """Rows to threads of a block where they lie along memory."""
+    """Distribute contiguous rows over the threads of a block."""
     first = _first_fold(s)
     if first is None:
         generic(s, knobs)
@@ -68,11 +68,11 @@ def rows(s: Schedule, knobs: Knobs) -> None:
     how = row_knobs(knobs, extent_of(folded), _bits(first))
     held = knobs.flag("held", default=_fits(s, how))
     if not held:
-        _again(s)
+        _inline_elementwise(s)
     for group in list(_merged(s, how)):
-        _of_one_row(s, group, how, held=held)
+        _per_row_temporaries(s, group, how, held=held)
         for loop in group.along.values():
-            along(s, loop, how)
+            distribute_row(s, loop, how)
         s.bind(group.outer, "block.x")
         if how.rows > 1:
             s.bind(group.row, "thread.y")
@@ -80,7 +80,7 @@ def rows(s: Schedule, knobs: Knobs) -> None:
 
 
 def _first_fold(s: Schedule) -> Stage | None:
-    """The first stage that folds rows, if it does so along memory."""
+    """The first stage that reduces rows, if rows are contiguous."""
     for stage in stages(s.function):
         folded, spatial = stage.driven("reduction"), stage.driven("spatial")
         if folded:
@@ -92,11 +92,11 @@ def _first_fold(s: Schedule) -> Stage | None:
 
 
 def _inline_numbers(s: Schedule) -> None:
-    """What is one number a row is computed where it is read."""
+    """Inline temporaries with one element per row where they are read."""
     for stage in list(stages(s.function)):
         made = stage.output in set(allocations(s.function)) and stage.output.ndim == 1
         if made and kind_of(stage) == INJECTIVE:
-            attempt(s, s.inline, stage.name)
+            s.attempt(s.inline, stage.name)
 
 
 def _bits(stage: Stage) -> int:
@@ -104,7 +104,7 @@ def _bits(stage: Stage) -> int:
 
 
 def _fits(s: Schedule, how: RowThreads) -> bool:
-    """Whether what a thread has of all rows that are kept stays in its registers."""
+    """Whether a thread's share of all rows that are kept fits its registers."""
     if how.steps is None:
         return False
     kept = sum(1 for b in allocations(s.function) if b.ndim > 1)
@@ -113,7 +113,7 @@ def _fits(s: Schedule, how: RowThreads) -> bool:
 
 
 def _readers(s: Schedule) -> Counter[str]:
-    """How many stages read each parameter that has rows."""
+    """The number of stages that read each parameter that has rows."""
     given = {b for b in s.function.buffers if b.ndim > 1}
     return Counter(
         name
@@ -122,16 +122,16 @@ def _readers(s: Schedule) -> Counter[str]:
     )
 
 
-def _again(s: Schedule) -> None:
-    """What is made of rows, element by element, is computed where it is read."""
+def _inline_elementwise(s: Schedule) -> None:
+    """Inline elementwise temporaries of rows where they are read."""
     for stage in list(stages(s.function)):
         made = stage.output in set(allocations(s.function)) and stage.output.ndim > 1
         if made and kind_of(stage) == INJECTIVE:
-            attempt(s, s.inline, stage.name)
+            s.attempt(s.inline, stage.name)
 
 
 def _merged(s: Schedule, how: RowThreads) -> Iterator[_Group]:
-    """The stages of rows, neighbours merged as far as that is possible."""
+    """Row stages, adjacent ones merged as far as possible."""
     rows: tuple[Expr, ...] = ()
     group: _Group | None = None
     for stage in list(stages(s.function)):
@@ -142,7 +142,7 @@ def _merged(s: Schedule, how: RowThreads) -> Iterator[_Group]:
         own = _alone(s, stage, rows, how)
         if own and group and _merge(s, group, own):
             continue
-        if own and not own.along:  # its numbers go to threads the generic way
+        if own and not own.along:  # its elements are scheduled generically
             (s.function, s.trace), own = before, None
         if group is not None:
             yield group
@@ -154,7 +154,7 @@ def _merged(s: Schedule, how: RowThreads) -> Iterator[_Group]:
 def _alone(
     s: Schedule, stage: Stage, rows: tuple[Expr, ...], how: RowThreads
 ) -> _Group | None:
-    """A stage of these rows by itself, its rows in blocks; None of any other stage."""
+    """A group of one stage over these rows, in blocks; None for any other stage."""
     folded, spatial = stage.driven("reduction"), stage.driven("spatial")
     leading, rest = spatial[: len(rows)], [*spatial[len(rows) :], *folded]
     if not rows or tuple(loop.extent for loop in leading) != rows or len(rest) > 1:
@@ -172,27 +172,29 @@ def _alone(
 
 
 def _merge(s: Schedule, group: _Group, own: _Group) -> bool:
-    """Put a stage that stands alone into a group before it, if that is possible."""
-    if not attempt(s, s.merge, group.outer, own.outer):
+    """Merge a stage's group into the one before it, if possible."""
+    if not s.attempt(s.merge, group.outer, own.outer):
         return False
     s.merge(group.row, own.row)
     group.along |= own.along
     return True
 
 
-def _of_one_row(s: Schedule, group: _Group, how: RowThreads, *, held: bool) -> None:
-    """Temporaries of one row, and copies of what is read more than once."""
+def _per_row_temporaries(
+    s: Schedule, group: _Group, how: RowThreads, *, held: bool
+) -> None:
+    """Make temporaries per row, and copy rows that are read more than once."""
     length = as_expr(how.length or 0)
     for buffer in list(allocations(s.function)):
-        stored = attempt(s, s.store_at, buffer.name, group.row)
+        stored = s.attempt(s.store_at, buffer.name, group.row)
         if stored and held and _shaped(s, buffer.name).shape[-1:] == (length,):
-            attempt(s, s.transform_layout, buffer.name, how.layout(buffer.ndim))
+            s.attempt(s.transform_layout, buffer.name, how.layout(buffer.ndim))
     if held:
         _copies(s, group, how)
 
 
 def _copies(s: Schedule, group: _Group, how: RowThreads) -> None:
-    """Each row that several stages of a group read is read once."""
+    """Load each row that several stages of a group read only once."""
     readers: dict[str, list[str]] = {}
     for block in blocks(s.function):
         if block.name in group.along:
@@ -201,13 +203,13 @@ def _copies(s: Schedule, group: _Group, how: RowThreads) -> None:
     given = {b.name: b for b in s.function.buffers if b.ndim > 1}
     for name, found in readers.items():
         if name in given and len(found) > 1:
-            attempt(s, _copy, s, group, how, name, found)
+            s.attempt(_copy, s, group, how, name, found)
 
 
 def _copy(
     s: Schedule, group: _Group, how: RowThreads, name: str, readers: list[str]
 ) -> None:
-    """One copy of a row for all of its readers."""
+    """One copy of a row, shared by all its readers."""
     first, *others = readers
     block, copy = s.cache_read(first, name, "global", at=group.row)
     for reader in others:

@@ -1,8 +1,8 @@
-"""Running folds on threads: in parts of rows, or a row to a thread.
+"""Scans on threads: chunks of rows, or one row per thread.
 
-Parts are bound by their definitions for devices already: which thread has what fixes
-the order of a sum, and so its bits. Other rows are a thread's each, from their first
-element to the last, their states in registers:
+Chunked scans are bound to threads by their device definitions already: the distribution
+fixes the order of a sum, and so its bits. Otherwise each thread scans a row
+sequentially, with its state in registers:
 
     for r in range(m): state[r] = 0        for t in bound(m, "thread.x"):
     for r in range(m):                         state = alloc(f64[1], "register")
@@ -19,40 +19,40 @@ from typing import Final
 from tensorlang.ir.contents import allocations, writes
 from tensorlang.ir.nodes import Block
 from tensorlang.schedules.scans import Nest, nest_of
-from tensorlang.schedules.tiling import attempt, fused
+from tensorlang.schedules.tiling import fused
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.tree import paths_to
 
 _THREADS: Final = 64
 
 
-def bound(s: Schedule, knobs: Knobs) -> None:
-    """Parts of rows, a block each: as they are defined."""
+def keep_bindings(s: Schedule, knobs: Knobs) -> None:
+    """Keep chunks of rows, one per block, as they were bound by the definition."""
     del s, knobs
 
 
 for _name in ("chunks", "narrow_chunks"):
     for _exchange in ("", "_in_memory"):
-        schedule("scan", algorithm=_name + _exchange, model="simt")(bound)
+        schedule("scan", algorithm=_name + _exchange, model="simt")(keep_bindings)
 
 
-def running_folds(s: Schedule) -> None:
-    """Every running fold with what sets its state; nothing else is touched."""
+def sequential_scans(s: Schedule) -> None:
+    """Schedule every scan with its initialization; nothing else is touched."""
     first: Nest | None = None
     for nest in [nest_of(path) for path in paths_to(s.function, Block)]:
         if first and nest and nest.ordered and len(first.rows) == len(nest.rows) > 0:
-            attempt(s, _walked, s, first, nest)
+            s.attempt(_row_per_thread, s, first, nest)
         first = nest
 
 
-def _walked(s: Schedule, first: Nest, nest: Nest) -> None:
-    """Rows to threads; the state of each in a register."""
+def _row_per_thread(s: Schedule, first: Nest, nest: Nest) -> None:
+    """Rows to threads, the state of each in a register."""
     row, other = fused(s, first.rows), fused(s, nest.rows)
     s.merge(row, other)
     blocks, thread = s.split(row, [None, _THREADS])
     held = {buffer.name for buffer in writes(first.block)}
     for buffer in list(allocations(s.function)):
-        if buffer.name in held and attempt(s, s.store_at, buffer.name, thread):
+        if buffer.name in held and s.attempt(s.store_at, buffer.name, thread):
             s.set_scope(buffer.name, "register")
     s.bind(blocks, "block.x")
     s.bind(thread, "thread.x")

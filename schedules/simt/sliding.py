@@ -1,9 +1,9 @@
-"""What slides over what: windows of a reduction, their steps, and their images.
+"""Sliding windows: the windows of a reduction, their strides, and their images.
 
     sums[b, c, i, j] += padded[b, c, i * 2 + ky, j * 2 + kx] * w[c, ky, kx]
 
-Here `i` and `j` are loops over windows, two pixels apart, and `ky` and `kx` those
-within a window, whatever the layout and however many dimensions there are.
+Here `i` and `j` are loops over windows of stride 2, and `ky` and `kx` those within a
+window, whatever the layout and the number of dimensions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Slide:
     """Windows along one dimension.
 
     Attributes:
-        loop: Over windows.
+        loop: The loop over windows.
         dim: The dimension of the image.
         step: Pixels from window to window.
         taps: The loops within a window.
@@ -38,21 +38,21 @@ class Slide:
     reach: int
 
     def pixels(self, windows: int) -> int:
-        """Pixels that so many neighbouring windows reach over."""
+        """Pixels covered by this many neighbouring windows."""
         return (windows - 1) * self.step + self.reach + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """A stage that folds windows.
+    """A stage that reduces windows.
 
     Attributes:
         stage: The stage.
         image: The load of the image.
-        slides: Along each dimension that windows slide along, in memory order.
-        same: Loops over results that are made of the same pixels.
-        deep: Loops of the reduction that do not slide, such as channels of a group.
-        sizes: The extent of each loop, where it is known.
+        slides: One per dimension that windows slide along, in memory order.
+        same: Loops over results computed from the same pixels.
+        deep: Reduction loops that do not slide, such as channels of a group.
+        sizes: The extent of each loop, if known.
     """
 
     stage: Stage
@@ -74,37 +74,37 @@ class Windows:
 
     @property
     def lines(self) -> bool:
-        """Whether neighbours in memory are neighbouring windows: channels first."""
+        """Whether neighbouring windows are contiguous: channels-first layout."""
         return self.slides[-1].loop == self.spatial[-1]
 
     @property
     def deep_in_memory(self) -> tuple[str, ...]:
-        """The loops that do not slide, if they are along memory: channels last."""
+        """The reduction loops that do not slide, if contiguous: channels last."""
         last = self.image.indices[-1]
         axes = {self.stage.axis(x): x.var.name for x in self.stage.driven("reduction")}
         return tuple(name for name in self.deep if axes.get(last) == name)  # type: ignore[call-overload]
 
     def count(self, loops: Sequence[str]) -> int:
-        """How often loops run together; those of unknown length count once."""
+        """The trip count of a nest of loops; loops of unknown extent count as one."""
         return prod(self.sizes[name] or 1 for name in loops)
 
     def line_by_line(self) -> Windows:
-        """The same with one line of a window after the other, as channels are."""
+        """The same windows, with their lines treated like channels."""
         *others, column = self.slides
         lines = tuple(name for slide in others for name in slide.taps)
         return replace(self, slides=(column,), deep=(*self.deep, *lines))
 
 
 def windows_of(stage: Stage) -> Windows:
-    """What slides in a stage.
+    """Analyse what slides in a stage.
 
     Raises:
-        ScheduleError: nothing does, several things do, or a window's size varies.
+        ScheduleError: nothing does, several operands do, or a window's size varies.
     """
     sizes = {loop.var.name: extent_of(loop) for loop in stage.loops}
     folded = tuple(loop.var.name for loop in stage.driven("reduction"))
     if any(sizes[name] is None for name in folded):
-        raise ScheduleError(f"{stage.name} folds what varies in length")
+        raise ScheduleError(f"{stage.name} reduces over a dynamic length")
     axes = {stage.axis(loop): loop.var.name for loop in stage.loops}
     found = {load: slides_of(load, axes, folded, sizes) for load in stage.loads}
     images = [load for load, slides in found.items() if slides]
@@ -125,12 +125,12 @@ def slides_of(
     within: Sequence[str],
     sizes: Mapping[str, int | None],
 ) -> tuple[Slide, ...]:
-    """Where windows slide in a load: by one loop over windows, and some within them.
+    """The sliding windows of a load: one loop over windows, and some within them.
 
     Args:
         load: The load.
         axes: The loop of each axis.
-        within: The loops that may go within a window.
+        within: The loops that may be within a window.
         sizes: The extent of each loop.
     """
     found = []
@@ -152,20 +152,20 @@ def slides_of(
 
 @dataclass(frozen=True, slots=True)
 class WeightSums:
-    """A stage that adds up the gradients of windows' weights, over all their places.
+    """A stage that accumulates gradients of window weights over all positions.
 
         dw[o, c, ky, kx] += dy[b, o, i, j] * padded[b, c, i * 2 + ky, j * 2 + kx]
 
     Attributes:
         stage: The stage.
         image: The load of the image.
-        given: The other one.
-        slides: Along each dimension: the loop over places, the loops within a window.
-        outer: Loops of the reduction that do not slide: images.
+        given: The other load, `dy`.
+        slides: Per dimension, the loop over positions and the loops within a window.
+        outer: Reduction loops that do not slide: images.
         taps: Loops over a window.
-        same: Loops over results that are made of the same pixels.
-        deep: Loops over results that are made of the same places of the other load.
-        sizes: The extent of each loop, where it is known.
+        same: Loops over results computed from the same pixels.
+        deep: Loops over results computed from the same elements of `dy`.
+        sizes: The extent of each loop, if known.
     """
 
     stage: Stage
@@ -179,31 +179,31 @@ class WeightSums:
     sizes: Mapping[str, int | None]
 
     @property
-    def own(self) -> tuple[str, ...]:
-        """Loops over results of one thread."""
+    def thread_loops(self) -> tuple[str, ...]:
+        """Loops over the results of one thread."""
         return (*self.same, *self.taps)
 
     @property
-    def apart(self) -> tuple[str, ...]:
-        """Loops over results of different threads, in memory order."""
+    def grid_loops(self) -> tuple[str, ...]:
+        """Loops over the results of different threads, in memory order."""
         spatial = (loop.var.name for loop in self.stage.driven("spatial"))
-        return tuple(name for name in spatial if name not in self.own)
+        return tuple(name for name in spatial if name not in self.thread_loops)
 
     @property
     def lines(self) -> bool:
-        """Whether neighbours in memory are neighbours of a line: channels first."""
+        """Whether neighbours of a line are contiguous: channels-first layout."""
         return self.slides[-1].dim == len(self.image.indices) - 1
 
     def count(self, loops: Sequence[str]) -> int:
-        """How often loops run together; those of unknown length count once."""
+        """The trip count of a nest of loops; loops of unknown extent count as one."""
         return prod(self.sizes[name] or 1 for name in loops)
 
 
 def weight_sums_of(stage: Stage) -> WeightSums:
-    """What a stage adds up.
+    """Analyse a stage as a gradient of window weights.
 
     Raises:
-        ScheduleError: it is no sum of places times pixels around them.
+        ScheduleError: it is no sum of products of positions with pixels around them.
     """
     sizes = {loop.var.name: extent_of(loop) for loop in stage.loops}
     axes = {stage.axis(loop): loop.var.name for loop in stage.loops}
@@ -213,14 +213,14 @@ def weight_sums_of(stage: Stage) -> WeightSums:
     images = [load for load, slides in found.items() if slides]
     others = [load for load, slides in found.items() if not slides]
     if len(images) != 1 or len(others) != 1 or len(stage.outputs) != 1:
-        raise ScheduleError(f"{stage.name} is no gradient of windows' weights")
+        raise ScheduleError(f"{stage.name} is not a gradient of window weights")
     (image,), (given,) = images, others
     if len(image.indices) != len(given.indices):
-        raise ScheduleError(f"{stage.name} multiplies images by what is none")
+        raise ScheduleError(f"{stage.name} does not multiply images of one rank")
     slides = found[image]
     places = [slide.loop for slide in slides]
     if not set(places) <= set(folded) or any(sizes[name] is None for name in places):
-        raise ScheduleError(f"the places of {stage.name} vary in number")
+        raise ScheduleError(f"the number of positions of {stage.name} is dynamic")
     taps = tuple(name for slide in slides for name in slide.taps)
     in_image, in_given = (
         {axes[v] for i in load.indices for v in free_vars(i) if v in axes}

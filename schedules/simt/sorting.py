@@ -1,7 +1,7 @@
-"""Sorts on threads, which their definitions for devices bind already.
+"""Sorts on threads, which their device definitions bind already.
 
-Which thread has what is how a sort keeps the order of what is equal
-(`tensorlang.ops.block_radix`). Short rows, which are counted, go the generic way.
+The distribution over threads is what makes a sort stable
+(`tensorlang.ops.block_radix`). Short rows use counting sorts, scheduled generically.
 """
 
 from __future__ import annotations
@@ -10,25 +10,25 @@ from tensorlang.schedules.simt.grid import THREADS
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
 
-def bound(s: Schedule, knobs: Knobs) -> None:
-    """Sorts by blocks of threads, which their definitions bind already."""
+def keep_bindings(s: Schedule, knobs: Knobs) -> None:
+    """Keep blocks of threads as they were bound by the definition."""
     del s, knobs
 
 
 for _name in ("blocks", "blocks_in_memory"):
-    schedule("sorting", algorithm=_name, model="simt")(bound)
+    schedule("sorting", algorithm=_name, model="simt")(keep_bindings)
 
 
 @schedule("sort", algorithm="blocks", model="simt")
 def permutation(s: Schedule, knobs: Knobs) -> None:
-    """Random words, and the numbers before all rounds, to threads; all else is."""
+    """Bind random words and the initial numbering to threads; rounds already are."""
     threads = knobs.choice("threads", THREADS, default=256)
     for loop in ("bits/i", "i"):
         _each(s, loop, threads)
 
 
 def _each(s: Schedule, loop: str, threads: int) -> None:
-    """One iteration to a thread."""
+    """One iteration per thread."""
     outer, inner = s.split(loop, [None, threads])
     s.bind(outer, "block.x")
     s.bind(inner, "thread.x")

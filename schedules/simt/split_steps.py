@@ -1,13 +1,13 @@
-"""Long products of few rows and columns: blocks of their own for parts of the steps.
+"""Split-K: products of few rows and columns, their steps distributed over blocks.
 
     sums[i, j] += x[i, k] * w[j, k]
 
-    for part in range(8):                          # a batch, for what tiles them
+    for part in range(8):                          # a batch, to the tiling
         sums_rf[part, i, j] += x[i, k] * w[j, k]   # each eighth tile of steps
-    sums[i, j] += sums_rf[part, i, j]              # in the order of the parts
+    sums[i, j] += sums_rf[part, i, j]              # in order of the parts
 
-Neighbouring blocks go along the steps side by side, so they share what they read. How
-many parts there are never depends on a size that varies, nor on the device.
+Neighbouring blocks take neighbouring tiles of steps, so they share what they read. The
+number of parts never depends on a dynamic size, nor on the device.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from __future__ import annotations
 from typing import Final
 
 from tensorlang.schedules.generic import stage_named
-from tensorlang.schedules.simt.grid import one_each
+from tensorlang.schedules.simt.grid import per_thread
 from tensorlang.schedules.simt.matrices import Matrices, Sides
-from tensorlang.schedules.tiling import attempt, fused
+from tensorlang.schedules.tiling import fused
 from tensorlang.scheduling import Schedule
 
 PARTS: Final = (1, 2, 4, 8, 16, 32, 64)
 _BUSY: Final = 264  # blocks: two for each multiprocessor of a large device
-_LEAST: Final = 256  # steps of a part that are worth its partial results
-_IMAGES: Final = 32  # that a batch is expected to have, where it varies
+_LEAST: Final = 256  # steps of a part that are worth a partial result
+_IMAGES: Final = 32  # assumed size of a dynamic batch
 _THREADS: Final = 256
 _UNROLLED: Final = 16
 
 
 def parts_of(sides: Sides, sizes: tuple[int, int]) -> int:
-    """In how many parts the steps go, for tiles of so many rows and columns.
+    """The number of parts of the steps, for tiles of `sizes` rows and columns.
 
-    As few as keep a device busy; one where rows or columns vary.
+    As few as occupy a device; one if rows or columns are dynamic.
     """
     count = 1
     for group, size in zip(("row", "column"), sizes, strict=True):
@@ -48,14 +48,14 @@ def parts_of(sides: Sides, sizes: tuple[int, int]) -> int:
     return fitting[-1]
 
 
-def in_parts(
+def split_k(
     s: Schedule, matrices: Matrices, parts: int, depth: int
 ) -> tuple[str, list[str]]:
-    """A batch more of products, each of every so many tiles of steps.
+    """Split the steps into a further batch dimension; each part has every n-th tile.
 
     Returns:
         The block of the partial sums, and the loops over tiles of its steps and over
-        one of them. The block that adds them up keeps its name.
+        the steps of a tile. The block that combines them keeps its name.
     """
     loops = matrices.loops
     outer, part, inner = s.split(loops["step"], [None, parts, depth])
@@ -66,16 +66,16 @@ def in_parts(
     return block, [outer, inner]
 
 
-def added_up(s: Schedule, matrices: Matrices) -> None:
-    """The partial sums of a result by one thread, and what is made of these."""
+def combine(s: Schedule, matrices: Matrices) -> None:
+    """Combine a result's partial sums in one thread, with what follows fused."""
     stage = stage_named(s, matrices.block)
     assert stage is not None
     spatial = [loop.var.name for loop in stage.driven("spatial")]
     (part,) = (loop.var.name for loop in stage.driven("reduction"))
     parts = next(loop for loop in stage.loops if loop.var.name == part).extent
     s.cache_write(matrices.block, stage.output.name, "register", spatial[-1])
-    attempt(s, _written_by, s, matrices.writer)
-    one_each(s, spatial, _THREADS)
+    s.attempt(_written_by, s, matrices.writer)
+    per_thread(s, spatial, _THREADS)
     if int(getattr(parts, "value", _UNROLLED)) <= _UNROLLED:
         s.unroll(part)
 

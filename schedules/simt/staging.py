@@ -1,10 +1,11 @@
-"""Operands in shared memory: who copies what, and where it lies there.
+"""Operands in shared memory: how threads copy them, and their layout.
 
-Threads read 16 bytes at once: what lies along steps in memory (k is its last index)
-lies so here, too, and they are four steps of a row; else they are four rows of a step.
-Rows, or fours of them, of which each thread has one lie side by side: the first ones of
-all threads, then the second ones. Eight threads meet in no bank, whether they read or
-write: parts of a row are exclusive-or'd with its number, and second fours begin later.
+Threads read 16 bytes at once: four steps of a row if the operand is contiguous along
+steps (k is its last index) in global memory, otherwise four rows of a step. The layout
+keeps that order. A thread's rows, or groups of four of them, are interleaved with those
+of the other threads: the first ones of all threads, then the second ones. Reads and
+writes are free of bank conflicts among eight threads: 16-byte parts of a row are
+XOR-swizzled by its number, and second groups are offset.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from tensorlang.schedules.simt.register_tiles import WIDE
 from tensorlang.schedules.tiling import fused
 from tensorlang.scheduling import Schedule
 
-_BANKS: Final = 8  # parts of 16 bytes before the banks begin again
+_BANKS: Final = 8  # 16-byte parts until the banks repeat
 _LOOKED_AT: Final = 33  # neighbours
-_FAR: Final = 1 << 20  # what stands for a size that is not known
+_FAR: Final = 1 << 20  # stands for an unknown size
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +44,13 @@ class Staged:
 
     Attributes:
         copy: The block that gathers it.
-        buffer: What that makes.
-        size: Its rows, which threads share out.
-        own: Of them, those of one thread.
+        buffer: The buffer it is gathered into.
+        size: Its rows, distributed over threads.
+        own: Rows per thread.
         depth: Steps.
-        threads: That copy it.
-        along_steps: Whether it lies along steps in memory.
-        wide: Whether it lies along rows, such that several are read at once.
+        threads: Threads that copy it.
+        along_steps: Whether it is contiguous along steps in memory.
+        wide: Whether it is contiguous along rows, so that several are read at once.
     """
 
     copy: str
@@ -62,7 +63,7 @@ class Staged:
     wide: bool
 
     def stage(self, s: Schedule, at: str) -> None:
-        """Gather it right inside of a loop, in shared memory."""
+        """Gather the tile inside a loop, into shared memory."""
         s.compute_at(self.copy, at)
         s.set_scope(self.buffer, "shared")
         self.lay(s)
@@ -73,7 +74,7 @@ class Staged:
             self.by_rows(s, rows, steps, WIDE if self.wide else 1)
 
     def by_steps(self, s: Schedule, rows: str, steps: str) -> None:
-        """Four steps of a row to a thread, as they lie in shared memory."""
+        """Four steps of a row per thread, in the order of shared memory."""
         neighbour, own = s.split(rows, [None, self.own])
         s.reorder(own, neighbour, steps)
         whole = fused(s, (own, neighbour, steps))
@@ -96,7 +97,7 @@ class Staged:
         s.vectorize(lane)
 
     def lay(self, s: Schedule) -> None:
-        """Lay the tile out, as told above."""
+        """Apply the layout described above."""
         found = (b for b in allocations(s.function) if b.name == self.buffer)
         ndim = next(found).ndim
         names = ", ".join((*(f"b{n}" for n in range(ndim - 2)), "i", "k"))
@@ -116,24 +117,24 @@ class Staged:
         s.transform_layout(self.buffer, f"lambda {names}: ({place},)")
 
 
-def lies(s: Schedule, copy: str, lanes: int = WIDE) -> tuple[bool, bool]:
-    """Whether what a block gathers lies along steps; whether along rows, and wide."""
+def memory_order(s: Schedule, copy: str, lanes: int = WIDE) -> tuple[bool, bool]:
+    """Whether a gathered operand is contiguous along steps, and along rows."""
     block = next(b for b in blocks(s.function) if b.name == copy)
-    return lies_along_steps(block), lies_along_rows(block, lanes)
+    return contiguous_along_steps(block), contiguous_along_rows(block, lanes)
 
 
-def lies_along_steps(block: Block) -> bool:
-    """Whether what a copy gathers has its longest runs of neighbours along steps."""
+def contiguous_along_steps(block: Block) -> bool:
+    """Whether a gathered operand has its longest contiguous runs along steps."""
     load = gathered(block)
     row, step = _row_and_step(block)
     others = {axis.var for axis in block.axes}
     return _run(load, step, others) >= _run(load, row, others)
 
 
-def lies_along_rows(block: Block, lanes: int = WIDE) -> bool:
-    """Whether rows are plainly neighbours, so that `lanes` of them are read at once.
+def contiguous_along_rows(block: Block, lanes: int = WIDE) -> bool:
+    """Whether `lanes` rows are contiguous, so that they are read at once.
 
-    They are, too, where they are channels of pixels: `x[row // 256, row % 256]`.
+    True as well of rows that are channels of pixels: `x[row // 256, row % 256]`.
     """
     load = gathered(block)
     row, _ = _row_and_step(block)
@@ -147,7 +148,7 @@ def lies_along_rows(block: Block, lanes: int = WIDE) -> bool:
 
 
 def _row_and_step(block: Block) -> tuple[Var, Var]:
-    """The axes of the last two dimensions of what a copy makes."""
+    """The axes of a copy's last two dimensions."""
     (store,) = (n for n in walk(block.body) if isinstance(n, Store))
     row, step = store.indices[-2:]
     assert isinstance(row, Var)
@@ -156,7 +157,7 @@ def _row_and_step(block: Block) -> tuple[Var, Var]:
 
 
 def _of_chunks(index: Expr, row: Var, lanes: int) -> Expr:
-    """An index without what is the same for all rows that are read at once."""
+    """An index without terms that are equal for all rows read at once."""
 
     def visit(node: Any) -> Any:
         match node:
@@ -171,7 +172,7 @@ def _of_chunks(index: Expr, row: Var, lanes: int) -> Expr:
 
 
 def gathered(block: Block) -> Load:
-    """The one place that a copy reads, by its axes alone."""
+    """A copy's only load, lets substituted, in terms of its axes."""
     named: dict[Var, Expr] = {}
     for node in walk(block.body):
         if isinstance(node, Let):
@@ -181,10 +182,10 @@ def gathered(block: Block) -> Load:
 
 
 def _run(load: Load, axis: Var, axes: AbstractSet[Var]) -> int:
-    """How many neighbours follow each other along an axis, from its start.
+    """The length of the contiguous run along an axis, from its start.
 
-    The other axes are at theirs, and sizes are large: what a padded copy may not read
-    beyond, `min(i, n - 1)`, is far away, and images have no edges.
+    Other axes are zero and sizes are large: padded copies clamped by `min(i, n - 1)`
+    are taken as unbounded, and images as having no edges.
     """
     index = substitute(
         _without_edges(_flat(load)),
@@ -201,7 +202,7 @@ def _variables(load: Load) -> set[Var]:
 
 
 def _flat(load: Load) -> Expr:
-    """The index in memory; dimensions of unknown extent count as far apart."""
+    """The linear index; dimensions of unknown extent count as large."""
     total: Expr = as_expr(0)
     for index, extent in zip(load.indices, load.buffer.shape, strict=True):
         size = extent if isinstance(extent, Const) else as_expr(_FAR)

@@ -1,9 +1,9 @@
-"""Contractions of f16 and bf16 of any form on tensor cores: convolutions, batches.
+"""Arbitrary f16 and bf16 contractions on tensor cores: convolutions, batches.
 
-They are products of matrices (`matrices`), whose operands are gathered where they are
-staged. What lies along steps is copied in rows of steps, as in `tensor_cores`; what
-lies along rows, as the pixels of images do, is copied in rows of these, and `ldmatrix`
-turns it. Batches are blocks of their own.
+They are matrix products (`matrices`), whose operands are gathered where they are
+staged. Operands contiguous along steps are copied in rows of steps, as in
+`tensor_cores`; those contiguous along rows, such as pixels of images, are copied in
+that order and transposed by `ldmatrix`. Batches become blocks of their own.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import blocks, writes
 from tensorlang.schedules.generic import stage_named
 from tensorlang.schedules.simt.fragments import (
+    bind_threads,
     columns_in_rows,
     fragment_layout,
-    over_threads,
     staged_rows,
     swizzled,
 )
@@ -30,32 +30,32 @@ from tensorlang.schedules.simt.matrices import (
     shaped,
     sides_of,
 )
-from tensorlang.schedules.simt.split_steps import PARTS, added_up, in_parts, parts_of
-from tensorlang.schedules.simt.staging import lies
+from tensorlang.schedules.simt.split_steps import PARTS, combine, parts_of, split_k
+from tensorlang.schedules.simt.staging import memory_order
 from tensorlang.schedules.simt.tensor_cores import (
     FORMS,
     Form,
     Tile,
-    takes_turns,
+    can_interleave,
     tile_of,
 )
 from tensorlang.schedules.stages import Stage, extent_of
-from tensorlang.schedules.tiling import attempt, extent, fused
+from tensorlang.schedules.tiling import extent, fused
 from tensorlang.scheduling import Knobs, Schedule
 
 _LEAST: Final = 16  # rows, columns and steps of one instruction
 
 
 def tensor_contractions(s: Schedule, knobs: Knobs, stage: Stage) -> None:
-    """A contraction of two operands of f16 or of bf16, with what follows it.
+    """Schedule a contraction of two f16 or bf16 operands, with its epilogue.
 
     Raises:
-        ScheduleError: the target has no tensor cores, or the stage is none such.
+        ScheduleError: the target has no tensor cores, or the stage is not of this form.
     """
     sides = sides_of(stage)
     kinds = {load.buffer.dtype.name for load in sides.loads}
     if len(kinds) != 1 or not kinds <= {"f16", "bf16"}:
-        raise ScheduleError("tensor cores are for two operands of f16 or of bf16")
+        raise ScheduleError("tensor cores need two operands of f16 or of bf16")
     sizes = [sides.extent(group) for group in ("row", "column", "step")]
     if any(size is not None and size < _LEAST for size in sizes):
         raise ScheduleError(f"{sizes} rows, columns and steps fill no product of 16")
@@ -63,9 +63,12 @@ def tensor_contractions(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     first = stage.loads[0] == sides.loads[0]
     matrices = as_matrices(s, stage, sides)
     tile = tile_of(s, knobs, stage, form, sizes)
-    staged = [_Staged(*made, *lies(s, made[0], form.chunk)) for made in matrices.copies]
+    staged = [
+        _Staged(*made, *memory_order(s, made[0], form.chunk))
+        for made in matrices.copies
+    ]
     parts = _parts(knobs, stage, sides, tile)
-    if parts == 1 and staged[1].steps and takes_turns(tile, form):
+    if parts == 1 and staged[1].steps and can_interleave(tile, form):
         again = f"_{stage.name}" if "wide" in knobs.values else ""
         tile = replace(tile, wide=knobs.flag(f"wide{again}", default=_is_even(sides)))
     step = tile.depth * parts
@@ -74,20 +77,20 @@ def tensor_contractions(s: Schedule, knobs: Knobs, stage: Stage) -> None:
         steps = [*s.split(matrices.loops["step"], [None, tile.depth])]
         _schedule(s, matrices, staged, tile, form, steps=steps, swapped=not first)
         return
-    block, steps = in_parts(s, matrices, parts, tile.depth)
+    block, steps = split_k(s, matrices, parts, tile.depth)
     alone = replace(matrices, block=block, writer="")
     _schedule(s, alone, staged, tile, form, steps=steps, swapped=not first)
-    added_up(s, matrices)
+    combine(s, matrices)
 
 
 def _is_even(sides: Sides) -> bool:
-    """Whether results of an image, or of a pixel, go in wholes of 16 bytes."""
+    """Whether the results of an image, or of a pixel, are a multiple of 16 bytes."""
     known = [extent_of(loop) or 1 for loop in sides.groups["column"]]
     return prod(known) % 8 == 0
 
 
 def _parts(knobs: Knobs, stage: Stage, sides: Sides, tile: Tile) -> int:
-    """The knob: in how many parts the steps go."""
+    """The knob: the number of parts that the steps are split into."""
     again = f"_{stage.name}" if "step_parts" in knobs.values else ""
     default = parts_of(sides, (tile.rows, tile.columns))
     return knobs.choice(f"step_parts{again}", PARTS, default=default)
@@ -95,9 +98,10 @@ def _parts(knobs: Knobs, stage: Stage, sides: Sides, tile: Tile) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Staged:
-    """The block that gathers an operand, what it makes, and how that lies in memory.
+    """The block that gathers an operand, its buffer, and the operand's memory order.
 
-    It lies along the steps, or along rows, which several are read of at once (`wide`).
+    `steps`: contiguous along steps; `wide`: along rows, several of which are read at
+    once.
     """
 
     copy: str
@@ -107,7 +111,7 @@ class _Staged:
 
 
 def _fill(s: Schedule, matrices: Matrices, wanted: Mapping[str, int]) -> None:
-    """Rows, columns and steps in wholes of a tile, zeros where there were none."""
+    """Zero-pad rows, columns and steps to multiples of a tile."""
     found = stage_named(s, matrices.block)
     assert found is not None
     by_loop = {matrices.loops[group]: size for group, size in wanted.items()}
@@ -130,29 +134,29 @@ def _schedule(
     steps: Sequence[str],
     swapped: bool,
 ) -> None:
-    """Tiles of rows and columns, by loops over tiles of steps and over one of them."""
+    """Tile rows and columns, given loops over tiles of steps and over one of them."""
     loops, block, lanes = matrices.loops, matrices.block, tile.lanes
     i0, *i = s.split(loops["row"], [None, *lanes.split(0)])
     j0, *j = s.split(loops["column"], [None, *lanes.split(1)])
     k0, k1, k2 = steps[0], *s.split(steps[1], [tile.depth // form.step, form.step])
     threads, own = lanes.order(i, j)
     batch = [loops["batch"]] if "batch" in loops else []
-    tiles = [i0, j0] if extent(s, j0) is not None else [j0, i0]  # known ones inside
+    tiles = [i0, j0] if extent(s, j0) is not None else [j0, i0]  # static ones inside
     s.reorder(*batch, *tiles, k0, *threads, k1, *own, k2)
     made = next(b for b in blocks(s.function) if b.name == block)
     (result,) = writes(made)
-    if tile.wide:  # two products that take turns are two
+    if tile.wide:  # two interleaved products are two
         own[1:3] = [fused(s, own[1:3])]
     write, sums = s.cache_write(block, result.name, "shared", at=tiles[-1])
     if matrices.writer:
-        attempt(s, _written_by, s, matrices.writer)
+        s.attempt(_written_by, s, matrices.writer)
     init = s.decompose_reduction(block, k0)
     for operand in staged:
         _stage(s, operand, k0, tile, form, wide=tile.wide and operand is staged[1])
     first = len(batch) + 2
-    over_threads(s, s.loops(init)[first : first + 4], s.loops(init)[first + 4 :])
+    bind_threads(s, s.loops(init)[first : first + 4], s.loops(init)[first + 4 :])
     lanes.share(s, write, columns_first=tiles[0] == j0)
-    over_threads(s, threads, [k1, *own[:2]])
+    bind_threads(s, threads, [k1, *own[:2]])
     ndim = shaped(s, sums).ndim
     s.transform_layout(sums, fragment_layout(lanes, first=ndim - 2))
     ways = [f"_{side}c" for side, o in zip("ab", staged, strict=True) if not o.steps]
@@ -166,9 +170,9 @@ def _schedule(
 def _blocks(s: Schedule, loops: Sequence[str]) -> None:
     """Bind loops over batches and over tiles, slowest first, to blocks.
 
-    As many as possible go to block.x, neighbours sharing what they read: of block.y
-    and block.z there are only 65535. Where a loop's length varies, those around it do
-    not go with it: to take them apart again is a division by what is not known.
+    As many as possible are fused into block.x, where neighbours share what they read:
+    block.y and block.z are limited to 65535. Loops around one of dynamic length stay
+    separate: recovering their indices would need a division by a dynamic value.
     """
     left = list(loops)
     for index in ("block.x", "block.y", "block.z"):
@@ -187,7 +191,7 @@ def _written_by(s: Schedule, writer: str) -> None:
 def _stage(
     s: Schedule, operand: _Staged, at: str, tile: Tile, form: Form, *, wide: bool
 ) -> None:
-    """Gather an operand right inside of a loop, 16 bytes at once where they are so."""
+    """Gather an operand inside a loop, 16 bytes at once if it is contiguous."""
     copy, buffer, threads = operand.copy, operand.buffer, tile.lanes.threads
     s.compute_at(copy, at)
     s.set_scope(buffer, "shared")

@@ -2,14 +2,14 @@
 
     y[i, j] = epilogue(sum over k of x[i, k] * w[j, k])
 
-A block has a tile of rows and columns, each warp of it a part, made of products of 16
-by 16 by 16. Operands are staged in shared memory, `depth` steps of k at once, in
-16-byte copies whose places are swizzled, so that neither these nor `ldmatrix` meet in a
-bank. Sums stay in registers, spread over the lanes as the instruction leaves them; what
-follows the product (bias, activation, dropout) runs on them there.
+A block has a tile of rows and columns, each of its warps a part, made of 16 x 16 x 16
+products. Operands are staged in shared memory, `depth` steps of k at once, in 16-byte
+copies to swizzled addresses, so that neither these nor `ldmatrix` cause bank conflicts.
+Sums stay in registers, distributed over lanes as the instruction leaves them; the
+epilogue (bias, activation, dropout) runs on them there.
 
-Rows, columns and steps that do not fill a tile are zeros that nobody stores. What has
-another form than this goes the plain way (`tiles`).
+Rows, columns and steps are zero-padded to tiles, without storing the padding. Other
+forms are scheduled without tensor cores (`tiles`).
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from tensorlang.ir.tf32 import tf32
 from tensorlang.schedules.generic import stage_named, stage_names
 from tensorlang.schedules.simt.fragments import (
     Lanes,
+    bind_threads,
     fragment_layout,
-    over_threads,
     padded,
     staged_rows,
     swizzled,
 )
 from tensorlang.schedules.simt.grid import GROUPS, neighbouring
 from tensorlang.schedules.stages import Stage, extent_of, has_long_chains, tile_axes
-from tensorlang.schedules.tiling import attempt, extent, fused
+from tensorlang.schedules.tiling import extent, fused
 from tensorlang.scheduling import Knobs, Schedule
 
 NEEDED: Final = frozenset(("mma", "ldmatrix"))
@@ -41,16 +41,16 @@ _BLOCKS: Final = (32, 64, 128, 256)
 _DEPTHS: Final = (16, 32, 64)
 _WARPS: Final = (1, 2, 4)
 _STAGES: Final = (1, 2, 3, 4, 5)
-_BUSY: Final = 128  # blocks that keep a device busy
-_USUAL_STAGES: Final = 4  # where a processor has room for two blocks with so many
+_BUSY: Final = 128  # blocks that occupy a device
+_USUAL_STAGES: Final = 4  # if a multiprocessor has room for two blocks of that many
 _STEP: Final = 16  # rows and columns of one instruction, and steps of k
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How numbers are multiplied: of the type `kind`, `step` of k by an instruction.
+    """The element type: `kind`, with `step` values of k per instruction.
 
-    `chunk` of them are copied at once, 16 bytes.
+    `chunk` elements are copied at once, 16 bytes.
     """
 
     kind: str
@@ -60,7 +60,7 @@ class Form:
     def instruction(
         self, ways: Sequence[str], *, swapped: bool, wide: bool = False
     ) -> str:
-        """The name of what multiplies rows and columns that lie in these ways."""
+        """The name of the intrinsic for operands with these memory orders."""
         order = f"{'_wide' if wide else ''}{'_swapped' if swapped else ''}"
         return f"mma_m16n16k{self.step}_{self.kind}{''.join(ways)}{order}"
 
@@ -68,13 +68,13 @@ class Form:
 FORMS: Final = {
     "bf16": Form("bf16", 16, 8),
     "f16": Form("f16", 16, 8),
-    "f32": Form("tf32", 8, 4),  # where the definition itself rounds to it
+    "f32": Form("tf32", 8, 4),  # if the definition itself rounds to it
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A matrix that is multiplied: its buffer, and whether it lies as [k, ..]."""
+    """A matrix operand: its buffer, and whether it is transposed, `[k, ..]`."""
 
     buffer: Buffer
     turned: bool
@@ -82,7 +82,7 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Knob values: what a block has, how warps share it, and how it is staged."""
+    """Knob values: the tile of a block, its distribution over warps, its staging."""
 
     rows: int
     columns: int
@@ -95,22 +95,22 @@ class Tile:
 
     @property
     def lanes(self) -> Lanes:
-        """How the tile's elements are shared out among lanes."""
+        """The distribution of the tile's elements over lanes."""
         return Lanes((self.rows, self.columns), self.warps, self.wide)
 
 
 def tensor_cores(s: Schedule, knobs: Knobs, stage: Stage) -> None:
-    """A product of two matrices of such floats, with what follows it.
+    """Schedule a product of two matrices with its epilogue.
 
     Raises:
-        ScheduleError: the target has no tensor cores, or the stage is none such.
+        ScheduleError: the target has no tensor cores, or the stage is not of this form.
     """
     pair = operands(stage)
     form = FORMS[pair[0].buffer.dtype.name]
     loops = *(tile_axes(stage) or ()), *stage.driven("reduction")
     sizes = [extent_of(loop) for loop in loops]
     tile = tile_of(s, knobs, stage, form, sizes, most=_enough(sizes))
-    if not pair[1].turned and tile.swizzle and takes_turns(tile, form):
+    if not pair[1].turned and tile.swizzle and can_interleave(tile, form):
         name = f"wide_{stage.name}" if "wide" in knobs.values else "wide"
         tile = replace(tile, wide=knobs.flag(name, default=not _ends_long(s, stage)))
     again = f"_{stage.name}" if "group" in knobs.values else ""
@@ -118,10 +118,10 @@ def tensor_cores(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     _schedule(s, stage, pair, replace(tile, group=group), form)
 
 
-def takes_turns(tile: Tile, form: Form) -> bool:
-    """Whether two products may take turns in 32 columns, without a bank conflict.
+def can_interleave(tile: Tile, form: Form) -> bool:
+    """Whether two products may interleave in 32 columns without a bank conflict.
 
-    Of an operand that lies along steps, and is swizzled.
+    That requires 16-bit elements and whole swizzled rows.
     """
     of_16_bits = form.chunk == 8 and tile.depth >= 4 * form.chunk
     return of_16_bits and tile.lanes.products[1] % 2 == 0
@@ -136,15 +136,15 @@ def operands(stage: Stage) -> tuple[Operand, Operand]:
     """
     axes, folded = tile_axes(stage), stage.driven("reduction")
     if axes is None or len(folded) != 1 or len(stage.driven("spatial")) != 2:
-        raise ScheduleError("tensor cores are for the product of two matrices")
+        raise ScheduleError("tensor cores need a product of two matrices")
     if (extent_of(axes[0]) or _STEP) < _STEP:
         raise ScheduleError(f"{axes[0].extent!r} rows fill no product of {_STEP}")
     loads, names = stage.loads, {load.buffer.dtype.name for load in stage.loads}
     if len(loads) != 2 or len(names) != 1 or not names <= FORMS.keys():
-        raise ScheduleError("tensor cores are for two operands of f16, bf16 or tf32")
+        raise ScheduleError("tensor cores need two operands of f16, bf16 or tf32")
     rounded = tf32(loads[0]) * tf32(loads[1]) if names == {"f32"} else None
     if rounded is not None and getattr(stage.update, "values", ()) != (rounded,):
-        raise ScheduleError("f32 is rounded to tf32 by a definition that says so only")
+        raise ScheduleError("f32 is rounded to tf32 only if the definition says so")
     k = stage.axis(folded[0])
     found = []
     if _swapped(stage):
@@ -152,7 +152,7 @@ def operands(stage: Stage) -> tuple[Operand, Operand]:
     for load, loop in zip(loads, axes, strict=True):
         own = stage.axis(loop), k
         if load.indices not in (own, own[::-1]):
-            raise ScheduleError(f"{load!r} is no row of a matrix along {own}")
+            raise ScheduleError(f"{load!r} is not a row of a matrix along {own}")
         _copied_wide(load, stage)
         found.append(Operand(load.buffer, load.indices == own[::-1]))
     return found[0], found[1]
@@ -185,17 +185,17 @@ def tile_of(
     *,
     most: Sequence[int] = (_BLOCKS[2], _BLOCKS[2]),
 ) -> Tile:
-    """The knobs; by default as large as sizes that are known can use.
+    """The knobs; by default as large as known sizes can use.
 
-    Where long mathematics follows, more threads share it.
+    With an expensive epilogue, more threads share a tile.
 
     Args:
         s: The schedule.
         knobs: Its knobs.
         stage: The product.
-        form: Of what numbers.
-        sizes: Rows, columns and steps; None where it is not known.
-        most: Rows and columns of a block by default, at most.
+        form: The element type.
+        sizes: Rows, columns and steps; None if unknown.
+        most: Upper limits of a block's default rows and columns.
 
     Raises:
         ScheduleError: no block can have such a tile.
@@ -228,7 +228,7 @@ def tile_of(
 
 
 def _enough(sizes: Sequence[int | None]) -> tuple[int, int]:
-    """The largest block: smaller where rows and columns are few, so are the blocks."""
+    """The largest default block: smaller if rows and columns give too few blocks."""
     rows, columns = sizes[:2]
     most = _BLOCKS[2]
     if rows is None or columns is None:
@@ -239,7 +239,7 @@ def _enough(sizes: Sequence[int | None]) -> tuple[int, int]:
 
 
 def _largest(extent: int | None, sizes: tuple[int, ...]) -> int:
-    """The largest size that wastes nothing, else the smallest that holds all."""
+    """The largest size that divides an extent, else the smallest that covers it."""
     if extent is None:
         return sizes[-1]
     whole = [size for size in sizes if extent % size == 0]
@@ -247,7 +247,7 @@ def _largest(extent: int | None, sizes: tuple[int, ...]) -> int:
 
 
 def _ends_long(s: Schedule, stage: Stage) -> bool:
-    """Whether what follows the product takes long mathematics."""
+    """Whether the epilogue is expensive."""
     found = (stage_named(s, name) for name in stage_names(s))
     return any(
         has_long_chains(after)
@@ -260,8 +260,8 @@ def _fits(tile: Tile, form: Form, s: Schedule) -> None:
     """Refuse a tile that no block can have.
 
     Raises:
-        ScheduleError: the target has no tensor cores, warps do not share the tile in
-            wholes of 16, or it is too large.
+        ScheduleError: the target is unknown, warps do not divide the tile in multiples
+            of 16, or it is too large.
     """
     if s.target is None:
         raise ScheduleError("which tiles a block can have depends on the target")
@@ -299,7 +299,7 @@ def _schedule(
     threads, own = lanes.order(i, j)
     *groups, j0 = neighbouring(s, j0, tile.group)
     s.reorder(*groups, i0, j0, k0, *threads, k1, *own, k2)
-    if tile.wide:  # two products that take turns are two
+    if tile.wide:  # two interleaved products are two
         own[1:3] = [fused(s, own[1:3])]
     write, sums = s.cache_write(block, result, "shared", at=j0)
     _epilogues(s, result, write)
@@ -312,9 +312,9 @@ def _schedule(
         )
         staged_rows(s, *made, layout, threads=lanes.threads, chunk=form.chunk)
     first = s.loops(init)[len(groups) + 2 :]
-    over_threads(s, first[:4], first[4:])
+    bind_threads(s, first[:4], first[4:])
     lanes.share(s, write)
-    over_threads(s, threads, [k1, *own[:2]])
+    bind_threads(s, threads, [k1, *own[:2]])
     s.transform_layout(sums, fragment_layout(lanes))
     ways = [f"_{side}t" for side, o in zip("ab", pair, strict=True) if o.turned]
     name = form.instruction(ways, swapped=_swapped(stage), wide=tile.wide)
@@ -329,7 +329,7 @@ def _schedule(
 
 
 def _temporary(s: Schedule, stage: Stage) -> str:
-    """What the sums are stored in: never a parameter, for it may have to be padded."""
+    """The buffer of the sums: never a parameter, since it may have to be padded."""
     if stage.output not in s.function.buffers:
         return stage.output.name
     return s.cache_write(stage.name, stage.output.name, "global")[1]
@@ -338,7 +338,7 @@ def _temporary(s: Schedule, stage: Stage) -> str:
 def _padded(
     s: Schedule, stage: Stage, tile: Tile, loops: tuple[For, For, For]
 ) -> dict[str, tuple[str, str]]:
-    """Tiles made whole: of each padded operand, the block that copies it, the copy."""
+    """Pad tiles; of each padded operand, returns the copying block and the copy."""
     sizes = dict(zip(loops, (tile.rows, tile.columns, tile.depth), strict=True))
     ragged = {x for x, size in sizes.items() if (extent_of(x) or 1) % size}
     ragged |= {x for x in loops if extent_of(x) is None}
@@ -362,7 +362,7 @@ def _staged(
     copies: dict[str, tuple[str, str]],
     at: str,
 ) -> tuple[str, str]:
-    """A tile of an operand in shared memory, zeros where it was padded."""
+    """Stage a tile of an operand in shared memory, zero-padded if ragged."""
     copy, source = copies.get(operand.buffer.name, ("", operand.buffer.name))
     made = s.cache_read(block, source, "shared", at=at)
     if copy:
@@ -373,9 +373,9 @@ def _staged(
 def _layout(
     operand: Operand, length: int, tile: Tile, form: Form, *, wide: bool
 ) -> str:
-    """Where a staged operand lies, by the length of its rows.
+    """The layout of a staged operand, by the length of its rows.
 
-    What is turned is read by `ldmatrix`, where numbers have 16 bits, else one by one.
+    Transposed operands are read by `ldmatrix` if they are 16-bit, else one by one.
     """
     if not tile.swizzle:
         return padded(length, form.chunk)
@@ -384,12 +384,12 @@ def _layout(
 
 
 def _epilogues(s: Schedule, result: str, write: str) -> None:
-    """What follows the product, on each sum as soon as it is complete."""
+    """Fuse epilogues into the write-back of the sums."""
     for name in stage_names(s):
         found = stage_named(s, name)
         read = set() if found is None else {b.name for b in reads(found.block.body)}
         if name != write and result in read:
-            attempt(s, _fold_in, s, name)
+            s.attempt(_fold_in, s, name)
 
 
 def _fold_in(s: Schedule, name: str) -> None:

@@ -1,15 +1,14 @@
-"""Matrix products in tiles: a block's operands in shared memory, sums in registers.
+"""Tiled matrix products: operands in shared memory, sums in registers.
 
     y[i, j] += x[i, k] * w[j, k]
 
-A block is 16 x 16 threads, each of which has `rows x columns` sums (`register_tiles`).
-`depth` steps of k are staged at once, `stages - 1` turns before they are multiplied; of
-what is staged a thread reads its rows and its columns in 16-byte loads, and multiplies
-each with each.
+A block is 16 x 16 threads, each with `rows x columns` sums (`register_tiles`). `depth`
+steps of k are staged at once, `stages - 1` iterations ahead; a thread reads its rows
+and columns from shared memory in 16-byte loads, and accumulates their outer product.
 
-Convolutions, their gradients and products of batches are such products, too
-(`matrices`); so are sizes that fill no tile, whose rest is zeros. Where the steps are
-many and the tiles few, parts of the steps go to blocks of their own.
+Convolutions, their gradients and batched products take this form, too (`matrices`);
+ragged sizes are zero-padded. With many steps and few tiles, parts of the steps go to
+blocks of their own (split-K).
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from typing import Final
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import blocks, writes
 from tensorlang.schedules.generic import stage_named
-from tensorlang.schedules.simt.fragments import over_threads
+from tensorlang.schedules.simt.fragments import bind_threads
 from tensorlang.schedules.simt.grid import GROUPS, neighbouring
 from tensorlang.schedules.simt.matrices import Matrices, Sides, as_matrices, sides_of
 from tensorlang.schedules.simt.register_tiles import WIDE, RegisterTile
-from tensorlang.schedules.simt.staging import Staged, lies
+from tensorlang.schedules.simt.staging import Staged, memory_order
 from tensorlang.schedules.stages import Stage, extent_of
-from tensorlang.schedules.tiling import attempt, extent, fused
+from tensorlang.schedules.tiling import extent, fused
 from tensorlang.scheduling import Knobs, Schedule
 
 _SUMS: Final = (4, 8, 16)
@@ -38,14 +37,14 @@ _PARTS: Final = (0, 256, 512, 1024, 2048, 4096)  # steps of a part; 0 is all
 _SIDES: Final = (8, 16)  # threads of the usual block along rows and columns
 _FEW: Final = 12  # rows or columns that waste too much of a tile
 _SHORT: Final = 8  # steps that are not worth staging
-_MOST: Final = 128  # sums that leave a thread registers for all else
-_MOST_DOUBLE: Final = 32  # of two registers each, as what they are made of
-_TILES: Final = 264  # that keep a device busy: two for each of its processors
+_MOST: Final = 128  # sums that leave a thread enough registers
+_MOST_DOUBLE: Final = 32  # of 64 bits, where the operands take two registers, too
+_TILES: Final = 264  # that occupy a device: two per multiprocessor
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Sums of one thread, the steps that are staged at once, those of a block."""
+    """Sums per thread, steps staged at once, steps of a part, stages, block group."""
 
     sums: RegisterTile
     depth: int
@@ -55,10 +54,10 @@ class Tile:
 
 
 def tiles(s: Schedule, knobs: Knobs, stage: Stage) -> None:
-    """A contraction of two operands, in tiles.
+    """Tile a contraction of two operands.
 
     Raises:
-        ScheduleError: it is of another form, or too small to fill tiles.
+        ScheduleError: it has another form, or is too small to fill tiles.
     """
     sides = sides_of(stage)
     ahead = s.target is not None and "cp_async" in s.target.features
@@ -81,13 +80,16 @@ def _tile(knobs: Knobs, name: str, sides: Sides, most: int, *, ahead: bool) -> T
         raise ScheduleError(f"{rows} rows and {columns} columns fill no tile")
     if steps is not None and steps < _SHORT:
         raise ScheduleError(f"{steps} steps are not worth a tile")
-    own = [_own(size, side) for size, side in zip((rows, columns), _SIDES, strict=True)]
+    own = [
+        _per_thread(size, side)
+        for size, side in zip((rows, columns), _SIDES, strict=True)
+    ]
     while prod(own) > most:
         own[0] //= 2
     part = _part(sides, own)
     if not part:
         own = _enough(sides, own)
-    again = f"_{name}" if "rows" in knobs.values else ""  # has sizes of its own
+    again = f"_{name}" if "rows" in knobs.values else ""  # a further contraction
     return Tile(
         RegisterTile(
             knobs.choice(f"rows{again}", _SUMS, default=own[0]),
@@ -101,13 +103,13 @@ def _tile(knobs: Knobs, name: str, sides: Sides, most: int, *, ahead: bool) -> T
     )
 
 
-def _own(size: int | None, side: int) -> int:
-    """Rows or columns of a thread: those of a block are 64, or else 128."""
+def _per_thread(size: int | None, side: int) -> int:
+    """Rows or columns of a thread, for blocks of 64 or 128."""
     return (64 if size is not None and size <= 64 else 128) // side
 
 
 def _enough(sides: Sides, own: list[int]) -> list[int]:
-    """Columns, and then rows, of a block halved to 64 where there are few blocks."""
+    """Halve a block's columns, then rows, to 64 if there are too few blocks."""
     batches = sides.extent("batch")
     for place in (1, 0):
         count = _blocks(sides, own)
@@ -118,7 +120,7 @@ def _enough(sides: Sides, own: list[int]) -> list[int]:
 
 
 def _blocks(sides: Sides, own: list[int]) -> int | None:
-    """How many tiles there are, where that is known."""
+    """The number of tiles, if known."""
     sizes = [sides.extent(group) for group in ("row", "column")]
     known = [size for size in sizes if size is not None]
     tile = [side * sums for side, sums in zip(_SIDES, own, strict=True)]
@@ -128,7 +130,7 @@ def _blocks(sides: Sides, own: list[int]) -> int | None:
 
 
 def _part(sides: Sides, own: list[int]) -> int:
-    """The steps of a part, where tiles alone are too few: 0 where they are enough."""
+    """The steps of a part if there are too few tiles, otherwise 0."""
     count = _blocks(sides, own)
     if count is None:
         return 0
@@ -143,7 +145,7 @@ def _part(sides: Sides, own: list[int]) -> int:
 
 
 def _pad(s: Schedule, matrices: Matrices, tile: Tile) -> None:
-    """Rows, columns and steps in wholes of what is cut from them."""
+    """Zero-pad rows, columns and steps to multiples of their tiles."""
     rows, columns = tile.sums.sizes
     wanted = {"row": rows, "column": columns, "step": tile.part or tile.depth}
     found = stage_named(s, matrices.block)
@@ -165,7 +167,7 @@ def _pad(s: Schedule, matrices: Matrices, tile: Tile) -> None:
 
 
 def _parts(s: Schedule, matrices: Matrices, tile: Tile, batch: str) -> tuple[str, str]:
-    """A batch for each part of the steps; another nest folds these."""
+    """Split the steps into a further batch dimension; another nest combines these."""
     step = matrices.loops["step"]
     outer, inner = s.split(step, [None, tile.part])
     block, _ = s.rfactor(matrices.block, outer)
@@ -185,12 +187,19 @@ def _schedule(
     *first, j0 = [batch, j0] if batch else neighbouring(s, j0, tile.group)
     threads, _ = own.order(i, j)
     staged = [
-        Staged(*made, size, size // side, tile.depth, own.threads, *lies(s, made[0]))
+        Staged(
+            *made,
+            size,
+            size // side,
+            tile.depth,
+            own.threads,
+            *memory_order(s, made[0]),
+        )
         for made, size, side in zip(matrices.copies, own.sizes, own.sides, strict=True)
     ]
     ways = [operand.along_steps for operand in staged]
     rows, columns = i[3:], j[2:]
-    if ways[0]:  # four steps of one row after the other, for all columns
+    if ways[0]:  # four consecutive steps of one row, for all columns
         each, held = [*rows, k2, *columns], (rows[-1], k1)
     elif ways[1]:
         each, held = [*columns, k2, *rows], (k1, columns[-1])
@@ -200,13 +209,13 @@ def _schedule(
     (result,) = next(writes(b) for b in blocks(s.function) if b.name == block)
     write, sums = s.cache_write(block, result.name, "shared", at=j0)
     if block == matrices.block:
-        attempt(s, _written_by, s, matrices.writer)
+        s.attempt(_written_by, s, matrices.writer)
     for operand, at in zip(staged, held, strict=True):
         operand.stage(s, k0)
-        _in_fours(s, block, operand, at)
+        _load_vectors(s, block, operand, at)
     own.share(s, write, matrices.order[-2:])
     s.transform_layout(sums, own.layout(matrices.order[-2:], result.ndim))
-    over_threads(s, threads, each)
+    bind_threads(s, threads, each)
     s.bind(i0, "block.y")
     s.bind(j0, "block.x")
     for loop in first:
@@ -220,8 +229,8 @@ def _written_by(s: Schedule, writer: str) -> None:
     s.inline(writer, reverse=True)
 
 
-def _in_fours(s: Schedule, block: str, operand: Staged, at: str) -> None:
-    """A thread's numbers from shared memory to registers, 16 bytes at once."""
+def _load_vectors(s: Schedule, block: str, operand: Staged, at: str) -> None:
+    """Load a thread's operands from shared memory to registers, 16 bytes at once."""
     held, _ = s.cache_read(block, operand.buffer, "register", at=at)
     around = s.loops(held)
     loops = list(around[around.index(at) + 1 :])

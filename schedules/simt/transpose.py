@@ -1,12 +1,12 @@
-"""Copies whose rows lie along another dimension: squares, through shared memory.
+"""Transposing copies: square tiles through shared memory.
 
     y[i, j] = x[j, i]    ->    for i_0, j_0 in bound(.., "block.x"):
                                    x_shared = alloc(f32[32, 32])     # rows of 33
                                    x_shared[j, i] = x[j, i]
                                    y[i, j] = x_shared[j, i]
 
-Threads that are neighbours read neighbours of `x`, and write neighbours of `y`. A row
-of the copy is one word longer than its numbers: a column is in different banks.
+Neighbouring threads read neighbours of `x`, and write neighbours of `y`. Rows of the
+tile are padded by one word: the elements of a column are in different banks.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from tensorlang.schedules.tiling import fused
 from tensorlang.scheduling import Knobs, Schedule
 
 _SIDE: Final = 32  # of a square: a warp
-_ROWS: Final = (4, 8, 16, 32)  # of it that threads do at once
-_SHORT: Final = 8  # rows as short as these are read as they lie
+_ROWS: Final = (4, 8, 16, 32)  # rows of the square processed at once
+_SHORT: Final = 8  # rows up to this length are read without a tile
 
 
 @dataclass(frozen=True, slots=True)
-class _Turned:
-    """A load along `far`, while the result lies along `near`."""
+class _TransposedLoad:
+    """A load contiguous along `far`, while the result is contiguous along `near`."""
 
     load: Load
     near: For
     far: For
 
 
-def turned(s: Schedule, knobs: Knobs, stage: Stage) -> None:
-    """Squares of what is read along another dimension than the result lies along."""
-    found = _turned(stage)
+def transposed(s: Schedule, knobs: Knobs, stage: Stage) -> None:
+    """Transpose in square tiles an operand contiguous along another loop."""
+    found = _transposed_load(stage)
     rows = knobs.choice("square_rows", _ROWS, default=8)
     near, far = found.near.var.name, found.far.var.name
     others = [x.var.name for x in stage.loops if x not in (found.near, found.far)]
@@ -51,8 +51,8 @@ def turned(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     s.bind(fused(s, [*others, far_0, near_0]), "block.x")
 
 
-def _turned(stage: Stage) -> _Turned:
-    """The one load that runs across the result."""
+def _transposed_load(stage: Stage) -> _TransposedLoad:
+    """The only load that is transposed with respect to the result."""
     update = stage.update
     loops = {stage.axis(loop): loop for loop in stage.loops}
     near = loops.get(update.indices[-1]) if update.indices else None  # type: ignore[call-overload]
@@ -65,23 +65,23 @@ def _turned(stage: Stage) -> _Turned:
         if stage.axis(near) in load.indices
     ]
     if len(across) != 1 or near is None or stage.driven("reduction"):
-        raise ScheduleError(f"{stage.name} reads nothing across its result")
+        raise ScheduleError(f"{stage.name} has no transposed operand")
     load, far = across[0]
     sizes = [extent_of(loop) for loop in (near, far)]
     if any(size is not None and size <= _SHORT for size in sizes):
-        raise ScheduleError(f"{stage.name} has rows of a few numbers")
-    return _Turned(load, near, far)
+        raise ScheduleError(f"{stage.name} has short rows")
+    return _TransposedLoad(load, near, far)
 
 
 def _pad(s: Schedule, square: str, row: int, ndim: int) -> None:
-    """Rows of a square that start in different banks."""
+    """Pad the rows of a square so that they start in different banks."""
     dims = [f"d{n}" for n in range(ndim)]
     place = f"{dims[row]} * {_SIDE + 1} + {dims[-1]}"
     s.transform_layout(square, f"lambda {', '.join(dims)}: ({place},)")
 
 
 def _threads(s: Schedule, square: list[str], rows: int) -> None:
-    """A square's rows to groups of threads, several one after the other."""
+    """Distribute a square's rows over groups of threads, several iterations each."""
     row, column = square
     step, thread = s.split(row, [None, rows])
     s.reorder(thread, column, step)

@@ -1,4 +1,4 @@
-"""Pixels that a thread holds in registers, loaded in whole accesses where it can be.
+"""Pixels that a thread holds in registers, loaded in wide accesses where possible.
 
 for c in unrolled(6):
     padded[c] = select((j * 4 + c >= 1) & (j * 4 + c < 113), x[j * 4 + c - 1], 0.0)
@@ -18,7 +18,7 @@ from tensorlang.ir.visit import substitute, walk
 from tensorlang.schedules.generic import stage_named, stage_names
 from tensorlang.schedules.stages import INJECTIVE, kind_of
 from tensorlang.schedules.streaming import loop_named
-from tensorlang.schedules.tiling import attempt, cut_at, extent
+from tensorlang.schedules.tiling import cut_at, extent
 from tensorlang.scheduling import Schedule
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.tree import block_of, find_block
@@ -26,12 +26,12 @@ from tensorlang.scheduling.tree import block_of, find_block
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """How a line of an image is cut.
+    """How a line of an image is partitioned.
 
     Attributes:
-        dim: The dimension of the image that is cut into what lies inside and what not.
-        unit: Pixels that such pieces are multiples of.
-        lanes: Neighbours in memory of one access.
+        dim: The dimension that is partitioned into the inside and the padding.
+        unit: Pixels that the pieces are multiples of.
+        lanes: Contiguous elements of one access.
         whole: Whether these are the pixels of the line itself.
     """
 
@@ -41,23 +41,23 @@ class Line:
     whole: bool
 
 
-def held(
+def hold(
     s: Schedule, readers: Sequence[str], image: str, place: str, line: Line
 ) -> None:
-    """Hold what a loop's body reads of an image in registers.
+    """Hold the part of an image that a loop's body reads in registers.
 
     Args:
         s: The schedule.
         readers: The blocks that read it, the first one first.
         image: The name of the image, which may be computed element by element.
         place: The loop.
-        line: How its lines are cut.
+        line: How its lines are partitioned.
 
     Raises:
-        ScheduleError: the part is of no constant size.
+        ScheduleError: the part has no constant size.
     """
     copy = _maker(s, image)
-    if copy and attempt(s, s.compute_at, copy, place):
+    if copy and s.attempt(s.compute_at, copy, place):
         s.set_scope(image, "register")
     else:
         copy, kept = s.cache_read(readers[0], image, "register", place)
@@ -65,31 +65,31 @@ def held(
             _, again = s.cache_read(reader, image, "register", place)
             s.share(kept, again)
     first, *others = _inside(s, copy, line)
-    written_out(s, first, place, line.lanes)
+    unroll_under(s, first, place, line.lanes)
     for part in others:
-        written_out(s, part, place, 1 if line.whole else line.lanes)
+        unroll_under(s, part, place, 1 if line.whole else line.lanes)
 
 
 def under(s: Schedule, block: str, at: str) -> tuple[str, ...]:
-    """The loops around a block that stand in another one."""
+    """The loops around a block that are inside another loop."""
     loops = s.loops(block)
     return loops[loops.index(at) + 1 :]
 
 
-def written_out(s: Schedule, block: str, at: str, lanes: int) -> None:
-    """A thread's loops written out; the innermost one in accesses of some lanes."""
+def unroll_under(s: Schedule, block: str, at: str, lanes: int) -> None:
+    """Unroll a thread's loops, the innermost one in accesses of `lanes` elements."""
     own = under(s, block, at)
     if own and lanes > 1 and (extent(s, own[-1]) or 0) % lanes == 0:
         *_, lane = s.split(own[-1], [None, lanes])
         own = under(s, block, at)[:-1]
         s.vectorize(lane)
     for name in own:
-        if loop_named(s, name).kind == "serial":  # else that of another part, too
+        if loop_named(s, name).kind == "serial":  # else shared with another part
             s.unroll(name)
 
 
 def _maker(s: Schedule, image: str) -> str:
-    """The block of the stage that makes an image element by element, if one does."""
+    """The injective stage that computes an image, by block name; empty if none."""
     for name in stage_names(s):
         stage = stage_named(s, name)
         if stage is not None and stage.output.name == image:
@@ -98,9 +98,9 @@ def _maker(s: Schedule, image: str) -> str:
 
 
 def _inside(s: Schedule, copy: str, line: Line) -> list[str]:
-    """The copying blocks of pixels inside the image, before it and behind it.
+    """The copying blocks of pixels inside the image, before it and after it.
 
-    What lies inside of it for all tiles needs no test, and can be whole accesses.
+    Pixels inside for all tiles need no bounds check, and can use wide accesses.
     """
     loop, before = _along(s, copy, line.dim)
     length = (extent(s, loop) or 0) if loop else 0
@@ -118,7 +118,7 @@ def _inside(s: Schedule, copy: str, line: Line) -> list[str]:
 
 
 def _along(s: Schedule, copy: str, dim: int) -> tuple[str, int]:
-    """A copy's loop along a dimension, and its elements there before the image."""
+    """A copy's loop along a dimension, and the elements before the image there."""
     block = block_of(find_block(s.function, copy))
     values = {axis.var: axis.value for axis in block.axes}
     store = next(node for node in walk(block.body) if isinstance(node, Store))

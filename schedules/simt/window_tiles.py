@@ -1,4 +1,4 @@
-"""How many windows a thread has, and how threads share them out."""
+"""How many windows a thread has, and how they are distributed over threads."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tensorlang.scheduling import Knobs, Schedule
 _COLUMNS: Final = (1, 2, 4, 8)
 _ROWS: Final = (1, 2, 3, 4, 5, 6, 7, 8)
 _THREADS: Final = (64, 128, 256)
-_USUAL: Final = 4  # rows of a tile, and columns where channels come last
-MOST_TAPS: Final = 64  # elements of a window that are written out
+_USUAL: Final = 4  # rows of a tile, and columns in channels-last layout
+MOST_TAPS: Final = 64  # unrolled elements of a window
 _MOST_STEPS: Final = 512  # products of a tile
-_MOST_SAME: Final = 8  # results that are made of the same pixels
-_MOST_MIXED: Final = 64  # of these, times channels that are mixed: else a product
+_MOST_SAME: Final = 8  # results computed from the same pixels
+_MOST_MIXED: Final = 64  # these times mixed channels, above which it is a product
 _WORDS: Final = 96  # registers for a tile
 _ACCESS_BITS: Final = 128
 _WORD_BITS: Final = 32
@@ -29,14 +29,14 @@ _INDICES: Final = ("x", "y", "z")
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """What one thread has.
+    """The work of one thread.
 
     Attributes:
         sizes: Results along each loop.
-        lanes: Neighbours that are stored at once.
-        loads: Neighbours that are loaded at once.
+        lanes: Contiguous elements stored at once.
+        loads: Contiguous elements loaded at once.
         depth: Channels whose pixels are held at once.
-        threads: Of a block, at most.
+        threads: Upper limit of threads per block.
     """
 
     sizes: dict[str, int]
@@ -52,10 +52,10 @@ def tile_of(knobs: Knobs, slid: Windows, top: Stage) -> Tile:
     Args:
         knobs: The knobs.
         slid: The windows.
-        top: The stage whose loops are shared out.
+        top: The stage whose loops are distributed.
 
     Raises:
-        ScheduleError: these are products of matrices, or too large for registers.
+        ScheduleError: these are matrix products, or too large for registers.
     """
     mixed = slid.count(slid.same) * slid.count(slid.deep)
     known = all(slid.sizes[name] is not None for name in slid.same)
@@ -64,7 +64,7 @@ def tile_of(knobs: Knobs, slid: Windows, top: Stage) -> Tile:
         raise ScheduleError(f"{slid.stage.name} has large windows, or mixes channels")
     column, *others = (slide.loop for slide in reversed(slid.slides))
     if slid.lines and slid.sizes[column] == 1:
-        raise ScheduleError(f"{slid.stage.name} folds whole lines, one a result")
+        raise ScheduleError(f"{slid.stage.name} reduces whole lines, one per result")
     again = f"_{slid.stage.name}" if "window_rows" in knobs.values else ""
     sizes = dict.fromkeys(slid.spatial, 1)
     sizes |= {name: slid.sizes[name] or 1 for name in slid.same}
@@ -92,7 +92,7 @@ def _within(size: int, length: int | None) -> int:
 
 
 def _bits(slid: Windows, top: Stage) -> int:
-    """Bits of the widest of what is loaded and stored."""
+    """Bits of the widest element that is loaded or stored."""
     return max(b.dtype.bits for b in (slid.image.buffer, *top.outputs))
 
 
@@ -101,14 +101,14 @@ def _words(top: Stage) -> int:
 
 
 def _columns(slid: Windows, column: str, top: Stage) -> int:
-    """Columns of a tile: an access that lines are whole multiples of, or a few."""
+    """Columns of a tile: an access that divides lines, or a few."""
     most = max(_ACCESS_BITS // _bits(slid, top), 1) if slid.lines else _USUAL
     length = slid.sizes[column] or 1
     return max(n for n in _COLUMNS if n <= most and length % n == 0)
 
 
 def _lanes(slid: Windows, sizes: dict[str, int], top: Stage) -> int:
-    """Neighbours of one access: columns, or a word of channels that come last."""
+    """Elements of one access: columns, or a word of channels if these are last."""
     last = slid.spatial[-1]
     if slid.lines or last in slid.same:
         wide = max(_ACCESS_BITS // _bits(slid, top), 1)
@@ -118,7 +118,7 @@ def _lanes(slid: Windows, sizes: dict[str, int], top: Stage) -> int:
 
 
 def _loads(slid: Windows, sizes: dict[str, int], lanes: int) -> int:
-    """Neighbours that are loaded at once: of what windows go on by, if along lines."""
+    """Contiguous elements loaded at once: a tile's advance along lines, if any."""
     if not slid.lines:
         return lanes
     column = slid.slides[-1]
@@ -128,14 +128,14 @@ def _loads(slid: Windows, sizes: dict[str, int], lanes: int) -> int:
 
 
 def _depth(slid: Windows, sizes: dict[str, int], top: Stage) -> int:
-    """Channels that are held at once: those along memory, if they are few."""
+    """Channels held at once: the contiguous ones, if they are few."""
     depth = slid.count(slid.deep_in_memory)
     fits = _registers(slid, sizes, depth * _words(top)) <= _WORDS
     return depth if fits else 1
 
 
 def _rows(slid: Windows, sizes: dict[str, int], row: str, words: int) -> int:
-    """Rows of a tile that divide all of them and fit the registers: some four."""
+    """Rows of a tile that divide the lines and fit the registers: about four."""
     length = slid.sizes[row] or 1
     fit = [
         rows
@@ -148,7 +148,7 @@ def _rows(slid: Windows, sizes: dict[str, int], row: str, words: int) -> int:
 
 
 def _registers(slid: Windows, sizes: dict[str, int], words: int) -> int:
-    """Words of a thread: its pixels, its sums and a window's weights."""
+    """Registers of a thread, in words: its pixels, its sums and a window's weights."""
     pixels = prod(slide.pixels(sizes[slide.loop]) for slide in slid.slides)
     lanes = (
         1 if slid.lines or slid.spatial[-1] in slid.same else sizes[slid.spatial[-1]]
@@ -159,17 +159,17 @@ def _registers(slid: Windows, sizes: dict[str, int], words: int) -> int:
 # ------------------------------------------------------------------------ threads
 
 
-def shared_out(s: Schedule, top: Stage, sizes: Sequence[int], threads: int) -> str:
-    """Share a stage's tiles out to blocks of threads: the innermost loop over threads.
+def bind_tiles(s: Schedule, top: Stage, sizes: Sequence[int], threads: int) -> str:
+    """Distribute a stage's tiles over blocks of threads; the innermost thread loop.
 
-    Neighbouring tiles go to neighbouring threads, by an index for each of the
-    innermost loops: places are then sums of multiples.
+    Neighbouring tiles go to neighbouring threads, with a thread index for each of the
+    innermost loops, so that addresses need no division.
 
     Args:
         s: The schedule.
         top: The stage.
         sizes: Results of one thread along each loop over results.
-        threads: Of a block, at most.
+        threads: Upper limit of threads per block.
     """
     names = [loop.var.name for loop in top.driven("spatial")]
     folded = [loop.var.name for loop in top.driven("reduction")]
@@ -189,7 +189,7 @@ def shared_out(s: Schedule, top: Stage, sizes: Sequence[int], threads: int) -> s
 
 
 def _threads(s: Schedule, outer: list[str], most: int) -> list[str]:
-    """Cut the loops over threads off the innermost loops, which are changed."""
+    """Split loops over threads off the innermost loops, updating `outer` in place."""
     threads: list[str] = []
     for at in reversed(range(len(outer))):
         count = _share(extent(s, outer[at]), most)

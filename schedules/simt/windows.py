@@ -1,4 +1,4 @@
-"""Sums and maxima of windows: a small tile of results to a thread, in its registers.
+"""Window sums and maxima: a small register tile of results per thread.
 
     for i_0 in bound(.., "block.x"):
         for i_1 in bound(7, "thread.y"):
@@ -9,9 +9,9 @@
                     sums[i_2, j_1] += padded[i_2 + ky, j_1 + kx] * w[ky, kx]
                 y[.., i_0 * 28 + i_1 * 4 : + 4, j_0 * 4 : + 4] = sums
 
-Neighbouring windows share most of their pixels: what all windows of a tile reach over
-is loaded once, in wide accesses where lines are whole ones. Threads, blocks and tiles
-are loops of their own, so that a place takes no division but the block's.
+Neighbouring windows share most of their pixels: the pixels that a tile's windows cover
+are loaded once, in wide accesses if they divide lines. Threads, blocks and tiles are
+loops of their own, so that only the block index is divided in an address.
 """
 
 from __future__ import annotations
@@ -25,37 +25,36 @@ from tensorlang.ir.visit import walk
 from tensorlang.schedules.generic import stage_named, stage_names
 from tensorlang.schedules.simt.sliding import Windows, windows_of
 from tensorlang.schedules.simt.window_gradients import weight_gradients
-from tensorlang.schedules.simt.window_images import Line, held, under, written_out
-from tensorlang.schedules.simt.window_tiles import MOST_TAPS, Tile, shared_out, tile_of
+from tensorlang.schedules.simt.window_images import Line, hold, under, unroll_under
+from tensorlang.schedules.simt.window_tiles import MOST_TAPS, Tile, bind_tiles, tile_of
 from tensorlang.schedules.stages import INJECTIVE, Stage, extent_of, is_cheap, kind_of
-from tensorlang.schedules.tiling import attempt
 from tensorlang.scheduling import Knobs, Schedule
 
 
 def windows(s: Schedule, knobs: Knobs) -> None:
-    """Every stage that folds small windows, with its image and what follows it."""
+    """Schedule every stage that reduces small windows, with its image and epilogue."""
     for name in stage_names(s):
         stage = stage_named(s, name)
         if stage is None or 0 in map(extent_of, stage.loops):
             continue
         if stage.driven("reduction"):
-            any(attempt(s, way, s, knobs, stage) for way in (tiles, weight_gradients))
+            any(s.attempt(way, s, knobs, stage) for way in (tiles, weight_gradients))
 
 
 def tiles(s: Schedule, knobs: Knobs, stage: Stage) -> None:
-    """One stage of windows.
+    """Tile one stage of windows.
 
     Raises:
-        ScheduleError: it is none, or its parts cannot be computed in one place.
+        ScheduleError: it is none, or its parts cannot be fused.
     """
     slid = windows_of(stage)
     if slid.taps > MOST_TAPS:
         slid = slid.line_by_line()
     _inline_others(s, slid)
-    shown = _shown(s, stage)
+    shown = _epilogue_stage(s, stage)
     top = stage if shown is None else shown
     tile = tile_of(knobs, slid, top)
-    at = shared_out(s, top, [*tile.sizes.values()], tile.threads)
+    at = bind_tiles(s, top, [*tile.sizes.values()], tile.threads)
     if shown is None:
         written, _ = s.cache_write(stage.name, stage.output.name, "register", at)
     else:
@@ -70,21 +69,21 @@ def tiles(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     _image(s, slid, around[-1] if around else at, tile)
     for name in held_at_once:
         s.unroll(name)
-    written_out(s, written, at, tile.lanes if tile.sizes[slid.spatial[-1]] > 1 else 1)
+    unroll_under(s, written, at, tile.lanes if tile.sizes[slid.spatial[-1]] > 1 else 1)
 
 
 def _inline_others(s: Schedule, slid: Windows) -> None:
-    """Compute what is cheap and no image where it is read, such as turned windows."""
+    """Inline cheap operands other than the image, such as flipped windows."""
     image = slid.image.buffer
     made = {load.buffer for load in slid.stage.loads if load.buffer != image}
     for name in stage_names(s):
         other = stage_named(s, name)
         if other is not None and other.output in made and is_cheap(other.block):
-            attempt(s, s.inline, name)
+            s.attempt(s.inline, name)
 
 
-def _shown(s: Schedule, stage: Stage) -> Stage | None:
-    """What alone reads the sums, element by element; None where they are results.
+def _epilogue_stage(s: Schedule, stage: Stage) -> Stage | None:
+    """The only reader of the sums, elementwise; None if they are results.
 
     Raises:
         ScheduleError: the sums are read otherwise.
@@ -108,13 +107,13 @@ def _reads(block: Block, stage: Stage) -> bool:
 
 
 def _renamed(s: Schedule, stage: Stage) -> dict[str, str]:
-    """The loops of a stage's reduction by their names of before: it may have moved."""
+    """The current names of a stage's reduction loops, by the former ones."""
     folded = [loop.var.name for loop in stage.driven("reduction")]
     return dict(zip(folded, s.loops(stage.name)[-len(folded) :], strict=True))
 
 
 def _fold(s: Schedule, block: str, at: str, deep: Sequence[str]) -> None:
-    """What does not slide goes around the tile; the tile is written out."""
+    """Move reduction loops that do not slide around the tile, and unroll the tile."""
     rest = [name for name in under(s, block, at) if name not in deep]
     if deep:
         s.reorder(*deep, *rest)
@@ -123,8 +122,8 @@ def _fold(s: Schedule, block: str, at: str, deep: Sequence[str]) -> None:
 
 
 def _image(s: Schedule, slid: Windows, place: str, tile: Tile) -> None:
-    """The pixels that a tile reaches over, in registers: of all channels or of one."""
+    """Hold the pixels that a tile covers in registers, of all channels or one."""
     column = slid.slides[-1]
     unit = tile.loads if slid.lines else tile.sizes[column.loop] * column.step
     line = Line(column.dim, unit, tile.loads, whole=slid.lines)
-    held(s, [slid.stage.name], slid.image.buffer.name, place, line)
+    hold(s, [slid.stage.name], slid.image.buffer.name, place, line)

@@ -1,4 +1,4 @@
-"""Winograd's convolution on threads: a tile's transform to each, and products."""
+"""Winograd convolution on threads: one tile's transform each, then products."""
 
 from __future__ import annotations
 

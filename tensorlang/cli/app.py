@@ -1,7 +1,7 @@
-"""The commands in one table, loaded when called, and mistakes told in one sentence.
+"""The table of commands, loaded on demand; user errors are one-line messages.
 
-Exit codes: 0 fine, 1 a check failed (`verify`), 2 a mistake of the caller's, 130
-stopped by Ctrl-C.
+Exit codes: 0 success, 1 a check failed (`verify`), 2 user error, 130 interrupted by
+Ctrl-C.
 """
 
 from __future__ import annotations
@@ -23,56 +23,56 @@ FAILED: Final = 1
 MISTAKE: Final = 2
 INTERRUPTED: Final = 130
 TRACEBACK_VARIABLE: Final = "TENSORLANG_TRACEBACK"
-_CLOSED_PIPE: Final = 141  # as a program has that SIGPIPE ended
+_CLOSED_PIPE: Final = 141  # the exit code of a program ended by SIGPIPE
 
-# command -> what `tlang --help` says; each is a module of this package with an `app`
+# command -> summary in `tlang --help`; each is a module of this package with an `app`
 COMMANDS: Final = {
-    "tune": "Find the fastest schedule of an operator on this machine, and record it.",
+    "tune": "Find and record the fastest schedule of an operator on this machine.",
     "show": "Show an operator as IR, trace, scheduled IR, source or assembly.",
     "ops": "List the operators.",
-    "targets": "Say what kernels can be built for here, and how to get the rest.",
-    "verify": "Check operators: known answers, and kernels against the interpreter.",
-    "bench": "Measure an operator beside what people would use instead.",
+    "targets": "List the available targets, and how to get the missing ones.",
+    "verify": "Check operators against known answers and the interpreter.",
+    "bench": "Benchmark an operator against other libraries.",
     "records": "List, explain, merge, export, verify and remove tuning records.",
 }
-# where every kind of mistake on a command line begins, in any version of typer
+# the base class of usage errors in any version of typer
 _USAGE_ERROR = cast("type[Exception]", typer.BadParameter.__mro__[2])
 
 
 class Commands(TyperGroup):
-    """The group of commands: listed from the table, loaded one at a time."""
+    """A command group listed from the table, whose commands are imported on demand."""
 
     def list_commands(self, ctx: object) -> list[str]:
-        """The commands' names, in the order of the table."""
+        """Command names in table order."""
         del ctx
         return list(COMMANDS)
 
     def get_command(self, ctx: object, cmd_name: str) -> TyperCommand | None:
-        """The command as help lists it: nothing is loaded."""
+        """A stub for the help listing, without importing the command."""
         del ctx
         if cmd_name not in COMMANDS:
             return None
         return TyperCommand(cmd_name, callback=None, help=COMMANDS[cmd_name])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command itself, to run it."""
+        """Import the command that is to run."""
         if args and args[0] in COMMANDS:
             return args[0], loaded(args[0]), args[1:]
         return super().resolve_command(ctx, args)
 
     def main(self, *args: Any, **options: Any) -> Any:
-        """Run, and exit with a code; mistakes are told in a sentence, not raised."""
+        """Run and exit; user errors are printed as one sentence."""
         parent = super().main
         if not options.get("standalone_mode", True):
             return parent(*args, **options)
         options |= {"prog_name": "tlang", "standalone_mode": False}
         with warnings.catch_warnings():
-            warnings.showwarning = _told
+            warnings.showwarning = _show_warning
             sys.exit(guarded(lambda: parent(*args, **options)))
 
 
 def loaded(name: str) -> Any:
-    """A command from its module, ready to run."""
+    """Import a command from its module."""
     module = import_module(f"tensorlang.cli.{name}")
     command = typer.main.get_command(module.app)
     command.name = name
@@ -90,7 +90,9 @@ app = typer.Typer(
 @app.callback(invoke_without_command=True)
 def _about(
     ctx: typer.Context,
-    version: bool = typer.Option(False, "--version", help="Say the version, and end."),
+    version: bool = typer.Option(
+        False, "--version", help="Print the version and exit."
+    ),
 ) -> None:
     if version:
         typer.echo(f"tensorlang {__version__}")
@@ -99,15 +101,15 @@ def _about(
 
 
 def guarded(command: Callable[[], object]) -> int:
-    """Run a command, and give its exit code; mistakes are told, not raised."""
+    """Run a command and return its exit code; print user errors instead of raising."""
     try:
         code = command()
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit) as end:
-        # typer makes an exit of a broken pipe, with the code of a failed check
+        # typer turns a broken pipe into SystemExit with the code of a failed check
         if BrokenPipeError not in (type(end), type(end.__context__)):
             raise
-        # nobody reads any more; what Python flushes at its end must not complain
+        # the reader is gone: keep Python's final flush from raising again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _CLOSED_PIPE
     except (KeyboardInterrupt, typer.Abort):
@@ -126,24 +128,24 @@ def guarded(command: Callable[[], object]) -> int:
         if os.environ.get(TRACEBACK_VARIABLE):
             raise
         _complain(
-            f"{type(problem).__name__}: {problem} (a fault of tensorlang's own; "
-            f"{TRACEBACK_VARIABLE}=1 shows where)"
+            f"{type(problem).__name__}: {problem} (an internal error; "
+            f"{TRACEBACK_VARIABLE}=1 shows the traceback)"
         )
         return FAILED
     return code if isinstance(code, int) else 0
 
 
 def _usage(problem: Any) -> str:
-    """A mistake on the command line, and where to read more."""
+    """A usage error, with a pointer to the command's help."""
     ctx = getattr(problem, "ctx", None)
     path = ctx.command_path if ctx is not None else "tlang"
     said = str(problem.format_message()).rstrip(". \n")
-    return f"{said}; {path} --help says more"
+    return f"{said}; see {path} --help"
 
 
 def _complain(sentence: str) -> None:
     typer.echo(f"tlang: {' '.join(sentence.split())}", err=True)
 
 
-def _told(message: Warning | str, *_: object, **__: object) -> None:
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     _complain(f"warning: {message}")

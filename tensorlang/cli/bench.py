@@ -1,4 +1,4 @@
-"""`tlang bench`: an operator beside what people would use instead, in one run."""
+"""`tlang bench`: an operator against other libraries in one run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tensorlang import runtime, targets
 from tensorlang.cli import choosing, console, options
 from tensorlang.errors import ArgumentError, TargetError
 from tensorlang.ops.examples import arguments
-from tensorlang.tuner.comparison import PEERS, Call, Side, checked, opposite, ours
+from tensorlang.tuner.comparison import PEERS, Call, Side, checked, our_calls, peer_side
 from tensorlang.tuner.rounds import Timing, interleaved, paired_ratio
 from tensorlang.tuner.timers import timer_of
 
@@ -34,41 +34,42 @@ def bench(
     target: options.TargetName = None,
     vs: Annotated[
         str,
-        typer.Option(metavar="PEERS", help=f"Of {', '.join(PEERS)}; commas between."),
+        typer.Option(metavar="PEERS", help=f"Comma-separated, of {', '.join(PEERS)}."),
     ] = "",
     threads: Annotated[
-        int | None, typer.Option(metavar="N", help="Ours, and theirs where they can.")
+        int | None,
+        typer.Option(metavar="N", help="Threads, of peers too where possible."),
     ] = None,
     rounds: Annotated[
-        int, typer.Option(metavar="N", help="How often each is timed, interleaved.")
+        int, typer.Option(metavar="N", help="Interleaved timings of each side.")
     ] = 11,
 ) -> None:
-    """Measure an operator: interleaved rounds, medians, ratios with their interval.
+    """Measure an operator: interleaved rounds, medians, ratios with their intervals.
 
-    Peers that write into existing arrays are compared with ours doing the same, peers
-    that return fresh arrays with ours returning fresh ones.
+    Peers that write into existing arrays are compared with our `out=` calls, peers that
+    allocate their results with our allocating calls.
     """
     names = checked([name.strip() for name in vs.split(",") if name.strip()])
     if rounds < 1:
         raise ArgumentError(f"--rounds {rounds}: at least one is needed")
     machine = targets.get(target)
     if machine.index < 0:
-        raise TargetError(f"{machine.name} is compiled for, not here to be measured")
+        raise TargetError(f"{machine.name} can only be compiled for here, not measured")
     machine = machine if threads is None else machine.with_threads(threads)
     found = options.operator(op)
     workload = options.workload(found, shape, dtype, attr)
     if machine.kind == "cuda" and names:
         raise ArgumentError(
-            f"--vs {vs}: what others make of a GPU is measured by make bench-gpu"
+            f"--vs {vs}: use make bench-gpu to compare with peers on a GPU"
         )
-    sides = [opposite(name, found, workload, machine.threads) for name in names]
+    sides = [peer_side(name, found, workload, machine.threads) for name in names]
     made = choosing.choose(found, workload, machine)
     kernel = runtime.build(made.schedule, machine)
     if machine.kind == "cuda":
         calls = {_OURS[False]: _on_gpu(kernel, found, workload)}
         timings = timer_of(machine).against(calls, rounds)
     else:
-        mine = ours(kernel, found, workload)
+        mine = our_calls(kernel, found, workload)
         kinds = {side.fresh for side in sides} or {False}
         calls = {_OURS[fresh]: mine[fresh] for fresh in sorted(kinds)}
         timings = interleaved(calls | {s.name: s.call for s in sides}, rounds=rounds)
@@ -80,7 +81,7 @@ def bench(
 
 
 def _on_gpu(kernel: Kernel, op: Operator, workload: Workload) -> Call:
-    """A call of our kernel whose arrays lie on the GPU."""
+    """A call of our kernel with arrays on the GPU."""
     arrays, scalars = arguments(op, workload)
     held = timer_of(kernel.target).arguments([*arrays, *scalars])
     return lambda: kernel.launch(*held)

@@ -1,4 +1,4 @@
-"""Which configuration a call would run, and why: records judged one by one."""
+"""The configuration that a call would run, with a verdict on each candidate record."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A record that came into question, how near it is, and what became of it."""
+    """A candidate record, how close a match it is, and the outcome."""
 
     record: Record
     near: str
@@ -28,7 +28,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What would run: a schedule with its algorithm and knobs, and why this one."""
+    """The selected schedule with its algorithm and knobs, and the reason."""
 
     schedule: Schedule
     algorithm: str
@@ -38,10 +38,10 @@ class Chosen:
 
 
 def choose(op: Operator, workload: Workload, target: Target) -> Chosen:
-    """What `op` would run for a workload: as `ops.building` chooses it.
+    """Select what `op` would run for a workload, as `ops.building` does.
 
     Raises:
-        ArgumentError: a pinned knob is out of its domain, or not one of the schedule's.
+        ArgumentError: a pinned knob is unknown to the schedule or out of its domain.
     """
     verdicts: list[Verdict] = []
     chosen: Chosen | None = None
@@ -66,7 +66,7 @@ def _default(op: Operator, workload: Workload, target: Target) -> Chosen:
     algorithm = building.preferred(op, workload, target)
     found = building.schedules(op, algorithm, target)
     named = f"schedule {found[0]}, " if found else ""
-    why = f"the default: {named}by its own rule over shape and machine"
+    why = f"the default: {named}knobs chosen by shape and machine"
     if pins:
         why = f"{building.PIN_VARIABLE} fixes {', '.join(pins)}"
     return Chosen(made, algorithm, knobs, why)

@@ -15,7 +15,7 @@ THEME = "ansi_dark"
 
 
 def terminal() -> bool:
-    """Whether people look at standard output."""
+    """Whether standard output is a terminal."""
     return sys.stdout.isatty()
 
 
@@ -26,7 +26,7 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
-    """A table: boxed on a terminal, else in columns with two spaces between."""
+    """Print a table: boxed on a terminal, else columns separated by two spaces."""
     held = [list(map(_printable, row)) for row in rows]
     if terminal():
         made = Table(*head, title=title or None, title_justify="left")
@@ -44,12 +44,12 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -
 
 
 def _printable(text: str) -> str:
-    """A cell without what would move the cursor: records may come from anywhere."""
+    """A cell without control characters, as records may come from untrusted sources."""
     return "".join(sign if sign.isprintable() else "?" for sign in text)
 
 
 def code(text: str, lexer: str) -> None:
-    """A text in a language: highlighted on a terminal, else its very bytes."""
+    """Print source code: highlighted on a terminal, else unchanged."""
     if terminal():
         console().print(Syntax(text, lexer, theme=THEME, background_color="default"))
     else:
@@ -57,12 +57,12 @@ def code(text: str, lexer: str) -> None:
 
 
 def say(text: str) -> None:
-    """A line."""
+    """Print a line."""
     typer.echo(text)
 
 
 def duration(seconds: float) -> str:
-    """Seconds in a fitting unit: 940 ns, 5.21 ms, 1.5 s."""
+    """Seconds in a readable unit: 940 ns, 5.21 ms, 1.5 s."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"

@@ -1,4 +1,4 @@
-"""`tlang ops`: what there is to tune, show and call."""
+"""`tlang ops`: the operators."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def ops(
         typer.Argument(metavar="[NAME]", help="Only this operator or family."),
     ] = None,
 ) -> None:
-    """List the operators: their ids, aliases, families, algorithms and types."""
+    """List the operators: ids, aliases, families, algorithms and dtypes."""
     listed = known() if name is None else options.operators(name)
     head = ("operator", "aliases", "family", "algorithms", "dtypes", "what it does")
     console.table(head, map(_row, listed))

@@ -1,4 +1,4 @@
-"""What several commands take: operators, shapes, types, attributes, times."""
+"""Options shared by several commands: operators, shapes, dtypes, attributes, times."""
 
 from __future__ import annotations
 
@@ -32,22 +32,26 @@ Shape = Annotated[
     str | None,
     typer.Option(
         metavar="SIZES",
-        help="Sizes of an array, such as 16777216 or 64x784; commas between arrays.",
+        help="Array shape, such as 16777216 or 64x784; commas between arrays.",
     ),
 ]
 DType = Annotated[
     str | None,
-    typer.Option("--dtype", metavar="TYPE", help="Element type; commas for several."),
+    typer.Option(
+        "--dtype", metavar="TYPE", help="Element type, or several, comma-separated."
+    ),
 ]
 Attribute = Annotated[
     list[str] | None,
     typer.Option(
-        "--attr", metavar="NAME=VALUE", help="An attribute; may be given repeatedly."
+        "--attr", metavar="NAME=VALUE", help="An operator attribute; repeatable."
     ),
 ]
 TargetName = Annotated[
     str | None,
-    typer.Option("--target", metavar="NAME", help="Such as llvm; see tlang targets."),
+    typer.Option(
+        "--target", metavar="NAME", help="Target, such as llvm; see tlang targets."
+    ),
 ]
 
 _SHAPE: Final = re.compile(r"\d+(x\d+)*")
@@ -61,33 +65,33 @@ T = TypeVar("T")
 
 
 def to_compile(target: str | None) -> Target:
-    """The target of a name, to look at what is made for it; a GPU need not be here.
+    """The target of a name, for compiling only: a GPU need not be present.
 
-    What `cuda` stands for without one is said on standard error.
+    Without a GPU, the architecture that `cuda` stands for is printed on standard error.
 
     Raises:
-        TargetError: nothing has this name.
+        TargetError: unknown name.
     """
-    from tensorlang import targets  # noqa: PLC0415 - the floors below, where needed
+    from tensorlang import targets  # noqa: PLC0415 - heavy
 
     found = targets.to_compile(target)
     if target == "cuda" and found.index < 0:
-        typer.echo(f"tlang: no GPU is here: compiling for {found.name}", err=True)
+        typer.echo(f"tlang: no GPU found: compiling for {found.name}", err=True)
     return found
 
 
 def shapes(text: str | None) -> tuple[tuple[int, ...], ...]:
-    """The shapes of `64x784,512x784`; none where nothing is given.
+    """Parse `64x784,512x784`; empty for None.
 
     Raises:
-        ShapeError: it is not of that form, or too large for any memory.
+        ShapeError: malformed, or too large for any memory.
     """
     if text is None:
         return ()
     parts = [part.strip() for part in text.split(",")]
     if not all(map(_SHAPE.fullmatch, parts)):
         raise ShapeError(
-            f"--shape {text!r} is not sizes joined by x, such as 16777216 or 64x784 "
+            f"--shape {text!r} is not a shape such as 16777216 or 64x784 "
             "(commas between the shapes of several arrays)"
         )
     found = tuple(tuple(int(size) for size in part.split("x")) for part in parts)
@@ -98,10 +102,10 @@ def shapes(text: str | None) -> tuple[tuple[int, ...], ...]:
 
 
 def dtypes(text: str | None) -> tuple[str, ...] | str | None:
-    """Our name of an element type, or of several: `float32` is `f32`.
+    """Canonical names of one or several dtypes: `float32` is `f32`.
 
     Raises:
-        DTypeError: one of them is no element type.
+        DTypeError: not a dtype.
     """
     if text is None:
         return None
@@ -117,25 +121,25 @@ def dtypes(text: str | None) -> tuple[str, ...] | str | None:
 
 
 def seconds(text: str, option: str = "--budget") -> float:
-    """The seconds of `90`, `60s`, `2m` or `1h`.
+    """Parse `90`, `60s`, `2m` or `1h` into seconds.
 
     Raises:
-        ArgumentError: it is no time, or none at all.
+        ArgumentError: not a time greater than 0.
     """
     match = _TIME.fullmatch(text.strip())
     found = float(match[1]) * _SECONDS[match[2]] if match else 0.0
     if not 0 < found < math.inf:
         raise ArgumentError(
-            f"{option} {text!r} is not a time longer than 0, such as 60s, 2m or 1h"
+            f"{option} {text!r} is not a positive time such as 60s, 2m or 1h"
         )
     return found
 
 
 def operators(name: str) -> tuple[Operator, ...]:
-    """The operators of a name: one, or a family's members.
+    """The operator of a name, or the members of a family.
 
     Raises:
-        OperatorError: nothing is called that, or its module cannot be imported.
+        OperatorError: unknown name, or its module cannot be imported.
     """
     from tensorlang.ops import select  # noqa: PLC0415 - loads NumPy
 
@@ -143,10 +147,10 @@ def operators(name: str) -> tuple[Operator, ...]:
 
 
 def operator(name: str) -> Operator:
-    """The operator of a name; of a family the one that is called so.
+    """The operator of a name; for a family, the member of the same name.
 
     Raises:
-        OperatorError: nothing is called that, or it is a family of several.
+        OperatorError: unknown name, or a family with several members.
     """
     found = operators(name)
     if len(found) > 1:
@@ -156,7 +160,7 @@ def operator(name: str) -> Operator:
 
 
 def _imported(name: str, find: Callable[[str], T]) -> T:
-    """Find where the current directory's modules can be imported too."""
+    """Look a name up with the current directory on the import path."""
     if ":" in name and os.getcwd() not in sys.path:  # noqa: PTH109 - entries are text
         sys.path.insert(0, os.getcwd())  # noqa: PTH109 - the same
     try:
@@ -170,10 +174,10 @@ def _imported(name: str, find: Callable[[str], T]) -> T:
 
 
 def attributes(given: Sequence[str] | None) -> dict[str, Setting]:
-    """The attributes of `name=value` texts.
+    """Parse `name=value` attributes.
 
     Raises:
-        ArgumentError: one is not of that form.
+        ArgumentError: malformed.
     """
     found: dict[str, Setting] = {}
     for text in given or ():
@@ -203,7 +207,7 @@ def workload(
     dtype: str | None = None,
     attrs: Sequence[str] | None = None,
 ) -> Workload:
-    """The workload that the options describe; the rest is the operator's default.
+    """The workload of the options, completed by the operator's defaults.
 
     Raises:
         ShapeError, DTypeError, ArgumentError: an option does not fit the operator.

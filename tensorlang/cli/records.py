@@ -1,4 +1,4 @@
-"""`tlang records`: what is known to be best, where it is filed, why it is chosen."""
+"""`tlang records`: tuning records, where they are stored and which one applies."""
 
 from __future__ import annotations
 
@@ -22,19 +22,21 @@ app = typer.Typer(add_completion=False)
 _LAYERS: Final = ("user", "shipped")
 Machine = Annotated[
     str | None,
-    typer.Option(metavar="FINGERPRINT", help="Of this machine, see tlang targets."),
+    typer.Option(
+        metavar="FINGERPRINT", help="Default: this machine; see tlang targets."
+    ),
 ]
 
 
 def _files() -> Iterator[tuple[str, Path]]:
-    """Every record file with its layer, strongest first."""
+    """Every record file with its layer, highest precedence first."""
     for layer, folder in zip(_LAYERS, held.folders(), strict=True):
         for path in held.all_files(folder):
             yield layer, path
 
 
 def _read(broken: list[str]) -> Iterator[tuple[str, Record]]:
-    """All records with their layers; what is wrong with files is put aside."""
+    """All records with their layers; errors of files are collected in `broken`."""
     for layer, path in _files():
         try:
             found = record_files.read(path)
@@ -62,7 +64,7 @@ def _about(ctx: typer.Context) -> None:
 def ls(
     op: Annotated[str | None, typer.Argument(metavar="[OP]")] = None,
 ) -> None:
-    """List the records: the user's own, and those that came with the package."""
+    """List the records: the user's, and those shipped with the package."""
     names = {found.id for found in options.operators(op)} if op else set()
     broken: list[str] = []
     rows = [
@@ -82,12 +84,12 @@ def ls(
     if rows:
         console.table(head, rows)
     elif not broken:
-        console.say(f"no records; tlang tune makes them, in {held.user_folder()}")
+        console.say(f"no records; tlang tune writes them to {held.user_folder()}")
     _refuse(broken)
 
 
 def _time(record: Record) -> str:
-    """Its time; of one that was never run what was estimated, marked as such."""
+    """The measured time, or the static estimate, marked as such."""
     said = console.duration(record.seconds)
     return f"static, about {said}" if record.static else said
 
@@ -105,12 +107,12 @@ def explain(
     attr: options.Attribute = None,
     target: options.TargetName = None,
 ) -> None:
-    """Say which configuration a call would run, and why this one."""
+    """Show which configuration a call would run, and why."""
     machine = targets.get(target)
     found = options.operator(op)
     workload = options.workload(found, shape, dtype, attr)
     chosen = choosing.choose(found, workload, machine)
-    console.say(f"{workload} on {machine.fingerprint}")
+    console.say(f"{found.told(workload)} on {machine.fingerprint}")
     settings = ", ".join(f"{k}={v}" for k, v in chosen.knobs.values.items())
     console.say(f"chosen: {chosen.algorithm}({settings})")
     console.say(f"because: {chosen.why}")
@@ -128,17 +130,20 @@ def explain(
         head = ("record", "machine", "knobs", "near", "verdict")
         console.table(head, rows)
     else:
-        console.say("no record is near enough to guide it")
+        console.say("no record is close enough to apply")
+    if declined := chosen.schedule.declined:
+        console.say("attempted by its schedule, and declined:")
+        console.table(("step", "because"), [(d.way, d.reason) for d in declined])
 
 
 @app.command()
 def merge(
     paths: Annotated[
         list[Path],
-        typer.Argument(metavar="PATH...", help="Record files, or folders of them."),
+        typer.Argument(metavar="PATH...", help="Record files or folders."),
     ],
 ) -> None:
-    """File others' records into the user's folder, where they are the better ones."""
+    """Merge record files into the user's folder, keeping the better records."""
     broken: list[str] = []
     found: list[Record] = []
     for path in _expanded(paths):
@@ -165,7 +170,7 @@ def _expanded(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def _filed(found: Iterable[Record], folder: Path) -> int:
-    """File records below a folder, each in its place; how many outranked others."""
+    """Store records below a folder; return how many outranked existing ones."""
     places: dict[Path, list[Record]] = defaultdict(list)
     for record in found:
         place = record_files.path_of(folder, record.target, record.workload.operator)
@@ -177,7 +182,7 @@ def _filed(found: Iterable[Record], folder: Path) -> int:
 def export(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER")],
     op: Annotated[
-        str | None, typer.Option("--op", metavar="OP", help="Only this operator's.")
+        str | None, typer.Option("--op", metavar="OP", help="Only this operator.")
     ] = None,
 ) -> None:
     """Copy the user's records into a folder, to be merged elsewhere or shipped."""
@@ -189,9 +194,9 @@ def export(
         if layer == "user" and (not names or record.workload.operator in names)
     ]
     if not found and not broken:
-        raise RecordError(f"there are no records of yours in {held.user_folder()}")
+        raise RecordError(f"there are no user records in {held.user_folder()}")
     kept = _filed(found, folder)
-    for lock in folder.glob("*/*.json.lock"):  # nobody tunes into what is shipped
+    for lock in folder.glob("*/*.json.lock"):  # not needed in shipped records
         lock.unlink(missing_ok=True)
     console.say(f"{kept} of {len(found)} records filed in {folder}")
     _refuse(broken)
@@ -199,9 +204,10 @@ def export(
 
 @app.command()
 def verify() -> None:
-    """Check every record file, and replay the records: 1 if any is stale.
+    """Check every record file and replay its records; exit with 1 if any is stale.
 
-    Those of this CPU, of devices that are here, and of what CUDA is compiled for.
+    Covers records of this CPU, of the devices present, and of the CUDA architectures
+    that can be compiled for.
     """
     here = {target.fingerprint: target for target in _present()}
     counts: dict[str, int] = defaultdict(int)
@@ -221,7 +227,7 @@ def verify() -> None:
 
 
 def _present() -> Iterator[targets.Target]:
-    """This CPU, every device that is here, and what can be compiled for anyhow."""
+    """This CPU, every device present, and the architectures to compile for."""
     for architecture in targets.ARCHITECTURES:
         yield targets.get(f"cuda:{architecture}")
     yield targets.host()
@@ -247,10 +253,10 @@ def _verdict(record: Record, present: Mapping[str, targets.Target]) -> str:
     if isinstance(result, str):
         return result
     if extra := result[1].unasked():
-        return f"stale: {', '.join(extra)} is no knob of its schedule"
+        return f"stale: {', '.join(extra)} is not a knob of its schedule"
     if record.schedule != (op.scheduled_as or building.GENERIC):
         return f"stale: {op.id} is not scheduled by {record.schedule!r}"
-    return "good" if record.seconds > 0 else "stale: it took no time"
+    return "good" if record.seconds > 0 else "stale: its time is not positive"
 
 
 @app.command()
@@ -261,16 +267,17 @@ def rm(
     dtype: options.DType = None,
     machine: Machine = None,
 ) -> None:
-    """Remove the user's records of an operator, of this machine unless one is named.
+    """Remove the user's records of an operator on this machine, or on the one named.
 
-    Those that came with the package stay, and serve again.
+    Shipped records remain and apply again.
     """
     fingerprint = machine or targets.host().fingerprint
     wanted, types = options.shapes(shape), options.dtypes(dtype)
     only = (types,) if isinstance(types, str) else types
 
     def unwanted(record: Record) -> bool:
-        fits = not wanted or record.workload.shapes == wanted
+        shapes = record.workload.shapes  # those of keys may be left out
+        fits = not wanted or shapes[-len(wanted) :] == wanted
         return fits and (not only or set(record.workload.dtypes) <= set(only))
 
     removed = 0
@@ -279,7 +286,6 @@ def rm(
         removed += record_files.remove(path, unwanted)
     if not removed:
         raise RecordError(
-            f"no record of yours fits {op} on {fingerprint}; "
-            "tlang records ls lists them"
+            f"no user record matches {op} on {fingerprint}; tlang records ls lists them"
         )
     console.say(f"{removed} records removed")

@@ -1,4 +1,4 @@
-"""`tlang show`: an operator at each stage between its definition and machine code."""
+"""`tlang show`: an operator at each stage from definition to machine code."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ pre {{ font-family: Menlo, Consolas, monospace; line-height: 1.3; }}
 
 @dataclass
 class View:
-    """An operator and workload, scheduled and built as far as it is looked at."""
+    """An operator and workload, scheduled and built on demand."""
 
     op: Operator
     workload: Workload
@@ -60,13 +60,13 @@ class View:
 
     @cached_property
     def kernel(self) -> Any:
-        """It, built: a kernel of the target's kind."""
+        """The built kernel, of the target's class."""
         knobs = self.chosen.knobs.values
         return runtime.build(self.chosen.schedule, self.target, knobs=knobs)
 
 
 def _knobs(view: View) -> str:
-    """The chosen value of each knob and its domain, one a line."""
+    """The value and domain of each knob, one per line."""
     knobs = view.chosen.knobs
     lines = [f"# {view.chosen.algorithm}; {view.chosen.why}"]
     lines += [
@@ -78,31 +78,31 @@ def _knobs(view: View) -> str:
 
 _Stages = dict[str, tuple[str, str, Callable[[View], str]]]
 
-# stage -> (what it is, the language of its text, the text)
+# stage -> (description, language for highlighting, text)
 STAGES: Final[_Stages] = {
     "ir": (
         "the definition",
         "python",
         lambda v: printed(v.op.function(v.workload, v.chosen.algorithm)),
     ),
-    "knobs": ("the choices of its schedule", "python", _knobs),
+    "knobs": ("the knobs of its schedule", "python", _knobs),
     "trace": (
         "the steps of its schedule",
         "python",
-        lambda v: str(v.chosen.schedule.trace),
+        lambda v: v.chosen.schedule.annotated_trace(),
     ),
     "scheduled": (
-        "the IR after these steps",
+        "the IR after scheduling",
         "python",
         lambda v: printed(v.chosen.schedule.function),
     ),
     "lowered": (
-        "what code is printed from",
+        "the input of code generation",
         "python",
         lambda v: printed(v.kernel.lowered),
     ),
     "source": ("the source that was compiled", "llvm", lambda v: v.kernel.source),
-    "asm": ("the machine's instructions", "gas", lambda v: v.kernel.asm),
+    "asm": ("machine instructions", "gas", lambda v: v.kernel.asm),
 }
 _C: Final[_Stages] = {
     **{name: stage for name, stage in STAGES.items() if name != "asm"},
@@ -130,19 +130,19 @@ def show(
     ] = "",
     html: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write a page instead; every stage, or one."),
+        typer.Option(metavar="FILE", help="Write an HTML page of one or all stages."),
     ] = None,
 ) -> None:
-    """Show an operator at a stage between its definition and machine code.
+    """Show an operator at a stage from definition to machine code.
 
-    Without --stage it is the definition. The text is highlighted on a terminal, and
-    plain where it is piped. CUDA is shown without a GPU, too: as for cuda:sm_90a.
+    Without --stage, shows the definition. The text is highlighted on a terminal and
+    plain when piped. CUDA needs no GPU: without one it is shown for cuda:sm_90a.
     """
     chosen = options.to_compile(target)
     stages = OF_KIND[chosen.kind]
     if stage and stage not in stages:
         raise ArgumentError(
-            f"{stage!r} is no stage of an operator for {chosen.kind}; the stages are "
+            f"{stage!r} is not a stage for {chosen.kind}; the stages are "
             f"{', '.join(stages)}"
         )
     found = options.operator(op)
@@ -155,7 +155,7 @@ def show(
 
 
 def page(view: View, stages: Sequence[str]) -> str:
-    """An HTML page with a section a stage."""
+    """An HTML page with a section per stage."""
     sections, styles = [], []
     for stage in stages:
         about, lexer, text = OF_KIND[view.target.kind][stage]
@@ -170,7 +170,7 @@ def page(view: View, stages: Sequence[str]) -> str:
 
 
 def _highlighted(text: str, lexer: str, stage: str) -> tuple[str, str]:
-    """Style sheet and marked text, with classes named after the stage."""
+    """Style sheet and highlighted text, with classes named after the stage."""
     text = text.rstrip("\n")
     width = max(map(len, text.splitlines()), default=1) + 1
     recorder = Console(record=True, width=width, file=StringIO())

@@ -1,4 +1,4 @@
-"""`tlang targets`: what kernels can be built for here, and how to get the rest."""
+"""`tlang targets`: which targets are available, and how to get the missing ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tensorlang.targets import Target
 
 app = typer.Typer(add_completion=False)
 
-# of some hundred flags, those that decide what code is made
+# of some hundred CPU flags, those that affect code generation
 _SHOWN: Final = re.compile(
     r"amx|avx|bf16|bmi|f16c|fma|gfni|asimd|neon|popcnt|sha|sse4|sve|vaes|vpclmul"
 )
@@ -23,8 +23,8 @@ _SHOWN: Final = re.compile(
 
 @app.command()
 def targets() -> None:
-    """Say what is here (device, features, caches, threads) and what is missing."""
-    for kind, problem in machines.known().items():
+    """List devices, features, caches and threads, and what is missing."""
+    for kind, problem in machines.availability().items():
         if problem:
             console.say(f"{kind}: missing\n  {problem}")
         else:
@@ -34,7 +34,7 @@ def targets() -> None:
 
 
 def _compilers() -> str:
-    """What CUDA is compiled by and for, or what is missing for that."""
+    """CUDA's compilers and architectures, or what is missing."""
     if lacking := toolchain.missing():
         return f"missing: {lacking}"
     return f"{toolchain.versions()}; for {', '.join(machines.ARCHITECTURES)}"
@@ -58,7 +58,7 @@ def _described(target: Target) -> str:
 
 
 def _device(target: Target) -> str:
-    """A device whose kernels are launches of blocks of threads."""
+    """A SIMT device, whose kernels are launched as blocks of threads."""
     lines = {
         "device": target.device,
         "architecture": target.arch,

@@ -1,4 +1,4 @@
-"""`tlang tune`: search with a progress bar, then what was found against the default."""
+"""`tlang tune`: search with a progress bar, then a table of results."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tensorlang.cli import console, options
 from tensorlang.cli.tune_network import tune_network
 from tensorlang.cli.watching import watcher
 from tensorlang.errors import ArgumentError
+from tensorlang.ops import find
 from tensorlang.tuner import static_tuning
 from tensorlang.tuner.storage import default_url, redacted
 from tensorlang.tuner.tuning import tune as search
@@ -38,11 +39,11 @@ def tune(
     *,
     model: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="An ONNX file: tune all that it computes."),
+        typer.Option(metavar="FILE", help="Tune every workload of an ONNX file."),
     ] = None,
     batch: Annotated[
         int | None,
-        typer.Option(metavar="N", help="First size of a model's inputs where open."),
+        typer.Option(metavar="N", help="Value of a model's symbolic batch size."),
     ] = None,
     target: options.TargetName = None,
     shape: options.Shape = None,
@@ -50,50 +51,49 @@ def tune(
     attr: options.Attribute = None,
     budget: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Such as 90s, 2m or 1h; 60s by default."),
+        typer.Option(metavar="TIME", help="Such as 90s, 2m or 1h (default: 60s)."),
     ] = None,
     trials: Annotated[
         int | None,
-        typer.Option(metavar="N", help="End after so many configurations instead."),
+        typer.Option(metavar="N", help="Stop after this many configurations instead."),
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of the search.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the search.")] = 0,
     storage: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Optuna's; by default a file of the user's."),
+        typer.Option(metavar="URL", help="Optuna storage (default: a SQLite file)."),
     ] = None,
     resume: Annotated[
-        bool, typer.Option(help="Go on from the trials of earlier runs.")
+        bool, typer.Option(help="Continue from the trials of earlier runs.")
     ] = True,
     compile_only: Annotated[
         bool,
-        typer.Option(
-            "--compile-only", help="For a GPU that is not here: by static cost."
-        ),
+        typer.Option("--compile-only", help="Rank by static cost, without the GPU."),
     ] = False,
     log: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="For tracebacks of what failed."),
+        typer.Option(metavar="FILE", help="Write tracebacks of failed trials here."),
     ] = None,
 ) -> None:
-    """Find the fastest schedule of an operator, a family's members, or a network's.
+    """Find the fastest schedule of an operator, a family's members, or a network.
 
-    Every candidate is checked before it is timed, and only what beats the default
-    beyond the noise is recorded. Ctrl-C keeps what was tried: the same command goes on.
+    Every candidate is checked before it is timed, and only a candidate that beats the
+    default beyond measurement noise is recorded. Trials survive Ctrl-C: the same
+    command resumes.
 
     With --compile-only nothing is run: candidates for a CUDA architecture are compiled,
-    and the one that should be the fastest is recorded as a guess, which gives way to
-    whatever is measured.
+    and the one with the lowest static cost is recorded as an estimate, which any
+    measured record overrides.
     """
     limit = _end(budget, trials, seed)
     if compile_only and model is not None:
         raise ArgumentError("--compile-only takes an operator: leave out --model")
     if compile_only:
-        options.to_compile(target)  # which says what cuda stands for
+        options.to_compile(target)  # prints which architecture cuda stands for
     machine = static_tuning.machine(target, compile_only=compile_only)
     if model is not None:
         if op is not None or shape or dtype or attr or trials is not None:
             raise ArgumentError(
-                "--model names all that is tuned, within --budget: leave out OP, "
+                "--model tunes all its workloads within --budget: leave out OP, "
                 "--shape, --dtype, --attr and --trials"
             )
         how = {"target": machine, "seed": seed, "storage": storage, "resume": resume}
@@ -128,23 +128,23 @@ def tune(
     if stopped:
         place = redacted(storage or default_url())
         typer.echo(
-            f"tlang: stopped; what was tried is kept in {place}, and the same command "
-            "goes on from there",
+            f"tlang: stopped; trials are kept in {place}, and the same command "
+            "resumes from there",
             err=True,
         )
         raise typer.Exit(INTERRUPTED)
 
 
 def _end(budget: str | None, trials: int | None, seed: int) -> float | None:
-    """The seconds that a run may take, None where trials alone end it.
+    """Seconds that a run may take; None if only trials limit it.
 
     Raises:
-        ArgumentError: budget, trials or seed are out of their domains.
+        ArgumentError: budget, trials or seed are out of range.
     """
     if trials is not None and trials < 1:
         raise ArgumentError(f"--trials {trials}: at least one is needed")
     if not 0 <= seed < 1 << 32:
-        raise ArgumentError(f"--seed {seed}: it must be from 0 to 2^32 - 1")
+        raise ArgumentError(f"--seed {seed}: must be from 0 to 2^32 - 1")
     if budget is None and trials is not None:
         return None
     return options.seconds(_BUDGET if budget is None else budget)
@@ -153,7 +153,7 @@ def _end(budget: str | None, trials: int | None, seed: int) -> float | None:
 def _searched(
     op: str, watched: Callable[[Progress], None], request: Mapping[str, Any]
 ) -> tuple[list[Report], bool]:
-    """What was found, and whether Ctrl-C ended the search."""
+    """The reports, and whether Ctrl-C ended the search."""
     try:
         reports = search(op, listen=watched, **request)
     except KeyboardInterrupt:
@@ -162,7 +162,7 @@ def _searched(
 
 
 def _tell(reports: list[Report], seconds: float) -> None:
-    """The table of what was found, the failures by kind, and where time went."""
+    """Print the results, failures by kind, and where the time went."""
     if not reports:
         return
     head = ("workload", "default", "best", "faster", "tried", "with")
@@ -184,7 +184,7 @@ def _row(report: Report) -> tuple[str, ...]:
     spread = f" +- {report.spread:.1%}" if report.spread else ""
     about = "about " if report.static else ""
     return (
-        str(report.workload),
+        find(report.operator).told(report.workload),
         about + console.duration(report.default_seconds),
         about + console.duration(report.seconds) + spread,
         _faster(report),
@@ -194,7 +194,7 @@ def _row(report: Report) -> tuple[str, ...]:
 
 
 def _faster(report: Report) -> str:
-    """How much faster than the default, as far as is known."""
+    """Speedup over the default, as far as it is known."""
     if report.static and report.seconds < report.default_seconds:
         return f"static, {report.default_seconds / report.seconds:.2f}x"
     if report.ratio is not None:
@@ -203,7 +203,7 @@ def _faster(report: Report) -> str:
 
 
 def _stages(reports: Iterable[Report], seconds: float) -> str:
-    """Where the time went, one line."""
+    """One line on where the time went."""
     total: dict[str, float] = {}
     trials = 0
     for report in reports:

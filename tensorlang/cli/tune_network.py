@@ -1,4 +1,4 @@
-"""`tlang tune --model`: what a network computes, ranked by time, then tuned."""
+"""`tlang tune --model`: the workloads of a network, ranked by time, then tuned."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tensorlang import onnx
 from tensorlang.cli import console
 from tensorlang.errors import ArgumentError
+from tensorlang.graph import Graph, workloads
+from tensorlang.graph.network import optimized, pure
+from tensorlang.graph.specs import names_in
 from tensorlang.tuner.model_tuning import Ranked, ranked, tune_model
 
 if TYPE_CHECKING:
@@ -22,16 +26,14 @@ def tune_network(
     how: Mapping[str, Any],
     tell: Callable[[list[Report], float], None],
 ) -> None:
-    """Rank and tune the workloads of an ONNX file; print both."""
-    if batch is not None and batch < 1:
-        raise ArgumentError(f"--batch {batch}: at least one is needed")
+    """Rank and tune the workloads of an ONNX file; print both tables."""
     begun = time.monotonic()
-    rows, others = ranked(path, batch, how["target"])
+    rows = ranked(workloads(*program(path, batch)), how["target"])
     console.table(
         ("workload", "times", "a call", "share"),
         [
             (
-                str(row.found),
+                row.op.told(row.workload),
                 str(row.count),
                 console.duration(row.seconds),
                 f"{row.share:.0%}",
@@ -39,12 +41,9 @@ def tune_network(
             for row in rows
         ],
     )
-    if others:
-        listed = ", ".join(f"{count} x {kind}" for kind, count in others.items())
-        console.say(f"not ours, and left alone: {listed}")
 
     def announce(row: Ranked) -> None:
-        console.say(f"tuning {row.found}")
+        console.say(f"tuning {row.op.told(row.workload)}")
 
     left = budget - (time.monotonic() - begun)
     reports = tune_model(rows, budget=left, begun=announce, **how)
@@ -54,3 +53,22 @@ def tune_network(
             f"the budget reached {len(reports)} of {len(rows)} workloads; a larger one "
             "reaches the others"
         )
+
+
+def program(path: Path, batch: int | None) -> tuple[Graph, dict[str, int]]:
+    """The inference graph of an ONNX file and its sizes; external weights are not read.
+
+    Raises:
+        ArgumentError: no such file, not ONNX, or a size remains symbolic.
+        GraphError: names what the file uses that is not supported.
+    """
+    if batch is not None and batch < 1:
+        raise ArgumentError(f"--batch {batch}: at least one is needed")
+    read = onnx.load(path, data=False)
+    sizes = {} if batch is None else {"batch": batch}
+    if still := names_in(tuple(spec.shape for spec in read.specs)) - sizes.keys():
+        raise ArgumentError(
+            f"--model {path}: {', '.join(sorted(still))} is symbolic; "
+            + ("give --batch" if still == {"batch"} else "export it with fixed sizes")
+        )
+    return optimized(pure(read, read.specs, train=False).graph), sizes

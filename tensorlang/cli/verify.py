@@ -1,4 +1,4 @@
-"""`tlang verify`: known answers, and kernels beside the interpreter."""
+"""`tlang verify`: known answers, and kernels against the interpreter."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FAILED: Final = 1
 def verify(
     op: Annotated[
         str | None,
-        typer.Argument(metavar="[OP]", help="An operator or a family; all by default."),
+        typer.Argument(metavar="[OP]", help="An operator or a family (default: all)."),
     ] = None,
     *,
     shape: options.Shape = None,
@@ -39,14 +39,16 @@ def verify(
     attr: options.Attribute = None,
     target: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Such as llvm; all: every target present."),
+        typer.Option(
+            metavar="NAME", help="Such as llvm; all for every available target."
+        ),
     ] = None,
 ) -> None:
-    """Check operators: published answers, then kernels against the interpreter.
+    """Check operators against published answers and the interpreter.
 
-    Every kernel is the one that a call would run, for small ragged shapes like the one
-    given. For a GPU that is not here they are compiled only, which is said. The exit
-    code is 1 if a line fails.
+    Runs the kernels that a call would run, on small ragged shapes derived from --shape.
+    For a GPU that is not present, kernels are only compiled, which is stated. The exit
+    code is 1 if any check fails.
     """
     machines = _machines(target)
     chosen = known() if op is None else options.operators(op)
@@ -68,11 +70,11 @@ def verify(
 
 
 def _machines(target: str | None) -> Iterable[Target]:
-    """The targets to check on; of a GPU that is not here, what is compiled for."""
+    """The targets to check; compile-only architectures where there is no GPU."""
     if target != "all":
         return [options.to_compile(target)]
     found = []
-    for kind, problem in targets.known().items():
+    for kind, problem in targets.availability().items():
         if not problem:
             found.append(targets.get(kind))
         elif kind == "cuda" and not toolchain.missing():
@@ -83,11 +85,11 @@ def _machines(target: str | None) -> Iterable[Target]:
     return found
 
 
-Outcome = tuple[str, str]  # what was compared, and what is wrong: empty if nothing
+Outcome = tuple[str, str]  # what was compared, and the problem or ""
 
 
 def _line(name: str, check: Callable[[], Outcome]) -> bool:
-    """Run a check and print its line; whether it passed."""
+    """Run a check, print its line, and return whether it passed."""
     start = time.perf_counter()
     try:
         what, problem = check()
@@ -112,7 +114,7 @@ def _answers(group: Group, target: Target) -> Callable[[], Outcome]:
 def _compiled(
     op: Operator, workload: Workload, target: Target
 ) -> Callable[[], Outcome]:
-    """The kernel that a call would run, compiled for what is not here."""
+    """Compile the kernel that a call would run for an absent device."""
 
     def check() -> Outcome:
         made = choosing.choose(op, workload, target)
@@ -125,7 +127,7 @@ def _compiled(
 def _comparison(
     op: Operator, workload: Workload, target: Target
 ) -> Callable[[], Outcome]:
-    """The kernels of small ragged shapes beside the interpreter's results."""
+    """Kernels of small ragged shapes against the interpreter."""
 
     def check() -> Outcome:
         gates = Gates(op, workload)
@@ -136,6 +138,9 @@ def _comparison(
             gate = gates.of(made.algorithm)
             gate.check(build(made.schedule, target), gate.nonempty[number])
             runs += len(gate.nonempty[number].runs)
-        return f"as the interpreter: {len(cases)} shapes, {runs} sets of arrays", ""
+        return (
+            f"matches the interpreter: {len(cases)} shapes, {runs} sets of arrays",
+            "",
+        )
 
     return check

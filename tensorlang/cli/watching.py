@@ -1,4 +1,4 @@
-"""A tuning run as people watch it: a bar with its end in sight, or plain lines."""
+"""Progress of a tuning run: a bar on a terminal, else plain lines."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from tensorlang.tuner import progress as told
 
 _OK: Final = "ok"
-_NOTABLE: Final = 0.98  # a line is worth an improvement of two percent
+_NOTABLE: Final = 0.98  # print a line for an improvement of at least two percent
 
 
 def watcher(
     members: int, budget: float | None, trials: int | None
 ) -> AbstractContextManager[Callable[[told.Progress], None]]:
-    """What listens to a run: a bar on a terminal, else lines."""
+    """The progress listener of a run: a bar on a terminal, else lines."""
     if console.terminal():
         return Bar(Course(members, budget, trials))
     return Plain()
 
 
 class Course:
-    """How far a run is: by the clock where it has a budget, else by its trials."""
+    """Progress of a run: by the clock if it has a budget, else by trials."""
 
     def __init__(self, members: int, budget: float | None, trials: int | None) -> None:
         self._budget, self._trials = budget, trials
@@ -41,17 +41,17 @@ class Course:
         self._tried = 0
 
     def note(self, said: told.Progress) -> None:
-        """Take in a finished trial."""
+        """Count a finished trial."""
         self._tried = (said.member - 1) * (self._trials or 0) + said.trials
 
     @property
     def elapsed(self) -> float:
-        """Seconds so far."""
+        """Seconds since the start."""
         return time.monotonic() - self._begun
 
     @property
     def part(self) -> float:
-        """The part done, from 0 to 1: of the time or of the trials, what ends first."""
+        """Completed fraction, 0 to 1: of the time or trials, whichever ends first."""
         parts = [0.0]
         if self._budget is not None:
             parts.append(self.elapsed / self._budget)
@@ -61,7 +61,7 @@ class Course:
 
     @property
     def left(self) -> str:
-        """The time to its end, in words."""
+        """Estimated remaining time as m:ss."""
         part = self.part
         if part <= 0.0:
             return "-:--"
@@ -70,7 +70,7 @@ class Course:
 
 
 class Bar(Progress):
-    """A bar that moves with the clock, and what is known so far beside it."""
+    """A bar that advances with the clock, with the results so far."""
 
     def __init__(self, course: Course) -> None:
         super().__init__(
@@ -93,11 +93,11 @@ class Bar(Progress):
         self._course.note(said)
         place = f"{said.member}/{said.members} " if said.members > 1 else ""
         self.update(
-            self._bar, description=f"{place}{said.operator}", found=standing(said)
+            self._bar, description=f"{place}{said.operator}", found=status_line(said)
         )
 
     def get_renderables(self) -> Iterable[RenderableType]:
-        """The bar, moved to where the clock is."""
+        """The bar at its current position."""
         if self.tasks:
             task = self.tasks[0]
             task.completed = self._course.part
@@ -118,15 +118,15 @@ class Plain:
         return None
 
     def listen(self, said: told.Progress) -> None:
-        """Tell a finished trial, if it is worth a line."""
+        """Print a finished trial if it improves notably."""
         before, best = self._best.get(said.member), said.best_seconds
         if best is not None and (before is None or best < before * _NOTABLE):
             self._best[said.member] = best
-            console.say(f"{said.operator}: {standing(said)}")
+            console.say(f"{said.operator}: {status_line(said)}")
 
 
-def standing(said: told.Progress) -> str:
-    """Where a run stands: trials, best and default, failures by kind."""
+def status_line(said: told.Progress) -> str:
+    """Status of a run: trials, best and default times, failures by kind."""
     parts = [f"{said.trials} tried"]
     if said.best_seconds is not None:
         parts.append(f"best {console.duration(said.best_seconds)}")

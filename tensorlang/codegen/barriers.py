@@ -1,12 +1,12 @@
-"""Where threads wait for each other: guards and barriers, placed by what is touched.
+"""Barrier placement by data dependences, with guards for single-threaded parts.
 
-Every thread runs the whole program; the loops of one kind are shared out among the
-threads, and all that holds no such loop is run by one thread alone. A barrier stands
-between two of these where one writes what the other uses, and none at the end.
+Every thread runs the whole program. Loops of one kind are divided among the threads;
+statements without such a loop are run by one thread. A barrier separates two of these
+if one writes what the other accesses; there is none at the end.
 
-A copy hinted `async` writes when its thread waits for it: a barrier then stands behind
-the wait, before the first use. That nothing is used earlier is the schedule's to see to
-and the interpreter's to find.
+A copy hinted `async` completes when its thread waits for it, so a barrier follows that
+wait, before the first use. That nothing is used earlier is the schedule's
+responsibility; the interpreter checks it.
 """
 
 from __future__ import annotations
@@ -35,96 +35,96 @@ from tensorlang.ir.nodes import (
     While,
     seq,
 )
-from tensorlang.ir.visit import walk
+from tensorlang.ir.visit import walk_statements
 
 OWN: Final = ("register", "private")
 
 
 @dataclass
 class Access:
-    """What was read and written since the last barrier, by thread 0 and by all."""
+    """Buffers read and written since the last barrier."""
 
     reads: set[Buffer] = field(default_factory=set)
     writes: set[Buffer] = field(default_factory=set)
 
     def conflicts(self, read: set[Buffer], write: set[Buffer]) -> bool:
-        """Whether these accesses must wait for the ones recorded here."""
+        """Whether accesses to these buffers must wait for the ones recorded here."""
         return bool(self.writes & (read | write) or self.reads & write)
 
     def join(self, other: Access) -> None:
-        """Add those of another."""
+        """Merge another record into this one."""
         self.reads |= other.reads
         self.writes |= other.writes
 
 
 @dataclass
 class Pending:
-    """Unfinished accesses: `alone` by thread 0, `shared` by any thread."""
+    """Accesses since the last barrier: `alone` by thread 0, `shared` by any thread."""
 
     alone: Access = field(default_factory=Access)
     shared: Access = field(default_factory=Access)
 
     def each(self) -> tuple[Access, Access]:
-        """Both."""
+        """Both records."""
         return self.shared, self.alone
 
     def copy(self) -> Pending:
-        """The same accesses, to be added to apart."""
+        """An independent copy."""
         made = Pending()
         made.join(self)
         return made
 
     def join(self, other: Pending) -> None:
-        """Add those of another."""
+        """Merge another record into this one."""
         self.alone.join(other.alone)
         self.shared.join(other.shared)
 
 
 def copied(node: Node) -> set[Buffer]:
-    """What only copies write below a node that are there when they are waited for."""
+    """Buffers below a node that only asynchronous copies write."""
     found: dict[bool, set[Buffer]] = {True: set(), False: set()}
-    for part in walk(node):
+    for part in walk_statements(node):
         if isinstance(part, Store):
             found[ASYNC in part.hints].add(part.buffer)
     return found[True] - found[False]
 
 
 class Barriers(ABC):
-    """Walks a program in order, placing guards, shares and barriers.
+    """Walks a program in order, placing guards, divided loops and barriers.
 
     Attributes:
-        scope: Whose threads they are: the scope of the barriers.
-        holder: The kind of loop that is shared out, for people to read.
+        scope: The barriers' scope.
+        holder: The kind of loop that is divided, for error messages.
     """
 
     scope: ClassVar[str]
     holder: ClassVar[str]
 
     def __init__(self, first: Expr) -> None:
-        """`first` holds in the one thread that runs what is not shared out."""
+        """`first` is true in the one thread that runs undivided statements."""
         self.first = first
         self.pending = Pending()
         self.copied: set[Buffer] = set()
 
     @abstractmethod
     def holds(self, stmt: Stmt) -> bool:
-        """Whether some loop in a statement is shared out."""
+        """Whether a statement contains a divided loop."""
 
     @abstractmethod
     def divides(self, stmt: Stmt) -> bool:
-        """Whether a statement is a loop whose iterations are shared out."""
+        """Whether a statement is itself a divided loop."""
 
     @abstractmethod
     def divide(self, loop: For) -> list[Stmt]:
-        """What one thread runs of such a loop."""
+        """One thread's share of such a loop."""
 
     def is_apart(self, buffer: Buffer) -> bool:
-        """Whether threads never touch each other's elements of a buffer."""
+        """Whether each thread accesses only its own elements of a buffer."""
         del buffer
         return False
 
     def run(self, stmt: Stmt) -> Stmt:
-        """The statements that every thread runs for a part of the host program."""
+        """The statements that every thread runs for a part of the program."""
         out: list[Stmt] = []
         alone: list[Stmt] = []
 
@@ -149,7 +149,7 @@ class Barriers(ABC):
         return seq(*out)
 
     def team(self, stmt: Stmt) -> list[Stmt]:
-        """A statement that every thread takes part in."""
+        """A statement that every thread executes."""
         match stmt:
             case Let():
                 return [*self.wait(stmt, alone=False), stmt]
@@ -172,7 +172,7 @@ class Barriers(ABC):
         raise CodegenError(f"a {type(stmt).__name__} cannot hold a {self.holder} loop")
 
     def wait(self, node: Node, *, alone: bool) -> list[Stmt]:
-        """Record the accesses of a node; a barrier where they must wait."""
+        """Record the accesses of a node; returns a barrier if they conflict."""
         own = set(allocations(node))
         read, write = (
             {b for b in found - own if b.scope not in OWN and not self.is_apart(b)}
@@ -190,12 +190,12 @@ class Barriers(ABC):
         return found
 
     def ahead(self, stmt: If) -> list[Stmt]:
-        """A barrier before a branch that would have to begin with one: none here."""
+        """Barriers to hoist before a branch; none here."""
         del stmt
         return []
 
     def repeat(self, body: Stmt, cond: Expr | None) -> Stmt:
-        """A body that runs again: its start waits for its own end."""
+        """A loop body: its start may conflict with its own end."""
         before = self.pending.copy()
         self.run(body)
         if cond is not None:
@@ -207,7 +207,7 @@ class Barriers(ABC):
         return seq(result, *waits)
 
     def branch(self, stmt: If) -> If:
-        """Both branches start from the same accesses; after them either may be."""
+        """Both branches start from the same accesses; their records are merged."""
         before = self.pending.copy()
         then = self.run(stmt.then)
         after, self.pending = self.pending, before

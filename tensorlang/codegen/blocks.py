@@ -1,13 +1,14 @@
-"""Blocks removed: axes become their values, `where` an `If`, `init` stands in place.
+"""Remove blocks: substitute axis values, turn `where` into `If`, place `init`.
 
     for k in range(K):                              s[i] = 0.0
         with block("b", vi=spatial(N, i),           for k in range(K):
                    vk=reduction(K, k)):       ->        reduce(sum, s[i], x[i, k])
             reduce(sum, s[vi], x[vi, vk])
 
-The state is set before the outermost loop that a reduction axis depends on, in a nest
-of the spatial loops below it. Where that is not possible (a fused loop that is both,
-a loop whose bounds depend on a reduction) it is set by the first reduction instance.
+The initialisation is hoisted before the outermost loop that a reduction axis depends
+on, in a nest of the spatial loops below it. Where that is impossible (a fused loop that
+is both, a loop whose bounds depend on a reduction), the first reduction instance does
+it, under a guard.
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.semantics import evaluate
 from tensorlang.ir.visit import rebuild, substitute, walk
-from tensorlang.scheduling.coverage import apart, first_only
+from tensorlang.scheduling.coverage import first_only, injective
 from tensorlang.scheduling.linear import linear
 
-_MOST_TRIED: Final = 1 << 18  # iterations
-_OTHERS: Final = (0, 5)  # values of the variables around them
+_MOST_ENUMERATED: Final = 1 << 18  # iterations to enumerate
+_OTHERS: Final = (0, 5)  # values tried for the other variables
 
 
 def remove_blocks(function: Function) -> Function:
@@ -61,13 +62,13 @@ def remove_blocks(function: Function) -> Function:
 
 @dataclass
 class _Placing:
-    """`hoisted` holds, by loop, the statements that go right before it."""
+    """`hoisted` maps a loop (by id) to the statements to insert before it."""
 
     hoisted: dict[int, list[Stmt]]
     path: list[Stmt]
 
     def visit(self, stmt: Stmt, path: tuple[Stmt, ...]) -> Stmt:
-        """`stmt` without blocks; `path` holds the statements around it."""
+        """`stmt` without blocks; `path` holds the enclosing statements."""
         match stmt:
             case Block():
                 return self.block(stmt, path)
@@ -84,7 +85,7 @@ class _Placing:
                 return seq(*self.hoisted.pop(id(stmt), []), new)
 
     def _sequence(self, stmt: Seq, path: tuple[Stmt, ...]) -> list[Stmt]:
-        """Its statements; what is allocated and named so far counts as around."""
+        """Its statements; preceding allocations and lets count as enclosing."""
         found: list[Stmt] = []
         for item in stmt.stmts:
             found.append(self.visit(item, path))
@@ -93,7 +94,7 @@ class _Placing:
         return found
 
     def block(self, block: Block, path: tuple[Stmt, ...]) -> Stmt:
-        """One block: its body on plain indices, its init hoisted or guarded."""
+        """A block's body on plain indices, with its init hoisted or guarded."""
         values = {axis.var: axis.value for axis in block.axes}
         body = self.visit(substitute(block.body, values), path)
         init = initial(block)
@@ -113,7 +114,7 @@ def _guarded(stmt: Stmt, cond: Expr | None) -> Stmt:
 
 
 def initial(block: Block) -> Stmt | None:
-    """The statement that sets a block's state: its own, or the reducer's identity."""
+    """A block's initialisation: its own, or the reducer's identity."""
     if block.init is not None:
         return block.init
     if not _reductions(block):
@@ -132,13 +133,13 @@ def _reductions(block: Block) -> list[Axis]:
 
 
 def _first_instance(block: Block) -> Expr | None:
-    """Every reduction axis at 0; None for a block without any."""
+    """Whether every reduction axis is 0; None for a block without one."""
     tests = [axis.value.equal(as_expr(0)) for axis in _reductions(block)]
     return conjunction(tests)
 
 
 def conjunction(tests: Sequence[Expr]) -> Expr | None:
-    """Tests joined by `and`; None of none."""
+    """Tests joined by `and`; None if there are none."""
     result: Expr | None = None
     for test in tests:
         result = test if result is None else Binary("and", result, test)
@@ -147,7 +148,7 @@ def conjunction(tests: Sequence[Expr]) -> Expr | None:
 
 @dataclass
 class Hoist:
-    """Set the state right before `loop`, inside copies of `spatial` loops and ifs."""
+    """Initialise right before `loop`, inside copies of the loops and ifs `around`."""
 
     loop: For
     around: tuple[Stmt, ...]
@@ -166,11 +167,11 @@ class Hoist:
 
 
 class Never:
-    """The instances here never are the first of a reduction."""
+    """No instance here is the first of its reduction: nothing to initialise."""
 
 
 def find_place(block: Block, path: tuple[Stmt, ...]) -> Hoist | Never | None:
-    """Where a block's state is set; None asks for a guard at the block itself."""
+    """Where to initialise a block's state; None for a guard in the block itself."""
     values = [axis.value for axis in _reductions(block)]
     around = [stmt for stmt in path if isinstance(stmt, For)]
     ranges = {loop.var: counted(loop.extent) for loop in around}
@@ -199,14 +200,14 @@ def find_place(block: Block, path: tuple[Stmt, ...]) -> Hoist | Never | None:
 
 
 def _made_inside(block: Block, loop: Stmt) -> bool:
-    """Whether the init reads what the loop that it would stand before computes."""
+    """Whether the init reads what the loop it would precede computes."""
     return block.init is not None and bool(reads(block.init) & writes(loop))
 
 
 def _hoist(
     block: Block, path: tuple[Stmt, ...], reduced: frozenset[Var]
 ) -> Hoist | None:
-    """The place before `path[0]`, where everything on the way allows it."""
+    """The place before `path[0]`, if all statements in between permit it."""
     others = [axis for axis in block.axes if axis.kind != "reduction"]
     spatial = _variables([axis.value for axis in others])
     if spatial & reduced:
@@ -241,13 +242,13 @@ def _hoist(
 
 
 def _set_once(block: Block, loops: Sequence[For]) -> bool:
-    """Whether each iteration of some loops has an element of the state of its own."""
+    """Whether different iterations of the loops initialise different elements."""
     values = {axis.var: axis.value for axis in block.axes}
     extents = {x.var: linear(x.extent) for x in loops if x.extent != as_expr(1)}
     sets = [node for node in walk(initial(block) or seq()) if isinstance(node, Store)]
     for store in sets:
         indices = [substitute(index, values) for index in store.indices]
-        if not apart([linear(index) for index in indices], extents):
+        if not injective([linear(index) for index in indices], extents):
             counts = {var: extent.constant for var, extent in extents.items()}
             known = all(extent.is_constant for extent in extents.values())
             if not known or not _all_different(indices, counts):
@@ -256,9 +257,9 @@ def _set_once(block: Block, loops: Sequence[For]) -> bool:
 
 
 def _all_different(indices: Sequence[Expr], counts: Mapping[Var, int]) -> bool:
-    """Whether some loops give different indices each time, seen by trying them all."""
+    """Whether the indices differ in all iterations, by enumerating them."""
     size = math.prod(counts.values())
-    if size > _MOST_TRIED or any(
+    if size > _MOST_ENUMERATED or any(
         isinstance(node, Load) for index in indices for node in walk(index)
     ):
         return False
@@ -276,7 +277,7 @@ def _all_different(indices: Sequence[Expr], counts: Mapping[Var, int]) -> bool:
 def spatial_guard(
     block: Block, others: Sequence[Axis], reduced: frozenset[Var]
 ) -> Expr | None:
-    """What of `where` speaks of the point alone; else that the point exists."""
+    """The part of `where` on spatial indices; a bounds check if tests mix the two."""
     tests = conjuncts(block.where)
     values = {axis.var: axis.value for axis in block.axes}
     tests = [substitute(test, values) for test in tests]
@@ -289,7 +290,7 @@ def spatial_guard(
 
 
 def conjuncts(cond: Expr | None) -> list[Expr]:
-    """The tests that a condition joins by `and`."""
+    """Split a condition at its `and`s."""
     match cond:
         case None:
             return []
@@ -305,16 +306,16 @@ def _variables(values: Sequence[Expr]) -> frozenset[Var]:
 
 
 def _starts_known(value: Expr, around: Sequence[For]) -> bool:
-    """Whether the first iterations of all loops give an axis a constant value.
+    """Whether an axis has a constant value in the first iteration of all loops.
 
-    Where they give it a size instead, this may be the tail of a cut reduction.
+    If it is a size instead, this may be the tail of a split reduction.
     """
     zeros: dict[Var, Expr] = {loop.var: Const(0, loop.var.dtype) for loop in around}
     return isinstance(fold(substitute(value, zeros)), Const)
 
 
 def _inside_allocation(block: Block, path: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """The part of the path inside the scope of the block's own state."""
+    """The part of the path inside the allocation of the block's own state."""
     states: set[Buffer] = set()
     for node in walk(block.body):
         if isinstance(node, Reduce):

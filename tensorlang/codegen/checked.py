@@ -1,14 +1,13 @@
-"""A checked build: no access leaves its buffer, and the first that would is told.
+"""Checked builds: out-of-bounds accesses are suppressed, and the first is reported.
 
     y[i] = x[at[i]]   ->   if not (at[i] >= 0 and at[i] < n):
                                outside[1, 0], outside[1, 1], outside[1, 2] = 1, at[i], n
                            y[i] = x[select(at[i] >= 0 and at[i] < n, at[i], 0)]
 
-A load from outside reads element 0, if there is one, a store there is left out, and a
-`while` ends, as does a loop, however long by its data, that goes along a dimension: one
-step behind it. What is told goes to an
-array that the function gets as one more parameter, a row for each dimension of each
-access; simplifying leaves the rows away that bounds prove to stay empty.
+Out of bounds, a load reads element 0 if there is one, a store is skipped, and a `while`
+loop ends. A loop with a data-dependent extent that walks along a dimension ends one
+step past it. Reports go to an array added as a last parameter, with a row per dimension
+of each access; simplification removes checks that bounds prove redundant.
 """
 
 from __future__ import annotations
@@ -52,25 +51,25 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.visit import children, fresh, rebuild, rewriter, substitute, walk
 
-COLUMNS: Final = 3  # whether there was one, its index, and the size
+COLUMNS: Final = 3  # whether an index was out of bounds, the index, and the size
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One dimension of an access: what a row of the report is of.
+    """One dimension of an access: the subject of a row of the report.
 
     Attributes:
-        text: The access as the definition has it.
+        text: The access as written in the definition.
         dimension: Which of the buffer's dimensions.
-        line: Where the definition stands, if it is known: `file:line`.
+        line: The definition's `file:line`, if known.
     """
 
     text: str
     dimension: int
     line: str
 
-    def told(self, index: int, size: int) -> str:
-        """The sentence of an index that is outside."""
+    def message(self, index: int, size: int) -> str:
+        """Error sentence for an out-of-bounds index."""
         where = f", {self.line}" if self.line else ""
         return (
             f"{self.text} has index {index} in dimension {self.dimension}, "
@@ -79,7 +78,7 @@ class Access:
 
 
 def _as_defined(access: Expr) -> str:
-    """An access with its axes called as before `partition` cut off a ragged end."""
+    """An access with axes named as before `partition` split off a ragged tail."""
     before = {
         var: Var(var.name.removesuffix("_tail"), var.dtype) for var in free_vars(access)
     }
@@ -87,7 +86,7 @@ def _as_defined(access: Expr) -> str:
 
 
 def checked(function: Function) -> tuple[Function, tuple[Access, ...]]:
-    """The function with its accesses checked, and what its report has rows for."""
+    """The function with its accesses checked, and the subjects of the report's rows."""
     state = _Checking(Buffer(fresh("outside", names(function)), i64, _shape(1)))
     body = state.visit(function.body, "")
     rows = max(len(state.accesses), 1)
@@ -111,19 +110,19 @@ def _with(body: Stmt, old: Buffer, new: Buffer) -> Stmt:
 
 
 class _Checking:
-    """The statements of a function, one after the other."""
+    """Rewrites the statements of a function in order."""
 
     def __init__(self, report: Buffer) -> None:
         self.report = report
         self.accesses: list[Access] = []
 
     def visit(self, stmt: Stmt, line: str) -> Stmt:
-        """A statement after what tells of its accesses; `line` is that of its block."""
+        """A statement preceded by its reports; `line` is its block's line."""
         if isinstance(stmt, Seq):
             return seq(*(self.visit(inner, line) for inner in stmt.stmts))
         line = stmt.line or line if isinstance(stmt, Block) else line
         first = len(self.accesses)
-        told = [t for part in _own(stmt) for t in self.told(part, line)]
+        reports = [t for part in _own(stmt) for t in self.loads(part, line)]
 
         @rewriter
         def change(child: Node) -> Node:
@@ -144,22 +143,22 @@ class _Checking:
             rows = range(first, len(self.accesses))
             fine = (self.report[row, 0].equal(0) for row in rows)
             cond = functools.reduce(operator.and_, fine, new.cond)
-            new = replace(new, cond=cond, body=seq(new.body, *told))
+            new = replace(new, cond=cond, body=seq(new.body, *reports))
         for buffer, indices, mask in _targets(stmt):
             text = _as_defined(buffer[getattr(stmt, "indices", ())])
-            told += self.rows(buffer, indices, mask, text, line)
+            reports += self.rows(buffer, indices, mask, text, line)
             if mask is None:
                 new = If(_all(_within(buffer, indices)), new)
             else:
                 assert isinstance(new, Store)
                 both = binary("and", mask, _within(buffer, indices))
                 new = replace(new, mask=both)
-        return seq(*told, new)
+        return seq(*reports, new)
 
-    def told(self, expr: Node, line: str) -> Iterator[Stmt]:
-        """What tells of the loads in an expression, inner ones first."""
+    def loads(self, expr: Node, line: str) -> Iterator[Stmt]:
+        """Report statements for the loads in an expression, inner ones first."""
         for child in children(expr):
-            yield from self.told(child, line)
+            yield from self.loads(child, line)
         if isinstance(expr, Load):
             text = _as_defined(expr)
             yield from self.rows(expr.buffer, expr.indices, expr.mask, text, line)
@@ -172,7 +171,7 @@ class _Checking:
         text: str,
         line: str,
     ) -> Iterator[Stmt]:
-        """A row for each dimension of an access, written where an index is outside."""
+        """A row per dimension of an access, written if the index is out of bounds."""
         for dimension, (index, size) in enumerate(
             zip(indices, buffer.shape, strict=True)
         ):
@@ -191,7 +190,7 @@ class _Checking:
 
 
 def _along(stmt: Stmt, index: Var) -> Iterator[Expr]:
-    """The sizes of the dimensions that a variable goes along in each run of this."""
+    """Sizes of the dimensions that a variable indexes in every run of a statement."""
     if isinstance(stmt, Seq):
         for inner in stmt.stmts:
             yield from _along(inner, index)
@@ -206,7 +205,7 @@ def _along(stmt: Stmt, index: Var) -> Iterator[Expr]:
 
 
 def _own(stmt: Stmt) -> Iterator[Node]:
-    """The expressions of a statement itself, in the order of their evaluation."""
+    """A statement's own expressions, in evaluation order."""
     for child in children(stmt):
         if not isinstance(child, Stmt | Buffer):
             yield child
@@ -228,7 +227,7 @@ def _targets(
 
 @rewriter
 def _inside(node: Node) -> Node:
-    """An expression whose loads stay inside of their buffers."""
+    """An expression whose loads stay in bounds."""
     if isinstance(node, Buffer) or not isinstance(node, Expr):
         return node
     made = rebuild(node, _inside)
@@ -256,7 +255,7 @@ def _between(index: Expr, size: Expr) -> Expr:
 
 
 def _within(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
-    """Whether all indices of an access are inside."""
+    """Whether all indices of an access are in bounds."""
     found: Expr = as_expr(True)
     for index, size in zip(indices, buffer.shape, strict=True):
         found = binary("and", found, _between(index, size))
@@ -268,7 +267,7 @@ def _all(cond: Expr) -> Expr:
 
 
 def _worst(index: Expr) -> Expr:
-    """The index, or that of the lane which is outside."""
+    """The index, or for vectors that of an out-of-bounds lane."""
     if index.dtype.lanes == 1:
         return index
     low = LaneReduce("min", index)

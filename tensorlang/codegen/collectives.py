@@ -1,4 +1,4 @@
-"""Collectives are for targets that have them; the others refuse them in a sentence."""
+"""Check collectives against the target's features and the operands' layouts."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ def refuse_missing(function: Function, target: Target) -> None:
     """Check that a target has every collective of a function.
 
     Raises:
-        CodegenError: it lacks one; schedules ask `target.features` before.
+        CodegenError: it lacks one; schedules check `target.features` first.
     """
     refuse_roles(function, target)
     for entry in collectives_in(function.body):
         if entry.feature not in target.features:
             raise CodegenError(
-                f"{entry.name} is for all lanes of a {entry.scope}, which {target} "
-                f"cannot do: it has no {entry.feature!r}; schedule it as plain loops"
+                f"{entry.name} is a {entry.scope} collective, which {target} "
+                f"does not support: it lacks {entry.feature!r}; schedule it as "
+                "plain loops"
             )
 
 
 def check_rows(function: Function) -> None:
-    """Check that each matrix row that a warp loads is 16 bytes of shared memory.
+    """Check that each matrix row that a warp loads is 16 contiguous shared bytes.
 
     Raises:
-        CodegenError: it lies elsewhere, or its numbers are not known to be neighbours.
+        CodegenError: it is in another scope, or not known to be contiguous.
     """
     for node in walk(function.body):
         if not isinstance(node, Call) or not _loads_rows(node):
@@ -39,9 +40,9 @@ def check_rows(function: Function) -> None:
         together = bool(row.indices) and isinstance(row.indices[0], Ramp)
         if row.buffer.scope != "shared" or not together:
             raise CodegenError(
-                f"{node.name} loads rows of 8 neighbours from shared memory, and "
-                f"{row!r} of scope {row.buffer.scope!r} is none; stage a copy whose "
-                "layout keeps them together"
+                f"{node.name} loads rows of 8 contiguous elements of shared memory, "
+                f"and {row!r} of scope {row.buffer.scope!r} is not one; stage a copy "
+                "whose layout is contiguous"
             )
 
 

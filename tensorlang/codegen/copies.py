@@ -1,4 +1,4 @@
-"""Asynchronous copies where a target has none, or none that narrow: plain stores."""
+"""Replace asynchronous copies that a target does not support by plain stores."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tensorlang.ir.nodes import (
 from tensorlang.ir.visit import rebuild, rewriter
 
 ASYNC: Final = "async"
-_WIDTHS: Final = (4, 8, 16)  # bytes that one instruction copies
+_WIDTHS: Final = (4, 8, 16)  # bytes per copy instruction
 
 
 def is_copy_sync(stmt: Stmt) -> bool:
-    """Whether a statement closes a group of copies, or waits for groups."""
+    """Whether a statement commits or waits for groups of copies."""
     return (
         isinstance(stmt, Evaluate)
         and isinstance(stmt.expr, Call)
@@ -38,12 +38,12 @@ def is_copy_sync(stmt: Stmt) -> bool:
 
 
 def plain_copies(function: Function) -> Function:
-    """The function without asynchronous copies: a plain store is there at once."""
+    """The function with synchronous copies only."""
     return replace(function, body=_visit(function.body, narrow_only=False))
 
 
 def narrow_copies(function: Function) -> Function:
-    """Asynchronous only where one instruction copies: 4, 8 or 16 bytes from global."""
+    """Keep only asynchronous copies of 4, 8 or 16 contiguous bytes from global."""
     return replace(function, body=_visit(function.body, narrow_only=True))
 
 
@@ -72,7 +72,7 @@ def _is_copied(store: Store) -> bool:
 
 
 def copied_from(value: Expr) -> Load | None:
-    """The load that a value is a copy of, or of which 0 takes the place."""
+    """The global load that a value copies, possibly zero-filled by a scalar select."""
     if isinstance(value, Select) and is_zero(value.b) and value.cond.dtype.lanes == 1:
         value = value.a
     if not isinstance(value, Load) or value.buffer.scope != "global":
@@ -82,7 +82,7 @@ def copied_from(value: Expr) -> Load | None:
 
 
 def _are_neighbours(access: Load | Store) -> bool:
-    """Whether an access is of one number, or of several that lie side by side."""
+    """Whether an access is scalar or contiguous."""
     index = access.indices[0]
     return index.dtype.lanes == 1 or isinstance(index, Ramp)
 

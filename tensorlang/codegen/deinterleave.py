@@ -1,19 +1,19 @@
-"""Strided loads that together read a whole stretch become one contiguous load.
+"""Combine strided vector loads into contiguous loads and shuffles.
 
     u: f32x16 = x[ramp(b, 2, 16)]        ->  x_all: f32x32 = x[ramp(b, 1, 32)]
     v: f32x16 = x[ramp(b + 1, 2, 16)]        u: f32x16 = shuffle((x_all,), (0, 2, ...))
                                              v: f32x16 = shuffle((x_all,), (1, 3, ...))
 
-Only where nothing in the same sequence writes the buffer. All elements of the stretch
-were read before, so none is touched that was not. What is left of stride 2, 3 or 4
-becomes as many loads side by side, from the first element and up to the last one; what
-another thread may do to the elements between is not looked at:
+Requires that nothing in the same sequence writes the buffer. A complete group reads
+exactly the elements that were read before. A single load of stride 2, 3 or 4 becomes
+as many adjacent loads that cover it from its first to its last element; concurrent
+writes by other threads to the elements in between are not considered:
 
     u: f32x16 = x[ramp(b, 2, 16)]        ->  x_low: f32x16 = x[ramp(b, 1, 16)]
                                              x_high: f32x16 = x[ramp(b + 15, 1, 16)]
                                              u: f32x16 = shuffle((x_low, x_high), ...)
 
-What is read backwards is read forwards, and turned round:
+A load of stride -1 becomes a forward load, reversed:
 
     u: f32x16 = x[ramp(b, -1, 16)]       ->  x_back: f32x16 = x[ramp(b - 15, 1, 16)]
                                              u: f32x16 = shuffle((x_back,), (15, ...))
@@ -21,7 +21,7 @@ What is read backwards is read forwards, and turned round:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -45,16 +45,16 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import rebuild, rewriter, walk
+from tensorlang.ir.visit import holds, parts, rebuild, rewriter
 
 # buffer, variable part of the base, stride, lanes
 _Key: TypeAlias = tuple[Buffer, Expr | None, int, int]
 _MOST: int = 8
-_NEAR: int = 4  # the stride up to which vectors side by side beat a gather
+_NEAR: int = 4  # largest stride for which adjacent loads beat a gather
 
 
 def deinterleave(function: Function, names: Names) -> Function:
-    """The function with complete groups of strided loads joined."""
+    """The function with strided loads combined."""
 
     @rewriter
     def visit(node: Node) -> Node:
@@ -76,19 +76,25 @@ def deinterleave(function: Function, names: Names) -> Function:
 
 
 def _joined(stmts: list[Stmt], names: Names) -> Iterator[Stmt]:
-    """The statements, each wide load made just before its first use."""
-    groups = _groups(stmts)
+    """The statements, with each wide load right before its first use."""
+    loads = [_sparse_loads(stmt) for stmt in stmts]
+    if not any(loads):
+        yield from stmts
+        return
     written = {buffer for stmt in stmts for buffer in writes(stmt)}
+    groups = _groups([load for found in loads for load in found], written)
     values: dict[Load, Expr] = {}
-    for stmt in stmts:
-        for load in _loads(stmt, range(-1, 0)):
+    for stmt, found in zip(stmts, loads, strict=True):
+        for load in found:
+            if _stride(load) > 0:
+                continue
             if load.buffer not in written and load not in values:
                 back = names.var(f"{load.buffer.name}_back", load.dtype)
                 yield Let(back, _forwards(load))
                 lanes = load.dtype.lanes
                 values[load] = Shuffle((back,), tuple(reversed(range(lanes))))
-        for load in _strided_loads(stmt):
-            if load in values:
+        for load in found:
+            if load in values or _stride(load) < 0:
                 continue
             group = groups.get(load)
             if group is not None:
@@ -98,11 +104,11 @@ def _joined(stmts: list[Stmt], names: Names) -> Iterator[Stmt]:
             elif load.buffer not in written and _is_near(load):
                 lets, values[load] = _side_by_side(load, names)
                 yield from lets
-        yield _replaced(stmt, values) if values else stmt
+        yield _replaced(stmt, values) if any(load in values for load in found) else stmt
 
 
 def _parts(group: Mapping[int, Load], var: Var) -> dict[Load, Expr]:
-    """Each load of a group as elements of the wide one."""
+    """Each load of a group as a shuffle of the wide one."""
     first = min(group)
     return {
         part: Shuffle(
@@ -114,7 +120,7 @@ def _parts(group: Mapping[int, Load], var: Var) -> dict[Load, Expr]:
 
 
 def _forwards(load: Load) -> Load:
-    """The stretch that a load of stride -1 reads, from its last element on."""
+    """A load of stride -1 as a forward load of the same elements."""
     (index,) = load.indices
     assert isinstance(index, Ramp)
     first = index.base - (index.lanes - 1)
@@ -122,7 +128,7 @@ def _forwards(load: Load) -> Load:
 
 
 def _is_near(load: Load) -> bool:
-    """Whether a load reaches over no more than a few vectors of its own length."""
+    """Whether adjacent loads replace a strided load: small stride, even lanes."""
     (index,) = load.indices
     assert isinstance(index, Ramp)
     assert isinstance(index.stride, Const)
@@ -130,7 +136,7 @@ def _is_near(load: Load) -> bool:
 
 
 def _side_by_side(load: Load, names: Names) -> tuple[list[Let], Expr]:
-    """Vectors from its first element on, the last of which ends with its last one."""
+    """Adjacent loads from the first element on; the last load ends at the last one."""
     (index,) = load.indices
     assert isinstance(index, Ramp)
     assert isinstance(index.stride, Const)
@@ -149,14 +155,12 @@ def _side_by_side(load: Load, names: Names) -> tuple[list[Let], Expr]:
     return made, Shuffle(tuple(let.var for let in made), tuple(taken))
 
 
-def _groups(stmts: list[Stmt]) -> dict[Load, dict[int, Load]]:
-    """The complete groups: every offset of a stride once, side by side."""
-    written = {buffer for stmt in stmts for buffer in writes(stmt)}
+def _groups(sparse: list[Load], written: set[Buffer]) -> dict[Load, dict[int, Load]]:
+    """The complete groups: loads at every offset of a stride."""
     found: dict[_Key, dict[int, Load]] = {}
-    for stmt in stmts:
-        for load in _strided_loads(stmt):
-            if load.buffer not in written:
-                found.setdefault(_key(load), {})[_offset(load)] = load
+    for load in sparse:
+        if _stride(load) > 0 and load.buffer not in written:
+            found.setdefault(_key(load), {})[_offset(load)] = load
     groups: dict[Load, dict[int, Load]] = {}
     for key, loads in found.items():
         for run in _runs(sorted(loads), key[2]):
@@ -166,7 +170,7 @@ def _groups(stmts: list[Stmt]) -> dict[Load, dict[int, Load]]:
 
 
 def _runs(offsets: list[int], length: int) -> Iterator[list[int]]:
-    """The runs of so many neighbouring offsets, from the first one on."""
+    """Runs of `length` consecutive offsets, greedily from the first."""
     at = 0
     while at + length <= len(offsets):
         run = offsets[at : at + length]
@@ -177,21 +181,22 @@ def _runs(offsets: list[int], length: int) -> Iterator[list[int]]:
             at += 1
 
 
-def _strided_loads(stmt: Stmt) -> Iterable[Load]:
-    """The unmasked loads with gaps in a let or a store."""
-    return _loads(stmt, range(2, _MOST + 1))
-
-
-def _loads(stmt: Stmt, strides: range) -> Iterable[Load]:
-    """The unmasked loads of these strides in a let or a store."""
+def _sparse_loads(stmt: Stmt) -> list[Load]:
+    """The unmasked loads of stride -1 or 2 to `_MOST` in a let or a store."""
     if not isinstance(stmt, (Let, Store)):
-        return
-    for node in walk(stmt.value):
-        match node:
-            case Load(mask=None, indices=(Ramp(stride=Const(value=stride)),)) if (
-                stride in strides
-            ):
-                yield node
+        return []
+    loads = [part for part in parts(stmt.value) if isinstance(part, Load)]
+    return [load for load in loads if load.mask is None and _stride(load)]
+
+
+def _stride(load: Load) -> int:
+    """The stride of a vector load if it is -1 or 2 to `_MOST`, else 0."""
+    match load.indices:
+        case (Ramp(stride=Const(value=stride)),) if (
+            stride == -1 or 2 <= stride <= _MOST
+        ):
+            return int(stride)
+    return 0
 
 
 def _key(load: Load) -> _Key:
@@ -222,6 +227,8 @@ def _replaced(stmt: Stmt, values: Mapping[Load, Expr]) -> Stmt:
     def visit(node: Node) -> Node:
         if isinstance(node, Load) and node in values:
             return values[node]
+        if isinstance(node, Expr) and not holds(node, Load):
+            return node
         return rebuild(node, visit)
 
     return visit(stmt)

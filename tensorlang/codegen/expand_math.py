@@ -1,11 +1,11 @@
-"""Mathematical functions expanded into arithmetic, as lets before their statement.
+"""Expand mathematical functions into arithmetic, in lets before their statement.
 
     y[i] = exp(x[i])     ->     t: f32 = x[i]
                                 t_1: f32 = fma(t, 1.442695, 12582912.0)
                                 ...
                                 y[i] = t_9
 
-A `while` whose condition needs them tests a flag that is computed at both ends.
+A `while` whose condition needs an expansion tests a flag, set before it and in it.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import rebuild, rewriter, walk
+from tensorlang.ir.visit import nodes_of, rebuild, rewriter
 
 
 def expand_math(function: Function, names: Names) -> Function:
     """The function with native intrinsics only."""
-    if not any(_expands(node) for node in walk(function.body)):
+    if not any(map(_expands, nodes_of(function.body, Call))):
         return function
     return replace(function, body=_Expansion(names).visit(function.body))
 
@@ -51,7 +51,7 @@ class _Expansion:
         self.names = names
 
     def visit(self, stmt: Stmt) -> Stmt:
-        """The statement after the lets that it needs."""
+        """The statement, preceded by the lets that it needs."""
         lets: list[Let] = []
         known: dict[Expr, Expr] = {}
         match stmt:
@@ -72,7 +72,7 @@ class _Expansion:
 
     @rewriter
     def lift(self, node: Node, lets: list[Let], known: dict[Expr, Expr]) -> Node:
-        """An expression of a statement, its expansions appended to `lets`."""
+        """An expression; its expansions are appended to `lets`."""
         if not isinstance(node, Expr):
             return node
         new = rebuild(node, lambda child: self.lift(child, lets, known))
@@ -83,7 +83,7 @@ class _Expansion:
         return known[new]
 
     def expansion(self, call: Call, lets: list[Let], known: dict[Expr, Expr]) -> Expr:
-        """One call; what it expands to may hold such calls again."""
+        """Expand one call, recursively."""
         from tensorlang.ir.math import expand  # noqa: PLC0415 - only where needed
 
         parts, value = expand(call, lambda dtype: self.names.var("t", dtype))
@@ -92,9 +92,9 @@ class _Expansion:
         return self.lift(value, lets, known)
 
     def repeat(self, stmt: While) -> Stmt:
-        """A while loop, on a flag where its condition has to be expanded."""
+        """A while loop, on a flag if its condition must be expanded."""
         body = self.visit(stmt.body)
-        if not any(_expands(node) for node in walk(stmt.cond)):
+        if not any(map(_expands, nodes_of(stmt.cond, Call))):
             return While(stmt.cond, body)
         flag = Buffer(self.names.fresh("going"), boolean, (as_expr(1),), "register")
         first = self.visit(Store(flag, (as_expr(0),), stmt.cond))

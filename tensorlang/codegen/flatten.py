@@ -1,8 +1,8 @@
-"""Buffers flattened: layouts applied, every access one i64 index into row-major memory.
+"""Flatten buffers: apply layouts, and index row-major memory with one i64 index.
 
     y[i, j] = ...          y: f32[n, 512]       ->      y[i * 512 + j] = ...
 
-A layout's physical shape is that of its results at the largest indices, plus one.
+A layout's physical extents are its results at the largest indices, plus one.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from tensorlang.ir.nodes import (
     splat,
 )
 from tensorlang.ir.size_bounds import size_ranges
-from tensorlang.ir.visit import rebuild, rewriter
+from tensorlang.ir.visit import holds, rebuild, rewriter
 
 REGISTER_BYTES: Final = 64
-MOST_THREADS: Final = 1 << 12  # of a team
+MOST_THREADS: Final = 1 << 12  # per team
 
 
 def flatten(function: Function) -> Function:
@@ -66,6 +66,8 @@ def flatten(function: Function) -> Function:
                 return Alloc(place(node.buffer)[0])
             case Buffer():
                 return node
+            case Expr() if not holds(node, Load):
+                return node
             case _:
                 return rebuild(node, visit)
 
@@ -76,7 +78,7 @@ def flatten(function: Function) -> Function:
 
 
 def _whole_registers(buffer: Buffer, size: Expr) -> Expr:
-    """Room for the last lanes of a tile whose last vector is not full."""
+    """A tile's size, rounded up so that its last vector is full."""
     if buffer.scope not in ("register", "private") or not isinstance(size, Const):
         return size
     lanes, count = REGISTER_BYTES // buffer.dtype.bytes, int(size.value)
@@ -84,7 +86,7 @@ def _whole_registers(buffer: Buffer, size: Expr) -> Expr:
 
 
 def physical_shape(buffer: Buffer) -> tuple[Expr, ...]:
-    """The extents of a buffer's memory, after its layout."""
+    """The extents of a buffer's memory, with its layout applied."""
     if buffer.layout is None:
         return buffer.shape
     last = {
@@ -98,7 +100,7 @@ def physical_shape(buffer: Buffer) -> tuple[Expr, ...]:
 
 
 def _largest(buffer: Buffer, result: Expr, last: dict[Var, Expr]) -> Expr:
-    """An index that no element passes; variables run over 0 .. last."""
+    """An upper bound of a layout's result; variables range over 0 .. last."""
 
     def visit(expr: Expr) -> Expr:
         match expr:
@@ -130,7 +132,7 @@ def _largest(buffer: Buffer, result: Expr, last: dict[Var, Expr]) -> Expr:
 
 
 def _all_ones(a: Expr, b: Expr) -> Expr:
-    """The largest number with as many bits as either (swizzles are of known size)."""
+    """The largest number of as many bits as either (sizes of swizzles are constant)."""
     if not isinstance(a, Const) or not isinstance(b, Const):
         return add(a, b)
     bits = max(int(a.value).bit_length(), int(b.value).bit_length())
@@ -138,7 +140,7 @@ def _all_ones(a: Expr, b: Expr) -> Expr:
 
 
 def offset(buffer: Buffer, indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Expr:
-    """The row-major position of the element at logical `indices`."""
+    """The row-major offset of the element at logical `indices`."""
     if buffer.layout is not None:
         values = dict(zip(buffer.layout.vars, indices, strict=True))
         indices = tuple(_mapped(r, values) for r in buffer.layout.results)
@@ -149,7 +151,7 @@ def offset(buffer: Buffer, indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -
 
 
 def _mapped(result: Expr, values: dict[Var, Expr]) -> Expr:
-    """A layout's index for these logical ones, of which some may be vectors."""
+    """A layout's result for logical indices, some of which may be vectors."""
     if isinstance(result, Var):
         return values[result]
     if isinstance(result, Binary):
@@ -159,6 +161,6 @@ def _mapped(result: Expr, values: dict[Var, Expr]) -> Expr:
 
 
 def same_lanes(a: Expr, b: Expr) -> tuple[Expr, Expr]:
-    """Two operands, a scalar one splat over the lanes of the other."""
+    """Two operands, the scalar one broadcast to the other's lanes."""
     lanes = max(a.dtype.lanes, b.dtype.lanes)
     return splat(a, lanes), splat(b, lanes)

@@ -1,7 +1,7 @@
-"""Integer arithmetic with constants folded while it is built: offsets and extents.
+"""Build integer arithmetic with constants folded: offsets and extents.
 
-The passes use these so that what they build is small from the start; `ir.simplify`
-does the thorough work.
+Passes use these so that what they build is small from the start; `ir.simplify` does
+the thorough work.
 """
 
 from __future__ import annotations
@@ -55,20 +55,25 @@ def is_const(expr: Expr, value: int | None = None) -> bool:
 
 
 def make(op: str, a: Expr, b: Expr, contract: bool = False) -> Expr:
-    """`a op b`, folded where both are integer constants or one is neutral."""
-    if a.dtype.is_integer and a.dtype.lanes == 1:
-        if isinstance(a, Const) and isinstance(b, Const):
-            number = _number(op, int(a.value), int(b.value))
-            if number is not None:
-                return Const(number, a.dtype)
-        neutral = _neutral(op, a, b)
-        if neutral is not None:
-            return neutral
-    if a.dtype.is_bool and a.dtype.lanes == 1:
-        known = _truth(op, a, b)
-        if known is not None:
-            return known
-    return Binary(op, a, b, contract)
+    """`a op b`, folded if both are integer constants or one is neutral."""
+    found = _folded(op, a, b)
+    return Binary(op, a, b, contract) if found is None else found
+
+
+def _folded(op: str, a: Expr, b: Expr) -> Expr | None:
+    """A simpler form of `a op b`, or None."""
+    kind = a.dtype
+    if kind.lanes > 1 or not (isinstance(a, Const) or isinstance(b, Const)):
+        return None
+    if kind.is_bool:
+        return _truth(op, a, b)
+    if not kind.is_integer:
+        return None
+    if isinstance(a, Const) and isinstance(b, Const):
+        number = _number(op, int(a.value), int(b.value))
+        if number is not None:
+            return Const(number, kind)
+    return _neutral(op, a, b)
 
 
 def _number(op: str, a: int, b: int) -> int | None:
@@ -80,7 +85,7 @@ def _number(op: str, a: int, b: int) -> int | None:
 
 
 def _neutral(op: str, a: Expr, b: Expr) -> Expr | None:
-    """The operand that is left where the other one changes nothing."""
+    """The result where one operand is neutral or absorbing, or constants combine."""
     if op in _ZERO_RIGHT and is_const(b, 0):
         return a
     if op == "add" and is_const(a, 0):
@@ -132,7 +137,7 @@ def maximum(a: Expr, b: Expr) -> Expr:
 
 
 def product(extents: tuple[Expr, ...]) -> Expr:
-    """All extents multiplied; 1 of none."""
+    """The product of all extents; 1 if there are none."""
     total: Expr = as_expr(1)
     for extent in extents:
         total = mul(total, extent)
@@ -140,11 +145,11 @@ def product(extents: tuple[Expr, ...]) -> Expr:
 
 
 def fold_node(node: Node) -> Node:
-    """One node whose children are folded already."""
+    """Fold one node whose children are folded."""
+    if isinstance(node, Binary):
+        found = _folded(node.op, node.a, node.b)
+        return node if found is None else found
     match node:
-        case Binary(op=op, a=a, b=b, contract=contract):
-            made = make(op, a, b, contract)
-            return node if made == node else made
         case Compare(op=op, a=Const(value=a), b=Const(value=b)) if (
             node.a.dtype.is_integer
         ):

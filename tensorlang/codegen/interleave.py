@@ -1,10 +1,10 @@
-"""Strided stores that fill each other's gaps become one contiguous store.
+"""Combine strided vector stores that fill each other's gaps into one contiguous store.
 
     y[ramp(b, 2, 16)] = u        ->  y[ramp(b, 1, 32)] = shuffle((u, v), (0, 16, ...))
     y[ramp(b + 1, 2, 16)] = v
 
-They are joined where the last of them stands, when nothing in between touches the
-buffer: only lets and these stores.
+The combined store replaces the last of them. Only lets that do not read the buffer may
+be in between.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tensorlang.ir.visit import rebuild, rewriter
 
 
 def interleave(function: Function) -> Function:
-    """The function with complete groups of strided stores joined."""
+    """The function with complete groups of strided stores combined."""
 
     @rewriter
     def visit(node: Node) -> Node:
@@ -62,7 +62,7 @@ def _joined(stmts: Sequence[Stmt]) -> list[Stmt]:
 
 
 def _group(stmts: list[Stmt], at: int) -> list[int]:
-    """The positions of a whole group that starts at `at`; empty where there is none."""
+    """Positions of a complete group that starts at `at`; empty if there is none."""
     first = stmts[at]
     parts = _strided(first)
     if parts is None:
@@ -91,7 +91,7 @@ def _group(stmts: list[Stmt], at: int) -> list[int]:
 
 
 def _strided(stmt: Stmt) -> tuple[Expr | None, int, int] | None:
-    """Variable base, constant offset and stride of a vector store with gaps."""
+    """Variable base, constant offset and stride of a strided vector store."""
     match stmt:
         case Store(
             mask=None, indices=(Ramp(base=base, stride=Const(value=stride)),)
@@ -101,7 +101,7 @@ def _strided(stmt: Stmt) -> tuple[Expr | None, int, int] | None:
 
 
 def split_base(base: Expr) -> tuple[Expr | None, int]:
-    """An index as a variable part, None where there is none, and a constant."""
+    """Split an index into a variable part (None if there is none) and a constant."""
     match base:
         case Binary(op="add", a=rest, b=Const(value=offset)):
             return rest, int(offset)
@@ -111,7 +111,7 @@ def split_base(base: Expr) -> tuple[Expr | None, int]:
 
 
 def _together(stores: Sequence[Stmt]) -> Stmt:
-    """One store of all lanes, in the order of their addresses."""
+    """One contiguous store of all lanes."""
     ordered = sorted(stores, key=lambda stmt: (_strided(stmt) or (None, 0, 0))[1])
     first = ordered[0]
     assert isinstance(first, Store)

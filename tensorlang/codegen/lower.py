@@ -1,4 +1,4 @@
-"""Lowering: the passes, in order, from a scheduled function to plain loops."""
+"""The CPU lowering pipeline: from a scheduled function to plain loops."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from tensorlang.codegen.deinterleave import deinterleave
 from tensorlang.codegen.expand_math import expand_math
 from tensorlang.codegen.flatten import flatten
 from tensorlang.codegen.interleave import interleave
-from tensorlang.codegen.lanes import reduce_lanes
-from tensorlang.codegen.names import Names, give_way
+from tensorlang.codegen.lane_reductions import reduce_lanes
+from tensorlang.codegen.names import Names, rename_reserved
+from tensorlang.codegen.nontemporal import sink_nontemporal
 from tensorlang.codegen.reductions import expand_reductions
-from tensorlang.codegen.streams import gather_streams
 from tensorlang.codegen.team import RESERVED, share
-from tensorlang.codegen.unroll import unroll
+from tensorlang.codegen.unroll import unroll, without_copies
 from tensorlang.codegen.vectorize import vectorize
 from tensorlang.errors import CodegenError
 from tensorlang.ir.contents import loops
@@ -25,19 +25,19 @@ from tensorlang.targets import Target
 
 
 def lower(function: Function, target: Target) -> Function:
-    """The function as every thread of a team runs it, in the same grammar.
+    """The function as each thread of a team runs it, in the same IR.
 
-    No blocks, reductions, layouts or loop kinds but `serial` are left; memory is
-    one-dimensional; `tid` and `team` are two more scalars at the end.
+    No blocks, reductions or layouts are left, and only `serial` loops; buffers are
+    one-dimensional; the scalars `tid` and `team` are appended.
 
     Raises:
-        CodegenError: the function uses what a CPU has not.
+        CodegenError: the function uses what a CPU lacks.
     """
     _refuse_bound_loops(function)
     refuse_missing(function, target)
     function = plain_copies(function)
     names = Names(function)
-    function = give_way(function, names, RESERVED)
+    function = rename_reserved(function, names, RESERVED)
     function = remove_blocks(function)
     function = reduce_lanes(function, names, target.vector_bits)
     function = expand_reductions(function, names, contract=target.has("fma"))
@@ -48,15 +48,16 @@ def lower(function: Function, target: Target) -> Function:
     function = vectorize(function, names, target.vector_bits)
     function = share(function, names, target.threads)
     function = simplify_function(function, known)
+    function = without_copies(function)
     again = _settled_by_unrolling(function)
     function = unroll(function, names)
     function = simplify_function(function, known) if again else function
     function = interleave(deinterleave(function, names))
-    return gather_streams(function)
+    return sink_nontemporal(function)
 
 
 def _settled_by_unrolling(function: Function) -> bool:
-    """Whether a copy of an unrolled body may need more than its sums folded."""
+    """Whether unrolled copies need full simplification: they compare or divide."""
     return any(
         isinstance(node, Compare)
         or (isinstance(node, Binary) and node.op in ("floordiv", "floormod"))

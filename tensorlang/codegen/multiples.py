@@ -1,6 +1,6 @@
-"""Powers of two that divide an index whatever its variables are: its alignment.
+"""Alignment of indices: powers of two that divide them for all variable values.
 
-Other divisors are of no use: a multiple of 6 that wraps is none any more.
+Only powers of two stay divisors when integers wrap around.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Final, TypeAlias
 from tensorlang.codegen.blocks import conjuncts
 from tensorlang.ir.nodes import Binary, Compare, Const, Expr, Ramp, Var
 
-# what divides the value of a variable
+# a divisor of each variable's value
 Multiples: TypeAlias = Mapping[Var, int]
 
 
 def multiples_where(cond: Expr) -> Multiples:
-    """What a condition says of variables: `n % 4 == 0`, or `n & 3 == 0`."""
+    """Divisibility facts in a condition: `n % 4 == 0`, or `n & 3 == 0`."""
     found: dict[Var, int] = {}
     for test in conjuncts(cond):
         match test:
@@ -29,7 +29,7 @@ def multiples_where(cond: Expr) -> Multiples:
 
 
 def _divisor(rest: Binary) -> int:
-    """By what a remainder is one; 1 where it is none."""
+    """The divisor of a remainder expression; 1 if it is none."""
     match rest:
         case Binary(op="floormod", b=Const(value=size)):
             return abs(int(size))
@@ -38,14 +38,14 @@ def _divisor(rest: Binary) -> int:
     return 1
 
 
-# the comparisons that change at a bound, and how far behind it
+# comparisons that change at a bound, and their distance from it
 CHANGES: Final = {"lt": 0, "ge": 0, "le": 1, "gt": 1}
 
 
 def multiple(index: Expr, known: Multiples) -> int:
-    """A power of two that divides `index`; 0 where the index is 0.
+    """A power of two that divides `index`; 0 if the index is 0.
 
-    `known` gives what divides variables that stand for a value.
+    `known` maps variables to divisors of their values.
     """
     found = _multiple(index, known) if index.dtype.is_integer else 1
     return found & -found
@@ -69,16 +69,16 @@ def _multiple(index: Expr, known: Multiples) -> int:
 
 
 def quotient_is_uniform(ramp: Ramp, divisor: int, known: Multiples) -> bool:
-    """Whether no lane of a ramp passes a multiple of `divisor` that the first has not.
+    """Whether `ramp // divisor` is the same in all lanes.
 
-    The base is a multiple of `step`, and so is the divisor: what is left of the base
-    ends at least `step` below the divisor, and the last lane stays below that.
+    Base and divisor are multiples of `step`, so the base's remainder is at most
+    `divisor - step`, and the last lane does not reach the next multiple.
     """
     return divisor > 0 and is_uniform(ramp, divisor, known)
 
 
 def is_uniform(ramp: Ramp, bound: int, known: Mapping[Var, int]) -> bool:
-    """Whether all lanes of a ramp lie below each multiple of a bound, or none does."""
+    """Whether all lanes of a ramp are on the same side of each multiple of a bound."""
     if not isinstance(ramp.stride, Const) or ramp.stride.value < 0:
         return False
     step = gcd(multiple(ramp.base, known), bound)

@@ -1,4 +1,4 @@
-"""Fresh names in large numbers: `hint`, `hint_1`, `hint_2`, ... each in one step."""
+"""Fresh names `hint`, `hint_1`, `hint_2`, ... in constant time each."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tensorlang.ir.visit import rebuild, rewriter
 
 
 class Names:
-    """The names in use in a function, and the numbers tried so far."""
+    """The names in use in a function."""
 
     def __init__(self, function: Function) -> None:
         self.taken = names(function)
         self._next: dict[str, int] = {}
 
     def fresh(self, hint: str) -> str:
-        """A name nothing uses; it is used from now on."""
+        """An unused name, reserved from now on."""
         number = self._next.get(hint, 0)
         name = hint if number == 0 else f"{hint}_{number}"
         while name in self.taken:
@@ -30,14 +30,16 @@ class Names:
         return name
 
     def var(self, hint: str, dtype: DType) -> Var:
-        """A variable of a fresh name."""
+        """A variable with a fresh name."""
         return Var(self.fresh(hint), dtype)
 
 
-def give_way(function: Function, used: Names, reserved: Collection[str]) -> Function:
-    """The function with its variables and buffers of reserved names renamed.
+def rename_reserved(
+    function: Function, used: Names, reserved: Collection[str]
+) -> Function:
+    """Rename the function's variables and buffers that have reserved names.
 
-    The reserved names count as used from now on.
+    The reserved names are marked as used.
     """
     clashing = sorted(used.taken.intersection(reserved))
     used.taken.update(reserved)
@@ -45,7 +47,7 @@ def give_way(function: Function, used: Names, reserved: Collection[str]) -> Func
 
     @rewriter
     def visit(node: Node) -> Node:
-        if isinstance(node, Reducer | IndexMap):  # their names are their own
+        if isinstance(node, Reducer | IndexMap):  # they have their own name scope
             return node
         made = rebuild(node, visit)
         if isinstance(made, Var | Buffer) and made.name in renamed:

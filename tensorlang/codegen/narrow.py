@@ -1,11 +1,10 @@
-"""f16 and bf16 are stored narrow and computed as f32, rounded after every operation.
+"""f16 and bf16 are storage formats: compute in f32, rounding after every operation.
 
     y[i] = a * b      ->      y[i] = cast(bf16, cast(f32, a) * cast(f32, b))
 
-One rounding of a sum, product, quotient or root of narrow numbers from f32 is the same
-as one from the exact value, as f32 has more than twice their digits (Figueroa, 1995).
-What is left of narrow types are loads, stores, selections, `fma` and casts from and to
-wider ones: one function each in a prelude.
+For sums, products, quotients and roots, rounding the f32 result equals rounding the
+exact value, as f32 has more than twice the digits (Figueroa, 1995). Loads, stores,
+selects, `fma` and casts remain on narrow types, each a function of the prelude.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _BY_F64: Final = ("i32", "u32")
 
 
 def widen_narrow(function: Function) -> Function:
-    """The function with no arithmetic on f16 and bf16 but `fma`."""
+    """The function without f16 and bf16 arithmetic, except `fma`."""
     return replace(function, body=_visit(function.body))
 
 
@@ -55,7 +54,7 @@ def _visit(node: Node) -> Node:
 
 @rewriter
 def computed_wide(node: Node) -> Node:
-    """One operation on f16 or bf16 as the same on f32, rounded; others are the same."""
+    """An f16 or bf16 operation in f32, rounded; other nodes are unchanged."""
     match node:
         case Unary() | Binary() if _is_narrow(node):
             return _wide(node).cast(node.dtype)
@@ -84,7 +83,7 @@ def _wide(node: Unary | Binary) -> Expr:
 
 
 def _back(made: Call, node: Call) -> Expr:
-    """The wide call, in the narrow type, unless it told something else of a number."""
+    """Cast a wide call's result back, unless it is not a narrow float."""
     if node.dtype.name in NARROW:
         return made.cast(node.dtype)
     return replace(made, dtype=node.dtype)
@@ -102,7 +101,7 @@ def _up(expr: Expr) -> Expr:
 
 
 def _cast(dtype: DType, a: Expr) -> Expr:
-    """A cast in steps, of which each is exact but the last."""
+    """A cast in steps, all of which but the last are exact."""
     if _is_narrow(a) and dtype.scalar not in (f32, a.dtype.scalar):
         return _cast(dtype, _up(a))
     if isinstance(a, Const) and a.dtype.is_float and dtype.is_float:

@@ -1,8 +1,8 @@
-"""`Reduce` written out as loads, the reducer's combination, and stores.
+"""Expand `Reduce` into loads, the reducer's combination, and stores.
 
-A reduction may absorb the rounding of a product: `reduce(sum, y[i], a * b)` becomes
-`y[i] = fma(a, b, y[i])`. So does any addition that says `contract`; all others stay.
-A processor without that instruction absorbs nothing.
+A reduction may contract a product: `reduce(sum, y[i], a * b)` becomes
+`y[i] = fma(a, b, y[i])`, as does any addition marked `contract`; others are kept.
+Nothing is contracted for processors without FMA.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tensorlang.ir.nodes import (
     Store,
     seq,
 )
-from tensorlang.ir.visit import rebuild, rewriter
+from tensorlang.ir.visit import nodes_of, rebuild, rewriter
 
 
 def expand_reductions(
@@ -39,6 +39,8 @@ def expand_reductions(
                 return update(rebuild(node, visit), names, contract=contract)
             case Seq():
                 return seq(*(visit(stmt) for stmt in node.stmts))
+            case Expr() if not any(part.contract for part in nodes_of(node, Binary)):
+                return node
             case Binary() if contract:
                 new = rebuild(node, visit)
                 return _or(as_fma(new), new)
@@ -49,7 +51,7 @@ def expand_reductions(
 
 
 def update(node: Reduce, names: Names, *, contract: bool = True) -> Stmt:
-    """The statements of one `Reduce`: a tuple is read whole before it is written."""
+    """Expand one `Reduce`; a tuple is read completely before it is written."""
     if len(node.buffers) == 1:
         state: Expr = node.buffers[0][node.indices]
         (value,) = combination(node.reducer, (state,), node.values, contract=contract)

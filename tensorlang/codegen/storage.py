@@ -1,4 +1,4 @@
-"""Where a flattened temporary may lie: on a thread's stack, or in the workspace."""
+"""Placement of flattened temporaries: on a thread's stack or in the workspace."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ STACK_BYTES: Final = 64 << 10
 
 
 def on_stack(buffer: Buffer) -> bool:
-    """Whether a temporary is small scratch of one thread, of a known size."""
+    """Whether a temporary is thread-private, and small and constant in size."""
     extent = buffer.shape[0] if buffer.shape else as_expr(1)
     if buffer.scope not in ("register", "private") or not isinstance(extent, Const):
         return False

@@ -1,15 +1,15 @@
-"""The team made explicit: who runs what, and where they wait for each other.
+"""Make the thread team explicit: work sharing, and barriers between stages.
 
-A lowered function has two more scalars, `tid` and `team`. Every thread runs it whole:
+A lowered function has two more scalars, `tid` and `team`. Every thread runs all of it:
 
     for i in parallel(n): S       ->    i_first: i64 = n * tid // team
                                         i_share: i64 = n * (tid + 1) // team - i_first
                                         for i in range(i_share): S[i_first + i]
     T (no parallel loop inside)   ->    if tid == 0: T
 
-Loops, conditions and lets around parallel loops are run by every thread alike. A
-barrier stands between two stages where one writes what the other uses, and none at the
-end. `useful_threads`, the first let, says how many threads can have work.
+Loops, conditions and lets around parallel loops are executed redundantly. A barrier
+separates two stages if one writes what the other accesses; there is none at the end.
+`useful_threads`, the first let, is the number of threads that can have work.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import rebuild, replace_buffers, walk
+from tensorlang.ir.visit import rebuild, replace_buffers, walk_statements
 
 TID: Final = Var("tid", i64)
 TEAM: Final = Var("team", i64)
@@ -51,7 +51,7 @@ RESERVED: Final = (TID.name, TEAM.name, USEFUL)
 
 
 def useful(function: Function) -> Expr:
-    """How many threads can have work, of a lowered function: over its scalars."""
+    """A lowered function's number of threads with work, in terms of its scalars."""
     body = function.body
     for stmt in body.stmts if isinstance(body, Seq) else (body,):
         if isinstance(stmt, Let) and stmt.var.name == USEFUL:
@@ -60,9 +60,9 @@ def useful(function: Function) -> Expr:
 
 
 def share(function: Function, names: Names, threads: int) -> Function:
-    """The function as one thread of a team runs it; `threads` caps private memory.
+    """The function as each thread of the team runs it; `threads` caps private memory.
 
-    Nothing else in it has one of the names `RESERVED`.
+    Nothing else in it may have a name in `RESERVED`.
     """
     if has_parallel(function.body):
         body = _promote(function.body)
@@ -77,12 +77,12 @@ def share(function: Function, names: Names, threads: int) -> Function:
 
 
 def has_parallel(stmt: Node) -> bool:
-    """Whether the team shares some loop below `stmt`."""
+    """Whether there is a parallel loop in `stmt`."""
     return any(loop.kind == "parallel" for loop in loops(stmt))
 
 
 def _outermost(stmt: Stmt) -> Iterable[For]:
-    """The parallel loops that are not inside another one."""
+    """The parallel loops that are not nested in another."""
     stack: list[Node] = [stmt]
     while stack:
         node = stack.pop()
@@ -97,7 +97,7 @@ def _outermost(stmt: Stmt) -> Iterable[For]:
 
 
 def _useful(function: Function, body: Stmt, threads: int) -> Expr:
-    """The largest extent of a shared loop; the target's threads where it varies."""
+    """The largest extent of a parallel loop; the target's threads if it varies."""
     wanted: Expr = as_expr(1)
     private = False
     for loop in sorted(_outermost(body), key=lambda loop: loop.var.name):
@@ -106,13 +106,15 @@ def _useful(function: Function, body: Stmt, threads: int) -> Expr:
             extent = as_expr(threads)
         wanted = maximum(extent, wanted)
         private = private or any(
-            not on_stack(node.buffer) for node in walk(loop) if isinstance(node, Alloc)
+            not on_stack(node.buffer)
+            for node in walk_statements(loop)
+            if isinstance(node, Alloc)
         )
     return make("min", wanted, as_expr(threads)) if private else wanted
 
 
 def _promote(body: Stmt) -> Stmt:
-    """Scratch allocated between the team's loops belongs to the team, not a thread."""
+    """Make scratch that is allocated between parallel loops shared by the team."""
     moved = {
         buffer: replace(buffer, scope="global")
         for buffer in _host_scratch(body)
@@ -122,7 +124,7 @@ def _promote(body: Stmt) -> Stmt:
 
 
 def _host_scratch(stmt: Stmt) -> Iterable[Buffer]:
-    """What is allocated by statements that every thread runs."""
+    """Buffers allocated by statements that every thread runs."""
     for item in stmt.stmts if isinstance(stmt, Seq) else (stmt,):
         match item:
             case Alloc():
@@ -137,7 +139,7 @@ def _host_scratch(stmt: Stmt) -> Iterable[Buffer]:
 
 
 class _Stages(Barriers):
-    """Walks the host program in order, placing guards, shares and barriers."""
+    """Places guards, shares of parallel loops, and barriers."""
 
     scope = "team"
     holder = "parallel"
@@ -147,15 +149,15 @@ class _Stages(Barriers):
         self.names = names
 
     def divides(self, stmt: Stmt) -> bool:
-        """Whether the team shares out the iterations of a statement."""
+        """Whether a statement is a parallel loop."""
         return isinstance(stmt, For) and stmt.kind == "parallel"
 
     def holds(self, stmt: Stmt) -> bool:
-        """Whether the team shares some loop in a statement."""
+        """Whether there is a parallel loop in a statement."""
         return has_parallel(stmt)
 
     def divide(self, loop: For) -> list[Stmt]:
-        """One thread's contiguous part of a parallel loop."""
+        """One thread's contiguous chunk of a parallel loop."""
         name = loop.var.name
         first = self.names.var(f"{name}_first", i64)
         count = self.names.var(f"{name}_share", i64)
@@ -172,12 +174,12 @@ class _Stages(Barriers):
 
 
 def _divided(count: Expr) -> Expr:
-    """`count // team`, unsigned: both are known not to be negative."""
+    """`count // team`, unsigned: neither is negative."""
     return (count.cast(u64) // TEAM.cast(u64)).cast(i64)
 
 
 def serial(stmt: Stmt) -> Stmt:
-    """A statement whose parallel loops run one iteration after the other."""
+    """A statement with its parallel loops made serial."""
 
     def visit(node: Node) -> Node:
         if not isinstance(node, Stmt):
@@ -191,9 +193,9 @@ def serial(stmt: Stmt) -> Stmt:
 
 
 def shares(function: Function) -> frozenset[Var]:
-    """The extents of the loops that run one thread's part, of a lowered function."""
+    """Variables holding the bounds of a thread's chunks, in a lowered function."""
     return frozenset(
-        node.var
-        for node in walk(function.body)
-        if isinstance(node, Let) and TID in free_vars(node.value)
+        stmt.var
+        for stmt in walk_statements(function.body)
+        if isinstance(stmt, Let) and TID in free_vars(stmt.value)
     )

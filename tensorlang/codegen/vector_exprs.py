@@ -1,8 +1,7 @@
-"""Expressions over all lanes of a vectorized loop at once.
+"""Expressions over all lanes of a vectorized loop.
 
-A value that is the same in every lane stays a scalar. Integers that step evenly from
-lane to lane stay a `Ramp` through sums, products and narrowing casts, so that the index
-of a contiguous access is known to be one.
+Uniform values stay scalars. Integers with a constant stride between lanes stay a `Ramp`
+through sums, products and narrowing casts, so that contiguous accesses are recognised.
 """
 
 from __future__ import annotations
@@ -41,11 +40,11 @@ class NotVectorizable(Exception):  # noqa: N818 - a signal between passes
 
 @dataclass
 class Lanes:
-    """How the scalars of a loop's body look from `count` lanes.
+    """The state for rewriting a loop's body over `count` lanes.
 
-    `values` gives what a variable has become, `tiles` the widened memory of what is
-    allocated inside the loop, `mask` the lanes that are active here, `known` between
-    what integers lie.
+    `values` maps variables to their new values, `tiles` buffers allocated in the loop
+    to their widened memory; `mask` holds the active lanes, `known` the ranges of
+    integers.
     """
 
     count: int
@@ -56,12 +55,12 @@ class Lanes:
     known: Known = field(default_factory=Known)
 
     def wide(self, expr: Expr) -> Expr:
-        """The value in all lanes: a vector."""
+        """The value in all lanes, as a vector."""
         return splat(self.over(expr), self.count)
 
     @singledispatchmethod
     def over(self, expr: Expr) -> Expr:
-        """The value over the lanes: a scalar where all have the same.
+        """The value over the lanes; a scalar if it is uniform.
 
         Raises:
             NotVectorizable: the expression is a vector already.
@@ -94,7 +93,7 @@ class Lanes:
         return Binary(expr.op, splat(a, n), splat(b, n), expr.contract)
 
     def divided(self, op: str, a: Expr, b: Expr) -> Expr | None:
-        """Quotient and remainder of a ramp that stays between two multiples."""
+        """Quotient or remainder of a ramp with the same quotient in all lanes."""
         if not isinstance(a, Ramp) or not isinstance(b, Const):
             return None
         if op == "shr" and 0 <= b.value < a.base.dtype.bits:
@@ -120,7 +119,7 @@ class Lanes:
         return self.compared(expr.op, a, b)
 
     def compared(self, op: str, a: Expr, b: Expr) -> Expr:
-        """A comparison of lanes; that of an index with a bound is done in i32.
+        """Compare lanes; an index against a bound in i32.
 
         `base + lane < n` is `lane < clamp(n - base, 0, count)`, half the work of i64.
         """
@@ -134,7 +133,7 @@ class Lanes:
         return Compare(op, splat(a, self.count), splat(b, self.count))
 
     def room(self, base: Expr, end: Expr) -> Expr | None:
-        """`max(end - base, 0)`, where neither that nor a lane's index may wrap."""
+        """`max(end - base, 0)`; None if it or a lane's index may wrap."""
         if not self.known.exact(base + (self.count - 1)):
             return None
         if self.known.exact(end - base):
@@ -193,7 +192,7 @@ class Lanes:
         return Load(buffer, (index,), mask, expr.hints)
 
     def place(self, buffer: Buffer, index: Expr) -> tuple[Buffer, Expr]:
-        """The memory and the lanes' index; the lane is the last one of a tile."""
+        """The memory and the lanes' indices; lanes are a tile's innermost dimension."""
         over = self.over(index)
         if buffer not in self.tiles:
             return buffer, over
@@ -212,7 +211,7 @@ class Lanes:
 
 
 def both(a: Expr | None, b: Expr | None) -> Expr | None:
-    """Lanes in both masks; None is all of them."""
+    """The conjunction of two masks; None means all lanes."""
     if a is None or b is None:
         return b if a is None else a
     lanes = max(a.dtype.lanes, b.dtype.lanes)
@@ -220,7 +219,7 @@ def both(a: Expr | None, b: Expr | None) -> Expr | None:
 
 
 def _inside(buffer: Buffer, index: Expr) -> bool:
-    """Whether an index is a constant that every buffer of this shape has."""
+    """Whether a constant index is in the bounds of a constant shape."""
     (extent,) = buffer.shape
     return (
         isinstance(extent, Const)
@@ -235,7 +234,7 @@ def _narrows(ramp: Ramp, cast: Cast) -> bool:
 
 
 def _stepped(op: str, a: Expr, b: Expr, count: int) -> Expr | None:
-    """Integers that still step evenly after `op`."""
+    """Apply `op` to ramps and uniform integers; None if the result is no ramp."""
     if not a.dtype.is_integer or op not in ("add", "sub", "mul", "shl"):
         return None
     one, two = _steps(a), _steps(b)
@@ -258,7 +257,7 @@ def _stepped(op: str, a: Expr, b: Expr, count: int) -> Expr | None:
 
 
 def _steps(expr: Expr) -> tuple[Expr, Expr] | None:
-    """Base and stride of what steps evenly."""
+    """Base and stride of a ramp or a uniform value."""
     match expr:
         case Ramp(base=base, stride=stride):
             return base, stride

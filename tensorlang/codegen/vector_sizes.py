@@ -1,11 +1,11 @@
-"""Vectors in the sizes that a language has: 16, 8, 4 and 2 lanes.
+"""Split vectors into the sizes that a language has: 16, 8, 4 and 2 lanes.
 
     v: f32x32 = x[ramp(i, 1, 32)]       v_0: f32x16 = x[ramp(i, 1, 16)]
     y[ramp(i, 1, 32)] = v * w      ->   v_1: f32x16 = x[ramp(i + 16, 1, 16)]
                                         y[ramp(i, 1, 16)] = v_0 * splat(w, 16)
                                         y[ramp(i + 16, 1, 16)] = v_1 * splat(w, 16)
 
-What lanes are picked from is a variable afterwards: C has no way to write it else.
+Operands of extracts, inserts and shuffles become variables, as C requires.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from tensorlang.ir.visit import rebuild, rewriter
 SIZES: Final = (16, 8, 4, 2, 1)
 
 
-def cut_vectors(function: Function, names: Names) -> Function:
-    """The function with no vector of other sizes than `SIZES`."""
-    return replace(function, body=_Cutter(names).visit(function.body))
+def split_vectors(function: Function, names: Names) -> Function:
+    """The function with all vectors of a size in `SIZES`."""
+    return replace(function, body=_Splitter(names).visit(function.body))
 
 
 def pieces(lanes: int) -> list[tuple[int, int]]:
-    """First lane and size of each part of a vector of so many lanes."""
+    """First lane and size of each part of a vector with `lanes` lanes."""
     found: list[tuple[int, int]] = []
     start = 0
     while start < lanes:
@@ -64,15 +64,15 @@ def pieces(lanes: int) -> list[tuple[int, int]]:
 
 
 @dataclass
-class _Cutter:
-    """Rewrites statements; `parts` has what a longer variable was cut into."""
+class _Splitter:
+    """Rewrites statements; `parts` maps split variables to their parts."""
 
     names: Names
     parts: dict[Var, list[Var]] = field(default_factory=dict)
     before: list[Stmt] = field(default_factory=list)
 
     def visit(self, stmt: Stmt) -> Stmt:
-        """A statement, after those that its vectors need."""
+        """A statement, preceded by the lets that its vectors need."""
         if isinstance(stmt, Seq):
             return seq(*(self.visit(item) for item in stmt.stmts))
         outer, self.before = self.before, []
@@ -81,7 +81,7 @@ class _Cutter:
         return seq(*lets, *made)
 
     def statement(self, stmt: Stmt) -> list[Stmt]:
-        """What a statement becomes."""
+        """The statements that replace one."""
         match stmt:
             case Let() if stmt.var.dtype.lanes > 1:
                 return self.let(stmt)
@@ -93,13 +93,13 @@ class _Cutter:
 
     @rewriter
     def below(self, node: Node) -> Node:
-        """What stands in a statement: a statement, or a scalar."""
+        """Rewrite a child of a statement: a statement or a scalar."""
         if isinstance(node, Stmt):
             return self.visit(node)
         return self.scalar(node)
 
     def let(self, stmt: Let) -> list[Stmt]:
-        """A variable for each piece, but for what is a variable already."""
+        """A variable for each part that is not a variable already."""
         lanes = stmt.var.dtype.lanes
         made: list[Stmt] = []
         own: list[Var] = []
@@ -131,7 +131,7 @@ class _Cutter:
 
     @rewriter
     def scalar(self, node: Node) -> Node:
-        """A scalar, with the vectors in it cut."""
+        """Rewrite the vectors in a scalar expression."""
         match node:
             case Extract():
                 return self.lane(node.vector, node.lane)
@@ -142,7 +142,7 @@ class _Cutter:
         return node
 
     def reduced(self, node: LaneReduce) -> Expr:
-        """Halves together until they are of a size that there is; the rest in order."""
+        """Combine halves while parts are equal, then fold the rest in order."""
         lanes = node.vector.dtype.lanes
         found = [self.take(node.vector, *piece) for piece in pieces(lanes)]
         while len(found) % 2 == 0 and len({part.dtype for part in found}) == 1:
@@ -159,7 +159,7 @@ class _Cutter:
         return whole
 
     def named(self, vector: Expr) -> Expr:
-        """A variable that holds a vector, which may be cut itself."""
+        """Bind a vector, of any size, to a variable."""
         if isinstance(vector, Var):
             return vector
         var = self.names.var("lanes", vector.dtype)
@@ -176,7 +176,7 @@ class _Cutter:
 
     @singledispatchmethod
     def take(self, expr: Expr, start: int, size: int) -> Expr:
-        """`size` lanes of a vector from lane `start`, which begin one of its pieces."""
+        """Part of a vector: `size` lanes from lane `start`, as `pieces` splits it."""
 
         @rewriter
         def visit(child: Node) -> Node:
@@ -266,7 +266,7 @@ class _Cutter:
         return Shuffle(tuple(sources), taken)
 
     def picked(self, vectors: tuple[Expr, ...], lane: int) -> Expr:
-        """One lane of vectors that are written one after the other."""
+        """One lane of concatenated vectors."""
         for vector in vectors:
             if lane < vector.dtype.lanes:
                 return self.lane(vector, lane)

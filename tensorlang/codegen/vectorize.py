@@ -1,11 +1,11 @@
-"""Vectorized loops become vector expressions; conditions on lanes become masks.
+"""Turn vectorized loops into vector expressions, and conditions on lanes into masks.
 
     for v in vectorized(16):          y[ramp(i * 16, 1, 16)] = x[ramp(i * 16, 1, 16)]
         y[i * 16 + v] = x[i * 16 + v]
 
-Loops inside stay loops, lets become vectors, and what is allocated inside gets the lane
-as its last dimension. Long loops go in steps of one vector register; what cannot be
-done in lock-step (an atomic update, a while loop, an inner vector) runs serially.
+Inner loops are kept, lets become vectors, and buffers allocated inside get the lane as
+innermost dimension. Long loops are strip-mined to one vector register. A body that
+cannot run in lockstep (atomic update, while loop, inner vector) stays serial.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ MAX_LANES: Final = 64
 
 
 def vectorize(function: Function, names: Names, vector_bits: int) -> Function:
-    """The function with vectors in place of vectorized loops."""
+    """The function with its vectorized loops replaced by vector code."""
     ranges = ranges_in(function.body, size_ranges(function))
     state = _Vectorizer(names, vector_bits, Known(ranges))
     return replace(function, body=state.visit(function.body))
@@ -65,7 +65,7 @@ class _Vectorizer:
 
     @rewriter
     def visit(self, node: Node) -> Node:
-        """Inner loops first: of two nested vectorized loops the inner one stays."""
+        """Rewrite bottom-up: of two nested vectorized loops the inner one is kept."""
         if not isinstance(node, Stmt):
             return node
         if isinstance(node, Seq):
@@ -79,7 +79,7 @@ class _Vectorizer:
             return replace(new, kind="serial")
 
     def loop(self, loop: For) -> Stmt:
-        """One vectorized loop: whole, or in steps with a masked rest."""
+        """Vectorize a loop, at once or in steps with a masked remainder."""
         extent = loop.extent
         if isinstance(extent, Const) and 0 < int(extent.value) <= MAX_LANES:
             return self.lanes(loop, Const(0, loop.var.dtype), int(extent.value), None)
@@ -88,12 +88,12 @@ class _Vectorizer:
         return self.steps(loop, self.width(loop))
 
     def width(self, loop: For) -> int:
-        """One vector register of the widest type that the loop stores."""
+        """Lanes of a vector register, for the widest type that the loop stores."""
         sizes = [n.value.dtype.bits for n in walk(loop) if isinstance(n, Store)]
         return max(self.vector_bits // max(sizes, default=32), 1)
 
     def steps(self, loop: For, width: int) -> Stmt:
-        """`extent // width` whole vectors, and one with the lanes that are left."""
+        """`extent // width` full vectors, then a masked one for the remainder."""
         var, kind = loop.var, loop.var.dtype
         lanes = Const(width, kind)
         whole = make("floordiv", loop.extent, lanes)
@@ -114,7 +114,7 @@ class _Vectorizer:
         return seq(For(outer, whole, "serial", main), *renamed)
 
     def lanes(self, loop: For, start: Expr, count: int, rest: Expr | None) -> Stmt:
-        """The body for lanes `start .. start + count - 1`, or the first `rest`."""
+        """The body for lanes `start .. start + count - 1`, `rest` of them active."""
         if count == 1:
             body = substitute(loop.body, {loop.var: start})
             return body if rest is None else If(rest > Const(0, rest.dtype), body)
@@ -128,7 +128,7 @@ class _Vectorizer:
 
 
 def rename(stmt: Stmt, names: Names) -> Stmt:
-    """A second copy of a body, whose lets and temporaries get names of their own."""
+    """A copy of a body with fresh names for its lets and allocations."""
     variables: dict[Var, Expr] = {}
     buffers: dict[Buffer, Buffer] = {}
     for node in walk(stmt):
@@ -142,7 +142,7 @@ def rename(stmt: Stmt, names: Names) -> Stmt:
 
 
 class _Body:
-    """The statements of one vectorized body, in lock-step."""
+    """Rewrites the statements of a vectorized body, all lanes in lockstep."""
 
     def __init__(self, lanes: Lanes, names: Names) -> None:
         self.lanes = lanes
@@ -239,7 +239,7 @@ class _Body:
         return Evaluate(replace(call, args=(self._checked(call.args[0]), call.args[1])))
 
     def _checked(self, cond: Expr) -> Expr:
-        """True where the condition holds in every active lane."""
+        """Whether the condition holds in every active lane."""
         over = self.lanes.over(cond)
         if self.lanes.mask is not None:
             idle = Unary("not", self.lanes.mask)

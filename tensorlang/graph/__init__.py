@@ -1,6 +1,6 @@
-"""The operator graph: programs of operators that are checked before there is data.
+"""Operator graphs: programs that are checked before there is data.
 
-A program is made of symbolic tensors, and called with arrays:
+A program is built from symbolic tensors and called with arrays:
 
     from tensorlang import graph
     from tensorlang.ops import nn
@@ -30,6 +30,7 @@ from tensorlang.graph.specs import Dim, KeySpec, TensorSpec
 from tensorlang.graph.threading import refs_of, thread
 from tensorlang.graph.training import TrainingContext, TrainingProgram
 from tensorlang.graph.values import Key, Node, Tensor, Value
+from tensorlang.graph.workloads import workloads
 
 __all__ = [
     "Context",
@@ -71,5 +72,6 @@ __all__ = [
     "while_loop",
     "without_dead",
     "without_doubles",
+    "workloads",
     "write",
 ]

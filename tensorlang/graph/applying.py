@@ -1,7 +1,7 @@
-"""Operators on symbolic values: a call makes a node, its results have specs.
+"""Operators on symbolic values: a call creates a node whose results have specs.
 
-Shapes come from the operator alone: its own front and definition are asked, with
-arrays that have a shape and no memory (`tensorlang.ops.inference`).
+Shapes are inferred by running the operator's own signature and definition on arrays
+that have a shape but no memory (`tensorlang.ops.inference`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from tensorlang.errors import ArgumentError, TensorlangError
 from tensorlang.graph.leaves import constant
-from tensorlang.graph.scopes import outside, path
+from tensorlang.graph.scopes import call_site, path
 from tensorlang.graph.specs import (
     KeySpec,
     Spec,
@@ -28,40 +28,40 @@ from tensorlang.graph.values import (
     REPLAYING,
     Argument,
     Arguments,
-    Made,
+    Named,
+    OpResult,
     Value,
     make,
-    mapped,
+    map_values,
     values_in,
 )
 from tensorlang.ops import random
 from tensorlang.ops.dispatch import Late
 from tensorlang.ops.inference import abstract, results
-from tensorlang.ops.inplace import InplaceOperator
 from tensorlang.ops.operator import Operator
 from tensorlang.ops.random.impls import impl
 from tensorlang.ops.tensors import MOST_ELEMENTS
 
-# what takes some places of dimensions, and asks of others nothing
+# operators whose bounds select from dimensions and do not otherwise constrain them
 _CUTTING: Final = ("nn.slice", "nn.slice_grad")
 
 
-def apply(op: Operator, args: Arguments, kwargs: Mapping[str, Argument]) -> Made:
-    """What an operator gives for symbolic values: a value, or a tuple of them.
+def apply(op: Operator, args: Arguments, kwargs: Mapping[str, Argument]) -> OpResult:
+    """Apply an operator to symbolic values: a value, or a tuple of values.
 
     Raises:
         ShapeError, DTypeError, ArgumentError: as the operator would, with the layer or
-            line, and the shapes that met there.
+        source line and the shapes involved.
     """
     given = {name: value for name, value in kwargs.items() if name != "target"}
-    if given.pop("out", None) is not None or isinstance(op, InplaceOperator):
+    if given.pop("out", None) is not None or op.inplace:
         raise ArgumentError(
-            f"{op.id} on symbolic values writes into no memory; a graph's memory is "
+            f"{op.id} takes no out= on symbolic values; a graph's memory is "
             "planned when it runs"
         )
     args = tuple(_lifted(arg) for arg in args)
     given = {name: _lifted(value) for name, value in given.items()}
-    place, layer = outside(), path()
+    place, layer = call_site(), path()
     try:
         specs, single = inferred(op, args, given)
     except TensorlangError as problem:
@@ -73,7 +73,7 @@ def apply(op: Operator, args: Arguments, kwargs: Mapping[str, Argument]) -> Made
 def inferred(
     op: Operator, args: Arguments, kwargs: Mapping[str, Argument]
 ) -> tuple[tuple[Spec, ...], bool]:
-    """Specs of an operator's results, and whether it has just one.
+    """Infer the specs of an operator's results, and whether it has a single result.
 
     Raises:
         ShapeError, DTypeError, ArgumentError: as the operator would.
@@ -86,12 +86,7 @@ def inferred(
 
     def ask(sizes: dict[str, int]) -> tuple[Spec, ...]:
         nonlocal single
-        filled = at_sizes(mapped(args, lambda value: _stand_in(value, sizes)), sizes)
-        named = {
-            name: at_sizes(mapped(arg, lambda value: _stand_in(value, sizes)), sizes)
-            for name, arg in kwargs.items()
-        }
-        made = results(op, filled, named)
+        made = results(op, *without_data(args, kwargs, sizes))
         single = not isinstance(made, tuple)
         return tuple(map(_spec_of, (made,) if single else made))
 
@@ -99,10 +94,9 @@ def inferred(
 
 
 def _beyond(op: Operator, args: Arguments, kwargs: Mapping[str, Argument]) -> int:
-    """The size that all open ones are larger than, where an operator is asked.
+    """The size that every named size must exceed when an operator is sampled.
 
-    It is asked of no negative size; and a slice, of dimensions that reach further than
-    its bounds.
+    Avoids negative sizes and, for slices, dimensions shorter than the bounds.
     """
     nest = (*args, *kwargs.values())
     needed = max(least(value.shape) for value in values_in(nest))
@@ -110,7 +104,7 @@ def _beyond(op: Operator, args: Arguments, kwargs: Mapping[str, Argument]) -> in
 
 
 def _reach(nest: object) -> int:
-    """How far the bounds in a nest reach together; beyond any array is its end."""
+    """The combined reach of the bounds in a nest; huge bounds mean the end."""
     if isinstance(nest, (tuple, list)):
         return sum(map(_reach, nest))
     if isinstance(nest, int):
@@ -119,7 +113,7 @@ def _reach(nest: object) -> int:
 
 
 def _lifted(arg: Argument) -> Argument:
-    """Arrays and keys in an argument as constants of the program."""
+    """Turn arrays and keys in an argument into constants of the program."""
     if isinstance(arg, (np.ndarray, random.Key)):
         return constant(arg)
     if isinstance(arg, (tuple, list)) and any(True for _ in values_in(arg)):
@@ -127,8 +121,21 @@ def _lifted(arg: Argument) -> Argument:
     return arg
 
 
+def without_data(
+    args: Arguments, kwargs: Mapping[str, Argument], sizes: Mapping[str, int]
+) -> tuple[Arguments, Named]:
+    """The arguments of a call at given sizes, with data-less arrays and keys."""
+
+    def at(argument: Argument) -> Argument:
+        return at_sizes(
+            map_values(argument, lambda value: _stand_in(value, sizes)), sizes
+        )
+
+    return at(args), {name: at(argument) for name, argument in kwargs.items()}
+
+
 def _stand_in(value: Value, sizes: Mapping[str, int]) -> np.ndarray | random.Key:
-    """An array or key of the value's spec, without data of its own."""
+    """A data-less array or key of the value's spec."""
     spec = value.spec.at(sizes)
     shape = at_sizes(spec.shape, {})
     if isinstance(spec, KeySpec):
@@ -144,7 +151,7 @@ def _spec_of(result: Late | random.Key | np.ndarray) -> Spec:
     return TensorSpec(array.shape, array.dtype.name)
 
 
-def _explained(  # noqa: PLR0917 - what there is to tell
+def _explained(  # noqa: PLR0917 - all are shown in the message
     problem: TensorlangError,
     op: Operator,
     args: Arguments,
@@ -152,12 +159,12 @@ def _explained(  # noqa: PLR0917 - what there is to tell
     place: str,
     layer: str,
 ) -> TensorlangError:
-    """The operator's complaint, with where it was applied and to what."""
+    """The operator's error, with where it was applied and to what."""
     met = ", ".join(str(v.spec) for v in values_in((*args, *kwargs.values())))
     names = names_in(tuple(v.shape for v in values_in((*args, *kwargs.values()))))
-    if names:  # the operator was asked for numbers, of which it speaks
+    if names:  # the operator was run with sample sizes, which its message mentions
         asked = sample(names, _beyond(op, args, kwargs))
-        met += f", as if {' and '.join(asked)}"
+        met += f", with sample sizes {' and '.join(asked)}"
     where = f"layer {layer!r} ({place})" if layer else place
     try:
         return type(problem)(f"{where}: {op.id} of {met}: {problem}")

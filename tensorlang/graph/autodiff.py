@@ -1,9 +1,9 @@
 """Reverse-mode differentiation: programs that compute gradients of programs.
 
-Gradients are nodes like all others, written into the program that is being written.
-What stands inside of a branch, a loop or a call is computed again on the way back; so a
-call of `graph.checkpoint(f)` keeps nothing of `f` but its arguments. Training writes
-other calls out first (`graph.inline`), and keeps what they computed.
+Gradients are ordinary nodes added to the program being traced. The contents of
+branches, loops and calls are recomputed in the backward pass, so `graph.checkpoint(f)`
+saves only the arguments of `f`. Training inlines other calls first (`graph.inline`) and
+saves their results.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Final
 import numpy as np
 
 from tensorlang.errors import GraphError
-from tensorlang.graph import gradient_rules as _rules  # noqa: F401 - they register
+from tensorlang.graph import gradient_rules as _rules  # noqa: F401 - registers rules
 from tensorlang.graph import second_order as _second  # noqa: F401 - the same
 from tensorlang.graph.gradients import (
-    Found,
+    Gradients,
     Site,
     arguments_of,
     is_float,
@@ -25,21 +25,21 @@ from tensorlang.graph.gradients import (
     or_zeros,
 )
 from tensorlang.graph.leaves import constant
-from tensorlang.graph.scopes import named, outside
+from tensorlang.graph.scopes import call_site, named
 from tensorlang.graph.specs import TensorSpec, at_sizes
 from tensorlang.graph.values import Form, Node, Value
 from tensorlang.ops import math
 
 _WITHOUT: Final = {
     "for_grad": "the gradient of the loop at {} has no gradient itself; where one is "
-    "needed, write the turns out in Python",
+    "needed, unroll the loop in Python",
     "while_grad": "the gradient of the while_loop at {} has no gradient itself; where "
-    "one is needed, write a number of turns out in Python",
+    "one is needed, unroll a fixed number of iterations in Python",
 }
 FOR_GRAD: Final = Form("for_grad")
 WHILE_GRAD: Final = Form("while_grad")
-# the rules of what is no operator; `tensorlang.graph.autodiff_forms` fills it
-FORMS: Final[dict[str, Callable[..., Found]]] = {}
+# the rules of forms, filled by `tensorlang.graph.autodiff_forms`
+FORMS: Final[dict[str, Callable[..., Gradients]]] = {}
 
 
 def gradients(
@@ -51,14 +51,14 @@ def gradients(
 
     Args:
         of: A tensor of one element; with `seeds`, one or several of any shape.
-        wrt: Tensors that it was computed from, weights among them.
+        wrt: Tensors it depends on, which may be weights.
         seeds: The gradient of each of `of`.
 
     Returns:
         A tensor for each of `wrt`: zeros where nothing depends on it.
 
     Raises:
-        GraphError: something on the way has no gradient.
+        GraphError: an operation on the path has no gradient.
     """
     results = (of,) if isinstance(of, Value) else tuple(of)
     if seeds is None:
@@ -70,8 +70,8 @@ def gradients(
 def _one(value: Value) -> Value:
     if any(extent != 1 for extent in value.shape) or not is_float(value):
         raise GraphError(
-            f"{outside()}: the gradient of one number is meant, not of {value.spec}; "
-            "sum it, or give seeds"
+            f"{call_site()}: only a single element has a gradient, not {value.spec}; "
+            "sum it, or pass seeds"
         )
     assert isinstance(value.spec, TensorSpec)
     return constant(np.ones(at_sizes(value.shape, {}), value.spec.numpy))
@@ -80,7 +80,7 @@ def _one(value: Value) -> Value:
 def backward(
     results: Sequence[Value], seeds: Sequence[Value | None], wrt: Sequence[Value]
 ) -> dict[Value, Value]:
-    """The gradient of each value that lies between."""
+    """The gradient of each value between the results and `wrt`."""
     sums: dict[Value, Value] = {}
     for value, seed in zip(results, seeds, strict=True):
         if seed is not None:
@@ -101,7 +101,7 @@ def backward(
 def _between(
     results: Iterable[Value], wrt: set[Value]
 ) -> tuple[list[Node], set[Value]]:
-    """The nodes that lead from some values to others, and the values on the way."""
+    """The nodes on paths from some values to others, and the values on these paths."""
     nodes = _ancestors(results, wrt)
     needed = set(wrt)
     kept = []
@@ -131,7 +131,7 @@ def _add(sums: dict[Value, Value], value: Value, gradient: Value) -> None:
 
 def _of_node(
     node: Node, dys: tuple[Value | None, ...], wanted: frozenset[Value]
-) -> Found:
+) -> Gradients:
     form = FORMS.get(node.id)
     if form is not None:
         return form(node, dys, wanted)

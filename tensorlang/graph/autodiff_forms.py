@@ -1,4 +1,4 @@
-"""The way back through calls, branches and loops."""
+"""Backward passes of calls, branches and loops."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tensorlang.graph.autodiff import (
     gradients,
 )
 from tensorlang.graph.forms import IF, LET, Function
-from tensorlang.graph.gradients import Found, is_float, or_zeros
+from tensorlang.graph.gradients import Gradients, is_float, or_zeros
 from tensorlang.graph.program import Body, Graph, trace
 from tensorlang.graph.rewriting import Rewriter
-from tensorlang.graph.scopes import outside
+from tensorlang.graph.scopes import call_site
 from tensorlang.graph.values import Key, Node, Value, make
 
 
 class _Replay(Rewriter):
-    """Nodes computed again: their draws repeat those of the first time."""
+    """Recomputed nodes, whose draws repeat the original ones."""
 
     def node(self, node: Node) -> Sequence[Value]:
         made = self.copied(node)
@@ -30,27 +30,31 @@ class _Replay(Rewriter):
 
 
 def _again(graph: Graph, given: Sequence[Value]) -> tuple[Value, ...]:
-    """The outputs of a program, computed here again from its inputs."""
+    """Recompute a program here from its inputs."""
     replay = _Replay()
     replay.now.update(zip(graph.inputs, given, strict=True))
     replay.nodes(graph)
     return tuple(replay[value] for value in graph.outputs)
 
 
-def _let(node: Node, dys: tuple[Value | None, ...], wanted: frozenset[Value]) -> Found:
+def _let(
+    node: Node, dys: tuple[Value | None, ...], wanted: frozenset[Value]
+) -> Gradients:
     del wanted
     return [(node.args[0], dys[0])]
 
 
 def _nothing(
     node: Node, dys: tuple[Value | None, ...], wanted: frozenset[Value]
-) -> Found:
+) -> Gradients:
     del node, dys, wanted
     return []
 
 
-def _call(node: Node, dys: tuple[Value | None, ...], wanted: frozenset[Value]) -> Found:
-    """A call: by its own rule, or by computing it again."""
+def _call(
+    node: Node, dys: tuple[Value | None, ...], wanted: frozenset[Value]
+) -> Gradients:
+    """Differentiate a call by its own rule, or by recomputing it."""
     (graph,) = node.graphs
     own: Function | None = graph.function
     if own is not None and own.gradient is not None:
@@ -58,7 +62,7 @@ def _call(node: Node, dys: tuple[Value | None, ...], wanted: frozenset[Value]) -
         made = own.gradient(*node.args, *(or_zeros(dy, v) for dy, v in pairs))
         several = made if isinstance(made, tuple) else (made,)
         return list(zip(node.args, several, strict=True))
-    given = [apart(value) for value in node.args]
+    given = [detached(value) for value in node.args]
     outputs = _again(graph, given)
     asked = [v for v in given if is_float(v)] + [v for v in graph.free if v in wanted]
     found = backward(outputs, dys, asked)
@@ -66,15 +70,17 @@ def _call(node: Node, dys: tuple[Value | None, ...], wanted: frozenset[Value]) -
     return [(value, found.get(inner)) for value, inner in both]
 
 
-def apart(value: Value) -> Value:
-    """The value under another identity: gradients stop there."""
+def detached(value: Value) -> Value:
+    """A new identity for a value, at which gradients stop."""
     if isinstance(value, Key):
         return value
-    return make(LET, (value,), {}, (value.spec,), where=outside()).results[0]
+    return make(LET, (value,), {}, (value.spec,), where=call_site()).results[0]
 
 
-def _if(node: Node, dys: tuple[Value | None, ...], wanted: frozenset[Value]) -> Found:
-    """An `if` of gradients: in each branch, that branch again and its gradients."""
+def _if(
+    node: Node, dys: tuple[Value | None, ...], wanted: frozenset[Value]
+) -> Gradients:
+    """An `if` whose branches recompute the original branch and its gradients."""
     around = dict.fromkeys(value for graph in node.graphs for value in graph.free)
     asked = [value for value in around if value in wanted]
 
@@ -91,12 +97,14 @@ def _if(node: Node, dys: tuple[Value | None, ...], wanted: frozenset[Value]) -> 
     return list(zip(asked, made.results, strict=True))
 
 
-def _loop(node: Node, dys: tuple[Value | None, ...], wanted: frozenset[Value]) -> Found:
-    """A loop of gradients, from the last turn to the first; carries are kept.
+def _loop(
+    node: Node, dys: tuple[Value | None, ...], wanted: frozenset[Value]
+) -> Gradients:
+    """A loop over the turns in reverse; the carry of each turn is saved.
 
-    Its node runs the loop again and keeps what each turn was given; then a program, for
-    each turn from the last, takes the turn's number and carry and the gradients of what
-    it gave, and gives those of the carry and, to be summed, of what is around it.
+    The node reruns the loop and saves the input of each turn. Then, from the last turn
+    to the first, a program maps the turn's number and carry and the gradients of its
+    results to the gradients of its carry and, to be summed, of the captured values.
     """
     *test, body = node.graphs
     counted = node.id == "for"
@@ -140,9 +148,9 @@ FORMS.update(
 
 
 def checkpoint(function: Body) -> Function:
-    """A function of which training keeps the arguments, and computes the rest again.
+    """A function for which training saves only the arguments and recomputes the rest.
 
-    Usable as a decorator, or around a layer's application.
+    Use it as a decorator or around a layer's application.
     """
     made = function if isinstance(function, Function) else Function(function)
     made.checkpoint = True

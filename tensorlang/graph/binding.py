@@ -1,7 +1,7 @@
-"""A program bound to memory: a list of kernels, each with all of its arguments.
+"""Bind a program to memory: a list of kernels with all of their arguments.
 
-Binding goes through each operator's front once: checks, shapes, kernels. What is left
-to do at each run is to call the kernels, one after the other.
+Binding runs each operator's call path (checks, shapes, kernel lookup) once; a run then
+only calls the kernels in order.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tensorlang.graph.values import (
     Named,
     Node,
     Value,
-    mapped,
+    map_values,
     values_in,
 )
 from tensorlang.ops import ahead, random
@@ -38,21 +38,21 @@ from tensorlang.runtime import buffers
 
 Step: TypeAlias = tuple[Callable[..., object], tuple[Any, ...]]
 Where: TypeAlias = targets.Target | str | ahead.Noting | None
-Target: TypeAlias = Where | Mapping[str, Where]  # or for each layer where
+Target: TypeAlias = Where | Mapping[str, Where]  # or a mapping from layer to device
 
 _VIEWS: Final = {"let", "element"}
 
 
 @dataclass(slots=True, eq=False)
 class Bound:
-    """A program that is ready to run, any number of times.
+    """A program that is ready to run any number of times.
 
     Attributes:
-        inputs: Where the inputs are written before a run.
-        outputs: Where the outputs stand after it.
+        inputs: Memory to be filled with the inputs before a run.
+        outputs: Memory of the outputs after a run.
         steps: Kernels with their arguments, in order.
-        workspace: Bytes of what is computed on the way, with what is inside of loops.
-        held: Memory that has to live as long as this.
+        workspace: Bytes of intermediate values, including those inside loops.
+        held: Objects kept alive as long as this one.
     """
 
     inputs: tuple[Storage, ...]
@@ -62,7 +62,7 @@ class Bound:
     held: list[object] = field(default_factory=list)
 
     def __call__(self) -> None:
-        """Run once, on what stands in the inputs."""
+        """Run once on the current inputs."""
         for launch, arguments in self.steps:
             launch(*arguments)
 
@@ -78,16 +78,16 @@ def bind(
 
     Args:
         graph: A program without references.
-        sizes: The sizes that have names in it.
-        known: Memory of inputs, weights and other values from outside.
-        target: Where to compute; or for each layer where, by the first part of its
-            path (`"loss"` is the loss's), and under `""` for the rest.
+        sizes: The values of its named sizes.
+        known: Memory of inputs, weights and other outside values.
+        target: Where to compute; or a target per layer, by the first part of its path
+            (`"loss"` for the loss), with `""` for the rest.
 
     Raises:
-        GraphError: it has references, or reads a weight whose memory is not known.
+        GraphError: it has references, or reads a weight whose memory is unknown.
     """
     pure(graph)
-    written = WrittenOut()  # so that calls share the planned memory
+    written = WrittenOut()  # inlined, so that calls share the planned memory
     program = written.graph(graph)
     held = {written[value]: array for value, array in (known or {}).items()}
     with ahead.at_first_miss(lambda: _build_ahead(program, sizes, held, target)):
@@ -100,7 +100,7 @@ def _build_ahead(
     known: Mapping[Value, Storage],
     target: Target,
 ) -> None:
-    """Build the kernels of a program side by side."""
+    """Build the kernels of a program in parallel."""
     several = target if isinstance(target, Mapping) else {"": target}
     noting = {name: ahead.noting(each) for name, each in several.items()}
     Binder(
@@ -113,9 +113,9 @@ def _build_ahead(
 
 
 def _in_place(arguments: tuple[object, ...], known: Sequence[Storage]) -> bool:
-    """Whether a launch reads and writes the memory of the program, and no copies.
+    """Whether a launch works on the program's memory directly, without copies.
 
-    Where a front has made copies, it has to be called anew at each run.
+    An operator that makes copies has to be called anew at each run.
     """
     arrays = [a for a in arguments if isinstance(a, np.ndarray) and a.size]
     return bool(arrays) and all(
@@ -124,20 +124,20 @@ def _in_place(arguments: tuple[object, ...], known: Sequence[Storage]) -> bool:
 
 
 def pure(graph: Graph) -> None:
-    """Refuse a program that has references.
+    """Reject a program that has references.
 
     Raises:
-        GraphError: it has.
+        GraphError: it has references.
     """
     if graph.stateful:
         raise GraphError(
             f"{graph.name} reads and writes references; make it pure with "
-            "graph.thread(program), and give and take its state"
+            "graph.thread(program), and pass its state"
         )
 
 
 class Binder:
-    """Binding one program; programs inside of it have binders of their own."""
+    """Binds one program; nested programs have their own binders."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class Binder:
         self.made = Bound(inputs)
 
     def bound(self) -> Bound:
-        """The program, bound."""
+        """Bind the program."""
         self._allocate()
         for node in self.graph.nodes:
             FORMS.get(node.id, Binder.operator)(self, node)
@@ -165,7 +165,7 @@ class Binder:
         """The memory of a value.
 
         Raises:
-            GraphError: it comes from outside, and is not known.
+            GraphError: an outside value with unknown memory.
         """
         if value in self.at:
             return self.at[value]
@@ -177,14 +177,15 @@ class Binder:
         if isinstance(value, Weight):
             wanted = "run it in a Context of a Network, which has the weights"
         raise GraphError(
-            f"{self.graph.name} needs {value.name or value.spec}, which is none of its "
+            f"{self.graph.name} needs {value.name or value.spec}, which is not one of "
+            "its "
             f"inputs; {wanted}"
         )
 
     # --------------------------------------------------------------- memory
 
     def _allocate(self) -> None:
-        """One block for all tensors that nodes make."""
+        """Allocate one block for all tensors computed by nodes."""
         owners, lives = self._lifetimes()
         offsets, size = placed(lives)
         block = buffers.empty((size,), np.dtype(np.uint8))
@@ -220,11 +221,11 @@ class Binder:
     # ---------------------------------------------------------------- nodes
 
     def operator(self, node: Node) -> None:
-        """An operator: its launch, prepared once."""
+        """Prepare an operator's launch."""
         assert isinstance(node.op, Operator)
-        args: Arguments = at_sizes(mapped(node.args, self._argument), self.sizes)
+        args: Arguments = at_sizes(map_values(node.args, self._argument), self.sizes)
         kwargs: Named = {
-            name: at_sizes(mapped(value, self._argument), self.sizes)
+            name: at_sizes(map_values(value, self._argument), self.sizes)
             for name, value in node.kwargs.items()
         }
         kwargs["target"] = _target_of(node, self.target)
@@ -246,7 +247,7 @@ class Binder:
         self.made.held.append((args, kwargs, made))
 
     def _argument(self, value: Value) -> Storage | random.Key:
-        """What a value is for an operator: its memory, as an array or a fresh key."""
+        """The operator argument for a value: its memory, as an array or a fresh key."""
         held = self.storage(value)
         if isinstance(value.spec, KeySpec):
             return random.Key(value.spec.impl, held)
@@ -255,7 +256,7 @@ class Binder:
     def _dispatched(
         self, node: Node, op: Operator, args: Arguments, kwargs: Named
     ) -> None:
-        """An operator whose front looks at data, or copies it: called at each run."""
+        """An operator that inspects or copies data: called in full at each run."""
         for result in node.results:
             if isinstance(result, Key):
                 self.at[result] = storage(result.spec.at(self.sizes))
@@ -272,7 +273,7 @@ class Binder:
         self.made.steps.append((run, ()))
 
     def inside(self, graph: Graph, given: Sequence[Storage]) -> Bound:
-        """A program inside of this one, on memory of this one."""
+        """Bind a nested program to memory of this one."""
         known = {v: self.storage(v) for v in graph.free}
         known.update(zip(graph.inputs, given, strict=True))
         bound = Binder(graph, self.sizes, known, self.target).bound()
@@ -281,7 +282,7 @@ class Binder:
         return bound
 
     def results(self, node: Node) -> list[Storage]:
-        """Memory for the results of a form; that of keys is not planned."""
+        """Memory for the results of a form; keys are not in the memory plan."""
         for value in node.results:
             if value not in self.at:
                 self.at[value] = storage(value.spec.at(self.sizes))
@@ -289,14 +290,14 @@ class Binder:
 
 
 def _is_view(node: Node) -> bool:
-    """Whether its result shares the memory of its first argument."""
+    """Whether the result shares the memory of the first argument."""
     if isinstance(node.op, Operator):
         return node.op.view is not None
     return node.id in _VIEWS
 
 
 def _target_of(node: Node, target: Target) -> Where:
-    """Where a node computes; its gradient, where it does."""
+    """The target of a node; gradients run where their operator does."""
     if not isinstance(target, Mapping):
         return target
     return target.get(node.path.partition(".")[0].rstrip("'"), target.get(""))

@@ -1,4 +1,4 @@
-"""The forms of the language on memory: what a program does besides its operators."""
+"""Binding of forms, the nodes of a program that are not operators."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def storage(spec: TensorSpec | KeySpec) -> Storage:
-    """Fresh memory for a value of a spec without names: elements, or a key's words."""
+    """Fresh memory for a spec without named sizes: elements, or a key's words."""
     shape = at_sizes(spec.shape, {})
     if isinstance(spec, KeySpec):
         how = impl(spec.impl)
@@ -27,7 +27,7 @@ def storage(spec: TensorSpec | KeySpec) -> Storage:
 
 
 def into(bound: Bound, results: Sequence[Storage]) -> Callable[[], None]:
-    """Run a program, then copy what it gives over the results."""
+    """Run a program, then copy its outputs to the results."""
     copy = copies(results, bound.outputs)
 
     def run() -> None:
@@ -38,7 +38,7 @@ def into(bound: Bound, results: Sequence[Storage]) -> Callable[[], None]:
 
 
 def let(binder: Binder, node: Node) -> None:
-    """A name: the same memory."""
+    """An alias of the same memory."""
     binder.at[node.results[0]] = binder.storage(node.args[0])
 
 
@@ -48,7 +48,7 @@ def element(binder: Binder, node: Node) -> None:
 
 
 def call(binder: Binder, node: Node) -> None:
-    """A function: bound at its place, on the memory of its arguments."""
+    """A function call: the body bound inline to the memory of its arguments."""
     inner = binder.inside(node.graphs[0], [binder.storage(v) for v in node.args])
     binder.made.steps += inner.steps
     for value, out in zip(node.results, inner.outputs, strict=True):
@@ -59,7 +59,7 @@ def call(binder: Binder, node: Node) -> None:
 
 
 def branch(binder: Binder, node: Node) -> None:
-    """An `if`: one of two programs runs, and its results are copied."""
+    """An `if`: runs one of two programs and copies its results."""
     results = binder.results(node)
     paths = [binder.inside(graph, ()) for graph in node.graphs]
     then, otherwise = (into(path, results) for path in paths)
@@ -72,12 +72,12 @@ def branch(binder: Binder, node: Node) -> None:
 
 
 def loop(binder: Binder, node: Node) -> None:
-    """A loop: the results are the carry, and the body writes the next over it."""
+    """A loop: the results are the carry, which the body overwrites."""
     binder.made.steps.append((_loop(binder, node, binder.results(node)), ()))
 
 
 def _loop(binder: Binder, node: Node, carry: Sequence[Storage]) -> Loop:
-    """A loop, or the one that its gradient repeats, with a carry of its own."""
+    """A loop, or the loop that its gradient reruns with a separate carry."""
     start = copies(carry, [binder.storage(v) for v in node.args[: len(carry)]])
     turn = np.zeros((), np.int64)
     if node.id.startswith("for"):
@@ -95,14 +95,15 @@ def _loop(binder: Binder, node: Node, carry: Sequence[Storage]) -> Loop:
 
 
 def loop_gradient(binder: Binder, node: Node) -> None:
-    """The way back through a loop; see `tensorlang.graph.loops.Back`."""
+    """The backward pass of a loop; see `tensorlang.graph.loops.Back`."""
     counted = node.id == "for_grad"
     *_, body, step = node.graphs
     own = body.inputs[1:] if counted else body.inputs
     carry = [storage(value.spec.at(binder.sizes)) for value in own]
     given = [binder.storage(value) for value in node.args[len(carry) :]]
     loop = _loop(binder, node, carry)
-    # the results: gradients of the carry, which the step also reads, and the sums
+    # the results are the gradients of the carry, which the step also reads, and the
+    # sums
     results = binder.results(node)
     back, sums = results[: len(given)], results[len(given) :]
     inputs = [loop.turn, *carry] if counted else carry
@@ -114,7 +115,7 @@ def loop_gradient(binder: Binder, node: Node) -> None:
 
 
 def zeros(binder: Binder, node: Node) -> None:
-    """Zeros: memory that nothing writes to."""
+    """Zeros: memory that is never written."""
     (result,) = node.results
     spec = result.spec.at(binder.sizes)
     assert isinstance(spec, TensorSpec)

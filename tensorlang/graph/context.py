@@ -1,7 +1,7 @@
 """Contexts: one invocation of a network, with its batch, data, gradients and device.
 
-Any number of them may work with one network at the same time, each in a thread of its
-own; all of them see its weights change.
+Several contexts may use one network concurrently, each in its own thread; all see
+updates of its weights.
 """
 
 from __future__ import annotations
@@ -17,7 +17,14 @@ from tensorlang.graph.binding import Bound, Target, bind
 from tensorlang.graph.loops import Storage
 from tensorlang.graph.network import Network
 from tensorlang.graph.program import Graph
-from tensorlang.graph.running import KEPT, Given, Result, checked, given_back, sizes_of
+from tensorlang.graph.running import (
+    KEPT,
+    Input,
+    Result,
+    input_array,
+    sizes_of,
+    to_result,
+)
 from tensorlang.graph.values import Value
 
 if TYPE_CHECKING:
@@ -25,10 +32,10 @@ if TYPE_CHECKING:
 
 
 class Context:
-    """An invocation of a network for use.
+    """An inference invocation of a network.
 
     Attributes:
-        sizes: The batch, and whatever else has a name.
+        sizes: The batch and other named sizes.
         target: Where it computes.
     """
 
@@ -43,21 +50,21 @@ class Context:
         """Bind the network's program for a batch.
 
         Args:
-            network: Whose weights it shares.
-            batch: The size called `batch`.
-            sizes: Others that have names.
+            network: The network, whose weights are shared.
+            batch: The size named `batch`.
+            sizes: Other named sizes.
             target: Where to compute.
 
         Raises:
-            ArgumentError: a size is no whole number.
+            ArgumentError: a size is not an integer.
         """
         self.sizes = dict(sizes or {}) | ({} if batch is None else {"batch": batch})
         wrong = {k: v for k, v in self.sizes.items() if not _counts(v)}
         if wrong:
-            raise ArgumentError(f"sizes are whole numbers from 0 on, not {wrong}")
+            raise ArgumentError(f"sizes are non-negative integers, not {wrong}")
         self.target = target
-        self._alone = threading.Lock()  # of the memory
-        self._held = network, self._bound(network)  # changed at once, by `swap`
+        self._alone = threading.Lock()  # guards the memory
+        self._held = network, self._bound(network)  # replaced atomically by `swap`
 
     def _bound(self, net: Network) -> Bound:
         known = memory(net, net.program, net.use.places)
@@ -65,54 +72,54 @@ class Context:
 
     @property
     def network(self) -> Network:
-        """The network; `swap` puts another in its place."""
+        """The network; `swap` replaces it."""
         return self._held[0]
 
     @property
     def bound(self) -> Bound:
-        """Its program, with memory of its own."""
+        """Its program, bound to memory of its own."""
         return self._held[1]
 
     @property
     def workspace(self) -> int:
-        """Bytes of what is computed on the way."""
+        """Bytes of intermediate values."""
         return self.bound.workspace
 
-    def transform(self, *inputs: Given) -> Result:
-        """What the network gives; states are read, and not changed.
+    def transform(self, *inputs: Input) -> Result:
+        """Run the network; states are read but not changed.
 
         Raises:
             ArgumentError, ShapeError, DTypeError: an input does not fit.
         """
         graph = self.network.program
-        return self.run(given_to(graph, inputs, len(self.network.specs)))
+        return self.run(input_arrays(graph, inputs, len(self.network.specs)))
 
     def run(self, arrays: Sequence[Storage]) -> Result:
-        """The same for arrays, and words of keys, that are known to fit in type."""
+        """`transform` for arrays and key words whose types are already checked."""
         network, bound = self._held
         graph = network.program
         kept = len(graph.outputs) - len(network.use.places)
         with self._alone:
-            place(bound.inputs[: len(arrays)], arrays, graph, self.sizes)
+            copy_inputs(bound.inputs[: len(arrays)], arrays, graph, self.sizes)
             bound()
-            made = tuple(map(given_back, graph.outputs[:kept], bound.outputs))
+            made = tuple(map(to_result, graph.outputs[:kept], bound.outputs))
         return made[0] if kept == 1 else made
 
     __call__ = transform
 
     def swap(self, network: Network) -> None:
-        """Put another network in place of this one; the next call uses it.
+        """Replace the network; the next call uses the new one.
 
-        A call that runs in another thread at this moment ends with the old one.
+        A call running in another thread finishes with the old one.
 
         Raises:
-            ShapeError: it takes or gives something else.
+            ShapeError: its inputs or outputs differ.
         """
         if (network.specs, network.outputs) != (
             self.network.specs,
             self.network.outputs,
         ):
-            raise ShapeError(f"{network!r} cannot take the place of {self.network!r}")
+            raise ShapeError(f"{network!r} cannot replace {self.network!r}")
         self._held = network, self._bound(network)
 
 
@@ -123,7 +130,7 @@ def _counts(value: object) -> bool:
 def memory(
     network: Network, graph: Graph, places: Sequence[Ref]
 ) -> dict[Value, Storage]:
-    """The memory of a program's weights, and of its states: its last inputs."""
+    """The memory of a program's weights and of its states, the last inputs."""
     known: dict[Value, Storage] = {
         leaf: network.weights[leaf.path] for leaf in network.leaves.values()
     }
@@ -135,7 +142,7 @@ def memory(
     return known
 
 
-def given_to(graph: Graph, inputs: Sequence[Given], count: int) -> list[Storage]:
+def input_arrays(graph: Graph, inputs: Sequence[Input], count: int) -> list[Storage]:
     """The arrays for the first inputs of a program.
 
     Raises:
@@ -144,12 +151,12 @@ def given_to(graph: Graph, inputs: Sequence[Given], count: int) -> list[Storage]
     if len(inputs) != count:
         raise ShapeError(f"{graph.name} takes {count} inputs, got {len(inputs)}")
     return [
-        checked(graph.name, value, given)
+        input_array(graph.name, value, given)
         for value, given in zip(graph.inputs, inputs, strict=False)
     ]
 
 
-def place(
+def copy_inputs(
     to: Sequence[Storage],
     arrays: Sequence[Storage],
     graph: Graph,
@@ -158,7 +165,7 @@ def place(
     """Copy arrays into a context's memory.
 
     Raises:
-        ShapeError: they are not of its sizes.
+        ShapeError: they do not match its sizes.
     """
     for held, array, value in zip(to, arrays, graph.inputs, strict=False):
         if held.shape != array.shape:
@@ -169,13 +176,13 @@ def place(
         np.copyto(held, array)
 
 
-def transform(network: Network, inputs: Sequence[Given], target: Target) -> Result:
+def transform(network: Network, inputs: Sequence[Input], target: Target) -> Result:
     """See `Network.transform`."""
-    arrays = given_to(network.program, inputs, len(network.specs))
+    arrays = input_arrays(network.program, inputs, len(network.specs))
     own = network.program.inputs[: len(arrays)]
     sizes = sizes_of(network.program.name, own, arrays)
     key = (threading.get_ident(), target, tuple(sorted(sizes.items())))
-    context = network._contexts.get(key)  # noqa: SLF001 - which keeps them for this
+    context = network._contexts.get(key)  # noqa: SLF001 - the cache of this function
     if context is None:
         if len(network._contexts) >= KEPT:  # noqa: SLF001 - the same
             network._contexts.clear()  # noqa: SLF001 - the same

@@ -19,9 +19,9 @@ import numpy as np
 from tensorlang.errors import ArgumentError, GraphError, ShapeError
 from tensorlang.graph.leaves import Data, constant
 from tensorlang.graph.program import Body, Graph, trace
-from tensorlang.graph.scopes import current, outside, path, training
+from tensorlang.graph.scopes import call_site, current, path, training
 from tensorlang.graph.specs import Spec, TensorSpec
-from tensorlang.graph.values import Form, Made, Named, Value, make
+from tensorlang.graph.values import Form, Named, OpResult, Value, make
 
 B = TypeVar("B", bound=Body)
 
@@ -36,15 +36,15 @@ _CALLING: ContextVar[tuple[Function, ...]] = ContextVar("calling", default=())
 
 
 class Function:
-    """A function of a program: written once for each specs that it is called with.
+    """A function of a program, traced once per combination of argument specs.
 
     Attributes:
-        name: What it is called in text and in messages.
-        body: The Python function that writes it.
-        checkpoint: Whether its calls stay calls where gradients are computed: nothing
-            of it is kept, it is computed again.
-        gradient: From the arguments, results and their gradients to those of the
-            arguments, where it has a gradient of its own.
+        name: Its name in text and messages.
+        body: The Python function that is traced.
+        checkpoint: Whether its calls are kept under differentiation: nothing inside is
+            saved; it is recomputed.
+        gradient: Its own gradient rule, if any: from the arguments, results and result
+            gradients to the argument gradients.
     """
 
     def __init__(self, body: Body) -> None:
@@ -55,8 +55,8 @@ class Function:
         self._graphs: dict[tuple[bool, tuple[Spec, ...]], Graph] = {}
         self.__doc__ = body.__doc__
 
-    def __call__(self, *args: Data) -> Made:
-        """Call it in the program that is being written.
+    def __call__(self, *args: Data) -> OpResult:
+        """Call it in the program being traced.
 
         Raises:
             GraphError: it calls itself.
@@ -66,22 +66,22 @@ class Function:
         return _applied(CALL, values, {}, graph.outputs, [graph], single=graph.single)
 
     def graph(self, *specs: Spec) -> Graph:
-        """The program that it is for arguments of these specs.
+        """Its program for arguments of these specs.
 
         Raises:
             GraphError: it calls itself.
         """
-        asked = (training(), specs)  # layers write something else in training
+        asked = (training(), specs)  # layers trace differently in training
         if asked in self._graphs:
             return self._graphs[asked]
         calling = _CALLING.get()
         if self in calling:
             chain = " calls ".join(f.name for f in (*calling, self))
             raise GraphError(
-                f"{chain}: a graph has no recursion, for it is written out before it "
+                f"{chain}: a graph has no recursion, as calls are inlined before it "
                 "runs; write a loop with graph.loop or graph.while_loop"
             )
-        code = getattr(self.body, "__code__", None)  # a layer has none
+        code = getattr(self.body, "__code__", None)  # a layer has no `__code__`
         names = code.co_varnames[: code.co_argcount] if code else ()
         token = _CALLING.set((*calling, self))
         try:
@@ -89,22 +89,22 @@ class Function:
         finally:
             _CALLING.reset(token)
         made.function = self
-        if not any(value.node for value in made.free):  # the same for every caller
+        if not any(value.node for value in made.free):  # independent of the caller
             self._graphs[asked] = made
         return made
 
     def with_gradient(self, rule: B) -> B:
-        """Give it a gradient of its own: a decorator.
+        """Decorator that sets its gradient rule.
 
         The rule is called with the arguments, then the gradients of the results; it
-        returns a gradient for each argument, or None.
+        returns a gradient or None for each argument.
         """
         self.gradient = rule
         return rule
 
 
 def function(body: Body) -> Function:
-    """Make a function of a program: a decorator."""
+    """Decorator that makes a Python function a function of a program."""
     return Function(body)
 
 
@@ -113,23 +113,23 @@ def cond(
     then: Body,
     otherwise: Body,
     *operands: Data,
-) -> Made:
-    """What one of two branches gives: `then` where the condition is not 0.
+) -> OpResult:
+    """The result of `then` where the condition is not 0, else of `otherwise`.
 
     Args:
         condition: A tensor of one element.
-        then: A function of the operands; it may use values from around it.
+        then: A function of the operands; it may capture outside values.
         otherwise: The same.
-        operands: What the branches are called with.
+        operands: The arguments of the branches.
 
     Raises:
-        ArgumentError: a branch is no function.
-        ShapeError: the condition has several elements, or the branches differ.
+        ArgumentError: a branch is not callable.
+        ShapeError: the condition has several elements, or the branches differ in specs.
     """
     for branch in (then, otherwise):
         if not callable(branch):
             raise ArgumentError(
-                f"{outside()}: a branch of graph.cond is a function, such as "
+                f"{call_site()}: a branch of graph.cond is a function, such as "
                 f"lambda: x, not {branch!r:.60}; math.where chooses between tensors"
             )
     test, values = constant(condition), tuple(map(constant, operands))
@@ -141,42 +141,42 @@ def cond(
     kinds = [tuple(value.spec for value in graph.outputs) for graph in graphs]
     if kinds[0] != kinds[1]:
         raise ShapeError(
-            f"{outside()}: the branches of an if give the same, not "
+            f"{call_site()}: the branches of an if must return the same specs, not "
             f"{_listed(kinds[0])} in one and {_listed(kinds[1])} in the other"
         )
     return _applied(IF, (test,), {}, graphs[0].outputs, graphs, single=graphs[0].single)
 
 
-def loop(count: Data, body: Body, *carry: Data) -> Made:
-    """Run a body `count` times: it takes the turn's number and what the last gave.
+def loop(count: Data, body: Body, *carry: Data) -> OpResult:
+    """Run a body `count` times on the turn's number and the previous carry.
 
     Args:
-        count: How often: a number, or a tensor of one whole number.
-        body: From `(i, *carry)` to the next carry, of the same specs.
-        carry: What the first turn gets.
+        count: The trip count: a number, or an integer tensor of one element.
+        body: Maps `(i, *carry)` to the next carry, of the same specs.
+        carry: The initial carry.
 
     Returns:
-        What the last turn gives; the first carry where there is none.
+        The final carry; the initial one if there are no turns.
 
     Raises:
-        ArgumentError: the count is no whole number from 0 on.
+        ArgumentError: the count is not a non-negative integer.
         ShapeError: the carry changes its specs, or the count has several elements.
     """
     turns = _turns(count)
     start = tuple(map(constant, carry))
     specs = tuple(value.spec for value in start)
     graph = trace(body, (_COUNTER, *specs), names=("i",), name="body")
-    _same("loop", specs, graph)
+    _check_carry("loop", specs, graph)
     return _applied(FOR, start, {"count": turns}, start, [graph], single=graph.single)
 
 
-def while_loop(condition: Body, body: Body, *carry: Data) -> Made:
+def while_loop(condition: Body, body: Body, *carry: Data) -> OpResult:
     """Run a body as long as a condition on the carry is not 0.
 
     Args:
-        condition: From the carry to a tensor of one element.
-        body: From the carry to the next one, of the same specs.
-        carry: What the first turn gets.
+        condition: Maps the carry to a tensor of one element.
+        body: Maps the carry to the next one, of the same specs.
+        carry: The initial carry.
 
     Raises:
         ShapeError: the carry changes its specs, or the condition has several elements.
@@ -186,20 +186,20 @@ def while_loop(condition: Body, body: Body, *carry: Data) -> Made:
     test = trace(condition, specs, name="while")
     _single("the condition of graph.while_loop", *(v.spec for v in test.outputs))
     graph = trace(body, specs, name="body")
-    _same("while_loop", specs, graph)
+    _check_carry("while_loop", specs, graph)
     return _applied(WHILE, start, {}, start, [test, graph], single=graph.single)
 
 
 def _single(what: str, *specs: Spec) -> None:
-    """Refuse what is not one tensor of one element."""
+    """Reject anything but one tensor of one element."""
     one = len(specs) == 1 and isinstance(specs[0], TensorSpec)
     if not one or any(extent != 1 for extent in specs[0].shape):
         shown = ", ".join(map(str, specs))
-        raise ShapeError(f"{outside()}: {what} has one element, not {shown}")
+        raise ShapeError(f"{call_site()}: {what} has one element, not {shown}")
 
 
 def _turns(count: Data) -> int | Value:
-    """How often a loop runs: a number, or a tensor of one whole number."""
+    """The trip count of a loop: a number, or an integer tensor of one element."""
     if isinstance(count, (int, np.integer)) and not isinstance(count, bool):
         if count >= 0:
             return int(count)
@@ -211,16 +211,16 @@ def _turns(count: Data) -> int | Value:
             return turns
         shown = turns.spec
     raise ArgumentError(
-        f"{outside()}: the count of graph.loop is a whole number from 0 on, not {shown}"
+        f"{call_site()}: the count of graph.loop is a non-negative integer, not {shown}"
     )
 
 
-def _same(name: str, specs: tuple[Spec, ...], graph: Graph) -> None:
+def _check_carry(name: str, specs: tuple[Spec, ...], graph: Graph) -> None:
     given = tuple(value.spec for value in graph.outputs)
     if given != specs:
         raise ShapeError(
-            f"{outside()}: the body of graph.{name} takes {_listed(specs)} and has to "
-            f"give that again, not {_listed(given)}"
+            f"{call_site()}: the body of graph.{name} takes {_listed(specs)} and must "
+            f"return the same, not {_listed(given)}"
         )
 
 
@@ -228,8 +228,8 @@ def _listed(specs: Sequence[Spec]) -> str:
     return f"({', '.join(map(str, specs))})"
 
 
-def let(name: str, value: Data) -> Made:
-    """A value under a name, which the text of the program shows."""
+def let(name: str, value: Data) -> OpResult:
+    """Name a value in the program's text."""
     made = _applied(LET, (constant(value),), {}, (constant(value),), [], single=True)
     made.name = name
     return made
@@ -243,15 +243,17 @@ def _applied(
     graphs: Sequence[Graph],
     *,
     single: bool,
-) -> Made:
-    """The results of a form, which have the specs of other values."""
+) -> OpResult:
+    """The results of a form, with the specs of other values."""
     specs = [value.spec for value in like]
-    node = make(form, args, kwargs, specs, graphs=graphs, where=outside(), path=path())
+    node = make(
+        form, args, kwargs, specs, graphs=graphs, where=call_site(), path=path()
+    )
     scope = current()
     if any(graph.stateful for graph in graphs):
         if scope is None:
             raise GraphError(
-                f"{outside()}: {form.id} of what reads and writes references outside "
+                f"{call_site()}: {form.id} of what reads and writes references outside "
                 "of a function: order matters there; write it in a graph.function"
             )
         scope.effects.append(node)

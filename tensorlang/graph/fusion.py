@@ -1,12 +1,12 @@
-"""Epilogues: what follows a dense layer or a convolution becomes part of its kernel.
+"""Fuse epilogues into dense layers and convolutions.
 
     h = nn.relu(nn.dense(x, w, b))
     y = nn.dropout(h, 0.5, key=key) + x
     # becomes
     y = nn.dense(x, w, b, activation="relu", dropout=0.5, key=key, residual=x)
 
-A step is taken in where nothing else needs what stood before it. The gradient of relu
-is no such need: it reads off the result as well what was above 0.
+A node is fused if nothing else uses its input. The gradient of relu does not count: it
+can use the result instead, which has the same sign.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _NAMES: Final = {
 
 @dataclass(slots=True, eq=False)
 class Chain:
-    """A layer's product, and what follows it.
+    """A matrix product or convolution and its epilogue.
 
     Attributes:
         head: The node of the product.
         named: Its arguments by name.
-        more: What is added to them.
-        nodes: All nodes that become one.
-        value: What stands at the end.
-        seen: What stood there before, which gradients of relu may need.
-        threaded: The next state of the generator, of a dropout that threads it.
+        more: Arguments added by fusion.
+        nodes: All nodes that are fused.
+        value: The current end of the chain.
+        seen: Earlier ends, which gradients of relu may use.
+        threaded: The next generator state of a dropout that threads it.
     """
 
     head: Node
@@ -54,17 +54,17 @@ class Chain:
     threaded: Value | None = None
 
     def has(self, *names: str) -> bool:
-        """Whether one of these arguments is there already."""
+        """Whether one of these arguments is set."""
         return any(self.more.get(n, self.named.get(n)) is not None for n in names)
 
 
 Users: TypeAlias = dict[Value, list[Node]]
-# takes a node into a chain, if it fits
+# fuses a node into a chain if possible
 Step: TypeAlias = Callable[[Chain, Node], bool]
 
 
 def fuse(graph: Graph) -> Graph:
-    """The program with epilogues in the kernels of what they follow."""
+    """The program with epilogues fused."""
     return _Fuse().graph(graph)
 
 
@@ -100,7 +100,7 @@ class _Fuse(Rewriter):
 
 
 def chains_of(graph: Graph) -> list[Chain]:
-    """The products with what may follow them in one kernel, where there is any."""
+    """The products with an epilogue to fuse."""
     users = _users(graph)
     ends = set(graph.outputs)
     found: list[Chain] = []
@@ -138,7 +138,7 @@ def _chain(head: Node, users: Users, ends: set[Value], taken: set[int]) -> Chain
 
 
 def _only(chain: Chain, value: Value, users: Sequence[Node]) -> Node | None:
-    """The one node that needs a value, beside gradients of relu that may be moved."""
+    """The only user of a value, apart from gradients of relu that can be redirected."""
     others = [node for node in users if not _movable(node, value)]
     if len(others) != 1 or others[0].replay:
         return None
@@ -150,7 +150,7 @@ def _only(chain: Chain, value: Value, users: Sequence[Node]) -> Node | None:
 
 
 def _movable(node: Node, value: Value) -> bool:
-    """Whether a node needs of a value only what is above 0."""
+    """Whether a node only depends on the sign of a value."""
     own = node.id == "nn.relu_grad" and node.args[0] is not value
     return own and node.args[1] is value
 
@@ -184,7 +184,7 @@ def _dropout(chain: Chain, node: Node) -> bool:
 
 
 def _bias(chain: Chain, node: Node) -> bool:
-    """An added vector, of a product that has none."""
+    """An added vector, if the product has no bias."""
     if node.id != "math.add" or chain.head.id != "nn.dense" or len(chain.nodes) > 1:
         return False
     other = _other(chain, node)
@@ -205,7 +205,7 @@ def _residual(chain: Chain, node: Node) -> bool:
     if other is None or not (
         other.spec == node.results[0].spec == chain.head.results[0].spec
     ):
-        return False  # the product is not broadcast
+        return False  # the product must not be broadcast
     chain.more["residual"] = other
     return True
 

@@ -1,19 +1,26 @@
-"""The gradients of operators whose arguments or results need more than a name."""
+"""Gradient rules of operators that need more than `<op>_grad`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from tensorlang.graph.gradients import Found, Site, by_name, or_zeros, replaying, rule
-from tensorlang.graph.values import Argument, Made, Value, zeros
+from tensorlang.graph.gradients import (
+    Gradients,
+    Site,
+    by_name,
+    or_zeros,
+    replaying,
+    rule,
+)
+from tensorlang.graph.values import Argument, OpResult, Value, zeros
 from tensorlang.ops import math, nn, random
 from tensorlang.ops.registry import find
 
 
 @rule("nn.layer_norm")
-def _layer_norm(site: Site) -> Found:
-    """By name; a bias alone says what is normed, as beside a weight of ones."""
+def _layer_norm(site: Site) -> Gradients:
+    """`<op>_grad`; a bias without a weight sets the dimensions, like a unit weight."""
     x, weight, bias = (site.named[name] for name in ("x", "weight", "bias"))
     if weight is not None or bias is None:
         return by_name(site, ("x", "weight", "bias"))
@@ -22,24 +29,24 @@ def _layer_norm(site: Site) -> Found:
     return [(x, dx), (bias, dbias)]
 
 
-def _norm(site: Site) -> Found:
-    """By name; where there is no weight, a bias has the sum of what is beside it."""
+def _norm(site: Site) -> Gradients:
+    """`<op>_grad`; without a weight, the bias gradient is a sum over the other axes."""
     named, dy = site.named, site.dy
     found = by_name(site, ("x", "weight", "bias"))
     if named["weight"] is None and site.wants("bias"):
-        others = beside(dy.ndim, named["axis"])
+        others = other_axes(dy.ndim, named["axis"])
         found.append((named["bias"], math.sum(dy, others)))
     return found
 
 
 @rule("nn.batch_norm_train")
-def _batch_norm_train(site: Site) -> Found:
-    """The same, and through the moments that it moves on."""
+def _batch_norm_train(site: Site) -> Gradients:
+    """Like `_norm`, and through the updated running moments."""
     named, found = site.named, []
     first, mean, var = site.dys
     if first is not None:
         found = _norm(replace(site, dys=(first,)))
-    x, others = named["x"], beside(named["x"].ndim, named["axis"])
+    x, others = named["x"], other_axes(named["x"].ndim, named["axis"])
     left, rate = 1.0 - named["momentum"], named["momentum"]
     if mean is not None:
         found.append((named["running_mean"], mean * left))
@@ -51,38 +58,38 @@ def _batch_norm_train(site: Site) -> Found:
 
 
 @rule("nn.batch_norm")
-def _batch_norm(site: Site) -> Found:
-    """The same, and those of the moments."""
+def _batch_norm(site: Site) -> Gradients:
+    """Like `_norm`, and for the moments."""
     named, dy, found = site.named, site.dy, _norm(site)
     if not (site.wants("mean") or site.wants("var")):
         return found
-    others = beside(dy.ndim, named["axis"])
+    others = other_axes(dy.ndim, named["axis"])
     mean, var, weight = (named[name] for name in ("mean", "var", "weight"))
     scale = math.rsqrt(var + named["eps"])
     gain = scale if weight is None else scale * weight
-    centred = named["x"] - across(mean, dy.ndim, named["axis"])
+    centred = named["x"] - along_axis(mean, dy.ndim, named["axis"])
     by_scale = math.sum(dy * centred, others) * gain
     found.append((mean, math.negative(math.sum(dy, others) * gain)))
     found.append((var, by_scale * math.square(scale) * -0.5))
     return found
 
 
-def beside(rank: int, axis: int) -> tuple[int, ...]:
+def other_axes(rank: int, axis: int) -> tuple[int, ...]:
     """All axes but one."""
     return tuple(at for at in range(rank) if at != axis % rank)
 
 
-def across(vector: Value, rank: int, axis: int) -> Made:
-    """A vector in a shape that broadcasts along one axis."""
+def along_axis(vector: Value, rank: int, axis: int) -> OpResult:
+    """Reshape a vector to broadcast along one axis."""
     shape = [1] * rank
     shape[axis] = -1
     return nn.reshape(vector, tuple(shape))
 
 
 @rule("math.add", "math.subtract")
-def _added(site: Site) -> Found:
-    """Of a sum: the result's own, summed where an operand was broadcast."""
-    found: Found = []
+def _added(site: Site) -> Gradients:
+    """Addition: the gradient itself, summed over broadcast dimensions."""
+    found: Gradients = []
     for n, name in enumerate(("a", "b")):
         operand = site.named[name]
         if isinstance(operand, Value) and operand in site.wanted:
@@ -93,44 +100,33 @@ def _added(site: Site) -> Found:
 
 
 @rule("nn.slice")
-def _slice(site: Site) -> Found:
-    """Only the shape of what was sliced is looked at: it need not be kept."""
+def _slice(site: Site) -> Gradients:
+    """Needs only the shape of the sliced array, which is therefore not saved."""
     x, *bounds = (site.named[name] for name in ("x", "begin", "end", "step"))
     return [(x, nn.slice_grad(site.dy, zeros(x.spec), *bounds))]
 
 
 @rule("nn.pad")
-def _pad(site: Site) -> Found:
-    """What lies inside of the padding; of a value that is no number, the rest."""
+def _pad(site: Site) -> Gradients:
+    """The unpadded part; for a tensor `value`, the sum of the rest."""
     x, padding, value = (site.named[name] for name in ("x", "padding", "value"))
     inside = nn.pad_grad(site.dy, x, padding)
-    found: Found = [(x, inside)]
+    found: Gradients = [(x, inside)]
     if site.wants("value"):
         found.append((value, math.sum(site.dy) - math.sum(inside)))
     return found
 
 
 @rule("nn.split")
-def _split(site: Site) -> Found:
-    """The parts' gradients, joined as the parts were."""
+def _split(site: Site) -> Gradients:
+    """The gradients of the parts, concatenated."""
     pairs = zip(site.dys, site.node.results, strict=True)
     parts = [or_zeros(dy, value) for dy, value in pairs]
     return [(site.named["x"], nn.concatenate(parts, site.named["axis"]))]
 
 
-@rule("nn.stack")
-def _stack(site: Site) -> Found:
-    arrays, axis = site.named["arrays"], site.named["axis"]
-    parts = nn.split(site.dy, len(arrays), axis)
-    return [
-        (array, nn.reshape(part, array.shape))
-        for array, part in zip(arrays, parts, strict=True)
-        if isinstance(array, Value)
-    ]
-
-
-def unbroadcast(dy: Value, operand: Value) -> Made:
-    """The gradient in the operand's shape."""
+def unbroadcast(dy: Value, operand: Value) -> OpResult:
+    """Sum a gradient to the operand's shape."""
     if dy.shape == operand.shape:
         return dy
     ahead = dy.ndim - operand.ndim
@@ -142,7 +138,7 @@ def unbroadcast(dy: Value, operand: Value) -> Made:
 
 
 @rule("nn.mse")
-def _mse(site: Site) -> Found:
+def _mse(site: Site) -> Gradients:
     found = by_name(site, ("prediction",))
     if site.wants("truth"):
         found.append((site.named["truth"], math.negative(found[0][1])))
@@ -150,8 +146,8 @@ def _mse(site: Site) -> Found:
 
 
 @rule("nn.dropout_train")
-def _dropout_train(site: Site) -> Found:
-    """The mask of the forward call, from the state that it was given."""
+def _dropout_train(site: Site) -> Gradients:
+    """The mask of the forward call, from its input state."""
     named = site.named
     with replaying():
         _, key = random.split(named["state"])
@@ -160,9 +156,9 @@ def _dropout_train(site: Site) -> Found:
 
 
 @rule("nn.dense")
-def _dense(site: Site) -> Found:
+def _dense(site: Site) -> Gradients:
     named, dy = site.named, site.dy
-    found: Found = []
+    found: Gradients = []
     if named["residual"] is not None:
         found.append((named["residual"], dy))
     if named["key"] is not None:
@@ -170,7 +166,7 @@ def _dense(site: Site) -> Found:
     x, w, b, layout = (named[name] for name in ("x", "w", "b", "layout"))
     exact = named["residual"] is None
 
-    def before() -> Made:
+    def before() -> OpResult:
         return nn.dense(x, w, b, layout=layout)
 
     dy = _through_activation(site, dy, before, exact=exact)
@@ -186,7 +182,7 @@ def _dense(site: Site) -> Found:
 
 
 @rule("nn.conv1d", "nn.conv2d", "nn.conv3d")
-def _convolution(site: Site) -> Found:
+def _convolution(site: Site) -> Gradients:
     named, node = site.named, site.node
     rest = {
         name: named[name]
@@ -194,7 +190,7 @@ def _convolution(site: Site) -> Found:
     }
     x, w, b = (named[name] for name in ("x", "w", "b"))
 
-    def before() -> Made:
+    def before() -> OpResult:
         return node.op(x, w, b, **rest)  # type: ignore[operator]
 
     dy = _through_activation(site, site.dy, before, exact=True)
@@ -207,26 +203,27 @@ def _convolution(site: Site) -> Found:
     return _present((w, b), (dw, db))
 
 
-def by_channel(dy: Value, layout: str | None) -> Made:
-    """The sum of each channel: over its pixels, then over the batch."""
+def by_channel(dy: Value, layout: str | None) -> OpResult:
+    """The sum per channel: over pixels, then over the batch."""
     if str(layout or "NCHW").endswith("C"):
         return math.sum(dy, tuple(range(dy.ndim - 1)))
     return math.sum(math.sum(nn.reshape(dy, (*dy.shape[:2], -1)), 2), 0)
 
 
-def _present(values: Sequence[Argument], made: Sequence[Value | None]) -> Found:
-    """Those of the arguments that are there, with their gradients."""
+def _present(values: Sequence[Argument], made: Sequence[Value | None]) -> Gradients:
+    """The arguments that are present, with their gradients."""
     pairs = zip(values, made, strict=False)
     return [(value, each) for value, each in pairs if isinstance(value, Value)]
 
 
 def _through_activation(
-    site: Site, dy: Value, before: Callable[[], Made], *, exact: bool
-) -> Made:
+    site: Site, dy: Value, before: Callable[[], OpResult], *, exact: bool
+) -> OpResult:
     """The gradient before a fused activation.
 
-    relu's is read off the result, where that is the activation's own (what dropout
-    took away has no gradient either); others are computed from what came in, again.
+    For relu it follows from the sign of the result if that is the activation's own
+    (elements dropped by dropout have no gradient either); others recompute the
+    activation's input.
     """
     name = site.named["activation"]
     if name is None:

@@ -1,9 +1,9 @@
-"""Gradients of single operators: by `<op>_grad`, and the few that need more.
+"""Gradients of operators: by `<op>_grad`, or by a registered rule.
 
-A rule is asked where an operator was applied. Unless it says otherwise, the operator
-called `<op>_grad` is applied to the result's gradient and to those arguments that it
-names as the operator does; its results belong to the arguments that are floats, in
-order. A rule of one's own is given with `gradient_of`.
+A rule is called with the site where an operator was applied. The default applies the
+operator `<op>_grad` to the gradient of the result and to the arguments that both have
+by name; its results belong to the float arguments, in order. `gradient_of` registers a
+custom rule.
 """
 
 from __future__ import annotations
@@ -19,29 +19,30 @@ from tensorlang.graph.specs import TensorSpec
 from tensorlang.graph.values import (
     REPLAYING,
     Argument,
-    Made,
     Named,
     Node,
+    OpResult,
     Value,
     values_in,
     zeros,
 )
 from tensorlang.ops.definition import Definition
+from tensorlang.ops.derived_gradients import DerivedGradient
 from tensorlang.ops.elementwise import Gradient
 from tensorlang.ops.operator import Operator
 from tensorlang.ops.registry import find
 
-B = TypeVar("B", bound=Callable[..., Made])
+B = TypeVar("B", bound=Callable[..., OpResult])
 _FLOATS: Final = ("f16", "bf16", "f32", "f64")
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where an operator was applied, and what its gradient is asked for.
+    """A node whose gradient is needed.
 
     Attributes:
         node: The node.
-        named: Its arguments by the operator's own names.
+        named: Its arguments by the operator's parameter names.
         dys: The gradient of each result, None where nothing depends on it.
         wanted: The arguments whose gradients are needed.
     """
@@ -57,8 +58,8 @@ class Site:
         first, *others = self.dys
         if first is None or any(dy is not None for dy in others):
             raise GraphError(
-                f"{self.node.id} ({self.node.place}) has a gradient of its first "
-                "result only, and that of another is asked for"
+                f"{self.node.id} ({self.node.place}) only has a gradient of its first "
+                "result, but that of another is needed"
             )
         return first
 
@@ -67,25 +68,25 @@ class Site:
         return self.named.get(name) in self.wanted
 
 
-# an argument that appears twice has two gradients
-Found: TypeAlias = list[tuple[Value, "Value | None"]]
-Rule: TypeAlias = Callable[[Site], Found]
+# an argument used twice has two entries
+Gradients: TypeAlias = list[tuple[Value, "Value | None"]]
+Rule: TypeAlias = Callable[[Site], Gradients]
 RULES: Final[dict[str, Rule]] = {}
 
 
 def gradient_of(op: Operator) -> Callable[[B], B]:
-    """Give an operator a gradient of one's own: a decorator.
+    """Decorator that registers an operator's gradient rule.
 
-    The rule is called with the gradients of the results, then as the operator was; it
-    returns a gradient, or None, for each array that the operator takes. It may return
-    None for its other positional arguments too.
+    The rule is called with the gradients of the results, then with the operator's
+    arguments; it returns a gradient or None for each array parameter, and may also
+    return None for the other positional arguments.
 
     Raises:
-        GraphError: in the backward pass, if it returns fewer or more.
+        GraphError: in the backward pass, if it returns a different number.
     """
 
     def add(rule: B) -> B:
-        def found(site: Site) -> Found:
+        def found(site: Site) -> Gradients:
             made = rule(*site.dys, *site.node.args, **site.node.kwargs)
             several = made if isinstance(made, tuple) else (made,)
             arrays = _arrays(op, site)
@@ -106,14 +107,14 @@ def gradient_of(op: Operator) -> Callable[[B], B]:
 
 
 def _arrays(op: Operator, site: Site) -> Named:
-    """The arguments that are arrays, with those that are left out, by name."""
+    """The array arguments by name, including omitted ones."""
     if isinstance(op, Definition):
         return {name: site.named.get(name) for name in op.spec.arrays}
     return {name: arg for name, arg in site.named.items() if isinstance(arg, Value)}
 
 
 def rule(*ids: str) -> Callable[[Rule], Rule]:
-    """Make a function the rule of operators: a decorator."""
+    """Decorator that registers a rule for operators by id."""
 
     def add(found: Rule) -> Rule:
         RULES.update(dict.fromkeys(ids, found))
@@ -123,17 +124,17 @@ def rule(*ids: str) -> Callable[[Rule], Rule]:
 
 
 def is_float(value: Value) -> bool:
-    """Whether it is a tensor of floats: what has a gradient."""
+    """Whether it is a float tensor, which has a gradient."""
     return isinstance(value.spec, TensorSpec) and value.spec.dtype in _FLOATS
 
 
 def or_zeros(gradient: Value | None, value: Value) -> Value:
-    """A gradient, which is zeros where there is none."""
+    """The gradient, or zeros for None."""
     made: Value = zeros(value.spec) if gradient is None else gradient
     return made
 
 
-def of_operator(site: Site) -> Found:
+def of_operator(site: Site) -> Gradients:
     """The gradients of an operator's arguments.
 
     Raises:
@@ -148,7 +149,7 @@ def _signature(op: Operator) -> inspect.Signature:
 
 
 def arguments_of(node: Node) -> Named:
-    """A node's arguments by name; empty where its operator does not name them."""
+    """A node's arguments by name; empty if its operator does not name them."""
     assert isinstance(node.op, Operator)
     signature = _signature(node.op)
     kinds = {parameter.kind for parameter in signature.parameters.values()}
@@ -159,38 +160,59 @@ def arguments_of(node: Node) -> Named:
     return {k: v for k, v in bound.arguments.items() if k not in ("target", "out")}
 
 
-def by_name(site: Site, takers: Sequence[str] = ()) -> Found:
-    """The gradients by `<op>_grad`.
+def by_name(site: Site, takers: Sequence[str] = ()) -> Gradients:
+    """The gradients computed by `<op>_grad`.
 
     Args:
-        site: Where.
-        takers: The arguments that its results belong to; those that are floats, in
-            order, where it is not said.
+        site: The node.
+        takers: The arguments that its results belong to; by default the float ones, in
+            order.
 
     Raises:
         GraphError: there is no such operator.
     """
     node = site.node
+    if isinstance(node.op, DerivedGradient) and node.op.linear:
+        return _transposed(site, node.op)
     try:
         gradient = find(f"{node.id}_grad")
     except OperatorError:
         raise GraphError(_without(node)) from None
-    made = gradient(
-        *_seeds(site, gradient),
-        *_positional(site, gradient),
-        **_by_keyword(site, gradient),
-    )
+    given = _seeds(site, gradient), _positional(site, gradient)
+    try:
+        made = gradient(*given[0], *given[1], **_by_keyword(site, gradient))
+    except OperatorError as problem:
+        if not isinstance(gradient, DerivedGradient):
+            raise
+        raise GraphError(f"{_without(node)}. None is derived: {problem}") from problem
     results = made if isinstance(made, tuple) else (made,)
     named = [site.named.get(name) for name in takers]
-    given = values_in(named if takers else (node.args, tuple(node.kwargs.values())))
-    return list(zip(filter(is_float, given), results, strict=False))
+    args = values_in(named if takers else (node.args, tuple(node.kwargs.values())))
+    return list(zip(filter(is_float, args), results, strict=False))
 
 
-def _seeds(site: Site, gradient: Operator) -> list[Value | None]:
-    """The gradients of the results, as the gradient takes them: of all, or the first.
+def _transposed(site: Site, gradient: DerivedGradient) -> Gradients:
+    """Of the gradient of what is linear: the operator itself."""
+    taken = [p.name for p in gradient.spec.parameters if p.is_shape]
+    dys = _whole(site)
+    several = any(kind.several for kind in gradient.of.spec.arrays.values())
+    rest = {k: v for k, v in site.named.items() if k not in ("dy", *taken)}
+    return [(site.named["dy"], gradient.of(dys if several else dys[0], **rest))]
 
-    Of an operand that is a number there is no result.
+
+def _whole(site: Site) -> list[Value]:
+    """The gradients of all results."""
+    pairs = zip(site.dys, site.node.results, strict=True)
+    return [or_zeros(dy, value) for dy, value in pairs]
+
+
+def _seeds(site: Site, gradient: Operator) -> Sequence[Argument]:
+    """The result gradients that `<op>_grad` takes: all, or the first.
+
+    Scalar operands have no result.
     """
+    if isinstance(gradient, DerivedGradient) and gradient.seed.several:
+        return [_whole(site)]
     if not isinstance(gradient, Gradient) or len(gradient.seeds) == 1:
         return [site.dy]
     dys = iter(site.dys)
@@ -199,10 +221,10 @@ def _seeds(site: Site, gradient: Operator) -> list[Value | None]:
 
 
 def _without(node: Node) -> str:
-    """What is said of an operator that has no gradient."""
+    """The error message for an operator without a gradient."""
     if node.id.endswith("_grad"):
         return (
-            f"{node.id} ({node.place}) is a gradient that has none itself: give it a "
+            f"{node.id} ({node.place}) is a gradient without a gradient: give it a "
             f"rule with graph.gradient_of, or compute {node.id.removesuffix('_grad')} "
             "by operators whose gradients have gradients"
         )
@@ -213,7 +235,7 @@ def _without(node: Node) -> str:
 
 
 def _names(site: Site, gradient: Operator) -> list[str]:
-    """The arguments of the operator that its gradient takes too, by name, in order."""
+    """The operator's parameters that its gradient has too, in order."""
     if not site.named:
         return []
     return [name for name in _signature(gradient).parameters if name in site.named]
@@ -244,7 +266,7 @@ def _by_keyword(site: Site, gradient: Operator) -> Named:
 
 
 class replaying:  # noqa: N801 - used as `with replaying():`
-    """What is written inside repeats draws on purpose: its keys are no uses."""
+    """Context in which nodes repeat draws on purpose: their key uses do not count."""
 
     def __enter__(self) -> None:
         self._token = REPLAYING.set(True)

@@ -1,7 +1,7 @@
-"""`x[...]` of symbolic tensors, as NumPy takes it: slices, places, new dimensions.
+"""NumPy indexing of symbolic tensors: slices, positions, new dimensions.
 
-A slice is `nn.slice`; a dimension that goes or comes is `nn.reshape` behind it. Rows
-that are named by an array of whole numbers are `nn.embedding`.
+A slice is `nn.slice`; removed and new dimensions are an `nn.reshape` after it. An
+integer index array is `nn.embedding`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from tensorlang.errors import ArgumentError
 from tensorlang.graph.leaves import constant
-from tensorlang.graph.scopes import outside
+from tensorlang.graph.scopes import call_site
 from tensorlang.graph.specs import Dim, Extent
 from tensorlang.graph.values import Tensor, Value
 from tensorlang.ops import nn
@@ -24,7 +24,7 @@ from tensorlang.ops.tensors import MOST_ELEMENTS
 # begin, end and step along a dimension, as `nn.slice` takes them
 Bound: TypeAlias = Extent | None
 Bounds: TypeAlias = tuple[Bound, Bound, Bound]
-# of one dimension; an array, of rows
+# the index of one dimension; an array selects rows
 Place: TypeAlias = SupportsIndex | slice | EllipsisType | None
 Part: TypeAlias = Place | Value | np.ndarray | list[int]
 Index: TypeAlias = Part | tuple[Part, ...]
@@ -32,10 +32,10 @@ _WHOLE: Bounds = (None, None, None)
 
 
 def indexed(x: Tensor, index: Index) -> Tensor:
-    """What `x[index]` stands for.
+    """The result of `x[index]`.
 
     Raises:
-        ArgumentError: nothing of this shape has such an index.
+        ArgumentError: the index does not fit the shape.
     """
     parts = list(index) if isinstance(index, tuple) else [index]
     if any(
@@ -51,39 +51,40 @@ def indexed(x: Tensor, index: Index) -> Tensor:
 
 
 def rows(x: Tensor) -> Iterator[Tensor]:
-    """What unpacking `x`, or a loop over it, gives: x[0], x[1], ...
+    """x[0], x[1], ..., for unpacking and iteration.
 
     Raises:
-        TypeError: there is no number of them.
+        TypeError: their number is not known.
     """
     if not x.shape or not isinstance(x.shape[0], int):
         raise TypeError(
-            f"{outside()}: {x.spec} has no known number of rows to go through"
+            f"{call_site()}: {x.spec}: the number of rows is symbolic, so they cannot "
+            "be iterated"
         )
     return (indexed(x, at) for at in range(x.shape[0]))
 
 
 def _ranked(part: object) -> bool:
-    """Whether it is an array that names places; a number of NumPy is one place."""
+    """Whether it is an index array; a NumPy scalar is a position."""
     return not isinstance(part, np.ndarray) or part.ndim > 0
 
 
 def _wrong(x: Tensor, index: object, why: str) -> ArgumentError:
-    return ArgumentError(f"{outside()}: {x.spec} indexed by {index!r:.80}: {why}")
+    return ArgumentError(f"{call_site()}: {x.spec} indexed by {index!r:.80}: {why}")
 
 
 def _spelled_out(x: Tensor, index: Index, parts: list[Part]) -> list[Part]:
-    """An index that says something of each dimension.
+    """The index with one part for each dimension.
 
     Raises:
-        ArgumentError: it says something of more.
+        ArgumentError: it has too many parts.
     """
     said = sum(part is not None and part is not ... for part in parts)
     dots = sum(part is ... for part in parts)
     if said > x.ndim:
         raise _wrong(x, index, f"there are {x.ndim} dimensions, not {said}")
     if dots > 1:
-        raise _wrong(x, index, "'...' stands once")
+        raise _wrong(x, index, "'...' may appear only once")
     rest = [slice(None)] * (x.ndim - said)
     if not dots:
         return [*parts, *rest]
@@ -92,10 +93,10 @@ def _spelled_out(x: Tensor, index: Index, parts: list[Part]) -> list[Part]:
 
 
 def _bounds(x: Tensor, part: Part, axis: int) -> Bounds:
-    """The bounds that an index says of a dimension.
+    """The bounds that an index gives for a dimension.
 
     Raises:
-        ArgumentError: it says none.
+        ArgumentError: not a valid index.
     """
     extent = x.shape[axis]
     if isinstance(part, slice):
@@ -103,36 +104,36 @@ def _bounds(x: Tensor, part: Part, axis: int) -> Bounds:
             _number(x, each) for each in (part.start, part.stop, part.step)
         )
         if by == 0:
-            raise _wrong(x, part, "a step goes on or back, it is not 0")
+            raise _wrong(x, part, "a step must not be 0")
         return _tidy(low, high, by, extent)
     at = _number(x, part)
     if at is None or isinstance(at, Dim):
-        raise _wrong(x, part, "a place is a whole number")
+        raise _wrong(x, part, "an index is an integer")
     if isinstance(extent, int) and not -extent <= at < extent:
-        raise _wrong(x, part, f"dimension {axis} has {extent} places")
+        raise _wrong(x, part, f"dimension {axis} has size {extent}")
     return (at, None if at == -1 else at + 1, None)
 
 
 def _number(x: Tensor, value: Any) -> Extent | None:
-    """A whole number, a size with a name, or None.
+    """An integer, a named size, or None.
 
     Raises:
-        ArgumentError: it is something else.
+        ArgumentError: anything else.
     """
     if value is None or isinstance(value, Dim):
         return value
     if isinstance(value, (bool, np.bool_)):
-        raise _wrong(x, value, "True and False are no places; see math.where")
+        raise _wrong(x, value, "True and False are not indices; see math.where")
     try:
         return operator.index(value)
     except TypeError:
         raise _wrong(
-            x, value, "an index is made of whole numbers, slices, None and '...'"
+            x, value, "an index consists of integers, slices, None and '...'"
         ) from None
 
 
 def _tidy(low: Bound, high: Bound, by: Bound, extent: Extent) -> Bounds:
-    """Bounds as numbers where they can be, and None where they say nothing."""
+    """Bounds as numbers where possible, None where they have no effect."""
     low, high = (_from_end(each, extent) for each in (low, high))
     by = None if by == 1 else by
     if by is None:
@@ -142,7 +143,7 @@ def _tidy(low: Bound, high: Bound, by: Bound, extent: Extent) -> Bounds:
 
 
 def _from_end(bound: Bound, extent: Extent) -> Bound:
-    """A bound that is said by the size of the dimension, counted from its end."""
+    """A bound given relative to the dimension's size, counted from its end."""
     away = bound - extent if isinstance(bound, Dim) else 0
     return away if isinstance(away, int) and away < 0 else bound
 
@@ -153,7 +154,7 @@ def _beyond(high: Bound, extent: Extent) -> bool:
 
 
 def _sliced(x: Tensor, bounds: Sequence[Bounds]) -> Tensor:
-    """The slice of these bounds; the tensor itself where it is all of it."""
+    """The slice of these bounds; the tensor itself if it covers everything."""
     said = [n for n, each in enumerate(bounds) if each != _WHOLE]
     if not said:
         return x
@@ -164,7 +165,7 @@ def _sliced(x: Tensor, bounds: Sequence[Bounds]) -> Tensor:
 
 
 def _shape(shape: Sequence[Extent], parts: Sequence[Part]) -> Iterator[Extent]:
-    """The shape of a slice without the dimensions that go, with those that come."""
+    """The shape of a slice after removing and adding dimensions."""
     extents = iter(shape)
     for part in parts:
         if part is None:
@@ -176,15 +177,15 @@ def _shape(shape: Sequence[Extent], parts: Sequence[Part]) -> Iterator[Extent]:
 
 
 def _rows(x: Tensor, index: Index, parts: Sequence[Part]) -> Tensor:
-    """The rows that an array names.
+    """The rows selected by an index array.
 
     Raises:
-        ArgumentError: it names something else.
+        ArgumentError: not a valid row index.
     """
     if len(parts) > 1:
-        raise _wrong(x, index, "an array of places stands alone, and names rows")
+        raise _wrong(x, index, "an index array must be the only index; it selects rows")
     if not x.ndim:
-        raise _wrong(x, index, "a number has no rows")
+        raise _wrong(x, index, "a scalar has no rows")
     ids = _numbers(x, index, parts[0])
     table = x if x.ndim == 2 else x.reshape((x.shape[0], _product(x.shape[1:])))
     taken: Tensor = nn.embedding(ids, table)
@@ -192,10 +193,10 @@ def _rows(x: Tensor, index: Index, parts: Sequence[Part]) -> Tensor:
 
 
 def _numbers(x: Tensor, index: Index, given: Part) -> Value:
-    """Numbers of rows as a tensor.
+    """Row indices as a tensor.
 
     Raises:
-        ArgumentError: they are none.
+        ArgumentError: not integers.
     """
     if isinstance(given, Value):
         kind = str(getattr(given.spec, "dtype", given.spec))
@@ -203,22 +204,28 @@ def _numbers(x: Tensor, index: Index, given: Part) -> Value:
         given = np.asarray(given)
         kind = given.dtype.name
     if kind == "bool":
-        raise _wrong(x, index, "how many places a mask has, data say; see math.where")
+        raise _wrong(
+            x,
+            index,
+            "the size of a boolean mask depends on data; see math.where",
+        )
     if not kind.startswith(("i", "u")):
-        raise _wrong(x, index, "places are whole numbers")
+        raise _wrong(x, index, "indices are integers")
     return given if isinstance(given, Value) else constant(_counted(x, index, given))
 
 
 def _counted(x: Tensor, index: Index, ids: np.ndarray) -> np.ndarray:
-    """Numbers of rows, each counted from the first one.
+    """Row indices with negative ones counted from the end.
 
     Raises:
-        ArgumentError: one of them is none of a row.
+        ArgumentError: an index is out of range.
     """
     extent = x.shape[0]
     if not isinstance(extent, int):
         if ids.size and ids.min() < 0:
-            raise _wrong(x, index, f"the size {extent} is open: count from the front")
+            raise _wrong(
+                x, index, f"the size {extent} is symbolic: use non-negative indices"
+            )
         return ids.astype(np.int64)
     if ids.size and not -extent <= ids.min() <= ids.max() < extent:
         raise _wrong(x, index, f"there are {extent} rows")

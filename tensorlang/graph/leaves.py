@@ -1,4 +1,4 @@
-"""What a program does not compute: weights, and data that stands in it."""
+"""Values that a program does not compute: weights and constants."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from tensorlang.ops.random.keys import Key as Concrete
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-Data: TypeAlias = "Value | Concrete | ArrayLike"  # what `constant` takes
-# from key, shape and type to an array
+Data: TypeAlias = "Value | Concrete | ArrayLike"  # accepted by `constant`
+# maps key, shape and dtype to an array
 Initial: TypeAlias = Callable[[Concrete, tuple[int, ...], np.dtype], np.ndarray]
 
 
 class Weight(Tensor):
-    """A tensor that a network keeps: found by its path, made by an initialiser.
+    """A persistent tensor of a network, identified by its path.
 
     Attributes:
         path: Its name in the network, such as `3.weight`.
-        initial: From key, shape and type to the array it begins as.
-        trainable: Whether training changes it.
+        initial: Initialiser: maps key, shape and dtype to the initial array.
+        trainable: Whether training updates it.
     """
 
     __slots__ = ("initial", "path", "trainable")
@@ -46,7 +46,7 @@ class Weight(Tensor):
 
 
 class ConstantTensor(Tensor):
-    """An array that stands in the program.
+    """A constant array of the program.
 
     Attributes:
         data: The array, read-only.
@@ -61,7 +61,7 @@ class ConstantTensor(Tensor):
 
 
 class ConstantKey(Key):
-    """A concrete key that stands in the program: every run draws the same.
+    """A concrete key in the program: every run draws the same.
 
     Attributes:
         data: The key of `tensorlang.ops.random`.
@@ -79,9 +79,9 @@ CONSTANTS: Final = (ConstantTensor, ConstantKey)
 
 
 def constant(data: Data) -> Value:
-    """A value that stands for data: an array, a number, or a key of `ops.random`.
+    """A constant: an array, a number, or a key of `ops.random`.
 
-    A key is used up by it: it may stand in one place of one program.
+    This consumes the key: it may appear in one place of one program.
     """
     if isinstance(data, Value):
         return data

@@ -1,9 +1,9 @@
-"""Keys are used once: checked on every path through a program, before it runs.
+"""Random keys are single-use, which is checked on every path before a program runs.
 
-An operator that takes a key draws from it, `random.split` splits it, `random.fold_in`
-marks it folded (it may be folded again with other numbers, but not be drawn from); a
-`*_grad` replays a key and is no use of it. Branches are apart from each other; a loop's
-body runs more than once, so a key from outside of it may not be used in it.
+An operator that takes a key consumes it, and so does `random.split`; `random.fold_in`
+marks it folded (it may be folded again with other numbers, but not drawn from);
+`*_grad` replays a key without consuming it. Branches are independent; a loop body runs
+repeatedly, so it may not use a key from outside.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 _FOLD: Final = "random.fold_in"
 _VERBS: Final = {"random.split": "split", _FOLD: "folded"}
-# forms whose keys are moved, not used; of the others, those inside count
+# forms that pass keys on; of the others, the uses inside count
 _MOVES: Final = {"element", "let", "read", "call", "if", "for", "while"}
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A use of a key: how, where, and for folding with which number."""
+    """A use of a key: how, where and, for folding, with which number."""
 
     verb: str
     where: str
@@ -34,7 +34,7 @@ class Use:
 
 @dataclass(slots=True)
 class _Uses:
-    """The uses of keys on one path so far, by the identity of the key."""
+    """The uses of keys on one path so far, by key identity."""
 
     held: dict[tuple[Value, int | None], list[Use]] = field(default_factory=dict)
 
@@ -42,10 +42,10 @@ class _Uses:
         return _Uses({key: list(uses) for key, uses in self.held.items()})
 
     def add(self, key: Value, use: Use) -> None:
-        """Note a use.
+        """Record a use.
 
         Raises:
-            KeyReuseError: the key, or the batch or element of it, was used before.
+            KeyReuseError: the key, or its batch or an element of it, was used before.
         """
         base, at = _identity(key)
         for (other, part), uses in self.held.items():
@@ -56,7 +56,7 @@ class _Uses:
 
 
 def _identity(key: Value) -> tuple[Value, int | None]:
-    """The batch that a key is an element of, and which one."""
+    """The batch that a key belongs to, and its index there."""
     node = key.node
     if node is not None and node.id == "element":
         return node.args[0], node.args[1]
@@ -70,13 +70,13 @@ def _refuse(key: Value, earlier: Use, use: Use) -> None:
     name = f"the key {key.name!r}" if key.name else "a key"
     raise KeyReuseError(
         f"{name} is {use.verb} at {use.where}, but it was {earlier.verb} at "
-        f"{earlier.where} already; a key is used once: split it first, with "
+        f"{earlier.where}; a key is used once: split it first, with "
         "left, right = random.split(key)"
     )
 
 
 def check_keys(graph: Graph) -> None:
-    """Refuse a program in which a key is used twice on any path.
+    """Reject a program in which a key is used twice on any path.
 
     Raises:
         KeyReuseError: names both uses by layer, file and line.
@@ -101,7 +101,7 @@ def _walk(graph: Graph, uses: _Uses) -> None:
 
 
 def _inside(node: Node, uses: _Uses) -> None:
-    """The uses in a node's programs: of branches, those of each path."""
+    """The uses in a node's programs; for branches, on each path."""
     if node.id in ("for", "while"):
         _loop(node)
     if node.id == "if":
@@ -123,7 +123,7 @@ def _inside(node: Node, uses: _Uses) -> None:
 
 
 def _walk_free(graph: Graph, uses: _Uses) -> None:
-    """The uses in a function of keys that are none of its own."""
+    """The uses of captured keys in a function."""
     own = _Uses()
     _walk(graph, own)
     free = set(graph.free)
@@ -134,10 +134,10 @@ def _walk_free(graph: Graph, uses: _Uses) -> None:
 
 
 def _loop(node: Node) -> None:
-    """Refuse a body that uses a key from outside of it.
+    """Reject a loop body that uses a key from outside.
 
     Raises:
-        KeyReuseError: it would do so at each turn.
+        KeyReuseError: every turn would reuse it.
     """
     for graph in node.graphs:
         own = _Uses()
@@ -148,6 +148,7 @@ def _loop(node: Node) -> None:
                 name = f"the key {key.name!r}" if key.name else "a key"
                 raise KeyReuseError(
                     f"{name} from outside of the loop at {node.place} is "
-                    f"{found[0].verb} at {found[0].where}, at each turn again; carry "
+                    f"{found[0].verb} at {found[0].where}, again in each iteration; "
+                    "carry "
                     "it through the loop, and split it there"
                 )

@@ -1,4 +1,4 @@
-"""Loops on memory, forward and back: the body's program runs once a turn."""
+"""Execution of loops, forward and backward: the body's program runs once per turn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Storage: TypeAlias = np.ndarray
 
 
 def copies(to: Sequence[Storage], of: Sequence[Storage]) -> Callable[[], None]:
-    """Copy arrays over others, as if all at once."""
+    """Copy arrays onto others as if simultaneously."""
     pairs = [(a, b) for a, b in zip(to, of, strict=True) if a is not b]
     mixed = any(np.shares_memory(a, b) for a in to for _, b in pairs)
 
@@ -27,20 +27,20 @@ def copies(to: Sequence[Storage], of: Sequence[Storage]) -> Callable[[], None]:
 
 
 def is_set(array: Storage) -> bool:
-    """Whether the one element of an array is not 0."""
+    """Whether the single element of an array is not 0."""
     return bool(array.reshape(-1)[0])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loop:
-    """A loop on memory.
+    """A loop bound to memory.
 
     Attributes:
         turn: Where the body reads the turn's number.
-        carry: Where it reads what it carries.
-        start: Copies the first carry there.
-        step: Runs the body, and copies the next carry there.
-        going: Whether there is another turn, from the number of those that were.
+        carry: Where it reads the carry.
+        start: Copies the initial carry there.
+        step: Runs the body and copies the next carry there.
+        going: Whether there is another turn after a number of turns.
     """
 
     turn: Storage
@@ -50,12 +50,12 @@ class Loop:
     going: Callable[[int], bool]
 
     def __call__(self) -> None:
-        """Run it."""
+        """Run the loop."""
         for _ in self.turns():
             self.step()
 
     def turns(self) -> Iterator[int]:
-        """The numbers of the turns; each is to be made before the next is asked for."""
+        """The turn numbers; run each turn before requesting the next number."""
         self.start()
         for n in itertools.count():
             self.turn[()] = n
@@ -66,16 +66,16 @@ class Loop:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Back:
-    """The way back through a loop: it runs again, and what each turn was given is kept.
+    """The backward pass of a loop, which reruns it and saves the input of each turn.
 
     Attributes:
         loop: The loop.
-        step: From number and carry of a turn, and the gradients of what it gave, to the
-            gradients of its carry and of what is around the loop.
-        begin: Copies the gradients of what the loop gave to where the step reads them.
+        step: Maps a turn's number, carry and result gradients to the gradients of its
+            carry and of captured values.
+        begin: Copies the gradients of the loop's results to the step's inputs.
         handed: Copies the gradients of the carry there.
-        around: Gradients of what is around the loop, of one turn.
-        sums: The sums of these.
+        around: Gradients of captured values for one turn.
+        sums: Their sums over all turns.
     """
 
     loop: Loop
@@ -86,7 +86,7 @@ class Back:
     sums: Sequence[Storage]
 
     def __call__(self) -> None:
-        """Run it."""
+        """Run the backward pass."""
         kept = []
         for n in self.loop.turns():
             kept.append((n, [array.copy() for array in self.loop.carry]))

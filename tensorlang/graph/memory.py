@@ -1,9 +1,9 @@
-"""Memory for what a program computes on the way: one block, parts used again and again.
+"""Memory planning: intermediate values share one block.
 
-A value lives from the node that makes it to the last one that needs it. The largest
-values are placed first, each as low as nothing that lives at the same time is in the
-way (Pisarchyk and Lee, "Efficient memory management for deep neural net inference",
-2020, greedy by size).
+A value is live from the node that computes it to its last use. The largest values are
+placed first, each at the lowest offset that is free during its live range (Pisarchyk
+and Lee, "Efficient memory management for deep neural net inference", 2020, greedy by
+size).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ ALIGNED = 64  # bytes: a cache line, and a vector
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """A value that needs memory.
+    """A value that needs memory, with its live range.
 
     Attributes:
         size: In bytes.
-        first: The number of the node that makes it.
-        last: The number of the last node that needs it.
+        first: The index of the node that computes it.
+        last: The index of the last node that uses it.
     """
 
     size: int
@@ -31,7 +31,7 @@ class Lifetime:
 
 
 def placed(lives: Sequence[Lifetime]) -> tuple[list[int], int]:
-    """Where each value goes, in bytes from the start, and the bytes of the block."""
+    """The byte offset of each value, and the size of the block."""
     offsets = [0] * len(lives)
     done: list[int] = []
     end = 0
@@ -54,6 +54,6 @@ def placed(lives: Sequence[Lifetime]) -> tuple[list[int], int]:
 
 
 def _aligned(offset: int, size: int) -> int:
-    """The next place for so many bytes: few elements need their own alignment only."""
+    """The next aligned offset; small values only need the alignment of their size."""
     step = ALIGNED if size >= ALIGNED else gcd(size, ALIGNED)
     return -(-offset // step) * step

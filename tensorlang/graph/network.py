@@ -1,8 +1,8 @@
-"""Networks apart from their invocations: structure and weights here, data elsewhere.
+"""Networks, separate from their invocations: structure and weights.
 
-A `Network` holds a program for use and one for training, for one unit of data and any
-batch, and the weights by path. A `Context` (`tensorlang.graph.context`) is one
-invocation: it has the batch, the data, the workspace and the device.
+A `Network` holds an inference and a training program for a symbolic batch, and the
+weights by path. A `Context` (`tensorlang.graph.context`) is one invocation, with batch,
+data, workspace and device.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tensorlang.graph.references import Ref
 from tensorlang.graph.scopes import mode, training
 from tensorlang.graph.specs import Spec, TensorSpec
 from tensorlang.graph.threading import refs_of, thread
-from tensorlang.graph.weights import begun, begun_state, by_path, empty, fill
+from tensorlang.graph.weights import by_path, empty, fill, initial_state, initial_weight
 from tensorlang.ops import random
 
 if TYPE_CHECKING:
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
     from tensorlang.graph.binding import Target
     from tensorlang.graph.context import Context
-    from tensorlang.graph.running import Given, Result
+    from tensorlang.graph.running import Input, Result
 
 
 @dataclass(frozen=True, slots=True)
 class Pure:
-    """A program without references, and those that it had.
+    """A program whose references became inputs and outputs.
 
     Attributes:
-        graph: The program: behind its inputs and outputs stand those of the states.
-        places: The references that became these.
+        graph: The program; states follow its inputs and outputs.
+        places: The references that became states.
     """
 
     graph: Graph
@@ -46,27 +46,27 @@ class Pure:
 
 
 def pure(apply: Body, specs: Sequence[Spec], *, train: bool) -> Pure:
-    """The program that a function writes, with its state threaded and calls inlined."""
+    """Trace a function, thread its state and inline its calls."""
     with mode(train):
         written = trace(apply, specs, name="network")
     return Pure(inline(thread(written)), refs_of(written))
 
 
 def optimized(graph: Graph) -> Graph:
-    """The program after all passes."""
+    """Apply all optimisation passes."""
     return fuse(without_doubles(fold(graph)))
 
 
 class Network:
-    """Structure and weights: no batch, no data, no device.
+    """Structure and weights: no batch, data or device.
 
     Attributes:
-        apply: Writes the program: from symbolic inputs to outputs.
-        specs: Of the inputs.
-        use: The program that is used.
-        weights: By path: arrays that all contexts share.
-        states: By path: what training carries on beside weights, such as running
-            moments, and the words of the generator's key.
+        apply: Maps symbolic inputs to outputs when traced.
+        specs: The specs of the inputs.
+        use: The inference program.
+        weights: Arrays by path, shared by all contexts.
+        states: By path: other state that training updates, such as running moments and
+            the words of the generator's key.
     """
 
     def __init__(
@@ -76,18 +76,18 @@ class Network:
         key: random.Key | None = None,
         weights: Mapping[str, ArrayLike] | None = None,
     ) -> None:
-        """Write the programs, and make the weights.
+        """Trace the programs and initialise the weights.
 
         Args:
-            apply: From symbolic inputs to outputs; layers make their weights in it.
-            specs: Of the inputs; the batch is a name.
-            key: What weights begin as, and what dropout draws from: consumed.
-            weights: The weights, where they are known.
+            apply: Maps symbolic inputs to outputs; its layers create their weights.
+            specs: The specs of the inputs; the batch is a named size.
+            key: Initialises weights and dropout; it is consumed.
+            weights: The initial weights, if known.
 
         Raises:
-            ArgumentError: the key is not one key.
-            GraphError: two weights have one path.
-            WeightError: the weights that are given are not those of the network.
+            ArgumentError: the key is a batch of keys.
+            GraphError: two weights have the same path.
+            WeightError: the given weights do not match the network.
         """
         self.apply, self.specs = apply, specs
         self.use = pure(apply, specs, train=False)
@@ -102,7 +102,8 @@ class Network:
         self._contexts: dict[Hashable, Context] = {}
         if key is not None and (not isinstance(key, random.Key) or key.shape):
             raise ArgumentError(
-                f"a network begins with one key, such as random.key(0), not {key!r:.80}"
+                "a network is initialised with one key, such as random.key(0), not "
+                f"{key!r:.80}"
             )
         made, drawn = random.split(random.key(0) if key is None else key)
         self._begin(made, drawn, known=weights is not None)
@@ -110,13 +111,13 @@ class Network:
             self.set_weights(weights)
 
     def _begin(self, key: random.Key, drawn: random.Key, *, known: bool) -> None:
-        """The first weights and states."""
+        """Initialise weights and states."""
         keys = random.split(key, max(len(self.leaves), 1))
         for (path, leaf), own in zip(self.leaves.items(), keys, strict=False):
-            self.weights[path] = empty(leaf) if known else begun(leaf, own)
+            self.weights[path] = empty(leaf) if known else initial_weight(leaf, own)
         places = random.split(drawn, max(len(self.places), 1))
         for (path, place), own in zip(self.places.items(), places, strict=False):
-            self.states[path] = begun_state(place, own)
+            self.states[path] = initial_state(place, own)
 
     # ------------------------------------------------------------- what it is
 
@@ -128,7 +129,7 @@ class Network:
 
     @property
     def parameters(self) -> int:
-        """How many numbers training changes."""
+        """The number of trainable parameters."""
         return sum(
             array.size
             for path, array in self.weights.items()
@@ -149,31 +150,31 @@ class Network:
         return {path: array.copy() for path, array in self.weights.items()}
 
     def set_weights(self, given: Mapping[str, ArrayLike]) -> None:
-        """Copy weights in: all of them, or none where something does not fit.
+        """Copy all weights in, or none if anything does not fit.
 
         Raises:
-            WeightError: names what is missing, unused, or wrongly sized.
+            WeightError: names what is missing, unused or has the wrong shape or dtype.
         """
         fill(self.weights, given, "weight")
 
     def get_states(self) -> dict[str, np.ndarray]:
-        """Copies of all states, by path; of a key, its words."""
+        """Copies of all states, by path; for a key, its words."""
         return {path: array.copy() for path, array in self.states.items()}
 
     def set_states(self, given: Mapping[str, ArrayLike]) -> None:
         """Copy states in, as `set_weights` does.
 
         Raises:
-            WeightError: names what is missing, unused, or wrongly sized.
+            WeightError: names what is missing, unused or has the wrong shape or dtype.
         """
         fill(self.states, given, "state")
 
     # -------------------------------------------------------------------- use
 
-    def transform(self, *inputs: Given, target: Target = None) -> Result:
-        """What the network gives for arrays of any batch.
+    def transform(self, *inputs: Input, target: Target = None) -> Result:
+        """Run inference on arrays of any batch size.
 
-        A context is made for each batch and thread, and kept.
+        A context is created and cached for each batch size and thread.
 
         Raises:
             ArgumentError, ShapeError, DTypeError: an input does not fit.

@@ -1,10 +1,10 @@
-"""Programs from their text: `str(graph.parse(str(program))) == str(program)`.
+"""Parse programs from text: `str(graph.parse(str(program))) == str(program)`.
 
-The text does not hold, and what is read has not: where in Python a node was written and
-by which layer, what weights and references begin as. It cannot be read where it leaves
-something out: constants of more than 64 elements, gradients of a function's own, and
-attributes that are no numbers, texts, sizes or tuples of them. Operators are found by
-name among those that are there; nothing is imported, compiled or evaluated.
+The text lacks, and parsed programs therefore lack: Python source lines, layer paths,
+and initial values of weights and references. Text that omits something cannot be
+parsed: constants of more than 64 elements, custom gradients of functions, and
+attributes other than numbers, strings, sizes and tuples of these. Operators are looked
+up by name among the registered ones; nothing is imported, compiled or evaluated.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ _KINDS: Final = ("function", "checkpoint", "custom")
 
 
 def parse(text: str) -> Graph:
-    """The program that a text stands for.
+    """Parse a program.
 
     Raises:
-        ParseError: the text is too long, too deep, or no program; says in which line.
-        GraphError, KeyReuseError: what it says is a program that cannot be.
+        ParseError: too long, too deep or malformed; gives the line.
+        GraphError, KeyReuseError: the program is invalid.
     """
     return Parser(text).whole()
 
 
 class Parser(Reader):
-    """Reads programs; functions and references have their names in all of the text."""
+    """Parses programs; functions and references are named globally in the text."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -56,7 +56,7 @@ class Parser(Reader):
         self.refs: dict[str, Ref] = {}
 
     def whole(self) -> Graph:
-        """The last program of the text, which the others serve."""
+        """The last program of the text, which uses the others."""
         while self.here.text in ("weight", "ref", *_KINDS):
             if self.take("weight"):
                 self._weight()
@@ -67,7 +67,7 @@ class Parser(Reader):
         self.expect("graph")
         made = self._program(self.word("a name").text)
         if self.here.kind != "end":
-            raise self.here.wrong(f"{self.here.text!r} stands behind the program")
+            raise self.here.wrong(f"{self.here.text!r} follows the program")
         return made
 
     def _weight(self) -> None:
@@ -77,7 +77,7 @@ class Parser(Reader):
         self.expect(":")
         spec = self.spec()
         if isinstance(spec, KeySpec):
-            raise token.wrong("a weight is no key")
+            raise token.wrong("a weight is a tensor, not a key")
         path = unquoted(token) if '"' in token.text else token.text[1:]
         made = Weight(spec, path, trainable=not self.take("fixed"))
         self._define(token, made)
@@ -89,20 +89,20 @@ class Parser(Reader):
             self.expect(":")
             initial = self.spec()
         if token.text in self.refs:
-            raise token.wrong(f"{token.text} is there already")
+            raise token.wrong(f"{token.text} is already defined")
         self.refs[token.text] = Ref(initial, token.text)
 
     def _function(self) -> None:
         kind = self.next()
         if kind.text == "custom":
             raise kind.wrong(
-                "a gradient of a function's own is Python, and not in a text"
+                "a custom gradient is a Python function, which text cannot express"
             )
         if kind.text == "checkpoint":
             self.expect("function")
         token = self.word("a name")
         if token.text in self.functions:
-            raise token.wrong(f"{token.text} is there already")
+            raise token.wrong(f"{token.text} is already defined")
         made = self._program(token.text)
         own = _written(made)
         own.checkpoint = kind.text == "checkpoint"
@@ -124,7 +124,7 @@ class Parser(Reader):
         told = [value.spec for value in outputs]
         if told != specs or single == several:
             given = ", ".join(map(str, told))
-            raise open_.wrong(f"{name} gives ({given}), and not what its head says")
+            raise open_.wrong(f"{name} gives ({given}), not what its head declares")
         with located(open_):
             return Graph(
                 inputs,
@@ -144,13 +144,13 @@ class Parser(Reader):
 
     def _define(self, token: Token, value: Value) -> None:
         if token.text in self.values:
-            raise token.wrong(f"{token.text} is there already")
+            raise token.wrong(f"{token.text} is already defined")
         self.values[token.text] = value
 
     # ----------------------------------------------------------------- lines
 
     def _body(self) -> tuple[list[Value], bool]:
-        """Nodes up to `return`: the outputs, and whether it is one alone."""
+        """Nodes up to `return`: the outputs, and whether there is a single one."""
         while not self.take("return"):
             if self.take("ref"):
                 self._ref()
@@ -204,7 +204,7 @@ class Parser(Reader):
         return node
 
     def _applied(self, token: Token, *, replay: bool) -> Node:
-        """A call of a function, or an operator."""
+        """A call of a function or an operator."""
         args, kwargs = self.arguments()
         graph = self.functions.get(token.text)
         if graph is not None:
@@ -220,7 +220,7 @@ class Parser(Reader):
         except TensorlangError:
             raise
         except Exception as problem:
-            # an operator that was given what none of its callers would write
+            # arguments that no caller would write may fail in any way
             raise token.wrong(f"{token.text}: {problem}") from problem
         finally:
             REPLAYING.reset(held)
@@ -229,10 +229,10 @@ class Parser(Reader):
         return node
 
     def arguments(self) -> tuple[list[Argument], Named]:
-        """What stands in parentheses: by position, then by name.
+        """Parenthesised arguments: positional, then keyword.
 
         Raises:
-            ParseError: it is no list of arguments.
+            ParseError: malformed.
         """
         self.expect("(")
         named: Named = {}
@@ -242,11 +242,11 @@ class Parser(Reader):
             if token.kind == "word" and self.words[self.at + 1].text == "=":
                 self.at += 2
                 if token.text in named:
-                    raise token.wrong(f"{token.text} is given twice")
+                    raise token.wrong(f"{token.text} is given more than once")
                 named[token.text] = self.argument()
                 return named
             if named:
-                raise token.wrong("an argument without a name stands behind named ones")
+                raise token.wrong("a positional argument follows keyword arguments")
             return self.argument()
 
         found, _ = self.several(")", one)
@@ -261,13 +261,13 @@ class Parser(Reader):
         self.expect("]")
         size = key.shape[0] if key.shape else 0
         if not isinstance(key.spec, KeySpec) or not isinstance(at, int):
-            raise token.wrong("keys of a batch are taken by number")
+            raise token.wrong("keys of a batch are indexed by number")
         if not isinstance(size, int) or not 0 <= at < size:
             raise token.wrong(f"{token.text} has no element {at}")
         return make(ELEMENT, (key, at), {}, [KeySpec(key.shape[1:], key.spec.impl)])
 
     def inside(self, name: str) -> Graph:
-        """A branch or a body: what it takes, and what it does."""
+        """A branch or loop body: parameters and nodes."""
         around, begin = dict(self.values), self.here
         with entered(name) as scope:
             inputs: list[Value] = []
@@ -288,7 +288,7 @@ class Parser(Reader):
 
 
 def _written(graph: Graph) -> Function:
-    """The function that a program is the body of."""
+    """A function with a parsed program as its body."""
 
     def body(*_: object) -> NoReturn:
         raise NotImplementedError(f"{graph.name} was read from text")

@@ -1,4 +1,4 @@
-"""The forms of the language in a program's text: names, references, branches, loops."""
+"""Parsers of the forms: names, references, branches, loops."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tensorlang.graph.parsing import Parser
     from tensorlang.graph.program import Graph
 
-# the names of the programs in a form
+# the names of a form's nested programs
 _INSIDE: Final = {
     "if": ("then", "else"),
     "for": ("body",),
@@ -30,7 +30,7 @@ _FORMS: Final = {form.id: form for form in (IF, FOR, WHILE, FOR_GRAD, WHILE_GRAD
 def _let(parser: Parser) -> Node:
     args, _ = parser.arguments()
     if len(args) != 1 or not isinstance(args[0], Value):
-        raise parser.here.wrong("let names one value")
+        raise parser.here.wrong("let takes one value")
     return make(LET, args, {}, [args[0].spec])
 
 
@@ -57,35 +57,35 @@ def _write(parser: Parser) -> Node:
 def _place(parser: Parser) -> Ref:
     token = parser.word("a reference")
     if token.text not in parser.refs:
-        raise token.wrong(f"{token.text} is no reference")
+        raise token.wrong(f"{token.text} is not a reference")
     return parser.refs[token.text]
 
 
 def _form(parser: Parser, id: str) -> Node:
-    """A form with programs inside."""
+    """A form with nested programs."""
     token = parser.here
     args, kwargs = parser.arguments()
     graphs: list[Graph] = []
     for name in _INSIDE[id]:
         if graphs:
-            parser.word("what the next program is")
+            parser.word("the name of the nested program")
         parser.expect("{")
         graphs.append(parser.inside(name))
     specs = _results(id, args, graphs)
     if specs is None:
-        raise token.wrong(f"the programs of this {id} do not fit what it is given")
+        raise token.wrong(f"the programs of this {id} do not fit its arguments")
     return make(_FORMS[id], args, kwargs, specs, graphs=graphs)
 
 
 def spec_of(value: object) -> Spec | None:
-    """The spec of a value; None of an attribute."""
+    """The spec of a value; None for an attribute."""
     return value.spec if isinstance(value, Value) else None
 
 
 def _results(
     id: str, args: Sequence[object], graphs: Sequence[Graph]
 ) -> Sequence[Spec] | None:
-    """The specs of a form's results; None where its programs do not fit it."""
+    """The specs of a form's results; None if its programs do not fit it."""
     given = [spec_of(arg) for arg in args]
     gives = [[value.spec for value in graph.outputs] for graph in graphs]
     takes = [[value.spec for value in graph.inputs] for graph in graphs]

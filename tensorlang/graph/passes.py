@@ -1,7 +1,7 @@
-"""Passes: programs that do the same with less.
+"""Optimisation passes.
 
-None changes what a program draws: nodes that use a key are never merged, and nothing is
-computed beforehand from a key.
+None of them changes what a program draws: nodes that use a key are never merged, and
+nothing that depends on a key is constant-folded.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from tensorlang.graph.leaves import ConstantTensor, constant
 from tensorlang.graph.program import Graph
 from tensorlang.graph.rewriting import Rewriter
 from tensorlang.graph.specs import KeySpec
-from tensorlang.graph.values import Argument, Key, Node, Value, mapped, values_in
+from tensorlang.graph.values import Argument, Key, Node, Value, map_values, values_in
 from tensorlang.ops.operator import Operator
 
 _PURE_FORMS: Final = {"element", "zeros"}
 
 
 def inline(graph: Graph) -> Graph:
-    """The program with functions written out where they are called.
+    """Inline function calls.
 
-    Checkpoints, and functions with gradients of their own, stay calls.
+    Checkpoints and functions with custom gradients remain calls.
     """
     return _Inline().graph(graph)
 
 
 class WrittenOut(Rewriter):
-    """A program with all calls written out: what runs."""
+    """A program with all calls inlined, as it is executed."""
 
     def node(self, node: Node) -> Sequence[Value]:
-        """The results of a function where it is called."""
+        """Inline a function at its call."""
         if node.id != "call" or self.kept(node.graphs[0]):
             return self.copied(node)
         (graph,) = node.graphs
@@ -45,7 +45,7 @@ class WrittenOut(Rewriter):
         return [inner[value] for value in graph.outputs]
 
     def kept(self, _: Graph) -> bool:
-        """Whether calls of a function stay."""
+        """Whether calls of a function are kept."""
         return False
 
 
@@ -56,15 +56,14 @@ class _Inline(WrittenOut):
 
 
 def without_dead(graph: Graph) -> Graph:
-    """The program without what nothing needs; also not as what a branch gives."""
+    """Dead code elimination, including unused results of branches."""
     return Rewriter().graph(graph)
 
 
 def without_doubles(graph: Graph) -> Graph:
-    """The program in which what is computed twice is computed once.
+    """Common subexpression elimination.
 
-    Two draws are never the same, whatever they look like; a node that draws, splits or
-    repeats a draw is left alone.
+    Draws are never equal: nodes that draw, split or replay a draw are left alone.
     """
     return _Doubles().graph(graph)
 
@@ -75,7 +74,7 @@ class _Doubles(Rewriter):
         self.seen: dict[Hashable, tuple[Value, ...]] = {}
 
     def graph(self, graph: Graph, **changes: bool | None) -> Graph:
-        around = dict(self.seen)  # what is computed inside is not known outside
+        around = dict(self.seen)  # values inside are not available outside
         made = super().graph(graph, **changes)
         self.seen = around
         return made
@@ -97,7 +96,7 @@ class _Doubles(Rewriter):
 
 
 def _repeatable(node: Node) -> bool:
-    """Whether it is a function of its arguments alone, with no part in randomness."""
+    """Whether it is a pure, non-random function of its arguments."""
     if node.graphs or not isinstance(node.op, Operator):
         return node.id in _PURE_FORMS
     return not _random(node)
@@ -109,7 +108,7 @@ def _random(node: Node) -> bool:
 
 
 def _identity(nest: Argument) -> Hashable:
-    """What stands in an argument, such that equal means the same."""
+    """A hashable form of an argument, equal only for identical arguments."""
     if isinstance(nest, ConstantTensor) and nest.data.size <= 1:
         return ("constant", nest.spec, nest.data.tobytes())
     if isinstance(nest, Value):
@@ -120,11 +119,11 @@ def _identity(nest: Argument) -> Hashable:
 
 
 def fold(graph: Graph) -> Graph:
-    """The program in which what depends on constants only is one; never a key."""
+    """Constant folding; keys are never folded."""
     return _Fold().graph(graph)
 
 
-_LARGEST: Final = 1 << 20  # elements: a folded result is no larger
+_LARGEST: Final = 1 << 20  # elements of the largest folded result
 
 
 class _Fold(Rewriter):
@@ -136,7 +135,8 @@ class _Fold(Rewriter):
         if not known or not _repeatable(node) or not _small(node):
             return self.copied(node)
         made = node.op(  # type: ignore[operator]
-            *mapped(args, _data), **{k: mapped(v, _data) for k, v in kwargs.items()}
+            *map_values(args, _data),
+            **{k: map_values(v, _data) for k, v in kwargs.items()},
         )
         results = made if isinstance(made, tuple) else (made,)
         return [constant(np.asarray(each)) for each in results]

@@ -1,4 +1,4 @@
-"""The text of a program: a line a node, functions before what calls them.
+"""Programs as text: one line per node, functions before their callers.
 
 weight @0.weight: f32[2, 3]
 
@@ -7,7 +7,7 @@ graph main(x: f32[batch, 3], key: key<threefry2x32>) -> f32[batch, 2] {
   return %0
 }
 
-`tensorlang.graph.parse` reads it back, and says there what it does not hold.
+`tensorlang.graph.parse` reads it back and documents what the text omits.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from tensorlang.graph.leaves import CONSTANTS, Weight
+from tensorlang.graph.literals import RESERVED, constant, literal, plain, quoted, unique
 from tensorlang.graph.specs import names_in
 from tensorlang.graph.values import Node, Value, values_in
-from tensorlang.graph.words import RESERVED, constant, literal, plain, quoted, unique
 
 if TYPE_CHECKING:
     from tensorlang.graph.program import Graph
@@ -30,12 +30,12 @@ _BETWEEN_BACK: Final = ("do", "back")
 
 
 def text(graph: Graph) -> str:
-    """The text of a program and of the functions that it calls."""
+    """The text of a program and of the functions it calls."""
     return _Text(graph).whole()
 
 
 def called(graph: Graph) -> list[Graph]:
-    """The functions that a program calls, each after those that it calls itself."""
+    """The functions called by a program, callees first."""
     found: dict[int, Graph] = {}
 
     def visit(program: Graph) -> None:
@@ -50,7 +50,7 @@ def called(graph: Graph) -> list[Graph]:
 
 
 def programs(graph: Graph) -> Iterator[Graph]:
-    """A program, and all that are in it or called by it."""
+    """A program with its nested and called programs."""
     yield graph
     for node in graph.nodes:
         for inner in node.graphs:
@@ -58,12 +58,12 @@ def programs(graph: Graph) -> Iterator[Graph]:
 
 
 def _captures(graph: Graph) -> bool:
-    """Whether a function takes values from where it is called, beside weights."""
+    """Whether a function captures values other than weights."""
     return any(not isinstance(value, Weight) for value in graph.free)
 
 
 class _Text:
-    """What a text of a program calls things."""
+    """The names used in the text of a program."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -117,7 +117,7 @@ class _Text:
         return ", ".join(f"{self.own(v, taken)}: {v.spec}" for v in graph.inputs)
 
     def own(self, value: Value, taken: set[str]) -> str:
-        """A name for a value, other than those of its program."""
+        """A name for a value, distinct from those of its program."""
         self.values[value] = unique(value.name or "x", taken)
         return self.values[value]
 
@@ -157,7 +157,7 @@ class _Text:
         return [f"{line} {{{said if made else ''}", *self.blocks(node, depth, taken)]
 
     def blocks(self, node: Node, depth: int, taken: set[str]) -> list[str]:
-        """The programs inside of a node."""
+        """The programs nested in a node."""
         lines: list[str] = []
         for n, graph in enumerate(node.graphs):
             if n:
@@ -185,7 +185,7 @@ class _Text:
         return f"{'replay ' if node.replay else ''}{head}({', '.join(given)})"
 
     def shown(self, value: object) -> str:
-        """An argument in text."""
+        """An argument as text."""
         if isinstance(value, Weight):
             return f"@{quoted(value.path)}"
         if isinstance(value, CONSTANTS):
@@ -201,7 +201,7 @@ class _Text:
 
 
 def _local(node: Node, graph: Graph) -> Iterator[Ref]:
-    """The references of a node that begin as a value of the program it stands in."""
+    """The references of a node that are initialised by a value of its program."""
     for each in [node, *(n for g in node.graphs for p in programs(g) for n in p.nodes)]:
         place = each.kwargs.get("ref") if each.id in ("read", "write") else None
         if place is not None and place.value is not None:
@@ -211,7 +211,7 @@ def _local(node: Node, graph: Graph) -> Iterator[Ref]:
 
 
 def _sizes(every: Sequence[Graph], nodes: Sequence[Node]) -> set[str]:
-    """The names of sizes: nothing else is called so."""
+    """The names of sizes, which are reserved."""
     values = [value for graph in every for value in graph.inputs]
     values += [value for node in nodes for value in (*node.results, *node.inputs)]
     shapes = tuple(value.spec.shape for value in values)

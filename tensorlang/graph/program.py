@@ -1,4 +1,4 @@
-"""Programs: inputs, what is computed from them, outputs; and how Python writes one."""
+"""Programs: inputs, nodes and outputs; tracing of Python functions."""
 
 from __future__ import annotations
 
@@ -11,32 +11,40 @@ from tensorlang.graph.linearity import check_keys
 from tensorlang.graph.printing import text
 from tensorlang.graph.scopes import Scope, current, entered
 from tensorlang.graph.specs import Extent, KeySpec, Spec, TensorSpec, shape_of
-from tensorlang.graph.values import Key, Made, Node, Tensor, Value, value_of, values_in
+from tensorlang.graph.values import (
+    Key,
+    Node,
+    OpResult,
+    Tensor,
+    Value,
+    value_of,
+    values_in,
+)
 
 if TYPE_CHECKING:
     from tensorlang.graph.binding import Bound, Target
     from tensorlang.graph.forms import Function
-    from tensorlang.graph.running import Given, Result
+    from tensorlang.graph.running import Input, Result
 
-Body: TypeAlias = Callable[..., Made]  # Python that writes a program
+Body: TypeAlias = Callable[..., OpResult]  # a Python function that is traced
 
 
 class Graph:
-    """A program: a function from inputs to outputs, as nodes in the order they run.
+    """A program: a function from inputs to outputs, with nodes in execution order.
 
-    It is checked as it is made: nothing stands in a circle, and no key is used twice on
-    any path through it. Calling it on arrays runs it (`tensorlang.graph.running`).
+    Construction checks that it has no cycles and uses no key twice on any path. Calling
+    it on arrays runs it (`tensorlang.graph.running`).
 
     Attributes:
-        name: What it is called.
-        inputs: What is given at each call.
-        outputs: What it gives.
-        single: Whether a call gives one value and not a tuple.
-        nodes: What it does, in order.
-        free: What it takes from the program around it, and weights.
-        effects: Nodes whose results may be needed by nothing: writes of references.
-        function: The `Function` that it is the body of, if any.
-        bound: What it is bound to, by thread and sizes.
+        name: Its name.
+        inputs: The values passed to each call.
+        outputs: Its results.
+        single: Whether a call returns one value instead of a tuple.
+        nodes: Its nodes in order.
+        free: Values captured from the enclosing program, and weights.
+        effects: Nodes kept even if their results are unused: writes of references.
+        function: The `Function` whose body it is, if any.
+        bound: Bound programs by thread and sizes.
     """
 
     def __init__(
@@ -64,26 +72,26 @@ class Graph:
 
     @property
     def weights(self) -> tuple[Weight, ...]:
-        """The weights that it reads, in the order they were made."""
+        """The weights that it reads, in order of creation."""
         return tuple(value for value in self.free if isinstance(value, Weight))
 
     @property
     def stateful(self) -> bool:
-        """Whether it reads or writes references, or calls what does."""
+        """Whether it, or a function it calls, reads or writes references."""
         return any(
             node.id in ("read", "write") or any(g.stateful for g in node.graphs)
             for node in self.nodes
         )
 
-    def __call__(self, *arguments: Given, target: Target = None) -> Result:
+    def __call__(self, *arguments: Input, target: Target = None) -> Result:
         """Run it on arrays and keys; see `tensorlang.graph.running.run`.
 
-        On symbolic values, it is written into the program that is being written.
+        With symbolic values, it is inlined into the program being traced.
         """
         if any(isinstance(argument, Value) for argument in arguments):
-            from tensorlang.graph.rewriting import written  # noqa: PLC0415 - uses this
+            from tensorlang.graph.rewriting import inline_call  # noqa: PLC0415 - uses this
 
-            return written(self, tuple(map(constant, arguments)))
+            return inline_call(self, tuple(map(constant, arguments)))
         from tensorlang.graph.running import run  # noqa: PLC0415 - loads the runtime
 
         return run(self, arguments, target)
@@ -96,10 +104,10 @@ class Graph:
 
 
 def _reached(graph: Graph) -> tuple[tuple[Node, ...], tuple[Value, ...]]:
-    """The nodes that outputs and effects need, and the values from outside.
+    """The nodes that outputs and effects depend on, and the captured values.
 
     Raises:
-        GraphError: a node needs its own result.
+        GraphError: a node depends on its own result.
     """
     given, nodes = set(graph.inputs), {}
     free: dict[Value, None] = {}
@@ -123,7 +131,7 @@ def _reached(graph: Graph) -> tuple[tuple[Node, ...], tuple[Value, ...]]:
 
 
 def _from_outside(value: Value, scope: Scope | None) -> bool:
-    """Whether a value is none of this program's own: a weight, or one around it."""
+    """Whether a value is not computed in this program: a weight, or captured."""
     if value.node is None:
         return True
     return scope is not None and value.node.scope is not scope
@@ -145,7 +153,7 @@ def _check_order(name: str, nodes: Iterable[Node]) -> None:
             if made is not None and id(made) in own and id(made) not in done:
                 raise GraphError(
                     f"{name}: {node.id} ({node.place}) needs the result of "
-                    f"{made.id} ({made.place}), which stands after it or is itself: "
+                    f"{made.id} ({made.place}), which follows it or is itself: "
                     "a graph has no cycles; write a loop with graph.loop"
                 )
         done.add(id(node))
@@ -154,12 +162,14 @@ def _check_order(name: str, nodes: Iterable[Node]) -> None:
 # --------------------------------------------------------------- writing one
 
 
-def input(spec: TensorSpec | KeySpec | Sequence[Extent | str], name: str = "x") -> Made:
-    """A placeholder: a symbolic tensor or key that is given when a program runs.
+def input(
+    spec: TensorSpec | KeySpec | Sequence[Extent | str], name: str = "x"
+) -> OpResult:
+    """A placeholder: a symbolic tensor or key that is passed when a program runs.
 
     Args:
-        spec: Its spec; a bare shape is one of `float32`.
-        name: What it is called.
+        spec: Its spec; a bare shape means `float32`.
+        name: Its name.
     """
     if not isinstance(spec, (TensorSpec, KeySpec)):
         spec = TensorSpec(shape_of(tuple(spec)))
@@ -169,7 +179,7 @@ def input(spec: TensorSpec | KeySpec | Sequence[Extent | str], name: str = "x") 
 
 
 def key(name: str = "key", impl: str = "threefry2x32") -> Key:
-    """A placeholder for a random key that is given when a program runs."""
+    """A placeholder for a random key that is passed when a program runs."""
     made = input(KeySpec((), impl), name)
     assert isinstance(made, Key)
     return made
@@ -182,16 +192,16 @@ def trace(
     name: str = "",
     names: Sequence[str] = (),
 ) -> Graph:
-    """The program that a Python function writes when it is called on placeholders.
+    """Trace a Python function by calling it on placeholders.
 
     Args:
-        function: Takes a value for each spec; returns a value, or a tuple of them.
-        specs: Specs of the inputs; the spec of a value that is given.
-        name: What the program is called; the function's name by default.
-        names: What the inputs are called.
+        function: Takes a value for each spec; returns a value, or a tuple of values.
+        specs: Specs of the inputs, or values to take the specs from.
+        name: The program's name; the function's name by default.
+        names: The names of the inputs.
 
     Raises:
-        ArgumentError: the function returns something that is no value.
+        ArgumentError: the function returns something other than values.
     """
     called = name or getattr(function, "__name__", "main").replace("<lambda>", "main")
     with entered(called) as scope:
@@ -207,7 +217,7 @@ def trace(
     )
 
 
-def _result(name: str, value: Made) -> Value:
+def _result(name: str, value: OpResult) -> Value:
     try:
         made = constant(value)
         if made.spec.numpy.kind != "O" if isinstance(made.spec, TensorSpec) else True:

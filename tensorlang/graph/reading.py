@@ -1,4 +1,4 @@
-"""Specs, sizes, constants and attributes of a program's text."""
+"""Parsers of specs, sizes, constants and attributes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tensorlang.ops.random.impls import impl
 
 T = TypeVar("T")
 _NAMED: Final = {"None": None, "True": True, "False": False}
-_LEFT_OUT: Final = "the text leaves out what stands here"
+_LEFT_OUT: Final = "the text omits a value here"
 
 
 class Reader:
-    """A place in a text, and what is read there.
+    """A position in a token stream, with parsers that advance it.
 
     Attributes:
-        values: What names stand for, where the place is.
+        values: The values of names in scope.
     """
 
     def __init__(self, text: str) -> None:
@@ -37,26 +37,26 @@ class Reader:
 
     @property
     def here(self) -> Token:
-        """The word at the place."""
+        """The current token."""
         return self.words[self.at]
 
     def next(self) -> Token:
-        """The word at the place, which moves on."""
+        """Return the current token and advance."""
         token = self.here
         self.at = min(self.at + 1, len(self.words) - 1)
         return token
 
     def take(self, text: str) -> bool:
-        """Whether this mark or word stands here; the place moves over it."""
+        """Advance over a token if it has this text; whether it had."""
         found = self.here.text == text and self.here.kind in ("mark", "word", "dots")
         self.at += found
         return found
 
     def expect(self, text: str) -> Token:
-        """The mark or word that has to stand here.
+        """Advance over a token that must have this text.
 
         Raises:
-            ParseError: another one does.
+            ParseError: another token.
         """
         token = self.here
         if not self.take(text):
@@ -67,14 +67,14 @@ class Reader:
         """A name.
 
         Raises:
-            ParseError: none stands here.
+            ParseError: another token.
         """
         if self.here.kind != "word":
             raise self.here.wrong(f"expected {what}, not {self.here.text!r}")
         return self.next()
 
     def several(self, close: str, read: Callable[[], T]) -> tuple[list[T], bool]:
-        """What stands up to a closing mark, and whether a comma ends it."""
+        """A comma-separated list up to a closing token, and whether a comma ends it."""
         made: list[T] = []
         comma = False
         while not self.take(close):
@@ -92,7 +92,7 @@ class Reader:
         """A type: `f32[batch, 3]`, `key<threefry2x32>`.
 
         Raises:
-            ParseError: none stands here.
+            ParseError: malformed.
         """
         token = self.word("a type such as f32[3]")
         with located(token):
@@ -105,7 +105,7 @@ class Reader:
             return TensorSpec(self.shape(), token.text)
 
     def shape(self) -> tuple[Extent, ...]:
-        """Extents in brackets; `()` where there are none."""
+        """Extents in brackets; `()` without brackets."""
         if not self.take("["):
             return ()
         return tuple(self.several("]", self.extent)[0])
@@ -118,7 +118,7 @@ class Reader:
         return made
 
     def _less(self) -> bool:
-        """Whether a number that is taken away stands here."""
+        """Whether a subtracted number follows."""
         return self.here.kind == "number" and self.here.text.startswith("-")
 
     def _product(self) -> Extent:
@@ -141,7 +141,7 @@ class Reader:
         """A value, a constant, or an attribute.
 
         Raises:
-            ParseError: none of them stands here.
+            ParseError: malformed.
         """
         token = self.next()
         if token.kind in ("value", "weight"):
@@ -158,7 +158,7 @@ class Reader:
         if token.kind == "word":
             return self._word(token)
         raise token.wrong(
-            _LEFT_OUT if token.text == "<" else f"{token.text!r} is no argument"
+            _LEFT_OUT if token.text == "<" else f"{token.text!r} is not an argument"
         )
 
     def _word(self, token: Token) -> Argument:
@@ -172,7 +172,7 @@ class Reader:
 
     def _size(self, token: Token) -> Extent:
         if "." in token.text:
-            raise token.wrong(f"{token.text} stands for nothing here")
+            raise token.wrong(f"{token.text} is undefined")
         self.at -= 1
         return self.extent()
 
@@ -188,14 +188,14 @@ class Reader:
         """The value of a name.
 
         Raises:
-            ParseError: there is none.
+            ParseError: the name is undefined.
         """
         if token.text not in self.values:
-            raise token.wrong(f"{token.text} stands for nothing here")
+            raise token.wrong(f"{token.text} is undefined")
         return self.values[token.text]
 
     def constant(self, kind: Token) -> Value:
-        """An array or key whose numbers stand in the text."""
+        """An array or key with its numbers."""
         shape = self.shape()
         self.expect("(")
         if self.take("..."):
@@ -209,7 +209,7 @@ def _constant(kind: Token, shape: Sequence[Extent], numbers: list[Token]) -> Val
     """The array or key of these numbers."""
     whole = tuple(extent for extent in shape if isinstance(extent, int))
     if len(whole) < len(shape):
-        raise kind.wrong("a constant has a shape of numbers")
+        raise kind.wrong("a constant has a static shape")
     is_key = kind.text.startswith(("threefry", "philox"))
     how = impl(kind.text) if is_key else None
     dtype = how.dtype if how else TensorSpec((), kind.text).numpy
@@ -221,10 +221,10 @@ def _constant(kind: Token, shape: Sequence[Extent], numbers: list[Token]) -> Val
 
 
 def _element(token: Token, dtype: np.dtype) -> bool | np.ndarray:
-    """A number of a constant.
+    """An element of a constant.
 
     Raises:
-        ParseError: it is none of its type.
+        ParseError: its type cannot represent it.
     """
     truths = {"True": True, "False": False}
     if dtype.kind == "b" and token.text in truths:
@@ -233,12 +233,12 @@ def _element(token: Token, dtype: np.dtype) -> bool | np.ndarray:
         made = int(token.text) if dtype.kind in "iu" else float(token.text)
         return np.array(made, dtype)
     except (ValueError, OverflowError):
-        raise token.wrong(f"{token.text} is no number of {dtype}") from None
+        raise token.wrong(f"{token.text} is not representable as {dtype}") from None
 
 
 @contextmanager
 def located(token: Token) -> Iterator[None]:
-    """What is wrong inside says at which line it stands."""
+    """Context that adds the line to errors."""
     try:
         yield
     except ParseError:

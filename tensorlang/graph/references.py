@@ -1,4 +1,4 @@
-"""References: places that a function reads and writes, in the order of the program."""
+"""References: mutable state that a function reads and writes in program order."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Final
 
 from tensorlang.errors import GraphError, ShapeError
 from tensorlang.graph.leaves import Data, constant
-from tensorlang.graph.scopes import current, outside, path
+from tensorlang.graph.scopes import call_site, current, path
 from tensorlang.graph.specs import KeySpec, Spec, TensorSpec
-from tensorlang.graph.values import Form, Made, Node, Value, make
+from tensorlang.graph.values import Form, Node, OpResult, Value, make
 from tensorlang.ops.random.keys import Key as Concrete
 
 READ: Final = Form("read")
@@ -18,13 +18,13 @@ _NUMBERS: Final = itertools.count()
 
 
 class Ref:
-    """A place that a program reads and writes; `tensorlang.graph.threading` removes it.
+    """Mutable state of a program; `tensorlang.graph.threading` eliminates it.
 
     Attributes:
-        name: What it is called.
-        spec: What it holds.
-        initial: What it holds at first: an array or a key, or None.
-        value: What it holds at first, where that is a value of a program.
+        name: Its name.
+        spec: The spec of its content.
+        initial: Its initial content: an array or a key, or None.
+        value: Its initial content, if that is a value of a program.
     """
 
     def __init__(self, initial: Data | Spec, name: str = "") -> None:
@@ -46,36 +46,37 @@ class Ref:
 
 
 def ref(initial: Data | Spec, name: str = "") -> Ref:
-    """A place that holds a value: `graph.read` and `graph.write` it in a function.
+    """A reference, for `graph.read` and `graph.write` in a function.
 
     Args:
-        initial: What it holds at first: data, or only a spec of it; or a value of the
-            program, and then the place belongs to the function.
-        name: What it is called.
+        initial: Its initial content: data, only a spec, or a value of the program, in
+            which case the reference is local to the function.
+        name: Its name.
     """
     return Ref(initial, name)
 
 
-def read(place: Ref) -> Made:
-    """What was written last, by the order of the program.
+def read(place: Ref) -> OpResult:
+    """The last value written, in program order.
 
     Raises:
-        GraphError: no function or branch is being written.
+        GraphError: no function or branch is being traced.
     """
     return _effect(READ, place, (), (place.spec,)).results[0]
 
 
 def write(place: Ref, value: Value | Data) -> None:
-    """Put a value into a place.
+    """Write a value to a reference.
 
     Raises:
-        GraphError: no function or branch is being written.
-        ShapeError: the value is of another spec.
+        GraphError: no function or branch is being traced.
+        ShapeError: the value has another spec.
     """
     made = constant(value)
     if made.spec != place.spec:
         raise ShapeError(
-            f"{outside()}: {place.name} holds {place.spec}, and is given {made.spec}"
+            f"{call_site()}: {place.name} holds {place.spec} and cannot be set to "
+            f"{made.spec}"
         )
     _effect(WRITE, place, (made,), ())
 
@@ -86,9 +87,9 @@ def _effect(
     scope = current()
     if scope is None:
         raise GraphError(
-            f"{outside()}: {form.id} of {place.name} outside of a function: order "
+            f"{call_site()}: {form.id} of {place.name} outside of a function: order "
             "matters there, so write it in a graph.function or graph.trace"
         )
-    node = make(form, args, {"ref": place}, specs, where=outside(), path=path())
+    node = make(form, args, {"ref": place}, specs, where=call_site(), path=path())
     scope.effects.append(node)
     return node

@@ -1,4 +1,4 @@
-"""Programs from programs: a copy in which some nodes become others.
+"""Program rewriting: a copy in which some nodes are replaced.
 
 class Doubled(Rewriter):
     def node(self, node):
@@ -15,14 +15,22 @@ from tensorlang.errors import ShapeError
 from tensorlang.graph.program import Graph
 from tensorlang.graph.scopes import Scope, within
 from tensorlang.graph.specs import Spec
-from tensorlang.graph.values import Argument, Made, Node, Value, make, mapped, value_of
+from tensorlang.graph.values import (
+    Argument,
+    Node,
+    OpResult,
+    Value,
+    make,
+    map_values,
+    value_of,
+)
 
 
 class Rewriter:
-    """A walk through a program that writes another; subclasses say what changes.
+    """A walk that copies a program; subclasses override what changes.
 
     Attributes:
-        now: What each value of the old program is in the new one.
+        now: The new value of each old value.
     """
 
     def __init__(self) -> None:
@@ -30,15 +38,15 @@ class Rewriter:
         self._functions: dict[int, tuple[Graph, Graph]] = {}
 
     def __getitem__(self, value: Value) -> Value:
-        """What a value is now."""
+        """The new value of an old one."""
         return self.now.get(value, value)
 
     def given(self, nest: Argument) -> Argument:
-        """A node's arguments as they are now."""
-        return mapped(nest, self.__getitem__)
+        """A node's arguments with new values."""
+        return map_values(nest, self.__getitem__)
 
     def node(self, node: Node) -> Sequence[Value]:
-        """What the results of a node become: a copy's, unless a subclass knows more."""
+        """The new results of a node: those of a copy, unless overridden."""
         return self.copied(node)
 
     def copied(
@@ -48,11 +56,11 @@ class Rewriter:
         more: Sequence[Value] = (),
         specs: Sequence[Spec] = (),
     ) -> tuple[Value, ...]:
-        """The results of the same node on what its arguments are now.
+        """The results of a copy of a node on its new arguments.
 
         Args:
             node: The node.
-            graphs: Its programs, rewritten; rewritten as this does where left out.
+            graphs: Its nested programs, rewritten; rewritten by this walk if omitted.
             more: Further arguments.
             specs: Specs of further results.
         """
@@ -73,7 +81,7 @@ class Rewriter:
         return made.results
 
     def programs(self, node: Node) -> list[Graph]:
-        """The programs of a node, rewritten; a function once for all of its calls."""
+        """The nested programs of a node, rewritten; each function only once."""
         if node.id != "call":
             return [self.graph(graph) for graph in node.graphs]
         for graph in node.graphs:
@@ -82,7 +90,7 @@ class Rewriter:
         return [self._functions[id(graph)][1] for graph in node.graphs]
 
     def graph(self, graph: Graph, **changes: bool | None) -> Graph:
-        """The program rewritten; it may take values that are rewritten around it."""
+        """Rewrite a program, which may capture values of the enclosing one."""
         scope = Scope(graph.name, None) if graph.scope else None
         with within(scope):
             inputs = [self.input(value) for value in graph.inputs]
@@ -99,7 +107,7 @@ class Rewriter:
         *,
         single: bool | None = None,
     ) -> Graph:
-        """The program with these inputs and outputs, called as the old one."""
+        """The new program with these inputs and outputs, named as the old one."""
         made = Graph(
             inputs,
             outputs,
@@ -112,24 +120,24 @@ class Rewriter:
         return made
 
     def nodes(self, graph: Graph) -> None:
-        """Rewrite the nodes of a program, in order."""
+        """Rewrite the nodes of a program in order."""
         for node in graph.nodes:
             results = self.node(node)
             self.now.update(zip(node.results, results, strict=False))
 
     def input(self, value: Value) -> Value:
-        """A new placeholder for one of the old program."""
+        """A new placeholder for an old one."""
         made = value_of(value.spec)
         made.name = value.name
         self.now[value] = made
         return made
 
 
-def written(graph: Graph, given: Sequence[Value]) -> Made:
-    """What a program gives for symbolic values, written where it is called.
+def inline_call(graph: Graph, given: Sequence[Value]) -> OpResult:
+    """Inline a program on symbolic values.
 
     Raises:
-        ShapeError: the values are of other specs than its inputs.
+        ShapeError: the values do not match the specs of its inputs.
     """
     wanted, found = ([value.spec for value in each] for each in (graph.inputs, given))
     if wanted != found:

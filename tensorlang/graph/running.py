@@ -1,4 +1,4 @@
-"""Running a program on arrays: sizes from their shapes, memory planned once a shape."""
+"""Run programs on arrays: sizes from their shapes, memory planned once per shape."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from tensorlang.graph.specs import Dim, KeySpec, Spec, TensorSpec
 from tensorlang.graph.values import Value
 from tensorlang.ops import random
 
-Given: TypeAlias = Any  # an array of any kind that NumPy takes, a number, or a key
-Result: TypeAlias = Any  # an array or a key; or a tuple of them, as the program says
+Input: TypeAlias = Any  # any array that NumPy accepts, a number, or a key
+Result: TypeAlias = Any  # an array or a key, or a tuple of them, as the program returns
 
-KEPT: Final = 64  # sizes and threads that memory is kept for
+KEPT: Final = 64  # combinations of sizes and threads with cached memory
 
 
-def run(graph: Graph, arguments: Sequence[Given], target: Target = None) -> Result:
-    """What a program gives for arrays and keys.
+def run(graph: Graph, arguments: Sequence[Input], target: Target = None) -> Result:
+    """Run a program on arrays and keys.
 
     Args:
         graph: A program without references.
-        arguments: An array or a key for each input; keys are used up.
+        arguments: An array or a key for each input; keys are consumed.
         target: Where to compute.
 
     Returns:
-        A fresh array or key, or a tuple of them.
+        A new array or key, or a tuple of them.
 
     Raises:
         ArgumentError, ShapeError, DTypeError: an argument does not fit its input.
@@ -42,11 +42,11 @@ def run(graph: Graph, arguments: Sequence[Given], target: Target = None) -> Resu
             f"({', '.join(v.name for v in graph.inputs)}), got {len(arguments)}"
         )
     arrays = [
-        checked(graph.name, value, given)
+        input_array(graph.name, value, given)
         for value, given in zip(graph.inputs, arguments, strict=True)
     ]
     sizes = sizes_of(graph.name, graph.inputs, arrays)
-    # a thread's own: what is bound has memory of its own
+    # per thread, because a bound program has memory of its own
     key = (threading.get_ident(), target, tuple(sorted(sizes.items())))
     bound = graph.bound.get(key)
     if bound is None:
@@ -56,15 +56,15 @@ def run(graph: Graph, arguments: Sequence[Given], target: Target = None) -> Resu
     for place, array in zip(bound.inputs, arrays, strict=True):
         np.copyto(place, array)
     bound()
-    made = tuple(map(given_back, graph.outputs, bound.outputs))
+    made = tuple(map(to_result, graph.outputs, bound.outputs))
     return made[0] if graph.single else made
 
 
-def checked(name: str, value: Value, given: Given) -> np.ndarray:
-    """The memory of an argument that fits an input's type; keys are used up.
+def input_array(name: str, value: Value, given: Input) -> np.ndarray:
+    """The memory of an argument that fits an input's type; keys are consumed.
 
     Raises:
-        ArgumentError, DTypeError: it does not.
+        ArgumentError, DTypeError: it does not fit.
     """
     if isinstance(value.spec, KeySpec):
         if not isinstance(given, random.Key) or given.impl != value.spec.impl:
@@ -91,7 +91,7 @@ def sizes_of(
     """The named sizes, from the shapes of arrays.
 
     Raises:
-        ShapeError: an array has another shape than its input, or sizes contradict.
+        ShapeError: an array does not match its input, or sizes conflict.
     """
     sizes: dict[str, int] = {}
     shapes = [
@@ -126,11 +126,11 @@ def _fits(spec: Spec, shape: tuple[int, ...], sizes: dict[str, int]) -> bool:
         return False
 
 
-def given_back(value: Value, held: np.ndarray) -> np.ndarray | random.Key:
-    """What stands in a program's memory, as a caller may keep it."""
+def to_result(value: Value, held: np.ndarray) -> np.ndarray | random.Key:
+    """A result that the caller may keep, from a program's memory."""
     if isinstance(value.spec, KeySpec):
         return random.Key(value.spec.impl, held.copy())
     return held.copy()
 
 
-__all__ = ["TensorSpec", "checked", "given_back", "run", "sizes_of"]
+__all__ = ["TensorSpec", "input_array", "run", "sizes_of", "to_result"]

@@ -1,4 +1,4 @@
-"""Where a program is being written: which one, in which layer, on which line."""
+"""Tracing state: the current program, layer and source line."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from tensorlang.graph.values import Node
 
-# whose lines say nothing of where an operator was applied
+# modules whose frames are skipped when locating a call
 _OWN: Final = ("tensorlang.", "contextlib.", "torch.", "jax.")
 
 
 @dataclass(slots=True, eq=False)
 class Scope:
-    """A program that is being written by running Python.
+    """A program that is being traced.
 
     Attributes:
-        name: The function's, or what the branch is.
-        parent: The program around it.
-        effects: Nodes that have to stay though nothing may need their results.
+        name: The function's name, or the kind of branch.
+        parent: The enclosing program.
+        effects: Nodes to be kept even if nothing uses their results.
     """
 
     name: str
@@ -38,13 +38,13 @@ _TRAINING: ContextVar[bool] = ContextVar("training", default=False)
 
 
 def current() -> Scope | None:
-    """The program that is being written; None outside of functions and branches."""
+    """The program being traced; None outside of functions and branches."""
     return _SCOPE.get()
 
 
 @contextmanager
 def entered(name: str) -> Iterator[Scope]:
-    """Write a program of its own inside of the current one."""
+    """Trace a nested program."""
     scope = Scope(name, _SCOPE.get())
     token = _SCOPE.set(scope)
     try:
@@ -55,7 +55,7 @@ def entered(name: str) -> Iterator[Scope]:
 
 @contextmanager
 def within(scope: Scope | None) -> Iterator[None]:
-    """Go on writing a program."""
+    """Continue tracing a program."""
     token = _SCOPE.set(scope)
     try:
         yield
@@ -65,7 +65,7 @@ def within(scope: Scope | None) -> Iterator[None]:
 
 @contextmanager
 def named(name: str) -> Iterator[None]:
-    """Call what is written here by the name of a layer, under those around it."""
+    """Add a layer's name to the path of nodes created here."""
     token = _PATH.set((*_PATH.get(), name) if name else _PATH.get())
     try:
         yield
@@ -74,12 +74,12 @@ def named(name: str) -> Iterator[None]:
 
 
 def path() -> str:
-    """The path of the layer that is being applied, such as `3.attention`."""
+    """The path of the layer being applied, such as `3.attention`."""
     return ".".join(_PATH.get())
 
 
-def outside() -> str:
-    """File and line of the nearest caller that is no library of this kind."""
+def call_site() -> str:
+    """File and line of the nearest caller outside of these libraries."""
     frame: FrameType = _getframe(1)
     while frame.f_back and f"{frame.f_globals.get('__name__', '')}.".startswith(_OWN):
         frame = frame.f_back
@@ -87,13 +87,13 @@ def outside() -> str:
 
 
 def training() -> bool:
-    """Whether the program that is being written is for training."""
+    """Whether a training program is being traced."""
     return _TRAINING.get()
 
 
 @contextmanager
 def mode(train: bool) -> Iterator[None]:
-    """Write a program for training, or for use."""
+    """Trace a training or an inference program."""
     token = _TRAINING.set(train)
     try:
         yield

@@ -1,15 +1,16 @@
-"""Gradients of gradients: what `<op>_grad` computes, said by operators that have one.
+"""Second-order gradients: `<op>_grad` expressed by differentiable operators.
 
-An operator's gradient is a kernel of its own. Where a gradient is asked for of that, it
-is written anew by plain operators, and differentiated as they are. What is linear needs
-no such words: the gradient of its gradient is the operator itself.
+The gradient of `<op>_grad` is derived from its definition, like any other
+(`tensorlang.ops.derived_gradients`). Here are those that tuned kernels compute:
+products are rebuilt from plain operators, which are differentiated in turn, and the
+gradient of a linear operator's gradient is the operator itself.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from tensorlang.graph.gradients import Found, Site, rule
+from tensorlang.graph.gradients import Gradients, Site, rule
 from tensorlang.graph.second_order_forms import WINDOW, WORDS
 from tensorlang.graph.specs import TensorSpec
 from tensorlang.graph.values import Value, zeros
@@ -17,18 +18,18 @@ from tensorlang.ops import find, math, nn
 
 
 @rule(*(f"{id}_grad" for id in WORDS))
-def _said_anew(site: Site) -> Found:
-    """By plain operators, on values of their own."""
+def _said_anew(site: Site) -> Gradients:
+    """Rebuild from plain operators on new values, and differentiate these."""
     from tensorlang.graph.autodiff import backward  # noqa: PLC0415 - it builds on this
-    from tensorlang.graph.autodiff_forms import apart  # noqa: PLC0415 - the same
+    from tensorlang.graph.autodiff_forms import detached  # noqa: PLC0415 - the same
 
-    own = {k: apart(v) if isinstance(v, Value) else v for k, v in site.named.items()}
+    own = {k: detached(v) if isinstance(v, Value) else v for k, v in site.named.items()}
     id = site.node.id.removesuffix("_grad")
     made = WORDS[id](**own)
     results = made if isinstance(made, tuple) else (made,)
     kept = [
         value for value in results if value is not None
-    ]  # of a number there is none
+    ]  # scalar operands have no gradient
     asked = {own[k]: v for k, v in site.named.items() if v in site.wanted}
     found = backward(kept[: len(site.dys)], site.dys, tuple(asked))
     return [(value, found.get(inner)) for inner, value in asked.items()]
@@ -37,46 +38,33 @@ def _said_anew(site: Site) -> Found:
 # -------------------------------------------------------------- what is linear
 
 _LINEAR: Final = (
-    *("math.sum", "math.mean", "math.cumsum", "nn.batch_flatten"),
-    *("nn.reshape", "nn.slice", "nn.transpose", "nn.global_avg_pool"),
+    *("math.sum", "math.mean", "math.cumsum", "nn.global_avg_pool"),
     *(f"nn.avg_pool{rank}d" for rank in (1, 2, 3)),
     *(f"nn.adaptive_avg_pool{rank}d" for rank in (1, 2, 3)),
 )
 
 
 @rule(*(f"{id}_grad" for id in _LINEAR))
-def _linear(site: Site) -> Found:
+def _linear(site: Site) -> Gradients:
     given = {k: v for k, v in site.named.items() if k not in ("dy", "x")}
     op = find(site.node.id.removesuffix("_grad"))
     return [(site.named["dy"], op(site.dy, **given))]
 
 
-@rule("nn.pad_grad")
-def _pad(site: Site) -> Found:
-    return [(site.named["dy"], nn.pad(site.dy, site.named["padding"]))]
-
-
-@rule("nn.concatenate_grad")
-def _concatenate(site: Site) -> Found:
-    pairs = zip(site.dys, site.node.results, strict=True)
-    parts = [zeros(value.spec) if dy is None else dy for dy, value in pairs]
-    return [(site.named["dy"], nn.concatenate(parts, site.named["axis"]))]
-
-
 @rule("nn.dropout_grad")
-def _dropout(site: Site) -> Found:
+def _dropout(site: Site) -> Gradients:
     given = {k: v for k, v in site.named.items() if k != "dy"}
     return [(site.named["dy"], nn.dropout_grad(site.dy, **given))]
 
 
 @rule("nn.embedding_grad")
-def _embedding(site: Site) -> Found:
+def _embedding(site: Site) -> Gradients:
     return [(site.named["dy"], nn.embedding(site.named["ids"], site.dy))]
 
 
 @rule(*(f"nn.conv{rank}d_grad_data" for rank in (1, 2, 3)))
-def _data(site: Site) -> Found:
-    """Of what is linear in `dy` and in the weight."""
+def _data(site: Site) -> Gradients:
+    """Linear in `dy` and in the weight."""
     named, id = site.named, site.node.id.removesuffix("_grad_data")
     rest = {name: named[name] for name in WINDOW}
     dy, w = named["dy"], named["w"]
@@ -85,8 +73,8 @@ def _data(site: Site) -> Found:
 
 
 @rule(*(f"nn.conv{rank}d_grad_weight" for rank in (1, 2, 3)))
-def _weight(site: Site) -> Found:
-    """Of what is linear in `dy` and in the image."""
+def _weight(site: Site) -> Gradients:
+    """Linear in `dy` and in the image."""
     named, id = site.named, site.node.id.removesuffix("_grad_weight")
     rest = {name: named[name] for name in WINDOW}
     dy, x = named["dy"], named["x"]
@@ -95,8 +83,8 @@ def _weight(site: Site) -> Found:
 
 
 @rule("nn.cross_entropy_grad")
-def _cross_entropy(site: Site) -> Found:
-    """Of shares less what is true of each row, times its weight."""
+def _cross_entropy(site: Site) -> Gradients:
+    """(softmax - target) * row weight."""
     named, back = site.named, site.dy
     logits, labels, dy = (named[name] for name in ("logits", "labels", "dy"))
     rest = {name: named[name] for name in ("ignore_index", "label_smoothing", "axis")}
@@ -110,7 +98,7 @@ def _cross_entropy(site: Site) -> Found:
     kept = list(logits.shape)
     kept[axis] = 1
     weights = nn.reshape(counted * dy, tuple(kept))
-    found: Found = [(logits, nn.softmax_grad(back * weights, logits, axis))]
+    found: Gradients = [(logits, nn.softmax_grad(back * weights, logits, axis))]
     if site.wants("dy"):
         each = nn.cross_entropy_grad(ones, logits, labels, "none", **rest)
         rows = math.sum(each * back, axis)

@@ -1,4 +1,4 @@
-"""What the kernels of gradients compute, said by operators that have gradients."""
+"""The gradient kernels expressed by differentiable operators."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from tensorlang.errors import GraphError
-from tensorlang.graph.gradient_rules import across, beside, by_channel, unbroadcast
-from tensorlang.graph.values import Argument, Made, Tensor, Value, zeros
+from tensorlang.graph.gradient_rules import (
+    along_axis,
+    by_channel,
+    other_axes,
+    unbroadcast,
+)
+from tensorlang.graph.values import Argument, OpResult, Tensor, Value, zeros
 from tensorlang.ops import find, math, nn
 
 Axes: TypeAlias = int | tuple[int, ...] | None
@@ -17,15 +22,17 @@ Maybe: TypeAlias = Tensor | None
 # ------------------------------------------------------------ whole gradients
 
 
-def _like(dy: Tensor, operand: Argument) -> Made:
+def _like(dy: Tensor, operand: Argument) -> OpResult:
     return unbroadcast(dy, operand) if isinstance(operand, Value) else None
 
 
 def _matmul(
     dy: Tensor, a: Tensor, b: Tensor, transpose_a: bool, transpose_b: bool
-) -> Made:
+) -> OpResult:
     if min(a.ndim, b.ndim) < 2:
-        raise GraphError("a gradient of a gradient of matmul is there for matrices")
+        raise GraphError(
+            "second-order gradients of matmul are only supported for matrices"
+        )
     if transpose_a:
         da = math.matmul(b, dy, transpose_a=transpose_b, transpose_b=True)
     else:
@@ -37,7 +44,7 @@ def _matmul(
     return _like(da, a), _like(db, b)
 
 
-def _dense(dy: Tensor, x: Tensor, w: Tensor, layout: str) -> Made:
+def _dense(dy: Tensor, x: Tensor, w: Tensor, layout: str) -> OpResult:
     dx = nn.dense(dy, w, layout="io" if layout == "oi" else "oi")
     rows = [nn.reshape(each, (-1, each.shape[-1])) for each in (dy, x)]
     if layout == "io":
@@ -46,39 +53,7 @@ def _dense(dy: Tensor, x: Tensor, w: Tensor, layout: str) -> Made:
     return dx, dw, math.sum(dy, tuple(range(dy.ndim - 1)))
 
 
-def _softmax(dy: Tensor, x: Tensor, axis: int) -> Made:
-    y = nn.softmax(x, axis)
-    return y * (dy - math.sum(dy * y, axis, keepdims=True))
-
-
-def _log_softmax(dy: Tensor, x: Tensor, axis: int) -> Made:
-    return dy - nn.softmax(x, axis) * math.sum(dy, axis, keepdims=True)
-
-
-def _logsumexp(dy: Tensor, x: Tensor, axis: Axes, keepdims: bool) -> Made:
-    del keepdims
-    y = math.logsumexp(x, axis, keepdims=True)
-    return math.exp(x - y) * nn.reshape(dy, y.shape)
-
-
-def _var(dy: Tensor, x: Tensor, axis: Axes, correction: float, keepdims: bool) -> Made:
-    del keepdims
-    mean = math.mean(x, axis, keepdims=True)
-    left = _count(x, axis) - correction
-    return (x - mean) * (nn.reshape(dy, mean.shape) * 2.0 / left)
-
-
-def _count(x: Tensor, axis: Axes = None) -> Made:
-    """How many elements are folded along axes: a number, where no size has a name."""
-    axes = (axis,) if isinstance(axis, int) else axis
-    extents = [x.shape[at] for at in (range(x.ndim) if axes is None else axes)]
-    known = [extent for extent in extents if isinstance(extent, int)]
-    if len(known) == len(extents):
-        return float(plain.prod(known))
-    return math.sum(zeros(x.spec) + 1.0, axis, keepdims=True)
-
-
-def _norm(  # noqa: PLR0917 - of three operators
+def _norm(  # noqa: PLR0917 - shared by three operators
     dy: Tensor,
     x: Tensor,
     weight: Maybe,
@@ -87,39 +62,39 @@ def _norm(  # noqa: PLR0917 - of three operators
     folded: Axes,
     *,
     centred: bool,
-) -> Made:
-    """A norm's, whose weight lies along an axis, and whose moments fold others."""
+) -> OpResult:
+    """A norm with its weight along `axis` and moments over the `folded` axes."""
 
-    def mean(value: Tensor) -> Made:
+    def mean(value: Tensor) -> OpResult:
         return math.mean(value, folded, keepdims=True)
 
-    inner = dy if weight is None else dy * across(weight, x.ndim, axis)
+    inner = dy if weight is None else dy * along_axis(weight, x.ndim, axis)
     if centred:
         x = x - mean(x)
         inner = inner - mean(inner)
     scale = math.rsqrt(mean(math.square(x)) + eps)
     normal = x * scale
     dx = scale * (inner - normal * mean(inner * normal))
-    others = beside(x.ndim, axis)
+    others = other_axes(x.ndim, axis)
     return dx, math.sum(dy * normal, others), math.sum(dy, others)
 
 
-def _layer_norm(dy: Tensor, x: Tensor, weight: Maybe, eps: float) -> Made:
+def _layer_norm(dy: Tensor, x: Tensor, weight: Maybe, eps: float) -> OpResult:
     return _norm(dy, x, weight, eps, -1, -1, centred=True)
 
 
-def _rms_norm(dy: Tensor, x: Tensor, weight: Maybe, eps: float) -> Made:
+def _rms_norm(dy: Tensor, x: Tensor, weight: Maybe, eps: float) -> OpResult:
     return _norm(dy, x, weight, eps, -1, -1, centred=False)
 
 
 def _batch_norm_train(
     dy: Tensor, x: Tensor, weight: Maybe, eps: float, axis: int
-) -> Made:
-    folded = beside(x.ndim, axis)
+) -> OpResult:
+    folded = other_axes(x.ndim, axis)
     return _norm(dy, x, weight, eps, axis, folded, centred=True)
 
 
-def _batch_norm(  # noqa: PLR0917 - as the operator
+def _batch_norm(  # noqa: PLR0917 - the operator's parameters
     dy: Tensor,
     x: Tensor,
     mean: Tensor,
@@ -127,20 +102,21 @@ def _batch_norm(  # noqa: PLR0917 - as the operator
     weight: Maybe,
     eps: float,
     axis: int,
-) -> Made:
-    mean, scale = (across(v, x.ndim, axis) for v in (mean, math.rsqrt(var + eps)))
-    inner = dy if weight is None else dy * across(weight, x.ndim, axis)
-    others = beside(x.ndim, axis)
+) -> OpResult:
+    mean, scale = (along_axis(v, x.ndim, axis) for v in (mean, math.rsqrt(var + eps)))
+    inner = dy if weight is None else dy * along_axis(weight, x.ndim, axis)
+    others = other_axes(x.ndim, axis)
     by_weight = math.sum(dy * (x - mean) * scale, others)
     return inner * scale, by_weight, math.sum(dy, others)
 
 
-def _convolution(rank: int) -> Callable[..., Made]:
-    def gradient(dy: Tensor, x: Tensor, w: Tensor, **given: Argument) -> Made:
+def _convolution(rank: int) -> Callable[..., OpResult]:
+    def gradient(dy: Tensor, x: Tensor, w: Tensor, **given: Argument) -> OpResult:
         rest = {name: given[name] for name in WINDOW}
         if given["activation"] is not None or not _first(rest["layout"]):
             raise GraphError(
-                "a gradient of a convolution's gradient has channels first"
+                "second-order gradients of convolutions are only supported for "
+                "channels first"
             )
         data, weight = (find(f"nn.conv{rank}d_grad_{w}") for w in ("data", "weight"))
         dx = data(dy, w, x.shape[2:], **rest)
@@ -156,20 +132,19 @@ def _first(layout: str | None) -> bool:
     return layout is None or layout.index("C") == 1
 
 
-def _mse(dy: Tensor, prediction: Tensor, truth: Tensor, reduction: str) -> Made:
+def _mse(dy: Tensor, prediction: Tensor, truth: Tensor, reduction: str) -> OpResult:
     twice = dy * (prediction - truth) * 2.0
     if reduction != "mean":
         return twice
-    return twice / _count(prediction)
+    extents = [extent for extent in prediction.shape if isinstance(extent, int)]
+    if len(extents) == prediction.ndim:
+        return twice / float(plain.prod(extents))
+    return twice / math.sum(zeros(prediction.spec) + 1.0)
 
 
-WORDS: Final[dict[str, Callable[..., Made]]] = {
+WORDS: Final[dict[str, Callable[..., OpResult]]] = {
     "math.matmul": _matmul,
     "nn.dense": _dense,
-    "nn.softmax": _softmax,
-    "nn.log_softmax": _log_softmax,
-    "math.logsumexp": _logsumexp,
-    "math.var": _var,
     "nn.batch_norm": _batch_norm,
     "nn.batch_norm_train": _batch_norm_train,
     "nn.layer_norm": _layer_norm,

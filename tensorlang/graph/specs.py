@@ -1,7 +1,7 @@
-"""What is known of a value before there is data: its type, and a shape with names.
+"""Specs: dtypes and symbolic shapes.
 
-A size that varies is a polynomial in named sizes: `batch`, `2*batch`, `batch*time`.
-Sums and products of such sizes are such sizes; a program can compute with them.
+A symbolic size is a polynomial in named sizes: `batch`, `2*batch`, `batch*time`. Sums
+and products of sizes are sizes; a program can compute with them.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _PRIMES: Final = (11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53)
 
 @dataclass(frozen=True, slots=True)
 class Dim:
-    """A size that depends on named ones: a sum of whole multiples of their products.
+    """A symbolic size: a sum of integer multiples of products of named sizes.
 
     Attributes:
-        terms: Names that are multiplied, sorted, and how often the product counts.
+        terms: Sorted names of each product, and its coefficient.
     """
 
     terms: tuple[tuple[Monomial, int], ...]
@@ -34,9 +34,7 @@ class Dim:
     def named(cls, name: str) -> Dim:
         """The size of that name."""
         if not name.isidentifier():
-            raise ShapeError(
-                f"a size is called by a name such as 'batch', not {name!r}"
-            )
+            raise ShapeError(f"a size has a name such as 'batch', not {name!r}")
         return cls((((name,), 1),))
 
     @property
@@ -45,10 +43,10 @@ class Dim:
         return {name for monomial, _ in self.terms for name in monomial}
 
     def at(self, sizes: Mapping[str, int]) -> int:
-        """The size where the named ones are known.
+        """Its value for given named sizes.
 
         Raises:
-            ShapeError: one of them is not, or they make it negative.
+            ShapeError: a name is missing, or the value is negative.
         """
         try:
             made = sum(
@@ -58,11 +56,11 @@ class Dim:
         except KeyError as missing:
             name = missing.args[0]
             raise ShapeError(
-                f"the size {name} is not known; say it, as with sizes={{{name!r}: 32}}"
+                f"the size {name} is not known; give it, as in sizes={{{name!r}: 32}}"
             ) from None
         if made < 0:
             known = ", ".join(f"{name} = {sizes[name]}" for name in sorted(self.names))
-            raise ShapeError(f"the size {self} is below 0 where {known}")
+            raise ShapeError(f"the size {self} is negative for {known}")
         return made
 
     def __add__(self, other: Dim | int) -> Extent:
@@ -100,7 +98,7 @@ def _terms(value: Dim | int) -> list[tuple[Monomial, int]]:
 
 
 def _tidy(terms: Sequence[tuple[Monomial, int]]) -> Extent:
-    """The sum of terms: a plain number where no name is left."""
+    """The sum of terms: a plain number if it has no names."""
     counts: dict[Monomial, int] = {}
     for monomial, count in terms:
         counts[monomial] = counts.get(monomial, 0) + count
@@ -111,10 +109,10 @@ def _tidy(terms: Sequence[tuple[Monomial, int]]) -> Extent:
 
 
 def shape_of(given: Sequence[Extent | str] | int | str) -> Shape:
-    """A shape whose extents are whole numbers, names, or sizes made of them.
+    """A shape from integers, names and symbolic sizes.
 
     Raises:
-        ShapeError: an extent is something else, or negative.
+        ShapeError: an extent is anything else, or negative.
     """
     made: list[Extent] = []
     for extent in (given,) if isinstance(given, (int, str)) else given:
@@ -126,13 +124,13 @@ def shape_of(given: Sequence[Extent | str] | int | str) -> Shape:
             made.append(int(extent))
         else:
             raise ShapeError(
-                f"a shape is of whole numbers from 0 on and names, not {given!r}"
+                f"a shape consists of non-negative integers and names, not {given!r}"
             )
     return tuple(made)
 
 
 def names_in(value: object) -> set[str]:
-    """The named sizes that stand in a shape, an attribute, or a nest of them."""
+    """The named sizes in a shape, an attribute, or a nest of them."""
     if isinstance(value, Dim):
         return value.names
     if isinstance(value, (tuple, list)):
@@ -145,7 +143,7 @@ def at_sizes(value: Shape, sizes: Mapping[str, int]) -> tuple[int, ...]: ...
 @overload
 def at_sizes(value: object, sizes: Mapping[str, int]) -> Any: ...
 def at_sizes(value: object, sizes: Mapping[str, int]) -> object:
-    """The same with every size that has a name known."""
+    """Substitute values for named sizes."""
     if isinstance(value, Dim):
         return value.at(sizes)
     if isinstance(value, (tuple, list)):
@@ -155,11 +153,11 @@ def at_sizes(value: object, sizes: Mapping[str, int]) -> object:
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """Shape and element type of a tensor.
+    """Shape and dtype of a tensor.
 
     Attributes:
-        shape: Its extents: whole numbers, names such as `"batch"`, or sizes of them.
-        dtype: Its element type, in any spelling: `"float32"`, `"f32"`, `np.float32`.
+        shape: Its extents: integers, names such as `"batch"`, or symbolic sizes.
+        dtype: In any spelling: `"float32"`, `"f32"`, `np.float32`.
     """
 
     shape: Shape
@@ -171,11 +169,11 @@ class TensorSpec:
 
     @property
     def numpy(self) -> np.dtype:
-        """The element type as NumPy's."""
+        """The dtype as NumPy's."""
         return DType(self.dtype).numpy
 
     def at(self, sizes: Mapping[str, int]) -> TensorSpec:
-        """The same where named sizes are known."""
+        """Substitute values for named sizes."""
         return TensorSpec(at_sizes(self.shape, sizes), self.dtype)
 
     def __str__(self) -> str:
@@ -184,7 +182,7 @@ class TensorSpec:
 
 @dataclass(frozen=True, slots=True)
 class KeySpec:
-    """A random key, or a batch of them, as a type.
+    """The type of a random key, or of a batch of keys.
 
     Attributes:
         shape: The batch's shape; `()` for one key.
@@ -195,7 +193,7 @@ class KeySpec:
     impl: str = "threefry2x32"
 
     def at(self, sizes: Mapping[str, int]) -> KeySpec:
-        """The same where named sizes are known."""
+        """Substitute values for named sizes."""
         return KeySpec(at_sizes(self.shape, sizes), self.impl)
 
     def __str__(self) -> str:
@@ -207,13 +205,13 @@ Spec: TypeAlias = TensorSpec | KeySpec
 
 
 def sample(names: set[str], beyond: int = 0) -> list[str]:
-    """What an operator is asked for first where sizes have names, as text."""
+    """The first sample size of each name, as text."""
     first = enumerate(sorted(names))
     return [f"{name} = {_PRIMES[3 * n] + beyond}" for n, name in first]
 
 
 def least(nest: object) -> int:
-    """How large sizes with names have to be for no size in a nest to be negative."""
+    """The least value of named sizes for which no size in a nest is negative."""
     if isinstance(nest, Dim):
         return sum(-count for _, count in nest.terms if count < 0)
     if isinstance(nest, (tuple, list)):
@@ -226,10 +224,10 @@ def by_samples(
     ask: Callable[[dict[str, int]], tuple[Spec, ...]],
     beyond: int = 0,
 ) -> tuple[Spec, ...]:
-    """Specs as functions of named sizes, from a rule that knows numbers only.
+    """Infer symbolic specs from a rule for concrete sizes.
 
-    The rule is asked where each name has one of two sizes, which fixes a polynomial of
-    the first degree in each; a further question must agree with it. All are larger than
+    The rule is evaluated at two values of each name, which determine a polynomial of
+    the first degree in each; a further evaluation must agree with it. All values exceed
     `beyond`, from where on the rule is one polynomial.
 
     Raises:
@@ -256,7 +254,7 @@ def by_samples(
     for spec, check in zip(found, seen, strict=True):
         if spec.at(last) != check:
             raise ShapeError(
-                f"a result has shape {check.shape} where {last}, which is no sum of "
+                f"a result has shape {check.shape} where {last}, which is not a sum of "
                 f"products of {', '.join(order)}; give these sizes as numbers"
             )
     return found
@@ -265,7 +263,7 @@ def by_samples(
 def _fitted(
     specs: Sequence[Spec], order: list[str], steps: Mapping[str, Sequence[int]]
 ) -> Spec:
-    """The spec that is these ones at the corners."""
+    """The spec that takes these values at the corners."""
     corners = [at_sizes(spec.shape, {}) for spec in specs]
     shape = tuple(
         _polynomial(list(extents), order, steps)
@@ -280,7 +278,7 @@ def _fitted(
 def _polynomial(
     values: list[int], order: list[str], steps: Mapping[str, Sequence[int]]
 ) -> Extent:
-    """The extent that has these values at the corners, the last name fastest."""
+    """The extent with these values at the corners, the last name varying fastest."""
     if not order:
         return values[0]
     half = len(values) // 2

@@ -1,10 +1,9 @@
-"""Stateful programs made pure: the newest state is threaded through every scope.
+"""State threading: turn stateful programs into pure ones.
 
-A reference that a program reads or writes becomes an input and an output: the program
-takes what it holds and gives what it holds in the end. Functions that it calls are
-rewritten and their call sites with them; both branches of an `if` give the state, the
-one that changes nothing what it was given; loops carry it. A reference that a function
-made for itself just disappears.
+A reference that a program reads or writes becomes an input (its initial content) and an
+output (its final content). Called functions are rewritten along with their call sites;
+both branches of an `if` return the state, unchanged where they do not write it; loops
+carry it. References local to a function disappear.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from tensorlang.graph.values import Node, Value, value_of
 
 
 def refs_of(graph: Graph) -> tuple[Ref, ...]:
-    """The references that a program reads or writes, in order; not those of its own."""
+    """The non-local references that a program reads or writes, in order."""
     found: dict[Ref, None] = {}
     for node in graph.nodes:
         if node.id in ("read", "write"):
@@ -36,16 +35,16 @@ def _made_in(place: Ref, graph: Graph) -> bool:
 
 
 def thread(graph: Graph) -> Graph:
-    """The program without references: more inputs and outputs, one for each of them.
+    """The program without references, with an input and output for each of them.
 
     Raises:
-        GraphError: a branch or function uses a reference that a program beside it made.
+        GraphError: a branch or function uses a reference local to another one.
     """
     return _Threading().program(graph, refs_of(graph))
 
 
 class _Threading(Rewriter):
-    """The pass, with what each reference holds at the place that is written now."""
+    """The pass, with the current content of each reference."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +52,7 @@ class _Threading(Rewriter):
         self.functions: dict[int, Graph] = {}
 
     def program(self, graph: Graph, places: Sequence[Ref]) -> Graph:
-        """A program that takes and gives what these places hold."""
+        """A program that takes and returns the content of these references."""
         around, scope = self.holds, Scope(graph.name)
         with within(scope):
             inputs = [self.input(value) for value in graph.inputs]
@@ -78,7 +77,7 @@ class _Threading(Rewriter):
         return self._threaded(node, places)
 
     def _threaded(self, node: Node, places: tuple[Ref, ...]) -> Sequence[Value]:
-        """A form whose programs use references: it takes and gives what they hold."""
+        """A form whose programs use references: it takes and returns their content."""
         now = [self._held(place, node) for place in places]
         if node.id == "while":
             test, body = node.graphs
@@ -103,7 +102,7 @@ class _Threading(Rewriter):
     def _branch(
         self, graph: Graph, places: Sequence[Ref], now: Sequence[Value]
     ) -> Graph:
-        """A branch: it sees what the places hold around it, and gives the newest."""
+        """A branch: starts with the current content and returns the newest."""
         around, scope = self.holds, Scope(graph.name)
         with within(scope):
             self.holds = {**around, **dict(zip(places, now, strict=True))}
@@ -114,7 +113,7 @@ class _Threading(Rewriter):
         return self.finished(graph, [], outputs, scope, single=False)
 
     def _test(self, graph: Graph, places: tuple[Ref, ...]) -> Graph:
-        """The condition of a loop: it takes the state, and may not change it."""
+        """A loop condition: takes the state and may not change it."""
         if any(node.id == "write" for node in graph.nodes):
             raise GraphError(
                 f"the condition of a while_loop writes {places[0].name}; write it in "
@@ -129,7 +128,7 @@ class _Threading(Rewriter):
         if place not in self.holds:
             if place.value is None:
                 raise GraphError(
-                    f"{place.name} is used at {node.where} out of its scope"
+                    f"{place.name} is used at {node.where} outside of its scope"
                 )
             self.holds[place] = self[place.value]
         return self.holds[place]

@@ -1,4 +1,4 @@
-"""The words of a program's text, behind limits on how long and how deep it may be."""
+"""Tokeniser of program text, with limits on length and nesting."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tensorlang.errors import ParseError
 
 MAX_CHARACTERS: Final = 1 << 22
 MAX_TOKENS: Final = 500_000
-MAX_DEPTH: Final = 60  # brackets and braces that are open at one time
-MAX_WORD: Final = 400  # characters of a name, a number, a text
+MAX_DEPTH: Final = 60  # open brackets and braces
+MAX_WORD: Final = 400  # characters of a name, number or string
 
 _TOKEN: Final = re.compile(
     r"""(?P<space>[ \n]+|\#[^\n]*)
@@ -33,11 +33,11 @@ _CLOSING: Final = ")]}"
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A word of the text.
+    """A token.
 
     Attributes:
         kind: `string`, `number`, `value`, `weight`, `word`, `mark`, `dots` or `end`.
-        text: As it stands.
+        text: The source text.
         line: Counted from 1.
         column: Counted from 1.
     """
@@ -48,26 +48,26 @@ class Token:
     column: int
 
     def wrong(self, message: str) -> ParseError:
-        """The error here."""
+        """An error at this token."""
         return ParseError(f"line {self.line}, column {self.column}: {message}")
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """The words of a text, and one that says that it ends.
+    """The tokens of a text, followed by an end token.
 
     Raises:
-        ParseError: something is no word, or the text is too long or too deep.
+        ParseError: invalid characters, or the text is too long or too deep.
     """
     if len(text) > MAX_CHARACTERS:
         raise ParseError(
-            f"the text has {len(text)} characters; at most {MAX_CHARACTERS} pass"
+            f"the text has {len(text)} characters; the limit is {MAX_CHARACTERS}"
         )
     at, line, start, depth, count = 0, 1, 0, 0, 0
     while at < len(text):
         found = _TOKEN.match(text, at)
         here = Token("mark", text[at : at + 1], line, at - start + 1)
         if found is None:
-            raise here.wrong(f"{here.text!r} is no part of a program")
+            raise here.wrong(f"{here.text!r} is not a token")
         word, kind = found.group(), str(found.lastgroup)
         at = found.end()
         if kind == "space":
@@ -76,25 +76,25 @@ def tokens(text: str) -> Iterator[Token]:
                 start = found.start() + word.rindex("\n") + 1
             continue
         if len(word) > MAX_WORD:
-            raise here.wrong(f"a word of {len(word)} characters; at most {MAX_WORD}")
+            raise here.wrong(f"a token of {len(word)} characters; at most {MAX_WORD}")
         depth += (word in _OPENING) - (word in _CLOSING)
         count += 1
         if depth > MAX_DEPTH:
             raise here.wrong(f"more than {MAX_DEPTH} brackets are open")
         if count > MAX_TOKENS:
-            raise here.wrong(f"the text has more than {MAX_TOKENS} words")
+            raise here.wrong(f"the text has more than {MAX_TOKENS} tokens")
         yield Token(kind, word, line, here.column)
     yield Token("end", "the end of the text", line, at - start + 1)
 
 
 def unquoted(token: Token) -> str:
-    """The text that a quoted word stands for.
+    """The value of a string token.
 
     Raises:
-        ParseError: it has an escape that there is not.
+        ParseError: invalid escape.
     """
     try:
         made = json.loads(token.text[token.text.index('"') :])
     except ValueError:
-        raise token.wrong(f"{token.text} is no quoted text") from None
+        raise token.wrong(f"{token.text} is not a string") from None
     return str(made)

@@ -1,4 +1,4 @@
-"""Training a network: one program from data to gradients, and what it is bound to."""
+"""Training a network: one program from data to gradients, and its invocations."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 from tensorlang.errors import ArgumentError, GraphError, TargetError
 from tensorlang.graph.autodiff import gradients
 from tensorlang.graph.binding import Target, bind
-from tensorlang.graph.context import given_to, memory, place
+from tensorlang.graph.context import copy_inputs, input_arrays, memory
 from tensorlang.graph.leaves import Weight
 from tensorlang.graph.loops import Storage
 from tensorlang.graph.network import Network, Pure, optimized, pure
 from tensorlang.graph.program import Body, Graph
-from tensorlang.graph.running import Given
+from tensorlang.graph.running import Input
 from tensorlang.graph.scopes import named, within
 from tensorlang.graph.specs import TensorSpec
-from tensorlang.graph.values import Made, Value
+from tensorlang.graph.values import OpResult, Value
 
 
 class TrainingProgram:
@@ -25,10 +25,10 @@ class TrainingProgram:
 
     Attributes:
         network: The network.
-        truths: Specs of what the loss compares with.
-        graph: From inputs, truths and states to the loss, the outputs, the states, and
+        truths: Specs of the targets that the loss compares with.
+        graph: Maps inputs, targets and states to the loss, the outputs, the states, and
             a gradient for each of `leaves`.
-        leaves: The weights that training changes.
+        leaves: The trainable weights.
         parts: The names of the network's layers, and `loss`.
     """
 
@@ -38,12 +38,12 @@ class TrainingProgram:
         loss: Body,
         truths: Sequence[TensorSpec],
     ) -> None:
-        """Write it.
+        """Trace the program.
 
         Args:
             network: The network.
-            loss: From its outputs and the truths to a tensor of one element.
-            truths: Specs of what the loss compares with.
+            loss: Maps its outputs and the targets to a tensor of one element.
+            truths: Specs of the targets.
 
         Raises:
             GraphError: the loss depends on no weight.
@@ -64,7 +64,7 @@ class TrainingProgram:
         self.graph = optimized(_with_gradients(made, self.leaves))
 
     def without_outputs(self) -> Graph:
-        """The same program, but that what the network gives is kept for nobody."""
+        """The same program without the network's outputs."""
         graph = self.graph
         kept = len(self.places) + len(self.leaves)
         outputs = (graph.outputs[0], *graph.outputs[len(graph.outputs) - kept :])
@@ -73,9 +73,9 @@ class TrainingProgram:
         )
 
 
-def _number(loss: Made) -> Value:
+def _number(loss: OpResult) -> Value:
     if not isinstance(loss, Value):
-        raise ArgumentError(f"the loss gives {loss!r:.60}; it is to give one tensor")
+        raise ArgumentError(f"the loss returns {loss!r:.60}; it must return one tensor")
     return loss
 
 
@@ -99,7 +99,7 @@ def _check_target(target: Target, parts: set[str]) -> None:
     if unknown:
         raise TargetError(
             f"a target is given for {', '.join(map(repr, sorted(unknown)))}, which is "
-            f"no layer; there is {', '.join(sorted(filter(None, parts)))}"
+            f"not a layer; there is {', '.join(sorted(filter(None, parts)))}"
         )
 
 
@@ -108,10 +108,10 @@ class TrainingContext:
 
     Attributes:
         program: The program.
-        sizes: The batch, and whatever else has a name.
-        bound: The program on memory.
-        gradients: The gradient of each weight, by path, of the last run.
-        weights: The weights that training changes, by path: the network's own.
+        sizes: The batch and other named sizes.
+        bound: The bound program.
+        gradients: The gradient of each weight by path, from the last run.
+        weights: The trainable weights by path, shared with the network.
     """
 
     def __init__(
@@ -126,12 +126,12 @@ class TrainingContext:
 
         Args:
             program: The program.
-            sizes: The batch, and whatever else has a name.
+            sizes: The batch and other named sizes.
             target: Where to compute.
-            outputs: Whether what the network gives is kept to the end of a run.
+            outputs: Whether the network's outputs are kept to the end of a run.
 
         Raises:
-            TargetError: a layer that the target names is not there.
+            TargetError: the target names an unknown layer.
         """
         _check_target(target, program.parts)
         self.program, self.sizes = program, dict(sizes)
@@ -153,30 +153,30 @@ class TrainingContext:
 
     @property
     def workspace(self) -> int:
-        """Bytes of all that a step computes: activations, gradients, outputs.
+        """Bytes used by a step: activations, gradients, outputs.
 
-        Not among them: weights, what the optimizer keeps beside them, the copies of
-        inputs and truths, and what a kernel needs for itself while it runs.
+        Excludes weights, optimizer state, the copies of inputs and targets, and
+        temporary memory of kernels.
         """
         return self.bound.workspace
 
-    def run(self, *arrays: Given) -> float:
-        """Forward and back on inputs and truths: the loss; gradients stand ready.
+    def run(self, *arrays: Input) -> float:
+        """Run forward and backward on inputs and targets, and return the loss.
 
         Raises:
             ArgumentError, ShapeError, DTypeError: an array does not fit.
         """
         graph = self.program.graph
         count = len(graph.inputs) - len(self.program.places)
-        given = given_to(graph, arrays, count)
-        place(self.bound.inputs[:count], given, graph, self.sizes)
+        given = input_arrays(graph, arrays, count)
+        copy_inputs(self.bound.inputs[:count], given, graph, self.sizes)
         self.bound()
         return float(self.bound.outputs[0].reshape(-1)[0])
 
     @property
     def outputs(self) -> tuple[Storage, ...]:
-        """What the network gave in the last run: this context's memory, not a copy.
+        """The network's outputs of the last run: this context's memory, not a copy.
 
-        Empty where it was made without outputs.
+        Empty if it was created without outputs.
         """
         return tuple(self._shown)

@@ -1,7 +1,7 @@
-"""Values of a program that has not run: tensors and keys, and the nodes that make them.
+"""Symbolic tensors and keys, and the nodes that compute them.
 
-A value knows its spec and the node whose result it is; it has no data. Every operator
-of `tensorlang.ops` takes such values by its usual name and gives such values back.
+A value has a spec and the node that computes it, but no data. Every operator of
+`tensorlang.ops` accepts symbolic values and then returns symbolic values.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from tensorlang.graph.scopes import Scope, current, outside, path
+from tensorlang.graph.scopes import Scope, call_site, current, path
 from tensorlang.graph.specs import Extent, KeySpec, Shape, Spec, TensorSpec
 from tensorlang.ops import math, nn
 from tensorlang.ops.operator import Operator
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from tensorlang.graph.indexing import Index
     from tensorlang.graph.program import Graph
 
-# an argument of an operator: a value, data, an attribute; or a nest of these
+# an operator's argument: a value, data, an attribute, or a nest of these
 Argument: TypeAlias = Any
 Arguments: TypeAlias = tuple[Argument, ...]
 Named: TypeAlias = dict[str, Argument]
-Made: TypeAlias = Any  # what an operator gives: a value, or several as it says
+OpResult: TypeAlias = Any  # an operator's result: a value, or a tuple of values
 Binary: TypeAlias = "Callable[[Tensor, Operand], Tensor]"
 Operand: TypeAlias = "Tensor | np.ndarray | float"
 _SERIAL: Final = itertools.count()
@@ -36,7 +36,7 @@ REPLAYING: Final[ContextVar[bool]] = ContextVar("replaying", default=False)
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a node is that is no operator: a form of the language.
+    """A kind of node that is not an operator.
 
     Attributes:
         id: Its name in the text of a program.
@@ -47,19 +47,19 @@ class Form:
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """One operation of a program: an operator or a form, and what it is applied to.
+    """One operation of a program: an operator or a form, with its arguments.
 
     Attributes:
-        op: The operator, or the form.
-        args: Positional arguments, in which values stand for arrays and keys.
-        kwargs: The arguments by name.
-        results: What it makes.
-        graphs: The programs inside of it: branches, a body, a function.
+        op: The operator or form.
+        args: Positional arguments, with values in place of arrays and keys.
+        kwargs: Keyword arguments.
+        results: The values it computes.
+        graphs: Nested programs: branches, a body, a function.
         where: File and line of the call.
-        path: The layer that called, such as `3.attention`; empty outside of layers.
-        replay: Whether it repeats a draw on purpose: its keys are no uses.
-        serial: Its place in the order of all nodes.
-        scope: The program that is being written.
+        path: The calling layer, such as `3.attention`; empty outside of layers.
+        replay: Whether it repeats a draw on purpose, which is not a use of its keys.
+        serial: Its creation order among all nodes.
+        scope: The program it was traced in.
     """
 
     op: Operator | Form
@@ -75,31 +75,31 @@ class Node:
 
     @property
     def id(self) -> str:
-        """The id of the operator, or the name of the form."""
+        """The id of the operator or form."""
         return self.op.id
 
     @property
     def inputs(self) -> tuple[Value, ...]:
-        """The values that it needs, with those that its programs take from outside."""
+        """The values it depends on, including those captured by nested programs."""
         own = (*values_in(self.args), *values_in(tuple(self.kwargs.values())))
         free = (value for graph in self.graphs for value in graph.free)
         return tuple(dict.fromkeys((*own, *free)))
 
     @property
     def place(self) -> str:
-        """Where a message says that it stands: the layer, if any, and file and line."""
+        """Its location for messages: the layer, if any, and file and line."""
         return f"layer {self.path!r} ({self.where})" if self.path else self.where
 
 
 class Value:
-    """A tensor or a key of a program: a spec, and the node that makes it.
+    """A tensor or a key of a program.
 
     Attributes:
-        spec: Its shape and type.
-        node: The node whose result it is; None for what comes from outside.
-        index: Which result of the node.
-        name: What it is called in text; empty where it has no name of its own.
-        scope: The program that it belongs to.
+        spec: Its shape and dtype.
+        node: The node that computes it; None for outside values.
+        index: Its index among the node's results.
+        name: Its name in text; empty if it has none.
+        scope: The program it belongs to.
     """
 
     __slots__ = ("__weakref__", "index", "name", "node", "scope", "spec")
@@ -115,24 +115,24 @@ class Value:
 
     @property
     def shape(self) -> Shape:
-        """Its extents: whole numbers, or sizes that have names."""
+        """Its extents: integers or symbolic sizes."""
         return self.spec.shape
 
     @property
     def ndim(self) -> int:
-        """The number of its dimensions."""
+        """The number of dimensions."""
         return len(self.spec.shape)
 
     def __tensorlang_op__(
         self, op: Operator, args: Arguments, kwargs: Mapping[str, Argument]
-    ) -> Made:
-        from tensorlang.graph.applying import apply  # noqa: PLC0415 - it builds on this
+    ) -> OpResult:
+        from tensorlang.graph.applying import apply  # noqa: PLC0415 - import cycle
 
         return apply(op, args, kwargs)
 
     def __bool__(self) -> bool:
         raise TypeError(
-            "a symbolic value is neither true nor false while a graph is built; "
+            "a symbolic value has no truth value while a graph is built; "
             "write graph.cond(value, then, otherwise)"
         )
 
@@ -142,35 +142,35 @@ class Value:
 
 
 class Tensor(Value):
-    """A symbolic tensor: shape and type, no data."""
+    """A symbolic tensor: shape and dtype, no data."""
 
     __slots__ = ()
     spec: TensorSpec
-    __array_ufunc__ = None  # NumPy leaves arithmetic with arrays to the methods below
+    __array_ufunc__ = None  # makes NumPy defer to the methods below
 
     @property
     def dtype(self) -> str:
-        """Our name of the element type, such as `f32`."""
+        """The canonical dtype name, such as `f32`."""
         return self.spec.dtype
 
     @property
     def T(self) -> Tensor:  # noqa: N802 - NumPy's name
-        """The tensor with its dimensions in reverse order."""
+        """The tensor with its dimensions reversed."""
         made: Tensor = nn.transpose(self)
         return made
 
     def reshape(self, *shape: Extent | Shape) -> Tensor:
-        """The elements in another shape, one of whose extents may be -1."""
+        """The elements in another shape, in which one extent may be -1."""
         made: Tensor = nn.reshape(self, shape[0] if len(shape) == 1 else shape)
         return made
 
     def __getitem__(self, index: Index) -> Tensor:
-        from tensorlang.graph.indexing import indexed  # noqa: PLC0415 - it builds on this
+        from tensorlang.graph.indexing import indexed  # noqa: PLC0415 - import cycle
 
         return indexed(self, index)
 
     def __iter__(self) -> Iterator[Tensor]:
-        from tensorlang.graph.indexing import rows  # noqa: PLC0415 - it builds on this
+        from tensorlang.graph.indexing import rows  # noqa: PLC0415 - import cycle
 
         return rows(self)
 
@@ -186,7 +186,7 @@ class Tensor(Value):
         made: Tensor = math.matmul(self, other)
         return made
 
-    # the table below makes these
+    # assigned from the table below
     __add__: Binary
     __radd__: Binary
     __sub__: Binary
@@ -203,11 +203,11 @@ class Tensor(Value):
     __ge__: Binary
 
 
-def _operation(op: Operator) -> tuple[Callable[..., Made], Callable[..., Made]]:
-    def forward(self: Tensor, other: Operand) -> Made:
+def _operation(op: Operator) -> tuple[Callable[..., OpResult], Callable[..., OpResult]]:
+    def forward(self: Tensor, other: Operand) -> OpResult:
         return op(self, other)
 
-    def backward(self: Tensor, other: Operand) -> Made:
+    def backward(self: Tensor, other: Operand) -> OpResult:
         return op(other, self)
 
     return forward, backward
@@ -233,10 +233,10 @@ for _name, _op in {
 
 
 class Key(Value):
-    """A symbolic random key: a typed value that carries a generator's data.
+    """A symbolic random key.
 
-    A batch unpacks and indexes: `left, right = random.split(key)`. An element that is
-    taken twice is the same key.
+    A batch unpacks and can be indexed: `left, right = random.split(key)`. Indexing the
+    same element twice gives the same key.
     """
 
     __slots__ = ("_elements",)
@@ -257,7 +257,7 @@ class Key(Value):
         at = range(len(self))[index]
         if at not in self._elements:
             spec = KeySpec(self.spec.shape[1:], self.spec.impl)
-            node = Node(ELEMENT, (self, at), {}, where=outside(), path=path())
+            node = Node(ELEMENT, (self, at), {}, where=call_site(), path=path())
             node.results = (Key(spec, node),)
             self._elements[at] = node.results[0]
         return self._elements[at]
@@ -271,7 +271,7 @@ ZEROS: Final = Form("zeros")
 
 
 def value_of(spec: Spec, node: Node | None = None, index: int = 0) -> Value:
-    """A tensor or a key, as the spec says."""
+    """A tensor or a key, depending on the spec."""
     return (Key if isinstance(spec, KeySpec) else Tensor)(spec, node, index)
 
 
@@ -284,12 +284,12 @@ def values_in(nest: object) -> Iterator[Value]:
             yield from values_in(each)
 
 
-def mapped(nest: Argument, change: Callable[[Value], object]) -> Argument:
-    """The nest with another thing in place of each value."""
+def map_values(nest: Argument, change: Callable[[Value], object]) -> Argument:
+    """The nest with each value replaced."""
     if isinstance(nest, Value):
         return change(nest)
     if isinstance(nest, (tuple, list)):
-        return type(nest)(mapped(each, change) for each in nest)
+        return type(nest)(map_values(each, change) for each in nest)
     return nest
 
 
@@ -313,6 +313,6 @@ def make(
     return node
 
 
-def zeros(spec: Spec) -> Made:
+def zeros(spec: Spec) -> OpResult:
     """A tensor of zeros."""
-    return make(ZEROS, (), {}, (spec,), where=outside()).results[0]
+    return make(ZEROS, (), {}, (spec,), where=call_site()).results[0]

@@ -1,4 +1,4 @@
-"""Weights and states of a network: what they begin as, and how they are filled."""
+"""Initialisation and assignment of a network's weights and states."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 def fill(
     held: Mapping[str, np.ndarray], given: Mapping[str, ArrayLike], what: str
 ) -> None:
-    """Copy arrays over others of the same names, shapes and types: all or none.
+    """Copy arrays onto others of the same names, shapes and dtypes: all or none.
 
     Raises:
-        WeightError: names what is missing, unused, or wrongly sized.
+        WeightError: names what is missing, unused or has the wrong shape or dtype.
     """
     if not isinstance(given, Mapping):
         raise WeightError(
@@ -47,12 +47,12 @@ def fill(
 
 
 def empty(leaf: Weight) -> np.ndarray:
-    """Zeros, where its numbers are known."""
+    """Zeros for a weight whose values will be assigned."""
     return np.zeros(at_sizes(leaf.shape, {}), leaf.spec.numpy)
 
 
-def begun_state(place: Ref, key: random.Key) -> np.ndarray:
-    """What a state begins as: a key, zeros, or what is said."""
+def initial_state(place: Ref, key: random.Key) -> np.ndarray:
+    """The initial content of a state: a key, zeros, or the given data."""
     if place.initial is None and isinstance(place.spec, TensorSpec):
         return np.zeros(at_sizes(place.spec.shape, {}), place.spec.numpy)
     data = key if place.initial is None else place.initial
@@ -60,16 +60,15 @@ def begun_state(place: Ref, key: random.Key) -> np.ndarray:
     return np.array(held, order="C")
 
 
-def begun(leaf: Weight, key: random.Key) -> np.ndarray:
-    """What a weight begins as.
+def initial_weight(leaf: Weight, key: random.Key) -> np.ndarray:
+    """The initial value of a weight.
 
     Raises:
-        WeightError: it has no initialiser, or one that makes something else.
+        WeightError: it has no initialiser, or the result does not fit its spec.
     """
     if leaf.initial is None:
         raise WeightError(
-            f"weight {leaf.path!r} has nothing that says what it begins as; give the "
-            "network its weights"
+            f"weight {leaf.path!r} has no initialiser; give the network its weights"
         )
     made = np.array(
         leaf.initial(key, at_sizes(leaf.shape, {}), leaf.spec.numpy), order="C"
@@ -83,18 +82,18 @@ def begun(leaf: Weight, key: random.Key) -> np.ndarray:
 
 
 def by_path(graphs: Sequence[Graph]) -> dict[str, Weight]:
-    """All weights of programs, in the order of their first use.
+    """All weights of programs, in order of first use.
 
     Raises:
-        GraphError: two have one path.
+        GraphError: two have the same path.
     """
     found: dict[str, Weight] = {}
     for graph in graphs:
         for leaf in _weights_in(graph):
             if found.setdefault(leaf.path, leaf) is not leaf:
                 raise GraphError(
-                    f"two weights are called {leaf.path!r}; give their layers names of "
-                    "their own, with layers.Sequential or as attributes"
+                    f"two weights are named {leaf.path!r}; give their layers distinct "
+                    "names, with layers.Sequential or as attributes"
                 )
     return found
 
@@ -102,7 +101,7 @@ def by_path(graphs: Sequence[Graph]) -> dict[str, Weight]:
 def _weights_in(graph: Graph) -> dict[Weight, None]:
     found: dict[Weight, None] = {}
     for node in graph.nodes:
-        for inner in node.graphs:  # in the order in which they are used there
+        for inner in node.graphs:  # in order of use
             found.update(_weights_in(inner))
         found.update((v, None) for v in node.inputs if isinstance(v, Weight))
     found.update(dict.fromkeys(graph.weights))

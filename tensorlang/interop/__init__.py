@@ -1,1 +1,1 @@
-"""Our operators in other systems, differentiable there: PyTorch and JAX."""
+"""The operators as differentiable functions of PyTorch and JAX."""

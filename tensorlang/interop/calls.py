@@ -1,4 +1,4 @@
-"""An operator's call as another system sees it: its arrays apart from all else."""
+"""Operator calls as another framework sees them: arrays separate from attributes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tensorlang.graph.values import Argument, Arguments, Named, value_of
 from tensorlang.ops import random, signature
 from tensorlang.ops.definition import Definition
 from tensorlang.ops.operator import Operator
-from tensorlang.ops.signature import Arrays, Other, Static
+from tensorlang.ops.signature import Arrays, Domain, Other, Static
 from tensorlang.runtime.arrays import Foreign
 
 INSTALL: Final = "pip install 'tensorlang[interop]'"
-# what a parameter takes, by its annotation; all others are attributes of other kinds
+# the kind of a parameter by its annotation; all others are attributes
 KINDS: Final = {
     "Any": "array",
     "Operand": "operand",
@@ -42,8 +42,13 @@ KINDS: Final = {
     "Sizes": "sizes",
     "Sequence[int] | None": "sizes",
 }
-# the same of the kinds that have a name in a definition's signature
-_OTHERS: Final = {"shape": "sizes", "dtype": "str", "share": "float"}
+# the same for annotations in a definition's signature
+_OTHERS: Final = {
+    **dict.fromkeys(("shape", "elements"), "sizes"),
+    **dict.fromkeys(("share", "derived"), "float"),
+    "dtype": "str",
+    "offset": "int",
+}
 ARRAYS: Final = ("array", "operand", "arrays", "key")
 _IMPL: Final = "threefry2x32"
 _LARGEST_WORD: Final = (1 << 32) - 1
@@ -56,9 +61,9 @@ class Parameter:
 
     Attributes:
         name: Its name.
-        kind: What it takes; see `KINDS`.
-        default: What it is where it is left out; `inspect.Parameter.empty` if needed.
-        named: Whether the operator takes it by its name only.
+        kind: What it accepts; see `KINDS`.
+        default: Its default; `inspect.Parameter.empty` if required.
+        named: Whether it is keyword-only.
     """
 
     name: str
@@ -74,11 +79,10 @@ class Parameter:
 
 @cache
 def parameters(op: Operator) -> tuple[Parameter, ...]:
-    """The parameters of an operator but `out` and `target`, in order."""
+    """The parameters of an operator except `out` and `target`, in order."""
     if isinstance(op, Definition):
         return tuple(
-            Parameter(p.name, _declared(p), p.default, p.keyword)
-            for p in op.spec.parameters
+            Parameter(p.name, _declared(p), p.default, p.keyword) for p in op.parameters
         )
     return tuple(
         Parameter(p.name, _kind(p), p.default, p.kind is p.KEYWORD_ONLY)
@@ -88,7 +92,7 @@ def parameters(op: Operator) -> tuple[Parameter, ...]:
 
 
 def _declared(parameter: signature.Parameter) -> str:
-    """What a parameter of a definition takes; see `KINDS`."""
+    """The kind of a definition's parameter; see `KINDS`."""
     match parameter.kind:
         case Arrays(several=several, number=number):
             return "arrays" if several else "operand" if number else "array"
@@ -101,6 +105,8 @@ def _declared(parameter: signature.Parameter) -> str:
                 return "ints"
             named = len(kinds) == 1 and plain and kinds[0] is not tuple
             return kinds[0].__name__ if named else "other"
+        case Domain(type=kind):
+            return kind.__name__
         case Other("scalar"):
             return "int" if type(parameter.default) is int else "float"
         case Other("like", several=several):
@@ -121,10 +127,10 @@ def _kind(parameter: inspect.Parameter) -> str:
 def bound(
     op: Operator, args: Sequence[Argument], kwargs: Mapping[str, Argument]
 ) -> list[Argument]:
-    """The arguments of a call in the order of the parameters, defaults filled in.
+    """The arguments of a call in parameter order, with defaults.
 
     Raises:
-        ArgumentError: they are not the operator's.
+        ArgumentError: they do not fit the operator.
     """
     try:
         found = inspect.signature(op).bind(*args, **kwargs)
@@ -138,19 +144,19 @@ def bound(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """A call of an operator on arrays that are not there yet; see `apart`.
+    """An operator call without its arrays; see `apart`.
 
     Attributes:
         op: The operator.
-        given: Its arguments in the order of the parameters: `...` in the place of an
-            array, and how many in the place of several.
+        given: Its arguments in parameter order: `...` in place of an array, the number
+            of arrays in place of several.
     """
 
     op: Operator
     given: Arguments
 
     def arguments(self, arrays: Sequence[Argument]) -> tuple[list[Argument], Named]:
-        """What the operator is called with, where these are the arrays."""
+        """The operator's arguments with these arrays."""
         args, kwargs, rest = [], {}, iter(arrays)
         for parameter, value in zip(parameters(self.op), self.given, strict=True):
             filled = next(rest) if value is ... else value
@@ -163,7 +169,7 @@ class Call:
         return args, kwargs
 
     def results(self, specs: Sequence[Spec]) -> tuple[Spec, ...]:
-        """Shapes and types of the results, by the operator's own rule.
+        """Shapes and dtypes of the results, by the operator's own rule.
 
         Raises:
             ShapeError, DTypeError, ArgumentError: as the operator would.
@@ -174,7 +180,7 @@ class Call:
 
 @lru_cache(maxsize=4096)
 def keys_of(call: Call) -> tuple[int, ...]:
-    """Which arrays of a call hold the words of keys."""
+    """Indices of the arrays that hold the words of keys."""
     found: list[str] = []
     for parameter, value in zip(parameters(call.op), call.given, strict=True):
         if parameter.kind == "arrays" or value is ...:
@@ -182,10 +188,10 @@ def keys_of(call: Call) -> tuple[int, ...]:
     return tuple(at for at, kind in enumerate(found) if kind == "key")
 
 
-def apart(op: Operator, values: Sequence[Argument]) -> tuple[Call, list[Foreign]]:
-    """A call and its arrays, from arguments in the order of the parameters.
+def split_call(op: Operator, values: Sequence[Argument]) -> tuple[Call, list[Foreign]]:
+    """Separate arguments in parameter order into a call and its arrays.
 
-    Operands that are numbers stay in the call.
+    Scalar operands stay in the call.
     """
     arrays: list[Foreign] = []
     given: list[Argument] = []
@@ -199,8 +205,8 @@ def apart(op: Operator, values: Sequence[Argument]) -> tuple[Call, list[Foreign]
         else:
             given.append(value)
     try:
-        return same(op, *given), arrays
-    except TypeError:  # sizes that PyTorch's compiler leaves open
+        return interned(op, *given), arrays
+    except TypeError:  # sizes that PyTorch's compiler keeps symbolic
         return Call(op, tuple(given)), arrays
 
 
@@ -208,13 +214,13 @@ _NUMBERS: Final = (type(None), bool, int, float)
 
 
 @lru_cache(maxsize=4096, typed=True)
-def same(op: Operator, *given: Argument) -> Call:
-    """The one call of an operator with such arguments."""
+def interned(op: Operator, *given: Argument) -> Call:
+    """The unique call object of an operator with such arguments."""
     return Call(op, given)
 
 
 def hashable(value: Argument) -> Argument:
-    """A nest of lists as one of tuples."""
+    """A nest of lists as tuples."""
     return tuple(map(hashable, value)) if isinstance(value, (list, tuple)) else value
 
 
@@ -225,7 +231,7 @@ def words_of(key: object) -> np.ndarray:
     """The words of a key, which is consumed.
 
     Raises:
-        ArgumentError: it is no key of `threefry2x32`.
+        ArgumentError: not a key of `threefry2x32`.
         KeyReuseError: it was used before.
     """
     if not isinstance(key, random.Key) or key.impl != _IMPL:
@@ -235,17 +241,17 @@ def words_of(key: object) -> np.ndarray:
 
 
 def key_of(words: Foreign) -> random.Key:
-    """A fresh key of such words; the caller saw to it that it is used once.
+    """A fresh key of these words; the caller ensures single use.
 
     Raises:
-        DTypeError: they are no whole numbers of 32 bits.
+        DTypeError: not 32-bit integers.
     """
     held = np.asarray(words)
     low = -(1 << 31) if held.dtype == np.int32 else 0
     whole = held.dtype.kind in "iu"
     if not whole or ((held < low) | (held > _LARGEST_WORD)).any():
         raise DTypeError(
-            f"the words of a key are whole numbers of 32 bits, as of random.key_data, "
+            f"the words of a key are 32-bit integers, as from random.key_data, "
             f"not {held.dtype} {held.tolist()!r:.60}"
         )
     return random.wrap_key_data(held.astype(np.uint32), impl=_IMPL)

@@ -1,7 +1,7 @@
-"""Derivatives of calls as programs of further calls, which another system then makes.
+"""Derivatives of calls as programs of further calls, to be run by another framework.
 
-The rules are those of `tensorlang.graph`; a derivative's derivative is that of its
-calls. What has none is refused where it is asked for.
+The rules are those of `tensorlang.graph`; higher derivatives are those of the calls. A
+missing derivative raises an error when requested.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tensorlang.graph.values import (
     Argument,
     Arguments,
     Value,
-    mapped,
+    map_values,
     value_of,
     values_in,
     zeros,
@@ -33,19 +33,19 @@ from tensorlang.graph.values import (
 from tensorlang.interop.calls import Call, bound, hashable
 from tensorlang.ops.operator import Operator
 
-T = TypeVar("T")  # an array of the other system
+T = TypeVar("T")  # an array of the other framework
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """A call of a program.
+    """A call in a program.
 
     Attributes:
         op: The operator.
-        args: Its arguments in the order of its parameters, without its arrays.
-        arrays: For each parameter of arrays, where it stands, and its number or numbers
+        args: Its arguments in parameter order, without arrays.
+        arrays: For each array parameter, its position and its array number or numbers
             in the program.
-        count: How many results it has.
+        count: The number of its results.
     """
 
     op: Operator
@@ -58,13 +58,13 @@ class Step:
 class Program:
     """Calls that compute a derivative.
 
-    Its arrays are numbered: inputs, then what is fixed, then the results of each call.
+    Arrays are numbered: inputs, then constants, then the results of each call.
 
     Attributes:
-        inputs: How many it is given.
+        inputs: The number of inputs.
         fixed: Constants, and values that are zeros.
         steps: The calls, in order.
-        outputs: What it gives, by number; None where nothing depends on it.
+        outputs: The numbers of the results; None where a result depends on nothing.
     """
 
     inputs: int
@@ -78,12 +78,12 @@ class Program:
         call: Callable[[Operator, list[Argument]], Sequence[T]],
         array: Callable[[Value], T],
     ) -> list[T | None]:
-        """What it gives for arrays of a system.
+        """Run it on arrays of a framework.
 
         Args:
             given: The inputs.
-            call: Calls an operator with arguments in the order of its parameters.
-            array: An array for a constant, or of zeros for any other value.
+            call: Calls an operator with arguments in parameter order.
+            array: Creates an array for a constant, or zeros for any other value.
         """
         now = [*given, *map(array, self.fixed)]
         for step in self.steps:
@@ -106,16 +106,16 @@ def backward(
     there: tuple[bool, ...],
     wanted: tuple[int, ...],
 ) -> Program:
-    """The gradients of a call's arrays for those of its results.
+    """Gradients of a call's arrays from those of its results.
 
     Args:
         call: The call.
-        specs: Of its arrays.
+        specs: Specs of its arrays.
         there: Which results have a gradient.
-        wanted: Which arrays' gradients are asked for.
+        wanted: Which arrays need a gradient.
 
     Returns:
-        From the arrays and the gradients that are there to those wanted.
+        Maps the arrays and present gradients to the wanted gradients.
 
     Raises:
         GraphError: the operator has no gradient.
@@ -133,19 +133,19 @@ def backward(
 
 @lru_cache(maxsize=4096)
 def forward(call: Call, specs: tuple[Spec, ...], moving: tuple[int, ...]) -> Program:
-    """The tangents of a call's results for those of its arrays.
+    """Tangents of a call's results from those of its arrays.
 
-    A gradient is linear in that of the result; its own gradient with respect to that is
-    the tangent.
+    The gradient is linear in the result's gradient; its own gradient with respect to
+    that is the tangent.
 
     Args:
         call: The call.
-        specs: Of its arrays.
+        specs: Specs of its arrays.
         moving: Which arrays have a tangent.
 
     Returns:
-        From the arrays and those tangents to the tangents of the results; None of those
-        that are no floats.
+        Maps the arrays and their tangents to the tangents of the results; None for
+        non-float results.
 
     Raises:
         GraphError: the operator, or its gradient, has no gradient.
@@ -194,11 +194,13 @@ def _program(
         elif isinstance(node.op, Operator):
             args = bound(node.op, node.args, node.kwargs)
             arrays = [(at, a) for at, a in enumerate(args) if [*values_in(a)]]
-            places = tuple((at, hashable(mapped(a, numbers.get))) for at, a in arrays)
+            places = tuple(
+                (at, hashable(map_values(a, numbers.get))) for at, a in arrays
+            )
             steps.append(Step(node.op, tuple(args), places, len(node.results)))
             count = len(inputs) + len(fixed) + sum(step.count for step in steps[:-1])
             numbers.update((v, count + n) for n, v in enumerate(node.results))
         elif node.op is not ZEROS:
-            raise GraphError(f"{node.id} ({node.place}) is no operator")
+            raise GraphError(f"{node.id} ({node.place}) is not an operator")
     results = tuple(None if value is None else numbers[value] for value in outputs)
     return Program(len(inputs), tuple(fixed), tuple(steps), results)

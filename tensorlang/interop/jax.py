@@ -1,14 +1,14 @@
-"""Our operators in JAX: functions with all their derivatives, under its transforms.
+"""The operators as JAX functions, with all derivatives, under JAX's transforms.
 
     from tensorlang.interop import jax as ours
 
     y = ours.gelu(ours.dense(x, w, b))
-    y = ours.dropout(y, 0.5, key=key)        # a key of tensorlang.ops.random: used once
-    blur = ours.register(my_blur)            # an operator of one's own
+    y = ours.dropout(y, 0.5, key=key)        # a single-use key of tensorlang.ops.random
+    blur = ours.register(my_blur)            # your own operator
 
-The operators of `tensorlang.ops.nn` and `math` are here by their names. They run on the
-host, on JAX's own memory (DLPack) where it is there, and under `jit` through callbacks.
-`grad`, `jvp`, `vmap` and what is made of them may be applied to them in any order.
+Exports the operators of `tensorlang.ops.nn` and `math` by name. They run on the host,
+without copies where DLPack allows, and under `jit` through host callbacks. `grad`,
+`jvp`, `vmap` and transforms built on these apply in any order.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from tensorlang.interop.calls import (
     ARRAYS,
     INSTALL,
     Call,
-    apart,
     bound,
     hashable,
     key_of,
     keys_of,
     parameters,
+    split_call,
     words_of,
 )
 from tensorlang.ops import random
@@ -47,16 +47,16 @@ except ImportError:
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-Arrays: TypeAlias = Sequence[jax.Array]  # or tracers, or zeros that stand for them
+Arrays: TypeAlias = Sequence[jax.Array]  # or tracers, or symbolic zeros in their place
 Function: TypeAlias = Callable[..., jax.Array | tuple[jax.Array, ...]]
 
 
 @cache
 def register(op: Operator) -> Function:
-    """Make an operator a function of JAX's.
+    """Make an operator a JAX function.
 
-    Its gradient is the operator `my.blur_grad`, or what `graph.gradient_of` gave it;
-    without one it can be called where none is needed.
+    Its gradient is the operator `my.blur_grad` or a rule of `graph.gradient_of`;
+    without one it can still be called without differentiation.
     """
 
     def call(*args: Argument, **options: Argument) -> Arrays:
@@ -85,7 +85,7 @@ def _bind(op: Operator, values: Sequence[Argument]) -> list[jax.Array]:
     given = [
         _array(p.kind, value) for p, value in zip(parameters(op), values, strict=True)
     ]
-    call, arrays = apart(op, given)
+    call, arrays = split_call(op, given)
     made: list[jax.Array] = _CALL.bind(*arrays, call=call)
     return made
 
@@ -98,8 +98,8 @@ def _array(kind: str, value: Argument) -> Argument:
     if isinstance(value, random.Key):
         if isinstance(jax.numpy.zeros(()), jax.core.Tracer):
             raise ArgumentError(
-                "a key would be used once where a function is traced, and its numbers "
-                "repeated at each call: pass jnp.asarray(random.key_data(key)) to it"
+                "a key would be used once when the function is traced, and its numbers "
+                "repeated in each call: pass jnp.asarray(random.key_data(key)) to it"
             )
         return jax.numpy.asarray(words_of(value).astype(np.uint32))
     plain = value is None or isinstance(value, (bool, int, float))
@@ -128,7 +128,7 @@ def _host(call: Call, *arrays: jax.Array) -> list[np.ndarray]:
 
 
 def _memory(value: jax.Array) -> np.ndarray:
-    """The memory of an array of JAX, shared where that can be."""
+    """The memory of a JAX array, shared if possible."""
     try:
         return np.from_dlpack(value)
     except (TypeError, BufferError, RuntimeError, AttributeError):
@@ -136,7 +136,7 @@ def _memory(value: jax.Array) -> np.ndarray:
 
 
 def _canonical(dtype: np.dtype) -> Any:
-    """The type that JAX has for it: without x64, of 32 bits."""
+    """JAX's dtype for it: 32 bits without x64."""
     return jax.dtypes.canonicalize_dtype(dtype)
 
 
@@ -148,7 +148,7 @@ def _specs(call: Call, arrays: Sequence[jax.Array]) -> tuple[Spec, ...]:
 
 
 def _results(*arrays: jax.Array, call: Call) -> list[jax.core.ShapedArray]:
-    """Shapes and types of the results, by the operator's own rule."""
+    """Shapes and dtypes of the results, by the operator's own rule."""
     found = call.results(_specs(call, arrays))
     return [_Aval(s.shape, _canonical(s.numpy)) for s in found]  # type: ignore[union-attr]
 
@@ -167,7 +167,7 @@ def _staged(*arrays: jax.Array, call: Call) -> Arrays:
 def _batched(
     prim: Primitive, arrays: Sequence[jax.Array], dims: Sequence[object], **how: object
 ) -> tuple[list[jax.Array], list[int]]:
-    """One call for each element of a batch."""
+    """One call per element of the batch."""
     moving = [at for at, d in enumerate(dims) if isinstance(d, int)]
     rows = [jax.numpy.moveaxis(arrays[at], dims[at], 0) for at in moving]
 
@@ -215,13 +215,13 @@ def _jvp(primals: Arrays, tangents: Arrays, *, call: Call) -> tuple[Arrays, Arra
 def _tangents(
     *given: jax.Array, call: Call, moving: tuple[int, ...]
 ) -> list[jax.core.ShapedArray]:
-    """Shapes and types of the tangents: of the results that are floats."""
+    """Shapes and dtypes of the tangents of the float results."""
     results = _results(*given[: len(given) - len(moving)], call=call)
     return list(filter(_is_float, results))
 
 
 def _tangent(*given: jax.Array, call: Call, moving: tuple[int, ...]) -> list[jax.Array]:
-    """The tangents, linear in those that are given behind the arrays."""
+    """The tangents, linear in the tangents that follow the arrays."""
     arrays = given[: len(given) - len(moving)]
     program = derivatives.forward(call, _specs(call, arrays), moving)
     return [tangent for tangent in _run(program, given) if tangent is not None]
@@ -236,7 +236,7 @@ def _tangent_jvp(primals: Arrays, tangents: Arrays, **how: Any) -> Arrays:
 def _transposed(
     dys: Arrays, *given: jax.Array, call: Call, moving: tuple[int, ...]
 ) -> Arrays:
-    """The gradients of what is linear: of the arrays that have a tangent."""
+    """Transpose of the linear map: gradients of the arrays with a tangent."""
     arrays = given[: len(given) - len(moving)]
     shapes, rest = _results(*arrays, call=call), iter(dys)
     each = [next(rest) if _is_float(y) else ad.Zero(y) for y in shapes]

@@ -1,13 +1,13 @@
-"""Our operators in PyTorch: `register` makes one a custom op, with all its derivatives.
+"""The operators as PyTorch custom ops, with all derivatives.
 
     from tensorlang.interop import torch as ours
 
-    y = ours.gelu(ours.dense(x, w, b))       # of the CPU or a GPU; y.sum().backward()
-    y = ours.dropout(y, 0.5, key=key)        # a key of tensorlang.ops.random: used once
-    blur = ours.register(my_blur)            # an operator of one's own
+    y = ours.gelu(ours.dense(x, w, b))       # on the CPU or a GPU; y.sum().backward()
+    y = ours.dropout(y, 0.5, key=key)        # a single-use key of tensorlang.ops.random
+    blur = ours.register(my_blur)            # your own operator
 
-The operators of `tensorlang.ops.nn` and `math` are here by their names. All work under
-`torch.compile` and under `torch.func`: `grad`, `vmap`, `jvp` and what is made of them.
+Exports the operators of `tensorlang.ops.nn` and `math` by name. All support
+`torch.compile` and `torch.func`: `grad`, `vmap`, `jvp` and transforms built on these.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tensorlang.ops.operator import Operator
 from tensorlang.ops.registry import operators
 
 try:
-    import torch  # noqa: F401 - the modules below need it
+    import torch  # noqa: F401 - required by the modules below
 except ImportError:
     raise ArgumentError(f"tensorlang.interop.torch needs PyTorch: {INSTALL}") from None
 
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
 
 
 def register(op: Operator, *, several: bool | None = None) -> Custom | OpOverloadPacket:
-    """Make an operator one of PyTorch's: `torch.ops.tensorlang.my_blur` for `my.blur`.
+    """Register an operator with PyTorch: `torch.ops.tensorlang.my_blur` for `my.blur`.
 
-    Its gradient is the operator `my.blur_grad`, or what `graph.gradient_of` gave it;
-    without one it can be called where none is needed.
+    Its gradient is the operator `my.blur_grad` or a rule of `graph.gradient_of`;
+    without one it can still be called without differentiation.
 
     Args:
         op: The operator.
         several: Whether it returns a list of tensors; by default only gradients do.
 
     Returns:
-        The custom op; where it takes numbers for tensors, a key, or attributes that
-        PyTorch has no type for, a function that calls it.
+        The custom op; if it accepts scalars for tensors, a key, or attributes without a
+        PyTorch type, a function that calls it.
 
     Raises:
         OperatorError: the operator updates arrays in place, or takes none.

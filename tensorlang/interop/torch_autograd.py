@@ -1,7 +1,7 @@
-"""Derivatives in PyTorch: of any order, backward and forward, and under `torch.func`.
+"""Derivatives in PyTorch: any order, reverse and forward mode, and under `torch.func`.
 
-A derivative is a program of calls (`tensorlang.interop.derivatives`), which are made as
-custom ops, so that it is recorded, traced and transformed as any other computation.
+A derivative is a program of calls (`tensorlang.interop.derivatives`), executed as
+custom ops, so that it can itself be recorded, traced and transformed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch.autograd.function import _SingleLevelFunction
 from tensorlang.graph.values import Argument, Value
 from tensorlang.interop import derivatives
 from tensorlang.interop.calls import Call
-from tensorlang.interop.torch_sizes import Sizes, asked
+from tensorlang.interop.torch_sizes import Sizes, with_symbols
 from tensorlang.ops.on_torch import in_host_memory
 from tensorlang.ops.operator import Operator
 
@@ -30,21 +30,23 @@ if TYPE_CHECKING:
 
 Tensors: TypeAlias = torch.Tensor | Sequence[torch.Tensor]
 Gradients: TypeAlias = tuple[torch.Tensor | None, ...]
-Kernel: TypeAlias = Callable[..., Tensors]  # of a dispatch key, then of what it takes
-_C: Final = torch._C  # dispatch, modes and levels have no public names
+Kernel: TypeAlias = Callable[
+    ..., Tensors
+]  # the dispatch key set, then the op's arguments
+_C: Final = torch._C  # dispatch, modes and levels have no public API
 _PLAIN: Final = (torch.Tensor, torch.nn.Parameter)
 _OWN: Final = 3  # arguments of a recorded call before its arrays
 
 
 def recording(custom: Custom, custom_of: Callable[[Operator], Custom]) -> Kernel:
-    """The op for PyTorch's autograd.
+    """The op's autograd kernel.
 
-    A `torch.autograd.Function` is refused by `torch.func` inside of a dispatcher's
-    kernel, where it is asked for each level in turn: this is a function of one level.
+    `torch.func` rejects a `torch.autograd.Function` inside a dispatcher kernel, which
+    is called for each level in turn; this is a single-level function.
 
     Args:
         custom: The op.
-        custom_of: From an operator to its op, for those that derivatives call.
+        custom_of: Maps an operator to its op, for calls in derivatives.
     """
     overload = custom.packet.default
 
@@ -74,7 +76,7 @@ def recording(custom: Custom, custom_of: Callable[[Operator], Custom]) -> Kernel
             arrays, needs = ctx.saved_tensors, ctx.needs_input_grad[_OWN:]
             there = tuple([dy is not None for dy in dys])
             wanted = tuple([at for at, need in enumerate(needs) if need])
-            found = asked(derivatives.backward, ctx.call, arrays, there, wanted)
+            found = with_symbols(derivatives.backward, ctx.call, arrays, there, wanted)
             given = [*arrays, *[dy for dy in dys if dy is not None]]
             gradients: list[torch.Tensor | None] = [None] * (_OWN + len(arrays))
             for at, dx in zip(wanted, _run(*found, given, custom_of), strict=True):
@@ -86,7 +88,9 @@ def recording(custom: Custom, custom_of: Callable[[Operator], Custom]) -> Kernel
             with _recorded_around():
                 arrays = [forward_ad.unpack_dual(a).primal for a in ctx.saved_tensors]
                 moved = {at: t for at, t in enumerate(tangents[_OWN:]) if t is not None}
-                found = asked(derivatives.forward, ctx.call, arrays, tuple(moved))
+                found = with_symbols(
+                    derivatives.forward, ctx.call, arrays, tuple(moved)
+                )
                 return tuple(_run(*found, [*arrays, *moved.values()], custom_of))
 
     def record(keyset: torch._C.DispatchKeySet, *given: Argument) -> Tensors:
@@ -102,7 +106,7 @@ def recording(custom: Custom, custom_of: Callable[[Operator], Custom]) -> Kernel
 
 
 def _is_transformed() -> bool:
-    """Whether a transform of `torch.func` is being applied."""
+    """Whether a transform of `torch.func` is active."""
     return bool(_C._are_functorch_transforms_active())
 
 
@@ -113,7 +117,7 @@ def _enabled() -> Iterator[None]:
 
 
 def _recorded_around() -> AbstractContextManager[None]:
-    """Let the transforms of `torch.func` around this one record what is computed."""
+    """Let enclosing transforms of `torch.func` record the computation."""
     return _enabled() if _is_transformed() else nullcontext()
 
 
@@ -123,7 +127,7 @@ def _run(
     given: Sequence[torch.Tensor],
     custom_of: Callable[[Operator], Custom],
 ) -> list[torch.Tensor | None]:
-    """A derivative, by custom ops, of which further derivatives can be taken."""
+    """Run a derivative with custom ops, so that it can be differentiated again."""
     like = given[0]
 
     def directly(op: Operator, values: list[Argument]) -> Sequence[torch.Tensor]:
@@ -151,7 +155,7 @@ def _run(
 
 
 def _is_unwatched(tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether nobody traces or batches operators on these tensors."""
+    """Whether operators on these tensors are neither traced nor batched."""
     if forward_ad._current_level >= 0 or _C._len_torch_dispatch_stack():
         return False
     batched = _C._functorch.is_legacy_batchedtensor

@@ -1,4 +1,4 @@
-"""Custom ops: what PyTorch is told of an operator, and how its arguments are coded."""
+"""Custom ops: the PyTorch schema of an operator and the encoding of its arguments."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ from tensorlang.interop.calls import (
     ARRAYS,
     Call,
     Parameter,
-    apart,
     bound,
     hashable,
     key_of,
     parameters,
+    split_call,
     words_of,
 )
 from tensorlang.interop.torch_autograd import Kernel, Tensors, recording
-from tensorlang.interop.torch_sizes import asked
-from tensorlang.ops.inplace import InplaceOperator
+from tensorlang.interop.torch_sizes import with_symbols
 from tensorlang.ops.operator import Operator
 from tensorlang.runtime.arrays import Foreign
 
@@ -34,12 +33,12 @@ if TYPE_CHECKING:
     from torch._functorch.autograd_function import VmapInfo
     from torch._ops import OpOverloadPacket
 
-Dims: TypeAlias = int | Sequence[int | None] | None  # which is the batch's
+Dims: TypeAlias = int | Sequence[int | None] | None  # the batch dimensions of arguments
 _LIBRARY: Final = torch.library.Library("tensorlang", "FRAGMENT")
 _LOCK: Final = threading.Lock()
 _NUMBERS: Final = (bool, int, float, torch.SymInt, torch.SymFloat)
 _SEVERAL: Final = ("nn.split", "nn.batch_norm_train")
-# what a schema calls a parameter of each kind, where it is called otherwise there
+# the schema type of each kind, if not the kind itself
 _TYPES: Final = {
     "array": "Tensor",
     "operand": "Tensor?",
@@ -58,14 +57,15 @@ class Custom:
 
     Attributes:
         op: The operator.
-        parameters: Its parameters, in the order of the schema.
+        parameters: Its parameters, in schema order.
         several: Whether it returns a list.
-        packet: What PyTorch calls it by.
-        coded: Which parameters PyTorch has in a form of its own, and their kinds.
-        operands: Which may be numbers; these are further parameters of the schema.
-        keys: Which are keys.
-        named: The names of those that the operator takes by name.
-        ordered: How many come before them.
+        packet: The PyTorch callable.
+        coded: Parameters that are encoded for PyTorch, and their kinds.
+        operands: Parameters that may be scalars; the scalars are extra schema
+            parameters.
+        keys: Parameters that are keys.
+        named: The names of the keyword-only parameters.
+        ordered: The number of parameters before them.
     """
 
     op: Operator
@@ -80,16 +80,16 @@ class Custom:
 
     @property
     def is_plain(self) -> bool:
-        """Whether its arguments are those of the operator, as PyTorch takes them."""
+        """Whether PyTorch takes its arguments unchanged."""
         kinds = {p.kind for p in self.parameters if p.kind != "key" or p.needed}
         return not kinds & {"operand", "key", "other"}
 
     def __call__(self, *args: Argument, **kwargs: Argument) -> Tensors:
-        """Call it as the operator is called; a key is used up."""
+        """Call it like the operator; a key is consumed."""
         return self.packet(*self.encoded(bound(self.op, args, kwargs)))
 
     def encoded(self, values: Sequence[Argument]) -> list[Argument]:
-        """The arguments of all parameters as the schema has them."""
+        """All arguments, encoded for the schema."""
         made = list(map(_encoded, self.parameters, values))
         numbers = [made[at] for at in self.operands]
         for n, at in enumerate(self.operands):
@@ -98,7 +98,7 @@ class Custom:
         return made + numbers
 
     def decoded(self, args: Sequence[Argument]) -> list[Argument]:
-        """Arguments from those of the schema, less the defaults at the end."""
+        """Decoded schema arguments, without defaults at the end."""
         made = list(args[: len(self.parameters)])
         for at, kind in self.coded:
             if at < len(made):
@@ -108,14 +108,14 @@ class Custom:
         return made
 
     def apart(self, args: Sequence[Argument]) -> tuple[Call, list[torch.Tensor]]:
-        """The call of arguments of the schema, and its arrays."""
+        """The call and arrays of schema arguments."""
         rest = [p.default for p in self.parameters[len(args) :]]
-        return apart(self.op, [*self.decoded(args), *rest])
+        return split_call(self.op, [*self.decoded(args), *rest])
 
     def called(self, values: list[Argument]) -> Sequence[Foreign]:
-        """What the operator itself gives for arguments in the order of its parameters.
+        """Call the operator itself with arguments in parameter order.
 
-        A view is copied: PyTorch knows of no memory that results share with arguments.
+        Views are copied, since the schema declares no aliasing.
         """
         for at in self.keys:
             if at < len(values) and values[at] is not None:
@@ -135,7 +135,7 @@ class Custom:
         return (made,)
 
     def listed(self, made: Tensors) -> Sequence[torch.Tensor]:
-        """The results that it returned as a sequence."""
+        """The results as a sequence."""
         return made if isinstance(made, (list, tuple)) else (made,)
 
     def returned(self, made: Sequence[Foreign]) -> Foreign | list[Foreign]:
@@ -151,7 +151,7 @@ class Custom:
 
 
 def _encoded(parameter: Parameter, value: Argument) -> Argument:
-    """An argument as the schema has it."""
+    """An argument, encoded for the schema."""
     kind = parameter.kind
     if kind == "other":
         return _text(value)
@@ -190,7 +190,7 @@ def custom(op: Operator, several: bool | None = None) -> Custom:
     """The custom op of an operator, defined once.
 
     Raises:
-        OperatorError: it is no function of tensors.
+        OperatorError: not a function of tensors.
     """
     found = _DEFINED.get(op)
     if found is not None:
@@ -200,17 +200,17 @@ def custom(op: Operator, several: bool | None = None) -> Custom:
 
 
 def name_of(op: Operator) -> str:
-    """`gelu` for the library's own operators that are found by that, else `my_blur`."""
+    """`gelu` for the library's operators exported by that name, else `my_blur`."""
     return op.__name__ if op.__name__ in op.aliases else op.id.replace(".", "_")
 
 
 def _defined(op: Operator, several: bool | None) -> Custom:
     found, name = parameters(op), name_of(op)
     kinds = [(at, p.kind) for at, p in enumerate(found)]
-    if isinstance(op, InplaceOperator) or not {k for _, k in kinds} & _TENSORS:
+    if op.inplace or not {k for _, k in kinds} & _TENSORS:
         raise OperatorError(
-            f"{op.id} is no function of tensors, so it is none of PyTorch's operators; "
-            "call it as it is, under torch.no_grad()"
+            f"{op.id} is not a function of tensors, so it cannot be a PyTorch "
+            "operator; call it directly, under torch.no_grad()"
         )
     if several is None:
         several = op.id.endswith("_grad") or op.id in _SEVERAL
@@ -254,7 +254,7 @@ def _declared(parameter: Parameter) -> str:
 
 
 def _computing(custom: Custom) -> Kernel:
-    """The operator itself, on tensors that nothing is recorded of."""
+    """The backend kernel: the operator itself, without autograd."""
 
     def compute(*given: Argument) -> Tensors:
         return custom.returned(custom.called(custom.decoded(given)))
@@ -263,18 +263,18 @@ def _computing(custom: Custom) -> Kernel:
 
 
 def _shaping(custom: Custom) -> Kernel:
-    """Shapes and types of the results, by the operator's own rule."""
+    """The fake kernel: shapes and dtypes of the results."""
 
     def shape(*given: Argument) -> Tensors:
         call, arrays = custom.apart(given)
-        specs, sizes = asked(Call.results, call, arrays)
+        specs, sizes = with_symbols(Call.results, call, arrays)
         return custom.returned([sizes.empty(spec, arrays[0]) for spec in specs])
 
     return shape
 
 
 def _batching(custom: Custom) -> Kernel:
-    """One call for each element of a batch."""
+    """The vmap rule: one call per element of the batch."""
 
     def batch(
         info: VmapInfo, dims: Sequence[Dims], *given: Argument

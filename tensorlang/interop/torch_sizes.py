@@ -1,4 +1,4 @@
-"""Sizes that PyTorch's compiler leaves open, as the sizes with names of our graphs."""
+"""Map symbolic sizes of PyTorch's compiler to named sizes of graphs."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import torch
 from tensorlang.errors import TensorlangError
 from tensorlang.graph.specs import Dim, Extent, KeySpec, Spec, TensorSpec
 from tensorlang.graph.values import Argument
-from tensorlang.interop.calls import Call, keys_of, same
+from tensorlang.interop.calls import Call, interned, keys_of
 
 T = TypeVar("T")
-_MOST: Final = 4  # names that an operator's rule is asked for at once
+_MOST: Final = 4  # names for which shapes are inferred at once
 
 
 @dataclass(slots=True)
 class Sizes:
-    """The sizes of a call that a tracer leaves open.
+    """The symbolic sizes of a traced call.
 
     Attributes:
-        fixed: Whether all are taken as they are, so that others are traced anew.
-        names: PyTorch's symbol of each name.
+        fixed: Whether all are specialised to their current values.
+        names: The PyTorch symbol of each name.
     """
 
     fixed: bool = False
@@ -34,28 +34,28 @@ class Sizes:
     def known(
         self, call: Call, arrays: Sequence[torch.Tensor]
     ) -> tuple[Call, tuple[Spec, ...]]:
-        """The call and the specs of its arrays, without symbols of PyTorch's."""
+        """The call and the specs of its arrays, with names in place of symbols."""
         try:
             specs: list[Spec] = [_spec(a.shape, a.dtype) for a in arrays]
-        except TypeError:  # symbols, which have no hash
+        except TypeError:  # symbols are not hashable
             specs = [_spec(self.named(tuple(a.shape)), a.dtype) for a in arrays]
         for at in keys_of(call):
             specs[at] = KeySpec(specs[at].shape[:-1])
         if any(map(_open, call.given)):
-            call = same(call.op, *self.named(call.given))
+            call = interned(call.op, *self.named(call.given))
         if len(self.names) > _MOST:
             self.fixed = True
             return self.known(call, arrays)
         return call, tuple(specs)
 
     def named(self, value: Argument) -> Argument:
-        """A nest with names in the place of symbols."""
+        """A nest with names in place of symbols."""
         if isinstance(value, tuple):
             return tuple(map(self.named, value))
         return self._extent(value) if isinstance(value, torch.SymInt) else value
 
     def _extent(self, size: torch.SymInt) -> Extent:
-        """A symbol as a polynomial of names; as it is now where it is none."""
+        """A symbol as a polynomial of names; its current value if it is not one."""
         if self.fixed:
             return int(size)
         made: Extent = 0
@@ -82,7 +82,7 @@ class Sizes:
             self.names[str(symbol)] = env.create_symintnode(symbol, hint=None)
 
     def value(self, value: Argument) -> Argument:
-        """A nest with symbols in the place of names."""
+        """A nest with symbols in place of names."""
         if isinstance(value, (tuple, list)):
             return tuple(map(self.value, value))
         if not isinstance(value, Dim):
@@ -94,12 +94,12 @@ class Sizes:
         return sum(terms)
 
     def empty(self, spec: Spec, like: torch.Tensor) -> torch.Tensor:
-        """A tensor of a spec on the device of another, not filled."""
+        """An uninitialised tensor of a spec on the device of another."""
         assert isinstance(spec, TensorSpec)
         return like.new_empty(self.value(spec.shape), dtype=_dtype(spec))
 
     def zeros(self, spec: Spec, like: torch.Tensor) -> torch.Tensor:
-        """A tensor of zeros of a spec on the device of another."""
+        """A zero tensor of a spec on the device of another."""
         assert isinstance(spec, TensorSpec)
         return like.new_zeros(self.value(spec.shape), dtype=_dtype(spec))
 
@@ -108,16 +108,18 @@ def _open(value: object) -> bool:
     return isinstance(value, (tuple, torch.SymInt))
 
 
-def asked(
+def with_symbols(
     ask: Callable[..., T],
     call: Call,
     arrays: Sequence[torch.Tensor],
     *more: tuple[bool | int, ...],
 ) -> tuple[T, Sizes]:
-    """What is said of a call, and its sizes; open ones stay so where that can be."""
+    """Query a call and return its sizes, kept symbolic where possible."""
     try:
-        return _asked_once(ask, call, more, *[(a.shape, a.dtype) for a in arrays])
-    except TypeError:  # there are symbols, which have no hash
+        return _with_fixed_shapes(
+            ask, call, more, *[(a.shape, a.dtype) for a in arrays]
+        )
+    except TypeError:  # symbols are not hashable
         pass
     sizes = Sizes()
     try:
@@ -130,7 +132,7 @@ def asked(
 
 
 @lru_cache(maxsize=4096)
-def _asked_once(
+def _with_fixed_shapes(
     ask: Callable[..., T],
     call: Call,
     more: tuple[tuple[bool | int, ...], ...],

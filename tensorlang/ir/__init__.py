@@ -1,7 +1,8 @@
-"""Floor 1, the IR: nodes, text, simplifier, verifier, interpreter, definitions.
+"""Layer 1, the IR: nodes, text, simplifier, verifier, interpreter, definitions.
 
-`nodes` is the grammar and its meaning; `frontend` writes definitions in
-tensor-expression style; `show` and `parse` are its text; `run` executes any function.
+`nodes` defines the grammar and its semantics; `frontend` builds definitions in
+tensor-expression style; `show` and `parse` convert to and from text; `run` executes any
+function.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ from tensorlang.ir.dtypes import (
 
 if TYPE_CHECKING:
     from tensorlang.ir import extremes, rows
+    from tensorlang.ir.adjoint import adjoint
     from tensorlang.ir.assembly import function
+    from tensorlang.ir.concatenation import joined
     from tensorlang.ir.derivatives import derivative
     from tensorlang.ir.elementwise import (
         broadcast,
@@ -84,7 +87,6 @@ if TYPE_CHECKING:
         tanh,
         trunc,
     )
-    from tensorlang.ir.joining import joined
     from tensorlang.ir.nodes import (
         Buffer,
         Const,
@@ -117,6 +119,7 @@ __all__ = [
     "Stmt",
     "Tensor",
     "Var",
+    "adjoint",
     "argmax",
     "argmin",
     "as_dtype",
@@ -196,7 +199,7 @@ __all__ = [
 _MODULES: Final = (
     "extremes", "frontend", "intrinsics", "nodes", "reducers", "rows", "visit",
 )  # fmt: skip
-# what is loaded at its first use: a process that only calls kernels needs none of it
+# imported on first use: a process that only calls kernels needs none of it
 _FRONTEND: Final = (
     "ReduceAxis", "Reduction", "Tensor", "argmax", "argmin", "compute",
     "max", "min", "named", "placeholder", "prod", "reduce_axis", "reduction",
@@ -217,9 +220,10 @@ _HOME: Final[dict[str, tuple[str, str]]] = {
     **{name: ("intrinsics", name) for name in _INTRINSICS},
     **{name: ("nodes", name) for name in _NODES},
     "Size": ("sizes", "Size"),
+    "adjoint": ("adjoint", "adjoint"),
     "derivative": ("derivatives", "derivative"),
     "function": ("assembly", "function"),
-    "joined": ("joining", "joined"),
+    "joined": ("concatenation", "joined"),
     **{name: ("elementwise", name) for name in _ELEMENTWISE},
     "require": ("sizes", "require"),
     "parse": ("parser", "parse"),

@@ -1,9 +1,10 @@
 """Integer polynomials over i64 expressions: the normal form of index arithmetic.
 
-A polynomial maps a monomial (a sorted tuple of factors that are no sums themselves; the
-empty one for the constant) to its coefficient. Sums, differences and products of i64
-form a ring whether they wrap or not, so collecting terms is always exact. What follows
-from its value as an integer needs a proof that it does not wrap: `Known.fits`.
+A polynomial maps monomials to coefficients; a monomial is a sorted tuple of factors
+that are no sums themselves, empty for the constant. Sums, differences and products of
+i64 form a ring whether they wrap or not, so collecting terms is always exact.
+Conclusions from a polynomial's integer value need a proof that it does not wrap:
+`Known.fits`.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ Monomial: TypeAlias = tuple[Expr, ...]
 Poly: TypeAlias = dict[Monomial, int]
 
 ONE: Final[Monomial] = ()
-_MOST_TERMS: Final = 16  # a product of sums beyond this stays a product
+_MOST_TERMS: Final = 16  # a product of sums with more terms is not expanded
 _MOST_FACTORS: Final = 16  # of a term
 
 
 def constant(value: int) -> Poly:
-    """The polynomial with no variables."""
+    """The polynomial without variables."""
     return {ONE: value} if value else {}
 
 
@@ -50,7 +51,7 @@ def scaled(a: Mapping[Monomial, int], factor: int) -> Poly:
 
 
 def product(a: Mapping[Monomial, int], b: Mapping[Monomial, int]) -> Poly:
-    """`a * b`, multiplied out."""
+    """`a * b`, expanded."""
     total: Poly = {}
     for left, x in a.items():
         for right, y in b.items():
@@ -60,12 +61,12 @@ def product(a: Mapping[Monomial, int], b: Mapping[Monomial, int]) -> Poly:
 
 def multiplies(a: Mapping[Monomial, int], b: Mapping[Monomial, int]) -> bool:
     """Whether a product stays small: it has few terms, of few factors each."""
-    factors = sum(max(map(len, each), default=0) for each in (a, b))
+    factors = max(map(len, a), default=0) + max(map(len, b), default=0)
     return len(a) * len(b) <= _MOST_TERMS and factors <= _MOST_FACTORS
 
 
 def merged(a: Monomial, b: Monomial) -> Monomial:
-    """The product of two monomials, its factors in a reproducible order."""
+    """The product of two monomials, with factors in a reproducible order."""
     if not a or not b:
         return a or b
     return tuple(sorted(a + b, key=_rank))
@@ -76,7 +77,7 @@ def _rank(factor: Expr) -> tuple[int, str]:
 
 
 def poly(expr: Expr, known: dict[Expr, Poly] | None = None) -> Poly:
-    """The polynomial of a scalar i64 expression; `known` remembers parts."""
+    """The polynomial of a scalar i64 expression; `known` memoises subexpressions."""
     if isinstance(expr, Const):
         return constant(int(expr.value))
     if not isinstance(expr, (Binary, Unary)) or expr.dtype != i64:
@@ -102,7 +103,7 @@ def _compound(expr: Binary | Unary, memo: dict[Expr, Poly]) -> Poly:
 
 
 def value_of(a: Mapping[Monomial, int]) -> int | None:
-    """The value of a polynomial that is a constant, else None."""
+    """The value of a constant polynomial, else None."""
     if not a:
         return 0
     return a[ONE] if len(a) == 1 and ONE in a else None
@@ -130,7 +131,7 @@ def expression(a: Mapping[Monomial, int]) -> Expr:
 
 
 def _wrapped(value: int) -> int:
-    return int(Const(value, i64).value)
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def _less(total: Expr | None, monomial: Monomial, coefficient: int) -> Expr:
@@ -148,6 +149,14 @@ def _term(monomial: Monomial, coefficient: int) -> Expr:
     if coefficient == 1:
         return total
     return Binary("mul", total, Const(coefficient, i64))
+
+
+def ordered(a: Poly) -> Poly:
+    """The polynomial with its terms in the order that `expression` writes them."""
+    if min(a.values(), default=1) > 0:
+        return a
+    terms = sorted(a.items(), key=lambda term: not term[0] or term[1] < 0)
+    return dict(terms)
 
 
 def factors(a: Iterable[Monomial]) -> list[Expr]:

@@ -1,4 +1,4 @@
-"""From tensors to a function: the stages that its outputs need, in order."""
+"""Assemble a function from tensors: the stages its outputs need, in order."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def function(
         name: The function's name, an identifier.
         inputs: Placeholders, in calling order.
         outputs: Computed tensors, in calling order after the inputs.
-        inplace: Pairs (placeholder, tensor): the tensor is written over the
-            placeholder, an `inout` parameter that stands between inputs and outputs.
+        inplace: Pairs (placeholder, tensor): the tensor overwrites the placeholder, an
+            `inout` parameter between inputs and outputs.
         scalars: Scalar parameters, in calling order; symbolic sizes and scalars used
             but not listed follow in order of appearance.
     """
     targets = {new.buffer: old.buffer for old, new in inplace}
-    stages = _reachable([*outputs, *(new for _, new in inplace)])
+    stages = reachable([*outputs, *(new for _, new in inplace)])
     params = [Param(tensor.buffer, "in") for tensor in inputs]
     params += [Param(old.buffer, "inout") for old, _ in inplace]
     params += [Param(tensor.buffer, "out") for tensor in outputs]
@@ -78,7 +78,7 @@ def _all_there(name: str, stages: Sequence[Stage], known: set[Buffer]) -> None:
             )
 
 
-def _reachable(outputs: Iterable[Tensor]) -> list[Stage]:
+def reachable(outputs: Iterable[Tensor]) -> list[Stage]:
     """The stages that the outputs need, producers first."""
     order: dict[int, Stage] = {}
 
@@ -96,7 +96,7 @@ def _reachable(outputs: Iterable[Tensor]) -> list[Stage]:
 
 
 def _with_own_names(nest: Stmt, taken: set[str]) -> Stmt:
-    """The nest with loops, axes and lets renamed where their name is taken."""
+    """The nest with loops, axes and lets renamed if their names are taken."""
     apart = {var: Var(fresh(var.name, taken), var.dtype) for var in bound(nest)}
     return with_variables(nest, {old: new for old, new in apart.items() if old != new})
 
@@ -107,11 +107,11 @@ def bound(nest: Stmt) -> dict[Var, None]:
 
 
 def with_variables(nest: Stmt, changed: Mapping[Var, Var]) -> Stmt:
-    """The nest with others in the place of variables, also where they are bound."""
+    """The nest with variables replaced, also where they are bound."""
 
     @rewriter
     def visit(node: Node) -> Node:
-        if isinstance(node, Reducer):  # its variables are its own
+        if isinstance(node, Reducer):  # its variables are local
             return node
         if isinstance(node, Var):
             return changed.get(node, node)
@@ -121,7 +121,7 @@ def with_variables(nest: Stmt, changed: Mapping[Var, Var]) -> Stmt:
 
 
 def _with_scalars(made: Function) -> Function:
-    """The function with every variable it leaves free as a scalar parameter."""
+    """The function with all free variables as scalar parameters."""
     listed = dict.fromkeys(made.scalars)
     bound = set(binders(made))
     for node in walk(made):

@@ -1,8 +1,8 @@
 """Intervals of integer expressions and proofs of conditions, from ranges of variables.
 
-Ranges are inclusive and may be expressions over other variables, as `(0, n - 1)` for a
-loop over n; None is no bound but the type's. Integers wrap: an interval, or a
-difference that decides a comparison, is trusted only where nothing is shown to.
+Ranges are inclusive and may be expressions over other variables, such as `(0, n - 1)`
+for a loop over n; None is bounded by the type only. As integers wrap, an interval, or a
+difference that decides a comparison, is used only if it provably does not.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tensorlang.ir.known import End, Known, Range, counted
 from tensorlang.ir.nodes import (
     Axis,
     Binary,
+    Block,
     Cast,
     Compare,
     Const,
@@ -28,10 +29,11 @@ from tensorlang.ir.nodes import (
     Node,
     Ramp,
     Splat,
+    Stmt,
     Unary,
     Var,
 )
-from tensorlang.ir.visit import walk
+from tensorlang.ir.visit import walk, walk_statements
 
 __all__ = [
     "End",
@@ -57,42 +59,47 @@ NEGATED: Final = {
 
 
 def bounds(expr: Expr, ranges: Mapping[Var, Range] | None = None) -> Interval:
-    """Inclusive ends of an integer or bool expression, over all lanes of a vector.
+    """The inclusive bounds of an integer or bool expression, over all vector lanes.
 
-    Where nothing is known, the ends are those of the type.
+    Without further knowledge these are the limits of the type.
     """
     return Known(ranges).interval(expr)
 
 
 def prove(cond: Expr, ranges: Mapping[Var, Range] | None = None) -> bool | None:
-    """Whether a condition holds for all values in the ranges, for none, or neither.
+    """Decide a condition: True or False if so for all values in the ranges, else None.
 
-    A vector condition is decided only where all lanes agree.
+    A vector condition is decided only if all lanes agree.
     """
     return decide(cond, Known(ranges))
 
 
 def ranges_in(body: Node, sizes: Mapping[Var, Range]) -> dict[Var, Range]:
-    """The ranges of all that is counted or named in a program, and of its sizes.
+    """The ranges of all loop variables, axes and lets of a program, and of its sizes.
 
-    Of what stands for several things in turn, only what its type says is known.
+    A variable with several definitions is bounded by its type only.
     """
     found: dict[Var, Range] = dict(sizes)
-    for node in walk(body):
-        if isinstance(node, For | Axis):
-            own = counted(_blocks(node))
-        elif isinstance(node, Let) and not node.var.dtype.is_float:
-            own = node.value, node.value
-        else:
-            continue
-        known = found.setdefault(node.var, own)
-        if known != own:
-            found[node.var] = (None, None) if isinstance(node, Let) else (0, None)
+    for stmt in walk_statements(body):
+        if isinstance(stmt, Let) and not stmt.var.dtype.is_float:
+            own: Range = stmt.value, stmt.value
+            if found.setdefault(stmt.var, own) != own:
+                found[stmt.var] = None, None
+        for counting in _counting(stmt):
+            own = counted(_blocks(counting))
+            if found.setdefault(counting.var, own) != own:
+                found[counting.var] = 0, None
     return found
 
 
+def _counting(stmt: Stmt) -> tuple[For | Axis, ...]:
+    if isinstance(stmt, For):
+        return (stmt,)
+    return stmt.axes if isinstance(stmt, Block) else ()
+
+
 def _blocks(counting: For | Axis) -> Expr:
-    """An extent; that of a launch is the host's, however wide the index is."""
+    """An extent; a launch computes it on the host, independently of the index type."""
     extent = counting.extent
     bound = isinstance(counting, For) and counting.kind == "bound"
     return extent.a if bound and isinstance(extent, Cast) else extent
@@ -100,7 +107,7 @@ def _blocks(counting: For | Axis) -> Expr:
 
 @singledispatch
 def decide(cond: Expr, known: Known) -> bool | None:
-    """`prove` from a state of knowledge."""
+    """`prove`, given an analysis."""
     del cond, known
     return None
 
@@ -143,7 +150,7 @@ def _(cond: Compare, known: Known) -> bool | None:
     if kind.scalar == i64:
         left, right = _lanes(cond.a, known), _lanes(cond.b, known)
         differences = [add(b, a, -1) for a, b in zip(left, right, strict=False)]
-        if differences and not any(differences):  # equal, even where both wrap
+        if differences and not any(differences):  # equal, even if both wrap
             return cond.op in ("eq", "le", "ge")
         if differences and all(map(known.fits, (*left, *right))):
             return _agreed(cond.op, differences, known)
@@ -151,7 +158,7 @@ def _(cond: Compare, known: Known) -> bool | None:
 
 
 def _lanes(expr: Expr, known: Known) -> tuple[Poly, ...]:
-    """A scalar, or both ends of a vector that is linear in the lane, else nothing."""
+    """A scalar, or both ends of a vector linear in the lane, otherwise nothing."""
     if expr.dtype.lanes == 1:
         return (poly(expr, known.polys),)
     if isinstance(expr, Splat):
@@ -164,7 +171,7 @@ def _lanes(expr: Expr, known: Known) -> tuple[Poly, ...]:
 
 
 def _agreed(op: str, differences: list[Poly], known: Known) -> bool | None:
-    """`0 op d`, where it comes out alike for all `d`, which are linear in the lane."""
+    """`0 op d`, if it has one result for all `d`, which are linear in the lane."""
     true, false = _SIGNS[op], _SIGNS[NEGATED[op]]
     if op in ("eq", "ne") and len(differences) > 1:
         return _same_in_all_lanes(op, differences, known)
@@ -206,7 +213,7 @@ _SIGNS: Final[dict[str, Callable[[Poly, Known], bool]]] = {
 
 
 def _by_interval(op: str, a: Interval, b: Interval) -> bool | None:
-    """A comparison of two integers of which only the intervals are known."""
+    """Compare two integers by their intervals alone."""
     if op in ("gt", "ge"):
         return _by_interval({"gt": "lt", "ge": "le"}[op], b, a)
     if op == "ne":
@@ -226,9 +233,10 @@ def _by_interval(op: str, a: Interval, b: Interval) -> bool | None:
 
 
 def assume(cond: Expr, known: Known, holds: bool = True) -> Iterator[Poly]:
-    """Polynomials that are at least 0 where `cond` is true (or false).
+    """Polynomials that are nonnegative if `cond` is true (or false).
 
-    What reads memory is left out, as a store may change it, and so is what may wrap.
+    Conditions that read memory are skipped, as a store may change it; so are those that
+    may wrap.
     """
     if isinstance(cond, Unary) and cond.op == "not":
         yield from assume(cond.a, known, not holds)
@@ -246,7 +254,7 @@ def _reads(cond: Expr) -> bool:
 
 
 def _inequalities(op: str, d: Poly) -> Iterator[Poly]:
-    """`0 op d` as polynomials that are at least 0."""
+    """`0 op d` as polynomials that are nonnegative."""
     back = scaled(d, -1)
     if op == "lt":
         yield add(d, _ONE, -1)

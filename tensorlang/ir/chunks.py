@@ -1,8 +1,9 @@
-"""Chunked reductions: chunks of fixed length first, and their results then.
+"""Two-stage chunked reductions: reduce chunks of fixed length, then their results.
 
-A row `[m, n]` or `[m, n, i]` is cut into parts of one length and a rest. How it is cut
-depends on nothing but the rows, so the same bits come out of any number of threads.
-Whole parts and the rest have nests of their own: no condition in the loop over either.
+Rows of `[m, n]` or `[m, n, i]` are split into chunks of one length and a remainder. The
+split depends only on the rows, so results are bitwise independent of the number of
+threads. Whole chunks and the remainder have separate nests, whose loops are free of
+conditions.
 """
 
 from __future__ import annotations
@@ -20,47 +21,47 @@ if TYPE_CHECKING:
     from tensorlang.ir.nodes import Expr, Reducer, Stmt
     from tensorlang.ir.rows import Index, Rows
 
-_ELEMENTS: Final = 1 << 13  # of a part, where they are neighbours
-_STEPS: Final = 1 << 8  # of a part, where they are not
+_ELEMENTS: Final = 1 << 13  # of a chunk of contiguous elements
+_STEPS: Final = 1 << 8  # of a chunk of strided elements
 WHOLE: Final = 0
 REST: Final = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Folded:
-    """What was folded of each part: of whole ones, and of all."""
+    """The results of chunks: of whole ones, and of all."""
 
     whole: Tensor
     every: Tensor
 
     def of(self, side: int) -> Tensor:
-        """What may be read where whole parts are folded, or the rest."""
+        """What may be read while whole chunks are reduced, or the remainder."""
         return self.whole if side == WHOLE else self.every
 
     def __getitem__(self, part: Index) -> Expr:
-        """The result of a part, when all are there."""
+        """The result of a chunk, once all are computed."""
         return self.every[part]
 
 
-# from WHOLE or REST, a part and a place in it
+# from WHOLE or REST, a chunk and a position in its row
 Value: TypeAlias = "Callable[[int, Index, Index], Expr | tuple[Expr, ...]]"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Parts:
-    """The parts of rows; indices of parts are `(part, m, i)`, without an `m` of 1."""
+    """The chunks of rows; their indices are `(part, m, i)`, without an `m` of 1."""
 
     rows: Rows
     name: str = ""
 
     @property
     def length(self) -> int:
-        """The length of a part."""
+        """The length of a chunk."""
         return _ELEMENTS if self.rows.array.buffer.ndim == 2 else _STEPS
 
     @property
     def number(self) -> Expr:
-        """How many parts a row has, the rest among them."""
+        """The number of chunks of a row, including the remainder."""
         return (self.rows.length + (self.length - 1)) // self.length
 
     @property
@@ -73,23 +74,23 @@ class Parts:
         return (self.number, *([] if self._single else [m]), *behind)
 
     def row(self, part: Index) -> Index:
-        """The row that a part is of."""
+        """The row of a chunk."""
         return (0, *part[1:]) if self._single else part[1:]
 
     def count(self, part: Index) -> Expr:
-        """How many elements a part has."""
+        """The number of elements of a chunk."""
         left = self.rows.length - part[0] * self.length
         return Binary("min", left, as_expr(self.length))
 
     def fold(
         self, reducer: str | Reducer, value: Value, name: str | tuple[str, ...]
     ) -> Any:
-        """The values at all places of each part, folded: a `Folded` a component."""
+        """Reduce the values at all positions of each chunk: `Folded` components."""
         whole = self._nest(reducer, value, name, WHOLE)
         every = self._nest(reducer, value, name, REST)
         stage = every[0].stage
         assert stage is not None
-        # the buffers are made once, by the first of both nests
+        # the buffers are allocated once, for the first of both nests
         both = replace(stage, outputs=(), inputs=(*stage.inputs, whole[0]))
         made = tuple(Folded(each, Tensor(each.buffer, both)) for each in whole)
         return made if len(made) > 1 else made[0]
@@ -101,7 +102,7 @@ class Parts:
         name: str | tuple[str, ...],
         side: int,
     ) -> tuple[Tensor, ...]:
-        """The fold of whole parts, or of the rest, in a nest of its own."""
+        """Reduce whole chunks, or the remainder, in a nest of its own."""
         axis = reduce_axis(self.length, f"{self.name}k")
 
         def folded(*part: Var) -> Body:
@@ -126,7 +127,7 @@ class Parts:
         value: Callable[[Index], Expr | tuple[Expr, ...]],
         name: str | tuple[str, ...],
     ) -> Any:
-        """The values of all parts of each row, folded."""
+        """Combine the values of all chunks of each row."""
         axis = reduce_axis(self.number, f"{self.name}p")
 
         def folded(*row: Var) -> Body:
@@ -138,20 +139,20 @@ class Parts:
 
 
 def _upto(nest: Stmt, whole: Expr) -> Stmt:
-    """The nest over whole parts."""
+    """The nest over whole chunks."""
     assert isinstance(nest, For)
     return replace(nest, extent=whole)
 
 
 def _rows_first(nest: Stmt) -> Stmt:
-    """The parts of a row one after the other, as they lie in memory."""
+    """Reorder to visit the chunks of a row in memory order."""
     assert isinstance(nest, For)
     assert isinstance(nest.body, For)
     return replace(nest.body, body=replace(nest, body=nest.body.body))
 
 
 def _cut(nest: Stmt, whole: Expr, parts: Parts) -> Stmt:
-    """The nest over what whole parts leave: no part, or one that is shorter."""
+    """The nest over the remainder: no chunk, or a shorter one."""
     assert isinstance(nest, For)
     count = simplify(parts.number - whole)
     rest = simplify(parts.rows.length - whole * parts.length)
@@ -159,7 +160,7 @@ def _cut(nest: Stmt, whole: Expr, parts: Parts) -> Stmt:
 
 
 def _rest(nest: Stmt, part: Var, whole: Expr, extent: Expr) -> Stmt:
-    """The loops inside with a shorter innermost one, and parts counted from `whole`."""
+    """The inner loops with a shorter innermost one; chunks counted from `whole`."""
     if isinstance(nest, For):
         innermost = isinstance(nest.body, Block)
         body = _rest(nest.body, part, whole, extent)

@@ -2,12 +2,12 @@
 
     s: f32 = x[i] + shuffle_xor(x[i], 16)
 
-Each lane gives its arguments and gets its own result, made of the arguments of all. A
-lane is a thread by its number modulo 32 (`thread.x` counts fastest). All lanes of a
-warp have to come there at once: so a collective never stands in a branch of a `select`
-or below a mask, and the interpreter faults where a lane of the warp is missing.
+Each lane passes its arguments and gets its own result, computed from the arguments of
+all. Lanes are threads numbered modulo 32 (`thread.x` varies fastest). All lanes of a
+warp must reach a collective together: it must not be in a branch of a `select` or below
+a mask, and the interpreter faults if a lane is missing.
 
-Only some targets have them: `Target.features` names which.
+Only some targets have them, as listed in `Target.features`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 
 from tensorlang.errors import DTypeError, IRError
 from tensorlang.ir import mma
+from tensorlang.ir.contents import contents
 from tensorlang.ir.dtypes import DType, bf16, f16, f32, i64
 from tensorlang.ir.natives import DTypes, Intrinsic
 from tensorlang.ir.nodes import Call, Expr, ExprLike, Load, Node, as_expr
@@ -33,12 +34,12 @@ WARP: Final = 32
 class Collective(Intrinsic):
     """A named function of the values of all lanes of its scope.
 
-    `numpy` is the meaning, on arrays of (groups, lanes of the scope) or, for vectors,
-    (groups, lanes of the scope, lanes of the vector).
+    `numpy` defines its semantics, on arrays of (groups, lanes of the scope) or, for
+    vectors, (groups, lanes of the scope, lanes of the vector).
 
     Attributes:
-        scope: Whose lanes evaluate it together.
-        feature: What a target has that has it.
+        scope: The scope whose lanes evaluate it together.
+        feature: The target feature it requires.
     """
 
     scope: str = "warp"
@@ -58,7 +59,7 @@ def _shuffled(name: str) -> Callable[[DTypes], DType]:
 
 
 def _from(source: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
-    """The value of lane `source(own, given)`; one's own where there is no such lane."""
+    """The value of lane `source(own, given)`; the lane's own value if out of range."""
 
     def meaning(values: Array, given: Array) -> Array:
         own = np.arange(WARP)[None, :]
@@ -94,7 +95,7 @@ def _multiplied(name: str, element: DType, a: int, b: int) -> Callable[[DTypes],
 
 
 _MMA: Final = (
-    "a 16x{0} times b {0}x8 plus c 16x8, spread over the lanes; exact products"
+    "a 16x{0} times b {0}x8 plus c 16x8, distributed over the lanes; exact products"
 )
 _TABLE: Final = (
     Collective(
@@ -102,8 +103,8 @@ _TABLE: Final = (
         1,
         _moved("ldmatrix_x4"),
         lambda rows: mma.fragment(rows, turned=False),
-        "four matrices 8x8 in shared memory, of which lane l loads row l % 8 of the "
-        "one numbered l // 8: of each, the row l // 4 from column l % 4 * 2",
+        "four 8x8 matrices in shared memory: lane l addresses row l % 8 of matrix "
+        "l // 8, and receives two elements of each, row l // 4 from column l % 4 * 2",
         feature="ldmatrix",
     ),
     Collective(
@@ -111,7 +112,7 @@ _TABLE: Final = (
         1,
         _moved("ldmatrix_x4_trans"),
         lambda rows: mma.fragment(rows, turned=True),
-        "as ldmatrix_x4, of the matrices transposed",
+        "like ldmatrix_x4, with the matrices transposed",
         feature="ldmatrix",
     ),
     Collective(
@@ -143,21 +144,21 @@ _TABLE: Final = (
         2,
         _shuffled("shuffle_xor"),
         _from(np.bitwise_xor),
-        "a of the lane whose number is one's own xor b",
+        "a of the lane with this lane's number xor b",
     ),
     Collective(
         "shuffle_down",
         2,
         _shuffled("shuffle_down"),
         _from(np.add),
-        "a of the lane b further; of the last b lanes, their own",
+        "a of the lane b higher; the last b lanes get their own",
     ),
     Collective(
         "shuffle_index",
         2,
         _shuffled("shuffle_index"),
         _from(lambda _, given: given),
-        "a of the lane of number b",
+        "a of the lane with number b",
     ),
 )
 COLLECTIVES: Final = {entry.name: entry for entry in _TABLE}
@@ -170,6 +171,8 @@ def is_collective(node: Node) -> bool:
 
 def collectives_in(node: Node) -> Iterator[Collective]:
     """The collectives that are called somewhere in a tree."""
+    if contents(node).calls.isdisjoint(COLLECTIVES):
+        return
     for part in walk(node):
         if isinstance(part, Call) and part.name in COLLECTIVES:
             yield COLLECTIVES[part.name]
@@ -184,7 +187,7 @@ def collective(name: str, *args: ExprLike) -> Call:
     """
     if name not in COLLECTIVES:
         known = ", ".join(sorted(COLLECTIVES))
-        raise IRError(f"{name!r} is no collective; there are {known}")
+        raise IRError(f"{name!r} is not a collective; these are {known}")
     entry = COLLECTIVES[name]
     if len(args) != entry.arity:
         raise IRError(f"{name} takes {entry.arity} arguments, got {len(args)}")
@@ -195,15 +198,15 @@ def collective(name: str, *args: ExprLike) -> Call:
 
 
 def shuffle_xor(value: ExprLike, mask: ExprLike) -> Call:
-    """`value` of the lane whose number differs from one's own in the bits of `mask`."""
+    """`value` of the lane whose number is this one's XOR `mask`."""
     return collective("shuffle_xor", value, mask)
 
 
 def shuffle_down(value: ExprLike, delta: ExprLike) -> Call:
-    """`value` of the lane `delta` further; the last `delta` lanes get their own."""
+    """`value` of the lane `delta` higher; the last `delta` lanes get their own."""
     return collective("shuffle_down", value, delta)
 
 
 def shuffle_index(value: ExprLike, lane: ExprLike) -> Call:
-    """`value` of the lane of number `lane`."""
+    """`value` of the lane with number `lane`."""
     return collective("shuffle_index", value, lane)

@@ -1,4 +1,4 @@
-"""Conditions: comparisons in a normal form, and the algebra of and, or, not."""
+"""Conditions: normal form of comparisons, and Boolean algebra."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tensorlang.ir.folding import constant_of
 from tensorlang.ir.known import Known
 from tensorlang.ir.nodes import Binary, Compare, Const, Expr, Unary, splat
 
-_TURNED: Final = {"lt": "gt", "le": "ge", "eq": "eq", "ne": "ne"}
-_MOST_PARTS: Final = 16  # a longer conjunction is not searched for implied parts
+_MIRRORED: Final = {"lt": "gt", "le": "ge", "eq": "eq", "ne": "ne"}
+_MOST_PARTS: Final = 16  # longer conjunctions are not checked for implied parts
 
 
 def truth(value: bool, lanes: int = 1) -> Expr:
@@ -32,13 +32,13 @@ def comparison(cond: Compare, known: Known) -> Expr | None:
         return None
     op, difference = cond.op, add(poly(cond.b, known.polys), poly(cond.a), -1)
     if op in ("gt", "le"):  # 0 > d is -d > 0, so 0 < -d; 0 <= d is 0 < d + 1
-        op, difference = "lt", _turned(op, difference)
+        op, difference = "lt", _shifted(op, difference)
     elif op == "ge":  # 0 >= d is 0 < 1 - d
         op, difference = "lt", add(constant(1), difference, -1)
     return _arranged(op, difference, cond, known)
 
 
-def _turned(op: str, d: Poly) -> Poly:
+def _shifted(op: str, d: Poly) -> Poly:
     return add({}, d, -1) if op == "gt" else add(d, constant(1))
 
 
@@ -60,14 +60,14 @@ def _arranged(op: str, d: Poly, cond: Compare, known: Known) -> Expr | None:
         op, right = "le", add(right, constant(1), -1)
     if not known.fits(left) or not known.fits(right):
         return None
-    bare = not any(left) and any(right)  # a constant stands on the right
+    bare = not any(left) and any(right)  # constants go to the right
     if bare or cond.op in ("gt", "ge"):
-        return Compare(_TURNED[op], expression(right), expression(left))
+        return Compare(_MIRRORED[op], expression(right), expression(left))
     return Compare(op, expression(left), expression(right))
 
 
 def negation(inner: Expr) -> Expr | None:
-    """A simpler form of `not inner`, or None. NaN forbids turning float orders."""
+    """A simpler form of `not inner`, or None. NaN forbids negating float orders."""
     const = constant_of(inner)
     if const is not None:
         return truth(not const.value, inner.dtype.lanes)
@@ -112,7 +112,7 @@ def junction(cond: Binary, known: Known) -> Expr | None:
 
 
 def joined(op: str, parts: list[Expr], lanes: int = 1) -> Expr:
-    """The parts under `op`, left to right; its neutral value for none."""
+    """The parts joined by `op`, left to right; its neutral element if none."""
     if not parts:
         return truth(op == "and", lanes)
     total = parts[0]
@@ -122,10 +122,10 @@ def joined(op: str, parts: list[Expr], lanes: int = 1) -> Expr:
 
 
 def _without_implied(op: str, parts: list[Expr], known: Known) -> list[Expr] | None:
-    """The parts that the others do not settle; None where they settle it all.
+    """The parts not implied by the others; None if they decide the whole.
 
-    Under `and`, a part that follows from the others goes, and one that contradicts
-    them makes all false; under `or`, the others are taken as false instead.
+    Under `and`, a part implied by the others is dropped, and one that contradicts them
+    makes the whole false; under `or`, the others are assumed false instead.
     """
     kept = list(parts)
     for part in reversed(parts):
@@ -137,7 +137,7 @@ def _without_implied(op: str, parts: list[Expr], known: Known) -> list[Expr] | N
         )
         if not facts:
             continue
-        decided = decide(part, Known(known.ranges, known.facts + facts))
+        decided = decide(part, known.inside({}, facts))
         if decided == (op == "or"):
             return None
         if decided is not None:

@@ -1,7 +1,7 @@
-"""What stands below a node: variables, buffers, names, loops, blocks.
+"""The contents of a subtree: variables, buffers, names, loops, blocks.
 
-Of a statement it is found once, from what is known of the statements in it: a step that
-changes one loop looks again at the nodes above it only.
+Contents of a statement are computed once, from those of its children: after a step that
+changes one loop, only its ancestors are recomputed.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tensorlang.ir.nodes import (
     BarrierObject,
     Block,
     Buffer,
+    Call,
     For,
     Function,
     IndexMap,
@@ -29,41 +30,37 @@ from tensorlang.ir.nodes import (
     Store,
     Var,
 )
-from tensorlang.ir.visit import N, children, walk
+from tensorlang.ir.visit import children, parts, statements, variables
 
 
 @dataclass(slots=True)
 class Contents:
-    """What stands in a node; of loops, blocks and allocations those below it."""
+    """The contents of a node: variables, names, accesses, node classes."""
 
     used: set[Var] = field(default_factory=set)
     bound: list[Var] = field(default_factory=list)
     reads: set[Buffer] = field(default_factory=set)
     writes: set[Buffer] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
-    loops: list[For] = field(default_factory=list)
-    blocks: list[Block] = field(default_factory=list)
-    allocations: list[Buffer] = field(default_factory=list)
+    kinds: set[type[Node]] = field(default_factory=set)
+    calls: set[str] = field(default_factory=set)
 
     def add(self, node: Node) -> None:
-        """Note one node, not what is below it."""
+        """Add one node, without its children."""
         note = _NOTES.get(type(node))
         if note is not None:
             note(self, node)
 
     def include(self, stmt: Stmt) -> None:
-        """Note a statement with all that it holds."""
+        """Add a statement with its contents."""
         held = contents(stmt)
+        self.kinds |= held.kinds
+        self.calls |= held.calls
         self.used |= held.used
         self.bound += held.bound
         self.reads |= held.reads
         self.writes |= held.writes
         self.names |= held.names
-        self.loops += _first(stmt, For, held.loops)
-        self.blocks += _first(stmt, Block, held.blocks)
-        if isinstance(stmt, Alloc):
-            self.allocations.append(stmt.buffer)
-        self.allocations += held.allocations
 
 
 def _named(found: Contents, node: Block) -> None:
@@ -89,6 +86,10 @@ def _update(found: Contents, node: Reduce | AtomicUpdate) -> None:
     found.writes.update(buffers)
 
 
+def _call(found: Contents, node: Call) -> None:
+    found.calls.add(node.name)
+
+
 def _bind(found: Contents, node: Node) -> None:
     found.bound += _bound_by(node)
 
@@ -97,6 +98,7 @@ _NOTES: Final[dict[type[Node], Callable[[Contents, Any], None]]] = {
     Var: _variable,
     **dict.fromkeys((Buffer, BarrierObject, Block), _named),
     Load: _read,
+    Call: _call,
     Store: _write,
     **dict.fromkeys((Reduce, AtomicUpdate), _update),
     **dict.fromkeys((For, Let, Axis, IndexMap, Reducer), _bind),
@@ -104,7 +106,7 @@ _NOTES: Final[dict[type[Node], Callable[[Contents, Any], None]]] = {
 
 
 def contents(node: Node) -> Contents:
-    """What stands in a node, itself included; not to be changed."""
+    """The contents of a node, including itself; do not modify."""
     if not isinstance(node, (Stmt, Function)):
         return _found(node)
     try:
@@ -118,17 +120,47 @@ def contents(node: Node) -> Contents:
 def _found(node: Node) -> Contents:
     found = Contents()
     found.add(node)
+    found.kinds.add(type(node))
     for child in children(node):
         if isinstance(child, Stmt):
             found.include(child)
             continue
-        for part in walk(child):
-            found.add(part)
+        for part in parts(child):
+            note = _NOTES.get(type(part))
+            if note is not None:
+                note(found, part)
+        found.kinds.update(map(type, parts(child)))
     return found
 
 
-def _first(stmt: Node, kind: type[N], below: list[N]) -> list[N]:
-    return [stmt, *below] if isinstance(stmt, kind) else below
+@dataclass(slots=True)
+class Structure:
+    """The loops, blocks and temporaries at or below a node, in program order."""
+
+    loops: list[For] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
+    allocations: list[Buffer] = field(default_factory=list)
+
+
+def structure(node: Node) -> Structure:
+    """The structure of a statement or function, cached; do not modify it."""
+    try:
+        return node._structure  # type: ignore[attr-defined,no-any-return] # noqa: SLF001
+    except AttributeError:
+        found = Structure()
+        if isinstance(node, For):
+            found.loops.append(node)
+        elif isinstance(node, Block):
+            found.blocks.append(node)
+        elif isinstance(node, Alloc):
+            found.allocations.append(node.buffer)
+        for stmt in statements(node):
+            held = structure(stmt)
+            found.loops += held.loops
+            found.blocks += held.blocks
+            found.allocations += held.allocations
+        object.__setattr__(node, "_structure", found)
+        return found
 
 
 def binders(node: Node) -> Iterator[Var]:
@@ -138,27 +170,15 @@ def binders(node: Node) -> Iterator[Var]:
 
 def free_vars(node: Node) -> frozenset[Var]:
     """The variables that `node` uses but does not introduce."""
+    if not isinstance(node, (Stmt, Function)):
+        return variables(node)
     try:
-        return node._free  # type: ignore[attr-defined,no-any-return] # noqa: SLF001
+        return node._free  # type: ignore[union-attr,no-any-return] # noqa: SLF001
     except AttributeError:
-        found = _free(node)
+        held = contents(node)
+        found = frozenset(held.used.difference(held.bound))
         object.__setattr__(node, "_free", found)
         return found
-
-
-_NONE: Final[frozenset[Var]] = frozenset()
-
-
-def _free(node: Node) -> frozenset[Var]:
-    if isinstance(node, Var):
-        return frozenset((node,))
-    if isinstance(node, (Stmt, Function)):
-        found = contents(node)
-        return frozenset(found.used.difference(found.bound))
-    free = _NONE
-    for child in children(node):
-        free |= free_vars(child)
-    return free.difference(_bound_by(node))
 
 
 def _bound_by(node: Node) -> tuple[Var, ...]:
@@ -171,35 +191,34 @@ def _bound_by(node: Node) -> tuple[Var, ...]:
 
 
 def reads(node: Node) -> frozenset[Buffer]:
-    """The buffers that something below `node` reads."""
+    """The buffers read at or below `node`."""
     return frozenset(contents(node).reads)
 
 
 def writes(node: Node) -> frozenset[Buffer]:
-    """The buffers that something below `node` writes."""
+    """The buffers written at or below `node`."""
     return frozenset(contents(node).writes)
 
 
 def touches(stmt: Stmt, buffer: Buffer) -> bool:
-    """Whether something in a statement reads or writes a buffer."""
+    """Whether a statement reads or writes a buffer."""
     held = contents(stmt)
     return buffer in held.reads or buffer in held.writes
 
 
 def blocks(node: Node) -> Iterator[Block]:
     """The blocks at or below `node`, in program order."""
-    return iter(_first(node, Block, contents(node).blocks))
+    return iter(structure(node).blocks)
 
 
 def loops(node: Node) -> Iterator[For]:
     """The loops at or below `node`, in program order."""
-    return iter(_first(node, For, contents(node).loops))
+    return iter(structure(node).loops)
 
 
 def allocations(node: Node) -> Iterator[Buffer]:
     """The temporaries that `node` allocates, in program order."""
-    own = [node.buffer] if isinstance(node, Alloc) else []
-    return iter(own + contents(node).allocations)
+    return iter(structure(node).allocations)
 
 
 def names(node: Node) -> set[str]:

@@ -1,8 +1,8 @@
-"""Which additions absorb a product: the one rule that lowering and interpreter share.
+"""Contraction of products and additions: the rule shared by lowering and interpreter.
 
-An addition is contracted with the product beside it, into an `fma`, where the addition
-or that product says `contract`. Of two products the right one is absorbed. The addition
-of an f32 or f64 reducer always does so.
+An addition is contracted with the product beside it, into an `fma`, if the addition or
+that product says `contract`. Of two products the right one is contracted. The addition
+of an f32 or f64 reducer always is.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _REDUCED: Final = ("f32", "f64")
 
 
 def as_fma(node: Expr) -> Call | None:
-    """The `fma` that `node` stands for, or None where it is no contracted addition.
+    """The `fma` equivalent to `node`, or None if it is no contracted addition.
 
-    `a*b + c` and `c + a*b` are `fma(a, b, c)`, `a*b - c` is `fma(a, b, -c)` and
-    `c - a*b` is `fma(-a, b, c)`.
+    `a*b + c` and `c + a*b` are `fma(a, b, c)`, `a*b - c` is `fma(a, b, -c)` and `c -
+    a*b` is `fma(-a, b, c)`.
     """
     if not isinstance(node, Binary) or node.op not in ("add", "sub"):
         return None
@@ -48,10 +48,10 @@ def combination(
     *,
     contract: bool = True,
 ) -> tuple[Expr, ...]:
-    """The reducer's expressions on these operands, sums of products contracted.
+    """The reducer's expressions on these operands, with sums of products contracted.
 
-    `sum` of a state and `a*b` is `fma(a, b, state)`, unless `contract` is false: of a
-    processor without that instruction.
+    `sum` of a state and `a*b` is `fma(a, b, state)`, unless `contract` is false, for
+    processors without that instruction.
     """
     values = dict(zip(reducer.left + reducer.right, left + right, strict=True))
     made = (substitute(part, values) for part in reducer.combine)

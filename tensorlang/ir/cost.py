@@ -1,10 +1,10 @@
-"""What a function costs, from its definition alone: operations and bytes, no data.
+"""The cost of a function from its definition alone: operations and bytes.
 
-Counts are expressions where sizes are symbolic; `Cost.at` fills the sizes in. Every
+Counts are expressions if sizes are symbolic; `Cost.at` substitutes the sizes. Every
 floating-point addition, multiplication, division, comparison or call of a mathematical
 function is one operation (`fma` is two); index arithmetic is not counted. An operation
-is counted in the loops that its operands vary with, for any compiler moves it out of
-the others. Bytes are the least possible traffic: each parameter read or written once.
+counts for the loops that its operands vary with, as compilers hoist it out of the
+others. Bytes are the minimum traffic: each parameter is read or written once.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from tensorlang.ir.visit import children, substitute, walk
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Work of one call: i64 expressions in the function's symbolic sizes.
+    """The work of one call: i64 expressions in the function's symbolic sizes.
 
     Attributes:
         float_ops: Floating-point operations.
-        integer_ops: Integer and bit operations on data (not on indices).
+        integer_ops: Integer and bitwise operations on data (not on indices).
         bytes_read: Bytes of the `in` and `inout` parameters.
         bytes_written: Bytes of the `out` and `inout` parameters.
     """
@@ -104,11 +104,11 @@ _NONE: Counts = (as_expr(0), as_expr(0))
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a statement stands: the loops around it, and what varies with them.
+    """The context of a statement: the loops around it, and what varies with them.
 
     Attributes:
-        extents: Of the loops around, outermost first.
-        depths: How many of these loops a variable's value takes part in; 0 is none.
+        extents: The extents of the loops around, outermost first.
+        depths: The depth of the innermost loop that each variable varies with; 0: none.
         written: Buffers that the function writes: their elements vary with all loops.
     """
 
@@ -117,17 +117,17 @@ class _Place:
     written: frozenset[Buffer]
 
     def inside(self, loop: For) -> _Place:
-        """In the loop's body."""
+        """The context of the loop's body."""
         extents = (*self.extents, loop.extent)
         return self._with({loop.var: len(extents)}, extents)
 
     def named(self, values: Mapping[Var, Expr]) -> _Place:
-        """Where variables stand for these values."""
+        """The context with variables bound to these values."""
         depths = {var: self.depth(value) for var, value in values.items()}
         return self._with(depths, self.extents)
 
     def depth(self, node: Node) -> int:
-        """The innermost loop that a value varies with: there it is computed."""
+        """The depth of the innermost loop a value varies with, where it is computed."""
         if isinstance(node, Var):
             return self.depths.get(node, 0)
         if isinstance(node, Load) and node.buffer in self.written:
@@ -135,7 +135,7 @@ class _Place:
         return max(map(self.depth, children(node)), default=0)
 
     def times(self, count: int, depth: int) -> Expr:
-        """`count` in each iteration of the first `depth` loops around."""
+        """`count` per iteration of the outermost `depth` loops."""
         total: Expr = as_expr(count)
         for extent in self.extents[:depth]:
             total = total * extent
@@ -153,7 +153,7 @@ def _plus(*counts: Counts) -> Counts:
 
 
 def _weights(node: Node) -> tuple[int, int]:
-    """Float and integer operations of one node of an expression, without its operands.
+    """Float and integer operations of one expression node, without its operands.
 
     Index arithmetic, which is i64, and selects are free.
     """
@@ -167,7 +167,7 @@ def _weights(node: Node) -> tuple[int, int]:
 
 
 def _operations(expr: Node, place: _Place) -> Counts:
-    """Operations in all expressions below, each in the loops that it varies with."""
+    """The operations of all subexpressions, each for the loops it varies with."""
     parts = []
     for node in walk(expr):
         floats, integers = _weights(node)

@@ -1,4 +1,4 @@
-"""Natives that only some processors have; schedules bring them in by `tensorize`."""
+"""Natives of some CPUs only, introduced by `tensorize`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _dot_type(dtypes: tuple[DType, ...]) -> DType:
 
 
 def _dot(acc: Array, a0: Array, a1: Array, b0: Array, b1: Array) -> Array:
-    """Two fused steps, the odd product first, as the processor does them."""
+    """Two fused steps, the odd product first, like the processor."""
     a0, a1, b0, b1 = (
         _flushed(np.asarray(x).astype(np.float32)) for x in (a0, a1, b0, b1)
     )
@@ -36,7 +36,7 @@ def _step(a: Array, b: Array, acc: Array) -> Array:
 
 
 def _flushed(near: Array, exact: Array | None = None) -> Array:
-    """0 for what is below the normal numbers when rounded to their digits."""
+    """Flush to zero what is subnormal when rounded to the normal precision."""
     size = np.abs(near if exact is None else exact)
     return np.where(size < _TINY, np.copysign(np.float32(0), near), near)
 
@@ -49,7 +49,7 @@ CPU_NATIVES: Final = {
         _dot_type,
         _dot,
         "acc + a1*b1 + a0*b0, each step rounded once, subnormal operands and results "
-        "taken for 0 (AVX512-BF16); the pairs a0, a1 and b0, b1 are the even and odd "
+        "flushed to 0 (AVX512-BF16); the pairs a0, a1 and b0, b1 are the even and odd "
         "lanes of the instruction's operands",
     ),
 }

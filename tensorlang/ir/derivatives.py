@@ -1,10 +1,10 @@
-"""Derivatives of elements: reverse mode on the expressions that definitions build.
+"""Derivatives of elementwise expressions, by reverse-mode differentiation.
 
-What a part of an expression contributes to the gradient is a *slope*: a sum of products
-of parts, with whole powers, below and above a fraction bar. In this form constants
-meet, what was divided and multiplied cancels, and common factors are found again; so a
-derived gradient is about as short as one written by hand. A condition splits a slope in
-two: what is not chosen contributes nothing, not 0 times what it is.
+The contribution of a subexpression to the gradient is a *slope*: a sum of products of
+factors with integer powers. In this form constants combine, factors cancel, and common
+factors are found again; so a derived gradient is about as short as a handwritten one. A
+condition splits a slope in two: the branch not taken contributes nothing, rather than 0
+times its value.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.visit import children, fresh, substitute
 
-# factors with their powers, in the order in which they were met
+# factors with their powers, in order of first occurrence
 Product: TypeAlias = "tuple[tuple[Expr, int], ...]"
 
 
@@ -71,16 +71,16 @@ def derivative(
     """The gradients of the operands of a definition, from those of its results.
 
     Args:
-        element: From the operands and attributes to a result, or several.
-        seeds: The gradient of each result, None where it is not needed.
-        operands: What it is applied to, None what is left out.
+        element: Maps the operands and attributes to a result, or several.
+        seeds: The gradient of each result, None if not needed.
+        operands: The operands, None for omitted ones.
         floats: Which operands may have a gradient.
-        attributes: What the definition is given besides.
+        attributes: The other arguments of the definition.
 
     Returns:
         A gradient, or None, for each operand that may have one.
     """
-    # a derivative of a derivative has such operands already
+    # derivatives of derivatives already use such names
     used = [e for e in (*seeds, *operands) if isinstance(e, Expr)]
     taken = {var.name for var in set[Var]().union(*map(free_vars, used))}
     held = {
@@ -92,7 +92,7 @@ def derivative(
     given = [value if value is None else next(stand_ins) for value in operands]
     made = element(*given, **attributes)
     several = made if isinstance(made, tuple) else (made,)
-    needed = [  # a gradient gives none of what is left out
+    needed = [  # omitted operands have no gradient
         (as_expr(result), seed)
         for result, seed in zip(several, seeds, strict=True)
         if result is not None and seed is not None
@@ -104,14 +104,15 @@ def derivative(
 
 
 def gradients(results: Sequence[tuple[Expr, Expr]], wrt: Sequence[Expr]) -> list[Expr]:
-    """The gradient of each of `wrt`, from those of the results.
+    """The gradients with respect to `wrt`, from those of the results.
 
     Args:
-        results: What is computed from them, each with its gradient.
-        wrt: The variables; all of one type of floats.
+        results: Expressions of the variables, each with its gradient.
+        wrt: The variables or other subexpressions: floats, or any type that is only
+            moved.
 
     Raises:
-        OperatorError: a part of an expression has no derivative.
+        OperatorError: a subexpression has no derivative.
     """
     slopes: dict[Expr, Slope] = {}
     for result, seed in results:
@@ -124,13 +125,15 @@ def gradients(results: Sequence[tuple[Expr, Expr]], wrt: Sequence[Expr]) -> list
 
 
 def _between(results: Iterable[Expr], wrt: set[Expr]) -> list[Expr]:
-    """The floats that lie between, each once, its parts before it."""
+    """The float subexpressions between variables and results, in topological order."""
     order: dict[Expr, bool] = {}
+    moved = {var.dtype for var in wrt}
 
     def visit(node: Expr) -> bool:
         if node not in order:
             below = [visit(c) for c in children(node) if isinstance(c, Expr)]
-            order[node] = node in wrt or (any(below) and node.dtype.is_float)
+            may = node.dtype.is_float or node.dtype in moved
+            order[node] = node in wrt or (any(below) and may)
         return order[node]
 
     for result in results:
@@ -143,7 +146,7 @@ def _add(slopes: dict[Expr, Slope], node: Expr, slope: Slope) -> None:
 
 
 def _contributions(node: Expr, slope: Slope) -> Iterable[tuple[Expr, Slope]]:
-    """What the slope of a node gives to the slopes of its parts."""
+    """The contributions of a node's slope to the slopes of its operands."""
     match node:
         case Binary(op="add", a=a, b=b):
             return (a, slope), (b, slope)
@@ -199,7 +202,7 @@ def factor(expr: Expr, power: int = 1) -> Factor:
 def _product(
     powers: dict[Expr, int], coefficient: float = 1.0
 ) -> tuple[Product, float]:
-    """A product without what cancels; e^z over e^z + 1 is the sigmoid of z."""
+    """A product after cancellation; e^z over e^z + 1 is the sigmoid of z."""
     for part, n in list(powers.items()):
         if isinstance(part, Call) and part.name == "exp" and n > 0:
             below = Binary("add", part, as_expr(1.0, part.dtype))
@@ -243,7 +246,7 @@ def branch(cond: Expr, then: Slope, other: Slope) -> Slope:
 
 
 def _terms(slope: Slope) -> tuple[tuple[Product, float], ...]:
-    """The terms of a sum; of a branch, one that is a factor by itself."""
+    """The terms of a sum; a branch is a single term."""
     if isinstance(slope, Sum):
         return slope.terms
     return ((((written(slope, _dtype(slope)), 1),), 1.0),)
@@ -267,7 +270,7 @@ def written(slope: Slope, dtype: DType) -> Expr:
 
 
 def _sum(terms: Sequence[tuple[dict[Expr, int], float]], dtype: DType) -> Expr:
-    """A sum; factors that several terms share stand outside of it."""
+    """A sum, with factors shared by several terms factored out."""
     shared = Counter((part, n > 0) for powers, _ in terms for part, n in powers.items())
     (part, above), uses = max(
         shared.items(), key=lambda item: item[1], default=((None, True), 0)
@@ -288,7 +291,7 @@ def _sum(terms: Sequence[tuple[dict[Expr, int], float]], dtype: DType) -> Expr:
 
 
 def _added(terms: Sequence[tuple[dict[Expr, int], float]], dtype: DType) -> Expr:
-    """Products added, or subtracted where their coefficient is negative."""
+    """Add products, subtracting those with a negative coefficient."""
     total: Expr | None = None
     for powers, c in sorted(terms, key=lambda term: term[1] < 0):
         if total is None:
@@ -297,14 +300,14 @@ def _added(terms: Sequence[tuple[dict[Expr, int], float]], dtype: DType) -> Expr
             total = total + _written(powers, c, dtype)
         else:
             total = total - _written(powers, -c, dtype)
-    return as_expr(0.0, dtype) if total is None else total
+    return as_expr(0, dtype) if total is None else total
 
 
 def _written(powers: dict[Expr, int], coefficient: float, dtype: DType) -> Expr:
-    """A product: its first factor times what all others are."""
+    """A product: its first factor times all others."""
     above = [part for part, n in powers.items() for _ in range(n)]
     below = [part for part, n in powers.items() for _ in range(-n)]
-    if not above[1:]:  # nothing but one that could be divided: an inverse, multiplied
+    if not above[1:]:  # at most one factor to divide: multiply by the inverse
         deep = {part for part, n in powers.items() if n < -1}
         inverse = {part: 1.0 / part for part in deep}
         above += [inverse[part] for part in below if part in deep]
@@ -344,7 +347,7 @@ def _sign(x: Expr) -> Expr:
     return Select(x > zero, one, Select(x < zero, -one, zero))
 
 
-# by name, from the call and its operands to the slopes' factor
+# by name: from the call and its operand to the factor of slopes
 _FUNCTIONS: Final[dict[str, Callable[[Expr, Expr], Rule]]] = {
     "exp": lambda y, _: _by(y),
     "exp2": lambda y, _: _by(y, times_=math.log(2)),
@@ -364,7 +367,7 @@ _FUNCTIONS: Final[dict[str, Callable[[Expr, Expr], Rule]]] = {
 
 
 def _pow(slope: Slope, y: Expr, a: Expr, b: Expr) -> tuple[Slope, Slope]:
-    """0 where b is 0, and where a is 0 and b is not below."""
+    """No base gradient if b is 0, and no exponent gradient if a is 0 and b >= 0."""
     base = times(times(slope, factor(b)), factor(intrinsics.pow(a, b - 1.0)))
     exponent = times(times(slope, factor(y)), factor(intrinsics.log(a)))
     return (

@@ -1,4 +1,4 @@
-"""The content hash of a function: the key of every cache and record."""
+"""The content hash of a function: the key of caches and records."""
 
 from __future__ import annotations
 

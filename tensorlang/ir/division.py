@@ -1,8 +1,8 @@
-"""floordiv and floormod of index arithmetic, from what is known of the operands.
+"""Simplify floordiv and floormod in index arithmetic, given facts about operands.
 
-`x // d` is split by the multiples of d in x: `(32*a + b) // 32` is `a + b // 32`, and
-that is `a` where b is within 0 .. 31; `%` likewise. d may be an expression. All of this
-holds of integers: of what may wrap, only remainders by powers of two are taken apart.
+`x // d` is split by the multiples of d in x: `(32*a + b) // 32` is `a + b // 32`, which
+is `a` if b is within 0 .. 31; `%` likewise. d may be an expression. All of this holds
+for integers: if terms may wrap, only remainders by powers of two are split.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def remainder(x: Expr, d: Expr, known: Known) -> Expr | None:
 
 
 def _keeps_remainders(total: Poly, number: int, known: Known) -> bool:
-    """Whether a sum has the remainder that it has in integers: 2^64 may be one."""
+    """Whether wrapping preserves the remainder of a sum."""
     return number & (number - 1) == 0 or known.fits(total)
 
 
@@ -100,7 +100,7 @@ def _multiples(total: Poly, number: int) -> tuple[Poly, Poly]:
 
 
 def _quotient_of_rest(rest: Poly, number: int, known: Known) -> Poly | None:
-    """`rest // number` where it is one number, or a division by less."""
+    """`rest // number`, if it is constant, or a division by less."""
     low, high = known.lower(rest), known.upper(rest)
     if low is not None and high is not None and low // number == high // number:
         return constant(low // number)
@@ -122,9 +122,9 @@ def _divided(x: Expr, d: Const) -> Expr:
 
 
 def _common_step(rest: Poly, number: int, known: Known) -> tuple[int, Poly, Poly]:
-    """A step > 1 and `rest` as a multiple of it plus what is within 0 .. step-1.
+    """A step > 1 and `rest` as a multiple of it plus a part within 0 .. step-1.
 
-    The step divides `number`. Where there is none: `(1, rest, {})`.
+    The step divides `number`. Without such a step: `(1, rest, {})`.
     """
     steps = {gcd(number, c) for m, c in rest.items() if m}
     for first in sorted(steps, reverse=True):
@@ -164,7 +164,7 @@ def _nested(rest: Poly, number: int, known: Known) -> Poly | None:
 
 
 def _without_inner_remainders(total: Poly, number: int, known: Known) -> Poly:
-    """`(k * (x % c)) % d` is `(k * x) % d` where d divides k * c."""
+    """`(k * (x % c)) % d` is `(k * x) % d` if d divides k * c."""
     result: Poly = {}
     for monomial, coefficient in total.items():
         inner = _remainder_multiple(monomial, coefficient, number)
@@ -190,7 +190,7 @@ def _remainder_multiple(
 
 
 def _symbolic(total: Poly, d: Expr, known: Known, op: str) -> Expr | None:
-    """The same for a divisor n that is one factor and positive: `(i*n + j) // n`."""
+    """The same for a positive symbolic divisor n: `(i*n + j) // n`."""
     if poly(d, known.polys) != {(d,): 1} or (known.interval(d)[0] or 0) < 1:
         return None
     if not known.fits(total):
@@ -214,7 +214,7 @@ def _symbolic(total: Poly, d: Expr, known: Known, op: str) -> Expr | None:
 
 
 def rejoined(total: Poly, known: Known) -> Poly:
-    """`c * (x // c) + x % c` put together again as x.
+    """Combine `c * (x // c) + x % c` to x.
 
     `c * (x // c % b) + x % c` is `x % (b * c)`.
     """
@@ -245,7 +245,7 @@ def rejoined(total: Poly, known: Known) -> Poly:
 
 
 def _digit_above(total: Poly, x: Expr, weight: int) -> tuple[Monomial, int] | None:
-    """The term `weight * (x % b)` of a sum, and b; None where there is none."""
+    """The term `weight * (x % b)` of a sum, and b; None if there is none."""
     for monomial, coefficient in total.items():
         match monomial:
             case (Binary(op="floormod", a=a, b=Const(value=size)),) if (

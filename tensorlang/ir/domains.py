@@ -1,9 +1,9 @@
-"""What loaded integers may be, so that a function touches only its own memory.
+"""Domains of loaded integers for which a function accesses only its own memory.
 
-Every index must lie within its dimension, checks must hold, a divisor is not 0, and a
-loop whose extent is loaded must end. Where a loaded integer decides this, the least and
-the largest value that it may have are derived, for given sizes. What an `if` guards
-counts as if it ran: a domain may be too small, never too large.
+Indices must be in bounds, checks must hold, divisors must be nonzero, and loops with a
+loaded extent must end. Where a loaded integer decides this, its minimum and maximum are
+derived, for given sizes. Code guarded by an `if` counts as executed: a domain may be
+too small, never too large.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.visit import children, substitute, walk
 
-# a sum of integer expressions: coefficients by summand, the constant under None
+# a sum of integer expressions: coefficient by summand, the constant under None
 Sum: TypeAlias = "dict[Expr | None, int]"
-_LONGEST_LOOP: Final = 64  # steps of a loop whose extent no memory bounds
-# what a difference is where a comparison holds
+_LONGEST_LOOP: Final = 64  # iterations of a loop whose extent no memory bounds
+# the interval of a difference for which a comparison with 0 holds
 _HOLDS: Final[Mapping[str, Interval]] = {
     "lt": (None, -1),
     "le": (None, 0),
     "gt": (1, None),
     "ge": (0, None),
 }
-_MOST_ROUNDS: Final = 8  # temporaries that indices go through, one after the other
+_MOST_ROUNDS: Final = 8  # chained temporaries that indices pass through
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class Domain:
     """The values that the elements of a buffer may have.
 
     Attributes:
-        interval: The least and the largest, None where there is no such end.
+        interval: The minimum and maximum, None if unbounded.
         nonzero: Whether 0 is excluded.
     """
 
@@ -68,11 +68,12 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class Domains:
-    """What is known of the values that a function may be given.
+    """The domains of a function's operands.
 
     Attributes:
-        named: The domains of the buffers whose elements decide what is touched.
-        complete: Whether nothing else decides it, as a division by a difference does.
+        named: The domains of the buffers whose elements determine what is accessed.
+        complete: Whether nothing else determines it, such as a division by a
+            difference.
     """
 
     named: Mapping[str, Domain]
@@ -80,7 +81,7 @@ class Domains:
 
 
 def domains(func: Function, sizes: Mapping[str, int]) -> Domains:
-    """The domains of the buffers whose elements decide what a function touches.
+    """The domains of the buffers whose elements determine what a function accesses.
 
     Args:
         func: A definition, not scheduled.
@@ -99,7 +100,7 @@ def domains(func: Function, sizes: Mapping[str, int]) -> Domains:
 
 
 def linear(expr: Expr) -> Sum:
-    """An integer expression as a sum; its parts that are no sums are summands."""
+    """An integer expression as a sum; subexpressions that are no sums are summands."""
     if isinstance(expr, Const):
         return {None: int(expr.value)}
     if isinstance(expr, Cast) and not expr.a.dtype.is_float:
@@ -125,7 +126,7 @@ def _added(a: Sum, b: Sum, scale: int) -> Sum:
 
 @dataclass(slots=True)
 class _Needs:
-    """Walks a function with the values of its variables, and notes what is needed."""
+    """Visitor that collects requirements, given the values of variables."""
 
     values: dict[Var, Expr]
     loops: dict[Var, Expr] = field(default_factory=dict)
@@ -134,7 +135,7 @@ class _Needs:
     complete: bool = True
 
     def visit(self, stmt: Stmt) -> None:
-        """Note what a statement and those in it need."""
+        """Collect the requirements of a statement and its children."""
         if isinstance(stmt, Let):
             self._expression(stmt.value)
             self.values[stmt.var] = self._known(stmt.value)
@@ -144,7 +145,7 @@ class _Needs:
                 self.values[axis.var] = self._known(axis.value)
         elif isinstance(stmt, For):
             self.loops[stmt.var] = extent = self._known(stmt.extent)
-            if _loads(extent):  # a single number of steps is not below 0, either
+            if _loads(extent):  # a single trip count must not be negative, either
                 low = 0 if len(linear(extent)) == 1 else None
                 self.within(extent, (low, _LONGEST_LOOP), self.loops)
         elif isinstance(stmt, Store | Reduce | AtomicUpdate):
@@ -203,7 +204,7 @@ class _Needs:
         return self.needs.setdefault(buffer.name, Domain())
 
     def within(self, expr: Expr, limit: Interval, loops: Mapping[Var, Expr]) -> None:
-        """Note what keeps an expression within an interval, whatever loops do."""
+        """Require an expression to be within an interval for all loop values."""
         if not any(map(_loads, (expr, *loops.values()))):
             return
         low, high = limit
@@ -214,10 +215,10 @@ class _Needs:
             self._below(_added({}, least, -1), -low, loops)
 
     def _below(self, total: Sum, high: int, loops: Mapping[Var, Expr]) -> None:
-        """Note what keeps a sum at `high` or below, each summand by itself.
+        """Require a sum to be at most `high`, constraining each summand separately.
 
-        Of several, as in `row[i] * width + column[i]`, each stays below the next
-        larger coefficient, and what falls below 0 counts for nothing.
+        Of several, as in `row[i] * width + column[i]`, each stays below the next larger
+        coefficient, and negative values are not credited.
         """
         high -= total.get(None, 0)
         parts = sorted((abs(c), c, n) for n, (e, c) in enumerate(_parts(total)))
@@ -231,7 +232,7 @@ class _Needs:
             self._need(named[at], limit, loops)
 
     def _need(self, expr: Expr, limit: Interval, loops: Mapping[Var, Expr]) -> None:
-        """Note what keeps one summand within an interval."""
+        """Require one summand to be within an interval."""
         if isinstance(expr, Load) and expr.dtype.is_integer:
             held = self._of(expr.buffer)
             held.interval = meet(held.interval, limit)
@@ -246,7 +247,7 @@ class _Needs:
 
 
 def _checked(expr: Expr) -> Iterator[tuple[Expr, Interval]]:
-    """What makes a check hold: differences, and the intervals that they stay in."""
+    """The requirements of a check: differences and their intervals."""
     if isinstance(expr, Call) and expr.name == "check":
         yield from _checked(expr.args[0])
     elif isinstance(expr, Binary) and expr.op in ("and", "or"):
@@ -265,7 +266,7 @@ def _parts(total: Sum) -> Iterator[tuple[Expr, int]]:
 
 
 def _extreme(total: Sum, loops: Mapping[Var, Expr], sign: int) -> Sum:
-    """The largest value of a sum over the loops around it, or the least."""
+    """The maximum of a sum over the loops around it, or the minimum."""
     for var, extent in reversed(tuple(loops.items())):
         coefficient = total.pop(var, 0)
         if coefficient * sign > 0:
@@ -275,7 +276,7 @@ def _extreme(total: Sum, loops: Mapping[Var, Expr], sign: int) -> Sum:
 
 
 def _unmet(own: Interval, limit: Interval) -> Interval:
-    """The ends of a limit that an interval does not keep by itself."""
+    """The ends of a limit that an interval does not guarantee."""
     (low, high), (least, most) = limit, own
     if low is not None and least is not None and least >= low:
         low = None
@@ -285,7 +286,7 @@ def _unmet(own: Interval, limit: Interval) -> Interval:
 
 
 def _operands(expr: Expr, limit: Interval) -> Iterator[tuple[Expr, Interval]]:
-    """What keeps an operation within an interval: intervals of its operands."""
+    """Intervals of an operation's operands that keep it within an interval."""
     low, high = limit
     if isinstance(expr, Select):
         yield from ((expr.a, limit), (expr.b, limit))

@@ -1,10 +1,10 @@
 """Element types: `f16 bf16 f32 f64 i8..i64 u8..u64 bool`, and vectors of them.
 
-A type is a value: `DType("f32")` is 32-bit IEEE 754, `DType("f32", 16)` sixteen lanes
-of it. `bf16` is the upper half of an `f32` (NumPy knows it through `ml_dtypes`).
+Types are values: `DType("f32")` is 32-bit IEEE 754, `DType("f32", 16)` a vector of
+sixteen lanes. `bf16` is the upper half of an `f32` (provided to NumPy by `ml_dtypes`).
 
-The number in a name counts bits, as in LLVM and MLIR: `i8` is `int8`. NumPy's character
-codes count bytes (its `"f8"` is `float64`); they are not names of types here.
+The number in a name counts bits, as in LLVM and MLIR: `i8` is `int8`. NumPy's type
+codes count bytes (its `"f8"` is `float64`); they are not accepted as names.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ NAMES: Final = tuple(_TABLE)
 
 
 class DType:
-    """An element type, with `lanes` of it side by side in a vector; one object each.
+    """An element type, or a vector of `lanes` of it; instances are unique.
 
     Attributes:
         name: One of `NAMES`.
-        lanes: How many, at least 1.
+        lanes: The number of lanes, at least 1.
         kind: One of `float`, `int`, `uint`, `bool`.
         bits: Bits of one lane as stored in memory (a `bool` is one byte).
-        is_float: Whether a lane is a floating-point number.
-        is_integer: Whether a lane is a signed or unsigned integer (`bool` is not).
+        is_float: Whether lanes are floating-point numbers.
+        is_integer: Whether lanes are signed or unsigned integers (`bool` is not).
         is_bool: Whether a lane is a truth value.
 
     Raises:
@@ -102,7 +102,7 @@ class DType:
 
     @property
     def limits(self) -> tuple[int, int]:
-        """Smallest and largest value of an integer or bool type."""
+        """The minimum and maximum of an integer or bool type."""
         found = _LIMITS.get(self.name)
         if found is None:
             raise DTypeError(f"{self} has no integer limits")
@@ -165,8 +165,8 @@ def as_dtype(spec: DType | str | type | np.dtype) -> DType:
             `bool`, which are f64, i64 and bool as in NumPy.
 
     Raises:
-        DTypeError: nothing of ours corresponds to it, or it is another spelling, such
-            as NumPy's `"f8"`.
+        DTypeError: it has no counterpart, or is spelled differently, such as NumPy's
+            `"f8"`.
     """
     if isinstance(spec, DType):
         return spec
@@ -186,7 +186,7 @@ def as_dtype(spec: DType | str | type | np.dtype) -> DType:
 
 
 def _refusal(spec: object) -> str:
-    """Why something names no type, with the name of what NumPy takes it for."""
+    """Explain why something names no type, suggesting the name of NumPy's reading."""
     try:
         meant = np.dtype(spec).name if isinstance(spec, str) else ""
     except (TypeError, ValueError, SyntaxError):

@@ -1,11 +1,10 @@
-"""Elementwise definitions: what is computed for one element holds for all.
+"""Elementwise definitions, from the computation of one element.
 
-Operands broadcast as in NumPy. f16 and bf16 are computed in f32 and rounded once. All
-dimensions that every operand has or is broadcast along are one: a row added to a matrix
-makes two, whatever their ranks. A result may have the shape of an operand that was
-broadcast: it is summed, as gradients are. Sums along rows are chunked: parts of the
-rows are summed first, then these; there is enough to do for all threads, and no sum
-gets too long for its type.
+Operands broadcast as in NumPy. f16 and bf16 are computed in f32 and rounded once.
+Dimensions that every operand has or is broadcast along are merged: a row added to a
+matrix leaves two, whatever their ranks. A result may have the shape of an operand that
+was broadcast: it is summed, like gradients are. Sums along rows are chunked in two
+stages, which occupies all threads and keeps sums short enough for their type.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ from tensorlang.ir.sizes import TRACED, require, sizes_of
 NARROW: Final = ("f16", "bf16")
 _ONE: Final[Mapping[str, str]] = {"y": ""}
 _NONE: Final[Mapping[str, str]] = {}
-_ROWS: Final = 256  # of a part
-# from an index of the whole shape to the value of a result there
+_ROWS: Final = 256  # of a chunk
+# from an index of the full shape to the value of a result
 _Values: TypeAlias = Callable[[Sequence[ExprLike]], Expr]
 Shape: TypeAlias = tuple[Any, ...]
 
 
 def wide(value: Expr) -> Expr:
-    """The value in the type that is computed in: f32 for f16 and bf16."""
+    """The value in its compute type: f32 for f16 and bf16."""
     return value.cast(f32) if value.dtype.name in NARROW else value
 
 
 def stored(value: Expr, dtype: DType) -> Expr:
-    """The value in the type of an array; truth stays truth."""
+    """The value converted to an array's type; bools stay bools."""
     return value if value.dtype == boolean else value.cast(dtype)
 
 
@@ -49,14 +48,16 @@ def elementwise_tensors(
     outputs: Mapping[str, str] = _ONE,
     seeds: Mapping[str, str] = _NONE,
 ) -> Callable[..., Any]:
-    """The definition on tensors of a body on elements.
+    """Lift an elementwise body to a definition on tensors.
 
     Args:
-        body: From operands by position, and attributes, to an element or several; an
-            operand that is left out is None, and so is a result that there is not.
+        body: Maps operands by position, and attributes, to an element or several;
+            omitted operands, and results that do not exist, are None.
         operands: The names of its operands.
-        outputs: Its results, each with the operand whose shape it has, if not of all.
-        seeds: The operands that have to have the shape of another one, or of all.
+        outputs: Its results, each with the operand whose shape it has, if not the full
+            one.
+        seeds: The operands required to have the shape of another one, or the full
+            shape.
     """
 
     def definition(**given: Any) -> Any:
@@ -108,12 +109,12 @@ def _number(value: Expr | None, dtype: DType) -> Expr | None:
 
 
 class _Operands:
-    """The arrays of an elementwise definition, seen in as few dimensions as there are.
+    """The arrays of an elementwise definition, viewed in as few dimensions as possible.
 
     Attributes:
-        shapes: As the caller has them, by name.
-        whole: What they broadcast to.
-        extents: The same, dimensions that all have or are broadcast along as one.
+        shapes: The callers' shapes, by name.
+        whole: The shape they broadcast to.
+        extents: The same, with dimensions merged that all have or are broadcast along.
         views: The arrays in these dimensions.
         along: The dimensions that each array is broadcast along.
         dtype: The type of the arrays that are no conditions.
@@ -145,7 +146,7 @@ class _Operands:
         )
 
     def _see(self, arrays: dict[str, Tensor]) -> None:
-        """Bring the arrays into as few dimensions as there are."""
+        """View the arrays in as few dimensions as possible."""
         rank = len(self.whole)
         padded = {name: _padded(shape, rank) for name, shape in self.shapes.items()}
         ones = {name: [n == 1 for n in shape] for name, shape in padded.items()}
@@ -171,7 +172,7 @@ class _Operands:
         return len(self.extents)
 
     def at(self, index: Sequence[ExprLike]) -> dict[str, Expr]:
-        """The arrays' elements at an index, as they are computed in."""
+        """The arrays' elements at an index, in their compute types."""
         places = {
             name: tuple(0 if n in along else i for n, i in enumerate(index))
             for name, along in self.along.items()
@@ -180,7 +181,7 @@ class _Operands:
 
 
 def _padded(shape: Shape, rank: int) -> Shape:
-    """A shape with ones in front."""
+    """A shape with leading ones."""
     ones = sizes_of([1] * (rank - len(shape)))
     assert ones is not None
     return (*ones, *shape)
@@ -206,7 +207,7 @@ def broadcast(shapes: Sequence[Shape]) -> Shape:
 
 
 def elements(shape: Shape, name: str = "n") -> Any:
-    """The number of elements of a shape, open even where there is one."""
+    """The number of elements of a shape, dynamic even if it is 1."""
     count = math.prod(shape)
     facts = TRACED.get()
     assert facts is not None
@@ -226,7 +227,7 @@ def _whole(
     outputs: Mapping[int, str],
     values: Callable[..., Any],
 ) -> dict[int, Tensor]:
-    """The results of the whole shape, in one pass."""
+    """The results of full shape, in one pass."""
     if not outputs:
         return {}
 
@@ -240,14 +241,14 @@ def _whole(
 
 
 class _Sum:
-    """A result that is summed over what an operand was broadcast along."""
+    """A result that is summed over the dimensions an operand was broadcast along."""
 
     def __init__(self, of: _Operands, like: str, value: _Values) -> None:
         self._of, self._like, self._value = of, like, value
         self._folded = of.along[like]
 
     def named(self, name: str) -> Tensor:
-        """The sums; 0 where there is nothing to sum."""
+        """The sums; 0 for empty dimensions."""
         of = self._of
         along_rows = self._folded[-1] != of.rank - 1
         total = self._chunked() if along_rows else self._at_once()
@@ -262,7 +263,7 @@ class _Sum:
         return made
 
     def _at_once(self) -> Tensor:
-        """The sums over all of it."""
+        """Sum in a single stage."""
         of = self._of
         axes = {n: reduce_axis(of.extents[n], f"r{n}") for n in self._folded}
         kept = [n for n in range(of.rank) if n not in axes]
@@ -278,9 +279,9 @@ class _Sum:
         return made
 
     def _chunked(self) -> Tensor:
-        """The same, of some rows and then of these parts.
+        """Two-stage chunked sum over rows.
 
-        The last part reads the last row again where there is none, and adds 0.
+        The last chunk rereads the last row beyond the end, and adds 0.
         """
         of, (first, *others) = self._of, self._folded
         rows = of.extents[first]

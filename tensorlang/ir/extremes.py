@@ -1,6 +1,6 @@
-"""Reducers of the library that are not built in: extremes as NumPy and PyTorch see NaN.
+"""Further reducers: extremes that propagate NaN, like NumPy and PyTorch.
 
-The built-in `max` of floats passes NaN over; these hand it on.
+The built-in float `max` ignores NaN.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FRACTION: Final = {"f32": 23, "f64": 52}
 
 
 def _worst(name: str, dtype: DType) -> Expr:
-    """What loses against everything."""
+    """The identity: it loses against every value."""
     if dtype.is_float:
         return Const(float("-inf" if name.endswith("max") else "inf"), dtype)
     low, high = dtype.limits
@@ -32,10 +32,10 @@ def _worst(name: str, dtype: DType) -> Expr:
 
 @cache
 def extreme(name: str, dtype: DType) -> Reducer:
-    """`max` or `min` of integers, or of floats beside their bits.
+    """`max` or `min` of integers, or of floats together with their bits.
 
-    The state of floats is an extreme that NaN may have made meaningless, and the
-    largest of all bits without the sign, which tell whether there was one.
+    The state for floats is an extreme, invalid if a NaN occurred, and the maximum of
+    all bits without the sign, which tell whether one did.
     """
     if not dtype.is_float:
         found = builtin(name, (dtype,))
@@ -61,7 +61,7 @@ def bits_of(value: Expr) -> Expr:
 
 
 def or_nan(best: Expr, bits: Expr) -> Expr:
-    """The extreme, or NaN where the bits say that there was one."""
+    """The extreme, or NaN if the bits show that there was one."""
     kind = best.dtype
     infinity = _SIZE[kind.name] >> _FRACTION[kind.name] << _FRACTION[kind.name]
     return Select(bits > infinity, Const(float("nan"), kind), best)
@@ -96,10 +96,10 @@ def packs(dtype: DType) -> bool:
 
 
 def packed(name: str, value: Expr, position: Expr) -> Expr:
-    """Value and position as one number: the larger it is, the better they are.
+    """Pack value and position into one number, for a reduction by plain maximum.
 
     The upper half orders the values, NaN above all; the lower half orders positions,
-    the first above all others. A fold of these is a plain maximum.
+    lower ones first.
     """
     key = _key(value)
     if name == "argmin":
@@ -111,12 +111,12 @@ def packed(name: str, value: Expr, position: Expr) -> Expr:
 
 
 def position_of(best: Expr) -> Expr:
-    """The position that a packed value holds."""
+    """The position in a packed value."""
     return Const(_LAST, i64) - (best & _LAST)
 
 
 def _key(value: Expr) -> Expr:
-    """A signed number that is ordered as the values are; 0 and -0 are one."""
+    """A signed integer with the order of the values; 0 and -0 are equal."""
     dtype = value.dtype
     if dtype.is_float:
         bits = Bitcast(i32, value + 0.0)

@@ -1,8 +1,8 @@
-"""Constants and identities: what one operation gives from operands that are known.
+"""Constant folding and algebraic identities of single operations.
 
-Constants are folded through `tensorlang.ir.semantics`, as the interpreter computes
-them; an operation that would be a fault stays. No rule changes a float result, the
-sign of a zero included.
+Constants are folded by `tensorlang.ir.semantics`, like the interpreter computes them;
+operations that fault are kept. No rule changes a float result, including the sign of
+zero.
 """
 
 from __future__ import annotations
@@ -35,19 +35,23 @@ _ASSOCIATIVE: Final = ("add", "mul", "and", "or", "xor", "min", "max")
 
 
 def constant_of(expr: Expr) -> Const | None:
-    """The constant that an expression is, in all lanes."""
+    """The constant that an expression is in all lanes, or None."""
     if isinstance(expr, Splat):
         expr = expr.value
     return expr if isinstance(expr, Const) else None
 
 
 def fold(expr: Expr) -> Expr | None:
-    """The constant that an operation on constants gives; None where it is none."""
+    """Fold an operation on constants; None if it cannot be."""
     if not isinstance(expr, (Unary, Binary, Compare, Select, Cast, Bitcast, Call)):
         return None
-    known = [constant_of(child) for child in children(expr) if isinstance(child, Expr)]
-    operands = [const for const in known if const is not None]
-    if len(operands) < len(known) or not known or _faults(expr, operands):
+    operands: list[Const] = []
+    for child in children(expr):
+        known = constant_of(child) if isinstance(child, Expr) else None
+        if known is None:
+            return None
+        operands.append(known)
+    if not operands or _faults(expr, operands):
         return None
     if is_collective(expr):
         return None
@@ -60,7 +64,7 @@ def fold(expr: Expr) -> Expr | None:
 
 
 def _scalar_form(expr: Expr) -> Expr:
-    """One lane of an operation (only its own fields matter, not its operands)."""
+    """One lane of an operation (operands do not matter, only its own fields)."""
     if isinstance(expr, Binary):
         return Binary(expr.op, _lane(expr.a), _lane(expr.b))
     if isinstance(expr, Cast):
@@ -73,7 +77,7 @@ def _lane(expr: Expr) -> Expr:
 
 
 def _faults(expr: Expr, operands: list[Const]) -> bool:
-    """Faults stay for the interpreter to find; min and max of zeros are not exact."""
+    """Whether to keep an operation: faults, and min and max of zeros (inexact)."""
     if not isinstance(expr, Binary):
         return False
     right = operands[1].value
@@ -84,7 +88,7 @@ def _faults(expr: Expr, operands: list[Const]) -> bool:
 
 
 def identity(expr: Binary) -> Expr | None:
-    """`x + 0`, `x * 1`, `x & x` and their like; None where no rule holds."""
+    """Apply rules such as `x + 0`, `x * 1` and `x & x`; None if none applies."""
     a, b = expr.a, expr.b
     left, right = constant_of(a), constant_of(b)
     if left is not None and right is None and expr.op in _COMMUTING:
@@ -106,7 +110,7 @@ def identity(expr: Binary) -> Expr | None:
 
 
 def _shifted_out(expr: Binary) -> Expr:
-    """What a shift by the width or more leaves: 0, or copies of the sign."""
+    """The result of a shift by the width or more: 0, or copies of the sign."""
     if expr.op == "shl" or expr.dtype.kind == "uint":
         return _known("zero", expr.a, expr.dtype)
     most = Const(expr.dtype.bits - 1, expr.dtype.scalar)
@@ -114,7 +118,7 @@ def _shifted_out(expr: Binary) -> Expr:
 
 
 def _joined(expr: Binary, right: Const) -> Expr | None:
-    """`(x op c) op d` as `x op (c op d)`; integers wrap alike either way."""
+    """`(x op c) op d` as `x op (c op d)`; valid for wrapping integers."""
     a = expr.a
     if not isinstance(a, Binary) or a.op != expr.op or expr.op not in _ASSOCIATIVE:
         return None
@@ -141,7 +145,7 @@ def _float_identity(expr: Binary, right: Const | None) -> Expr | None:
     return expr.a if unchanged.get(expr.op, False) else None
 
 
-# what is left of `x op x`, and of `x op c` for a c that plays a role
+# the result of `x op x`, and of `x op c` for c with a role
 _SAME: Final = {
     "sub": "zero",
     "xor": "zero",
@@ -168,7 +172,7 @@ _RIGHT: Final = {
 
 
 def _role(const: Const) -> str:
-    """`zero`, `one` or `ones` (all bits set; a bool's true is that)."""
+    """`zero`, `one` or `ones` (all bits set, including a bool's true)."""
     if const.value == 0:
         return "zero"
     ones = -1 if const.dtype.kind == "int" else const.dtype.limits[1]

@@ -1,4 +1,4 @@
-"""Definitions in tensor-expression style: say what an element is, get plain IR.
+"""Definitions in tensor-expression style: describe an element, get plain IR.
 
     x = placeholder((64, 784), "f32", "x")
     w = placeholder((512, 784), "f32", "w")
@@ -6,8 +6,9 @@
     y = compute((64, 512), lambda i, j: sum(x[i, k] * w[j, k], k), "y")
     dense = function("dense", [x, w], [y])
 
-A `compute` is one block. Its body is ordinary Python that builds expressions; whatever
-it builds once and uses twice becomes a `Let`, so loops over rounds stay linear in size.
+A `compute` becomes one block. Its body is ordinary Python that builds expressions;
+subexpressions that are built once and used twice become `Let`s, so unrolled rounds stay
+linear in size.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ Shape: TypeAlias = Sequence[ExprLike]
 
 @dataclass(slots=True)
 class _Body:
-    """What happens while the body of a `compute` runs.
+    """State recorded while the body of a `compute` runs.
 
-    Names given, tensors read, reduction axes used.
+    Assigned names, tensors read, reduction axes used.
     """
 
     labels: dict[int, tuple[Expr, str]] = field(default_factory=dict)
@@ -65,9 +66,9 @@ _BODY: ContextVar[_Body | None] = ContextVar("body", default=None)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tensor:
-    """A named array of a definition: indexed it is a load; `stage` computes it.
+    """A named array of a definition: indexing gives a load; `stage` computes it.
 
-    `sizes` are those of the call that is traced, where one is.
+    `sizes` are the extents of the call being traced, if any.
     """
 
     buffer: Buffer
@@ -81,9 +82,15 @@ class Tensor:
             body.inputs.append(self)
         return Load(self.buffer, tuple(as_expr(index) for index in given))
 
+    def __tensorlang_op__(
+        self, op: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """Refuse to call an operator on a tensor without data, with its own error."""
+        return op.inlined(args, kwargs)
+
     @property
     def shape(self) -> tuple[Any, ...]:
-        """The extents: i64 expressions; while a call is traced, sizes."""
+        """The extents: i64 expressions, or sizes while a call is traced."""
         return self.buffer.shape if self.sizes is None else self.sizes
 
     @property
@@ -99,14 +106,14 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReduceAxis(Operand):
-    """An axis to fold over; in expressions use it like a number."""
+    """An axis to reduce over; usable in expressions like a number."""
 
     name: str
     extent: Expr
 
     @property
     def var(self) -> Var:
-        """The variable that counts along it."""
+        """The variable of the axis."""
         made = Var(self.name, i64)
         body = _BODY.get()
         if body is not None:
@@ -114,7 +121,7 @@ class ReduceAxis(Operand):
         return made
 
     def expression(self) -> Var:
-        """The variable that counts along it."""
+        """The variable of the axis."""
         return self.var
 
     def __index__(self) -> int:
@@ -123,14 +130,14 @@ class ReduceAxis(Operand):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reduction(Operand):
-    """What `sum(...)` and its kin return: only the whole body of a `compute`."""
+    """The result of `sum(...)` and the like: only as the whole body of a `compute`."""
 
     reducer: str | Reducer
     values: tuple[Expr, ...]
     axes: tuple[ReduceAxis, ...]
 
     def expression(self) -> Expr:
-        """A reduction stands for no expression.
+        """A reduction has no expression.
 
         Raises:
             IRError: always.
@@ -143,7 +150,7 @@ class Reduction(Operand):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stage:
-    """One block with its loops, what it computes and which tensors it reads."""
+    """One block with its loops, its outputs, and the tensors it reads."""
 
     nest: Stmt
     outputs: tuple[Buffer, ...]
@@ -163,9 +170,9 @@ def placeholder(
 
 
 def reshaped(tensor: Tensor, shape: Shape) -> Tensor:
-    """The same elements, in row-major order, in another shape.
+    """The same elements in row-major order with another shape.
 
-    An input is read in this shape from here on; what was computed is returned in it.
+    An input is read in the new shape from here on; a computed tensor is returned in it.
     """
     sizes = sizes_of(shape)
     if tensor.stage is not None:
@@ -183,18 +190,18 @@ def size(name: str) -> Var:
 
 
 def scalar(name: str, dtype: DType | str = "f32") -> Var:
-    """A scalar parameter of the function, given at each call."""
+    """A scalar parameter of the function, passed at each call."""
     return Var(name, as_dtype(dtype))
 
 
 def reduce_axis(extent: ExprLike, name: str = "k") -> ReduceAxis:
-    """An axis of `extent` steps to fold over with `sum`, `max`, `argmax`, ...
+    """An axis of `extent` steps to reduce over with `sum`, `max`, `argmax`, ...
 
-    Made inside of the body of a `compute`, its extent may depend on the indices, as
-    `starts[i + 1] - starts[i]` does for the rows of a sparse matrix.
+    If created inside the body of a `compute`, its extent may depend on the indices,
+    such as `starts[i + 1] - starts[i]` for the rows of a sparse matrix.
 
     Raises:
-        IRError: the extent is no whole number, or less than 0.
+        IRError: the extent is no integer, or negative.
     """
     steps = as_expr(extent)
     negative = isinstance(steps, Const) and steps.value < 0
@@ -211,17 +218,17 @@ def reduction(
     values: ExprLike | tuple[ExprLike, ...],
     axis: ReduceAxis | Sequence[ReduceAxis],
 ) -> Reduction:
-    """`values`, one a component of the reducer's state, folded over the axes."""
+    """`values`, one per component of the reducer's state, reduced over the axes."""
     axes = tuple(axis) if isinstance(axis, (list, tuple)) else (axis,)
     if not all(isinstance(each, ReduceAxis) for each in axes):
         raise IRError(
-            f"a reduction folds over what reduce_axis made, not over {axis!r}; of two "
-            "elements there are ir.maximum and ir.minimum"
+            f"a reduction takes axes made by reduce_axis, not {axis!r}; for two "
+            "elements use ir.maximum and ir.minimum"
         )
     if len({each.name for each in axes}) < len(axes):
         listed = ", ".join(each.name for each in axes)
         raise IRError(
-            f"a reduction folds over axes of different names, not over {listed}: give "
+            f"the axes of a reduction need different names, not {listed}: give "
             "reduce_axis a second argument"
         )
     given = values if isinstance(values, tuple) else (values,)
@@ -234,12 +241,12 @@ def sum(value: ExprLike, axis: ReduceAxis | Sequence[ReduceAxis]) -> Reduction:
 
 
 def max(value: ExprLike, axis: ReduceAxis | Sequence[ReduceAxis]) -> Reduction:
-    """The largest `value` over the axes."""
+    """The maximum of `value` over the axes."""
     return reduction("max", value, axis)
 
 
 def min(value: ExprLike, axis: ReduceAxis | Sequence[ReduceAxis]) -> Reduction:
-    """The smallest `value` over the axes."""
+    """The minimum of `value` over the axes."""
     return reduction("min", value, axis)
 
 
@@ -249,17 +256,17 @@ def prod(value: ExprLike, axis: ReduceAxis | Sequence[ReduceAxis]) -> Reduction:
 
 
 def argmax(value: ExprLike, index: ExprLike, axis: ReduceAxis) -> Reduction:
-    """The largest `value` and its lowest `index`: two outputs."""
+    """The maximum `value` and its lowest `index`: two outputs."""
     return reduction("argmax", (value, index), axis)
 
 
 def argmin(value: ExprLike, index: ExprLike, axis: ReduceAxis) -> Reduction:
-    """The smallest `value` and its lowest `index`: two outputs."""
+    """The minimum `value` and its lowest `index`: two outputs."""
     return reduction("argmin", (value, index), axis)
 
 
 def named(name: str, value: Expr) -> Expr:
-    """`value`, to stand under `name` as a `Let` in the block being defined."""
+    """`value`, bound to `name` by a `Let` in the block being defined."""
     body = _BODY.get()
     if body is not None:
         body.labels[id(value)] = (value, name)
@@ -277,13 +284,13 @@ def compute(
 
     Args:
         shape: The extents; as many as `body` has parameters, which name the loops.
-        body: Returns an expression, a tuple of them (several outputs of one shape),
-            or a reduction of any number of components. A `*name` takes all indices.
-        name: Name of the output, or one name each. The first one names the block.
-        kinds: Axis kinds by parameter name where not `spatial`: `ordered`, ...
+        body: Returns an expression, a tuple of them (several outputs of one shape), or
+            a reduction of any number of components. A `*name` takes all indices.
+        name: The name of the output, or one name each. The first one names the block.
+        kinds: Axis kinds by parameter name, for those not `spatial`: `ordered`, ...
 
     Returns:
-        One `Tensor`, or a tuple of them where `body` gave several components.
+        One `Tensor`, or a tuple of them if `body` returned several components.
     """
     given = (name,) if isinstance(name, str) else name
     if not isinstance(shape, (tuple, list)):
@@ -320,7 +327,7 @@ def _indices(body: Callable[..., Body], rank: int) -> tuple[Var, ...]:
     parameters = inspect.signature(body).parameters
     given = tuple(parameters)
     if all(p.default is not p.empty for p in list(parameters.values())[rank:]):
-        given = given[:rank]  # the rest is bound by default, as closures in loops are
+        given = given[:rank]  # the rest are bound by defaults, like closures in loops
     if any(p.kind is p.VAR_POSITIONAL for p in parameters.values()):
         given = tuple(f"{given[0]}{n}" for n in range(rank))
     if len(given) != rank:
@@ -339,7 +346,7 @@ def _values(result: Body) -> tuple[Expr, ...]:
 def _folds_all(
     name: str, used: Sequence[Var], values: tuple[Expr, ...], result: Body
 ) -> None:
-    """Refuse a reduction axis that no reduction folds over."""
+    """Refuse a reduction axis that no reduction reduces over."""
     folded = result.axes if isinstance(result, Reduction) else ()
     stray = {*used} - {axis.var for axis in folded}
     if not stray:
@@ -348,7 +355,7 @@ def _folds_all(
         if isinstance(part, Var) and part in stray:
             raise IRError(
                 f"{name} uses the reduction axis {part.name} outside of a reduction "
-                f"over it; fold it, as in sum(..., {part.name})"
+                f"over it; reduce it, as in sum(..., {part.name})"
             )
 
 
@@ -362,7 +369,7 @@ def _block_body(
     taken = {buffer.name for buffer in buffers} | {index.name for index in indices}
     lets, results = sharing.lets(values, labels, taken)
     if folded is None:
-        if len(results) > 1:  # an update in place reads everything before it writes
+        if len(results) > 1:  # an in-place update reads everything before it writes
             more, results = _name_all(results, buffers, taken)
             lets += more
         stores = (
@@ -374,7 +381,7 @@ def _block_body(
     reducer = folded.reducer
     known = builtin(reducer, dtypes) if isinstance(reducer, str) else reducer
     if known is None:
-        raise IRError(f"no reducer {reducer!r} folds a state of {dtypes}")
+        raise IRError(f"no reducer {reducer!r} has a state of {dtypes}")
     return seq(lets, (Reduce(known, buffers, indices, tuple(results)),))
 
 
@@ -393,7 +400,7 @@ def _name_all(
 
 
 def _line(body: Callable[..., Body]) -> str:
-    """Where a function is written."""
+    """The source location of a function."""
     code = getattr(body, "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code else ""
 
@@ -401,7 +408,7 @@ def _line(body: Callable[..., Body]) -> str:
 def _nest(
     name: str, axes: Sequence[tuple[Var, str, Expr]], body: Stmt, line: str
 ) -> Stmt:
-    """The block with one serial loop an axis; a loop drops the axis's leading v."""
+    """The block in one serial loop per axis; loops drop the axis's leading v."""
     taken = names(body) | {var.name for var, _, _ in axes}
     loops, block_axes, renamed = [], [], {}
     counted: dict[Var, Expr] = {}

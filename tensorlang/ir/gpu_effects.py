@@ -1,9 +1,8 @@
-"""Instructions of NVIDIA's Hopper that lowered roles and barrier objects become.
+"""Instructions of NVIDIA Hopper, to which roles and barrier objects are lowered.
 
-Each acts for its effect and stands alone in an `Evaluate`. A load among its arguments
-is a place: the instruction works there. They have no meaning lane by lane: what they do
-is said by the roles, waits, copies and collective blocks that they were lowered from,
-and these are what the interpreter runs.
+Each is executed for its effect, in an `Evaluate` of its own. A load among its arguments
+stands for an address. They have no lane-wise semantics: these are given by the roles,
+waits, copies and collective blocks they were lowered from, which the interpreter runs.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from tensorlang.ir.natives import Intrinsic
 _TABLE: Final = {
     "arrive": (1, "one arrival at a barrier object"),
     "arrive_expecting": (2, "one arrival; the phase also waits for so many bytes"),
-    "barrier_fence": (0, "new barrier objects are seen by all"),
+    "barrier_fence": (0, "makes new barrier objects visible to all"),
     "barrier_init": (2, "a barrier object of so many arrivals"),
     "bulk_copy": (
         10,

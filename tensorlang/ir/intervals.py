@@ -13,7 +13,7 @@ UNKNOWN: Final[Interval] = (None, None)
 
 
 def within(inner: Interval, outer: Interval) -> bool:
-    """Whether all of `inner` lies in the bounded interval `outer`."""
+    """Whether `inner` is contained in the bounded interval `outer`."""
     low, high = inner
     if low is None or high is None or outer[0] is None or outer[1] is None:
         return False
@@ -21,19 +21,19 @@ def within(inner: Interval, outer: Interval) -> bool:
 
 
 def wrapped(exact: Interval, limits: Interval) -> Interval:
-    """What is left of an interval in a type: itself, or where it may wrap, all."""
+    """The interval if within the type's limits, otherwise these, as it may wrap."""
     return exact if within(exact, limits) else limits
 
 
 def hull(a: Interval, b: Interval) -> Interval:
-    """The smallest interval that holds both."""
+    """The smallest interval containing both."""
     low = None if a[0] is None or b[0] is None else min(a[0], b[0])
     high = None if a[1] is None or b[1] is None else max(a[1], b[1])
     return low, high
 
 
 def meet(a: Interval, b: Interval) -> Interval:
-    """What both allow."""
+    """The intersection."""
     lows = [x for x in (a[0], b[0]) if x is not None]
     highs = [x for x in (a[1], b[1]) if x is not None]
     return max(lows, default=None), min(highs, default=None)
@@ -74,7 +74,7 @@ def _mul(a: Interval, b: Interval) -> Interval:
 
 
 def _divisors(b: Interval) -> Interval | None:
-    """Divisors that are not 0, which is a fault; None where some are negative."""
+    """The divisors without 0, which faults; None if some are negative."""
     if b[0] is None or b[0] < 0 or b[1] == 0:
         return None
     return max(b[0], 1), b[1]

@@ -1,9 +1,9 @@
-"""All named functions of the IR: the natives, and mathematics with an expansion.
+"""All named functions of the IR: natives, and mathematical functions with expansions.
 
 A native is one instruction on every backend. A mathematical function is *defined* by
-its expansion in `tensorlang.ir.math` into arithmetic, bit tricks and fma, with the
-error bound of its entry: the same bits everywhere, the interpreter included. What the
-lanes of a warp compute together is in `tensorlang.ir.collectives`.
+its expansion in `tensorlang.ir.math` into arithmetic, bit manipulation and fma, with
+the error bound in its entry: results are bitwise the same everywhere, including the
+interpreter. Functions of a warp's lanes are in `tensorlang.ir.collectives`.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _math(
     name: str, doc: str, single: float, double: float, arity: int = 1
 ) -> Intrinsic:
     def meaning(*args: Array) -> Array:
-        from tensorlang.ir.meaning import by_expansion  # noqa: PLC0415 - it stands above
+        from tensorlang.ir.math_semantics import by_expansion  # noqa: PLC0415 - it imports this module
 
         return by_expansion(name, *args)
 
@@ -101,7 +101,9 @@ _MATH: Final = (
     _math("pow", "a to the power b", 0.6, 1.0, arity=2),
     _math("sigmoid", "1 / (1 + exp(-x))", 2.3, 2.2),
     _math("erf", "the error function", 1.1, 1.1),
-    _math("erfinv", "the inverse of erf, of x moved by up to half an ulp", 6.0, 6.0),
+    _math(
+        "erfinv", "the inverse of erf, of x perturbed by up to half an ulp", 6.0, 6.0
+    ),
 )
 INTRINSICS: Final[Mapping[str, Intrinsic]] = {
     **NATIVES,
@@ -175,12 +177,12 @@ def erfinv(x: ExprLike) -> Call:
 
 
 def sin(x: ExprLike) -> Call:
-    """The sine of `x` radians, of any size."""
+    """The sine of `x` radians, of any magnitude."""
     return intrinsic("sin", x)
 
 
 def cos(x: ExprLike) -> Call:
-    """The cosine of `x` radians, of any size."""
+    """The cosine of `x` radians, of any magnitude."""
     return intrinsic("cos", x)
 
 
@@ -190,14 +192,14 @@ def pow(a: ExprLike, b: ExprLike) -> Call:
 
 
 def maximum(a: ExprLike, b: ExprLike) -> Expr:
-    """The larger of two elements; NaN where one is NaN."""
+    """The maximum of two elements; NaN if either is NaN."""
     if as_expr(a).dtype.is_float or as_expr(b).dtype.is_float:
         return select(compare("gt", a, b) | compare("ne", a, a), a, b)
     return binary("max", a, b)
 
 
 def minimum(a: ExprLike, b: ExprLike) -> Expr:
-    """The smaller of two elements; NaN where one is NaN."""
+    """The minimum of two elements; NaN if either is NaN."""
     if as_expr(a).dtype.is_float or as_expr(b).dtype.is_float:
         return select(compare("lt", a, b) | compare("ne", a, a), a, b)
     return binary("min", a, b)

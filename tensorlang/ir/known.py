@@ -1,12 +1,12 @@
-"""A state of knowledge about variables, and what follows from it for expressions.
+"""Arithmetic analysis: ranges of variables, and bounds of expressions that follow.
 
-Bounds of a sum are found by elimination: one factor after the other is replaced by its
-upper or lower end, whichever the sign of its coefficient asks for, and ends that are
-expressions cancel against the rest. Each replacement is sound by itself, so several
-orders are tried and the best result taken.
+Bounds of a sum are found by elimination: factors are replaced one after the other by
+their upper or lower end, depending on the sign of the coefficient; symbolic ends cancel
+against the rest. Each replacement is sound by itself, so several orders are tried and
+the best result is taken.
 
-A polynomial over i64 counts in integers, of which the machine has 2^64: what it tells
-is what the machine computes only as far as it `fits`.
+Polynomials over i64 are over the integers, while the machine computes modulo 2^64:
+their bounds hold for machine values only as far as the polynomial `fits`.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ _I64: Final = i64.limits
 
 
 def counted(extent: Expr) -> Range:
-    """The range of what counts up to an extent."""
+    """The range of a counter with this extent."""
     return 0, int(extent.value) - 1 if isinstance(extent, Const) else extent - 1
 
 
-# how urgent it is to replace a factor of a sum, beside the others
+# the priority of replacing a factor of a sum, given the others
 Order: TypeAlias = "Callable[[Expr, list[Expr]], int]"
 
 
@@ -80,7 +80,7 @@ def _variables_last(factor: Expr, others: list[Expr]) -> int:
 
 
 def _quotients_first(factor: Expr, others: list[Expr]) -> int:
-    """What stands in others comes after them: it may cancel with what they leave."""
+    """Defer factors that occur in others: they may cancel with what those leave."""
     compound = (o for o in others if o is not factor and not isinstance(o, Var))
     if isinstance(factor, Var):
         return -sum(factor in free_vars(other) for other in compound)
@@ -93,7 +93,7 @@ class _Search:
 
     Attributes:
         order: Which factors are replaced first.
-        fuel: How many more.
+        fuel: The number of replacements left.
         matters: Whether there was a choice between variables and others.
     """
 
@@ -103,11 +103,11 @@ class _Search:
 
 
 class Known:
-    """Ranges of variables and facts (polynomials that are at least 0).
+    """Ranges of variables, and facts (polynomials that are nonnegative).
 
-    Variables that may have ends over others come after those in `ranges`. An end that
-    is an expression is meant in integers, as `n - 1` for what is below n; where that
-    may wrap, and of what reads memory, only its interval counts.
+    Variables whose ends may use others come after those in `ranges`. A symbolic end is
+    meant over the integers, such as `n - 1` for a variable below n; if it may wrap or
+    reads memory, only its interval counts.
     """
 
     def __init__(
@@ -117,11 +117,10 @@ class Known:
         self.facts = facts
         self.polys: dict[Expr, Poly] = {}
         self._outermost, self.depth = self, 0
-        self._places: dict[Var, Known] = {}  # where a variable became known
-        self._order = {var: number for number, var in enumerate(self.ranges)}
+        self._places: dict[Var, Known] = {}  # the scope that defines a variable
         self._intervals: dict[Expr, Interval] = {}
         self._under_way: set[Expr] = set()
-        # how often one that is under way was asked for: one count for all places
+        # number of recursive lookups of pending intervals, shared by all scopes
         self._guesses = [0]
         self._exact: dict[Expr, bool] = {}
         self._found_ends: dict[tuple[Expr, int], Poly] = {}
@@ -129,7 +128,7 @@ class Known:
         self._uppers: dict[frozenset[tuple[Monomial, int]], int | None] = {}
 
     def inside(self, ranges: Mapping[Var, Range], facts: tuple[Poly, ...]) -> Known:
-        """What is known where more is: of what does not name it, the same."""
+        """An inner scope with more ranges and facts, sharing results on outer ones."""
         made = Known({**self.ranges, **ranges}, self.facts + facts)
         made.polys, made._guesses = self.polys, self._guesses
         made._outermost, made.depth = self._outermost, self.depth + 1
@@ -137,12 +136,12 @@ class Known:
         return made
 
     def _outside(self, expr: Expr) -> Known | None:
-        """The outermost place where as much is known of it; None if that is here."""
+        """The outermost scope with all facts about an expression; None if this one."""
         known = self._where(free_vars(expr))
         return None if known is self else known
 
     def _where(self, *named: frozenset[Var]) -> Known:
-        """The outermost place where as much is known of some variables."""
+        """The outermost scope with all facts about some variables."""
         found = self._outermost
         for variables in named:
             for var in variables:
@@ -152,14 +151,13 @@ class Known:
         return found
 
     def learn(self, var: Var, range_: Range) -> None:
-        """Note the range of a variable that nothing was asked about before."""
+        """Add the range of a variable not used in any query before."""
         self.ranges = {**self.ranges, var: range_}
-        self._order[var] = len(self._order)
 
     # ------------------------------------------------------------ sums
 
     def exact(self, expr: Expr) -> bool:
-        """Whether the value of a scalar i64 is that of its polynomial, in integers."""
+        """Whether a scalar i64 expression equals its polynomial over the integers."""
         found = self._exact.get(expr)
         if found is None:
             outer = self._outside(expr)
@@ -168,7 +166,7 @@ class Known:
         return found
 
     def fits(self, total: Mapping[Monomial, int]) -> bool:
-        """Whether a polynomial never leaves i64."""
+        """Whether a polynomial never exceeds i64."""
         if len(total) == 1:
             ((monomial, coefficient),) = total.items()
             if len(monomial) == coefficient == 1:
@@ -178,7 +176,7 @@ class Known:
         )
 
     def _coarse(self, total: Mapping[Monomial, int]) -> Interval:
-        """The interval of a sum from those of its factors."""
+        """The interval of a sum, from those of its factors."""
         found: Interval = (0, 0)
         for monomial, coefficient in total.items():
             found = BINARY["add"](found, self._product(monomial, coefficient))
@@ -191,7 +189,7 @@ class Known:
         return span
 
     def upper(self, total: Mapping[Monomial, int]) -> int | None:
-        """The least upper bound found for a polynomial, None where there is none."""
+        """The least upper bound found for a polynomial, None if there is none."""
         rest = {m: c for m, c in total.items() if m}
         if not rest:
             return total.get(ONE, 0)
@@ -202,8 +200,8 @@ class Known:
             named = [free_vars(factor) for term in rest for factor in term]
             guesses = self._guesses[0]
             where = self._where(*named)
-            bound = where._upper(rest, key)  # noqa: SLF001 - its own kind
-            if guesses == self._guesses[0]:  # else it is of what is being found
+            bound = where._upper(rest, key)  # noqa: SLF001 - same class
+            if guesses == self._guesses[0]:  # else it depends on a pending result
                 self._uppers[key] = bound
         return None if bound is None else bound + total.get(ONE, 0)
 
@@ -226,7 +224,7 @@ class Known:
         return None if bound is None else -bound
 
     def at_least_zero(self, total: Mapping[Monomial, int]) -> bool:
-        """Whether a polynomial is shown not to be negative."""
+        """Whether a polynomial is provably nonnegative."""
         low = self.lower(total)
         if low is not None and low >= 0:
             return True
@@ -260,7 +258,7 @@ class Known:
         return max(bounds) if every else min(bounds)
 
     def _largest(self, total: Poly) -> int | None:
-        """The most that a sum of products of sizes can be; None of other sums."""
+        """The maximum of a sum of products of sizes; None for other sums."""
         found = 0
         for monomial, coefficient in total.items():
             most = self._most(monomial)
@@ -270,7 +268,7 @@ class Known:
         return found
 
     def _most(self, monomial: Monomial) -> int | None:
-        """The most that a product of sizes can be, by the arrays that have them."""
+        """The maximum of a product of sizes, limited by the arrays that have them."""
         if not monomial:
             return 1
         size = self.ranges.get(monomial[0], UNKNOWN)[1]  # type: ignore[call-overload]
@@ -300,14 +298,18 @@ class Known:
         search.matters |= 0 < len(bounded) < len(left)
         order = search.order
 
+        if len(left) < 2:
+            return (left or found)[0]
+        places = {var: place for place, var in enumerate(self.ranges)}
+
         def urgency(factor: Expr) -> tuple[int, int]:
-            place = self._order.get(factor, -1) if isinstance(factor, Var) else 0
+            place = places.get(factor, -1) if isinstance(factor, Var) else 0
             return order(factor, found), place
 
-        return max(left, key=urgency) if len(left) > 1 else (left or found)[0]
+        return max(left, key=urgency)
 
     def _choices(self, total: Poly, factor: Expr) -> tuple[bool, list[Poly]]:
-        """Polynomials with `factor` gone: (all needed, or any of them bounds)."""
+        """Polynomials without `factor`: (whether all are needed, or any is a bound)."""
         for monomial in total:
             if len(monomial) > 1 and monomial.count(factor) > 1:
                 return False, self._numeric(total, factor)
@@ -327,7 +329,7 @@ class Known:
         return False, choices
 
     def _arms(self, factor: Expr) -> list[Poly]:
-        """What a minimum, maximum or choice is one of, if these do not wrap."""
+        """The alternatives of a minimum, maximum or select, if they do not wrap."""
         chosen = isinstance(factor, Binary) and factor.op in ("min", "max")
         if not chosen and not isinstance(factor, Select):
             return []
@@ -339,7 +341,7 @@ class Known:
     def _either(
         self, total: Poly, factor: Binary, arms: list[Poly]
     ) -> tuple[bool, list[Poly]]:
-        """min(a, b) bounds from above by either arm, from below by the worse."""
+        """Bound min(a, b) from above by either arm, from below by the worse one."""
         signs = {self._sign(m, c, factor) for m, c in total.items() if factor in m}
         if len(signs) != 1 or 0 in signs:
             return False, self._numeric(total, factor)
@@ -347,7 +349,7 @@ class Known:
         return not any_will_do, [_replaced(total, factor, arm) for arm in arms]
 
     def _sign(self, monomial: Monomial, coefficient: int, factor: Expr) -> int:
-        """The sign of what multiplies `factor`; 0 where it is not known."""
+        """The sign of the cofactor of `factor`; 0 if unknown."""
         for other in monomial:
             if other is not factor and other != factor:
                 low = self.interval(other)[0]
@@ -364,19 +366,19 @@ class Known:
             low, high = self.ranges[var]
             known = self._ends_of[factor] = self._end(low, 0), self._end(high, 1)
             return known
-        ends = self.interval(factor)  # those of the type bound no sum
+        ends = self.interval(factor)  # limits of the type bound no sum
         low, high = (None if end in _I64 else end for end in ends)
         return self._end(low, 0), self._end(high, 1)
 
     def _end(self, end: End, side: int) -> Poly | None:
-        """The lower (0) or upper (1) end of a range, in integers."""
+        """The lower (0) or upper (1) end of a range, over the integers."""
         if end is None or isinstance(end, Size):
             return None
         if isinstance(end, int):
             return constant(end)
         found = self._found_ends.get((end, side))
         if found is None and (outer := self._outside(end)):
-            return outer._end(end, side)  # noqa: SLF001 - its own kind
+            return outer._end(end, side)  # noqa: SLF001 - same class
         if found is None:
             symbolic = end.dtype == i64 and not any(map(_is_read, walk(end)))
             found = poly(end, self.polys) if symbolic else {}
@@ -389,7 +391,7 @@ class Known:
     def _towards(
         self, total: Poly, factor: Expr, low: Poly | None, high: Poly | None
     ) -> Poly | None:
-        """`total` with `factor` replaced by the end that makes it larger."""
+        """`total` with `factor` replaced by the end that maximizes it."""
         result: Poly = {}
         for monomial, coefficient in total.items():
             if factor not in monomial:
@@ -403,7 +405,7 @@ class Known:
         return result
 
     def _relaxed_division(self, total: Poly, factor: Binary) -> list[Poly]:
-        """`d * (x // d) <= x`, and `>= x - d + 1`, for what is at least 1."""
+        """`d * (x // d) <= x`, and `>= x - d + 1`, for `d >= 1`."""
         if factor.op == "floormod":
             return self._remainder_below(total, factor)
         held = [monomial for monomial in total if factor in monomial]
@@ -466,7 +468,7 @@ class Known:
         return [] if relaxed is None else [relaxed]
 
     def _numeric(self, total: Poly, factor: Expr) -> list[Poly]:
-        """Every monomial with `factor` replaced by its largest value, if any."""
+        """Every monomial with `factor` replaced by its maximum, if any."""
         result: Poly = {}
         for monomial, coefficient in total.items():
             if factor not in monomial:
@@ -488,7 +490,7 @@ class Known:
                 self._guesses[0] += 1
             return found
         outer = self._outside(expr)
-        self._intervals[expr] = type_limits(expr.dtype)  # while it is being found
+        self._intervals[expr] = type_limits(expr.dtype)  # while pending
         self._under_way.add(expr)
         found = outer.interval(expr) if outer else self._found(expr)
         self._under_way.discard(expr)
@@ -506,7 +508,7 @@ class Known:
                 return meet(limits, ends)
             if total != {(expr,): 1}:
                 return wrapped(ends, limits)
-        if isinstance(expr, Var):  # of another integer type: its ends are numbers
+        if isinstance(expr, Var):  # of another integer type: its ends are constants
             low, high = self.ranges.get(expr, UNKNOWN)
             return meet(limits, (self._number(low, 0), self._number(high, 1)))
         return wrapped(node_interval(expr, self.interval), limits)
@@ -518,12 +520,12 @@ class Known:
 
 
 def _keeps_values(dtype: DType) -> bool:
-    """Whether an integer of a type is the same number in i64."""
+    """Whether integers of a type have the same value in i64."""
     return dtype == i64 or (dtype.is_integer and dtype.bits < i64.bits)
 
 
 def _is_read(node: Node) -> bool:
-    """Whether a value may change between two places: memory is no variable."""
+    """Whether a value may differ between two places: memory is no variable."""
     return isinstance(node, Load | Call)
 
 
@@ -556,7 +558,7 @@ def _multiplied(total: Poly, rest: Monomial, coefficient: int, by: Poly) -> None
 
 
 def _divisor(factor: Expr) -> int | None:
-    """The positive constant that an expression divides by, rounding down."""
+    """The positive constant divisor of a floor division."""
     if not isinstance(factor, Binary) or factor.op != "floordiv":
         return None
     value = factor.b.value if isinstance(factor.b, Const) else 0

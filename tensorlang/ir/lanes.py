@@ -1,8 +1,7 @@
-"""Vectors that are simple in their lanes: arithmetic on ramps and splats."""
+"""Simplify vectors that are regular across lanes: arithmetic on ramps and splats."""
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Final
 
 from tensorlang.ir.division import remainder
@@ -25,19 +24,21 @@ from tensorlang.ir.nodes import (
     Unary,
     binary,
 )
+from tensorlang.ir.visit import children
 
 _LINEAR: Final = ("add", "sub")
 _IDEMPOTENT: Final = ("min", "max", "and", "or")
 
 
 def all_splat(expr: Expr) -> Expr | None:
-    """An operation on splats only, done once and then splat."""
+    """An operation on splats only, done as a scalar and splat afterwards."""
     if not isinstance(expr, (Unary, Binary, Compare, Select, Cast, Bitcast)):
         return None
-    names = [f.name for f in fields(expr) if isinstance(getattr(expr, f.name), Expr)]
-    if not all(isinstance(getattr(expr, name), Splat) for name in names):
-        return None
-    values = [getattr(expr, name).value for name in names]
+    values: list[Expr] = []
+    for child in children(expr):
+        if not isinstance(child, Splat):
+            return None
+        values.append(child.value)
     return Splat(_scalar(expr, values), expr.dtype.lanes)
 
 
@@ -57,7 +58,7 @@ def _scalar(expr: Expr, values: list[Expr]) -> Expr:
 
 
 def ramp(expr: Ramp) -> Expr | None:
-    """A ramp of one lane is its base, one that does not climb a splat."""
+    """A ramp of one lane is its base; one with stride 0 is a splat."""
     if expr.lanes == 1:
         return expr.base
     if constant_of(expr.stride) == Const(0, expr.stride.dtype):
@@ -88,14 +89,14 @@ def ramp_arithmetic(expr: Binary, known: Known) -> Expr | None:
 
 
 def _line(vector: Ramp | Splat) -> tuple[Expr, Expr]:
-    """The first lane and the step from lane to lane."""
+    """The first lane and the stride."""
     if isinstance(vector, Ramp):
         return vector.base, vector.stride
     return vector.value, Const(0, i64)
 
 
 def _divided(op: str, a: Ramp, b: Expr, known: Known) -> Expr | None:
-    """A ramp over a constant: by a multiple of it a lane, or all in one quotient."""
+    """A ramp divided by a constant: a ramp, or a splat if all quotients agree."""
     divisor, stride = constant_of(b), constant_of(a.stride)
     if divisor is None or stride is None:
         return None
@@ -120,7 +121,7 @@ def _divided(op: str, a: Ramp, b: Expr, known: Known) -> Expr | None:
 
 
 def extract(expr: Extract) -> Expr | None:
-    """A lane of a splat or ramp as a scalar, or None; that of a scalar is itself."""
+    """A lane of a splat or ramp as a scalar, or None; scalars are their own lane."""
     vector = expr.vector
     if vector.dtype.lanes == 1:
         return vector
@@ -132,7 +133,7 @@ def extract(expr: Extract) -> Expr | None:
 
 
 def picked(expr: Shuffle) -> Expr:
-    """The lane that a shuffle of one lane takes."""
+    """The lane selected by a shuffle of one lane."""
     (lane,) = expr.lanes_taken
     for vector in expr.vectors:
         if lane < vector.dtype.lanes:
@@ -142,7 +143,7 @@ def picked(expr: Shuffle) -> Expr:
 
 
 def lane_reduce(expr: LaneReduce) -> Expr | None:
-    """A splat folded by an operation that takes repetitions for one, or None."""
+    """A splat reduced by an idempotent operation, or None."""
     if isinstance(expr.vector, Splat) and expr.op in _IDEMPOTENT:
         return expr.vector.value
     return expr.vector if expr.vector.dtype.lanes == 1 else None

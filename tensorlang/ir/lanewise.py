@@ -1,4 +1,4 @@
-"""A vector of indices seen lane by lane: is it a ramp after all?"""
+"""Recognise ramps by analysing a vector of indices lane by lane."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tensorlang.ir.visit import rebuild, walk
 
 
 def as_ramp(expr: Expr, known: Known) -> Expr:
-    """The vector as a ramp or splat, where its lanes climb evenly; else as it is.
+    """The vector as a ramp or splat if its lanes are evenly spaced; else unchanged.
 
-    Divisions of ramps are only solved here: `(4 * n + ramp(0, 1, 8) // 2) // 4` is
-    `splat(n)`, which no rule on whole vectors sees.
+    Some divisions of ramps are solved only here: `(4 * n + ramp(0, 1, 8) // 2) // 4` is
+    `splat(n)`, which no rule on whole vectors finds.
     """
     lanes = expr.dtype.lanes
     if lanes == 1 or expr.dtype.scalar != i64 or not any(map(_unsolved, walk(expr))):
@@ -34,7 +34,7 @@ def as_ramp(expr: Expr, known: Known) -> Expr:
 
 
 def _unsolved(node: Node) -> bool:
-    """Whether this is a division of a vector that is neither a ramp nor a splat."""
+    """Whether it is a division of a vector that is neither a ramp nor a splat."""
     if not isinstance(node, Binary) or node.op not in ("floordiv", "floormod"):
         return False
     return node.dtype.lanes > 1 and not isinstance(node.a, (Ramp, Splat))

@@ -1,8 +1,8 @@
-"""What tensor cores compute: how matrices are spread over the lanes of a warp.
+"""Semantics of tensor core instructions: the distribution of matrices over lanes.
 
-A fragment is the part of a matrix that one lane holds, in this order; see the figures
-of `mma.m16n8k16` and `ldmatrix` in NVIDIA's PTX ISA. Values are arrays of (warps, 32
-lanes, numbers of a lane).
+A fragment is the part of a matrix held by one lane, in order; see the figures of
+`mma.m16n8k16` and `ldmatrix` in NVIDIA's PTX ISA. Values are arrays of (warps, 32
+lanes, elements per lane).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PAIR: Final = _LANE % 4 * 2
 
 
 def fragment(rows: Array, *, turned: bool) -> Array:
-    """Of four matrices 8 by 8, given by their rows, two numbers of each to a lane."""
+    """Distribute four 8 x 8 matrices, given by rows: two elements of each per lane."""
     matrices = rows.reshape(-1, 4, 8, 8)
     own = [
         matrices[:, :, _PAIR + e, _GROUP]
@@ -33,7 +33,7 @@ def fragment(rows: Array, *, turned: bool) -> Array:
 
 
 def _tile(values: Array, rows: Array, columns: Array) -> Array:
-    """The matrix, in f64, whose element (rows, columns)[lane, n] is a lane's n-th."""
+    """The f64 matrix whose element (rows, columns)[lane, n] is a lane's n-th one."""
     made = np.zeros((len(values), rows.max() + 1, columns.max() + 1))
     made[:, rows, columns] = values.astype(np.float64)
     return made
@@ -43,7 +43,7 @@ def _spread(row: Sequence[Array], column: Sequence[Array]) -> tuple[Array, Array
     return np.stack(row, axis=1), np.stack(column, axis=1)
 
 
-# which element of its matrix the numbers of a lane are (PTX ISA, warp-level mma)
+# the positions of a lane's elements in their matrix (PTX ISA, warp-level mma)
 _A16: Final = _spread(
     [_GROUP + n // 2 % 2 * 8 for n in range(8)],
     [_PAIR + n % 2 + n // 4 * 8 for n in range(8)],
@@ -67,12 +67,12 @@ def mma16(a: Array, b: Array, c: Array) -> Array:
 
 
 def mma8(a: Array, b: Array, c: Array) -> Array:
-    """`a @ b + c` of 16x8, 8x8 and 16x8, of which a and b are rounded to tf32."""
+    """`a @ b + c` of 16x8, 8x8 and 16x8, with a and b rounded to tf32."""
     product = _tile(tf32(a), *_A8) @ _tile(tf32(b), *_B8) + _tile(c, *_C)
     return product[:, _C[0], _C[1]].astype(np.float32)
 
 
 def tf32(x: Array) -> Array:
-    """f32 rounded to 10 bits after the point, of two the one further from 0."""
+    """f32 rounded to 10 fraction bits, ties away from zero."""
     bits = np.ascontiguousarray(x).view(np.uint32)
     return ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)

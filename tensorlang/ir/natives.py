@@ -1,4 +1,4 @@
-"""Native intrinsics: the named functions that every backend has an instruction for.
+"""Native intrinsics: named functions with an instruction on every backend.
 
 `NATIVES` is the table; `native(name, *args)` builds a call with its type checked.
 """
@@ -25,10 +25,10 @@ _NOTHING: Final[Mapping[str, float]] = {}
 class Intrinsic:
     """A named function of scalars, applied lane by lane.
 
-    `result` gives the type from the arguments' types or raises `DTypeError`. `numpy` is
-    the meaning, on arrays of those types. `ulp` holds the error bound by element type
-    for the functions that are expanded by `tensorlang.ir.math`; natives are exact or
-    correctly rounded and have none. An impure one stands in an `Evaluate`.
+    `result` maps the arguments' types to the result's, or raises `DTypeError`. `numpy`
+    defines the semantics, on arrays of those types. `ulp` holds the error bound by
+    element type of functions expanded by `tensorlang.ir.math`; natives are exact or
+    correctly rounded and have none. Impure ones appear in an `Evaluate`.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Intrinsic:
 
     @property
     def expands(self) -> bool:
-        """Whether lowering replaces it by arithmetic (it is no native)."""
+        """Whether lowering replaces it by arithmetic, unlike natives."""
         return bool(self.ulp)
 
 
@@ -53,7 +53,7 @@ def _all_same(name: str, dtypes: DTypes) -> DType:
 
 
 def floats(name: str) -> Callable[[DTypes], DType]:
-    """The rule: arguments of one float type, a result of the same."""
+    """The rule: arguments of one float type, and a result of the same."""
 
     def result(dtypes: DTypes) -> DType:
         if not dtypes[0].is_float:
@@ -101,12 +101,14 @@ _UNSIGNED: Final = ("u8", "u16", "u32", "u64")
 _TABLE: Final = (
     Intrinsic("fma", 3, floats("fma"), numeric.fma, "a*b + c, rounded once"),
     Intrinsic("sqrt", 1, floats("sqrt"), np.sqrt, "square root, rounded once"),
-    Intrinsic("floor", 1, floats("floor"), np.floor, "the whole number not above"),
-    Intrinsic("ceil", 1, floats("ceil"), np.ceil, "the whole number not below"),
-    Intrinsic("round", 1, floats("round"), np.rint, "nearest whole, ties to even"),
-    Intrinsic("trunc", 1, floats("trunc"), np.trunc, "the whole number towards zero"),
+    Intrinsic("floor", 1, floats("floor"), np.floor, "the largest integer not above"),
+    Intrinsic("ceil", 1, floats("ceil"), np.ceil, "the smallest integer not below"),
     Intrinsic(
-        "copysign", 2, floats("copysign"), np.copysign, "size of a, sign bit of b"
+        "round", 1, floats("round"), np.rint, "the nearest integer, ties to even"
+    ),
+    Intrinsic("trunc", 1, floats("trunc"), np.trunc, "the integer towards zero"),
+    Intrinsic(
+        "copysign", 2, floats("copysign"), np.copysign, "magnitude of a, sign bit of b"
     ),
     Intrinsic("isnan", 1, _predicate("isnan"), np.isnan, "whether it is NaN"),
     Intrinsic("isinf", 1, _predicate("isinf"), np.isinf, "whether it is +-infinity"),
@@ -136,14 +138,14 @@ _TABLE: Final = (
         2,
         _integers("rotl", *_UNSIGNED),
         numeric.rotl,
-        "bits turned left by b modulo the width",
+        "bits rotated left by b modulo the width",
     ),
     Intrinsic(
         "prefetch",
         1,
         _prefetched,
         lambda _: np.True_,
-        "asks for a load's cache line; touches no memory",
+        "requests a load's cache line; accesses no memory",
         pure=False,
     ),
     Intrinsic(
@@ -151,7 +153,7 @@ _TABLE: Final = (
         2,
         _checked,
         lambda cond, _: cond,
-        "reports fault b where a is false, and goes on",
+        "reports fault b if a is false, and continues",
         pure=False,
     ),
     Intrinsic(
@@ -159,7 +161,7 @@ _TABLE: Final = (
         0,
         lambda _: boolean,
         lambda: np.True_,
-        "makes one group of the thread's stores hinted async since the last one",
+        "groups the thread's stores hinted async since the last commit",
         pure=False,
     ),
     Intrinsic(
@@ -167,12 +169,12 @@ _TABLE: Final = (
         1,
         _waited,
         lambda _: np.True_,
-        "waits for all of the thread's groups of copies but the last a",
+        "waits for all but the last a groups of the thread's copies",
         pure=False,
     ),
 )
 NATIVES: Final = {intrinsic.name: intrinsic for intrinsic in _TABLE}
-# what groups stores hinted `async`, and waits for the groups
+# group stores hinted `async`, and wait for groups
 COPY_SYNCS: Final = ("commit_copies", "wait_copies")
 
 
@@ -184,7 +186,9 @@ def call(table: Mapping[str, Intrinsic], name: str, *args: ExprLike) -> Call:
         DTypeError: the arguments' types do not fit it.
     """
     if name not in table:
-        raise IRError(f"{name!r} is no intrinsic; there are {', '.join(sorted(table))}")
+        raise IRError(
+            f"{name!r} is not an intrinsic; these are {', '.join(sorted(table))}"
+        )
     entry = table[name]
     if len(args) != entry.arity:
         raise IRError(f"{name} takes {entry.arity} arguments, got {len(args)}")
@@ -219,27 +223,27 @@ def sqrt(x: ExprLike) -> Call:
 
 
 def floor(x: ExprLike) -> Call:
-    """The largest whole number not above `x`."""
+    """The largest integer not above `x`."""
     return native("floor", x)
 
 
 def ceil(x: ExprLike) -> Call:
-    """The smallest whole number not below `x`."""
+    """The smallest integer not below `x`."""
     return native("ceil", x)
 
 
 def round(x: ExprLike) -> Call:
-    """The nearest whole number, ties to the even one."""
+    """The nearest integer, ties to even."""
     return native("round", x)
 
 
 def trunc(x: ExprLike) -> Call:
-    """The nearest whole number towards zero."""
+    """`x` rounded towards zero."""
     return native("trunc", x)
 
 
 def copysign(a: ExprLike, b: ExprLike) -> Call:
-    """The size of `a` with the sign bit of `b`."""
+    """The magnitude of `a` with the sign bit of `b`."""
     return native("copysign", a, b)
 
 
@@ -249,7 +253,7 @@ def isnan(x: ExprLike) -> Call:
 
 
 def isinf(x: ExprLike) -> Call:
-    """Whether `x` is one of the infinities."""
+    """Whether `x` is plus or minus infinity."""
     return native("isinf", x)
 
 
@@ -269,15 +273,15 @@ def mulhi(a: ExprLike, b: ExprLike) -> Call:
 
 
 def rotl(x: ExprLike, amount: ExprLike) -> Call:
-    """The bits of an unsigned `x` turned left by `amount`, modulo its width."""
+    """The bits of an unsigned `x` rotated left by `amount`, modulo its width."""
     return native("rotl", x, amount)
 
 
 def prefetch(load: ExprLike) -> Call:
-    """A request for the cache line of a load, which touches no memory itself."""
+    """Request the cache line of a load, without accessing memory."""
     return native("prefetch", load)
 
 
 def check(cond: ExprLike, code: ExprLike) -> Call:
-    """Report fault `code` (i64, not 0) where `cond` is false; the program goes on."""
+    """Report fault `code` (i64, not 0) if `cond` is false; execution continues."""
     return native("check", cond, code)

@@ -37,15 +37,15 @@ _TRUTH: Final[Interval] = (0, 1)
 
 
 def type_limits(dtype: DType) -> Interval:
-    """What the type alone says: nothing of floats."""
+    """The limits of the type; unbounded for floats."""
     return UNKNOWN if dtype.is_float else dtype.limits
 
 
 @singledispatch
 def node_interval(expr: Expr, of: Of) -> Interval:
-    """The interval of a node from those of its children, which `of` gives.
+    """The interval of a node, given those of its children by `of`.
 
-    It is that of the exact result: what leaves the node's type wraps.
+    It bounds the exact result, before wrapping.
     """
     del of
     return type_limits(expr.dtype)

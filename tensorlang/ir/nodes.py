@@ -1,13 +1,13 @@
-"""The IR: one grammar, on one page, for definitions, schedules and lowered code.
+"""The IR: one grammar for definitions, schedules and lowered code.
 
     function  = Function(name, params, scalars, body)
     param     = Param(buffer, role)                   role: in | out | inout
     buffer    = Buffer(name, dtype, shape, scope, layout)
                 scope: global | shared | register | private
                 layout: IndexMap(vars, results) | None
-    stmt      = Seq(stmts)                            in order; scopes Let and Alloc
-              | Let(var, value)                       for the rest of its Seq
-              | Alloc(buffer)                         for the rest of its Seq
+    stmt      = Seq(stmts)                            in order; scope of Let and Alloc
+              | Let(var, value)                       scope: the rest of its Seq
+              | Alloc(buffer)                         scope: the rest of its Seq
               | For(var, extent, kind, body, thread)  var runs over 0 .. extent-1
                 kind: serial | parallel | vectorized | unrolled | bound
               | While(cond, body)
@@ -18,8 +18,8 @@
               | Block(name, axes, where, init, body, scope)
               | Barrier(scope)
               | Evaluate(expr)
-              | Role(cond, body, registers)           warps beside other warps
-              | BarrierObject(name, count, size)      for the rest of its Seq
+              | Role(cond, body, registers)           warp specialization
+              | BarrierObject(name, count, size)      scope: the rest of its Seq
               | Arrive(name, index, copies) | Wait(name, index, phase)
     axis      = Axis(var, kind, extent, value)
                 kind: spatial | reduction | ordered | opaque | disjoint
@@ -32,87 +32,86 @@
               | Shuffle(vectors, lanes_taken) | Extract(vector, lane)
               | Insert(vector, lane, value) | LaneReduce(op, vector)
 
-What the nodes mean (the interpreter is this text, executed):
+Semantics (the interpreter implements this text):
 
 *A function is a host program.* Its outermost statements run one after the other, each
 seeing all memory effects of those before it, whatever runs in parallel inside. An `in`
-parameter is never written, an `out` parameter is never read before it is written, an
-`inout` one may be updated where each element is read only before it is written and by
-the same iteration. `scalars` are integers or floats given at each call; a scalar that
-stands as a whole dimension in the shape of a parameter is bound from that shape.
+parameter is never written, and an `out` parameter is never read before it is written;
+elements of an `inout` one may be updated if each is read only before it is written and
+by the same iteration. `scalars` are integers or floats passed at each call; a scalar
+that is a whole dimension in the shape of a parameter is bound from that shape.
 
-*Loops start at 0.* An extent is evaluated once, on entry; at or below 0 the loop does
-not run. `parallel` iterations may run in any order or at once, `vectorized` ones in
-lock-step, `bound` ones as index `thread` of an execution scope (`block.x`, `thread.x`):
-in all three, no iteration may touch what another one writes, except that lanes of a
-`vectorized` loop, or the threads of a block, may fold one state of a commutative
-reduction. `unrolled` is a serial loop written out.
+*Loops start at 0.* An extent is evaluated once, on entry; if it is 0 or less, the loop
+does not run. `parallel` iterations may run in any order or concurrently, `vectorized`
+ones in lock-step, `bound` ones as index `thread` of an execution scope (`block.x`,
+`thread.x`): in all three, no iteration may touch what another one writes, except that
+lanes of a `vectorized` loop, or the threads of a block, may reduce one state with a
+commutative reducer. `unrolled` is a serial loop, expanded.
 
 *A block is one computation with its own axes.* Each iteration around it gives every
-axis a value; the body sees axes only, never loop variables. A *spatial* value names the
-output element computed; a *reduction* axis is folded in any order through the reducer;
-an *ordered* axis runs in increasing order (scans); an *opaque* one may hit any element,
-and is neither reordered nor made parallel unless it is declared *disjoint*: then no two
-iterations touch the same element, which the interpreter checks. The instance is skipped
-where `where` is false, a condition on the loops around (of an axis, it is one on the
-axis's value). `init` runs before the first instance of the reduction axes for each
-spatial point. Where a body holds a `Reduce` and the block has no `init` of its
-own, the state starts from the reducer's identity; `Reduce(r, bs, is, vs)` replaces the
-state tuple by `combine(state, vs)`. Of a point whose reduction axes are empty nothing
-is said: whoever allows that sets the state with a block of its own. `min` and `max`
-take a NaN for nothing: a fold that starts from one and meets no number is NaN, or the
-identity. An empty `init`
-says that the state was set elsewhere: by a block of its own, after
+axis a value; the body sees only axes, never loop variables. A *spatial* value names the
+output element computed; a *reduction* axis is reduced in any order through the reducer;
+an *ordered* axis runs in increasing order (scans); an *opaque* one may touch any
+element, and is neither reordered nor parallelized unless it is declared *disjoint*:
+then no two iterations touch the same element, which the interpreter checks. An instance
+is skipped if `where` is false, a condition on the loops around (one on an axis applies
+to the axis's value). `init` runs before the first instance of the reduction axes for
+each spatial point. If a body contains a `Reduce` and the block has no `init`, the state
+starts from the reducer's identity; `Reduce(r, bs, is, vs)` replaces the state tuple by
+`combine(state, vs)`. The state of a point with empty reduction axes is undefined:
+whoever allows that initializes the state in a block of its own. `min` and `max` ignore
+NaNs: a reduction that starts from a NaN and meets no number is NaN, or the identity. An
+empty `init` says that the state was initialized elsewhere: by a block of its own, after
 `decompose_reduction`. (A block without reduction axes runs `Reduce` as a plain update
-of what its memory holds: that is how an accumulating write-back reads.)
+of memory: this is how an accumulating write-back reads.)
 
 *Arithmetic.* Integers wrap: a result is the exact one modulo 2 to the power of its
-bits, in indices as in data. So the smallest number of a signed type is its own `neg`
-and `abs`, and divided by -1 it is itself, with remainder 0. `div` is for floats;
-`floordiv` and `floormod` are for integers and round towards minus infinity (a zero
-divisor is a fault). A shift by the width or more, or by less than 0, shifts all out:
-`shl` leaves 0, `shr` the sign, -1 or 0. `min`/`max` of floats return the other operand
-for one NaN, and of 0 and -0 either. Which NaN an operation gives is not said, but what
-only moves floats keeps all bits, and `neg` and `abs` all but the sign. A float
-operation is strict unless it says `contract`, which lets an addition absorb the
-rounding of the product beside it; a float *reduction* may be re-associated by a
-schedule. `Cast` to an integer truncates towards zero, wraps among integers, and
+bits, in indices as in data. The minimum of a signed type is thus its own `neg` and
+`abs`, and divided by -1 it is itself, with remainder 0. `div` is for floats; `floordiv`
+and `floormod` are for integers and round towards minus infinity (division by zero is a
+fault). A shift by the width or more, or by a negative amount, shifts all bits out:
+`shl` gives 0, `shr` the sign, -1 or 0. `min`/`max` of floats return the other operand
+for one NaN, and either of 0 and -0. The payload of a NaN result is unspecified, but
+plain moves of floats keep all bits, and `neg` and `abs` all but the sign. Float
+operations are strict, except that `contract` lets an addition be fused with the product
+beside it, without the intermediate rounding; a float *reduction* may be re-associated
+by a schedule. `Cast` to an integer truncates towards zero, wraps among integers, and
 saturates from floats (NaN gives 0); `Cast` to a float rounds to nearest even. A
-masked-off lane of a load is 0, of a store is left alone.
+masked-off lane of a load is 0, and one of a store leaves memory unchanged.
 
-*Roles* that follow each other in a sequence run at once: each is a program of the warps
-of a block in which `cond` holds (of a warp in all threads or in none), and they meet
-only at barrier objects. A *barrier object* counts phases, from 0: a phase is complete
-when `count` arrivals came, and then the next one is open. `Arrive` orders all that its
-thread did before, and saw, before the end of the open phase; with `copies` it arrives
-when these are done, which run on their own, beside the thread. `Wait` goes on after the
-end of phase number `phase`; the phase before the first one is complete from the start.
-As the hardware tells phases by their parity alone, a wait for any phase but the open
-one and the one before it is a fault; so is a wait that nothing can end any more. A
-block of a *scope* other than `thread` is a collective: all threads of that scope come
-to it with the same axes, and together they run its body once. What they write to
-registers is each thread's own: a register buffer allocated outside of the threads is
-spread over them by its layout, whose first result is the thread.
+*Roles* that follow each other in a sequence run concurrently: each is a program of the
+warps of a block for which `cond` holds (in all threads of a warp or in none), and they
+synchronize only at barrier objects. A *barrier object* counts phases, from 0: a phase
+completes after `count` arrivals, which opens the next one. `Arrive` orders everything
+its thread did, and observed, before the end of the open phase; with `copies`, which run
+asynchronously to the thread, it arrives when these are done. `Wait` continues after the
+end of phase number `phase`; the phase before the first one counts as complete. As the
+hardware distinguishes phases by parity only, waiting for any phase but the open one and
+the one before it is a fault; so is a wait that can no longer end. A block of a *scope*
+other than `thread` is a collective: all threads of that scope reach it with the same
+axes, and together they run its body once. What they write to registers is private to
+each thread: a register buffer allocated outside the threads is distributed over them by
+its layout, whose first result is the thread.
 
-*Calls of a warp.* A collective (`tensorlang.ir.collectives`) is an expression that the
-32 lanes of a warp evaluate together: each gives its arguments, and gets what is made
-of those of all. A lane that is missing is a fault; so is one outside of threads.
+*Warp collectives* (`tensorlang.ir.collectives`) are expressions evaluated by the 32
+lanes of a warp together: each lane passes its arguments and receives a result that
+depends on all of them. A missing lane is a fault; so is a call outside of threads.
 
-*Copies under way.* A store hinted `async` only starts. `commit_copies` makes one group
-of those that a thread started, `wait_copies(n)` lets all but its last `n` groups be
-there; until then their elements may be neither read nor written. To other threads such
-a store happens at the wait.
+*Asynchronous copies.* A store hinted `async` only starts. `commit_copies` groups the
+copies a thread has started, `wait_copies(n)` waits for all but its last `n` groups;
+until then their elements may be neither read nor written. To other threads such a store
+happens at the wait.
 
-*Names.* Within a function every loop variable, axis, `Let` and buffer has its own name
-along every path from the root (siblings may share), every block its own name. Trees are
-immutable and compared by structure, names included.
+*Names.* Within a function every loop variable, axis, `Let` and buffer has a unique name
+along every path from the root (siblings may share), every block a unique name. Trees
+are immutable and compared by structure, names included.
 """
 
 from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeVar, dataclass_transform
 
@@ -178,7 +177,8 @@ def node(cls: type[_T]) -> type[_T]:
 class Node:
     """Any node of the tree: immutable, equal by structure, hashable."""
 
-    __slots__ = ("_contents", "_free", "_hash")  # what has been found out about it
+    # cached properties
+    __slots__ = ("_contents", "_free", "_hash", "_parts", "_structure")
 
     def __repr__(self) -> str:
         from tensorlang.ir.printer import show  # noqa: PLC0415 - printing is above
@@ -190,7 +190,7 @@ class Node:
 
 
 class Operand:
-    """What Python's operators build expressions of (`==` compares objects)."""
+    """Builds expressions with Python's operators (`==` compares objects)."""
 
     __slots__ = ()
 
@@ -198,9 +198,15 @@ class Operand:
         """The expression that it stands for.
 
         Raises:
-            IRError: it stands for none.
+            IRError: there is none.
         """
         raise NotImplementedError
+
+    def __tensorlang_op__(
+        self, op: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """Apply an elementwise operator's formula to expressions."""
+        return op.inlined(args, kwargs)
 
     def __add__(self, other: ExprLike) -> Expr:
         return binary("add", self, other)
@@ -280,12 +286,12 @@ class Operand:
         return compare("ne", self, other)
 
     def cast(self, dtype: DType | str) -> Expr:
-        """This value converted to `dtype`; itself where the type is that already."""
+        """This value converted to `dtype`; unchanged if it has that type."""
         return cast(dtype, self)
 
 
 class Expr(Node, Operand):
-    """A value; Python's operators on it build bigger ones (`==` compares trees)."""
+    """A value; Python's operators build larger ones (`==` compares trees)."""
 
     __slots__ = ()
     dtype: DType
@@ -306,7 +312,7 @@ ExprLike: TypeAlias = "Operand | bool | int | float"
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Const(Expr):
-    """A literal of a scalar type, rounded or wrapped into it; equal by its bits."""
+    """A literal of a scalar type, rounded or wrapped to it; compared by bits."""
 
     value: Scalar
     dtype: DType
@@ -316,19 +322,22 @@ class Const(Expr):
             raise IRError(f"a constant is a scalar, not {self.dtype}")
         object.__setattr__(self, "value", _canonical(self.value, self.dtype))
 
-    def _bits(self) -> object:
-        return struct.pack("<d", self.value) if self.dtype.is_float else self.value
+    def _bits(self) -> bytes:
+        return struct.pack("<d", self.value)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Const) or self.dtype is not other.dtype:
             return False
-        return self._bits() == other._bits()
+        if self.dtype.is_float:
+            return self._bits() == other._bits()
+        return self.value == other.value
 
     def __hash__(self) -> int:
         try:
             return self._hash  # type: ignore[attr-defined,no-any-return]
         except AttributeError:
-            value = hash(("Const", self.dtype, self._bits()))
+            bits = self._bits() if self.dtype.is_float else self.value
+            value = hash(("Const", self.dtype, bits))
             object.__setattr__(self, "_hash", value)
             return value
 
@@ -340,7 +349,8 @@ def _canonical(value: Scalar, dtype: DType) -> Scalar:
         if isinstance(value, float) and not value.is_integer():
             raise DTypeError(f"{value!r} is not a value of {dtype}")
         low, high = dtype.limits
-        return (int(value) - low) % (high - low + 1) + low
+        whole = int(value)
+        return whole if low <= whole <= high else (whole - low) % (high - low + 1) + low
     number = float(value)
     if math.isnan(number):
         return math.nan
@@ -348,7 +358,7 @@ def _canonical(value: Scalar, dtype: DType) -> Scalar:
         return number
     with np.errstate(over="ignore"):
         wide = np.asarray(number)
-        once = narrow_to_odd(wide) if dtype.name == "bf16" else wide  # by way of f32
+        once = narrow_to_odd(wide) if dtype.name == "bf16" else wide  # via f32
         return float(once.astype(dtype.numpy))
 
 
@@ -369,7 +379,7 @@ class Unary(Expr):
 
     def __post_init__(self) -> None:
         if self.op not in UNARY:
-            raise IRError(f"{self.op!r} is no unary operation of {UNARY}")
+            raise IRError(f"{self.op!r} is not one of the unary operations {UNARY}")
         if self.op == "not" and self.a.dtype.is_float:
             raise DTypeError(f"'not' needs an integer or bool, got {self.a.dtype}")
         if self.op != "not" and self.a.dtype.is_bool:
@@ -383,7 +393,7 @@ class Unary(Expr):
 
 @node
 class Binary(Expr):
-    """Arithmetic or bit operation on two operands of one type (see `ARITHMETIC`)."""
+    """Arithmetic or bitwise operation on operands of one type (see `ARITHMETIC`)."""
 
     op: str
     a: Expr
@@ -393,7 +403,7 @@ class Binary(Expr):
 
     def __post_init__(self) -> None:
         if self.op not in _BINARY:
-            raise IRError(f"{self.op!r} is no binary operation")
+            raise IRError(f"{self.op!r} is not a binary operation")
         dtype = self.a.dtype
         if dtype is not self.b.dtype:
             _same(repr(self.op), dtype, self.b.dtype)
@@ -412,7 +422,7 @@ class Compare(Expr):
 
     def __post_init__(self) -> None:
         if self.op not in COMPARISONS:
-            raise IRError(f"{self.op!r} is no comparison of {COMPARISONS}")
+            raise IRError(f"{self.op!r} is not one of the comparisons {COMPARISONS}")
         if self.a.dtype is not self.b.dtype:
             _same(repr(self.op), self.a.dtype, self.b.dtype)
 
@@ -459,7 +469,7 @@ class Cast(Expr):
 
 @node
 class Bitcast(Expr):
-    """The bits of `a` read as `dtype`, lane by lane, of the same width."""
+    """The bits of `a` reinterpreted as `dtype`, lane by lane, with the same width."""
 
     dtype: DType
     a: Expr
@@ -486,7 +496,7 @@ class IndexMap(Node):
 
 @node
 class Buffer(Node):
-    """A rectangular memory: name, element type, logical shape, where it lives.
+    """A rectangular array in memory: name, element type, logical shape, scope.
 
     `layout` maps logical to physical indices; without one, memory is row-major.
     """
@@ -555,7 +565,7 @@ def _check_access(
 class Call(Expr):
     """A named function of `tensorlang.ir.intrinsics`, applied lane by lane.
 
-    Those of `tensorlang.ir.collectives` are applied to all lanes of a warp together.
+    Those of `tensorlang.ir.collectives` apply to all lanes of a warp together.
     """
 
     name: str
@@ -603,7 +613,7 @@ class Splat(Expr):
 
 @node
 class Shuffle(Expr):
-    """Lanes picked by number from `vectors` written one after the other."""
+    """Lanes selected by number from the concatenated `vectors`."""
 
     vectors: tuple[Expr, ...]
     lanes_taken: tuple[int, ...]
@@ -661,7 +671,7 @@ class Insert(Expr):
 
 @node
 class LaneReduce(Expr):
-    """All lanes of a vector folded by `op`, halves first: lane i with lane i + n/2."""
+    """All lanes of a vector reduced by `op`, in halves: lane i with lane i + n/2."""
 
     op: str
     vector: Expr
@@ -680,7 +690,7 @@ def as_expr(value: ExprLike, dtype: DType | None = None) -> Expr:
     """`value` itself, or a Python number as a constant: i64, f32 or bool by default.
 
     Raises:
-        DTypeError: it is no number, or an integer that the type does not hold.
+        DTypeError: it is no number, or an integer out of range for the type.
     """
     if isinstance(value, Expr):
         return value
@@ -698,7 +708,7 @@ def as_expr(value: ExprLike, dtype: DType | None = None) -> Expr:
 def _whole(value: int, dtype: DType) -> Const:
     if dtype.is_integer:
         low, high = dtype.limits
-        below = -(high // 2) - 1 if low == 0 else low  # -1 is all ones
+        below = -(high // 2) - 1 if low == 0 else low  # -1 has all bits set
         if not below <= value <= high:
             raise DTypeError(f"{value} is not a value of {dtype}: {low} .. {high}")
     elif abs(value) >> 1024:  # beyond all floats
@@ -726,12 +736,12 @@ def _opened(value: ExprLike) -> Expr | bool | int | float:
 
 
 def splat(value: Expr, lanes: int) -> Expr:
-    """`value` in every one of `lanes` lanes; itself where it has them already."""
+    """`value` broadcast to `lanes` lanes; unchanged if it has them."""
     return value if value.dtype.lanes == lanes else Splat(value, lanes)
 
 
 def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
-    """`Binary(op, a, b)` with Python numbers and scalars fitted to the other side."""
+    """`Binary(op, a, b)`; Python numbers and scalars adapt to the other side."""
     return Binary(op, *_pair(a, b))
 
 
@@ -741,18 +751,18 @@ def unary(op: str, a: ExprLike) -> Expr:
 
 
 def compare(op: str, a: ExprLike, b: ExprLike) -> Expr:
-    """`Compare(op, a, b)` with Python numbers and scalars fitted to the other side."""
+    """`Compare(op, a, b)`; Python numbers and scalars adapt to the other side."""
     return Compare(op, *_pair(a, b))
 
 
 def select(cond: ExprLike, a: ExprLike, b: ExprLike) -> Select:
     """`a` where `cond` holds, else `b`; a Python number takes the other's type.
 
-    Both may be evaluated, so it guards no access: an index is clamped into the array,
-    as in `select(i > 0, x[max(i - 1, 0)], 0.0)`.
+    Both may be evaluated, so it does not guard memory accesses: clamp an index, as in
+    `select(i > 0, x[max(i - 1, 0)], 0.0)`.
 
     Raises:
-        DTypeError: the two are of different types.
+        DTypeError: the two have different types.
         IRError: `cond` is no bool.
     """
     a, b = _opened(a), _opened(b)
@@ -762,13 +772,13 @@ def select(cond: ExprLike, a: ExprLike, b: ExprLike) -> Select:
 
 
 def cast(dtype: DType | str, value: ExprLike) -> Expr:
-    """`value` converted to `dtype`; itself where the type is that already."""
+    """`value` converted to `dtype`; unchanged if it has that type."""
     given, wanted = as_expr(value), as_dtype(dtype)
     return given if given.dtype == wanted else Cast(wanted, given)
 
 
 def bitcast(dtype: DType | str, value: ExprLike) -> Bitcast:
-    """The bits of `value` read as `dtype`, lane by lane, of the same width."""
+    """The bits of `value` reinterpreted as `dtype`, lane by lane, same width."""
     return Bitcast(as_dtype(dtype), as_expr(value))
 
 
@@ -783,27 +793,30 @@ class Stmt(Node):
 
 @node
 class Seq(Stmt):
-    """Statements in order. A `Let` or `Alloc` is in force for the rest of it."""
+    """Statements in order; the scope of the `Let`s and `Alloc`s among them."""
 
     stmts: tuple[Stmt, ...]
 
     def __post_init__(self) -> None:
-        if any(isinstance(stmt, Seq) for stmt in self.stmts):
+        if Seq in map(type, self.stmts):
             raise IRError("a Seq holds no Seq: build it with seq(...)")
 
 
 def seq(*stmts: Stmt | Iterable[Stmt]) -> Stmt:
-    """The statements in order, flattened; a single one stands for itself."""
+    """The statements in order, flattened; a single one is returned as is."""
     flat: list[Stmt] = []
     for item in stmts:
         for stmt in (item,) if isinstance(item, Stmt) else item:
-            flat.extend(stmt.stmts if isinstance(stmt, Seq) else (stmt,))
+            if isinstance(stmt, Seq):
+                flat += stmt.stmts
+            else:
+                flat.append(stmt)
     return flat[0] if len(flat) == 1 else Seq(tuple(flat))
 
 
 @node
 class Let(Stmt):
-    """`var` stands for `value`, evaluated here, in the rest of the enclosing `Seq`."""
+    """Bind `var` to `value`, evaluated here, for the rest of the enclosing `Seq`."""
 
     var: Var
     value: Expr
@@ -814,7 +827,7 @@ class Let(Stmt):
 
 @node
 class Alloc(Stmt):
-    """A temporary, unwritten at first, alive for the rest of the enclosing `Seq`."""
+    """A temporary, initially undefined, in scope for the rest of its `Seq`."""
 
     buffer: Buffer
 
@@ -831,7 +844,7 @@ class For(Stmt):
 
     def __post_init__(self) -> None:
         if self.kind not in LOOP_KINDS:
-            raise IRError(f"{self.kind!r} is no loop kind of {LOOP_KINDS}")
+            raise IRError(f"{self.kind!r} is not one of the loop kinds {LOOP_KINDS}")
         _same("the extent of loop", self.var.dtype, self.extent.dtype, self.var.name)
         if bool(self.thread) != (self.kind == "bound"):
             raise IRError(
@@ -842,7 +855,7 @@ class For(Stmt):
 
 @node
 class While(Stmt):
-    """`body` again and again, as long as `cond` holds before it."""
+    """Repeat `body` as long as `cond` holds before it."""
 
     cond: Expr
     body: Stmt
@@ -850,7 +863,7 @@ class While(Stmt):
 
 @node
 class If(Stmt):
-    """`then` where `cond` holds, else `orelse` where there is one."""
+    """`then` if `cond` holds, else `orelse`, if there is one."""
 
     cond: Expr
     then: Stmt
@@ -859,7 +872,7 @@ class If(Stmt):
 
 @node
 class Store(Stmt):
-    """`buffer[indices] = value`, lanes with a false mask left alone."""
+    """`buffer[indices] = value`; lanes with a false mask are left unchanged."""
 
     buffer: Buffer
     indices: tuple[Expr, ...]
@@ -880,7 +893,7 @@ class Store(Stmt):
 class Reducer(Node):
     """A monoid on tuples: `combine` of `left` and `right`, with its `identity`.
 
-    `combine` has one expression a component, over the variables of both sides.
+    `combine` has one expression per component, over the variables of both sides.
     """
 
     name: str
@@ -929,7 +942,7 @@ class Reduce(Stmt):
 
 @node
 class AtomicUpdate(Stmt):
-    """`buffer[indices] = op(buffer[indices], value)`, indivisibly; `op` is binary."""
+    """`buffer[indices] = op(buffer[indices], value)`, atomically; `op` is binary."""
 
     op: str
     buffer: Buffer
@@ -945,7 +958,7 @@ class AtomicUpdate(Stmt):
 
 @node
 class Axis(Node):
-    """One axis of a block: its name, kind and extent, and its value in this place."""
+    """One axis of a block: its name, kind and extent, and its current value."""
 
     var: Var
     kind: str
@@ -954,7 +967,7 @@ class Axis(Node):
 
     def __post_init__(self) -> None:
         if self.kind not in AXIS_KINDS:
-            raise IRError(f"{self.kind!r} is no axis kind of {AXIS_KINDS}")
+            raise IRError(f"{self.kind!r} is not one of the axis kinds {AXIS_KINDS}")
         _same("axis", self.var.dtype, self.value.dtype, self.var.name)
 
 
@@ -962,8 +975,8 @@ class Axis(Node):
 class Block(Stmt):
     """One computation over its own axes, run by one execution `scope` at a time.
 
-    A `where` that names an axis is made one of the axis's value.
-    `line` is where it was written, as `file:line`, for messages; no part of the tree.
+    Axes in `where` are replaced by their values.
+    `line` is the source location, as `file:line`, for messages; not compared.
     """
 
     name: str
@@ -988,10 +1001,10 @@ class Block(Stmt):
 
 @node
 class Role(Stmt):
-    """`body` by the threads of the warps where `cond` holds, beside the other roles.
+    """`body`, run by the warps for which `cond` holds, concurrently to other roles.
 
-    `registers` is how many a thread of it may use, of those that the block has; 0
-    leaves the number as it is.
+    `registers` limits the registers per thread, out of the block's; 0 leaves the number
+    unchanged.
     """
 
     cond: Expr
@@ -1010,7 +1023,7 @@ class Role(Stmt):
 
 @node
 class BarrierObject(Stmt):
-    """`size` objects of a block that count phases, of `count` arrivals each."""
+    """`size` barrier objects of a block that count phases of `count` arrivals each."""
 
     name: str
     count: int
@@ -1026,7 +1039,7 @@ class BarrierObject(Stmt):
 
 @node
 class Arrive(Stmt):
-    """One arrival at an object: now, or when the `copies` are done."""
+    """One arrival at a barrier object: now, or when the `copies` are done."""
 
     name: str
     index: Expr
@@ -1038,7 +1051,7 @@ class Arrive(Stmt):
 
 @node
 class Wait(Stmt):
-    """Go on when phase number `phase` of an object is complete."""
+    """Wait until phase number `phase` of a barrier object is complete."""
 
     name: str
     index: Expr
@@ -1053,7 +1066,7 @@ class Wait(Stmt):
 class Barrier(Stmt):
     """All threads of `scope` (`team` on a CPU, `block` on a GPU) wait for each other.
 
-    Every effect before it is seen by all of them after it.
+    Every effect before it is visible to all of them after it.
     """
 
     scope: str = "team"
@@ -1061,14 +1074,14 @@ class Barrier(Stmt):
 
 @node
 class Evaluate(Stmt):
-    """An expression for its effect, such as a prefetch."""
+    """Evaluate an expression for its effect, such as a prefetch."""
 
     expr: Expr
 
 
 @node
 class Param(Node):
-    """A buffer given by the caller, and what the function may do with it."""
+    """A buffer passed by the caller, and how the function may access it."""
 
     buffer: Buffer
     role: str

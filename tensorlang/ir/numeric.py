@@ -1,7 +1,7 @@
-"""The meaning of the native intrinsics, on NumPy arrays of their own types.
+"""Reference semantics of the native intrinsics, on NumPy arrays of their own types.
 
 Every function takes arrays (or NumPy scalars) of one element type that broadcast
-against each other, and returns the element type that the intrinsic's rule names.
+against each other, and returns the element type given by the intrinsic's rule.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-Array: TypeAlias = Any  # of NumPy, or a scalar of its: its arithmetic gives either
+Array: TypeAlias = Any  # of NumPy, or a NumPy scalar: its arithmetic gives either
 
 _SPLITTER = float(2**27 + 1)
 _QUIET = {"over": "ignore", "invalid": "ignore", "under": "ignore"}
@@ -32,10 +32,10 @@ def fma(a: Array, b: Array, c: Array) -> Array:
 
 
 def sum_to_odd(a: Array, b: Array) -> Array:
-    """`a + b` in f64, inexact sums rounded to the neighbour with an odd last bit.
+    """`a + b` in f64, with inexact sums rounded to odd.
 
     Rounding to odd keeps the sticky bit, so that a second rounding to a type at least
-    two bits narrower is as if there had been no first (Boldo and Melquiond, 2008).
+    two bits narrower gives the same result as a single one (Boldo and Melquiond, 2008).
     """
     total, error = _two_sum(a, b)
     even = (total.view(np.int64) & 1) == 0
@@ -54,7 +54,7 @@ def narrow_to_odd(wide: Array) -> Array:
 
 
 def _fma_f64(a: Array, b: Array, c: Array) -> Array:
-    """The f64 case: error-free transformations, and fractions where those fail."""
+    """The f64 case: error-free transformations, with exact fractions as a fallback."""
     plain = a * b + c
     result = np.where(np.isfinite(a) & np.isfinite(b) & ~np.isfinite(c), c, plain)
     finite = np.isfinite(a) & np.isfinite(b) & np.isfinite(c) & (a != 0) & (b != 0)
@@ -125,7 +125,7 @@ def popcount(a: Array) -> Array:
 
 
 def clz(a: Array) -> Array:
-    """The number of zero bits above the highest one bit; the width for 0."""
+    """The number of leading zero bits; the width for 0."""
     x = _unsigned(a).astype(np.uint64)
     for shift in (1, 2, 4, 8, 16, 32):
         x = x | (x >> np.uint64(shift))
@@ -151,7 +151,7 @@ def mulhi(a: Array, b: Array) -> Array:
 
 
 def rotl(a: Array, amount: Array) -> Array:
-    """The bits of unsigned `a` turned left by `amount` modulo the width."""
+    """The bits of unsigned `a` rotated left by `amount` modulo the width."""
     width = a.dtype.type(a.dtype.itemsize * 8)
     turn = amount % width
     return (a << turn) | (a >> ((width - turn) % width))

@@ -1,4 +1,4 @@
-"""What every part of the parser needs: scopes, located errors, words, literals."""
+"""Parser basics: scopes, located errors, words, literals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tensorlang.ir.text_limits import fault
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What names stand for at a place of the text."""
+    """The names in scope at a place of the text."""
 
     variables: dict[str, Var] = field(default_factory=dict)
     buffers: dict[str, Buffer] = field(default_factory=dict)
@@ -23,7 +23,7 @@ class Scope:
     barriers: set[str] = field(default_factory=set)
 
     def inner(self) -> Scope:
-        """A copy: names added to it are not seen outside."""
+        """A copy: names added to it are not visible outside."""
         return Scope(
             dict(self.variables),
             dict(self.buffers),
@@ -33,18 +33,18 @@ class Scope:
 
 
 def wrong(node: ast.AST, message: str) -> ParseError:
-    """The error at a node of Python's tree."""
+    """The error at a node of Python's syntax tree."""
     line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
     return fault(line, column + 1, message)
 
 
 def elements(node: ast.expr) -> list[ast.expr]:
-    """The items of a tuple, or the single thing that stands there instead."""
+    """The items of a tuple, or a single expression as one item."""
     return node.elts if isinstance(node, ast.Tuple) else [node]
 
 
 def name(node: ast.AST, spelling: str) -> str:
-    """A name being introduced, once it has passed the identifier filter."""
+    """A name being introduced, after validation."""
     problem = name_fault(spelling)
     if problem:
         raise wrong(node, problem)
@@ -52,7 +52,7 @@ def name(node: ast.AST, spelling: str) -> str:
 
 
 def dtype(node: ast.expr | None, place: ast.AST) -> DType:
-    """The type that a word such as `f32` or `u32x16` spells."""
+    """The type spelled by a word such as `f32` or `u32x16`."""
     found = split_dtype(node.id) if isinstance(node, ast.Name) else None
     if found is None:
         raise wrong(node or place, "expected an element type such as f32 or u32x16")
@@ -60,19 +60,19 @@ def dtype(node: ast.expr | None, place: ast.AST) -> DType:
 
 
 def string(node: ast.expr) -> str:
-    """A quoted word."""
+    """A string literal."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     raise wrong(node, "expected a quoted word")
 
 
 def hints(node: ast.expr | None) -> tuple[str, ...]:
-    """A tuple of quoted words, or nothing."""
+    """A tuple of string literals; empty if omitted."""
     return () if node is None else tuple([string(word) for word in elements(node)])
 
 
 def integer(node: ast.expr) -> int:
-    """A plain whole number, such as a lane."""
+    """An integer literal, such as a lane number."""
     if isinstance(node, ast.Constant) and type(node.value) is int:
         return node.value
     raise wrong(node, "expected a whole number")
@@ -97,7 +97,7 @@ def arguments(
 
 
 def literal(node: ast.expr, value: object, sign: int = 1) -> Const:
-    """A number or truth value as it stands: i64, f32 or bool."""
+    """An untyped number or bool literal: i64, f32 or bool."""
     if isinstance(value, bool) and sign == 1:
         return Const(value, boolean)
     if type(value) is int:

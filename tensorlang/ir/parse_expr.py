@@ -1,4 +1,4 @@
-"""Expressions from Python's syntax tree: a table from tree class to reader."""
+"""Parse expressions from Python's syntax tree: a table of readers by node class."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ Place: TypeAlias = tuple[Buffer, tuple[Expr, ...]]
 
 
 def expr(node: ast.expr, scope: Scope) -> Expr:
-    """The expression that a piece of Python's tree spells.
+    """Parse an expression.
 
     Raises:
-        ParseError: it is not in the grammar, or its types do not fit.
+        ParseError: it is not in the grammar, or has a type error.
     """
     try:
         return _READERS.get(type(node), _refuse)(node, scope)
@@ -81,7 +81,7 @@ def _name(node: ast.Name, scope: Scope) -> Expr:
         return scope.variables[node.id]
     if node.id in scope.buffers:
         raise wrong(node, f"{node.id!r} is a buffer; read it as {node.id}[...]")
-    raise wrong(node, f"no variable {node.id!r} is in force here")
+    raise wrong(node, f"no variable {node.id!r} is in scope here")
 
 
 def _unary(node: ast.UnaryOp, scope: Scope) -> Expr:
@@ -95,7 +95,7 @@ def _unary(node: ast.UnaryOp, scope: Scope) -> Expr:
 
 
 def _binary(node: ast.BinOp, scope: Scope) -> Expr:
-    chain: list[ast.BinOp] = []  # a left spine, read without recursion
+    chain: list[ast.BinOp] = []  # a left spine, parsed without recursion
     leaf: ast.expr = node
     while isinstance(leaf, ast.BinOp):
         chain.append(leaf)

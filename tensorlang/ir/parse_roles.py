@@ -1,4 +1,4 @@
-"""Roles and barrier objects from Python's syntax tree."""
+"""Parse roles and barrier objects from Python's syntax tree."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from tensorlang.ir.parse_expr import expr
 
 
 def role(node: ast.Call, scope: Scope, body: Stmt) -> Role:
-    """A role around a body that was read, from `role(cond, registers=24)`."""
+    """A role around a parsed body, from `role(cond, registers=24)`."""
     (cond,), given = arguments(node, 1, "registers")
     registers = integer(given["registers"]) if "registers" in given else 0
     return Role(expr(cond, scope), body, registers)
 
 
 def barrier_object(name: str, node: ast.Call, scope: Scope) -> BarrierObject:
-    """Barrier objects from `barrier_object(count, size)`; `scope` knows them then."""
+    """Barrier objects from `barrier_object(count, size)`, added to `scope`."""
     count, size = map(integer, arguments(node, 2)[0])
     scope.barriers.add(name)
     return BarrierObject(name, count, size)
 
 
 def arrive(node: ast.Call, scope: Scope, copies: Stmt | None = None) -> Arrive:
-    """An arrival from `arrive(name[index])`, with the copies that stand below it."""
+    """An arrival from `arrive(name[index])`, with the copies below it."""
     (target,), _ = arguments(node, 1)
     return Arrive(*_object(target, scope), copies)
 

@@ -1,4 +1,4 @@
-"""Statements from Python's syntax tree: a table from tree class to reader."""
+"""Parse statements from Python's syntax tree: a table of readers by node class."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from tensorlang.ir.syntax import AXIS_WORDS, LOOP_WORDS
 
 
 def body(nodes: list[ast.stmt], scope: Scope) -> Stmt:
-    """The statements of an indented body, which sees `scope` and adds nothing to it."""
+    """The statements of an indented body, with a scope of its own inside `scope`."""
     inner = scope.inner()
     return seq([_statement(node, inner) for node in nodes])
 

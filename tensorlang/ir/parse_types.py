@@ -1,4 +1,4 @@
-"""Buffers and layouts: what stands in a signature and in `alloc(...)`."""
+"""Parse buffers and layouts, in signatures and `alloc(...)`."""
 
 from __future__ import annotations
 

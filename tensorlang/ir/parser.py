@@ -1,8 +1,8 @@
-"""IR text back to the tree: `parse(show(f)) == f` for every verified function.
+"""Parse IR text: `parse(show(f)) == f` for every verified function.
 
-The text has the syntax of Python, so Python's own parser reads it into a syntax tree,
-behind the limits of `text_limits`; nothing is ever compiled or evaluated. The tree is
-then read by tables: what has no entry is refused with a sentence and its place.
+The text has Python syntax and is parsed to a syntax tree by Python, behind the limits
+of `text_limits`; nothing is ever compiled or evaluated. The tree is then converted by
+tables: whatever has no entry is refused with a message and its location.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _ROLES: Final = {"Out": "out", "InOut": "inout"}
 
 
 def parse(text: str) -> Function:
-    """The function that `text` spells, with the reducers that stand before it.
+    """Parse a function, with the reducers declared before it.
 
-    The result is built of well-typed nodes; `verify` checks the rest.
+    The result consists of well-typed nodes; `verify` checks the rest.
 
     Raises:
-        ParseError: the text is too big or deep, is not in the grammar, or spells a
-            tree whose types do not fit; the message starts with line and column.
+        ParseError: the text is too large or deep, is not in the grammar, or has a type
+            error; the message starts with line and column.
     """
     text_limits.check(text)
     try:
@@ -42,8 +42,8 @@ def parse(text: str) -> Function:
         raise text_limits.fault(1, 1, str(error)) from None
 
 
-# CPython 3.11 counts the depth of trees it makes in a variable that threads and the
-# collector share, and now and then raises SystemError for a text that is fine.
+# CPython 3.11 counts AST depth in a variable shared by threads and the garbage
+# collector, and sporadically raises SystemError for valid text.
 _TRIES: Final = 9
 
 

@@ -1,4 +1,4 @@
-"""Expressions as text, with the fewest parentheses that keep the tree."""
+"""Print expressions with the fewest parentheses that preserve the tree."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ from tensorlang.ir.syntax import (
     UNARY_SIGNS,
 )
 
-_WHOLE: Final = 1e9  # whole numbers below read best written out
-# decimal digits that may be enough, and those that always are
+_WHOLE: Final = 1e9  # integral floats below are printed without an exponent
+# numbers of digits that may suffice, and that always do
 _DIGITS: Final = {"f16": (3, 5), "bf16": (2, 4), "f32": (6, 9)}
 
 
 def text(expr: Expr) -> str:
-    """`expr` as it stands alone or as an argument."""
+    """`expr` at the top level or as an argument."""
     return _show(expr)[0]
 
 
 def texts(exprs: tuple[Expr, ...]) -> str:
-    """The expressions, with commas between them."""
+    """The expressions, separated by commas."""
     return ", ".join([_show(expr)[0] for expr in exprs])
 
 
 def indices(exprs: tuple[Expr, ...]) -> str:
-    """What stands between the brackets of an access; `()` for no dimension."""
+    """The text between the brackets of an access; `()` without dimensions."""
     return texts(exprs) or "()"
 
 
@@ -71,7 +71,7 @@ def options(mask: Expr | None, hints: tuple[str, ...]) -> str:
 
 
 def strings(words: tuple[str, ...]) -> str:
-    """A tuple of quoted words."""
+    """A tuple of string literals."""
     quoted = ", ".join([f'"{word}"' for word in words])
     return f"({quoted},)" if len(words) == 1 else f"({quoted})"
 
@@ -134,7 +134,7 @@ def _unary(e: Unary) -> tuple[str, int]:
 
 
 def _typed(e: Const) -> str:
-    """A constant that names its type, so that a minus before it stays a negation."""
+    """A constant with explicit type, so that a minus before it remains a negation."""
     return f"{e.dtype}({_float(e) if e.dtype.is_float else e.value})"
 
 

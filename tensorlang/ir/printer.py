@@ -1,12 +1,12 @@
-"""Any node as Python-like text; `parser.parse` reads a function's text back.
+"""Print any node as Python-like text; `parser.parse` reads functions back.
 
     def scale(x: f32[n], y: Out[f32[n]], *, n: i64):
         for i in range(n):
             with block("scale", vi=spatial(n, i)):
                 y[vi] = x[vi] * 2.0
 
-The same tree always gives the same text, and different verified functions give
-different texts, so the text serves as their identity (see `digest`).
+Equal trees print equally, and different verified functions print differently, so the
+text serves as their identity (see `digest`).
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ _INDENT: Final = "    "
 def show(node: Node) -> str:
     """The text of a function, statement, expression or any other node.
 
-    A function's text ends with a newline and starts with the reducers it uses that
-    are not built in.
+    A function's text ends with a newline and starts with the reducers it uses, except
+    built-in ones.
     """
     return _show(node)
 
@@ -99,7 +99,7 @@ def _param(node: Param) -> str:
 
 
 def _memory(buffer: Buffer) -> str:
-    """The type of a parameter: `f32[n, 4]`, with scope and layout where unusual."""
+    """The type of a parameter: `f32[n, 4]`, with scope and layout unless default."""
     shape = f"{buffer.dtype}[{indices(buffer.shape)}]"
     unusual = _placement(buffer)
     return f"buffer({shape}{unusual})" if unusual else shape
@@ -151,7 +151,7 @@ def _statements(node: Node) -> Iterator[Node]:
 
 
 def _header(opening: str, args: list[str], closing: str) -> Iterator[str]:
-    """A header on one line, or with an argument a line where that is too wide."""
+    """A header on one line, or with one argument per line if too wide."""
     line = opening + ", ".join(args) + closing
     if len(line) <= _WIDTH:
         yield line
@@ -167,7 +167,7 @@ def _body(stmt: Stmt) -> list[str]:
 
 @singledispatch
 def _lines(stmt: Stmt) -> list[str]:
-    """The lines of a statement, without the indentation of its surroundings."""
+    """The lines of a statement, not indented."""
     raise IRError(f"{type(stmt).__name__} is not a statement that can be printed")
 
 

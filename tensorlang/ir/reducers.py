@@ -1,8 +1,8 @@
-"""The reducers known by name: monoids on scalars and on tuples.
+"""Built-in reducers: monoids on scalars and on tuples.
 
 `builtin("sum", (f32,))` is the reducer that IR text writes as plain `sum`. A tuple
-state folds several components at once, so `argmax`, `logsumexp` and `welford` schedule
-like any sum: they split, `rfactor` and reduce across lanes.
+state reduces several components together, so `argmax`, `logsumexp` and `welford` can be
+scheduled like any sum: split, `rfactor`ed and reduced across lanes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _fold(name: str, op: str, identity: Callable[[DType], Expr]) -> _Maker:
 
 
 def _arg(name: str, better: str, identity: Callable[[DType], Expr]) -> _Maker:
-    """The extreme value and the lowest index that holds it; NaN is the extreme."""
+    """The extreme value and its lowest index; NaN counts as the extreme."""
 
     def make(dtypes: tuple[DType, ...]) -> Reducer:
         return _reducer(
@@ -110,7 +110,7 @@ def _welford(dtypes: tuple[DType, ...]) -> Reducer:
 
 _Maker: TypeAlias = Callable[[tuple[DType, ...]], Reducer]
 
-# name -> (number of components, the kinds its first component may have, maker)
+# name -> (number of components, allowed kinds of the first component, maker)
 _TABLE: Final[dict[str, tuple[int, tuple[str, ...], _Maker]]] = {
     "sum": (1, ("float", "int", "uint"), _fold("sum", "add", lambda t: Const(0, t))),
     "prod": (1, ("float", "int", "uint"), _fold("prod", "mul", lambda t: Const(1, t))),
@@ -129,7 +129,7 @@ NAMES: Final = tuple(_TABLE)
 
 @cache
 def builtin(name: str, dtypes: tuple[DType, ...]) -> Reducer | None:
-    """The reducer called `name` on a state of these types; None where there is none."""
+    """The built-in reducer of this name for a state of these types, or None."""
     components, kinds, make = _TABLE.get(name, (0, (), None))
     if make is None or len(dtypes) != components or dtypes[0].kind not in kinds:
         return None

@@ -1,12 +1,12 @@
-"""Definitions along axes: what is folded for a row, and what each element becomes.
+"""Definitions along axes: reductions of rows, and elementwise results of them.
 
     rows = ir.rows.along(x, axis)                     # [m, n], or [m, n, i]
     total = rows.fold("sum", rows.__getitem__, "total")
     y = rows.row(lambda row: total[row] / count, "y")
     return rows.folded(y, keepdims)                   # in the caller's shape
 
-A row is what runs along the axes, neighbours as one dimension; what is folded has the
-shape without it.
+A row runs along the axes, adjacent ones merged into one dimension; reduced results have
+the shape without it.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 Index: TypeAlias = "tuple[Any, ...]"
 Axes: TypeAlias = "int | tuple[int, ...] | None"
 Value: TypeAlias = "Callable[[Index], Expr | tuple[Expr, ...]]"
-_SHORT: Final = 64  # rows up to this length are part of the kernel
-_LONG_ROW: Final = 1 << 15  # elements from which on a row is cut into parts
-_LONG_COLUMN: Final = 1 << 9  # the same of a row whose elements lie apart
-_BUSY: Final = 64 * 64  # results from which on there is no need to
+_SHORT: Final = 64  # row length up to which it is a compile-time constant
+_LONG_ROW: Final = 1 << 15  # elements from which on a row is reduced in chunks
+_LONG_COLUMN: Final = 1 << 9  # likewise, for a row of strided elements
+_BUSY: Final = 64 * 64  # results from which on chunks are unnecessary
 
 
 @cache
 def top_of(dtype: DType) -> Reducer:
-    """The largest, in one instruction: undefined where there is a NaN."""
+    """Maximum in one instruction: undefined for NaN inputs."""
     a, b = Var("a0", dtype), Var("b0", dtype)
     lowest = Const(float("-inf"), dtype)
     return Reducer("top", (a,), (b,), (lowest,), (Select(a > b, a, b),))
@@ -67,7 +67,7 @@ def row_of(at: Index) -> Index:
 
 
 def behind(made: Tensor, *others: Tensor) -> Tensor:
-    """A tensor whose stage comes after those of others, which so stand together."""
+    """A tensor with its stage placed after those of others, making them adjacent."""
     assert made.stage is not None
     stage = replace(made.stage, inputs=(*others, *made.stage.inputs))
     return replace(made, stage=stage)
@@ -75,12 +75,12 @@ def behind(made: Tensor, *others: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """An array seen along its second dimension, or along others.
+    """An array viewed as rows along its second dimension, or along others.
 
     Attributes:
         array: The array.
         dims: The dimensions that a row runs along.
-        given: The array in the caller's shape; None where that is its own.
+        given: The array in the caller's shape; None if that is the same.
         axes: The caller's axes that a row runs along.
     """
 
@@ -90,12 +90,12 @@ class Rows:
     axes: tuple[int, ...] = (1,)
 
     def __getitem__(self, at: Index) -> Expr:
-        """An element, in the type that is computed in."""
+        """An element, in the compute type."""
         return wide(self.array[at])
 
     @property
     def dtype(self) -> DType:
-        """The type that is computed in."""
+        """The compute type."""
         return f32 if self.array.dtype.name in NARROW else self.array.dtype
 
     @property
@@ -113,7 +113,7 @@ class Rows:
         return count * behind[0] if behind else count
 
     def at(self, row: Expr, place: Expr) -> Index:
-        """The index of a place in the row of that number."""
+        """The index of an element, by row number and position in the row."""
         _, _, *behind = self.array.buffer.shape
         return (row // behind[0], place, row % behind[0]) if behind else (row, place)
 
@@ -124,9 +124,9 @@ class Rows:
 
     @property
     def is_long(self) -> bool:
-        """Whether a row is worth cutting into parts: there are few, and they are long.
+        """Whether rows are worth chunking: few and long ones.
 
-        The result of a fold in parts does not depend on the number of threads.
+        The result of a chunked reduction does not depend on the number of threads.
         """
         if self.dims != (1,):
             return False
@@ -140,15 +140,15 @@ class Rows:
         return tuple(i for dim, i in enumerate(at) if dim not in self.dims)
 
     def parts(self, name: str = "") -> Parts:
-        """The rows in parts."""
-        from tensorlang.ir.chunks import Parts  # noqa: PLC0415 - they are of rows
+        """The rows in chunks."""
+        from tensorlang.ir.chunks import Parts  # noqa: PLC0415 - chunks imports rows
 
         return Parts(self, name)
 
     def fold(
         self, reducer: str | Reducer, value: Value, name: str | tuple[str, ...]
     ) -> Any:
-        """The values at all places of each row, folded: a tensor a component."""
+        """Reduce the values at all positions of each row: one tensor per component."""
         axes = {
             dim: reduce_axis(self.array.shape[dim], f"k{n}" if n else "k")
             for n, dim in enumerate(self.dims)
@@ -167,13 +167,13 @@ class Rows:
     def fold_long(
         self, reducer: str | Reducer, value: Value, name: str | tuple[str, ...]
     ) -> Any:
-        """The same, in chunks where rows are long."""
+        """Like `fold`, in chunks if rows are long."""
         return (self.fold_chunked if self.is_long else self.fold)(reducer, value, name)
 
     def fold_chunked(
         self, reducer: str | Reducer, value: Value, name: str | tuple[str, ...]
     ) -> Any:
-        """The same of chunks first, and of their results then."""
+        """Two-stage chunked reduction: reduce chunks, then combine their results."""
         one = isinstance(name, str)
         names = (name,) if isinstance(name, str) else name
         parts = self.parts(names[0] if one else "")
@@ -188,18 +188,18 @@ class Rows:
         return parts.total(reducer, of, name)
 
     def each(self, value: Callable[[Index], Body], name: str | tuple[str, ...]) -> Any:
-        """The value at each place."""
+        """The value at each position."""
         return compute(self.array.shape, lambda *at: value(at), name)
 
     def row(self, value: Callable[[Index], Expr], name: str) -> Tensor:
-        """One value a row."""
+        """One value per row."""
         made: Tensor = compute(self.of(self.array.shape), lambda *row: value(row), name)
         return made
 
     def down(
         self, reducer: str | Reducer, value: Value, name: str | tuple[str, ...]
     ) -> Any:
-        """The values of all rows `[m, n]`, folded for each place."""
+        """Reduce the values of all rows `[m, n]`, for each column."""
         m, n = self.array.shape
         axis = reduce_axis(m, "r")
 
@@ -215,26 +215,26 @@ class Rows:
         return self.array if self.given is None else self.given
 
     def shape(self, *, keepdims: bool) -> Index:
-        """The caller's shape of one value a row."""
+        """The caller's shape of one value per row."""
         pairs = enumerate(self._given.shape)
         if keepdims:
             return tuple(1 if at in self.axes else n for at, n in pairs)
         return tuple(n for at, n in pairs if at not in self.axes)
 
     def folded(self, made: Tensor, *, keepdims: bool) -> Tensor:
-        """What has one value a row, as the caller sees it."""
+        """A tensor with one value per row, in the caller's shape."""
         return reshaped(made, self.shape(keepdims=keepdims))
 
     def whole(self, made: Tensor) -> Tensor:
-        """What has a value for each place, as the caller sees it."""
+        """A tensor with a value per element, in the caller's shape."""
         return reshaped(made, self._given.shape)
 
     def a_row(self, given: Tensor) -> Tensor:
-        """An array of the caller's that has one value a row, indexed by rows."""
+        """A caller's array with one value per row, indexed by rows."""
         return reshaped(given, self.of(self.array.shape))
 
     def each_of(self, given: Tensor, value: Callable[[Expr, Index], Expr]) -> Tensor:
-        """The value at each place, of a place and what its row has in such an array."""
+        """A value per element, computed from the element and its row's value."""
         by_row, dtype = self.a_row(given), self.array.dtype
 
         def element(at: Index) -> Expr:
@@ -243,7 +243,7 @@ class Rows:
         return self.whole(self.each(element, "dx"))
 
     def spread(self, given: Tensor, value: Callable[[Expr], Expr]) -> Tensor:
-        """A function of such an array's element for each place of its row."""
+        """Broadcast a function of an array's per-row values along the rows."""
         kept = reshaped(given, self.shape(keepdims=True))
         over = elementwise_tensors(lambda a, _: value(a), ("a", "x"), {"dx": ""})
         made: Tensor = over(a=kept, x=self._given)
@@ -253,19 +253,18 @@ class Rows:
 def along(
     x: Tensor, axis: Axes = None, *, fixed: bool = False, open: bool = False
 ) -> Rows:
-    """An array as rows along an axis, several, or all where it is None.
+    """View an array as rows along an axis, several, or all if it is None.
 
-    Of neighbours it becomes `[m, n]`, rows of length `n`, or `[m, n, i]` where others
-    lie behind them, `i` neighbours in memory; of others each run of axes a dimension.
+    For adjacent axes the view is `[m, n]`, rows of length `n`, or `[m, n, i]` if others
+    follow, with `i` contiguous elements; otherwise each run of axes is one dimension.
 
     Args:
         x: The array.
-        axis: The axes, counted from the end where they are negative.
-        fixed: Whether the length of a row is part of the kernel, and their number is
-            not, even where there is one. Otherwise short rows are of fixed length where
-            there are several. Here a number is a row of one.
-        open: Whether the length of a row and their number are open, even where they
-            are 1.
+        axis: The axes; negative ones count from the end.
+        fixed: Whether the length of a row is a compile-time constant and the number of
+            rows is dynamic, even if it is 1. Otherwise the length is constant if rows
+            are short and there are several. A scalar is then a row of one.
+        open: Whether the length and the number of rows are dynamic, even if they are 1.
 
     Raises:
         ArgumentError: there is no such axis, or one is named twice.
@@ -291,7 +290,7 @@ def along(
 
 
 def together(axis: Axes, **arrays: Tensor) -> tuple[Rows, ...]:
-    """Arrays of one shape as rows along axes, whose length is part of the kernel.
+    """View arrays of one shape as rows of compile-time constant length.
 
     Raises:
         ArgumentError: there is no such axis.
@@ -320,7 +319,7 @@ def same_shape(**arrays: Tensor) -> None:
 
 
 def axes_of(axis: Axes, rank: int) -> tuple[int, ...]:
-    """Axes counted from the front, sorted; all where `axis` is None.
+    """Axes counted from the front, sorted; all if `axis` is None.
 
     Raises:
         ArgumentError: there is no such axis, or one is named twice.

@@ -1,11 +1,23 @@
-"""The rules of simplification, one method a kind of node, applied bottom-up."""
+"""Simplification rules, one method per node class, applied bottom-up."""
 
 from __future__ import annotations
 
-from functools import singledispatchmethod
+from functools import singledispatch
+from typing import TypeGuard
 
 from tensorlang.ir import conditions, division, lanes
-from tensorlang.ir.affine import expression, poly
+from tensorlang.ir.affine import (
+    ONE,
+    Poly,
+    accumulate,
+    add,
+    expression,
+    multiplies,
+    ordered,
+    poly,
+    product,
+    scaled,
+)
 from tensorlang.ir.bounds import decide
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
@@ -34,13 +46,13 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.visit import rebuild
 
-_MOST_ROUNDS = 8  # rules applied one after the other to one node
+_MOST_ROUNDS = 8  # successive rules applied to one node
 
 
 class Simplifier:
-    """Simplifies expressions from one state of knowledge, each distinct one once.
+    """Simplifies expressions given an analysis, memoising results.
 
-    `outer` simplifies what names none of the variables that are `new` here.
+    `outer` simplifies expressions without any of the variables that are `new` here.
     """
 
     def __init__(
@@ -51,17 +63,16 @@ class Simplifier:
     ) -> None:
         self.known = known
         self.depth: int = 0 if outer is None else outer.depth + 1
-        # where more is known of a variable, and of what is not of variables alone
+        # the simplifier to use for a variable, and for expressions without variables
         self.basis_of: dict[Var, Simplifier] = {} if outer is None else outer.basis_of
         self.basis: Simplifier
         self.basis = self if outer is None or new is None else outer.basis
         if new:
             self.basis_of = {**self.basis_of, **dict.fromkeys(new, self)}
         self._done: dict[Expr, Expr] = {}
-        self._sums: set[Expr] = set()  # in normal form
 
     def _outside(self, expr: Expr) -> Simplifier | None:
-        """The innermost place around this one that knows as much of it."""
+        """The innermost enclosing simplifier with all facts about an expression."""
         place = self.basis
         for var in free_vars(expr):
             known = self.basis_of.get(var, place)
@@ -71,22 +82,84 @@ class Simplifier:
 
     def visit(self, expr: Expr) -> Expr:
         """The simplified expression."""
-        if isinstance(expr, (Const, Var)):
-            return self._fixed(expr)
+        if isinstance(expr, Const):
+            return expr
         found = self._done.get(expr)
         if found is None:
-            if outer := self._outside(expr):
+            if isinstance(expr, Var):
+                found = self._fixed(expr)
+            elif outer := self._outside(expr):
                 found = outer.visit(expr)
+            elif _is_sum(expr):
+                found = self._summed(expr)
             else:
                 found = self._settled(rebuild(expr, self._child))
+            if found == expr:
+                found = expr  # an equal tree, with its caches filled
             self._done[expr] = found
+            self._done.setdefault(found, found)
         return found
+
+    def _summed(self, expr: Binary | Unary) -> Expr:
+        """A sum of i64 simplified as a whole: only its factors are visited."""
+        found = expression(self._total(expr))
+        return self._fixed(found) if isinstance(found, Var) else found
+
+    def _total(self, expr: Expr) -> Poly:
+        """The normal form of a sum with simplified factors."""
+        if not _is_sum(expr):
+            return poly(self.visit(expr), self.known.polys)
+        plain: Poly = {}
+        if self._gather(expr, 1, plain):
+            return plain
+        total = self._terms(expr)
+        joined = division.rejoined(total, self.known)
+        return ordered(total) if joined is total else self._total(expression(joined))
+
+    def _gather(self, expr: Expr, scale: int, total: Poly) -> bool:
+        """Accumulate a sum in place; False if it needs more than adding terms up."""
+        if isinstance(expr, Const):
+            accumulate(total, ONE, scale * int(expr.value))
+            return True
+        if isinstance(expr, Binary) and expr.dtype is i64:
+            a, b = expr.a, expr.b
+            if expr.op == "add":
+                return self._gather(a, scale, total) and self._gather(b, scale, total)
+            if isinstance(b, Const) and b.value > 0:
+                if expr.op == "mul":
+                    return self._gather(a, scale * int(b.value), total)
+                if expr.op == "sub":
+                    accumulate(total, ONE, -scale * int(b.value))
+                    return self._gather(a, scale, total)
+        if _is_sum(expr):
+            return False
+        factor = self.visit(expr)
+        if isinstance(factor, Const):
+            accumulate(total, ONE, scale * int(factor.value))
+        elif _is_sum(factor) or (
+            isinstance(factor, Binary) and factor.op == "floormod"
+        ):
+            return False
+        else:
+            accumulate(total, (factor,), scale)
+        return multiplies(total, {ONE: 1})
+
+    def _terms(self, expr: Binary | Unary) -> Poly:
+        a = self._total(expr.a)
+        if isinstance(expr, Unary):
+            return scaled(a, -1)
+        b = self._total(expr.b)
+        if expr.op != "mul":
+            return add(a, b, 1 if expr.op == "add" else -1)
+        if multiplies(a, b):
+            return product(a, b)
+        return {(Binary("mul", expression(a), expression(b)),): 1}
 
     def _child(self, child: Node) -> Node:
         return self.visit(child) if isinstance(child, Expr) else child
 
     def _fixed(self, expr: Expr) -> Expr:
-        """A variable of which only one value is left is that constant."""
+        """Replace a variable with a single possible value by that constant."""
         if isinstance(expr, Var) and expr in self.known.ranges:
             low, high = self.known.interval(expr)
             if low is not None and low == high:
@@ -94,7 +167,7 @@ class Simplifier:
         return expr
 
     def _settled(self, expr: Expr) -> Expr:
-        """Rules applied to a node with simple children until none holds."""
+        """Apply rules to a node with simplified children until none applies."""
         for _ in range(_MOST_ROUNDS):
             done = self._done.get(expr)
             if done is not None:
@@ -102,168 +175,196 @@ class Simplifier:
             better = self._better(expr)
             if better is None or better == expr:
                 return expr
+            if _is_sum(better):
+                return self.visit(better)
             expr = rebuild(better, self._child)
             if isinstance(expr, (Const, Var)):
                 return self._fixed(expr)
         return expr
 
     def _better(self, expr: Expr) -> Expr | None:
-        for attempt in (fold, lanes.all_splat, self.rule):
-            found = attempt(expr)
-            if found is not None:
-                return found
-        return None
-
-    @singledispatchmethod
-    def rule(self, expr: Expr) -> Expr | None:
-        """A simpler form of a node whose children are simple, or None."""
-        del expr
-        return None
-
-    @rule.register
-    def _(self, expr: Unary) -> Expr | None:
-        if expr.op == "not" and expr.dtype.is_bool:
-            return conditions.negation(expr.a)
-        if isinstance(expr.a, Unary) and expr.op == expr.a.op:
-            return expr.a if expr.op == "abs" else expr.a.a
-        if expr.op == "abs" and expr.dtype.is_integer:
-            low = self.known.interval(expr.a)[0]
-            return expr.a if low is not None and low >= 0 else None
-        return self._sum(expr) if expr.op == "neg" else None
-
-    @rule.register
-    def _(self, expr: Binary) -> Expr | None:
-        found = identity(expr)
+        found = fold(expr)
+        if found is None:
+            found = lanes.all_splat(expr)
         if found is not None:
             return found
-        if expr.dtype.is_bool:
-            return conditions.junction(expr, self.known) if expr.op != "xor" else None
-        if expr.dtype.lanes > 1:
-            return lanes.ramp_arithmetic(expr, self.known)
-        if expr.op in ("min", "max") and expr.dtype.is_integer:
-            return self._extremum(expr)
-        if expr.op == "and" and expr.dtype.is_integer:
-            return self._masked(expr)
-        if expr.dtype != i64:
-            return None
-        if expr.op == "floordiv":
-            return division.quotient(expr.a, expr.b, self.known)
-        if expr.op == "floormod":
-            return division.remainder(expr.a, expr.b, self.known)
-        return self._sum(expr) if expr.op in ("add", "sub", "mul") else None
+        return _rule(expr, self.known)
 
-    def _sum(self, expr: Expr) -> Expr | None:
-        if expr.dtype != i64 or expr in self._sums:
-            return None
-        total = poly(expr, self.known.polys)
-        found = expression(division.rejoined(total, self.known))
-        self._sums.add(found)
+
+def _is_sum(expr: Expr) -> TypeGuard[Binary | Unary]:
+    """Whether an expression is a sum, difference or product of i64."""
+    if isinstance(expr, Binary):
+        return expr.dtype is i64 and expr.op in ("add", "sub", "mul")
+    return isinstance(expr, Unary) and expr.op == "neg" and expr.dtype is i64
+
+
+@singledispatch
+def _rule(expr: Expr, known: Known) -> Expr | None:
+    """A simpler form of a node with simplified children, or None."""
+    del expr, known
+    return None
+
+
+@_rule.register
+def _(expr: Unary, known: Known) -> Expr | None:
+    if expr.op == "not" and expr.dtype.is_bool:
+        return conditions.negation(expr.a)
+    if isinstance(expr.a, Unary) and expr.op == expr.a.op:
+        return expr.a if expr.op == "abs" else expr.a.a
+    if expr.op == "abs" and expr.dtype.is_integer:
+        low = known.interval(expr.a)[0]
+        return expr.a if low is not None and low >= 0 else None
+    return None
+
+
+@_rule.register
+def _(expr: Binary, known: Known) -> Expr | None:
+    found = identity(expr)
+    if found is not None:
         return found
-
-    def _extremum(self, expr: Binary) -> Expr | None:
-        """The side that is never beyond the other one."""
-        for first, second in ((expr.a, expr.b), (expr.b, expr.a)):
-            op = "le" if expr.op == "min" else "ge"
-            if decide(Compare(op, first, second), self.known):
-                return first
+    if expr.dtype.is_bool:
+        return conditions.junction(expr, known) if expr.op != "xor" else None
+    if expr.dtype.lanes > 1:
+        return lanes.ramp_arithmetic(expr, known)
+    if expr.op in ("min", "max") and expr.dtype.is_integer:
+        return _extremum(expr, known)
+    if expr.op == "and" and expr.dtype.is_integer:
+        return _masked(expr, known)
+    if expr.dtype != i64:
         return None
+    if expr.op == "floordiv":
+        return division.quotient(expr.a, expr.b, known)
+    if expr.op == "floormod":
+        return division.remainder(expr.a, expr.b, known)
+    return None
 
-    def _masked(self, expr: Binary) -> Expr | None:
-        """`x & (2^k - 1)` is x where x has no higher bits."""
-        mask = constant_of(expr.b)
-        if mask is None or (int(mask.value) + 1) & int(mask.value):
-            return None
-        inside = within(self.known.interval(expr.a), (0, int(mask.value)))
-        return expr.a if inside else None
 
-    @rule.register
-    def _(self, expr: Compare) -> Expr | None:
-        return conditions.comparison(expr, self.known)
+def _extremum(expr: Binary, known: Known) -> Expr | None:
+    """The operand that is provably the minimum or maximum, or None."""
+    for first, second in ((expr.a, expr.b), (expr.b, expr.a)):
+        op = "le" if expr.op == "min" else "ge"
+        if decide(Compare(op, first, second), known):
+            return first
+    return None
 
-    @rule.register
-    def _(self, expr: Select) -> Expr | None:
-        decided = decide(expr.cond, self.known)
-        if decided is not None:
-            return expr.a if decided else expr.b
-        if expr.a == expr.b:
-            return expr.a
-        if isinstance(expr.cond, Unary) and expr.cond.op == "not":
-            return Select(expr.cond.a, expr.b, expr.a)
-        inner = expr.a  # what is 0 beyond one edge, and beyond another
-        if (
-            isinstance(inner, Select)
-            and isinstance(expr.b, Const)
-            and inner.b == expr.b
-            and inner.cond.dtype == expr.cond.dtype
-        ):
-            return Select(expr.cond & inner.cond, inner.a, expr.b)
-        if expr.dtype.is_bool and expr.cond.dtype == expr.dtype:
-            return self._select_bool(expr)
+
+def _masked(expr: Binary, known: Known) -> Expr | None:
+    """`x & (2^k - 1)` is x if x has no higher bits."""
+    mask = constant_of(expr.b)
+    if mask is None or (int(mask.value) + 1) & int(mask.value):
         return None
+    inside = within(known.interval(expr.a), (0, int(mask.value)))
+    return expr.a if inside else None
 
-    def _select_bool(self, expr: Select) -> Expr | None:
-        a, b = constant_of(expr.a), constant_of(expr.b)
-        if a is not None:
-            return expr.cond | expr.b if a.value else ~expr.cond & expr.b
-        if b is not None:
-            return ~expr.cond | expr.a if b.value else expr.cond & expr.a
+
+@_rule.register
+def _(expr: Compare, known: Known) -> Expr | None:
+    return conditions.comparison(expr, known)
+
+
+@_rule.register
+def _(expr: Select, known: Known) -> Expr | None:
+    decided = decide(expr.cond, known)
+    if decided is not None:
+        return expr.a if decided else expr.b
+    if expr.a == expr.b:
+        return expr.a
+    if isinstance(expr.cond, Unary) and expr.cond.op == "not":
+        return Select(expr.cond.a, expr.b, expr.a)
+    inner = expr.a  # zero beyond one edge, and beyond another
+    if (
+        isinstance(inner, Select)
+        and isinstance(expr.b, Const)
+        and inner.b == expr.b
+        and inner.cond.dtype == expr.cond.dtype
+    ):
+        return Select(expr.cond & inner.cond, inner.a, expr.b)
+    if expr.dtype.is_bool and expr.cond.dtype == expr.dtype:
+        return _select_bool(expr)
+    return None
+
+
+def _select_bool(expr: Select) -> Expr | None:
+    a, b = constant_of(expr.a), constant_of(expr.b)
+    if a is not None:
+        return expr.cond | expr.b if a.value else ~expr.cond & expr.b
+    if b is not None:
+        return ~expr.cond | expr.a if b.value else expr.cond & expr.a
+    return None
+
+
+@_rule.register
+def _(expr: Cast, known: Known) -> Expr | None:
+    if expr.dtype == expr.a.dtype:
+        return expr.a
+    inner = expr.a
+    if not isinstance(inner, Cast) or not inner.dtype.is_integer:
         return None
-
-    @rule.register
-    def _(self, expr: Cast) -> Expr | None:
-        if expr.dtype == expr.a.dtype:
-            return expr.a
-        inner = expr.a
-        if not isinstance(inner, Cast) or not inner.dtype.is_integer:
-            return None
-        if not inner.a.dtype.is_integer:
-            return None
-        kept = within(self.known.interval(inner.a), inner.dtype.limits)
-        return inner.a.cast(expr.dtype) if kept else None
-
-    @rule.register
-    def _(self, expr: Bitcast) -> Expr | None:
-        if expr.dtype == expr.a.dtype:
-            return expr.a
-        if isinstance(expr.a, Bitcast):
-            return Bitcast(expr.dtype, expr.a.a)
+    if not inner.a.dtype.is_integer:
         return None
+    kept = within(known.interval(inner.a), inner.dtype.limits)
+    return inner.a.cast(expr.dtype) if kept else None
 
-    @rule.register
-    def _(self, expr: Load) -> Expr | None:
-        if expr.mask is not None and decide(expr.mask, self.known):
-            return Load(expr.buffer, expr.indices, None, expr.hints)
-        return None
 
-    @rule.register
-    def _(self, expr: Ramp) -> Expr | None:
-        return lanes.ramp(expr)
+@_rule.register
+def _(expr: Bitcast, known: Known) -> Expr | None:
+    del known
+    if expr.dtype == expr.a.dtype:
+        return expr.a
+    if isinstance(expr.a, Bitcast):
+        return Bitcast(expr.dtype, expr.a.a)
+    return None
 
-    @rule.register
-    def _(self, expr: Extract) -> Expr | None:
-        return lanes.extract(expr)
 
-    @rule.register
-    def _(self, expr: Shuffle) -> Expr | None:
-        return lanes.picked(expr) if expr.dtype.lanes == 1 else None
+@_rule.register
+def _(expr: Load, known: Known) -> Expr | None:
+    if expr.mask is not None and decide(expr.mask, known):
+        return Load(expr.buffer, expr.indices, None, expr.hints)
+    return None
 
-    @rule.register
-    def _(self, expr: Insert) -> Expr | None:
-        return expr.value if expr.dtype.lanes == 1 else None
 
-    @rule.register
-    def _(self, expr: Splat) -> Expr | None:
-        return expr.value if expr.lanes == 1 else None
+@_rule.register
+def _(expr: Ramp, known: Known) -> Expr | None:
+    del known
+    return lanes.ramp(expr)
 
-    @rule.register
-    def _(self, expr: LaneReduce) -> Expr | None:
-        return lanes.lane_reduce(expr)
 
-    @rule.register
-    def _(self, expr: Call) -> Expr | None:
-        if expr.name == "rotl" and constant_of(expr.args[1]) is not None:
-            turn = constant_of(expr.args[1])
-            assert turn is not None
-            if int(turn.value) % expr.dtype.bits == 0:
-                return expr.args[0]
-        return None
+@_rule.register
+def _(expr: Extract, known: Known) -> Expr | None:
+    del known
+    return lanes.extract(expr)
+
+
+@_rule.register
+def _(expr: Shuffle, known: Known) -> Expr | None:
+    del known
+    return lanes.picked(expr) if expr.dtype.lanes == 1 else None
+
+
+@_rule.register
+def _(expr: Insert, known: Known) -> Expr | None:
+    del known
+    return expr.value if expr.dtype.lanes == 1 else None
+
+
+@_rule.register
+def _(expr: Splat, known: Known) -> Expr | None:
+    del known
+    return expr.value if expr.lanes == 1 else None
+
+
+@_rule.register
+def _(expr: LaneReduce, known: Known) -> Expr | None:
+    del known
+    return lanes.lane_reduce(expr)
+
+
+@_rule.register
+def _(expr: Call, known: Known) -> Expr | None:
+    del known
+    if expr.name == "rotl" and constant_of(expr.args[1]) is not None:
+        turn = constant_of(expr.args[1])
+        assert turn is not None
+        if int(turn.value) % expr.dtype.bits == 0:
+            return expr.args[0]
+    return None

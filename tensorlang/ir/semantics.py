@@ -1,9 +1,9 @@
-"""What one scalar operation does, on NumPy arrays: the meaning that all share.
+"""Reference semantics of scalar operations, on NumPy arrays.
 
-`apply(node, operands)` is the value of an expression node from its children's values.
-The interpreter runs it on lanes, the simplifier folds constants with it, and the tests
-evaluate the expansions of the mathematics by it. A fault (a zero divisor) is the
-caller's to find first; here it gives any value.
+`apply(node, operands)` computes an expression node from its children's values. The
+interpreter applies it to lanes, the simplifier folds constants with it, and tests
+evaluate the expansions of mathematical functions. Callers check for faults (division by
+zero) first; here they give arbitrary values.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def binary(op: str, dtype: DType, a: Array, b: Array) -> Array:
 
 
 def _extreme(pick: Callable[[Array, Array], Array], a: Array, b: Array) -> Array:
-    """Of a NaN and a number the number: `np.fmax` gives a NaN for a signalling one."""
+    """Prefer a number over a NaN; `np.fmax` returns NaN for a signalling one."""
     return np.where(np.isnan(a), b, np.where(np.isnan(b), a, pick(a, b)))
 
 
@@ -88,7 +88,7 @@ def unary(op: str, dtype: DType, a: Array) -> Array:
 
 
 def compare(op: str, a: Array, b: Array) -> Array:
-    """A comparison; NaN is unequal to all and neither below nor above any."""
+    """A comparison; NaN is unequal to everything and unordered."""
     with np.errstate(all="ignore"):
         return _COMPARE[op](a, b)
 
@@ -106,7 +106,7 @@ def cast(target: DType, source: DType, a: Array) -> Array:
 
 
 def _saturated(target: DType, a: Array) -> Array:
-    """Floats truncated into the range of an integer type; NaN becomes 0."""
+    """Floats truncated and saturated to an integer type; NaN becomes 0."""
     low, high = target.limits
     wide = np.trunc(np.asarray(a).astype(np.float64))
     above, below = wide >= float(high) + 1, wide < float(low)
@@ -118,7 +118,7 @@ def _saturated(target: DType, a: Array) -> Array:
 
 
 def _to_half(target: DType, a: Array) -> Array:
-    """f64 or integers to f16 or bf16 with one rounding, through f64 and f32 to odd."""
+    """f64 or integers to f16 or bf16 with one rounding, via rounding to odd."""
     a = np.asarray(a)
     if a.dtype.kind == "f":
         wide = a
@@ -129,7 +129,7 @@ def _to_half(target: DType, a: Array) -> Array:
 
 
 def bitcast(target: DType, a: Array) -> Array:
-    """The bits of `a` read as `target`."""
+    """The bits of `a` reinterpreted as `target`."""
     return np.asarray(a).view(target.numpy)
 
 
@@ -138,7 +138,7 @@ def apply(node: Expr, operands: Sequence[Array]) -> Array:
     """The value of `node` from the values of its children, in field order.
 
     Raises:
-        IRError: the node is not an operation lane by lane (a load, a shuffle).
+        IRError: the node is not a lane-wise operation (a load, a shuffle).
     """
     del operands
     raise IRError(f"{type(node).__name__} is no operation on scalars")

@@ -1,14 +1,14 @@
-"""From expressions that share parts (a graph in memory) to a tree with `Let`s.
+"""Convert expressions with shared subexpressions (DAGs) to trees with `Let`s.
 
-Python code that builds an expression and uses it twice makes a graph; printed as a tree
-it would double at every use (Threefry's twenty rounds: a million-fold). Here each value
-gets a number (equal structure, equal number), and numbers used twice become `Let`s.
+Python code that builds an expression and uses it twice creates a DAG; expanded to a
+tree it doubles with every use (a million-fold for Threefry's twenty rounds). Value
+numbering identifies equal structures, and values used twice become `Let`s.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import Field, fields
 
 from tensorlang.ir.nodes import Buffer, Const, Expr, Let, Node, Unary, Var
@@ -16,15 +16,15 @@ from tensorlang.ir.visit import children, fresh, rebuild, rewriter
 
 
 class _Numbering:
-    """Value numbers: one representative for each distinct expression of a graph."""
+    """Value numbering: one representative for each distinct expression of a DAG."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], Node] = {}
-        self._of: dict[int, tuple[Node, Node]] = {}  # keeps what it numbered alive
+        self._of: dict[int, tuple[Node, Node]] = {}  # keeps numbered nodes alive
 
     @rewriter
     def representative(self, node: Node) -> Node:
-        """The first node seen with the structure of `node`, children included."""
+        """The first node seen with the structure of `node`, including children."""
         if isinstance(node, Buffer):  # its shape is no part of the expression
             return node
         held = self._of.get(id(node))
@@ -42,7 +42,7 @@ def _fields(node: Node) -> tuple[Field[object], ...]:
 
 
 def _shallow(value: object) -> object:
-    """A field's identity: child nodes by address (they are representatives)."""
+    """A field's identity: child nodes by address, as they are representatives."""
     if isinstance(value, (Const, Var, Buffer)):
         return value
     if isinstance(value, Node):
@@ -57,11 +57,11 @@ def lets(
     labels: Mapping[int, tuple[Expr, str]],
     taken: set[str],
 ) -> tuple[list[Let], list[Expr]]:
-    """The values with every shared part named by a `Let`, and those `Let`s in order.
+    """Bind shared subexpressions by `Let`s; returns these, and the values, in order.
 
     Args:
-        values: Expressions that may share parts, with each other too.
-        labels: Names wished for parts, by the part's `id`; such a part is always named.
+        values: Expressions that may share subexpressions, also with each other.
+        labels: Requested names, by the subexpression's `id`; these are always bound.
         taken: Names in use; the new ones are added.
     """
     numbering = _Numbering()
@@ -97,7 +97,7 @@ def lets(
 
 
 def _children_first(roots: Sequence[Node]) -> list[Node]:
-    """Every node of the graph once, after its children: depth needs no recursion."""
+    """Every node of the DAG once, after its children; without recursion."""
     order: list[Node] = []
     seen: set[int] = set()
     stack: list[tuple[Node, bool]] = [(root, False) for root in reversed(roots)]
@@ -108,13 +108,13 @@ def _children_first(roots: Sequence[Node]) -> list[Node]:
         elif id(node) not in seen:
             seen.add(id(node))
             stack.append((node, True))
-            stack.extend((child, False) for child in reversed(list(_below(node))))
+            stack.extend((child, False) for child in reversed(_below(node)))
     return order
 
 
-def _below(node: Node) -> Iterator[Node]:
-    """The nodes of the expression directly below one; a buffer is a leaf."""
-    return iter(()) if isinstance(node, Buffer) else children(node)
+def _below(node: Node) -> tuple[Node, ...]:
+    """The child nodes of an expression; a buffer is a leaf."""
+    return () if isinstance(node, Buffer) else children(node)
 
 
 def _count_uses(roots: Sequence[Node]) -> Counter[int]:
@@ -133,5 +133,5 @@ def _count_uses(roots: Sequence[Node]) -> Counter[int]:
 
 
 def _trivial(node: Expr) -> bool:
-    """Whether naming it would be longer than writing it again."""
+    """Whether a name would be no shorter than the expression."""
     return isinstance(node, Unary) and isinstance(node.a, (Const, Var))

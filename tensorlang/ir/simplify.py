@@ -1,8 +1,8 @@
-"""Fewer operations, the same meaning: `simplify` and `simplify_function`.
+"""Simplification that preserves semantics: `simplify` and `simplify_function`.
 
-Index arithmetic (i64) becomes a sum of terms, its divisions and comparisons are solved
-where ranges allow; conditions lose what follows from the rest; constants are folded as
-the interpreter computes them. Floats keep their bits.
+Index arithmetic (i64) becomes a sum of terms, with divisions and comparisons resolved
+if ranges allow; implied conditions are dropped; constants are folded like in the
+interpreter. Float results keep their bits.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from functools import singledispatch
+from operator import is_
 
 from tensorlang.ir.affine import Poly, add, constant, poly, value_of
 from tensorlang.ir.bounds import assume, decide
@@ -21,7 +22,6 @@ from tensorlang.ir.nodes import (
     Axis,
     Binary,
     Block,
-    Buffer,
     Call,
     Const,
     Evaluate,
@@ -32,7 +32,6 @@ from tensorlang.ir.nodes import (
     Let,
     Load,
     Node,
-    Reducer,
     Seq,
     Stmt,
     Store,
@@ -46,17 +45,17 @@ from tensorlang.ir.visit import rebuild, substitute, walk
 
 
 def simplify(expr: Expr, ranges: Mapping[Var, Range] | None = None) -> Expr:
-    """`expr` with the same value for all variables within `ranges`.
+    """Simplify an expression, preserving its value for variables within `ranges`.
 
     Args:
-        expr: any expression; loads stay, their indices are simplified.
-        ranges: inclusive ends of variables, as in `tensorlang.ir.bounds`.
+        expr: Any expression; loads stay, with simplified indices.
+        ranges: Inclusive bounds of variables, as in `tensorlang.ir.bounds`.
     """
     return Simplifier(Known(ranges)).visit(expr)
 
 
 def known_size(extent: Expr, sizes: Mapping[str, int], unknown: int) -> int:
-    """The value of an extent for given symbolic sizes; `unknown` where it is data."""
+    """The value of an extent for given symbolic sizes; `unknown` if data-dependent."""
     known = free_vars(extent)
     given: dict[Var, Expr] = {
         var: Const(sizes[var.name], var.dtype) for var in known if var.name in sizes
@@ -66,50 +65,64 @@ def known_size(extent: Expr, sizes: Mapping[str, int], unknown: int) -> int:
 
 
 def entry(func: Function) -> Place:
-    """What is known where a function begins: its sizes."""
+    """The facts at a function's entry: its sizes."""
     return Place(Known(size_ranges(func)))
 
 
 def simplify_function(func: Function, place: Place | None = None) -> Function:
-    """`func` with its expressions simplified and its dead statements gone.
+    """Simplify a function's expressions and eliminate dead statements.
 
-    What is known of loop variables, axes, sizes and conditions is used below them. A
-    loop that runs once is its body (unless it is bound to a thread index); one that
-    never runs, a branch never taken and a guard always true are gone.
+    Ranges of loop variables, axes and sizes, and conditions, are used in their scopes.
+    A loop that runs once is replaced by its body (unless bound to a thread index);
+    loops that never run, branches never taken and guards that always hold are removed.
 
     Args:
         func: The function.
-        place: Its `entry`, where it is simplified more than once: what was found out
-            is used again.
+        place: Its `entry`, if simplified repeatedly: results are reused.
     """
-    body = _visit(func.body, place or entry(func))
+    body = (place or entry(func)).settled(func.body)
     return Function(func.name, func.params, func.scalars, body)
 
 
 class Place:
-    """A place in the program: what is known there, and a simplifier that knows it."""
+    """A place in the program: the facts that hold there, and their simplifier."""
 
     def __init__(self, known: Known, simplifier: Simplifier | None = None) -> None:
         self.known = known
         self._simplifier = simplifier or Simplifier(known)
         self._below: dict[Hashable, Place] = {}
+        self._settled: dict[int, Stmt] = {}
+
+    def settled(self, stmt: Stmt) -> Stmt:
+        """The simplified statement; an earlier result is returned unchanged."""
+        if self._settled.get(id(stmt)) is stmt:
+            return stmt
+        made = _visit(stmt, self)
+        self._settled[id(made)] = made
+        return made
+
+    def part(self, node: Node) -> Node:
+        """A child of a statement, simplified; buffers and reducers are unchanged."""
+        if isinstance(node, Expr):
+            return self.simple(node)
+        return self.settled(node) if isinstance(node, Stmt) else node
 
     def simple(self, expr: Expr) -> Expr:
-        """The expression, simplified here."""
+        """The expression, simplified with the facts of this place."""
         return self._simplifier.visit(expr)
 
     def holds(self, cond: Expr) -> bool | None:
-        """Whether a condition is settled here."""
+        """Whether a condition is decided here, and how."""
         return decide(cond, self.known)
 
     def where(self, cond: Expr, holds: bool = True) -> Place:
-        """The place below, where a condition is true (or false)."""
+        """The inner place where a condition is true (or false)."""
         return self.inside(facts=tuple(assume(cond, self.known, holds)))
 
     def inside(
         self, ranges: Mapping[Var, Range] | None = None, facts: tuple[Poly, ...] = ()
     ) -> Place:
-        """The place below, where more is known."""
+        """The inner place with additional facts."""
         if not ranges and not facts:
             return self
         given = ranges or {}
@@ -124,7 +137,7 @@ class Place:
 
 
 def _named_by(facts: tuple[Poly, ...], new: frozenset[Var]) -> frozenset[Var] | None:
-    """The variables of which more is known; None where it is not of variables alone."""
+    """The variables with new facts; None if facts are not only about variables."""
     for factor in {factor for fact in facts for term in fact for factor in term}:
         named = free_vars(factor)
         if not named:
@@ -135,27 +148,19 @@ def _named_by(facts: tuple[Poly, ...], new: frozenset[Var]) -> frozenset[Var] | 
 
 @singledispatch
 def _visit(stmt: Stmt, place: Place) -> Stmt:
-    """The statement, simplified; an empty `Seq` where nothing is left to do."""
-
-    def change(part: Node) -> Node:
-        if isinstance(part, Expr):
-            return place.simple(part)
-        if isinstance(part, (Buffer, Reducer)):
-            return part
-        return _visit(part, place) if isinstance(part, Stmt) else part
-
-    return rebuild(stmt, change)
+    """The simplified statement; an empty `Seq` if nothing remains."""
+    return rebuild(stmt, place.part)
 
 
 @_visit.register
 def _(stmt: Seq, place: Place) -> Stmt:
     done: list[Stmt] = []
     for inner in stmt.stmts:
-        new = _visit(inner, place)
+        new = place.settled(inner)
         done.append(new)
         if isinstance(new, Let) and new.var.dtype == i64:
             place = place.inside({new.var: (new.value, new.value)})
-    return seq(done)
+    return stmt if all(map(is_, done, stmt.stmts)) else seq(done)
 
 
 @_visit.register
@@ -166,11 +171,13 @@ def _(stmt: For, place: Place) -> Stmt:
         return Seq(())
     if low == high == 1 and stmt.kind != "bound":
         body = substitute(stmt.body, {stmt.var: Const(0, stmt.var.dtype)})
-        return _visit(body, place)
+        return place.settled(body)
     below = _below(stmt.var, extent, place)
-    body = _visit(stmt.body, below)
+    body = below.settled(stmt.body)
     if body == Seq(()) and not _acts(extent):
         return body
+    if extent is stmt.extent and body is stmt.body:
+        return stmt
     return For(stmt.var, extent, stmt.kind, body, stmt.thread)
 
 
@@ -188,7 +195,7 @@ def _(stmt: While, place: Place) -> Stmt:
     cond = place.simple(stmt.cond)
     if place.holds(cond) is False:
         return Seq(())
-    body = _visit(stmt.body, place.where(cond))
+    body = place.where(cond).settled(stmt.body)
     return While(cond, body)
 
 
@@ -198,11 +205,11 @@ def _(stmt: If, place: Place) -> Stmt:
     settled = place.holds(cond)
     if settled is not None:
         taken = stmt.then if settled else stmt.orelse
-        return Seq(()) if taken is None else _visit(taken, place)
-    then = _visit(stmt.then, place.where(cond))
+        return Seq(()) if taken is None else place.settled(taken)
+    then = place.where(cond).settled(stmt.then)
     orelse = stmt.orelse
     if orelse is not None:
-        orelse = _visit(orelse, place.where(cond, holds=False))
+        orelse = place.where(cond, holds=False).settled(orelse)
     if orelse == Seq(()):
         orelse = None
     if then == Seq(()) and orelse is None and not _acts(cond):
@@ -211,7 +218,7 @@ def _(stmt: If, place: Place) -> Stmt:
 
 
 def _acts(cond: Expr) -> bool:
-    """Whether evaluating it may be a fault, which has to stay."""
+    """Whether evaluating it may fault, which must be preserved."""
     risky = ("floordiv", "floormod")
     return any(
         isinstance(part, (Load, Call))
@@ -233,19 +240,18 @@ def _(stmt: Block, place: Place) -> Stmt:
     below = place
     for axis in axes:
         below = _below(axis.var, axis.extent, below)
-    init = None if stmt.init is None else _visit(stmt.init, below)
-    body = _visit(stmt.body, below)
+    init = None if stmt.init is None else below.settled(stmt.init)
+    body = below.settled(stmt.body)
     where = None if settled else where
     return replace(stmt, axes=axes, body=body, where=where, init=init)
 
 
 @_visit.register
 def _(stmt: Store, place: Place) -> Stmt:
-    indices = tuple(place.simple(index) for index in stmt.indices)
-    mask = None if stmt.mask is None else place.simple(stmt.mask)
-    if mask is not None and place.holds(mask):
-        mask = None
-    return Store(stmt.buffer, indices, place.simple(stmt.value), mask, stmt.hints)
+    made: Store = rebuild(stmt, place.part)
+    if made.mask is not None and place.holds(made.mask):
+        return replace(made, mask=None)
+    return made
 
 
 @_visit.register

@@ -1,8 +1,8 @@
-"""Where a statement stands: the names in force there, and the rules of naming.
+"""Sites of statements: the names in scope there, and the rules of naming.
 
-`visit` walks a function in program order and hands every statement to a callback with
-its `Site`. What is introduced on the way must be well named, new along its path, and is
-visible only where nodes.py says: a block's body sees its axes, not the loops around it.
+`visit` walks a function in program order and passes every statement to a callback with
+its `Site`. Names introduced on the way must be valid, new along the path, and are
+visible only as nodes.py specifies: a block's body sees its axes, not the loops around.
 """
 
 from __future__ import annotations
@@ -39,12 +39,11 @@ MAX_NESTING: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A place in a function; the dictionaries belong to it alone.
+    """A place in a function; it owns its dictionaries.
 
-    `variables` may be used here, `hidden` are in force but not to be used (name to
+    `variables` may be used here, `hidden` are in scope but must not be used (name to
     reason), `taken` are all names along the path, `steady` the variables that no loop
-    changes, `guarded` says that an `If` or `where` stands between here and the loop
-    around.
+    changes.
     """
 
     place: str
@@ -59,11 +58,11 @@ class Site:
     barriers: dict[str, BarrierObject] = field(default_factory=dict)
 
     def fault(self, message: str) -> IRError:
-        """The error `message` at this place."""
+        """The error `message`, located at this place."""
         return IRError(f"{self.place}: {message}")
 
     def inside(self, stmt: Stmt, place: str | None = None) -> Site:
-        """The site of the body of `stmt`, whose names stay inside."""
+        """The site of the body of `stmt`, whose names are local."""
         return replace(
             self,
             place=place or self.place,
@@ -102,14 +101,14 @@ Check: TypeAlias = Callable[[Stmt, Site], None]
 
 
 def check_name(site: Site, what: str, name: str) -> None:
-    """Refuse a name that is no plain identifier."""
+    """Refuse a name that is not a valid identifier."""
     problem = name_fault(name)
     if problem:
         raise site.fault(f"{what}: {problem}")
 
 
 def outermost(func: Function) -> Site:
-    """The site of a function's body: scalars and parameters are in force."""
+    """The site of a function's body, with scalars and parameters in scope."""
     place = f"function {func.name!r}"
     site = Site(place, {}, {}, set(), {}, set(), set())
     check_name(site, "function", func.name)
@@ -121,12 +120,13 @@ def outermost(func: Function) -> Site:
 
 
 def visit(stmt: Stmt, site: Site, check: Check) -> None:
-    """Hand `stmt` and everything below it to `check`, parents first.
+    """Pass `stmt` and everything below it to `check`, parents first.
 
-    What `stmt` introduces stays in force in `site`.
+    Names introduced by `stmt` stay in scope in `site`.
 
     Raises:
-        IRError: a name is unfit or taken, or statements nest deeper than `MAX_NESTING`.
+        IRError: a name is invalid or taken, or statements nest deeper than
+            `MAX_NESTING`.
     """
     if len(site.around) > MAX_NESTING:
         raise site.fault(f"statements nest deeper than {MAX_NESTING}; flatten them")
@@ -136,7 +136,7 @@ def visit(stmt: Stmt, site: Site, check: Check) -> None:
 
 @singledispatch
 def _descend(stmt: Stmt, site: Site, check: Check) -> None:
-    """Visit what is below a statement; most have no statement below them."""
+    """Visit the statements below a statement; most have none."""
 
 
 @_descend.register
@@ -233,8 +233,8 @@ def _axis(axis: Axis, site: Site) -> None:
     site.bind("axis", axis.var, steady=False)
 
 
-def known(var: Var, site: Site) -> None:
-    """Refuse a variable that is not in force here, or has another type here."""
+def check_in_scope(var: Var, site: Site) -> None:
+    """Refuse a variable that is not in scope here, or has another type here."""
     there = site.variables.get(var.name)
     if there is None:
         reason = site.hidden.get(var.name, "is bound by nothing around; bind it first")
@@ -245,8 +245,8 @@ def known(var: Var, site: Site) -> None:
         )
 
 
-def declared(buffer: Buffer, site: Site) -> None:
-    """Refuse a buffer that is not in force here, or differs from its declaration."""
+def check_declared(buffer: Buffer, site: Site) -> None:
+    """Refuse a buffer that is not in scope here, or differs from its declaration."""
     there = site.buffers.get(buffer.name)
     if there is None:
         raise site.fault(
@@ -260,5 +260,5 @@ def declared(buffer: Buffer, site: Site) -> None:
 
 
 def uses(exprs: tuple[Expr, ...]) -> set[str]:
-    """Names of the variables in some expressions."""
+    """The names of the variables in some expressions."""
     return {var.name for expr in exprs for var in free_vars(expr)}

@@ -1,7 +1,7 @@
-"""How large the sizes of a function can be: its arrays lie in a machine's memory.
+"""Upper bounds of a function's sizes: its arrays fit the address space.
 
-This is what makes index arithmetic exact: sums of products of loop variables and sizes
-that address an array never leave i64.
+This makes index arithmetic exact: sums of products of loop variables and sizes that
+address an array never leave i64.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 from tensorlang.ir.nodes import Binary, Buffer, Const, Expr, Function, Var
 
-MOST_BYTES: Final = 1 << 48  # of an array: what an address has bits for
+MOST_BYTES: Final = 1 << 48  # of an array: the bits of an address
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +21,8 @@ class Size:
     """The upper end of a size's range.
 
     Attributes:
-        most: The largest value.
-        shapes: The sizes of each array that has it, and the most their product can be.
+        most: The maximum.
+        shapes: For each array that has it, its sizes and the maximum of their product.
     """
 
     most: int
@@ -35,7 +35,7 @@ def size_ranges(
     """The ranges of a function's sizes, as in `tensorlang.ir.bounds`.
 
     A size is a factor of a parameter's dimension. No parameter has more than
-    `most_bytes`, with 1 for those of its dimensions that are 0.
+    `most_bytes`, counting dimensions of 0 as 1.
     """
     held: dict[Var, list[tuple[tuple[Var, ...], int]]] = {}
     for buffer in func.buffers:
@@ -49,7 +49,7 @@ def size_ranges(
 
 
 def _shape(buffer: Buffer, most_bytes: int) -> tuple[tuple[Var, ...], int]:
-    """The sizes in an array's dimensions, and how large their product can be."""
+    """The sizes in an array's dimensions, and the maximum of their product."""
     sizes: list[Var] = []
     times = buffer.dtype.bytes
     for extent in buffer.shape:
@@ -63,7 +63,7 @@ def _shape(buffer: Buffer, most_bytes: int) -> tuple[tuple[Var, ...], int]:
 
 
 def _factors(extent: Expr) -> Iterator[Expr]:
-    """What a dimension is the product of."""
+    """The factors of a dimension."""
     if isinstance(extent, Binary) and extent.op == "mul":
         yield from _factors(extent.a)
         yield from _factors(extent.b)

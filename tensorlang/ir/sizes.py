@@ -1,9 +1,9 @@
-"""Sizes while a definition runs: numbers of this call that stand for those of others.
+"""Sizes while a definition is traced: concrete values that are also symbolic.
 
-A `Size` knows its value in the call that is traced, and is a symbolic expression too.
-Arithmetic on sizes gives sizes. A comparison is answered by the values, and noted as a
-*guard*: a condition under which the traced function serves other sizes as well. What
-takes the number itself, such as `int(size)` or `range(size)`, fixes it.
+A `Size` knows its value in the call being traced, and is a symbolic expression, too.
+Arithmetic on sizes gives sizes. A comparison is decided by the values and recorded as a
+*guard*: a condition under which the traced function is valid for other sizes as well.
+Uses of the number itself, such as `int(size)` or `range(size)`, specialize to it.
 
     h, w = x.shape              # 28, 28 in this call
     if h >= 5: ...              # True; guard: h >= 5
@@ -58,14 +58,14 @@ _OPPOSITE: Final = _PAIRS | {b: a for a, b in _PAIRS.items()}
 
 @dataclass(slots=True)
 class Facts:
-    """What is known of the sizes of a trace.
+    """The facts about the sizes of a trace.
 
     Attributes:
-        values: The symbols, with their values in the call that is traced.
-        guards: The conditions that other calls have to meet.
-        same: Symbols that equal something else wherever the guards hold.
-        checks: Conditions on scalars, which each call has to meet, and what is said.
-        views: Inputs that are seen in another shape, by the name of their buffer.
+        values: The symbols, with their values in the call being traced.
+        guards: The conditions that other calls must meet.
+        same: Symbols that equal another expression wherever the guards hold.
+        checks: Conditions on scalars that each call must meet, with message and error.
+        views: Inputs viewed with another shape, by the name of their buffer.
         outer: Symbols that are sizes of no array of the kernel.
         batches: Symbols that may be 1.
     """
@@ -79,7 +79,7 @@ class Facts:
     batches: set[Var] = field(default_factory=set)
 
     def symbol(self, name: str, value: int, *, batch: bool = False) -> Size:
-        """A new size; 1 is none, as arrays are broadcast along it, but of a batch."""
+        """A new size; never for 1, along which arrays are broadcast, except a batch."""
         var = Var(name, i64)
         self.values[var] = value
         if batch:
@@ -87,14 +87,18 @@ class Facts:
         return Size(self, var)
 
     def resolved(self, expr: Expr) -> Expr:
-        """The expression in the symbols that are left, as a sum of terms."""
+        """The expression in the remaining symbols, as a sum of terms."""
+        return expression(poly(self.renamed(expr)))
+
+    def renamed(self, expr: Expr) -> Expr:
+        """The expression in the remaining symbols."""
         before = None
         while self.same and before != expr:
             before, expr = expr, substitute(expr, self.same)
-        return expression(poly(expr))
+        return expr
 
     def holds(self, op: str, a: Expr, b: Expr) -> bool:
-        """Whether a comparison holds; a guard, unless it does so for all sizes."""
+        """Whether a comparison holds; adds a guard, unless that is so for all sizes."""
         a, b = self.resolved(a), self.resolved(b)
         known = value_of(add(poly(a), poly(b), -1))
         if known is not None:
@@ -105,6 +109,14 @@ class Facts:
         elif op not in ("eq", "ne") or b != as_expr(1) or not self._never_one(a):
             self.guards[Compare(op if found else _OPPOSITE[op], a, b)] = None
         return found
+
+    def fix_unsaid(self, extents: Iterable[Expr], said: Iterable[Expr]) -> None:
+        """Fix the sizes in extents that do not follow from those of given arrays."""
+        known = {*map(self.resolved, said)}
+        for extent in map(self.resolved, extents):
+            if extent not in known:
+                for var in free_vars(self.resolved(extent)) - known:
+                    self.holds("eq", var, as_expr(self.values[var]))
 
     def _never_one(self, expr: Expr) -> bool:
         return isinstance(expr, Var) and expr not in self.batches
@@ -159,7 +171,7 @@ _TEXTS: Final = {
 
 
 def compiled(variables: Iterable[Var], expr: Expr) -> Callable[..., int]:
-    """An expression that `evaluate` takes, as a function of its variables in order."""
+    """Compile an expression that `evaluate` accepts, to a function of its variables."""
     names = {var: f"v{n}" for n, var in enumerate(variables)}
 
     def text(node: Expr) -> str:
@@ -181,7 +193,7 @@ def compiled(variables: Iterable[Var], expr: Expr) -> Callable[..., int]:
 def _arithmetic(op: str, *, swapped: bool = False) -> Callable[[Size, ExprLike], Any]:
     def method(self: Size, other: ExprLike) -> Any:
         expr = _extent(other)
-        if expr is None:  # beside another expression it is one
+        if expr is None:  # combined with an expression, it becomes one
             pair = (other, self) if swapped else (self, other)
             return binary(op, pair[0], pair[1])
         a, b = (expr, self.expr) if swapped else (self.expr, expr)
@@ -201,7 +213,7 @@ def _comparison(op: str) -> Callable[[Size, object], Any]:
 
 
 class Size(Operand):
-    """A size of an array: see the head of this file."""
+    """A size of an array; see the module docstring."""
 
     __slots__ = ("expr", "facts")
 
@@ -210,12 +222,12 @@ class Size(Operand):
         self.expr = expr
 
     def expression(self) -> Expr:
-        """The size for all calls that the trace serves."""
+        """The symbolic size, for all calls that the trace is valid for."""
         return self.facts.resolved(self.expr)
 
     @property
     def value(self) -> int:
-        """The number, which is fixed: the trace serves this one alone."""
+        """The value; using it specializes the trace to it."""
         return int(self)
 
     def __index__(self) -> int:
@@ -255,18 +267,18 @@ class Size(Operand):
 
 
 def _extent(value: object) -> Expr | None:
-    """A number or size as an expression; None of anything else."""
+    """A number or size as an expression; None for anything else."""
     if isinstance(value, Size):
         return value.expr
     return as_expr(value) if type(value) is int else None
 
 
-# what is known where a definition is being traced
+# the facts of the trace in progress, if any
 TRACED: Final[ContextVar[Facts | None]] = ContextVar("traced", default=None)
 
 
 def sizes_of(shape: Iterable[ExprLike]) -> tuple[Size, ...] | None:
-    """A shape of numbers, expressions and sizes as sizes; None if nothing is traced."""
+    """A shape of numbers, expressions and sizes as sizes; None outside of a trace."""
     facts = TRACED.get()
     if facts is None:
         return None
@@ -285,10 +297,10 @@ def require(
     """Refuse calls whose sizes or scalars do not meet a condition.
 
     Args:
-        condition: A comparison of sizes, or of scalars, which each call is to meet.
+        condition: A comparison of sizes, or of scalars, that each call must meet.
         message: What is wrong, and what to do; `{name}` stands for one of `values`.
-        error: What is raised.
-        values: What the message tells, such as shapes.
+        error: The type of the error.
+        values: Values in the message, such as shapes.
 
     Raises:
         TensorlangError: the condition does not hold; of the type `error`.

@@ -1,4 +1,4 @@
-"""The spelling of the IR: the tables that the printer and the parser share.
+"""The spelling of the IR: tables shared by the printer and the parser.
 
 The text is Python's syntax with a small vocabulary:
 
@@ -15,7 +15,7 @@ The text is Python's syntax with a small vocabulary:
                           | bound(e, "block.x"):
             | while expr: | if expr: ... elif ... else: | pass
             | with block("name", vi=spatial(extent, value), ..., where=, scope=):
-                  with init(): ...                  first, where there is one
+                  with init(): ...                  first, if present
             | x[i] = expr | store(x[i], expr, mask=, hints=("aligned",))
             | reduce(sum, x[i], expr) | reduce(argmax, (x[i], at[i]), (expr, expr))
             | atomic("add", x[i], expr) | barrier("team") | evaluate(expr)
@@ -23,7 +23,7 @@ The text is Python's syntax with a small vocabulary:
             | arrive(NAME[i]) | with arrive(NAME[i]): | wait(NAME[i], phase)
 
 Literals are i64 (`3`), f32 (`1.5`) and bool (`True`); others name their type: `u32(3)`,
-`f64(1.5)`, `f32("nan")`. `-3` is a literal, `-i64(3)` a negation. An element of a
+`f64(1.5)`, `f32("nan")`. `-3` is a literal, `-i64(3)` a negation. The element of a
 buffer without dimensions is `x[()]`.
 """
 
@@ -83,10 +83,10 @@ _DTYPE: Final = re.compile(rf"({'|'.join(NAMES)})(?:x([1-9][0-9]{{0,5}}))?", re.
 
 
 def name_fault(name: str) -> str | None:
-    """What is wrong with `name` as an identifier, or None where nothing is.
+    """Why `name` is no valid identifier, or None if it is one.
 
-    Names reach generated source, so only plain ASCII identifiers of at most
-    `MAX_NAME` characters pass, and none that Python reserves.
+    Names reach generated source, so only plain ASCII identifiers of at most `MAX_NAME`
+    characters are allowed, except Python's keywords.
     """
     if len(name) > MAX_NAME:
         return f"a name has at most {MAX_NAME} characters, this one has {len(name)}"
@@ -100,6 +100,6 @@ def name_fault(name: str) -> str | None:
 
 
 def split_dtype(word: str) -> tuple[str, int] | None:
-    """Element type and lanes of `f32` or `f32x16`; None where `word` is neither."""
+    """Element type and lanes of `f32` or `f32x16`; None for any other word."""
     match = _DTYPE.fullmatch(word)
     return (match[1], int(match[2] or 1)) if match else None

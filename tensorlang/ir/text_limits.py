@@ -1,7 +1,7 @@
-"""Limits on IR text, checked on the raw characters before anything parses them.
+"""Limits on IR text, checked on the raw characters before parsing.
 
-Text comes from records, bug reports and other people. Python's own parser is safe on
-what passes here: small, ASCII, shallow, with short numbers and plain strings.
+Text comes from records, bug reports and third parties. Python's parser is safe on what
+passes: small, ASCII, shallow, with short numbers and plain strings.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ _LONGEST: Final = {"number": MAX_NUMBER, "string": MAX_STRING}
 
 
 def fault(line: int, column: int, message: str) -> ParseError:
-    """The error at a place of the text, both numbers counted from 1."""
+    """The error at a location, with 1-based line and column."""
     return ParseError(f"line {line}, column {column}: {message}")
 
 
 def check(text: str) -> None:
-    """Refuse a text that is too big, too deep or not plain.
+    """Refuse a text that is too large, too deep or not plain.
 
     Raises:
-        ParseError: which limit, with line and column.
+        ParseError: the limit exceeded, with line and column.
     """
     if len(text) > MAX_CHARACTERS:
         raise fault(

@@ -1,7 +1,7 @@
-"""tf32, the f32 of tensor cores: 10 bits after the point instead of 23.
+"""tf32, the f32 of tensor cores, with 10 instead of 23 fraction bits.
 
-It is no type of its own, but a rounding that a definition writes down. So nothing is
-less exact than its text says.
+It is no type, but a rounding that definitions apply explicitly, so that nothing is less
+exact than its text says.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from tensorlang.errors import DTypeError
 from tensorlang.ir.dtypes import f32, u32
 from tensorlang.ir.nodes import Const, Expr, ExprLike, as_expr, bitcast
 
-ERROR: Final = 2.0**-11  # of one rounding, relative
+ERROR: Final = 2.0**-11  # relative, of one rounding
 _HALF: Final = 0x1000
 _KEPT: Final = 0xFFFFE000
 
 
 def tf32(x: ExprLike) -> Expr:
-    """f32 rounded to tf32: to the nearest, of two the one further from 0.
+    """f32 rounded to tf32, to nearest with ties away from zero.
 
-    It does as `cvt.rna.tf32.f32` for all numbers and infinities.
+    Equals `cvt.rna.tf32.f32` for all numbers and infinities.
 
     Raises:
         DTypeError: it is no f32.

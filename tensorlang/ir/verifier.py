@@ -1,8 +1,8 @@
-"""Whether a function is well formed: everything in nodes.py's essay that is static.
+"""Verify that a function is well formed: the static rules of nodes.py's semantics.
 
 The rules are small functions by node type: names and scopes in `sites`, expressions in
 `verify_expr`, statements in `verify_stmt`, memory in `verify_memory`, layouts in
-`verify_layout`, bounds in `verify_bounds`, and here what concerns whole functions.
+`verify_layout`, bounds in `verify_bounds`, and rules for whole functions here.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ MAX_NODES: Final = 100_000
 def verify(func: Function) -> None:
     """Check that `func` is well formed; a verified function prints and parses back.
 
-    Of bounds, only what is wrong for certain is refused. Races, values and all other
-    bounds are not static: the interpreter finds those.
+    Only accesses certain to be out of bounds are refused. Races, values and all other
+    bounds are not static: the interpreter checks those.
 
     Raises:
         IRError: what is wrong, where, and what to do about it.
@@ -51,7 +51,7 @@ def verify(func: Function) -> None:
 
 
 def check_size(func: Function) -> None:
-    """A function written out as a tree has at most `MAX_NODES` nodes."""
+    """A function expanded to a tree has at most `MAX_NODES` nodes."""
     if next(islice(walk(func), MAX_NODES, None), None) is not None:
         raise IRError(
             f"function {func.name!r} has more than {MAX_NODES} nodes; "
@@ -74,7 +74,7 @@ def check_params(func: Function, site: Site) -> None:
         if buffer.scope != "global":
             raise site.fault(
                 f"parameter {buffer.name!r} lives in {buffer.scope!r} memory; "
-                "a caller can only give global memory"
+                "a caller can only pass global memory"
             )
         if any(isinstance(n, Load) for extent in buffer.shape for n in walk(extent)):
             raise site.fault(
@@ -84,14 +84,14 @@ def check_params(func: Function, site: Site) -> None:
 
 
 class ReducerRules:
-    """The reducers met so far: one definition for a name and types, each closed."""
+    """The reducers seen so far: one definition per name and types, each closed."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
         self._known: dict[tuple[str, tuple[DType, ...]], Reducer] = {}
 
     def check(self, stmt: Stmt) -> None:
-        """Check the reducer of a `Reduce`, the first time that it is met."""
+        """Check the reducer of a `Reduce` on its first occurrence."""
         if not isinstance(stmt, Reduce):
             return
         reducer = stmt.reducer
@@ -105,7 +105,7 @@ class ReducerRules:
 
 
 def check_reducer(reducer: Reducer, site: Site) -> None:
-    """A reducer has plain names, scalars as state, and uses its own state only."""
+    """A reducer has valid names, a scalar state, and uses only its own variables."""
     check_name(site, "reducer", reducer.name)
     variables = reducer.left + reducer.right
     for var in variables:

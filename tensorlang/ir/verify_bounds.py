@@ -1,10 +1,10 @@
-"""Accesses that are certainly outside of their memory.
+"""Refuse accesses that are certainly out of bounds.
 
-Refused is only what no call can do rightly: an index, linear in the loops around it,
-that leaves its dimension in some iteration which runs for certain. What an `if`, a
-`while`, a `where`, a mask or a `select` guards is left to the interpreter, as is all
-that depends on data. Loops of a symbolic extent are taken to run, so `x[i + 1]` with i
-up to the length of x is refused, though it would do for an empty x.
+That is, only what no call can do correctly: an index, linear in the enclosing loops,
+that leaves its dimension in some iteration certain to run. Accesses guarded by an `if`,
+a `while`, a `where`, a mask or a `select` are left to the interpreter, as is all that
+depends on data. Loops of symbolic extent are assumed to run, so `x[i + 1]` with i up to
+the length of x is refused, although valid for an empty x.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _ONE: Final = constant(1)
 
 
 def check_bounds(func: Function) -> None:
-    """Refuse an access that is outside of its memory in an iteration that runs.
+    """Refuse an access that is out of bounds in an iteration that runs.
 
     Raises:
         IRError: the access, how far it reaches, and the dimension that it leaves.
@@ -69,9 +69,9 @@ def check_bounds(func: Function) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """The loops around a place and the values of variables, as polynomials.
+    """The enclosing loops and the values of variables, as polynomials.
 
-    A value is None where it is not known: it reads memory, or is not linear.
+    A value is None if unknown: it reads memory, or is not linear.
     """
 
     loops: Mapping[Var, Poly] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class _Around:
         return replace(inner, loops={**self.loops, var: extent})
 
     def poly(self, expr: Expr) -> Poly | None:
-        """The value in loops and scalars, where it is a polynomial of them."""
+        """The value in terms of loops and scalars, if it is a polynomial of them."""
         if expr.dtype != i64:
             return None
         total: Poly = {}
@@ -108,7 +108,7 @@ class _Around:
         return {(factor,): 1}
 
     def reached(self, total: Poly) -> Poly | None:
-        """The largest value over the loops, where that is shown not to be negative."""
+        """The maximum over the loops, if provably nonnegative."""
         known = self._known()
         for var, extent in reversed(tuple(self.loops.items())):
             slope = _slope(total, var)
@@ -122,7 +122,7 @@ class _Around:
         return total if known.at_least_zero(total) else None
 
     def _known(self) -> Known:
-        """What follows from all loops around being run."""
+        """The facts that follow from all enclosing loops running."""
         ranges: dict[Var, Range] = {}
         facts = []
         for extent in self.loops.values():
@@ -135,7 +135,7 @@ class _Around:
 
 
 def _slope(total: Poly, var: Var) -> Poly:
-    """What multiplies a variable; for its square, the variable again."""
+    """The cofactor of a variable; for its square, the variable again."""
     slope: Poly = {}
     for monomial, coefficient in total.items():
         if var in monomial:
@@ -145,7 +145,7 @@ def _slope(total: Poly, var: Var) -> Poly:
 
 
 def _grows(extent: Poly, around: _Around) -> bool:
-    """Whether a loop runs as soon as all sizes are large enough."""
+    """Whether a loop runs once all sizes are large enough."""
     return all(
         coefficient > 0 and all(_factor_grows(factor, around) for factor in monomial)
         for monomial, coefficient in extent.items()
@@ -163,16 +163,16 @@ def _factor_grows(factor: Expr, around: _Around) -> bool:
 
 
 class _Needed:
-    """The `Let`s whose value is used where nothing guards it, by identity.
+    """The `Let`s whose value is used unguarded, by identity.
 
-    What a definition uses twice under one `select` stands in a `Let` before it.
+    Subexpressions used twice under one `select` are in a `Let` before it.
     """
 
     def __init__(self) -> None:
         self.lets: set[int] = set()
 
     def of(self, stmt: Stmt) -> set[Var]:
-        """The variables that a statement uses for certain."""
+        """The variables that a statement certainly uses."""
         if isinstance(stmt, Seq):
             return self._in_order(stmt.stmts)
         used = _variables(_evaluated(stmt))
@@ -205,7 +205,7 @@ def _evaluated(stmt: Stmt) -> Iterator[Expr]:
 
 
 def _run(stmt: Stmt) -> Iterator[Stmt]:
-    """The statements below that run whenever this one does, if its loop runs."""
+    """The child statements that run whenever this one does, if its loop runs."""
     if isinstance(stmt, If | While | Role):
         return
     if isinstance(stmt, Block) and stmt.where is not None:
@@ -214,7 +214,7 @@ def _run(stmt: Stmt) -> Iterator[Stmt]:
 
 
 def _certain(expr: Expr) -> Iterator[Expr]:
-    """An expression and those below it that no choice guards."""
+    """An expression and its subexpressions that are evaluated unconditionally."""
     yield expr
     if isinstance(expr, Select):
         yield from _certain(expr.cond)
@@ -228,7 +228,7 @@ def _certain(expr: Expr) -> Iterator[Expr]:
 
 
 class _Bounds:
-    """Walks what runs for certain, and checks each access there."""
+    """Visits what certainly runs, and checks each access there."""
 
     def __init__(self, name: str, lets: set[int]) -> None:
         self._name = name
@@ -236,7 +236,7 @@ class _Bounds:
 
     @singledispatchmethod
     def visit(self, stmt: Stmt, around: _Around) -> None:
-        """Check what a statement evaluates, and what runs below it."""
+        """Check what a statement evaluates, and its child statements that run."""
         self._expressions(stmt, around)
         for inner in _run(stmt):
             self.visit(inner, around)

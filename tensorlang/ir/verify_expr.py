@@ -1,4 +1,4 @@
-"""Rules for expressions that need to know where they stand, or the intrinsics."""
+"""Rules for expressions that depend on their site, or on the intrinsics."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from tensorlang.ir.nodes import (
     Splat,
     Var,
 )
-from tensorlang.ir.sites import Site, declared, known
+from tensorlang.ir.sites import Site, check_declared, check_in_scope
 from tensorlang.ir.visit import children
 
 MAX_DEPTH: Final = 128
 MAX_LANES: Final = 4096
-# calls whose argument is a place in memory
+# calls whose argument is a memory address
 _ADDRESSED: Final = ("prefetch", "ldmatrix_x4", "ldmatrix_x4_trans")
 
 
 def check_expr(expr: Expr, site: Site, depth: int = 1) -> None:
-    """Check an expression and all below it against the rules of its node type.
+    """Check an expression and its subexpressions by the rules of their node types.
 
     Raises:
-        IRError: the rule that is broken, and where.
+        IRError: the violated rule, and where.
     """
     if depth > MAX_DEPTH:
         raise site.fault(
@@ -52,7 +52,7 @@ def check_expr(expr: Expr, site: Site, depth: int = 1) -> None:
 
 
 def operands(expr: Expr) -> Iterator[Expr]:
-    """The expressions directly below `expr`."""
+    """The child expressions of `expr`."""
     return (child for child in children(expr) if isinstance(child, Expr))
 
 
@@ -65,8 +65,8 @@ def check_lanes(dtype: DType, site: Site) -> None:
 def check_access(
     buffer: Buffer, indices: tuple[Expr, ...], mask: Expr | None, site: Site
 ) -> int:
-    """The lanes of an access, whose buffer is in force and whose lanes agree."""
-    declared(buffer, site)
+    """The lanes of an access, whose buffer is in scope and whose lanes agree."""
+    check_declared(buffer, site)
     counts = {index.dtype.lanes for index in indices} | {1}
     if mask is not None:
         counts.add(mask.dtype.lanes)
@@ -87,7 +87,7 @@ def check_access(
 
 
 def check_inside(buffer: Buffer, index: Expr, extent: Expr, site: Site) -> None:
-    """A constant index lies in its dimension, where that is constant."""
+    """A constant index is within its dimension, if that is constant."""
     if not isinstance(index, Const):
         return
     beyond = isinstance(extent, Const) and index.value >= extent.value
@@ -99,7 +99,7 @@ def check_inside(buffer: Buffer, index: Expr, extent: Expr, site: Site) -> None:
 
 
 def check_divisor(expr: Binary, site: Site) -> None:
-    """A constant divisor is not 0, a constant shift is shorter than its operand."""
+    """A constant divisor is not 0, a constant shift less than the operand's width."""
     by = expr.b.value if isinstance(expr.b, Splat) else expr.b
     if not isinstance(by, Const):
         return
@@ -113,22 +113,24 @@ def check_divisor(expr: Binary, site: Site) -> None:
 
 
 def check_operation(op: str, dtype: DType, site: Site) -> None:
-    """A folding operation is defined on the element type it folds."""
+    """A reducing operation is defined on the element type."""
     allowed = {
         "float": op in ("add", "mul", "min", "max"),
         "bool": op in ("and", "or", "xor"),
     }.get(dtype.kind, True)
     if not allowed:
         raise site.fault(
-            f"{op!r} does not fold {dtype.scalar}; choose another operation"
+            f"{op!r} does not reduce {dtype.scalar}; choose another operation"
         )
 
 
 def check_call(call: Call, site: Site) -> None:
-    """An intrinsic exists, takes these arguments and gives this type."""
+    """An intrinsic exists, accepts these arguments and returns this type."""
     entry = INTRINSICS.get(call.name)
     if entry is None:
-        raise site.fault(f"{call.name!r} is no intrinsic; see tensorlang.ir.intrinsics")
+        raise site.fault(
+            f"{call.name!r} is not an intrinsic; see tensorlang.ir.intrinsics"
+        )
     if len(call.args) != entry.arity:
         raise site.fault(
             f"{call.name} takes {entry.arity} arguments, not {len(call.args)}"
@@ -146,16 +148,16 @@ def check_call(call: Call, site: Site) -> None:
 
 
 def check_purity(call: Call, site: Site) -> None:
-    """An intrinsic with an effect stands alone in an `Evaluate`."""
+    """An intrinsic with an effect is the whole expression of an `Evaluate`."""
     entry = INTRINSICS.get(call.name)
     if entry is not None and not entry.pure:
         raise site.fault(
-            f"{call.name} acts for its effect; let it stand alone in evaluate(...)"
+            f"{call.name} has an effect; make it the whole of an evaluate(...)"
         )
 
 
 def check_evaluate(stmt: Evaluate, site: Site) -> None:
-    """An `Evaluate` may hold an impure call, at the top of its expression only."""
+    """An `Evaluate` may contain an impure call, only at the top of its expression."""
     if not isinstance(stmt.expr, Call):
         check_expr(stmt.expr, site)
         return
@@ -165,17 +167,17 @@ def check_evaluate(stmt: Evaluate, site: Site) -> None:
 
 
 def check_atomic(stmt: AtomicUpdate, site: Site) -> None:
-    """An atomic update folds with an operation of the element type."""
+    """An atomic update's operation is defined on the element type."""
     check_operation(stmt.op, stmt.buffer.dtype, site)
 
 
 def check_together(parts: Iterable[Node | None], where: str, site: Site) -> None:
-    """No collective stands where only some lanes may come to."""
+    """No collective is placed where only some lanes may reach it."""
     for part in parts:
         for entry in () if part is None else collectives_in(part):
             raise site.fault(
-                f"{entry.name} is for all lanes of a {entry.scope}, and stands "
-                f"{where}; name it with a let before"
+                f"{entry.name} is for all lanes of a {entry.scope}, and is "
+                f"{where}; bind it with a let before"
             )
 
 
@@ -199,7 +201,7 @@ def _lane_reduce(expr: LaneReduce, site: Site) -> None:
 
 
 _RULES: Final[dict[type[Expr], Callable[[Any, Site], None]]] = {
-    Var: known,
+    Var: check_in_scope,
     Load: _load,
     Select: _select,
     Binary: check_divisor,

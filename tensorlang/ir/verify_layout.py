@@ -1,4 +1,4 @@
-"""Whether an index map sends different indices to different places."""
+"""Check that an index map is one-to-one."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ _NUMPY: Final[dict[str, Callable[..., Any]]] = {
 
 @lru_cache(maxsize=1024)
 def layout_fault(layout: IndexMap, shape: tuple[Expr, ...]) -> str | None:
-    """Why `layout` is no one-to-one map on `shape`; None where nothing was found.
+    """Why `layout` is not one-to-one on `shape`; None if no violation is found.
 
-    Constant shapes of up to `MAX_EXHAUSTIVE` elements are tried element by element;
-    of others it is only asked that every index matters.
+    Constant shapes of up to `MAX_EXHAUSTIVE` elements are checked exhaustively; for
+    others only that every index is used.
     """
     if len(layout.vars) != len(shape):
         return f"takes {len(layout.vars)} indices of a buffer with {len(shape)}"

@@ -1,4 +1,4 @@
-"""What a function does to its buffers: roles, and reads before any write."""
+"""Rules for memory accesses: parameter roles, and reads before any write."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PLAIN_AXES = ("spatial", "reduction")
 
 
 class MemoryRules:
-    """The rules about memory, fed with statements in program order by `visit`."""
+    """The rules for memory, applied to statements in program order by `visit`."""
 
     def __init__(self, func: Function) -> None:
         self._roles = {param.buffer.name: param.role for param in func.params}
@@ -39,7 +39,7 @@ class MemoryRules:
         }
 
     def check(self, stmt: Stmt, site: Site) -> None:
-        """Check one statement, after all those that come before it.
+        """Check one statement, after all those before it.
 
         Raises:
             IRError: an `in` buffer is written, something is read that nothing before
@@ -94,7 +94,7 @@ def written_by(stmt: Stmt) -> Iterator[Buffer]:
 
 
 def read_by(stmt: Stmt, site: Site) -> Iterator[Buffer]:
-    """The buffers that a statement itself reads, states without a start included."""
+    """The buffers that a statement itself reads, including uninitialized states."""
     for expr in _expressions(stmt):
         yield from (load.buffer for load in _loads(expr))
     if isinstance(stmt, AtomicUpdate):
@@ -104,7 +104,7 @@ def read_by(stmt: Stmt, site: Site) -> Iterator[Buffer]:
 
 
 def _expressions(stmt: Stmt) -> Iterator[Expr]:
-    """The expressions of a statement, not of statements below it."""
+    """The expressions of a statement, excluding child statements."""
     for child in children(stmt):
         if isinstance(child, Expr):
             yield child
@@ -113,7 +113,7 @@ def _expressions(stmt: Stmt) -> Iterator[Expr]:
 
 
 def _starts(site: Site) -> bool:
-    """Whether the block around sets the state before it folds into it."""
+    """Whether the enclosing block initializes the state that it reduces into."""
     block = site.block
     if block is None or not any(axis.kind == "reduction" for axis in block.axes):
         return False
@@ -121,7 +121,7 @@ def _starts(site: Site) -> bool:
 
 
 def _loads(node: Stmt | Expr) -> Iterator[Load]:
-    """The loads below a node that touch memory: a prefetch's argument does not."""
+    """The loads below a node that access memory, unlike a prefetch's argument."""
     if isinstance(node, Call) and node.name == "prefetch":
         return
     if isinstance(node, Load):
@@ -141,7 +141,7 @@ def _written_places(body: Stmt, name: str) -> Iterator[tuple[Expr, ...]]:
 
 
 def _maybe_later_round(buffer: Buffer, site: Site) -> bool:
-    """Whether an earlier round of a loop around may have written, then been tested."""
+    """Whether an earlier iteration may have written, subject to a guard."""
     for place, outer in enumerate(site.around):
         if isinstance(outer, For | While) and any(map(_tests, site.around[place:])):
             return any(written.name == buffer.name for written in writes(outer))

@@ -5,45 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from tensorlang.ir.nodes import (
-    Arrive,
-    Barrier,
-    BarrierObject,
-    For,
-    Role,
-    Stmt,
-    Wait,
-)
+from tensorlang.ir.nodes import Arrive, Barrier, BarrierObject, For, Role, Stmt, Wait
 from tensorlang.ir.sites import Site
 from tensorlang.ir.verify_expr import check_expr
 from tensorlang.ir.visit import walk
 
 
 def check_role(stmt: Role, site: Site) -> None:
-    """A role is one bool over the threads of a block, and stands in no other role."""
+    """A role has one bool condition over a block's threads, and roles do not nest."""
     if not stmt.cond.dtype.is_bool or stmt.cond.dtype.lanes != 1:
         raise site.fault(
             f"the condition of role is {stmt.cond.dtype}; it must be one bool"
         )
     check_expr(stmt.cond, site)
     if not _in_threads(site):
-        raise site.fault("a role stands outside of the threads; bind a loop around it")
+        raise site.fault("a role is outside of the threads; bind a loop around it")
     if any(isinstance(outer, Role) for outer in site.around):
-        raise site.fault("a role stands in another role; let one follow the other")
+        raise site.fault("a role is in another role; put one after the other")
 
 
 def check_barrier_object(stmt: BarrierObject, site: Site) -> None:
-    """Barrier objects belong to a block, not to a thread."""
+    """Barrier objects are declared per block, not per thread."""
     if _in_threads(site):
         raise site.fault(
-            f"barrier object {stmt.name!r} stands inside of the threads; "
+            f"barrier object {stmt.name!r} is inside of the threads; "
             "declare it around them"
         )
 
 
 def check_arrive(stmt: Arrive, site: Site) -> None:
-    """An arrival is at an object in force; its copies meet nobody."""
-    _known(stmt.name, site)
+    """An arrival is at a declared object; its copies do not synchronize."""
+    _check_object(stmt.name, site)
     check_expr(stmt.index, site)
     below = () if stmt.copies is None else walk(stmt.copies)
     for inner in below:
@@ -51,18 +43,18 @@ def check_arrive(stmt: Arrive, site: Site) -> None:
             word = type(inner).__name__.lower()
             raise site.fault(
                 f"the copies that arrive at {stmt.name!r} hold a {word}; "
-                "they run beside the thread and can wait for nobody"
+                "they run asynchronously and cannot wait"
             )
 
 
 def check_wait(stmt: Wait, site: Site) -> None:
-    """A wait is at an object in force."""
-    _known(stmt.name, site)
+    """A wait is at a declared object."""
+    _check_object(stmt.name, site)
     check_expr(stmt.index, site)
     check_expr(stmt.phase, site)
 
 
-def _known(name: str, site: Site) -> None:
+def _check_object(name: str, site: Site) -> None:
     if name not in site.barriers:
         raise site.fault(f"no barrier object {name!r} is declared around here")
     if not _in_threads(site):

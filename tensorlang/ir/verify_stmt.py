@@ -46,17 +46,17 @@ _THREAD: Final = re.compile(r"[a-z]{1,16}\.[xyz]", re.ASCII)
 
 
 def check_stmt(stmt: Stmt, site: Site) -> None:
-    """Check one statement, not what is below it, against all rules of its type.
+    """Check one statement, without its children, by all rules of its type.
 
     Raises:
-        IRError: the rule that is broken, and where.
+        IRError: the violated rule, and where.
     """
     for rule in _RULES.get(type(stmt), ()):
         rule(stmt, site)
 
 
 def check_sequence(stmt: Seq, site: Site) -> None:
-    """A sequence has none or several statements, so that equal text is equal trees."""
+    """A sequence does not have just one statement: equal texts are equal trees."""
     if len(stmt.stmts) == 1:
         raise site.fault("a Seq of one statement; build it with seq(...)")
 
@@ -68,7 +68,7 @@ def check_let(stmt: Let, site: Site) -> None:
 
 
 def check_alloc(stmt: Alloc, site: Site) -> None:
-    """A temporary has a sound shape and layout; registers do not vary in number."""
+    """A temporary has a valid shape and layout; registers have a constant size."""
     buffer = stmt.buffer
     check_buffer(buffer, site)
     varies = not all(isinstance(extent, Const) for extent in buffer.shape)
@@ -80,7 +80,7 @@ def check_alloc(stmt: Alloc, site: Site) -> None:
 
 
 def check_buffer(buffer: Buffer, site: Site) -> None:
-    """Dimensions are in force and not negative, the layout is one-to-one."""
+    """Dimensions are in scope and not negative, the layout is one-to-one."""
     for extent in buffer.shape:
         check_expr(extent, site)
     _check_size(buffer, site)
@@ -102,7 +102,7 @@ def _check_size(buffer: Buffer, site: Site) -> None:
 
 
 def check_loop(stmt: For, site: Site) -> None:
-    """A loop counts in scalar integers, up to a possible number."""
+    """A loop counter is a scalar integer, with an extent within limits."""
     if not stmt.var.dtype.is_integer or stmt.var.dtype.lanes != 1:
         raise site.fault(
             f"loop {stmt.var.name!r} counts in {stmt.var.dtype}; use an integer type"
@@ -143,7 +143,7 @@ def _one_bool(cond: Expr, site: Site, what: str) -> None:
 
 
 def check_store(stmt: Store, site: Site) -> None:
-    """A store has as many values as places, and one mask lane for each."""
+    """A store has as many values as addresses, and one mask lane for each."""
     lanes = check_access(stmt.buffer, stmt.indices, stmt.mask, site)
     mask = () if stmt.mask is None else (stmt.mask,)
     if mask:
@@ -162,7 +162,7 @@ def _same_lanes(buffer: Buffer, lanes: int, value: Expr, site: Site) -> None:
 
 
 def check_reduce(stmt: Reduce, site: Site) -> None:
-    """A reduction has as many values as places."""
+    """A reduction has as many values as addresses."""
     for expr in stmt.indices + stmt.values:
         check_expr(expr, site)
     for buffer, value in zip(stmt.buffers, stmt.values, strict=True):
@@ -171,7 +171,7 @@ def check_reduce(stmt: Reduce, site: Site) -> None:
 
 
 def check_state(stmt: Reduce, site: Site) -> None:
-    """The place of a state does not move along the axes that are folded."""
+    """The index of a state does not depend on the reduction axes."""
     axes = () if site.block is None else site.block.axes
     folded = {axis.var.name for axis in axes if axis.kind == "reduction"}
     moving = sorted(folded & uses(stmt.indices))
@@ -183,7 +183,7 @@ def check_state(stmt: Reduce, site: Site) -> None:
 
 
 def check_update(stmt: AtomicUpdate, site: Site) -> None:
-    """An atomic update has as many values as places."""
+    """An atomic update has as many values as addresses."""
     lanes = check_access(stmt.buffer, stmt.indices, None, site)
     for expr in (*stmt.indices, stmt.value):
         check_expr(expr, site)
@@ -191,7 +191,7 @@ def check_update(stmt: AtomicUpdate, site: Site) -> None:
 
 
 def check_axes(stmt: Block, site: Site) -> None:
-    """Each axis has an integer type, shared by its extent, and sound expressions."""
+    """Each axis has an integer type, shared by its extent, and valid expressions."""
     for axis in stmt.axes:
         dtype = axis.var.dtype
         if not dtype.is_integer or dtype.lanes != 1 or axis.extent.dtype != dtype:
@@ -204,20 +204,20 @@ def check_axes(stmt: Block, site: Site) -> None:
 
 
 def check_where(stmt: Block, site: Site) -> None:
-    """The `where` of a block is one bool over the loops around."""
+    """The `where` of a block is one bool over the enclosing loops."""
     if stmt.where is not None:
         _one_bool(stmt.where, site, f"block {stmt.name!r}")
 
 
 def check_folding(stmt: Block, site: Site) -> None:
-    """A block with reduction axes folds: it holds a `Reduce` or an `init`."""
+    """A block with reduction axes contains a `Reduce` or an `init`."""
     folded = [axis.var.name for axis in stmt.axes if axis.kind == "reduction"]
     if not folded or stmt.init is not None:
         return
     if not any(isinstance(inner, Reduce) for inner in walk(stmt.body)):
         raise site.fault(
             f"block {stmt.name!r} has the reduction axis {folded[0]!r} but no reduce "
-            "and no init; make the axis ordered, or fold with reduce(...)"
+            "and no init; make the axis ordered, or use reduce(...)"
         )
     states = Counter(state.name for state in _folded_into(stmt.body))
     twice = [name for name, count in states.items() if count > 1]
@@ -229,7 +229,7 @@ def check_folding(stmt: Block, site: Site) -> None:
 
 
 def _folded_into(stmt: Stmt) -> Iterator[Buffer]:
-    """The states of the reductions of a block itself, not of blocks in it."""
+    """The states of a block's own reductions, excluding nested blocks."""
     if isinstance(stmt, Reduce):
         yield from stmt.buffers
     for inner in children(stmt):

@@ -1,19 +1,20 @@
-"""Walking and rebuilding trees: children, pre-order walks, maps and substitution.
+"""Traversal and rebuilding of trees: children, pre-order walks, maps, substitution.
 
-Every pass is written with these; none of them copies a subtree that did not change.
+Every pass is written with these; none of them copies an unchanged subtree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
-from functools import cache
-from operator import is_
-from typing import Concatenate, ParamSpec, TypeVar, overload
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Concatenate, Final, ParamSpec, TypeVar, overload
 
+from tensorlang.ir.fields import CHILDREN, REBUILD, STATEMENTS
 from tensorlang.ir.nodes import (
     Buffer,
+    Const,
     Expr,
+    Function,
     IndexMap,
     Node,
     Reducer,
@@ -25,6 +26,8 @@ N = TypeVar("N", bound=Node)
 Kind = TypeVar("Kind", Expr, Stmt, Node)
 P = ParamSpec("P")
 S = TypeVar("S")
+_NONE: Final[frozenset[Var]] = frozenset()
+_MOST_KEPT: Final = 4096  # descendants of an expression
 
 
 @overload
@@ -36,103 +39,111 @@ def rewriter(
     change: Callable[Concatenate[S, Node, P], Node],
 ) -> Callable[Concatenate[S, Kind, P], Kind]: ...
 def rewriter(change: Callable[..., Node]) -> Callable[..., Node]:
-    """`change` itself, typed: an expression gives an expression, a statement one."""
+    """`change`, typed: it maps expressions to expressions, statements to statements."""
     return change
 
 
-@cache
-def _child_fields(kind: type) -> tuple[str, ...]:
-    """The fields of a node class that may hold nodes (buffers are leaves)."""
-    leaves = ("str", "bool", "int", "DType", "Scalar")
-    return tuple(
-        f.name
-        for f in fields(kind)
-        if f.init
-        and str(f.type) not in leaves
-        and not str(f.type).startswith(("tuple[str", "tuple[int"))
-    )
+def children(node: Node) -> tuple[Node, ...]:
+    """The child nodes of `node`, in field order, including buffers."""
+    return CHILDREN[type(node)](node)
 
 
-def children(node: Node) -> Iterator[Node]:
-    """The nodes directly below `node`, in field order; a buffer is one of them."""
-    kind: type = type(node)
-    for name in _child_fields(kind):
-        value = getattr(node, name)
-        if isinstance(value, Node):
-            yield value
-        elif isinstance(value, tuple):
-            yield from value
-
-
-@cache
-def _statement_fields(kind: type) -> tuple[str, ...]:
-    """The fields of a node class that hold statements."""
-    return tuple(f.name for f in fields(kind) if "Stmt" in str(f.type))
-
-
-def statements(node: Node) -> list[Stmt]:
-    """The statements directly below `node`, in order."""
-    found: list[Stmt] = []
-    kind: type = type(node)
-    for name in _statement_fields(kind):
-        value = getattr(node, name)
-        if type(value) is tuple:
-            found += value
-        elif value is not None:
-            found.append(value)
-    return found
+def statements(node: Node) -> tuple[Stmt, ...]:
+    """The child statements of `node`, in order."""
+    return STATEMENTS[type(node)](node)
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """`node` and everything below it, parents first, left to right."""
-    stack = [node]
-    pop, push, push_all = stack.pop, stack.append, stack.extend
+    """`node` and its descendants, parents first, left to right."""
+    if not isinstance(node, (Stmt, Function)):
+        yield from parts(node)
+        return
+    stack: list[Node] = [node]
     while stack:
-        current = pop()
+        current = stack.pop()
+        if isinstance(current, Stmt):
+            yield current
+            stack += CHILDREN[type(current)](current)[::-1]
+        elif isinstance(current, Function):
+            yield current
+            stack += children(current)[::-1]
+        else:
+            yield from parts(current)
+
+
+def walk_statements(node: Node) -> Iterator[Stmt]:
+    """The statements at or below `node`, parents first, left to right."""
+    stack = [node] if isinstance(node, Stmt) else [*statements(node)]
+    while stack:
+        current = stack.pop()
         yield current
-        kind: type = type(current)
-        for name in _last_first(kind):  # as `children`, without its detours
-            value = getattr(current, name)
-            if type(value) is tuple:
-                push_all(value[::-1])
-            elif isinstance(value, Node):
-                push(value)
+        stack += STATEMENTS[type(current)](current)[::-1]
 
 
-@cache
-def _last_first(kind: type) -> tuple[str, ...]:
-    """The fields that may hold nodes, from the last one to the first."""
-    return _child_fields(kind)[::-1]
+def parts(node: Node) -> Iterable[Node]:
+    """An expression or buffer and its descendants in the order of `walk`.
+
+    They are kept on the node unless they are many: shared subtrees count each time
+    they are reached, so a small graph may be a tree too large for any memory.
+    """
+    try:
+        return node._parts  # type: ignore[attr-defined,no-any-return] # noqa: SLF001
+    except AttributeError:
+        made = tuple(islice(_descend(node), _MOST_KEPT))
+        if len(made) == _MOST_KEPT:
+            return _descend(node)
+        object.__setattr__(node, "_parts", made)
+        return made
 
 
-@cache
-def _given(kind: type) -> tuple[str, ...]:
-    """The fields that a node of a class is made from."""
-    return tuple(f.name for f in fields(kind) if f.init)
+def _descend(node: Node) -> Iterator[Node]:
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        yield current
+        kind = type(current)
+        if kind is not Const and kind is not Var:
+            stack += CHILDREN[kind](current)[::-1]
+
+
+def holds(expr: Node, kind: type[Node]) -> bool:
+    """Whether an expression contains a node of a class."""
+    return kind in map(type, parts(expr))
+
+
+def nodes_of(node: Node, kind: type[N]) -> Iterator[N]:
+    """The nodes of one class at or below `node`, in the order of `walk`."""
+    if not isinstance(node, (Stmt, Function)):
+        yield from (part for part in parts(node) if type(part) is kind)
+        return
+    for stmt in walk_statements(node):
+        if type(stmt) is kind:
+            yield stmt
+        for child in CHILDREN[type(stmt)](stmt):
+            if not isinstance(child, Stmt) and holds(child, kind):
+                yield from (part for part in parts(child) if type(part) is kind)
+
+
+def variables(node: Node) -> frozenset[Var]:
+    """The free variables of an expression or buffer; layouts and reducers have none."""
+    try:
+        return node._free  # type: ignore[attr-defined,no-any-return] # noqa: SLF001
+    except AttributeError:
+        found = _NONE
+        if isinstance(node, Var):
+            found = frozenset((node,))
+        elif not isinstance(node, (Const, IndexMap, Reducer)):
+            for child in CHILDREN[type(node)](node):
+                below = variables(child)
+                if below is not found and below:
+                    found = found | below if found else below
+        object.__setattr__(node, "_free", found)
+        return found
 
 
 def rebuild(node: N, change: Callable[[Node], Node]) -> N:
-    """`node` with `change` applied to each child; itself where nothing changed."""
-    updates: dict[str, object] = {}
-    kind: type = type(node)
-    for name in _child_fields(kind):
-        old = getattr(node, name)
-        if isinstance(old, Node):
-            new: object = change(old)
-        elif isinstance(old, tuple):
-            new = tuple([change(item) for item in old])
-            if all(map(is_, old, new)):
-                new = old
-        else:
-            continue
-        if new is not old:
-            updates[name] = new
-    if not updates:
-        return node
-    for name in _given(kind):
-        if name not in updates:
-            updates[name] = getattr(node, name)
-    return kind(**updates)  # type: ignore[no-any-return]
+    """`node` with `change` applied to each child; `node` itself if nothing changed."""
+    return REBUILD[type(node)](node, change)  # type: ignore[no-any-return]
 
 
 def transform(node: N, change: Callable[[Node], Node]) -> N:
@@ -150,26 +161,25 @@ def transform(node: N, change: Callable[[Node], Node]) -> N:
 def substitute(node: N, values: Mapping[Var, Expr]) -> N:
     """`node` with every free occurrence of the variables replaced.
 
-    Names are unique along a path, so no binder can capture what is put in; reducers
-    and layouts are closed and stay as they are.
+    Names are unique along a path, so no binder can capture the values; reducers and
+    layouts are closed and left unchanged.
     """
     if not values:
         return node
+    used = values.keys()
 
     def visit(current: Node) -> Node:
-        if isinstance(current, (Reducer, IndexMap)):
-            return current
         if isinstance(current, Var):
             return values.get(current, current)
-        if isinstance(current, Buffer):
-            return current if not current.shape else rebuild(current, visit)
+        if not isinstance(current, Stmt) and used.isdisjoint(variables(current)):
+            return current
         return rebuild(current, visit)
 
     return visit(node)  # type: ignore[return-value]
 
 
 def replace_buffers(node: N, values: Mapping[Buffer, Buffer]) -> N:
-    """`node` with every reference to the given buffers pointing to the new ones."""
+    """`node` with references to the given buffers replaced by the new ones."""
 
     def visit(current: Node) -> Node:
         if isinstance(current, Buffer):
@@ -180,7 +190,7 @@ def replace_buffers(node: N, values: Mapping[Buffer, Buffer]) -> N:
 
 
 def fresh(name: str, taken: set[str]) -> str:
-    """`name`, or `name_1`, `name_2`, ... until it is not taken; adds it to `taken`."""
+    """`name`, or the first free of `name_1`, `name_2`, ...; adds it to `taken`."""
     candidate, number = name, 0
     while candidate in taken:
         number += 1

@@ -1,6 +1,6 @@
-"""Layers that infer their shapes; models of them; training.
+"""Shape-inferring layers, models and training.
 
-All shapes follow from the input's:
+All shapes follow from the shape of the input:
 
     from tensorlang.layers import Conv2D, Dense, Flatten, MaxPool2D, Model, Sequential
 

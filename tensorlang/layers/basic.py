@@ -1,4 +1,4 @@
-"""Layers of vectors: dense ones, embeddings, norms, dropout, and what only reshapes."""
+"""Layers of vectors: dense layers, embeddings, norms, dropout, reshaping."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import numpy as np
 
 from tensorlang import graph
 from tensorlang.errors import ShapeError
-from tensorlang.graph.scopes import outside, path, training
+from tensorlang.graph.scopes import call_site, path, training
 from tensorlang.graph.specs import KeySpec
-from tensorlang.graph.values import Made, Tensor
+from tensorlang.graph.values import OpResult, Tensor
 from tensorlang.layers.initializers import (
     GlorotUniform,
     Initializer,
@@ -16,17 +16,17 @@ from tensorlang.layers.initializers import (
     Ones,
     Zeros,
 )
-from tensorlang.layers.layer import Activation, Layer, activated, whole
+from tensorlang.layers.layer import Activation, Layer, activated, checked_integer
 from tensorlang.ops import nn
 
 GENERATOR = "generator"
 
 
 class Dense(Layer):
-    """activation(x w^T + b) of the last dimension.
+    """activation(x w^T + b) along the last dimension.
 
     Attributes:
-        units: How many numbers come out.
+        units: The number of outputs.
     """
 
     def __init__(
@@ -34,20 +34,23 @@ class Dense(Layer):
         units: int,
         activation: Activation = None,
         *,
-        bias: Initializer | None = Zeros(),  # noqa: B008 - a value
-        weight: Initializer = GlorotUniform(),  # noqa: B008 - a value
+        bias: Initializer | None = Zeros(),  # noqa: B008 - immutable
+        weight: Initializer = GlorotUniform(),  # noqa: B008 - immutable
     ) -> None:
-        """Say how many, and how they begin; no bias where it is None."""
+        """Set the number of outputs and the initialisers; None means no bias."""
         super().__init__()
-        self.units, self.activation = whole("units of Dense", units, 0), activation
+        self.units, self.activation = (
+            checked_integer("units of Dense", units, 0),
+            activation,
+        )
         self.begin = weight, bias
 
-    def apply(self, x: Tensor) -> Made:
-        """Floats `[..., in]` to `[..., units]`."""
+    def apply(self, x: Tensor) -> OpResult:
+        """Map floats `[..., in]` to `[..., units]`."""
         weight, bias = self.begin
         if not x.ndim:
             raise ShapeError(
-                f"layer {path()!r} ({outside()}): Dense takes floats of shape "
+                f"layer {path()!r} ({call_site()}): Dense takes floats of shape "
                 f"[..., in], not {x.spec}"
             )
         w = self.weight("weight", (self.units, x.shape[-1]), weight, x.dtype)
@@ -59,14 +62,14 @@ class Dense(Layer):
 
 
 class Activate(Layer):
-    """An activation as a layer of its own."""
+    """An activation as a layer."""
 
     def __init__(self, activation: Activation) -> None:
         super().__init__()
         self.activation = activation
 
-    def apply(self, x: Tensor) -> Made:
-        """The activation of each number."""
+    def apply(self, x: Tensor) -> OpResult:
+        """Apply the activation elementwise."""
         return activated(x, self.activation)
 
     def __repr__(self) -> str:
@@ -74,40 +77,40 @@ class Activate(Layer):
 
 
 class Flatten(Layer):
-    """All dimensions behind the batch as one."""
+    """Flatten all dimensions after the batch."""
 
-    def apply(self, x: Tensor) -> Made:
-        """`[batch, ...]` to `[batch, n]`."""
+    def apply(self, x: Tensor) -> OpResult:
+        """Map `[batch, ...]` to `[batch, n]`."""
         return nn.batch_flatten(x)
 
 
 class Reshape(Layer):
-    """Another shape of what stands behind the batch."""
+    """Reshape the dimensions after the batch."""
 
     def __init__(self, *shape: int) -> None:
         super().__init__()
         self.shape = shape
 
-    def apply(self, x: Tensor) -> Made:
-        """`[batch, ...]` to `[batch, *shape]`."""
+    def apply(self, x: Tensor) -> OpResult:
+        """Map `[batch, ...]` to `[batch, *shape]`."""
         return nn.reshape(x, (x.shape[0], *self.shape))
 
 
 class Dropout(Layer):
-    """In training, numbers that are dropped; each layer and step drops others.
+    """Dropout in training, with a new mask for each layer and step.
 
     All layers of a network draw from one generator, whose key is threaded through them.
 
     Attributes:
-        rate: The share that is dropped, 0 <= rate < 1.
+        rate: The probability of dropping an element, 0 <= rate < 1.
     """
 
     def __init__(self, rate: float = 0.5) -> None:
         super().__init__()
         self.rate = rate
 
-    def apply(self, x: Tensor) -> Made:
-        """The same shape; out of training, the same numbers."""
+    def apply(self, x: Tensor) -> OpResult:
+        """Keep the shape; the identity outside of training."""
         if not training():
             return x
         place = generator()
@@ -123,49 +126,49 @@ _GENERATOR = graph.ref(KeySpec(), GENERATOR)
 
 
 def generator() -> graph.Ref:
-    """Where the key lies that all layers of a network draw from, in their order."""
+    """The reference to the key that all layers of a network draw from, in order."""
     return _GENERATOR
 
 
 class LayerNorm(Layer):
-    """The last dimension, of mean 0 and variance 1, then scaled and moved."""
+    """Normalise the last dimension to mean 0 and variance 1, then scale and shift."""
 
     def __init__(self, eps: float = 1e-5) -> None:
         super().__init__()
         self.eps = eps
 
-    def apply(self, x: Tensor) -> Made:
-        """The same shape."""
+    def apply(self, x: Tensor) -> OpResult:
+        """Keep the shape."""
         w = self.weight("weight", x.shape[-1:], Ones(), x.dtype)
         b = self.weight("bias", x.shape[-1:], Zeros(), x.dtype)
         return nn.layer_norm(x, w, b, self.eps)
 
 
 class RMSNorm(Layer):
-    """The last dimension over the root of its mean square, then scaled."""
+    """Divide the last dimension by its root mean square, then scale."""
 
     def __init__(self, eps: float = 1e-6) -> None:
         super().__init__()
         self.eps = eps
 
-    def apply(self, x: Tensor) -> Made:
-        """The same shape."""
+    def apply(self, x: Tensor) -> OpResult:
+        """Keep the shape."""
         w = self.weight("weight", x.shape[-1:], Ones(), x.dtype)
         return nn.rms_norm(x, w, self.eps)
 
 
 class BatchNorm(Layer):
-    """Each channel of mean 0 and variance 1; in use, by the moments of training."""
+    """Normalise each channel to mean 0, variance 1; in inference by running moments."""
 
     def __init__(self, eps: float = 1e-5, momentum: float = 0.1, axis: int = 1) -> None:
         super().__init__()
         self.eps, self.momentum, self.axis = eps, momentum, axis
 
-    def apply(self, x: Tensor) -> Made:
-        """The same shape."""
+    def apply(self, x: Tensor) -> OpResult:
+        """Keep the shape."""
         if not -x.ndim <= self.axis < x.ndim:
             raise ShapeError(
-                f"layer {path()!r} ({outside()}): BatchNorm has its channels in axis "
+                f"layer {path()!r} ({call_site()}): BatchNorm has its channels in axis "
                 f"{self.axis}, which {x.spec} has not"
             )
         channels = (x.shape[self.axis],)
@@ -184,23 +187,23 @@ class BatchNorm(Layer):
 
 
 class Embedding(Layer):
-    """Rows of a table, by their numbers."""
+    """Look up rows of a table by index."""
 
     def __init__(
         self,
         rows: int,
         width: int,
         *,
-        weight: Initializer = Normal(0.0, 1.0),  # noqa: B008 - a value
+        weight: Initializer = Normal(0.0, 1.0),  # noqa: B008 - immutable
         dtype: str = "float32",
     ) -> None:
         super().__init__()
-        self.rows = whole("rows of Embedding", rows)
-        self.width = whole("width of Embedding", width)
+        self.rows = checked_integer("rows of Embedding", rows)
+        self.width = checked_integer("width of Embedding", width)
         self.begin, self.dtype = weight, dtype
 
-    def apply(self, ids: Tensor) -> Made:
-        """Whole numbers `[...]` to `[..., width]`."""
+    def apply(self, ids: Tensor) -> OpResult:
+        """Map integers `[...]` to `[..., width]`."""
         table = self.weight("weight", (self.rows, self.width), self.begin, self.dtype)
         return nn.embedding(ids, table)
 

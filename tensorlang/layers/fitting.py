@@ -1,4 +1,4 @@
-"""Epochs over data: shuffled batches, metrics, callbacks, progress, early stop."""
+"""Epochs over data: shuffled batches, metrics, callbacks, progress, early stopping."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from tensorlang.errors import ArgumentError, LossError
-from tensorlang.graph.running import Given, Result
+from tensorlang.graph.running import Input, Result
 from tensorlang.graph.specs import TensorSpec
 from tensorlang.ops import random
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from tensorlang.layers.trainer import Outputs, Trainer
 
 Array: TypeAlias = np.ndarray
-# from what the network gave and what is true to a number
+# maps outputs and targets to a number
 Metric: TypeAlias = Callable[[Result, Array], float]
 
 
 def accuracy(outputs: Array, truths: Array) -> float:
-    """The share of rows whose largest number is that of the right class."""
+    """The fraction of rows whose largest value is at the target class."""
     return float(np.mean(np.argmax(outputs, axis=1) == truths))
 
 
@@ -38,14 +38,14 @@ METRICS: Final[dict[str, Metric]] = {
 
 @dataclass(slots=True)
 class Epoch:
-    """What an epoch came to.
+    """The results of an epoch.
 
     Attributes:
         number: Counted from 1.
-        loss: The mean over its batches.
-        metrics: Of training, and of validation behind `validation_`.
-        trainer: Who trains; a callback may look at the network.
-        stop: A callback sets it, and no epoch follows.
+        loss: The mean over all examples.
+        metrics: Training metrics; those of validation have the prefix `validation_`.
+        trainer: The trainer, for access to the network.
+        stop: Set by a callback to end training.
     """
 
     number: int
@@ -60,12 +60,12 @@ Callback: TypeAlias = Callable[[Epoch], None]
 
 @dataclass(slots=True)
 class EarlyStop:
-    """A callback that ends training where a number has not fallen for some epochs.
+    """A callback that stops training when a metric has not improved for some epochs.
 
     Attributes:
-        watch: `loss`, or a metric; of `accuracy` a rise is what counts.
-        patience: How many epochs it may stand.
-        restore: Whether weights and states of the best epoch come back where it stops.
+        watch: `loss`, or a metric; lower is better, except for `accuracy`.
+        patience: The number of epochs without improvement.
+        restore: Whether to restore weights and states of the best epoch on stopping.
     """
 
     watch: str = "validation_loss"
@@ -76,10 +76,10 @@ class EarlyStop:
     kept: tuple[dict[str, Array], dict[str, Array]] = field(default=({}, {}))
 
     def __call__(self, epoch: Epoch) -> None:
-        """Look at an epoch.
+        """Check an epoch.
 
         Raises:
-            ArgumentError: there is no such number.
+            ArgumentError: there is no such metric.
         """
         known = {"loss": epoch.loss, **epoch.metrics}
         if self.watch not in known:
@@ -100,7 +100,7 @@ class EarlyStop:
                 self._restore(epoch.trainer.network)
 
     def _restore(self, network: Network) -> None:
-        """Weights, and the running moments that belong to them."""
+        """Restore the weights and the matching running moments."""
         weights, states = self.kept
         network.set_weights(weights)
         network.set_states(states)
@@ -108,41 +108,41 @@ class EarlyStop:
 
 def fit(
     trainer: Trainer,
-    *arrays: Given,
+    *arrays: Input,
     epochs: int = 1,
     batch: int = 32,
-    validation: Sequence[Given] | None = None,
+    validation: Sequence[Input] | None = None,
     metrics: Sequence[str | Metric] = (),
     callbacks: Sequence[Callback] = (),
     shuffle: bool = True,
     seed: int = 0,
     progress: bool = True,
 ) -> list[Epoch]:
-    """Train for some epochs.
+    """Train for a number of epochs.
 
     Args:
-        trainer: Who trains.
-        arrays: Inputs and truths, of all examples.
-        epochs: How often each example is seen.
-        batch: How many make a step; the last step of an epoch takes what is left.
-        validation: Inputs and truths that are looked at after each epoch.
-        metrics: Names, or functions of outputs and truths.
-        callbacks: Functions of an `Epoch`, called after each.
-        shuffle: Whether each epoch has another order.
-        seed: Of these orders.
-        progress: Whether a bar shows where it stands.
+        trainer: The trainer.
+        arrays: Inputs and targets of all examples.
+        epochs: Passes over the data.
+        batch: Examples per step; the last step of an epoch may have fewer.
+        validation: Inputs and targets that are evaluated after each epoch.
+        metrics: Names, or functions of outputs and targets.
+        callbacks: Called with the `Epoch` after each one.
+        shuffle: Whether to shuffle each epoch.
+        seed: The seed of the shuffling.
+        progress: Whether to show a progress bar.
 
     Returns:
         All epochs.
 
     Raises:
-        ArgumentError: there are no examples, or not as many of all, or no such metric.
-        LossError: the loss is no number; says at which step.
+        ArgumentError: no examples, arrays of different lengths, or an unknown metric.
+        LossError: the loss is not finite; names the step.
     """
     whole = all(isinstance(given, (int, np.integer)) for given in (batch, epochs))
     if not whole or batch < 1 or epochs < 0:
         raise ArgumentError(
-            "fit takes whole numbers, a batch of 1 or more and 0 epochs or more, not "
+            "fit takes integers, a batch of at least 1 and at least 0 epochs, not "
             f"batch={batch}, epochs={epochs}"
         )
     data = _arrays(trainer, arrays)
@@ -162,7 +162,7 @@ def fit(
             if validation is not None:
                 found |= evaluated(trainer, validation, batch, measures)
             epoch = Epoch(number, loss, found, trainer)
-            bar.update(shown, description=told(epoch, epochs))
+            bar.update(shown, description=epoch_line(epoch, epochs))
             history.append(epoch)
             for callback in callbacks:
                 callback(epoch)
@@ -171,8 +171,8 @@ def fit(
     return history
 
 
-def _arrays(trainer: Trainer, given: Sequence[Given]) -> list[Array]:
-    """Inputs and truths; lists of numbers become arrays of the inputs' types."""
+def _arrays(trainer: Trainer, given: Sequence[Input]) -> list[Array]:
+    """Inputs and targets as arrays; lists of numbers take the dtypes of the inputs."""
     specs: list[TensorSpec | None] = [*trainer.network.specs]
     specs += [None] * (len(given) - len(specs))
     return [
@@ -185,7 +185,7 @@ def _count(data: Sequence[Array]) -> int:
     counts = {len(array) for array in data}
     if len(counts) != 1 or not min(counts):
         raise ArgumentError(
-            f"fit takes as many inputs as truths, one or more, not {sorted(counts)}"
+            f"fit takes as many inputs as targets, at least one, not {sorted(counts)}"
         )
     return counts.pop()
 
@@ -205,7 +205,7 @@ def _order(key: random.Key, count: int, *, shuffle: bool) -> Array:
     return drawn if shuffle else np.arange(count)
 
 
-def _epoch(  # noqa: PLR0917 - as fit
+def _epoch(  # noqa: PLR0917 - like fit
     trainer: Trainer,
     data: Sequence[Array],
     order: Array,
@@ -213,15 +213,15 @@ def _epoch(  # noqa: PLR0917 - as fit
     measures: Mapping[str, Metric],
     done: Callable[[], object],
 ) -> tuple[float, dict[str, float]]:
-    """One pass: the mean loss and metrics, of each example alike."""
+    """One pass: the loss and metrics averaged over examples."""
     total, sums = 0.0, dict.fromkeys(measures, 0.0)
     for at in _batches(order, batch):
         part = [array[at] for array in data]
         loss, outputs = _trained(trainer, part, look=bool(measures))
         if not np.isfinite(loss):
             raise LossError(
-                f"step {trainer.step}: the loss is {loss}; look for such numbers in "
-                "the data, lower the learning rate, or clip gradients: Adam(clip=1.0)"
+                f"step {trainer.step}: the loss is {loss}; check the data for such "
+                "numbers, lower the learning rate, or clip gradients: Adam(clip=1.0)"
             )
         total += loss * len(at)
         for name, measure in measures.items():
@@ -234,7 +234,7 @@ def _epoch(  # noqa: PLR0917 - as fit
 def _trained(
     trainer: Trainer, part: Sequence[Array], *, look: bool
 ) -> tuple[float, Outputs | None]:
-    """Loss and outputs of a step; no outputs where nothing looks at them."""
+    """Loss and outputs of a step; no outputs unless they are needed."""
     return (
         trainer.train_minibatch(*part)
         if look
@@ -249,15 +249,15 @@ def _batches(order: Array, batch: int) -> Iterator[Array]:
 
 def evaluated(
     trainer: Trainer,
-    data: Sequence[Given],
+    data: Sequence[Input],
     batch: int,
     measures: Mapping[str, Metric],
 ) -> dict[str, float]:
-    """Loss and metrics of data that is not trained on, behind `validation_`."""
+    """Loss and metrics on validation data, with the prefix `validation_`."""
     whole, taken = _arrays(trainer, data), len(trainer.network.specs)
     if len(whole) <= taken:
         raise ArgumentError(
-            f"validation takes {taken} inputs, then truths; got {len(whole)}"
+            f"validation takes {taken} inputs, then targets; got {len(whole)}"
         )
     inputs, truths = whole[:taken], whole[taken:]
     count = _count(whole)
@@ -272,14 +272,14 @@ def evaluated(
     return {f"validation_{name}": value / count for name, value in sums.items()}
 
 
-def told(epoch: Epoch, epochs: int) -> str:
-    """An epoch in a line."""
+def epoch_line(epoch: Epoch, epochs: int) -> str:
+    """One line about an epoch."""
     numbers = {"loss": epoch.loss, **epoch.metrics}
     listed = "  ".join(f"{name} {value:.4g}" for name, value in numbers.items())
     return f"epoch {epoch.number}/{epochs}  {listed}"
 
 
 def _bar(progress: bool) -> Progress:
-    from rich.progress import Progress  # noqa: PLC0415 - only where it is shown
+    from rich.progress import Progress  # noqa: PLC0415 - only if shown
 
     return Progress(disable=not progress, transient=False)

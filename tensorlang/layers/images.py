@@ -1,4 +1,4 @@
-"""Layers of images: convolutions and pooling."""
+"""Image layers: convolutions and pooling."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Callable
 from typing import ClassVar, Final, TypeAlias
 
 from tensorlang.errors import ArgumentError, ShapeError
-from tensorlang.graph.scopes import outside, path
-from tensorlang.graph.values import Made, Tensor
+from tensorlang.graph.scopes import call_site, path
+from tensorlang.graph.values import OpResult, Tensor
 from tensorlang.layers.initializers import GlorotUniform, Initializer, Zeros
-from tensorlang.layers.layer import Activation, Layer, activated, whole
+from tensorlang.layers.layer import Activation, Layer, activated, checked_integer
 from tensorlang.ops import nn
 
-Sizes: TypeAlias = int | tuple[int, ...]  # for all dimensions, or one for each
+Sizes: TypeAlias = int | tuple[int, ...]  # for all dimensions, or one per dimension
 Padding: TypeAlias = str | int | tuple[int | tuple[int, int], ...]
 _CONVOLUTIONS: Final = {1: nn.conv1d, 2: nn.conv2d, 3: nn.conv3d}
 
 
 class _Convolution(Layer):
-    """A convolution over images of some number of dimensions."""
+    """A convolution with `rank` spatial dimensions."""
 
     rank: int
 
@@ -33,15 +33,18 @@ class _Convolution(Layer):
         dilation: Sizes = 1,
         groups: int = 1,
         layout: str | None = None,
-        bias: Initializer | None = Zeros(),  # noqa: B008 - a value
-        weight: Initializer = GlorotUniform(),  # noqa: B008 - a value
+        bias: Initializer | None = Zeros(),  # noqa: B008 - immutable
+        weight: Initializer = GlorotUniform(),  # noqa: B008 - immutable
     ) -> None:
-        """Say how many filters of which size, and how they begin."""
+        """Set number and size of the filters, and the initialisers."""
         super().__init__()
         name = type(self).__name__
-        self.filters, self.activation = whole(f"filters of {name}", filters), activation
+        self.filters, self.activation = (
+            checked_integer(f"filters of {name}", filters),
+            activation,
+        )
         sizes = (size,) * self.rank if isinstance(size, int) else tuple(size)
-        self.size = tuple(whole(f"size of {name}", each) for each in sizes)
+        self.size = tuple(checked_integer(f"size of {name}", each) for each in sizes)
         if len(self.size) != self.rank:
             raise ArgumentError(f"{name} has a size of {self.rank} numbers, not {size}")
         self.groups = groups
@@ -54,17 +57,17 @@ class _Convolution(Layer):
         }
         self.begin = weight, bias
 
-    def apply(self, x: Tensor) -> Made:
-        """Images `(batch, channels, *spatial)` to `(batch, filters, *spatial)`."""
+    def apply(self, x: Tensor) -> OpResult:
+        """Map `(batch, channels, *spatial)` to `(batch, filters, *spatial)`."""
         weight, bias = self.begin
         if x.ndim != self.rank + 2:
             raise ShapeError(
-                f"layer {path()!r} ({outside()}): {self!r} takes images of "
+                f"layer {path()!r} ({call_site()}): {self!r} takes images of "
                 f"{self.rank + 2} dimensions, with batch and channels, not {x.spec}"
             )
         last = str(self.given["layout"] or "NC").index("C") != 1
         channels = x.shape[-1 if last else 1]
-        if isinstance(channels, int):  # `weight` refuses an open size
+        if isinstance(channels, int):  # `weight` rejects a symbolic size
             channels //= self.groups
         shape = (self.filters, channels, *self.size)
         w = self.weight("weight", shape, weight, x.dtype)
@@ -79,37 +82,37 @@ class _Convolution(Layer):
 
 
 class Conv1D(_Convolution):
-    """A convolution over sequences `(batch, channels, length)`."""
+    """Convolution over sequences `(batch, channels, length)`."""
 
     rank = 1
 
 
 class Conv2D(_Convolution):
-    """A convolution over images `(batch, channels, height, width)`."""
+    """Convolution over images `(batch, channels, height, width)`."""
 
     rank = 2
 
 
 class Conv3D(_Convolution):
-    """A convolution over volumes `(batch, channels, depth, height, width)`."""
+    """Convolution over volumes `(batch, channels, depth, height, width)`."""
 
     rank = 3
 
 
 class _Pool(Layer):
-    """Pooling: one number for each window of each channel."""
+    """Pooling of windows in each channel."""
 
-    op: ClassVar[Callable[..., Made]]
+    op: ClassVar[Callable[..., OpResult]]
 
     def __init__(
         self, size: Sizes, stride: Sizes | None = None, **given: object
     ) -> None:
-        """Say which windows; the rest is the operator's own."""
+        """Set the windows; other options are those of the operator."""
         super().__init__()
         self.size, self.stride, self.given = size, stride, given
 
-    def apply(self, x: Tensor) -> Made:
-        """Images to smaller ones."""
+    def apply(self, x: Tensor) -> OpResult:
+        """Pool the spatial dimensions."""
         return type(self).op(x, self.size, self.stride, **self.given)
 
     def __repr__(self) -> str:
@@ -117,25 +120,25 @@ class _Pool(Layer):
 
 
 class AvgPool2D(_Pool):
-    """The average of each window of an image."""
+    """Average pooling of images."""
 
     op = nn.avg_pool2d
 
 
 class MaxPool2D(_Pool):
-    """The largest number in each window of an image."""
+    """Max pooling of images."""
 
     op = nn.max_pool2d
 
 
 class AvgPool1D(_Pool):
-    """The average of each window of a sequence."""
+    """Average pooling of sequences."""
 
     op = nn.avg_pool1d
 
 
 class MaxPool1D(_Pool):
-    """The largest number in each window of a sequence."""
+    """Max pooling of sequences."""
 
     op = nn.max_pool1d
 
@@ -143,6 +146,6 @@ class MaxPool1D(_Pool):
 class GlobalAvgPool(Layer):
     """The average of each channel."""
 
-    def apply(self, x: Tensor) -> Made:
-        """`(batch, channels, *spatial)` to `(batch, channels, 1, ...)`."""
+    def apply(self, x: Tensor) -> OpResult:
+        """Map `(batch, channels, *spatial)` to `(batch, channels, 1, ...)`."""
         return nn.global_avg_pool(x)

@@ -1,9 +1,9 @@
-"""What weights begin as: values, called with a key, a shape and a type.
+"""Initialisers: values that are called with a key, a shape and a dtype.
 
     Dense(10, weight=HeNormal(), bias=Constant(0.1))
 
-The fan of a weight `[out, in, *window]` is what one number of it is multiplied with:
-`in` and `out` times the window.
+The fan-in and fan-out of a weight `[out, in, *window]` are `in` and `out` times the
+number of elements of the window.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 Array: TypeAlias = np.ndarray
 Shape: TypeAlias = tuple[int, ...]
-# from key, shape and type to the array
+# maps key, shape and dtype to the array
 Initializer: TypeAlias = Callable[[random.Key, Shape, "DTypeLike"], Array]
 
 
 def fans(shape: Shape) -> tuple[int, int]:
-    """Inputs and outputs of one number of a weight `[out, in, *window]`."""
+    """Fan-in and fan-out of a weight `[out, in, *window]`."""
     if len(shape) < 2:
         return (shape[0] if shape else 1,) * 2
     window = math.prod(shape[2:])
@@ -36,47 +36,47 @@ def fans(shape: Shape) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """One number everywhere."""
+    """A constant."""
 
     value: float = 0.0
 
     def __call__(self, key: random.Key, shape: Shape, dtype: DTypeLike) -> Array:
-        """The array; the key is left alone."""
+        """The array; the key is not used."""
         del key
         return np.full(shape, self.value, dtype)
 
 
-def Zeros() -> Constant:  # noqa: N802 - a value as the others
+def Zeros() -> Constant:  # noqa: N802 - used like the classes
     """Zeros."""
     return Constant(0.0)
 
 
-def Ones() -> Constant:  # noqa: N802 - a value as the others
+def Ones() -> Constant:  # noqa: N802 - used like the classes
     """Ones."""
     return Constant(1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """An array that is known."""
+    """A given array."""
 
     array: ArrayLike
 
     def __call__(self, key: random.Key, shape: Shape, dtype: DTypeLike) -> Array:
-        """The array, in its shape; the key is left alone."""
+        """The array, which must have the shape; the key is not used."""
         del key
         return np.broadcast_to(np.asarray(self.array, dtype), shape)
 
 
 @dataclass(frozen=True, slots=True)
 class Normal:
-    """Numbers of a normal distribution."""
+    """A normal distribution."""
 
     mean: float = 0.0
     deviation: float = 0.01
 
     def __call__(self, key: random.Key, shape: Shape, dtype: DTypeLike) -> Array:
-        """The array."""
+        """Draw the array."""
         drawn = random.normal(key, shape)
         moved = np.asarray(drawn) * self.deviation + self.mean
         return moved.astype(dtype)
@@ -84,28 +84,28 @@ class Normal:
 
 @dataclass(frozen=True, slots=True)
 class Uniform:
-    """Numbers from one to another, all alike."""
+    """A uniform distribution."""
 
     low: float = -0.05
     high: float = 0.05
 
     def __call__(self, key: random.Key, shape: Shape, dtype: DTypeLike) -> Array:
-        """The array."""
+        """Draw the array."""
         drawn = random.uniform(key, shape, minval=self.low, maxval=self.high)
         return np.asarray(drawn).astype(dtype)
 
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
-    """Numbers whose variance is `gain^2 / fan`.
+    """A distribution with variance `gain^2 / fan`.
 
     Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural
     networks", 2010 (`average`); He et al., "Delving deep into rectifiers", 2015 (`in`).
 
     Attributes:
-        gain: By how much more.
+        gain: The factor of the standard deviation.
         fan: `in`, `out`, or the `average` of both.
-        uniform: Whether they are of a uniform distribution, or of a normal one.
+        uniform: Uniform instead of normal.
     """
 
     gain: float = 1.0
@@ -113,7 +113,7 @@ class Scaled:
     uniform: bool = True
 
     def __call__(self, key: random.Key, shape: Shape, dtype: DTypeLike) -> Array:
-        """The array."""
+        """Draw the array."""
         into, out = fans(shape)
         fan = {"in": into, "out": out, "average": (into + out) / 2}[self.fan]
         deviation = self.gain / math.sqrt(max(fan, 1))
@@ -123,21 +123,21 @@ class Scaled:
         return Normal(0.0, deviation)(key, shape, dtype)
 
 
-def GlorotUniform() -> Scaled:  # noqa: N802 - a value as the others
-    """Uniform, of variance 2 / (in + out)."""
+def GlorotUniform() -> Scaled:  # noqa: N802 - used like the classes
+    """Uniform with variance 2 / (in + out)."""
     return Scaled()
 
 
-def GlorotNormal() -> Scaled:  # noqa: N802 - a value as the others
-    """Normal, of variance 2 / (in + out)."""
+def GlorotNormal() -> Scaled:  # noqa: N802 - used like the classes
+    """Normal with variance 2 / (in + out)."""
     return Scaled(uniform=False)
 
 
-def HeUniform() -> Scaled:  # noqa: N802 - a value as the others
-    """Uniform, of variance 2 / in: for what relu follows."""
+def HeUniform() -> Scaled:  # noqa: N802 - used like the classes
+    """Uniform with variance 2 / in, for layers followed by relu."""
     return Scaled(math.sqrt(2), "in")
 
 
-def HeNormal() -> Scaled:  # noqa: N802 - a value as the others
-    """Normal, of variance 2 / in: for what relu follows."""
+def HeNormal() -> Scaled:  # noqa: N802 - used like the classes
+    """Normal with variance 2 / in, for layers followed by relu."""
     return Scaled(math.sqrt(2), "in", uniform=False)

@@ -1,10 +1,10 @@
-"""Layers: hyper-parameters first, inputs later, weights when a shape is known.
+"""Layers: hyper-parameters first, inputs later, weights once a shape is known.
 
     head = Sequential(Flatten(), Dense(128, activation="relu"), Dense(10))
     y = head(x)                              # x: a symbolic tensor of any shape
 
-A layer of one's own is a function of its input; layers that are its attributes, or in
-lists and dictionaries of it, are found by their names:
+A custom layer is a function of its inputs; layers in its attributes, or in lists and
+dictionaries there, are registered under their names:
 
     class Residual(Layer):
         def __init__(self, width):
@@ -27,12 +27,12 @@ from tensorlang import graph
 from tensorlang.errors import ArgumentError, GraphError, ShapeError, TensorlangError
 from tensorlang.graph.leaves import Data, Weight
 from tensorlang.graph.program import Body
-from tensorlang.graph.scopes import named, outside, path
+from tensorlang.graph.scopes import call_site, named, path
 from tensorlang.graph.specs import Dim, Extent, Spec, TensorSpec
-from tensorlang.graph.values import Made, Tensor
-from tensorlang.layers.given import checked
+from tensorlang.graph.values import OpResult, Tensor
 from tensorlang.layers.initializers import Initializer
-from tensorlang.layers.summary import noted
+from tensorlang.layers.input_checks import checked
+from tensorlang.layers.summary import recorded
 from tensorlang.ops import math, nn
 
 Activation: TypeAlias = str | Callable[[Tensor], Tensor] | None
@@ -52,12 +52,12 @@ _ACTIVATIONS: Final[dict[str, Callable[[Tensor], Tensor]]] = {
 
 
 class Layer:
-    """What makes outputs of inputs: `apply` says how.
+    """A layer; subclasses define `apply`.
 
-    A layer that is applied in several places has the same weights in all of them.
+    Applying a layer several times shares its weights.
 
     Attributes:
-        name: What it is called in the layer that it is part of.
+        name: Its name in the enclosing layer.
     """
 
     name: str = ""
@@ -66,28 +66,28 @@ class Layer:
     _refs: dict[str, graph.Ref]
 
     def __new__(cls, *_: object, **__: object) -> Self:
-        """A layer without weights; also where a class of one's own has its own init."""
+        """Create a layer without weights, even if a subclass skips `__init__`."""
         made = super().__new__(cls)
         made._weights, made._refs = {}, {}
         return made
 
-    def apply(self, *inputs: Any) -> Made:  # of which each layer takes its own
-        """What it makes of symbolic inputs.
+    def apply(self, *inputs: Any) -> OpResult:  # each layer has its own parameters
+        """Compute the outputs from symbolic inputs.
 
         Raises:
-            NotImplementedError: a layer of one's own says so itself.
+            NotImplementedError: the subclass does not define it.
         """
         raise NotImplementedError(f"{type(self).__name__} defines no apply(self, x)")
 
-    def __call__(self, *inputs: Tensor) -> Made:
-        """Apply it to symbolic tensors: its weights are made here, or found again.
+    def __call__(self, *inputs: Tensor) -> OpResult:
+        """Apply it to symbolic tensors; the first call creates its weights.
 
         Raises:
-            ShapeError: the input does not fit it; names the layer and both shapes.
-            ArgumentError: there are more or fewer inputs than it takes, or there are
-                arrays alone and no program that they are a part of.
+            ShapeError: the input does not fit; names the layer and both shapes.
+            ArgumentError: a wrong number of inputs, or only arrays outside of a
+                program.
         """
-        with named(self.name), noted(self) as row, located(), checked(self, inputs):
+        with named(self.name), recorded(self) as row, located(), checked(self, inputs):
             made = self.apply(*inputs)
             if row is not None:
                 row.weights = list(self._weights.values())
@@ -103,7 +103,7 @@ class Layer:
 
     @property
     def children(self) -> tuple[Layer, ...]:
-        """The layers that it is made of, in order."""
+        """The layers that it contains, in order."""
         found = [layer for k, v in vars(self).items() for _, layer in _layers(k, v)]
         return tuple(dict.fromkeys(found))
 
@@ -116,21 +116,21 @@ class Layer:
         *,
         trainable: bool = True,
     ) -> Weight:
-        """A weight of this layer: made where it is asked for first.
+        """A weight of this layer, created on first use.
 
         Args:
-            name: What it is called in the layer.
-            shape: Its shape, of whole numbers.
-            initial: What it begins as.
-            dtype: Its element type.
-            trainable: Whether training changes it.
+            name: Its name in the layer.
+            shape: Its shape, of integers.
+            initial: Its initialiser.
+            dtype: Its dtype.
+            trainable: Whether training updates it.
 
         Raises:
-            ShapeError: it had another shape before, or one that is not known.
+            ShapeError: the shape changed, or is symbolic.
         """
         if any(isinstance(extent, Dim) for extent in shape):
             raise ShapeError(
-                f"layer {path()!r} ({outside()}): {type(self).__name__} needs a "
+                f"layer {path()!r} ({call_site()}): {type(self).__name__} needs a "
                 f"{name} of shape {tuple(shape)}; give the input these sizes as numbers"
             )
         spec = TensorSpec(tuple(shape), dtype)
@@ -142,13 +142,13 @@ class Layer:
             )
         if made.spec != spec:
             raise ShapeError(
-                f"layer {path()!r} ({outside()}): {type(self).__name__} has a {name} "
+                f"layer {path()!r} ({call_site()}): {type(self).__name__} has a {name} "
                 f"of {made.spec}, made for its first input; here it would be {spec}"
             )
         return made
 
     def state(self, name: str, initial: Data | Spec) -> graph.Ref:
-        """What training carries on beside weights: read and written as a reference."""
+        """State that training updates besides weights, accessed as a reference."""
         if name not in self._refs:
             whole = ".".join(filter(None, (path(), name)))
             self._refs[name] = graph.ref(initial, whole)
@@ -160,35 +160,35 @@ class Layer:
 
 @contextmanager
 def located() -> Iterator[None]:
-    """Errors of what is written inside say in which layer."""
+    """Context that adds the layer to errors."""
     try:
         yield
     except RecursionError:
         first = ".".join(path().split(".")[:3])
         raise GraphError(
-            f"layer {first!r} ({outside()}): layers are applied in each other without "
+            f"layer {first!r} ({call_site()}): layers are applied recursively without "
             "end; is one a part of itself?"
         ) from None
     except TensorlangError as problem:
         where = path()
         if not where or "layer '" in str(problem):
             raise
-        raise type(problem)(f"layer {where!r} ({outside()}): {problem}") from problem
+        raise type(problem)(f"layer {where!r} ({call_site()}): {problem}") from problem
 
 
-def whole(what: str, value: object, least: int = 1) -> int:
-    """A hyper-parameter that is a whole number.
+def checked_integer(what: str, value: object, least: int = 1) -> int:
+    """An integer hyper-parameter.
 
     Raises:
-        ArgumentError: it is none, or too small.
+        ArgumentError: not an integer, or too small.
     """
     if isinstance(value, (int, np.integer)) and value >= least:
         return int(value)
-    raise ArgumentError(f"{what} is a whole number from {least} on, not {value!r}")
+    raise ArgumentError(f"{what} is an integer of at least {least}, not {value!r}")
 
 
 def _layers(name: str, value: object) -> Iterator[tuple[str, Layer]]:
-    """The layers in an attribute, and what they are called."""
+    """The layers in an attribute, with their names."""
     if isinstance(value, Layer):
         yield name, value
     elif isinstance(value, (list, tuple)):
@@ -202,17 +202,17 @@ def _layers(name: str, value: object) -> Iterator[tuple[str, Layer]]:
 
 
 class Sequential(Layer):
-    """Layers one after the other; functions of one tensor may stand among them.
+    """A sequence of layers or functions of one tensor.
 
     Attributes:
-        layers: What stands in it, called by number.
+        layers: Its elements, named by number.
     """
 
     def __init__(self, *layers: Body) -> None:
-        """Put layers together.
+        """Combine layers.
 
         Raises:
-            ArgumentError: something among them cannot be called.
+            ArgumentError: an element is not callable.
         """
         super().__init__()
         for n, layer in enumerate(layers):
@@ -222,19 +222,19 @@ class Sequential(Layer):
                     f"Sequential: {called} at {n} is a class; write {called}(...)"
                 )
             if not callable(layer):
-                raise ArgumentError(f"Sequential: {layer!r} at {n} is no layer")
+                raise ArgumentError(f"Sequential: {layer!r} at {n} is not a layer")
             if isinstance(layer, Layer) and not layer.name:
                 layer.name = str(n)
         self.layers = layers
 
-    def apply(self, *inputs: Tensor) -> Made:
-        """Each of what the one before gives."""
-        value: Made = inputs
+    def apply(self, *inputs: Tensor) -> OpResult:
+        """Apply each element to the result of the previous one."""
+        value: OpResult = inputs
         for n, layer in enumerate(self.layers):
             given = value if isinstance(value, tuple) else (value,)
             if isinstance(layer, Layer):
                 value = layer(*given)
-            else:  # which has no name of its own
+            else:  # a function has no name of its own
                 with named(str(n)), located():
                     value = layer(*given)
         return value
@@ -248,10 +248,10 @@ def _shown(layer: object) -> str:
 
 
 def activated(x: Tensor, activation: Activation) -> Tensor:
-    """An activation's result: by its name, as an operator, or any function.
+    """Apply an activation, given by name or as a function.
 
     Raises:
-        ArgumentError: there is none of that name.
+        ArgumentError: unknown name.
     """
     if activation is None:
         return x

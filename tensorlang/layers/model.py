@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
     from tensorlang.graph.binding import Target
     from tensorlang.graph.program import Body
-    from tensorlang.graph.running import Given, Result
-    from tensorlang.graph.values import Made
+    from tensorlang.graph.running import Input, Result
+    from tensorlang.graph.values import OpResult
     from tensorlang.layers.fitting import Epoch
 
 Array: TypeAlias = np.ndarray
-# an input: its spec or shape, or a symbolic one
+# an input: its spec or shape, or a symbolic tensor
 Takes: TypeAlias = TensorSpec | graph.Tensor | Sequence[Extent | str]
 
 
@@ -41,8 +41,8 @@ class Model:
     """A layer with weights.
 
     Attributes:
-        layer: What it computes; a model of one's own may define `apply` instead.
-        extras: What stood beside the states in the file that it was loaded from.
+        layer: What it computes; subclasses may define `apply` instead.
+        extras: The extras in the file that it was loaded from.
     """
 
     def __init__(self, layer: Body) -> None:
@@ -61,16 +61,15 @@ class Model:
         weights: Mapping[str, ArrayLike] | None = None,
         target: Target = None,
     ) -> Model:
-        """Fix the shapes of inputs, and make the weights; nothing runs.
+        """Fix the input shapes and initialise the weights; nothing runs.
 
         Args:
-            specs: Of the inputs, the batch a name; or symbolic inputs.
+            specs: Input specs with a named batch, or symbolic inputs.
             train: Whether it will be trained.
-            loss: What training lowers: a name, or a function on symbolic tensors.
-            optimizer: How; Adam where it is not said.
-            key: What weights begin as, and what dropout draws from; of seed 0 where
-                it is not said. Consumed.
-            weights: The weights by path, where they are known.
+            loss: The training loss: a name, or a function on symbolic tensors.
+            optimizer: Default: Adam.
+            key: Initialises weights and dropout; default: the key of seed 0. Consumed.
+            weights: The initial weights by path, if known.
             target: Where to train.
 
         Returns:
@@ -79,7 +78,7 @@ class Model:
         Raises:
             ArgumentError: there is no spec.
             ShapeError: a layer does not fit; names it and both shapes.
-            WeightError: the weights that are given are not those of the model.
+            WeightError: the given weights do not match the model.
         """
         if not specs:
             raise ArgumentError(
@@ -95,12 +94,12 @@ class Model:
             )
         return self
 
-    def _apply(self, *inputs: graph.Value) -> Made:
+    def _apply(self, *inputs: graph.Value) -> OpResult:
         return self.layer(*inputs)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "a model is bound to memory, and neither pickled nor copied: write "
+            "a model is bound to memory and cannot be pickled or copied: use "
             'model.save("name.onnx") and Model.load("name.onnx"), or set_params'
         )
 
@@ -119,7 +118,7 @@ class Model:
 
     @property
     def trainer(self) -> Trainer:
-        """What trains it.
+        """Its trainer.
 
         Raises:
             GraphError: it is not compiled for training.
@@ -133,46 +132,46 @@ class Model:
 
     @property
     def trainer_or_none(self) -> Trainer | None:
-        """What trains it; None where it was compiled for use."""
+        """Its trainer; None if it was compiled for inference."""
         return self._trainer
 
-    def __call__(self, *inputs: Given) -> Result:
-        """What it gives for arrays of any batch; of symbolic tensors, symbolic ones."""
+    def __call__(self, *inputs: Input) -> Result:
+        """Run it on arrays of any batch size, or apply it to symbolic tensors."""
         if any(isinstance(value, graph.Value) for value in inputs):
             return self.layer(*inputs)
         return self.network.transform(*inputs)
 
-    def train_one_batch(self, *arrays: Given) -> float:
-        """One step on inputs and truths: the loss before it."""
+    def train_one_batch(self, *arrays: Input) -> float:
+        """Run one step on inputs and targets; return the loss before the update."""
         return self.trainer.train_one_batch(*arrays)
 
-    def fit(self, *arrays: Given, **options: Any) -> list[Epoch]:
-        """Train for some epochs; see `tensorlang.layers.fitting.fit`."""
+    def fit(self, *arrays: Input, **options: Any) -> list[Epoch]:
+        """Train for a number of epochs; see `tensorlang.layers.fitting.fit`."""
         return self.trainer.fit(*arrays, **options)
 
     # ---------------------------------------------------------------- weights
 
     def get_params(self) -> dict[str, Array]:
-        """Copies of the weights, by path such as `0.weight`."""
+        """Copies of the weights by path, such as `0.weight`."""
         return self.network.get_weights()
 
     def set_params(self, given: Mapping[str, ArrayLike]) -> None:
-        """Copy weights in: all of them, or none.
+        """Copy all weights in, or none.
 
         Raises:
-            WeightError: names what is missing, unused, or wrongly sized.
+            WeightError: names what is missing, unused or has the wrong shape or dtype.
         """
         self.network.set_weights(given)
 
     def get_states(self) -> dict[str, Array]:
-        """All that training goes on from: weights, moments, the key, the step."""
+        """The full training state: weights, moments, key, step."""
         return self.trainer.get_states()
 
     def set_states(self, given: Mapping[str, ArrayLike]) -> None:
-        """Restore what `get_states` gave; training goes on with the same bits.
+        """Restore the result of `get_states`; training resumes bit for bit.
 
         Raises:
-            WeightError: names what is missing, unused, or wrongly sized.
+            WeightError: names what is missing, unused or has the wrong shape or dtype.
         """
         self.trainer.set_states(given)
 
@@ -184,17 +183,17 @@ class Model:
         *,
         extras: Mapping[str, ArrayLike] | None = None,
     ) -> None:
-        """Write it: one ONNX file with program and weights, states beside it.
+        """Save program and weights as one ONNX file, with training state next to it.
 
         Args:
-            path: `name.onnx`; moments, key, step, extras stand in `name.safetensors`.
-            extras: Arrays and numbers to keep beside; `load` gives them back.
+            path: `name.onnx`; moments, key, step and extras go to `name.safetensors`.
+            extras: Arrays and numbers to store with them; `load` returns them.
 
         Raises:
-            GraphError: it cannot be written as ONNX; says which operator.
+            GraphError: an operator cannot be written as ONNX; names it.
             ArgumentError: the packages onnx or safetensors are missing.
         """
-        from tensorlang.layers import saving  # noqa: PLC0415 - of the onnx extra
+        from tensorlang.layers import saving  # noqa: PLC0415 - needs the onnx extra
 
         saving.save(self, path, extras)
 
@@ -209,23 +208,25 @@ class Model:
         target: Target = None,
         largest: int | None = None,
     ) -> Model:
-        """A model from a file: of `save`, or any ONNX whose operators we have.
+        """Load a model written by `save`, or any ONNX file with supported operators.
 
         Args:
-            path: The ONNX file; states are taken from `name.safetensors` beside it.
-            train: Whether it will be trained; as it was, where it is not said.
-            loss: What training lowers, where it is not the loss from before.
-            optimizer: The same.
+            path: The ONNX file; training state is read from `name.safetensors` if
+                present.
+            train: Whether it will be trained; default: as when saved.
+            loss: The training loss; default: the saved one.
+            optimizer: Default: the saved one.
             target: Where to train.
-            largest: Bytes that a tensor may have whose shape the file says; 2 GiB.
+            largest: Maximum bytes of a tensor whose shape comes from the file; default:
+                2 GiB.
 
         Raises:
             ArgumentError: there is no such file, or the packages are missing.
             ShapeError, DTypeError: names the node that does not fit.
-            GraphError: names the operators that we have not.
-            WeightError: names what is missing, unused, or wrongly sized.
+            GraphError: names the unsupported operators.
+            WeightError: names what is missing, unused or has the wrong shape or dtype.
         """
-        from tensorlang.layers import saving  # noqa: PLC0415 - of the onnx extra
+        from tensorlang.layers import saving  # noqa: PLC0415 - needs the onnx extra
 
         return saving.load(
             cls,
@@ -238,10 +239,10 @@ class Model:
         )
 
     def summary(self, *specs: Takes) -> str:
-        """A table of layers, the shapes that they give, and their parameters.
+        """A table of layers with output shapes and parameter counts.
 
         Args:
-            specs: Of the inputs; not needed where it is compiled.
+            specs: Input specs; not needed once compiled.
         """
         given = [_spec_of(s) for s in specs] or list(self.network.specs)
         return summary(self.layer, given)

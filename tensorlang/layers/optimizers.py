@@ -1,4 +1,4 @@
-"""Optimizers as values: hyper-parameters here, state in arrays beside the weights.
+"""Optimizers as values: hyper-parameters here, state in arrays next to the weights.
 
     Adam(lr=schedules.cosine(1e-3, 10_000), weight_decay=1e-4, clip=1.0)
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 Array: TypeAlias = np.ndarray
 Step: TypeAlias = Callable[..., object]  # an operator of `tensorlang.ops.optim`
-# a rate, or from the number of steps made so far to one
+# a rate, or a function of the number of completed steps
 Rate: TypeAlias = float | Callable[[int], float]
 Slots: TypeAlias = dict[str, list[Array]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Optimizer:
-    """How weights follow their gradients.
+    """The update rule of the weights.
 
     Attributes:
         lr: The learning rate, or a schedule of it (`tensorlang.ops.optim.schedules`).
-        weight_decay: How much of a weight each step takes away, or adds to its
-            gradient; see the operator.
-        clip: The largest norm of all gradients together; None where any may be.
+        weight_decay: The decay of the weights per step, or the L2 term of the gradient;
+            see the operator.
+        clip: Maximum global norm of the gradients; None for no clipping.
     """
 
     lr: Rate = 1e-3
@@ -41,14 +41,14 @@ class Optimizer:
     clip: float | None = None
 
     op: ClassVar[Step]
-    counted: ClassVar[bool] = True  # whether the operator takes the step's number
+    counted: ClassVar[bool] = True  # whether the operator takes the step number
 
     def slots(self) -> tuple[str, ...]:
-        """The names of the arrays that are kept beside each weight."""
+        """The names of the state arrays of each weight."""
         return ()
 
     def begin(self, weights: Sequence[Array]) -> Slots:
-        """Zeros for each weight."""
+        """Initial state: zeros for each weight."""
         return {name: [np.zeros_like(w) for w in weights] for name in self.slots()}
 
     def rate(self, step: int) -> float:
@@ -64,12 +64,12 @@ class Optimizer:
         *,
         target: Where = None,
     ) -> None:
-        """Change the weights, in place; gradients too, where they are clipped.
+        """Update the weights in place; clipping modifies the gradients too.
 
         Args:
-            weights: Contiguous arrays of floats.
-            gradients: One for each.
-            slots: What `begin` made.
+            weights: Contiguous float arrays.
+            gradients: One for each weight.
+            slots: The state created by `begin`.
             step: Counted from 1.
             target: Where to compute.
         """
@@ -82,19 +82,19 @@ class Optimizer:
         )
 
     def given(self) -> dict[str, object]:
-        """The operator's arguments that never change."""
+        """The operator's constant arguments."""
         others = ("lr", "clip", *_FLAGS)
         return {
             f.name: getattr(self, f.name) for f in fields(self) if f.name not in others
         }
 
 
-_FLAGS = ("amsgrad", "centered", "initial")  # which say what slots there are
+_FLAGS = ("amsgrad", "centered", "initial")  # these determine the state arrays
 
 
 @dataclass(frozen=True, kw_only=True)
 class SGD(Optimizer):
-    """Gradient descent, with momentum where it is wanted; see `optim.sgd`."""
+    """Gradient descent, optionally with momentum; see `optim.sgd`."""
 
     momentum: float = 0.0
     dampening: float = 0.0
@@ -102,7 +102,7 @@ class SGD(Optimizer):
     op: ClassVar[Step] = optim.sgd
 
     def slots(self) -> tuple[str, ...]:
-        """The velocity, where there is momentum."""
+        """The velocity, if there is momentum."""
         return ("velocity",) if self.momentum else ()
 
 
@@ -111,8 +111,8 @@ class Adam(Optimizer):
     """Adam; see `optim.adam`.
 
     Attributes:
-        epsilon_hat: Whether `eps` is added as in TensorFlow, and not as in PyTorch.
-        amsgrad: Whether the largest second moment so far divides.
+        epsilon_hat: Whether `eps` is added as in TensorFlow instead of PyTorch.
+        amsgrad: Whether to divide by the largest second moment so far.
     """
 
     beta1: float = 0.9
@@ -129,7 +129,7 @@ class Adam(Optimizer):
 
 @dataclass(frozen=True, kw_only=True)
 class AdamW(Adam):
-    """Adam whose weight decay leaves the moments alone; see `optim.adamw`."""
+    """Adam with decoupled weight decay; see `optim.adamw`."""
 
     weight_decay: float = 1e-2
     op: ClassVar[Step] = optim.adamw
@@ -137,7 +137,7 @@ class AdamW(Adam):
 
 @dataclass(frozen=True, kw_only=True)
 class AdaMax(Optimizer):
-    """Adam by the infinity norm; see `optim.adamax`."""
+    """Adam with the infinity norm; see `optim.adamax`."""
 
     lr: Rate = 2e-3
     beta1: float = 0.9
@@ -146,16 +146,16 @@ class AdaMax(Optimizer):
     op: ClassVar[Step] = optim.adamax
 
     def slots(self) -> tuple[str, ...]:
-        """The moment, and the largest gradient."""
+        """The first moment and the infinity norm."""
         return ("m", "u")
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdaGrad(Optimizer):
-    """Steps over the root of all squared gradients; see `optim.adagrad`.
+    """Divides by the root of the sum of squared gradients; see `optim.adagrad`.
 
     Attributes:
-        initial: What the sum of squares begins as: 0 in PyTorch, 0.1 in TensorFlow.
+        initial: Initial sum of squares: 0 in PyTorch, 0.1 in TensorFlow.
     """
 
     lr: Rate = 1e-2
@@ -169,13 +169,13 @@ class AdaGrad(Optimizer):
         return ("total",)
 
     def begin(self, weights: Sequence[Array]) -> Slots:
-        """The first sum of each weight."""
+        """The initial sum of each weight."""
         return {"total": [np.full_like(w, self.initial) for w in weights]}
 
 
 @dataclass(frozen=True, kw_only=True)
 class RMSProp(Optimizer):
-    """Steps over the root of a mean of squared gradients; see `optim.rmsprop`."""
+    """Divides by the root of the mean squared gradient; see `optim.rmsprop`."""
 
     lr: Rate = 1e-2
     alpha: float = 0.99
@@ -186,7 +186,7 @@ class RMSProp(Optimizer):
     counted: ClassVar[bool] = False
 
     def slots(self) -> tuple[str, ...]:
-        """The mean of squares, and what momentum and centring need."""
+        """The mean of squares, and the state of momentum and centring."""
         more = (("velocity",) if self.momentum else ()) + (
             ("mean",) if self.centered else ()
         )

@@ -1,7 +1,7 @@
-"""Models in files: one ONNX with program and weights, states of training beside.
+"""Model files: ONNX with program and weights, safetensors with training state.
 
 model.save("lenet.onnx", extras={"epoch": 3})    # and lenet.safetensors
-model = Model.load("lenet.onnx")                 # goes on with the same bits
+model = Model.load("lenet.onnx")                 # resumes bit for bit
 """
 
 from __future__ import annotations
@@ -39,32 +39,32 @@ EXTRA: Final = "extra."
 
 def _safetensors() -> Any:
     try:
-        import safetensors.numpy  # noqa: PLC0415 - of the onnx extra
+        import safetensors.numpy  # noqa: PLC0415 - needs the onnx extra
     except ImportError:
         raise ArgumentError(
-            f"the states of training need the package safetensors: {INSTALL}"
+            f"the training state needs the package safetensors: {INSTALL}"
         ) from None
     return safetensors
 
 
-def beside(path: str | os.PathLike[str]) -> Path:
-    """Where the states of a model are that is in this file."""
+def state_path(path: str | os.PathLike[str]) -> Path:
+    """The path of the training state that belongs to a model file."""
     return Path(path).with_suffix(".safetensors")
 
 
 def save(
     model: Model, path: str | os.PathLike[str], extras: Extras | None = None
 ) -> None:
-    """Write a model, and what its training goes on from; both are replaced together.
+    """Write a model and its training state; both files are replaced together.
 
     Args:
-        model: A model that is compiled.
-        path: Of the ONNX file; the states stand beside it as `.safetensors`.
-        extras: Arrays and numbers to keep with the states.
+        model: A compiled model.
+        path: The ONNX file; the state goes to the `.safetensors` file next to it.
+        extras: Arrays and numbers to store with the state.
 
     Raises:
         GraphError: the model cannot be written as ONNX.
-        ArgumentError: a package is missing, or an extra is no array.
+        ArgumentError: a package is missing, or an extra is not an array.
     """
     if Path(path).suffix != ".onnx":
         raise ArgumentError(f"a model is saved as a file.onnx, not {os.fspath(path)!r}")
@@ -75,12 +75,15 @@ def save(
     if trainer is not None:
         whole = trainer.get_states().items()
         held |= {k: v for k, v in whole if not k.startswith("weight.")}
-        said |= {"loss": _loss(trainer.loss), "optimizer": _told(trainer.optimizer)}
+        said |= {
+            "loss": _loss(trainer.loss),
+            "optimizer": _optimizer_settings(trainer.optimizer),
+        }
     held |= {f"{EXTRA}{name}": _array(name, v) for name, v in (extras or {}).items()}
 
     def states(data: bytes) -> tuple[Path, bytes]:
         digest = {"onnx": hashlib.sha256(data).hexdigest()}
-        return beside(path), library.numpy.save(held, digest)
+        return state_path(path), library.numpy.save(held, digest)
 
     onnx.save(network, path, note=said, also=states)
 
@@ -96,8 +99,8 @@ def _loss(loss: Loss) -> str | None:
     return next((name for name, known in LOSSES.items() if known is loss), None)
 
 
-def _told(optimizer: Optimizer) -> dict[str, object] | None:
-    """An optimizer as JSON has it; None where its rate is a function."""
+def _optimizer_settings(optimizer: Optimizer) -> dict[str, object] | None:
+    """An optimizer as JSON; None if its rate is a function."""
     given = {f.name: getattr(optimizer, f.name) for f in fields(optimizer)}
     if callable(optimizer.lr):
         return None
@@ -114,13 +117,13 @@ def load(
     target: Target = None,
     largest: int | None = None,
 ) -> Model:
-    """A model from an ONNX file, ours or a stranger's, with its states where there are.
+    """Load a model from any ONNX file, with its training state if present.
 
     Raises:
-        ArgumentError: there is no such file, or how it was trained cannot be read.
-        GraphError: names the operators that we have not.
+        ArgumentError: there is no such file, or its training settings are unreadable.
+        GraphError: names the unsupported operators.
         ShapeError, DTypeError: names the node that does not fit.
-        WeightError: names what is missing, unused, or wrongly sized.
+        WeightError: names what is missing, unused or has the wrong shape or dtype.
     """
     program = onnx.load(path, largest=largest)
     if not program.specs:
@@ -130,7 +133,7 @@ def load(
     model = made(program)
     given: dict[str, Any] = {}
     if trained:
-        given["loss"] = loss or _asked(program.note, "loss", path)
+        given["loss"] = loss or _from_note(program.note, "loss", path)
         given["optimizer"] = optimizer or _optimizer(program.note, path)
     model.compile(*program.specs, train=trained, target=target, **given)
     model.extras = extras
@@ -150,12 +153,12 @@ def _restore(model: Model, states: Mapping[str, np.ndarray]) -> None:
 
 
 def _states(path: str | os.PathLike[str]) -> tuple[Arrays, Arrays]:
-    """States and extras, where the file beside is there.
+    """States and extras, if the file next to it exists.
 
     Raises:
-        WeightError: it is no safetensors, or belongs to another save.
+        WeightError: not a safetensors file, or from another save.
     """
-    place = beside(path)
+    place = state_path(path)
     if not place.is_file():
         return {}, {}
     data, library = place.read_bytes(), _safetensors()
@@ -164,18 +167,20 @@ def _states(path: str | os.PathLike[str]) -> tuple[Arrays, Arrays]:
         size = int.from_bytes(data[:8], "little")
         head = json.loads(data[8 : 8 + size]).get("__metadata__") or {}
     except Exception as problem:
-        raise WeightError(f"{place} is no file of states: {problem}") from problem
+        raise WeightError(
+            f"{place} is not a training state file: {problem}"
+        ) from problem
     if head.get("onnx") != hashlib.sha256(Path(path).read_bytes()).hexdigest():
         raise WeightError(
-            f"{place} holds the states of another save than {os.fspath(path)}; remove "
-            "it to begin anew with these weights"
+            f"{place} belongs to another save than {os.fspath(path)}; remove "
+            "it to start with new optimizer state"
         )
     extras = {k.removeprefix(EXTRA): v for k, v in held.items() if k.startswith(EXTRA)}
     return {k: v for k, v in held.items() if not k.startswith(EXTRA)}, extras
 
 
 def _read(library: Any, data: bytes) -> Arrays:
-    """The arrays of safetensors; the package's own reader has no bfloat16."""
+    """Read safetensors, including bfloat16, which the package's NumPy reader lacks."""
     return {
         name: np.frombuffer(said["data"], _kind(said["dtype"])).reshape(said["shape"])
         for name, said in library.deserialize(data)
@@ -183,13 +188,13 @@ def _read(library: Any, data: bytes) -> Arrays:
 
 
 def _kind(name: str) -> np.dtype:
-    """The type that safetensors calls F32, say, or BF16."""
+    """The dtype of a safetensors name such as F32 or BF16."""
     words = {"F": "float", "BF": "bfloat", "I": "int", "U": "uint", "BOOL": "bool"}
     kind = name.rstrip("0123456789")
     return TensorSpec((), words[kind] + name[len(kind) :]).numpy
 
 
-def _asked(note: Note, what: str, path: str | os.PathLike[str]) -> Any:
+def _from_note(note: Note, what: str, path: str | os.PathLike[str]) -> Any:
     found = note.get(what)
     if found is None and note:
         raise ArgumentError(
@@ -202,11 +207,11 @@ def _asked(note: Note, what: str, path: str | os.PathLike[str]) -> Any:
 def _optimizer(note: Note, path: str | os.PathLike[str]) -> Optimizer | None:
     if not note:
         return None
-    asked, base = _asked(note, "optimizer", path), optimizers.Optimizer
+    asked, base = _from_note(note, "optimizer", path), optimizers.Optimizer
     said = dict(asked) if isinstance(asked, dict) else {}
     kind = getattr(optimizers, str(said.pop("name", "")), base)
     if kind is base or not (isinstance(kind, type) and issubclass(kind, base)):
-        raise ArgumentError(f"{os.fspath(path)} names no optimizer of ours")
+        raise ArgumentError(f"{os.fspath(path)} names an unknown optimizer")
     try:
         return kind(**said)
     except TypeError as problem:

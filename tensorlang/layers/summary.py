@@ -1,4 +1,4 @@
-"""What a layer is made of, as a table."""
+"""Model summaries."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tensorlang.graph.specs import Spec, TensorSpec, at_sizes
 
 @dataclass(slots=True)
 class Row:
-    """A layer's application.
+    """An application of a layer.
 
     Attributes:
-        path: Where it stands.
-        layer: What it is.
-        shapes: Of what it gives.
-        weights: Its own.
+        path: Its path.
+        layer: Its description.
+        shapes: The shapes of its results.
+        weights: Its own weights.
     """
 
     path: str
@@ -36,8 +36,8 @@ _ROWS: ContextVar[list[Row] | None] = ContextVar("rows", default=None)
 
 
 @contextmanager
-def noted(layer: object) -> Iterator[Row | None]:
-    """Note that a layer is applied, where somebody wants to know."""
+def recorded(layer: object) -> Iterator[Row | None]:
+    """Record the application of a layer if a summary is being made."""
     rows = _ROWS.get()
     if rows is None:
         yield None
@@ -48,10 +48,10 @@ def noted(layer: object) -> Iterator[Row | None]:
 
 
 def rows_of(layer: Body, specs: Sequence[Spec]) -> list[Row]:
-    """The applications of layers, in order, for inputs of these specs.
+    """The layer applications for inputs of these specs, in order.
 
-    What is no layer, such as a program from a file, has a row for each layer that its
-    weights are named after.
+    If there are no layers, such as for a program from a file, one row for each layer in
+    the paths of the weights.
     """
     rows: list[Row] = []
     token = _ROWS.set(rows)
@@ -64,7 +64,7 @@ def rows_of(layer: Body, specs: Sequence[Spec]) -> list[Row]:
 
 
 def _from_names(weights: Iterable[Weight]) -> list[Row]:
-    """A row for each layer that weights are named after."""
+    """A row for each layer in the paths of weights."""
     rows: dict[str, Row] = {}
     for weight in weights:
         place = weight.path.rpartition(".")[0] or weight.path
@@ -73,7 +73,7 @@ def _from_names(weights: Iterable[Weight]) -> list[Row]:
 
 
 def summary(layer: Body, specs: Sequence[TensorSpec]) -> str:
-    """A table of the layers that are applied: what they give, and their parameters."""
+    """A table of the applied layers with output shapes and parameter counts."""
     from rich.console import Console  # noqa: PLC0415 - only to print
     from rich.table import Table  # noqa: PLC0415 - the same
     from rich.text import Text  # noqa: PLC0415 - the same
@@ -82,7 +82,9 @@ def summary(layer: Body, specs: Sequence[TensorSpec]) -> str:
     table.columns[3].justify = "right"
     seen: set[Weight] = set()
     for row in rows_of(layer, specs):
-        if not (row.path or row.weights):  # the whole, which the others are parts of
+        if not (
+            row.path or row.weights
+        ):  # the whole model, whose parts have their own rows
             continue
         own = [weight for weight in row.weights if weight not in seen]
         again = bool(row.weights) and not own
@@ -97,5 +99,5 @@ def summary(layer: Body, specs: Sequence[TensorSpec]) -> str:
 
 
 def size(weight: Weight) -> int:
-    """How many numbers a weight has."""
+    """The number of elements of a weight."""
     return math.prod(at_sizes(weight.shape, {}))

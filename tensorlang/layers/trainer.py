@@ -1,4 +1,4 @@
-"""Training: a network, a loss and an optimizer; each batch is one bound program.
+"""Training: a network, a loss and an optimizer, with one bound program per batch size.
 
 trainer = Trainer(network, loss="cross_entropy", optimizer=Adam())
 loss, outputs = trainer.train_minibatch(images, labels)
@@ -17,10 +17,10 @@ from tensorlang.errors import ArgumentError, ShapeError
 from tensorlang.graph.binding import Target, Where
 from tensorlang.graph.network import Network
 from tensorlang.graph.program import input
-from tensorlang.graph.running import KEPT, Given, sizes_of
+from tensorlang.graph.running import KEPT, Input, sizes_of
 from tensorlang.graph.specs import Dim, Extent, TensorSpec, shape_of
 from tensorlang.graph.training import TrainingContext, TrainingProgram
-from tensorlang.graph.values import Made, Tensor
+from tensorlang.graph.values import OpResult, Tensor
 from tensorlang.graph.weights import fill
 from tensorlang.layers.fitting import Epoch, fit
 from tensorlang.layers.optimizers import Adam, Optimizer
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 
 Array: TypeAlias = np.ndarray
 Outputs: TypeAlias = Array | tuple[Array, ...]
-# from the network's outputs and the truths to a tensor of one element
-Loss: TypeAlias = Callable[..., Made]
+# maps the network's outputs and the targets to a tensor of one element
+Loss: TypeAlias = Callable[..., OpResult]
 
 
 def rest(target: Target) -> Where:
-    """Where what belongs to no layer is computed."""
+    """The target of whatever belongs to no layer."""
     return target.get("") if isinstance(target, Mapping) else target
 
 
-def mse_skipping_nan(y: Tensor, t: Tensor) -> Made:
-    """The mean squared error over the truths that are no NaN."""
+def mse_skipping_nan(y: Tensor, t: Tensor) -> OpResult:
+    """The mean squared error over the targets that are not NaN."""
     known = math.equal(t, t)
     errors = math.where(known, y - math.where(known, t, y), y - y)
     ones = math.where(known, y - y + 1.0, y - y)
@@ -56,13 +56,13 @@ LOSSES: Final[dict[str, Loss]] = {
 
 
 class Trainer:
-    """Changes a network's weights so that a loss falls.
+    """Updates a network's weights to minimise a loss.
 
     Attributes:
         network: The network.
-        optimizer: How weights follow gradients.
-        slots: What the optimizer keeps beside each weight, by name and path.
-        step: How many steps were made.
+        optimizer: The update rule.
+        slots: Optimizer state by name and weight path.
+        step: The number of completed steps.
     """
 
     def __init__(
@@ -73,22 +73,22 @@ class Trainer:
         optimizer: Optimizer | None = None,
         target: Target = None,
     ) -> None:
-        """Say what is trained, and how.
+        """Combine network, loss and optimizer.
 
         Args:
-            network: The network; its weights change in place.
-            loss: From its outputs and the truths to one number: a function on symbolic
-                tensors, or a name.
-            optimizer: Adam where it is not said.
-            target: Where to compute; `{"loss": ...}` says where the loss alone does.
+            network: The network; its weights are updated in place.
+            loss: A name, or a function on symbolic tensors that maps the outputs and
+                targets to one number.
+            optimizer: Default: Adam.
+            target: Where to compute; `{"loss": ...}` sets the target of the loss alone.
 
         Raises:
-            ArgumentError: there is no loss of that name, or no such optimizer.
+            ArgumentError: unknown loss, or not an optimizer.
         """
         if not callable(loss) and not (isinstance(loss, str) and loss in LOSSES):
             raise ArgumentError(
                 f"there is no loss {loss!r:.60}; there is {', '.join(LOSSES)}, or a "
-                "function of one's own"
+                "function"
             )
         if not isinstance(optimizer, (Optimizer, type(None))):
             raise ArgumentError(
@@ -101,9 +101,9 @@ class Trainer:
         self.target = target
         self.step = 0
         self._programs: dict[tuple[TensorSpec, ...], TrainingProgram] = {}
-        # by shapes and types, and whether outputs are kept
+        # keyed by shapes and dtypes, and whether outputs are kept
         self._contexts: dict[tuple[Hashable, bool], TrainingContext] = {}
-        self._alone = threading.Lock()  # a step changes weights in place
+        self._alone = threading.Lock()  # a step updates weights in place
         leaves = network.leaves.items()
         self._paths = [path for path, leaf in leaves if leaf.trainable]
         held = [network.weights[path] for path in self._paths]
@@ -113,11 +113,11 @@ class Trainer:
             for name, arrays in made.items()
         }
 
-    def train_minibatch(self, *arrays: Given) -> tuple[float, Outputs]:
-        """One step on inputs and truths.
+    def train_minibatch(self, *arrays: Input) -> tuple[float, Outputs]:
+        """Run one step on inputs and targets.
 
         Returns:
-            The loss, and what the network gave: memory that the next step overwrites.
+            The loss, and the network's outputs in memory that the next step overwrites.
 
         Raises:
             ArgumentError, ShapeError, DTypeError: an array does not fit.
@@ -128,8 +128,8 @@ class Trainer:
         outputs = context.outputs
         return loss, outputs[0] if len(outputs) == 1 else outputs
 
-    def train_one_batch(self, *arrays: Given) -> float:
-        """The same step, but that what the network gave is not kept: less memory.
+    def train_one_batch(self, *arrays: Input) -> float:
+        """Run one step without keeping the network's outputs, which saves memory.
 
         Returns:
             The loss.
@@ -140,8 +140,8 @@ class Trainer:
         with self._alone:
             return self._step(self.context(*arrays, outputs=False), arrays)
 
-    def _step(self, context: TrainingContext, arrays: Sequence[Given]) -> float:
-        """Loss and gradients, and the weights changed."""
+    def _step(self, context: TrainingContext, arrays: Sequence[Input]) -> float:
+        """Compute loss and gradients, and update the weights."""
         loss = context.run(*arrays)
         paths = list(context.weights)
         slots = {
@@ -157,12 +157,12 @@ class Trainer:
         )
         return loss
 
-    def context(self, *arrays: Given, outputs: bool = True) -> TrainingContext:
-        """The context for such inputs and truths: made once for each batch.
+    def context(self, *arrays: Input, outputs: bool = True) -> TrainingContext:
+        """The context for such inputs and targets, created once per batch size.
 
         Args:
-            arrays: Inputs, then truths.
-            outputs: Whether it keeps what the network gives.
+            arrays: Inputs, then targets.
+            outputs: Whether it keeps the network's outputs.
 
         Raises:
             ArgumentError, ShapeError, DTypeError: an array does not fit.
@@ -182,13 +182,13 @@ class Trainer:
         given = self.network.specs
         if len(arrays) <= len(given):
             raise ArgumentError(
-                f"training takes {len(given)} inputs, then truths; got {len(arrays)}"
+                f"training takes {len(given)} inputs, then targets; got {len(arrays)}"
             )
         inputs = [input(spec, f"x{n}") for n, spec in enumerate(given)]
         sizes = sizes_of("training", inputs, arrays[: len(given)])
         if 0 in sizes.values():
             raise ArgumentError(
-                "training takes one example or more, not an empty batch"
+                "training needs at least one example, not an empty batch"
             )
         program = self._program(arrays[len(given) :], sizes)
         return TrainingContext(program, sizes, target=self.target, outputs=outputs)
@@ -196,10 +196,10 @@ class Trainer:
     def _program(
         self, arrays: Sequence[Array], sizes: Mapping[str, int]
     ) -> TrainingProgram:
-        """The program for such truths: only their batch has a name, if that fits.
+        """The program for such targets, with only their batch named, if that works.
 
-        Where it does not, other sizes that are an input's at the same place are that
-        input's: the time of a sequence, say.
+        If not, other extents that equal an input's at the same position take its name,
+        such as the length of a sequence.
         """
         truths = tuple(_spec_of(array, sizes) for array in arrays)
         named = tuple(self._named(array, sizes) for array in arrays)
@@ -215,7 +215,7 @@ class Trainer:
         return self._programs.get(truths) or self._programs[named]
 
     def _named(self, array: Array, sizes: Mapping[str, int]) -> TensorSpec:
-        """A spec whose extents have the names that inputs' have at the same places."""
+        """A spec with the names that inputs have at the same positions."""
         shape: list[Extent] = list(array.shape)
         for spec in self.network.specs:
             for at, extent in enumerate(spec.shape[: len(shape)]):
@@ -226,20 +226,20 @@ class Trainer:
     # ----------------------------------------------------------------- states
 
     def get_states(self) -> dict[str, Array]:
-        """All that training goes on from: weights, states, slots, and the step.
+        """The full training state: weights, states, slots and step.
 
-        Restored in another trainer of the same network and optimizer, it goes on with
-        the same bits.
+        Restored in another trainer of the same network and optimizer, training resumes
+        bit for bit.
         """
         return {name: array.copy() for name, array in self._held().items()} | {
             "step": np.array(self.step)
         }
 
     def set_states(self, given: Mapping[str, ArrayLike]) -> None:
-        """Restore what `get_states` gave: all of it, or nothing.
+        """Restore the result of `get_states`, all or nothing.
 
         Raises:
-            WeightError: names what is missing, unused, or wrongly sized.
+            WeightError: names what is missing, unused or has the wrong shape or dtype.
         """
         step = np.array(self.step)
         fill(self._held() | {"step": step}, given, "state")
@@ -253,13 +253,13 @@ class Trainer:
             made |= {f"optimizer.{name}.{path}": a for path, a in arrays.items()}
         return made
 
-    def fit(self, *arrays: Given, **options: Any) -> list[Epoch]:
-        """Train for some epochs; see `tensorlang.layers.fitting.fit`."""
+    def fit(self, *arrays: Input, **options: Any) -> list[Epoch]:
+        """Train for a number of epochs; see `tensorlang.layers.fitting.fit`."""
         return fit(self, *arrays, **options)
 
 
 def _spec_of(array: Array, sizes: Mapping[str, int]) -> TensorSpec:
-    """The spec of what is true: it has the batch of the inputs."""
+    """The spec of a target, with the batch of the inputs."""
     batch = sizes.get("batch")
     leads = array.ndim and array.shape[0] == batch
     shape = shape_of(("batch", *array.shape[1:]) if leads else array.shape)

@@ -1,4 +1,4 @@
-"""A node of an ONNX file, with what is known of its inputs."""
+"""A node of an ONNX file with its inputs."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ if TYPE_CHECKING:
 
     from tensorlang.onnx.programs import Program
 
-Operand: TypeAlias = Tensor | np.ndarray  # of the program, or constant
-Held: TypeAlias = Tensor | Key | np.ndarray | None  # what a name stands for
-# an attribute: a number, text, numbers, an array, or a graph
+Operand: TypeAlias = Tensor | np.ndarray  # a symbolic value or a constant
+Held: TypeAlias = Tensor | Key | np.ndarray | None  # the value of a name
+# an attribute: a number, string, numbers, an array, or a graph
 Attribute: TypeAlias = "int | float | str | tuple[float, ...] | np.ndarray | GraphProto"
 Around: TypeAlias = Mapping[
     str, Held | TensorlangError
-]  # by name; or why there is none
+]  # values by name; or the error that explains a missing one
 
 
 class Call:
-    """A node of a file, with what is known of its inputs.
+    """A node of a file with its inputs.
 
     Attributes:
         kind: The operator's name in ONNX.
-        domain: The operator set that it belongs to; empty for ONNX's own.
-        inputs: Symbolic values; arrays where they are constant; None where left out.
+        domain: Its operator set; empty for ONNX's own.
+        inputs: Symbolic values; arrays if constant; None if omitted.
         names: Names of the inputs.
         outputs: Names of the results.
-        given: The attributes that the node sets, as ONNX has them.
-        version: The version of the operator that the file's opset means.
+        given: The attributes set by the node, as ONNX has them.
+        version: The operator's version in the file's opset.
         program: The program that contains it.
-        around: All values that are visible to the node, by name.
+        around: All values visible to the node, by name.
 
     Raises:
         GraphError: an input has no value.
@@ -50,14 +50,14 @@ class Call:
         self.program, self.around, self.version = program, around, 1
         self.domain, self.kind = kind_of(node)
         self.names, self.outputs = tuple(node.input), tuple(node.output)
-        self.inputs = [found(around, name) for name in self.names]
+        self.inputs = [value_named(around, name) for name in self.names]
         self.given = {each.name: each for each in node.attribute}
 
     def known(self, value: Held, what: str) -> np.ndarray:
-        """A value that has to be constant, such as a shape.
+        """A value that must be constant, such as a shape.
 
         Raises:
-            GraphError: it is computed from data.
+            GraphError: it depends on data.
         """
         if isinstance(value, Weight):
             value = self.program.arrays[value.path]
@@ -67,15 +67,15 @@ class Call:
 
 
 def kind_of(node: NodeProto) -> tuple[str, str]:
-    """The operator set and the name of a node's operator."""
+    """Operator set and name of a node's operator."""
     return "" if node.domain == "ai.onnx" else node.domain, node.op_type
 
 
-def found(around: Around, name: str) -> Held:
-    """The value of a name; None for the empty one.
+def value_named(around: Around, name: str) -> Held:
+    """The value of a name; None for the empty name.
 
     Raises:
-        GraphError: nothing gives it.
+        GraphError: it is undefined.
     """
     if name not in around:
         raise GraphError(f"no node, input or initializer gives {name!r}")
@@ -86,28 +86,30 @@ def found(around: Around, name: str) -> Held:
 
 
 def attribute_of(attribute: AttributeProto) -> Attribute:
-    """An attribute's value: a number, text, a tuple of numbers, an array, a graph.
+    """An attribute's value: a number, string, tuple of numbers, array or graph.
 
     Raises:
-        GraphError: it has none.
+        GraphError: it has no value.
     """
     if attribute.type == attribute.TENSOR:
         return array_of(attribute.t, f"attribute {attribute.name}")
     try:
         value = library().helper.get_attribute_value(attribute)
         if attribute.type == attribute.FLOAT:
-            return meant(value)
+            return as_decimal(value)
         if isinstance(value, bytes):
             return value.decode()
     except ValueError as problem:
         raise GraphError(f"attribute {attribute.name}: {problem}") from None
     if attribute.type in {attribute.INTS, attribute.FLOATS}:
-        return tuple(value if attribute.type == attribute.INTS else map(meant, value))
+        return tuple(
+            value if attribute.type == attribute.INTS else map(as_decimal, value)
+        )
     return value
 
 
-def meant(value: float) -> float:
-    """A number that a file keeps in 32 bits, as it was meant: 1e-05, not 9.99e-06."""
+def as_decimal(value: float) -> float:
+    """The decimal meant by a 32-bit float of the file: 1e-05, not 9.99e-06."""
     return float(str(np.float32(value)))
 
 
@@ -115,7 +117,7 @@ def array_of(tensor: TensorProto, what: str) -> np.ndarray:
     """A tensor of a file as an array.
 
     Raises:
-        DTypeError: its element type is not supported.
+        DTypeError: its dtype is not supported.
         GraphError: its data does not fit its shape.
     """
     dtype = dtype_of(tensor.data_type, what)
@@ -129,7 +131,7 @@ def array_of(tensor: TensorProto, what: str) -> np.ndarray:
 
 
 def dtype_of(kind: int, what: str) -> np.dtype:
-    """NumPy's type for an element type of `onnx.TensorProto`.
+    """The NumPy dtype of an element type of `onnx.TensorProto`.
 
     Raises:
         DTypeError: it is not supported.
@@ -147,7 +149,7 @@ def dtype_of(kind: int, what: str) -> np.dtype:
 
 
 def type_of(value: Held) -> str | None:
-    """ONNX's name of a value's type; None for a key, and for what is left out."""
+    """ONNX's name of a value's type; None for keys and omitted values."""
     if value is None or isinstance(value, Key):
         return None
     dtype = dtype_in(value)
@@ -155,12 +157,12 @@ def type_of(value: Held) -> str | None:
 
 
 def dtype_in(x: Operand) -> np.dtype:
-    """The element type of a constant or a value, as NumPy's."""
+    """The NumPy dtype of a constant or value."""
     return x.spec.numpy if isinstance(x, Tensor) else x.dtype
 
 
 def dtype_named(kind: str) -> np.dtype:
-    """NumPy's type for ONNX's name of a type of tensors."""
+    """The NumPy dtype of an ONNX tensor type name."""
     said = kind.removeprefix("tensor(").removesuffix(")").upper()
     return dtype_of(library().TensorProto.DataType.Value(said), kind)
 

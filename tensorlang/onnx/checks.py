@@ -1,4 +1,4 @@
-"""What a file says beside its nodes: its inputs, its functions, its note for us."""
+"""Checks of a model apart from its nodes: inputs, functions, tensorlang's note."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
     from onnx import FunctionProto, ModelProto, ValueInfoProto
 
-Note: TypeAlias = Mapping[str, Any]  # JSON, of names and texts where we read it
+Note: TypeAlias = Mapping[str, Any]  # decoded JSON
 
 
-def noted(model: ModelProto, name: str, arrays: Mapping[str, np.ndarray]) -> Note:
-    """What our writer said beside; empty of a stranger's file.
+def note_of(model: ModelProto, name: str, arrays: Mapping[str, np.ndarray]) -> Note:
+    """The note of our writer; empty for other files.
 
     Raises:
-        GraphError: it is no JSON, or names what the file has not.
+        GraphError: it is not JSON, or names values that the file lacks.
     """
     for entry in model.metadata_props:
         if entry.key == NOTE:
@@ -45,7 +45,7 @@ def noted(model: ModelProto, name: str, arrays: Mapping[str, np.ndarray]) -> Not
 
 
 def check_texts(model: ModelProto, name: str) -> None:
-    """Refuse names that are no text: protobuf gives their bytes.
+    """Reject names that are not UTF-8, which protobuf returns as bytes.
 
     Raises:
         GraphError: one is not UTF-8.
@@ -56,8 +56,8 @@ def check_texts(model: ModelProto, name: str) -> None:
 
 
 def _texts(message: Message) -> Iterator[str | bytes]:
-    """All texts of a message and what it holds; of tensors, what they are called."""
-    if message.DESCRIPTOR.name == "TensorProto":  # whose data would be copied
+    """All strings of a message and its submessages; for tensors, only their names."""
+    if message.DESCRIPTOR.name == "TensorProto":  # avoids copying its data
         yield message.name
         for each in message.external_data:
             yield from _texts(each)
@@ -73,7 +73,7 @@ def _texts(message: Message) -> Iterator[str | bytes]:
 
 
 def check_functions(model: ModelProto, name: str) -> None:
-    """Refuse functions that are called like ours and compute something else.
+    """Reject functions with the name of one of ours but another body.
 
     Raises:
         GraphError: names one of them.
@@ -81,7 +81,9 @@ def check_functions(model: ModelProto, name: str) -> None:
     held = {f.name: f for f in model.functions if f.domain == DOMAIN}
     for own in functions(held.keys() & TEXTS.keys()):
         if own.name in held and _content(held[own.name]) != _content(own):
-            raise GraphError(f"{name}: its function {own.name} is none of tensorlang's")
+            raise GraphError(
+                f"{name}: its function {own.name} is not one of tensorlang's"
+            )
 
 
 def _content(function: FunctionProto) -> list[str | bytes]:
@@ -90,11 +92,11 @@ def _content(function: FunctionProto) -> list[str | bytes]:
 
 
 def specs_of(inputs: Sequence[ValueInfoProto], name: str) -> tuple[TensorSpec, ...]:
-    """The specs of a program's inputs; the first open size that leads is the batch.
+    """The input specs; the first symbolic leading dimension is the batch.
 
     Raises:
-        GraphError: an input is no tensor, or its number of dimensions is not said.
-        DTypeError: it has elements of another type than ours.
+        GraphError: an input is not a tensor, or has unknown rank.
+        DTypeError: its dtype is not supported.
     """
     called: dict[str, str] = {}
     return tuple(
@@ -121,7 +123,7 @@ def _spec(value: ValueInfoProto, what: str, called: dict[str, str]) -> TensorSpe
 
 
 def _named(said: str, at: int, of: str, called: dict[str, str]) -> str:
-    """The name of an open size: the same for the same, an identifier for any."""
+    """An identifier for a symbolic size, unique per name in the file."""
     if not at and (not said or "batch" not in called.values()):
         return called.setdefault(said, "batch")
     said = said or f"{of}_{at}"

@@ -1,4 +1,4 @@
-"""ONNX files: read without leaving their folder, written whole or not at all."""
+"""File access: reads stay within the model's folder, writes are atomic."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def library() -> Any:
         ArgumentError: it is not installed.
     """
     try:
-        import onnx  # noqa: PLC0415 - of the onnx extra
+        import onnx  # noqa: PLC0415 - needs the onnx extra
         import onnx.numpy_helper  # noqa: PLC0415 - the same
     except ImportError:
         raise ArgumentError(f"ONNX files need the package onnx: {INSTALL}") from None
@@ -33,26 +33,26 @@ def library() -> Any:
 
 
 def written_whole(path: str | os.PathLike[str], *parts: Part) -> None:
-    """Write a file: what stood there before stays until all of the new is on the disk.
+    """Write a file atomically: the old content stays until the new one is on disk.
 
     Args:
-        path: Where.
-        parts: Bytes, or contiguous memory, one behind the other.
+        path: The file.
+        parts: Bytes or contiguous memory, to be concatenated.
 
     Raises:
-        OSError: the folder cannot be written to.
+        OSError: the folder is not writable.
     """
     written_together((path, parts))
 
 
 def written_together(*files: tuple[str | os.PathLike[str], Iterable[Part]]) -> None:
-    """Write files that belong together: all are on the disk before one is replaced.
+    """Write several files; all are on disk before the first is replaced.
 
     Args:
         files: Paths and their parts, as for `written_whole`.
 
     Raises:
-        OSError: a folder cannot be written to.
+        OSError: a folder is not writable.
     """
     ready: list[tuple[Path, Path]] = []
     try:
@@ -67,7 +67,7 @@ def written_together(*files: tuple[str | os.PathLike[str], Iterable[Part]]) -> N
 
 
 def _ready(place: Path, parts: Iterable[Part]) -> Path:
-    """A file beside a place, with all that is to stand there."""
+    """A temporary file next to the destination, with the full content."""
     if not place.parent.is_dir():
         raise FileNotFoundError(f"{place}: there is no folder {place.parent}")
     handle, name = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
@@ -91,7 +91,7 @@ def _umask() -> int:
 
 
 def blocks_of(graph: GraphProto) -> Iterator[GraphProto]:
-    """A graph of ONNX, and the branches and bodies in it."""
+    """An ONNX graph and its nested graphs."""
     yield graph
     for node in graph.node:
         for attribute in node.attribute:
@@ -101,6 +101,6 @@ def blocks_of(graph: GraphProto) -> Iterator[GraphProto]:
 
 
 def nodes_of(graph: GraphProto) -> Iterator[NodeProto]:
-    """The nodes of a graph of ONNX, and of the branches and bodies in it."""
+    """The nodes of an ONNX graph and its nested graphs."""
     for block in blocks_of(graph):
         yield from block.node

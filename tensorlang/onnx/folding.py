@@ -1,7 +1,7 @@
-"""Operators that are computed while a file is read, where all operands are constant.
+"""Constant folding while a file is read.
 
-Shapes that a file computes with are such constants: arrays of `int64`, of `object` only
-where an open size, a `Dim`, is among the numbers.
+Shape computations in files are such constants: arrays of `int64`, or of `object` if
+they contain a symbolic size, a `Dim`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tensorlang.graph.values import Tensor, values_in
 from tensorlang.onnx.calls import Operand
 from tensorlang.ops import Operator
 
-LARGEST: Final = 1 << 31  # bytes of an array that reading a file may make
-MOST_DIMENSIONS: Final = 64  # of an array of NumPy's
+LARGEST: Final = 1 << 31  # default limit in bytes of an array made while reading
+MOST_DIMENSIONS: Final = 64  # NumPy's limit
 _ADDRESSES: Final = (1 << 63) - 1  # bytes
 T = TypeVar("T")
 _LIMIT: ContextVar[int] = ContextVar("limit", default=LARGEST)
-# what NumPy computes on sizes with names, too
+# NumPy functions that also work on symbolic sizes
 _ON_SIZES: Final = frozenset(
     (
         *("add", "subtract", "multiply", "prod", "where"),
@@ -37,7 +37,7 @@ _ON_SIZES: Final = frozenset(
 
 @contextmanager
 def limited(largest: int) -> Iterator[None]:
-    """Refuse arrays of more bytes while a file is read."""
+    """Limit the bytes of arrays while a file is read."""
     token = _LIMIT.set(largest)
     try:
         yield
@@ -48,11 +48,11 @@ def limited(largest: int) -> Iterator[None]:
 def checked_size(
     shape: Sequence[object], itemsize: int, what: str = "an array"
 ) -> None:
-    """Refuse an array that is too large, before there is memory for it.
+    """Reject an array that is too large before allocating it.
 
     Raises:
-        ShapeError: its known sizes alone make it so, or would if none were 0: there is
-            no array with such strides either.
+        ShapeError: too large, by its known sizes alone; sizes of 0 count as 1, since
+            strides must be representable too.
     """
     known = [n for n in shape if isinstance(n, int)]
     if len(shape) > MOST_DIMENSIONS:
@@ -64,20 +64,20 @@ def checked_size(
 
 
 def checked_bytes(size: int, what: str) -> None:
-    """Refuse what is too large.
+    """Reject a size above the limit.
 
     Raises:
-        ShapeError: it has more bytes than the limit.
+        ShapeError: too many bytes.
     """
     if size > _LIMIT.get():
         raise ShapeError(
             f"{what} has {size} bytes, more than {_LIMIT.get()}; give largest={size} "
-            "to load the file if that is meant"
+            "to load the file anyway"
         )
 
 
-def either(op: Operator) -> Callable[..., Operand]:
-    """An operator on values that is NumPy's function of its name on constants."""
+def foldable(op: Operator) -> Callable[..., Operand]:
+    """An operator on values; the NumPy function of the same name on constants."""
     known = getattr(np, op.__name__)
 
     def apply(*args: object, **kwargs: object) -> Operand:
@@ -90,16 +90,18 @@ def either(op: Operator) -> Callable[..., Operand]:
 
 
 def folded(known: Callable[..., object], *args: object, **kwargs: object) -> np.ndarray:
-    """What a function of NumPy gives for constants.
+    """Apply a NumPy function to constants.
 
     Raises:
         ShapeError: they do not fit, or the result is too large.
-        GraphError: it cannot compute with open sizes.
+        GraphError: it does not support symbolic sizes.
     """
     given = [each for arg in args for each in (arg if type(arg) is list else [arg])]
     arrays = [each for each in given if isinstance(each, np.ndarray)]
     if any(each.dtype == object for each in arrays) and known.__name__ not in _ON_SIZES:
-        raise GraphError(f"{known.__name__} of an open size; export with a fixed one")
+        raise GraphError(
+            f"{known.__name__} of a symbolic size; export with a fixed one"
+        )
     try:
         wide = isinstance(known, np.ufunc) or known is np.where
         shape = np.broadcast_shapes(*(each.shape for each in arrays)) if wide else ()
@@ -116,35 +118,37 @@ def folded(known: Callable[..., object], *args: object, **kwargs: object) -> np.
 
 
 def tidy(array: np.ndarray) -> np.ndarray:
-    """An array of sizes, as numbers where none is open."""
+    """An array of sizes, of integers if none is symbolic."""
     if array.dtype != object or any(isinstance(n, Dim) for n in array.flat):
         return array
     return array.astype(np.int64)
 
 
 @overload
-def lifted(value: Operand) -> Tensor: ...
+def to_value(value: Operand) -> Tensor: ...
 @overload
-def lifted(value: T) -> T: ...
-def lifted(value: object) -> object:
-    """A constant as a value of the program; what is no array stays what it is.
+def to_value(value: T) -> T: ...
+def to_value(value: object) -> object:
+    """A constant as a value of the program; other objects unchanged.
 
     Raises:
-        GraphError: it holds an open size.
+        GraphError: it contains a symbolic size.
     """
     if not isinstance(value, np.ndarray):
         return value
     if value.dtype == object:
-        raise GraphError(f"the open size {value} is used as data; export a fixed one")
+        raise GraphError(
+            f"the symbolic size {value} is used as data; export a fixed one"
+        )
     return constant(value)
 
 
 def _beside(arg: object) -> object:
-    """An operand beside a value: of one element, a number of the value's type."""
+    """An operand used with a value: a single element becomes a scalar."""
     if isinstance(arg, (list, tuple)):
         return (
             type(arg)(map(_beside, arg)) if any(True for _ in values_in(arg)) else arg
         )
     if isinstance(arg, np.ndarray) and not arg.ndim and arg.dtype.kind in "iuf":
         return arg.item()
-    return lifted(arg)
+    return to_value(arg)

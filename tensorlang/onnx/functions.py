@@ -1,8 +1,8 @@
-"""Operators that opset 18 has not, written in it: functions that stand in the file.
+"""Functions in opset 18 for operators that it lacks, stored in the file.
 
-A runtime that knows plain opset 18 runs them; our reader knows them by name. Random
-bits are those of `tensorlang.ops.random` to the bit: Threefry2x32 by Add, BitShift and
-BitwiseXor of words.
+Any runtime for plain opset 18 can run them; our reader recognises them by name. Random
+bits equal those of `tensorlang.ops.random`: Threefry2x32 with Add, BitShift and
+BitwiseXor on words.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 DOMAIN: Final = "tensorlang"
 OPSET: Final = 18
-NOTE: Final = "tensorlang"  # the key of what our reader is told beside
-TRAINING: Final = "training"  # the input that asks whether it is trained
+NOTE: Final = "tensorlang"  # metadata key of our reader's note
+TRAINING: Final = "training"  # the input that selects training mode
 _ROTATIONS: Final = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY: Final = 0x1BD11BDA
 
 
 def _rounds() -> Iterator[str]:
-    """The 20 rounds of Threefry2x32 (Salmon et al., 2011), an instruction a line."""
+    """The 20 rounds of Threefry2x32 (Salmon et al., 2011), one instruction per line."""
     at = 0
     for group in range(5):
         for turn in _ROTATIONS[group % 2]:
@@ -32,7 +32,7 @@ def _rounds() -> Iterator[str]:
             yield f"a{at + 1} = Add(a{at}, b{at})"
             yield f'l{at} = BitShift <direction = "LEFT"> (b{at}, {left})'
             yield f'r{at} = BitShift <direction = "RIGHT"> (b{at}, {right})'
-            yield f"t{at} = Add(l{at}, r{at})"  # no bit is in both
+            yield f"t{at} = Add(l{at}, r{at})"  # no bit is set in both
             yield f"b{at + 1} = BitwiseXor(t{at}, a{at + 1})"
             at += 1
         first, second = (group + 1) % 3, (group + 2) % 3
@@ -86,7 +86,7 @@ TEXTS: Final[dict[str, str]] = {
   u1 = Unsqueeze(w1, last)
   keys = Concat <axis = 1> (u0, u1)
 }}""",
-    # `limit` says which bits are kept, `keep` what is divided by; `rate` is for readers
+    # `limit` is the threshold of kept bits, `keep` the divisor; `rate` is for readers
     "dropout": f"""dropout <rate, limit, keep> (x, key, training) => (y) {{
   whole = Constant <value_int: int = @limit> ()
   limit = Cast <to = 12> (whole)
@@ -239,7 +239,7 @@ _USES: Final = {
 
 
 def functions(names: Iterator[str] | set[str]) -> list[FunctionProto]:
-    """The functions of these names as ONNX has them, with those that they call."""
+    """ONNX functions of these names and the functions that they call."""
     wanted = {use for name in names for use in (name, *_USES.get(name, ()))}
     head = f'<opset_import: ["" : {OPSET}, "{DOMAIN}" : 1], domain: "{DOMAIN}">\n'
     return [

@@ -1,10 +1,10 @@
-"""ONNX files as functions of symbolic tensors, on the operators that we have.
+"""ONNX files as functions of symbolic tensors.
 
-Weights become weights of the network, called as in the file. A state of training that
-our own files have (the generator's key, running moments) becomes a reference. Dropout
-of a stranger's file gets its keys by splitting: one key is held, whose second half
-draws a mask, and whose first is held from there on. The moments of its batch norms that
-are in training become references, too.
+Weights become weights of the network, with the names in the file. Training state in
+files of ours (the generator's key, running moments) becomes references. For dropout in
+other files, a key is held in a reference; each dropout splits it, draws its mask from
+the second half and keeps the first. Running moments of their training-mode batch norms
+become references too.
 """
 
 from __future__ import annotations
@@ -21,19 +21,27 @@ from tensorlang.graph.leaves import Weight
 from tensorlang.graph.scopes import training
 from tensorlang.graph.specs import KeySpec, TensorSpec
 from tensorlang.graph.values import Key, Tensor, Value
-from tensorlang.onnx import operators as _operators  # noqa: F401 - they register
-from tensorlang.onnx.calls import Around, Call, Held, array_of, dtype_in, found, kind_of
-from tensorlang.onnx.checks import check_functions, check_texts, noted, specs_of
+from tensorlang.onnx import operators as _operators  # noqa: F401 - registers readers
+from tensorlang.onnx.calls import (
+    Around,
+    Call,
+    Held,
+    array_of,
+    dtype_in,
+    kind_of,
+    value_named,
+)
+from tensorlang.onnx.checks import check_functions, check_texts, note_of, specs_of
+from tensorlang.onnx.external_data import read
 from tensorlang.onnx.files import nodes_of
 from tensorlang.onnx.folding import (
     LARGEST,
     checked_bytes,
     checked_size,
-    lifted,
     limited,
+    to_value,
 )
 from tensorlang.onnx.functions import DOMAIN, TRAINING
-from tensorlang.onnx.outside import read
 from tensorlang.onnx.reading import READERS, applied
 from tensorlang.ops import nn, random
 
@@ -44,17 +52,17 @@ GENERATOR = "generator"
 
 
 class Program:
-    """What an ONNX file computes: called on symbolic tensors, as a layer is.
+    """The program of an ONNX file, called on symbolic tensors like a layer.
 
     Attributes:
-        name: The file's.
-        specs: Of the inputs.
-        arrays: Weights, constants and first states, by name.
-        weights: The names of those that are weights.
-        states: The names of inputs that training carries on, with their references.
-        moments: The running moments of a stranger's batch norms, with theirs.
-        note: What our writer said beside; empty of a stranger.
-        opsets: The versions of the operator sets that it is written in, by domain.
+        name: The file's name.
+        specs: Specs of the inputs.
+        arrays: Weights, constants and initial states, by name.
+        weights: The names of weights among these.
+        states: Names of inputs that are training state, and their references.
+        moments: The running moments of other files' batch norms, and their references.
+        note: The metadata of our writer; empty for other files.
+        opsets: The versions of its operator sets, by domain.
         key: The key that the next dropout splits.
     """
 
@@ -70,13 +78,13 @@ class Program:
 
         Args:
             model: An `onnx.ModelProto`.
-            name: What messages call it.
-            outside: Arrays that stand outside of it, by name.
-            largest: Bytes that a tensor may have whose shape the file says.
+            name: Its name in messages.
+            outside: External data, by name.
+            largest: Maximum bytes of a tensor whose shape comes from the file.
 
         Raises:
-            GraphError: names the operators that we have not.
-            DTypeError: an element type is not supported.
+            GraphError: names the unsupported operators.
+            DTypeError: a dtype is not supported.
         """
         self.name, self.model, self.largest = name, model, largest
         check_texts(model, name)
@@ -90,7 +98,7 @@ class Program:
             each.name: array_of(each, f"{name}: initializer {each.name!r}")
             for each in graph.initializer
         }
-        self.note = noted(model, name, self.arrays)
+        self.note = note_of(model, name, self.arrays)
         self.weights = set(self.note.get("weights", _floats(self.arrays)))
         self.states = self._states(self.note.get("states", {}))
         self.moments = {} if self.note else self._moments()
@@ -100,33 +108,33 @@ class Program:
             self.specs = specs_of(self.inputs, name)
         self.key: Key | None = None
         self._made: dict[str, Weight] = {}
-        self._computed = 0  # bytes of what is computed of constants
+        self._computed = 0  # bytes of folded constants
 
     def _check(self) -> None:
-        """Refuse what no node can be read for.
+        """Reject a model before reading its nodes.
 
         Raises:
-            GraphError: there are operators, sparse weights or own functions that are
-                not supported, or no outputs.
+            GraphError: unsupported operators, sparse weights or functions, or no
+                outputs.
         """
         model = self.model
         kinds = {kind_of(node) for node in nodes_of(model.graph)} - READERS.keys()
         if kinds:
             listed = ", ".join(sorted(".".join(filter(None, each)) for each in kinds))
-            raise GraphError(f"{self.name} has operators that we have not: {listed}")
+            raise GraphError(f"{self.name} has unsupported operators: {listed}")
         if len(self.opsets) < len(model.opset_import):
             raise GraphError(f"{self.name} imports an operator set in two versions")
         if model.graph.sparse_initializer:
             raise GraphError(f"{self.name}: sparse weights are not supported")
         if not model.graph.output:
-            raise GraphError(f"{self.name} has no outputs: there is nothing to compute")
+            raise GraphError(f"{self.name} has no outputs")
         check_functions(model, self.name)
 
     def _states(self, told: Mapping[str, str]) -> dict[str, graph.Ref]:
-        """What training carries on, from where the file stopped.
+        """The training state of the file.
 
         Raises:
-            GraphError: the words of a key are none.
+            GraphError: a key has invalid words.
         """
         made = {}
         for name, spec in told.items():
@@ -141,7 +149,7 @@ class Program:
         return made
 
     def _moments(self) -> dict[str, graph.Ref]:
-        """The arrays that batch norms in training keep their moments in."""
+        """The running moments of training-mode batch norms."""
         return {
             name: graph.ref(self.arrays[name], name)
             for node in self.model.graph.node
@@ -152,10 +160,10 @@ class Program:
         }
 
     def __call__(self, *inputs: Held) -> Value | tuple[Value, ...]:
-        """Write it into the program that is being written.
+        """Apply it in the program being traced.
 
         Raises:
-            ArgumentError: there are more or fewer inputs.
+            ArgumentError: a wrong number of inputs.
             GraphError, ShapeError, DTypeError: names the node that does not fit.
         """
         if len(inputs) != len(self.specs):
@@ -182,19 +190,19 @@ class Program:
         """A result of the program.
 
         Raises:
-            GraphError: there is none of that name, or it is known in no form.
+            GraphError: the name is undefined, or its value is not supported.
         """
         try:
-            value = found(values, name)
+            value = value_named(values, name)
             if value is None:
                 raise GraphError("it is left out")
-            return lifted(value)
+            return to_value(value)
         except (TensorlangError, TypeError) as problem:
             said = f"{self.name}: its output {name!r}: {problem}"
             raise GraphError(said) from problem
 
     def _opened(self) -> dict[str, Held]:
-        """What the states hold at first; in use, keys are not drawn from."""
+        """The content of the states at the start; no key in inference."""
         self.key = None
         return {
             name: graph.read(place)
@@ -204,7 +212,7 @@ class Program:
         }
 
     def _closed(self, values: Around) -> None:
-        """Keep what the states hold in the end."""
+        """Write the final content of the states."""
         if training():
             for name, place in self.states.items():
                 graph.write(place, self._output(f"{name}.after", values))
@@ -213,12 +221,12 @@ class Program:
     def inside(
         self, block: GraphProto, around: Around, inputs: Sequence[Held] = ()
     ) -> list[Held]:
-        """The outputs of a branch or a body, written into what is being written.
+        """The outputs of a nested graph, inlined into the program being traced.
 
         Args:
-            block: As ONNX has it.
-            around: What has a name around it.
-            inputs: For its own inputs.
+            block: The ONNX graph.
+            around: The enclosing values by name.
+            inputs: The values of its own inputs.
         """
         if len(block.input) != len(inputs):
             raise GraphError(
@@ -232,16 +240,16 @@ class Program:
         values.update((v.name, x) for v, x in zip(block.input, inputs, strict=True))
         self._nodes(block, values)
         self.settle()
-        return [found(values, out.name) for out in block.output]
+        return [value_named(values, out.name) for out in block.output]
 
     def settle(self) -> None:
-        """Keep the key that is held where a branch or a body begins and ends."""
+        """Write the key to its reference before and after nested graphs."""
         if self.key is not None:
             graph.write(_GENERATOR, self.key)
             self.key = None
 
     def dropped(self, x: Tensor, rate: float) -> Tensor:
-        """Dropout by the second half of the key that is held; the first is held on."""
+        """Dropout with the second half of the held key; the first half is held."""
         held = graph.read(_GENERATOR) if self.key is None else self.key
         made: tuple[Tensor, Key] = nn.dropout_train(x, held, rate)
         self.key = made[1]
@@ -258,7 +266,7 @@ class Program:
     def _nodes(
         self, block: GraphProto, values: dict[str, Held | TensorlangError]
     ) -> None:
-        """Write the nodes of a graph, a branch or a body.
+        """Read the nodes of a graph.
 
         Raises:
             TensorlangError: names the node that does not fit.
@@ -273,7 +281,7 @@ class Program:
                 checked_bytes(self._computed, "all that its constants give")
             except TensorlangError as problem:
                 if str(problem).startswith(f"{self.name}: "):
-                    raise  # of a node inside
+                    raise  # raised by a nested node
                 place = f"{node.op_type} {node.name!r}" if node.name else node.op_type
                 said = f"{self.name}: {place}: {problem}"
                 raise type(problem)(said) from problem
@@ -287,7 +295,7 @@ class Program:
 
 
 class _Begin:
-    """What a weight of a file begins as: itself."""
+    """Initialiser of a weight with its value in the file."""
 
     def __init__(self, array: np.ndarray) -> None:
         self.array = array
@@ -300,29 +308,34 @@ _GENERATOR = graph.ref(KeySpec(), GENERATOR)
 
 
 def _floats(arrays: Mapping[str, np.ndarray]) -> list[str]:
-    """What of a stranger's constants is a weight: floats of more than one number."""
+    """The constants of other files that are weights: floats of several elements."""
     return [n for n, a in arrays.items() if a.dtype.kind not in "iub" and a.ndim]
 
 
-def load(path: str | os.PathLike[str], *, largest: int | None = None) -> Program:
-    """The program in an ONNX file: ours, or a stranger's.
+def load(
+    path: str | os.PathLike[str], *, largest: int | None = None, data: bool = True
+) -> Program:
+    """Load the program of any ONNX file.
 
     Args:
         path: The file.
-        largest: Bytes that a tensor may have whose shape the file says; 2 GiB.
+        largest: Maximum bytes of a tensor whose shape comes from the file; default 2
+            GiB.
+        data: Whether to read external data; if not, zeros take its place, to inspect
+            the program alone.
 
     Raises:
-        ArgumentError: there is no such file, it is no ONNX, or onnx is missing.
-        GraphError: names the operators that we have not.
-        DTypeError: an element type is not supported.
-        WeightError: data outside of the file is not in its folder.
+        ArgumentError: there is no such file, it is not ONNX, or onnx is missing.
+        GraphError: names the unsupported operators.
+        DTypeError: a dtype is not supported.
+        WeightError: external data is not in the file's folder.
     """
     most = LARGEST if largest is None else largest
     if not isinstance(most, int) or most < 1:
         raise ArgumentError(
-            f"largest={largest!r} is no number of bytes; 2**31 is usual"
+            f"largest={largest!r} is not a number of bytes; the default is 2**31"
         )
-    model, outside = read(path)
+    model, outside = read(path, data=data)
     return Program(model, os.fspath(path), outside, largest=most)
 
 

@@ -1,15 +1,14 @@
-"""Readers: how a node of ONNX is expressed in the operators of tensorlang.
+"""Readers: ONNX nodes expressed by tensorlang operators.
 
 @reads("ReduceSum", folds=True)
 def reduce_sum(data, axes: Ints | None = None, *, keepdims, noop_with_empty_axes=0):
     ...
 
-A reader's positional parameters are the operator's inputs, its keyword parameters the
-attributes that it understands; a node that sets another one is refused. What is an
-attribute in one version of an operator and an input in another is one parameter, filled
-from either. Attributes that a node leaves out have the default of the version that the
-file's opset means. Inputs that have to be constant are annotated as `Ints`,
-`Sizes` or `Number`.
+A reader's positional parameters are the inputs, its keyword parameters the supported
+attributes; nodes that set other attributes are rejected. What is an attribute in one
+version of an operator and an input in another is one parameter, filled from either.
+Omitted attributes have the default of the version in the file's opset. Inputs that must
+be constant are annotated as `Ints`, `Sizes` or `Number`.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from tensorlang.onnx.calls import (
     type_of,
 )
 from tensorlang.onnx.files import library
-from tensorlang.onnx.folding import lifted
+from tensorlang.onnx.folding import to_value
 
 if TYPE_CHECKING:
     from onnx import AttributeProto
@@ -42,29 +41,29 @@ if TYPE_CHECKING:
 Ints: TypeAlias = tuple[int, ...]
 Sizes: TypeAlias = tuple[int | Dim, ...]
 Number: TypeAlias = int | float
-Block: TypeAlias = Any  # an onnx.GraphProto; hints are read where onnx is not imported
+Block: TypeAlias = Any  # an onnx.GraphProto; annotations are evaluated without onnx
 Results: TypeAlias = object  # a value, an array, a key, None; or a tuple of these
-Read: TypeAlias = Callable[..., Any]  # from inputs and attributes to `Results`
+Read: TypeAlias = Callable[..., Any]  # maps inputs and attributes to `Results`
 R = TypeVar("R", bound=Read)
 
-NEWEST: Final = 28  # the opset up to which changes of operators are known here
+NEWEST: Final = 28  # the newest supported opset
 READERS: Final[dict[tuple[str, str], Reader]] = {}
 _CONSTANT: Final = (Ints, Sizes, Number)
-_KEYS: Final = (Key, Held)  # of inputs that may be random keys
+_KEYS: Final = (Key, Held)  # annotations of inputs that may be random keys
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """How nodes of one operator are read.
+    """The reader of an operator.
 
     Attributes:
-        read: From a node's inputs and attributes to what it gives.
-        since: The oldest version of the operator that it understands.
-        folds: Whether it also takes arrays alone, where all inputs are constant.
-        takes_call: Whether `read` takes the node itself, as its first argument.
+        read: Maps a node's inputs and attributes to its results.
+        since: The oldest supported version of the operator.
+        folds: Whether it also accepts arrays if all inputs are constant.
+        takes_call: Whether `read` takes the node as its first argument.
         inputs: Parameters that are inputs.
         attributes: Parameters that are attributes.
-        hints: What inputs that have to be constant, and flags, are annotated as.
+        hints: Annotations of flags and of inputs that must be constant.
     """
 
     read: Read
@@ -79,11 +78,11 @@ class Reader:
 def reads(
     kind: str, *, since: int = 1, folds: bool = False, domain: str = ""
 ) -> Callable[[R], R]:
-    """Make a function the reader of an operator of ONNX.
+    """Decorator that registers the reader of an ONNX operator.
 
     Args:
         kind: The operator's name.
-        since: The oldest version of it that the reader understands.
+        since: The oldest version that the reader supports.
         folds: Whether the reader also computes on constants.
         domain: The operator set.
     """
@@ -110,17 +109,17 @@ def reads(
 
 
 def applied(call: Call) -> tuple[Held, ...]:
-    """What a node gives: values, and arrays where all is constant.
+    """The results of a node: values, or arrays if everything is constant.
 
     Raises:
         GraphError: the operator, its version or an argument is not supported.
-        DTypeError: an input or a result has a type that the operator has not.
+        DTypeError: the operator does not support the type of an input or result.
     """
     reader = READERS.get((call.domain, call.kind))
     if reader is None:
         raise GraphError("this operator is not supported")
     schema = None if call.domain else schema_of(call, reader)
-    types = {} if schema is None else _checked(call, schema)
+    types = {} if schema is None else _type_variables(call, schema)
     usual = (
         {}
         if schema is None
@@ -134,7 +133,7 @@ def applied(call: Call) -> tuple[Held, ...]:
     _refuse_unread(call, reader, usual)
     inputs = list(_inputs(call, reader, given))
     if not reader.folds:
-        inputs = [lifted(each) for each in inputs]
+        inputs = [to_value(each) for each in inputs]
     own = (call,) if reader.takes_call else ()
     made = reader.read(*own, *inputs, **_attributes(reader, given))
     several = made if isinstance(made, tuple) else (made,)
@@ -142,15 +141,15 @@ def applied(call: Call) -> tuple[Held, ...]:
 
 
 def schema_of(call: Call, reader: Reader) -> OpSchema:
-    """ONNX's description of the operator, in the version that the file's opset means.
+    """ONNX's schema of the operator, in the version of the file's opset.
 
     Raises:
-        GraphError: there is none, or the reader does not understand that version.
+        GraphError: there is none, or the reader does not support that version.
     """
     opset, defs = call.program.opsets.get("", 0), library().defs
     if opset > NEWEST:
         raise GraphError(
-            f"opset {opset} is newer than {NEWEST}, the newest that is known here; "
+            f"opset {opset} is newer than {NEWEST}, the newest supported here; "
             "convert the file"
         )
     try:
@@ -160,16 +159,16 @@ def schema_of(call: Call, reader: Reader) -> OpSchema:
     version = call.version = schema.since_version
     if schema.deprecated or not reader.since <= version <= NEWEST:
         raise GraphError(
-            f"version {version} of the operator, which opset {opset} means, is not "
+            f"version {version} of the operator, used by opset {opset}, is not "
             f"supported; convert the file to an opset from {reader.since} to {NEWEST}"
         )
     return schema
 
 
-def _checked(call: Call, schema: OpSchema) -> dict[str, str]:
-    """What the type variables of the operator stand for.
+def _type_variables(call: Call, schema: OpSchema) -> dict[str, str]:
+    """Resolve the operator's type variables.
 
-    Their number and the attributes are what `onnx.checker` has looked at.
+    `onnx.checker` has already checked arity and attributes.
 
     Raises:
         DTypeError: an input has another type.
@@ -195,10 +194,10 @@ def _checked(call: Call, schema: OpSchema) -> dict[str, str]:
 def _refuse_unread(
     call: Call, reader: Reader, usual: Mapping[str, AttributeProto]
 ) -> None:
-    """Refuse attributes, inputs and results that the reader does not know.
+    """Reject attributes, inputs and results that the reader does not support.
 
     Raises:
-        GraphError: one of them is set, and differs from its default.
+        GraphError: one of them is set and differs from its default.
     """
     for name, attribute in call.given.items():
         if name in reader.attributes or name in reader.inputs:
@@ -217,11 +216,11 @@ def _refuse_unread(
 def _inputs(
     call: Call, reader: Reader, given: Mapping[str, Attribute]
 ) -> Iterator[object]:
-    """The arguments by position.
+    """The positional arguments.
 
     Raises:
-        GraphError: one is missing, is a random key, or depends on data and has to be
-            constant.
+        GraphError: one is missing, is a random key, or must be constant but depends on
+            data.
     """
     for at, (name, parameter) in enumerate(reader.inputs.items()):
         several = parameter.kind is parameter.VAR_POSITIONAL
@@ -247,22 +246,24 @@ def _inputs(
 
 
 def _constant(array: np.ndarray, name: str, hint: object) -> Number | Sizes:
-    """A constant as its reader wants it.
+    """A constant in the form of its annotation.
 
     Raises:
-        GraphError: it has another number of elements, or an open size.
+        GraphError: it has another number of elements, or a symbolic size.
     """
     if array.ndim > 1 or (hint is Number and array.size != 1):
         raise GraphError(f"its input {name!r} has shape {array.shape}")
     items = array.reshape(-1).tolist()
     named = next((n for n in items if isinstance(n, Dim)), None)
     if named is not None and hint is not Sizes:
-        raise GraphError(f"its input {name!r} is the open size {named}; export a fixed")
+        raise GraphError(
+            f"its input {name!r} is the symbolic size {named}; export a fixed"
+        )
     return items[0] if hint is Number else tuple(items)
 
 
 def _attributes(reader: Reader, given: Mapping[str, Attribute]) -> dict[str, object]:
-    """The arguments by keyword.
+    """The keyword arguments.
 
     Raises:
         GraphError: one is missing.
@@ -282,10 +283,10 @@ def _attributes(reader: Reader, given: Mapping[str, Attribute]) -> dict[str, obj
 def _results(
     schema: OpSchema, values: Sequence[Held], types: Mapping[str, str]
 ) -> Iterator[Held]:
-    """The results, which have the types that ONNX says.
+    """The results, checked against the types of ONNX's schema.
 
     Raises:
-        DTypeError: ours has another.
+        DTypeError: ours has another type.
     """
     for at, value in enumerate(values):
         variable = schema.outputs[min(at, len(schema.outputs) - 1)].type_str

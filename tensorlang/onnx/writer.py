@@ -1,4 +1,4 @@
-"""Writes nodes of ONNX, one after the other."""
+"""Writer of ONNX nodes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class Writer:
-    """Writes nodes of ONNX; `tensorlang.onnx.operators` says which for each operator.
+    """Emits ONNX nodes; `tensorlang.onnx.operators` has a function per operator.
 
     Attributes:
-        nodes: What is written, in order.
-        told: Types of values that cannot be inferred: of what loops give.
+        nodes: The emitted nodes, in order.
+        told: Types of values that cannot be inferred, such as results of loops.
         initializers: Weights and constants by name.
         called: The functions of `tensorlang.onnx.functions` that are called.
     """
@@ -41,7 +41,7 @@ class Writer:
         self._made = itertools.count()
 
     def name(self, value: Value | ArrayLike, like: Tensor | None = None) -> str:
-        """What a value is called; a number becomes a constant of the type of `like`."""
+        """The name of a value; a number becomes a constant of the type of `like`."""
         if isinstance(value, Weight):
             return value.path
         if isinstance(value, ConstantTensor):
@@ -50,31 +50,29 @@ class Writer:
             return self.constant(np.asarray(value.data.words))
         if isinstance(value, Value):
             if not self.names[value]:
-                raise GraphError(
-                    f"ONNX is written for zeros of known shapes: {value!r}"
-                )
+                raise GraphError(f"ONNX export needs zeros of static shape: {value!r}")
             return self.names[value]
         dtype = None if like is None else like.spec.numpy
         return self.constant(np.asarray(value, dtype))
 
     def constant(self, data: np.ndarray) -> str:
-        """An array as an initializer."""
+        """Add an array as an initializer."""
         name = f"constant_{len(self.initializers)}"
         self.initializers[name] = data
         return name
 
     def whole(self, *numbers: int) -> str:
-        """Whole numbers as an initializer, as shapes and axes are given."""
+        """Add integers as an initializer, such as shapes and axes."""
         return self.constant(np.array(numbers, np.int64))
 
     def emit(self, kind: str, *inputs: str, **attributes: object) -> str:
-        """A node of ONNX that gives one array: its name."""
+        """Emit a node with one result; return its name."""
         return self.emit_all(kind, *inputs, results=1, **attributes)[0]
 
     def emit_all(
         self, kind: str, *inputs: str, results: int, **attributes: object
     ) -> list[str]:
-        """A node of ONNX: the names of what it gives."""
+        """Emit a node; return the names of its results."""
         first = self.fresh()
         outputs = [first, *(f"{first}_{n}" for n in range(1, results))]
         made = self.onnx.helper.make_node(kind, list(inputs), outputs, **attributes)
@@ -82,32 +80,33 @@ class Writer:
         return outputs
 
     def fresh(self) -> str:
-        """A name that nothing has."""
+        """An unused name."""
         return f"v{next(self._made)}"
 
     def call(self, name: str, *inputs: str, **attributes: object) -> str:
-        """A call of one of our functions that gives one array."""
+        """Call one of our functions with one result."""
         return self.call_all(name, *inputs, results=1, **attributes)[0]
 
     def call_all(
         self, name: str, *inputs: str, results: int, **attributes: object
     ) -> list[str]:
-        """A call of one of our functions."""
+        """Call one of our functions."""
         self.called.add(name)
         return self.emit_all(
             name, *inputs, results=results, domain=DOMAIN, **attributes
         )
 
     def program(self, graph: Graph) -> None:
-        """All nodes of a program.
+        """Write all nodes of a program.
 
         Raises:
-            GraphError: one of them is nothing that ONNX has.
+            GraphError: ONNX has no equivalent of one of them.
         """
         missing = {node.id for node in all_nodes(graph) if node.id not in WRITERS}
         if missing:
             raise GraphError(
-                f"{graph.name} has {', '.join(sorted(missing))}, which we do not write "
+                f"{graph.name} has {', '.join(sorted(missing))}, which cannot be "
+                "written "
                 "as ONNX"
             )
         for node in graph.nodes:
@@ -116,7 +115,7 @@ class Writer:
             self.names.update(zip(node.results, several, strict=True))
 
     def inside(self, graph: Graph, inputs: Sequence[str]) -> list[str]:
-        """The names of a program's outputs, written where it stands in another."""
+        """Write a nested program; return the names of its outputs."""
         self.names.update(zip(graph.inputs, inputs, strict=True))
         self.program(graph)
         return [self.name(value) for value in graph.outputs]
@@ -127,10 +126,10 @@ class Writer:
         inputs: Sequence[ValueInfoProto],
         write: Callable[[], Sequence[str]],
     ) -> GraphProto:
-        """A branch or a body: what `write` writes, and the names that it returns.
+        """Build a nested ONNX graph.
 
         Args:
-            name: What it is called.
+            name: Its name.
             inputs: Names and types of its own inputs.
             write: Writes the nodes; returns the names of the outputs.
         """
@@ -145,13 +144,13 @@ class Writer:
         return made
 
 
-# the names of what a node gives, written as one or several nodes of ONNX
+# writes a node as one or several ONNX nodes; returns the names of the results
 Write: TypeAlias = Callable[[Writer, Node], str | list[str]]
 WRITERS: Final[dict[str, Write]] = {}
 
 
 def writes(*ids: str) -> Callable[[Write], Write]:
-    """Make a function the writer of operators, by their ids."""
+    """Decorator that registers the writer of operators, by their ids."""
 
     def register(write: Write) -> Write:
         WRITERS.update(dict.fromkeys(ids, write))
@@ -161,7 +160,7 @@ def writes(*ids: str) -> Callable[[Write], Write]:
 
 
 def all_nodes(graph: Graph) -> Iterator[Node]:
-    """The nodes of a program, and of the programs in them."""
+    """The nodes of a program and of its nested programs."""
     for node in graph.nodes:
         yield node
         for inner in node.graphs:
@@ -169,19 +168,21 @@ def all_nodes(graph: Graph) -> Iterator[Node]:
 
 
 def argument(node: Node, position: int, name: str, default: object) -> Any:
-    """An argument of a call, given by position, by name, or not at all."""
+    """An argument given by position, by name, or by default."""
     if position < len(node.args):
         return node.args[position]
     return node.kwargs.get(name, default)
 
 
 def typed(name: str, value: Value) -> ValueInfoProto:
-    """Name and type of an input or output; of a key, its words."""
+    """Name and type of an input or output; for a key, of its words."""
     helper = library().helper
     spec = value.spec
     if isinstance(spec, KeySpec):
         if spec.impl != "threefry2x32":
-            raise GraphError(f"{name} is {spec}; ONNX is written for threefry2x32 only")
+            raise GraphError(
+                f"{name} is {spec}; ONNX export supports threefry2x32 only"
+            )
         spec = TensorSpec((*spec.shape, 2), "uint32")
     kind = helper.np_dtype_to_tensor_dtype(spec.numpy)
     shape = [str(e) if isinstance(e, Dim) else e for e in spec.shape]

@@ -1,8 +1,8 @@
-"""A network as one ONNX file: its program, its weights, and the states of training.
+"""A network as one ONNX file: program, weights and training state.
 
-The file's program is that of training, where dropout and batch norms ask an input
-`training`, which is false by default: a runtime that gives the images alone uses the
-network, one that gives `training` and `generator` too gets training's own numbers.
+The file has the training program, in which dropout and batch norms depend on an input
+`training`, false by default. Given only the data inputs, a runtime does inference;
+given `training` and `generator` as well, it reproduces training's numbers.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import numpy as np
 from tensorlang.errors import GraphError
 from tensorlang.graph import Graph, Network
 from tensorlang.graph.passes import WrittenOut
-from tensorlang.onnx.alike import alike
 from tensorlang.onnx.checks import Note
 from tensorlang.onnx.files import library
 from tensorlang.onnx.functions import DOMAIN, NOTE, OPSET, TRAINING, functions
+from tensorlang.onnx.mode_equivalence import check_equivalent
 from tensorlang.onnx.writer import Writer, all_nodes, typed
 
 if TYPE_CHECKING:
@@ -38,18 +38,17 @@ def model_of(
 
     Args:
         network: The network.
-        note: What a reader of ours is told beside, as JSON has it.
-        outside: Weights whose data stand in a file beside: its name, where they begin
-            in it, and how many bytes they are.
+        note: JSON-compatible metadata for our reader.
+        outside: Weights with external data: file name, offset and length in bytes.
 
     Raises:
-        GraphError: an operator is nothing that ONNX has, a key is no Threefry2x32, or a
-            layer does in training what one program cannot say.
+        GraphError: ONNX has no equivalent of an operator, a key is not Threefry2x32, or
+            training and inference differ too much for one program.
         ArgumentError: onnx is not installed.
     """
     places, count = network.train.places, len(network.outputs)
     use, graph = (_written_out(each.graph) for each in (network.use, network.train))
-    alike(use, graph, count)
+    check_equivalent(use, graph, count)
     writer = Writer()
     writer.names = dict(zip(graph.inputs, _called(network), strict=True))
     writer.program(graph)
@@ -59,21 +58,21 @@ def model_of(
     for node, name in zip(writer.nodes[-len(outputs) :], names, strict=True):
         node.output[0] = name
     made = _proto(writer, network, graph, names, outside or {})
-    _told(made, network, note or {})
+    _add_note(made, network, note or {})
     return made
 
 
 def _written_out(graph: Graph) -> Graph:
-    """The program without calls: checkpoints say how to train, not what is computed.
+    """Inline all calls; checkpoints only concern training.
 
     Raises:
-        GraphError: a function has a gradient of its own.
+        GraphError: a function has a custom gradient.
     """
     for node in all_nodes(graph):
         own = node.graphs[0].function if node.id == "call" else None
         if own is not None and own.gradient is not None:
             raise GraphError(
-                f"{own.name} ({node.place}) has a gradient of its own, which an ONNX "
+                f"{own.name} ({node.place})has a custom gradient, which an ONNX "
                 "file cannot hold"
             )
     return WrittenOut().graph(graph)
@@ -115,8 +114,8 @@ def _proto(
     )
 
 
-def _told(model: ModelProto, network: Network, note: Note) -> None:
-    """What a reader of ours is told beside."""
+def _add_note(model: ModelProto, network: Network, note: Note) -> None:
+    """Add the metadata for our reader."""
     states = {place.name: str(place.spec) for place in network.train.places}
     fixed = [path for path, leaf in network.leaves.items() if not leaf.trainable]
     said = {"weights": list(network.weights), "fixed": fixed, "states": states}

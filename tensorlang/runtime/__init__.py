@@ -1,6 +1,6 @@
-"""Building and running kernels: `build`, `cached_kernel`, `Kernel`.
+"""Build and run kernels: `build`, `cached_kernel`, `Kernel`.
 
-`import tensorlang.runtime` loads no compiler; the first build or call does.
+Importing this package loads no compiler; the first build or call does.
 """
 
 from tensorlang.runtime.building import build, cached_kernel

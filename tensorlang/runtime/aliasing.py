@@ -1,9 +1,9 @@
-"""Which outputs may be the same array as an input.
+"""In-place analysis: which outputs may be the same array as an input.
 
-A kernel's pointers are `noalias`, so an output that is also an input is safe only where
-nothing can tell: wherever the output is stored, the input is read at that element only,
-before, in the same statement or block; and no element is stored twice. Where a schedule
-has cut a nest into parts, their elements must be shown to differ.
+Kernel pointers are `noalias`, so an output may alias an input only if the difference is
+unobservable: the input is read only at the element that is stored, before the store and
+in the same statement or block, and no element is stored twice. Where a schedule has
+split a nest into parts, their elements must be shown to be disjoint.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from tensorlang.scheduling.digits import fixed
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """A place where the output is stored: a block, or a statement that is in none.
+    """A place where the output is stored: a block, or a statement outside any block.
 
     Attributes:
-        around: The nodes from the function's body down to it.
-        indices: Where it stores, by the variables of the loops around it.
+        around: Path of nodes from the function's body down to it.
+        indices: Store indices, in terms of the enclosing loops' variables.
     """
 
     around: tuple[Node, ...]
@@ -52,12 +52,12 @@ class _Part:
 
     @property
     def loops(self) -> tuple[For, ...]:
-        """The loops around it, outermost first."""
+        """The enclosing loops, outermost first."""
         return tuple(node for node in self.around if isinstance(node, For))
 
 
 def safe_aliases(func: Function) -> tuple[tuple[int, int], ...]:
-    """The pairs of positions `(out, in)` that may be exactly the same array."""
+    """Pairs of parameter positions `(out, in)` that may be exactly the same array."""
     return tuple(
         (i, j)
         for i, out in enumerate(func.params)
@@ -76,11 +76,11 @@ def _safe(func: Function, out: Buffer, source: Buffer) -> bool:
         if part is None or not _visits_once(part):
             return False
         parts.append(part)
-    return bool(parts) and all(_apart(*two, func) for two in combinations(parts, 2))
+    return bool(parts) and all(_disjoint(*two, func) for two in combinations(parts, 2))
 
 
 def _places(node: Node, out: Buffer, source: Buffer) -> Iterator[tuple[Node, ...]]:
-    """The paths to the innermost blocks, or statements in none, that touch either."""
+    """Paths to the innermost blocks (or statements outside blocks) touching either."""
     inner = [path for child in children(node) for path in _places(child, out, source)]
     whole = isinstance(node, Block) and not any(
         isinstance(n, Block) for path in inner for n in path
@@ -93,14 +93,14 @@ def _places(node: Node, out: Buffer, source: Buffer) -> Iterator[tuple[Node, ...
 
 
 def _touches(node: Node, out: Buffer, source: Buffer) -> bool:
-    """Whether a node itself reads or writes one of the two buffers."""
+    """Whether the node itself reads or writes one of the two buffers."""
     if isinstance(node, (Store, Load, AtomicUpdate)):
         return node.buffer in (out, source)
     return isinstance(node, Reduce) and bool({out, source} & set(node.buffers))
 
 
 def _part(around: tuple[Node, ...], out: Buffer, source: Buffer) -> _Part | None:
-    """What stands at the end of a path; None where it is more than one plain update."""
+    """The part at the end of a path; None unless it is a single plain update."""
     last = around[-1]
     body: Node = last.body if isinstance(last, Block) else last
     *before, store = body.stmts if isinstance(body, Seq) else (body,)
@@ -124,7 +124,7 @@ def _part(around: tuple[Node, ...], out: Buffer, source: Buffer) -> _Part | None
     return _Part(around, tuple(substitute(i, values) for i in store.indices))
 
 
-# ------------------------------------------------------------- each element once
+# ------------------------------------------------------------- disjointness
 
 
 def _visits_once(part: _Part) -> bool:
@@ -133,7 +133,7 @@ def _visits_once(part: _Part) -> bool:
 
 
 def _fixes(indices: Sequence[Expr], loops: Sequence[For]) -> bool:
-    """Whether iterations that agree in all indices agree in all loops."""
+    """Whether the indices determine all loop variables (the map is injective)."""
     extents = {
         loop.var: int(loop.extent.value) if isinstance(loop.extent, Const) else None
         for loop in loops
@@ -142,7 +142,7 @@ def _fixes(indices: Sequence[Expr], loops: Sequence[For]) -> bool:
     return found is None or found >= extents.keys()
 
 
-def _apart(a: _Part, b: _Part, func: Function) -> bool:
+def _disjoint(a: _Part, b: _Part, func: Function) -> bool:
     """Whether two parts never store the same element."""
     shared = 0
     while a.around[shared] is b.around[shared]:
@@ -151,7 +151,7 @@ def _apart(a: _Part, b: _Part, func: Function) -> bool:
     loops = [node for node in above if isinstance(node, For)]
     fork, fixed_for_all = above[-1], frozenset(func.scalars)
     if isinstance(fork, If) and free_vars(fork.cond) <= fixed_for_all:
-        return True  # which of the two runs is decided once
+        return True  # loop-invariant condition: only one of the two branches runs
     names = _other_names(b, loops)
     pairs = [
         (i, substitute(j, names)) for i, j in zip(a.indices, b.indices, strict=True)
@@ -165,7 +165,7 @@ def _apart(a: _Part, b: _Part, func: Function) -> bool:
 
 
 def _other_names(part: _Part, shared: Sequence[For]) -> dict[Var, Expr]:
-    """Names for a part's own loops: those of siblings may be called alike."""
+    """Fresh names for a part's unshared loops; sibling loops may share names."""
     own = part.loops[len(shared) :]
     return {loop.var: Var(f"{loop.var.name}'", loop.var.dtype) for loop in own}
 
@@ -173,7 +173,7 @@ def _other_names(part: _Part, shared: Sequence[For]) -> dict[Var, Expr]:
 def _ranges(
     part: _Part, names: Mapping[Var, Expr], known: Mapping[Var, Range]
 ) -> dict[Var, Range]:
-    """What is known, and the ranges of the loops around a part by their other names."""
+    """`known`, extended by the ranges of the part's loops under their new names."""
     ranges: dict[Var, Range] = dict(known)
     for loop in part.loops:
         var = names.get(loop.var, loop.var)

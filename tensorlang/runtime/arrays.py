@@ -1,7 +1,7 @@
-"""Arrays of any library on the CPU, seen as NumPy arrays over the same memory.
+"""CPU arrays of any library, viewed as NumPy arrays over the same memory (zero-copy).
 
-Nothing is copied here. A library is recognised by the name of the package that an
-object's type comes from, so none is imported that the caller does not use.
+A library is recognised by the top-level package of an object's type, so none is
+imported that the caller does not use.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     import torch
 
 Array: TypeAlias = np.ndarray
-Foreign: TypeAlias = Any  # an array of any library: it is asked for what it has
+Foreign: TypeAlias = Any  # an array of any library: accessed by duck typing
 
 _BFLOAT16: Final = np.dtype(bf16.numpy)
-_CPU_DEVICES: Final = (1, 3, 11)  # DLPack: host memory, pinned or managed by CUDA
+_CPU_DEVICES: Final = (1, 3, 11)  # DLPack: host, CUDA pinned or managed memory
 
 
 def kind_of(value: object) -> str:
-    """Whose array this is: `numpy`, `torch`, `jax`, or the package's name."""
+    """The array's library: `numpy`, `torch`, `jax`, or the package's name."""
     return _kind_of(type(value).__mro__)
 
 
 @lru_cache(maxsize=512)
 def _kind_of(bases: tuple[type, ...]) -> str:
-    """The library that a class, or one that it is derived from, comes from."""
+    """The first known library among the packages of a class and its bases."""
     roots = [base.__module__.partition(".")[0] for base in bases]
     known = (root for root in roots if root in _VIEWS)
     root = next(known, roots[0])
@@ -43,17 +43,17 @@ def _kind_of(bases: tuple[type, ...]) -> str:
 
 
 def written(values: Iterable[object]) -> None:
-    """Tell PyTorch's autograd that the values of some tensors are overwritten."""
+    """Bump the version counters of PyTorch tensors that a kernel overwrites."""
     tensors = [value for value in values if kind_of(value) == "torch"]
     if tensors:
         sys.modules["torch"].autograd.graph.increment_version(tensors)
 
 
 def view(value: object, name: str) -> Array:
-    """The array's memory as a NumPy array; `name` is what errors call it.
+    """The array's memory as a NumPy array; `name` is used in error messages.
 
     Raises:
-        ArgumentError: it is no array, or not one in host memory.
+        ArgumentError: not an array, or not in host memory.
     """
     if type(value) is np.ndarray:
         return value
@@ -73,9 +73,9 @@ def view(value: object, name: str) -> Array:
 
 
 def as_kind(array: Foreign, kind: str) -> Foreign:
-    """A fresh array handed over to another library, without a copy.
+    """Hand a freshly computed array over to another library without a copy.
 
-    (JAX copies where host memory is not as aligned as it likes.)
+    (JAX copies if the memory is not aligned as it requires.)
     """
     if type(array) is not np.ndarray:
         return array.place.hand_over(array)  # on a device
@@ -83,7 +83,7 @@ def as_kind(array: Foreign, kind: str) -> Foreign:
 
 
 def immutable(value: object) -> str:
-    """Why this kind of array can never be written, as a clause; empty where it can."""
+    """Why such an array can never be written, as a clause; empty if it can."""
     if kind_of(value) in ("jax", "jaxlib"):
         return "is a JAX array, which cannot be written in place"
     if isinstance(value, np.generic):
@@ -123,7 +123,9 @@ def _from_numpy(value: object, name: str) -> Array:
 def _from_torch(tensor: torch.Tensor, name: str) -> Array:
     torch = sys.modules["torch"]
     if tensor.device.type == "meta":
-        raise ArgumentError(f"{name} is on meta; pass a tensor that has elements")
+        raise ArgumentError(
+            f"{name} is on the meta device; pass a tensor with elements"
+        )
     if tensor.device.type != "cpu":
         raise ArgumentError(f"{name} is on {tensor.device}; pass its .cpu()")
     tensor = untracked(tensor, name)
@@ -133,7 +135,7 @@ def _from_torch(tensor: torch.Tensor, name: str) -> Array:
 
 
 def is_traced(torch: ModuleType) -> bool:
-    """Whether PyTorch is writing down what is called: `jit.trace`, or `make_fx`."""
+    """Whether PyTorch is tracing: `jit.trace` or `make_fx`."""
     state = torch._C  # noqa: SLF001 - none of this has a public name
     if state._get_tracing_state() is not None:  # noqa: SLF001
         return True
@@ -143,10 +145,10 @@ def is_traced(torch: ModuleType) -> bool:
 
 
 def untracked(tensor: torch.Tensor, name: str) -> torch.Tensor:
-    """A tensor of PyTorch of which nothing is recorded.
+    """A PyTorch tensor detached from autograd.
 
     Raises:
-        ArgumentError: a derivative or a trace is, in which this call would be missing.
+        ArgumentError: a derivative or trace is recorded, which would miss this call.
     """
     torch = sys.modules["torch"]
     if is_traced(torch):
@@ -210,12 +212,12 @@ def _from_buffer(value: Foreign, name: str) -> Array:
     except TypeError:
         if hasattr(value, "__cuda_array_interface__") or hasattr(value, "base_data"):
             raise ArgumentError(
-                f"{name} is a {_type_name(value)} on a device, where this is not "
-                "computed; pass a copy in host memory"
+                f"{name} is a {_type_name(value)} on a device; this target "
+                "computes on the host; pass a copy in host memory"
             ) from None
         raise ArgumentError(
-            f"{name} is a {_type_name(value)}, not an array; pass one of NumPy, or of "
-            "anything that speaks DLPack"
+            f"{name} is a {_type_name(value)}, not an array; pass a NumPy array, or "
+            "one that supports DLPack"
         ) from None
 
 

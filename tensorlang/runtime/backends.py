@@ -1,7 +1,7 @@
-"""What builds and runs kernels of each kind of target: one module a kind.
+"""Backends: one module per kind of target that builds and runs its kernels.
 
-Each has the same five functions: `lower`, `render` and `compiled` on the way to an
-`Artifact`, `load` from there to a `Kernel`, and `versions` of what had a hand in it.
+Each has the same five functions: `lower`, `render` and `compiled` produce an
+`Artifact`, `load` makes it a `Kernel`, and `versions` names the tools involved.
 """
 
 from __future__ import annotations
@@ -16,5 +16,5 @@ _MODULES: Final = {"llvm": "host", "opencl": "opencl", "cuda": "cuda"}
 
 
 def of(target: Target) -> ModuleType:
-    """The module for a target; what drives a device is imported with it."""
+    """The backend module of a target; importing it loads the device's driver."""
     return import_module(f"tensorlang.runtime.{_MODULES[target.kind]}")

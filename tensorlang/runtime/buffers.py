@@ -1,10 +1,10 @@
-"""Memory for fresh outputs: aligned, recycled, and returned when nobody looks any more.
+"""Pooled memory for fresh outputs: aligned, and recycled when no longer referenced.
 
-The first touch of new memory costs a page fault per page, several times the kernel
-that fills it. So large outputs come from blocks that were touched before. `empty` gives
-a NumPy array whose base is a *lease* on a block; views of the array and DLPack exports
-all keep the lease alive, and its end puts the block back. At most `LIMIT_BYTES` lie
-idle; what comes back beyond that goes to the system.
+First touch of new memory costs a page fault per page, several times the cost of the
+kernel that fills it, so large outputs reuse blocks that were touched before. `empty`
+returns a NumPy array whose base is a *lease* on a block; views of the array and DLPack
+exports keep the lease alive, and its finaliser returns the block. At most `LIMIT_BYTES`
+stay idle; blocks beyond that are unmapped.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ import numpy as np
 
 from tensorlang.runtime.arrays import Array
 
-SMALLEST: Final = 64 << 10  # below, NumPy's own allocator recycles as well
+SMALLEST: Final = 64 << 10  # below this, NumPy's own allocator recycles
 HUGE_PAGE: Final = 2 << 20
 LIMIT_BYTES: Final = 1 << 30
 
 
 class Block:
-    """One mapping: `size` usable bytes from `address` on, aligned to a (huge) page."""
+    """One mapping of `size` usable bytes at `address`, aligned to a (huge) page."""
 
     __slots__ = ("address", "mapping", "size")
 
@@ -44,13 +44,13 @@ class Block:
 
 
 class BufferPool:
-    """Idle blocks by size. Safe with threads, and with `fork` (memory is private)."""
+    """Idle blocks by size. Safe with threads and with `fork` (mappings are private)."""
 
     def __init__(self, limit: int = LIMIT_BYTES) -> None:
         self.limit = limit
         self.idle_bytes = 0
         self._idle: dict[int, list[Block]] = {}
-        # a lease may end inside these methods, by garbage collection: hence reentrant
+        # reentrant: garbage collection may end a lease inside these methods
         self._lock = threading.RLock()
 
     def take(self, size: int) -> Block:
@@ -63,20 +63,20 @@ class BufferPool:
         return Block(size)
 
     def put(self, block: Block) -> None:
-        """Keep a block for the next one who asks, if there is room for it."""
+        """Keep a block for reuse if the limit allows."""
         with self._lock:
             if self.idle_bytes + block.size <= self.limit:
                 self.idle_bytes += block.size
                 self._idle.setdefault(block.size, []).append(block)
 
     def clear(self) -> None:
-        """Give all idle memory back to the system."""
+        """Release all idle memory to the system."""
         with self._lock:
             self._idle.clear()
             self.idle_bytes = 0
 
     def renew_lock(self) -> None:
-        """In a forked child: the lock may be held by a thread that is not here."""
+        """In a forked child: the lock may be held by a thread that does not exist."""
         self._lock = threading.RLock()
 
 
@@ -86,7 +86,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype) -> Array:
-    """An unwritten, row-major array, in recycled memory where it is large."""
+    """An uninitialised C-contiguous array; large ones use recycled memory."""
     size = math.prod(shape) * dtype.itemsize
     if size < SMALLEST:
         return np.empty(shape, dtype)
@@ -97,14 +97,14 @@ def empty(shape: tuple[int, ...], dtype: np.dtype) -> Array:
 
 
 def size_class(size: int) -> int:
-    """`size` rounded up to one of eight steps between powers of two."""
+    """`size` rounded up to one of eight steps per power of two."""
     step = max(4096, 1 << max(0, size.bit_length() - 4))
     return -(-size // step) * step
 
 
 @cache
 def _lease_type(size: int) -> Any:
-    """A buffer of `size` bytes that puts its block back at the end of its life."""
+    """A ctypes array of `size` bytes that returns its block when finalised."""
 
     def end(
         self: Any,
@@ -119,7 +119,7 @@ def _lease_type(size: int) -> Any:
 
 
 def _map(size: int) -> mmap.mmap:
-    """Private, zeroed memory of the system, page aligned."""
+    """Private, zeroed, page-aligned anonymous memory."""
     private = getattr(mmap, "MAP_PRIVATE", 0) | getattr(mmap, "MAP_ANONYMOUS", 0)
     try:
         return mmap.mmap(-1, size, flags=private) if private else mmap.mmap(-1, size)

@@ -1,9 +1,9 @@
-"""From a function to a kernel that runs: lower, print, compile, cache.
+"""From a function to a runnable kernel: lower, render, compile, cache.
 
-A kernel is identified by the digest of its IR, its target, and the versions of all
-that had a hand in it; it is built once, whoever asks, and found again in memory or on
-disk. `cached_kernel` finds it by a name that is cheaper than the IR, so that a warm
-process makes no IR either, and loads nothing that would.
+A kernel's key is the digest of its IR, its target, and the versions of all tools
+involved; it is built once and then found in memory or on disk. `cached_kernel` looks it
+up by a key that is cheaper than the IR, so that a warm process builds no IR and does
+not import the modules that would.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from operator import sub
 from typing import TYPE_CHECKING, Final
 
 from tensorlang import targets
-from tensorlang.collecting import uncollected
 from tensorlang.errors import CodegenError, TargetError
+from tensorlang.gc_pause import gc_paused
 from tensorlang.runtime import backends, cache
 from tensorlang.runtime.kernel import Artifact, Kernel
 from tensorlang.runtime.signature import Signature
@@ -37,16 +37,17 @@ _NAMED: Final[dict[tuple[str, Target], Kernel]] = {}
 _LOCKS: Final[dict[str, threading.Lock]] = {}
 
 if hasattr(os, "register_at_fork"):
-    # a thread that was building is not there in the child to release its lock
+    # locks held by the parent's other threads would never be released in the child
     os.register_at_fork(after_in_child=_LOCKS.clear)
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What to build, and how it came to be, for people to read.
+    """What to build, and its history for people to read.
 
-    `verified` says that the function was made of one that is well formed: with checks
-    of bounds it reads other elements than it updates, which none may that is written.
+    `verified`: the function derives from a verified one and must not be verified again;
+    with bounds checks it reads other elements than it updates, which the verifier
+    rejects.
     """
 
     function: Function
@@ -67,33 +68,33 @@ def build(
     """The kernel of a function, or of a `Schedule` with its function and trace.
 
     Args:
-        func: what to build; it must be verified IR.
-        target: for which device, by default this machine's CPU.
-        trace: the schedule's steps, kept with the kernel for people to read.
-        knobs: the values that the schedule used, named in the head of the source.
-        store: whether to remember the kernel, in memory and on disk.
-        checked: whether the kernel tests the bounds of every access, and raises
-            `KernelError` with the access, index, size and line instead of touching
-            other memory; by default where `TENSORLANG_CHECKED=1`. On CPUs, and slow.
+        func: What to build; verified IR.
+        target: Target or its name; by default this machine's CPU.
+        trace: The schedule's steps, kept with the kernel for people to read.
+        knobs: The schedule's knob values, printed in the header of the source.
+        store: Whether to cache the kernel in memory and on disk.
+        checked: Whether the kernel checks the bounds of every access and raises
+            `KernelError` (access, index, size, line) instead of touching other memory.
+            CPU only, and slow. Default: whether `TENSORLANG_CHECKED=1`.
 
     Raises:
-        IRError: the function is not well formed.
-        TargetError: the target is unknown or not present, or a GPU's, and `checked`.
+        IRError: the function is malformed.
+        TargetError: the target is unknown or absent, or `checked` with a GPU target.
         CodegenError: the target cannot express the function.
     """
     chosen = targets.get(target)
     recipe = _recipe(func, trace, knobs)
-    if _asked_to_check() if checked is None else checked:
+    if _checked_by_default() if checked is None else checked:
         return _checked(recipe, chosen, store=store)
     return _built(recipe, chosen, store=store)
 
 
-def _asked_to_check() -> bool:
+def _checked_by_default() -> bool:
     return os.environ.get(CHECKED_VARIABLE, "") not in ("", "0")
 
 
 def _checked(recipe: Recipe, target: Target, *, store: bool) -> Kernel:
-    """A kernel that tests the bounds of its accesses."""
+    """A kernel that checks the bounds of its accesses."""
     from tensorlang.codegen.checked import checked  # noqa: PLC0415 - not when warm
     from tensorlang.ir.verifier import verify  # noqa: PLC0415 - the same
     from tensorlang.runtime.checked import CheckedKernel  # noqa: PLC0415 - the same
@@ -125,17 +126,16 @@ def cached_kernel(
     *,
     knobs: Mapping[str, object] | None = None,
 ) -> Kernel:
-    """The kernel called `key`; `make` gives its function only where none is cached.
+    """The kernel called `key`; `make` is called only if none is cached.
 
-    The key must say all that decides what `make` returns, but for the source files of
-    tensorlang itself, which are part of every key. `make` may return a `Function`, or
-    a `Schedule`.
+    The key must determine what `make` (a `Function` or a `Schedule`) returns, except
+    for tensorlang's own source files, which are part of every key.
     """
     chosen = target if isinstance(target, Target) else targets.get(target)
     found = _NAMED.get((key, chosen))
     if found is not None:
         return found
-    if _asked_to_check():
+    if _checked_by_default():
         return _NAMED.setdefault((key, chosen), build(make(), chosen, knobs=knobs))
     name = _name(key, chosen)
     with _lock(name):
@@ -154,7 +154,7 @@ def is_cached(key: str, target: Target) -> bool:
 def file_kernel(
     key: str, make: Callable[[], Function | Schedule], target: Target
 ) -> None:
-    """File the kernel called `key` where the disk has none, without loading it."""
+    """Put the kernel called `key` on disk if it is not there, without loading it."""
     name = _name(key, target)
     if cache.has(name):
         return
@@ -165,9 +165,9 @@ def file_kernel(
     cache.save(name, cache.Entry({"kernel": kernel}, {}))
 
 
-@uncollected()
+@gc_paused()
 def make_artifact(recipe: Recipe, target: Target) -> Artifact:
-    """Verify, lower, print and compile a function, looking into no cache."""
+    """Verify, lower, render and compile a function, bypassing the cache."""
     from tensorlang.ir.printer import show  # noqa: PLC0415 - not when warm
     from tensorlang.ir.verifier import verify  # noqa: PLC0415 - not when warm
     from tensorlang.runtime.describing import signature_of  # noqa: PLC0415 - the same
@@ -197,13 +197,13 @@ def make_artifact(recipe: Recipe, target: Target) -> Artifact:
 
 
 def forget() -> None:
-    """Drop the kernels held in memory (those on disk stay)."""
+    """Drop the kernels held in memory; those on disk stay."""
     _KERNELS.clear()
     _NAMED.clear()
 
 
 def _by_name(name: str, target: Target, source: Callable[[], Recipe]) -> Kernel:
-    """Find the kernel's key that the disk knows under a name, or make and file it."""
+    """The kernel whose key is on disk under this name; built and filed if missing."""
     known = cache.load(name)
     if known is not None:
         return _once(str(known.header["kernel"]), target, source)
@@ -215,7 +215,7 @@ def _by_name(name: str, target: Target, source: Callable[[], Recipe]) -> Kernel:
 
 
 def _once(key: str, target: Target, source: Callable[[], Recipe]) -> Kernel:
-    """The kernel of this key; loaded or built by one thread, while others wait."""
+    """The kernel of this key; one thread loads or builds it while others wait."""
     found = _KERNELS.get(key)
     if found is not None:
         return found
@@ -237,7 +237,7 @@ def _load(key: str, target: Target, source: Callable[[], Recipe]) -> Kernel:
 
 
 def _name(key: str, target: Target) -> str:
-    """What the disk knows a kernel by that is called so."""
+    """File name, on disk, of the kernel called `key`."""
     return cache.key_of("name", key, repr(target), _versions(target))
 
 
@@ -281,7 +281,7 @@ def _recipe(
     trace: str | Iterable[object] | None,
     knobs: Mapping[str, object] | None,
 ) -> Recipe:
-    """A function, or whatever has one in its `function`, with its trace as text."""
+    """The recipe of a function, or of an object with a `function` attribute."""
     from tensorlang.ir.nodes import Function  # noqa: PLC0415 - not in a warm process
 
     function = getattr(subject, "function", subject)

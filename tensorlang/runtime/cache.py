@@ -1,13 +1,13 @@
-r"""The cache on disk: object code and what belongs to it, one file an entry.
+r"""The on-disk cache of object code and metadata: one file per entry.
 
-It lives in the user's cache directory (`TENSORLANG_CACHE` points elsewhere), which must
-belong to the user and be closed to all others, for what it holds gets executed; where
-it is not, caching is off, and one warning says so. An entry is
+It is in the user's cache directory, or in `TENSORLANG_CACHE`. Its contents are
+executed, so the directory must belong to the user and be closed to others (mode 700);
+otherwise caching is off, with one warning. An entry is
 
     tensorlang cache 1 <sha256 of the rest>\n <header: JSON>\n <blobs>
 
-written to a temporary file and renamed, so that concurrent writers never mix. A file
-that is torn, altered or of something else is ignored with a warning, and rebuilt.
+written to a temporary file and renamed, so concurrent writers are safe. A truncated,
+altered or foreign file is ignored with a warning, and rebuilt.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LIMIT_BYTES: Final = 1 << 30
 LIMIT_ENTRY: Final = 1 << 27
 _MAGIC: Final = b"tensorlang cache 1 "
 _SUFFIX: Final = ".tlc"
-# what decides which code comes out of a definition: the packages that make it
+# packages that determine the code generated for a definition
 _GENERATORS: Final = (
     "ir", "scheduling", "codegen", "runtime", "templates", "schedules", "ops",
 )  # fmt: skip
@@ -43,14 +43,14 @@ _GENERATORS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing cached: a header that JSON can hold, and named bytes."""
+    """A cache entry: a JSON-serialisable header and named blobs."""
 
     header: Mapping[str, Any]
     blobs: Mapping[str, bytes]
 
 
 def key_of(*parts: str) -> str:
-    """The key of something made from these parts by this version of everything."""
+    """The key of something made from these parts by the current code versions."""
     digest = hashlib.sha256()
     for part in (*parts, _versions()):
         digest.update(f"{len(part)}:{part}".encode())
@@ -58,7 +58,7 @@ def key_of(*parts: str) -> str:
 
 
 def load(key: str) -> Entry | None:
-    """The entry of this key; None where there is none that is sound."""
+    """The entry of this key; None if missing or unusable."""
     folder = directory()
     if folder is None:
         return None
@@ -77,13 +77,13 @@ def load(key: str) -> Entry | None:
 
 
 def has(key: str) -> bool:
-    """Whether there is an entry of this key, sound or not."""
+    """Whether there is an entry of this key, usable or not."""
     folder = directory()
     return folder is not None and (folder / (key + _SUFFIX)).exists()
 
 
 def _bounded(path: Path) -> bytes:
-    """The bytes of a regular file: a pipe would wait, a device would never end."""
+    """The bytes of a regular file; a pipe would block, a device would never end."""
     with open(path, "rb", opener=_opened) as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
@@ -98,7 +98,7 @@ def _opened(path: str, flags: int) -> int:
 
 
 def save(key: str, entry: Entry) -> None:
-    """File an entry; a full or read-only disk only means that it is not filed."""
+    """Write an entry; on a full or read-only disk it is silently not written."""
     folder = directory()
     if folder is None:
         return
@@ -113,7 +113,7 @@ def save(key: str, entry: Entry) -> None:
 
 
 def directory() -> Path | None:
-    """The folder in use, made where it is missing; None where caching is off."""
+    """The cache directory, created if missing; None if caching is off."""
     return _usable(os.environ.get(VARIABLE) or None)
 
 
@@ -137,13 +137,13 @@ def _usable(asked: str | None) -> Path | None:
 
 
 def _default() -> Path:
-    from platformdirs import user_cache_path  # noqa: PLC0415 - not where it is given
+    from platformdirs import user_cache_path  # noqa: PLC0415 - only for the default
 
     return user_cache_path("tensorlang", appauthor=False) / "kernels"
 
 
 def _refusal(path: Path) -> str:
-    """Why code from this folder may not be run; empty where it may."""
+    """Why code from this folder must not be run; empty if it may."""
     if not hasattr(os, "getuid"):
         return ""
     status = path.stat()
@@ -158,13 +158,13 @@ def _refusal(path: Path) -> str:
 
 @cache
 def _prune_once(folder: Path) -> None:
-    """Prune at the first entry that a process files: those that only read never do."""
-    with suppress(OSError):  # another process prunes, too
+    """Prune at the first write of a process; readers never prune."""
+    with suppress(OSError):  # another process may be pruning
         _prune(folder)
 
 
 def _prune(folder: Path) -> None:
-    """Drop the oldest files, down to half of the limit."""
+    """Delete the oldest files until half the limit is left."""
     with os.scandir(folder) as entries:
         files = [(e.stat().st_mtime, e.stat().st_size, e.path) for e in entries]
     total = sum(size for _, size, _ in files)
@@ -185,12 +185,12 @@ def _encode(key: str, entry: Entry) -> bytes:
 
 
 def _decode(key: str, data: bytes) -> Entry:
-    """The entry in a file's bytes; ValueError says what is wrong with them."""
+    """Parse a file's bytes; ValueError says what is wrong with them."""
     first, _, rest = data.partition(b"\n")
     if not first.startswith(_MAGIC):
-        raise ValueError("it is no cache entry")
+        raise ValueError("it is not a cache entry")
     if hashlib.sha256(rest).hexdigest().encode() != first[len(_MAGIC) :]:
-        raise ValueError("its checksum does not match: it is torn or was altered")
+        raise ValueError("its checksum does not match: it is truncated or was altered")
     line, _, payload = rest.partition(b"\n")
     head = json.loads(line)
     if head["key"] != key:
@@ -204,7 +204,7 @@ def _decode(key: str, data: bytes) -> Entry:
 
 @cache
 def _versions() -> str:
-    """Python, NumPy, the platform, and a stamp of the code that generates code."""
+    """Python, NumPy, the platform, and a stamp of the code generator's sources."""
     system = f"{sys.platform} {platform.machine()}"
     flags = getattr(sys, "abiflags", "")
     python = f"{sys.implementation.cache_tag}{flags} {system}"
@@ -212,7 +212,7 @@ def _versions() -> str:
 
 
 def _stamp() -> str:
-    """Sizes and times of the generating modules: editing one invalidates entries."""
+    """Hash of the generator's file sizes and times: editing one invalidates entries."""
     rows: list[str] = []
     for package in _GENERATORS:
         spec = find_spec(f"tensorlang.{package}")

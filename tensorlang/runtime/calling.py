@@ -1,8 +1,7 @@
-"""The careful way to call a kernel: whatever the emitted wrapper does not take.
+"""The slow path of a kernel call: all that the emitted wrapper does not handle.
 
-Arrays of other libraries, views that are not contiguous, overlapping buffers, NumPy
-scalars, and every mistake, each with a sentence that says what to do. It costs some
-ten microseconds a call.
+Arrays of other libraries, non-contiguous views, overlapping buffers, NumPy scalars, and
+every error message. It costs about ten microseconds a call.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ import numpy as np
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
 from tensorlang.ir.dtypes import DType
 from tensorlang.runtime.arrays import Array, immutable, view, written
-from tensorlang.runtime.device_arrays import DeviceArray, PlacedArray, not_in_a_row
+from tensorlang.runtime.device_arrays import DeviceArray, PlacedArray, layout_error
 from tensorlang.runtime.overlaps import separate_inputs, separate_written
 from tensorlang.runtime.signature import (
     BufferSpec,
@@ -34,14 +33,14 @@ from tensorlang.runtime.signature import (
 
 _typed = cache(DType)
 Slots: TypeAlias = "ctypes.Array[ctypes.c_uint64]"
-"""The arguments of a call, 8 bytes each: addresses, then scalars' bits."""
+"""A call's arguments, 8 bytes each: addresses, then the bits of scalars."""
 
 
 @dataclass(slots=True)
 class Call:
-    """Arguments as a kernel takes them, and the arrays to copy back afterwards.
+    """Prepared arguments, and the pairs of arrays to copy back after the call.
 
-    The arrays are NumPy's, or on a device where `prepare` was told to look there.
+    The arrays are NumPy's, or device arrays if `prepare` was given such a reader.
     """
 
     arrays: list[Any]
@@ -52,13 +51,13 @@ class Call:
 def run(
     signature: Signature, entry: Callable[[int], int], args: Sequence[object]
 ) -> int:
-    """Call a kernel's `run` entry; returns its fault code.
+    """Call a kernel's `run` entry point; returns its fault code.
 
     Raises:
-        ArgumentError: a wrong number of arguments, something that is no array, a
-            read-only array that would be written, two written arrays that overlap.
-        DTypeError: an array of another element type.
-        ShapeError: a shape that does not fit the kernel or the other shapes.
+        ArgumentError: wrong number of arguments, a non-array, a read-only array that
+            would be written, or written arrays that overlap.
+        DTypeError: an array has the wrong dtype.
+        ShapeError: a shape does not fit the kernel or the other shapes.
     """
     call = prepare(signature, args)
     addresses = [array.ctypes.data for array in call.arrays]
@@ -70,7 +69,7 @@ def run(
 
 
 def block_of(signature: Signature, call: Call, addresses: Sequence[int]) -> Slots:
-    """The arguments as compiled code takes them: addresses, then scalars' bits."""
+    """The argument block of compiled code: addresses, then the bits of scalars."""
     block = (ctypes.c_uint64 * (signature.slots + 1))(*addresses)
     for slot, spec in enumerate(signature.scalars, len(addresses)):
         block[slot] = bits(spec, call.scalars[spec.name])
@@ -82,12 +81,12 @@ def prepare(
     args: Sequence[object],
     read: Callable[[object, str], PlacedArray] = view,
 ) -> Call:
-    """Check the arguments and bring them into the form that the kernel expects.
+    """Validate the arguments and convert them to what the kernel expects.
 
     Args:
-        signature: What they have to fit.
+        signature: The kernel's signature.
         args: Buffers, then free scalars.
-        read: From an argument and its name to the array where it lies.
+        read: Views an argument (with its name for errors) as an array in place.
     """
     expected = len(signature.buffers) + len(signature.free)
     if len(args) != expected:
@@ -140,7 +139,7 @@ def _array(
     ):
         raise ArgumentError(
             f"{where} is a broadcast view whose elements share memory, "
-            f"and the kernel writes it; pass an array of its own"
+            f"and the kernel writes it; pass a copy of it"
         )
     return array
 
@@ -150,12 +149,12 @@ def bind(
     shapes: Sequence[tuple[int, ...] | None],
     scalars: Scalars,
 ) -> None:
-    """Find the scalars that shapes give, and check every dimension against them.
+    """Infer scalars from shapes, and check every dimension against them.
 
-    `scalars` are the known ones, added to in place; a shape of None is not there yet.
+    `scalars` holds the known ones and is extended in place; a shape of None is unknown.
 
     Raises:
-        ShapeError: a rank or a dimension that does not fit; names both sides.
+        ShapeError: a rank or dimension does not fit; names both sides.
     """
     origin: dict[str, str] = {}
     for spec, shape in zip(signature.buffers, shapes, strict=True):
@@ -200,7 +199,7 @@ def scalar(kernel: str, spec: ScalarSpec, value: Any) -> float:
     """A scalar argument as a Python number of the right kind and range.
 
     Raises:
-        DTypeError: it is no number of that kind, or its type cannot hold it.
+        DTypeError: not a number of that kind, or out of the dtype's range.
     """
     dtype = _typed(spec.dtype)
     where = f"{kernel}: {spec.name}"
@@ -235,7 +234,7 @@ def _float(where: str, dtype: DType, value: Any) -> float:
 
 
 def bits(spec: ScalarSpec, value: float) -> int:
-    """A scalar's bits, as the low end of an 8-byte slot."""
+    """A scalar's bits, in the low end of an 8-byte slot."""
     dtype = _typed(spec.dtype)
     if dtype.name == "f64":
         return int(struct.unpack("<Q", struct.pack("<d", value))[0])
@@ -248,17 +247,17 @@ def bits(spec: ScalarSpec, value: float) -> int:
 
 
 def _make_contiguous(signature: Signature, call: Call) -> None:
-    """Row-major, aligned copies of what is not; written ones are copied back.
+    """Replace non-contiguous or misaligned arrays by copies; written ones copy back.
 
     Raises:
-        ArgumentError: such an array is on a device, where nothing is copied.
+        ArgumentError: such an array is on a device, where no copies are made.
     """
     for i, spec in enumerate(signature.buffers):
         array = call.arrays[i]
         if array.flags.c_contiguous and array.flags.aligned:
             continue
         if isinstance(array, DeviceArray):
-            raise ArgumentError(not_in_a_row(f"{signature.name}: {spec.name}", array))
+            raise ArgumentError(layout_error(f"{signature.name}: {spec.name}", array))
         if spec.role == "out":
             call.arrays[i] = np.empty(array.shape, array.dtype)
         else:

@@ -1,4 +1,4 @@
-"""Kernels that test the bounds of every access; see `tensorlang.codegen.checked`."""
+"""Kernels with bounds checks on every access; see `tensorlang.codegen.checked`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class CheckedKernel(Kernel):
-    """A kernel that raises where an access is out of bounds, and touches nothing there.
+    """A kernel that skips out-of-bounds accesses and reports them.
 
     Raises (when called):
         KernelError: an index is out of range; names the access, the index, the size,
@@ -34,12 +34,12 @@ class CheckedKernel(Kernel):
 
     @property
     def asm(self) -> str:
-        """The machine's own instructions."""
+        """Disassembly of the machine code."""
         return self._kernel.asm
 
     @property
     def resources(self) -> Mapping[str, int]:
-        """What the kernel takes of its machine."""
+        """Resources that the kernel uses."""
         return self._kernel.resources
 
     def _slow(self, *args: object) -> None:
@@ -54,4 +54,4 @@ class CheckedKernel(Kernel):
             self._accesses, report.tolist(), strict=False
         ):
             if outside:
-                raise KernelError(f"{self.name}: {access.told(index, size)}")
+                raise KernelError(f"{self.name}: {access.message(index, size)}")

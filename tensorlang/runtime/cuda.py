@@ -1,7 +1,7 @@
-"""Kernels for NVIDIA GPUs: CUDA C++ compiled to a cubin, which needs no GPU.
+"""Backend for NVIDIA GPUs: CUDA C++ compiled to a cubin, which needs no GPU.
 
-What compiling tells (registers, spills, shared memory) goes with the machine code, so
-that a kernel which was found in the cache knows it, too.
+Compiler statistics (registers, spills, shared memory) are stored with the machine code,
+so that kernels loaded from the cache have them as well.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ __all__ = ["CudaKernel", "compiled", "load", "lower", "render", "versions"]
 
 
 def versions(target: Target) -> str:
-    """The compilers and the architecture, and what compiles launchers."""
+    """The compilers and the architecture, including the launchers' compiler."""
     return f"{toolchain.versions()} for {target.arch}; {llvm.versions()}"
 
 
 def compiled(
     source: str, lowered: Function, signature: Signature, target: Target
 ) -> tuple[bytes, bytes]:
-    """The cubin of a source, and packed what the host runs and what the GPU is asked.
+    """The cubin of a source, and the packed launcher and host program.
 
     Raises:
-        CodegenError: a compiler refuses the text; the message has its own words.
+        CodegenError: a compiler rejects the source; the message includes its output.
         TargetError: a compiler is missing.
     """
     from tensorlang.codegen.simt.host import host_program  # noqa: PLC0415 - not warm
-    from tensorlang.codegen.simt.many import many  # noqa: PLC0415 - not warm
+    from tensorlang.codegen.simt.multi_tensor import multi_tensor_launch  # noqa: PLC0415 - not warm
 
     cubin, resources = toolchain.whole_cubin_of(
         toolchain.ptx_of(source, target.arch), target.arch
@@ -44,8 +44,8 @@ def compiled(
     asked = [launch.get("dynamic_shared", 0) for launch in program["launches"]]
     resources["shared_bytes"] = max(resources["shared_bytes"], *asked, 0)
     program["resources"] = resources
-    of = many(lowered)
-    program["many"] = of.data() if of else None
+    of = multi_tensor_launch(lowered)
+    program["multi_tensor"] = of.data() if of else None
     return cubin, launcher.packed(signature.name, signature, program)
 
 

@@ -1,7 +1,6 @@
-"""Arrays on GPUs, of PyTorch, JAX, CuPy, PyCUDA, and whoever speaks their protocols.
+"""GPU arrays of PyTorch, JAX, CuPy, PyCUDA and others, imported without a copy.
 
-They come in by `__cuda_array_interface__` or DLPack, without a copy; `cuda_results` has
-the way out.
+They are read by `__cuda_array_interface__` or DLPack; `cuda_results` exports results.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class CudaPlace(Place):
     def empty(
         self, shape: Shape, dtype: np.dtype, kind: str, stream: Stream = None
     ) -> DeviceArray:
-        """Unwritten memory for an array that is handed over to a library."""
+        """Uninitialised memory for an array that will be handed to a library."""
         return cuda_results.empty(self, shape, dtype, kind, stream)
 
     def at(
@@ -59,10 +58,10 @@ class CudaPlace(Place):
         strides: tuple[int, ...] | None = None,
         **known: Any,
     ) -> DeviceArray:
-        """An array at an address; without strides its elements lie in a row.
+        """An array at an address; contiguous if no strides (in bytes) are given.
 
         Raises:
-            ArgumentError: it has elements, and no memory.
+            ArgumentError: the address is null and the array is not empty.
         """
         if not address and 0 not in shape:
             raise ArgumentError(
@@ -81,13 +80,13 @@ class CudaPlace(Place):
         )
 
     def part(self, array: DeviceArray, first: int, count: int) -> DeviceArray:
-        """Some elements of an array of one dimension, where they lie."""
+        """A slice of `count` elements of a one-dimensional array, as a view."""
         place = array.memory + first * array.dtype.itemsize
         return replace(array, memory=place, offset=place, shape=(count,))
 
     def copy(self, array: DeviceArray) -> DeviceArray:
-        """The elements in memory of their own, in the order of the array's stream."""
-        own = cuda_results.own(self, array.shape, array.dtype, array.stream)
+        """A copy in newly allocated memory, ordered on the array's stream."""
+        own = cuda_results.allocate(self, array.shape, array.dtype, array.stream)
         made = replace(own, stream=array.stream)
         stream = array.stream or cuda_driver.LEGACY
         with self.device.current():
@@ -97,7 +96,7 @@ class CudaPlace(Place):
         return made
 
     def fetch(self, array: DeviceArray) -> Array:
-        """The elements in host memory, in the order of the array's stream."""
+        """A copy in host memory, ordered on the array's stream."""
         found = np.empty(array.shape, array.dtype)
         stream = array.stream or cuda_driver.LEGACY
         with self.device.current():
@@ -112,7 +111,7 @@ class CudaPlace(Place):
         return found
 
     def hand_over(self, array: DeviceArray) -> Foreign:
-        """A fresh array in its library's kind."""
+        """A fresh array as an array of its library."""
         return cuda_results.handed_over(array)
 
 
@@ -125,16 +124,16 @@ def place_of(index: int) -> CudaPlace:
 def array_at(
     index: int, address: int, shape: Shape, dtype: np.dtype, **known: Any
 ) -> DeviceArray:
-    """An array at an address of a GPU; see `CudaPlace.at`."""
+    """An array at an address on a GPU; see `CudaPlace.at`."""
     return place_of(index).at(address, shape, dtype, **known)
 
 
 def from_torch(tensor: torch.Tensor, name: str) -> DeviceArray:
-    """A tensor of PyTorch, on its current stream.
+    """A PyTorch tensor, on its device's current stream.
 
     Raises:
-        ArgumentError: it takes part in a gradient.
-        DTypeError: NumPy has no such type.
+        ArgumentError: it requires a gradient, or is not a plain strided view.
+        DTypeError: NumPy has no such dtype.
     """
     tensor = untracked(tensor, name)
     if tensor.is_neg() or tensor.layout is not sys.modules["torch"].strided:
@@ -145,7 +144,7 @@ def from_torch(tensor: torch.Tensor, name: str) -> DeviceArray:
     dtype = _of_torch(tensor.dtype)
     if dtype is None:
         title = str(tensor.dtype).partition(".")[2]
-        raise DTypeError(f"{name} has dtype {title}, which kernels do not have")
+        raise DTypeError(f"{name} has dtype {title}, which kernels do not support")
     index = tensor.device.index or 0
     return array_at(
         index,
@@ -161,7 +160,7 @@ def from_torch(tensor: torch.Tensor, name: str) -> DeviceArray:
 
 @cache
 def _of_torch(dtype: torch.dtype) -> np.dtype | None:
-    """NumPy's type for one of PyTorch's; None where it has none."""
+    """NumPy's equivalent of a PyTorch dtype; None if there is none."""
     name = str(dtype).partition(".")[2]
     if name == "bfloat16":
         return bf16.numpy
@@ -172,40 +171,40 @@ def _of_torch(dtype: torch.dtype) -> np.dtype | None:
 
 
 def from_interface(value: Foreign, name: str) -> DeviceArray:
-    """An array that speaks `__cuda_array_interface__`, of version 2 or 3.
+    """An array with `__cuda_array_interface__`, version 2 or 3.
 
     Raises:
-        ArgumentError: it has a mask, or lies in another context of the GPU.
+        ArgumentError: it has a mask, or belongs to another context of the GPU.
     """
-    told = value.__cuda_array_interface__
-    if told.get("mask") is not None:
+    interface = value.__cuda_array_interface__
+    if interface.get("mask") is not None:
         raise ArgumentError(f"{name} has a mask, which would be lost; pass its data")
-    address, read_only = told["data"]
+    address, read_only = interface["data"]
     kind = type(value).__module__.partition(".")[0]
     index = _index_of(value, kind)
     if address and cuda_device.device(index).owner_of(address) not in (
         0,
         cuda_device.device(index).context,
     ):
-        raise ArgumentError(f"{name} lies in a CUDA context of its own; {_CONTEXT}")
-    strides, shape = told.get("strides"), tuple(map(int, told["shape"]))
+        raise ArgumentError(f"{name} is in another CUDA context; {_CONTEXT}")
+    strides, shape = interface.get("strides"), tuple(map(int, interface["shape"]))
     if strides is not None and len(strides) != len(shape):
         raise ArgumentError(f"{name} has shape {shape} and strides {tuple(strides)}")
     return array_at(
         index,
         address or 0,
         shape,
-        _told_type(value, told["typestr"]),
+        _dtype_of(value, interface["typestr"]),
         strides=None if strides is None else tuple(map(int, strides)),
         writeable=not read_only,
         kind=kind,
         owner=value,
-        stream=told.get("stream"),
+        stream=interface.get("stream"),
     )
 
 
-def _told_type(value: object, typestr: str) -> np.dtype:
-    """The element type: the array's own where the protocol has no name for it."""
+def _dtype_of(value: object, typestr: str) -> np.dtype:
+    """The dtype of a typestr; bfloat16 has none and is read from the array."""
     own = getattr(value, "dtype", None)
     if typestr[1] == "V" and own is not None and str(own) == "bfloat16":
         return bf16.numpy
@@ -213,7 +212,7 @@ def _told_type(value: object, typestr: str) -> np.dtype:
 
 
 def _index_of(value: Foreign, kind: str) -> int:
-    """Which GPU an array is on."""
+    """Index of the GPU that an array is on."""
     if kind == "cupy":
         return int(value.device.id)
     if hasattr(value, "__dlpack_device__"):
@@ -222,7 +221,7 @@ def _index_of(value: Foreign, kind: str) -> int:
 
 
 def from_dlpack(value: Foreign, name: str) -> DeviceArray:
-    """An array that speaks DLPack; its library has our default stream wait for it.
+    """A DLPack array; its library makes our default stream wait for it.
 
     Raises:
         ArgumentError: it is not on a GPU.

@@ -1,7 +1,7 @@
-"""GPUs and what is had of them: their primary contexts, memory, marks in streams.
+"""GPUs: primary contexts, memory, events.
 
-PyCUDA opens the devices and holds their primary contexts, which PyTorch, JAX and CuPy
-use, too.
+PyCUDA opens the devices and retains their primary contexts, which PyTorch, JAX and CuPy
+share.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tensorlang import devices
 from tensorlang.errors import DeviceError, DeviceMemoryError
 from tensorlang.runtime import cuda_driver
 
-# CUmemPoolProps: kind of memory, kind of handles, kind and number of the place, ...
+# CUmemPoolProps: allocation type, handle types, location type and id, ...
 _POOL_WORDS: Final = 88 // 4
 _PINNED: Final = 1  # CU_MEM_ALLOCATION_TYPE_PINNED
 _ON_DEVICE: Final = 1  # CU_MEM_LOCATION_TYPE_DEVICE
@@ -30,8 +30,8 @@ class Device:
     """A GPU with its primary context; `lock` is held while a call is enqueued.
 
     Attributes:
-        index: Its number.
-        context: The primary context's handle.
+        index: Device ordinal.
+        context: Handle of the primary context.
     """
 
     def __init__(self, index: int) -> None:
@@ -40,24 +40,24 @@ class Device:
             held = devices.cuda_handle(index).retain_primary_context()
         except Exception as error:
             raise _refused(error, index) from error
-        # for good: at the end of the process PyCUDA would detach it, not release it,
-        # with a warning, and perhaps before the last array is given back
+        # Leaked on purpose: at exit PyCUDA would detach the context, with a warning
+        # and perhaps before the last array is freed, instead of releasing it.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))
         self.context: Final = int(held.handle)
         cuda_driver.OPENED_BY.add(os.getpid())
         self.lock: Final = threading.RLock()
 
     def current(self) -> Current:
-        """The context as this thread's current one, until the `with` ends."""
+        """Make the context this thread's current one for the duration of a `with`."""
         return Current(self.context)
 
     @cached_property
     def pool(self) -> int | None:
-        """What memory is taken from, and kept in until it is taken again.
+        """Private memory pool; None if the driver has no pools.
 
-        It is ours alone: the device's own gives memory back whenever a stream is waited
-        for, and what is set of it other libraries would feel. None where the driver has
-        no pools: then memory is given back with the whole device waiting.
+        The device's default pool trims itself at every synchronisation, and changing
+        its settings would affect other libraries. Without pools, freeing memory
+        synchronises the device.
         """
         settings = (ctypes.c_uint32 * _POOL_WORDS)()
         settings[0], settings[2], settings[3] = _PINNED, _ON_DEVICE, self.index
@@ -72,9 +72,9 @@ class Device:
         return made.value
 
     def owner_of(self, address: int) -> int:
-        """The handle of the context in which an address was allocated.
+        """Handle of the context in which an address was allocated.
 
-        It is 0 where there is none: memory from pools is of the device.
+        0 if there is none: memory from pools belongs to the device.
         """
         context = ctypes.c_void_p()
         with self.current(), suppress(DeviceError):
@@ -83,7 +83,7 @@ class Device:
 
 
 class Current:
-    """A context as this thread's current one, and whatever was so before afterwards.
+    """Makes a context current for this thread; restores the previous one on exit.
 
     Args:
         context: Its handle.
@@ -109,23 +109,23 @@ class Current:
 
 
 def _refused(error: Exception, index: int) -> DeviceError:
-    """PyCUDA's error as ours."""
+    """PyCUDA's error as a tensorlang error."""
     kind = DeviceMemoryError if type(error).__name__ == "MemoryError" else DeviceError
     return kind(f"cuda:{index} cannot be opened: {error}")
 
 
 @cache
 def device(index: int) -> Device:
-    """A GPU; its primary context is retained once, for the life of the process."""
+    """A GPU; its primary context is retained once per process."""
     return Device(index)
 
 
 class Memory:
-    """Memory of a GPU, given back in the order of its stream when nobody holds it.
+    """GPU memory, freed in stream order when it is no longer referenced.
 
     Attributes:
-        address: Where it begins.
-        size: Bytes.
+        address: Device address.
+        size: Size in bytes.
     """
 
     def __init__(self, of: Device, size: int, stream: int = cuda_driver.LEGACY) -> None:
@@ -149,17 +149,17 @@ class Memory:
                     self._stream,
                 )
         except DeviceMemoryError as error:
-            raise DeviceMemoryError(f"{self._wanted()}: {error}") from None
+            raise DeviceMemoryError(f"{self._shortage()}: {error}") from None
         return place.value
 
-    def _wanted(self) -> str:
-        """How much was asked for, and how much there is."""
+    def _shortage(self) -> str:
+        """Error sentence: bytes requested, total and free."""
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         with suppress(DeviceError):
             cuda_driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
         return (
-            f"{_mib(self.size)} do not fit on cuda:{self._device.index}, of whose "
-            f"{_mib(total.value)} are {_mib(free.value)} free"
+            f"{_mib(self.size)} do not fit on cuda:{self._device.index}, where "
+            f"{_mib(free.value)} of {_mib(total.value)} are free"
         )
 
     def __int__(self) -> int:
@@ -182,7 +182,7 @@ def _mib(size: int) -> str:
 
 
 class Event:
-    """A mark in a stream."""
+    """A CUDA event."""
 
     def __init__(self, of: Device, *, timing: bool = False) -> None:
         made = ctypes.c_void_p()
@@ -192,15 +192,15 @@ class Event:
         self.handle: Final = made.value
 
     def record(self, stream: int) -> None:
-        """Mark what the stream was given until now."""
+        """Record the event on a stream."""
         cuda_driver.call("cuEventRecord", self.handle, stream)
 
     def awaited_by(self, stream: int) -> None:
-        """Have a stream wait for the mark."""
+        """Make a stream wait for the event."""
         cuda_driver.call("cuStreamWaitEvent", stream, self.handle, 0)
 
     def seconds_since(self, earlier: Event) -> float:
-        """The time between two marks, once this one is reached."""
+        """Seconds between two events; blocks until this one has completed."""
         found = ctypes.c_float()
         cuda_driver.call("cuEventSynchronize", self.handle)
         cuda_driver.call(

@@ -1,7 +1,7 @@
-"""CUDA's driver: the entries of `libcuda` that are called, and their errors.
+"""The CUDA driver API: the functions of `libcuda` that are called, and their errors.
 
-PyCUDA opens the devices (`cuda_device`), but gives no address of a kernel away, takes
-no stream that another library made, and has no graphs: these are the driver's own.
+PyCUDA opens the devices (`cuda_device`), but exposes no kernel addresses, accepts no
+streams of other libraries, and has no graphs; for these the driver is called directly.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Final
 
 from tensorlang.errors import DeviceError, DeviceMemoryError
 
-LEGACY: Final = 0  # the default stream, as PyTorch uses it
+LEGACY: Final = 0  # the legacy default stream, as in PyTorch
 _NO_MEMORY: Final = 2
 _NOT_INITIALIZED: Final = 3
-# after these a context is beyond use: CUDA says so of each
+# sticky errors: the context is unusable afterwards, as CUDA documents for each
 _LOST: Final = frozenset({214, 700, 702, 709, 710, *range(714, 720), 999})
 _LIBRARY: Final = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 
@@ -29,7 +29,7 @@ _P, _I, _U, _S, _U64 = (
     ctypes.c_size_t,
     ctypes.c_uint64,
 )
-# each function that is called, with the types of its parameters
+# the functions that are called, with their parameter types
 FUNCTIONS: Final[dict[str, tuple[type, ...]]] = {
     "cuGetErrorName": (_I, _P),
     "cuGetErrorString": (_I, _P),
@@ -73,9 +73,9 @@ FUNCTIONS: Final[dict[str, tuple[type, ...]]] = {
 }
 
 
-# kernels that were started last: what failed of them, CUDA tells later
+# the last kernels launched: their errors are reported asynchronously
 STARTED: Final[deque[str]] = deque(maxlen=4)
-# processes that opened a GPU: this one, or one that it was forked from
+# processes that opened a GPU: this one, or an ancestor that forked
 OPENED_BY: Final[set[int]] = set()
 
 
@@ -84,7 +84,7 @@ def library() -> ctypes.CDLL:
     """The driver's library.
 
     Raises:
-        DeviceError: it is not installed, or older than what is called in it.
+        DeviceError: it is not installed, or lacks a function.
     """
     try:
         found = ctypes.CDLL(_LIBRARY)
@@ -101,10 +101,10 @@ def library() -> ctypes.CDLL:
 
 
 def address_of(name: str) -> int:
-    """The address of a function that compiled code calls: `cuLaunchKernel`, ...
+    """Address of a driver function for compiled code: `cuLaunchKernel`, ...
 
     Raises:
-        DeviceError: the driver is older than the function.
+        DeviceError: the driver is too old to have it.
     """
     found = getattr(library(), name, None)
     if found is None:
@@ -115,11 +115,11 @@ def address_of(name: str) -> int:
 
 
 def call(name: str, *args: object) -> None:
-    """Call one of the driver's functions.
+    """Call a driver function.
 
     Raises:
-        DeviceMemoryError: the device has no memory left.
-        DeviceError: it refuses, or fails; `lost` where its context is beyond use.
+        DeviceMemoryError: out of device memory.
+        DeviceError: any other error; `lost` if the context is unusable afterwards.
     """
     code = getattr(library(), name)(*args)
     if code:
@@ -127,7 +127,7 @@ def call(name: str, *args: object) -> None:
 
 
 def failed(what: str, code: int) -> DeviceError:
-    """The error of a call that gave a code."""
+    """The exception for a CUDA error code."""
     said = f"{what} failed: {_said(code)}"
     if code == _NO_MEMORY:
         return DeviceMemoryError(
@@ -135,15 +135,15 @@ def failed(what: str, code: int) -> DeviceError:
         )
     if code == _NOT_INITIALIZED and OPENED_BY - {os.getpid()}:
         said += (
-            "; the GPU was used before this process was forked, and CUDA serves no "
-            "child of a fork: start processes with 'spawn'"
+            "; the GPU was used before this process was forked, and CUDA does not work "
+            "in its children: start processes with 'spawn'"
         )
     lost = code in _LOST
     if lost:
         said += "; this process can no longer compute on that GPU, start a new one"
         if STARTED and not blocking():
             said += (
-                f". Kernels started last: {', '.join(STARTED)}; with "
+                f". Last kernels launched: {', '.join(STARTED)}; with "
                 "CUDA_LAUNCH_BLOCKING=1 the one that fails is named"
             )
     error = DeviceError(said)
@@ -153,12 +153,12 @@ def failed(what: str, code: int) -> DeviceError:
 
 @cache
 def blocking() -> bool:
-    """Whether each start of a kernel is to wait for its end, to find one that fails."""
+    """Whether to synchronise after every launch, so that a failing kernel is named."""
     return os.environ.get("CUDA_LAUNCH_BLOCKING") == "1"
 
 
 def _said(code: int) -> str:
-    """A code in the driver's words."""
+    """A code's name and description from the driver."""
     words = []
     for function in ("cuGetErrorName", "cuGetErrorString"):
         text = ctypes.c_char_p()

@@ -1,8 +1,8 @@
-"""CUDA graphs: the launches of a call that is made again, started as one.
+"""CUDA graphs: the launches of a repeated call, replayed as one.
 
-A graph pays where there are many launches: starting it costs about as much as starting
-two kernels. It holds the addresses and numbers of the call that it was captured from,
-so it serves just that call, made again: same arrays, same scalars.
+Replaying a graph costs about as much as launching two kernels, so it pays with several
+launches. A graph bakes in the addresses and scalars of the call it was captured from,
+and serves only repetitions of exactly that call.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _NON_BLOCKING: Final = 1  # CU_STREAM_NON_BLOCKING
 
 
 class Graphs:
-    """The graphs of a kernel, by the arguments of its calls.
+    """A kernel's graphs, by the arguments of its calls.
 
     Args:
-        device: Where it runs.
-        host: What the host runs for it.
+        device: The kernel's device.
+        host: Its host program.
 
     Attributes:
-        pay: Whether a graph is worth its making.
+        pay: Whether graphs are worthwhile for this kernel.
     """
 
     def __init__(self, device: Device, host: Data) -> None:
@@ -45,15 +45,15 @@ class Graphs:
         self._seen: dict[Hashable, int | None] = {}
 
     def run(self, key: Hashable, start: Callable[[int], None], stream: int) -> bool:
-        """Start a call's graph, captured when it is made for the second time.
+        """Replay a call's graph; it is captured when a call is repeated first.
 
         Args:
-            key: All that the launches are given.
-            start: Starts them on a stream.
-            stream: Where the graph runs.
+            key: All arguments of the launches.
+            start: Starts the launches on a stream.
+            stream: Stream on which the graph runs.
 
         Returns:
-            False where there is no graph for it, and nothing was started.
+            False if there is no graph for it; then nothing was started.
         """
         if not self.pay:
             return False
@@ -68,7 +68,7 @@ class Graphs:
             except DeviceError as error:
                 if error.lost:
                     raise
-                self.pay = False  # a driver without them: launches go one by one
+                self.pay = False  # a driver without graphs: launch one by one
                 return False
         cuda_driver.call("cuGraphLaunch", graph, stream)
         return True
@@ -80,7 +80,7 @@ class Graphs:
                 cuda_driver.call("cuGraphExecDestroy", graph)
 
     def _captured(self, start: Callable[[int], None]) -> int:
-        """The launches as an executable graph: recorded on a stream, not run."""
+        """The launches as an executable graph, captured without running them."""
         stream = _capturing(self._device)
         graph, made = ctypes.c_void_p(), ctypes.c_void_p()
         cuda_driver.call("cuStreamBeginCapture_v2", stream, _THREAD_LOCAL)
@@ -97,7 +97,7 @@ _STREAMS: Final[dict[int, int]] = {}
 
 
 def _capturing(device: Device) -> int:
-    """A stream of ours: the default one cannot be captured."""
+    """A private stream per device: the default stream cannot be captured."""
     if device.index not in _STREAMS:
         made = ctypes.c_void_p()
         cuda_driver.call("cuStreamCreate", ctypes.byref(made), _NON_BLOCKING)

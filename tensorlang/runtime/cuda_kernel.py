@@ -1,4 +1,4 @@
-"""A kernel on a GPU: its module, its calls on the caller's streams."""
+"""A kernel on a GPU: loads its module and launches it on the callers' streams."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from tensorlang.runtime import (
     calling,
     cuda_device,
     cuda_driver,
-    cuda_many,
+    cuda_multi_tensor,
     cuda_sets,
     cuda_transfers,
     launcher,
     launcher_text,
     toolchain,
 )
+from tensorlang.runtime.cuda_cached import CachedLaunch, LaunchCache
 from tensorlang.runtime.cuda_graphs import Graphs
-from tensorlang.runtime.cuda_known import Known, KnownCalls
 from tensorlang.runtime.cuda_lifetimes import until_done
 from tensorlang.runtime.cuda_module import Module, workspace
 from tensorlang.runtime.cuda_results import current_stream
 from tensorlang.runtime.device_arrays import DeviceArray
 from tensorlang.runtime.device_kernel import DeviceKernel
-from tensorlang.runtime.given_arrays import seen
+from tensorlang.runtime.foreign_arrays import as_placed
 from tensorlang.runtime.kernel import Artifact
 from tensorlang.targets import Target
 
@@ -36,15 +36,15 @@ from tensorlang.targets import Target
 class CudaKernel(DeviceKernel):
     """A kernel compiled for a GPU; see `Kernel`.
 
-    It runs on the stream where the caller's arrays are computed, and does not wait for
-    its end, but where arrays in host memory are to be brought back, or where its checks
-    may report a fault. An array on the GPU that begins where the kernel's wide accesses
-    cannot is taken through a copy that does not: `cuda_transfers`.
+    It runs on the stream of the caller's arrays, asynchronously except where outputs
+    are copied back to host memory or the kernel's checks may report a fault. A GPU
+    array that is misaligned for the kernel's vector accesses goes through an aligned
+    copy: `cuda_transfers`.
 
     Attributes:
-        ptx: NVIDIA's portable assembly, from which ptxas made the machine code.
-        alignments: Bytes that the addresses of each array must be multiples of.
-        has_temporaries: Whether its launches hand on arrays of their own.
+        ptx: PTX, from which ptxas made the machine code.
+        alignments: Required alignment of each array's address, in bytes.
+        has_temporaries: Whether its launches pass temporary arrays on.
     """
 
     def __init__(self, artifact: Artifact, target: Target) -> None:
@@ -53,7 +53,7 @@ class CudaKernel(DeviceKernel):
         self._checks = any(["faults"] in x["args"] for x in self._host["launches"])
         self.alignments: Sequence[int] = self._host["alignments"]
         self.has_temporaries = bool(launcher_text.temporaries(self._host))
-        self._known = KnownCalls(self)
+        self._cache = LaunchCache(self)
         self.launch = self._quick
         alone = not self._checks and not self.has_temporaries
         if alone and cuda_sets.takes_sets(artifact.signature):
@@ -61,12 +61,12 @@ class CudaKernel(DeviceKernel):
 
     @cached_property
     def ptx(self) -> str:
-        """NVIDIA's portable assembly of the source."""
+        """PTX of the source."""
         return toolchain.ptx_of(self.source, self.target.arch)
 
     @cached_property
     def asm(self) -> str:
-        """SASS: the instructions of the architecture."""
+        """SASS: disassembly of the machine code."""
         return toolchain.sass_of(self.artifact.object_code)
 
     @property
@@ -80,30 +80,30 @@ class CudaKernel(DeviceKernel):
 
     @cached_property
     def launcher(self) -> launcher.Launcher:
-        """What starts all launches of a call."""
+        """The compiled host program, which starts all launches of a call."""
         return launcher.Launcher(self.name, self._host, self._code)
 
     @cached_property
     def _encode(self) -> int:
-        """The address of what encodes tensor maps, where there are some."""
+        """Address of `cuTensorMapEncodeTiled`; 0 if there are no tensor maps."""
         if not self.launcher.has_maps:
             return 0
         return cuda_driver.address_of("cuTensorMapEncodeTiled")
 
     @cached_property
     def module(self) -> Module:
-        """The machine code in the GPU's context, loaded at the first call.
+        """The machine code loaded into the GPU's context, at the first call.
 
         Raises:
-            TargetError: the kernel was compiled for an architecture, not for a GPU.
+            TargetError: the target is an architecture without a GPU.
         """
         if self.target.index < 0:
             raise TargetError(
-                f"{self.name} is compiled for {self.target.arch} alone, for no GPU is "
-                "here; use 'llvm' or 'opencl', or 'cuda' where one is"
+                f"{self.name} is compiled for {self.target.arch} without a GPU; use "
+                "'llvm' or 'opencl', or 'cuda' where there is one"
             )
         device = cuda_device.device(self.target.index)
-        of_many = [self._host["many"]] if self._host.get("many") else []
+        of_many = [self._host["multi_tensor"]] if self._host.get("multi_tensor") else []
         launches = [*self._host["launches"], *of_many]
         return Module(device, self.artifact.object_code, launches)
 
@@ -112,25 +112,25 @@ class CudaKernel(DeviceKernel):
         return Graphs(self.module.device, self._host)
 
     def _quick(self, *args: object) -> None:
-        """Start all launches on the arrays' stream, after a look at what may differ."""
-        if not self._known.call(args):
+        """Fast path: launch with what is cached for such arguments."""
+        if not self._cache.call(args):
             self._slow(*args)
 
-    def known(self, shapes: Sequence[tuple[int, ...]]) -> Known | None:
-        """What is known of calls with arrays of these shapes; None where faults may be.
+    def cached_launch(self, shapes: Sequence[tuple[int, ...]]) -> CachedLaunch | None:
+        """The cached launch for arrays of these shapes; None if faults are reported.
 
         Args:
-            shapes: Of all buffers, as the kernel takes them.
+            shapes: The kernel's shapes of all buffers.
         """
-        return None if self._checks else Known(self, shapes)
+        return None if self._checks else CachedLaunch(self, shapes)
 
     def slow(self, *args: object) -> None:
-        """Check the arguments, and start all launches on the arrays' stream."""
+        """Slow path: check the arguments, then launch on the arrays' stream."""
         self._slow(*args)
 
     def _slow(self, *args: object) -> None:
         module = self.module
-        call = calling.prepare(self.signature, args, seen)
+        call = calling.prepare(self.signature, args, as_placed)
         there = [array for array in call.arrays if isinstance(array, DeviceArray)]
         for array in there:
             self._on_its_device(array)
@@ -147,14 +147,14 @@ class CudaKernel(DeviceKernel):
             self._remember(args, call)
 
     def _remember(self, args: Sequence[object], call: calling.Call) -> None:
-        key = self._known.key(args)
+        key = self._cache.key(args)
         if key is not None:
-            self._known.keep(key, [array.shape for array in call.arrays])
+            self._cache.keep(key, [array.shape for array in call.arrays])
 
     def _each(self, *given: Any) -> bool:
-        """Update sets of PyTorch's tensors; False where they do not fit.
+        """Update sets of PyTorch tensors; False if they do not qualify.
 
-        Many sets are few launches, as far as their blocks' table has room.
+        Many sets share a launch, up to the size of its table.
         """
         count = len(self.signature.buffers)
         alignments = self._host["alignments"]
@@ -172,8 +172,8 @@ class CudaKernel(DeviceKernel):
         module = self.module
         stream = current_stream(given[0][0])
         with module.device.lock, module.device.current():
-            if len(sets) > 1 and self._host.get("many"):
-                cuda_many.start(self._host, module.handles, sets, block, stream)
+            if len(sets) > 1 and self._host.get("multi_tensor"):
+                cuda_multi_tensor.start(self._host, module.handles, sets, block, stream)
                 return True
             for elements, addresses in sets:
                 block[:count] = addresses
@@ -189,7 +189,7 @@ class CudaKernel(DeviceKernel):
             )
 
     def _in_order(self, there: Iterable[DeviceArray], stream: int) -> None:
-        """Have the stream wait for other streams where arrays come from."""
+        """Make the stream wait for the streams of the other arrays."""
         others = {a.stream for a in there if a.stream is not None} - {stream}
         for other in sorted(others - ({1} if stream == cuda_driver.LEGACY else set())):
             mark = cuda_device.Event(self.module.device)
@@ -220,13 +220,13 @@ class CudaKernel(DeviceKernel):
     def start(
         self, block: calling.Slots, temporaries: list[int], stream: int, *, again: bool
     ) -> None:
-        """All launches: as a graph where that pays and the call is made again.
+        """Start all launches, as a graph if that pays and the call may repeat.
 
         Args:
-            block: The arguments as compiled code takes them: `calling.block_of`.
-            temporaries: The address of each.
-            stream: Where.
-            again: Whether a call with the same arguments may come.
+            block: The argument block: `calling.block_of`.
+            temporaries: Addresses of the temporaries.
+            stream: CUDA stream.
+            again: Whether a call with the same arguments may follow.
         """
         place = ctypes.addressof(block)
         if again and self._graphs.pay and not cuda_driver.blocking():
@@ -252,7 +252,7 @@ class CudaKernel(DeviceKernel):
         )
         if code == launcher_text.TOO_LARGE:
             raise DeviceError(
-                f"{self.name}: a launch has more blocks than a GPU starts at once; "
+                f"{self.name}: a launch has more blocks than a GPU allows; "
                 "compute in parts"
             )
         if code:
@@ -262,7 +262,7 @@ class CudaKernel(DeviceKernel):
             self._waited(stream)
 
     def _waited(self, stream: int) -> None:
-        """Wait for what was started, and name the kernel where it fails."""
+        """Synchronise, and name the kernel in an error."""
         try:
             cuda_driver.call("cuStreamSynchronize", stream)
         except DeviceError as error:
@@ -272,11 +272,11 @@ class CudaKernel(DeviceKernel):
 
     @cached_property
     def _entry(self) -> int:
-        """The address of the driver's function that starts a kernel."""
+        """The address of `cuLaunchKernel`."""
         return cuda_driver.address_of("cuLaunchKernel")
 
     def _after(self, call: calling.Call, stream: int) -> None:
-        """Have the streams of written arrays wait for the launches."""
+        """Make the streams of written arrays wait for the launches."""
         for spec, array in zip(self.signature.buffers, call.arrays, strict=True):
             other = getattr(array, "stream", None)
             if spec.written and other not in (None, stream):

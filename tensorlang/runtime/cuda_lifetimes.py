@@ -1,8 +1,8 @@
-"""Arrays whose libraries free them in an order of their own: held until we are done.
+"""Keep arrays alive while kernels use them, for libraries that free out of order.
 
-PyTorch's and CuPy's memory is freed in the order of the stream on which we compute.
-JAX's is not: it computes on streams of its own, and takes memory that nobody holds for
-its next result, which our kernel may still be reading.
+PyTorch and CuPy free memory in the order of the stream on which we compute. JAX uses
+its own streams and reuses unreferenced memory for its next result, which our kernel may
+still be reading.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _HELD: Final[dict[int, deque[tuple[Event, object]]]] = {}
 
 
 def until_done(device: Device, stream: int, owners: object) -> None:
-    """Hold on to arrays until what the stream was given has ended.
+    """Keep arrays alive until the work enqueued on the stream has completed.
 
-    They are let go at a later call, the device's lock held.
+    They are released at a later call, with the device's lock held.
     """
     held = _HELD.setdefault(device.index, deque())
     mark = Event(device)
@@ -37,6 +37,6 @@ def until_done(device: Device, stream: int, owners: object) -> None:
 
 
 def _ended(mark: Event) -> bool:
-    """Whether a mark was reached."""
+    """Whether an event has completed."""
     code: int = cuda_driver.library().cuEventQuery(ctypes.c_void_p(mark.handle))
     return code == 0

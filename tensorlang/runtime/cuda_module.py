@@ -1,4 +1,4 @@
-"""Machine code in a GPU's context, and the memory that calls share there."""
+"""Modules loaded into a GPU's context, and per-stream workspaces."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from tensorlang.runtime.cuda_device import Device, Memory
 if TYPE_CHECKING:
     from tensorlang.runtime.host_program import Data
 
-_ALIGN: Final = 256  # bytes: what any access and copy may want
+_ALIGN: Final = 256  # bytes: suffices for any access and copy
 _DYNAMIC_SHARED: Final = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-_WITHOUT_ASKING: Final = 48 << 10  # bytes of shared memory
+_WITHOUT_ASKING: Final = 48 << 10  # bytes of shared memory: more needs an attribute
 
 
 class Module:
-    """A cubin in a context, and its kernels' handles.
+    """A cubin loaded into a context, and its kernels' handles.
 
     Args:
-        device: Where.
+        device: The GPU.
         cubin: The machine code.
-        launches: What the host starts: names, and bytes of dynamic shared memory.
+        launches: Names of the kernels, and their bytes of dynamic shared memory.
 
     Attributes:
-        handles: The kernels' handles by name.
+        handles: Kernel handles by name.
 
     Raises:
-        DeviceError: the driver refuses the code, as that of another architecture.
+        DeviceError: the driver rejects the code, e.g. for another architecture.
     """
 
     def __init__(self, device: Device, cubin: bytes, launches: Sequence[Data]) -> None:
@@ -76,7 +76,7 @@ class Module:
         return function.value or 0
 
     def report(self, stream: int) -> int:
-        """The fault of what the stream was given, waited for; it is then forgotten."""
+        """Synchronise; return and reset the fault code."""
         code = ctypes.c_int32()
         size = ctypes.sizeof(code)
         cuda_driver.call(
@@ -93,22 +93,22 @@ class Module:
 
 
 class Workspace:
-    """Memory that the calls on one stream use one after the other."""
+    """Scratch memory shared by consecutive calls on one stream."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
         self._memory: Memory | None = None
 
     def take(self, sizes: Iterable[int], stream: int) -> list[int]:
-        """Addresses of pieces of these sizes, good until the next call on the stream.
+        """Addresses of blocks of these sizes, valid until the next call on the stream.
 
         Raises:
-            DeviceMemoryError: there is no memory for them.
+            DeviceMemoryError: out of device memory.
         """
         whole = [-(-size // _ALIGN) * _ALIGN for size in sizes]
         *starts, end = accumulate(whole, initial=0)
         if end and (self._memory is None or self._memory.size < end):
-            self._memory = None  # given back first: there may be no room for both
+            self._memory = None  # freed first: both may not fit
             self._memory = Memory(self._device, end, stream)
         first = self._memory.address if self._memory is not None else 0
         return [first + start for start in starts]

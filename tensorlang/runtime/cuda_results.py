@@ -1,6 +1,7 @@
-"""Results on GPUs: made by the library of the first argument, and handed over to it.
+"""Results on GPUs: allocated by, and returned to, the first argument's library.
 
-Where a library cannot be asked for memory, it takes ours over by a protocol.
+Libraries that cannot be asked for memory import ours by DLPack or
+`__cuda_array_interface__`.
 """
 
 from __future__ import annotations
@@ -27,46 +28,46 @@ if TYPE_CHECKING:
 def empty(
     place: CudaPlace, shape: Shape, dtype: np.dtype, kind: str, stream: Stream = None
 ) -> DeviceArray:
-    """Unwritten memory for an array of a library, in the order of a stream.
+    """Uninitialised memory for an array of a library, in stream order.
 
     Raises:
-        DeviceMemoryError: there is no memory for it.
+        DeviceMemoryError: out of device memory.
     """
     made = _EMPTY.get(kind)
     if made is not None:
         return made(place, shape, dtype)
-    return own(place, shape, dtype, stream)
+    return allocate(place, shape, dtype, stream)
 
 
 def handed_over(array: DeviceArray) -> Foreign:
-    """A fresh array in its library's kind."""
+    """A fresh array as an array of its library."""
     return _HAND_OVER.get(array.kind, _owner)(array)
 
 
 def current_stream(tensor: torch.Tensor) -> int:
-    """PyTorch's current stream on the GPU of a tensor."""
+    """PyTorch's current stream on a tensor's GPU."""
     return stream_of(tensor.device.index or 0)
 
 
 def stream_of(index: int) -> int:
-    """PyTorch's current stream on a GPU; as Triton asks for it, where it can be."""
+    """PyTorch's current stream on a GPU; by the fast private call if there is one."""
     torch = sys.modules["torch"]
     try:
-        found: int = torch._C._cuda_getCurrentRawStream(index)  # noqa: SLF001 - quick
+        found: int = torch._C._cuda_getCurrentRawStream(index)  # noqa: SLF001 - fast
     except AttributeError:
         found = torch.cuda.current_stream(index).cuda_stream
     return found
 
 
-def own(
+def allocate(
     place: CudaPlace, shape: Shape, dtype: np.dtype, stream: Stream = None
 ) -> DeviceArray:
-    """Memory of our own, for libraries that take it over by a protocol.
+    """Memory of our own, for libraries that import it.
 
-    It is had and given back in the order of a stream, the default one if None.
+    It is allocated and freed in stream order; None is the default stream.
 
     Raises:
-        DeviceMemoryError: there is no memory for it.
+        DeviceMemoryError: out of device memory.
     """
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     memory = cuda_device.Memory(place.device, size, stream or cuda_driver.LEGACY)
@@ -74,11 +75,11 @@ def own(
 
 
 def _of_jax(place: CudaPlace, shape: Shape, dtype: np.dtype) -> DeviceArray:
-    return replace(own(place, shape, dtype), kind="jax")
+    return replace(allocate(place, shape, dtype), kind="jax")
 
 
 def _of_pycuda(place: CudaPlace, shape: Shape, dtype: np.dtype) -> DeviceArray:
-    return replace(own(place, shape, dtype), kind="pycuda")
+    return replace(allocate(place, shape, dtype), kind="pycuda")
 
 
 def _of_torch(place: CudaPlace, shape: Shape, dtype: np.dtype) -> DeviceArray:
@@ -94,13 +95,13 @@ def _of_cupy(place: CudaPlace, shape: Shape, dtype: np.dtype) -> DeviceArray:
     cupy = sys.modules["cupy"]
     with cupy.cuda.Device(place.index):
         made = cupy.empty(shape, dtype)
-    told = made.__cuda_array_interface__
-    known = {"kind": "cupy", "owner": made, "stream": told.get("stream")}
-    return place.at(told["data"][0] or 0, shape, dtype, **known)
+    interface = made.__cuda_array_interface__
+    known = {"kind": "cupy", "owner": made, "stream": interface.get("stream")}
+    return place.at(interface["data"][0] or 0, shape, dtype, **known)
 
 
 def _owner(array: DeviceArray) -> Foreign:
-    """The array that its library made, or one that speaks both protocols."""
+    """The array its library allocated, or an exporter of ours."""
     if isinstance(array.owner, cuda_device.Memory):
         return dlpack.Exported(array)
     return array.owner
@@ -112,7 +113,7 @@ def _to_jax(array: DeviceArray) -> jax.Array:
 
 def _to_pycuda(array: DeviceArray) -> Foreign:
     kind = sys.modules["pycuda.gpuarray"].GPUArray
-    with cuda_device.device(array.place.key[1]).current():  # it asks for the device
+    with cuda_device.device(array.place.key[1]).current():  # it queries the device
         return kind(array.shape, array.dtype, base=array.owner, gpudata=array.memory)
 
 

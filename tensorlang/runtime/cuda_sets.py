@@ -1,8 +1,8 @@
-"""Many tensors of PyTorch that one kernel updates in place: checked at once.
+"""Fast checks of many PyTorch tensors that one kernel updates in place.
 
-Looking at an array carefully costs some ten microseconds, and a network has hundreds.
-Here a tensor's few facts are compared with what the kernel takes, and whatever is not
-plainly right is left to the careful way, which says what is wrong.
+Checking an array on the slow path costs some ten microseconds, and a network has
+hundreds. Here only the few relevant properties are compared; anything unusual goes to
+the slow path, which reports what is wrong.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from tensorlang.runtime.signature import BufferSpec, Signature
 if TYPE_CHECKING:
     from torch import Tensor
 
-# elements, and the address of each array
+# element count, and the address of each array
 Set: TypeAlias = tuple[int, list[Any]]
 
 
 def takes_sets(signature: Signature) -> bool:
-    """Whether a kernel updates flat arrays of one length, whatever their shapes."""
+    """Whether a kernel updates flat arrays of one common length."""
     first, *others = signature.buffers
     flat = len(first.shape) == 1 and isinstance(first.shape[0], str)
     alike = all(buffer.shape == first.shape for buffer in others)
@@ -36,13 +36,13 @@ def sets_of(
     index: int,
     alignments: Sequence[int],
 ) -> list[Set] | None:
-    """The sets of tensors that a kernel takes; None where one has to be looked at.
+    """The sets of tensors to update; None if one needs the slow path.
 
     Args:
-        signature: The kernel's.
-        lists: A list for each buffer.
-        index: The GPU's number.
-        alignments: Bytes that each list's addresses must be multiples of.
+        signature: The kernel's signature.
+        lists: A list of tensors for each buffer.
+        index: Device ordinal.
+        alignments: Required alignment of each list's addresses, in bytes.
     """
     torch = sys.modules.get("torch")
     if torch is None or not all(
@@ -64,13 +64,13 @@ def sets_of(
         for _, addresses in found
         for address, size in zip(addresses, alignments, strict=True)
     )
-    return found if even and _apart(found, sizes) else None
+    return found if even and _disjoint(found, sizes) else None
 
 
 def _fit(
     torch: ModuleType, spec: BufferSpec, tensors: Sequence[Tensor], index: int
 ) -> bool:
-    """Whether all tensors of a list are on the GPU, of the right type, in a row."""
+    """Whether all tensors of a list are contiguous, on this GPU, of the right dtype."""
     dtype = getattr(torch, _NAMES.get(spec.dtype, ""), None)
     return all(
         type(tensor) is torch.Tensor
@@ -86,7 +86,7 @@ def _fit(
 _NAMES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64"}
 
 
-def _apart(sets: Sequence[Set], sizes: Sequence[int]) -> bool:
+def _disjoint(sets: Sequence[Set], sizes: Sequence[int]) -> bool:
     """Whether no two arrays share memory."""
     ranges = sorted(
         (address, address + count * size)

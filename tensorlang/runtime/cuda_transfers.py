@@ -1,8 +1,7 @@
-"""Arrays that a kernel cannot take where they lie: there and back for a call.
+"""Copies of arrays that a kernel cannot access in place, to the GPU and back.
 
-These are arrays in host memory, and arrays on the GPU that begin at an address where it
-cannot read and write as many bytes at once as the kernel does: a slice `x[1:]` of
-PyTorch's. All copies are in the order of the call's stream.
+These are host arrays, and GPU arrays misaligned for the kernel's vector accesses, such
+as a slice `x[1:]` of a PyTorch tensor. All copies are ordered on the call's stream.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from tensorlang.runtime.signature import BufferSpec
 
 
 def moved(arrays: Sequence[PlacedArray], alignments: Sequence[int]) -> list[int]:
-    """The positions of the arrays that have to be moved.
+    """Positions of the arrays that must be copied.
 
     Args:
-        arrays: NumPy's, or `DeviceArray`s.
-        alignments: Bytes that each address must be a multiple of.
+        arrays: NumPy arrays or `DeviceArray`s.
+        alignments: Required alignment of each address, in bytes.
     """
     return [
         position
@@ -31,7 +30,7 @@ def moved(arrays: Sequence[PlacedArray], alignments: Sequence[int]) -> list[int]
 
 
 def bring(spec: BufferSpec, array: PlacedArray, address: int, stream: int) -> None:
-    """Copy what the kernel reads of an array to an address on the GPU."""
+    """Copy an array that the kernel reads to an address on the GPU."""
     if spec.role == "out" or not array.nbytes:
         return
     if isinstance(array, np.ndarray):
@@ -44,13 +43,14 @@ def bring(spec: BufferSpec, array: PlacedArray, address: int, stream: int) -> No
 def take_back(
     taken: Iterable[tuple[BufferSpec, PlacedArray, int]], stream: int
 ) -> None:
-    """Copy what the kernel wrote to the arrays; wait for what goes to the host.
+    """Copy written arrays back; synchronise if one goes to the host.
 
-    What was only read needs no waiting: it was taken before its copy returned.
+    Read-only host arrays need no synchronisation: pageable copies are staged before
+    the copy call returns.
 
     Args:
-        taken: Each array that was moved, and the address where it is.
-        stream: The call's.
+        taken: Copied arrays with their addresses on the GPU.
+        stream: The call's stream.
     """
     wait = False
     for spec, array, address in taken:

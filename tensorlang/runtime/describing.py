@@ -1,4 +1,4 @@
-"""What an IR function is, for calling it and for people: signature and loop nests."""
+"""Descriptions of an IR function: its signature, and its loop nests for people."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def signature_of(func: Function) -> Signature:
     """The signature of an IR function.
 
     Raises:
-        CodegenError: a dimension is computed in a way that no launch could.
+        CodegenError: a dimension is not computable at launch.
     """
     buffers = tuple(_buffer_spec(param) for param in func.params)
     bound = {dim for buffer in buffers for dim in buffer.shape if isinstance(dim, str)}
@@ -50,8 +50,10 @@ def _buffer_spec(param: Param) -> BufferSpec:
 
 @singledispatch
 def dim_of(expr: Node) -> Dim:
-    """A dimension's expression as data."""
-    raise CodegenError(f"{expr} is no dimension: use + - * // % min max of scalars")
+    """A dimension's expression as plain data."""
+    raise CodegenError(
+        f"{expr} is not a valid dimension: use + - * // % min max of scalars"
+    )
 
 
 @dim_of.register
@@ -72,7 +74,7 @@ def _(expr: Binary) -> Dim:
 
 
 def nests(func: Function) -> tuple[str, ...]:
-    """Each outermost nest in a line: its loops from outside in, then its blocks.
+    """One line per outermost loop nest: its loops from outside in, then its blocks.
 
     `parallel i (n) > range j (512): pad, dense`
     """

@@ -1,7 +1,7 @@
-"""Arrays on a device, whoever made them, as calls check and launch them.
+"""Arrays on a device, of any library, as calls check and launch them.
 
-No array type of our own: a `DeviceArray` is what is known of a caller's array while a
-call is being made. What a call returns is the caller's kind again.
+`DeviceArray` is an internal descriptor of a caller's array during a call; results are
+returned as arrays of the caller's library.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from tensorlang.errors import ArgumentError
 from tensorlang.runtime.arrays import Array, Foreign
 
 Shape: TypeAlias = tuple[int, ...]
-Stream: TypeAlias = Any  # where a library computes: a handle of its own sort
+Stream: TypeAlias = Any  # a library's stream or queue: a handle of its own type
 PlacedArray: TypeAlias = "Array | DeviceArray"  # in host memory, or on a device
 
 
 class Place(ABC):
-    """Where arrays lie: a device, or a context of it.
+    """Where arrays are: a device, or a context on it.
 
     Attributes:
-        name: Of the target that computes there, such as `cuda:1`.
-        key: The same for places between which no array has to be moved.
+        name: Name of the target that computes there, such as `cuda:1`.
+        key: Equal for places that can access each other's arrays directly.
     """
 
     name: str
@@ -38,29 +38,29 @@ class Place(ABC):
     def empty(
         self, shape: Shape, dtype: np.dtype, kind: str, stream: Stream = None
     ) -> DeviceArray:
-        """Unwritten memory for an array that is handed over to a library.
+        """Uninitialised memory for an array that will be handed to a library.
 
-        It is had, used and given back in the order of a stream.
+        It is allocated, used and freed in stream order.
 
         Raises:
-            DeviceMemoryError: there is no memory for it.
+            DeviceMemoryError: out of device memory.
         """
 
     @abstractmethod
     def part(self, array: DeviceArray, first: int, count: int) -> DeviceArray:
-        """Some elements of an array of one dimension, where they lie."""
+        """A slice of `count` elements of a one-dimensional array, as a view."""
 
     @abstractmethod
     def copy(self, array: DeviceArray) -> DeviceArray:
-        """The elements in memory of their own."""
+        """A copy in newly allocated memory on the same device."""
 
     @abstractmethod
     def fetch(self, array: DeviceArray) -> Array:
-        """The elements of a contiguous array in host memory."""
+        """A copy of a contiguous array in host memory."""
 
     @abstractmethod
     def hand_over(self, array: DeviceArray) -> Foreign:
-        """A fresh array in its library's kind."""
+        """A fresh array as an array of its library."""
 
 
 @dataclass(frozen=True)
@@ -68,16 +68,16 @@ class DeviceArray:
     """An array on a device.
 
     Attributes:
-        place: Where.
-        memory: What launches are given: an address, or a buffer's handle.
-        shape, dtype: As NumPy's.
-        strides: Bytes from element to element along each dimension.
-        offset: Where it begins in its allocation, in bytes.
+        place: Its place.
+        memory: What launches take: an address, or a buffer handle.
+        shape, dtype: As in NumPy.
+        strides: In bytes, as in NumPy.
+        offset: Start within its allocation, in bytes.
         writeable: Whether a kernel may write it.
-        kind: Whose array it is: `torch`, `jax`, `cupy`, `pycuda`, `pyopencl`, ...
-        owner: What keeps the memory alive.
-        allocation: The same for arrays that may share memory.
-        stream: Where its library computes: a handle of its own sort.
+        kind: Its library: `torch`, `jax`, `cupy`, `pycuda`, `pyopencl`, ...
+        owner: The object that keeps the memory alive.
+        allocation: Equal for arrays that may share memory.
+        stream: Its library's current stream or queue.
     """
 
     place: Place
@@ -94,7 +94,7 @@ class DeviceArray:
 
     @property
     def flags(self) -> DeviceArray:
-        """Itself: it has the flags that NumPy's arrays have there."""
+        """Itself: it has the attributes of NumPy's flags."""
         return self
 
     @property
@@ -114,7 +114,7 @@ class DeviceArray:
 
     @cached_property
     def c_contiguous(self) -> bool:
-        """Whether the elements lie in a row, the last dimension's side by side."""
+        """Whether it is C-contiguous."""
         expected = self.dtype.itemsize
         for size, stride in zip(self.shape[::-1], self.strides[::-1], strict=True):
             if size > 1 and stride != expected:
@@ -124,31 +124,31 @@ class DeviceArray:
 
     @property
     def aligned(self) -> bool:
-        """Whether elements lie at multiples of their size."""
+        """Whether its start is a multiple of the element size."""
         return self.offset % self.dtype.itemsize == 0
 
     @property
     def carray(self) -> bool:
-        """Whether a kernel can write it where it lies."""
+        """Whether a kernel can write it in place."""
         return self.c_contiguous and self.aligned and self.writeable
 
     @property
     def extent(self) -> tuple[object, int, int]:
-        """What its memory is a part of, and where it begins and ends there."""
+        """Its allocation, and the byte range that it spans there."""
         return self.allocation, self.offset, self.offset + self.nbytes
 
     def reshape(self, *shape: Any) -> DeviceArray:
-        """The same elements, which lie in a row, in another shape.
+        """A reshaped view.
 
         Raises:
-            ArgumentError: they do not.
+            ArgumentError: the array is not contiguous.
         """
         wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
         if -1 in wanted:
             rest = -math.prod(wanted)
             wanted = tuple(self.size // rest if n == -1 else n for n in wanted)
         if not self.c_contiguous:
-            raise ArgumentError(not_in_a_row("an array", self))
+            raise ArgumentError(layout_error("an array", self))
         strides = row_major(wanted, self.dtype)
         return replace(self, shape=tuple(wanted), strides=strides)
 
@@ -156,19 +156,19 @@ class DeviceArray:
         return self.shape[0]
 
     def __getitem__(self, part: slice) -> DeviceArray:
-        """A slice of an array of one dimension."""
+        """A slice of a one-dimensional array."""
         first, end, _ = part.indices(len(self))
         if (first, end) == (0, len(self)):
             return self
         return self.place.part(self, first, end - first)
 
     def copy(self) -> DeviceArray:
-        """The elements in memory of their own on the same device."""
+        """A copy in newly allocated memory on the same device."""
         return self.place.copy(self)
 
 
 def row_major(shape: Iterable[int], dtype: np.dtype) -> tuple[int, ...]:
-    """The strides of elements in a row, in bytes."""
+    """C-contiguous strides, in bytes."""
     strides, step = [], dtype.itemsize
     for size in reversed(tuple(shape)):
         strides.append(step)
@@ -176,12 +176,12 @@ def row_major(shape: Iterable[int], dtype: np.dtype) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def not_in_a_row(name: str, array: DeviceArray) -> str:
-    """What is wrong with an array whose elements do not lie in a row, or between."""
+def layout_error(name: str, array: DeviceArray) -> str:
+    """Error sentence for an array that is not contiguous or not aligned."""
     if array.c_contiguous:
         return (
-            f"{name} on {array.place.name} begins at byte {array.offset}, between two "
-            f"elements of {array.dtype.itemsize} bytes; pass a copy of it"
+            f"{name} on {array.place.name} begins at byte {array.offset}, which "
+            f"is no multiple of {array.dtype.itemsize} bytes; pass a copy of it"
         )
     return (
         f"{name} of shape {array.shape} on {array.place.name} is not contiguous; pass "
@@ -190,18 +190,18 @@ def not_in_a_row(name: str, array: DeviceArray) -> str:
 
 
 def on_host(array: PlacedArray) -> Array:
-    """The elements in host memory, fetched from where they are."""
+    """The array in host memory, copied there if it is on a device."""
     return array.place.fetch(array) if isinstance(array, DeviceArray) else array
 
 
 def empty_like(like: DeviceArray, shape: Shape, dtype: np.dtype) -> DeviceArray:
-    """Unwritten memory beside an array, for its library."""
+    """Uninitialised memory for the same library and place as `like`."""
     made = like.place.empty(shape, dtype, like.kind, like.stream)
     return replace(made, stream=like.stream)
 
 
 def extent_of(array: PlacedArray) -> tuple[object, int, int]:
-    """What an array's memory is a part of, and where it begins and ends there."""
+    """An array's allocation, and the byte range that it spans there."""
     if isinstance(array, DeviceArray):
         return array.extent
     begin = array.ctypes.data

@@ -1,4 +1,4 @@
-"""What kernels of all devices have in common: fresh outputs where the inputs are."""
+"""Common base of device kernels: outputs are allocated where the inputs are."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import numpy as np
 
 from tensorlang.runtime import arrays, buffers
 from tensorlang.runtime.device_arrays import DeviceArray, PlacedArray, empty_like
-from tensorlang.runtime.given_arrays import on_device
+from tensorlang.runtime.foreign_arrays import on_device
 from tensorlang.runtime.kernel import Artifact, Kernel
 from tensorlang.runtime.outputs import output_maker
 from tensorlang.targets import Target
 
 
 class DeviceKernel(Kernel):
-    """A kernel that runs on a device of its own; see `Kernel`.
+    """A kernel that runs on a device; see `Kernel`.
 
-    Arrays on that device are used where they lie, and fresh outputs are made beside
-    them, in the kind of the first argument. Arrays in host memory are brought to the
-    device for the call, and what it wrote is brought back.
+    Arrays on that device are used in place, and fresh outputs are allocated there as
+    arrays of the first argument's library. Host arrays are copied to the device for the
+    call, and written ones are copied back.
     """
 
     def __init__(self, artifact: Artifact, target: Target) -> None:
@@ -29,7 +29,7 @@ class DeviceKernel(Kernel):
     def _outputs(
         self, args: Sequence[object], named: Mapping[str, object]
     ) -> list[PlacedArray]:
-        """Fresh outputs, on the device where an argument is there."""
+        """Fresh outputs, on the device of the first argument that is on one."""
         like = self._first_there(args)
 
         def empty(shape: tuple[int, ...], dtype: np.dtype) -> PlacedArray:

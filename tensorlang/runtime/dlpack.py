@@ -1,6 +1,6 @@
-"""DLPack: reading another library's capsule, and handing memory over in one.
+"""DLPack: import and export of capsules.
 
-The structs are those of DLPack's `dlpack.h`, version 0.8: `DLManagedTensor`.
+The structs follow DLPack's `dlpack.h`, version 0.8: `DLManagedTensor`.
 """
 
 from __future__ import annotations
@@ -59,10 +59,9 @@ _Destructor = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 @dataclass(frozen=True)
 class Read:
-    """What a capsule says; holding it keeps the memory alive.
+    """An imported capsule; it keeps the memory alive.
 
-    `device` is its kind and number; strides are in bytes, None where elements lie in a
-    row.
+    `device` is (type, id); strides are in bytes, None if contiguous.
     """
 
     capsule: object
@@ -74,11 +73,11 @@ class Read:
 
 
 def read(capsule: object, name: str) -> Read:
-    """What another library's capsule says of its array, which `name` is in errors.
+    """Import another library's capsule; `name` is used in error messages.
 
     Raises:
-        DTypeError: NumPy has no such element type.
-        ArgumentError: the capsule was used before.
+        DTypeError: NumPy has no such dtype.
+        ArgumentError: the capsule was consumed before.
     """
     api = ctypes.pythonapi
     api.PyCapsule_IsValid.argtypes = (ctypes.py_object, ctypes.c_char_p)
@@ -111,25 +110,25 @@ def _dtype(tensor: _Tensor, name: str) -> np.dtype:
     if tensor.lanes != 1 or title not in _TITLES:
         raise DTypeError(
             f"{name} has elements of DLPack's type {tensor.code}, {tensor.bits} bits, "
-            f"{tensor.lanes} lanes, which kernels do not have"
+            f"{tensor.lanes} lanes, which kernels do not support"
         )
     return np.dtype(title)
 
 
 class Exported:
-    """Memory of a device that speaks DLPack and `__cuda_array_interface__`."""
+    """Device memory that exports DLPack and `__cuda_array_interface__`."""
 
     def __init__(self, array: DeviceArray) -> None:
         self._array = array
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """As NumPy's."""
+        """As in NumPy."""
         return self._array.shape
 
     @property
     def dtype(self) -> np.dtype:
-        """As NumPy's."""
+        """As in NumPy."""
         return self._array.dtype
 
     @property
@@ -150,15 +149,15 @@ class Exported:
     def __dlpack__(self, *, stream: int | None = None, **_: object) -> object:
         there = stream if stream not in (None, -1) else None
         if there is not None:
-            _in_turn(self._array, there, back=False)
+            _order_streams(self._array, there, back=False)
         return capsule(self._array, self.__dlpack_device__(), there)
 
 
-def _in_turn(array: DeviceArray, stream: int, *, back: bool) -> None:
-    """Have the consumer's stream wait for what fills the array.
+def _order_streams(array: DeviceArray, stream: int, *, back: bool) -> None:
+    """Make the consumer's stream wait for the array's.
 
-    Or, `back`, have the array's own stream, in whose order its memory is given back,
-    wait for what the consumer's was given.
+    With `back`, make the array's stream, in whose order its memory is freed, wait for
+    the consumer's.
     """
     here = array.stream or cuda_driver.LEGACY
     if stream != here and (stream, here) != (1, cuda_driver.LEGACY):
@@ -169,19 +168,19 @@ def _in_turn(array: DeviceArray, stream: int, *, back: bool) -> None:
             mark.awaited_by(here if back else stream)
 
 
-# what capsules hold, until their consumer says that it is done
+# objects kept alive until the capsules' consumers call the deleter
 _HELD: Final[dict[int, tuple[_Managed, object, DeviceArray, int | None]]] = {}
 
 
 def _done(managed: Any) -> None:
     held = _HELD.pop(ctypes.addressof(managed.contents), None)
     if held is not None and held[-1] is not None and not sys.is_finalizing():
-        with suppress(Exception):  # nobody is there to be told
-            _in_turn(held[-2], held[-1], back=True)
+        with suppress(Exception):  # called from foreign code: nothing to raise into
+            _order_streams(held[-2], held[-1], back=True)
 
 
 def _dropped(capsule: int) -> None:
-    """A capsule that ends without a consumer."""
+    """Destructor of a capsule that was never consumed."""
     api = ctypes.pythonapi
     valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(
         ("PyCapsule_IsValid", api)
@@ -200,12 +199,12 @@ _DROPPED: Final = _Destructor(_dropped)
 def capsule(
     array: DeviceArray, device: tuple[int, int], stream: int | None = None
 ) -> object:
-    """A capsule over an array's memory, which lives as long as its consumer wants.
+    """A capsule over an array's memory, kept alive until its consumer releases it.
 
     Args:
         array: The array.
-        device: Its kind and number.
-        stream: On which the consumer uses it, where that is known.
+        device: DLPack device (type, id).
+        stream: The consumer's stream, if known.
     """
     dims = (ctypes.c_int64 * max(array.ndim, 1))(*array.shape)
     is_bf16 = array.dtype == bf16.numpy

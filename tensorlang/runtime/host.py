@@ -1,4 +1,4 @@
-"""Kernels for this machine's CPU: LLVM's code, and the wrapper that Python calls."""
+"""Backend for this machine's CPU: LLVM code and the emitted call wrapper."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _INSTRUCTION: Final = re.compile(r"^\s+([a-z][\w.]*)", re.MULTILINE)
 
 
 def versions(target: Target) -> str:
-    """What object code depends on beside its source."""
+    """What object code depends on besides its source."""
     del target
     return llvm.versions()
 
 
 def lower(function: Function, target: Target) -> Function:
-    """The function as every thread of a team runs it."""
+    """The function as each thread of the team runs it."""
     from tensorlang.codegen import lower as lowering  # noqa: PLC0415 - not when warm
 
     return lowering.lower(function, target)
@@ -45,12 +45,14 @@ def compiled(
     """Object code of a source, and of its call wrapper."""
     del lowered
     code = llvm.compile_module(source)
-    apart = wrapper.runs_apart(source)
-    return code, wrapper.wrapper_code(signature, target.threads, apart=apart)
+    independent = wrapper.is_barrier_free(source)
+    return code, wrapper.wrapper_code(
+        signature, target.threads, independent=independent
+    )
 
 
 class HostKernel(Kernel):
-    """A kernel that runs on this machine's processors."""
+    """A kernel that runs on this machine's CPU."""
 
     out_of_memory: ClassVar[int] = wrapper.OUT_OF_MEMORY
 
@@ -78,12 +80,12 @@ class HostKernel(Kernel):
 
     @cached_property
     def asm(self) -> str:
-        """The host's assembly of the kernel, without the call wrapper."""
+        """Assembly of the kernel, without the call wrapper."""
         return llvm.assembly(self.artifact.source)
 
     @cached_property
     def resources(self) -> Mapping[str, int]:
-        """Bytes of object code, instructions, and bytes of stack of the kernel."""
+        """Bytes of object code, instruction count, and bytes of stack."""
         stack = re.findall(r"sub[q]?\s+\$(\d+), %rsp", self.asm)
         return {
             "object_bytes": len(self.artifact.object_code),
@@ -92,7 +94,7 @@ class HostKernel(Kernel):
         }
 
     def _slow(self, *args: object) -> None:
-        """The careful call, which takes what the emitted wrapper does not."""
+        """Slow path: handles what the emitted wrapper does not."""
         code = calling.run(self.signature, self._entry, args)
         if code:
             self._fault(code)

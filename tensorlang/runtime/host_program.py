@@ -1,7 +1,7 @@
-"""Running what the host runs: launches, and the loops and branches around them.
+"""Interpreter for host programs: launches, and the loops and branches around them.
 
-It is the data that `tensorlang.codegen.simt.host` makes: numbers are integers, names,
-or `[op, a, b]`; statements are `["launch", k]`, `["for", name, extent, body]`,
+Programs are data made by `tensorlang.codegen.simt.host`: numbers are integers, names or
+`[op, a, b]`; statements are `["launch", k]`, `["for", name, extent, body]`,
 `["if", cond, then, orelse]` and `["let", name, value]`.
 """
 
@@ -39,7 +39,7 @@ _OPERATIONS: Final[dict[str, Callable[[int, int], int]]] = {
 
 
 def number(value: Number, names: dict[str, int]) -> int:
-    """What a number is, for these values of the names in it."""
+    """Evaluate a number with these values of names."""
     if isinstance(value, int):
         return value
     if isinstance(value, str):
@@ -51,7 +51,7 @@ def number(value: Number, names: dict[str, int]) -> int:
 
 
 def run(program: Statements, names: dict[str, int], launch: Launch) -> None:
-    """Run a host program: `launch(k, names)` at each of its launches, in order."""
+    """Run a host program, calling `launch(k, names)` for each launch in order."""
     for kind, *rest in program:
         if kind == "launch":
             launch(rest[0], names)

@@ -1,4 +1,4 @@
-"""A built kernel: callable, and open about what it is."""
+"""A built kernel: callable, with its source, IR, assembly and resources."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """What building made: all of it is plain data, so it can be cached on disk.
+    """The result of building, as plain data that can be cached on disk.
 
-    `object_code` is the machine's, `wrapper_code` what calls it: on the host the call
-    wrapper's, for a device the launches, as JSON. `ir` is the text of the function that
-    was built, `lowered` of what codegen made of it, `source` what was printed from
-    that, `trace` the schedule's steps, `knobs` the values that the schedule used,
-    `seconds` what building took, by stage.
+    `object_code` is machine code; `wrapper_code` calls it (the call wrapper on the
+    host; for a device the host program as JSON, and its launcher). `ir` is the text of
+    the function, `lowered` of the lowered function, `source` the generated source,
+    `trace` the schedule's steps, `knobs` the schedule's knob values, `seconds` the time
+    of each build stage.
     """
 
     signature: Signature
@@ -48,31 +48,31 @@ class Artifact:
 class Kernel(ABC):
     """A function compiled for a target and loaded.
 
-    Call it with its buffers in order, then its free scalars: `kernel(x, w, y)`; the
-    arrays are written in place, and the `out` ones returned. Or leave the `out` buffers
-    away, and they are made: `y = kernel(x, w)`, in the kind of the first array (torch
-    tensors give torch tensors); or name them: `kernel(x, w, out=y)`. A scalar that
-    only the shape of a fresh output would give is passed by name.
+    Call it with its buffers in order, then its free scalars: `kernel(x, w, y)`. Arrays
+    are written in place, and the `out` ones returned. Leave the `out` buffers away to
+    have them allocated as arrays of the first argument's library: `y = kernel(x, w)`;
+    or name them: `kernel(x, w, out=y)`. A scalar that only the shape of a fresh output
+    determines is passed by name.
 
-    Arrays may come from NumPy, or from anything in host memory that speaks DLPack or
-    NumPy's array interface; none is copied, except where it is not contiguous or where
-    an input overlaps an output.
+    Arrays may come from NumPy, or from anything in host memory that supports DLPack or
+    NumPy's array interface; only non-contiguous arrays, and inputs that overlap an
+    output, are copied.
 
     Attributes:
-        name: of the function.
-        target: what it was built for.
-        signature: buffers and scalars, in calling order.
-        launch: the fastest call: all buffers and free scalars by position, no result.
-        each: of a kernel that updates flat arrays in place: the same for a tuple of
-            arrays a buffer, of any shapes, in one launch. False, with nothing done,
-            where they do not fit or overlap.
+        name: Name of the function.
+        target: The target it was built for.
+        signature: Buffers and scalars, in calling order.
+        launch: The fastest call: all buffers and free scalars by position, no result.
+        each: For kernels that update flat arrays in place: the same with a tuple of
+            arrays (of any shapes) per buffer, in one launch. Returns False, with
+            nothing done, if they do not qualify or overlap.
 
     Raises (when called):
-        ArgumentError, DTypeError, ShapeError: arguments that do not fit.
-        KernelError: the kernel's own checks failed, such as an index out of range.
+        ArgumentError, DTypeError, ShapeError: invalid arguments.
+        KernelError: one of the kernel's own checks failed, e.g. an index out of range.
     """
 
-    out_of_memory: ClassVar[int] = -1  # the fault code that says so
+    out_of_memory: ClassVar[int] = -1  # the fault code for it
 
     def __init__(self, artifact: Artifact, target: Target) -> None:
         self.name: Final = artifact.signature.name
@@ -89,7 +89,7 @@ class Kernel(ABC):
         self._make = output_maker(signature)
 
     def __call__(self, *args: object, out: object = None, **scalars: object) -> Any:
-        """Run; returns the `out` arrays: one, a tuple of several, or None."""
+        """Run; returns the `out` arrays: one, a tuple, or None."""
         missing = self._arity - len(args)
         if missing == 0 and out is None and not scalars:
             self.launch(*args)
@@ -107,57 +107,57 @@ class Kernel(ABC):
     def __repr__(self) -> str:
         return f"<Kernel {self.signature} for {self.target.name}>"
 
-    # ------------------------------------------------------------ what it is
+    # ------------------------------------------------------------ description
 
     @property
     def source(self) -> str:
-        """What codegen printed: LLVM IR, OpenCL C or CUDA C++."""
+        """Generated source: LLVM IR, OpenCL C or CUDA C++."""
         return self.artifact.source
 
     @property
     def trace(self) -> str:
-        """The schedule's steps, one a line; empty where none was given."""
+        """The schedule's steps, one per line; empty if there is no trace."""
         return self.artifact.trace
 
     @cached_property
     def ir(self) -> Function:
-        """The function that was built, as IR."""
-        from tensorlang.ir.parser import parse  # noqa: PLC0415 - rarely asked for
+        """The function that was built."""
+        from tensorlang.ir.parser import parse  # noqa: PLC0415 - rarely needed
 
         return parse(self.artifact.ir)
 
     @cached_property
     def nests(self) -> tuple[str, ...]:
-        """The loop nests that run one after the other, a line each."""
+        """The consecutive loop nests, one line each."""
         from tensorlang.runtime.describing import nests  # noqa: PLC0415 - the same
 
         return nests(self.ir)
 
     @cached_property
     def lowered(self) -> Function:
-        """The same function as codegen lowered it: what `source` prints."""
-        from tensorlang.ir.parser import parse  # noqa: PLC0415 - rarely asked for
+        """The lowered function that `source` was printed from."""
+        from tensorlang.ir.parser import parse  # noqa: PLC0415 - rarely needed
 
         return parse(self.artifact.lowered)
 
     @property
     @abstractmethod
     def asm(self) -> str:
-        """The machine's own instructions, for people to read.
+        """Disassembly of the machine code.
 
         Raises:
-            TargetError: the device does not tell.
+            TargetError: the device does not expose it.
         """
 
     @property
     @abstractmethod
     def resources(self) -> Mapping[str, int]:
-        """What the kernel takes of its machine, by name: bytes, instructions, ..."""
+        """Resources that the kernel uses, by name: bytes, instructions, ..."""
 
     @cached_property
     def cost(self) -> Cost:
-        """Operations and bytes that a run needs, counted from the IR."""
-        from tensorlang.ir.cost import cost  # noqa: PLC0415 - rarely asked for
+        """Operations and bytes moved by a run, counted from the IR."""
+        from tensorlang.ir.cost import cost  # noqa: PLC0415 - rarely needed
 
         return cost(self.ir)
 
@@ -165,13 +165,11 @@ class Kernel(ABC):
 
     @abstractmethod
     def _slow(self, *args: object) -> None:
-        """The careful call, which takes whatever can be taken."""
+        """Slow path of a call, for all valid arguments."""
 
     def _fault(self, code: int) -> NoReturn:
         if code == self.out_of_memory:
-            raise DeviceMemoryError(
-                f"{self.name}: there is no memory for its temporaries"
-            )
+            raise DeviceMemoryError(f"{self.name}: out of memory for its temporaries")
         error = KernelError(
             f"{self.name} reported fault {code}: a check on its data failed"
         )
@@ -181,7 +179,7 @@ class Kernel(ABC):
     def _general(
         self, args: tuple[object, ...], out: object, named: Mapping[str, object]
     ) -> arrays.Foreign:
-        """A call with any number of outputs, and with scalars by name."""
+        """A call with any number of outputs, or with scalars by name."""
         self._check_names(named)
         outputs = self._make(args, named) if out is None else self._given(out)
         count = len(self.signature.buffers) - len(self.signature.outs)
@@ -199,7 +197,7 @@ class Kernel(ABC):
     def _as_callers(
         self, args: tuple[object, ...], fresh: PlacedArray
     ) -> arrays.Foreign:
-        """A fresh output in the kind of the first array."""
+        """A fresh output as an array of the first argument's library."""
         if not args or type(args[0]) is np.ndarray:
             return fresh
         return arrays.as_kind(fresh, arrays.kind_of(args[0]))
@@ -228,5 +226,5 @@ def _nothing(_args: object) -> None:
 
 
 def never(*_args: object) -> bool:
-    """An `each` that takes nothing."""
+    """An `each` that accepts nothing."""
     return False

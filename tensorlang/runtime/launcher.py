@@ -1,9 +1,8 @@
-"""The compiled launcher: all launches of an operator, and what stands around them.
+"""The compiled launcher: runs an operator's host program and starts its launches.
 
-`templates/launcher.ll.j2` is printed for the data that `tensorlang.codegen.simt.host`
-makes (see there), and compiled to a function for this machine's CPU. It is given
-addresses and numbers, and starts each kernel through a function that is called as
-CUDA's `cuLaunchKernel`.
+`templates/launcher.ll.j2` is rendered for a program of `tensorlang.codegen.simt.host`
+and compiled for this machine's CPU. The launcher takes addresses and scalars, and
+starts each kernel through a function with the signature of CUDA's `cuLaunchKernel`.
 """
 
 from __future__ import annotations
@@ -22,29 +21,29 @@ if TYPE_CHECKING:
 
 
 def packed(name: str, signature: Signature, host: Data) -> bytes:
-    """What the host runs, with its launcher: one line of JSON, then object code."""
+    """A host program and its launcher: one line of JSON, then object code."""
     code = llvm.compile_quickly(launcher_text(name, signature, host))
     return json.dumps(host).encode() + b"\n" + code
 
 
 def unpacked(data: bytes) -> tuple[Data, bytes]:
-    """The host program and the object code that `packed` put together."""
+    """The host program and object code of `packed` bytes."""
     line, _, code = data.partition(b"\n")
     return json.loads(line), code
 
 
 def has_maps(host: Data) -> bool:
-    """Whether kernels are given tensor maps."""
+    """Whether kernels take tensor maps."""
     args = (arg for launch in host["launches"] for arg in launch["args"])
     return any(arg[0] == "tensor_map" for arg in args)
 
 
 class Launcher:
-    """A launcher that is loaded.
+    """A loaded launcher.
 
     Args:
-        name: Of the function.
-        host: What it was compiled from.
+        name: Name of the function.
+        host: The host program.
         code: Its object code.
     """
 
@@ -61,10 +60,10 @@ class Launcher:
         self._sizes: Final = ctypes.c_uint64 * max(len(self.temporaries), 1)
 
     def sizes(self, block: int) -> Sequence[int]:
-        """The bytes of each temporary of a call.
+        """Bytes of each temporary of a call.
 
         Args:
-            block: The address of its arguments: buffers, then scalars, 8 bytes each.
+            block: Address of the arguments: buffers, then scalars, 8 bytes each.
         """
         sizes = self._sizes()
         self._measure(block, ctypes.addressof(sizes))
@@ -80,16 +79,16 @@ class Launcher:
         stream: int,
         encode: int = 0,
     ) -> int:
-        """Start all launches of a call; 0, or what went wrong with one of them.
+        """Start all launches of a call; returns 0 or an error code.
 
         Args:
-            block: The address of its arguments: buffers, then scalars, 8 bytes each.
-            temporaries: The address of each temporary on the device.
-            faults: Where checks report, on the device.
-            kernels: The address of the kernels' handles.
-            start: The address of `cuLaunchKernel`, or of what is called as it is.
-            stream: The handle that it is given.
-            encode: The address of `cuTensorMapEncodeTiled`, where there are maps.
+            block: Address of the arguments: buffers, then scalars, 8 bytes each.
+            temporaries: Device address of each temporary.
+            faults: Device address where checks report.
+            kernels: Address of the array of kernel handles.
+            start: Address of `cuLaunchKernel`, or of a function with its signature.
+            stream: Stream handle, passed to `start`.
+            encode: Address of `cuTensorMapEncodeTiled`, if there are tensor maps.
         """
         held = self._sizes(*temporaries)
         report = ctypes.c_uint64(faults)

@@ -1,4 +1,4 @@
-"""The text of a compiled launcher: `templates/launcher.ll.j2` for a host program."""
+"""Text of a compiled launcher: `templates/launcher.ll.j2` for a host program."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tensorlang.runtime.signature import Signature
 if TYPE_CHECKING:
     from tensorlang.runtime.host_program import Data, Number, Statements
 
-Part: TypeAlias = "dict[str, object]"  # of the program, as the template wants it
+Part: TypeAlias = "dict[str, object]"  # of the program, as the template takes it
 TOO_LARGE: Final = -1
-# the most blocks along x, y and z that CUDA starts, and OpenCL's numbers hold
+# maximum grid extents in CUDA; they also fit OpenCL's integers
 MOST_BLOCKS: Final = ((1 << 31) - 1, 65535, 65535)
 
 _BINARY: Final = {
@@ -30,10 +30,10 @@ _BINARY: Final = {
     "shl": "shl i64 {a}, {b}",
     "shr": "ashr i64 {a}, {b}",
 }
-# CUDA's numbers for the element types and the swizzles of tensor maps
+# CUtensorMap enum values: data types and swizzles
 _MAP_TYPES: Final = {"f16": 6, "f32": 7, "f64": 8, "bf16": 9, "u8": 0, "i32": 3}
 _MAP_SWIZZLES: Final = {0: 0, 32: 1, 64: 2, 128: 3}
-_L2_PROMOTION: Final = 2  # a miss brings 128 bytes
+_L2_PROMOTION: Final = 2  # fetch 128 bytes on a miss
 _COMPARE: Final = {
     "eq": "eq",
     "ne": "ne",
@@ -68,7 +68,7 @@ def temporaries(host: Data) -> list[str]:
 
 
 class _Program:
-    """A host program as the template wants it: numbers are instructions and a name."""
+    """A host program for the template: a number is instructions and a result name."""
 
     def __init__(self, signature: Signature, host: Data) -> None:
         self._host = host
@@ -155,21 +155,21 @@ class _Program:
         self.launches.append(made)
         return made
 
-    def _map(self, id: str, at: int, told: Data) -> Part:
-        """A matrix, and how pieces of it are copied."""
+    def _map(self, id: str, at: int, data: Data) -> Part:
+        """A tensor map: a matrix, and the box of it that is copied."""
         return {
             "id": id,
             "slot": f"%slot{at}",
-            "dtype": _MAP_TYPES[told["dtype"]],
-            "itemsize": DType(told["dtype"]).bytes,
-            "rows": self._number(told["rows"]),
-            "columns": self._number(told["columns"]),
-            "box": told["box"],
-            "swizzle": _MAP_SWIZZLES[told["swizzle"]],
+            "dtype": _MAP_TYPES[data["dtype"]],
+            "itemsize": DType(data["dtype"]).bytes,
+            "rows": self._number(data["rows"]),
+            "columns": self._number(data["columns"]),
+            "box": data["box"],
+            "swizzle": _MAP_SWIZZLES[data["swizzle"]],
         }
 
     def _argument(self, id: str, kind: str, *rest: Any) -> Part:
-        """Where an argument's value is; `id` is that of a map."""
+        """Where an argument's value is; `id` names a tensor map."""
         if kind == "tensor_map":
             return {"kind": kind, "place": f"%{id}"}
         if kind == "param":
@@ -183,7 +183,7 @@ class _Program:
         return {"kind": kind, "place": place}
 
     def _number(self, value: Number) -> Part:
-        """The instructions that compute a number, and what holds it."""
+        """The instructions that compute a number, and the name of the result."""
         steps: list[str] = []
         return {"name": self._steps(value, steps), "steps": steps}
 

@@ -1,12 +1,11 @@
-"""LLVM on the host: text to optimised object code, and object code to addresses.
+"""LLVM on the host: from textual IR to optimised object code to loaded addresses.
 
-Modules are textual LLVM IR. `compile_module` optimises one and emits it as relocatable
-object code; `link` loads such objects, fresh or from the cache, through LLJIT. Our
-loops are already tiled, unrolled and vectorised by their schedule, so the passes that
-would do it again are off.
+`compile_module` optimises a module and emits relocatable object code; `link` loads such
+objects, fresh or from the cache, through LLJIT. The loops are already tiled, unrolled
+and vectorised by their schedule, so LLVM's passes for that are off.
 
-LLVM is loaded at the first use, and always used under one lock, which is also held
-across `fork`, so that a child never inherits a compiler stopped half-way.
+LLVM is loaded at first use and always used under one lock. The lock is also held across
+`fork`, so that a child never inherits a compiler interrupted half-way.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 from tensorlang import hardware
 from tensorlang.errors import CodegenError
 from tensorlang.forking import COMPILING
-from tensorlang.runtime import apart
+from tensorlang.runtime import compile_process
 
 if TYPE_CHECKING:
     from llvmlite import binding
 
-SPEED: Final = 3  # of LLVM's -O levels
+SPEED: Final = 3  # LLVM's -O level
 _X86: Final = ("x86_64", "AMD64")
-# LLVM's word for what only some processors of this kind have -> the feature
+# LLVM types that only some x86 processors support -> the feature they need
 _NEEDS: Final = {"half": "f16c", "bfloat": "avx512bf16"}
 _RISKY: Final = re.compile(rf"\b(?:to|x|fpext|bitcast) ({'|'.join(_NEEDS)})\b")
 _NUMBERS: Final = itertools.count()
@@ -38,7 +37,7 @@ R = TypeVar("R")
 
 
 def locked(function: Callable[P, R]) -> Callable[P, R]:
-    """`function`, run by one thread at a time, and by none across a fork."""
+    """`function`, serialised, and never running during a fork."""
 
     @wraps(function)
     def alone(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -49,7 +48,7 @@ def locked(function: Callable[P, R]) -> Callable[P, R]:
 
 
 class Library:
-    """Code loaded into this process; unloaded when nothing refers to it any more."""
+    """Code loaded into this process; unloaded when it is no longer referenced."""
 
     __slots__ = ("__weakref__", "_tracker", "addresses")
 
@@ -65,9 +64,9 @@ class Library:
 
 @locked
 def versions() -> str:
-    """LLVM's version, the host CPU as LLVM names it, and its features.
+    """LLVM's version, and the name and features of the host CPU.
 
-    Object code is reusable exactly where this text is the same.
+    Object code is reusable exactly if this text is equal.
     """
     binding = _binding()
     number = ".".join(map(str, binding.llvm_version_info))
@@ -76,26 +75,26 @@ def versions() -> str:
 
 @locked
 def compile_quickly(text: str) -> bytes:
-    """Object code of a text that is fast as it stands: straight-line code, no loops."""
+    """Object code, unoptimised; for straight-line code."""
     return bytes(_machine(*_host(), 0).emit_object(_parse(text)))
 
 
 @locked
 def compile_module(text: str) -> bytes:
-    """Object code of an LLVM IR text, optimised for the host.
+    """Object code of LLVM IR, optimised for the host.
 
     Raises:
-        CodegenError: LLVM refuses a text; the message holds LLVM's own words and the
-            line of the text that it points to. Or the text is for another processor.
+        CodegenError: LLVM rejects the module (the message includes LLVM's own, with
+            the line), or the module is for another processor.
     """
     return _emitted(text, listed=False)
 
 
 def _emitted(text: str, *, listed: bool) -> bytes:
-    """Object code of a text, or assembly."""
+    """Object code of a module, or assembly if `listed`."""
     _check(text)
-    if apart.is_risky(text):
-        code = apart.COMPILER.compile(text, *_host(), listed=listed)
+    if compile_process.is_risky(text):
+        code = compile_process.COMPILER.compile(text, *_host(), listed=listed)
         if code is not None:
             return code
     return emitted(text, *_host(), listed=listed, optimised=True)
@@ -104,10 +103,10 @@ def _emitted(text: str, *, listed: bool) -> bytes:
 def emitted(
     text: str, cpu: str, features: str, *, listed: bool, optimised: bool
 ) -> bytes:
-    """Object code, or assembly, for a processor of this kind, by LLVM's names.
+    """Object code, or assembly if `listed`, for a processor by LLVM's names.
 
     Raises:
-        CodegenError: LLVM refuses the text.
+        CodegenError: LLVM rejects the module.
     """
     machine = _machine(cpu, features)
     module = _parse(text)
@@ -120,10 +119,10 @@ def emitted(
 
 @locked
 def compile_for(text: str, triple: str, cpu: str) -> bytes:
-    """Object code of a text for another processor, by LLVM's names of both.
+    """Object code for another processor, by LLVM's names of triple and CPU.
 
     Raises:
-        CodegenError: LLVM refuses the text.
+        CodegenError: LLVM rejects the module.
     """
     binding = _binding()
     binding.initialize_all_targets()
@@ -137,7 +136,7 @@ def compile_for(text: str, triple: str, cpu: str) -> bytes:
 
 @locked
 def assembly(text: str) -> str:
-    """The host's assembly of the same text, for people to read."""
+    """Host assembly of a module."""
     return _emitted(text, listed=True).decode()
 
 
@@ -147,12 +146,12 @@ def link(
     exports: Sequence[str],
     imports: Mapping[str, int] | None = None,
 ) -> Library:
-    """Load object code; `imports` are addresses of symbols that it leaves open.
+    """Load object code; `imports` maps undefined symbols to addresses.
 
-    Whatever else it leaves open is looked up in this process (libc, CPython).
+    Other undefined symbols are looked up in this process (libc, CPython).
 
     Raises:
-        CodegenError: an object is broken or a symbol is nowhere to be found.
+        CodegenError: an object is broken or a symbol is undefined.
     """
     builder = _binding().JITLibraryBuilder().add_current_process()
     for code in objects:
@@ -174,15 +173,15 @@ def _parse(text: str) -> binding.ModuleRef:
         module = binding.parse_assembly(text, binding.create_context())
         module.verify()
     except RuntimeError as error:
-        raise CodegenError(f"LLVM refuses the generated text: {error}") from error
+        raise CodegenError(f"LLVM rejects the generated code: {error}") from error
     return module
 
 
 def _check(text: str) -> None:
-    """Refuse what has no instruction here: LLVM could abort the process.
+    """Reject types that this processor does not support: LLVM could abort.
 
     Raises:
-        CodegenError: the text is for a processor with more features.
+        CodegenError: the module needs a feature that the processor lacks.
     """
     if platform.machine() not in _X86:
         return
@@ -190,13 +189,13 @@ def _check(text: str) -> None:
     for word in set(_RISKY.findall(text)):
         if f"+{_NEEDS[word]}" not in have:
             raise CodegenError(
-                f"the text uses {word}, which needs {_NEEDS[word]}, and LLVM does not "
-                f"find that on this processor"
+                f"the module uses {word}, which needs {_NEEDS[word]}; LLVM does not "
+                f"detect it on this processor"
             )
 
 
 def _optimise(module: binding.ModuleRef, machine: binding.TargetMachine) -> None:
-    """Run LLVM's default pipeline without the passes that re-schedule loops."""
+    """Run LLVM's default pipeline without loop vectorisation and unrolling."""
     binding = _binding()
     options = binding.create_pipeline_tuning_options(speed_level=SPEED)
     options.loop_vectorization = False
@@ -209,7 +208,7 @@ def _optimise(module: binding.ModuleRef, machine: binding.TargetMachine) -> None
 
 @cache
 def _binding() -> Any:
-    from llvmlite import binding  # noqa: PLC0415 - 170 MB, where it is needed
+    from llvmlite import binding  # noqa: PLC0415 - 170 MB, only where needed
 
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
@@ -218,7 +217,7 @@ def _binding() -> Any:
 
 @cache
 def _features() -> str:
-    """What LLVM finds on this processor, but for what the system hides of it."""
+    """The features that LLVM detects, except those that the system hides."""
     found = _binding().get_host_cpu_features()
     for name in filter(hardware.processor().hides, found):
         found[name] = False
@@ -228,21 +227,21 @@ def _features() -> str:
 def _new_machine(
     target: binding.Target, cpu: str, features: str = "", level: int = SPEED
 ) -> binding.TargetMachine:
-    """A code generator: position independent, so what it makes loads anywhere."""
+    """A code generator for position-independent code, loadable anywhere."""
     return target.create_target_machine(
         cpu=cpu, features=features, opt=level, reloc="pic", codemodel="small"
     )
 
 
 def _host() -> tuple[str, str]:
-    """This processor and its features, by LLVM's names."""
+    """LLVM's names of this processor and its features."""
     return _binding().get_host_cpu_name(), _features()
 
 
 def _fresh_machine(
     cpu: str, features: str, level: int = SPEED
 ) -> binding.TargetMachine:
-    """A code generator for a processor of this machine's kind."""
+    """A code generator for a processor of this machine's architecture."""
     target = _binding().Target.from_default_triple()
     return _new_machine(target, cpu, features, level)
 
@@ -252,10 +251,10 @@ _machine: Final = cache(_fresh_machine)
 
 @cache
 def _engine() -> binding.LLJIT:
-    """The JIT that holds all loaded code; never disposed, for threads sleep in it.
+    """The JIT that holds all loaded code; never disposed: threads sleep in it.
 
-    It links with JITLink, which lays an object's sections side by side. LLVM's older
-    linker maps each where there is room, and aborts the process where that is more than
+    It links with JITLink, which places an object's sections side by side. LLVM's older
+    linker (RuntimeDyld) maps them separately, and aborts where they end up more than
     2 GiB apart, as happens in large processes.
     """
     return _binding().create_lljit_compiler(_fresh_machine(*_host()), use_jit_link=True)

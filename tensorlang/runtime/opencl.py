@@ -1,4 +1,4 @@
-"""Kernels for OpenCL devices, through PyOpenCL."""
+"""Backend for OpenCL devices, through PyOpenCL."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ __all__ = ["OpenCLKernel", "compiled", "load", "lower", "render", "versions"]
 
 
 def versions(target: Target) -> str:
-    """The driver whose compiled programs these are, and what compiles launchers."""
+    """The device and driver of compiled programs, and the launchers' compiler."""
     return f"opencl {target.device} {target.driver}; {llvm.versions()}"
 
 
 def compiled(
     source: str, lowered: Function, signature: Signature, target: Target
 ) -> tuple[bytes, bytes]:
-    """The device's program for a source, and what the host runs, packed.
+    """The device's binary of a source, and the packed host program.
 
     Raises:
-        CodegenError: the driver refuses the source; the message has its own words.
+        CodegenError: the driver rejects the source; the message includes its own.
     """
     from tensorlang.codegen.simt.host import host_program  # noqa: PLC0415 - not warm
 

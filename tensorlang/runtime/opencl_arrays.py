@@ -1,4 +1,4 @@
-"""Arrays of PyOpenCL: used in their own context, on their own queue."""
+"""PyOpenCL arrays, used in their own context and on their own queue."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class OpenCLPlace(Place):
-    """A context of PyOpenCL, with the queue and the allocator of an array there."""
+    """A PyOpenCL context, with the queue and the allocator of an array there."""
 
     def __init__(
         self, context: Context, queue: cl.CommandQueue, allocator: object
@@ -34,22 +34,22 @@ class OpenCLPlace(Place):
         kind: str,
         stream: object = None,  # noqa: ARG002 - the queue is the place's own
     ) -> DeviceArray:
-        """Unwritten memory for an array of PyOpenCL."""
-        from pyopencl import array as arrays  # noqa: PLC0415 - it is loaded
+        """Uninitialised memory for a PyOpenCL array."""
+        from pyopencl import array as arrays  # noqa: PLC0415 - loaded already
 
         del kind
         made = arrays.empty(self.queue, shape, dtype, allocator=self.allocator)
         return from_pyopencl(made, "a result")
 
     def part(self, array: DeviceArray, first: int, count: int) -> DeviceArray:
-        """Some elements of an array of one dimension, where they lie."""
+        """A slice of `count` elements of a one-dimensional array, as a view."""
         held = array.owner[1]
         flat = held.reshape(-1)[first : first + count]
         return from_pyopencl(flat, "a part of an array")
 
     def copy(self, array: DeviceArray) -> DeviceArray:
-        """The elements in a buffer of their own."""
-        import pyopencl as cl  # noqa: PLC0415 - it is loaded
+        """A copy in a new buffer."""
+        import pyopencl as cl  # noqa: PLC0415 - loaded already
 
         made = self.empty(array.shape, array.dtype, array.kind)
         if array.nbytes:
@@ -57,20 +57,20 @@ class OpenCLPlace(Place):
         return made
 
     def fetch(self, array: DeviceArray) -> Array:
-        """The elements in host memory."""
+        """A copy in host memory."""
         found: Array = array.owner[1].get()
         return found
 
     def hand_over(self, array: DeviceArray) -> Foreign:
-        """The array of PyOpenCL itself."""
+        """The PyOpenCL array itself."""
         return array.owner[1]
 
 
 def from_pyopencl(array: Foreign, name: str) -> DeviceArray:
-    """What is known of an array of PyOpenCL; `owner` is its buffer, and itself.
+    """The descriptor of a PyOpenCL array; `owner` is (buffer, array).
 
     Raises:
-        ArgumentError: it has no queue, lies in no buffer, or begins where none can.
+        ArgumentError: it has no queue, is not in a buffer, or is misaligned there.
     """
     if array.queue is None:
         raise ArgumentError(
@@ -107,8 +107,8 @@ def _check_memory(array: Foreign, name: str, offset: int) -> None:
     base = array.base_data
     if not hasattr(base, "int_ptr"):
         raise ArgumentError(
-            f"{name} lies in shared virtual memory, and kernels take buffers; make it "
-            "with an allocator of buffers"
+            f"{name} is in shared virtual memory, but kernels take buffers; allocate "
+            "it with an allocator of buffers"
         )
     room = getattr(base, "size", None)
     if room is not None and array.flags.forc and offset + array.nbytes > room:
@@ -118,19 +118,19 @@ def _check_memory(array: Foreign, name: str, offset: int) -> None:
 
 
 def _part(context: Context, base: cl.Buffer, offset: int, name: str) -> cl.Buffer:
-    """The part of a buffer from an offset on."""
+    """The sub-buffer from an offset on."""
     align = context.handle.mem_base_addr_align // 8
     if offset % align:
         raise ArgumentError(
-            f"{name} begins {offset} bytes into its buffer, and OpenCL's kernels begin "
+            f"{name} begins {offset} bytes into its buffer, and sub-buffers must start "
             f"at multiples of {align} there; pass a copy of it"
         )
-    from pyopencl import LogicError  # noqa: PLC0415 - it is loaded
+    from pyopencl import LogicError  # noqa: PLC0415 - loaded already
 
     try:
         return base[offset:]
     except LogicError as error:
         raise ArgumentError(
-            f"{name} begins {offset} bytes into a buffer of which OpenCL makes no part "
-            f"({error}); pass a copy of it"
+            f"{name} begins {offset} bytes into its buffer, and OpenCL creates no "
+            f"sub-buffer there ({error}); pass a copy of it"
         ) from error

@@ -1,8 +1,8 @@
-"""OpenCL contexts and queues, ours and the caller's, and memory in them.
+"""OpenCL contexts and queues, ours and the callers', and memory in them.
 
-Arrays in host memory are used where they lie (`CL_MEM_USE_HOST_PTR`), which a CPU's
-driver does without a copy. A device has one context and queue of ours, for arrays of
-the host; arrays of PyOpenCL are used in their own context, on their own queue.
+Host arrays are wrapped in place (`CL_MEM_USE_HOST_PTR`), which CPU drivers do without a
+copy. Each device has one context and queue of ours, for host arrays; PyOpenCL arrays
+are used in their own context, on their own queue.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
 
 _OPTIONS: Final = ("-cl-std=CL1.2",)
 _EXACT: Final = "-cl-fp32-correctly-rounded-divide-sqrt"
-# its CPU devices compute in the host's own memory: nothing has to be mapped to be seen
+# PoCL's CPU devices compute in host memory: results need no mapping to be visible
 _IN_PLACE: Final = "Portable Computing Language"
-_MOST_HELD: Final = 256  # buffers over host memory that are kept for the next call
+_MOST_HELD: Final = 256  # cached buffers over host memory
 _NO_MEMORY: Final = (-4, -5, -6)  # object allocation, out of resources, of host memory
 
-# the processes that made a context: in a child of theirs no thread of a driver runs
+# processes that created a context: their forked children have no driver threads
 _OPENED_BY: Final[set[int]] = set()
 
 
 def check_process() -> None:
-    """See that this process is not the child of one that computed through OpenCL.
+    """Reject a process forked from one that used OpenCL.
 
     Raises:
-        DeviceError: it is, and what it starts would never end.
+        DeviceError: it is one; its launches would never complete.
     """
     if _OPENED_BY - {os.getpid()}:
         raise DeviceError(
-            "OpenCL was used before this process was forked, and its drivers serve no "
-            "child of a fork: start processes with 'spawn'"
+            "OpenCL was used before this process was forked, and its drivers do not "
+            "work in its children: start processes with 'spawn'"
         )
 
 
@@ -53,11 +53,11 @@ class Context:
     """A device in a context, with a queue; `lock` is held around every use.
 
     Attributes:
-        cl: PyOpenCL.
-        handle: The device, as PyOpenCL has it.
-        context, queue: As well.
-        index: The number of the device among all.
-        in_place: Whether it computes in host memory itself: nothing need be mapped.
+        cl: The `pyopencl` module.
+        handle: The `pyopencl.Device`.
+        context, queue: PyOpenCL's context and queue.
+        index: Number of the device among all.
+        in_place: Whether the device computes in host memory, so nothing is mapped.
     """
 
     def __init__(
@@ -79,10 +79,10 @@ class Context:
         _OPENED_BY.add(os.getpid())
 
     def build(self, source: str | bytes) -> pyopencl.Program:
-        """A program, from source or from the driver's own binary.
+        """A program, from source or a binary of the driver.
 
         Raises:
-            CodegenError: the driver refuses it; the message has its own words.
+            CodegenError: the driver rejects it; the message includes its own.
         """
         check_process()
         cl = self.cl
@@ -94,17 +94,17 @@ class Context:
                 program = cl.Program(self.context, source)
             return program.build([*_OPTIONS, *exact], cache_dir=False)
         except cl.RuntimeError as error:
-            raise CodegenError(f"OpenCL refuses the generated text: {error}") from error
+            raise CodegenError(f"OpenCL rejects the generated code: {error}") from error
 
     def _rounds_exactly(self) -> bool:
         flags = self.handle.single_fp_config
         return bool(flags & self.cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT)
 
     def over(self, array: Array) -> pyopencl.Buffer:
-        """A buffer over a host array's memory, which is not empty.
+        """A buffer over the memory of a non-empty host array.
 
-        Where that memory is the device's too, buffers over it are kept: a buffer is
-        no more than its address and length there.
+        Where the device computes in host memory, a buffer is just an address and a
+        length, and buffers are cached by them.
         """
         place = (array.ctypes.data, array.nbytes)
         held = self._held.get(place)
@@ -120,10 +120,10 @@ class Context:
         return held
 
     def allocate(self, size: int) -> pyopencl.Buffer:
-        """A buffer of the device's own.
+        """A buffer in the device's memory.
 
         Raises:
-            DeviceMemoryError: there is no memory for it.
+            DeviceMemoryError: out of device memory.
         """
         flags = self.cl.mem_flags.READ_WRITE
         try:
@@ -137,7 +137,7 @@ class Context:
     def bring_back(
         self, buffer: pyopencl.Buffer, array: Array, queue: pyopencl.CommandQueue
     ) -> None:
-        """Make what the device wrote seen in a host array: mapping it does."""
+        """Make the device's writes visible in a host array, by mapping the buffer."""
         if self.in_place:
             return
         cl, raw = self.cl, _raw(array)
@@ -150,7 +150,7 @@ class Context:
 
 
 def _raw(array: Array) -> Array:
-    """The bytes of a contiguous array, which PyOpenCL wants writable in any case."""
+    """The bytes of a contiguous array; PyOpenCL requires them to be writable."""
     kind = ctypes.c_uint8 * array.nbytes
     return np.ctypeslib.as_array(kind.from_address(array.ctypes.data))
 
@@ -158,40 +158,39 @@ def _raw(array: Array) -> Array:
 @cache
 def of_target(index: int) -> Context:
     """Our own context on a device."""
-    import pyopencl as cl  # noqa: PLC0415 - where a kernel is built for it
+    import pyopencl as cl  # noqa: PLC0415 - only where a kernel is built for it
 
     handle = devices.handles()[index]
     return Context(cl, handle, cl.Context([handle]), index)
 
 
-_THEIRS: Final[dict[tuple[int, int], Context]] = {}
+_CALLERS: Final[dict[tuple[int, int], Context]] = {}
 
 
 def of_caller(context: pyopencl.Context, handle: pyopencl.Device) -> Context:
-    """A caller's context; arrays of PyOpenCL bring theirs.
+    """The context of a caller's PyOpenCL array.
 
     Raises:
-        DeviceError: the device is none of those that targets are made of.
+        DeviceError: the device is not one that targets exist for.
     """
-    import pyopencl as cl  # noqa: PLC0415 - it is loaded
+    import pyopencl as cl  # noqa: PLC0415 - loaded already
 
     key = (context.int_ptr, handle.int_ptr)
-    found = _THEIRS.get(key)
+    found = _CALLERS.get(key)
     if found is None:
         known = [one.int_ptr for one in devices.handles()]
         if handle.int_ptr not in known:
-            raise DeviceError(f"{handle.name.strip()} is no device that has a target")
+            raise DeviceError(f"{handle.name.strip()} is not a device with a target")
         index = known.index(handle.int_ptr)
-        found = _THEIRS[key] = Context(cl, handle, context, index)
+        found = _CALLERS[key] = Context(cl, handle, context, index)
     return found
 
 
 def failed(name: str, code: int) -> DeviceError:
-    """The error of a launch that the driver refused."""
+    """The error of a launch that failed."""
     if code == -1:
         return DeviceError(
-            f"{name}: a launch has more blocks than a device starts at once; compute "
-            "in parts"
+            f"{name}: a launch has more blocks than a device allows; compute in parts"
         )
     kind = DeviceMemoryError if code in _NO_MEMORY else DeviceError
     said = _status(code)
@@ -199,20 +198,20 @@ def failed(name: str, code: int) -> DeviceError:
 
 
 def _status(code: int) -> str:
-    import pyopencl as cl  # noqa: PLC0415 - it is loaded
+    import pyopencl as cl  # noqa: PLC0415 - loaded already
 
     names = vars(cl.status_code).items()
     found = [name for name, value in names if isinstance(value, int) and value == code]
     return found[0] if found else f"error {code}"
 
 
-# ------------------------------------------------------------- starting a kernel
+# ------------------------------------------------------------- launches
 
 
 def kernel_data(
     kernel: pyopencl.Kernel, sizes: list[int]
 ) -> ctypes.Array[ctypes.c_uint64]:
-    """What `templates/opencl_start.ll.j2` calls a kernel, as memory to point to."""
+    """The struct that `templates/opencl_start.ll.j2` takes as a kernel."""
     library = _library()
     functions = (library.clSetKernelArg, library.clEnqueueNDRangeKernel)
     places = (ctypes.cast(function, ctypes.c_void_p).value for function in functions)
@@ -223,14 +222,14 @@ def kernel_data(
 @cache
 def _library() -> ctypes.CDLL:
     """The OpenCL library that PyOpenCL is linked to."""
-    import pyopencl as cl  # noqa: PLC0415 - it is loaded
+    import pyopencl as cl  # noqa: PLC0415 - loaded already
 
-    return ctypes.CDLL(cl._cl.__file__)  # noqa: SLF001 - where its own library hangs
+    return ctypes.CDLL(cl._cl.__file__)  # noqa: SLF001 - links the OpenCL library
 
 
 @llvm.locked
 def start_address() -> int:
-    """The address of the function that launchers call to start a kernel."""
+    """Address of the function with which launchers start a kernel."""
     return _start()["tensorlang.opencl_start"]
 
 

@@ -1,4 +1,4 @@
-"""A kernel on an OpenCL device: its program in each context, and how it is called."""
+"""A kernel on an OpenCL device: its program in each context, and its calls."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import numpy as np
 from tensorlang.errors import ArgumentError, DeviceError, TargetError
 from tensorlang.ir.dtypes import DType
 from tensorlang.runtime import calling, launcher
+from tensorlang.runtime.call_cache import CallCache
 from tensorlang.runtime.device_arrays import DeviceArray, PlacedArray
 from tensorlang.runtime.device_kernel import DeviceKernel
-from tensorlang.runtime.given_arrays import seen
+from tensorlang.runtime.foreign_arrays import as_placed
 from tensorlang.runtime.kernel import Artifact
-from tensorlang.runtime.known_calls import KnownCalls
 from tensorlang.runtime.opencl_device import (
     Context,
     check_process,
@@ -36,7 +36,7 @@ _POINTER: Final = ctypes.sizeof(ctypes.c_void_p)
 
 
 class _Program:
-    """A kernel's program in one context, with the memory that it keeps there."""
+    """A kernel's program in one context, with its memory there."""
 
     def __init__(self, context: Context, code: bytes, host: Data) -> None:
         self.context: Final = context
@@ -58,11 +58,11 @@ class _Program:
 
     @property
     def faults(self) -> int:
-        """The handle of where checks report."""
+        """Handle of the buffer where checks report."""
         return int(self._faults.int_ptr)
 
     def report(self, queue: cl.CommandQueue) -> int:
-        """The fault of the launches that are done, which is then forgotten."""
+        """Synchronise; return and reset the fault code."""
         self.context.bring_back(self._faults, self._reported, queue)
         queue.finish()
         code = int(self._reported[0])
@@ -73,7 +73,7 @@ class _Program:
         return code
 
     def temporaries(self, sizes: Sequence[int]) -> list[int]:
-        """Handles of memory of at least these sizes, kept for the calls to come."""
+        """Handles of buffers of at least these sizes, kept for further calls."""
         while len(self._temporaries) < len(sizes):
             self._temporaries.append(self.context.allocate(0))
         for at, size in enumerate(sizes):
@@ -83,7 +83,7 @@ class _Program:
 
 
 def _bytes_of(arg: Sequence[Any]) -> int:
-    """The bytes that a launch's argument has: a buffer's handle, or a number."""
+    """Size of a launch's argument: a buffer's handle, or a scalar."""
     if arg[0] != "scalar":
         return _POINTER
     return max(DType(arg[2]).bits // 8, 1)
@@ -97,14 +97,14 @@ class OpenCLKernel(DeviceKernel):
         self._host, code = launcher.unpacked(artifact.wrapper_code)
         self._launcher = launcher.Launcher(self.name, self._host, code)
         self._checks = any(["faults"] in x["args"] for x in self._host["launches"])
-        self._known = KnownCalls(self.signature)
+        self._cache = CallCache(self.signature)
         self._programs: dict[tuple[int, int], _Program] = {}
         self._start = start_address()
         self._own = self._program(of_target(target.index))
 
     @property
     def asm(self) -> str:
-        """Not for OpenCL, whose binaries are the driver's own.
+        """Not available: OpenCL's binaries are opaque.
 
         Raises:
             TargetError: always.
@@ -115,7 +115,7 @@ class OpenCLKernel(DeviceKernel):
 
     @cached_property
     def resources(self) -> Mapping[str, int]:
-        """Launches, bytes of program, and the most memory of a group and a thread."""
+        """Launches, program bytes, and the largest local and private memory."""
         context = self._own.context
         info = context.cl.kernel_work_group_info
         local, private = (
@@ -130,7 +130,7 @@ class OpenCLKernel(DeviceKernel):
         }
 
     def _program(self, context: Context) -> _Program:
-        """The kernel in a context, loaded once."""
+        """The kernel's program in a context, built once."""
         key = (context.context.int_ptr, context.handle.int_ptr)
         found = self._programs.get(key)
         if found is None:
@@ -140,12 +140,12 @@ class OpenCLKernel(DeviceKernel):
         return found
 
     def _slow(self, *args: object) -> None:
-        """Check the arguments and run all launches; wait where the host has arrays."""
+        """Check the arguments and launch; synchronise if there are host arrays."""
         check_process()
-        call = self._known.call(args)
+        call = self._cache.call(args)
         if call is None:
-            call = calling.prepare(self.signature, args, seen)
-            self._known.keep(args, call)
+            call = calling.prepare(self.signature, args, as_placed)
+            self._cache.keep(args, call)
         there = [array for array in call.arrays if isinstance(array, DeviceArray)]
         program, queue = self._own, self._own.context.queue
         if there:
@@ -162,7 +162,7 @@ class OpenCLKernel(DeviceKernel):
             self._fault(code)
 
     def _where(self, there: Sequence[DeviceArray]) -> tuple[_Program, cl.CommandQueue]:
-        """The program in the arrays' context, and the queue of the first of them.
+        """The program in the arrays' context, and the first array's queue.
 
         Raises:
             ArgumentError: they are not all in one context of the kernel's device.
@@ -217,7 +217,7 @@ class OpenCLKernel(DeviceKernel):
 
     @staticmethod
     def _buffer(array: PlacedArray, context: Context) -> cl.Buffer | None:
-        """Device memory of an array; None of none."""
+        """Device memory of an array; None if it is empty."""
         if not array.nbytes:
             return None
         if isinstance(array, DeviceArray):

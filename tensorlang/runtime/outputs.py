@@ -1,4 +1,4 @@
-"""Making the outputs that a call leaves away: their shapes follow from its inputs."""
+"""Allocate omitted outputs, whose shapes follow from the inputs."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from tensorlang.runtime.device_arrays import PlacedArray
 from tensorlang.runtime.signature import Dim, Scalars, Signature, evaluate
 
 Maker: TypeAlias = Callable[[Sequence[object], Mapping[str, object]], list[PlacedArray]]
-"""From the arguments of a call, outputs left away, and its named scalars, to arrays."""
+"""From a call's arguments, without outputs, and named scalars to output arrays."""
 
 Empty: TypeAlias = Callable[[tuple[int, ...], np.dtype], PlacedArray]
-Origin: TypeAlias = "int | tuple[int, int]"  # a size, or (which input, which axis)
+Origin: TypeAlias = "int | tuple[int, int]"  # a size, or (input, axis)
 
 
 def output_maker(signature: Signature, empty: Empty = buffers.empty) -> Maker:
-    """How to make the outputs of a kernel: by a plan where its shapes allow one.
+    """The function that allocates a kernel's outputs, planned ahead if possible.
 
     Args:
-        signature: The kernel's.
-        empty: From shape and type to unwritten memory.
+        signature: The kernel's signature.
+        empty: Allocates an uninitialised array of a shape and dtype.
     """
     origins = _origins(signature)
     plans: list[tuple[tuple[Origin, ...], np.dtype]] = []
@@ -48,12 +48,12 @@ def output_maker(signature: Signature, empty: Empty = buffers.empty) -> Maker:
 
 
 def _shape(plan: tuple[Origin, ...], args: Sequence[Foreign]) -> tuple[int, ...]:
-    """The sizes that a plan names; launching checks that the inputs agree on them."""
+    """A planned shape; launching checks that the inputs agree on the sizes."""
     return tuple([d if isinstance(d, int) else args[d[0]].shape[d[1]] for d in plan])
 
 
 def _origins(signature: Signature) -> dict[str, tuple[int, int]]:
-    """For each scalar that an input's shape gives: which input, and which axis."""
+    """For each scalar that an input's shape determines: (input, axis)."""
     found: dict[str, tuple[int, int]] = {}
     inputs = [spec for spec in signature.buffers if spec.role != "out"]
     for position, spec in enumerate(inputs):
@@ -64,7 +64,7 @@ def _origins(signature: Signature) -> dict[str, tuple[int, int]]:
 
 
 def _origin(dim: Dim, origins: Mapping[str, tuple[int, int]]) -> Origin | None:
-    """Where a dimension's size stands; None where it must be computed."""
+    """The origin of a dimension's size; None if it must be computed."""
     if isinstance(dim, int):
         return dim
     return origins.get(dim) if isinstance(dim, str) else None
@@ -76,7 +76,7 @@ def _evaluated(
     named: Mapping[str, object],
     empty: Empty,
 ) -> list[PlacedArray]:
-    """The general way, which checks the inputs' shapes as it goes."""
+    """The general case: infer all scalars, checking the inputs' shapes."""
     count = len(signature.buffers) - len(signature.outs)
     inputs, values = args[:count], args[count:]
     scalars: Scalars = {s.name: v for s, v in zip(signature.free, values, strict=False)}
@@ -90,7 +90,8 @@ def _evaluated(
     except KeyError as error:
         name = error.args[0]
         raise ArgumentError(
-            f"{signature.name}: no input's shape gives {name}; pass {name}= or out="
+            f"{signature.name}: no input's shape determines {name}; pass {name}= or "
+            "out="
         ) from None
     return [
         empty(_sound(signature, shape), signature.buffers[i].numpy)
@@ -101,7 +102,7 @@ def _evaluated(
 def _shapes(
     signature: Signature, inputs: Sequence[object]
 ) -> Sequence[tuple[int, ...] | None]:
-    """The inputs' shapes in the places of their buffers, None for the outputs."""
+    """The inputs' shapes at their buffers' positions, None for outputs."""
     given = iter(inputs)
     found: list[tuple[int, ...] | None] = []
     for spec in signature.buffers:

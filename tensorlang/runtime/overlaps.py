@@ -1,4 +1,4 @@
-"""Arrays of a call that overlap: what is refused, and what is copied first."""
+"""Overlapping arrays of a call: which are rejected, and which are copied first."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tensorlang.runtime.signature import Signature
 if TYPE_CHECKING:
     from tensorlang.runtime.calling import Call
 
-_OVERLAP_WORK: Final = 10_000  # how hard NumPy looks for a common element
+_OVERLAP_WORK: Final = 10_000  # bound on NumPy's exact overlap test
 
 
 def separate_written(signature: Signature, call: Call) -> None:
-    """Refuse two written arrays with a common element: neither order is right."""
+    """Reject written arrays that overlap: the result would depend on the order."""
     written = [i for i, spec in enumerate(signature.buffers) if spec.written]
     for position, i in enumerate(written):
         for j in written[position + 1 :]:
-            if _share(call.arrays[i], call.arrays[j]):
+            if share(call.arrays[i], call.arrays[j]):
                 a, b = signature.buffers[i].name, signature.buffers[j].name
                 raise ArgumentError(
                     f"{signature.name}: {a} and {b} overlap, and both are written; "
-                    f"pass arrays of their own"
+                    f"pass separate arrays"
                 )
 
 
@@ -50,8 +50,8 @@ def _touch(a: PlacedArray, b: PlacedArray) -> bool:
     return bool(memory == other and first < second_end and second < first_end)
 
 
-def _share(a: PlacedArray, b: PlacedArray) -> bool:
-    """Whether two arrays have an element in common; where unsure, they do."""
+def share(a: PlacedArray, b: PlacedArray) -> bool:
+    """Whether two arrays share an element; True if undecided."""
     if isinstance(a, DeviceArray) or isinstance(b, DeviceArray):
         return _touch(a, b)
     try:

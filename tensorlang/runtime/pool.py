@@ -1,8 +1,8 @@
 """The thread pool of this process: `templates/pool.ll.j2`, compiled once and cached.
 
 On Linux idle workers sleep on a futex and a launch wakes them. On other systems they
-poll with `usleep` once they have looked for work for a while, so a launch after a
-pause is slower there; a barrier yields the processor everywhere.
+poll with `usleep` after spinning for a while, so a launch after a pause is slower
+there. Barriers yield the processor on all systems.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from tensorlang.runtime import llvm
 from tensorlang.runtime.wrapper import OUT_OF_MEMORY
 
 SYMBOLS: Final = ("tensorlang_barrier", "tensorlang_launch", "tensorlang_run")
-# rounds of looking before letting go of the processor; 1000 are some 30 microseconds
-IDLE_SPINS: Final = 4000  # of a worker: calls in a loop find it awake
-WAIT_SPINS: Final = 1000  # at a barrier, or for the last worker
+# spins before yielding the processor; 1000 take about 30 microseconds
+IDLE_SPINS: Final = 4000  # workers: still awake for calls in a loop
+WAIT_SPINS: Final = 1000  # at a barrier, or waiting for the last worker
 
 _ARCH: Final = {"x86_64": "x86", "AMD64": "x86", "aarch64": "arm", "arm64": "arm"}
-_SYSTEM_CALLS: Final = {  # Linux's numbers
+_SYSTEM_CALLS: Final = {  # Linux system call numbers
     "x86_64": {
         "futex": 202,
         "gettid": 186,
@@ -37,18 +37,18 @@ _SYSTEM_CALLS: Final = {  # Linux's numbers
         "sched_getaffinity": 123,
     },
 }
-_FAULTS: Final = (4, 5, 6, 7, 8, 11)  # signals that a worker causes itself
+_FAULTS: Final = (4, 5, 6, 7, 8, 11)  # synchronous signals, which stay unblocked
 
 
 @llvm.locked
 def symbols() -> dict[str, int]:
-    """The pool's functions, by name, for a kernel to link against."""
+    """Addresses of the pool's functions, for kernels to link against."""
     return _pool().addresses
 
 
 @cache
 def _pool() -> llvm.Library:
-    """The loaded pool; it stays for the life of the process, for its workers do."""
+    """The loaded pool; never unloaded, as its workers keep running."""
     key = store.key_of("pool", llvm.versions(), *map(str, _parameters().items()))
     entry = store.load(key)
     if entry is None:

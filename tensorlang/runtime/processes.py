@@ -1,4 +1,4 @@
-"""Processes of our own, which answer requests: `python -m` one of our modules."""
+"""Worker processes that answer requests: `python -m` one of our modules."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Final
 
-_HEAD: Final = 8  # bytes that say how many follow
+_HEAD: Final = 8  # bytes of a message's length prefix
 
 
 class Worker:
-    """A process that runs a module, which calls `serve`, and stays for more requests.
+    """A persistent process that runs a module, which calls `serve`.
 
     Args:
         module: The name of the module.
@@ -26,10 +26,10 @@ class Worker:
         self._owner = 0
 
     def ask(self, request: bytes) -> bytes | None:
-        """The answer to a request; None where the process ended over it.
+        """The answer to a request; None if the process died on it.
 
         Raises:
-            OSError: it cannot be started, or ends at once.
+            OSError: it cannot be started, or exits at once.
         """
         process = self._process
         if process is None or self._owner != os.getpid() or process.poll() is not None:
@@ -42,26 +42,26 @@ class Worker:
         except (BrokenPipeError, EOFError):
             self.stop()
             return None
-        except BaseException:  # its answer is not the next request's
+        except BaseException:  # a late answer must not be taken for the next one's
             self.stop()
             raise
 
     def _start(self) -> subprocess.Popen[bytes]:
-        """A new process.
+        """Start the process.
 
         Raises:
-            OSError: it cannot be started, or ends at once.
+            OSError: it cannot be started, or exits at once.
         """
         if not Path(sys.executable or "").name.lower().startswith(("python", "pypy")):
-            raise FileNotFoundError(f"{sys.executable!r} is no interpreter")
+            raise FileNotFoundError(f"{sys.executable!r} is not a Python interpreter")
         places = (place or str(Path.cwd()) for place in sys.path)
-        self._process = subprocess.Popen(  # noqa: S603 - a module of ours
+        self._process = subprocess.Popen(  # noqa: S603 - our own module
             [sys.executable, "-P", "-m", self._module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,  # an assertion's words
+            stderr=subprocess.DEVNULL,  # messages of failed assertions
             env=os.environ | {"PYTHONPATH": os.pathsep.join(places)},
-            start_new_session=True,  # Ctrl-C is this process's to handle
+            start_new_session=True,  # the parent handles Ctrl-C
         )
         self._owner = os.getpid()
         try:
@@ -69,7 +69,7 @@ class Worker:
             _received(self._process.stdout)
         except EOFError:
             self.stop()
-            raise OSError("the process ended at once") from None
+            raise OSError("the process exited at once") from None
         return self._process
 
     def stop(self) -> None:
@@ -77,7 +77,7 @@ class Worker:
         process, self._process = self._process, None
         if process is None or self._owner != os.getpid():
             return
-        process.kill()  # first: who reads its answer would hold the stream
+        process.kill()  # first: a thread reading its answer would hold the stream
         process.wait()
         for stream in (process.stdin, process.stdout):
             with contextlib.suppress(OSError):
@@ -85,7 +85,7 @@ class Worker:
 
 
 def serve(answer: Callable[[bytes], bytes]) -> None:
-    """Answer requests until there are no more."""
+    """Answer requests until the input ends."""
     _send(sys.stdout.buffer, b"ready")
     with contextlib.suppress(EOFError):
         while True:
@@ -98,10 +98,10 @@ def _send(stream: IO[bytes], content: bytes) -> None:
 
 
 def _received(stream: IO[bytes]) -> bytes:
-    """What the other side sent.
+    """Receive a message.
 
     Raises:
-        EOFError: it has ended.
+        EOFError: the other side has closed the stream.
     """
     size = int.from_bytes(_exactly(stream, _HEAD), "little")
     return _exactly(stream, size)

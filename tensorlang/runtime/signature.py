@@ -1,8 +1,8 @@
-"""What a kernel takes: buffers with their shapes and roles, then scalars.
+"""Signatures of kernels: buffers with shapes and roles, then scalars.
 
-A signature is plain data, so it travels with the object code in the cache: calling a
-kernel needs neither its IR nor anything that made it. A dimension is a number, the
-name of a scalar, or an operation on dimensions, `("mul", "n", 2)`.
+A signature is plain data, cached with the object code, so that calling a kernel needs
+no IR. A dimension is an integer, the name of a scalar, or an operation on dimensions,
+`("mul", "n", 2)`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from tensorlang.ir.dtypes import DType
 
-Scalars: TypeAlias = "dict[str, Any]"  # by name; whole numbers where shapes name them
+Scalars: TypeAlias = "dict[str, Any]"  # by name; integers if they are dimensions
 Dim: TypeAlias = "int | str | tuple[str, Dim, Dim]"
 
 OPERATIONS: Final[dict[str, Callable[[int, int], int]]] = {
@@ -33,7 +33,7 @@ _SIGNS: Final = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "floormod
 
 @dataclass(frozen=True)
 class BufferSpec:
-    """One buffer: name, element type, role (`in`, `out`, `inout`) and dimensions."""
+    """One buffer: name, dtype, role (`in`, `out`, `inout`) and dimensions."""
 
     name: str
     dtype: str
@@ -56,7 +56,7 @@ class BufferSpec:
 
 @dataclass(frozen=True)
 class ScalarSpec:
-    """One scalar; `bound` where a dimension of a buffer gives its value."""
+    """One scalar; `bound` if a buffer's dimension determines its value."""
 
     name: str
     dtype: str
@@ -68,7 +68,7 @@ class ScalarSpec:
 
 @dataclass(frozen=True)
 class Signature:
-    """Name, buffers and scalars of a kernel, in the order of its calls.
+    """Name, buffers and scalars of a kernel, in calling order.
 
     `aliases` are pairs of positions `(out, in)` that may be the same array.
     """
@@ -80,17 +80,17 @@ class Signature:
 
     @cached_property
     def free(self) -> tuple[ScalarSpec, ...]:
-        """The scalars that a caller gives, those that no shape binds."""
+        """The scalars that callers pass: those that no shape binds."""
         return tuple(scalar for scalar in self.scalars if not scalar.bound)
 
     @cached_property
     def outs(self) -> tuple[int, ...]:
-        """The positions of the buffers that a call may return fresh."""
+        """Positions of the buffers that a call may allocate and return."""
         return tuple(i for i, b in enumerate(self.buffers) if b.role == "out")
 
     @cached_property
     def slots(self) -> int:
-        """8-byte slots of the argument block, without the workspace's."""
+        """8-byte slots of the argument block, without the workspace pointer."""
         return len(self.buffers) + len(self.scalars)
 
     def __str__(self) -> str:
@@ -98,7 +98,7 @@ class Signature:
         return f"{self.name}({', '.join(given + [str(s) for s in self.scalars])})"
 
     def to_json(self) -> dict[str, object]:
-        """As JSON can hold it; `from_json` gives it back."""
+        """A JSON-serialisable form for `from_json`."""
         return {
             "name": self.name,
             "buffers": [[b.name, b.dtype, b.role, b.shape] for b in self.buffers],
@@ -121,7 +121,7 @@ class Signature:
 
 
 def evaluate(dim: Dim, scalars: Mapping[str, int]) -> int:
-    """The size that a dimension has for these scalars."""
+    """The value of a dimension for these scalars."""
     if isinstance(dim, int):
         return dim
     if isinstance(dim, str):
@@ -131,7 +131,7 @@ def evaluate(dim: Dim, scalars: Mapping[str, int]) -> int:
 
 
 def show_dim(dim: Dim) -> str:
-    """A dimension as people write it."""
+    """A dimension in Python syntax."""
     if not isinstance(dim, tuple):
         return str(dim)
     op, a, b = dim

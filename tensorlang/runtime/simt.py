@@ -1,4 +1,4 @@
-"""On the way to threads of a device: launches, and their source in the C family."""
+"""Lowering and rendering that CUDA and OpenCL share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def lower(function: Function, target: Target) -> Function:
-    """The function as launches."""
+    """Lower a function to launches."""
     from tensorlang.codegen.simt import lower as lowering  # noqa: PLC0415 - not warm
 
     return lowering.lower(function, target)

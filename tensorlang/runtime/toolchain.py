@@ -1,8 +1,8 @@
-"""CUDA's compilers, of which none needs a GPU: NVRTC, ptxas and nvdisasm.
+"""The CUDA compilers NVRTC, ptxas and nvdisasm; none needs a GPU.
 
 They come from PyPI (`pip install 'tensorlang[cuda-compile]'`), or from a CUDA toolkit
-at `CUDA_HOME` or on the PATH. CUDA C++ becomes PTX in this process, and PTX a cubin in
-another one, which also tells the registers, the spills and the shared memory.
+at `CUDA_HOME` or on the PATH. NVRTC compiles CUDA C++ to PTX in this process; ptxas, a
+subprocess, assembles it to a cubin and reports registers, spills and shared memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tensorlang.errors import CodegenError, TargetError
 REMEDY: Final = "pip install 'tensorlang[cuda-compile]', or set CUDA_HOME to a toolkit"
 _OPTIONS: Final = ("--std=c++17", "--fmad=false", "--device-int128")
 _BOUNDS: Final = re.compile(r"^(\.maxntid .*)(\n\.minnctapersm .*)?$", re.MULTILINE)
-_ENOUGH: Final = (4, 2, 1)  # blocks on a processor
+_ENOUGH: Final = (4, 2, 1)  # blocks per SM (.minnctapersm)
 _SECONDS: Final = 300
 _USAGE: Final = {
     "registers": re.compile(r"Used (\d+) registers"),
@@ -35,7 +35,7 @@ _USAGE: Final = {
 
 
 def missing() -> str:
-    """Which compilers are missing, as a clause; empty where all are here."""
+    """Which compilers are missing, as a clause; empty if none."""
     lacking = [name for name in ("ptxas", "nvdisasm") if _tool(name) is None]
     if _library() is None:
         lacking.insert(0, "NVRTC")
@@ -53,11 +53,11 @@ def versions() -> str:
 
 
 def ptx_of(source: str, arch: str) -> str:
-    """The PTX of CUDA C++, for an architecture such as `sm_90a`; no contraction.
+    """Compile CUDA C++ to PTX for an architecture such as `sm_90a`, without FMA fusion.
 
     Raises:
-        CodegenError: NVRTC refuses the source; the message has its own words.
-        TargetError: NVRTC is not here.
+        CodegenError: NVRTC rejects the source; the message includes its log.
+        TargetError: NVRTC is missing.
     """
     nvrtc = _nvrtc()
     program = ctypes.c_void_p()
@@ -68,21 +68,21 @@ def ptx_of(source: str, arch: str) -> str:
     try:
         if nvrtc.nvrtcCompileProgram(program, len(options), array):
             said = _text(nvrtc, "ProgramLog", program)
-            raise CodegenError(f"NVRTC refuses the generated text: {said}")
+            raise CodegenError(f"NVRTC rejects the generated code: {said}")
         return _text(nvrtc, "PTX", program)
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
 
 
 def cubin_of(ptx: str, arch: str) -> tuple[bytes, dict[str, int]]:
-    """Machine code of PTX, and the most that any of its kernels uses.
+    """Assemble PTX; returns the cubin and the maximum resource use of its kernels.
 
-    The resources are registers of a thread, bytes of its spills and stack, and bytes of
-    a block's shared memory.
+    Resources: registers per thread, bytes of spills and stack, and bytes of static
+    shared memory per block.
 
     Raises:
-        CodegenError: ptxas refuses the text.
-        TargetError: ptxas is not here.
+        CodegenError: ptxas rejects the PTX.
+        TargetError: ptxas is missing.
     """
     with tempfile.TemporaryDirectory(prefix="tensorlang-") as folder:
         source, target = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
@@ -96,27 +96,27 @@ def cubin_of(ptx: str, arch: str) -> tuple[bytes, dict[str, int]]:
 
 
 def whole_cubin_of(ptx: str, arch: str) -> tuple[bytes, dict[str, int]]:
-    """As `cubin_of`, without spills where that takes nothing but fewer blocks at once.
+    """As `cubin_of`, but trading occupancy for fewer spills.
 
-    ptxas spills rather than let fewer blocks of threads fit on a processor. Where it
-    did, it is told that so and so many are enough.
+    ptxas may spill in order to fit more blocks on an SM. If it did, retry with lower
+    `.minnctapersm` and keep what spills least.
     """
     cubin, resources = cubin_of(ptx, arch)
     for blocks in _ENOUGH:
         if not resources["spill_bytes"]:
             break
-        told = _BOUNDS.sub(rf"\g<1>\n.minnctapersm {blocks}", ptx)
-        other, used = cubin_of(told, arch)
+        bounded = _BOUNDS.sub(rf"\g<1>\n.minnctapersm {blocks}", ptx)
+        other, used = cubin_of(bounded, arch)
         if used["spill_bytes"] < resources["spill_bytes"]:
             cubin, resources = other, used
     return cubin, resources
 
 
 def sass_of(cubin: bytes) -> str:
-    """The instructions of machine code, for people to read.
+    """SASS disassembly of a cubin.
 
     Raises:
-        TargetError: nvdisasm is not here.
+        TargetError: nvdisasm is missing.
     """
     with tempfile.TemporaryDirectory(prefix="tensorlang-") as folder:
         path = Path(folder, "kernel.cubin")
@@ -133,7 +133,7 @@ def _run(command: Sequence[str]) -> str:
         [tool, *rest], capture_output=True, text=True, timeout=_SECONDS, check=False
     )
     if done.returncode:
-        raise CodegenError(f"{name} refuses the generated text: {done.stderr}")
+        raise CodegenError(f"{name} rejects the generated code: {done.stderr}")
     return done.stdout + done.stderr
 
 
@@ -156,7 +156,7 @@ def _nvrtc() -> ctypes.CDLL:
     path = _library()
     if path is None:
         raise TargetError(f"NVRTC is not found: {REMEDY}")
-    # NVRTC opens these by their bare name, which the loader knows once they are here
+    # NVRTC opens these by bare name, which resolves once they are loaded
     for beside in sorted(path.parent.glob("*nvrtc-builtins*")):
         if ".alt." not in beside.name:
             ctypes.CDLL(str(beside))
@@ -177,7 +177,7 @@ def _library() -> Path | None:
 
 @cache
 def _tool(name: str) -> str | None:
-    """Where a tool is; NVRTC's own folder first: an older ptxas refuses its PTX."""
+    """Path of a tool, NVRTC's own toolkit first: an older ptxas rejects its PTX."""
     library = _library()
     beside = (library.parent.parent,) if library else ()
     for folder in (*beside, *_folders()):
@@ -189,7 +189,7 @@ def _tool(name: str) -> str | None:
 
 @cache
 def _folders() -> tuple[Path, ...]:
-    """Where toolkits may lie: the asked-for one, then those from PyPI."""
+    """Candidate toolkit folders: `CUDA_HOME`, then those from PyPI."""
     return tuple(_places())
 
 

@@ -1,6 +1,6 @@
-"""The emitted call wrapper: what it has to know, and how Python gets to call it.
+"""The emitted call wrapper, a Python builtin that checks a call in compiled code.
 
-`wrapper_text` prints `templates/wrapper.ll.j2` for a signature: the checks of a call as
+`wrapper_text` renders `templates/wrapper.ll.j2` for a signature: the checks as
 straight-line code. `native_function` makes a Python builtin of its address.
 """
 
@@ -19,20 +19,20 @@ from tensorlang.ir.dtypes import DType
 from tensorlang.runtime import llvm
 from tensorlang.runtime.signature import BufferSpec, Dim, ScalarSpec, Signature
 
-INLINE_BYTES: Final = 16 << 10  # below this, no other thread and no GIL release pay
+INLINE_BYTES: Final = 16 << 10  # smaller calls use one thread and keep the GIL
 OUT_OF_MEMORY: Final = -(1 << 31)
 
 _HEADER: Final = object.__basicsize__  # bytes of a PyObject before its own fields
 _CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400  # NumPy's array flags
 _FASTCALL: Final = 0x80
-_BF16: Final = "ptrtoint (ptr @numpy.bfloat16 to i32)"  # known when it is loaded
+_BF16: Final = "ptrtoint (ptr @numpy.bfloat16 to i32)"  # resolved at link time
 _OPERATIONS: Final = {
     "add": "{r} = add i64 {a}, {b}",
     "sub": "{r} = sub i64 {a}, {b}",
     "mul": "{r} = mul i64 {a}, {b}",
     "min": "{r} = call i64 @llvm.smin.i64(i64 {a}, i64 {b})",
     "max": "{r} = call i64 @llvm.smax.i64(i64 {a}, i64 {b})",
-    "floordiv": "{r} = ashr i64 {a}, {b}",  # by 2 to the power b, see `_shift`
+    "floordiv": "{r} = ashr i64 {a}, {b}",  # by 2**b, see `_shift`
 }
 
 
@@ -54,9 +54,9 @@ def native_function(
     fault: Callable[[int], object],
     owner: object,
 ) -> Callable[..., Any]:
-    """The builtin function at `address`, which calls `slow` or `fault` where needed.
+    """The builtin at `address`, which calls `slow` or `fault` when needed.
 
-    `owner` is what keeps the code loaded; it lives as long as the function does.
+    `owner` keeps the code loaded; it lives as long as the function.
     """
     definition = _MethodDef(
         signature.name.encode(), address, _FASTCALL, str(signature).encode()
@@ -77,18 +77,17 @@ def native_function(
 
 
 def has_fast_path(signature: Signature) -> bool:
-    """Whether calls can be checked by emitted code: CPython, simple dimensions."""
+    """Whether emitted code can check calls: CPython, and simple dimensions."""
     plain = all(_simple(dim) for b in signature.buffers for dim in b.shape)
     narrow = all(s.dtype not in ("f16", "bf16") for s in signature.free)
     return sys.implementation.name == "cpython" and plain and narrow
 
 
 def takes_several(signature: Signature) -> bool:
-    """Whether a kernel can be given several arrays a parameter, all in one launch.
+    """Whether a kernel accepts several arrays per parameter in one launch.
 
-    So it is where it updates arrays in place, and all are of one length that it is
-    told, whatever their shapes; or where it reads such, and what it writes has lengths
-    that follow from that one.
+    Its arrays must be flat and of one common length that it takes as a scalar, and
+    updated in place; or they are inputs, and each output's length derives from theirs.
     """
     if not has_fast_path(signature) or any(
         len(b.shape) != 1 for b in signature.buffers
@@ -104,14 +103,14 @@ def takes_several(signature: Signature) -> bool:
     )
 
 
-def runs_apart(source: str) -> bool:
-    """Whether no thread of a kernel waits for another: its text has no barrier."""
+def is_barrier_free(source: str) -> bool:
+    """Whether a kernel's threads are independent: its source has no barrier."""
     lines = (line for line in source.splitlines() if "@tensorlang_barrier" in line)
     return all(line.startswith("declare") for line in lines)
 
 
 def exports(signature: Signature) -> tuple[str, ...]:
-    """The symbols that a launch needs."""
+    """The symbols that calls need."""
     name = signature.name
     called = (f"{name}.call",) if has_fast_path(signature) else ()
     several = (f"{name}.each",) if takes_several(signature) else ()
@@ -119,7 +118,7 @@ def exports(signature: Signature) -> tuple[str, ...]:
 
 
 def imports(signature: Signature) -> dict[str, int]:
-    """What only this process knows: where NumPy's type is, bf16's type number."""
+    """Values of this process only: `numpy.ndarray`'s address, bf16's type number."""
     known = {"numpy.ndarray": id(np.ndarray)}
     if any(buffer.dtype == "bf16" for buffer in signature.buffers):
         known["numpy.bfloat16"] = DType("bf16").numpy.num
@@ -127,15 +126,17 @@ def imports(signature: Signature) -> dict[str, int]:
 
 
 @lru_cache(maxsize=256)
-def wrapper_code(signature: Signature, threads: int, *, apart: bool) -> bytes:
-    """Object code of the wrapper; candidates of one tuning run share it."""
-    return llvm.compile_quickly(wrapper_text(signature, threads, apart=apart))
+def wrapper_code(signature: Signature, threads: int, *, independent: bool) -> bytes:
+    """Object code of the wrapper; shared by the candidates of a tuning run."""
+    return llvm.compile_quickly(
+        wrapper_text(signature, threads, independent=independent)
+    )
 
 
-def wrapper_text(signature: Signature, threads: int, *, apart: bool) -> str:
-    """The LLVM IR of the wrapper, for launches of at most `threads` threads.
+def wrapper_text(signature: Signature, threads: int, *, independent: bool) -> str:
+    """LLVM IR of the wrapper, for launches of at most `threads` threads.
 
-    `apart`: they never wait for each other, so one may do another's share.
+    `independent`: the threads are independent, so one may do another's share.
     """
     symbols = _symbols(signature)
     steps, checks = _derived(signature, symbols)
@@ -144,7 +145,7 @@ def wrapper_text(signature: Signature, threads: int, *, apart: bool) -> str:
         signature=str(signature),
         name=signature.name,
         threads=threads,
-        apart=str(apart).lower(),
+        independent=str(independent).lower(),
         slots=signature.slots,
         fast=has_fast_path(signature),
         several=takes_several(signature),
@@ -166,7 +167,7 @@ def wrapper_text(signature: Signature, threads: int, *, apart: bool) -> str:
 
 
 def _simple(dim: Dim) -> bool:
-    """Whether a dimension is made of what `_OPERATIONS` has."""
+    """Whether a dimension uses only operations in `_OPERATIONS`."""
     if not isinstance(dim, tuple):
         return True
     if dim[0] == "floordiv":
@@ -175,7 +176,7 @@ def _simple(dim: Dim) -> bool:
 
 
 def _shift(divisor: Dim) -> int | None:
-    """By how many bits a division shifts; None where it is by no power of two."""
+    """log2 of a divisor; None unless it is a power of two."""
     if not isinstance(divisor, int) or divisor < 1 or divisor & (divisor - 1):
         return None
     return divisor.bit_length() - 1
@@ -192,7 +193,7 @@ def _symbols(signature: Signature) -> dict[str, str]:
 
 
 def _buffer(i: int, buffer: BufferSpec, symbols: dict[str, str]) -> dict[str, object]:
-    """One buffer as the template wants it."""
+    """A buffer's template parameters."""
     dims: list[str | None] = []
     for k, dim in enumerate(buffer.shape):
         value = symbols[dim] if isinstance(dim, str) else dim
@@ -213,7 +214,7 @@ def _buffer(i: int, buffer: BufferSpec, symbols: dict[str, str]) -> dict[str, ob
 
 
 def _free(signature: Signature) -> list[dict[str, object]]:
-    """The scalars that calls give, as the template wants them."""
+    """Template parameters of the free scalars."""
     first = len(signature.buffers)
     slots = {s.name: slot for slot, s in enumerate(signature.scalars, first)}
     return [
@@ -265,7 +266,7 @@ def _derived(
 
 
 def _overlaps(signature: Signature) -> list[tuple[int, int, bool]]:
-    """The pairs of buffers of which one is written; True where they may be the same."""
+    """Pairs of buffers of which one is written; True if they may be the same."""
     count = range(len(signature.buffers))
     written = [buffer.written for buffer in signature.buffers]
     allowed = {frozenset(pair) for pair in signature.aliases}

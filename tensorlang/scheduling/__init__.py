@@ -1,6 +1,6 @@
-"""Floor 2, scheduling: how a function runs, changed step by step, its meaning kept.
+"""Layer 2, scheduling: transform how a function runs, step by step, keeping semantics.
 
-`Schedule` applies the primitives and keeps their trace; `Knobs` are the choices of a
+`Schedule` applies the primitives and records their trace; `Knobs` are the choices of a
 schedule; `@schedule` registers one. Every primitive is a pure function in `PRIMITIVES`,
 every rule that guards one a named check in `LEGALITY`.
 """
@@ -30,7 +30,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """The table of rules is complete once every primitive is imported."""
+    """Import all primitives before exposing the table of rules, so it is complete."""
     if name != "LEGALITY":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from tensorlang.scheduling.legality import LEGALITY  # noqa: PLC0415 - see above

@@ -9,16 +9,11 @@ from typing import Final
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import allocations, free_vars, loops
-from tensorlang.ir.nodes import (
-    For,
-    Function,
-    Node,
-    Stmt,
-)
+from tensorlang.ir.nodes import For, Function, Node, Stmt
 from tensorlang.ir.visit import children
 from tensorlang.scheduling.dependence import dependences
 from tensorlang.scheduling.legality import legality
-from tensorlang.scheduling.memory import THREAD, outside_of_threads, threads_apart
+from tensorlang.scheduling.memory import THREAD, need_thread_private, outside_of_threads
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tree import (
     Path,
@@ -30,7 +25,7 @@ from tensorlang.scheduling.tree import (
 )
 
 UNROLL_LIMIT: Final = 1024
-WRITTEN_OUT_LIMIT: Final = 1 << 16  # by unrolled loops in one another
+EXPANSION_LIMIT: Final = 1 << 16  # total iterations of nested unrolled loops
 LANE_LIMIT: Final = 1024
 THREADS: Final = tuple(
     f"{scope}.{dim}" for scope in ("block", "thread") for dim in "xyz"
@@ -39,7 +34,7 @@ THREADS: Final = tuple(
 
 @legality("parallel iterations are independent")
 def iterations_independent(path: Path, verb: str, thread: str = "") -> str | None:
-    """No iteration touches what another one writes, but threads that fold one state."""
+    """Iterations share no written element, unless threads reduce one state together."""
     loop, threads = loop_of(path), thread.startswith(THREAD)
     for found in dependences(path, [loop], threads=threads):
         folds = threads and found.reduction and loop.var not in found.place
@@ -52,14 +47,14 @@ def iterations_independent(path: Path, verb: str, thread: str = "") -> str | Non
 
 
 def _counts_threads(loop: For) -> bool:
-    """Whether as many threads take part in a fold as are known."""
+    """Whether the number of threads in a cooperative reduction is known."""
     extent = constant(loop.extent)
     return extent is not None and extent >= 1
 
 
-@legality("lanes are independent or fold")
+@legality("lanes are independent or reduce")
 def lanes_independent(path: Path) -> str | None:
-    """No lane touches what another one writes, except to fold a commutative state."""
+    """Lanes share no written element, unless they reduce a commutative state."""
     loop = loop_of(path)
     for found in dependences(path, [loop]):
         folds = found.reduction and loop.var not in found.place
@@ -74,7 +69,7 @@ def lanes_independent(path: Path) -> str | None:
 
 @primitive
 def parallel(func: Function, loop: str) -> Function:
-    """Let the iterations of a loop run at once, shared out among threads.
+    """Run the iterations of a loop in parallel, distributed over threads.
 
     Args:
         func: The function.
@@ -89,21 +84,21 @@ def parallel(func: Function, loop: str) -> Function:
         for i in range(64):       ->    for i in parallel(64):
             ...                             ...
     """
-    return _shared(func, loop, "parallel", "")
+    return _annotated(func, loop, "parallel", "")
 
 
 @primitive
 def bind(func: Function, loop: str, thread: str) -> Function:
-    """Let a loop be an index of an execution scope: `block.x`, `thread.y`, ...
+    """Bind a loop to an index of an execution scope: `block.x`, `thread.y`, ...
 
-    The threads of a block may fold one state of a commutative reduction together: each
-    folds its own part, and then these are folded in an order that depends on the
-    number of threads alone.
+    The threads of a block may cooperate in a commutative reduction: each accumulates a
+    partial result, and these are combined in an order that depends on the number of
+    threads alone.
 
     Args:
         func: The function.
-        loop: The loop's name. Bound to threads and of constant extent, it may drive the
-            axis of a commutative reduction.
+        loop: The loop's name. Bound to threads and of constant extent, it may drive a
+            commutative reduction axis.
         thread: One of `THREADS`.
 
     Raises:
@@ -116,14 +111,14 @@ def bind(func: Function, loop: str, thread: str) -> Function:
     """
     if thread not in THREADS:
         raise ScheduleError(f"bind: {thread!r} is none of {', '.join(THREADS)}")
-    return _shared(func, loop, "bound", thread)
+    return _annotated(func, loop, "bound", thread)
 
 
-def _shared(func: Function, name: str, kind: str, thread: str) -> Function:
+def _annotated(func: Function, name: str, kind: str, thread: str) -> Function:
     path = find_loop(func, name)
     loop = loop_of(path)
     verb = "bind" if thread else kind
-    _plain(loop, verb)
+    _need_serial(loop, verb)
     _not_nested(path, kind, thread)
     iterations_independent(path, verb, thread)
     inside = set(allocations(loop.body))
@@ -132,11 +127,11 @@ def _shared(func: Function, name: str, kind: str, thread: str) -> Function:
         outside_of_threads(buffer, [made])
     for buffer in allocations(func):
         if buffer not in inside:
-            threads_apart(buffer, loop)
+            need_thread_private(buffer, loop)
     return replace(path, made)
 
 
-def _plain(loop: For, verb: str) -> None:
+def _need_serial(loop: For, verb: str) -> None:
     if loop.kind != "serial":
         raise ScheduleError(
             f"{verb}: loop {loop.var.name!r} is {loop.kind} already; a loop is "
@@ -145,7 +140,7 @@ def _plain(loop: For, verb: str) -> None:
 
 
 def _not_nested(path: Path, kind: str, thread: str) -> None:
-    """One team of threads runs one parallel loop; an index is bound once."""
+    """A nest has one parallel loop at most, and binds each thread index once."""
     loop = loop_of(path)
     for other in (*enclosing_loops(path), *loops(loop.body)):
         if (other.kind, other.thread) == (kind, thread):
@@ -157,16 +152,16 @@ def _not_nested(path: Path, kind: str, thread: str) -> None:
 
 @primitive
 def vectorize(func: Function, loop: str) -> Function:
-    """Let the iterations of a loop of constant extent run as lanes of vectors.
+    """Run the iterations of a loop of constant extent as vector lanes.
 
     Args:
         func: The function.
-        loop: The loop's name. It may drive the axis of a commutative reduction: then
-            the lanes are folded at its end.
+        loop: The loop's name. It may drive a commutative reduction axis: the lanes are
+            then reduced at its end.
 
     Raises:
         ScheduleError: the extent is not a constant up to `LANE_LIMIT`, lanes depend on
-            each other, or a loop inside runs differently often from lane to lane.
+            each other, or the trip count of an inner loop differs between lanes.
 
     `vectorize("i_1")`:
 
@@ -175,15 +170,15 @@ def vectorize(func: Function, loop: str) -> Function:
     """
     path = find_loop(func, loop)
     old = loop_of(path)
-    _plain(old, "vectorize")
-    _counted(old, "vectorize", LANE_LIMIT)
-    _in_step(path)
+    _need_serial(old, "vectorize")
+    _need_constant_extent(old, "vectorize", LANE_LIMIT)
+    _need_uniform_trip_counts(path)
     lanes_independent(path)
     return replace(path, with_fields(old, kind="vectorized"))
 
 
-def _in_step(path: Path) -> None:
-    """All lanes run the same loops, and a lane is not a vector itself."""
+def _need_uniform_trip_counts(path: Path) -> None:
+    """All lanes have the same trip counts, and vectorized loops do not nest."""
     loop = loop_of(path)
     for inner in loops(loop.body):
         if loop.var in free_vars(inner.extent):
@@ -201,7 +196,7 @@ def _in_step(path: Path) -> None:
 
 @primitive
 def unroll(func: Function, loop: str) -> Function:
-    """Write the iterations of a loop out, one after the other.
+    """Fully unroll a loop.
 
     Args:
         func: The function.
@@ -209,7 +204,7 @@ def unroll(func: Function, loop: str) -> Function:
 
     Raises:
         ScheduleError: the extent is not a constant up to `UNROLL_LIMIT`, or this loop
-            and unrolled ones around it and inside exceed `WRITTEN_OUT_LIMIT`.
+            and unrolled ones around it and inside exceed `EXPANSION_LIMIT`.
 
     `unroll("i_1")`:
 
@@ -218,41 +213,41 @@ def unroll(func: Function, loop: str) -> Function:
     """
     path = find_loop(func, loop)
     old = loop_of(path)
-    _plain(old, "unroll")
-    _counted(old, "unroll", UNROLL_LIMIT)
-    _not_too_long(path)
+    _need_serial(old, "unroll")
+    _need_constant_extent(old, "unroll", UNROLL_LIMIT)
+    _need_short_expansion(path)
     return replace(path, with_fields(old, kind="unrolled"))
 
 
-def _not_too_long(path: Path) -> None:
-    """Refuse nested loops that would be written out to more than the limit."""
+def _need_short_expansion(path: Path) -> None:
+    """Refuse nested unrolling beyond the limit on total iterations."""
     loop = loop_of(path)
-    total = prod(_written_out(other) for other in (*enclosing_loops(path), loop))
-    total *= _longest(loop.body)
+    total = prod(_unrolled_extent(other) for other in (*enclosing_loops(path), loop))
+    total *= _unrolled_iterations(loop.body)
     total *= constant(loop.extent) or 1
-    if total > WRITTEN_OUT_LIMIT:
+    if total > EXPANSION_LIMIT:
         raise ScheduleError(
             f"unroll: loop {loop.var.name!r} and the unrolled loops around it and "
-            f"inside have {total} iterations; at most {WRITTEN_OUT_LIMIT} are written "
-            "out"
+            f"inside have {total} iterations; at most {EXPANSION_LIMIT} are "
+            "unrolled"
         )
 
 
-def _written_out(loop: For) -> int:
+def _unrolled_extent(loop: For) -> int:
     return (constant(loop.extent) or 1) if loop.kind == "unrolled" else 1
 
 
-def _longest(stmt: Node) -> int:
-    """The most iterations of nested loops at or below that are unrolled."""
-    inner = max(map(_longest, _statements(stmt)), default=1)
-    return inner * (_written_out(stmt) if isinstance(stmt, For) else 1)
+def _unrolled_iterations(stmt: Node) -> int:
+    """The largest total of nested unrolled iterations at or below a statement."""
+    inner = max(map(_unrolled_iterations, _statements(stmt)), default=1)
+    return inner * (_unrolled_extent(stmt) if isinstance(stmt, For) else 1)
 
 
 def _statements(node: Node) -> Iterator[Stmt]:
     return (child for child in children(node) if isinstance(child, Stmt))
 
 
-def _counted(loop: For, verb: str, limit: int) -> None:
+def _need_constant_extent(loop: For, verb: str, limit: int) -> None:
     extent = constant(loop.extent)
     if extent is None or not 1 <= extent <= limit:
         raise ScheduleError(

@@ -1,7 +1,7 @@
-"""What primitives may be given: names are strings, counts whole numbers, and so on.
+"""Argument checks of primitives: names are strings, counts are integers, and so on.
 
 A step is checked against the annotations of its primitive before it runs, so that a
-slip of the pen is a `ScheduleError` that says which argument wants what.
+mistake is a `ScheduleError` naming the argument and what it expects.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from inspect import BoundArguments, Parameter, Signature
 from typing import Final
 
-LARGEST: Final = 1 << 48  # no loop and no array is longer
+LARGEST: Final = 1 << 48  # upper limit of extents
 
 
 def _name(value: object) -> bool:
@@ -36,7 +36,7 @@ def _factors(value: object) -> bool:
     return all(_number(item) for item in given if item is not None) and given != [None]
 
 
-# annotation of a primitive's parameter -> (what fits, how to say it)
+# annotation of a primitive's parameter -> (predicate, description)
 WANTED: Final[dict[str, tuple[Callable[[object], bool], str]]] = {
     "str": (_name, "a name"),
     "str | None": (lambda value: value is None or _name(value), "a name or None"),
@@ -51,7 +51,7 @@ WANTED: Final[dict[str, tuple[Callable[[object], bool], str]]] = {
 
 
 def misfits(form: Signature, given: BoundArguments) -> Iterator[str]:
-    """A complaint for each argument that its parameter's annotation excludes."""
+    """An error message for each argument that its parameter's annotation excludes."""
     for name, value in given.arguments.items():
         parameter = form.parameters[name]
         fits, wanted = WANTED.get(str(parameter.annotation), (None, ""))

@@ -1,4 +1,4 @@
-"""Updates that any threads may make at once: `atomic`."""
+"""`atomic`: updates that concurrent threads may make."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tree import block_of, find_block, replace
 
 
-@legality("an atomic update adds to a state that was set before")
+@legality("an atomic update needs an initialized state")
 def set_before(block: Block) -> str | None:
-    """The block does not start the state itself."""
+    """The block does not initialize the state itself."""
     folds = any(axis.kind == "reduction" for axis in block.axes)
     if block.init != seq() and (folds or block.init is not None):
         return f"block {block.name!r} starts its state; decompose_reduction first"
@@ -33,18 +33,18 @@ def set_before(block: Block) -> str | None:
 
 @primitive
 def atomic(func: Function, block: str) -> Function:
-    """Let a block fold into memory indivisibly, so that any iterations may at once.
+    """Update memory atomically, so that iterations may run concurrently.
 
-    The order is then left to the hardware. Of integers the result does not depend on
-    it; of floats it does, from run to run.
+    The order is then up to the hardware: integer results do not depend on it, but
+    floating-point results vary from run to run.
 
     Args:
         func: The function.
-        block: A block whose only statement that writes folds one number by one
-            operation; the state is set elsewhere.
+        block: A block whose only write reduces one value by one operation; the state is
+            initialized elsewhere.
 
     Raises:
-        ScheduleError: it folds in another way, or starts its state itself.
+        ScheduleError: it reduces in another way, or initializes its state itself.
 
     `atomic("y")`, after `decompose_reduction("y", "k")`:
 
@@ -73,14 +73,14 @@ def _only_update(block: Block) -> Reduce:
     found = [node for node in walk(block.body) if isinstance(node, Reduce)]
     if len(found) != 1 or len(found[0].buffers) != 1:
         raise ScheduleError(
-            f"block {block.name!r} does not fold one number into one place; "
-            "only such an update is atomic"
+            f"block {block.name!r} does not reduce one value into one element; "
+            "only such an update can be atomic"
         )
     return found[0]
 
 
 def _operation(block: Block, reducer: Reducer) -> str:
-    """The operation that a reducer folds by."""
+    """The operation that a reducer applies."""
     combine = reducer.combine[0]
     sides = {reducer.left[0], reducer.right[0]}
     if (
@@ -91,6 +91,6 @@ def _operation(block: Block, reducer: Reducer) -> str:
     ):
         return combine.op
     raise ScheduleError(
-        f"block {block.name!r} folds by {reducer.name!r}, which is not one of "
-        f"{', '.join(LANE_REDUCTIONS)}; only these are atomic"
+        f"block {block.name!r} reduces by {reducer.name!r}, which is not one of "
+        f"{', '.join(LANE_REDUCTIONS)}; only these can be atomic"
     )

@@ -1,4 +1,4 @@
-"""`by_target`: updates of places from data, by groups of places that do not meet."""
+"""`by_target`: partition indirect updates into groups with disjoint targets."""
 
 from __future__ import annotations
 
@@ -37,25 +37,24 @@ from tensorlang.scheduling.tree import block_of, find_block, replace
 def by_target(
     func: Function, block: str, groups: int, of: str | None = None
 ) -> tuple[Function, str]:
-    """Let groups of iterations go through all of a block, each for places of its own.
+    """Run all iterations of a block once per group, each group for its own targets.
 
-    What is added up at places that are known from data only has to go in order. With
-    the loop over groups outermost, it does so for each place, and groups may run at
-    once: no two of them update one place.
+    Updates at data-dependent indices must run in order. With the loop over groups
+    outermost, they do for each target, while groups may run concurrently: no two of
+    them update the same target.
 
     Args:
         func: The function.
-        block: A block with an ordered axis that stores at one place from data.
-        groups: How many groups there are.
-        of: Where the block stores into several buffers, the one whose places are
-            grouped. All other places that it stores at are declared to be different
-            ones, which the interpreter checks.
+        block: A block with an ordered axis and one store at a data-dependent index.
+        groups: The number of groups.
+        of: If the block stores to several buffers, the one whose targets are grouped.
+            All its other stores are declared disjoint, which the interpreter checks.
 
     Returns:
         The function, and the name of the loop over groups.
 
     Raises:
-        ScheduleError: the block stores at several places, or at none from data.
+        ScheduleError: the block has several such stores, or none.
 
     Before:
 
@@ -94,7 +93,7 @@ def by_target(
 
 
 def _top(path: tuple[Node, ...]) -> tuple[Node, ...]:
-    """The path to the outermost loop that holds nothing but the block."""
+    """The path to the outermost loop of the perfect nest around the block."""
     depth = len(path) - 1
     while isinstance(path[depth - 1], For):
         depth -= 1
@@ -102,7 +101,7 @@ def _top(path: tuple[Node, ...]) -> tuple[Node, ...]:
 
 
 def _grouped(block: Block, of: str | None) -> Store:
-    """The store whose places are grouped."""
+    """The store whose targets are grouped."""
     found = _stores(block, of)
     ordered = any(axis.kind == "ordered" for axis in block.axes)
     if not found or not ordered or block.init is not None:
@@ -118,23 +117,25 @@ def _stores(block: Block, of: str | None) -> list[Store]:
     return [s for s in stores if of is None or s.buffer.name == of]
 
 
-@legality("groups are of the places of one update")
+@legality("groups partition the targets of one update")
 def one_update(block: Block, of: str | None) -> str | None:
-    """Of several stores one is chosen, and nothing is folded beside it."""
+    """One of several stores is selected, and there are no reductions besides."""
     found = _stores(block, of)
     if len(found) != 1:
         return (
             f"by_target: block {block.name!r} has {len(found)} stores to group; name "
-            "the buffer that one of them alone goes to"
+            "the buffer that only one of them writes"
         )
     if any(isinstance(n, Reduce | AtomicUpdate) for n in walk(block.body)):
-        return f"by_target: block {block.name!r} also folds, which groups would reorder"
+        return (
+            f"by_target: block {block.name!r} also reduces, which groups would reorder"
+        )
     return None
 
 
-@legality("a grouped update reads no place but its own")
+@legality("a grouped update reads only its own target")
 def own_place_only(block: Block, store: Store) -> str | None:
-    """What the block writes, it reads at the place that it stores at, or nowhere."""
+    """What the block writes, it reads only at the index of its store."""
     loads = [n for n in walk(block.body) if isinstance(n, Load)]
     others = writes(block) - {store.buffer}
     for load in loads:
@@ -149,7 +150,7 @@ def own_place_only(block: Block, store: Store) -> str | None:
 
 
 def _place(block: Block, store: Store) -> Expr:
-    """The index from data at which a block updates memory."""
+    """The data-dependent index at which a block updates memory."""
     data = _from_data(block)
     found = [i for i in store.indices if _has_load(i) or free_vars(i) & data]
     if len(found) != 1:
@@ -161,7 +162,7 @@ def _place(block: Block, store: Store) -> Expr:
 
 
 def _from_data(block: Block) -> set[Var]:
-    """The lets that depend on what is loaded."""
+    """The lets that depend on loaded values."""
     data: set[Var] = set()
     for node in walk(block.body):
         if isinstance(node, Let) and (
@@ -176,7 +177,7 @@ def _has_load(expr: Expr) -> bool:
 
 
 def _only_where(stmt: Stmt, cond: Expr, buffer: Buffer) -> Stmt:
-    """The statement, going to what is updated only where a condition holds."""
+    """The statement, accessing the updated buffer only under a condition."""
     stmts = stmt.stmts if isinstance(stmt, Seq) else (stmt,)
     count = next(n for n, s in enumerate(stmts) if _goes_to(s, buffer))
     first, rest = stmts[:count], seq(*stmts[count:])

@@ -1,4 +1,4 @@
-"""Copies of what a block reads or writes, kept near it: packing and register tiles."""
+"""`cache_read`: copies of a block's operands near their use; also packing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def unchanged_while_read(place: Site, buffer: Buffer) -> str | None:
 
 @legality("a tile has a constant size")
 def constant_tile(buffer: Buffer, part: Region, scope: str) -> str | None:
-    """Only `global` memory can have a size known at run time."""
+    """Only `global` memory can be allocated with a dynamic size."""
     if scope == "global" or all(r.extent.is_constant for r in part):
         return None
     shape = ", ".join(repr(r.extent.expr()) for r in part)
@@ -55,7 +55,7 @@ def constant_tile(buffer: Buffer, part: Region, scope: str) -> str | None:
 
 @legality("only written elements are copied")
 def written_only(place: Site, buffer: Buffer, part: Region) -> str | None:
-    """All of a temporary is written, or the reader says what is read of it."""
+    """A temporary is fully written, or the reader's accesses are known exactly."""
     if wholly_written(place, buffer, part):
         return None
     if any(isinstance(node, (If, While)) for node in place.path[place.depth :]):
@@ -86,9 +86,9 @@ def cache_read(
         func: The function.
         block: The reader.
         buffer: A parameter or temporary it reads.
-        scope: Where the copy lives: `global`, `shared`, `register`, `private`.
-        at: The loop in whose body the copy is made, of the region read there. Without
-            one the whole buffer is copied by a nest of its own in front.
+        scope: The memory of the copy: `global`, `shared`, `register`, `private`.
+        at: The loop in whose body to copy the region read there. By default the whole
+            buffer is copied by a nest of its own before the reader's.
 
     Returns:
         The function, and the names of the copying block and of the new buffer.
@@ -138,7 +138,7 @@ def cache_read(
 
 
 def _read_region(place: Site, source: Buffer) -> Region:
-    """What the block reads, seen from the site."""
+    """The region that the block reads, as seen from the site."""
     found = region(place.block, source, writes=False, ranges=place.inner_ranges)
     return need_known(found, f"{place.block.name!r} does not read {source.name!r}")
 
@@ -159,7 +159,7 @@ def localized(
     *,
     reading: bool,
 ) -> Block:
-    """The block, reading (or writing) tiles instead of the buffers."""
+    """The block, reading (or writing) the tiles instead of the buffers."""
     local = Localizer(block, place.inner_ranges, place.outer_extents, taken)
     body = retarget(
         block,

@@ -1,4 +1,4 @@
-"""Register tiles for results: `cache_write`, plain and accumulating."""
+"""`cache_write`: register tiles for results, with plain or accumulating write-back."""
 
 from __future__ import annotations
 
@@ -50,12 +50,7 @@ from tensorlang.scheduling.places import (
 )
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.regions import Region, region, relax, whole
-from tensorlang.scheduling.tiles import (
-    copy_over,
-    loop_kind,
-    need_known,
-    tile_of,
-)
+from tensorlang.scheduling.tiles import copy_over, loop_kind, need_known, tile_of
 from tensorlang.scheduling.tree import acting, called, find_buffer
 
 
@@ -73,7 +68,7 @@ def sole_user(place: Site, buffers: tuple[Buffer, ...]) -> str | None:
 
 @legality("a cached reduction is complete when it is written back")
 def complete_under(place: Site) -> str | None:
-    """All loops of the reduction are inside the tile's life."""
+    """All reduction loops are inside the scope of the tile."""
     for loop in _reduction_loops(place):
         return (
             f"loop {loop.var.name!r} reduces block {place.block.name!r} and is outside "
@@ -82,14 +77,14 @@ def complete_under(place: Site) -> str | None:
     return None
 
 
-@legality("a cached reduction starts its own state")
+@legality("a cached reduction initializes its own state")
 def own_start(
     place: Site, update: Store | Reduce, *, accumulate: bool = False
 ) -> str | None:
-    """The block neither updates what was there nor relies on an init block.
+    """The block neither updates previous contents nor relies on an init block.
 
-    Unless the write-back accumulates over loops of the reduction outside of the tile:
-    then it goes on from what was there.
+    Unless the write-back accumulates over reduction loops outside the tile: then it
+    continues from the previous contents.
     """
     block = place.block
     own = {n.indices for n in walk(block.body) if _loads_state(n, update)}
@@ -118,7 +113,7 @@ def _loads_state(node: Node, update: Store | Reduce) -> TypeGuard[Load]:
 
 @legality("the block writes every element of its tile")
 def fills_tile(place: Site, update: Store | Reduce) -> str | None:
-    """What is written back has been computed."""
+    """Every element that is written back has been computed."""
     block = place.block
     values = {axis.var: linear(axis.value) for axis in block.axes}
     named = [plain_axis(index) for index in update.indices]
@@ -129,7 +124,7 @@ def fills_tile(place: Site, update: Store | Reduce) -> str | None:
     )
     known = [value for value in driven if value is not None]
     reached = dense(known, extents(place.inner))
-    moving = [value for value in known if value.vars]  # others are one place
+    moving = [value for value in known if value.vars]  # others are constant
     once = len(set(moving)) == len(moving) and len(known) == len(driven)
     again = {loop.var for loop in place.inner} - set().union(*(v.vars for v in known))
     if again and any(_loads_state(n, update) for n in walk(block.body)):
@@ -146,7 +141,7 @@ def fills_tile(place: Site, update: Store | Reduce) -> str | None:
 
 
 def _takes_tile(place: Site, update: Store | Reduce) -> bool:
-    """Whether the loops inside reach all of the tile, and not only a part of it."""
+    """Whether the inner loops cover all of the tile."""
     values = {axis.var: axis.value for axis in place.block.axes}
     part = _written(place, _buffers(update)[0])
     for index, wanted in zip(update.indices, part, strict=True):
@@ -158,7 +153,7 @@ def _takes_tile(place: Site, update: Store | Reduce) -> bool:
 
 
 def _known_guard(place: Site, update: Store | Reduce, cond: Expr) -> bool:
-    """Whether a condition holds for a whole tile, or ends an axis of it or a fold."""
+    """Whether a condition is constant over a tile, or bounds an axis or a reduction."""
     if not free_vars(cond) & {loop.var for loop in place.inner}:
         return True
     folded = {axis.var for axis in place.block.axes if axis.kind in FOLDED}
@@ -184,19 +179,19 @@ def cache_write(
     *,
     accumulate: bool = False,
 ) -> tuple[Function, tuple[str, str]]:
-    """Let `block` compute into a new buffer that is written back when it is complete.
+    """Compute into a new buffer that is written back when it is complete.
 
     All components of a tuple state are cached together.
 
     Args:
         func: The function.
         block: The writer.
-        buffer: What it writes.
-        scope: Where the tile lives: `global`, `shared`, `register`, `private`.
-        at: The loop in whose body the tile lives, holding the region written there.
-            Without one it holds the whole buffer, and a nest behind writes it back.
-        accumulate: The write-back folds the tile into the buffer, so that loops of the
-            reduction may stand outside the tile.
+        buffer: A buffer it writes.
+        scope: The memory of the tile: `global`, `shared`, `register`, `private`.
+        at: The loop in whose body the tile is allocated, for the region written there.
+            By default it is the whole buffer, written back by a nest after the block's.
+        accumulate: The write-back reduces the tile into the buffer, so that reduction
+            loops may be outside the tile.
 
     Returns:
         The function, and the names of the writing-back block and of the new buffer.
@@ -261,7 +256,7 @@ def cache_write(
 
 
 def _need_fold(place: Site, update: Store | Reduce) -> None:
-    """Partial results are folded in the order they come, so any reducer will do."""
+    """Partial results are combined in program order, so any reducer is allowed."""
     if isinstance(update, Store):
         raise ScheduleError(
             f"block {place.block.name!r} stores and reduces nothing to accumulate; "
@@ -334,7 +329,7 @@ def _write_back(
     name: str,
     accumulate: bool,
 ) -> Stmt:
-    """The nest that brings the tile home."""
+    """The nest that writes the tile back."""
     plain = copy_over(next(iter(tiles)), part, place.outer_ranges, taken)
     copy = plain.guarded(carried_guards(place, update.indices, plain))
     values = tuple(Load(tile, copy.local) for tile in tiles.values())

@@ -1,4 +1,4 @@
-"""`compute_at`: a producer's nest under a loop of its consumers."""
+"""`compute_at`: move a producer's nest under a loop of its consumers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from tensorlang.scheduling.tree import (
 
 @legality("all readers of a moved producer are under the loop")
 def readers_inside(path: Path, loop: Path, readers: list[Path]) -> str | None:
-    """What is computed under the loop is alive there only."""
+    """What is computed under the loop is in scope only there."""
     for reader in readers:
         if loop[-1] not in reader:
             return (
@@ -64,11 +64,11 @@ def readers_inside(path: Path, loop: Path, readers: list[Path]) -> str | None:
     return None
 
 
-@legality("a moved producer makes each element once")
+@legality("a moved producer computes each element once")
 def made_once(
     path: Path, indices: tuple[Expr, ...], shared: frozenset[Var]
 ) -> str | None:
-    """What its indices do not name is folded, or does not change at the new place."""
+    """Axes missing from its indices are reduced, or invariant at the new place."""
     block = block_of(path)
     used = free_vars(block.body) | (free_vars(block.init) if block.init else set())
     for axis in block.axes:
@@ -82,9 +82,9 @@ def made_once(
     return None
 
 
-@legality("a moved producer finds at its new place what it reads")
+@legality("a moved producer finds its operands at its new place")
 def sources_there(path: Path, loop: Path, reader: Path) -> str | None:
-    """What it reads lives around the loop, and is not written under it behind it."""
+    """Its operands are in scope at the loop, and not overwritten under it."""
     func, block = function_of(path), block_of(path)
     used = reads(block) - writes(block)
     for buffer in used & set(allocations(func)):
@@ -104,9 +104,9 @@ def sources_there(path: Path, loop: Path, reader: Path) -> str | None:
 
 
 def _crossed(path: Path, loop: Path, reader: Path) -> Iterator[Stmt]:
-    """What the loop does from the first reader on, and up to the block if it is there.
+    """The loop's statements from the first reader on, up to the block if inside.
 
-    In the next iteration the block is made again: after all that the loop does.
+    In the next iteration the block runs again, after all of the loop body.
     """
     body = loop_of(loop).body
     parts = body.stmts if isinstance(body, Seq) else (body,)
@@ -120,9 +120,9 @@ def _holds(path: Path, node: Node) -> bool:
     return any(node is other for other in path)
 
 
-@legality("a moved producer makes for each iteration what it made before")
+@legality("a moved producer computes the same in each iteration")
 def same_iteration(path: Path, readers: list[Path]) -> str | None:
-    """Where its values follow a loop around its readers, it comes first, always."""
+    """If its values depend on a loop around its readers, it always runs before them."""
     block = block_of(path)
     loops = frozenset().union(*(shared_loops(path, reader) for reader in readers))
     indices = {i for update in stored(block) for i in update.indices}
@@ -147,14 +147,14 @@ def same_iteration(path: Path, readers: list[Path]) -> str | None:
 
 @primitive
 def compute_at(func: Function, block: str, loop: str) -> Function:
-    """Compute what a loop body needs of a producer right there.
+    """Compute the part of a producer that a loop body needs right there.
 
     The producer's buffer shrinks to the region that the body reads.
 
     Args:
         func: The function.
-        block: A block that writes one temporary by its axes.
-        loop: A loop around all of its readers.
+        block: A block that writes one temporary, indexed by its axes.
+        loop: A loop around all its readers.
 
     Raises:
         ScheduleError: a reader is elsewhere, the buffer is a parameter or has other
@@ -199,7 +199,7 @@ def compute_at(func: Function, block: str, loop: str) -> Function:
 
 
 def _written(func: Function, block: Block) -> tuple[Buffer, tuple[Expr, ...]]:
-    """The temporary a block writes, and at which indices."""
+    """The temporary a block writes, and the indices."""
     updates = stored(block)
     places = {update.indices for update in updates}
     held = writes(block) & set(allocations(func))

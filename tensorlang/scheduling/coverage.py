@@ -1,8 +1,7 @@
-"""Whether a nest reaches every element of a tile, and which guards its block carries.
+"""Whether a nest covers every element of a tile, and which guards its block has.
 
-After splits and fusions an axis is a number in mixed radix whose digits are loops:
-`i_0*32 + i_1`, `f // 8`, `(f // 4) % 2`. Digits that are dense, and used once each,
-reach every point.
+After splits and fusions an axis is a mixed-radix number whose digits are loops: `i_0*32
++ i_1`, `f // 8`, `(f // 4) % 2`. Dense digits, each used once, cover every point.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ class Bound:
 
 
 def guards_of(block: Block) -> tuple[Expr, ...]:
-    """The conditions of a block's `where`, one by one."""
+    """The conjuncts of a block's `where`."""
     return () if block.where is None else tuple(conjuncts(block.where))
 
 
 def bounds_of(block: Block, cond: Expr) -> tuple[Bound, ...]:
-    """The guards `axis < limit` of a block that `cond` stands for: one an axis."""
+    """The guards `axis < limit` equivalent to `cond`, one per axis."""
     slack = _slack(cond)
     if slack is None:
         return ()
@@ -39,7 +38,7 @@ def bounds_of(block: Block, cond: Expr) -> tuple[Bound, ...]:
 
 
 def _bound(var: Var, value: Linear, slack: Linear) -> Bound | None:
-    """`slack >= 0` solved for an axis, where it holds `limit - step*value` for it."""
+    """`slack >= 0` solved for an axis, if of the form `limit - step*value >= 0`."""
     if not value.terms:
         return None
     (atom, weight), *_ = value.terms
@@ -51,7 +50,7 @@ def _bound(var: Var, value: Linear, slack: Linear) -> Bound | None:
 
 
 def _slack(cond: Expr) -> Linear | None:
-    """A form that is not negative exactly where the comparison holds."""
+    """A form that is nonnegative exactly where the comparison holds."""
     match cond:
         case Compare(op="lt", a=a, b=b) | Compare(op="gt", a=b, b=a):
             return (linear(b) - linear(a)).shifted(-1)
@@ -91,12 +90,12 @@ def _size(extent: Linear) -> int | None:
 
 
 def dense(values: Sequence[Linear], loops: Mapping[Var, Linear]) -> bool:
-    """Whether the values together take every point of their box, each point once.
+    """Whether the values together take every point of their box exactly once.
 
     Args:
-        values: One form an axis; terms without a variable of `loops` are the box's
-            corner and play no part.
-        loops: The extent of each loop that runs.
+        values: One form per axis; terms without a variable of `loops` only offset the
+            box.
+        loops: The extent of each running loop.
     """
     used: list[_Digit] = []
     if any(extent.vars & loops.keys() for extent in loops.values()):
@@ -115,7 +114,7 @@ def dense(values: Sequence[Linear], loops: Mapping[Var, Linear]) -> bool:
 
 
 def first_only(var: Var, extent: Linear, values: Sequence[Linear]) -> bool:
-    """Whether a loop is in its first iteration wherever the values are all 0."""
+    """Whether a loop is in its first iteration wherever all values are 0."""
     driven = [value for value in values if var in value.vars]
     if any(c < 0 for value in driven for _, c in value.terms):
         return False
@@ -132,13 +131,13 @@ def first_only(var: Var, extent: Linear, values: Sequence[Linear]) -> bool:
     return dense([Linear(tuple(terms)) for terms in atoms], {var: extent})
 
 
-def apart(values: Sequence[Linear], loops: Mapping[Var, Linear]) -> bool:
-    """Whether no two iterations of the loops give the values the same numbers."""
+def injective(values: Sequence[Linear], loops: Mapping[Var, Linear]) -> bool:
+    """Whether the values differ between any two iterations of the loops."""
     left = {var for var in loops if loops[var] != number(1)}
     forms = [[(a, c) for a, c in v.terms if free_vars(a) & left] for v in values]
-    told = [form for form in forms if _told(form, loops)]
-    found = {atom for form in told for atom, _ in form}
-    others = [Linear(tuple(form)) for form in forms if form not in told]
+    determined = [form for form in forms if _determines_loops(form, loops)]
+    found = {atom for form in determined for atom, _ in form}
+    others = [Linear(tuple(form)) for form in forms if form not in determined]
     left -= found
     used = frozenset().union(*(value.vars for value in others))
     return not left or (
@@ -146,8 +145,10 @@ def apart(values: Sequence[Linear], loops: Mapping[Var, Linear]) -> bool:
     )
 
 
-def _told(terms: Sequence[tuple[Expr, int]], loops: Mapping[Var, Linear]) -> bool:
-    """Whether a sum tells all of its loops: each weighs more than those before it."""
+def _determines_loops(
+    terms: Sequence[tuple[Expr, int]], loops: Mapping[Var, Linear]
+) -> bool:
+    """Whether a sum determines its loops: weights exceed the reach of smaller ones."""
     reach: int | None = 0
     for atom, weight in sorted(terms, key=lambda term: abs(term[1])):
         extent = loops.get(atom) if isinstance(atom, Var) else None
@@ -159,11 +160,14 @@ def _told(terms: Sequence[tuple[Expr, int]], loops: Mapping[Var, Linear]) -> boo
 
 
 def _contiguous(digits: Sequence[tuple[_Digit | None, int]]) -> bool:
-    """Whether weights and sizes of the digits fit: 1, size, size*size', ..."""
+    """Whether the digits' weights match their sizes: 1, size, size*size', ..."""
 
     def order(item: tuple[_Digit | None, int]) -> tuple[int, bool]:
         digit, coefficient = item
-        return coefficient, digit is None or digit.size != 1  # one value weighs nothing
+        return (
+            coefficient,
+            digit is None or digit.size != 1,
+        )  # a digit of size 1 has no weight
 
     weight: int | None = 1
     for digit, coefficient in sorted(digits, key=order):
@@ -174,7 +178,7 @@ def _contiguous(digits: Sequence[tuple[_Digit | None, int]]) -> bool:
 
 
 def _independent(digits: Sequence[_Digit], extent: Linear) -> bool:
-    """Whether digits of one loop take all combinations of their values."""
+    """Whether digits of one loop take all combinations of values."""
     filled: int | None = 1
     for digit in sorted(digits, key=lambda d: d.unit):
         if digit.unit != filled:

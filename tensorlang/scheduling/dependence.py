@@ -1,21 +1,22 @@
-"""Which loops carry a dependence: two iterations touch one element, one of them writes.
+"""Loop-carried dependences: two iterations touch one element, and one of them writes.
 
-Indices decide (`digits`), and what blocks say of themselves: instances along `disjoint`
-axes never meet, those along `ordered` and `opaque` ones keep their order, and a
-commutative reduction may meet its terms in any order that begins with its start.
-Temporaries that live inside the loops are private to an iteration and carry nothing,
-but for `shared` ones among threads.
+They follow from the indices (`digits`) and from the axis kinds of blocks: instances
+along `disjoint` axes never conflict, those along `ordered` and `opaque` ones keep their
+order, and a commutative reduction may combine its terms in any order that begins with
+its initialization. Temporaries allocated inside the loops are private to an iteration
+and carry nothing, except `shared` ones among threads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import combinations_with_replacement, product
 from typing import Any, Final
 
 from tensorlang.ir.bounds import bounds
-from tensorlang.ir.contents import allocations, free_vars, writes
+from tensorlang.ir.contents import allocations, contents, free_vars, writes
 from tensorlang.ir.natives import COPY_SYNCS
 from tensorlang.ir.nodes import (
     Arrive,
@@ -24,7 +25,6 @@ from tensorlang.ir.nodes import (
     BarrierObject,
     Block,
     Buffer,
-    Call,
     Expr,
     For,
     Function,
@@ -39,7 +39,7 @@ from tensorlang.ir.nodes import (
     Var,
     Wait,
 )
-from tensorlang.ir.visit import children, substitute, walk
+from tensorlang.ir.visit import children, parts, substitute, walk
 from tensorlang.scheduling.digits import fixed, never_behind
 from tensorlang.scheduling.slices import Extents
 from tensorlang.scheduling.tree import Path, constant, enclosing_loops
@@ -47,13 +47,14 @@ from tensorlang.scheduling.tree import Path, constant, enclosing_loops
 MEETINGS = (Barrier, Role, BarrierObject, Arrive, Wait)
 COMMUTING_ATOMICS = ("min", "max", "and", "or", "xor")
 _UNLIMITED: Final = 1 << 48
+_KEPT: Final = 1 << 10  # cached scans of blocks: most steps leave blocks unchanged
 
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """An access: of what, how, and where, in terms of loops (`indices`).
+    """An access: its buffer, its kind, and its indices in terms of loops.
 
-    In a block (`block` is its name), `own` are the indices in terms of its axes.
+    Inside a block (`block` is its name), `own` are the indices in terms of its axes.
     """
 
     buffer: Buffer
@@ -67,9 +68,9 @@ class Touch:
 
 @dataclass(frozen=True, slots=True)
 class Dependence:
-    """The loops (of those asked about) that may carry a dependence, and why.
+    """The loops (of those in question) that may carry a dependence, and why.
 
-    For a commutative reduction, `place` has the variables that its state's place uses.
+    For a commutative reduction, `place` holds the variables in its state's indices.
     """
 
     loops: frozenset[Var]
@@ -80,7 +81,7 @@ class Dependence:
 
 @dataclass(slots=True)
 class _Scan:
-    """The touches under a statement, its outermost blocks, and the loops on the way."""
+    """The accesses under a statement, its outermost blocks, and loops on the way."""
 
     touches: list[Touch] = field(default_factory=list)
     blocks: dict[str, Block] = field(default_factory=dict)
@@ -88,7 +89,7 @@ class _Scan:
     around: frozenset[Var] = frozenset()
 
     def visit(self, node: Node, env: Mapping[Var, Expr], block: str) -> None:
-        """Record every access at or below `node`; `env` has what names stand for."""
+        """Record every access at or below `node`; `env` maps variables to values."""
         match node:
             case Buffer():
                 return
@@ -101,9 +102,8 @@ class _Scan:
                 return
             case For(var=var, extent=extent):
                 self.extents[var] = _widest(self.extents, var, _most(extent))
-            case Block(name=name) if not block:
-                self.blocks[name] = _placed_axes(node, env)
-                self._visit_block(node, env, name)
+            case Block() if not block:
+                self._outermost(node, env)
                 return
             case Block():
                 inner = {axis.var: substitute(axis.value, env) for axis in node.axes}
@@ -112,10 +112,27 @@ class _Scan:
             case _:
                 self._touch(node, env, block)
         for child in children(node):
-            self.visit(child, env, block)
+            if isinstance(child, Stmt):
+                self.visit(child, env, block)
+                continue
+            for part in parts(child):
+                if isinstance(part, Load):
+                    self._touch(part, env, block)
+
+    def _outermost(self, node: Block, env: Mapping[Var, Expr]) -> None:
+        """Scan an outermost block, through the cache if no `Let` is in scope."""
+        if env:
+            self.blocks[node.name] = _placed_axes(node, env)
+            self._visit_block(node, env, node.name)
+            return
+        seen = _block(node)
+        self.blocks[node.name] = node
+        self.touches += seen.touches
+        for var, extent in seen.extents.items():
+            self.extents[var] = _widest(self.extents, var, extent)
 
     def _visit_block(self, node: Block, env: Mapping[Var, Expr], block: str) -> None:
-        """A block; what the start of a fold sets of the state is a part of the fold."""
+        """A block; initializing a reduction's state counts as part of the reduction."""
         if node.init is not None:
             first = len(self.touches)
             self.visit(node.init, env, block)
@@ -125,8 +142,9 @@ class _Scan:
                 replace(touch, folds=touch.writes and touch.buffer in state)
                 for touch in self.touches[first:]
             ]
-        for child in children(replace(node, init=None)):
-            self.visit(child, env, block)
+        for child in (*node.axes, node.where, node.body):
+            if child is not None:
+                self.visit(child, env, block)
 
     def _touch(self, node: Node, env: Mapping[Var, Expr], block: str) -> None:
         match node:
@@ -146,8 +164,16 @@ class _Scan:
             self.touches.append(replace(touch, **_how(node)))
 
 
+@lru_cache(maxsize=_KEPT)
+def _block(node: Block) -> _Scan:
+    """The accesses in a block, cached; do not modify them."""
+    scan = _Scan(blocks={node.name: node})
+    scan._visit_block(node, {}, node.name)  # noqa: SLF001 - its own kind
+    return scan
+
+
 def _how(node: Node) -> dict[str, Any]:
-    """In what way a node writes."""
+    """How a node writes."""
     match node:
         case AtomicUpdate(buffer=buffer, op=op):
             exact = buffer.dtype.is_integer or op in COMMUTING_ATOMICS
@@ -155,8 +181,9 @@ def _how(node: Node) -> dict[str, Any]:
     return {"folds": isinstance(node, Reduce)}
 
 
+@lru_cache(maxsize=_KEPT)
 def _most(extent: Expr) -> int | None:
-    """The most iterations of a loop; None where nothing but its type limits them."""
+    """An upper bound on a loop's extent; None if only its dtype bounds it."""
     if (exact := constant(extent)) is not None:
         return exact
     _, high = bounds(extent)
@@ -181,7 +208,7 @@ def dependences(
     """The dependences that the loops of a perfect nest may carry.
 
     Args:
-        path: The way to the outermost loop.
+        path: The path to the outermost loop.
         chain: The loops, outermost first.
         threads: Whether iterations are threads, which have one `shared` memory.
     """
@@ -196,16 +223,16 @@ def dependences(
     for block in scan.blocks.values():
         yield from _in_order(block, loops)
     yield from _between(scan, loops, private)
-    if any(map(_meets, walk(body))):
+    if _meets(body):
         yield Dependence(loops, "threads wait inside, for others or for copies")
 
 
 def meetings(a: Stmt, b: Stmt, around: Collection[Var]) -> Iterator[str]:
-    """Where `a` and `b` meet in one element in different iterations of loops.
+    """Conflicts between `a` and `b` in different iterations of loops.
 
     Args:
         a: A statement.
-        b: Another one, by the same loop variables.
+        b: Another one, using the same loop variables.
         around: The variables of the loops.
     """
     scans = [_Scan(), _Scan()]
@@ -221,14 +248,14 @@ def meetings(a: Stmt, b: Stmt, around: Collection[Var]) -> Iterator[str]:
             agreed = fixed(pairs, extents)
             if agreed is not None and not agreed.issuperset(around):
                 yield _meeting(one, other)
-    if any(map(_meets, (*walk(a), *walk(b)))):
+    if _meets(a) or _meets(b):
         yield "threads wait inside, for others or for copies"
 
 
-def _meets(node: Node) -> bool:
-    """Whether threads wait, for others or for their copies."""
-    syncs = isinstance(node, Call) and node.name in COPY_SYNCS
-    return syncs or isinstance(node, MEETINGS)
+def _meets(stmt: Stmt) -> bool:
+    """Whether threads wait in a statement, for each other or for their copies."""
+    held = contents(stmt)
+    return not (held.kinds.isdisjoint(MEETINGS) and held.calls.isdisjoint(COPY_SYNCS))
 
 
 def accesses(func: Function, buffer: Buffer) -> tuple[list[Touch], Extents]:
@@ -239,7 +266,7 @@ def accesses(func: Function, buffer: Buffer) -> tuple[list[Touch], Extents]:
 
 
 def _in_order(block: Block, loops: frozenset[Var]) -> Iterator[Dependence]:
-    """The loops that drive axes whose instances are in order."""
+    """The loops that drive axes with ordered instances."""
     values = _values(block, ("ordered", "opaque"))
     carried = loops.intersection(*[frozenset().union(*map(free_vars, values))])
     if carried and not _updates_atomically(block):
@@ -247,7 +274,7 @@ def _in_order(block: Block, loops: frozenset[Var]) -> Iterator[Dependence]:
 
 
 def _updates_atomically(block: Block) -> bool:
-    """Whether all that a block writes are atomic updates, one of each buffer."""
+    """Whether a block writes only by atomic updates, one per buffer."""
     private = frozenset(allocations(block.body))
     updates = [n.buffer for n in walk(block.body) if isinstance(n, AtomicUpdate)]
     read = {node.buffer for node in walk(block.body) if isinstance(node, Load)}
@@ -266,7 +293,7 @@ def _values(block: Block, kinds: tuple[str, ...]) -> list[Expr]:
 
 
 def folds(block: Block) -> bool:
-    """Whether all a block writes goes through commutative reducers."""
+    """Whether all writes of a block go through commutative reducers."""
     found = [node for node in walk(block.body) if isinstance(node, Reduce)]
     private = frozenset(allocations(block.body))
     stored = {
@@ -281,7 +308,7 @@ def folds(block: Block) -> bool:
 def _between(
     scan: _Scan, loops: frozenset[Var], private: frozenset[Buffer]
 ) -> Iterator[Dependence]:
-    """Where the indices of two accesses meet in different iterations."""
+    """Conflicts between two accesses in different iterations."""
     shared = [t for t in dict.fromkeys(scan.touches) if t.buffer not in private]
     written = {touch.buffer for touch in shared if touch.writes}
     shared = [touch for touch in shared if touch.buffer in written]
@@ -301,9 +328,9 @@ def _between(
 
 
 def _told_apart(block: Block, a: Touch, b: Touch, extents: Extents) -> list[Expr]:
-    """The values of axes that two instances have in common where they meet.
+    """The axis values on which two conflicting instances must agree.
 
-    Along `disjoint` axes that is promised, along others it follows from the indices.
+    For `disjoint` axes that is declared, for others it follows from the indices.
     """
     sizes = {axis.var: _most(axis.extent) for axis in block.axes}
     agreed = fixed(zip(a.own, b.own, strict=True), {**extents, **sizes})
@@ -317,9 +344,9 @@ def _told_apart(block: Block, a: Touch, b: Touch, extents: Extents) -> list[Expr
 def _of_a_fold(
     block: Block, found: Dependence, place: tuple[Expr, ...], scan: _Scan
 ) -> Dependence:
-    """The dependence of a state on itself: any order will do, if it commutes.
+    """The dependence of a state on itself: any order is valid if it commutes.
 
-    Each of its terms is folded once, and the first one comes first, which starts it.
+    Each term is combined once, and the first one, which initializes, comes first.
     """
     terms = _values(block, ("reduction",))
     agreed = fixed([(value, value) for value in (*place, *terms)], scan.extents)

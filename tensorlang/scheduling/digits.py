@@ -1,25 +1,25 @@
-"""When do two iterations touch the same element? Only where some loops agree.
+"""Decide when two iterations can touch the same element, by the digits of loops.
 
 Indices are linear in the *digits* of loop variables: after fusing, `f // 8` and `f % 8`
-are two digits of `f`, free of each other. Two iterations hit one element when in every
+are two independent digits of `f`. Two iterations touch one element if in every
 dimension
 
     sum of coefficient * (digit in one - digit in the other) + slack = 0
 
-A digit whose coefficient outweighs all that the others can add up to must be the same
-on both sides; so must one too small to reach the next multiple of all the others. What
-is found goes back into all equations, until nothing new follows; and where `x // c` and
-`x % c` are the same on both sides, so is `x`. A loop with all its digits the same is
-*fixed*: different iterations of it never touch one element.
+A digit whose coefficient outweighs the reach of all others must agree on both sides; so
+must one too small to reach the next multiple of all others. Results are substituted
+into all equations until a fixed point; and if `x // c` and `x % c` agree, so does `x`.
+A loop whose digits all agree is *fixed*: different iterations never touch one element.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from math import gcd
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import Binary, Const, Expr, Load, Ramp, Var
@@ -27,15 +27,16 @@ from tensorlang.ir.visit import walk
 from tensorlang.scheduling.linear import Linear, linear
 from tensorlang.scheduling.slices import FAR, Extents, Slice, slice_of, spread
 
-# A digit of a variable, by the weight it starts at; or what is no slice of a variable.
+# A digit of a variable, by its weight; or an atom that is no slice of a variable.
 Digit: TypeAlias = tuple[Var, int] | Expr
-_Meeting: TypeAlias = tuple[Linear, Linear, int]  # a, b, how far apart they may be
+_Meeting: TypeAlias = tuple[Linear, Linear, int]  # a, b, their maximal distance
 Cuts: TypeAlias = Mapping[Var, tuple[int, ...]]
+_KEPT: Final = 1 << 12  # cached results: schedules repeat their queries
 
 
 @dataclass(frozen=True, slots=True)
 class Equation:
-    """`sum(coefficient * difference of the digit) + slack = 0`, slack in low..high."""
+    """`sum(coefficient * digit difference) + slack = 0`, slack in low..high."""
 
     terms: Mapping[Digit, int]
     low: int
@@ -45,16 +46,30 @@ class Equation:
 def fixed(
     pairs: Iterable[tuple[Expr, Expr]], extents: Extents
 ) -> frozenset[Var] | None:
-    """The loops in which two iterations agree if each pair of indices is equal.
+    """The loops on which two iterations agree if each pair of indices is equal.
 
     Args:
-        pairs: One pair a dimension: the index in one iteration, and in the other.
-        extents: The loops whose variables may differ; every other variable is the same.
+        pairs: Per dimension, the index in one iteration and in the other.
+        extents: The loops whose variables may differ; all other variables agree.
 
     Returns:
-        The loops that must agree; None where the indices can never be equal.
+        The loops that must agree; None if the indices can never be equal.
     """
-    found = _solved(list(pairs), extents)
+    given = tuple(pairs)
+    used = frozenset[Var]().union(*(free_vars(i) for pair in given for i in pair))
+    own = tuple((var, extent) for var, extent in extents.items() if var in used)
+    agreed = _fixed(given, own)
+    if agreed is None:
+        return None
+    once = (v for v, n in extents.items() if n is not None and n <= 1 and v not in used)
+    return agreed.union(once)
+
+
+@lru_cache(maxsize=_KEPT)
+def _fixed(
+    pairs: tuple[tuple[Expr, Expr], ...], extents: tuple[tuple[Var, int | None], ...]
+) -> frozenset[Var] | None:
+    found = _solved(pairs, dict(extents))
     if found is None:
         return None
     return frozenset(var for var, own in found.digits.items() if own <= found.zero)
@@ -66,15 +81,15 @@ def never_behind(
     extents: Extents,
     around: Collection[Var] = (),
 ) -> frozenset[Var]:
-    """The loops in which the first instance of a fold is nowhere behind another one.
+    """The loops in which the first instance of a reduction is never after another one.
 
-    Where all of `folded` are 0, every digit that they are made of is. A loop whose
-    other digits agree at one point then has its least value there: so the first
-    instance comes first, in whatever order such loops stand.
+    Where all of `folded` are 0, so is every digit they consist of. A loop whose other
+    digits agree at one point then has its minimum there: the first instance comes
+    first, whatever the order of such loops.
 
     Args:
-        points: What tells points apart: the values of the axes that are not folded.
-        folded: The values of the axes that are.
+        points: The values of the axes that are not reduced, which identify a point.
+        folded: The values of the reduced axes.
         extents: The loops whose variables may differ.
         around: The loops around these.
     """
@@ -103,7 +118,7 @@ def never_behind(
 
 
 def _counts_up(form: Linear, loops: Collection[Var]) -> bool:
-    """Whether no term of a form is ever below 0."""
+    """Whether no term of a form is ever negative."""
     return all(c > 0 and _never_negative(atom, loops) for atom, c in form.terms)
 
 
@@ -121,7 +136,7 @@ def _never_negative(atom: Expr, loops: Collection[Var]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Solution:
-    """The digits of each loop, and those in which two iterations must agree."""
+    """The digits of each loop, and those on which two iterations must agree."""
 
     digits: Mapping[Var, set[Digit]]
     cuts: Cuts
@@ -131,9 +146,9 @@ class _Solution:
 def _solved(
     pairs: Sequence[tuple[Expr, Expr]], extents: Extents, others: Iterable[Expr] = ()
 ) -> _Solution | None:
-    """What follows from equal indices; `others` are taken apart alike.
+    """What follows from equal indices; `others` are split into the same digits.
 
-    None where the indices can never be equal.
+    None if the indices can never be equal.
     """
     whole = [(a, b, 0) for a, b in _joined(pairs)]
     forms = [
@@ -159,7 +174,7 @@ def _solved(
 
 
 def _joined(pairs: Sequence[tuple[Expr, Expr]]) -> Iterator[tuple[Expr, Expr]]:
-    """What is equal because its quotients and its remainders are: `x // c`, `x % c`."""
+    """Pairs that are equal because their quotients and remainders are."""
 
     def divided(op: str) -> dict[tuple[Expr, Expr], tuple[Expr, Expr]]:
         return {
@@ -176,7 +191,7 @@ def _joined(pairs: Sequence[tuple[Expr, Expr]]) -> Iterator[tuple[Expr, Expr]]:
 
 
 def _parts(forms: Iterable[Linear], extents: Extents) -> dict[Binary, Linear]:
-    """What is divided in the quotients and remainders of some forms."""
+    """The dividends of the quotients and remainders in some forms."""
     return {
         atom: spread(atom.a, extents)
         for form in forms
@@ -186,7 +201,7 @@ def _parts(forms: Iterable[Linear], extents: Extents) -> dict[Binary, Linear]:
 
 
 class _Spans(dict[Digit, int]):
-    """The most by which digits can differ; of other atoms, what `%` tells."""
+    """The maximal difference of digits; of other atoms, as bounded by `%`."""
 
     def __missing__(self, digit: Digit) -> int:
         match digit:
@@ -196,7 +211,7 @@ class _Spans(dict[Digit, int]):
 
 
 def _wholes(parts: dict[Binary, Linear], zero: set[Digit]) -> list[Linear]:
-    """Every `x` whose `x // c` and `x % c` agree; each is found once."""
+    """Every `x` whose `x // c` and `x % c` agree; each is returned once."""
     found = []
     for atom in [atom for atom in parts if atom in zero]:
         rest = Binary("floormod", atom.a, atom.b)
@@ -208,7 +223,7 @@ def _wholes(parts: dict[Binary, Linear], zero: set[Digit]) -> list[Linear]:
 def _eliminate(
     equations: list[Equation], spans: Mapping[Digit, int], zero: set[Digit]
 ) -> bool:
-    """Add to `zero` every digit that must agree; False where nothing can be equal."""
+    """Add to `zero` every digit that must agree; False if there is no solution."""
     before = -1
     while before != len(zero):
         before = len(zero)
@@ -235,7 +250,7 @@ def _agrees(
 
 
 def _cuts(forms: Iterable[Linear], extents: Extents) -> dict[Var, tuple[int, ...]]:
-    """Where each variable is cut into digits; nowhere if its slices do not nest."""
+    """The digit boundaries of each variable; none if its slices do not nest."""
     starts: dict[Var, set[int]] = {var: {1} for var in extents}
     for form in forms:
         for atom, _ in form.terms:
@@ -251,7 +266,7 @@ def _nested(cuts: list[int]) -> tuple[int, ...]:
 
 
 def _digits(var: Var, cuts: Cuts, extents: Extents) -> Iterator[tuple[Digit, int]]:
-    """The digits of a variable, each with the most by which it can differ."""
+    """The digits of a variable, each with its maximal difference."""
     extent = extents[var]
     places = cuts[var]
     for place, following in zip(places, (*places[1:], None), strict=True):
@@ -262,7 +277,7 @@ def _digits(var: Var, cuts: Cuts, extents: Extents) -> Iterator[tuple[Digit, int
 
 
 def _expand(form: Linear, cuts: Cuts) -> dict[Digit, int]:
-    """A form as coefficients of digits, and of the atoms that are none."""
+    """A form as coefficients of digits and other atoms."""
     digits: dict[Digit, int] = {}
     for atom, c in form.terms:
         part = slice_of(atom)
@@ -273,7 +288,7 @@ def _expand(form: Linear, cuts: Cuts) -> dict[Digit, int]:
 
 
 def _covered(part: Slice, places: tuple[int, ...]) -> list[tuple[Digit, int]]:
-    """The digits that a slice is made of, each with its factor; none if it has none."""
+    """The digits that a slice consists of, with their factors; empty if it has none."""
     end = FAR if part.size is None else part.start * part.size
     if part.start not in places or (part.size is not None and end not in places):
         return []
@@ -282,7 +297,7 @@ def _covered(part: Slice, places: tuple[int, ...]) -> list[tuple[Digit, int]]:
 
 
 def _places(pair: tuple[Expr, Expr]) -> tuple[Expr, Expr, int] | None:
-    """Two indices as scalars, and how far apart they may be where vectors meet."""
+    """Two indices as scalars, with their maximal distance if they are vectors."""
     scalars, reach = [], 0
     for index in pair:
         match index:

@@ -1,4 +1,4 @@
-"""`fuse_dims` and `permute_dims`: a temporary by other indices, the same elements."""
+"""`fuse_dims` and `permute_dims`: reindex a temporary, keeping its elements."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _Indices: TypeAlias = tuple[Expr, ...]
 
 @primitive
 def fuse_dims(func: Function, buffer: str, dims: Sequence[int]) -> Function:
-    """Let several dimensions of a temporary be one that counts through all of them.
+    """Fuse several dimensions of a temporary into one.
 
     Args:
         func: The function.
-        buffer: The name of a temporary that has no layout yet.
-        dims: The dimensions, slowest first; they become the first of them. Their
-            extents, but for the first, are constants.
+        buffer: The name of a temporary without a layout.
+        dims: The dimensions, slowest first; they are replaced at the first one's
+            position. All extents but the first must be constants.
 
     Raises:
         ScheduleError: it is a parameter or has a layout, or has no such dimensions.
@@ -55,7 +55,7 @@ def fuse_dims(func: Function, buffer: str, dims: Sequence[int]) -> Function:
     """
     path = find_alloc(func, buffer)
     old = alloc_of(path).buffer
-    known = len({*dims} & {*range(old.ndim)}) == len(dims)  # and each of them once
+    known = len({*dims} & {*range(old.ndim)}) == len(dims)  # and distinct
     if old.layout is not None or len(dims) <= 1 or not known:
         raise ScheduleError(
             f"fuse_dims: {buffer!r} of shape {old.shape!r} has no dimensions {dims} to "
@@ -76,16 +76,15 @@ def fuse_dims(func: Function, buffer: str, dims: Sequence[int]) -> Function:
 
 @primitive
 def permute_dims(func: Function, buffer: str, order: Sequence[int]) -> Function:
-    """Put the dimensions of a temporary into another order.
+    """Permute the dimensions of a temporary.
 
     Args:
         func: The function.
-        buffer: The name of a temporary that has no layout yet.
-        order: Its dimensions, the first of the new order first.
+        buffer: The name of a temporary without a layout.
+        order: The old dimensions in their new order.
 
     Raises:
-        ScheduleError: it is a parameter or has a layout, or these are not all of its
-            dimensions.
+        ScheduleError: it is a parameter or has a layout, or `order` is no permutation.
 
     `permute_dims("t", [1, 0])`:
 
@@ -111,20 +110,20 @@ def permute_dims(func: Function, buffer: str, order: Sequence[int]) -> Function:
     return _moved(path, old, new, at)
 
 
-@legality("dimensions in a new order are all of them, each once")
+@legality("reordered dimensions are a permutation")
 def every_dimension_once(buffer: Buffer, order: Sequence[int]) -> str | None:
-    """No two elements come to lie at one place."""
+    """No two elements get the same address."""
     if sorted(order) != list(range(buffer.ndim)):
         return (
-            f"permute_dims: {list(order)} is no order of the dimensions of "
+            f"permute_dims: {list(order)} is not a permutation of the dimensions of "
             f"{buffer.name!r}, of shape {buffer.shape!r}"
         )
     return None
 
 
-@legality("a component of a state is indexed as the others are")
-def alone(func: Function, buffer: Buffer) -> str | None:
-    """No reduction folds it together with another one."""
+@legality("components of a state have the same indices")
+def sole_component(func: Function, buffer: Buffer) -> str | None:
+    """No reduction combines it together with another buffer."""
     for node in walk(func.body):
         if isinstance(node, Reduce) and buffer in node.buffers and node.buffers[1:]:
             return f"{buffer.name!r} is one of several states, which are indexed alike"
@@ -134,7 +133,7 @@ def alone(func: Function, buffer: Buffer) -> str | None:
 def _fused(
     items: tuple[Expr, ...], dims: Sequence[int], whole: Expr
 ) -> tuple[Expr, ...]:
-    """What is said of each dimension, with `whole` in place of the fused ones."""
+    """Per-dimension items, with `whole` in place of those fused."""
     return tuple(
         whole if dim == dims[0] else item
         for dim, item in enumerate(items)
@@ -145,7 +144,7 @@ def _fused(
 def _moved(
     path: Path, old: Buffer, new: Buffer, at: Callable[[_Indices, Ranges], _Indices]
 ) -> Function:
-    """The function on another buffer, at indices that `at` makes of the old ones."""
+    """The function using another buffer, at indices mapped by `at`."""
 
     @rewriter
     def visit(node: Node, ranges: Ranges) -> Node:
@@ -165,7 +164,7 @@ def _moved(
         return made
 
     func = function_of(path)
-    alone(func, old)
+    sole_component(func, old)
     return dataclasses.replace(func, body=visit(func.body, size_ranges(func)))
 
 

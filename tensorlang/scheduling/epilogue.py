@@ -1,4 +1,4 @@
-"""The reverse of inlining: a block that runs on each value as soon as it is made."""
+"""Reverse inlining: a consumer that runs on each value as soon as it is computed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from tensorlang.scheduling.tree import (
 
 @legality("an epilogue runs once for each element")
 def once_each(maker: Path, reader: Path, store: Store) -> str | None:
-    """Every element is made once, and the epilogue has an instance for each."""
+    """Every element is computed once, and the epilogue has an instance for each."""
     block, loops, user = block_of(maker), enclosing_loops(maker), block_of(reader)
     axes = {axis.var: axis for axis in block.axes}
     named = [axes[i].value for i in store.indices if isinstance(i, Var) and i in axes]
@@ -77,10 +77,10 @@ def once_each(maker: Path, reader: Path, store: Store) -> str | None:
 
 @legality("an epilogue of several blocks sees final values")
 def final_values(makers: list[Path], user: Path, buffer: Buffer) -> str | None:
-    """Nobody goes on from what was stored, and all elements pass through.
+    """The stored values are never updated, and all elements are visited.
 
-    Then it does no harm where an element is stored more than once: its last value
-    comes last, and the epilogue with it.
+    An element may then be stored more than once: its last value comes last, followed by
+    the epilogue.
     """
     block = block_of(user)
     for maker in makers:
@@ -97,7 +97,7 @@ def final_values(makers: list[Path], user: Path, buffer: Buffer) -> str | None:
 
 
 def _visits_each(user: Block, buffer: Buffer) -> bool:
-    """As `_visits_all`, or of a padded buffer only all that was there before."""
+    """Like `_visits_all`, or for a padded buffer, only the unpadded elements."""
     ends = _beyond(user, buffer, read_indices(user, buffer, everywhere=True))
     return _visits_all(user, buffer) if ends == {} else ends is not None
 
@@ -105,9 +105,9 @@ def _visits_each(user: Block, buffer: Buffer) -> bool:
 def _beyond(
     user: Block, buffer: Buffer, found: Collection[tuple[Expr, ...]]
 ) -> dict[Expr, Expr] | None:
-    """The axes of a block that end before the dimension of a buffer that they read.
+    """The block's axes that end before the dimension of the buffer they index.
 
-    None where it reads the buffer otherwise than by all of its axes, once.
+    None if the block does not read the buffer exactly once by all its axes.
     """
     sizes: dict[Expr, Expr] = {axis.var: axis.extent for axis in user.axes}
     if len(found) != 1 or any(axis.kind != "spatial" for axis in user.axes):
@@ -120,7 +120,7 @@ def _beyond(
 
 
 def _visits_all(user: Block, buffer: Buffer) -> bool:
-    """Whether a block has one instance for each element, read at its axes."""
+    """Whether a block has one instance per element, read at its axes."""
     found = read_indices(user, buffer, everywhere=True)
     sizes = {axis.var: linear(axis.extent) for axis in user.axes}
     for indices in found:
@@ -143,9 +143,9 @@ def _visits_all(user: Block, buffer: Buffer) -> bool:
 
 
 def _stores_apart(user: Block) -> bool:
-    """Whether each instance stores in places of its own, so that any may come first.
+    """Whether instances store to distinct elements, so that any order is valid.
 
-    Of a ring that a loop fetches ahead into, all stages go to one place.
+    False for pipeline stages, which share the slots of a ring buffer.
     """
     moving = {axis.var for axis in user.axes if constant(axis.extent) != 1}
     return all(
@@ -154,9 +154,9 @@ def _stores_apart(user: Block) -> bool:
     )
 
 
-@legality("an epilogue runs on no other condition than its block")
+@legality("an epilogue runs under the conditions of its block")
 def unconditional(maker: Path, user: Path) -> str | None:
-    """Every condition that the epilogue stands under is around the block too."""
+    """Every condition around the epilogue is around the block as well."""
     for node in conditions_apart(user, maker):
         return (
             f"block {block_of(user).name!r} runs under {node.cond!r} only, and "
@@ -165,9 +165,9 @@ def unconditional(maker: Path, user: Path) -> str | None:
     return None
 
 
-@legality("a consumer uses no value that is named behind its producer")
+@legality("a consumer uses no let after its producer")
 def named_before(maker: Path, user: Path) -> str | None:
-    """What it computes with by name is in force at the producer too."""
+    """The lets it uses are in scope at the producer."""
     block, there = block_of(user), values_of(maker)
     for let in values_of(user):
         used = let.var in free_vars(block)
@@ -179,15 +179,15 @@ def named_before(maker: Path, user: Path) -> str | None:
     return None
 
 
-@legality("a consumer leaves no loop in which it is used again")
+@legality("a consumer leaves no loop that uses its results")
 def left_for_good(user: Path, around: Path) -> str | None:
-    """Nothing behind it there uses what it writes, or writes what it reads.
+    """Nothing after it in the loop uses what it writes, or writes what it reads.
 
-    In the loop's next iteration that would be another value.
+    Such a value would differ in the loop's next iteration.
 
     Args:
         user: The consumer.
-        around: What is around the place that it goes to.
+        around: The path to its new place.
     """
     block = block_of(user)
     left = [n for n in user if isinstance(n, (For, While))]
@@ -214,7 +214,7 @@ def left_for_good(user: Path, around: Path) -> str | None:
     return None
 
 
-_AROUND = For, If, While  # whose parts come by themselves
+_AROUND = For, If, While  # visited by their parts
 
 
 def _loop_name(loop: For | While) -> str:
@@ -223,9 +223,9 @@ def _loop_name(loop: For | While) -> str:
     )
 
 
-@legality("an epilogue can run as soon as its element is made")
+@legality("an epilogue can run as soon as its element is computed")
 def early_enough(maker: Path, user: Path, ready: frozenset[Buffer]) -> str | None:
-    """Nothing from the making nest up to the epilogue conflicts with it."""
+    """No conflicting access from the producer's nest up to the epilogue."""
     block = block_of(user)
     sources, results = reads(block) - ready, writes(block)
     top = next(
@@ -257,7 +257,7 @@ def early_enough(maker: Path, user: Path, ready: frozenset[Buffer]) -> str | Non
     return None
 
 
-def fold_in(func: Function, block: str) -> Function:
+def fuse_epilogue(func: Function, block: str) -> Function:
     """`inline(block, reverse=True)`: see there."""
     user = find_block(func, block)
     temporaries = set(allocations(func)) & reads(block_of(user).body)
@@ -319,7 +319,7 @@ def _need_sole_reader(func: Function, block: str, buffer: Buffer) -> None:
 
 
 def _with_epilogue(maker: Block, store: Store, user: Block, taken: set[str]) -> Block:
-    """The making block with the epilogue in the place of its store."""
+    """The producer with the epilogue in place of its store."""
     var = Var(fresh(store.buffer.name, taken), store.value.dtype)
     ((*indices,),) = read_indices(user, store.buffer)
     places = dict(zip(indices, store.indices, strict=True))
@@ -348,7 +348,7 @@ def _with_epilogue(maker: Block, store: Store, user: Block, taken: set[str]) -> 
 
 
 def _alive_from(func: Function, results: frozenset[Buffer], buffer: Buffer) -> Function:
-    """The function with the temporaries among `results` allocated where `buffer` is."""
+    """The function with temporaries among `results` allocated along with `buffer`."""
     held = sorted(results & set(allocations(func)), key=lambda b: b.name)
     for result in held:
         func = replace(find_alloc(func, result.name), None)

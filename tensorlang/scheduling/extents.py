@@ -1,4 +1,4 @@
-"""Extents that a step evaluates in another place: what they are made of is there."""
+"""Checks for extents that a step evaluates at another place."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tensorlang.ir.nodes import For, Stmt
 from tensorlang.scheduling.legality import legality
 
 
-@legality("an extent stays what it was on entry")
+@legality("an extent is invariant in its loop")
 def steady(loops: Sequence[For], inside: Stmt) -> str | None:
-    """No extent of the loops reads what is written inside."""
+    """No loop extent reads what is written inside."""
     for loop in loops:
         for buffer in reads(loop.extent) & writes(inside):
             return (
@@ -24,15 +24,15 @@ def steady(loops: Sequence[For], inside: Stmt) -> str | None:
 
 
 def known_without(loops: Sequence[For], gone: Collection[For]) -> None:
-    """Refuse loops whose extents need the variable of one that is not around them.
+    """Refuse loops whose extents use the variable of a loop no longer around them.
 
     Raises:
-        ScheduleError: it names both loops.
+        ScheduleError: naming both loops.
     """
     for loop in loops:
         for other in gone:
             if other.var in free_vars(loop.extent):
                 raise ScheduleError(
                     f"the extent of loop {loop.var.name!r} is {loop.extent!r}, so it "
-                    f"cannot stand outside of loop {other.var.name!r}"
+                    f"cannot be outside of loop {other.var.name!r}"
                 )

@@ -1,4 +1,4 @@
-"""Small arithmetic on extents, and what is known about them at a place."""
+"""Arithmetic on extents, and facts known about them at a place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Ranges: TypeAlias = Mapping[Var, Range]  # inclusive ends, as in `tensorlang.ir.
 
 
 def product(factors: Iterable[Expr]) -> Expr:
-    """The product, its constants folded into one at the end."""
+    """The product, with its constants combined at the end."""
     result: Expr | None = None
     number = 1
     for factor in factors:
@@ -39,7 +39,7 @@ def ceil_div(extent: Expr, size: int) -> Expr:
 
 
 def divides(size: int, extent: Expr, path: Path = ()) -> bool:
-    """Whether `size` divides `extent` at a place: always, or by an `If` around it."""
+    """Whether `size` divides `extent` at a place: always, or due to an outer `If`."""
     form = linear(extent)
     if all(c % size == 0 for _, c in form.terms) and form.constant % size == 0:
         return True
@@ -48,7 +48,7 @@ def divides(size: int, extent: Expr, path: Path = ()) -> bool:
 
 
 def facts(path: Path) -> Iterator[Expr]:
-    """The conditions that hold at a place because of the `If`s around it."""
+    """The conditions that hold at a place due to the `If`s around it."""
     for parent, child in pairwise(path):
         if isinstance(parent, If) and child is parent.then:
             yield from conjuncts(parent.cond)
@@ -65,7 +65,7 @@ def conjuncts(condition: Expr) -> Iterator[Expr]:
 
 
 def conjunction(conditions: Iterable[Expr]) -> Expr | None:
-    """`a & b & c`; None where there is no condition left."""
+    """`a & b & c`; None if there are no conditions."""
     result: Expr | None = None
     for condition in conditions:
         result = condition if result is None else result & condition
@@ -73,7 +73,7 @@ def conjunction(conditions: Iterable[Expr]) -> Expr | None:
 
 
 def ranges_at(path: Path) -> Ranges:
-    """The ranges of sizes and of the loop variables around a place, outermost first."""
+    """The ranges of size variables and of the loop variables around a place."""
     found: dict[Var, Range] = {**size_ranges(function_of(path))}
     for loop in enclosing_loops(path):
         found[loop.var] = counted(loop.extent)
@@ -81,7 +81,7 @@ def ranges_at(path: Path) -> Ranges:
 
 
 def nonnegative(extent: Expr, path: Path) -> Expr:
-    """`extent`, cut off at 0 unless it is never below at a place."""
+    """`extent`, clamped to 0 unless provably nonnegative at a place."""
     if prove(extent >= 0, ranges_at(path)):
         return extent
     return Binary("max", extent, Const(0, extent.dtype))

@@ -32,11 +32,7 @@ from tensorlang.scheduling.facts import Ranges, ranges_at
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.primitives import primitive
-from tensorlang.scheduling.tree import (
-    block_of,
-    find_block,
-    replace,
-)
+from tensorlang.scheduling.tree import block_of, find_block, replace
 
 _KINDS: Final = ("spatial", "reduction")
 
@@ -45,22 +41,21 @@ _KINDS: Final = ("spatial", "reduction")
 def fuse_axes(
     func: Function, block: str, axes: Sequence[str]
 ) -> tuple[Function, tuple[str, ...]]:
-    """Let several axes of a block be one that counts through all of them.
+    """Fuse several axes of a block into one.
 
-    So a convolution becomes a product of matrices; `fuse` its loops first.
+    This turns a convolution into a matrix product; `fuse` its loops first.
 
     Args:
         func: The function.
-        block: A block that nothing guards.
-        axes: The names of its axes, outermost first: all spatial, or all of a
-            reduction. Their extents, but for the first, are constants.
+        block: A block without guards.
+        axes: The names of its axes, outermost first: all spatial or all reduction axes.
+            All extents but the first must be constants.
 
     Returns:
         The function, and the name of the new axis in a tuple.
 
     Raises:
-        ScheduleError: the block has no such axes, they are of several kinds, or it is
-            guarded.
+        ScheduleError: the block has no such axes, their kinds differ, or it is guarded.
 
     Before:
 
@@ -88,7 +83,7 @@ def fuse_axes(
 
 
 def _as_long(func: Function, block: str, whole: Axis) -> Function:
-    """The loop that drives the axis, if one does, with the extent written as there."""
+    """Spell the driving loop's extent, if there is one, like the axis's."""
     path = find_block(func, block)
     for depth, loop in enumerate(path):
         if not isinstance(loop, For) or loop.var != whole.value:
@@ -116,9 +111,9 @@ def _chosen(block: Block, axes: Sequence[str]) -> list[Axis]:
     return chosen
 
 
-@legality("fused axes are all spatial, or all of a reduction")
+@legality("fused axes are all spatial or all reduction axes")
 def of_one_kind(block: Block, axes: Sequence[Axis]) -> str | None:
-    """An axis is one thing or the other, and no order is asked of it."""
+    """A fused axis has one kind, and one that does not prescribe an order."""
     if len({axis.kind for axis in axes}) > 1 or axes[0].kind not in _KINDS:
         names = ", ".join(axis.var.name for axis in axes)
         return (
@@ -131,7 +126,7 @@ def of_one_kind(block: Block, axes: Sequence[Axis]) -> str | None:
 def _with_axis(
     block: Block, whole: Axis, digits: Mapping[Var, Expr], around: Ranges
 ) -> Block:
-    """The block with an axis in place of those that are its digits."""
+    """The block with one axis in place of those that are its digits."""
     first = next(axis for axis in block.axes if axis.var in digits)
     kept = [
         whole if axis is first else axis
@@ -162,7 +157,7 @@ def _placed(node: Node, ranges: Ranges) -> Node:
 
 
 def simple_index(index: Expr, extent: Expr, ranges: Ranges) -> Expr:
-    """An index simplified, but for one outside, which stands where nothing runs."""
+    """An index simplified, unless that is out of bounds, as in code that never runs."""
     made = simplify(index, ranges)
     if isinstance(made, Const) and isinstance(extent, Const):
         return made if 0 <= made.value < extent.value else index
@@ -170,10 +165,10 @@ def simple_index(index: Expr, extent: Expr, ranges: Ranges) -> Expr:
 
 
 def need_constants(extents: Sequence[Expr], what: str) -> None:
-    """Refuse to fuse by an extent that varies, but for the first of them.
+    """Refuse to fuse by dynamic extents, except for the first.
 
     Raises:
-        ScheduleError: it names `what` would be fused.
+        ScheduleError: naming `what` would be fused.
     """
     for extent in extents[1:]:
         if not isinstance(extent, Const):
@@ -184,7 +179,7 @@ def need_constants(extents: Sequence[Expr], what: str) -> None:
 
 
 def product(extents: Sequence[Expr]) -> Expr:
-    """The extents multiplied."""
+    """The product of the extents."""
     total: Expr = as_expr(1)
     for extent in extents:
         total = total * extent
@@ -192,7 +187,7 @@ def product(extents: Sequence[Expr]) -> Expr:
 
 
 def flat(values: Sequence[Expr], extents: Sequence[Expr]) -> Expr:
-    """One number of several digits."""
+    """The mixed-radix number with these digits."""
     total = values[0]
     for value, extent in zip(values[1:], extents[1:], strict=True):
         total = total * extent + value

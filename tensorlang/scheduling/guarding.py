@@ -1,4 +1,4 @@
-"""Guards of a block, carried over to the copy of a tile that it works on."""
+"""Carry a block's guards over to the copy of the tile it works on."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def plain_axis(index: Expr) -> Var | None:
 def ends(
     place: Site, indices: tuple[Expr, ...], cond: Expr
 ) -> list[tuple[int, Linear]]:
-    """The dimensions of a tile that a condition of the block ends, and where."""
+    """The tile dimensions that a condition of the block bounds, with the bounds."""
     inner = {loop.var for loop in place.inner}
     return [
         (d, bound.limit.shifted(linear(index).constant))
@@ -38,7 +38,7 @@ def ends(
 
 
 def carried_guards(place: Site, indices: tuple[Expr, ...], copy: Copy) -> list[Expr]:
-    """The block's guards that also hold for the copy of what it accesses."""
+    """The block's guards that also apply to the copy of what it accesses."""
     inner = {loop.var for loop in place.inner}
     homes = {axis.var: axis.value for axis in copy.axes}
     guards = []
@@ -55,12 +55,12 @@ def carried_guards(place: Site, indices: tuple[Expr, ...], copy: Copy) -> list[E
 def read_indices(
     block: Block, buffer: Buffer, *, everywhere: bool = False
 ) -> set[tuple[Expr, ...]]:
-    """The different places a block's body reads of a buffer.
+    """The distinct indices at which a block's body reads a buffer.
 
     Args:
         block: The block.
         buffer: The buffer.
-        everywhere: Whether what its start and its condition read counts as well.
+        everywhere: Whether reads in its init and its condition count as well.
     """
     loads = (
         n for n in walk(block if everywhere else block.body) if isinstance(n, Load)
@@ -69,7 +69,7 @@ def read_indices(
 
 
 def carries_all(place: Site, buffer: Buffer) -> bool:
-    """Whether the copy of what a block reads copies nothing that it does not read."""
+    """Whether the copy of a block's operand copies only elements the block reads."""
     found = read_indices(place.block, buffer)
     if len(found) != 1:
         return False
@@ -89,7 +89,7 @@ def carries_all(place: Site, buffer: Buffer) -> bool:
 
 
 def _somewhere_true(place: Site, indices: tuple[Expr, ...], cond: Expr) -> bool:
-    """Whether a condition on axes that no index has always holds for some of them."""
+    """Whether a condition on axes outside the indices always holds for some values."""
     used = {plain_axis(index) for index in indices}
     return any(
         bound.axis not in used
@@ -99,7 +99,7 @@ def _somewhere_true(place: Site, indices: tuple[Expr, ...], cond: Expr) -> bool:
 
 
 def wholly_written(place: Site, buffer: Buffer, part: Region) -> bool:
-    """Whether all of a part of a buffer is written: given, or by one block before."""
+    """Whether a region is fully written: a parameter, or by one block before."""
     if any(p.buffer == buffer and p.role != "out" for p in place.func.params):
         return True
     before = takewhile(
@@ -115,7 +115,7 @@ def wholly_written(place: Site, buffer: Buffer, part: Region) -> bool:
 
 
 def _by_now(path: Path, place: Site, buffer: Buffer, part: Region) -> bool:
-    """Whether a part is written in the same iteration of the loops around both."""
+    """Whether a region is written within the same iteration of the shared loops."""
     loops = enclosing_loops(path)
     shared = {loop.var for loop in loops if any(loop is x for x in place.path)}
     inner = tuple(loop for loop in loops if loop.var not in shared)

@@ -1,4 +1,4 @@
-"""Conditions on statements: `where` of a block, an `If` around anything else."""
+"""Guard statements by conditions: `where` of a block, an `If` around anything else."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from tensorlang.ir.visit import walk
 
 @singledispatch
 def guarded(stmt: Stmt, condition: Expr) -> Stmt:
-    """The statement, run only where `condition` holds.
+    """The statement, executed only where `condition` holds.
 
-    Loops stay outside of the condition, so that a perfect nest stays one.
+    Loops stay outside the condition, so that a perfect nest remains one.
     """
     return If(condition, stmt)
 

@@ -1,4 +1,4 @@
-"""`inline`: a block's value put where it is read, or an epilogue onto what it reads."""
+"""`inline`: substitute a block's value where it is read, or fuse it as an epilogue."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ from tensorlang.scheduling.tree import (
 
 @dataclass(frozen=True, slots=True)
 class Pointwise:
-    """A block that computes one element at a time: `lets`, then one store."""
+    """A block that computes one element at a time: lets, then one store."""
 
     block: Block
     lets: tuple[Let, ...]
     store: Store
 
     def at(self, indices: tuple[Expr, ...], taken: set[str]) -> tuple[list[Let], Expr]:
-        """What it stores at these indices, with fresh names for its lets."""
+        """The value it stores at these indices, with fresh names for its lets."""
         values: dict[Var, Expr] = {}
         for own, given in zip(self.store.indices, indices, strict=True):
             form = linear(own)
@@ -71,10 +71,10 @@ class Pointwise:
 
 
 def pointwise(block: Block) -> Pointwise:
-    """The block as lets and a store by its axes.
+    """View a block as lets and a store indexed by its axes.
 
     Raises:
-        ScheduleError: it is more than that.
+        ScheduleError: it has other statements.
     """
     stmts = block.body.stmts if isinstance(block.body, Seq) else (block.body,)
     *before, last = stmts or (block.body,)
@@ -89,9 +89,9 @@ def pointwise(block: Block) -> Pointwise:
     return Pointwise(block, lets, last)
 
 
-@legality("an inlined block is named by its indices")
+@legality("an inlined value is determined by its indices")
 def named_by_indices(found: Pointwise) -> str | None:
-    """Its value depends on the axes that it stores by, each used once, alone."""
+    """Its value depends only on the axes it stores by, each used once as an index."""
     axes = {axis.var for axis in found.block.axes}
     if found.store.buffer in reads(found.block.body):
         return _not_named(found, "its value goes on from others of the same buffer")
@@ -117,10 +117,10 @@ def _not_named(found: Pointwise, why: str) -> str:
 
 @legality("an inlined block is the only writer of its buffer")
 def only_written_by(paths: list[Path], buffer: Buffer) -> str | None:
-    """Whatever is read of the buffer comes from these blocks."""
+    """All values of the buffer come from these blocks."""
     for other in actions(function_of(paths[0])):
         mine = any(other[-1] is path[-1] for path in paths)
-        if not mine and buffer in writes(_own(other[-1])):
+        if not mine and buffer in writes(_without_body(other[-1])):
             return (
                 f"{buffer.name!r} is written in another place too, not only by block "
                 f"{block_of(paths[0]).name!r}; both would have to be inlined"
@@ -128,9 +128,9 @@ def only_written_by(paths: list[Path], buffer: Buffer) -> str | None:
     return None
 
 
-@legality("what a moved block reads does not change on the way")
+@legality("the operands of a moved block do not change in between")
 def sources_stay(path: Path, users: list[Path]) -> str | None:
-    """Nothing between the block and its last user writes what it reads."""
+    """Nothing between the block and its last user writes its operands."""
     func, used = function_of(path), reads(block_of(path).body)
     for place in paths_to(func, Alloc):
         if alloc_of(place).buffer in used and any(place[-2] not in u for u in users):
@@ -142,13 +142,13 @@ def sources_stay(path: Path, users: list[Path]) -> str | None:
     between = order[start + 1 : max(places, default=start) + 1]
     again = [p for p in order if any(_shared_loop(path, user, p) for user in users)]
     for other in (*between, *again):
-        for buffer in used & writes(_own(other[-1])):
+        for buffer in used & writes(_without_body(other[-1])):
             return (
                 f"block {block_of(path).name!r} reads {buffer.name!r}, which is "
                 "written before its value is used; cache_read it first"
             )
     for other in order[:start]:
-        for buffer in used & writes(_own(other[-1])):
+        for buffer in used & writes(_without_body(other[-1])):
             if any(_made_again(path, user, other, buffer) for user in users):
                 return (
                     f"block {block_of(path).name!r} reads {buffer.name!r} as it is in "
@@ -158,7 +158,7 @@ def sources_stay(path: Path, users: list[Path]) -> str | None:
 
 
 def _made_again(path: Path, user: Path, other: Path, buffer: Buffer) -> bool:
-    """Whether a loop around the block, not around its user, writes a buffer anew."""
+    """Whether a loop around the block but not its user rewrites a buffer."""
     left = [n for n in path if isinstance(n, (For, While))]
     left = [loop for loop in left if all(loop is not node for node in user)]
     node = other[-1]
@@ -179,7 +179,7 @@ def _made_again(path: Path, user: Path, other: Path, buffer: Buffer) -> bool:
 
 
 def _shared_loop(path: Path, user: Path, other: Path) -> bool:
-    """Whether a loop around block and user, in its buffer's life, holds `other`."""
+    """Whether a loop around block and user, in the buffer's scope, holds `other`."""
     block = block_of(path)
     for depth, (mine, theirs) in enumerate(zip(path, user, strict=False)):
         if mine is not theirs:
@@ -195,8 +195,8 @@ def _allocates(loop: For, block: Block) -> bool:
 
 
 @rewriter
-def _own(node: Node) -> Node:
-    """A loop or branch without what it holds, which comes on its own."""
+def _without_body(node: Node) -> Node:
+    """A loop or branch without its body, which is visited on its own."""
     match node:
         case For() | While() | If():
             return seq()
@@ -205,16 +205,16 @@ def _own(node: Node) -> Node:
 
 @primitive
 def inline(func: Function, block: str, *, reverse: bool = False) -> Function:
-    """Put what `block` computes where it is read, and drop its buffer.
+    """Substitute what `block` computes where it is read, and drop its buffer.
 
     Args:
         func: The function.
         block: A block that stores one value by its axes into a temporary.
-        reverse: Instead, make the block an epilogue: it runs inside the block that
-            stores its only temporary, on each value as it is made.
+        reverse: Instead, make the block an epilogue: fuse it into the block that stores
+            its only temporary, to run on each value as it is computed.
 
     Raises:
-        ScheduleError: the block does more than that, its buffer is a parameter or has
+        ScheduleError: the block has other statements, its buffer is a parameter or has
             other writers, or its operands change in between.
 
     Before:
@@ -241,9 +241,9 @@ def inline(func: Function, block: str, *, reverse: bool = False) -> Function:
                 y[vi] = t_1 + 1.0
     """
     if reverse:
-        from tensorlang.scheduling.epilogue import fold_in  # noqa: PLC0415 - its twin
+        from tensorlang.scheduling.epilogue import fuse_epilogue  # noqa: PLC0415 - its twin
 
-        return fold_in(func, block)
+        return fuse_epilogue(func, block)
     path = find_block(func, block)
     found = pointwise(block_of(path))
     buffer = found.store.buffer
@@ -258,10 +258,10 @@ def inline(func: Function, block: str, *, reverse: bool = False) -> Function:
 
 
 def users_of(func: Function, buffer: Buffer) -> list[Path]:
-    """The blocks that read a buffer, in their bodies.
+    """The blocks that read a buffer in their bodies.
 
     Raises:
-        ScheduleError: it is read elsewhere too.
+        ScheduleError: it is also read elsewhere.
     """
     return [p for p in actions(func) if buffer in reads(p[-1]) and _is_use(p, buffer)]
 
@@ -270,7 +270,7 @@ def _is_use(path: Path, buffer: Buffer) -> bool:
     """Whether the block at a path reads the buffer in its body.
 
     Raises:
-        ScheduleError: it is read elsewhere: in a bound, a condition or an axis value.
+        ScheduleError: it is read in an extent, a condition or an axis value.
     """
     node = path[-1]
     heads: list[Expr] = [
@@ -300,7 +300,7 @@ def _swapped(func: Function, new: Mapping[Node, Block]) -> Function:
 
 
 def dropped(func: Function, block: str, buffer: Buffer) -> Function:
-    """The function without a block, the loops that held only it, and its buffer."""
+    """The function without a block, the loops around only it, and its buffer."""
     path = find_block(func, block)
     depth = len(path) - 1
     while isinstance(path[depth - 1], For):
@@ -310,7 +310,7 @@ def dropped(func: Function, block: str, buffer: Buffer) -> Function:
 
 
 def _use(user: Block, found: Pointwise, taken: set[str]) -> Block:
-    """A reader with the value in the place of its loads."""
+    """A reader with the value substituted for its loads."""
     body = _inlined(user.body, found, taken)
     init = None if user.init is None else _inlined(user.init, found, taken)
     return dataclasses.replace(user, body=body, init=init)
@@ -342,7 +342,7 @@ def _inlined(stmt: Stmt, found: Pointwise, taken: set[str]) -> Stmt:
 def _value(
     load: Load, stmt: Stmt, found: Pointwise, before: list[Let], taken: set[str]
 ) -> Expr:
-    """The value at a load; what has to be named first is added to `before`."""
+    """The value at a load; lets it needs are appended to `before`."""
     if load.mask is not None or load.dtype.lanes > 1:
         raise ScheduleError(
             f"{load!r} is a masked or vector load; inline before vectorizing"

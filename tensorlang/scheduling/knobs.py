@@ -1,10 +1,10 @@
-"""Knobs: the choices of a schedule, asked for while it runs.
+"""Knobs: the choices of a schedule, made while it runs.
 
     rows = knobs.choice("rows", [4, 6, 8, 12], default=6)
 
-With a trial behind them (an Optuna trial, or anything with its `suggest_*` methods)
-the knobs suggest; with recorded values they replay, each checked against the domain
-that the schedule declares; with neither they give the defaults. What was asked is kept.
+Given a trial (an Optuna trial, or anything with its `suggest_*` methods) knobs take
+suggested values; given recorded values they replay them, checked against the declared
+domains; otherwise they take the defaults. Domains and values are recorded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ V = TypeVar("V", bound=Value)
 
 
 class Trial(Protocol):
-    """What knobs ask of a trial: the part of `optuna.Trial` that they use."""
+    """The part of `optuna.Trial` that knobs use."""
 
     def suggest_categorical(self, name: str, choices: Sequence[V]) -> V:
         """One of the choices."""
@@ -44,7 +44,7 @@ class Choice:
         return f"one of {', '.join(map(repr, self.options))}"
 
     def suggest(self, trial: Trial, name: str) -> Value:
-        """Ask a trial."""
+        """Let a trial choose."""
         return trial.suggest_categorical(name, self.options)
 
 
@@ -67,7 +67,7 @@ class Integer:
         return f"an integer from {self.low} to {self.high}{steps}"
 
     def suggest(self, trial: Trial, name: str) -> int:
-        """Ask a trial."""
+        """Let a trial choose."""
         return trial.suggest_int(
             name, self.low, self.high, step=self.step, log=self.log
         )
@@ -80,8 +80,8 @@ class Knobs:
     """The knobs of one run of a schedule: `Knobs()` gives every default.
 
     Attributes:
-        domains: The domain of each knob asked for so far, by name.
-        values: The value of each knob asked for so far, by name; JSON-able.
+        domains: The domain of each knob used so far, by name.
+        values: The value of each knob used so far, by name; JSON-able.
     """
 
     def __init__(
@@ -91,12 +91,12 @@ class Knobs:
         pinned: Mapping[str, Value] | None = None,
         complete: bool = False,
     ) -> None:
-        """Knobs from a trial, from pinned values, or from defaults.
+        """Take values from a trial, from pinned values, or from defaults.
 
         Args:
-            trial: Suggests what is not pinned.
-            pinned: Values by name, checked as they are asked for.
-            complete: Refuse a knob that `pinned` does not have.
+            trial: Suggests values that are not pinned.
+            pinned: Values by name, checked on use.
+            complete: Refuse a knob missing from `pinned`.
         """
         self._trial = trial
         self._pinned = dict(pinned or {})
@@ -106,15 +106,15 @@ class Knobs:
 
     @classmethod
     def replay(cls, values: Mapping[str, Value]) -> Knobs:
-        """The knobs of a record: each must be there, and in its domain."""
+        """Knobs of a record: each must be present, and in its domain."""
         return cls(pinned=values, complete=True)
 
     def choice(self, name: str, options: Sequence[V], default: V | None = None) -> V:
         """One of `options`; the first of them by default.
 
         Raises:
-            ArgumentError: no options, a default or replayed value that is none of
-                them, or a knob asked for twice with different domains.
+            ArgumentError: no options, a default or replayed value that is none of them,
+                or a knob redefined with another domain.
         """
         if not options:
             raise ArgumentError(f"knob {name!r} has no options")
@@ -137,7 +137,7 @@ class Knobs:
 
         Raises:
             ArgumentError: an empty range, a step with `log`, a default or replayed
-                value outside, or a knob asked for twice with different domains.
+                value outside it, or a knob redefined with another domain.
         """
         if low > high or step < 1 or (log and (step != 1 or low < 1)):
             raise ArgumentError(
@@ -155,7 +155,7 @@ class Knobs:
         return chosen
 
     def unasked(self) -> tuple[str, ...]:
-        """The pinned names that no knob has asked for: a stale record has some."""
+        """The pinned names no knob has used: a stale record has some."""
         return tuple(sorted(self._pinned.keys() - self.values.keys()))
 
     def _ask(self, name: str, domain: Domain, default: Value) -> Any:

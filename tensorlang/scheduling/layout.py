@@ -1,4 +1,4 @@
-"""Where elements lie: `transform_layout` maps a temporary's indices to its memory."""
+"""`transform_layout`: map a temporary's indices to memory addresses."""
 
 from __future__ import annotations
 
@@ -11,14 +11,7 @@ from typing import TypeAlias
 from tensorlang.errors import ParseError, ScheduleError
 from tensorlang.ir.contents import allocations
 from tensorlang.ir.dtypes import i64
-from tensorlang.ir.nodes import (
-    Buffer,
-    Const,
-    Function,
-    IndexMap,
-    Var,
-    as_expr,
-)
+from tensorlang.ir.nodes import Buffer, Const, Function, IndexMap, Var, as_expr
 from tensorlang.ir.parser import parse
 from tensorlang.ir.verify_layout import MAX_EXHAUSTIVE, layout_fault
 from tensorlang.ir.visit import replace_buffers
@@ -32,14 +25,14 @@ Layout: TypeAlias = IndexMap | Callable[..., object] | str
 
 
 def index_map(given: Layout, ndim: int) -> IndexMap:
-    """A layout from a tree, a Python function of indices, or IR text.
+    """A layout from an IR tree, a Python function of indices, or IR text.
 
     Args:
         given: `lambda i, j: (j // 16, i, j % 16)`, as a function or as text.
-        ndim: How many indices the buffer has.
+        ndim: The number of indices of the buffer.
 
     Raises:
-        ScheduleError: it takes another number of indices, or does not parse.
+        ScheduleError: the number of indices differs, or the text does not parse.
     """
     made = given if isinstance(given, IndexMap) else None
     if isinstance(given, str):
@@ -67,24 +60,24 @@ def _parsed(text: str) -> IndexMap:
     return layouts[0]
 
 
-@legality("a layout gives every element a place of its own")
+@legality("a layout is one-to-one")
 def one_to_one(buffer: Buffer, layout: IndexMap) -> str | None:
-    """No two elements share a place: tried out, or seen from the digits of indices."""
+    """No two elements share an address: by enumeration, or by the digits of indices."""
     fault = layout_fault(layout, buffer.shape)
-    if fault is None and not (_tried(buffer) or _keeps_digits(buffer, layout)):
+    if fault is None and not (_is_enumerable(buffer) or _keeps_digits(buffer, layout)):
         fault = (
             "is not known to be one-to-one on this size; build it from i // c and i % c"
         )
     return fault and f"the layout of {buffer.name!r} {fault}"
 
 
-def _tried(buffer: Buffer) -> bool:
+def _is_enumerable(buffer: Buffer) -> bool:
     sizes = [int(e.value) for e in buffer.shape if isinstance(e, Const)]
     return len(sizes) == buffer.ndim and 0 < math.prod(sizes) <= MAX_EXHAUSTIVE
 
 
 def _keeps_digits(buffer: Buffer, layout: IndexMap) -> bool:
-    """Whether the results hold all digits of every index, and each can be read off."""
+    """Whether the results contain all digits of every index, each recoverable."""
     slices: list[Slice] = []
     extents = dict(zip(layout.vars, map(linear, buffer.shape), strict=True))
     for result in layout.results:
@@ -101,7 +94,7 @@ def _keeps_digits(buffer: Buffer, layout: IndexMap) -> bool:
 def _readable(
     terms: list[tuple[Slice | None, int]], extents: dict[Var, Linear]
 ) -> bool:
-    """Whether no two combinations of the digits add up to the same place."""
+    """Whether distinct combinations of digits sum to distinct addresses."""
     reach: int | None = 0
     for part, weight in sorted(terms, key=lambda term: term[1]):
         if part is None or reach is None or weight <= reach:
@@ -114,7 +107,7 @@ def _readable(
 
 
 def _complete(slices: list[Slice], extent: Linear) -> bool:
-    """Whether the slices of one index leave no digit out."""
+    """Whether the slices of one index include all its digits."""
     filled: int | None = 1
     for part in sorted(slices, key=lambda part: part.start):
         if filled is None or part.start != filled:
@@ -127,8 +120,8 @@ def _complete(slices: list[Slice], extent: Linear) -> bool:
 def transform_layout(func: Function, buffer: str, layout: Layout) -> Function:
     """Lay a temporary out in memory by a map of its indices.
 
-    What is computed stays the same, and so do all indices in the text; lowering applies
-    the map. A packed matrix is `cache_read` and then this on the copy.
+    Semantics and all indices in the text stay the same; lowering applies the map. To
+    pack a matrix, `cache_read` it and transform the copy.
 
     Args:
         func: The function.
@@ -136,7 +129,8 @@ def transform_layout(func: Function, buffer: str, layout: Layout) -> Function:
         layout: `lambda i, j: (j // 16, i, j % 16)`, or its text; one-to-one.
 
     Raises:
-        ScheduleError: the buffer is a parameter, or two elements would share a place.
+        ScheduleError: the buffer is a parameter, or two elements would share an
+            address.
 
     Before:
 
@@ -149,7 +143,7 @@ def transform_layout(func: Function, buffer: str, layout: Layout) -> Function:
     old = find_buffer(func, buffer)
     if old in func.buffers:
         raise ScheduleError(
-            f"{buffer!r} is a parameter and lies where the caller put it; cache_read "
+            f"{buffer!r} is a parameter and has the caller's layout; cache_read "
             "or cache_write it, and transform the copy"
         )
     made = index_map(layout, old.ndim)
@@ -157,10 +151,10 @@ def transform_layout(func: Function, buffer: str, layout: Layout) -> Function:
 
 
 def with_buffer(func: Function, old: Buffer, new: Buffer) -> Function:
-    """The function with a temporary changed wherever it stands.
+    """The function with a temporary replaced.
 
     Raises:
-        ScheduleError: it has a layout, which is not one-to-one on its new shape.
+        ScheduleError: its layout is not one-to-one on the new shape.
     """
     if new.layout is not None:
         one_to_one(new, new.layout)

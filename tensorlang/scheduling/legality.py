@@ -1,13 +1,13 @@
-"""The rules of scheduling: a table of named checks that primitives call.
+"""The legality rules of scheduling: a table of named checks that primitives call.
 
-A check is a function that returns `None` where its rule holds, or else a sentence:
-which loop or block, what is in the way, what would make it legal. The decorator
-registers it under the rule's name and turns the sentence into a `ScheduleError`:
+A check returns `None` if its rule holds, otherwise a sentence: which loop or block
+violates it, why, and what would make it legal. The decorator registers it under the
+rule's name and turns the sentence into a `ScheduleError`:
 
     @legality("fused loops are perfectly nested")
     def nothing_between(outer: For, inner: str) -> str | None: ...
 
-A rule can be switched off by name, for tests that show what it protects:
+A rule can be disabled by name, for tests that show what it protects:
 
     with disabled("fused loops are perfectly nested"): ...
 """
@@ -55,7 +55,7 @@ def legality(rule: str) -> Callable[[Callable[P, str | None]], Callable[P, None]
 
 @contextmanager
 def disabled(*rules: str) -> Iterator[None]:
-    """Switch the named rules off inside a `with`, in this thread only.
+    """Disable the named rules inside a `with`, in this thread only.
 
     Raises:
         ScheduleError: no check is registered under such a name.
@@ -65,7 +65,7 @@ def disabled(*rules: str) -> Iterator[None]:
             PRIMITIVES,
         )
 
-        PRIMITIVES.load()  # a rule is known once its primitive is imported
+        PRIMITIVES.load()  # importing a primitive registers its rules
     for rule in rules:
         if rule not in LEGALITY:
             known = ", ".join(sorted(LEGALITY))

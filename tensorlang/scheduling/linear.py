@@ -1,6 +1,6 @@
-"""Integer expressions as linear forms: `3*i + j//4 + 7`, with anything else an atom.
+"""Integer expressions as linear forms: `3*i + j//4 + 7`, anything else being an atom.
 
-Two indices are compared by subtracting their forms; what cancels, cancels exactly.
+Indices are compared by subtracting their forms, where equal terms cancel exactly.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import Binary, Const, Expr, Unary, Var
 
-_KEPT: Final = 1 << 14  # forms, of expressions that schedules ask about again and again
+_KEPT: Final = 1 << 14  # forms; schedules look the same expressions up repeatedly
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,8 @@ class Linear:
     constant: int = 0
 
     def __add__(self, other: Linear) -> Linear:
+        if not other.terms:
+            return self.shifted(other.constant)
         total = dict(self.terms)
         for atom, coefficient in other.terms:
             total[atom] = total.get(atom, 0) + coefficient
@@ -35,6 +37,8 @@ class Linear:
 
     def scaled(self, factor: int) -> Linear:
         """This form times an integer."""
+        if factor == 1:
+            return self
         return _form({a: c * factor for a, c in self.terms}, self.constant * factor)
 
     def shifted(self, amount: int) -> Linear:
@@ -71,7 +75,7 @@ class Linear:
 
 
 def _form(terms: Mapping[Expr, int], constant: int) -> Linear:
-    return Linear(tuple((a, c) for a, c in terms.items() if c), constant)
+    return Linear(tuple([term for term in terms.items() if term[1]]), constant)
 
 
 def number(value: int) -> Linear:
@@ -81,7 +85,7 @@ def number(value: int) -> Linear:
 
 @lru_cache(maxsize=_KEPT)
 def linear(expr: Expr) -> Linear:
-    """The linear form of a scalar integer expression; at worst one atom."""
+    """The linear form of a scalar integer expression; in the worst case, one atom."""
     match expr:
         case Const(value=value):
             return number(int(value))
@@ -110,7 +114,7 @@ def _product(expr: Expr, a: Linear, b: Linear) -> Linear:
 
 
 def divided(form: Linear, divisor: int) -> Linear:
-    """`form // divisor`: multiples of the divisor come out exactly."""
+    """`form // divisor`: multiples of the divisor divide exactly."""
     out, rest = _multiples(form, divisor)
     if rest.is_constant and 0 <= rest.constant < divisor:
         return out
@@ -118,7 +122,7 @@ def divided(form: Linear, divisor: int) -> Linear:
 
 
 def remainder(form: Linear, divisor: int) -> Linear:
-    """`form % divisor`: multiples of the divisor go away."""
+    """`form % divisor`: multiples of the divisor vanish."""
     _, rest = _multiples(form, divisor)
     if rest.is_constant:
         return number(rest.constant % divisor)
@@ -126,7 +130,7 @@ def remainder(form: Linear, divisor: int) -> Linear:
 
 
 def _multiples(form: Linear, divisor: int) -> tuple[Linear, Linear]:
-    """The quotient of the divisible terms, and all the rest (constant in 0..d-1)."""
+    """The quotient of the divisible terms, and the rest (its constant in 0..d-1)."""
     exact = _form(
         {a: c // divisor for a, c in form.terms if c % divisor == 0},
         form.constant // divisor,

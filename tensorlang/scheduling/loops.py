@@ -1,4 +1,4 @@
-"""`split`, `fuse` and `reorder`: the loops of a nest, cut, joined and exchanged."""
+"""`split`, `fuse` and `reorder` of loops."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Factors: TypeAlias = int | Sequence[int | None]
 
 @legality("split factors cover the loop")
 def factors_cover(loop: For, sizes: Sequence[Expr]) -> str | None:
-    """The new loops together run at least as often as the old one."""
+    """The new loops have at least as many iterations as the old one."""
     have, need = constant(product(sizes)), constant(loop.extent)
     if have is None or (need is not None and have >= need):
         return None
@@ -50,13 +50,13 @@ def factors_cover(loop: For, sizes: Sequence[Expr]) -> str | None:
 def split(
     func: Function, loop: str, factors: Factors
 ) -> tuple[Function, tuple[str, ...]]:
-    """Cut a loop into nested loops, outermost first.
+    """Split a loop into nested loops, outermost first.
 
     Args:
         func: The function.
         loop: The loop's name.
-        factors: The new extents, one of them `None` to be inferred by ceil-division;
-            a single number `n` stands for `[None, n]`.
+        factors: The new extents; one of them may be `None`, inferred by ceiling
+            division. A single number `n` stands for `[None, n]`.
 
     Returns:
         The function, and the names of the new loops: `i_0`, `i_1`, ...
@@ -65,8 +65,8 @@ def split(
         ScheduleError: a factor is not positive, two are `None`, or they do not cover
             the loop.
 
-    The first new loop keeps the kind of the old one, the others are serial. Where the
-    factors may overshoot, the blocks inside get a guard. `split("i", [None, 4])`:
+    The first new loop keeps the kind of the old one, the others are serial. If the
+    factors overshoot, the blocks inside get a guard. `split("i", [None, 4])`:
 
         for i in range(10):
             with block("y", vi=spatial(10, i)):
@@ -98,7 +98,7 @@ def split(
 
 
 def _exact(extent: Expr, sizes: Sequence[Expr], path: Path) -> bool:
-    """Whether loops of these sizes run exactly `extent` times together."""
+    """Whether loops of these sizes have exactly `extent` iterations together."""
     known = [value for size in sizes if (value := constant(size)) is not None]
     if len(known) == len(sizes):
         return prod(known) == constant(extent)
@@ -135,18 +135,18 @@ def _sizes(loop: For, factors: Sequence[int | None]) -> list[Expr]:
 
 @legality("fused loops are perfectly nested")
 def nothing_between(outer: For, inner: For) -> str | None:
-    """The inner loop is all that the outer one runs."""
+    """The outer loop's body is just the inner loop."""
     if outer.body is inner:
         return None
     return (
         f"fuse: loop {inner.var.name!r} is not all that loop {outer.var.name!r} runs; "
-        "fuse loops that stand directly one in the other"
+        "fuse loops that are nested directly"
     )
 
 
 @legality("fused extents are independent")
 def inner_extent_fixed(outer: For, inner: For) -> str | None:
-    """The inner loop runs equally often in every iteration of the outer one."""
+    """The inner trip count does not depend on the outer loop."""
     if outer.var not in free_vars(inner.extent):
         return None
     return (
@@ -157,7 +157,7 @@ def inner_extent_fixed(outer: For, inner: For) -> str | None:
 
 @primitive
 def fuse(func: Function, outer: str, inner: str) -> tuple[Function, str]:
-    """Join two perfectly nested loops into one.
+    """Fuse two perfectly nested loops into one.
 
     Args:
         func: The function.
@@ -168,8 +168,8 @@ def fuse(func: Function, outer: str, inner: str) -> tuple[Function, str]:
         The function, and the name of the new loop: `i_j`.
 
     Raises:
-        ScheduleError: something stands between them, the inner extent depends on the
-            outer loop, or their kinds differ.
+        ScheduleError: the nest is not perfect, the inner extent depends on the outer
+            loop, or their kinds differ.
 
     `fuse("i", "j")`:
 
@@ -208,34 +208,34 @@ def fuse(func: Function, outer: str, inner: str) -> tuple[Function, str]:
 
 @legality("reordered loops are perfectly nested")
 def perfectly_nested(chain: Sequence[For]) -> str | None:
-    """Every loop of the chain but the last runs nothing but the next one."""
+    """The body of each loop but the last is just the next loop."""
     for outer, inner in pairwise(chain):
         if outer.body is not inner:
             return (
                 f"reorder: loop {outer.var.name!r} runs more than loop "
                 f"{inner.var.name!r}; split the nest into two first, or reorder "
-                "only loops that stand directly one in the other"
+                "only loops that are nested directly"
             )
     return None
 
 
-@legality("extents are known outside")
+@legality("extents are defined outside")
 def extents_known(chain: Sequence[For]) -> str | None:
-    """No loop comes to stand outside of one that its extent depends on."""
+    """No loop moves outside a loop that its extent depends on."""
     for depth, loop in enumerate(chain):
         inside = {inner.var for inner in chain[depth:]}
         late = inside & free_vars(loop.extent)
         if late:
             return (
                 f"reorder: the extent of loop {loop.var.name!r} is {loop.extent!r}, "
-                f"so it cannot stand outside of loop {min(v.name for v in late)!r}"
+                f"so it cannot be outside of loop {min(v.name for v in late)!r}"
             )
     return None
 
 
 @legality("dependences keep their order")
 def dependences_kept(path: Path, old: Sequence[For], new: Sequence[For]) -> str | None:
-    """Loops that carry one dependence keep their order, unless it is a reduction."""
+    """Loops that carry one dependence keep their order, except for reductions."""
     for found in dependences(path, old):
         before = [loop.var for loop in old if loop.var in found.loops]
         after = [loop.var for loop in new if loop.var in found.loops]
@@ -250,16 +250,16 @@ def dependences_kept(path: Path, old: Sequence[For], new: Sequence[For]) -> str 
 
 @primitive
 def reorder(func: Function, *loops: str) -> Function:
-    """Put perfectly nested loops into the given order, outermost first.
+    """Reorder perfectly nested loops, outermost first.
 
     Args:
         func: The function.
-        loops: The names of the loops. Loops between them that are not named stay
-            where they are.
+        loops: The names of the loops. Loops between them that are not named stay in
+            place.
 
     Raises:
-        ScheduleError: the loops are not perfectly nested, an extent would not be
-            known, or a dependence would change its direction.
+        ScheduleError: the nest is not perfect, an extent would be undefined, or a
+            dependence would be reversed.
 
     `reorder("k", "j")`:
 

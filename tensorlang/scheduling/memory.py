@@ -1,4 +1,4 @@
-"""Annotations of memory: where a temporary lives, how a block accesses a buffer."""
+"""`set_scope` and `hint`: the memory of a temporary, and hints on accesses."""
 
 from __future__ import annotations
 
@@ -35,12 +35,15 @@ from tensorlang.scheduling.tree import (
 SHARING: Final = ("parallel", "bound")
 THREAD: Final = "thread."
 OWN: Final = ("register", "private")
-_GIVEN: Final = ("nontemporal", "prefetch")  # what is aligned, the generator sees
+_SETTABLE: Final = (
+    "nontemporal",
+    "prefetch",
+)  # alignment hints come from code generation
 
 
-@legality("threads share no temporary of one")
+@legality("threads share no temporary of one thread")
 def outside_of_threads(buffer: Buffer, around: Sequence[For]) -> str | None:
-    """A temporary of one thread is not in the memory that all of them share."""
+    """A temporary allocated per thread is not in shared memory."""
     for loop in around:
         if buffer.scope == "shared" and loop.thread.startswith(THREAD):
             return (
@@ -50,8 +53,8 @@ def outside_of_threads(buffer: Buffer, around: Sequence[For]) -> str | None:
     return None
 
 
-def threads_apart(buffer: Buffer, loop: For) -> None:
-    """Refuse a loop whose threads would share what each of them has for itself.
+def need_thread_private(buffer: Buffer, loop: For) -> None:
+    """Refuse a loop whose threads would share thread-private memory.
 
     Raises:
         ScheduleError: the buffer is in registers, and used in the loop.
@@ -59,14 +62,14 @@ def threads_apart(buffer: Buffer, loop: For) -> None:
     if buffer.scope not in OWN or buffer not in reads(loop) | writes(loop):
         return
     raise ScheduleError(
-        f"{buffer.name} of scope {buffer.scope} stands outside of loop "
+        f"{buffer.name} of scope {buffer.scope} is outside of loop "
         f"{loop.var.name!r}, whose iterations run in different threads; "
         "allocate it inside (compute_at, cache_write with at=), or keep it global"
     )
 
 
-def _counted(buffer: Buffer) -> None:
-    """Refuse registers and shared memory of a size that varies."""
+def _need_constant_size(buffer: Buffer) -> None:
+    """Refuse registers and shared memory of dynamic size."""
     varies = not all(isinstance(extent, Const) for extent in buffer.shape)
     if varies and buffer.scope in ("register", "shared"):
         raise ScheduleError(
@@ -77,7 +80,7 @@ def _counted(buffer: Buffer) -> None:
 
 @primitive
 def set_scope(func: Function, buffer: str, scope: str) -> Function:
-    """Let a temporary live in another memory.
+    """Place a temporary in another memory.
 
     Args:
         func: The function.
@@ -97,11 +100,11 @@ def set_scope(func: Function, buffer: str, scope: str) -> Function:
     path = find_alloc(func, buffer)
     old = alloc_of(path).buffer
     new = with_fields(old, scope=scope)
-    _counted(new)
+    _need_constant_size(new)
     outside_of_threads(new, enclosing_loops(path))
     for loop in loops(path[-2]):
         if loop.kind in SHARING:
-            threads_apart(new, replace_buffers(loop, {old: new}))
+            need_thread_private(new, replace_buffers(loop, {old: new}))
     return replace_buffers(func, {old: new})
 
 
@@ -113,7 +116,7 @@ def hint(func: Function, block: str, buffer: str, *hints: str) -> Function:
         func: The function.
         block: The block's name.
         buffer: The buffer's name.
-        hints: `nontemporal` (past the caches), `prefetch`.
+        hints: `nontemporal` (bypassing the caches), `prefetch`.
 
     Raises:
         ScheduleError: a hint is none of these, or the block does not touch the buffer.
@@ -124,8 +127,8 @@ def hint(func: Function, block: str, buffer: str, *hints: str) -> Function:
     """
     path = find_block(func, block)
     target = find_buffer(func, buffer)
-    if not hints or not set(hints) <= set(_GIVEN):
-        raise ScheduleError(f"hint: hints are {', '.join(_GIVEN)}, not {hints}")
+    if not hints or not set(hints) <= set(_SETTABLE):
+        raise ScheduleError(f"hint: hints are {', '.join(_SETTABLE)}, not {hints}")
 
     @rewriter
     def visit(node: Node) -> Node:

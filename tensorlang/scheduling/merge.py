@@ -1,4 +1,4 @@
-"""`merge`: two loops that stand one after the other become one."""
+"""`merge`: fuse two consecutive loops (horizontal loop fusion)."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tree import Path, find_loop, loop_of, replace
 
 
-@legality("merged loops run equally often")
+@legality("merged loops have equal extents")
 def equally_often(first: For, second: For) -> str | None:
-    """Both have one extent."""
+    """Both loops have the same extent."""
     if linear(first.extent) == linear(second.extent):
         return None
     return (
@@ -38,11 +38,11 @@ def equally_often(first: For, second: For) -> str | None:
     )
 
 
-@legality("merged iterations meet only their own")
+@legality("merged iterations conflict only with their own")
 def only_their_own(first: For, second: For) -> str | None:
-    """What an iteration of the second loop touches, no other one of the first does.
+    """Only corresponding iterations of the two loops conflict.
 
-    Iterations of the first loop then need not all come before the second one's.
+    Iterations of the first loop then need not all precede those of the second.
     """
     for why in meetings(first.body, second.body, {first.var}):
         return (
@@ -54,7 +54,7 @@ def only_their_own(first: For, second: For) -> str | None:
 
 @primitive
 def merge(func: Function, first: str, second: str) -> Function:
-    """Run what two neighbouring loops do in one loop, which keeps the first's name.
+    """Merge two consecutive loops into one, which keeps the first one's name.
 
     Args:
         func: The function.
@@ -62,8 +62,8 @@ def merge(func: Function, first: str, second: str) -> Function:
         second: The name of the loop that follows it, of the same extent.
 
     Raises:
-        ScheduleError: something else stands between them, they do not run equally
-            often, or an iteration of the second one needs other ones of the first.
+        ScheduleError: other statements stand between them, their extents differ, or an
+            iteration of the second one depends on a different one of the first.
 
     `merge("i", "i_1")`:
 
@@ -96,20 +96,20 @@ def merge(func: Function, first: str, second: str) -> Function:
 
 
 def _in_force(loop: For) -> set[str]:
-    """The names that would be in force behind a loop's body."""
+    """The names a loop's body would leave in scope after it."""
     body = loop.body.stmts if isinstance(loop.body, Seq) else (loop.body,)
     outer = (stmt for stmt in body if isinstance(stmt, (Let, Alloc)))
     return {loop.var.name, *(n.name for stmt in outer for n in _named(stmt))}
 
 
 def _named(node: Stmt) -> Iterator[Var | Buffer]:
-    """The variables and temporaries that something introduces."""
+    """The variables and temporaries that a statement introduces."""
     yield from binders(node)
     yield from allocations(node)
 
 
 def _neighbours(first: Path, second: Path) -> Seq:
-    """The sequence that both loops stand in, one behind the other."""
+    """The sequence in which both loops stand, one after the other."""
     a, b, around = loop_of(first), loop_of(second), first[-2]
     if isinstance(around, Seq) and around is second[-2] and len(first) == len(second):
         places = [n for n, s in enumerate(around.stmts) if s is a or s is b]
@@ -120,8 +120,8 @@ def _neighbours(first: Path, second: Path) -> Seq:
             _plain(b)
             return around
     raise ScheduleError(
-        f"merge: loop {b.var.name!r} does not stand right behind loop {a.var.name!r}; "
-        "only allocations may stand between the two"
+        f"merge: loop {b.var.name!r} does not directly follow loop {a.var.name!r}; "
+        "only allocations may be between the two"
     )
 
 

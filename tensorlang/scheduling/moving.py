@@ -1,4 +1,4 @@
-"""A block's nest made again in another place, over a region of a buffer."""
+"""Rebuild a block's nest at another place, over a region of a buffer."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from tensorlang.scheduling.tree import (
 
 
 def by_axes(block: Block, indices: Sequence[Expr]) -> None:
-    """Raises a `ScheduleError` unless the indices are different axes, or constants."""
+    """Raise a `ScheduleError` unless the indices are distinct axes, or constants."""
     axes, inside = {axis.var for axis in block.axes}, set(binders(block))
     used = [index for index in indices if index in axes]
     fixed = all(index in axes or not free_vars(index) & inside for index in indices)
     if not fixed or len(set(used)) < len(used):
         shown = ", ".join(map(repr, indices))
         raise ScheduleError(
-            f"block {block.name!r} goes to [{shown}]: to be moved it must use its axes "
-            "themselves as indices; reindex it first"
+            f"block {block.name!r} has the indices [{shown}]: to be moved it must use "
+            "its axes themselves as indices; reindex it first"
         )
 
 
-@legality("a moved block goes over all of its axes")
+@legality("a moved block covers all of its axes")
 def goes_over_all(path: Path, indices: Sequence[Expr]) -> str | None:
-    """Its loops take the axes that will follow the new place to their ends."""
+    """Its loops cover the full range of the axes that will follow the new place."""
     block = block_of(path)
     named = {axis.var for axis in block.axes if axis.var in indices}
     if whole_axes(path, named):
@@ -69,12 +69,12 @@ def moved_nest(
 ) -> Stmt:
     """The block in new loops over the part of `buffer` that `copy` visits.
 
-    Axes that the indices name follow the copy; all others keep loops of their own,
-    or are driven by loops that old and new place share.
+    Axes used as indices follow the copy; all others keep loops of their own, or are
+    driven by loops shared by the old and the new place.
 
     Raises:
-        ScheduleError: an axis shares its loops with the indices, or a guard does not
-            carry over.
+        ScheduleError: an axis shares its loops with the indices, or a guard cannot be
+            carried over.
     """
     block = block_of(path)
     homes = {
@@ -106,7 +106,7 @@ def moved_nest(
 
 
 def _others(block: Block, named: object) -> list[Axis]:
-    """The axes that no index names and that the block uses, or folds."""
+    """The axes outside the indices that the block uses, or reduces."""
     used = free_vars(block.body)
     if block.init is not None:
         used |= free_vars(block.init)
@@ -119,7 +119,7 @@ def _others(block: Block, named: object) -> list[Axis]:
 
 
 def _without_idle_loops(axis: Axis) -> Axis:
-    """An axis whose value names no loop that does not matter, as `i % 1` does."""
+    """An axis whose value contains no irrelevant loops, as `i % 1` does."""
     form = linear(axis.value)
     if form.vars == free_vars(axis.value):
         return axis
@@ -150,7 +150,7 @@ def _carried(
     buffer: Buffer,
     gone: set[Var],
 ) -> list[Expr]:
-    """The guards of the block, and ends of its axes, in terms of the new loops."""
+    """The guards of the block, and bounds of its axes, in terms of the new loops."""
     values = {axis.var: axis.value for axis in copy.axes}
     homes = {
         own: values.get(home, home)
@@ -183,7 +183,7 @@ def _carried(
 
 
 def without_nest(func: Function, block: str) -> Function:
-    """The function without a block and the loops that hold nothing else."""
+    """The function without a block and the loops around only it."""
     path = find_block(func, block)
     depth = len(path) - 1
     while isinstance(path[depth - 1], For):

@@ -1,4 +1,4 @@
-"""Operands of an instruction: where in the buffers of a function they lie."""
+"""Operands of tensor intrinsics: their location in a function's buffers."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from tensorlang.scheduling.linear import Linear, linear
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """Where an operand of the instruction lies: a buffer, an origin, its dimensions.
+    """The location of an intrinsic's operand: a buffer, an origin, its dimensions.
 
-    `dims` names, for each dimension of the buffer, the operand's dimension that runs
+    For each dimension of the buffer, `dims` holds the operand's dimension that runs
     along it, or None.
     """
 
@@ -36,7 +36,7 @@ class Operand:
     dims: tuple[int | None, ...]
 
     def at(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
-        """The indices in the buffer of an element of the operand."""
+        """The buffer indices of an element of the operand."""
         return tuple(
             base if d is None else _plus(base, indices[d])
             for base, d in zip(self.origin, self.dims, strict=True)
@@ -44,13 +44,13 @@ class Operand:
 
 
 def last_dims(buffer: Buffer, count: int) -> tuple[int | None, ...]:
-    """The dimensions of an operand that runs along the last ones of its buffer."""
+    """The dimensions of an operand that occupies the last ones of its buffer."""
     first = buffer.ndim - count
     return (*(None,) * first, *range(count))
 
 
 def _plus(base: Expr, index: Expr) -> Expr:
-    """`base + index`, the sum of a ramp taken into the ramp."""
+    """`base + index`, folded into a ramp's base if `index` is one."""
     if linear(base) == Linear():
         return index
     if isinstance(index, Ramp):
@@ -64,7 +64,7 @@ def placed(
     variables: Mapping[Var, Expr],
     taken: set[str],
 ) -> Stmt:
-    """An instruction's statements, on operands where they lie, under fresh names."""
+    """An intrinsic's statements, applied to its operands, with fresh names."""
     named: dict[Var, Expr] = dict(variables)
     for node in walk(body):
         if isinstance(node, Let):

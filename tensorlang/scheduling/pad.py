@@ -1,4 +1,4 @@
-"""`pad`: extents rounded up to multiples, so that tiles need no guards."""
+"""`pad`: round extents up to multiples, so that tiles need no guards."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ Growth = Mapping[Var, tuple[Expr, Expr]]  # axis -> old and new extent
 
 @legality("padding adds nothing to a reduction")
 def adds_nothing(block: Block, grown: Growth) -> str | None:
-    """Where a folded axis is padded, what is folded there is the identity, 0."""
+    """Where a reduction axis is padded, the terms are the identity, 0."""
     folded = {a.var for a in block.axes if a.kind in FOLDED} & grown.keys()
     for update in stored(block):
         if not folded or not isinstance(update, Reduce):
@@ -77,7 +77,7 @@ def adds_nothing(block: Block, grown: Growth) -> str | None:
 
 
 def _is_zero(value: Expr, axis: Var) -> bool:
-    """Whether a value is 0 where everything indexed by the axis is 0."""
+    """Whether a value is 0 if everything indexed by the axis is 0."""
     match value:
         case Load(indices=indices):
             return axis in indices
@@ -96,7 +96,7 @@ def _is_zero(value: Expr, axis: Var) -> bool:
 
 @legality("padded elements can be computed")
 def harmless(block: Block) -> str | None:
-    """Nothing in the block faults on operands that are 0."""
+    """Nothing in the block faults on zero operands."""
     for node in walk(block.body):
         match node:
             case Binary(op="floordiv" | "floormod", b=Const()):
@@ -118,16 +118,16 @@ def _loads(index: Expr) -> bool:
 def pad(func: Function, name: str, multiples: Sequence[int]) -> Function:
     """Round the extents of a temporary, or of a block's axes, up to multiples.
 
-    A padded temporary is filled with 0 beyond its old shape. A padded block goes over
-    the rounded extents, with everything that it reads and writes padded to match; what
-    it reads and writes must be temporaries (cache_read and cache_write make them), and
-    its loops not yet split.
+    A padded temporary is filled with 0 beyond its old shape. A padded block iterates
+    over the rounded extents, with all its operands and results padded to match; these
+    must be temporaries (made by cache_read and cache_write), and its loops not yet
+    split.
 
     Args:
         func: The function.
-        name: A temporary that one block stores by its axes, or a block. Where both have
-            the name, the number of multiples tells which is meant; the temporary first.
-        multiples: One for each dimension, or each axis; 1 leaves it alone.
+        name: A temporary that one block stores by its axes, or a block. If both have
+            the name, the number of multiples decides, preferring the temporary.
+        multiples: One for each dimension or axis; 1 leaves it unchanged.
 
     Raises:
         ScheduleError: loops were split, a parameter would grow, or the padding would
@@ -172,7 +172,7 @@ def _rounded(extent: Expr, multiple: int) -> Expr:
 
 
 def _pad_buffer(func: Function, name: str, shape: tuple[Expr, ...]) -> Function:
-    """The function with a larger temporary, 0 beyond its old shape."""
+    """The function with a temporary enlarged, 0 beyond its old shape."""
     old = find_buffer(func, name)
     if old in func.buffers:
         raise ScheduleError(
@@ -198,7 +198,7 @@ def _growth(
     old: Sequence[Expr],
     new: Sequence[Expr],
 ) -> Growth:
-    """The axes that grow because the dimensions they index do."""
+    """The axes that grow because they index padded dimensions."""
     extents = {axis.var: axis.extent for axis in block.axes}
     grown: dict[Var, tuple[Expr, Expr]] = {}
     for index, before, after in zip(indices, old, new, strict=True):
@@ -214,7 +214,7 @@ def _growth(
 
 
 def _filled(block: Block, lets: Sequence[Let], store: Store, grown: Growth) -> Block:
-    """The block with 0 beyond the old extents, and its operands read within them."""
+    """The block storing 0 beyond the old extents, reading operands within them."""
     held = {var: binary("min", var, old - 1) for var, (old, _) in grown.items()}
     inside = conjunction(var < old for var, (old, _) in grown.items())
     assert inside is not None
@@ -226,7 +226,7 @@ def _filled(block: Block, lets: Sequence[Let], store: Store, grown: Growth) -> B
 
 
 def _folded_constants(stmt: Stmt) -> Stmt:
-    """`10 - 1` as `9`."""
+    """Fold constant differences: `10 - 1` to `9`."""
 
     @rewriter
     def visit(node: Node) -> Node:
@@ -240,10 +240,10 @@ def _folded_constants(stmt: Stmt) -> Stmt:
 
 
 def _replace_nest(path: Path, block: Block, grown: Growth) -> Function:
-    """The function with this block in the place of another, its loops grown too.
+    """The function with a nest's block replaced and its loops grown as well.
 
     Raises:
-        ScheduleError: a grown axis is not just a loop of its own.
+        ScheduleError: a grown axis is not driven by exactly one loop.
     """
     loops = {loop.var: loop for loop in enclosing_loops(path)}
     longer: dict[Var, Expr] = {}
@@ -275,12 +275,12 @@ def _replace_nest(path: Path, block: Block, grown: Growth) -> Function:
         new = dataclasses.replace(loop, extent=extent, body=new)
     if longer:
         left = ", ".join(var.name for var in longer)
-        raise ScheduleError(f"other statements stand under loop {left}; it cannot grow")
+        raise ScheduleError(f"other statements are under loop {left}; it cannot grow")
     return replace(path[: depth + 1], new)
 
 
 def _pad_block(func: Function, name: str, multiples: Sequence[int]) -> Function:
-    """The function with a block over rounded axes, and its buffers to match."""
+    """The function with a block over rounded axes, and its buffers padded to match."""
     block = block_of(find_block(func, name))
     _need_count(name, multiples, len(block.axes))
     grown = {
@@ -312,7 +312,7 @@ def _pad_block(func: Function, name: str, multiples: Sequence[int]) -> Function:
 def _matching(
     block: Block, buffer: Buffer, indices: Sequence[Expr], grown: Growth
 ) -> tuple[Expr, ...]:
-    """The shape of a buffer that rounded axes index."""
+    """The shape of a buffer indexed by rounded axes."""
     shape = []
     for index, extent in zip(indices, buffer.shape, strict=True):
         if isinstance(index, Var) and index in grown and grown[index][0] == extent:
@@ -328,7 +328,7 @@ def _matching(
 
 
 def _enlarged(func: Function, buffer: Buffer, shape: tuple[Expr, ...]) -> Function:
-    """The function with more room in a temporary that the padded block writes."""
+    """The function with a temporary written by the padded block enlarged."""
     if buffer in func.buffers:
         raise ScheduleError(
             f"{buffer.name!r} is a parameter and keeps its shape; cache_write it first"

@@ -1,4 +1,4 @@
-"""Partial reductions: some loops of a reduction name separate results instead.
+"""Partial reductions: some reduction loops index separate results instead.
 
 `vk = reduction(64, k_0*16 + k_1)` with `k_0` pinned becomes `vk_0 = spatial(4, k_0)`
 and `vk_in = reduction(16, k_1)`: one partial result for each value of `k_0`.
@@ -32,7 +32,7 @@ def partial(
 
     Args:
         block: A block with reduction axes.
-        pinned: The loops that now tell results apart.
+        pinned: The loops that now index results.
         ranges: The range of every loop around the block.
         taken: Names in use; new ones are added.
 
@@ -75,7 +75,7 @@ def partial(
 
 @legality("a factored loop belongs to the reduction alone")
 def only_reduces(block: Block, loop: For) -> str | None:
-    """The loop drives folded axes, and no others."""
+    """The loop drives reduction or ordered axes, and no others."""
     driven = {a.kind for a in block.axes if loop.var in linear(a.value).vars}
     if driven and driven <= set(FOLDED):
         return None
@@ -87,7 +87,7 @@ def only_reduces(block: Block, loop: For) -> str | None:
 
 @legality("no partial result is empty")
 def none_empty(block: Block, pinned: Sequence[For], ranges: Ranges) -> str | None:
-    """Each value of the pinned loops has something to reduce."""
+    """For each value of the pinned loops there is something to reduce."""
     held = {loop.var for loop in pinned}
     for cond in guards_of(block):
         ends = [b for b in bounds_of(block, cond) if _folded(block, b.axis)]
@@ -109,7 +109,7 @@ def _folded(block: Block, var: Var) -> bool:
 def starts_below(
     block: Block, bound: Bound, pinned: Sequence[For], ranges: Ranges
 ) -> bool:
-    """Whether the axis starts below its limit whatever the pinned loops are at."""
+    """Whether the axis starts below its limit for all values of the pinned loops."""
     axis = next(axis for axis in block.axes if axis.var == bound.axis)
     held = {loop.var for loop in pinned}
     others = {var: found for var, found in ranges.items() if var not in held}
@@ -121,7 +121,7 @@ def starts_below(
         for loop in pinned:
             last = divided(bound.limit.shifted(step - 1), step) if step > 0 else None
             if loop.var == atom and linear(loop.extent) == last:
-                return True  # as many steps as the limit takes, rounded up
+                return True  # the trip count is rounded up from the limit
     latest = relax((bound.limit - start.low).expr(), ranges)
     if latest is None:
         return False
@@ -130,7 +130,7 @@ def starts_below(
 
 
 def _parted(block: Block, axis: Axis, pinned: frozenset[Var]) -> tuple[Linear, Linear]:
-    """The part of an axis that pinned loops drive, and the rest."""
+    """The part of an axis driven by pinned loops, and the rest."""
     form = linear(axis.value)
     fixed = tuple((a, c) for a, c in form.terms if free_vars(a) & pinned)
     for atom, _ in fixed:
@@ -145,7 +145,7 @@ def _parted(block: Block, axis: Axis, pinned: frozenset[Var]) -> tuple[Linear, L
 def _rest_axis(
     axis: Axis, rest: Linear, step: int, ranges: Ranges, taken: set[str]
 ) -> Axis | None:
-    """An axis that counts what is left of another one in units of `step`."""
+    """An axis that counts the rest of another one in units of `step`."""
     if rest.is_constant:
         return None
     rest = Linear(tuple((atom, c // step) for atom, c in rest.terms))
@@ -158,12 +158,12 @@ def _rest_axis(
 def moved_init(
     block: Block, indices: Sequence[Expr], homes: Sequence[Expr]
 ) -> Stmt | None:
-    """The block's own init, in terms of the axes of a block that finishes its results.
+    """The block's init, in terms of the axes of the block that finishes its results.
 
     Args:
-        block: The block; None comes back where its state starts from the identity.
+        block: The block; the result is None if its state starts from the identity.
         indices: Where it stores, each an axis (plus a constant) or a constant.
-        homes: What the finishing block calls these indices.
+        homes: The finishing block's expressions for these indices.
     """
     if block.init is None:
         return None

@@ -1,4 +1,4 @@
-"""`partition` and `specialize`: one nest becomes two, each for its own case."""
+"""`partition` and `specialize`: duplicate a nest, one copy for each case."""
 
 from __future__ import annotations
 
@@ -26,12 +26,7 @@ from tensorlang.ir.nodes import (
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.visit import children, rebuild, rewriter, substitute
 from tensorlang.scheduling.extents import steady
-from tensorlang.scheduling.facts import (
-    Ranges,
-    conjuncts,
-    nonnegative,
-    ranges_at,
-)
+from tensorlang.scheduling.facts import Ranges, conjuncts, nonnegative, ranges_at
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.terms import Term, term
@@ -47,9 +42,9 @@ from tensorlang.scheduling.tree import (
 )
 
 
-@legality("a reduction is started in one part")
+@legality("a reduction is initialized in one part")
 def reductions_go_on(tail: For, ranges: Ranges) -> str | None:
-    """The tail never has the first term of a reduction that the loop drives."""
+    """The tail never has the first term of a reduction driven by the loop."""
     for block, inside in _cut_reductions(tail, tail.var, ranges):
         if not _goes_on(block, inside):
             return (
@@ -62,7 +57,7 @@ def reductions_go_on(tail: For, ranges: Ranges) -> str | None:
 def _cut_reductions(
     stmt: Stmt, var: Var, ranges: Ranges
 ) -> Iterator[tuple[Block, Ranges]]:
-    """The blocks that set their own state in a reduction driven by `var`."""
+    """The blocks that initialize a reduction driven by `var`."""
     match stmt:
         case For():
             inside = {**ranges, stmt.var: counted(stmt.extent)}
@@ -84,7 +79,7 @@ def _goes_on(block: Block, ranges: Ranges) -> bool:
 
 
 def _continued(stmt: Stmt, var: Var, ranges: Ranges) -> Stmt:
-    """The tail, its reductions said to go on from the main part: `init` is empty."""
+    """The tail, its reductions continuing those of the main part: `init` is empty."""
     for block, inside in list(_cut_reductions(stmt, var, ranges)):
         if _goes_on(block, inside):
             stmt = swap(stmt, block, with_fields(block, init=NOTHING))
@@ -93,12 +88,12 @@ def _continued(stmt: Stmt, var: Var, ranges: Ranges) -> Stmt:
 
 @primitive
 def partition(func: Function, loop: str, at: Term) -> tuple[Function, tuple[str, str]]:
-    """Cut the range of a loop in two: a main part and a tail, scheduled apart.
+    """Split the range of a loop in two, a main part and a tail, scheduled separately.
 
     Args:
         func: The function.
         loop: The loop's name.
-        at: How many iterations the main part has, cut off at 0 and at the extent: a
+        at: The number of iterations of the main part, clamped to 0 and to the extent: a
             number, an expression, or its text such as `"n // 32"`.
 
     Returns:
@@ -108,9 +103,9 @@ def partition(func: Function, loop: str, at: Term) -> tuple[Function, tuple[str,
         ScheduleError: a part would be empty, or `at` uses what is not in scope.
 
     Guards that always hold in a part are dropped there, and a guard that bounds one
-    loop of constant extent makes that loop smaller. All names in the tail get the
-    suffix `_tail`. A reduction goes on in the tail (an empty `init`), so the main part
-    has to have its first terms. `partition("i_0", 3)` after a split of 14 by 4:
+    loop of constant extent shrinks that loop. All names in the tail get the suffix
+    `_tail`. Reductions continue in the tail (an empty `init`), so the main part must
+    have their first terms. `partition("i_0", 3)` after a split of 14 by 4:
 
         for i_0 in range(4):
             for i_1 in range(4):
@@ -138,7 +133,7 @@ def partition(func: Function, loop: str, at: Term) -> tuple[Function, tuple[str,
 
 
 def _cut(loop: For, at: Expr, path: Path) -> Expr:
-    """`at`, cut off at 0 and at the loop's extent."""
+    """`at`, clamped to 0 and to the loop's extent."""
     have, wanted = constant(loop.extent), constant(at)
     if wanted is not None and (wanted <= 0 or (have is not None and wanted >= have)):
         part = "main part" if wanted <= 0 else "tail"
@@ -168,18 +163,18 @@ def _at_most(a: Expr, b: Expr, ranges: Ranges) -> bool:
 
 @primitive
 def specialize(func: Function, loop: str, condition: Term) -> tuple[Function, str]:
-    """Two copies of a nest behind a condition, so that one can assume that it holds.
+    """Duplicate a nest under a condition, so that one copy can assume that it holds.
 
     Args:
         func: The function.
         loop: The name of the nest's outermost loop.
-        condition: A bool over sizes and outer loops, or its text such as
-            `"n % 32 == 0"`. Where it is an equation of a size and a constant, the size
-            is that constant in the first copy.
+        condition: A bool over sizes and outer loops, or its text such as `"n % 32 ==
+            0"`. If it equates a size with a constant, the constant replaces the size in
+            the first copy.
 
     Returns:
-        The function, and the name of the second copy's loop; the first keeps its
-        names. All names in the second copy get the suffix `_else`.
+        The function, and the name of the second copy's loop. The first copy keeps its
+        names; all names in the second get the suffix `_else`.
 
     Raises:
         ScheduleError: the condition is no bool, reads memory, or is not in scope.
@@ -204,7 +199,7 @@ def specialize(func: Function, loop: str, condition: Term) -> tuple[Function, st
 
 
 def _assuming(loop: For, condition: Expr, around: Ranges) -> Stmt:
-    """The loop where a condition holds: a size that equals a constant is put in."""
+    """The loop under a condition: sizes equal to a constant are substituted."""
     values = {
         part.a: part.b
         for part in conjuncts(condition)

@@ -1,4 +1,4 @@
-"""`pipeline` and `double_buffer`: what a loop stages is fetched while it computes."""
+"""`pipeline` and `double_buffer`: prefetch a loop's staged data while it computes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ MOST_STAGES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """A loop's body: its temporaries, what fills the staged ones, and all the rest."""
+    """A loop's body: allocations kept, staged buffers, their copies, and the rest."""
 
     loop: For
     kept: tuple[Alloc, ...]
@@ -60,7 +60,7 @@ class _Parts:
 
 
 def _parts(loop: For) -> _Parts:
-    """The body taken apart: staged is what is filled from outside of the loop alone.
+    """Split the body; staged buffers are those filled only from outside the loop.
 
     Raises:
         ScheduleError: there are none.
@@ -87,7 +87,7 @@ def _parts(loop: For) -> _Parts:
 
 @legality("a stage is filled before it is used, and by nothing else")
 def filled_first(parts: _Parts) -> str | None:
-    """What computes neither writes what is staged, nor stands before what fills it."""
+    """The computation neither writes staged buffers nor precedes the copies."""
     loop = parts.loop
     body = loop.body.stmts if isinstance(loop.body, Seq) else (loop.body,)
     begun = False
@@ -107,7 +107,7 @@ def filled_first(parts: _Parts) -> str | None:
 
 @legality("iterations of a pipelined loop run in order")
 def in_order(loop: For, parts: _Parts) -> str | None:
-    """The loop is serial, and names nothing that its stages need."""
+    """The loop is serial, and defines no lets that its stages need."""
     if loop.kind != "serial":
         return f"loop {loop.var.name!r} is {loop.kind}: pipeline it while it is serial"
     if any(isinstance(stmt, Let) for stmt in parts.compute):
@@ -118,9 +118,9 @@ def in_order(loop: For, parts: _Parts) -> str | None:
     return None
 
 
-@legality("a stage is one thing or the other to a block")
+@legality("a stage is spatial or reduced in a block")
 def folded_or_not(parts: _Parts) -> str | None:
-    """The loop does not decide both what a block computes and what it folds."""
+    """The loop does not drive both an output index and a reduction of one block."""
     var = parts.loop.var
     for stmt in parts.compute:
         for block in blocks(stmt):
@@ -148,20 +148,19 @@ def _named(buffers: Iterable[Buffer]) -> str:
 
 @primitive
 def pipeline(func: Function, loop: str, stages: int) -> Function:
-    """Fetch what a loop stages `stages - 1` iterations ahead, asynchronously.
+    """Prefetch a loop's staged data `stages - 1` iterations ahead, asynchronously.
 
-    Each staged temporary (a `cache_read` at the loop) gets room for several
-    iterations. Where a target copies asynchronously (`cp.async` from sm_80 on) the
-    copies run while the loop computes; elsewhere they are plain stores.
+    Each staged temporary (a `cache_read` at the loop) becomes a ring buffer of several
+    iterations. On targets with asynchronous copies (`cp.async` from sm_80 on) they
+    overlap with the computation; elsewhere they are plain stores.
 
     Args:
         func: The function.
         loop: The loop's name.
-        stages: How many iterations there is room for, from 2 to 8.
+        stages: The number of iterations buffered, from 2 to 8.
 
     Raises:
-        ScheduleError: the loop stages nothing, changes what it has staged, or is not
-            serial.
+        ScheduleError: the loop stages nothing, modifies staged data, or is not serial.
 
     Before:
 
@@ -204,9 +203,9 @@ def pipeline(func: Function, loop: str, stages: int) -> Function:
 
 @primitive
 def double_buffer(func: Function, loop: str) -> Function:
-    """Give what a loop stages two places, and fetch the next before it computes.
+    """Double-buffer a loop's staged data: load the next iteration's before computing.
 
-    As `pipeline` with two stages, by plain loads and stores: for every target.
+    Like `pipeline` with two stages, with plain loads and stores, for every target.
 
     Args:
         func: The function.
@@ -255,12 +254,12 @@ def _staged(func: Function, path: Path, stages: int, *, ahead: bool) -> Function
         first,
         as_expr(stages - 1),
         "serial",
-        seq(_where(first, loop.extent, early), commit),
+        seq(_if_in_range(first, loop.extent, early), commit),
     )
     body = seq(
         *parts.kept,
         wait,
-        _where(later, loop.extent, late),
+        _if_in_range(later, loop.extent, late),
         commit,
         *(_in_stage(s, ring, loop.var, taken) for s in parts.compute),
     )
@@ -268,13 +267,13 @@ def _staged(func: Function, path: Path, stages: int, *, ahead: bool) -> Function
     return replace(path, seq(*map(Alloc, ring.values()), prologue, made))
 
 
-def _where(index: Expr, extent: Expr, stmts: list[Stmt]) -> Stmt:
-    """What is fetched for an iteration, if there is one."""
+def _if_in_range(index: Expr, extent: Expr, stmts: list[Stmt]) -> Stmt:
+    """The copies for an iteration, if there is one."""
     return If(index < extent, seq(*stmts))
 
 
 def _with_stages(buffer: Buffer, stages: int, taken: set[str]) -> Buffer:
-    """A temporary with room for several iterations, the stage its first index."""
+    """A temporary with room for several iterations, the stage being its first index."""
     layout = buffer.layout
     if layout is not None:
         stage = Var(fresh("stage", taken), i64)
@@ -292,7 +291,7 @@ def _fetched(
     ahead: bool,
     new: bool,
 ) -> list[Stmt]:
-    """What fills the stage of an iteration; under new names where it is a copy."""
+    """The copies that fill an iteration's stage; renamed if `new`."""
     made = []
     for stmt in parts.fetch:
         done = _in_stage(stmt, ring, parts.loop.var, taken)
@@ -303,7 +302,7 @@ def _fetched(
 
 
 def _simplified(stmt: Stmt, ranges: Ranges) -> Stmt:
-    """Axis values without `(k + 1) * 16`, which reads worse than what it is."""
+    """Simplify axis values such as `(k + 1) * 16`."""
 
     @rewriter
     def visit(node: Node) -> Node:
@@ -315,7 +314,7 @@ def _simplified(stmt: Stmt, ranges: Ranges) -> Stmt:
 
 
 def _copied(stmt: Stmt) -> Stmt:
-    """The statement with stores of what was loaded hinted `async`."""
+    """The statement with its copies hinted `async`."""
 
     @rewriter
     def visit(node: Node) -> Node:
@@ -335,7 +334,7 @@ def _is_copy(value: Expr) -> bool:
 def _in_stage(
     stmt: Stmt, ring: dict[Buffer, Buffer], index: Expr, taken: set[str]
 ) -> Stmt:
-    """A statement on the stage of an iteration: an axis more for each of its blocks."""
+    """A statement on an iteration's stage: each of its blocks gets one more axis."""
     count = next(iter(ring.values())).shape[0]
     own = Binary("floormod", index, count)
 
@@ -361,7 +360,7 @@ def _with_axis(
     visit: Callable[[Stmt, Expr], Stmt],
     taken: set[str],
 ) -> Block:
-    """A block that knows its stage; it folds over it if it does over the loop."""
+    """A block with a stage axis, of reduction kind if the loop drives a reduction."""
     stage = Var(fresh("stage", taken), i64)
     moving = free_vars(value)
     folds = any(

@@ -1,7 +1,7 @@
-"""Where a tile lives: the loop body (or the whole function) and the nest that uses it.
+"""Sites of tiles: a loop body (or the whole function) and the nest that uses the tile.
 
-A `Site` names the statements among which a copy nest is put: the body of the loop `at`,
-or the function's outermost statements.
+A `Site` identifies the statements among which a copy nest is inserted: the body of the
+loop `at`, or the function's outermost statements.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from tensorlang.scheduling.tree import (
 class Site:
     """A block seen from one of the loops around it, or from the function (`at` None).
 
-    `path` leads to the block; `path[depth]` is the child of `at`'s body that holds it.
+    `path` leads to the block; `path[depth]` is the statement of `at`'s body around it.
     """
 
     path: Path
@@ -59,17 +59,17 @@ class Site:
 
     @property
     def block(self) -> Block:
-        """The block itself."""
+        """The block."""
         return block_of(self.path)
 
     @property
     def func(self) -> Function:
-        """The function all stands in."""
+        """The function."""
         return function_of(self.path)
 
     @property
     def child(self) -> Stmt:
-        """The statement among `at`'s that holds the block."""
+        """The statement of `at`'s body that contains the block."""
         child = self.path[self.depth]
         assert isinstance(child, Stmt)
         return child
@@ -107,14 +107,14 @@ class Site:
         return {loop.var: loop.extent for loop in self.outer}
 
     def with_block(self, block: Block) -> Site:
-        """The same site in a function where the block is replaced by this one."""
+        """The same site in a function with the block replaced."""
         func = replace(self.path, block)
         return site(func, block.name, self.at.var.name if self.at else None)
 
     def beside(
         self, before: tuple[Stmt, ...], after: tuple[Stmt, ...] = ()
     ) -> Function:
-        """The function with statements put before and after the child."""
+        """The function with statements inserted before and after the child."""
         return replace(self.path[: self.depth + 1], seq(*before, self.child, *after))
 
 
@@ -145,7 +145,7 @@ def _below(path: Path, depth: int, at: For | None) -> Site:
 
 
 def _outside_blocks(node: Node) -> Iterator[Let]:
-    """The `Let`s at or below `node` that are in no block."""
+    """The `Let`s at or below `node` outside of blocks."""
     if isinstance(node, Let):
         yield node
     elif isinstance(node, Stmt) and not isinstance(node, Block):
@@ -154,7 +154,7 @@ def _outside_blocks(node: Node) -> Iterator[Let]:
 
 
 def loop_ranges(loops: tuple[For, ...]) -> Mapping[Var, Range | None]:
-    """The values each loop variable takes; extents may use the loops further out."""
+    """The range of each loop variable; extents may use loops further out."""
     ranges: dict[Var, Range | None] = {}
     for loop in loops:
         last = relax(loop.extent, ranges)
@@ -168,7 +168,7 @@ def extents(loops: tuple[For, ...]) -> Mapping[Var, Linear]:
 
 
 def takes(place: Range, wanted: Range, path: Path) -> bool:
-    """Whether one range surely starts no later than another and reaches as far."""
+    """Whether one range provably contains another."""
     ranges = ranges_at(path)
     return all(
         (room.is_constant and room.constant >= 0)
@@ -178,7 +178,7 @@ def takes(place: Range, wanted: Range, path: Path) -> bool:
 
 
 def whole_axes(path: Path, used: Collection[Var]) -> bool:
-    """Whether the loops around a block take these axes over all of their extents."""
+    """Whether the loops around a block cover the full extents of these axes."""
     loops, axes = enclosing_loops(path), block_of(path).axes
     ranges = loop_ranges(loops)
     named = [axis for axis in axes if axis.var in used]
@@ -195,7 +195,7 @@ def stored(block: Block) -> tuple[Store | Reduce, ...]:
 
 
 def loaded(node: Node) -> frozenset[Buffer]:
-    """The buffers in loads; the state that a reduction goes on from is not loaded."""
+    """The buffers in loads; a reduction's own state does not count as loaded."""
     return frozenset(n.buffer for n in walk(node) if isinstance(n, Load))
 
 
@@ -205,7 +205,7 @@ def touches(node: Node, buffer: Buffer) -> bool:
 
 
 def need_alive(place: Site, buffer: Buffer) -> None:
-    """Refuse a buffer that is allocated further in than a copy of it would be made.
+    """Refuse a buffer allocated further in than a copy of it would be made.
 
     Raises:
         ScheduleError: it is.
@@ -221,7 +221,7 @@ def need_alive(place: Site, buffer: Buffer) -> None:
 
 
 def only_loops(place: Site) -> bool:
-    """Whether nothing but loops stands between `at` and the block."""
+    """Whether there are only loops between `at` and the block."""
     between = place.path[place.depth : -1]
     return all(isinstance(node, (For, Seq)) for node in between) and not any(
         isinstance(stmt, (Let, Alloc))

@@ -1,7 +1,7 @@
-"""The table of schedule primitives: pure functions from function to function.
+"""The table of schedule primitives: pure functions on functions.
 
-A primitive takes the function first, then strings and numbers, and returns the new
-function, or `(function, names)` where it made names that the caller goes on with:
+A primitive takes the function, then strings and numbers, and returns the new function,
+or `(function, names)` if it creates names that the caller needs:
 
     @primitive
     def split(func: Function, loop: str, factors: ...) -> tuple[Function, Names]: ...
@@ -20,7 +20,7 @@ from tensorlang.errors import ScheduleError
 F = TypeVar("F", bound=Callable[..., object])
 Primitive: TypeAlias = Callable[..., Any]  # from a function and arguments to another
 
-# where each is defined: a schedule uses a few of them, and only those are imported
+# defining modules: a schedule uses a few primitives, and only those are imported
 _HOMES: Final = {
     "atomic": ("atomic",),
     "annotate": ("parallel", "bind", "vectorize", "unroll"),
@@ -49,7 +49,7 @@ _HOMES: Final = {
 
 
 class Primitives(Mapping[str, Primitive]):
-    """The primitives by name, each imported when it is first asked for."""
+    """The primitives by name, each imported on first use."""
 
     def __init__(self) -> None:
         self._homes = {name: home for home, made in _HOMES.items() for name in made}
@@ -70,10 +70,10 @@ class Primitives(Mapping[str, Primitive]):
         return len(self._homes)
 
     def add(self, function: Primitive) -> None:
-        """Enter a primitive under its own name.
+        """Register a primitive under its own name.
 
         Raises:
-            ScheduleError: there is one of that name.
+            ScheduleError: the name is taken.
         """
         name = function.__name__
         if name in self._known:
@@ -82,7 +82,7 @@ class Primitives(Mapping[str, Primitive]):
         self._homes.setdefault(name, function.__module__.rpartition(".")[2])
 
     def load(self) -> None:
-        """Import all of them, and with them the rules in `LEGALITY`."""
+        """Import all of them, which also registers the rules in `LEGALITY`."""
         for home in _HOMES:
             import_module(f"tensorlang.scheduling.{home}")
 
@@ -91,6 +91,6 @@ PRIMITIVES: Final = Primitives()
 
 
 def primitive(function: F) -> F:
-    """Enter a primitive in the table under its own name."""
+    """Register a primitive under its own name."""
     PRIMITIVES.add(function)
     return function

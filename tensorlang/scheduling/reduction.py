@@ -1,4 +1,4 @@
-"""Taking a reduction apart: a nest of its own that starts its state."""
+"""`decompose_reduction`: initialize a reduction in a nest of its own."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ from tensorlang.scheduling.tree import (
 
 
 def updates_of(block: Block) -> tuple[Reduce, ...]:
-    """The reductions in a block that starts and folds its own state.
+    """The reductions in a block that initializes its own state.
 
     Raises:
-        ScheduleError: it folds nothing, or its state is started elsewhere.
+        ScheduleError: it reduces nothing, or its state is initialized elsewhere.
     """
     found = tuple(n for n in walk(block.body) if isinstance(n, Reduce))
     folds = any(axis.kind == "reduction" for axis in block.axes)
@@ -56,11 +56,11 @@ def updates_of(block: Block) -> tuple[Reduce, ...]:
     if found and folds and block.init != seq() and not state & loaded(block.body):
         return found
     why = "has its init already" if folds and found else "has no reduction"
-    raise ScheduleError(f"block {block.name!r} {why}; there is nothing to take apart")
+    raise ScheduleError(f"block {block.name!r} {why}; there is nothing to decompose")
 
 
 def position(path: Path, loop: str) -> int:
-    """Where on the way to a block the loop is."""
+    """The position of a loop in the path to a block."""
     name = loop.rpartition("/")[2]
     for depth, node in enumerate(path):
         if isinstance(node, For) and node.var.name == name:
@@ -72,9 +72,9 @@ def position(path: Path, loop: str) -> int:
     )
 
 
-@legality("the init stands before the whole reduction")
+@legality("the init precedes the whole reduction")
 def starts_before(path: Path, depth: int) -> str | None:
-    """No loop around the place of the init belongs to the reduction."""
+    """No loop around the init belongs to the reduction."""
     block = block_of(path)
     for loop in enclosing_loops(path[: depth + 1]):
         if loop_kind(block, loop.var) in FOLDED:
@@ -85,7 +85,7 @@ def starts_before(path: Path, depth: int) -> str | None:
     return None
 
 
-@legality("nothing else uses what the init sets")
+@legality("nothing else uses the state of the init")
 def sole_writer(path: Path, depth: int, buffers: frozenset[Buffer]) -> str | None:
     """No other block under the loop uses the reduction's buffers."""
     name = block_of(path).name
@@ -98,9 +98,9 @@ def sole_writer(path: Path, depth: int, buffers: frozenset[Buffer]) -> str | Non
     return None
 
 
-@legality("a reduction that is taken apart is started once")
+@legality("a decomposed reduction is initialized once")
 def started_once(path: Path, depth: int, updates: Sequence[Reduce]) -> str | None:
-    """Under the loop, no state is started again, or has one of its terms twice."""
+    """Under the loop, no state is initialized again or gets one of its terms twice."""
     block = block_of(path)
     values = {axis.var: axis.value for axis in block.axes}
     below = {n.var: constant(n.extent) for n in path[depth:] if isinstance(n, For)}
@@ -117,9 +117,9 @@ def started_once(path: Path, depth: int, updates: Sequence[Reduce]) -> str | Non
     return None
 
 
-@legality("what an init reads is there before")
+@legality("the operands of an init are available before")
 def init_stays(path: Path, depth: int) -> str | None:
-    """Nothing under the loop writes what the block's own init reads."""
+    """Nothing under the loop writes the operands of the block's init."""
     block = block_of(path)
     read = frozenset[Buffer]() if block.init is None else reads(block.init)
     for buffer in read & writes(path[depth]):
@@ -130,9 +130,9 @@ def init_stays(path: Path, depth: int) -> str | None:
     return None
 
 
-@legality("only the ends of axes guard a reduction that is taken apart")
+@legality("only bounds of axes guard a decomposed reduction")
 def guarded_by_ends(path: Path) -> str | None:
-    """Each condition is about spatial loops alone, or ends a folded axis."""
+    """Each condition involves spatial loops only, or bounds a reduction axis."""
     block, loops = block_of(path), enclosing_loops(path)
     for cond in guards_of(block):
         if folded(block, cond, loops) and not any(
@@ -146,7 +146,7 @@ def guarded_by_ends(path: Path) -> str | None:
 
 
 def _ends_fold(block: Block, bound: Bound, loops: Sequence[For]) -> bool:
-    """Whether a bound ends a folded axis at a place that the fold does not move."""
+    """Whether a bound on a reduction axis does not depend on the reduction."""
     kind = next(axis.kind for axis in block.axes if axis.var == bound.axis)
     return kind in FOLDED and not any(
         loop.var in bound.limit.vars and loop_kind(block, loop.var) in FOLDED
@@ -165,19 +165,19 @@ def folded(block: Block, cond: Expr, loops: Sequence[For]) -> bool:
 
 @primitive
 def decompose_reduction(func: Function, block: str, loop: str) -> tuple[Function, str]:
-    """Start the state of a reduction in a nest of its own, before `loop`.
+    """Initialize a reduction's state in a nest of its own, before `loop`.
 
     Args:
         func: The function.
         block: A block with reduction axes.
-        loop: A loop around it that all loops of the reduction are in, or are.
+        loop: A loop around it, outside all other loops of the reduction.
 
     Returns:
         The function and the name of the init block. The update keeps an empty `init`.
 
     Raises:
-        ScheduleError: a loop of the reduction is outside of `loop`, another block uses
-            the result there, or a condition mixes in the reduction.
+        ScheduleError: a loop of the reduction is outside `loop`, another block uses the
+            result there, or a condition mixes in the reduction.
 
     Before:
 
@@ -217,7 +217,7 @@ def decompose_reduction(func: Function, block: str, loop: str) -> tuple[Function
 
 
 def need_loops_only(below: Path) -> None:
-    """Raises a `ScheduleError` where more than loops stands around the block."""
+    """Raise a `ScheduleError` unless only loops are around the block."""
     block = block_of(below).name
     for parent in below[:-1]:
         named = isinstance(parent, Seq) and any(
@@ -225,15 +225,15 @@ def need_loops_only(below: Path) -> None:
         )
         if named or not isinstance(parent, (For, Seq)):
             raise ScheduleError(
-                f"block {block!r} stands under more than loops there (a condition, a "
+                f"block {block!r} is under more than loops there (a condition, a "
                 "let or an allocation); choose a loop further in"
             )
 
 
 def _need_what_stays(below: Path, state: frozenset[Buffer]) -> None:
-    """Raises a `ScheduleError` where the init would need what is inside of the loop.
+    """Raise a `ScheduleError` if the init would need what is defined inside the loop.
 
-    Memory of the loop's own is nothing to it, unless the state is in there.
+    Allocations inside the loop do not matter, unless they hold the state.
     """
     for parent in below[:-1]:
         kept = isinstance(parent, Seq) and not any(
@@ -245,7 +245,7 @@ def _need_what_stays(below: Path, state: frozenset[Buffer]) -> None:
 
 
 def _start(block: Block, updates: Sequence[Reduce]) -> Stmt:
-    """What sets the state: the block's own init, or the reducers' identities."""
+    """The initialization: the block's own init, or the reducers' identities."""
     if block.init is not None:
         return block.init
     return seq(
@@ -260,7 +260,7 @@ def _start(block: Block, updates: Sequence[Reduce]) -> Stmt:
 
 
 def spatial_part(path: Path) -> Block:
-    """The block without its folded axes and the conditions on them."""
+    """The block without its reduction axes and the conditions on them."""
     block = block_of(path)
     kept = [
         cond
@@ -272,7 +272,7 @@ def spatial_part(path: Path) -> Block:
 
 
 def renest(below: Path, block: Block, taken: set[str]) -> Stmt:
-    """The block in new loops, like those on the way that drive its axes."""
+    """The block in new loops, like those on the path that drive its axes."""
     used = frozenset().union(*(free_vars(axis.value) for axis in block.axes))
     loops = [loop for loop in below if isinstance(loop, For) and loop.var in used]
     gone = [n for n in below if isinstance(n, For) and n not in loops]

@@ -1,7 +1,7 @@
-"""Which part of a buffer a statement touches, as bounds over the loops around it.
+"""Regions: the part of a buffer that a statement accesses, bounded per dimension.
 
-Loops inside the statement are relaxed: `x[i*32 + j]` under `for j in range(32)` touches
-`i*32 .. i*32+31`. A dimension without a bound of constant size is taken whole.
+Loops inside the statement are relaxed: `x[i*32 + j]` under `for j in range(32)`
+accesses `i*32 .. i*32+31`. A dimension without bounds of constant size is taken whole.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tensorlang.ir.nodes import (
     Unary,
     Var,
 )
-from tensorlang.ir.visit import children
+from tensorlang.ir.visit import children, holds
 from tensorlang.scheduling.linear import Linear, divided, linear, number, remainder
 
 
@@ -43,7 +43,7 @@ class Range:
 
     @property
     def extent(self) -> Linear:
-        """How many integers they are."""
+        """The number of integers."""
         return (self.high - self.low).shifted(1)
 
 
@@ -53,9 +53,9 @@ Ranges: TypeAlias = Mapping[Var, Range | None]
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One place in the text that reads or writes an element, and where its indices go.
+    """An access in the program text, with its indices.
 
-    `ranges` has the variables bound inside the statement that was asked about.
+    `ranges` has the variables bound inside the statement in question.
     """
 
     buffer: Buffer
@@ -70,14 +70,14 @@ def of_extent(extent: Linear) -> Range:
 
 
 def point(form: Linear) -> Range:
-    """The range of one value."""
+    """The range of a single value."""
     return Range(form, form)
 
 
 def relax(expr: Expr, ranges: Ranges) -> Range | None:
-    """The range of an integer expression; variables not in `ranges` stay symbols.
+    """The range of an integer expression; variables not in `ranges` stay symbolic.
 
-    None where it cannot be bounded (loaded from memory, say).
+    None if it cannot be bounded, for example if it is loaded from memory.
     """
     match expr:
         case Var():
@@ -89,7 +89,9 @@ def relax(expr: Expr, ranges: Ranges) -> Range | None:
         case Unary(op="neg", a=a):
             inner = relax(a, ranges)
             return inner and Range(inner.high.scaled(-1), inner.low.scaled(-1))
-        case Binary(op=op, a=a, b=b) if op in _RULES and not _fixed(expr, ranges):
+        case Binary(op=op, a=a, b=b) if op in _RULES:
+            if _fixed(expr, ranges):
+                return point(linear(expr))
             left, right = relax(a, ranges), relax(b, ranges)
             return _RULES[op](left, right) if left and right else None
     if not _fixed(expr, ranges):
@@ -98,13 +100,10 @@ def relax(expr: Expr, ranges: Ranges) -> Range | None:
 
 
 def _fixed(expr: Expr, ranges: Ranges) -> bool:
-    """Whether it is one value inside: no vector, variable of `ranges`, or load."""
-    changes = free_vars(expr) & ranges.keys() or _loads(expr)
-    return expr.dtype.lanes == 1 and not changes
-
-
-def _loads(expr: Node) -> bool:
-    return isinstance(expr, Load) or any(_loads(child) for child in children(expr))
+    """Whether it is a single value: no vector, variable of `ranges`, or load."""
+    if expr.dtype.lanes > 1 or not ranges.keys().isdisjoint(free_vars(expr)):
+        return False
+    return not holds(expr, Load)
 
 
 def _ramp(base: Range | None, stride: Linear, lanes: int) -> Range | None:
@@ -151,7 +150,7 @@ def _floormod(a: Range, b: Range) -> Range | None:
     low, high = a.low - start, a.high - start
     if low.is_constant and high.is_constant and high.constant < divisor:
         return Range(low, high)
-    if a.low == a.high:  # one value, which is not known: its remainder is one, too
+    if a.low == a.high:  # a single symbolic value has a single remainder
         return point(remainder(a.low, divisor))
     return of_extent(number(divisor))
 
@@ -193,7 +192,7 @@ _RULES = {
 
 
 def clip(found: Range | None, extent: Linear) -> Range:
-    """`found` cut to `0 .. extent-1` as far as its size stays known; else all of it."""
+    """`found` clipped to `0 .. extent-1` if its size stays known; else all of that."""
     whole = of_extent(extent)
     if found is None or not found.extent.is_constant:
         return whole
@@ -207,7 +206,7 @@ def clip(found: Range | None, extent: Linear) -> Range:
 
 
 def union(a: Range | None, b: Range | None) -> Range | None:
-    """The smallest range that holds both, where their distance is constant."""
+    """The smallest range containing both, if their distance is constant."""
     if a is None or b is None:
         return None
     low, high = _lower(a.low, b.low), _higher(a.high, b.high)
@@ -275,16 +274,16 @@ def region(
     writes: bool | None = None,
     ranges: Ranges | None = None,
 ) -> Region | None:
-    """The part of `buffer` touched at or below `node`, over the loops around it.
+    """The part of `buffer` accessed at or below `node`, over the loops inside it.
 
     Args:
-        node: The statement; variables bound outside it stay symbols.
+        node: The statement; variables bound outside it stay symbolic.
         buffer: The buffer.
-        writes: True for what is written, False for what is read, None for both.
-        ranges: Variables bound outside that are to be relaxed too.
+        writes: True for writes, False for reads, None for both.
+        ranges: Variables bound outside that are to be relaxed, too.
 
     Returns:
-        One range a dimension; None where the buffer is not touched at all.
+        One range per dimension; None if the buffer is not accessed.
     """
     found: list[Range | None] | None = None
     for access in accesses(node, ranges):

@@ -1,10 +1,10 @@
-"""Which schedules there are: a table filled by the `@schedule` decorator.
+"""The registry of schedules, filled by the `@schedule` decorator.
 
     @schedule("matmul", algorithm="packed", model="cpu")
     def packed(s: Schedule, knobs: Knobs) -> None: ...
 
 A schedule with its knobs *is* a search space: the tuner runs it with trials, a record
-replays it, and without either it gives its default.
+replays it, and otherwise it takes its defaults.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MODELS: Final = ("cpu", "simt")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A schedule function, and what it is for."""
+    """A schedule function, with the family, algorithm and execution model it is for."""
 
     family: str
     algorithm: str
@@ -65,10 +65,12 @@ def schedule(
         model: The execution model: `"cpu"` or `"simt"`.
 
     Raises:
-        ScheduleError: the model is unknown, or there is such a schedule already.
+        ScheduleError: the model is unknown, or such a schedule exists.
     """
     if model not in MODELS:
-        raise ScheduleError(f"{model!r} is no execution model of {', '.join(MODELS)}")
+        raise ScheduleError(
+            f"{model!r} is not one of the execution models {', '.join(MODELS)}"
+        )
 
     def register(body: Body) -> Body:
         entry = Entry(family, algorithm, model, body)

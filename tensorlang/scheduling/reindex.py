@@ -1,4 +1,4 @@
-"""`reindex`: a block's access of a buffer goes through one indexed by its own axes."""
+"""`reindex`: access a buffer through a copy indexed by the block's axes."""
 
 from __future__ import annotations
 
@@ -28,28 +28,16 @@ from tensorlang.scheduling.digits import fixed
 from tensorlang.scheduling.guarding import read_indices
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import linear
-from tensorlang.scheduling.places import (
-    Site,
-    need_alive,
-    site,
-    stored,
-    whole_axes,
-)
+from tensorlang.scheduling.places import Site, need_alive, site, stored, whole_axes
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.regions import whole
 from tensorlang.scheduling.tiles import at_once, copy_over
-from tensorlang.scheduling.tree import (
-    Path,
-    block_of,
-    constant,
-    find_buffer,
-    new_names,
-)
+from tensorlang.scheduling.tree import Path, block_of, constant, find_buffer, new_names
 
 
-@legality("a reindexed block goes over all of its axes")
+@legality("a reindexed block covers all of its axes")
 def full_axes(path: Path) -> str | None:
-    """Its loops take all axes to their ends, and no other condition guards it."""
+    """Its loops cover all axes, and no other condition guards it."""
     block = block_of(path)
     if not whole_axes(path, {axis.var for axis in block.axes}):
         return (
@@ -66,9 +54,9 @@ def full_axes(path: Path) -> str | None:
     return None
 
 
-@legality("a scattered result goes to each element once")
+@legality("a scattered result writes each element once")
 def scattered_once(block: Block, indices: tuple[Expr, ...]) -> str | None:
-    """No two values of the axes that the indices use lead to one element."""
+    """No two values of the axes used in the indices map to one element."""
     sizes = {axis.var: constant(axis.extent) for axis in block.axes}
     agreed = fixed([(index, index) for index in indices], sizes)
     if agreed is not None and agreed.issuperset(_used_axes(block, indices)):
@@ -84,15 +72,15 @@ def scattered_once(block: Block, indices: tuple[Expr, ...]) -> str | None:
 def reindex(
     func: Function, block: str, buffer: str
 ) -> tuple[Function, tuple[str, str]]:
-    """Give a block a buffer indexed exactly by its axes, in place of `buffer`.
+    """Replace `buffer` in a block by a copy indexed exactly by the block's axes.
 
-    What it reads is gathered in front of its nest (`im2col`, for a convolution); what
-    it writes is scattered behind.
+    Operands are gathered before the block's nest (`im2col`, for a convolution); results
+    are scattered after it.
 
     Args:
         func: The function.
         block: The block.
-        buffer: What it reads at one place, or writes at one place.
+        buffer: A buffer that it reads, or writes, at one place.
 
     Returns:
         The function, and the names of the copying block and of the new buffer.
@@ -182,7 +170,7 @@ def _update_of(block: Block, buffer: Buffer) -> Store | Reduce:
 
 
 def reads_besides(block: Block, update: Store | Reduce) -> frozenset[Buffer]:
-    """What the block loads; the state of its own reduction is not loaded."""
+    """The buffers a block loads, excluding the state of its own reduction."""
     loads = frozenset(n.buffer for n in walk(block.body) if isinstance(n, Load))
     return loads | (frozenset() if isinstance(update, Reduce) else reads(update))
 
@@ -191,7 +179,7 @@ def _used_axes(block: Block, indices: tuple[Expr, ...]) -> tuple[Var, ...]:
     """The axes that occur in indices, in the block's order.
 
     Raises:
-        ScheduleError: an index depends on more than axes.
+        ScheduleError: an index does not depend on axes alone.
     """
     if any(index.dtype.lanes > 1 for index in indices):
         raise ScheduleError(
@@ -209,7 +197,7 @@ def _used_axes(block: Block, indices: tuple[Expr, ...]) -> tuple[Var, ...]:
 
 
 def _shaped(place: Site, old: Buffer, indices: tuple[Expr, ...]) -> Buffer:
-    """A buffer with a dimension for each axis in the indices."""
+    """A buffer with one dimension per axis in the indices."""
     extents = {axis.var: axis.extent for axis in place.block.axes}
     shape = tuple(extents[var] for var in _used_axes(place.block, indices))
     (name,) = new_names(place.func, f"{old.name}_{place.block.name}")
@@ -223,7 +211,7 @@ def _redirected(
     *,
     reading: bool,
 ) -> Block:
-    """The block with its accesses of the old buffers going to the new ones."""
+    """The block with its accesses redirected to the new buffers."""
 
     @rewriter
     def visit(node: Node) -> Node:
@@ -242,6 +230,6 @@ def _redirected(
                 return dataclasses.replace(node, buffers=held, indices=axes)
         return node
 
-    if reading:  # what an init reads, it reads where it did
+    if reading:  # an init keeps reading the old buffer
         return dataclasses.replace(block, body=visit(block.body))
     return rebuild(block, visit)

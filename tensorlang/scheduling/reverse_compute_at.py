@@ -1,4 +1,4 @@
-"""`reverse_compute_at`: a consumer's nest under a loop of its producer."""
+"""`reverse_compute_at`: move a consumer's nest under a loop of its producer."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ from tensorlang.scheduling.tree import (
 )
 
 
-@legality("a loop makes separate tiles for a moved consumer")
+@legality("iterations write disjoint tiles for a moved consumer")
 def separate_tiles(place: Site, buffer: Buffer, part: Region) -> str | None:
-    """Each element is finished in one iteration, and the region there is exact."""
+    """Each element is completed in one iteration, whose region is known exactly."""
     block = place.block
     loops = (*place.outer, *place.inner)
     axes = {axis.var: linear(axis.value) for axis in block.axes}
@@ -86,7 +86,7 @@ def separate_tiles(place: Site, buffer: Buffer, part: Region) -> str | None:
 
 
 def _makes_all(place: Site, update: Store | Reduce, buffer: Buffer) -> bool:
-    """Whether the producer goes over all of what it stores into."""
+    """Whether the producer stores all elements of its buffer."""
     sizes = {axis.var: linear(axis.extent) for axis in place.block.axes}
     used = [index for index in update.indices if isinstance(index, Var)]
     shape = [linear(extent) for extent in buffer.shape]
@@ -101,7 +101,7 @@ def _exact(place: Site, value: Linear, part: Range) -> bool:
 
 @legality("a moved consumer sees finished values")
 def finished(user: Path, place: Site, buffer: Buffer) -> str | None:
-    """The consumer follows, and no block in between writes what it reads."""
+    """The consumer follows, and no block in between writes its operands."""
     after = False
     for node in acting(place.func.body):
         if node is user[-1]:
@@ -122,14 +122,14 @@ def finished(user: Path, place: Site, buffer: Buffer) -> str | None:
 
 @legality("a moved consumer reads no partial result")
 def no_partial_result(user: Path, place: Site) -> str | None:
-    """It shares no loop of the reduction with its producer, whose sums it saw grow."""
+    """It shares no reduction loop with its producer, exposing partial sums."""
     for loop in enclosing_loops(user):
         shared = any(loop is outer for outer in (*place.outer, *place.inner))
         folds = shared and loop_kind(place.block, loop.var) in FOLDED
         if folds and constant(loop.extent) != 1:
             return (
                 f"block {block_of(user).name!r} reads in each iteration of "
-                f"{loop.var.name!r} what block {place.block.name!r} has folded so far"
+                f"{loop.var.name!r} what block {place.block.name!r} has reduced so far"
             )
     return None
 
@@ -138,7 +138,7 @@ def no_partial_result(user: Path, place: Site) -> str | None:
 def reverse_compute_at(func: Function, block: str, loop: str) -> Function:
     """Consume what a loop body has produced right there.
 
-    Where a reduction's loops are around, the consumer runs in their last iteration.
+    Inside loops of a reduction, the consumer runs in their last iteration.
 
     Args:
         func: The function.
@@ -146,8 +146,8 @@ def reverse_compute_at(func: Function, block: str, loop: str) -> Function:
         loop: A loop around the producer.
 
     Raises:
-        ScheduleError: the producer's tiles overlap, something else has to happen in
-            between, or the consumer's axes do not follow the tile.
+        ScheduleError: the producer's tiles overlap, an access in between conflicts, or
+            the consumer's axes do not follow the tile.
 
     Before:
 
@@ -213,7 +213,7 @@ def reverse_compute_at(func: Function, block: str, loop: str) -> Function:
 
 
 def _producer(func: Function, user: Block, loop: str) -> tuple[Site, Buffer]:
-    """The last block under the loop that writes something the consumer reads."""
+    """The last block under the loop that writes an operand of the consumer."""
     name = loop.rpartition("/")[2]
     found = None
     for path in paths_to(func, Block):
@@ -232,12 +232,12 @@ def _producer(func: Function, user: Block, loop: str) -> tuple[Site, Buffer]:
 def _companions(
     place: Site, user: Path, parts: Mapping[Expr, Range]
 ) -> dict[Buffer, Site]:
-    """What else the consumer reads that the same iteration has just finished.
+    """The consumer's other operands that the same iteration completes.
 
     Args:
         place: The producer seen from the loop.
         user: The consumer.
-        parts: What each axis of the consumer runs over in an iteration.
+        parts: The range of each of the consumer's axes in an iteration.
     """
     found: dict[Buffer, Site] = {}
     assert place.at is not None
@@ -259,7 +259,7 @@ def _companions(
 def _same_tile(
     user: Block, buffer: Buffer, part: Region, parts: Mapping[Expr, Range]
 ) -> bool:
-    """Whether what the consumer reads of a buffer is what an iteration writes of it."""
+    """Whether the consumer reads of a buffer exactly what an iteration writes."""
     places = read_indices(user, buffer, everywhere=True)
     whole_parts = [of_extent(linear(extent)) for extent in buffer.shape]
     return len(places) == 1 and all(
@@ -284,7 +284,7 @@ def _read_once(user: Block, buffer: Buffer) -> tuple[Expr, ...]:
 def _in_every_tile(
     user: Block, indices: tuple[Expr, ...], buffer: Buffer, part: Region
 ) -> None:
-    """Raises a `ScheduleError` where the consumer reads one fixed element of many."""
+    """Raise a `ScheduleError` if the consumer reads one fixed element of many."""
     axes = {axis.var for axis in user.axes}
     for index, own, extent in zip(indices, part, buffer.shape, strict=True):
         if index not in axes and own != of_extent(linear(extent)):
@@ -295,7 +295,7 @@ def _in_every_tile(
 
 
 def _results_alive(place: Site, results: frozenset[Buffer]) -> None:
-    """Raises a `ScheduleError` where what is written lives further in than the loop."""
+    """Raise a `ScheduleError` if a result is allocated inside the loop."""
     for path in paths_to(place.func, Alloc):
         inside = any(node is place.child for node in path)
         if inside and alloc_of(path).buffer in results:
@@ -306,7 +306,7 @@ def _results_alive(place: Site, results: frozenset[Buffer]) -> None:
 
 
 def _on_one_way(place: Site, user: Path) -> None:
-    """Raises a `ScheduleError` where one of them is under a condition of its own."""
+    """Raise a `ScheduleError` if one of them is under a condition of its own."""
     for mine, theirs in ((place.path, user), (user, place.path)):
         for node in conditions_apart(mine, theirs):
             raise ScheduleError(
@@ -316,7 +316,7 @@ def _on_one_way(place: Site, user: Path) -> None:
 
 
 def _last(place: Site, buffer: Buffer) -> list[Expr]:
-    """That the loops of the reduction around the tile are at their ends."""
+    """The conditions that reduction loops around the tile are at their last value."""
     used = _driving(place, buffer)
     return [
         x.var.equal(linear(x.extent).shifted(-1).expr())
@@ -326,7 +326,7 @@ def _last(place: Site, buffer: Buffer) -> list[Expr]:
 
 
 def _driving(place: Site, buffer: Buffer) -> frozenset[Var]:
-    """The loops that decide where the producer writes."""
+    """The loops that drive the producer's store indices."""
     (update, *_) = (u for u in stored(place.block) if buffer in writes(u))
     axes = {axis.var: axis.value for axis in place.block.axes}
     return frozenset().union(
@@ -335,7 +335,7 @@ def _driving(place: Site, buffer: Buffer) -> frozenset[Var]:
 
 
 def _hoisted(func: Function, place: Site, results: frozenset[Buffer]) -> Function:
-    """The function with the allocations of `results` in force at the producer."""
+    """The function with the allocations of `results` in scope at the producer."""
     for buffer in sorted(results, key=lambda b: b.name):
         held = [p for p in paths_to(func, Alloc) if alloc_of(p).buffer == buffer]
         maker = find_block(func, place.block.name)

@@ -1,4 +1,4 @@
-"""Partial results of a reduction in a buffer of their own: `rfactor`."""
+"""`rfactor`: compute partial results of a reduction in a buffer of their own."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ from tensorlang.scheduling.tree import (
 )
 
 
-@legality("factored parts are folded in order, or in any order")
+@legality("partial results are combined in a valid order")
 def order_kept(
     block: Block, update: Reduce, loop: For, loops: Sequence[For]
 ) -> str | None:
-    """A reducer that is not commutative is factored by its outermost split only."""
+    """A non-commutative reducer is factored by its outermost split only."""
     ordered = any(axis.kind == "ordered" for axis in block.axes)
     if update.reducer.commutative and not ordered:
         return None
@@ -61,7 +61,7 @@ def order_kept(
     if len(axes) == 1 and _leads(axes[0], loop, loops):
         return None
     return (
-        f"{update.reducer.name!r} folds in order in block {block.name!r}, and loop "
+        f"{update.reducer.name!r} reduces in order in block {block.name!r}, and loop "
         f"{loop.var.name!r} is not the outermost split of its axis; factor that one"
     )
 
@@ -81,13 +81,13 @@ def _leads(axis: Axis, loop: For, loops: Sequence[For]) -> bool:
 
 @legality("a factored reduction has its nest to itself")
 def own_nest(path: Path, top: int) -> str | None:
-    """All loops of the reduction hold nothing but the block."""
+    """The loops of the reduction contain only the block."""
     block = block_of(path)
     for outer in enclosing_loops(path[: top + 1]):
         if loop_kind(block, outer.var) in FOLDED:
             return (
                 f"loop {outer.var.name!r} reduces block {block.name!r} and holds other "
-                "statements too; the partial results cannot be folded behind it"
+                "statements, too; the partial results cannot be combined after it"
             )
     return None
 
@@ -96,20 +96,20 @@ def own_nest(path: Path, top: int) -> str | None:
 def rfactor(
     func: Function, block: str, loop: str, axis: int = 0
 ) -> tuple[Function, tuple[str, str]]:
-    """Reduce to one partial result for each value of `loop`, then reduce these.
+    """Reduce to one partial result per value of `loop`, then reduce these.
 
-    The loop then drives a spatial axis: it may be made parallel or vectorized.
+    The loop then drives a spatial axis: it may be parallelized or vectorized.
 
     Args:
         func: The function.
-        block: The reduction. Any reducer will do, tuple states too; one that is not
-            commutative only by the outermost split of its axis.
+        block: The reduction. Any reducer is allowed, tuple states too; a
+            non-commutative one only by the outermost split of its axis.
         loop: A loop of the reduction.
-        axis: Which dimension of the new buffers counts the partial results.
+        axis: The dimension of the new buffers that indexes the partial results.
 
     Returns:
-        The function, and the names of the block of the partial results and of the
-        first new buffer. The block that folds them keeps the name `block`.
+        The function, and the names of the block of the partial results and of the first
+        new buffer. The block that combines them keeps the name `block`.
 
     Raises:
         ScheduleError: the loop drives a spatial axis, other statements stand in the
@@ -168,13 +168,13 @@ def _one_update(block: Block) -> Reduce:
     if len(updates) == len(stored(block)) == 1:
         return updates[0]
     raise ScheduleError(
-        f"block {block.name!r} folds {len(updates)} states and updates "
-        f"{len(stored(block))}; rfactor takes apart one that is alone"
+        f"block {block.name!r} reduces {len(updates)} states and updates "
+        f"{len(stored(block))}; rfactor takes one alone"
     )
 
 
 def _top(path: Path) -> int:
-    """Where the chain of loops that hold nothing but the block begins."""
+    """Where the chain of loops around only the block begins."""
     depth = len(path) - 1
     while isinstance(path[depth - 1], For):
         depth -= 1
@@ -230,7 +230,7 @@ class _Factor:
         return dataclasses.replace(block, body=visit(block.body))
 
     def final(self, taken: set[str]) -> Stmt:
-        """The nest that folds the partial results."""
+        """The nest that combines the partial results."""
         var = Var(fresh(f"v{self.loop.var.name}", taken), i64)
         pin = Axis(var, "reduction", self.loop.extent, self.loop.var)
         indices = _with(self.update.indices, self.axis, var)

@@ -1,10 +1,13 @@
-"""`Schedule`: a function on its way through primitives, with the trace of its steps."""
+"""`Schedule`: a function under transformation by primitives, with its trace."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from tensorlang.errors import TensorlangError
 from tensorlang.ir.nodes import Function
 from tensorlang.scheduling.layout import Layout, index_map
 from tensorlang.scheduling.loops import Factors
@@ -14,29 +17,49 @@ from tensorlang.scheduling.tree import enclosing_loops, find_block, find_buffer
 from tensorlang.targets import Target
 
 
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """A step, or a function of several, that was attempted and failed.
+
+    Attributes:
+        after: The number of steps before it.
+        way: The attempt, as a call.
+        reason: Why it does not apply.
+    """
+
+    after: int
+    way: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.way}: {self.reason}"
+
+
 class Schedule:
     """A function being scheduled: each method applies the primitive of its name.
 
-    A step that is not legal raises `ScheduleError` and changes nothing. Methods return
-    the names that their primitive made, to go on with; what they mean, with the loops
-    before and after, is told by the primitive: `PRIMITIVES["split"].__doc__`.
+    An illegal step raises `ScheduleError` and changes nothing. Methods return the names
+    created by their primitive; its docstring explains them and shows the loops before
+    and after: `PRIMITIVES["split"].__doc__`.
 
     Attributes:
-        function: The function as it is now.
-        target: What it is scheduled for, if that is known.
+        function: The current function.
+        target: The target it is scheduled for, if known.
         trace: The steps so far.
-        knobs: The values of the knobs that chose them, where there were any.
+        declined: Attempts that failed, and why.
+        knobs: The knob values that determined the steps, if any.
     """
 
     def __init__(self, func: Function, target: Target | None = None) -> None:
-        """A schedule without steps."""
+        """Start without steps."""
         self.function = func
         self.target = target
         self.trace = Trace()
+        self.declined: list[Declined] = []
         self.knobs: Mapping[str, object] = {}
 
     def apply(self, name: str, *args: object, **options: object) -> Any:
-        """Apply a primitive by its name; returns the names that it made.
+        """Apply a primitive by name; returns the names it created.
 
         Raises:
             ScheduleError: the step is not legal, or there is no such primitive.
@@ -47,8 +70,31 @@ class Schedule:
         self.trace = self.trace.then(step)
         return made
 
+    def attempt(self, way: Callable[..., object], *args: object) -> bool:
+        """Try a step, or a function of several; returns whether it succeeded.
+
+        On failure all its steps are rolled back, and `declined` records the reason.
+        """
+        function, trace = self.function, self.trace
+        try:
+            way(*args)
+        except TensorlangError as problem:
+            self.function, self.trace = function, trace
+            self.declined.append(Declined(len(trace), _called(way, args), str(problem)))
+            return False
+        return True
+
+    def annotated_trace(self) -> str:
+        """The trace, with comments for attempts that were declined."""
+        lines: dict[int, list[str]] = {n: [] for n in range(len(self.trace) + 1)}
+        for each in self.declined:
+            lines[min(each.after, len(self.trace))].append(f"# declined {each}")
+        for n, step in enumerate(self.trace):
+            lines[n].append(str(step))
+        return "\n".join(line for each in lines.values() for line in each)
+
     def replay(self, trace: Trace) -> None:
-        """Apply all steps of a trace, which may come from another function."""
+        """Apply all steps of a trace, which may stem from another function."""
         for step in trace.steps:
             self.apply(step.name, *step.args, **step.options)
 
@@ -60,53 +106,53 @@ class Schedule:
     # loops
 
     def split(self, loop: str, factors: Factors) -> tuple[str, ...]:
-        """Cut a loop into nested loops; one factor may be None."""
+        """Split a loop into nested loops; one factor may be None."""
         made: tuple[str, ...] = self.apply("split", loop, factors)
         return made
 
     def fuse(self, outer: str, inner: str) -> str:
-        """Join two perfectly nested loops."""
+        """Fuse two perfectly nested loops."""
         made: str = self.apply("fuse", outer, inner)
         return made
 
     def reorder(self, *loops: str) -> None:
-        """Put perfectly nested loops into this order."""
+        """Reorder perfectly nested loops."""
         self.apply("reorder", *loops)
 
     def partition(self, loop: str, at: Term) -> tuple[str, str]:
-        """Cut a loop's range into a main part and a tail."""
+        """Split a loop's range into a main part and a tail."""
         made: tuple[str, str] = self.apply("partition", loop, at)
         return made
 
     def merge(self, first: str, second: str) -> None:
-        """Two neighbouring loops as one."""
+        """Merge two consecutive loops."""
         self.apply("merge", first, second)
 
     def specialize(self, loop: str, condition: Term) -> str:
-        """Two copies of a nest behind a condition."""
+        """Duplicate a nest, specialized by a condition."""
         made: str = self.apply("specialize", loop, condition)
         return made
 
     # annotations
 
     def parallel(self, loop: str) -> None:
-        """Share a loop's iterations out among threads."""
+        """Distribute a loop's iterations over threads."""
         self.apply("parallel", loop)
 
     def bind(self, loop: str, thread: str) -> None:
-        """Let a loop be an index of an execution scope."""
+        """Bind a loop to a block or thread index."""
         self.apply("bind", loop, thread)
 
     def vectorize(self, loop: str) -> None:
-        """Run a loop's iterations as lanes."""
+        """Run a loop's iterations as vector lanes."""
         self.apply("vectorize", loop)
 
     def unroll(self, loop: str) -> None:
-        """Write a loop's iterations out."""
+        """Fully unroll a loop."""
         self.apply("unroll", loop)
 
     def set_scope(self, buffer: str, scope: str) -> None:
-        """Let a temporary live in another memory."""
+        """Place a temporary in another memory."""
         self.apply("set_scope", buffer, scope)
 
     def hint(self, block: str, buffer: str, *hints: str) -> None:
@@ -114,15 +160,15 @@ class Schedule:
         self.apply("hint", block, buffer, *hints)
 
     def share(self, buffer: str, other: str) -> None:
-        """Read one temporary in place of another one that holds the same."""
+        """Replace a temporary by another one with the same contents."""
         self.apply("share", buffer, other)
 
     def store_at(self, buffer: str, loop: str) -> None:
-        """Let a temporary live in one iteration."""
+        """Allocate a temporary per iteration of a loop."""
         self.apply("store_at", buffer, loop)
 
     def store_in(self, buffer: str, result: str) -> None:
-        """Let a temporary live in the memory of a result."""
+        """Store a temporary in the memory of a result."""
         self.apply("store_in", buffer, result)
 
     # blocks
@@ -130,9 +176,9 @@ class Schedule:
     def cache_read(
         self, block: str, buffer: str, scope: str, at: str | None = None
     ) -> tuple[str, str]:
-        """Copy what a block reads into a new buffer, and read that."""
+        """Copy a block's operand into a new buffer, and read that."""
         made: tuple[str, str]
-        made = self.apply("cache_read", block, buffer, scope, **_given(at=at))
+        made = self.apply("cache_read", block, buffer, scope, **_set_options(at=at))
         return made
 
     def cache_write(
@@ -144,44 +190,44 @@ class Schedule:
         *,
         accumulate: bool = False,
     ) -> tuple[str, str]:
-        """Let a block compute into a new buffer that is written back."""
-        options = _given(at=at, accumulate=accumulate or None)
+        """Compute into a new buffer that is written back."""
+        options = _set_options(at=at, accumulate=accumulate or None)
         made: tuple[str, str]
         made = self.apply("cache_write", block, buffer, scope, **options)
         return made
 
     def inline(self, block: str, *, reverse: bool = False) -> None:
-        """Put a block's computation into the blocks that use it."""
-        self.apply("inline", block, **_given(reverse=reverse or None))
+        """Substitute a block's computation into its users."""
+        self.apply("inline", block, **_set_options(reverse=reverse or None))
 
     def compute_at(self, block: str, loop: str) -> None:
-        """Compute what a loop body needs of a producer right there."""
+        """Compute the part of a producer that a loop body needs right there."""
         self.apply("compute_at", block, loop)
 
     def reverse_compute_at(self, block: str, loop: str) -> None:
-        """Consume what a loop body has produced right there."""
+        """Consume right there what a loop body has produced."""
         self.apply("reverse_compute_at", block, loop)
 
     def fuse_axes(self, block: str, axes: Sequence[str]) -> str:
-        """Let several axes of a block be one."""
+        """Fuse several axes of a block."""
         made: tuple[str] = self.apply("fuse_axes", block, axes)
         return made[0]
 
     def fuse_dims(self, buffer: str, dims: Sequence[int]) -> None:
-        """Let several dimensions of a temporary be one."""
+        """Fuse several dimensions of a temporary."""
         self.apply("fuse_dims", buffer, dims)
 
     def permute_dims(self, buffer: str, order: Sequence[int]) -> None:
-        """Put the dimensions of a temporary into another order."""
+        """Permute the dimensions of a temporary."""
         self.apply("permute_dims", buffer, order)
 
     def reindex(self, block: str, buffer: str) -> tuple[str, str]:
-        """Access a buffer through one that is indexed by the block's axes."""
+        """Access a buffer through a copy indexed by the block's axes."""
         made: tuple[str, str] = self.apply("reindex", block, buffer)
         return made
 
     def transform_layout(self, buffer: str, layout: Layout) -> None:
-        """Map a temporary's indices to places in memory."""
+        """Map a temporary's indices to memory."""
         shape = find_buffer(self.function, buffer).shape
         self.apply("transform_layout", buffer, index_map(layout, len(shape)))
 
@@ -190,38 +236,50 @@ class Schedule:
         self.apply("pad", name, multiples)
 
     def decompose_reduction(self, block: str, loop: str) -> str:
-        """Set a reduction's state in a block of its own, before a loop."""
+        """Initialize a reduction in a block of its own, before a loop."""
         made: str = self.apply("decompose_reduction", block, loop)
         return made
 
     def atomic(self, block: str) -> None:
-        """Let a block fold into memory indivisibly, so that iterations may at once."""
+        """Make a block's updates atomic, so that iterations may run concurrently."""
         self.apply("atomic", block)
 
     def by_target(self, block: str, groups: int, of: str | None = None) -> str:
-        """Groups that each go through a block for places of their own."""
-        made: str = self.apply("by_target", block, groups, **_given(of=of))
+        """Partition a block's indirect updates into groups with disjoint targets."""
+        made: str = self.apply("by_target", block, groups, **_set_options(of=of))
         return made
 
     def rfactor(self, block: str, loop: str, axis: int = 0) -> tuple[str, str]:
-        """Fold a loop's iterations into results of their own first."""
+        """Compute partial results per iteration of a loop first."""
         made: tuple[str, str]
-        made = self.apply("rfactor", block, loop, **_given(axis=axis or None))
+        made = self.apply("rfactor", block, loop, **_set_options(axis=axis or None))
         return made
 
     def pipeline(self, loop: str, stages: int) -> None:
-        """Fetch what a loop stages some iterations ahead, asynchronously."""
+        """Prefetch a loop's staged data some iterations ahead, asynchronously."""
         self.apply("pipeline", loop, stages)
 
     def double_buffer(self, loop: str) -> None:
-        """Fetch what a loop stages one iteration ahead."""
+        """Prefetch a loop's staged data one iteration ahead."""
         self.apply("double_buffer", loop)
 
     def tensorize(self, target: str, intrinsic: str) -> None:
-        """Replace a tile's loops by an instruction of that meaning."""
+        """Replace a tile's loops by an intrinsic with the same semantics."""
         self.apply("tensorize", target, intrinsic)
 
 
-def _given(**options: object) -> dict[str, object]:
-    """The options that are not at their default, for a short trace."""
+def _set_options(**options: object) -> dict[str, object]:
+    """The options that are set, for a short trace."""
     return {name: value for name, value in options.items() if value is not None}
+
+
+def _called(
+    way: Callable[..., object], args: Sequence[object], **options: object
+) -> str:
+    """An attempt as a call on the schedule, or as a function name."""
+    if isinstance(way, partial):
+        return _called(way.func, (*way.args, *args), **way.keywords)
+    if isinstance(getattr(way, "__self__", None), Schedule):
+        return str(Step(way.__name__, tuple(args), options))
+    module = way.__module__.rpartition(".")[2]
+    return f"{module}.{way.__name__.lstrip('_')}"

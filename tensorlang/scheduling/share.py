@@ -1,4 +1,4 @@
-"""`share`: two copies of the same become one."""
+"""`share`: merge two identical copies into one."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from tensorlang.scheduling.tree import alloc_of, find_alloc, replace
 
 @primitive
 def share(func: Function, buffer: str, other: str) -> Function:
-    """Read one temporary in place of another one that holds the same.
+    """Replace a temporary by another one with the same contents.
 
     Args:
         func: The function.
-        buffer: A temporary that one nest fills, of what nothing else writes.
-        other: One that a later nest of the same statements fills in the same way; it
-            and its nest are gone afterwards.
+        buffer: A temporary that one nest fills from memory that is not written.
+        other: One that a later nest of the same sequence fills identically; it and its
+            nest are removed.
 
     Raises:
-        ScheduleError: the two nests do not stand in one sequence, differ, or copy what
-            the function writes.
+        ScheduleError: the two nests are not in one sequence, differ, or copy what the
+            function writes.
 
     `share("a", "b")`:
 
@@ -82,13 +82,13 @@ def _maker(around: Seq, buffer: Buffer) -> Stmt:
 
 @legality("a copy is not shared with itself")
 def another(buffer: str, other: str) -> str | None:
-    """What goes is not what stays."""
+    """The two temporaries are distinct."""
     if buffer == other:
         return f"share: {buffer!r} and {other!r} are one temporary"
     return None
 
 
-@legality("a nest of its own fills what is shared")
+@legality("a shared copy is filled by a nest of its own")
 def filled_by_one(around: Seq, buffer: Buffer) -> str | None:
     """Nothing else writes it, and the nest writes nothing else."""
     found = [stmt for stmt in around.stmts if buffer in writes(stmt)]
@@ -97,20 +97,20 @@ def filled_by_one(around: Seq, buffer: Buffer) -> str | None:
     return None
 
 
-@legality("what is shared is filled before all of its readers")
+@legality("a shared copy is filled before all of its readers")
 def filled_earlier(
     around: Seq, a: tuple[Stmt, Buffer], b: tuple[Stmt, Buffer]
 ) -> str | None:
-    """The copy that stays is made before the one that goes."""
+    """The copy that stays is filled before the one that goes."""
     first = next(stmt for stmt in around.stmts if stmt is a[0] or stmt is b[0])
     if first is not a[0]:
         return f"share: {a[1].name!r} is filled after {b[1].name!r}"
     return None
 
 
-@legality("what is shared was copied from memory that stays the same")
+@legality("the source of shared copies is constant")
 def constant_source(func: Function, *nests: Stmt) -> str | None:
-    """The function does not write what the copies are made of."""
+    """The function does not write the sources of the copies."""
     for source in frozenset().union(*(reads(nest) for nest in nests)):
         if source in writes(func.body):
             return (
@@ -119,9 +119,9 @@ def constant_source(func: Function, *nests: Stmt) -> str | None:
     return None
 
 
-@legality("copies that are shared hold the same")
+@legality("shared copies have the same contents")
 def filled_alike(a: tuple[Stmt, Buffer], b: tuple[Stmt, Buffer]) -> str | None:
-    """The two nests differ in their own names only."""
+    """The two nests differ only in names."""
     (nest, kept), (other, gone) = a, b
     if _unnamed(nest) != _unnamed(replace_buffers(other, {gone: kept})):
         return f"share: {kept.name!r} and {gone.name!r} do not hold the same"
@@ -129,7 +129,7 @@ def filled_alike(a: tuple[Stmt, Buffer], b: tuple[Stmt, Buffer]) -> str | None:
 
 
 def _unnamed(nest: Stmt) -> Stmt:
-    """The nest with its variables numbered and its blocks without names."""
+    """The nest with its variables numbered and its blocks unnamed."""
     own: dict[Node, Var] = {}
     for number, var in enumerate(binders(nest)):
         own.setdefault(var, Var(f"@{number}", var.dtype))

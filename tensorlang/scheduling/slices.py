@@ -1,21 +1,24 @@
 """Indices as linear forms over slices `(var // start) % size` of loop variables.
 
-Fusing and splitting leave `//` and `%` in indices. What divides exactly comes out, and
-what is too small to matter drops away, until only slices of single variables are left.
+Fusing and splitting leave `//` and `%` in indices. Exact multiples divide out, and
+terms too small to matter vanish, until only slices of single variables are left.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from math import gcd
 from typing import Final, TypeAlias
 
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import Binary, Const, Expr, Var
 from tensorlang.scheduling.linear import Linear, linear, number
 
 Extents: TypeAlias = Mapping[Var, int | None]  # the loops that vary; None: unknown
 FAR: Final = 1 << 63
+_KEPT: Final = 1 << 14  # cached forms: schedules repeat their queries
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +36,9 @@ class Slice:
         return Linear(((atom, 1),))
 
 
+@lru_cache(maxsize=_KEPT)
 def slice_of(atom: Expr) -> Slice | None:
-    """The slice of a variable by constants that an atom is, if it is one."""
+    """An atom as a slice of a variable by constants, if it is one."""
     match atom:
         case Var():
             return Slice(atom)
@@ -48,7 +52,16 @@ def slice_of(atom: Expr) -> Slice | None:
 
 
 def spread(expr: Expr, extents: Extents) -> Linear:
-    """The linear form of an index, `//` and `%` taken apart as far as ranges allow."""
+    """The linear form of an index, with `//` and `%` resolved as ranges allow."""
+    if isinstance(expr, (Var, Const)):
+        return linear(expr)
+    used = free_vars(expr)
+    return _spread(expr, frozenset((v, extents[v]) for v in used if v in extents))
+
+
+@lru_cache(maxsize=_KEPT)
+def _spread(expr: Expr, own: frozenset[tuple[Var, int | None]]) -> Linear:
+    extents = dict(own)
     match expr:
         case Binary(op="add", a=a, b=b):
             return spread(a, extents) + spread(b, extents)
@@ -79,14 +92,14 @@ def _divided(form: Linear, divisor: int, extents: Extents) -> tuple[Linear, Line
 
 
 def _multiples(form: Linear, unit: int) -> tuple[Linear, Linear]:
-    """What of a form divides by `unit`, divided, and the rest."""
+    """The multiples of `unit` in a form, divided by it, and the rest."""
     terms = tuple((a, c // unit) for a, c in form.terms if c % unit == 0)
     whole = Linear(terms, form.constant // unit)
     return whole, form - whole.scaled(unit)
 
 
 def _sliced(form: Linear, divisor: int, extents: Extents) -> tuple[Linear, Linear]:
-    """Quotient and remainder of a form with nothing left to take out."""
+    """Quotient and remainder of a form without multiples of the divisor."""
     low, high = bounds(form, extents)
     if low >= 0 and high < divisor:
         return number(0), form
@@ -104,7 +117,7 @@ def _sliced(form: Linear, divisor: int, extents: Extents) -> tuple[Linear, Linea
 
 
 def bounds(form: Linear, extents: Extents) -> tuple[int, int]:
-    """The least and greatest value of a form; beyond 2**63 where unknown."""
+    """The minimum and maximum of a form; beyond 2**63 if unknown."""
     low = high = form.constant
     for atom, c in form.terms:
         top = _top(atom, extents)
@@ -115,7 +128,7 @@ def bounds(form: Linear, extents: Extents) -> tuple[int, int]:
 
 
 def _top(atom: Expr, extents: Extents) -> int | None:
-    """The greatest value of a slice of a loop variable (the least is 0)."""
+    """The maximum of a slice of a loop variable (the minimum is 0)."""
     part = slice_of(atom)
     if part is None or part.var not in extents:
         return None

@@ -1,4 +1,4 @@
-"""`store_at` and `store_in`: less memory for temporaries, the same computation."""
+"""`store_at` and `store_in`: reduce the memory of temporaries."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ from tensorlang.scheduling.tree import (
 )
 
 
-@legality("an iteration has its own part of a temporary")
+@legality("each iteration has its own part of a temporary")
 def own_part(path: Path, place: Path) -> str | None:
-    """Some dimensions have one index in an iteration, which no other one has."""
+    """Some dimensions have one index per iteration, distinct between iterations."""
     buffer, loop = alloc_of(path).buffer, loop_of(place)
     if place[: len(path) - 1] != path[:-1]:
         return (
@@ -71,7 +71,7 @@ def own_part(path: Path, place: Path) -> str | None:
 
 
 def _own_indices(path: Path, place: Path) -> dict[int, Expr]:
-    """The dimensions that every access indexes alike in an iteration, and by what."""
+    """The dimensions with the same index in all accesses of an iteration, and that."""
     buffer = alloc_of(path).buffer
     found, extents = accesses(function_of(path), buffer)
     around = {loop.var for loop in (*enclosing_loops(place), loop_of(place))}
@@ -87,7 +87,7 @@ def _own_indices(path: Path, place: Path) -> dict[int, Expr]:
 
 @primitive
 def store_at(func: Function, buffer: str, loop: str) -> Function:
-    """Let a temporary live in one iteration of a loop, and hold only what that needs.
+    """Allocate a temporary per iteration of a loop, with only the elements it needs.
 
     Args:
         func: The function.
@@ -95,7 +95,7 @@ def store_at(func: Function, buffer: str, loop: str) -> Function:
         loop: A loop around all of its uses.
 
     Raises:
-        ScheduleError: it is used outside of the loop, or iterations share it.
+        ScheduleError: it is used outside the loop, or shared between iterations.
 
     `store_at("t", "i")`:
 
@@ -135,19 +135,19 @@ def _of_plain_layout(path: Path) -> Buffer:
 
 
 def _not_beside_others(loop: For, buffer: Buffer) -> None:
-    """Refuse a component of a state: all of them are indexed alike."""
+    """Refuse a component of a tuple state: all of them have the same indices."""
     for node in walk(loop):
         if isinstance(node, Reduce) and buffer in node.buffers:
             others = [b.name for b in node.buffers if b != buffer]
             if others:
                 raise ScheduleError(
-                    f"store_at: {buffer.name!r} is folded together with "
+                    f"store_at: {buffer.name!r} is reduced together with "
                     f"{', '.join(others)}, at the same indices; it stays as it is"
                 )
 
 
 def _uses(stmt: Stmt, buffer: Buffer) -> int:
-    """How many nodes read or write a buffer."""
+    """The number of nodes that read or write a buffer."""
     return sum(_is_use(node, buffer) for node in walk(stmt))
 
 
@@ -158,7 +158,7 @@ def _is_use(node: Node, buffer: Buffer) -> bool:
 
 
 def _at_zero(stmt: Stmt, old: Buffer, new: Buffer, dims: Collection[int]) -> Stmt:
-    """The statement on the small buffer, whose own dimensions have one element."""
+    """The statement using the small buffer, whose dropped dimensions have extent 1."""
 
     @rewriter
     def visit(node: Node) -> Node:
@@ -180,9 +180,9 @@ def _at_zero(stmt: Stmt, old: Buffer, new: Buffer, dims: Collection[int]) -> Stm
 # ----------------------------------------------------------------------- store_in
 
 
-@legality("a result holds a temporary until it is made of it")
+@legality("a result holds a temporary until it overwrites it")
 def made_in_place(maker: Path, buffer: Buffer, store: Store) -> str | None:
-    """Each element of the result is made last, and of the temporary's own element."""
+    """Each element of the result is written last, from the temporary's same element."""
     block, axes = block_of(maker), {a.var: a.value for a in block_of(maker).axes}
     if any(
         isinstance(node, Load)
@@ -209,7 +209,7 @@ def made_in_place(maker: Path, buffer: Buffer, store: Store) -> str | None:
 
 
 def _used_later(maker: Path, buffer: Buffer, store: Store) -> str | None:
-    """A use of the temporary after its place was taken."""
+    """A use of the temporary after its memory was overwritten."""
     func, block = function_of(maker), block_of(maker)
     found, sizes = accesses(func, buffer)
     made = next(t for t in accesses(func, store.buffer)[0] if t.writes)
@@ -232,16 +232,16 @@ def _used_later(maker: Path, buffer: Buffer, store: Store) -> str | None:
 
 @primitive
 def store_in(func: Function, buffer: str, result: str) -> Function:
-    """Let a temporary live in the memory of the result that is made of it.
+    """Store a temporary in the memory of the result computed from it.
 
     Args:
         func: The function.
         buffer: The name of a temporary.
-        result: The name of an `out` parameter of its shape and type, which one block
-            makes, each element of the temporary's own element.
+        result: The name of an `out` parameter of its shape and dtype, written by one
+            block, each element from the temporary's same element.
 
     Raises:
-        ScheduleError: something uses the temporary after that, or they do not fit.
+        ScheduleError: the temporary is used afterwards, or they do not match.
 
     `store_in("t", "y")`:
 
@@ -262,7 +262,7 @@ def store_in(func: Function, buffer: str, result: str) -> Function:
 
 
 def _result(func: Function, old: Buffer, name: str) -> Buffer:
-    """The result that a temporary may live in, by shape and type."""
+    """The result that can hold a temporary, by shape and dtype."""
     for param in func.params:
         fits = (param.buffer.dtype, param.buffer.shape) == (old.dtype, old.shape)
         if param.buffer.name == name and param.role == "out" and fits:
@@ -274,7 +274,7 @@ def _result(func: Function, old: Buffer, name: str) -> Buffer:
 
 
 def _only_in_blocks(path: Path, buffer: Buffer) -> None:
-    """Refuse a temporary of an iteration, and uses that no block tells the axes of."""
+    """Refuse a temporary allocated in a loop, and uses outside of blocks."""
     func = function_of(path)
     inside = sum(_uses(block_of(p), buffer) for p in paths_to(func, Block))
     if enclosing_loops(path) or inside != _uses(func.body, buffer):
@@ -285,7 +285,7 @@ def _only_in_blocks(path: Path, buffer: Buffer) -> None:
 
 
 def _maker(func: Function, result: Buffer) -> tuple[Path, Store]:
-    """The block that stores the whole result, and its store, all that uses it."""
+    """The block that stores the whole result, and its store, which is the only use."""
     makers = [p for p in paths_to(func, Block) if result in writes(p[-1])]
     stores = [n for n in walk(func.body) if isinstance(n, Store) and _is_use(n, result)]
     if len(makers) == len(stores) == _uses(func.body, result) == 1:

@@ -1,7 +1,7 @@
-"""Instructions on tiles: what each means, as loops, and how it is done, as vectors.
+"""Tensor intrinsics: semantics as loop nests, implementations on vectors.
 
-Both sides are IR functions of the same parameters, and a test runs both. `tensorize`
-puts the second where a schedule has made the first.
+Both are IR functions of the same parameters, and a test compares them. `tensorize`
+replaces loops that match the first by the second.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tensorlang.ir.parser import parse
 
 @dataclass(frozen=True, slots=True)
 class TensorIntrinsic:
-    """An instruction: its meaning, its implementation, what a target must have."""
+    """An intrinsic: its semantics, its implementation, and the features required."""
 
     name: str
     meaning: Function
@@ -40,7 +40,7 @@ class TensorIntrinsic:
 
 
 def _fma(lanes: int, dtype: str) -> Callable[[str], TensorIntrinsic]:
-    """`c[0:lanes] += a * b[0:lanes]` with one element of `a` in all lanes."""
+    """`c[0:lanes] += a * b[0:lanes]`, with one element of `a` broadcast."""
 
     def make(name: str) -> TensorIntrinsic:
         head = (
@@ -60,12 +60,12 @@ def _fma(lanes: int, dtype: str) -> Callable[[str], TensorIntrinsic]:
 
 
 def _dot_bf16(shape: str, place: str, lanes: str) -> Callable[[str], TensorIntrinsic]:
-    """`c[l] += a[0]*b[0, l] + a[1]*b[1, l]`; `b` lies in pairs, (k // 2, l, k % 2).
+    """`c[l] += a[0]*b[0, l] + a[1]*b[1, l]`; pairs of `b` are stored (k//2, l, k%2).
 
     Args:
-        shape: Of `b` in the function: `2, 16`, or `16, 2` for a transposed one.
-        place: How the meaning indexes it.
-        lanes: How the 32 lanes of a load do.
+        shape: The shape of `b` in the function: `2, 16`, or `16, 2` if transposed.
+        place: The indices of `b` in the semantics.
+        lanes: The indices of `b` in a load of 32 lanes.
     """
 
     def make(name: str) -> TensorIntrinsic:
@@ -126,10 +126,10 @@ def {name}(a: {dtype}[{size}, {size}], b: Out[{dtype}[{size}, {size}]]):
 def _copy_by_columns(
     size: int, dtype: str, group: int = 1
 ) -> Callable[[str], TensorIntrinsic]:
-    """`b[i, j] = a[i, j]`, read by rows and written by columns, transposed between.
+    """`b[i, j] = a[i, j]`, read by rows and written by columns, transposed in between.
 
-    For packing: where the layout of `b` runs along its first index, both sides move
-    whole vectors. A `group` of columns stays together: pairs for a dot product.
+    For packing: if `b` is contiguous along its first index, both sides move whole
+    vectors. A `group` of columns stays together: pairs for a dot product.
     """
 
     def make(name: str) -> TensorIntrinsic:
@@ -168,9 +168,9 @@ def {name}(a: {dtype}[{size}, {columns}], b: Out[{dtype}[{size}, {columns}]]):
 def _butterfly(
     func: Function, size: int, dtype: DType, group: int = 1
 ) -> tuple[list[Let], list[Expr]]:
-    """The columns of the first buffer as vectors: row and lane numbers exchanged.
+    """The columns of the first buffer as vectors, by exchanging row and lane numbers.
 
-    Bit after bit, with `group` neighbouring elements as one.
+    Proceeds bit by bit, with `group` neighbouring elements as one.
     """
     a = func.buffers[0]
     lanes = Ramp(Const(0, i64), Const(1, i64), size * group)
@@ -198,7 +198,7 @@ def _butterfly(
     return lets, rows
 
 
-# sides of the squares that are turned in registers, and of which elements
+# sides of the squares transposed in registers, and their element types
 _SQUARES: Final = {
     16: "f32 i32 u32 f16 bf16 i16 u16 i8 u8",
     8: "f64 i64 u64 f32 i32 u32",
@@ -225,7 +225,7 @@ NAMES: Final = tuple(_TABLE)
 
 @cache
 def tensor_intrinsic(name: str) -> TensorIntrinsic:
-    """The instruction of that name.
+    """The intrinsic of that name.
 
     Raises:
         ScheduleError: there is none.

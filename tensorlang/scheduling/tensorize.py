@@ -1,4 +1,4 @@
-"""`tensorize`: a loop nest replaced by an instruction that means the same."""
+"""`tensorize`: replace a loop nest by an intrinsic with the same semantics."""
 
 from __future__ import annotations
 
@@ -41,12 +41,7 @@ from tensorlang.scheduling.tree import (
     replace,
 )
 from tensorlang.scheduling.warp_intrinsics import WARP_NAMES, warp_intrinsic
-from tensorlang.scheduling.warps import (
-    lanes_of,
-    same_places,
-    together,
-    whole_warps,
-)
+from tensorlang.scheduling.warps import lanes_of, same_places, warp_block, whole_warps
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +61,9 @@ class _Nest:
         return Linear(tuple((a, c) for a, c in form.terms if free_vars(a) & own))
 
 
-@legality("an instruction means what it replaces")
+@legality("an intrinsic computes what it replaces")
 def same_computation(meaning: _Nest, target: _Nest, name: str) -> str | None:
-    """The two bodies are the same tree, buffers and indices left aside."""
+    """The two bodies are the same tree, apart from buffers and indices."""
     started = [_starts(nest.block) for nest in (meaning, target)]
     same = _agree(meaning.block.body, target.block.body)
     if same and started[0] == started[1] and target.block.scope == meaning.block.scope:
@@ -81,7 +76,7 @@ def same_computation(meaning: _Nest, target: _Nest, name: str) -> str | None:
 
 
 def _starts(block: Block) -> bool:
-    """Whether a block begins a reduction, rather than go on with one."""
+    """Whether a block initializes a reduction, rather than continuing one."""
     folds = any(axis.kind == "reduction" for axis in block.axes)
     return folds and block.init != seq()
 
@@ -102,7 +97,7 @@ def _agree(a: object, b: object) -> bool:
 
 @legality("a tensorized tile is whole")
 def no_guard_inside(target: _Nest) -> str | None:
-    """No condition leaves out a part of the tile."""
+    """No condition excludes a part of the tile."""
     inner = {loop.var for loop in target.loops}
     for cond in guards_of(target.block):
         if free_vars(cond) & inner:
@@ -115,7 +110,7 @@ def no_guard_inside(target: _Nest) -> str | None:
 
 @legality("operands of an instruction do not overlap")
 def no_overlap(operands: Mapping[Buffer, Operand], meaning: _Nest) -> str | None:
-    """What the instruction writes is no other operand of it."""
+    """No operand overlaps the buffer that the intrinsic writes."""
     for written in writes(meaning.block.body):
         for other, place in operands.items():
             if other != written and place.buffer == operands[written].buffer:
@@ -126,9 +121,9 @@ def no_overlap(operands: Mapping[Buffer, Operand], meaning: _Nest) -> str | None
     return None
 
 
-@legality("threads fold a state by a fold, not by an instruction")
+@legality("an intrinsic does not reduce across threads")
 def folded_by_one(tile: _Nest, around: Sequence[For]) -> str | None:
-    """No loop over threads drives what the tile folds: an instruction is of one."""
+    """No thread loop drives the tile's reduction: an intrinsic runs in one thread."""
     folded = [a.value for a in tile.block.axes if a.kind == "reduction"]
     driving = frozenset[Var]().union(*map(free_vars, folded))
     for loop in around:
@@ -143,18 +138,18 @@ def folded_by_one(tile: _Nest, around: Sequence[For]) -> str | None:
 
 @primitive
 def tensorize(func: Function, target: str, intrinsic: str) -> Function:
-    """Replace a tile's loops by an instruction whose meaning is that loop nest.
+    """Replace a tile's loops by an intrinsic with the semantics of that loop nest.
 
     Args:
         func: The function.
         target: The outermost loop of the tile, or the block in it.
         intrinsic: A name of `tensor_intrinsics.NAMES`, such as `fma_16xf32`, or of
-            `warp_intrinsics.WARP_NAMES`: then the tile's loops stand in one bound to
-            `thread.x`, whose threads fold the elements that are theirs.
+            `warp_intrinsics.WARP_NAMES`: the tile's loops are then inside one bound to
+            `thread.x`, whose threads reduce their own elements.
 
     Raises:
-        ScheduleError: the nest and the instruction's meaning do not agree, or a guard
-            stands in the tile.
+        ScheduleError: the nest does not match the intrinsic's semantics, or the tile
+            contains a guard.
 
     Before:
 
@@ -176,7 +171,7 @@ def tensorize(func: Function, target: str, intrinsic: str) -> Function:
                 )
     """
     if intrinsic in WARP_NAMES:
-        return _of_a_warp(func, target, intrinsic)
+        return _tensorize_warp(func, target, intrinsic)
     entry = tensor_intrinsic(intrinsic)
     meaning = _nest(entry.meaning.body, intrinsic)
     path = _tile_path(func, target, len(meaning.loops))
@@ -191,8 +186,8 @@ def tensorize(func: Function, target: str, intrinsic: str) -> Function:
     return replace(path, _instruction(entry, tile, operands, names(func)))
 
 
-def _of_a_warp(func: Function, target: str, name: str) -> Function:
-    """The function with a tile that the lanes of each warp multiply together."""
+def _tensorize_warp(func: Function, target: str, name: str) -> Function:
+    """The function with a tile multiplied by the lanes of each warp together."""
     entry = warp_intrinsic(name)
     wanted = _nest(entry.meaning.body, name)
     meaning = lanes_of(wanted.block, wanted.loops[1:], wanted.loops[:1])
@@ -206,17 +201,17 @@ def _of_a_warp(func: Function, target: str, name: str) -> Function:
     places: dict[Buffer, Operand] = {}
     pairs = zip(_accesses(wanted.block), _accesses(nest.block), strict=True)
     for (own, indices), (buffer, found) in pairs:
-        _a_matrix(nest.block, buffer)
+        _need_matrix(nest.block, buffer)
         first = (Const(0, i64),) * (buffer.ndim - len(indices))
         for index, given in zip(found, (*first, *indices), strict=True):
             same_places(meaning, tile, index, given)
         dims = last_dims(buffer, len(indices))
         places[own] = Operand(buffer, found, dims)
-    return replace(path, together(entry, tile, places, names(func)))
+    return replace(path, warp_block(entry, tile, places, names(func)))
 
 
-def _a_matrix(block: Block, buffer: Buffer) -> None:
-    """Refuse what is no matrix, nor a row of them."""
+def _need_matrix(block: Block, buffer: Buffer) -> None:
+    """Refuse buffers of fewer than two dimensions."""
     if buffer.ndim < 2:
         raise ScheduleError(
             f"block {block.name!r} goes to {buffer.name!r}, which has one dimension; "
@@ -248,7 +243,7 @@ def _nest(stmt: Node, what: str) -> _Nest:
         loops.append(stmt)
         stmt = stmt.body
     if not isinstance(stmt, Block):
-        raise ScheduleError(f"{what!r} is no nest of loops around one block")
+        raise ScheduleError(f"{what!r} is not a nest of loops around one block")
     return _Nest(tuple(loops), stmt)
 
 
@@ -263,7 +258,7 @@ def _same_loops(meaning: _Nest, tile: _Nest, name: str) -> None:
 
 
 def _accesses(block: Block) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
-    """The accesses of a block's body, in the order of the tree."""
+    """The accesses of a block's body, in tree order."""
     for node in walk(block.body):
         if isinstance(node, (Load, Store)):
             yield node.buffer, node.indices
@@ -272,10 +267,10 @@ def _accesses(block: Block) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
 
 
 def _operands(meaning: _Nest, tile: _Nest) -> dict[Buffer, Operand]:
-    """Which part of which buffer each operand is.
+    """Match each operand with a part of a buffer.
 
     Raises:
-        ScheduleError: the tile's indices do not run like the instruction's.
+        ScheduleError: the tile's indices do not match the intrinsic's.
     """
     loops = {a.var: b.var for a, b in zip(meaning.loops, tile.loops, strict=True)}
     found: dict[Buffer, Operand] = {}
@@ -302,7 +297,7 @@ def _operands(meaning: _Nest, tile: _Nest) -> dict[Buffer, Operand]:
 def _dims(
     wanted: Sequence[Linear], found: Sequence[Linear]
 ) -> tuple[int | None, ...] | None:
-    """Which wanted dimension runs along each one found; None where they differ."""
+    """The wanted dimension along each found one; None if they do not match."""
     left = [d for d, form in enumerate(wanted) if form != Linear()]
     dims: list[int | None] = []
     for form in found:
@@ -316,7 +311,7 @@ def _dims(
 
 
 def _origin(tile: _Nest, indices: Sequence[Expr]) -> tuple[Expr, ...]:
-    """The indices at the tile's first element, by the axes that are left."""
+    """The indices of the tile's first element, in terms of the remaining axes."""
     gone = {
         axis.var: Const(0, axis.var.dtype)
         for axis in tile.block.axes
@@ -331,7 +326,7 @@ def _origin(tile: _Nest, indices: Sequence[Expr]) -> tuple[Expr, ...]:
 
 
 def _outer_part(tile: _Nest, axis: Axis) -> Linear:
-    """An axis's value at the tile's first element, if that is nothing: 0."""
+    """An axis's value at the tile's first element; 0 if the tile drives all of it."""
     form = linear(axis.value)
     return form - tile.inner(form)
 
@@ -342,7 +337,7 @@ def _instruction(
     operands: Mapping[Buffer, Operand],
     taken: set[str],
 ) -> Stmt:
-    """The block with the instruction, run once for the tile."""
+    """The block with the intrinsic, run once per tile."""
     axes = tuple(
         dataclasses.replace(axis, value=outer.expr())
         for axis in tile.block.axes

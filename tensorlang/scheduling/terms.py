@@ -1,7 +1,7 @@
-"""Expressions given to primitives: as trees, as numbers, or as text in the IR's syntax.
+"""Expressions as arguments of primitives: trees, numbers, or text in IR syntax.
 
-A trace holds text, so that it stays JSON; the text is read by the IR's parser, which
-knows the variables in scope at the place and nothing else.
+A trace holds text, so that it stays JSON; the IR's parser reads it, knowing only the
+variables in scope.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ Term: TypeAlias = Expr | int | str
 
 
 def scope(path: Path) -> dict[str, Var]:
-    """The variables in force at a place: scalars, loops around it, earlier lets."""
+    """The variables in scope at a place: scalars, enclosing loops, earlier lets."""
     found = {var.name: var for var in function_of(path).scalars}
     for parent, child in pairwise(path):
-        if isinstance(parent, Block):  # it sees no loops outside of it
+        if isinstance(parent, Block):  # it does not see outer loops
             inside = {axis.var.name: axis.var for axis in parent.axes}
             found = {var.name: var for var in function_of(path).scalars} | inside
         if isinstance(parent, For):
@@ -51,7 +51,7 @@ def scope(path: Path) -> dict[str, Var]:
 
 
 def term(given: Term, path: Path, asked_by: str) -> Expr:
-    """The expression that is meant at a place.
+    """The expression denoted by an argument at a place.
 
     Args:
         given: A tree, a number, or text such as `"n // 32"`.
@@ -79,7 +79,7 @@ def term(given: Term, path: Path, asked_by: str) -> Expr:
 
 
 def _may_fault(node: Node) -> bool:
-    """Whether an operation has no value for some operands."""
+    """Whether an operation is undefined for some operands."""
     match node:
         case Binary(op="floordiv" | "floormod", b=Const(value=by)):
             return by == 0
@@ -96,7 +96,9 @@ def _parsed(text: str, known: dict[str, Var], asked_by: str) -> Expr:
     try:
         body = parse(f"def term({header}):\n    evaluate({text})\n").body
     except ParseError as error:
-        raise ScheduleError(f"{asked_by}: {text!r} is no expression: {error}") from None
+        raise ScheduleError(
+            f"{asked_by}: {text!r} is not an expression: {error}"
+        ) from None
     if not isinstance(body, Evaluate):
         raise ScheduleError(f"{asked_by}: {text!r} is more than one expression")
     return body.expr

@@ -1,8 +1,8 @@
-"""Guards settled: dropped where they always hold, and turned into smaller loops.
+"""Resolve guards: drop those that always hold, and turn others into shorter loops.
 
-After a loop was cut, the ranges of its halves often decide a guard: in the main part it
-always holds, in the tail it bounds one loop. So a tail becomes a smaller tile, not a
-full one with a test in its middle.
+After a loop is partitioned, the ranges of its parts often decide a guard: it always
+holds in the main part and bounds one loop in the tail. A tail thus becomes a smaller
+tile instead of a full one with a test inside.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from tensorlang.scheduling.slices import spread
 from tensorlang.scheduling.tree import constant
 
 NOTHING = Seq(())
-# a comparison of a and b holds where sign * (b - a) is at least so much
+# a comparison of a and b holds iff sign * (b - a) >= the second number
 _SENSE = {"lt": (1, 1), "le": (1, 0), "gt": (-1, 1), "ge": (-1, 0)}
 
 
 def tidy(stmt: Stmt, ranges: Ranges) -> Stmt:
-    """The statement with its guards settled and its loops cut down to them.
+    """The statement with its guards resolved and its loops shortened accordingly.
 
     Args:
         stmt: Any statement.
-        ranges: What is known of the variables around it (see `facts.ranges_at`).
+        ranges: The ranges of variables around it (see `facts.ranges_at`).
     """
     match stmt:
         case Seq(stmts=stmts):
@@ -54,7 +54,7 @@ def tidy(stmt: Stmt, ranges: Ranges) -> Stmt:
 
 
 def _unsettled(condition: Expr, ranges: Ranges) -> Expr | bool | None:
-    """What is left to test: a condition, None for nothing, False for never."""
+    """The remaining condition; None if it always holds, False if it never does."""
     left = []
     for part in conjuncts(condition):
         known = prove(part, ranges)
@@ -93,7 +93,7 @@ def _tidy_loop(loop: For, ranges: Ranges) -> Stmt:
 
 
 def _limit(stmt: Stmt, var: Var, ranges: Ranges) -> int | None:
-    """The value from which on the guards skip everything; None where they do not."""
+    """The value from which on guards skip everything; None if they do not."""
     match stmt:
         case Seq(stmts=stmts) if stmts:
             limits = [_limit(part, var, ranges) for part in stmts]
@@ -108,7 +108,7 @@ def _limit(stmt: Stmt, var: Var, ranges: Ranges) -> int | None:
 
 
 def _upper(condition: Expr, var: Var, ranges: Ranges) -> int | None:
-    """The value of `var` from which on a condition fails, if nothing else decides."""
+    """The value of `var` from which a condition fails, if nothing else decides it."""
     found = _at_least(condition, ranges)
     if found is None or len(found[0].terms) != 1:
         return None
@@ -119,7 +119,7 @@ def _upper(condition: Expr, var: Var, ranges: Ranges) -> int | None:
 
 
 def _at_least(condition: Expr, ranges: Ranges) -> tuple[Linear, int] | None:
-    """A comparison as `form >= least`, without loops that run once (they are 0)."""
+    """A comparison as `form >= least`, dropping loops of extent 1, which are 0."""
     if not isinstance(condition, Compare) or condition.a.dtype != i64:
         return None
     sign, least = _SENSE.get(condition.op, (0, 0))

@@ -1,10 +1,10 @@
-"""Tiles: small buffers that hold a region of a big one while a loop body runs.
+"""Tiles: small buffers that hold a region of a larger one during a loop body.
 
-A tile is indexed from 0. A block body sees only its axes, so a block that works on a
+A tile is indexed from 0. A block body sees only its axes, so a block that accesses a
 tile gets axes that count within it:
 
     x[vi, vk]   with vi = i_0*32 + i_1      becomes
-    t[vi_in, vk] with vi_in = i_1           where the tile starts at row i_0*32
+    t[vi_in, vk] with vi_in = i_1           for a tile that starts at row i_0*32
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Localizer:
     """Rewrites the indices of one block from a buffer to a tile of it.
 
     Attributes:
-        block: The block as it was; `axes` collects what it gets in addition.
-        inside: Ranges of the loops inside the tile's lifetime.
+        block: The original block; `axes` collects its additional ones.
+        inside: Ranges of the loops inside the tile's scope.
         outside: Extents of the loops around it.
         taken: Names in use.
     """
@@ -95,7 +95,7 @@ class Localizer:
         return found.low if found else None
 
     def _local(self, axis: Axis, low: Linear) -> Linear:
-        """What counts like `axis`, from the tile's start: a new axis, or a constant."""
+        """`axis` relative to the tile's start: a new axis, or a constant."""
         value = linear(axis.value) - low
         found = relax(axis.value, self.inside)
         if value.is_constant or found is None:
@@ -112,7 +112,7 @@ class Localizer:
         return var
 
     def _pinned(self, expr: Expr) -> Expr:
-        """`expr` with an axis of the block in the place of each outer loop."""
+        """`expr` with an axis of the block in place of each outer loop."""
         pins: dict[Var, Expr] = {}
         named = linear(expr).vars
         for var in filter(named.__contains__, self.outside):  # in the loops' order
@@ -121,7 +121,7 @@ class Localizer:
         return substitute(expr, pins)
 
     def _kind(self, loop: Var) -> str:
-        """The kind of an axis that a loop alone drives: it starts no fold anew."""
+        """The kind of an axis driven by one loop; it must not restart a reduction."""
         kind, extent = loop_kind(self.block, loop), linear(self.outside[loop])
         folds = [axis for axis in self.block.axes if axis.kind == "reduction"]
         starts = [linear(axis.value) for axis in folds]
@@ -130,12 +130,12 @@ class Localizer:
         return kind
 
     def finish(self, block: Block) -> Block:
-        """`block` with the axes that were added."""
+        """`block` with the additional axes."""
         return dataclasses.replace(block, axes=(*block.axes, *self.axes))
 
 
 def loop_kind(block: Block, loop: Var) -> str:
-    """What a loop is to a block: the least free kind of the axes it drives."""
+    """The kind of a loop for a block: the least free kind of the axes it drives."""
     kinds = {axis.kind for axis in block.axes if loop in linear(axis.value).vars}
     for kind in ("ordered", "reduction", "opaque", "disjoint"):
         if kind in kinds:
@@ -151,10 +151,10 @@ def retarget(
     reads: bool,
     writes: bool,
 ) -> N:
-    """`node` with loads or stores of the buffers turned into ones of their tiles.
+    """`node` with its loads or stores of the buffers redirected to their tiles.
 
-    `move(dimension, index)` gives the index in the tile. What is stored in a tile is
-    there at once: nothing waits for a copy into it.
+    `move(dimension, index)` maps an index to the tile. Stores to a tile are
+    synchronous.
     """
 
     def moved(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
@@ -184,7 +184,7 @@ def retarget(
 
 
 def at_once(store: Store) -> tuple[str, ...]:
-    """The hints of a store that is no asynchronous copy."""
+    """The hints of a store, without `async`."""
     return tuple(hint for hint in store.hints if hint != "async")
 
 
@@ -192,7 +192,7 @@ def at_once(store: Store) -> tuple[str, ...]:
 class Copy:
     """A block's axes over a region: `at` in the buffer, `local` in the tile.
 
-    `loops` are the new loops, outermost first; `where` keeps it inside the buffer.
+    `loops` are the new loops, outermost first; `where` keeps accesses in bounds.
     """
 
     loops: tuple[tuple[Var, Expr], ...]
@@ -202,7 +202,7 @@ class Copy:
     where: Expr | None
 
     def guarded(self, conditions: Sequence[Expr]) -> Copy:
-        """The same under more conditions."""
+        """The same copy under additional conditions."""
         held = () if self.where is None else tuple(conjuncts(self.where))
         where = conjunction(dict.fromkeys((*held, *conditions)))
         return dataclasses.replace(self, where=where)
@@ -214,7 +214,7 @@ class Copy:
         extra: Sequence[Axis] = (),
         init: Stmt | None = None,
     ) -> Stmt:
-        """The loops around one block of this body."""
+        """The loops around one block with this body."""
         made: Stmt = Block(name, (*self.axes, *extra), body, self.where, init)
         for var, extent in reversed(self.loops):
             made = For(var, extent, "serial", made)
@@ -227,12 +227,12 @@ def copy_over(
     around: Ranges,
     taken: set[str],
 ) -> Copy:
-    """Loops and axes that visit the part of `region` that lies in `buffer`.
+    """Loops and axes that visit the part of `region` inside `buffer`.
 
     Args:
-        buffer: The buffer the region is of.
-        region: One range a dimension.
-        around: Ranges of the loops that stand around, to prove guards superfluous.
+        buffer: The buffer of the region.
+        region: One range per dimension.
+        around: Ranges of the enclosing loops, to prove guards superfluous.
         taken: Names in use; new ones are added.
     """
     loops: list[tuple[Var, Expr]] = []
@@ -273,7 +273,7 @@ def _local_axis(
 
 
 def _inside(part: Range, extent: Expr, value: Expr, around: Ranges) -> list[Expr]:
-    """What has to be asked so that `value` stays within the dimension."""
+    """The bounds checks needed to keep `value` within the dimension."""
     low, high = _extreme(part.low, around, high=False), _extreme(part.high, around)
     room = linear(extent) - high
     asked = []
@@ -292,10 +292,10 @@ def _extreme(form: Linear, around: Ranges, *, high: bool = True) -> Linear:
 
 
 def need_known(region: Region | None, what: str) -> Region:
-    """The region, where there is one.
+    """The region, if there is one.
 
     Raises:
-        ScheduleError: the buffer is not touched there.
+        ScheduleError: the buffer is not accessed there.
     """
     if region is None:
         raise ScheduleError(what)

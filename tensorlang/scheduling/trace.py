@@ -1,11 +1,11 @@
-"""The steps of a schedule: printed as Python calls, kept as JSON, replayed.
+"""The steps of a schedule: printed as Python calls, serialized as JSON, replayed.
 
     s.split("i", [None, 32])
     s.reorder("i_0", "j", "i_1")
 
-A step is the name of a primitive and its arguments: numbers, strings, lists of them.
-Expressions are kept as text. Names that steps return follow from what they did, so they
-need not be kept.
+A step is the name of a primitive and its arguments: numbers, strings, lists of them;
+expressions are stored as text. Names returned by steps are deterministic, so they need
+not be stored.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import singledispatch
-from inspect import signature
+from functools import cache, singledispatch
+from inspect import Signature, signature
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.nodes import Expr, Function, IndexMap
 from tensorlang.ir.printer import show
 from tensorlang.scheduling.arguments import misfits
-from tensorlang.scheduling.primitives import PRIMITIVES
+from tensorlang.scheduling.primitives import PRIMITIVES, Primitive
 
 
 @singledispatch
 def portable(value: object) -> object:
-    """An argument as a trace keeps it: numbers, strings, lists; trees as text.
+    """An argument in serializable form: numbers, strings, lists; trees as text.
 
     Raises:
         ScheduleError: the value has no such form.
@@ -71,7 +71,7 @@ class Step:
         return f"s.{self.name}({', '.join(given)})"
 
     def apply(self, func: Function) -> tuple[Function, object]:
-        """The function after this step, and the names that the step returns.
+        """The function after this step, and the names that the primitive returns.
 
         Raises:
             ScheduleError: the step is not legal there, or its arguments do not fit.
@@ -80,7 +80,7 @@ class Step:
         if primitive is None:
             known = ", ".join(sorted(PRIMITIVES))
             raise ScheduleError(f"{self}: there is no such primitive; these: {known}")
-        form = signature(primitive)
+        form = _form(primitive)
         try:
             given = form.bind(func, *self.args, **self.options)
         except TypeError as error:
@@ -89,6 +89,11 @@ class Step:
             raise ScheduleError(f"{self}: {complaint}")
         result = primitive(func, *self.args, **self.options)
         return (result, None) if isinstance(result, Function) else result
+
+
+@cache
+def _form(primitive: Primitive) -> Signature:
+    return signature(primitive)
 
 
 def _spelled(value: object) -> str:
@@ -101,7 +106,7 @@ def _spelled(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The steps of a schedule, in order; prints as the calls that repeat it."""
+    """The steps of a schedule, in order; prints as the calls that reproduce it."""
 
     steps: tuple[Step, ...] = ()
 
@@ -134,7 +139,7 @@ class Trace:
 
     @classmethod
     def from_json(cls, steps: Iterable[object]) -> Trace:
-        """The trace that `to_json` gave; nothing in it is evaluated.
+        """Restore a trace from `to_json`; nothing in it is evaluated.
 
         Raises:
             ScheduleError: a step is no `[primitive, arguments, options]`.

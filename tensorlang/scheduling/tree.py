@@ -1,21 +1,23 @@
-"""Finding one's way in a function: places by name, replacement, fresh names.
+"""Navigation in a function: places by name, replacement, fresh names.
 
-A place is a `Path`: the nodes from the function (first) down to the one meant (last).
-Nothing is changed in place; `replace` gives the new function.
+A place is a `Path`: the nodes from the function (first) to the node in question (last).
+Nothing is modified in place; `replace` returns a new function.
 
-A loop is named by its variable. Where sibling nests share a name, `"block/loop"` means
-the loop around that block.
+A loop is named by its variable. If sibling nests share a name, `"block/loop"` means the
+loop around that block.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import pairwise
+from operator import is_
 from typing import TypeAlias, TypeVar
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.contents import allocations, contents, names
+from tensorlang.ir.contents import allocations, names, structure
 from tensorlang.ir.nodes import (
     Alloc,
     Axis,
@@ -65,10 +67,10 @@ def paths_to(func: Function, kind: type[Node]) -> list[Path]:
 
 
 def _holds(stmt: Stmt, kind: type[Node]) -> bool:
-    """Whether a statement may be, or hold, one of a kind."""
+    """Whether a statement is, or contains, one of a kind."""
     if isinstance(stmt, kind):
         return True
-    held = contents(stmt)
+    held = structure(stmt)
     below = {For: held.loops, Block: held.blocks, Alloc: held.allocations}
     return bool(below.get(kind, True))
 
@@ -79,11 +81,11 @@ def find_block(func: Function, name: str) -> Path:
     Raises:
         ScheduleError: there is none; the message lists the blocks.
     """
-    everything = paths_to(func, Block)
-    for path in everything:
-        if block_of(path).name == name:
-            return path
-    known = _listed(block_of(path).name for path in everything)
+    everything = structure(func).blocks
+    for block in everything:
+        if block.name == name:
+            return _path_to(func, block)
+    known = _listed(block.name for block in everything)
     raise ScheduleError(f"{func.name} has no block {name!r}; its blocks: {known}")
 
 
@@ -96,16 +98,16 @@ def find_loop(func: Function, name: str) -> Path:
     block, _, var = name.rpartition("/")
     if block:
         return _loop_around(find_block(func, block), var)
-    everything = paths_to(func, For)
-    found = [path for path in everything if loop_of(path).var.name == var]
+    everything = structure(func).loops
+    found = [loop for loop in everything if loop.var.name == var]
     if len(found) == 1:
-        return found[0]
+        return _path_to(func, found[0])
     if found:
-        ways = _listed(_qualified(path, var) for path in found)
+        ways = _listed(_qualified(loop, var) for loop in found)
         raise ScheduleError(
             f"{func.name} has {len(found)} loops {var!r}; name one by a block: {ways}"
         )
-    known = _listed(loop_of(path).var.name for path in everything)
+    known = _listed(loop.var.name for loop in everything)
     raise ScheduleError(f"{func.name} has no loop {var!r}; its loops: {known}")
 
 
@@ -121,8 +123,21 @@ def _loop_around(path: Path, var: str) -> Path:
     )
 
 
-def _qualified(path: Path, var: str) -> str:
-    inside = next(blocks_under(path[-1]), None)
+def _path_to(func: Function, stmt: For | Block) -> Path:
+    """The path to the first occurrence of a loop or block."""
+    path: list[Node] = [func]
+    same = partial(is_, stmt)
+    while path[-1] is not stmt:
+        for child in statements(path[-1]):
+            held = structure(child)
+            if any(map(same, held.loops)) or any(map(same, held.blocks)):
+                path.append(child)
+                break
+    return tuple(path)
+
+
+def _qualified(loop: For, var: str) -> str:
+    inside = next(blocks_under(loop), None)
     return f"{inside.name}/{var}" if inside else f"{var} (around no block)"
 
 
@@ -186,7 +201,7 @@ def _last(path: Path, kind: type[N]) -> N:
 
 
 def enclosing_loops(path: Path) -> tuple[For, ...]:
-    """The loops around the node a path leads to, outermost first, itself left out."""
+    """The loops around the node a path leads to, outermost first."""
     return tuple(node for node in path[:-1] if isinstance(node, For))
 
 
@@ -200,14 +215,14 @@ def blocks_under(node: Node) -> Iterator[Block]:
 
 
 def conditions_apart(path: Path, other: Path) -> Iterator[If | While]:
-    """What one place stands under and another does not, or in the other branch."""
+    """The conditions around one place but not another, or in the other branch."""
     for node, below in pairwise(path):
         if isinstance(node, (If, While)) and all(below is not part for part in other):
             yield node
 
 
 def values_of(path: Path) -> list[Let]:
-    """The named values in force at a place."""
+    """The lets in scope at a place."""
     found: list[Let] = []
     for node, below in pairwise(path):
         for stmt in node.stmts if isinstance(node, Seq) else ():
@@ -236,14 +251,14 @@ def acting(node: Node) -> Iterator[Stmt]:
 
 
 def called(stmt: Stmt) -> str:
-    """A block by its name, for messages; any other statement as one."""
+    """A block by its name, for messages; any other statement as such."""
     return f"block {stmt.name!r}" if isinstance(stmt, Block) else "a statement"
 
 
 def replace(path: Path, new: Stmt | None) -> Function:
-    """The function with the statement at `path` replaced, or removed by `None`.
+    """The function with the statement at `path` replaced, or removed if `new` is None.
 
-    A `Seq` put into a `Seq` is spliced in.
+    A `Seq` inserted into a `Seq` is spliced.
     """
     old = path[-1]
     changed: Node = seq() if new is None else new
@@ -273,10 +288,10 @@ def swap(node: N, old: Node, new: Node) -> N:
 
 
 def rename(node: N, taken: set[str], suffix: str = "") -> N:
-    """A copy of `node` whose loops, axes, lets, temporaries and blocks have new names.
+    """A copy of `node` with new names for loops, axes, lets, temporaries and blocks.
 
-    The names get the suffix and, where they are then still in use, a number; they are
-    added to `taken`, so that both copies can stand in one function.
+    The names get the suffix and, if then still in use, a number; they are added to
+    `taken`, so that both copies can be in one function.
     """
     new: dict[Node, Node] = {}
     for current in walk(node):
@@ -305,7 +320,7 @@ def rename(node: N, taken: set[str], suffix: str = "") -> N:
 
 
 def new_names(func: Function, *wanted: str) -> tuple[str, ...]:
-    """The wanted names, each numbered where the function already uses it."""
+    """The wanted names, each numbered if the function already uses it."""
     taken = names(func)
     return tuple(fresh(name, taken) for name in wanted)
 

@@ -1,15 +1,15 @@
-"""Instructions of a warp on tiles: what each means, as loops of its lanes, and how.
+"""Warp-level tensor intrinsics: their semantics as loops over lanes, and `mma` code.
 
-Both sides are IR functions of the same parameters, whose loop over the 32 lanes is
-bound to `thread.x`; a test runs both. In the meaning every lane folds its own elements
-of the tile from memory; in the implementation the lanes bring their operands together.
+Both are IR functions of the same parameters, whose loop over the 32 lanes is bound to
+`thread.x`; a test compares them. In the semantics every lane reduces its own elements
+of the tile from memory; in the implementation the lanes share their operands.
 
-    mma_m16n16k16_bf16          c[i, j] += a[i, k] * b[j, k], of rows along k
-    mma_m16n16k16_bf16_at       a[k, i] instead
-    mma_m16n16k16_bf16_ac       a[i, k], which lies in columns: neighbours along i
-    mma_m16n16k16_bf16_swapped  b[j, k] * a[i, k]
-    mma_m16n16k16_bf16_wide     of 32 columns j, four of each eight: of two such each
-                                lane has eight neighbours, 16 bytes of results
+        mma_m16n16k16_bf16          c[i, j] += a[i, k] * b[j, k], contiguous along k
+        mma_m16n16k16_bf16_at       a[k, i] instead
+        mma_m16n16k16_bf16_ac       a[i, k], stored by columns: contiguous along i
+        mma_m16n16k16_bf16_swapped  b[j, k] * a[i, k]
+        mma_m16n16k16_bf16_wide     of 32 columns j, four of each eight: with two of
+                                    these, each lane has eight neighbours, 16 bytes
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from tensorlang.ir.printer import show
 from tensorlang.ir.tf32 import tf32
 from tensorlang.scheduling.tensor_intrinsics import TensorIntrinsic
 
-# where the elements of a 16 by 16 result lie in lanes: two of a row side by side
+# the positions of a 16 x 16 result's elements in lanes: two neighbours of a row each
 _ROW: Final = "p * 8 + lane // 4"
 _COLUMN: Final = "q * 8 + lane % 4 * 2 + e"
 _WIDE_COLUMN: Final = "lane % 4 * 8 + q * 2 + e"
-# of an operand of 16 by 16, the row and the step from which each lane loads 8 steps
+# for a 16 x 16 operand, the row and the step from which each lane loads 8 steps
 _ROWS: Final = {
     "a": ("lane % 16", "lane // 16 * 8"),
     "b": ("lane // 16 * 8 + lane % 8", "lane // 8 % 2 * 8"),
 }
 _WIDE_ROW: Final = "lane % 8 // 2 * 8 + lane // 16 * 2 + lane % 2"
-# and the same of 8 rows of one step
+# likewise, where each lane loads 8 rows of one step
 _TURNED_ROWS: Final = {
     "a": ("lane // 8 % 2 * 8", "lane // 16 * 8 + lane % 8"),
     "b": ("lane // 16 * 8", "lane % 16"),
@@ -45,9 +45,9 @@ _TURNED_ROWS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """`a` or `b`: of [row, step], of [step, row] (`t`), or in columns (`c`).
+    """`a` or `b`: indexed [row, step], [step, row] (`t`), or stored by columns (`c`).
 
-    Of `b` there may be 32 rows, of which every other two are multiplied (`wide`).
+    `b` may have 32 rows, of which alternate ones are multiplied (`wide`).
     """
 
     name: str
@@ -60,7 +60,7 @@ class _Operand:
         return f"{self.name}[{', '.join(indices)}]"
 
     def fragment(self) -> str:
-        """The text of what a lane has of 16 by 16 numbers of 16 bits."""
+        """The text of a lane's fragment of a 16 x 16 operand of 16-bit elements."""
         row, step = (_TURNED_ROWS if self.how else _ROWS)[self.name]
         row = _WIDE_ROW if self.wide else row
         if self.how:
@@ -75,7 +75,7 @@ class _Operand:
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """A kind of numbers: their type, an instruction's steps, what is multiplied."""
+    """An element type: its dtype, the steps of an instruction, the factors."""
 
     dtype: str
     depth: int
@@ -104,14 +104,14 @@ WARP_NAMES: Final = tuple(_NAMES)
 
 @cache
 def warp_intrinsic(name: str) -> TensorIntrinsic:
-    """The instruction of a warp of this name.
+    """The warp intrinsic of this name.
 
     Raises:
         ScheduleError: there is none.
     """
     if name not in _NAMES:
         raise ScheduleError(
-            f"{name!r} is no instruction of a warp; these: {', '.join(WARP_NAMES)}"
+            f"{name!r} is not a warp intrinsic; these: {', '.join(WARP_NAMES)}"
         )
     kind, way = _NAMES[name]
     form, parts = _FORMS[kind], way.split("_")
@@ -135,7 +135,7 @@ def warp_intrinsic(name: str) -> TensorIntrinsic:
 
 
 def _meaning(head: str, factors: list[_Operand], form: _Form) -> str:
-    """Each lane folds its 8 elements over k."""
+    """Each lane reduces its 8 elements over k."""
     rows = {"a": "vi", "b": "vj"}
     wide = any(o.wide for o in factors)
     columns = f"32, {_WIDE_COLUMN}" if wide else f"16, {_COLUMN}"
@@ -159,7 +159,7 @@ def _meaning(head: str, factors: list[_Operand], form: _Form) -> str:
 
 
 def _halves(a: _Operand, b: _Operand, dtype: str) -> str:
-    """The fragments of numbers of 16 bits."""
+    """The fragments of 16-bit elements."""
     return f"""        wa: {dtype}x8 = {a.fragment()}
         wb: {dtype}x8 = {b.fragment()}
         wb0: {dtype}x4 = shuffle((wb,), (0, 1, 2, 3))
@@ -168,7 +168,7 @@ def _halves(a: _Operand, b: _Operand, dtype: str) -> str:
 
 
 def _rounded(a: _Operand, b: _Operand) -> str:
-    """The fragments of f32, number by number: the instruction rounds them itself."""
+    """The fragments of f32 elements, one by one: the instruction rounds them itself."""
     row, step = "lane // 4 + {}", "lane % 4 + {}"
     own = [a.at(row.format(n % 2 * 8), step.format(n // 2 * 4)) for n in range(4)]
     text = f"        wa: f32x4 = shuffle(({', '.join(own)}), (0, 1, 2, 3))\n"

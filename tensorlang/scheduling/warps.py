@@ -1,8 +1,8 @@
-"""`tensorize` for a warp: the loops of its lanes replaced by an instruction of all.
+"""Warp-level `tensorize`: replace loops of lanes by an instruction of the whole warp.
 
-Every thread of a loop over `thread.x` folds elements of its own; where the 32 lanes of
-a warp together fold a tile just as the instruction's lanes do, they may do it at once.
-Which elements are whose is tried out, on all threads and all iterations inside.
+Every thread of a loop over `thread.x` reduces its own elements; if the 32 lanes of a
+warp together reduce a tile just as the instruction does, they may use it. The
+distribution of elements is checked exhaustively, for all threads and inner iterations.
 """
 
 from __future__ import annotations
@@ -18,17 +18,7 @@ from tensorlang.ir.bounds import counted
 from tensorlang.ir.collectives import WARP
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
-from tensorlang.ir.nodes import (
-    Axis,
-    Block,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    Stmt,
-    Var,
-    seq,
-)
+from tensorlang.ir.nodes import Axis, Block, Buffer, Const, Expr, For, Stmt, Var, seq
 from tensorlang.ir.semantics import evaluate
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.visit import fresh, substitute
@@ -47,7 +37,7 @@ class Lanes:
 
     Attributes:
         threads: The loop over threads.
-        loops: The loops of the tile, within it.
+        loops: The loops of the tile, inside it.
         block: The block.
     """
 
@@ -57,11 +47,11 @@ class Lanes:
 
     @property
     def moving(self) -> frozenset[Var]:
-        """The variables that tell the elements of a tile apart."""
+        """The variables that distinguish the elements of a tile."""
         return frozenset(loop.var for loop in (self.threads, *self.loops))
 
     def value(self, index: Expr) -> Expr:
-        """An index of the block by loop variables."""
+        """An index of the block in terms of loop variables."""
         return substitute(index, {axis.var: axis.value for axis in self.block.axes})
 
     def grid(self) -> dict[Var, np.ndarray]:
@@ -72,9 +62,9 @@ class Lanes:
         return {loop.var: grid for loop, grid in zip(loops, grids, strict=True)}
 
     def offsets(self, index: Expr) -> np.ndarray | None:
-        """How an index moves within the tile: (threads, iterations..), or None.
+        """The movement of an index within the tile: (threads, iterations..), or None.
 
-        What it is at the first lane of each warp, and the first iterations, is 0.
+        Relative to its value at the first lane of each warp and the first iterations.
         """
         moving = self._moving(index)
         if moving is None:
@@ -102,7 +92,7 @@ class Lanes:
         return tuple(int(loop.extent.value) for loop in loops)  # type: ignore[attr-defined]
 
     def _moving(self, index: Expr) -> Linear | None:
-        """The terms that move in the tile; None where some move with others, too."""
+        """The terms that move in the tile; None if some also depend on other loops."""
         terms = []
         for atom, factor in linear(self.value(index)).terms:
             used = free_vars(atom) & self.moving
@@ -113,9 +103,9 @@ class Lanes:
         return Linear(tuple(terms))
 
 
-@legality("all lanes of a warp come to its instruction")
+@legality("all lanes of a warp reach its instruction")
 def whole_warps(tile: Lanes, around: Sequence[For]) -> str | None:
-    """Threads are whole warps, and nothing on the way differs between their lanes."""
+    """Threads form whole warps, and control flow is uniform across their lanes."""
     name, thread = tile.block.name, tile.threads
     extent = thread.extent.value if isinstance(thread.extent, Const) else 1
     if int(extent) % WARP:
@@ -137,9 +127,9 @@ def whole_warps(tile: Lanes, around: Sequence[For]) -> str | None:
     return None
 
 
-@legality("each lane folds what is its own in the instruction")
+@legality("each lane reduces its own elements of the instruction")
 def same_places(meaning: Lanes, tile: Lanes, index: Expr, wanted: Expr) -> str | None:
-    """An index moves through the tile as the instruction's does, for every lane."""
+    """An index moves through the tile like the instruction's, for every lane."""
     found, own = tile.offsets(index), meaning.offsets(wanted)
     assert own is not None
     if found is not None and found.shape[1:] == own.shape[1:]:
@@ -153,7 +143,7 @@ def same_places(meaning: Lanes, tile: Lanes, index: Expr, wanted: Expr) -> str |
     )
 
 
-def together(
+def warp_block(
     entry: TensorIntrinsic,
     tile: Lanes,
     places: Mapping[Buffer, Operand],
@@ -173,10 +163,10 @@ def together(
 
 
 def lanes_of(block: Block, loops: Sequence[For], around: Sequence[For]) -> Lanes:
-    """The tile of a block, whose loops stand in a loop over threads.
+    """The tile of a block, whose loops are inside a loop over threads.
 
     Raises:
-        ScheduleError: they do not.
+        ScheduleError: they are not.
     """
     threads = [loop for loop in around if loop.thread == THREADS]
     if not threads:

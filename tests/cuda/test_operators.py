@@ -4,7 +4,7 @@ import pytest
 
 from tensorlang.ops.registry import operators
 from tensorlang.tuner.gate import Gate
-from tensorlang.tuner.ragged import batches, served
+from tensorlang.tuner.ragged import batches, served_workloads
 
 # minutes of interpreting: these are held against float64 on the CPU
 SLOW = ("nn.conv3d_transpose", "nn.conv3d_grad_data", "nn.conv3d_grad")
@@ -26,5 +26,5 @@ def case_of(op, gate):
         return gate.full
     if op.id in SLOW:
         return gate.compiled(next(batches(op.default, op.names(op.default))))
-    own = {op.default, *served(op, op.default)}
+    own = {op.default, *served_workloads(op, op.default)}
     return next((case for case in gate.small if case.workload in own), gate.full)

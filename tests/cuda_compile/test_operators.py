@@ -84,11 +84,11 @@ def test_the_compilers_need_nothing_else_loaded():
 def test_what_is_told_without_a_gpu():
     gelu = find("nn.gelu")
     kernel = gelu.build(gelu.default, "cuda:sm_80")
-    with pytest.raises(TargetError, match="no GPU is here"):
+    with pytest.raises(TargetError, match="without a GPU"):
         kernel.launch(1, 2)
     with pytest.raises(TargetError, match=r"'cuda' is not present.*cuda:sm_90a"):
         build(gelu.function(gelu.default), "cuda")
-    with pytest.raises(CodegenError, match="NVRTC refuses"):
+    with pytest.raises(CodegenError, match="NVRTC rejects"):
         toolchain.ptx_of("nonsense", "sm_80")
-    with pytest.raises(CodegenError, match="ptxas refuses"):
+    with pytest.raises(CodegenError, match="ptxas rejects"):
         toolchain.cubin_of("nonsense", "sm_80")

@@ -15,7 +15,7 @@ from tensorlang.tuner.static_cost import static_cost
 
 SM = targets.get("cuda:sm_90a")
 LARGE = (1 << 20,)
-PRESENT = [kind for kind, problem in targets.known().items() if not problem]
+PRESENT = [kind for kind, problem in targets.availability().items() if not problem]
 
 
 @pytest.fixture(autouse=True)
@@ -107,7 +107,7 @@ def f(x: f32[512], y: Out[f32[512, 200]]):
 
 
 def test_what_spills_or_holds_too_much_is_refused_with_a_reason():
-    assert "holds 208 registers of results alone" in refusal(parse(SPILLING), SM)
+    assert "holds 208 registers of accumulators alone" in refusal(parse(SPILLING), SM)
     assert "are spilled" in overrun(build(parse(SPILLING), SM))
     gelu = find("nn.gelu")
     assert overrun(gelu.build(gelu.default, SM)) == ""
@@ -118,7 +118,7 @@ def test_what_is_compiled_only_says_so(capsys):
     assert "pass  nn.gelu" in (out := capsys.readouterr().out)
     assert "compiled only, not run" in out
     assert told("bench", "gelu", "--target", "cuda:sm_80") == 2
-    assert "not here to be measured" in capsys.readouterr().err
+    assert "can only be compiled for here, not measured" in capsys.readouterr().err
 
 
 @pytest.mark.skipif("cuda" in PRESENT, reason="a GPU is here, which cuda stands for")
@@ -127,7 +127,7 @@ def test_cuda_without_a_gpu_is_the_usual_architecture(capsys):
     assert told("show", "gelu", *small, "--stage", "ptx") == 0
     said = capsys.readouterr()
     assert ".target sm_90a" in said.out
-    assert said.err == "tlang: no GPU is here: compiling for cuda:sm_90a\n"
+    assert said.err == "tlang: no GPU found: compiling for cuda:sm_90a\n"
 
 
 def test_what_cannot_be_tuned_is_told_in_a_sentence(capsys):

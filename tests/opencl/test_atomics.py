@@ -8,7 +8,7 @@ from tensorlang import build
 from tensorlang.ir import run
 from tensorlang.ir.parser import parse
 from tensorlang.schedules.generic import stage_named
-from tensorlang.schedules.simt.reductions import whole
+from tensorlang.schedules.simt.reductions import one_result
 from tensorlang.scheduling import Knobs, Schedule
 
 # of each operation: what a block folds in its own memory, then of all blocks
@@ -120,7 +120,7 @@ def total(x: i32[40000], y: Out[i32[1]]):
                 reduce(sum, y[vi], x[vk])
 """)
     s = Schedule(func, gpu_like)
-    whole(s, Knobs(pinned={"across_blocks": "atomics"}), stage_named(s, "y"))
+    one_result(s, Knobs(pinned={"across_blocks": "atomics"}), stage_named(s, "y"))
     kernel = build(s.function, gpu_like, store=False)
     assert "atomic_add" in kernel.source
     x, y = np.arange(40000, dtype="i4") % 1000, np.zeros(1, "i4")

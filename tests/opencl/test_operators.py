@@ -5,7 +5,7 @@ import pytest
 from tensorlang.ops.building import preferred
 from tensorlang.ops.registry import find, operators
 from tensorlang.tuner.gate import Gate
-from tensorlang.tuner.ragged import batches, served
+from tensorlang.tuner.ragged import batches, served_workloads
 
 # minutes of interpreting: these are held against float64 on the CPU
 SLOW = ("nn.conv3d_transpose", "nn.conv3d_grad_data", "nn.conv3d_grad")
@@ -65,5 +65,5 @@ def case_of(op, gate):
         return gate.full
     if op.id in SLOW:
         return gate.compiled(next(batches(op.default, op.names(op.default))))
-    small = next(served(op, op.default), None)
+    small = next(served_workloads(op, op.default), None)
     return gate.full if small is None else gate.case(small)

@@ -49,7 +49,7 @@ BROKEN_LOOPS: Final[Mapping[str, Broken]] = {
     "fused loops are perfectly nested": Broken(ROW_SUM, step("fuse", "i", "j")),
     "fused extents are independent": Broken(TRIANGLE, step("fuse", "i", "j")),
     "reordered loops are perfectly nested": Broken(ROW_SUM, step("reorder", "j", "i")),
-    "an extent stays what it was on entry": Broken(
+    "an extent is invariant in its loop": Broken(
         """
 def growing(x: f32[9], y: InOut[f32[9]]):
     n = alloc(i64[1])
@@ -60,7 +60,7 @@ def growing(x: f32[9], y: InOut[f32[9]]):
 """,
         step("split", "i", [4, None]),
     ),
-    "extents are known outside": Broken(TRIANGLE, step("reorder", "j", "i")),
+    "extents are defined outside": Broken(TRIANGLE, step("reorder", "j", "i")),
     "dependences keep their order": Broken(
         """
 def skewed(x: f32[4, 6], y: Out[f32[4, 6]]):
@@ -73,7 +73,7 @@ def skewed(x: f32[4, 6], y: Out[f32[4, 6]]):
 """,
         step("reorder", "j", "i"),
     ),
-    "a reduction is started in one part": Broken(
+    "a reduction is initialized in one part": Broken(
         """
 def sums(x: f32[n, 7], y: Out[f32[n]], *, n: i64):
     for i in range(n):
@@ -86,7 +86,7 @@ def sums(x: f32[n, 7], y: Out[f32[n]], *, n: i64):
         sizes={"n": 3},
     ),
     "parallel iterations are independent": Broken(SUM, step("parallel", "k")),
-    "lanes are independent or fold": Broken(
+    "lanes are independent or reduce": Broken(
         """
 def scan(x: f32[9], y: Out[f32[9]]):
     for j in range(9):
@@ -98,7 +98,7 @@ def scan(x: f32[9], y: Out[f32[9]]):
 """,
         step("vectorize", "j"),
     ),
-    "threads share no temporary of one": Broken(
+    "threads share no temporary of one thread": Broken(
         """
 def staged(x: f32[4], y: Out[f32[4]]):
     for i in bound(4, "thread.x"):
@@ -110,7 +110,7 @@ def staged(x: f32[4], y: Out[f32[4]]):
 """,
         step("set_scope", "t", "shared"),
     ),
-    "an instruction means what it replaces": Broken(
+    "an intrinsic computes what it replaces": Broken(
         LANES, step("tensorize", "y", "fma_8xf32")
     ),
     "a tensorized tile is whole": Broken(
@@ -123,7 +123,7 @@ def ends(a: f32[1], x: f32[12], y: InOut[f32[12]]):
 """,
         step("tensorize", "j", "fma_8xf32"),
     ),
-    "threads fold a state by a fold, not by an instruction": Broken(
+    "an intrinsic does not reduce across threads": Broken(
         """
 def rows(a: f32[2], b: f32[2, 8], c: InOut[f32[8]]):
     for k in bound(2, "thread.x"):

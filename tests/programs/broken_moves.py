@@ -8,7 +8,7 @@ from typing import Final
 from tensorlang_test_programs.broken import Broken, step
 
 BROKEN_MOVES: Final[Mapping[str, Broken]] = {
-    "an atomic update adds to a state that was set before": Broken(
+    "an atomic update needs an initialized state": Broken(
         """
 def total(x: i32[6], y: Out[i32[1]]):
     for k in range(6):
@@ -17,7 +17,7 @@ def total(x: i32[6], y: Out[i32[1]]):
 """,
         step("atomic", "y"),
     ),
-    "an inlined block is named by its indices": Broken(
+    "an inlined value is determined by its indices": Broken(
         """
 def f(x: f32[4, 3], y: Out[f32[4]]):
     t = alloc(f32[4])
@@ -47,7 +47,7 @@ def f(x: f32[4], y: Out[f32[4]]):
 """,
         step("inline", "t"),
     ),
-    "what a moved block reads does not change on the way": Broken(
+    "the operands of a moved block do not change in between": Broken(
         """
 def f(x: InOut[f32[4]], y: Out[f32[4]]):
     t = alloc(f32[4])
@@ -93,7 +93,7 @@ def f(x: f32[4], y: InOut[f32[4]]):
 """,
         step("inline", "y", reverse=True),
     ),
-    "an epilogue can run as soon as its element is made": Broken(
+    "an epilogue can run as soon as its element is computed": Broken(
         """
 def f(x: f32[4], y: Out[f32[4]]):
     t = alloc(f32[4])
@@ -157,7 +157,7 @@ def rows(x: f32[n, 5], y: Out[f32[n]], *, n: i64):
         step("cache_read", "y", "x", "register"),
         sizes={"n": 3},
     ),
-    "a layout gives every element a place of its own": Broken(
+    "a layout is one-to-one": Broken(
         """
 def twice(x: f32[4, 3], y: Out[f32[4, 3]]):
     t = alloc(f32[4, 3])
@@ -172,7 +172,7 @@ def twice(x: f32[4, 3], y: Out[f32[4, 3]]):
 """,
         step("transform_layout", "t", "lambda i, j: (i + j,)"),
     ),
-    "a reindexed block goes over all of its axes": Broken(
+    "a reindexed block covers all of its axes": Broken(
         """
 def half(x: f32[8], y: InOut[f32[8]]):
     for i in range(4):
@@ -181,7 +181,7 @@ def half(x: f32[8], y: InOut[f32[8]]):
 """,
         step("reindex", "y", "y"),
     ),
-    "a scattered result goes to each element once": Broken(
+    "a scattered result writes each element once": Broken(
         """
 def last(x: f32[4], y: Out[f32[3]]):
     for i in range(2):
@@ -191,7 +191,7 @@ def last(x: f32[4], y: Out[f32[3]]):
 """,
         step("reindex", "y", "y"),
     ),
-    "a moved producer makes each element once": Broken(
+    "a moved producer computes each element once": Broken(
         """
 def rows(x: f32[3, 4], y: Out[f32[3]]):
     for i in range(3):
@@ -204,7 +204,7 @@ def rows(x: f32[3, 4], y: Out[f32[3]]):
 """,
         step("compute_at", "t", "i"),
     ),
-    "a moved producer finds at its new place what it reads": Broken(
+    "a moved producer finds its operands at its new place": Broken(
         """
 def rows(x: f32[2, 4], y: Out[f32[2, 4]]):
     u = alloc(f32[2, 4])
@@ -220,7 +220,7 @@ def rows(x: f32[2, 4], y: Out[f32[2, 4]]):
 """,
         step("compute_at", "t", "i"),
     ),
-    "a moved producer makes for each iteration what it made before": Broken(
+    "a moved producer computes the same in each iteration": Broken(
         """
 def first(x: f32[3, 4], y: Out[f32[3, 4]]):
     t = alloc(f32[4])
@@ -249,7 +249,7 @@ def f(x: i32[4], y: Out[i32[4, 1]]):
 """,
         step("reverse_compute_at", "y", "i"),
     ),
-    "a consumer leaves no loop in which it is used again": Broken(
+    "a consumer leaves no loop that uses its results": Broken(
         """
 def f(x: i32[3], y: Out[i32[3]]):
     t = alloc(i32[1])
@@ -267,7 +267,7 @@ def f(x: i32[3], y: Out[i32[3]]):
 """,
         step("reverse_compute_at", "t", "i"),
     ),
-    "a consumer uses no value that is named behind its producer": Broken(
+    "a consumer uses no let after its producer": Broken(
         """
 def f(x: i32[3], z: Out[i32[3]]):
     t = alloc(i32[3])
@@ -281,7 +281,7 @@ def f(x: i32[3], z: Out[i32[3]]):
 """,
         step("reverse_compute_at", "z", "i"),
     ),
-    "an epilogue runs on no other condition than its block": Broken(
+    "an epilogue runs under the conditions of its block": Broken(
         """
 def some(x: f32[3, 4], y: InOut[f32[3, 4]]):
     t = alloc(f32[3, 4])
@@ -296,7 +296,7 @@ def some(x: f32[3, 4], y: InOut[f32[3, 4]]):
 """,
         step("inline", "y", reverse=True),
     ),
-    "a moved block goes over all of its axes": Broken(
+    "a moved block covers all of its axes": Broken(
         """
 def some(x: f32[4], y: InOut[f32[4]]):
     t = alloc(f32[4])

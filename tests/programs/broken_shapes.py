@@ -106,32 +106,32 @@ def add(ids: i64[8], x: f32[8], y: Out[f32[4]]):
 
 BROKEN_SHAPES: Final[Mapping[str, Broken]] = {
     "a copy is not shared with itself": Broken(_copies(), step("share", "a", "a")),
-    "a nest of its own fills what is shared": Broken(
+    "a shared copy is filled by a nest of its own": Broken(
         _copies(between=_changed("a")), step("share", "a", "b")
     ),
-    "what is shared is filled before all of its readers": Broken(
+    "a shared copy is filled before all of its readers": Broken(
         _copies(), step("share", "b", "a")
     ),
-    "what is shared was copied from memory that stays the same": Broken(
+    "the source of shared copies is constant": Broken(
         _copies(of="t", between=_changed("t")), step("share", "a", "b")
     ),
-    "copies that are shared hold the same": Broken(
+    "shared copies have the same contents": Broken(
         _copies(second="3 - vk"), step("share", "a", "b")
     ),
-    "fused axes are all spatial, or all of a reduction": Broken(
+    "fused axes are all spatial or all reduction axes": Broken(
         _SUMS, step("fuse_axes", "y", ["vi", "vk"])
     ),
-    "dimensions in a new order are all of them, each once": Broken(
+    "reordered dimensions are a permutation": Broken(
         _TURN, step("permute_dims", "t", [0])
     ),
-    "a component of a state is indexed as the others are": Broken(
+    "components of a state have the same indices": Broken(
         _LARGEST, step("permute_dims", "t", [1, 0])
     ),
-    "groups are of the places of one update": Broken(
+    "groups partition the targets of one update": Broken(
         _placed("y[row] = y[row] - x[vp]\n            y[(row + 1) % 4] = x[vp]"),
         step("by_target", "add", 4),
     ),
-    "a grouped update reads no place but its own": Broken(
+    "a grouped update reads only its own target": Broken(
         _SCATTER, step("by_target", "add", 4)
     ),
 }
@@ -151,7 +151,7 @@ _ORDER: Final = "iterations of a pipelined loop run in order"
 _STAGED: Final = {
     _FILLED: BROKEN_WARPS[_FILLED].text,
     _ORDER: BROKEN_WARPS[_ORDER].text,
-    "a stage is one thing or the other to a block": _THIRDS,
+    "a stage is spatial or reduced in a block": _THIRDS,
 }
 _LAST: Final = """
 def last(x: i32[6], y: Out[i32[1]]):
@@ -175,11 +175,11 @@ BROKEN_AGAIN: Final[tuple[tuple[str, Broken], ...]] = (
     (_INDEPENDENT, Broken(_LAST, step("bind", "k", "thread.x"))),
     (_INDEPENDENT, Broken(_SUMS, step("bind", "k", "block.x"))),
     (
-        "groups are of the places of one update",
+        "groups partition the targets of one update",
         Broken(_placed(_FOLDS), step("by_target", "add", 4)),
     ),
     (
-        "a grouped update reads no place but its own",
+        "a grouped update reads only its own target",
         Broken(_placed(_TWO), step("by_target", "add", 4, of="y")),
     ),
 )

@@ -51,7 +51,7 @@ def triangle(x: f32[6, 6], y: InOut[f32[6, 6]]):
 """,
         step("cache_write", "y", "y", "global"),
     ),
-    "a cached reduction starts its own state": Broken(
+    "a cached reduction initializes its own state": Broken(
         """
 def update(x: f32[6], y: InOut[f32[6]]):
     for i in range(6):
@@ -85,7 +85,7 @@ def evens(x: f32[8], y: Out[f32[4]]):
 """,
         step("cache_read", "y", "t", "global"),
     ),
-    "the init stands before the whole reduction": Broken(
+    "the init precedes the whole reduction": Broken(
         """
 def rows(x: f32[6, 50], m: Out[f32[6]], p: Out[i64[6]]):
     for i in range(6):
@@ -97,7 +97,7 @@ def rows(x: f32[6, 50], m: Out[f32[6]], p: Out[i64[6]]):
 """,
         step("decompose_reduction", "m", "k_1"),
     ),
-    "nothing else uses what the init sets": Broken(
+    "nothing else uses the state of the init": Broken(
         """
 def shared(x: f32[4, 3], y: Out[f32[4]], z: Out[f32[4]]):
     for i in range(4):
@@ -110,7 +110,7 @@ def shared(x: f32[4, 3], y: Out[f32[4]], z: Out[f32[4]]):
 """,
         step("decompose_reduction", "y", "i"),
     ),
-    "a reduction that is taken apart is started once": Broken(
+    "a decomposed reduction is initialized once": Broken(
         """
 def twice(x: f32[4, 3], y: Out[f32[4]]):
     for i in range(4):
@@ -121,7 +121,7 @@ def twice(x: f32[4, 3], y: Out[f32[4]]):
 """,
         step("decompose_reduction", "y", "r"),
     ),
-    "what an init reads is there before": Broken(
+    "the operands of an init are available before": Broken(
         """
 def biased(x: f32[4, 3], y: Out[f32[4]]):
     t = alloc(f32[4])
@@ -139,7 +139,7 @@ def biased(x: f32[4, 3], y: Out[f32[4]]):
 """,
         step("decompose_reduction", "y", "i"),
     ),
-    "only the ends of axes guard a reduction that is taken apart": Broken(
+    "only bounds of axes guard a decomposed reduction": Broken(
         """
 def guarded(x: f32[4, 8], y: InOut[f32[4]]):
     for i in range(4):
@@ -160,7 +160,7 @@ def mixed(x: f32[4, 3], y: Out[f32[4]]):
 """,
         step("rfactor", "y", "f"),
     ),
-    "factored parts are folded in order, or in any order": Broken(
+    "partial results are combined in a valid order": Broken(
         """
 @reducer(commutative=False)
 def last(a: f32, b: f32):
@@ -190,7 +190,7 @@ def shared(x: f32[4, 6], z: Out[f32[2]], y: Out[f32[4]]):
 """,
         step("rfactor", "y", "k_1"),
     ),
-    "a loop makes separate tiles for a moved consumer": Broken(
+    "iterations write disjoint tiles for a moved consumer": Broken(
         """
 def f(x: f32[8], y: Out[f32[8]]):
     t = alloc(f32[8])
@@ -204,7 +204,7 @@ def f(x: f32[8], y: Out[f32[8]]):
 """,
         step("reverse_compute_at", "y", "i_0"),
     ),
-    "an iteration has its own part of a temporary": Broken(
+    "each iteration has its own part of a temporary": Broken(
         """
 def halves(x: f32[4], y: Out[f32[4]]):
     t = alloc(f32[4])
@@ -216,7 +216,7 @@ def halves(x: f32[4], y: Out[f32[4]]):
 """,
         step("store_at", "t", "i"),
     ),
-    "a result holds a temporary until it is made of it": Broken(
+    "a result holds a temporary until it overwrites it": Broken(
         """
 def twice(x: f32[4], y: Out[f32[4]], z: Out[f32[4]]):
     t = alloc(f32[4])
@@ -232,7 +232,7 @@ def twice(x: f32[4], y: Out[f32[4]], z: Out[f32[4]]):
 """,
         step("store_in", "t", "y"),
     ),
-    "merged loops run equally often": Broken(
+    "merged loops have equal extents": Broken(
         """
 def two(x: f32[6], y: Out[f32[4]], z: Out[f32[6]]):
     for i in range(4):
@@ -244,7 +244,7 @@ def two(x: f32[6], y: Out[f32[4]], z: Out[f32[6]]):
 """,
         step("merge", "i", "i_1"),
     ),
-    "merged iterations meet only their own": Broken(
+    "merged iterations conflict only with their own": Broken(
         """
 def shifted(x: f32[4], y: Out[f32[4]]):
     t = alloc(f32[4])

@@ -29,10 +29,10 @@ def product(a: bf16[16, 16], b: bf16[16, 16], c: InOut[f32[16, 16]]):
 
 _TENSORIZE: Final = step("tensorize", "p", "mma_m16n16k16_bf16")
 BROKEN_WARPS: Final[Mapping[str, Broken]] = {
-    "each lane folds what is its own in the instruction": Broken(
+    "each lane reduces its own elements of the instruction": Broken(
         tile(row="15 - vi"), _TENSORIZE
     ),
-    "all lanes of a warp come to its instruction": Broken(
+    "all lanes of a warp reach its instruction": Broken(
         tile(where=", where=p * 8 + t // 4 < 10"), _TENSORIZE
     ),
     "a stage is filled before it is used, and by nothing else": Broken(
@@ -55,7 +55,7 @@ def twice(a: f32[8, 4], b: f32[8, 4], y: Out[f32[8, 4]], z: Out[f32[8, 4]]):
 """,
         step("double_buffer", "k"),
     ),
-    "a stage is one thing or the other to a block": Broken(
+    "a stage is spatial or reduced in a block": Broken(
         """
 def sums(x: f32[3, 4], y: Out[f32[3]]):
     for f in range(12):

@@ -17,7 +17,7 @@ import numpy as np
 
 from tensorlang import devices, targets
 from tensorlang.codegen.simt.host import data_of, launches
-from tensorlang.codegen.simt.many import Many, many
+from tensorlang.codegen.simt.multi_tensor import MultiTensorLaunch, multi_tensor_launch
 from tensorlang.errors import InterpreterError
 from tensorlang.ir.dtypes import DType
 from tensorlang.ir.interpreter import run
@@ -33,8 +33,8 @@ from tensorlang.runtime import (
     cuda_driver,
     cuda_graphs,
     cuda_lifetimes,
-    cuda_many,
     cuda_module,
+    cuda_multi_tensor,
     host_program,
     toolchain,
 )
@@ -222,7 +222,7 @@ class Driver:
     def _cuModuleGetFunction(self, place, module, name):
         function = self.kernels[module.value]
         found = [x for x in launches(function) if x.name == name.decode()]
-        of_many = many(function)
+        of_many = multi_tensor_launch(function)
         if of_many is not None and of_many.name == name.decode():
             found = [of_many]
         place._obj.value = self.handle()
@@ -334,7 +334,7 @@ class Driver:
     def _launched(self, kernel, *rest):
         *sizes, stream, params, _ = rest
         launch = self.kernels[kernel]
-        if isinstance(launch, Many):
+        if isinstance(launch, MultiTensorLaunch):
             return self._each_set(launch, sizes, stream, params)
         values = []
         for arg, place in zip(launch.data()["args"], params, strict=False):
@@ -350,7 +350,9 @@ class Driver:
     def _each_set(self, of, sizes, stream, params):
         """A launch for many sets: each as if it were launched alone."""
         told = of.data()
-        table = cuda_many._table_of(of.most, len(of.buffers)).from_address(params[0])
+        table = cuda_multi_tensor._table_of(of.most, len(of.buffers)).from_address(
+            params[0]
+        )
         shared = {
             var.name: np.frombuffer(
                 ctypes.string_at(params[n], max(var.dtype.bits // 8, 1)),

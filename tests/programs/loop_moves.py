@@ -27,7 +27,7 @@ def split(draw: Draw, view: View) -> Arguments | None:
 
 
 def pairs(view: View) -> list[tuple[Place, Place]]:
-    """Loops that stand directly one in the other."""
+    """Loops that are nested directly."""
     return [
         (outer, inner)
         for outer in view.loops

@@ -13,7 +13,7 @@ import numpy as np
 from tensorlang_test_programs import fake_cuda, ptx_machine
 from tensorlang_test_programs.ptx_machine.objects import tensor_map
 
-from tensorlang.runtime import cuda_many, toolchain
+from tensorlang.runtime import cuda_multi_tensor, toolchain
 
 ENCODE = ctypes.CFUNCTYPE(
     ctypes.c_int32,
@@ -69,7 +69,7 @@ class Driver(fake_cuda.Driver):
 
     def _each_set(self, of, sizes, stream, params):
         """A launch for many sets, as it is: its table is an argument."""
-        table = cuda_many._table_of(of.most, len(of.buffers))
+        table = cuda_multi_tensor._table_of(of.most, len(of.buffers))
         given = [ctypes.string_at(params[0], ctypes.sizeof(table))]
         given += [
             ctypes.string_at(params[n], max(var.dtype.bits // 8, 1))

@@ -16,7 +16,7 @@ KINDS = ("opencl", "cuda")
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Each test once a device; `tests/targets/test_present.py` says what is missing."""
     if "device" in metafunc.fixturenames:
-        known = targets.known()
+        known = targets.availability()
         here = [kind for kind in KINDS if not known[kind]]
         if metafunc.config.getoption("--ptx"):
             here = ["ptx"]

@@ -7,7 +7,7 @@ from tensorlang import targets
 
 @pytest.mark.parametrize("kind", ["opencl", "cuda"])
 def test_a_device_is_here(kind):
-    problem = targets.known()[kind]
+    problem = targets.availability()[kind]
     if problem:
         pytest.skip(problem)
     assert targets.get(kind).index >= 0

@@ -13,7 +13,7 @@ from tensorlang import targets
 from tensorlang.ops import find
 from tensorlang.ops.examples import arguments
 from tensorlang.ops.registry import operators
-from tensorlang.tuner.ragged import attempts, served
+from tensorlang.tuner.ragged import served_workloads, small_variants
 from tensorlang.tuner.tolerance import reassociation
 
 SPECIAL = np.array(
@@ -33,7 +33,9 @@ STRICT = [
 
 def small(op):
     """A ragged shape that the kernel of the default one takes."""
-    return next(chain(served(op, op.default), attempts(op, op.default, "odd")))
+    return next(
+        chain(served_workloads(op, op.default), small_variants(op, op.default, "odd"))
+    )
 
 
 def given(op, workload):

@@ -1,4 +1,4 @@
-"""What the templates of atomic updates ask: the new value, and updates of one's own."""
+"""Helpers of the templates for atomic updates: the new value, and plain updates."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from tensorlang.ir.nodes import AtomicUpdate, Binary, Expr, Load, Store, Var
 
 
 def combination(op: str, name: str) -> Expr:
-    """`op` of `a`, the old value, and `b`, in an element type of that name."""
+    """`op` of `a`, the old value, and `b`, with the dtype of this name."""
     dtype = as_dtype(name)
     return widened(Binary(op, Var("a", dtype), Var("b", dtype)))
 
 
 def plain_update(stmt: AtomicUpdate) -> Store:
-    """The update of memory that no other thread has."""
+    """A plain update, for memory that no other thread accesses."""
     old = Load(stmt.buffer, stmt.indices)
     value = widened(Binary(stmt.op, old, stmt.value))
     return Store(stmt.buffer, stmt.indices, value)

@@ -1,17 +1,16 @@
-"""How an operation is written in C, and where it needs parentheses.
+"""C forms of operations, and their parentheses.
 
-C's integers are not the IR's: narrow ones compute as `int`, signed ones must not
-overflow, and division rounds towards zero. `form` says which way of writing it an
-operation needs:
+C's integers differ from the IR's: narrow ones are promoted to `int`, signed ones must
+not overflow, and division truncates. `form` selects how an operation is written:
 
-    infix     `a + b`, as it stands
+    infix     `a + b`
     shift     division by a power of two, `a >> 3`
     mask      its remainder, `a & 7`
     wrapped   `(i32)((u32)a + (u32)b)`: signed, and it may wrap
     narrowed  `(u8)(a + b)`: C computes in `int`
     call      a function of the prelude, or of the language
 
-What is shown not to wrap stands as it is; so do shifts by less than the width.
+Operations that are proven not to wrap are infix, as are shifts by less than the width.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ SYMBOLS: Final = {
     "gt": ">",
     "ge": ">=",
 }
-# C's levels, loosest first; what binds tighter than its surroundings stands bare
+# C's precedence levels, loosest first
 _LEVELS: Final = {"|": 6, "^": 7, "&": 8, "==": 9, "!=": 9, "<": 10, "<=": 10}
 _LEVELS_: Final = {">": 10, ">=": 10, "<<": 11, ">>": 11, "+": 12, "-": 12}
 LEVELS: Final = _LEVELS | _LEVELS_ | {"*": 13, "/": 13, "%": 13}
@@ -66,18 +65,18 @@ CAST: Final = 14
 ATOM: Final = 16
 _INT: Final = 32  # bits of C's `int`
 _BITS: Final = ("and", "or", "xor", "shr")
-# operations that compilers warn of, or readers stumble at, beside another one
+# levels parenthesised next to another operator: compilers warn about some mixes
 _CLOSED: Final = (6, 7, 8, 11)
 
 
 class Facts:
-    """What is known of a kernel's integers, and how they are therefore written."""
+    """Integer ranges in a kernel, and the forms that follow from them."""
 
     def __init__(self, body: Node, sizes: Mapping[Var, Range]) -> None:
         self.known = Known(ranges_in(body, sizes))
 
     def fits(self, expr: Binary | Unary) -> bool:
-        """Whether an operation on integers is shown not to wrap."""
+        """Whether an integer operation is proven not to wrap."""
         parts = [part for part in children(expr) if isinstance(part, Expr)]
         if expr.dtype == i64 and all(map(self.known.exact, (expr, *parts))):
             return True
@@ -85,16 +84,16 @@ class Facts:
         return within(exact, expr.dtype.limits)
 
     def at_least_zero(self, expr: Expr) -> bool:
-        """Whether an integer is shown not to be negative."""
+        """Whether an integer is proven to be non-negative."""
         low = self.known.interval(expr)[0]
         return low is not None and low >= 0
 
     def shifts(self, expr: Binary) -> bool:
-        """Whether a shift is shown to be by less than the width."""
+        """Whether a shift is proven to be by less than the width."""
         return within(self.known.interval(expr.b), (0, expr.dtype.bits - 1))
 
     def form(self, expr: Binary) -> str:
-        """The way of writing an operation."""
+        """The form of an operation."""
         dtype, op = expr.dtype, expr.op
         if op in ("min", "max") or (op in ("shl", "shr") and not self.shifts(expr)):
             return "call"
@@ -113,7 +112,7 @@ class Facts:
         return "infix" if plain and self.fits(expr) else "wrapped"
 
     def _vector_division(self, expr: Binary) -> str:
-        """That of lanes: C has no division of floors for them."""
+        """Division of vectors: C has no floor division for them."""
         by = expr.b.value if isinstance(expr.b, Splat) else expr.b
         divisor = int(by.value) if isinstance(by, Const) else 0
         if divisor <= 0 or divisor & (divisor - 1):
@@ -125,12 +124,12 @@ class Facts:
         shifts = divisor > 0 and divisor & (divisor - 1) == 0
         positive = (self.known.interval(expr.b)[0] or 0) > 0
         natural = positive and self.at_least_zero(expr.a)
-        if shifts and not (natural and expr.dtype == i32):  # C knows no sign of a size
+        if shifts and not (natural and expr.dtype == i32):  # C may not know the sign
             return "shift" if expr.op == "floordiv" else "mask"
         return "infix" if natural else "call"
 
     def level(self, expr: Expr) -> int:
-        """How tightly the written expression binds."""
+        """Precedence of the written expression."""
         match expr:
             case Const(value=value):
                 negative = not expr.dtype.is_bool and value < 0
@@ -157,12 +156,12 @@ class Facts:
         return LEVELS[written[form]] if form in written else ATOM
 
     def bare(self, expr: Expr, around: int, *, right: bool = False) -> bool:
-        """Whether an operand needs no parentheses inside of an operator's level."""
+        """Whether an operand needs no parentheses next to an operator."""
         return binds(self.level(expr), around, right=right)
 
 
 def binds(own: int, around: int, *, right: bool = False) -> bool:
-    """Whether what has a level of its own stands bare inside of another level."""
+    """Whether an operand of one level needs no parentheses in another."""
     if own == around and not right:
         return True
     mixed = own in _CLOSED or around in _CLOSED
@@ -170,14 +169,14 @@ def binds(own: int, around: int, *, right: bool = False) -> bool:
 
 
 def unpromoted(index: Expr) -> Expr:
-    """An i32 index without its cast to i64, which C makes by itself."""
+    """An i32 index without its cast to i64, which C performs implicitly."""
     if isinstance(index, Cast) and index.dtype == i64 and index.a.dtype == i32:
         return index.a
     return index
 
 
 def promoted(a: Expr, b: Expr) -> tuple[Expr, Expr]:
-    """Two operands, without the cast of one that C makes because of the other."""
+    """Two operands, without a cast that C's usual conversions perform."""
     if a.dtype != i64 or b.dtype != i64:
         return a, b
     if unpromoted(a) is not a and not isinstance(b, Const):

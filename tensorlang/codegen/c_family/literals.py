@@ -1,4 +1,4 @@
-"""Constants as C writes them: the shortest decimal that reads back to the same bits."""
+"""C literals: the shortest decimal that reads back to the same bits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _INT_MAX: Final = (1 << 31) - 1
 
 
 def literal(expr: Const) -> str:
-    """A constant; one of f16 or bf16 is its bits, as the value is kept."""
+    """A constant as a C literal; f16 and bf16 as their bits."""
     if expr.dtype.is_bool:
         return "true" if expr.value else "false"
     if expr.dtype.name in ("f16", "bf16"):

@@ -1,10 +1,9 @@
-"""From a lowered function to C: `render(function, target)`.
+"""Render a lowered function as C: `render(function, target)`.
 
-The templates hold one macro for each node of the IR, named after it. `c_family.j2` has
-them all; `opencl.cl.j2` and `cuda.cu.j2` have those that the language writes otherwise,
-and these come first. Where a language has whole vectors, the macros for them have
-`Vector` before the node's name. Macros print what is below a node with `emit`, call
-each other through `c`, and ask for functions of the prelude with `need`.
+The templates have a macro per IR node, of the same name. `c_family.j2` defines all;
+`opencl.cl.j2` and `cuda.cu.j2` override those that differ in the language. In a
+language with vector types, `Vector...` macros print vector nodes. Macros print children
+with `emit`, call each other through `c`, and request prelude functions with `need`.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from tensorlang.codegen.simt.host import (
     launches,
 )
 from tensorlang.codegen.simt.indices import MOST_BYTES
-from tensorlang.codegen.simt.many import many
-from tensorlang.codegen.simt.nonempty import where_running
+from tensorlang.codegen.simt.multi_tensor import multi_tensor_launch
+from tensorlang.codegen.simt.nonempty import sizes_in_launch
 from tensorlang.errors import CodegenError
 from tensorlang.ir.bounds import ranges_in
 from tensorlang.ir.collectives import is_collective
@@ -55,7 +54,13 @@ from tensorlang.targets import Target
 
 _TEMPLATES: Final = {
     "opencl": ("c_family.j2", "atomics.j2", "opencl.cl.j2", "opencl_vectors.cl.j2"),
-    "cuda": ("c_family.j2", "atomics.j2", "cuda.cu.j2", "hopper.cu.j2", "many.cu.j2"),
+    "cuda": (
+        "c_family.j2",
+        "atomics.j2",
+        "cuda.cu.j2",
+        "hopper.cu.j2",
+        "multi_tensor.cu.j2",
+    ),
 }
 _ON_CPU: Final = "opencl_cpu.cl.j2"
 
@@ -63,10 +68,10 @@ _ON_CPU: Final = "opencl_cpu.cl.j2"
 def render(
     function: Function, target: Target, knobs: Mapping[str, object] | None = None
 ) -> str:
-    """The source of a lowered function's launches, headed by what it was made from.
+    """The source of a lowered function's launches, with a header.
 
     Raises:
-        CodegenError: the function was not lowered, or the language has no such node.
+        CodegenError: the function is not lowered, or the language lacks a node.
     """
     if target.model != "cpu":
         function = tidy_selects(function)
@@ -84,7 +89,7 @@ def render(
 
 
 def _width(name: str) -> tuple[bool, int, str]:
-    """Scalars before vectors of them."""
+    """Sort key: scalar types before vector types."""
     return "x" in name, len(name), name
 
 
@@ -105,13 +110,13 @@ def _signature(param: Param) -> str:
 
 
 def _templates(target: Target) -> tuple[str, ...]:
-    """The files of a target's macros; the later one's come first."""
+    """The template files of a target; later ones override earlier ones."""
     on_cpu = (_ON_CPU,) if target.model == "cpu" else ()
     return (*_TEMPLATES[target.kind], *on_cpu)
 
 
 def _exchanged(launch: Launch) -> frozenset[Buffer]:
-    """What must not be `restrict`: compilers move loads of that across barriers."""
+    """Buffers that must not be `restrict`: compilers hoist such loads over barriers."""
     if not any(isinstance(node, Barrier) for node in walk(launch.nest)):
         return frozenset()
     return reads(launch.nest) & writes(launch.nest)
@@ -119,7 +124,7 @@ def _exchanged(launch: Launch) -> frozenset[Buffer]:
 
 @dataclass(frozen=True)
 class _Macros:
-    """The macros by name, those of the language before the common ones."""
+    """The macros by name, with the language's overrides."""
 
     found: Mapping[str, Callable[..., str]]
 
@@ -133,7 +138,7 @@ class _Macros:
 
 
 class Printer:
-    """Prints nodes by the macros of their names, and remembers what they need."""
+    """Prints nodes by their macros, and records the types and functions they need."""
 
     def __init__(self, function: Function, target: Target) -> None:
         self.function = function
@@ -190,8 +195,8 @@ class Printer:
             found.update({k: v for k, v in vars(module).items() if callable(v)})
 
     def kernel(self, launch: Launch) -> str:
-        """The text of one launch's kernel."""
-        sizes = where_running(launch.grid, self.sizes)
+        """The source of one launch's kernel."""
+        sizes = sizes_in_launch(launch.grid, self.sizes)
         self.facts = forms.Facts(launch.nest, ranges_in(self.host, sizes))
         self.launch = launch
         self.tiles = vectors.tiles(launch) if self.has_vectors else {}
@@ -205,75 +210,79 @@ class Printer:
             for loop in (*launch.blocks, *launch.threads)
             if launch.scratch or loop.var in used
         ]
-        of = many(self.function) if "KernelOfSets" in self.macros.found else None
+        of = (
+            multi_tensor_launch(self.function)
+            if "KernelOfSets" in self.macros.found
+            else None
+        )
         macro = self.macros["KernelOfSets" if of else "Kernel"]
         return str(macro(of or launch, writes(launch.nest), indices))
 
     def is_exchanged(self, buffer: Buffer) -> bool:
-        """Whether what a thread writes to a buffer, others may read after a barrier."""
+        """Whether threads may read what others wrote to a buffer after a barrier."""
         return buffer in self.exchanged
 
     @property
     def has_vectors(self) -> bool:
-        """Whether the language computes with whole vectors."""
+        """Whether the language has vector types."""
         return "VectorBinary" in self.macros.found
 
     def emit(self, node: Node) -> str:
-        """A node as its macro writes it; of a whole vector, the macro of vectors."""
+        """Print a node by its macro, or by the vector macro for vectors."""
         name = type(node).__name__
         if vectors.lanes_of(node) > 1 and f"Vector{name}" in self.macros.found:
             return self.macros[f"Vector{name}"](node)
         return self.macros[name](node)
 
     def current(self) -> Launch:
-        """The launch that is being printed."""
+        """The launch being printed."""
         assert self.launch is not None
         return self.launch
 
     def tile(self, buffer: Buffer) -> int:
-        """The lanes of a private array of vectors; 0 of one of numbers."""
+        """Lanes of a private array of vectors; 0 for an array of scalars."""
         return self.tiles.get(buffer, 0)
 
     def is_wide(self, buffer: Buffer) -> bool:
-        """Whether several numbers of a buffer are moved at once."""
+        """Whether a private array is accessed by vectors."""
         return buffer in self.wide
 
     def is_product(self, rotation: Call) -> bool:
-        """Whether a rotation is written as a product; see `rotations`."""
+        """Whether a rotation is written as a multiplication; see `rotations`."""
         by = rotation.args[1]
         plain = isinstance(by, Const) and rotation.dtype == u32
         return plain and int(by.value) in self.products  # type: ignore[attr-defined]
 
     def space(self, buffer: Buffer) -> str:
-        """The memory that a buffer is in: `global`, `local` or `private`."""
+        """The address space of a buffer: `global`, `local` or `private`."""
         assert self.launch is not None
         if buffer in self.launch.shared:
             return "local"
         return "global" if buffer in self.launch.buffers else "private"
 
     def form(self, expr: Binary) -> str:
-        """How an operation is written; see `forms`."""
+        """The form of an operation; see `forms`."""
         return self.facts.form(expr)
 
     def fits(self, expr: Binary | Unary) -> bool:
-        """Whether an operation is shown not to wrap."""
+        """Whether an operation is proven not to wrap."""
         return self.facts.fits(expr)
 
     def tile_index(self, index: Ramp) -> Expr:
-        """The number of a vector in its tile."""
+        """Index of a vector in its tile."""
         return Simplifier(self.facts.known).visit(index.base // index.lanes)
 
     def is_wrapping(self, expr: Expr) -> bool:
-        """Whether an operation is on signed numbers that may wrap."""
+        """Whether an operation is signed and may wrap."""
         return isinstance(expr, Binary) and self.form(expr) == "wrapped"
 
     def paren(self, expr: Expr, around: int, right: bool = False) -> str:
-        """An operand, in parentheses where it needs them."""
+        """An operand, parenthesised if necessary."""
         text = self.emit(expr)
         return text if self.facts.bare(expr, around, right=right) else f"({text})"
 
     def typed(self, dtype: DType | str) -> str:
-        """The name of a type, which the head of the source defines."""
+        """The name of a type, recorded to be defined at the head of the source."""
         name = str(dtype)
         if name != "bool":
             self.types.add(name)
@@ -281,14 +290,14 @@ class Printer:
         return name
 
     def need(self, macro: str, *given: DType | str) -> str:
-        """The name of a function of the prelude, which is printed where it is used."""
+        """The name of a prelude function, recorded to be printed."""
         names = tuple(map(str, given))
         title = "_".join((macro, *names))
         self.needed.setdefault(title, (macro, names))
         return title
 
     def prelude_function(self, macro: str, names: tuple[str, ...]) -> str:
-        """One of them; of vectors by a macro of its own, else lane by lane."""
+        """A prelude function; of vectors by its own macro if any, else lane by lane."""
         if not any("x" in name for name in names):
             return str(self.macros[macro](*names))
         if f"{macro}_of_vectors" in self.macros.found:
@@ -296,7 +305,7 @@ class Printer:
         return str(self.macros["EachLane"](macro, *names))
 
     def prelude(self) -> list[str]:
-        """The functions that were asked for, each after those that it asks for."""
+        """The requested functions, each after those that it calls."""
         texts: dict[str, str] = {}
 
         def add(title: str) -> None:

@@ -1,9 +1,9 @@
-"""Which rotations of a kernel are products, on a GPU whose shifts are the bottleneck.
+"""Rotations as multiplications, for GPUs whose shift units are the bottleneck.
 
-`x * 2^n` in 64 bits has in its two halves what a rotation by `n` has in its word: their
-`or` goes into the exclusive or that follows, which takes three operands. NVIDIA's GPUs
-have shifts and logic on one unit and products on another one, which else only adds: of
-a round of Threefry (an addition, a rotation, an exclusive or) the first has two thirds.
+The two halves of the 64-bit product `x * 2^n` contain the bits of `x` rotated by `n`;
+their `or` merges into the following exclusive or, which takes three operands. On NVIDIA
+GPUs shifts and logic share one unit, and multiplications use another, which otherwise
+only adds. In a round of Threefry (add, rotate, xor) the first does two thirds.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from tensorlang.ir.nodes import Call, Const, Node
 from tensorlang.ir.visit import walk
 
 _SHARE: Final = (
-    0.3  # of rotations: products take at most as long then, at a quarter rate
+    0.3  # of rotations: at quarter rate, multiplications then take no longer
 )
-_FEW: Final = 8  # rotations that nothing waits for
+_FEW: Final = 8  # rotations: fewer are not worth it
 
 
 def products(body: Node) -> frozenset[int]:
-    """By how much words are rotated where that is a product; the first that are met."""
+    """The rotation amounts to implement as products: the first that `_SHARE` allows."""
     found = (node for node in walk(body) if isinstance(node, Call) and _is_plain(node))
     counts = Counter(int(node.args[1].value) for node in found)  # type: ignore[attr-defined]
     total, taken = counts.total(), 0
@@ -35,6 +35,6 @@ def products(body: Node) -> frozenset[int]:
 
 
 def _is_plain(call: Call) -> bool:
-    """Whether a call rotates a word of 32 bits by a constant."""
+    """Whether a call rotates a 32-bit word by a constant."""
     by = call.args[1] if call.name == "rotl" and call.dtype == u32 else None
     return isinstance(by, Const) and 0 < int(by.value) < 32

@@ -1,12 +1,12 @@
-"""Choices as a GPU makes them: one condition, and loads only where it holds.
+"""Simplify selects for C, where the branch not taken is not evaluated.
 
     select(b != b, b, select(b > a, b, a))    ->    select(b != b | b > a, b, a)
 
     select(t >= 0 & t < 112,                        select(t >= 0 & t < 112,
            x[min(max(t, 0), 111)], 0.0)       ->           x[t], 0.0)
 
-In C, what a choice does not take is not computed: a place needs no bounds that the
-condition has already. Without them, neighbouring places are one address and constants.
+An index needs no clamping that the condition implies. Without it, adjacent elements
+share one base address with constant offsets.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from tensorlang.ir.nodes import (
 from tensorlang.ir.visit import rebuild, rewriter, walk
 from tensorlang.scheduling.memory import OWN
 
-# by expression, between what it lies where a condition holds
+# ranges of expressions under a condition
 _Known: TypeAlias = Mapping[Expr, tuple[int | None, int | None]]
 
 
 def tidy_selects(function: Function) -> Function:
-    """The function with its choices as above; they mean the same in C only."""
+    """The function with simplified selects; valid with C's semantics only."""
 
     @rewriter
     def visit(node: Node) -> Node:
@@ -61,13 +61,13 @@ def _tidy(select: Select) -> Select:
 
 
 def _is_free(cond: Expr) -> bool:
-    """Whether a condition may be asked where it was not: it reads no memory."""
+    """Whether a condition may be evaluated speculatively: its loads are private."""
     loads = (node for node in walk(cond) if isinstance(node, Load))
     return all(load.buffer.scope in OWN for load in loads)
 
 
 def _known(cond: Expr) -> _Known:
-    """What a condition says of integers."""
+    """Integer ranges that a condition implies."""
     known: dict[Expr, tuple[int | None, int | None]] = {}
     for test in conjuncts(cond):
         match test:
@@ -83,7 +83,7 @@ def _known(cond: Expr) -> _Known:
 
 
 def _without_bounds(value: Expr, known: _Known) -> Expr:
-    """A value's places of memory without bounds that are known to hold."""
+    """A value without clamps of its indices that `known` implies."""
 
     @rewriter
     def visit(node: Node) -> Node:
@@ -111,7 +111,7 @@ def _without_bounds(value: Expr, known: _Known) -> Expr:
 
 
 def _between(expr: Expr, known: _Known) -> tuple[int | None, int | None]:
-    """Between what an expression lies."""
+    """The range of an expression."""
     if expr in known:
         return known[expr]
     match expr:

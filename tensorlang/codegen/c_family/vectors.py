@@ -1,4 +1,4 @@
-"""What the macros of vectors ask of the tree: runs of lanes, places, tiles."""
+"""Queries of the vector macros: lanes, contiguous indices, tiles."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.visit import walk
 
-_WHOLE: Final = 32  # bits: narrower numbers are promoted beside a vector
+_WHOLE: Final = 32  # bits: narrower numbers are promoted next to a vector
 _LOWEST: Final = -(1 << 31)  # of i32: C has no literal of that type for it
 
 
 def lanes_of(node: Node) -> int:
-    """The lanes of an expression's value, or of what a statement stores."""
+    """Lanes of an expression's value, or of the value that a statement stores."""
     value = node.value if isinstance(node, Store) else node
     return value.dtype.lanes if isinstance(value, Expr) else 1
 
 
 def same_in_all_lanes(expr: Expr) -> bool:
-    """Whether a vector may be written as a number beside another vector."""
+    """Whether a vector may be written as a scalar next to another vector."""
     if not isinstance(expr, Splat) or expr.dtype.bits < _WHOLE:
         return False
     return not is_number(expr.value, _LOWEST)
@@ -48,14 +48,14 @@ def is_number(expr: Expr, value: int) -> bool:
 
 
 def is_contiguous(index: Expr) -> bool:
-    """Whether lanes are neighbours in memory."""
+    """Whether lanes are contiguous in memory."""
     return isinstance(index, Ramp) and is_number(index.stride, 1)
 
 
 def picked(expr: Shuffle | Insert) -> list[tuple[Expr, list[int]]]:
-    """The parts of a vector that is picked together: vectors, and lanes of these.
+    """The parts of a shuffle or insert: vectors, and the lanes taken from each.
 
-    A part has 1, 2, 4, 8 or 16 lanes, as a language has vectors.
+    A part has 1, 2, 4, 8 or 16 lanes, the vector sizes of the language.
     """
     runs = groupby(_lanes(expr), key=lambda pick: pick[0])
     found: list[tuple[Expr, list[int]]] = []
@@ -71,7 +71,7 @@ def picked(expr: Shuffle | Insert) -> list[tuple[Expr, list[int]]]:
 
 
 def _lanes(expr: Shuffle | Insert) -> Iterator[tuple[Expr, int]]:
-    """Each lane: a vector, and the number of the lane in it."""
+    """The source of each lane: a vector, and the lane in it."""
     if isinstance(expr, Insert):
         for lane in range(expr.dtype.lanes):
             own = lane != expr.lane
@@ -82,10 +82,10 @@ def _lanes(expr: Shuffle | Insert) -> Iterator[tuple[Expr, int]]:
 
 
 def tiles(launch: Launch) -> dict[Buffer, int]:
-    """The private arrays that are only used in whole vectors, and their lanes.
+    """Private arrays that are only accessed by whole vectors, and their lanes.
 
-    As arrays of vectors they become registers; a compiler does not look through
-    vectors that are read from arrays of numbers.
+    Declared as arrays of vectors they become registers; compilers do not see through
+    vector accesses to arrays of scalars.
     """
     found: dict[Buffer, set[int]] = {}
     for buffer in allocations(launch.body):
@@ -102,7 +102,7 @@ def tiles(launch: Launch) -> dict[Buffer, int]:
 
 
 def wide(launch: Launch) -> frozenset[Buffer]:
-    """The private arrays of which several numbers are moved at once."""
+    """Private arrays with vector accesses."""
     return frozenset(
         node.buffer
         for node in walk(launch.body)
@@ -113,7 +113,7 @@ def wide(launch: Launch) -> frozenset[Buffer]:
 
 
 def _whole_lanes(access: Load | Store) -> int:
-    """The lanes of an access to a whole vector of a tile; 0 where it is none."""
+    """Lanes of an access to a whole vector of a tile; 0 if it is none."""
     lanes = lanes_of(access)
     index = access.indices[0] if access.indices else as_expr(0)
     if access.mask is not None or lanes == 1 or not is_contiguous(index):

@@ -1,1 +1,1 @@
-"""Roles, barrier objects, bulk copies and products of warpgroups, on Hopper."""
+"""Lowering for Hopper: warp roles, mbarriers, bulk (TMA) copies, `wgmma` products."""

@@ -1,4 +1,4 @@
-"""Bulk copies: a tile of a matrix to shared memory, by one thread, in one instruction.
+"""Bulk (TMA) copies: one thread copies a tile of a matrix to shared memory.
 
 for i in range(128):                                    bulk_copy(full[s], to[s, 0, 0],
     for j in range(64):                          ->         from[0, 0], r, c, ...)
@@ -28,12 +28,12 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.simplify import simplify
 
-_LARGEST = 256  # rows and columns of a box
+_LARGEST = 256  # rows or columns of a box
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A whole tile, `to[.., i, j] = source[row + i, column + j]`."""
+    """A copy of a whole tile, `to[.., i, j] = source[row + i, column + j]`."""
 
     to: Load
     source: Load
@@ -44,21 +44,21 @@ class Copy:
 
     @property
     def bytes(self) -> int:
-        """How many bytes it moves."""
+        """Bytes moved."""
         return prod(self.box) * self.to.dtype.bytes
 
     def statement(self, arrives: Load) -> Evaluate:
-        """The instruction, which arrives at an object when it is done."""
+        """The instruction, which arrives at a barrier object on completion."""
         rows, columns = self.source.buffer.shape
         place = self.to, self.source, self.row, self.column
         return effect(COPY, arrives, *place, rows, columns, *self.box, self.swizzle)
 
 
 def copies_of(stmt: Stmt) -> list[Copy]:
-    """The bulk copies that statements are.
+    """The bulk copies in a statement.
 
     Raises:
-        CodegenError: a statement is no copy that hardware has.
+        CodegenError: a statement is not expressible as a bulk copy.
     """
     stmts = stmt.stmts if isinstance(stmt, Seq) else (stmt,)
     return [_copy(item) for item in stmts]
@@ -71,7 +71,7 @@ def _copy(stmt: Stmt) -> Copy:
         loops.append(body)
         body = body.body
     if not isinstance(body, Store) or not isinstance(body.value, Load) or body.mask:
-        raise _no_copy(stmt, "it is no nest around one store of what it loads")
+        raise _no_copy(stmt, "it is not a nest around one store of a load")
     source, to = body.value, Load(body.buffer, body.indices)
     if len(loops) != 2 or source.buffer.ndim != 2 or source.mask is not None:
         raise _no_copy(stmt, "it does not copy a matrix by rows and columns")
@@ -114,12 +114,15 @@ def _placed(
 def _fits(stmt: Stmt, source: Load, box: tuple[int, ...]) -> None:
     width = source.dtype.bytes
     if max(box) > _LARGEST or box[-1] * width % 16:
-        raise _no_copy(stmt, f"a box of {box} is larger than 256, or of odd bytes")
+        raise _no_copy(
+            stmt,
+            f"a box of {box} exceeds 256, or its rows are not multiples of 16 bytes",
+        )
     pitch = source.buffer.shape[1]
     if isinstance(pitch, Const) and int(pitch.value) * width % 16:
-        raise _no_copy(stmt, f"rows of {pitch.value} are no multiple of 16 bytes")
+        raise _no_copy(stmt, f"rows of {pitch.value} are not a multiple of 16 bytes")
 
 
 def _no_copy(stmt: Stmt, why: str) -> CodegenError:
     first = repr(stmt).split("\n", 1)[0]
-    return CodegenError(f"{first!r} can be no bulk copy: {why}")
+    return CodegenError(f"{first!r} cannot be a bulk copy: {why}")

@@ -1,6 +1,6 @@
-"""Statements of the instructions in `tensorlang.ir.gpu_effects`, and tensor maps.
+"""Instruction statements for `tensorlang.ir.gpu_effects`, and tensor maps.
 
-The template has a macro for each of them, of its name.
+The template has a macro of the same name for each of them.
 """
 
 from __future__ import annotations
@@ -18,20 +18,19 @@ COPY: Final = "bulk_copy"
 
 
 def effect(name: str, *args: ExprLike) -> Evaluate:
-    """The statement of an instruction."""
+    """An instruction as a statement."""
     return Evaluate(Call(name, tuple(map(_expr, args)), boolean))
 
 
 @dataclass(frozen=True, slots=True)
 class TensorMap:
-    """What the host must encode for a bulk copy: `cuTensorMapEncodeTiled`'s arguments.
+    """Arguments of `cuTensorMapEncodeTiled` for a bulk copy.
 
     Attributes:
-        buffer: The matrix in global memory, row-major.
-        rows: Of the matrix, and `columns`.
-        box: Rows and columns of what one copy moves.
-        swizzle: Bytes of a row within which pieces of 16 bytes are exchanged; 0 for
-            none.
+        buffer: The row-major matrix in global memory.
+        rows, columns: Extents of the matrix.
+        box: Rows and columns moved by one copy.
+        swizzle: Swizzle span in bytes (16-byte chunks are permuted in it); 0 for none.
     """
 
     buffer: Buffer
@@ -42,7 +41,7 @@ class TensorMap:
 
     @classmethod
     def of(cls, copy: Call) -> TensorMap:
-        """The map that a bulk copy goes by."""
+        """The tensor map of a bulk copy."""
         _, _, source, _, _, rows, columns, *rest = copy.args
         assert isinstance(source, Load)
         box_rows, box_columns, swizzle = (_number(part) for part in rest)
@@ -50,7 +49,7 @@ class TensorMap:
 
 
 def tensor_maps(node: Node) -> tuple[TensorMap, ...]:
-    """The maps that the bulk copies below a node go by, each once."""
+    """The distinct tensor maps of the bulk copies below a node."""
     return tuple(dict.fromkeys(map(TensorMap.of, _copies(node))))
 
 

@@ -1,4 +1,4 @@
-"""Layouts that hardware has a name for: swizzled tiles, and the sums of a warpgroup."""
+"""Layouts that the hardware supports: swizzled tiles, and `wgmma` accumulators."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from tensorlang.ir.nodes import Buffer, Const
 from tensorlang.ir.semantics import evaluate
 
 WARPGROUP: Final = 128
-_PIECE: Final = 16  # bytes that stay together
+_PIECE: Final = 16  # bytes of a swizzle chunk
 SWIZZLES: Final = (128, 64, 32)
 
 
 def extents(buffer: Buffer) -> tuple[int, ...] | None:
-    """The shape of a buffer as numbers, where it is known."""
+    """The shape of a buffer as integers; None if it is not constant."""
     found = [extent.value for extent in buffer.shape if isinstance(extent, Const)]
     return tuple(map(int, found)) if len(found) == buffer.ndim else None
 
 
 def places(buffer: Buffer) -> list[np.ndarray] | None:
-    """What the layout gives, for all elements in the order of their indices."""
+    """The layout's physical indices of all elements, in row-major order."""
     shape = extents(buffer)
     if shape is None:
         return None
@@ -55,9 +55,9 @@ def swizzle_of(buffer: Buffer) -> int | None:
 
 
 def has_sums(buffer: Buffer) -> bool:
-    """Whether a buffer's 64 rows lie in the registers of a warpgroup as its sums do.
+    """Whether a buffer's 64 rows are laid out as the accumulators of a warpgroup.
 
-    The thread of an element is that in its warpgroup; which that is the rows tell.
+    Threads are compared within the warpgroup; the rows determine which warpgroup.
     """
     shape, found = extents(buffer), places(buffer)
     if shape is None or found is None or len(shape) != 2 or len(found) != 2:
@@ -69,7 +69,7 @@ def has_sums(buffer: Buffer) -> bool:
 
 
 def groups_of_rows(buffer: Buffer) -> Any:
-    """For each row of sums, the warpgroup that has it."""
+    """For each row of accumulators, the warpgroup that holds it."""
     shape, found = extents(buffer), places(buffer)
     assert shape is not None
     assert found is not None

@@ -1,4 +1,4 @@
-"""Roles and barrier objects as branches, shared memory and instructions.
+"""Lower warp roles and barrier objects to branches, shared memory and instructions.
 
 full = barrier_object(1, 2)             full = alloc(u64[2], scope="shared")
 for t in bound(384, "thread.x"):        for t in bound(384, "thread.x"):
@@ -49,7 +49,7 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.simplify import simplify_function
-from tensorlang.ir.visit import rebuild, rewriter, substitute, walk
+from tensorlang.ir.visit import rebuild, rewriter, substitute, walk_statements
 from tensorlang.targets import Target
 
 _NEEDS: Final = {
@@ -61,13 +61,13 @@ _NEEDS: Final = {
 
 
 def lower_roles(function: Function, target: Target) -> Function:
-    """The function without roles, barrier objects and blocks of a warpgroup.
+    """The function without roles, barrier objects and warpgroup blocks.
 
     Raises:
-        CodegenError: the target has no such instructions, or a program has no form
-            that they have.
+        CodegenError: the target lacks the instructions, or a construct does not match
+            one of them.
     """
-    if not any(map(_is_ours, walk(function.body))):
+    if not any(map(_is_ours, walk_statements(function.body))):
         return function
     refuse_roles(function, target)
     plain = simplify_function(replace(function, body=_without_axes(function.body)))
@@ -75,17 +75,17 @@ def lower_roles(function: Function, target: Target) -> Function:
 
 
 def refuse_roles(function: Function, target: Target) -> None:
-    """Check that a target has roles and what they use, where a function has them.
+    """Check that a target supports the roles and barrier objects in a function.
 
     Raises:
-        CodegenError: it has not.
+        CodegenError: it does not.
     """
-    for node in walk(function.body):
+    for node in walk_statements(function.body):
         feature = "wgmma" if _is_collective(node) else _NEEDS.get(type(node), "")
         if feature and feature not in target.features:
             raise CodegenError(
                 f"a {type(node).__name__} of this kind needs {feature!r}, which "
-                f"{target} has not; schedule the operator without roles"
+                f"{target} lacks; schedule the operator without roles"
             )
 
 
@@ -99,7 +99,7 @@ def _is_collective(node: Node) -> bool:
 
 @rewriter
 def _without_axes(stmt: Node, inside: bool = False) -> Node:
-    """Collective blocks without axes, and in them and in copies no blocks at all."""
+    """Remove the axes of collective blocks, and all blocks inside these and copies."""
     if not isinstance(stmt, Stmt):
         return stmt
     below = inside or isinstance(stmt, Arrive) or _is_collective(stmt)
@@ -108,16 +108,17 @@ def _without_axes(stmt: Node, inside: bool = False) -> Node:
         return made
     if made.where is not None or made.init not in (None, Seq(())):
         raise CodegenError(
-            f"block {made.name} is part of an instruction, which tests and sets nothing"
+            f"block {made.name} is part of an instruction: it can have neither a "
+            "condition nor an init"
         )
     body = substitute(made.body, {axis.var: axis.value for axis in made.axes})
     return body if inside else replace(made, axes=(), body=body, init=None)
 
 
 def _without_names(node: Seq) -> Iterator[Stmt]:
-    """The statements with integers that they name put in their places.
+    """The statements with integer lets substituted.
 
-    Registers are told from each other by what their index is for each thread.
+    Register indices are compared by their value for each thread.
     """
     values: dict[Var, Expr] = {}
     for stmt in node.stmts:
@@ -130,7 +131,7 @@ def _without_names(node: Seq) -> Iterator[Stmt]:
 
 @dataclass
 class _Roles:
-    """`objects` are the barrier objects in force, `threads` the loop over threads."""
+    """`objects` maps names to barrier objects in scope; `threads` is their loop."""
 
     objects: dict[str, Buffer] = field(default_factory=dict)
     fresh: list[Stmt] = field(default_factory=list)
@@ -138,7 +139,7 @@ class _Roles:
 
     @rewriter
     def visit(self, node: Node) -> Node:
-        """A statement in instructions."""
+        """Rewrite a statement to instructions."""
         match node:
             case Seq():
                 return seq(*[self.visit(stmt) for stmt in _without_names(node)])
@@ -160,7 +161,7 @@ class _Roles:
         return node
 
     def declare(self, node: BarrierObject) -> Stmt:
-        """Shared memory for the objects; threads set them up."""
+        """Shared memory for the objects; a thread initialises them later."""
         buffer = Buffer(node.name, u64, (as_expr(node.size),), "shared")
         self.objects[node.name] = buffer
         for at in range(node.size):
@@ -168,7 +169,7 @@ class _Roles:
         return Alloc(buffer)
 
     def loop(self, node: For) -> For:
-        """The threads, of which the first sets up the objects."""
+        """The thread loop; its first thread initialises the objects."""
         first: list[Stmt] = []
         if self.fresh:
             alone = If(node.var.equal(0), seq(*self.fresh, effect("barrier_fence")))
@@ -178,13 +179,13 @@ class _Roles:
         return replace(node, body=seq(*first, self.visit(node.body)))
 
     def registers(self, node: Role) -> Iterator[Stmt]:
-        """More or fewer registers than the threads start with."""
+        """Increase or decrease the registers of the role's threads."""
         if node.registers and self.threads is not None:
             more = node.registers > at_start(threads_of(self.threads))
             yield effect("set_registers", node.registers, more)
 
     def arrive(self, node: Arrive) -> Stmt:
-        """An arrival; its copies count their bytes."""
+        """An arrival; it expects the bytes of its copies."""
         at = self.place(node)
         if node.copies is None:
             return effect("arrive", at)
@@ -193,6 +194,6 @@ class _Roles:
         return seq(expected, *[copy.statement(at) for copy in copies])
 
     def place(self, node: Arrive | Wait) -> Load:
-        """The object that is meant."""
+        """The barrier object it refers to."""
         index: Expr = node.index
         return Load(self.objects[node.name], (index,))

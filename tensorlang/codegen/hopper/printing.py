@@ -1,4 +1,4 @@
-"""What the template of these instructions asks of the launch that it prints."""
+"""Helper functions of the Hopper template."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def helpers(launch: Callable[[], Launch]) -> dict[str, object]:
-    """Functions for the template, on the launch at hand.
+    """Helper functions for the launch being printed.
 
-    `map_name` is a tensor map's name in the source, `shared_offset` where a buffer lies
-    in the memory that the launch asks for, or None, `shared_alignment` what a buffer of
-    the kernel's own is aligned to, in bytes.
+    `map_name`: name of a tensor map in the source. `shared_offset`: a buffer's offset
+    in dynamic shared memory, or None. `shared_alignment`: alignment of static shared
+    buffers, in bytes.
     """
 
     def map_name(given: TensorMap) -> str:

@@ -1,4 +1,4 @@
-"""Products of warpgroups: a collective block whose loops are what `wgmma` computes.
+"""Warpgroup products: collective blocks whose loop nest is what `wgmma` computes.
 
 with block("products", .., scope="warpgroup"):       warpgroup_product(64, 4,
     for i in range(64):                                  sums[..], a[s, r, 0],
@@ -40,31 +40,35 @@ from tensorlang.ir.semantics import evaluate
 from tensorlang.ir.simplify import simplify
 
 _ROWS = 64
-_STEP = 16  # of k in one instruction
+_STEP = 16  # k per instruction
 _ROW_BYTES = 128
 
 
 def product_of(block: Block, thread: For) -> Evaluate:
-    """The instructions of a collective block of a warpgroup, for one of its threads.
+    """The instructions of a warpgroup's collective block, for one thread.
 
     Raises:
-        CodegenError: its loops are not what hardware computes.
+        CodegenError: its loops do not match the instruction.
     """
     loops = {loop.var: loop for loop in _nest(block.body)}
     fold = _innermost(block.body)
     if not isinstance(fold, Reduce) or fold.reducer.name != "sum" or len(loops) != 3:
-        raise _no_product(block, "it is no nest of three loops around one sum")
+        raise _no_product(block, "it is not a nest of three loops around one sum")
     left, right = _factors(block, fold)
     sums = fold.buffers[0]
     i, j, q = (_moved(block, at, loops) for at in (*fold.indices, right.indices[-1]))
     rows, columns, depth = (_extent(block, loops[var]) for var in (i, j, q))
     if rows != _ROWS or columns % 8 or not 8 <= columns <= 256 or depth % _STEP:
-        raise _no_product(block, f"{rows}x{columns}x{depth} is no shape of its own")
+        raise _no_product(block, f"{rows}x{columns}x{depth} is not a supported shape")
     base = simplify(fold.indices[0] - i)
     if fold.indices[1] != j or free_vars(base) - {thread.var}:
-        raise _no_product(block, "its sums do not start at rows of the warpgroup")
+        raise _no_product(
+            block, "its accumulators do not start at the warpgroup's rows"
+        )
     if not has_sums(sums) or sums.scope != "register":
-        raise _no_product(block, f"{sums.name} does not lie in registers as sums do")
+        raise _no_product(
+            block, f"{sums.name} does not have the layout of accumulators in registers"
+        )
     _own_rows(block, Load(sums, (base, as_expr(0))), thread)
     t = thread.var
     first = Load(sums, (base + t % 128 // 32 * 16 + t % 32 // 4, t % 4 * 2))
@@ -92,15 +96,17 @@ def _factors(block: Block, fold: Reduce) -> tuple[Load, Load]:
         if isinstance(load, Load) and load.dtype.name == "bf16":
             found.append(load)
     if len(found) != 2 or not isinstance(value, Binary) or value.op != "mul":
-        raise _no_product(block, "it does not multiply numbers of bf16 in f32")
+        raise _no_product(block, "it does not multiply bf16 values in f32")
     return found[0], found[1]
 
 
 def _moved(block: Block, index: Expr, loops: dict[Var, For]) -> Var:
-    """The loop that an index runs with."""
+    """The loop variable in an index."""
     found = free_vars(index) & loops.keys()
     if len(found) != 1:
-        raise _no_product(block, f"{index!r} does not run with one of its loops")
+        raise _no_product(
+            block, f"{index!r} does not depend on exactly one of its loops"
+        )
     return next(iter(found))
 
 
@@ -111,20 +117,20 @@ def _extent(block: Block, loop: For) -> int:
 
 
 def _own_rows(block: Block, first: Load, thread: For) -> None:
-    """Each warpgroup multiplies the rows whose sums it has."""
+    """Check that each warpgroup multiplies the rows whose accumulators it holds."""
     if not isinstance(thread.extent, Const):
         raise _no_product(block, "its number of threads varies")
     numbers = np.arange(int(thread.extent.value))
     rows = evaluate(first.indices[0], {thread.var: numbers})
     rows = np.broadcast_to(rows, numbers.shape)
     groups = groups_of_rows(first.buffer)
-    inside = rows < groups.size  # of those threads that may come here
+    inside = rows < groups.size  # threads that may execute the block
     if (groups[rows[inside]] != numbers[inside] // WARPGROUP).any():
-        raise _no_product(block, "a warpgroup adds to sums of another one")
+        raise _no_product(block, "a warpgroup adds to accumulators of another one")
 
 
 def _start(block: Block, load: Load, row: Var, step: Var) -> Load:
-    """Where a tile of an operand starts: its rows run with `row`, k with `step`."""
+    """Start of an operand's tile; its rows are indexed by `row`, its k by `step`."""
     buffer = load.buffer
     *lead, at, k = load.indices
     base = simplify(at - row)
@@ -132,9 +138,11 @@ def _start(block: Block, load: Load, row: Var, step: Var) -> Load:
         raise _no_product(block, f"{load!r} does not run along rows and k")
     wide = simplify(buffer.shape[-1] * buffer.dtype.bytes)
     if buffer.scope != "shared" or wide != as_expr(_ROW_BYTES):
-        raise _no_product(block, f"{buffer.name} has no rows of 128 bytes, shared")
+        raise _no_product(
+            block, f"{buffer.name} is not shared memory with rows of 128 bytes"
+        )
     if swizzle_of(buffer) != _ROW_BYTES:
-        raise _no_product(block, f"{buffer.name} has not the swizzle of 128 bytes")
+        raise _no_product(block, f"{buffer.name} does not have the 128-byte swizzle")
     return Load(buffer, (*lead, base, as_expr(0)))
 
 
@@ -143,4 +151,4 @@ def _varies(exprs: list[Expr], *variables: Var) -> bool:
 
 
 def _no_product(block: Block, why: str) -> CodegenError:
-    return CodegenError(f"block {block.name} can be no product of a warpgroup: {why}")
+    return CodegenError(f"block {block.name} cannot be a warpgroup product: {why}")

@@ -1,4 +1,4 @@
-"""Registers of roles: warpgroups give some back, so that others can have more."""
+"""Register reallocation between roles: some warpgroups release what others claim."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tensorlang.ir.semantics import evaluate
 from tensorlang.ir.visit import walk
 
 _WARPGROUP: Final = 128
-_MOST: Final = 65536  # of a processor
+_MOST: Final = 65536  # registers per SM
 
 
 def threads_of(loop: For) -> int:
-    """How many threads a block has.
+    """Threads of a block.
 
     Raises:
-        CodegenError: their number varies.
+        CodegenError: their number is not constant.
     """
     if not isinstance(loop.extent, Const):
         raise CodegenError(f"loop {loop.var.name}: the number of threads varies")
@@ -29,16 +29,16 @@ def threads_of(loop: For) -> int:
 
 
 def at_start(threads: int) -> int:
-    """The registers that each thread of a block has at first, if it has all it can."""
+    """Initial registers per thread, if the block uses all of the SM's."""
     return _MOST // threads // 8 * 8
 
 
 def check_registers(loop: For) -> None:
-    """Check that the registers which the roles of a block ask for come together.
+    """Check that the registers requested by a block's roles are available.
 
     Raises:
-        CodegenError: there are not so many, and warps would wait for them for ever; or
-            a role that asks is not made of whole warpgroups.
+        CodegenError: they exceed the register file, so warps would deadlock; or a role
+            with a request does not consist of whole warpgroups.
     """
     roles = [n for n in walk(loop.body) if isinstance(n, Role) and n.registers]
     if not roles:
@@ -47,19 +47,19 @@ def check_registers(loop: For) -> None:
     held = np.full(numbers.size, at_start(numbers.size))
     for role in roles:
         if free_vars(role.cond) - {loop.var}:
-            raise CodegenError(f"role {text(role.cond)} asks for registers, and varies")
+            raise CodegenError(f"role {text(role.cond)} requests registers, and varies")
         chosen = np.broadcast_to(
             evaluate(role.cond, {loop.var: numbers}), numbers.shape
         )
         groups = numbers[chosen] // _WARPGROUP
         if (np.bincount(groups) % _WARPGROUP).any():
             raise CodegenError(
-                f"role {text(role.cond)} asks for registers, and is not made of whole "
-                f"warpgroups of {_WARPGROUP} threads"
+                f"role {text(role.cond)} requests registers, but does not consist of "
+                f"whole warpgroups of {_WARPGROUP} threads"
             )
         held[chosen] = role.registers
     if held.sum() > _MOST:
         raise CodegenError(
-            f"the roles ask for {held.sum()} registers of {_MOST}, and would wait for "
-            "ever; give some of them fewer"
+            f"the roles request {held.sum()} of {_MOST} registers and would "
+            "deadlock; request fewer"
         )

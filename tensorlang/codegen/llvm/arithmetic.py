@@ -1,7 +1,7 @@
-"""Operations on values: tables of LLVM's opcodes, and where ours mean something else.
+"""Arithmetic: tables of LLVM opcodes, and expansions where semantics differ.
 
-Integer division rounds down and has no undefined case: a zero divisor counts as one.
-Shifts have none either.
+Integer division rounds down and is defined for all operands: a zero divisor counts as
+one. Shifts are defined for all amounts.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _EXTREMES: Final = {
 
 
 def constant(dtype: DType, number: int) -> str:
-    """An integer literal in every lane of `dtype`."""
+    """An integer literal, splat over the lanes of `dtype`."""
     text = literal(Const(number, dtype.scalar))
     element = llvm_type(dtype.scalar)
     return text if dtype.lanes == 1 else vector_literal(element, [text])
@@ -56,7 +56,7 @@ def simple(builder: Builder, op: str, dtype: DType, a: str, b: str) -> str:
 def binary(  # noqa: PLR0917 - the operands of one operation
     builder: Builder, op: str, dtype: DType, a: str, b: str, right: Expr
 ) -> str:
-    """`a op b`; `right` is the tree of `b`, for divisors that are constants."""
+    """`a op b`; `right` is the expression of `b`, to recognise constant divisors."""
     if op in ("min", "max"):
         function = f"{_EXTREMES[dtype.kind, op]}.{mangled(dtype)}"
         kind = llvm_type(dtype)
@@ -71,7 +71,7 @@ def binary(  # noqa: PLR0917 - the operands of one operation
 def _shift(  # noqa: PLR0917 - the operands of one operation
     builder: Builder, op: str, dtype: DType, a: str, b: str, right: Expr
 ) -> str:
-    """A shift; by the width or more, it leaves nothing but copies of the sign."""
+    """A shift; by the width or more, all bits become 0 or copies of the sign."""
     kind, by = llvm_type(dtype), _known(right)
     arithmetic = op == "shr" and dtype.kind == "int"
     inside = by is not None and 0 <= by < dtype.bits
@@ -88,7 +88,7 @@ def _shift(  # noqa: PLR0917 - the operands of one operation
 
 
 def choose(builder: Builder, dtype: DType, cond: str, yes: str, no: str) -> str:
-    """`yes` in the lanes where `cond` holds, else `no`."""
+    """`yes` in lanes where `cond` is true, else `no`."""
     kinds = llvm_type(DType("bool", dtype.lanes)), llvm_type(dtype)
     return builder.emit(ins.Select(builder.name(), kinds[0], cond, kinds[1], yes, no))
 
@@ -101,8 +101,8 @@ def _known(right: Expr) -> int | None:
 def _divide(  # noqa: PLR0917 - the operands of one division
     builder: Builder, op: str, dtype: DType, a: str, b: str, right: Expr
 ) -> str:
-    """Division that rounds down: by shifts where the divisor is a power of two."""
-    divisor = _known(right) or None  # that of 0 counts as one, too
+    """Floor division; shifts or masks if the divisor is a power of two."""
+    divisor = _known(right) or None  # a divisor of 0 counts as one, too
     signed = dtype.kind == "int"
     if divisor is not None and divisor > 0 and divisor & (divisor - 1) == 0:
         if op == "floormod":
@@ -131,7 +131,7 @@ def _signed_divide(  # noqa: PLR0917 - the operands of one division
     flag = llvm_type(DType("bool", dtype.lanes))
     zero = constant(dtype, 0)
     safe, minus = b, ""
-    if divisor is None:  # the smallest number over -1 overflows in hardware
+    if divisor is None:  # the minimum divided by -1 traps
         minus = compare(builder, "eq", dtype, b, constant(dtype, -1))
         safe = choose(builder, dtype, minus, constant(dtype, 1), b)
     rest = simple(builder, "srem", dtype, a, safe)
@@ -153,7 +153,7 @@ def _signed_divide(  # noqa: PLR0917 - the operands of one division
 
 
 def compare(builder: Builder, op: str, dtype: DType, a: str, b: str) -> str:
-    """A comparison; `ne` is true of NaN, the others are false."""
+    """A comparison; `ne` is true for NaN, the others are false."""
     opcode = "fcmp" if dtype.is_float else "icmp"
     predicate = _PREDICATES[dtype.kind][op]
     name = builder.name()
@@ -183,7 +183,7 @@ def unary(builder: Builder, op: str, dtype: DType, a: str) -> str:
 
 
 def take(builder: Builder, dtype: DType, vector: str, lanes: Sequence[int]) -> str:
-    """Lanes of one vector by number; a single one is a scalar."""
+    """Select lanes of a vector; a single one gives a scalar."""
     kind, name = llvm_type(dtype), builder.name()
     if len(lanes) == 1:
         return builder.emit(ins.Extract(name, kind, vector, lanes[0]))

@@ -1,4 +1,4 @@
-"""The state of linearising one routine: names, basic blocks, known values."""
+"""State while emitting a routine: names, basic blocks, available values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tensorlang.targets import Target
 
 @dataclass
 class Module:
-    """What the routines of one source share: target, declarations, loop metadata."""
+    """What the routines of a module share: target, declarations, loop metadata."""
 
     target: Target
     declarations: set[str] = field(default_factory=set)
@@ -28,12 +28,12 @@ class Module:
 
 
 class Builder:
-    """Collects one routine's instructions, each under a name of its own.
+    """Collects a routine's instructions and assigns their names.
 
-    `memo` holds the value of every pure expression computed on the way to this point;
-    one scope a basic block region, so that a value is only used where it dominates.
-    Values that read memory live in `reads` until the next effect. `narrow` has the f16
-    or bf16 that a variable was widened from.
+    `memo` holds the values of pure expressions that are available here, in a stack of
+    scopes, so that a value is only reused where it dominates. Values that read memory
+    are in `reads` until the next side effect. `narrow` maps variables to the f16 or
+    bf16 variables that they were widened from.
     """
 
     def __init__(self, module: Module, routine: ins.Routine) -> None:
@@ -54,7 +54,7 @@ class Builder:
         self._read = False
 
     def name(self, hint: str = "") -> str:
-        """A new local name, readable where there is a hint."""
+        """A fresh local name, based on the hint if there is one."""
         number = self._names.get(hint, 0)
         self._names[hint] = number + 1
         if not hint:
@@ -62,7 +62,7 @@ class Builder:
         return f"%{hint}.{number}" if number else f"%{hint}"
 
     def emit(self, instruction: ins.Instruction) -> str:
-        """Append an instruction; its name, which is its value."""
+        """Append an instruction; returns the name of its value."""
         self.body.append(instruction)
         return getattr(instruction, "name", "")
 
@@ -73,7 +73,7 @@ class Builder:
         *args: tuple[str, str],
         name: str | None = None,
     ) -> str:
-        """Call an LLVM intrinsic on `(type, operand)` pairs, declaring it."""
+        """Call an LLVM intrinsic on `(type, operand)` pairs, and declare it."""
         types = ", ".join(kind for kind, _ in args)
         self.module.declarations.add(f"{result} @{function}({types})")
         given = [f"{kind} {text}" for kind, text in args]
@@ -81,11 +81,11 @@ class Builder:
         return self.emit(ins.Call(target, result, function, given))
 
     def label(self, hint: str) -> str:
-        """A new label, without the leading percent sign."""
+        """A fresh label, without the leading percent sign."""
         return self.name(hint)[1:]
 
     def start(self, label: str) -> None:
-        """Open the basic block `label`."""
+        """Start the basic block `label`."""
         self.body.append(ins.Label(label))
         self.block = label
 
@@ -98,7 +98,7 @@ class Builder:
         self.aligned.add(buffer)
 
     def rename(self, expr: Expr, text: str, hint: str) -> str:
-        """Give the value just computed the name of its `Let`, where it is fresh."""
+        """Name the value just computed after its `Let`, unless it is shared."""
         last = self.body[-1] if self.body else None
         if last is None or not text.startswith("%.") or _name(last) != text:
             return text
@@ -109,7 +109,7 @@ class Builder:
         return _name(last)
 
     def once(self, expr: Expr, compute: Callable[[], str]) -> str:
-        """The value of `expr`, computed unless it is known here already."""
+        """The value of `expr`, computed unless it is available."""
         for table in reversed(self._memo):
             if expr in table:
                 return table[expr]
@@ -123,16 +123,16 @@ class Builder:
         return text
 
     def reading(self) -> None:
-        """The value being computed depends on memory."""
+        """Note that the value being computed depends on memory."""
         self._read = True
 
     def effect(self) -> None:
-        """Memory changed: values that were read from it are forgotten."""
+        """Note a write to memory: values read from it are no longer available."""
         self._reads = {}
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """A region whose values are not known after it."""
+        """A region whose values are not available after it."""
         self.effect()
         self._memo.append({})
         yield

@@ -1,4 +1,4 @@
-"""Conversions between element types that LLVM has, by value."""
+"""Conversions between element types by LLVM instructions."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tensorlang.ir.dtypes import DType, f32
 
 
 def cast(builder: Builder, source: DType, text: str, target: DType) -> str:
-    """`text` of type `source` as `target`: floats to integers saturate.
+    """Convert `text` from `source` to `target`; floats to integers saturate.
 
-    Of the casts from and to f16 only those of f32 come here, and none of bf16.
+    Conversions of f16 other than from or to f32, and of bf16, are expanded before.
     """
     if source == target:
         return text
     if source.name == "f16":
-        return _apart(builder, target, _through_half(builder, source, text, target))
+        return _fenced(builder, target, _through_half(builder, source, text, target))
     if target.name == "f16":
-        text = _apart(builder, source, text)
+        text = _fenced(builder, source, text)
         return _through_half(builder, source, text, target)
     if target.is_bool:
         return compare(builder, "ne", source, text, constant(source, 0))
@@ -37,7 +37,7 @@ def emit(builder: Builder, op: str, source: str, text: str, target: str) -> str:
 
 
 def upper_halves(builder: Builder, lanes: int, words: str) -> str:
-    """The upper 16 bits of 32 in each lane: one shuffle, for two registers at once."""
+    """The upper 16 bits of each 32-bit lane, as one shuffle."""
     halves = f"<{2 * lanes} x i16>"
     pairs = emit(builder, "bitcast", f"<{lanes} x i32>", words, halves)
     upper = range(1, 2 * lanes, 2)
@@ -45,7 +45,7 @@ def upper_halves(builder: Builder, lanes: int, words: str) -> str:
 
 
 def _through_half(builder: Builder, source: DType, text: str, target: DType) -> str:
-    """The processor's conversion between f32 and the bits of an f16."""
+    """Convert between f32 and the bits of an f16 by the processor's instruction."""
     half = "half" if source.lanes == 1 else f"<{source.lanes} x half>"
     kinds = llvm_type(source), llvm_type(target)
     if source == f32.vector(source.lanes):
@@ -55,8 +55,8 @@ def _through_half(builder: Builder, source: DType, text: str, target: DType) -> 
     return emit(builder, "fpext", half, number, kinds[1])
 
 
-def _apart(builder: Builder, dtype: DType, text: str) -> str:
-    """Keep LLVM from computing in f16, lane by lane, where the processor cannot."""
+def _fenced(builder: Builder, dtype: DType, text: str) -> str:
+    """A fence that keeps LLVM from emulating f16 arithmetic lane by lane."""
     if builder.module.target.has("f16 arithmetic"):
         return text
     kind = llvm_type(dtype)

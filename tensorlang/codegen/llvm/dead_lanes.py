@@ -1,9 +1,9 @@
-"""Masks dropped on lanes of a thread's own scratch that nobody reads.
+"""Drop masks on lanes of private scratch that are never read.
 
-A ragged tile keeps its last vector in a whole register, of which only some lanes count.
-Storing under a mask there keeps the other lanes, for nothing: a select in every step of
-a reduction, which costs more than the product. Where no load can see the lanes that are
-masked off, the store takes all of them, and what it is made of may be anything there.
+A ragged tile keeps its last vector in a whole register, of which some lanes are unused.
+A masked store preserves them by a select in every step of a reduction, which costs more
+than the product. If no load reads the masked-off lanes, the store writes all lanes, and
+its value may be arbitrary there.
 
     store(t[ramp(0, 1, 16)], fma(a, b, load(t[ramp(0, 1, 16)], mask=m)), mask=m)
  -> store(t[ramp(0, 1, 16)], fma(a, b, t[ramp(0, 1, 16)]))
@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from tensorlang.codegen.storage import on_stack
+from tensorlang.ir.contents import allocations
 from tensorlang.ir.nodes import (
-    Alloc,
     AtomicUpdate,
     Binary,
     Buffer,
@@ -41,7 +41,7 @@ from tensorlang.ir.nodes import (
     Unary,
     Var,
 )
-from tensorlang.ir.visit import children, rebuild, rewriter, walk
+from tensorlang.ir.visit import children, nodes_of, rebuild, rewriter
 
 Lanes: TypeAlias = tuple[Scalar, ...]  # the value of each lane
 _COMPARE: Final[dict[str, Callable[[float, float], bool]]] = {
@@ -59,7 +59,9 @@ _BITS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 
 
 def drop_dead_lanes(function: Function) -> Function:
-    """The function with no mask that only protects lanes which are never read."""
+    """The function without masks that only protect lanes which are never read."""
+    if not has_masks(function):
+        return function
     masks = _Masks()
     masks.visit(function.body)
     for access in masks.varying:
@@ -70,16 +72,24 @@ def drop_dead_lanes(function: Function) -> Function:
     return replace(function, body=_rewritten(function.body, masks, live))
 
 
+def has_masks(function: Function) -> bool:
+    """Whether any access is masked."""
+    body = function.body
+    return any(load.mask is not None for load in nodes_of(body, Load)) or any(
+        store.mask is not None for store in nodes_of(body, Store)
+    )
+
+
 @dataclass(slots=True)
 class _Masks:
-    """The masks that are known, by the access that has them."""
+    """Constant masks, by the id of their access."""
 
     values: dict[Var, Lanes] = field(default_factory=dict)
     constant: dict[int, Lanes] = field(default_factory=dict)
     varying: set[int] = field(default_factory=set)
 
     def visit(self, node: Node) -> None:
-        """Note the masks below a statement; lets stand before what uses them."""
+        """Record the masks below a statement; lets precede their uses."""
         match node:
             case Seq(stmts=stmts):
                 for stmt in stmts:
@@ -97,16 +107,17 @@ class _Masks:
                     self.visit(child) if isinstance(child, Stmt) else self._note(child)
 
     def _note(self, node: Node) -> None:
-        for access in walk(node):
-            if isinstance(access, (Load, Store)) and access.mask is not None:
+        accesses: list[Load | Store] = [node] if isinstance(node, Store) else []
+        for access in (*accesses, *nodes_of(node, Load)):
+            if access.mask is not None:
                 known = self.lanes(access.mask)
                 if known is None or self.constant.get(id(access), known) != known:
-                    self.varying.add(id(access))  # or one tree stands in two places
+                    self.varying.add(id(access))  # or a shared node with two masks
                 else:
                     self.constant[id(access)] = known
 
     def lanes(self, expr: Expr) -> Lanes | None:
-        """The value of each lane of a condition, where it is a constant."""
+        """The value of a condition in each lane; None if it is not constant."""
         match expr:
             case Var():
                 return self.values.get(expr)
@@ -133,7 +144,7 @@ class _Masks:
 
 
 def _places(access: Load | Store) -> list[int] | None:
-    """The element of each lane, where the access says so."""
+    """The element of each lane; None if not constant."""
     if len(access.indices) != 1:
         return None
     match access.indices[0]:
@@ -145,16 +156,14 @@ def _places(access: Load | Store) -> list[int] | None:
 
 
 def _live(function: Function, masks: _Masks) -> dict[Buffer, set[int]]:
-    """The elements of each temporary that some load may read; none where unknown."""
+    """Elements of temporaries that loads may read; without those of unknown access."""
     live: dict[Buffer, set[int]] = {
-        node.buffer: set()
-        for node in walk(function.body)
-        if isinstance(node, Alloc) and on_stack(node.buffer)
+        buffer: set() for buffer in allocations(function.body) if on_stack(buffer)
     }
-    for node in walk(function.body):
-        if isinstance(node, AtomicUpdate):
-            live.pop(node.buffer, None)
-        if not isinstance(node, Load) or node.buffer not in live:
+    for update in nodes_of(function.body, AtomicUpdate):
+        live.pop(update.buffer, None)
+    for node in nodes_of(function.body, Load):
+        if node.buffer not in live:
             continue
         places = _places(node)
         if places is None:
@@ -167,7 +176,7 @@ def _live(function: Function, masks: _Masks) -> dict[Buffer, set[int]]:
 
 def _rewritten(body: Stmt, masks: _Masks, live: dict[Buffer, set[int]]) -> Stmt:
     def dead(store: Store) -> bool:
-        """Whether nobody reads what the mask keeps as it was."""
+        """Whether the lanes that the mask preserves are never read."""
         off, places = masks.constant.get(id(store)), _places(store)
         if off is None or places is None or store.buffer not in live:
             return False
@@ -187,7 +196,7 @@ def _rewritten(body: Stmt, masks: _Masks, live: dict[Buffer, set[int]]) -> Stmt:
 
 
 def _anything(expr: Expr, masks: _Masks, active: Lanes) -> Expr:
-    """A value whose lanes outside of `active` do not matter."""
+    """A value that may be arbitrary in lanes outside of `active`."""
 
     @rewriter
     def visit(node: Node) -> Node:

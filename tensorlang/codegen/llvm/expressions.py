@@ -1,4 +1,4 @@
-"""Expressions to instructions: `value(expr, builder)` is the operand that holds it."""
+"""Emit expressions: `value(expr, builder)` returns the operand that holds the value."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import singledispatch
 from tensorlang.codegen.llvm import arithmetic, convert, intrinsics, memory
 from tensorlang.codegen.llvm import instructions as ins
 from tensorlang.codegen.llvm.builder import Builder
-from tensorlang.codegen.llvm.formulas import instead
+from tensorlang.codegen.llvm.legalize import legalized
 from tensorlang.codegen.llvm.types import literal, llvm_type, mangled, vector_literal
 from tensorlang.errors import CodegenError
 from tensorlang.ir.dtypes import DType, u32
@@ -42,13 +42,13 @@ def value(expr: Expr, builder: Builder) -> str:
 
 
 def _computed(expr: Expr, builder: Builder) -> str:
-    other = instead(expr, builder)
+    other = legalized(expr, builder)
     return _compute(expr, builder) if other is None else value(other, builder)
 
 
 def _variable(var: Var, builder: Builder) -> str:
     if var.name not in builder.variables:
-        raise CodegenError(f"{var.name} is used where nothing defines it")
+        raise CodegenError(f"{var.name} is undefined where it is used")
     return builder.variables[var.name]
 
 
@@ -121,7 +121,7 @@ def _call(expr: Call, builder: Builder) -> str:
 
 @_compute.register
 def _ramp(expr: Ramp, builder: Builder) -> str:
-    """Lanes 0, s, 2s ... as a literal where the stride is one, added to the base."""
+    """The lanes' multiples of the stride, a literal if constant, plus the base."""
     kind, element = expr.dtype, llvm_type(expr.base.dtype)
     base = splat(builder, value(expr.base, builder), expr.base, kind.lanes)
     if isinstance(expr.stride, Const):
@@ -146,7 +146,7 @@ def _splat(expr: Splat, builder: Builder) -> str:
 
 
 def splat(builder: Builder, text: str, scalar: Expr, lanes: int) -> str:
-    """The scalar operand in all lanes: a literal of a literal."""
+    """A scalar operand in all lanes; a literal for a literal."""
     element = llvm_type(scalar.dtype)
     if not text.startswith("%"):
         return vector_literal(element, [text])
@@ -155,14 +155,14 @@ def splat(builder: Builder, text: str, scalar: Expr, lanes: int) -> str:
 
 @_compute.register
 def _shuffle(expr: Shuffle, builder: Builder) -> str:
-    """LLVM shuffles two vectors of one type: more are joined pairwise first."""
+    """LLVM shuffles two vectors of one type: join more pairwise first."""
     parts: list[tuple[str, DType]] = []
     places: list[int] = []
     start = 0
     for vector in expr.vectors:
         text, kind = value(vector, builder), vector.dtype
         places += range(start, start + kind.lanes)
-        if kind.lanes == 1:  # a number is no vector of LLVM's
+        if kind.lanes == 1:  # LLVM has no one-lane vectors here
             text, kind = splat(builder, text, vector, 2), kind.vector(2)
         parts.append((text, kind))
         start += kind.lanes
@@ -188,7 +188,7 @@ def _insert(expr: Insert, builder: Builder) -> str:
 
 @_compute.register
 def _lane_reduce(expr: LaneReduce, builder: Builder) -> str:
-    """Of bools alone: others are folded by halves."""
+    """A reduction of bools; `legalize` expands the others into halves."""
     kind = expr.vector.dtype
     function = f"llvm.vector.reduce.{expr.op}.{mangled(kind)}"
     text = value(expr.vector, builder)

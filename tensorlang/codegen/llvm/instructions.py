@@ -1,12 +1,12 @@
-"""What the linearised program is made of: one class per LLVM instruction we print.
+"""LLVM instructions: one class per instruction that is printed.
 
-Each class has a macro of its own name in `templates/llvm.ll.j2`; fields are texts, all
-types and operands already spelled the way LLVM reads them.
+Each class has a macro of the same name in `templates/llvm.ll.j2`, which gets its fields
+in order; fields are texts, with types and operands in LLVM syntax.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -23,7 +23,7 @@ class Alloca:
 
 @dataclass(eq=False, repr=False)
 class Binary:
-    """`op` (with its flags) of two operands of one type."""
+    """`op` (with its flags) on two operands of one type."""
 
     name: str
     op: str
@@ -54,7 +54,7 @@ class Compare:
 
 @dataclass(eq=False, repr=False)
 class Select:
-    """`a` where `cond` (of `cond_type`) holds, else `b`."""
+    """`a` if `cond` (of `cond_type`) is true, else `b`."""
 
     name: str
     cond_type: str
@@ -97,7 +97,7 @@ class Splat:
 
 @dataclass(eq=False, repr=False)
 class Shuffle:
-    """Lanes `taken` from `a` and `b` (both of `type`) written one after the other."""
+    """Lanes `taken` from the concatenation of `a` and `b` (both of `type`)."""
 
     name: str
     type: str
@@ -130,9 +130,9 @@ class Insert:
 
 @dataclass(eq=False, repr=False)
 class Address:
-    """The address of element `index` (`index_type` may be a vector) behind `base`.
+    """The address of element `index` (`index_type` may be a vector) from `base`.
 
-    It lies in the same memory, `inbounds`, unless a mask may cut the access off.
+    `inbounds` unless the access is masked.
     """
 
     name: str
@@ -155,7 +155,7 @@ class Load:
 
 @dataclass(eq=False, repr=False)
 class Store:
-    """A value of `type` to memory, around the caches where `nontemporal`."""
+    """A value of `type` to memory, optionally nontemporal."""
 
     type: str
     value: str
@@ -166,7 +166,7 @@ class Store:
 
 @dataclass(eq=False, repr=False)
 class Atomic:
-    """An indivisible update of one element; nobody needs the old value."""
+    """An atomic update of one element; the old value is unused."""
 
     name: str
     op: str
@@ -177,7 +177,7 @@ class Atomic:
 
 @dataclass(eq=False, repr=False)
 class AtomicLoad:
-    """A value that other threads may be writing."""
+    """An atomic load."""
 
     name: str
     type: str
@@ -187,7 +187,7 @@ class AtomicLoad:
 
 @dataclass(eq=False, repr=False)
 class Exchange:
-    """`new` to memory if it still holds `old`; whether it did."""
+    """Compare and exchange: store `new` if memory holds `old`; returns success."""
 
     name: str
     type: str
@@ -198,7 +198,7 @@ class Exchange:
 
 @dataclass(eq=False, repr=False)
 class Phi:
-    """A value that depends on where control came from: `(value, label)` pairs."""
+    """A value that depends on the predecessor: `(value, label)` pairs."""
 
     name: str
     type: str
@@ -214,14 +214,14 @@ class Label:
 
 @dataclass(eq=False, repr=False)
 class Jump:
-    """Control goes on at `target`."""
+    """An unconditional branch."""
 
     target: str
 
 
 @dataclass(eq=False, repr=False)
 class Branch:
-    """Control goes on at `then` or `orelse`; a back edge names its loop metadata."""
+    """A conditional branch; a back edge names its loop metadata."""
 
     cond: str
     then: str
@@ -231,7 +231,7 @@ class Branch:
 
 @dataclass(eq=False, repr=False)
 class Return:
-    """The function's result."""
+    """A return."""
 
     type: str
     value: str
@@ -274,3 +274,8 @@ class Routine:
     attributes: str
     body: list[Instruction] = field(default_factory=list)
     comment: str = ""
+
+    @property
+    def lines(self) -> Iterator[tuple[str, Sequence[object]]]:
+        """The macro name and the field values of each instruction."""
+        return ((type(i).__name__, tuple(vars(i).values())) for i in self.body)

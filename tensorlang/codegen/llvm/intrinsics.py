@@ -1,4 +1,4 @@
-"""Calls of the IR's native intrinsics as LLVM's."""
+"""Emit calls of the IR's native intrinsics."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FLOATS: Final = {
 
 
 def call(builder: Builder, expr: Call, args: list[str]) -> str:
-    """The value of a native intrinsic on operands already computed."""
+    """The value of a native intrinsic on computed operands."""
     dtype = expr.args[0].dtype
     if expr.name in _FLOATS:
         return _float_call(builder, _FLOATS[expr.name], dtype, args)
@@ -63,7 +63,7 @@ def _rotl(builder: Builder, dtype: DType, args: list[str]) -> str:
 
 
 def _mulhi(builder: Builder, dtype: DType, args: list[str]) -> str:
-    """The product in twice the width, its upper half."""
+    """The upper half of the product in twice the width."""
     kind = llvm_type(dtype)
     double = f"i{2 * dtype.bits}"
     wide = double if dtype.lanes == 1 else f"<{dtype.lanes} x {double}>"
@@ -79,7 +79,7 @@ def _mulhi(builder: Builder, dtype: DType, args: list[str]) -> str:
 
 
 def _check(builder: Builder, dtype: DType, args: list[str]) -> str:
-    """The first fault stays in the routine's fault slot."""
+    """Record a failed check's code in the routine's fault slot; the first one wins."""
     cond, code = args
     if dtype.lanes > 1:
         function = f"llvm.vector.reduce.and.{mangled(dtype)}"
@@ -115,7 +115,7 @@ def _dpbf16ps(builder: Builder, dtype: DType, args: list[str]) -> str:
 
 
 def _interleaved(builder: Builder, dtype: DType, even: str, odd: str) -> str:
-    """Lanes of two vectors in turn."""
+    """Interleave the lanes of two vectors."""
     taken = [n // 2 + n % 2 * dtype.lanes for n in range(2 * dtype.lanes)]
     name = builder.name()
     return builder.emit(ins.Shuffle(name, llvm_type(dtype), even, odd, taken))

@@ -1,8 +1,8 @@
 """Loads, stores, gathers and shuffles.
 
-A contiguous ramp of indices is one wide access; any other vector of indices gathers or
-scatters. An address is known to be aligned where its memory is ours (stack, workspace)
-and its index a multiple of enough elements, or where the program's hint says so.
+A contiguous ramp of indices is one wide access; other index vectors gather or scatter.
+Alignment is known for our own memory (stack, workspace), from the divisors of the
+index, or by a hint of the program.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ATOMIC = ("add", "and", "or", "xor")
 
 
 def contiguous(index: Expr) -> bool:
-    """Whether the lanes of an index are neighbours in memory."""
+    """Whether the lanes of an index are contiguous in memory."""
     match index:
         case Ramp(stride=Const(value=1)):
             return True
@@ -52,9 +52,11 @@ def address(builder: Builder, access: Load | Store | AtomicUpdate, value: Value)
     """The address of the (first) element of an access to flattened memory."""
     buffer = access.buffer
     if len(access.indices) > 1:
-        raise CodegenError(f"{buffer.name} reaches code generation unflattened")
+        raise CodegenError(
+            f"{buffer.name} reaches code generation without being flattened"
+        )
     if buffer not in builder.pointers:
-        raise CodegenError(f"{buffer.name} is used where nothing allocates it")
+        raise CodegenError(f"{buffer.name} is used outside of its allocation")
     index = access.indices[0] if access.indices else Const(0, DType("i64"))
     pointer = builder.pointers[buffer]
     match index:
@@ -71,7 +73,7 @@ def address(builder: Builder, access: Load | Store | AtomicUpdate, value: Value)
 
 
 def alignment(builder: Builder, access: Load | Store) -> int:
-    """Bytes to which the access is known to be aligned."""
+    """Known alignment of an access, in bytes."""
     size = access.buffer.dtype.bytes
     index = access.indices[0] if access.indices else Const(0, DType("i64"))
     lanes = index.dtype.lanes
@@ -88,7 +90,7 @@ def alignment(builder: Builder, access: Load | Store) -> int:
 
 
 def load(builder: Builder, expr: Load, mask: str | None, value: Value) -> str:
-    """A scalar, a vector of neighbours, or gathered lanes; masked lanes are 0."""
+    """A scalar, contiguous or gathered load; masked-off lanes are 0."""
     stored = memory_type(expr.dtype)
     index = expr.indices[0] if expr.indices else None
     pointer = address(builder, expr, value)
@@ -108,12 +110,12 @@ def _as_truth(builder: Builder, dtype: DType, text: str) -> str:
 
 
 def dtype_of_bytes(dtype: DType) -> DType:
-    """What lies in memory for a bool: `u8` lanes; other types are themselves."""
+    """The type in memory: `u8` for bool; other types are unchanged."""
     return DType("u8", dtype.lanes) if dtype.is_bool else dtype
 
 
 def _masked_load(builder: Builder, expr: Load, pointer: str, mask: str) -> str:
-    """A scalar goes as one lane: LLVM makes a branch of it."""
+    """A masked load; a scalar as one lane, which LLVM turns into a branch."""
     dtype = dtype_of_bytes(expr.dtype)
     lanes = dtype.lanes
     kind = f"<{lanes} x {llvm_type(dtype.scalar)}>"
@@ -149,7 +151,7 @@ def _gather(builder: Builder, expr: Load, pointers: str, mask: str | None) -> st
 
 
 def store(builder: Builder, stmt: Store, value: Value) -> None:
-    """The mirror of `load`; a masked scalar store is the caller's branch."""
+    """The mirror of `load`; the caller branches around a masked scalar store."""
     text, dtype = stored(builder, stmt, value)
     mask = None if stmt.mask is None else value(stmt.mask, builder)
     kind = llvm_type(dtype)
@@ -172,7 +174,7 @@ def store(builder: Builder, stmt: Store, value: Value) -> None:
 
 
 def stored(builder: Builder, stmt: Store, value: Value) -> tuple[str, DType]:
-    """The value of a store as it lies in memory, and the type it has there."""
+    """The value of a store as represented in memory, and its type there."""
     text = value(stmt.value, builder)
     dtype = dtype_of_bytes(stmt.value.dtype)
     if stmt.value.dtype.is_bool:
@@ -196,9 +198,9 @@ def _scatter(
 
 
 def atomic(builder: Builder, stmt: AtomicUpdate, value: Value) -> None:
-    """`atomicrmw` where LLVM has it, else a loop around a compare and exchange.
+    """`atomicrmw` if LLVM has it, else a compare-and-exchange loop.
 
-    `atomicrmw` of min and max keeps the IR's meaning of NaN.
+    `atomicrmw` of min and max treats NaN as the IR does.
     """
     dtype = stmt.buffer.dtype
     text = value(stmt.value, builder)
@@ -214,7 +216,7 @@ def atomic(builder: Builder, stmt: AtomicUpdate, value: Value) -> None:
 
 
 def _atomic_op(op: str, dtype: DType) -> str:
-    """LLVM's name of an update, empty where it has none."""
+    """LLVM's name of an update; empty if there is none."""
     if dtype.name in ("f32", "f64"):
         return f"f{op}" if op in ("add", "min", "max") else ""
     if dtype.is_float:
@@ -227,7 +229,7 @@ def _atomic_op(op: str, dtype: DType) -> str:
 def _exchange(
     builder: Builder, stmt: AtomicUpdate, text: str, pointer: str, value: Value
 ) -> None:
-    """Compute the new value until no other thread has changed the old one."""
+    """A compare-and-exchange loop that computes the new value."""
     dtype = stmt.buffer.dtype
     kind, bits = llvm_type(dtype), f"i{dtype.bits}"
     again, done = builder.label("update"), builder.label("updated")
@@ -247,7 +249,7 @@ def _exchange(
 
 
 def prefetch(builder: Builder, target: Load, value: Value) -> str:
-    """A read prefetch into all levels of cache."""
+    """A read prefetch into all cache levels."""
     pointer = address(builder, target, value)
     given = [("ptr", pointer), ("i32", "0"), ("i32", "3"), ("i32", "1")]
     builder.call("llvm.prefetch.p0", "void", *given)
@@ -257,7 +259,7 @@ def prefetch(builder: Builder, target: Load, value: Value) -> str:
 def shuffle(
     builder: Builder, parts: list[tuple[str, DType]], taken: tuple[int, ...]
 ) -> str:
-    """Lanes of several vectors: pairs are joined until two of one type are left."""
+    """Lanes of several vectors, joined pairwise until at most two remain."""
     while len(parts) > 2 or (len(parts) == 2 and parts[0][1] != parts[1][1]):
         joined = [_join(builder, parts[i : i + 2]) for i in range(0, len(parts), 2)]
         if len(joined) == 1:
@@ -275,7 +277,7 @@ def shuffle(
 
 
 def _join(builder: Builder, pair: list[tuple[str, DType]]) -> tuple[str, DType]:
-    """Two vectors one after the other, the shorter one padded first."""
+    """Concatenate two vectors; the shorter one is padded first."""
     if len(pair) == 1:
         return pair[0]
     (_, ka), (_, kb) = pair

@@ -1,4 +1,4 @@
-"""From a lowered function to LLVM source: `render(function, target)`."""
+"""Render a lowered function as LLVM IR: `render(function, target)`."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _KERNEL = "nounwind"
 def render(
     function: Function, target: Target, knobs: Mapping[str, object] | None = None
 ) -> str:
-    """The LLVM source of a lowered function, headed by what it was made from.
+    """The LLVM IR of a lowered function, with a header.
 
-    Three symbols are exported, for a function `f`: `f` runs one thread's part and
-    returns a fault code, `f.team` tells how many threads can be useful, `f.workspace`
-    how many bytes of temporaries it needs.
+    A function `f` exports three symbols: `f` runs one thread's share and returns a
+    fault code, `f.team` returns the useful number of threads, `f.workspace` the bytes
+    of temporaries.
 
     Raises:
-        CodegenError: the function was not lowered, or cannot be expressed.
+        CodegenError: the function is not lowered, or cannot be expressed.
     """
     function = unmask(drop_dead_lanes(function))
     module = Module(target)
@@ -67,7 +67,7 @@ def _signature(param: Param) -> str:
 
 
 def _arguments(function: Function, builder: Builder, names: set[str]) -> None:
-    """Read scalars from their slots: each lies in the low bytes of eight."""
+    """Load scalars from their slots, each in the low bytes of 8."""
     count = len(function.params)
     for number, var in enumerate(_scalars(function)):
         if var.name in names:
@@ -90,7 +90,7 @@ def _slot(builder: Builder, number: int) -> str:
 
 
 def _scalars(function: Function) -> tuple[Var, ...]:
-    """The caller's scalars: `tid` and `team` come as arguments of their own."""
+    """The caller's scalars; `tid` and `team` are separate arguments."""
     return function.scalars[:-2]
 
 
@@ -110,7 +110,7 @@ def _query(function: Function, module: Module, name: str, answer: Expr) -> ins.R
 def _kernel(
     function: Function, module: Module, pieces: Sequence[workspace.Piece]
 ) -> list[ins.Routine]:
-    """The exported routine after the stages that it calls."""
+    """The exported routine, preceded by the stages that it calls."""
     params = ["ptr %args", "i64 %tid", "i64 %team", "ptr %barrier"]
     routine = ins.Routine("", "i32", function.name, params, _KERNEL)
     builder = Builder(module, routine)
@@ -135,7 +135,7 @@ def _kernel(
 def _place(
     function: Function, builder: Builder, pieces: Sequence[workspace.Piece]
 ) -> None:
-    """Pointers to the pieces of the workspace, whose address is the last slot."""
+    """Pointers into the workspace, whose address is in the last slot."""
     if not pieces:
         return
     slot = len(function.params) + len(_scalars(function))

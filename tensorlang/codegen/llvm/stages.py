@@ -1,15 +1,15 @@
-"""A lowered function as LLVM routines: the kernel, and one routine for each stage.
+"""A lowered function as LLVM routines: the kernel, and one routine per stage.
 
-A *stage* is a run of statements between barriers. It is an internal routine of its own
-whose pointers are `noalias`: that is true of one stage, where no other thread touches
-what this one writes, and would not be across a barrier, where LLVM could then keep a
-value in a register that another thread replaces. The kernel itself, with pointers that
-promise nothing, holds the host loops, the barriers and the calls.
+A *stage* is a sequence of statements between barriers. It is a separate internal
+routine, with `noalias` pointers: within a stage no other thread accesses what this one
+writes. Across a barrier that is false, and LLVM could keep a value in a register that
+another thread has changed. The kernel itself, with plain pointers, holds the host
+loops, the barriers and the calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tensorlang.codegen.llvm import instructions as ins
@@ -17,7 +17,7 @@ from tensorlang.codegen.llvm import statements
 from tensorlang.codegen.llvm.arithmetic import compare
 from tensorlang.codegen.llvm.builder import Builder, Module
 from tensorlang.codegen.llvm.types import llvm_type
-from tensorlang.ir.contents import allocations, binders
+from tensorlang.ir.contents import allocations
 from tensorlang.ir.dtypes import i32
 from tensorlang.ir.nodes import (
     Alloc,
@@ -28,21 +28,20 @@ from tensorlang.ir.nodes import (
     Function,
     If,
     Let,
-    Node,
     Seq,
     Stmt,
     Var,
     While,
     seq,
 )
-from tensorlang.ir.visit import children, walk
+from tensorlang.ir.visit import children, parts, walk_statements
 
 _STAGE = "noinline nounwind"
 
 
 @dataclass
 class Kernel:
-    """The kernel routine being written, and the stages split from it."""
+    """Builds the kernel routine, and the stages split from it."""
 
     function: Function
     module: Module
@@ -51,7 +50,7 @@ class Kernel:
     faults: bool
 
     def add(self, stmts: Sequence[Stmt]) -> None:
-        """A stage of these statements, and its call."""
+        """Emit a stage of these statements, and its call."""
         body = seq(*stmts)
         buffers, variables = _used(body, self.builder)
         name = f"{self.function.name}.stage{len(self.routines)}"
@@ -71,7 +70,7 @@ class Kernel:
 
 
 def _record(builder: Builder, fault: str) -> None:
-    """Keep the first stage's fault that is not 0."""
+    """Record a stage's fault code unless there is an earlier one."""
     old = builder.emit(ins.Load(builder.name(), "i32", builder.faults, 4))
     fine = compare(builder, "eq", i32, old, "0")
     new = builder.emit(ins.Select(builder.name(), "i1", fine, "i32", fault, old))
@@ -79,23 +78,36 @@ def _record(builder: Builder, fault: str) -> None:
 
 
 def _used(body: Stmt, builder: Builder) -> tuple[list[Buffer], list[Var]]:
-    """Buffers and variables of the kernel that a stage needs, in order of use."""
+    """Buffers and variables of the kernel that a stage uses, in order of use."""
     inner = {b for b in allocations(body) if b not in builder.pointers}
-    bound = {var.name for var in binders(body)}
+    bound = {s.var.name for s in walk_statements(body) if isinstance(s, (For, Let))}
     buffers: dict[Buffer, None] = {}
     variables: dict[str, Var] = {}
-    stack: list[Node] = [body]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Buffer):
-            if node not in inner:
-                buffers.setdefault(node)
-            continue
-        if isinstance(node, Var) and node.name not in bound:
-            variables.setdefault(node.name, node)
-        stack.extend(reversed(list(children(node))))
+    for stmt in walk_statements(body):
+        for part in _named(stmt):
+            if isinstance(part, Buffer):
+                if part not in inner:
+                    buffers.setdefault(part)
+            elif part.name not in bound:
+                variables.setdefault(part.name, part)
     known = [buffer for buffer in buffers if buffer in builder.pointers]
     return known, [var for var in variables.values() if var.name in builder.variables]
+
+
+def _named(stmt: Stmt) -> Iterator[Buffer | Var]:
+    """The buffers and variables of a statement, without variables in shapes."""
+    for child in children(stmt):
+        if isinstance(child, Stmt):
+            continue
+        shape = 0
+        for part in parts(child):
+            if shape:
+                shape -= 1
+            elif isinstance(part, Buffer):
+                shape = sum(1 for _ in parts(part)) - 1
+                yield part
+            elif isinstance(part, Var):
+                yield part
 
 
 def stage(
@@ -126,7 +138,7 @@ def stage(
 
 
 def finish(builder: Builder, faults: bool) -> None:
-    """The fences and the return of a routine, and its stack frame at the front."""
+    """Emit the fence and the return of a routine, and its stack frame at the front."""
     if builder.streams and builder.module.target.has("weakly ordered streaming stores"):
         builder.call("llvm.x86.sse.sfence", "void")
     front: list[ins.Instruction] = [ins.Label("entry"), *builder.entry]
@@ -143,7 +155,7 @@ def finish(builder: Builder, faults: bool) -> None:
 
 
 def host(stmt: Stmt, kernel: Kernel) -> None:
-    """The host program: loops around barriers stay, runs between them become stages."""
+    """Emit the host program: statements between barriers become stages."""
     pending: list[Stmt] = []
     for item in stmt.stmts if isinstance(stmt, Seq) else (stmt,):
         if _stays(item):
@@ -161,10 +173,10 @@ def _flush(pending: list[Stmt], kernel: Kernel) -> None:
 
 
 def _stays(stmt: Stmt) -> bool:
-    """A barrier, what holds one, and what later stages may need the name of."""
+    """Whether a statement stays in the kernel: barriers, and what stages refer to."""
     if isinstance(stmt, (Let, Alloc)):
         return True
-    return any(isinstance(node, Barrier) for node in walk(stmt))
+    return any(isinstance(inner, Barrier) for inner in walk_statements(stmt))
 
 
 def _host_statement(stmt: Stmt, kernel: Kernel) -> None:
@@ -184,9 +196,9 @@ def _host_statement(stmt: Stmt, kernel: Kernel) -> None:
 
 
 def has_faults(function: Function) -> bool:
-    """Whether any statement of the function can report one."""
+    """Whether any statement of the function can report a fault."""
     return any(
-        getattr(node.expr, "name", "") == "check"
-        for node in walk(function.body)
-        if isinstance(node, Evaluate)
+        getattr(stmt.expr, "name", "") == "check"
+        for stmt in walk_statements(function.body)
+        if isinstance(stmt, Evaluate)
     )

@@ -1,8 +1,8 @@
-"""Statements to instructions: `run(stmt, builder)` appends them in order.
+"""Emit statements: `run(stmt, builder)` appends their instructions in order.
 
-A serial loop tests at its end, after one guard at its start; its counter is the only
-phi. Everything else that lives across iterations is in memory, which LLVM's SROA and
-LICM turn into registers.
+A serial loop is rotated: it is guarded at its start and tests at its end; its counter
+is the only phi. All other loop-carried state is in memory, which SROA and LICM promote
+to registers.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from itertools import groupby
 from typing import TypeAlias
 
 from tensorlang.codegen.llvm import instructions as ins
-from tensorlang.codegen.llvm import memory, stream
+from tensorlang.codegen.llvm import memory, nontemporal
 from tensorlang.codegen.llvm.arithmetic import compare
 from tensorlang.codegen.llvm.builder import Builder
 from tensorlang.codegen.llvm.expressions import value
 from tensorlang.codegen.llvm.types import llvm_type
 from tensorlang.codegen.multiples import multiple
 from tensorlang.codegen.narrow import NARROW
-from tensorlang.codegen.streams import is_stream
+from tensorlang.codegen.nontemporal import is_nontemporal
 from tensorlang.errors import CodegenError
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
@@ -60,9 +60,11 @@ def run(stmt: Stmt, builder: Builder) -> None:
 
 @run.register
 def _seq(stmt: Seq, builder: Builder) -> None:
-    for streaming, items in groupby(stmt.stmts, is_stream):
+    for streaming, items in groupby(stmt.stmts, is_nontemporal):
         if streaming:
-            stream.store_all(builder, [s for s in items if is_stream(s)], value)
+            nontemporal.store_all(
+                builder, [s for s in items if is_nontemporal(s)], value
+            )
             builder.effect()
         else:
             for item in items:
@@ -84,11 +86,13 @@ def _let(stmt: Let, builder: Builder) -> None:
 
 @run.register
 def _alloc(stmt: Alloc, builder: Builder) -> None:
-    if stmt.buffer in builder.pointers:  # a piece of the workspace
+    if stmt.buffer in builder.pointers:  # in the workspace
         return
     (extent,) = stmt.buffer.shape or (Const(1, i64),)
     if not isinstance(extent, Const):
-        raise CodegenError(f"{stmt.buffer.name}: its size on the stack is not known")
+        raise CodegenError(
+            f"{stmt.buffer.name}: a buffer on the stack needs a constant size"
+        )
     builder.allocate(stmt.buffer, int(extent.value))
 
 
@@ -98,8 +102,8 @@ def _store(stmt: Store, builder: Builder) -> None:
         plain = Store(stmt.buffer, stmt.indices, stmt.value, None, stmt.hints)
         run(If(stmt.mask, plain), builder)
         return
-    if is_stream(stmt):
-        stream.store_all(builder, [stmt], value)
+    if is_nontemporal(stmt):
+        nontemporal.store_all(builder, [stmt], value)
     else:
         memory.store(builder, stmt, value)
     builder.effect()
@@ -113,7 +117,7 @@ def _atomic(stmt: AtomicUpdate, builder: Builder) -> None:
 
 @run.register
 def _evaluate(stmt: Evaluate, builder: Builder) -> None:
-    builder.effect()  # the same check twice is two checks
+    builder.effect()  # repeated checks must not be merged
     with builder.scope():
         value(stmt.expr, builder)
 
@@ -134,7 +138,7 @@ def _while(stmt: While, builder: Builder) -> None:
 
 
 def control(stmt: If | For | While, builder: Builder, body: Body) -> None:
-    """Branches and loops; `body` appends what stands inside them."""
+    """Emit a branch or loop; `body` emits the statements inside."""
     match stmt:
         case If():
             _branch(stmt, builder, body)
@@ -182,7 +186,7 @@ def _loop(stmt: For, builder: Builder, body: Body) -> None:
 
 
 def _enter(stmt: For, builder: Builder, extent: str, head: str, after: str) -> str:
-    """Jump into a loop, past it where it has no iteration; the block jumped from."""
+    """Branch into a loop, or past an empty one; returns the block branched from."""
     before = builder.block
     if isinstance(stmt.extent, Const) and stmt.extent.value > 0:
         builder.emit(ins.Jump(head))
@@ -193,7 +197,7 @@ def _enter(stmt: For, builder: Builder, extent: str, head: str, after: str) -> s
 
 
 def _properties(stmt: For) -> tuple[str, ...]:
-    """A loop over vectors keeps its scheduled shape; LLVM may change others."""
+    """Keep loops over vectors as scheduled; LLVM may transform others."""
     scheduled = any(isinstance(n, (Ramp, Splat)) for n in walk(stmt.body))
     return (_NO_VECTORS, _NO_UNROLL) if scheduled else ()
 

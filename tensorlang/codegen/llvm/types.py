@@ -1,6 +1,6 @@
-"""How element types, vectors and literals are spelled in LLVM.
+"""LLVM syntax of element types, vectors and literals.
 
-f16 and bf16 are spelled as the integers that hold their bits (see `formulas`).
+f16 and bf16 are integers that hold their bits (see `legalize`).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ def llvm_type(dtype: DType) -> str:
 
 
 def memory_type(dtype: DType) -> str:
-    """The type of the same value in memory, where a bool is a byte."""
+    """The type in memory, where a bool is a byte."""
     if not dtype.is_bool:
         return llvm_type(dtype)
     return "i8" if dtype.lanes == 1 else f"<{dtype.lanes} x i8>"
 
 
 def mangled(dtype: DType) -> str:
-    """The type as it stands in the name of an LLVM intrinsic: `v16f32`, `i64`."""
+    """The type as mangled into the name of an LLVM intrinsic: `v16f32`, `i64`."""
     if dtype.name in ("f32", "f64"):
         element = dtype.name
     else:
@@ -44,7 +44,7 @@ def mangled(dtype: DType) -> str:
 
 
 def literal(const: Const) -> str:
-    """A constant as LLVM reads it, to the last bit."""
+    """A constant in LLVM syntax, exactly."""
     if const.dtype.is_bool:
         return "true" if const.value else "false"
     if const.dtype.is_integer:
@@ -63,7 +63,7 @@ def _float_literal(value: float, dtype: DType) -> str:
 
 
 def vector_literal(element: str, texts: list[str]) -> str:
-    """A constant vector of the given lanes."""
+    """A constant vector of these lanes."""
     if len(set(texts)) == 1:
         return f"splat ({element} {texts[0]})"
     return "<" + ", ".join(f"{element} {text}" for text in texts) + ">"

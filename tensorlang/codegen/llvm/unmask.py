@@ -1,8 +1,8 @@
-"""Masked accesses to a thread's own scratch become plain ones and a select.
+"""Turn masked accesses to private scratch into plain ones and a select.
 
-LLVM keeps scratch in registers only where every access is plain. Reading a lane too
-many is harmless where the whole access lies inside the scratch, and writing it back
-unchanged is, too, since no other thread sees it.
+LLVM promotes scratch to registers only if all accesses are plain. If the whole access
+is in bounds, reading masked-off lanes is harmless, and so is writing them back
+unchanged, since no other thread sees them.
 
     store(t[ramp(0, 1, 16)], v, mask=m)  ->  t[ramp(0, 1, 16)] = select(m, v, t[...])
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tensorlang.codegen.llvm.dead_lanes import has_masks
 from tensorlang.codegen.storage import on_stack
 from tensorlang.ir.nodes import (
     Const,
@@ -23,14 +24,18 @@ from tensorlang.ir.nodes import (
     Store,
     splat,
 )
-from tensorlang.ir.visit import rebuild, rewriter
+from tensorlang.ir.visit import nodes_of, rebuild, rewriter
 
 
 def unmask(function: Function) -> Function:
-    """The function with no mask on scratch of its own."""
+    """The function without masks on private scratch."""
+    if not has_masks(function):
+        return function
 
     @rewriter
     def visit(node: Node) -> Node:
+        if isinstance(node, Expr) and not _has_mask(node):
+            return node
         new = rebuild(node, visit)
         match new:
             case Load(mask=Expr()) if _within(new):
@@ -46,13 +51,18 @@ def unmask(function: Function) -> Function:
     return replace(function, body=visit(function.body))
 
 
+def _has_mask(expr: Expr) -> bool:
+    """Whether an expression contains a masked load."""
+    return any(load.mask is not None for load in nodes_of(expr, Load))
+
+
 def _mask(access: Load | Store) -> Expr:
     assert access.mask is not None
     return access.mask
 
 
 def _within(access: Load | Store) -> bool:
-    """Whether all lanes of an access lie inside scratch on the stack."""
+    """Whether all lanes of an access are inside scratch on the stack."""
     buffer = access.buffer
     if not on_stack(buffer) or len(access.indices) != 1:
         return False

@@ -1,8 +1,8 @@
-"""Where temporaries live: on the stack, or in pieces of the caller's workspace.
+"""Placement of temporaries: on the stack or in the caller's workspace.
 
-`register` and `private` memory of a known, small size is the thread's own stack. All
-other temporaries are 64-byte aligned pieces of one workspace: one for the whole team
-where they are allocated outside the team's shared loops, one a thread inside them.
+`register` and `private` buffers of a small constant size are on the thread's stack. All
+others are 64-byte aligned pieces of one workspace: one for the whole team if allocated
+outside of parallel loops, one per thread if inside.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LINE = 64
 
 @dataclass(frozen=True)
 class Piece:
-    """A buffer's place: `offset` bytes into the workspace, `stride` bytes a thread."""
+    """A buffer's place: bytes into the workspace, and its size, maybe per thread."""
 
     buffer: Buffer
     offset: Expr
@@ -40,7 +40,7 @@ class Piece:
 
 
 def _rounded(buffer: Buffer) -> Expr:
-    """The bytes of a buffer, in whole cache lines."""
+    """The size of a buffer in bytes, rounded up to whole cache lines."""
     extent = buffer.shape[0] if buffer.shape else as_expr(1)
     size = mul(maximum(extent, as_expr(1)), as_expr(buffer.dtype.bytes))
     lines = make("floordiv", add(size, as_expr(_LINE - 1)), as_expr(_LINE))
@@ -74,7 +74,7 @@ def layout(function: Function) -> tuple[tuple[Piece, ...], Expr]:
 def _temporaries(
     stmt: Stmt, parts: frozenset[Var], *, shared: bool
 ) -> list[tuple[Buffer, bool]]:
-    """Every allocation, and whether it stands inside a loop that the team shares."""
+    """Every allocation, and whether it is inside a parallel loop."""
     if isinstance(stmt, Alloc):
         return [(stmt.buffer, shared)]
     inside = shared or (isinstance(stmt, For) and stmt.extent in parts)

@@ -1,1 +1,1 @@
-"""From scheduled functions to launches of threads: `lower.lower(function, target)`."""
+"""Lowering to launches of threads (SIMT): `lower.lower(function, target)`."""

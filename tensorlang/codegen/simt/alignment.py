@@ -1,8 +1,8 @@
-"""Where arrays have to begin, for a GPU that moves several numbers at once.
+"""Alignment that wide accesses and bulk copies require of parameters' addresses.
 
-A CUDA device reads and writes 2, 4, 8 or 16 bytes at multiples of as many, and bulk
-copies begin at multiples of 16. An index in the array is such a multiple wherever the
-schedule made an access wide; where the array begins, its caller decides.
+CUDA devices access 2, 4, 8 or 16 bytes at multiples of their size, and bulk copies
+start at multiples of 16. Schedules guarantee the alignment of indices; the caller
+determines that of the arrays.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from tensorlang.codegen.hopper.effects import tensor_maps
 from tensorlang.ir.nodes import AtomicUpdate, Buffer, Function, Load, Store
 from tensorlang.ir.visit import walk
 
-_MAPPED: Final = 16  # bytes: what tensor maps are encoded for
+_MAPPED: Final = 16  # bytes: alignment for tensor maps
 
 
 def alignments(function: Function) -> tuple[int, ...]:
-    """The bytes that each parameter's address must be a multiple of.
+    """Required alignment of each parameter's address, in bytes.
 
     Args:
-        function: A lowered one.
+        function: A lowered function.
     """
     found = {buffer: buffer.dtype.bytes for buffer in function.buffers}
 
@@ -33,6 +33,6 @@ def alignments(function: Function) -> tuple[int, ...]:
             need(node.buffer, node.dtype.lanes * node.buffer.dtype.bytes)
         elif isinstance(node, (Store, AtomicUpdate)):
             need(node.buffer, node.value.dtype.lanes * node.buffer.dtype.bytes)
-    for told in tensor_maps(function.body):
-        need(told.buffer, _MAPPED)
+    for tensor_map in tensor_maps(function.body):
+        need(tensor_map.buffer, _MAPPED)
     return tuple(found[buffer] for buffer in function.buffers)

@@ -1,11 +1,10 @@
-"""Parts of deep expressions named, so that what prints them need not go as deep.
+"""Bind parts of deep expressions to variables, to bound the recursion of printers.
 
     y[i] = (..((x[i] + 1.0) * ..) ..)    ->    part: f32 = (..((x[i] + 1.0) * ..) ..)
                                                y[i] = (..(part * ..) ..)
 
-Only in what threads run: what the host computes of a launch has no names there. All
-operands of an expression are evaluated, so that a part may be named before it; but what
-one arm of a scalar `select` reads is still read only where it is chosen:
+Applies to device code only. Operands are evaluated unconditionally, so a part may be
+computed ahead; loads in an arm of a scalar `select` stay conditional:
 
     y[i] = select(c, .. x[j] .., ..)     ->    chosen: bool = c
                                                part: f32 = select(chosen, .. x[j], 0.0)
@@ -49,8 +48,8 @@ from tensorlang.ir.visit import children, rebuild, rewriter, walk
 DEEPEST: Final = 24  # levels of an expression
 
 
-def name_deep(function: Function, names: Names) -> Function:
-    """The function with no expression of threads much deeper than `DEEPEST` levels."""
+def bind_deep(function: Function, names: Names) -> Function:
+    """The function with no device expression much deeper than `DEEPEST` levels."""
 
     @rewriter
     def visit(node: Node) -> Node:
@@ -62,7 +61,7 @@ def name_deep(function: Function, names: Names) -> Function:
 
 
 def _in_threads(stmt: Stmt, names: Names) -> Stmt:
-    """A statement after the names of its parts."""
+    """A statement, preceded by the lets of its parts."""
     parts = _Parts(names)
 
     @rewriter
@@ -86,7 +85,7 @@ def _in_threads(stmt: Stmt, names: Names) -> Stmt:
 
 
 def _again(loop: While, names: Names) -> Stmt:
-    """A loop whose condition is evaluated before it, and at the end of each turn."""
+    """A loop with its condition evaluated before it, and at the end of its body."""
     flag = Buffer(names.fresh("again"), boolean, (as_expr(1),), "register")
     first = (as_expr(0),)
 
@@ -100,22 +99,22 @@ def _again(loop: While, names: Names) -> Stmt:
 
 
 class _Parts:
-    """The parts of a statement's expressions that were named so far."""
+    """Collects the lets for a statement's expressions."""
 
     def __init__(self, names: Names) -> None:
         self.names = names
         self.made: list[Let] = []
 
     def whole(self, expr: Expr) -> Expr:
-        """An expression of a statement, with its parts named where it is deep."""
+        """An expression with parts bound to variables if it is deep."""
         return self._below(expr, None)[0] if _is_deep(expr) else expr
 
     def _part(self, expr: Expr, chosen: Expr | None) -> tuple[Expr, int]:
-        """A part of one, or its name, and how many levels that has.
+        """A subexpression, or a variable that holds it, and its depth.
 
         Args:
-            expr: The part.
-            chosen: Where what it reads is read; None if anywhere.
+            expr: The subexpression.
+            chosen: Condition under which its loads are evaluated; None if always.
         """
         made, levels = self._below(expr, chosen)
         if levels < DEEPEST or isinstance(expr, (Ramp, Splat)):
@@ -130,7 +129,7 @@ class _Parts:
         return var
 
     def _below(self, expr: Expr, chosen: Expr | None) -> tuple[Expr, int]:
-        """An expression with the parts below it named, and its levels."""
+        """An expression with deep operands bound to variables, and its depth."""
         if isinstance(expr, Select) and _has_own_reads(expr):
             return self._select(expr, chosen)
         most = 0
@@ -140,7 +139,7 @@ class _Parts:
             nonlocal most
             if not isinstance(child, Expr):
                 return child
-            # what a call takes the address of is no value
+            # the operand of an address-taking call is no value
             place = isinstance(expr, Call) and isinstance(child, Load)
             part = self._below if place else self._part
             made, levels = part(child, chosen)
@@ -150,7 +149,7 @@ class _Parts:
         return rebuild(expr, visit), most + 1
 
     def _select(self, expr: Select, chosen: Expr | None) -> tuple[Expr, int]:
-        """A choice by one condition, each of whose arms reads only if it is chosen."""
+        """A select whose arms load only under its condition."""
         cond, _ = self._part(expr.cond, chosen)
         first = self._chosen(cond, chosen)
         second = self._chosen(Unary("not", first), chosen)
@@ -158,14 +157,14 @@ class _Parts:
         return Select(first, a, b), max(of_a, of_b) + 1
 
     def _chosen(self, cond: Expr, around: Expr | None) -> Var:
-        """A condition by name; it holds only where the one around it does."""
+        """A condition as a variable, in conjunction with the enclosing one."""
         if around is not None:
             cond = Select(around, cond, Const(False, boolean))
         return self._named("chosen", cond)
 
 
 def _is_deep(expr: Expr) -> bool:
-    """Whether an expression has more levels than one may have."""
+    """Whether an expression has more than `DEEPEST` levels."""
     row: list[Node] = [expr]
     for _ in range(DEEPEST):
         row = [c for node in row for c in children(node) if not isinstance(c, Buffer)]
@@ -175,18 +174,18 @@ def _is_deep(expr: Expr) -> bool:
 
 
 def _has_own_reads(choice: Select) -> bool:
-    """Whether parts of an arm that read have to be named, of a scalar condition."""
+    """Whether a scalar select has a deep arm that reads memory."""
     return choice.cond.dtype.lanes == 1 and any(
         _is_deep(arm) and _reads(arm) for arm in (choice.a, choice.b)
     )
 
 
 def _reads(expr: Expr) -> bool:
-    """Whether an expression reads memory, or asks other threads."""
+    """Whether an expression reads memory or has collectives."""
     return any(isinstance(node, Load) or is_collective(node) for node in walk(expr))
 
 
 def _zero(like: Expr) -> Expr:
-    """A value of the same type that needs nothing."""
+    """Zero of the same type."""
     zero = Const(False if like.dtype.is_bool else 0, like.dtype.scalar)
     return zero if like.dtype.lanes == 1 else Splat(zero, like.dtype.lanes)

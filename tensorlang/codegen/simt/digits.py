@@ -1,8 +1,8 @@
-"""Digits of a thread's number that make up the number again.
+"""Recombine digits of a thread index.
 
     t // 32 * 64 + t % 32 // 4 * 8 + t % 4 * 2     ->     t * 2
 
-Fragments lie in lanes by row and column; together these are the lane.
+The rows and columns of a fragment are digits of the lane; together they are the lane.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tensorlang.scheduling.linear import Linear, linear
 
 
 def rejoined(index: Expr, threads: Iterable[For]) -> Expr:
-    """The index with what depends on a thread's number alone as a multiple of it."""
+    """The index, with terms of one thread index replaced by a multiple of it."""
     form = linear(index)
     for loop in threads:
         form = _joined(form, loop)

@@ -1,4 +1,4 @@
-"""A loop over threads around a sequence: one around each of its statements.
+"""Loop distribution: move loops over threads inside sequences.
 
     for r in bound(4, "thread.y"):             t = alloc(f32[4, 64])
         t = alloc(f32[64])                     for r in bound(4, "thread.y"):
@@ -8,8 +8,8 @@
             y[r, j] = T                            for j in bound(64, "thread.x"):
                                                        y[r, j] = T
 
-So rows of a block each have threads of their own along `thread.x`, and where they wait
-for each other is between statements of the block.
+So each row of a block has its own threads along `thread.x`, and barriers are between
+statements of the block.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _THREAD = "thread."
 
 
 def distribute(function: Function) -> Function:
-    """The function with loops over threads directly inside one another.
+    """The function with loops over threads perfectly nested.
 
     Raises:
-        CodegenError: a loop over threads holds what cannot be shared out among loops.
+        CodegenError: a loop over threads contains what cannot be distributed.
     """
     return replace(function, body=_visit(function.body))
 
@@ -63,14 +63,14 @@ def _visit(stmt: Node) -> Node:
 
 
 def _holds(stmt: Stmt) -> bool:
-    """Whether other loops over threads are below, and not directly."""
+    """Whether there are loops over threads inside, imperfectly nested."""
     if isinstance(stmt, For) and stmt.thread.startswith(_THREAD):
         return _holds(stmt.body)
     return any(loop.thread.startswith(_THREAD) for loop in loops(stmt))
 
 
 def _over(thread: For, stmt: Stmt) -> Stmt:
-    """The loop around each part of a statement that holds loops over threads."""
+    """The loop distributed over the parts of a statement that have thread loops."""
     if not _holds(stmt):
         return replace(thread, body=stmt)
     match stmt:
@@ -99,7 +99,7 @@ def _sequence(thread: For, stmts: Seq) -> Stmt:
 
 
 def _for_each(buffer: Buffer, thread: For) -> Buffer:
-    """A buffer with a part for each iteration; in a layout, after its first result."""
+    """A buffer expanded by the thread loop; in a layout, after the first result."""
     if not isinstance(thread.extent, Const):
         raise CodegenError(
             f"loop {thread.var.name} is bound to {thread.thread}, but its extent "
@@ -116,7 +116,7 @@ def _for_each(buffer: Buffer, thread: For) -> Buffer:
 
 
 def _placed(stmt: Stmt, moved: dict[Buffer, Buffer], at: Expr) -> Stmt:
-    """The statement on the larger buffers."""
+    """The statement on the expanded buffers."""
 
     @rewriter
     def visit(node: Node) -> Node:

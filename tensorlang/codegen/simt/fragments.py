@@ -1,4 +1,4 @@
-"""Fragments that several products of a warp take are loaded once.
+"""Load fragments that several products of a warp use only once.
 
     for i in unrolled(4):                     b_held: bf16[32]
         for j in unrolled(4):                 for j in unrolled(4):
@@ -8,9 +8,9 @@
                                                   for j in unrolled(4):
                                                       .. mma(a, b_held[j * 8 ..], ..)
 
-A fragment goes to the outermost loop where all is known that it depends on; where that
-is an inner loop's number, it is held for each of these. A compiler may not do this: how
-a warp's instruction reads is hidden from it.
+A fragment is hoisted to the outermost loop where its operands are available; if it
+depends on inner loop variables, an array holds one for each of their values. The
+device's compiler cannot do this, as the instructions are opaque (inline assembly).
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from tensorlang.ir.nodes import (
 from tensorlang.ir.visit import rebuild, rewriter, substitute, walk
 
 
-def load_once(function: Function, names: Names) -> Function:
-    """The function with fragments outside of loops that they do not depend on."""
+def hoist_fragments(function: Function, names: Names) -> Function:
+    """The function with fragment loads hoisted out of loops."""
     if not any(map(is_collective, walk(function.body))):
         return function
 
@@ -62,7 +62,7 @@ def load_once(function: Function, names: Names) -> Function:
 
 
 def _chain(stmt: Stmt) -> tuple[tuple[For, ...], tuple[Stmt, ...]]:
-    """Unrolled loops directly inside one another, and what the innermost runs."""
+    """Perfectly nested unrolled loops, and the statements of the innermost one."""
     chain: list[For] = []
     while isinstance(stmt, For) and stmt.kind == "unrolled":
         if not isinstance(stmt.extent, Const):
@@ -73,7 +73,7 @@ def _chain(stmt: Stmt) -> tuple[tuple[For, ...], tuple[Stmt, ...]]:
 
 
 def _is_fragment(stmt: Stmt) -> bool:
-    """Whether a statement names what a warp loads."""
+    """Whether a statement binds a fragment load."""
     return (
         isinstance(stmt, Let)
         and is_collective(stmt.value)
@@ -82,7 +82,7 @@ def _is_fragment(stmt: Stmt) -> bool:
 
 
 class _Nest:
-    """Loops around products, and what is loaded ahead at each level."""
+    """Loops around products, and the statements hoisted to each level."""
 
     def __init__(self, chain: tuple[For, ...], names: Names) -> None:
         self.chain = chain
@@ -90,7 +90,7 @@ class _Nest:
         self.ahead: list[list[Stmt]] = [[] for _ in range(len(chain) + 1)]
 
     def made(self, inner: tuple[Stmt, ...]) -> Stmt:
-        """The loops, with fragments ahead of those that they do not depend on."""
+        """The loops with their fragment loads hoisted."""
         body: list[Stmt] = []
         written = frozenset().union(*map(writes, inner))
         instead: dict[Var, Expr] = {}
@@ -111,7 +111,7 @@ class _Nest:
         return whole
 
     def held(self, let: Let) -> Expr | None:
-        """Load a fragment ahead; where it is found, unless by its own name."""
+        """Hoist a fragment load; returns its array element if one is needed."""
         used = free_vars(let.value)
         needed = [loop for loop in self.chain if loop.var in used]
         level = next(
@@ -125,7 +125,7 @@ class _Nest:
         return self.array(let, level, inner)
 
     def array(self, let: Let, level: int, inner: list[For]) -> Expr:
-        """A fragment for each number of inner loops, and that of these loops."""
+        """An array of fragments, indexed by inner loops; returns its element."""
         lanes = let.var.dtype.lanes
         place: Expr = as_expr(0)
         count = lanes

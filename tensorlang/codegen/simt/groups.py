@@ -1,4 +1,4 @@
-"""A team of a CPU's threads as work-groups of one work-item: for OpenCL on CPUs.
+"""A CPU team as work-groups of one work-item, for OpenCL on CPUs.
 
     for i in parallel(1000):     ->     for group in bound(32, "block.x"):
         t = alloc(f32[4096])                t = alloc(f32[4096], scope="shared")
@@ -6,9 +6,9 @@
                                                 for i in range(min(32, ...)):
                                                     S(group * 32 + i)
 
-There are some groups for each thread, so that a slow one does not hold up the rest, and
-each has neighbouring iterations. Scratch that is too much for a stack is local memory,
-which a CPU's driver keeps for each of its threads: it stays in that one's cache.
+There are several groups per thread, for load balance, each with consecutive iterations.
+Scratch too large for a stack is local memory, which CPU drivers keep per thread, so it
+stays in the thread's cache.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from tensorlang.ir.nodes import (
 from tensorlang.ir.visit import rebuild, replace_buffers, rewriter, substitute
 from tensorlang.targets import Target
 
-_GROUPS: Final = 16  # of each thread
+_GROUPS: Final = 16  # per thread
 
 
 def make_groups(function: Function, names: Names, target: Target) -> Function:
-    """The function as launches of groups that share out its parallel loops.
+    """The function as launches of groups that share its parallel loops.
 
-    Where the host would have to read what a launch computes, all is one launch of one
-    work-item.
+    If the host would have to read what a launch computes, everything is one launch of
+    one work-item.
     """
     state = _Groups(names, target.threads * _GROUPS, target.shared_bytes)
     try:
@@ -65,7 +65,7 @@ def make_groups(function: Function, names: Names, target: Target) -> Function:
 
 
 class _Groups:
-    """Binds parallel loops to at most `most` groups, of so much local memory each."""
+    """Binds parallel loops to at most `most` groups with `local_bytes` bytes each."""
 
     def __init__(self, names: Names, most: int, local_bytes: int) -> None:
         self.names = names
@@ -91,7 +91,7 @@ class _Groups:
         return stmt
 
     def group(self, loop: For) -> Stmt:
-        """The iterations of a parallel loop, neighbours to a group."""
+        """Divide a parallel loop into chunks, one per group."""
         var, count = loop.var, loop.extent.cast(i64)
         group = self.names.var("group", i64)
         lets, each, groups = self.shares(count)
@@ -111,7 +111,7 @@ class _Groups:
         return seq(*lets, self.launch(groups, inner, group))
 
     def shares(self, count: Expr) -> tuple[list[Stmt], Expr, Expr]:
-        """What the host computes first, the iterations of a group, and the groups."""
+        """Lets for the host, the iterations per group, and the number of groups."""
         if isinstance(count, Const):
             size = max(-(-int(count.value) // self.most), 1)
             return [], as_expr(size), as_expr(-(-int(count.value) // size))
@@ -120,14 +120,14 @@ class _Groups:
         return [Let(each, share)], each, _divided_up(count, each)
 
     def shortest(self, count: Expr, each: Expr, first: Expr) -> Expr:
-        """The iterations of a group: the last one may have fewer."""
+        """The iterations of a group; the last one may have fewer."""
         match count, each:
             case Const(value=whole), Const(value=part) if int(whole) % int(part) == 0:
                 return each
         return make("min", each, sub(count, first))
 
     def launch(self, groups: Expr, body: Stmt, group: Var | None = None) -> Stmt:
-        """Groups of one work-item, whose larger scratch is local memory."""
+        """Groups of one work-item, with larger scratch in local memory."""
         own, body = self.local(body)
         item = self.names.var("item", i64)
         alone = For(item, as_expr(1), "bound", body, "thread.x")
@@ -137,7 +137,7 @@ class _Groups:
         return For(group, groups, "bound", inside, "block.x")
 
     def local(self, body: Stmt) -> tuple[list[Buffer], Stmt]:
-        """The scratch that fits local memory, and the body with it."""
+        """Scratch moved to local memory as far as it fits, and the body using it."""
         moved: dict[Buffer, Buffer] = {}
         left = self.local_bytes
         for buffer in allocations(body):
@@ -149,7 +149,7 @@ class _Groups:
 
 
 def _without(body: Stmt, moved: dict[Buffer, Buffer]) -> Stmt:
-    """A body without the allocations of what was moved."""
+    """A body without the allocations of the moved buffers."""
     gone = set(moved.values())
 
     @rewriter
@@ -171,7 +171,7 @@ def _divided_up(count: Expr, by: Expr) -> Expr:
 
 
 def without_copies(function: Function) -> Function:
-    """The function without names for what is a name or a number already."""
+    """Copy propagation: substitute lets of variables and constants."""
 
     @rewriter
     def visit(node: Node) -> Node:

@@ -1,6 +1,6 @@
-"""What the host runs of a lowered function: its launches, and what stands around them.
+"""The host program of a lowered function: its launches, and the control flow around.
 
-It is data that JSON can hold, so that it travels with the compiled code:
+It is JSON-serialisable, to be stored with the compiled code:
 
     {"launches": [{"name": .., "grid": [..], "block": [..], "args": [..]}, ..],
      "program": [["launch", 0], ["for", "k", extent, [..]], ["let", "m", value],
@@ -9,12 +9,11 @@ It is data that JSON can hold, so that it travels with the compiled code:
      "alignments": [bytes that each parameter's address is a multiple of]}
 
 Numbers are integers, names, or `[op, a, b]` over these. An argument is a parameter by
-its position, a temporary by its name and size in bytes, a scalar by name and type,
-the place where checks report, or a tensor map of a parameter: 128 bytes, aligned to 64,
-that `cuTensorMapEncodeTiled` makes of its address and of what stands beside (numbers of
-rows and columns, a box of them, bytes of the swizzle) and that the kernel is given by
-value. `dynamic_shared` are bytes of shared memory that a launch asks for; where they
-are more than 48 KiB the kernel has to be allowed them first.
+position, a temporary by name and size in bytes, a scalar by name and type, the place
+where checks report, or a tensor map of a parameter. A tensor map is 128 bytes, aligned
+to 64 and passed by value, which `cuTensorMapEncodeTiled` makes from the parameter's
+address, rows, columns, box and swizzle. `dynamic_shared` is a launch's dynamic shared
+memory in bytes; above 48 KiB the kernel's limit must be raised first.
 """
 
 from __future__ import annotations
@@ -58,14 +57,14 @@ from tensorlang.ir.nodes import (
 from tensorlang.ir.visit import children, rebuild, walk
 
 Data: TypeAlias = Any
-STATIC_SHARED: Final = 48 << 10  # bytes that a kernel may have of its own
+STATIC_SHARED: Final = 48 << 10  # bytes of static shared memory per kernel
 SHARED_ALIGNMENT: Final = 1024  # of swizzled tiles
-PRIVATE_BYTES: Final = 2048  # of one thread; above, it is in the workspace
-REGISTERS: Final = 1 << 16  # of a processor
-SHARED: Final = 163 << 10  # bytes that blocks of a processor have together, at least
-_HELD: Final = 64  # numbers of one thread that are many
-_BESIDES: Final = 64  # registers of a thread for what it does besides
-_MOST: Final = 256  # that it may have
+PRIVATE_BYTES: Final = 2048  # per thread; larger buffers are in the workspace
+REGISTERS: Final = 1 << 16  # per SM
+SHARED: Final = 163 << 10  # bytes per SM, at least
+_HELD: Final = 64  # values per thread from which occupancy is constrained
+_BESIDES: Final = 64  # registers per thread for everything else
+_MOST: Final = 256  # registers per thread
 
 
 @dataclass(frozen=True)
@@ -73,9 +72,9 @@ class Launch:
     """One launch of a lowered function.
 
     Attributes:
-        name: Of its kernel in the source.
-        nest: Its loops over blocks and threads, and what each thread runs.
-        function: What it is a part of.
+        name: Name of its kernel in the source.
+        nest: Its loops over blocks and threads, with the body.
+        function: The lowered function.
     """
 
     name: str
@@ -84,7 +83,7 @@ class Launch:
 
     @cached_property
     def parts(self) -> tuple[tuple[For, ...], tuple[Stmt, ...], tuple[For, ...], Stmt]:
-        """Its block loops, the block's allocations, its thread loops, the body."""
+        """Block loops, per-block allocations, thread loops, body."""
         found: dict[tuple[str, ...], list[For]] = {BLOCKS: [], THREADS: []}
         scratch: tuple[Stmt, ...] = ()
         body: Stmt = self.nest
@@ -104,20 +103,20 @@ class Launch:
 
     @property
     def threads(self) -> tuple[For, ...]:
-        """The loops over the threads of a block."""
+        """The loops over the threads of a block, outermost first."""
         return self.parts[2]
 
     @property
     def shared(self) -> tuple[Buffer, ...]:
-        """What the threads of a block share on their processor."""
+        """Buffers in shared memory."""
         found = [s.buffer for s in self.parts[1] if isinstance(s, Alloc)]
         return tuple(b for b in found if b.scope == "shared")
 
     @cached_property
     def shared_offsets(self) -> dict[Buffer, int]:
-        """Where each lies in memory that the launch asks for, if it is too much else.
+        """Offsets of shared buffers in dynamic shared memory.
 
-        Empty where the kernel's own shared memory has room.
+        Empty if they fit in static shared memory.
         """
         found: dict[Buffer, int] = {}
         end = 0
@@ -128,18 +127,18 @@ class Launch:
 
     @property
     def dynamic_shared(self) -> int:
-        """Bytes of shared memory that the launch asks for."""
+        """Bytes of dynamic shared memory."""
         ends = (at + _bytes(buffer) for buffer, at in self.shared_offsets.items())
         return max(ends, default=0)
 
     @cached_property
     def resident(self) -> int:
-        """How many blocks a processor is to have room for at once; 0 if that is open.
+        """Minimum blocks per SM; 0 if unconstrained.
 
-        Of a block whose threads hold many numbers from their first statement to their
-        last (the sums of a tile), as many as have registers for twice as many and some
-        more, so that some compute while others wait. Of one whose threads give each
-        other registers, one: ptxas heeds that only where it knows how many there are.
+        For threads that hold many values throughout (accumulators of a tile), as many
+        as there are registers for, at twice the values plus some, so that some blocks
+        compute while others wait. For blocks that reallocate registers, one: ptxas
+        honours `setmaxnreg` only if the number of registers is determined.
         """
         if any(
             getattr(node, "name", "") == "set_registers" for node in walk(self.body)
@@ -157,17 +156,17 @@ class Launch:
 
     @cached_property
     def tensor_maps(self) -> tuple[TensorMap, ...]:
-        """What its bulk copies go by."""
+        """The tensor maps of its bulk copies."""
         return tensor_maps(self.nest)
 
     @property
     def body(self) -> Stmt:
-        """What each thread runs."""
+        """The body of each thread."""
         return self.parts[3]
 
     @cached_property
     def scratch(self) -> dict[Buffer, str]:
-        """Pieces of the workspace, and whether each `block` or `thread` has its own."""
+        """Buffers in the workspace, and whether each is per `block` or per `thread`."""
         blocks = [s.buffer for s in self.parts[1] if isinstance(s, Alloc)]
         found = {b: "block" for b in blocks if b.scope != "shared"}
         inner = (b for b in allocations(self.body) if not is_private(b))
@@ -175,7 +174,7 @@ class Launch:
 
     @cached_property
     def buffers(self) -> tuple[Buffer, ...]:
-        """The memory that it is given, in order of use; parameters come first."""
+        """Its buffer arguments in order of use, parameters first."""
         own = {*self.shared, *filter(is_private, allocations(self.body))}
         used = dict.fromkeys(b for b in _used(self.nest) if b not in own)
         given = self.function.buffers
@@ -186,7 +185,7 @@ class Launch:
 
     @cached_property
     def scalars(self) -> tuple[Var, ...]:
-        """The numbers that it is given: the function's first, then the host's."""
+        """Its scalar arguments: the function's, then those the host computes."""
         used = free_vars(self.nest)
         for buffer in self.scratch:
             used |= free_vars(buffer)
@@ -202,17 +201,17 @@ class Launch:
 
     @property
     def grid(self) -> tuple[Expr, ...]:
-        """Blocks along x, y and z."""
+        """Number of blocks along x, y and z."""
         return tuple(_extent(self.blocks, index) for index in BLOCKS)
 
     @property
     def block(self) -> tuple[int, ...]:
-        """Threads of a block along x, y and z."""
+        """Threads per block along x, y and z."""
         sizes = (_extent(self.threads, index) for index in THREADS)
         return tuple(int(size.value) for size in sizes if isinstance(size, Const))
 
     def data(self) -> dict[str, Data]:
-        """The launch as the runtime takes it."""
+        """The launch as data for the runtime."""
         args: list[Data] = [self._map(given) for given in self.tensor_maps]
         args += [self._buffer(buffer) for buffer in self.buffers]
         args += [["scalar", var.name, str(var.dtype)] for var in self.scalars]
@@ -250,7 +249,7 @@ class Launch:
 
 
 def _bytes(buffer: Buffer) -> int:
-    """The size of memory that is known."""
+    """Size in bytes of a buffer of constant extent."""
     (extent,) = buffer.shape or (as_expr(1),)
     assert isinstance(extent, Const)
     return int(extent.value) * buffer.dtype.bytes
@@ -258,7 +257,7 @@ def _bytes(buffer: Buffer) -> int:
 
 def _extent(around: tuple[For, ...], index: str) -> Expr:
     found = next((loop.extent for loop in around if loop.thread == index), as_expr(1))
-    match found:  # in the 64 bits that the host counts in
+    match found:  # in the 64 bits that the host computes in
         case Cast(a=a):
             return a
         case Const(value=value):
@@ -267,10 +266,10 @@ def _extent(around: tuple[For, ...], index: str) -> Expr:
 
 
 def _used(node: Node) -> Iterator[Buffer]:
-    """The buffers that something below touches, in order; bulk copies have maps."""
+    """The buffers that a node accesses, in order; bulk copies use tensor maps."""
     below = children(node)
     if isinstance(node, Call) and node.name == COPY:
-        below = (part for part in below if part is not node.args[2])
+        below = tuple(part for part in below if part is not node.args[2])
     for child in below:
         if isinstance(child, Buffer):
             if not isinstance(node, Alloc):
@@ -280,7 +279,7 @@ def _used(node: Node) -> Iterator[Buffer]:
 
 
 def is_private(buffer: Buffer) -> bool:
-    """Whether a thread's temporary is its own: registers, or its stack."""
+    """Whether a thread's temporary is in registers or on its stack."""
     (extent,) = buffer.shape or (as_expr(1),)
     if not isinstance(extent, Const):
         return False
@@ -312,7 +311,7 @@ def _nests(stmt: Stmt) -> Iterator[For]:
 
 
 def around_launches(stmt: Stmt) -> Stmt:
-    """The statements of a host program but its launches."""
+    """The statements of a host program without its launches."""
     if is_launch(stmt):
         return Seq(())
     if isinstance(stmt, Seq):
@@ -323,10 +322,10 @@ def around_launches(stmt: Stmt) -> Stmt:
 
 
 def host_program(function: Function) -> dict[str, Data]:
-    """What the host runs of a lowered function.
+    """The host program of a lowered function, as data.
 
     Raises:
-        CodegenError: it has to compute something that data cannot say.
+        CodegenError: it computes something not expressible as data.
     """
     made = launches(function)
     numbers = iter(range(len(made)))
@@ -349,7 +348,7 @@ def host_program(function: Function) -> dict[str, Data]:
                 return [["if", data_of(stmt.cond), then, program(stmt.orelse)]]
             case Let():
                 return [["let", stmt.var.name, data_of(stmt.value)]]
-        raise CodegenError(f"the host runs no {type(stmt).__name__}")
+        raise CodegenError(f"a host program cannot contain a {type(stmt).__name__}")
 
     return {
         "launches": [launch.data() for launch in made],
@@ -363,7 +362,7 @@ def data_of(expr: Expr) -> Data:
     """A number that the host computes, as data.
 
     Raises:
-        CodegenError: it is none of integers and truth.
+        CodegenError: it is not of integers and bools.
     """
     match expr:
         case Const(value=value):

@@ -1,4 +1,4 @@
-"""Indices in 32 bits, where their bounds prove that they fit.
+"""Narrow indices to 32 bits where their ranges permit.
 
     for b in bound(n, "block.x"):            for b in bound(n, "block.x"):
         for t in bound(256, "thread.x"):         for t in bound(256, "thread.x"):
@@ -6,11 +6,11 @@
             s[t % 16] = x[at]                                  + cast(i64, t)
                                                      s[t % 16] = x[at]
 
-A GPU computes in 32 bits: of 64 each sum is two instructions, each division dozens.
-Threads, blocks (there are fewer than 2^31), loops of known lengths and all that is made
-of these becomes i32. Of a size that is not known, the arrays that have it tell how
-large it can be: no GPU has memory for more than 2^40 bytes, and an array without
-elements has nothing to be indexed. What may be larger than 2^31 stays i64.
+GPUs compute in 32 bits: a 64-bit addition is two instructions, a division dozens.
+Thread and block indices (there are fewer than 2^31 blocks), loops of constant extent
+and what is computed from them become i32. Symbolic sizes are bounded by the arrays that
+have them as dimensions: no GPU has more than 2^40 bytes of memory, and empty arrays are
+not indexed. What may exceed 2^31 stays i64.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ from tensorlang.ir.nodes import (
 from tensorlang.ir.size_bounds import size_ranges
 from tensorlang.ir.visit import rebuild, rewriter
 
-MOST_BYTES: Final = 1 << 40  # of an array
+MOST_BYTES: Final = 1 << 40  # per array
 _FITS: Final[Interval] = i32.limits
 _ANY: Final[Interval] = i64.limits
 _LARGEST: Final = (1 << 31) - 1
 _BLOCKS: Final[Interval] = (0, i32.limits[1])
 _DIVISIONS: Final = ("floordiv", "floormod")
 _SHORTENING: Final = (*_DIVISIONS, "shr")
-# an index in 32 bits, if it fits, and between what it lies
+# an index in 32 bits (None if it does not fit), and its range
 Narrow = tuple[Expr | None, Interval]
 
 
 def narrow_indices(function: Function) -> Function:
-    """The function with what fits 32 bits of its launches' indices in so many."""
+    """The function with indices in its launches narrowed to 32 bits where they fit."""
     sizes = size_bounds(function)
 
     @rewriter
@@ -69,13 +69,13 @@ def narrow_indices(function: Function) -> Function:
 
 
 def size_bounds(function: Function) -> dict[Var, Interval]:
-    """How large each size can be, by the arrays that have it as a dimension."""
+    """Ranges of sizes, from the arrays that have them as dimensions."""
     found = size_ranges(function, MOST_BYTES)
     return {size: (low, high.most) for size, (low, high) in found.items()}
 
 
 class _Indices:
-    """What is known of a launch's variables, and which have become narrow."""
+    """Ranges of a launch's variables, and the narrowed ones."""
 
     def __init__(self, sizes: Mapping[Var, Interval]) -> None:
         self.intervals: dict[Var, Interval] = dict(sizes)
@@ -84,7 +84,7 @@ class _Indices:
     @singledispatchmethod
     @rewriter
     def visit(self, node: Node) -> Node:
-        """A node with its indices narrow where they fit; of the same type."""
+        """A node of the same type, computed in 32 bits where possible."""
         if isinstance(node, Buffer):
             return node
         if isinstance(node, Expr) and node.dtype == i64:
@@ -139,16 +139,16 @@ class _Indices:
         return replace(node, var=var, extent=made, body=self.visit(node.body))
 
     def named(self, var: Var) -> Var:
-        """The variable as a narrow one, from here on."""
+        """The narrow variable that replaces `var` from here on."""
         return self.narrow.setdefault(var, Var(var.name, i32))
 
     def narrow_of(self, expr: Expr) -> Expr | None:
-        """An i64 in 32 bits, if it fits."""
+        """An i64 expression in 32 bits; None if it does not fit."""
         return self.look(expr)[0] if expr.dtype == i64 else None
 
     @singledispatchmethod
     def look(self, expr: Expr) -> Narrow:
-        """An i64 in 32 bits, if it fits, and its interval."""
+        """An i64 expression in 32 bits, None if it does not fit, and its range."""
         del expr
         return None, _ANY
 
@@ -174,14 +174,14 @@ class _Indices:
             return None, interval
         if a is not None and b is not None:
             return Binary(expr.op, a, b), interval
-        if expr.op in _SHORTENING:  # `n // 4096` is small, whatever computes it
+        if expr.op in _SHORTENING:  # the result is small, whatever the operands
             return Cast(i32, rebuild(expr, self.visit)), interval
         return None, interval
 
     def capped(self, expr: Expr) -> Expr:
-        """An i64, no less than the smallest i32, in 32 bits: the largest, beyond it.
+        """An i64, at least the minimum of i32, saturated to i32.
 
-        So it goes on being no less than what it is compared with, which fits.
+        The comparison with a value that fits gives the same result.
         """
         return Cast(i32, Binary("min", self.visit(expr), Const(_LARGEST, i64)))
 

@@ -1,4 +1,4 @@
-"""A host program of launches: each outermost bound nest is one, and nothing else is.
+"""Turn a function into a host program whose launches are its outermost bound nests.
 
     t = alloc(f32[n])                        t = alloc(f32[n])
     for i in bound(m, "block.x"): S     ->   for i in bound(m, "block.x"): S
@@ -7,7 +7,7 @@
     y[0] = t[0]                              for block in bound(1, "block.x"):
                                                  y[0] = t[0]
 
-Statements without any bound loop are launches of a single thread.
+Statements without bound loops become launches of a single thread.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ def make_launches(function: Function, names: Names) -> Function:
 
     Raises:
         CodegenError: the host would have to read what a launch computes, or a nest is
-            bound in a way that no launch has.
+            bound in an unsupported way.
     """
     function = replace(function, body=serial(function.body))
     return replace(function, body=seq(*_Host(names).run(function.body)))
 
 
 def _is_for_threads(value: Expr) -> bool:
-    """Whether the host has no such number: a float, or a vector such as a mask."""
+    """Whether only devices can compute a value: a float, or a vector such as a mask."""
     kept = value.dtype.is_float or value.dtype.lanes > 1
     return kept and not any(isinstance(node, Load) for node in walk(value))
 
@@ -64,7 +64,7 @@ def is_launch(stmt: Stmt) -> bool:
 
 
 class _Host:
-    """Walks the host program; what holds no bound loop is gathered for one thread."""
+    """Walks the host program; other statements are gathered into launches."""
 
     def __init__(self, names: Names) -> None:
         self.names = names
@@ -88,7 +88,7 @@ class _Host:
         return _global_scratch([*out, *self.single(alone)])
 
     def single(self, alone: list[Stmt]) -> list[Stmt]:
-        """A launch of one thread for these statements, if there are any."""
+        """A single-threaded launch of these statements, if any."""
         if not alone:
             return []
         var = self.names.var("block", i64)
@@ -122,13 +122,13 @@ class _Host:
         return made
 
     def launch(self, nest: Stmt) -> Stmt:
-        """One bound nest: its block loops, then its threads, then what each runs."""
+        """A launch: block loops, then thread loops, then the body."""
         around: list[For] = []
         while isinstance(nest, For) and nest.thread in BLOCKS:
             around.append(nest)
             nest = nest.body
         if has_bound(nest, BLOCKS):
-            raise CodegenError("loops over blocks stand directly inside one another")
+            raise CodegenError("loops over blocks must be perfectly nested")
         if not around:
             var = self.names.var("block", i64)
             around = [For(var, as_expr(1), "bound", nest, "block.x")]
@@ -141,7 +141,7 @@ class _Host:
 
 
 def _something_to_do(stmts: Sequence[Stmt]) -> Expr | None:
-    """Whether some loop runs, where the host can tell: tails often are empty."""
+    """Whether any loop runs, if the host can tell: tails are often empty."""
     tests: list[Expr] = []
     for stmt in stmts:
         if not isinstance(stmt, For) or isinstance(stmt.extent, Const):
@@ -153,7 +153,7 @@ def _something_to_do(stmts: Sequence[Stmt]) -> Expr | None:
 
 
 def _global_scratch(stmts: list[Stmt]) -> list[Stmt]:
-    """What is allocated between launches lives in memory that all of them see."""
+    """Move allocations between launches to global memory."""
     moved = {
         stmt.buffer: replace(stmt.buffer, scope="global")
         for stmt in stmts

@@ -1,4 +1,4 @@
-"""Vectorized loops of a thread: wide accesses, and the lanes between them as a loop.
+"""Vectorized loops in threads: wide accesses, with loops over lanes between them.
 
     for v in vectorized(4):               x_wide: f32[4]
         y[i * 4 + v] = x[i * 4 + v] + 1   x_wide[ramp(0, 1, 4)] = x[ramp(i * 4, 1, 4)]
@@ -7,11 +7,11 @@
                                               y_wide[v] = x_wide[v] + 1
                                           y[ramp(i * 4, 1, 4)] = y_wide[ramp(0, 1, 4)]
 
-A thread of a GPU computes in scalars, and moves up to 16 bytes at once: where the lanes
-touch neighbours, from an index that is a multiple of their number. What all lanes do
-alike (loops, conditions) stands around the loops over lanes; a value that one of these
-gives to another has an element for each lane. Where a condition differs between lanes,
-accesses are wide if all of them meet it. One outside that says `n % 4 == 0` counts.
+GPU threads compute on scalars but access up to 16 contiguous bytes at once, if the
+first index is a multiple of the number of lanes. Uniform control flow is kept around
+the loops over lanes; values passed between these are expanded to arrays over lanes.
+Under a condition that varies between lanes, accesses are wide where all lanes meet it.
+Enclosing conditions such as `n % 4 == 0` provide divisibility.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _MOST_LANES: Final = 64
 
 
 def in_lockstep(function: Function, names: Names, access_bytes: int) -> Function:
-    """The function without vectorized loops; accesses have up to so many bytes."""
+    """The function without vectorized loops; accesses up to `access_bytes` bytes."""
     sizes = frozenset(var for var in function.scalars if var.dtype == i64)
     ranges = ranges_in(function.body, size_ranges(function))
     lockstep = partial(
@@ -87,7 +87,7 @@ def in_lockstep(function: Function, names: Names, access_bytes: int) -> Function
 
 
 def _lanes(loop: For, names: Names, lockstep: Callable[..., _Lockstep]) -> Stmt:
-    """One vectorized loop; a plain one where its lanes have memory of their own."""
+    """Rewrite a vectorized loop; it stays a loop if it allocates memory per lane."""
     if not isinstance(loop.extent, Const) or int(loop.extent.value) > _MOST_LANES:
         return replace(loop, kind="serial")
     if any(True for _ in allocations(loop.body)):
@@ -104,7 +104,7 @@ def _lanes(loop: For, names: Names, lockstep: Callable[..., _Lockstep]) -> Stmt:
 
 @dataclass
 class _Group:
-    """What lanes do one after the other, and wide accesses before and after it."""
+    """A loop over lanes, with the wide accesses before and after it."""
 
     before: list[Stmt] = field(default_factory=list)
     lanes: list[Stmt] = field(default_factory=list)
@@ -114,12 +114,12 @@ class _Group:
 
     @property
     def pending(self) -> frozenset[Buffer]:
-        """What is written after the lanes only."""
+        """Buffers that are written only after the loop over lanes."""
         return frozenset(s.buffer for s in self.after if isinstance(s, Store))
 
 
 class _Lockstep(WideAccesses):
-    """The lanes of one loop."""
+    """Rewrites the body of one vectorized loop."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class _Lockstep(WideAccesses):
         self.made: list[Stmt] = []
 
     def whole(self, stmt: Stmt) -> list[Stmt]:
-        """A statement in all lanes, with nothing left to do after it."""
+        """A statement in all lanes, including all pending stores."""
         outer, self.made, self.group = self.made, [], _Group()
         self.run(stmt)
         self.close()
@@ -149,7 +149,7 @@ class _Lockstep(WideAccesses):
         return outer
 
     def close(self) -> None:
-        """End the loop over lanes; what it named is in arrays from here on."""
+        """End the loop over lanes; its values are in arrays from here on."""
         group, self.group = self.group, _Group()
         self.made += group.before
         if group.lanes:
@@ -164,7 +164,7 @@ class _Lockstep(WideAccesses):
                 self.closed[stmt.var] = at
 
     def known(self, node: N) -> N:
-        """A node over what earlier loops over lanes have named."""
+        """Replace values from earlier loops over lanes by array elements."""
         free = free_vars(node)
         near = {var: self.places[var] for var in free & self.places.keys()}
         if near:
@@ -174,9 +174,9 @@ class _Lockstep(WideAccesses):
         return substitute(node, {var: self.closed[var] for var in used})
 
     def is_neighbour(self, stmt: Let) -> bool:
-        """Whether a value is a place that goes on by one from lane to lane.
+        """Whether a value is an index that increases by one from lane to lane.
 
-        It is written out where it is used: a place that has a name is no wide access.
+        It is substituted: indices through variables are not recognised as contiguous.
         """
         own = stmt.var.dtype == i64 and not reads(stmt.value)
         if not own or free_vars(stmt.value) & self.varying != {self.lane}:
@@ -186,7 +186,7 @@ class _Lockstep(WideAccesses):
     # ------------------------------------------------------------------ statements
 
     def run(self, stmt: Stmt) -> None:
-        """A statement in all lanes."""
+        """Rewrite a statement for all lanes."""
         if isinstance(stmt, Seq):
             for item in _direct(stmt.stmts):
                 self.run(item)
@@ -210,11 +210,11 @@ class _Lockstep(WideAccesses):
                 self.each(stmt)
 
     def inside(self, stmt: Stmt) -> Stmt:
-        """A statement in all lanes, within another one."""
+        """Rewrite a nested statement for all lanes."""
         return seq(*self.whole(stmt))
 
     def each(self, stmt: Stmt) -> None:
-        """A statement that lanes run one after the other."""
+        """A statement that is executed lane by lane."""
         if (reads(stmt) | written_by(stmt)) & self.group.pending:
             self.close()
         stmt = self.known(stmt)
@@ -223,13 +223,13 @@ class _Lockstep(WideAccesses):
             self.wrote(buffer)
 
     def wrote(self, buffer: Buffer) -> None:
-        """What was loaded from a buffer before is not what it holds."""
+        """Invalidate the values loaded from a buffer that is written."""
         group = self.group
         group.written.add(buffer)
         group.held = {at: to for at, to in group.held.items() if at[0] != buffer}
 
     def let(self, stmt: Let) -> None:
-        """A value for each lane, or one for all."""
+        """Bind a value per lane, or a uniform one."""
         if self.is_same(stmt.value):
             stmt = replace(stmt, value=self.at(stmt.value, 0))
         if not self.varies(stmt.value):
@@ -249,7 +249,7 @@ class _Lockstep(WideAccesses):
             self.each(Store(array, (self.lane,), stmt.var))
 
     def store(self, stmt: Store) -> None:
-        """A value to memory: after the loop over lanes, where they are neighbours."""
+        """A store; after the loop over lanes if it is contiguous."""
         branch = self.chosen(stmt)
         if branch is not None:
             self.run(branch)
@@ -282,7 +282,7 @@ class _Lockstep(WideAccesses):
         group.after = [s for s in group.after if s not in stores] + stores
 
     def chosen(self, stmt: Store) -> If | None:
-        """A branch, where all lanes load what they store, or none does."""
+        """A branch around a load and store that are conditional in all lanes alike."""
         match stmt.value:
             case Select(cond=cond, a=Load(mask=mask) as load, b=other) if (
                 mask == cond and not self.varies(cond) and self.has_wide(stmt)
@@ -292,7 +292,7 @@ class _Lockstep(WideAccesses):
         return None
 
     def branch(self, stmt: If) -> None:
-        """All lanes together where each of them meets a condition, else in turn."""
+        """Wide code if all lanes meet the condition, else lane by lane."""
         self.close()
         stmt = self.known(stmt)
         closed, varying = dict(self.closed), set(self.varying)
@@ -318,17 +318,17 @@ class _Lockstep(WideAccesses):
         self.made.append(If(together, whole, self.in_turn(stmt)))
 
     def in_turn(self, stmt: Stmt) -> Stmt:
-        """A statement in one lane after the other."""
+        """A statement executed lane by lane."""
         lane = self.names.var(self.lane.name, self.lane.dtype)
         body = rename(substitute(stmt, {self.lane: lane}), self.names)
-        held = any(map(is_own, reads(stmt) | written_by(stmt)))  # registers by number
+        held = any(map(is_own, reads(stmt) | written_by(stmt)))  # registers need unroll
         kind = "unrolled" if held else "serial"
         return For(lane, Const(self.count, lane.dtype), kind, body)
 
     # -------------------------------------------------------------- wide accesses
 
     def gathered(self, value: Expr) -> Expr:
-        """The value over arrays that wide loads fill, where there are such."""
+        """The value, with wide loads replaced by elements of the arrays they fill."""
 
         @rewriter
         def visit(node: Node) -> Node:
@@ -347,7 +347,7 @@ class _Lockstep(WideAccesses):
         return visit(value)
 
     def is_held(self, load: Load) -> bool:
-        """Whether an array has what a load would give."""
+        """Whether an array holds the value of a load."""
         return bool(load.indices) and (load.buffer, load.indices[0]) in self.group.held
 
     def loaded(self, load: Load) -> Expr:
@@ -365,19 +365,19 @@ class _Lockstep(WideAccesses):
         return Load(self.group.held[at], (self.lane,))
 
     def array(self, name: str, dtype: DType) -> Buffer:
-        """Registers for a value of each lane."""
+        """A register array with an element per lane."""
         size = as_expr(self.count)
         return Buffer(self.names.fresh(name), dtype, (size,), "register")
 
     def wide_array(self, buffer: Buffer) -> Buffer:
-        """Registers beside a buffer, from here to the end of the group."""
+        """A register array for a buffer's elements, until the end of the group."""
         made = self.array(f"{buffer.name}_wide", buffer.dtype)
         self.group.before.append(Alloc(made))
         return made
 
 
 def _direct(stmts: Sequence[Stmt]) -> list[Stmt]:
-    """Statements in a row; what is loaded only to be stored next has no name."""
+    """Statements in order; a load that is only stored next is forwarded."""
     made: list[Stmt] = []
     for number, stmt in enumerate(stmts):
         last = made[-1] if made else None
@@ -396,7 +396,7 @@ def _direct(stmts: Sequence[Stmt]) -> list[Stmt]:
 
 
 def _hints(stmt: Store, to: Ramp) -> tuple[str, ...]:
-    """Those of a store, and what a compiler may not see by itself."""
+    """A store's hints, with `aligned` if the compiler cannot see it."""
     seen = multiple(to.base, {}) % to.lanes == 0
     return stmt.hints if seen else tuple(dict.fromkeys((*stmt.hints, "aligned")))
 

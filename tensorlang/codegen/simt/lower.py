@@ -1,4 +1,4 @@
-"""Lowering for threads: the passes, in order, from a scheduled function to launches."""
+"""The SIMT lowering pipeline: from a scheduled function to launches."""
 
 from __future__ import annotations
 
@@ -13,26 +13,28 @@ from tensorlang.codegen.expand_math import expand_math
 from tensorlang.codegen.flatten import flatten
 from tensorlang.codegen.hopper.lower import lower_roles
 from tensorlang.codegen.interleave import interleave
-from tensorlang.codegen.lanes import reduce_lanes
-from tensorlang.codegen.names import Names, give_way
+from tensorlang.codegen.lane_reductions import reduce_lanes
+from tensorlang.codegen.names import Names, rename_reserved
 from tensorlang.codegen.narrow import widen_narrow
 from tensorlang.codegen.reductions import expand_reductions
-from tensorlang.codegen.simt.depth import name_deep
+from tensorlang.codegen.simt.common_subexpressions import bind_common
+from tensorlang.codegen.simt.cross_thread_reductions import (
+    lower_cross_thread_reductions,
+)
+from tensorlang.codegen.simt.depth import bind_deep
 from tensorlang.codegen.simt.distribute import distribute
-from tensorlang.codegen.simt.fragments import load_once
+from tensorlang.codegen.simt.fragments import hoist_fragments
 from tensorlang.codegen.simt.groups import make_groups, without_copies
-from tensorlang.codegen.simt.guards import ask_once
 from tensorlang.codegen.simt.indices import narrow_indices
 from tensorlang.codegen.simt.launches import make_launches
 from tensorlang.codegen.simt.lockstep import in_lockstep
-from tensorlang.codegen.simt.own_places import own_places
-from tensorlang.codegen.simt.quotients import divide_once
+from tensorlang.codegen.simt.quotients import hoist_divisions
+from tensorlang.codegen.simt.register_indices import substitute_register_indices
 from tensorlang.codegen.simt.reserved import RESERVED
-from tensorlang.codegen.simt.sharing import name_shared
-from tensorlang.codegen.simt.thread_folds import fold_across_threads
-from tensorlang.codegen.simt.whole_vectors import take_whole
+from tensorlang.codegen.simt.unswitch import unswitch_loops
+from tensorlang.codegen.simt.whole_vectors import combine_vectors
 from tensorlang.codegen.unroll import unroll
-from tensorlang.codegen.vector_sizes import cut_vectors
+from tensorlang.codegen.vector_sizes import split_vectors
 from tensorlang.codegen.vectorize import vectorize
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import For, Function, Let, Node, Reduce, Stmt
@@ -40,19 +42,19 @@ from tensorlang.ir.simplify import entry, simplify_function
 from tensorlang.ir.visit import rebuild, rewriter, walk
 from tensorlang.targets import Target
 
-# statements of an unrolled loop that is written out, where the compiler can do it, too
+# statements up to which unrolled loops are expanded here, not by the device's compiler
 _WRITTEN_OUT: Final = 3
 
 
 def lower(function: Function, target: Target) -> Function:
-    """The function as launches of plain loops, in the same grammar.
+    """The function as launches of plain loops, in the same IR.
 
-    No blocks, reductions, layouts or loop kinds but `serial` and `bound` are left;
-    memory is one-dimensional; outermost stand allocations, the host's control flow, and
-    nests of all block indices around all thread indices, each of them one launch.
+    No blocks, reductions or layouts are left, and only `serial` and `bound` loops;
+    buffers are one-dimensional. At the top are allocations, host control flow, and
+    launches: nests of all block indices around all thread indices.
 
     Raises:
-        CodegenError: the function uses what a launch has not.
+        CodegenError: the function uses what launches do not support.
     """
     refuse_missing(function, target)
     if "cp_async" not in target.features:
@@ -61,28 +63,30 @@ def lower(function: Function, target: Target) -> Function:
     if target.model == "cpu":
         return _for_groups(function, target)
     names = Names(function)
-    function = give_way(function, names, RESERVED)
-    function = fold_across_threads(distribute(function), names, target.features)
+    function = rename_reserved(function, names, RESERVED)
+    function = lower_cross_thread_reductions(
+        distribute(function), names, target.features
+    )
     function = remove_blocks(_folding_in_order(function))
     function = expand_reductions(function, names)
     function = expand_math(function, names)
     function = flatten(function)
     known = entry(function)
-    function = own_places(simplify_function(function, known))
+    function = substitute_register_indices(simplify_function(function, known))
     function = simplify_function(make_launches(function, names), known)
     function = in_lockstep(function, names, target.vector_bits // 8)
-    function = unroll(load_once(function, names), names, _WRITTEN_OUT)
+    function = unroll(hoist_fragments(function, names), names, _WRITTEN_OUT)
     function = narrow_copies(simplify_function(function, known))
     check_rows(function)
-    function = ask_once(take_whole(widen_narrow(function)))
-    function = divide_once(function, names)
-    return name_deep(narrow_indices(name_shared(function, names)), names)
+    function = unswitch_loops(combine_vectors(widen_narrow(function)))
+    function = hoist_divisions(function, names)
+    return bind_deep(narrow_indices(bind_common(function, names)), names)
 
 
 def _for_groups(function: Function, target: Target) -> Function:
-    """For a CPU: groups of one work-item, whose lanes are vectors."""
+    """Lower for CPUs: groups of one work-item, with lanes as vectors."""
     names = Names(function)
-    function = give_way(function, names, RESERVED)
+    function = rename_reserved(function, names, RESERVED)
     function = reduce_lanes(remove_blocks(function), names, target.vector_bits)
     function = expand_reductions(function, names)
     function = expand_math(function, names)
@@ -93,12 +97,12 @@ def _for_groups(function: Function, target: Target) -> Function:
     function = simplify_function(make_groups(function, names, target), known)
     function = simplify_function(unroll(without_copies(function), names), known)
     function = interleave(deinterleave(function, names))
-    function = widen_narrow(cut_vectors(function, names))
-    return name_deep(name_shared(function, names), names)
+    function = widen_narrow(split_vectors(function, names))
+    return bind_deep(bind_common(function, names), names)
 
 
 def _folding_in_order(function: Function) -> Function:
-    """Vectorized loops whose lanes fold one state run as plain loops."""
+    """Make vectorized loops serial if their lanes reduce into one state."""
 
     @rewriter
     def visit(node: Node) -> Node:
@@ -113,7 +117,7 @@ def _folding_in_order(function: Function) -> Function:
 
 
 def _folds(loop: For) -> bool:
-    """Whether some state in a loop is at a place that is the same in all lanes."""
+    """Whether a reduction in a loop has an index that is uniform across lanes."""
     varying: set[Node] = {loop.var}
     for node in walk(loop.body):
         value = node.value if isinstance(node, Let) else getattr(node, "value", None)

@@ -1,8 +1,8 @@
-"""What a launch tells of sizes by running at all: its grid has at least one block.
+"""Bounds of sizes in a launch, from its grid having at least one block.
 
     grid (m * ((n + 511) // 512), 1, 1)   ->   m >= 1, n >= 1
 
-A divisor that is at least 1 needs no look at what division by 0 or -1 would be.
+Divisors that are at least 1 need no code for division by 0 or -1.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from tensorlang.ir.bounds import Range
 from tensorlang.ir.nodes import Binary, Cast, Const, Expr, Var
 
 
-def where_running(
+def sizes_in_launch(
     grid: Iterable[Expr], bounds: Mapping[Var, Range]
 ) -> dict[Var, Range]:
-    """Between what sizes lie in a launch.
+    """Ranges of sizes inside a launch.
 
     Args:
-        grid: Its blocks along each index.
-        bounds: Between what they lie anywhere; none is negative.
+        grid: Numbers of blocks along each index.
+        bounds: Ranges of the sizes in general; none is negative.
     """
     found = dict(bounds)
     for extent in grid:
@@ -33,7 +33,7 @@ def where_running(
 
 
 def _at_least(extent: Expr, least: int) -> Iterator[tuple[Var, int]]:
-    """What sizes are at least, where an extent of them is at least a number from 1."""
+    """Lower bounds of sizes implied by `extent >= least`, for `least >= 1`."""
     match extent:
         case Var():
             yield extent, least

@@ -1,13 +1,13 @@
-"""Memory of which each thread of a block touches elements of its own only.
+"""Buffers of which each thread of a block accesses only its own elements.
 
     for j in bound(256, "thread.x"):          no barrier between these two: thread j
         e[i * 256 + j] = S                    reads what it wrote itself
     for j in bound(256, "thread.x"):
         y[i, j] = e[i * 256 + j] * 2.0
 
-An element's place is a multiple of each thread index plus a rest. Where all accesses
-have the same multiples, what stands for the block is the same in all, and the rests
-span less than the least multiple, no element is within reach of two threads.
+An index is a linear form in thread indices, a block-uniform part, and a rest. If the
+thread coefficients and the uniform part are equal in all accesses, and the rests span
+less than the smallest coefficient, threads access disjoint elements.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from tensorlang.scheduling.linear import Linear, linear
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where an access goes: multiples of threads, the block's part, span of the rest.
+    """An access: thread coefficients, block-uniform part, range of the rest.
 
     Attributes:
-        threads: By thread index, the multiple and how many threads there are.
-        block: What is the same for all threads, but for constants.
-        rest: The least and the largest of what is left.
+        threads: Coefficient and number of threads, by thread index.
+        block: The part that is equal for all threads.
+        rest: Minimum and maximum of the rest.
     """
 
     threads: Mapping[str, tuple[int, int]]
@@ -52,14 +52,14 @@ class _Place:
 
 
 def owned(body: Stmt) -> frozenset[Buffer]:
-    """The buffers of a block's body that need no barriers."""
+    """The buffers in a block's body that need no barriers."""
     block = free_vars(body)
     touched = reads(body) | writes(body)
-    return frozenset(b for b in touched if _apart(list(_places(body, b, block))))
+    return frozenset(b for b in touched if _disjoint(list(_places(body, b, block))))
 
 
-def _apart(places: list[_Place | None]) -> bool:
-    """Whether accesses keep the threads apart."""
+def _disjoint(places: list[_Place | None]) -> bool:
+    """Whether the accesses of different threads are disjoint."""
     known = [place for place in places if place is not None]
     if not known or len(known) < len(places):
         return False
@@ -84,7 +84,7 @@ def _apart(places: list[_Place | None]) -> bool:
 def _places(
     node: Node, buffer: Buffer, block: frozenset[Var], around: tuple[For | If, ...] = ()
 ) -> Iterator[_Place | None]:
-    """Each access of a buffer; None where nothing is known of it."""
+    """All accesses of a buffer; None for those that cannot be analysed."""
     if isinstance(node, Stmt) and not touches(node, buffer):
         return
     if isinstance(node, (Load, Store, AtomicUpdate)) and node.buffer == buffer:
@@ -122,7 +122,7 @@ def _place(
 
 
 def _count(loop: For, around: tuple[For | If, ...]) -> int | None:
-    """How many threads get to a place, the first ones of their loop."""
+    """Number of threads that execute an access, the first of their loop."""
     if not isinstance(loop.extent, Const):
         return None
     count = int(loop.extent.value)
@@ -136,14 +136,14 @@ def _count(loop: For, around: tuple[For | If, ...]) -> int | None:
 
 
 def _terms(form: Linear, threads: Mapping[Var, For]) -> Iterator[tuple[Expr, int]]:
-    """The terms of the threads themselves."""
+    """The terms in thread indices."""
     for atom, multiple in form.terms:
         if isinstance(atom, Var) and atom in threads:
             yield atom, multiple
 
 
 def _span(rest: Expr, around: tuple[For, ...]) -> tuple[int, int] | None:
-    """Between what a rest lies, where that is known."""
+    """The range of an expression; None if unknown."""
     ranges = {loop.var: counted(loop.extent) for loop in around}
     low, high = bounds(rest, ranges)
     return None if low is None or high is None else (low, high)

@@ -1,4 +1,4 @@
-"""A block's scratch of which each thread touches its own part only: registers.
+"""Privatise block scratch of which each thread accesses only its own part.
 
     t = alloc(f32[256 * 64], scope="shared")      for j in bound(256, "thread.x"):
     for j in bound(256, "thread.x"):                  t = alloc(f32[64], "register")
@@ -6,8 +6,8 @@
     for j in bound(256, "thread.x"):                  y[.., j] = t[a]
         y[.., j] = t[j * 64 + a]
 
-Sums that live across a loop of staged operands are written as memory of the block, for
-each loop over threads is a statement of its own; this is what makes them a thread's.
+Accumulators that live across a loop over staged operands are declared as block memory,
+as each loop over threads is a separate statement; this pass moves them to registers.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from tensorlang.ir.visit import children, rebuild, rewriter
 from tensorlang.scheduling.linear import linear
 
 _THREAD = "thread."
-_Steps: TypeAlias = tuple[tuple[str, int], ...]  # of the index, by thread index
+_Steps: TypeAlias = tuple[tuple[str, int], ...]  # index coefficient by thread index
 
 
 def privatise(body: Stmt, scratch: Iterable[Buffer]) -> tuple[Stmt, tuple[Buffer, ...]]:
-    """The body of a block with such scratch in registers, and these registers."""
+    """The body with such scratch privatised, and the new register buffers."""
     made: list[Buffer] = []
     for buffer in scratch:
         steps = _part(body, buffer)
@@ -54,7 +54,7 @@ def privatise(body: Stmt, scratch: Iterable[Buffer]) -> tuple[Stmt, tuple[Buffer
 
 
 def _part(body: Stmt, buffer: Buffer) -> _Steps | None:
-    """How far apart the threads' parts are; None where they touch each other's."""
+    """Distances of the threads' parts; None if the parts overlap."""
     (size,) = buffer.shape or (as_expr(1),)
     places = list(_places(body, buffer, (), False))
     if not isinstance(size, Const) or not places:
@@ -64,7 +64,7 @@ def _part(body: Stmt, buffer: Buffer) -> _Steps | None:
 
 
 def _steps(index: Expr | None, around: tuple[For, ...]) -> _Steps | None:
-    """The steps of one access by the threads around it, where each has its own part."""
+    """Coefficients of the thread indices in one access; None if parts overlap."""
     threads = _threads(around)
     if index is None or not threads:
         return None
@@ -83,7 +83,7 @@ def _steps(index: Expr | None, around: tuple[For, ...]) -> _Steps | None:
 
 
 def _threads(around: tuple[For, ...]) -> tuple[For, ...]:
-    """The loops over threads, but of those with a single one."""
+    """The loops over threads with more than one thread."""
     bound = (loop for loop in around if loop.thread.startswith(_THREAD))
     return tuple(loop for loop in bound if loop.extent != as_expr(1))
 
@@ -102,7 +102,7 @@ def _ranges(around: tuple[For, ...]) -> dict[Var, Range]:
 def _places(
     node: Node, buffer: Buffer, around: tuple[For, ...], inside: bool
 ) -> Iterable[tuple[Expr | None, tuple[For, ...]]]:
-    """Each access of the buffer: its index, and the loops around it."""
+    """Each access of the buffer: its index, and the enclosing loops."""
     if isinstance(node, Stmt) and not touches(node, buffer):
         return
     if isinstance(node, (Load, Store, AtomicUpdate)) and node.buffer == buffer:
@@ -117,7 +117,7 @@ def _places(
 
 
 def _moved(body: Stmt, old: Buffer, new: Buffer, steps: Mapping[str, int]) -> Stmt:
-    """The body with each thread's part of a buffer in a buffer of its own."""
+    """The body with accesses of a buffer redirected to the private one."""
 
     @rewriter
     def visit(node: Node, around: tuple[For, ...]) -> Node:

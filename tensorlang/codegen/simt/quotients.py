@@ -1,12 +1,12 @@
-"""Divisions by sizes are done once for a thread, before its loops.
+"""Hoist divisions by symbolic sizes out of a thread's loops.
 
     for c in unrolled(4):                    at: i64 = block // n
         y[block // n * 4 + c] = ..    ->     for c in unrolled(4):
                                                  y[at * 4 + c] = ..
 
-A division by what only the call tells is a hundred instructions with branches of its
-own, which compilers spread over the loops around it. Only what is divided in any case
-moves: a condition may guard a divisor that is 0.
+Such a division takes about a hundred instructions, with branches that compilers spread
+over the enclosing loops. Only divisions executed unconditionally are hoisted: a
+condition may guard against a divisor of 0.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from tensorlang.ir.nodes import (
 from tensorlang.ir.visit import children, rebuild, rewriter, walk
 
 
-def divide_once(function: Function, names: Names) -> Function:
-    """The function with what each thread divides in its loops named before them."""
+def hoist_divisions(function: Function, names: Names) -> Function:
+    """The function with loop-invariant quotients hoisted in each thread."""
 
     @rewriter
     def visit(node: Node) -> Node:
@@ -52,13 +52,13 @@ def divide_once(function: Function, names: Names) -> Function:
 
 
 def _is_thread(stmt: Stmt) -> TypeGuard[For]:
-    """Whether a loop's body is what one thread runs."""
+    """Whether a loop is the innermost thread loop."""
     bound = isinstance(stmt, For) and stmt.kind == "bound"
     return bound and all(loop.kind != "bound" for loop in loops(stmt.body))  # type: ignore[attr-defined]
 
 
 def _named(body: Stmt, names: Names) -> Stmt:
-    """What one thread runs, its quotients first."""
+    """A thread's body, preceded by its loop-invariant quotients."""
     inner = frozenset(var for node in walk(body) for var in binders(node))
     found = dict.fromkeys(e for e in _in_loops(body) if not free_vars(e) & inner)
     if not found:
@@ -82,7 +82,7 @@ def _named(body: Stmt, names: Names) -> Stmt:
 
 
 def _in_loops(body: Stmt) -> Iterator[Binary]:
-    """The divisions that loops do in any case, innermost first."""
+    """The divisions that loops execute unconditionally, innermost first."""
     stmts = body.stmts if isinstance(body, Seq) else (body,)
     for stmt in stmts:
         if isinstance(stmt, For) and _runs(stmt):
@@ -90,7 +90,7 @@ def _in_loops(body: Stmt) -> Iterator[Binary]:
 
 
 def _runs(loop: For) -> bool:
-    """Whether a loop is known to have a turn."""
+    """Whether a loop is known to have an iteration."""
     return isinstance(loop.extent, Const) and loop.extent.value > 0
 
 
@@ -112,7 +112,7 @@ def _in_any_case(node: Node) -> Iterator[Binary]:
 
 
 def _divides(node: Node) -> TypeGuard[Binary]:
-    """Whether a node is a division by no constant, of what is in no memory."""
+    """Whether a node is a scalar division by a non-constant, without loads."""
     return (
         isinstance(node, Binary)
         and node.op in ("floordiv", "floormod")

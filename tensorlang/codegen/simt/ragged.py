@@ -1,4 +1,4 @@
-"""Lanes of which the last may have nothing to do: one body for all of them.
+"""One body for vectors that may be partial.
 
     if i * 4 + v < n:                   if i * 4 < n:
         y[i * 4 + v] =                      whole: bool = i * 4 + 3 < n
@@ -8,9 +8,9 @@
                                             if whole: y[ramp(i * 4, 1, 4)] = y_wide
                                             else: y[i * 4 + v] = y_wide[v], masked
 
-A lane without an element of its own computes on zeros, and nobody sees what. What lanes
-would leave behind (sums, atomic updates, faults) or might not end by (data decide how
-often) is not for such lanes: that body is written twice.
+Inactive lanes compute on zeros, and their results are discarded. This is not possible
+where they would have side effects (sums, atomic updates, faults) or might not terminate
+(data-dependent extents); such a body is duplicated instead.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.visit import rebuild, walk
 
-_SHORT: Final = 4  # statements of a body that may as well be written twice
+_SHORT: Final = 4  # statements of a body that is duplicated anyway
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,11 @@ class Lanes:
     """Lanes under a condition.
 
     Attributes:
-        lane: Their number.
-        cond: Of each lane.
-        some: Whether it holds in any lane; the first one's.
+        lane: The lane number.
+        cond: The condition of each lane.
+        some: Whether it holds in any lane: that of the first.
         together: Whether wide accesses are possible.
-        at: An expression over `lane` for another number.
+        at: Replaces `lane` in an expression by another number.
     """
 
     lane: Var
@@ -65,10 +65,10 @@ class Lanes:
 
 
 def one_body(whole: Stmt, lanes: Lanes, names: Names) -> Stmt | None:
-    """The body that all lanes run together, for lanes some of which have no element.
+    """A common body for full and partial vectors.
 
     Returns:
-        None where the body is short, or does what only lanes with an element may do.
+        None if the body is short, or inactive lanes must not execute it.
     """
     own = set(allocations(whole))
     if not _is_long(whole) or not _is_harmless(whole, own):
@@ -89,7 +89,7 @@ def _is_long(whole: Stmt) -> bool:
 
 
 def _is_harmless(whole: Stmt, own: set[Buffer]) -> bool:
-    """Whether lanes may run along: only wide accesses, and what is the lanes' own."""
+    """Whether inactive lanes may execute it: wide accesses and private memory only."""
     plain = (Seq, Alloc, Let, Store, For)
     for stmt in (node for node in walk(whole) if isinstance(node, Stmt)):
         if not isinstance(stmt, plain):
@@ -104,7 +104,7 @@ def _is_harmless(whole: Stmt, own: set[Buffer]) -> bool:
 
 
 def _varies(loop: For, own: set[Buffer]) -> bool:
-    """Whether lanes, one after the other, read what is not in their registers."""
+    """Whether a loop over lanes accesses anything but registers."""
     return bool(reads(loop) - own) or bool(writes(loop) - own)
 
 
@@ -113,7 +113,7 @@ def _items(stmt: Stmt) -> tuple[Stmt, ...]:
 
 
 def _gathered(whole: Stmt) -> Iterator[Stmt]:
-    """Statements in an order in which wide loads that follow each other are a run."""
+    """The statements, reordered so that consecutive wide loads are adjacent."""
     held: list[Stmt] = []
     for stmt in _items(whole):
         if _kind(stmt) == "load":
@@ -135,7 +135,7 @@ def _kind(stmt: Stmt) -> str:
 
 
 def _is_wide(stmt: Store) -> bool:
-    """Whether a store fills registers from memory at once, or memory from registers."""
+    """Whether a store copies a vector between registers and memory."""
     value = stmt.value
     return (
         isinstance(value, Load)
@@ -152,7 +152,7 @@ def _as_it_is(run: Sequence[Stmt], *_: object) -> Iterator[Stmt]:
 def _accesses(
     run: Sequence[Any], lanes: Lanes, test: Var, names: Names
 ) -> Iterator[Stmt]:
-    """Wide accesses where these are possible, and else each lane's, masked."""
+    """Wide accesses where possible, else masked accesses lane by lane."""
     parts: dict[tuple[int, int], list[Store]] = {}
     for stmt in run:
         own, _ = _sides(stmt)
@@ -167,13 +167,13 @@ def _accesses(
 
 
 def _sides(stmt: Store) -> tuple[Any, Any]:
-    """The ramps of a wide access: over registers, and over memory."""
+    """The ramps of a wide access: in registers, and in memory."""
     pair = stmt.indices[0], stmt.value.indices[0]  # type: ignore[attr-defined]
     return pair if stmt.buffer.scope == "register" else pair[::-1]
 
 
 def _of_a_lane(stmt: Store, lane: Var, mask: Expr) -> Stmt:
-    """One lane's part of a wide access; a load of a lane without an element is 0."""
+    """One lane of a wide access, masked; inactive lanes load 0."""
 
     def visit(node: Node) -> Node:
         if isinstance(node, Ramp):

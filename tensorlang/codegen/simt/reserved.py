@@ -1,4 +1,4 @@
-"""Names that a kernel's own names give way to: keywords, types and functions of C."""
+"""Reserved names: keywords, types and functions of OpenCL C and CUDA C++."""
 
 from __future__ import annotations
 

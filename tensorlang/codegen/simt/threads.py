@@ -1,4 +1,4 @@
-"""The inside of a launch: all threads of a block run its whole body.
+"""The inside of a launch: every thread of a block runs the whole body.
 
     t = alloc(f32[256])                   t = alloc(f32[256], scope="shared")
     for j in bound(256, "thread.x"):      for thread in bound(256, "thread.x"):
@@ -9,9 +9,8 @@
                                               if thread == 0:
                                                   y[i, 128] = U
 
-Loops over threads that follow each other become one, with a guard where they differ in
-length and a barrier where one needs what another wrote. What stands in no loop over
-threads is run by the first one alone.
+Consecutive loops over threads are merged, with guards for shorter extents and barriers
+for dependences. Statements outside of loops over threads are run by the first thread.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ from tensorlang.ir.visit import rebuild, replace_buffers, rewriter
 
 BLOCKS: Final = ("block.x", "block.y", "block.z")
 THREADS: Final = ("thread.x", "thread.y", "thread.z")
-SHARED_BYTES: Final = 16 << 10  # above, a block's scratch is in the workspace
+SHARED_BYTES: Final = 16 << 10  # larger block scratch is in the workspace
 
 
 def has_bound(node: Node, among: Sequence[str] = BLOCKS + THREADS) -> bool:
@@ -57,7 +56,7 @@ def has_bound(node: Node, among: Sequence[str] = BLOCKS + THREADS) -> bool:
 
 
 def share_among_threads(body: Stmt, names: Names) -> Stmt:
-    """A block's scratch, then its threads, each of which runs the whole body."""
+    """A block's scratch, then its thread loops around the whole body."""
     extents = _extents(body)
     variables = {index: names.var(_NAMES[index], i64) for index in extents}
     held = tuple(_scratch(body))
@@ -65,7 +64,7 @@ def share_among_threads(body: Stmt, names: Names) -> Stmt:
     left = tuple(b for b in held if b.name not in {made.name for made in own})
     body, scratch = _block_scratch(body, left)
     inside = seq(*map(Alloc, own), _Threads(extents, variables, owned(body)).run(body))
-    for index in extents:  # thread.x counts fastest: it stands innermost
+    for index in extents:  # thread.x varies fastest: it is innermost
         extent = as_expr(extents[index])
         inside = For(variables[index], extent, "bound", inside, index)
     return seq(*map(Alloc, scratch), inside)
@@ -75,7 +74,7 @@ _NAMES: Final = dict(zip(THREADS, ("thread", "thread_y", "thread_z"), strict=Tru
 
 
 def _extents(body: Stmt) -> dict[str, int]:
-    """How many threads a block has along each index; at least one of `thread.x`."""
+    """Threads of a block along each index; at least one along `thread.x`."""
     found = {"thread.x": 1}
     for index in THREADS:
         for loop in loops(body):
@@ -91,7 +90,7 @@ def _extents(body: Stmt) -> dict[str, int]:
 
 
 def _scratch(stmt: Stmt) -> Iterable[Buffer]:
-    """What is allocated by statements that all threads of a block run."""
+    """Buffers allocated by statements that all threads of a block run."""
     match stmt:
         case Seq():
             for item in stmt.stmts:
@@ -129,7 +128,7 @@ def _allocates(stmt: Stmt, scratch: tuple[Buffer, ...]) -> bool:
 def _block_scratch(
     body: Stmt, buffers: tuple[Buffer, ...]
 ) -> tuple[Stmt, tuple[Buffer, ...]]:
-    """A block's own memory: shared where it is small, else in the workspace."""
+    """Place a block's scratch: in shared memory if small, else in the workspace."""
     moved: dict[Buffer, Buffer] = {}
     for buffer in buffers:
         size = size_in_bytes(buffer)
@@ -140,7 +139,7 @@ def _block_scratch(
 
 
 def size_in_bytes(buffer: Buffer) -> int | None:
-    """The size of a flattened buffer, where it is known."""
+    """The size of a flattened buffer in bytes; None if it is not constant."""
     total = buffer.dtype.bytes
     for extent in buffer.shape:
         if not isinstance(extent, Const):
@@ -150,7 +149,7 @@ def size_in_bytes(buffer: Buffer) -> int | None:
 
 
 class _Threads(Barriers):
-    """What each thread of a block runs; barriers between those that need it."""
+    """Places guards and barriers in the body that each thread of a block runs."""
 
     scope = "block"
     holder = "thread"
@@ -161,7 +160,7 @@ class _Threads(Barriers):
         variables: dict[str, Var],
         owned: frozenset[Buffer],
     ) -> None:
-        """`owned` is memory of which each thread touches its own part only."""
+        """`owned`: buffers of which each thread accesses only its own part."""
         tests = [variables[i].equal(0) for i, n in extents.items() if n > 1]
         super().__init__(_all(tests))
         self.owned = owned
@@ -169,11 +168,11 @@ class _Threads(Barriers):
         self.variables = variables
 
     def is_apart(self, buffer: Buffer) -> bool:
-        """Whether threads never touch each other's elements of a buffer."""
+        """Whether each thread accesses only its own elements of a buffer."""
         return buffer in self.owned
 
     def holds(self, stmt: Stmt) -> bool:
-        """Whether a statement holds a loop over threads."""
+        """Whether a statement contains a loop over threads."""
         return is_copy_sync(stmt) or has_bound(stmt, THREADS)
 
     def divides(self, stmt: Stmt) -> bool:
@@ -181,9 +180,9 @@ class _Threads(Barriers):
         return isinstance(stmt, For) and stmt.kind == "bound"
 
     def ahead(self, stmt: If) -> list[Stmt]:
-        """A barrier before a branch whose threads must wait for what was done before.
+        """A barrier before a branch that conflicts with earlier accesses.
 
-        Inside, what follows the branch could not count on it.
+        Inside the branch, statements after it could not rely on the barrier.
         """
         read = {b for b in reads(stmt) if b.scope not in OWN}
         write = {b for b in writes(stmt) if b.scope not in OWN}
@@ -193,7 +192,7 @@ class _Threads(Barriers):
         return [Barrier(self.scope)]
 
     def divide(self, loop: For) -> list[Stmt]:
-        """One thread's iteration, guarded where there are more threads than those."""
+        """One thread's iteration, guarded if there are more threads than iterations."""
         values: dict[Var, Expr] = {}
         guards: list[Expr] = []
         idle = dict(self.extents)
@@ -206,7 +205,7 @@ class _Threads(Barriers):
             idle.pop(body.thread)
             body = body.body
         if self.holds(body):
-            raise CodegenError("loops over threads stand directly inside one another")
+            raise CodegenError("loops over threads must be perfectly nested")
         guards += [self.variables[i].equal(0) for i, n in idle.items() if n > 1]
         made = specialise(body, values, {})
         return [If(_all(guards), made) if guards else made]

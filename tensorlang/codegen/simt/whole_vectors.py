@@ -1,4 +1,4 @@
-"""Registers that are gathered to a vector, or set from one, as accesses to all at once.
+"""Combine scalar register accesses that form a vector into one vector access.
 
     d: f32x4 = mma(a, b, shuffle((c[0], c[1], c[2], c[3]), (0, 1, 2, 3)))
     c[0] = extract(d, 0)
@@ -6,7 +6,7 @@
     c[2] = extract(d, 2)
     c[3] = extract(d, 3)
 
-Only where they are neighbours, from an index that is a multiple of their number.
+Requires contiguous indices, the first a multiple of their number.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from tensorlang.ir.simplify import simplify
 from tensorlang.ir.visit import rebuild, rewriter
 
 
-def take_whole(function: Function) -> Function:
-    """The function with whole vectors of registers where it can have them."""
+def combine_vectors(function: Function) -> Function:
+    """The function with vector accesses to registers where possible."""
     return replace(function, body=_visit(function.body))
 
 
@@ -66,7 +66,7 @@ def _all(vectors: Sequence[Expr]) -> tuple[int, ...]:
 
 
 def _loaded(vector: Shuffle) -> Expr | None:
-    """One load in place of those that a vector is made of."""
+    """One load in place of those that a shuffle combines."""
     loads = [v for v in vector.vectors if isinstance(v, Load) and v.mask is None]
     if len(loads) != len(vector.vectors):
         return None
@@ -77,7 +77,7 @@ def _loaded(vector: Shuffle) -> Expr | None:
 
 
 def _part(load: Load, lanes: Sequence[int]) -> Expr | None:
-    """Neighbouring lanes of a wide load as a load of their own."""
+    """Contiguous lanes of a wide load as a narrower load."""
     (index,) = load.indices
     if load.buffer.scope != "register" or not isinstance(index, Ramp):
         return None
@@ -90,7 +90,7 @@ def _part(load: Load, lanes: Sequence[int]) -> Expr | None:
 
 
 def _stored(stmts: list[Stmt]) -> list[Stmt]:
-    """Runs of stores of a vector's lanes as one store each."""
+    """Combine consecutive stores of a vector's lanes."""
     made: list[Stmt] = []
     while stmts:
         run = _lanes(stmts)
@@ -105,7 +105,7 @@ def _stored(stmts: list[Stmt]) -> list[Stmt]:
 
 
 def _lanes(stmts: list[Stmt]) -> tuple[int, Store] | None:
-    """The store of a whole vector that statements begin with, and their number."""
+    """The number of leading statements that store a vector's lanes, and their store."""
     head = stmts[0]
     if not isinstance(head, Store) or not isinstance(head.value, Extract):
         return None
@@ -124,7 +124,7 @@ def _lanes(stmts: list[Stmt]) -> tuple[int, Store] | None:
 
 
 def _inlined(stmts: list[Stmt]) -> list[Stmt]:
-    """A vector that is named only to be stored at once goes without the name."""
+    """Forward vectors that are bound only to be stored next."""
     made: list[Stmt] = []
     for number, stmt in enumerate(stmts):
         last = made[-1] if made else None
@@ -142,7 +142,7 @@ def _inlined(stmts: list[Stmt]) -> list[Stmt]:
 
 
 def _first(places: list[tuple[Buffer, tuple[Expr, ...]]]) -> Expr | None:
-    """The first of places that are neighbours in registers, and aligned together."""
+    """The first index, if the indices are contiguous and aligned in registers."""
     buffers = {buffer for buffer, _ in places}
     if len(buffers) != 1 or next(iter(buffers)).scope != "register":
         return None

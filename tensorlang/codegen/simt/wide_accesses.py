@@ -1,4 +1,4 @@
-"""Wide accesses: several lanes' neighbours, moved at once by one thread."""
+"""Wide accesses: contiguous elements of several lanes, accessed at once by a thread."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from tensorlang.codegen.copies import ASYNC, is_zero
 from tensorlang.codegen.multiples import Multiples, multiple
-from tensorlang.codegen.simt.lanes_of_loop import LanesOfLoop
+from tensorlang.codegen.simt.lane_analysis import LaneAnalysis
 from tensorlang.ir.bounds import Known
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
@@ -30,13 +30,13 @@ from tensorlang.ir.visit import walk
 _WIDEST: Final = 16  # lanes of a vector type
 
 
-class WideAccesses(LanesOfLoop):
-    """Which accesses of a loop's lanes are wide.
+class WideAccesses(LaneAnalysis):
+    """Analysis of which accesses of a loop's lanes are wide.
 
     Attributes:
-        access_bytes: How many bytes an access has at most.
-        sizes: What a running kernel may be asked to be a multiple.
-        even: The multiples that were asked for; None where none may be.
+        access_bytes: Maximum size of an access.
+        sizes: Sizes whose divisibility may be tested at run time.
+        even: The (size, divisor) tests that are needed; None if none are permitted.
     """
 
     def __init__(
@@ -56,9 +56,9 @@ class WideAccesses(LanesOfLoop):
     def parts(
         self, buffer: Buffer, index: Expr, *, own: bool = False
     ) -> list[Expr] | None:
-        """The first indices of wide accesses, or None where there are none.
+        """The first indices of wide accesses; None if the access is not wide.
 
-        Registers are `own`: to copy them at once from or to memory.
+        `own` permits registers, for copies from or to memory.
         """
         width = min(self.count, self.access_bytes // buffer.dtype.bytes, _WIDEST)
         while width > 1 and (self.count % width or width & (width - 1)):
@@ -74,7 +74,7 @@ class WideAccesses(LanesOfLoop):
         return firsts if width > 1 and self.are_even(firsts, width) else None
 
     def are_even(self, firsts: list[Expr], width: int) -> bool:
-        """Whether indices are multiples of a number, if sizes are that are asked to."""
+        """Whether indices are multiples of `width`, if the requested tests hold."""
         asked = dict.fromkeys(self.sizes, width) if self.even is not None else {}
         known = {**self.multiples, **asked}
         if all(multiple(first, self.multiples) % width == 0 for first in firsts):
@@ -90,7 +90,7 @@ class WideAccesses(LanesOfLoop):
         return True
 
     def has_wide(self, stmt: Stmt) -> bool:
-        """Whether a statement has accesses that would be wide if all lanes ran it."""
+        """Whether a statement has wide accesses, supposing all lanes run it."""
         if free_vars(stmt) & self.varying != {self.lane}:
             return False
         outer, self.even = self.even, set()
@@ -103,7 +103,7 @@ class WideAccesses(LanesOfLoop):
         return found
 
     def ramps(self, parts: list[Expr]) -> list[tuple[Ramp, Ramp]]:
-        """The places of each wide access: in an array of lanes, and in memory."""
+        """Indices of each wide access: in an array of lanes, and in memory."""
         width = self.count // len(parts)
         return [
             (_ramp(Const(n * width, i64), width), _ramp(first, width))
@@ -111,7 +111,7 @@ class WideAccesses(LanesOfLoop):
         ]
 
     def copies(self, stmt: Store) -> list[Stmt] | None:
-        """Wide copies, or of 0 in their place, where both sides go in equal parts."""
+        """Wide copies, possibly zero-filled; None if the two sides do not match."""
         value = stmt.value
         source = value.a if isinstance(value, Select) else value
         if (
@@ -141,12 +141,12 @@ class WideAccesses(LanesOfLoop):
 
 
 def _in_runs(steps: Sequence[bool], width: int) -> bool:
-    """Whether each so many lanes, from the first on, are neighbours."""
+    """Whether every group of `width` lanes is contiguous."""
     return all(step or not lane % width for lane, step in enumerate(steps, 1))
 
 
 def is_own(buffer: Buffer) -> bool:
-    """Whether a buffer is registers of the thread."""
+    """Whether a buffer is in the thread's registers."""
     return buffer.scope in ("register", "private")
 
 

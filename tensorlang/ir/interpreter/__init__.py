@@ -1,8 +1,8 @@
-"""The interpreter: executes any function on NumPy arrays, and finds its faults.
+"""The interpreter: executes any function on NumPy arrays, and detects its faults.
 
-It is the meaning of the IR (see `tensorlang.ir.nodes`). `run(func, *arrays)` is all
-that most others need; `ALL_CHECKS` names what it looks for, `RunReport` what it saw,
-and `as_team` makes lowered code the program of all its threads.
+It defines the semantics of the IR (see `tensorlang.ir.nodes`). Most callers only need
+`run(func, *arrays)`; `ALL_CHECKS` names the checks, `RunReport` the statistics, and
+`as_team` turns lowered code into the program of all its threads.
 """
 
 from __future__ import annotations

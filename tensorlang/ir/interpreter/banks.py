@@ -1,6 +1,6 @@
 """Bank conflicts of shared memory: 32 banks of 4 bytes, one word each at a time.
 
-A warp's access of more than 4 bytes a thread goes in turns of 128 bytes.
+A warp's access of more than 4 bytes per thread takes several passes of 128 bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WORD = 4  # bytes
 
 
 def count(machine: Machine, lanes: Lanes, memory: Memory, place: Place) -> None:
-    """Add the extra passes that one access by all lanes takes to the report."""
+    """Count the extra passes that one access by all lanes takes."""
     warp = None if machine.alone else warps(lanes)
     if warp is None:
         return
@@ -39,13 +39,13 @@ def count(machine: Machine, lanes: Lanes, memory: Memory, place: Place) -> None:
 
 
 def _served(lanes: Lanes, warp: Array, size: int) -> Array:
-    """The threads that are served at once, as one number: 128 bytes of a warp."""
+    """The group of threads served in one pass of 128 bytes, as one number."""
     together = max(min(BANKS * WORD // max(size, 1), WARP), 1)
     return warp * WARP + _number(lanes) % WARP // together
 
 
 def _extra_passes(warp: Array, words: Array) -> int:
-    """Of each warp: the most distinct words in one bank, less the pass it has."""
+    """Per warp, the most distinct words in one bank, minus one; summed."""
     if not warp.size:
         return 0
     once = np.unique(np.stack([warp, words]), axis=1)
@@ -57,7 +57,7 @@ def _extra_passes(warp: Array, words: Array) -> int:
 
 
 def warps(lanes: Lanes) -> Array | None:
-    """The warp of each lane, as one number; None outside of `thread` loops."""
+    """The warp number of each lane; None outside of `thread` loops."""
     scale, group = 1, None
     for frame, flat in lanes.path():
         if frame.thread.startswith("thread."):
@@ -69,7 +69,7 @@ def warps(lanes: Lanes) -> Array | None:
 
 
 def _number(lanes: Lanes) -> Array:
-    """The number of each lane's thread in its block."""
+    """The thread number of each lane in its block."""
     linear: Array = np.zeros(lanes.count, np.int64)
     scale = 1
     for frame, flat in lanes.path():
@@ -80,7 +80,7 @@ def _number(lanes: Lanes) -> Array:
 
 
 def _physical(machine: Machine, memory: Memory) -> Array:
-    """For each logical element its number in memory, through the buffer's layout."""
+    """The physical index of each logical element, by the buffer's layout."""
     layout = memory.buffer.layout
     if layout is None:
         return np.arange(max(memory.size, 1))
@@ -91,7 +91,7 @@ def _physical(machine: Machine, memory: Memory) -> Array:
 
 
 def layout_results(machine: Machine, memory: Memory) -> Sequence[Array]:
-    """For each logical element of a memory what its buffer's layout gives."""
+    """The results of a buffer's layout for each logical element of a memory."""
     from tensorlang.ir.interpreter.evaluate import apply_map  # noqa: PLC0415 - is above
 
     layout = memory.buffer.layout

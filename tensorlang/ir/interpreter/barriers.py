@@ -1,8 +1,8 @@
-"""Barriers: who has to be there, and the new phase after them.
+"""Barriers: check that all lanes arrive, and start a new phase.
 
 `team` joins the iterations of the outermost parallel loop, `block` the threads of a
-block (all `thread` indices), `warp` and `warpgroup` 32 and 128 threads of it, and
-`cluster` the blocks too.
+block (all `thread` indices), `warp` and `warpgroup` 32 and 128 of its threads, and
+`cluster` the blocks as well.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tensorlang.ir.interpreter.state import Machine
     from tensorlang.ir.nodes import Barrier
 
-# scope -> the frames whose lanes meet, by kind and by the beginning of their thread
+# scope -> the frames whose lanes are joined, by kind and prefix of their thread index
 _MEETING: Final = {
     "team": {"parallel": ""},
     "warp": {"bound": "thread."},
@@ -33,7 +33,7 @@ _THREADS: Final = {"warpgroup": 128, "warp": 32}
 
 
 def synchronise(node: Barrier, machine: Machine, lanes: Lanes) -> None:
-    """Let all lanes of the scope meet; effects before are ordered to those after.
+    """Join all lanes of the scope; effects before are ordered to those after.
 
     Raises:
         InterpreterError: some lanes of a group are missing (`barrier`).
@@ -84,7 +84,7 @@ def _all_present(node: Barrier, lanes: Lanes, flat: Array, group: Array) -> None
 
 
 def new_phase(machine: Machine, lanes: Lanes, outermost: Frame) -> None:
-    """Number the lanes anew, so that what they did before counts as their group's."""
+    """Renumber the lanes, so that their earlier accesses count as their group's."""
     frames = [frame for frame, _ in lanes.path()]
     inner = frames[: frames.index(outermost) + 1]
     for frame in inner:
@@ -94,7 +94,7 @@ def new_phase(machine: Machine, lanes: Lanes, outermost: Frame) -> None:
 
 
 def divide_threads(scope: str, machine: Machine, lanes: Lanes) -> None:
-    """Put frames of warps and warpgroups between the threads and their block, once."""
+    """Insert frames of warps and warpgroups between threads and block, once."""
     loops = [f for f, _ in lanes.path() if f.thread.startswith("thread.")]
     if not loops or any(frame.kind in _THREADS for frame, _ in lanes.path()):
         return

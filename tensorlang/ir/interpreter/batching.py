@@ -1,8 +1,8 @@
-"""Serial loops run as lanes, on trial: where no iteration touches what another writes.
+"""Batching: speculatively run serial loops as lanes if iterations are independent.
 
-The race check decides, while the iterations run side by side. If two of them meet, or
-if anything faults, all is taken back and the loop runs in order, so that batching is
-never seen in a result or an error, only in the time it takes.
+The race check decides, while the iterations run side by side. If two of them conflict,
+or anything faults, all effects are rolled back and the loop runs serially, so batching
+never shows in a result or an error, only in execution time.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from tensorlang.ir.interpreter.lanes import Array, Lanes
     from tensorlang.ir.interpreter.state import Machine
 
-_WIDE: Final = 4096  # lanes beyond which more of them gain nothing
+_WIDE: Final = 4096  # lanes beyond which batching gains nothing
 _MOST: Final = 1 << 15  # lanes in a batch
-_MOST_WITH_ALLOC: Final = 1 << 11  # each of these lanes has memory of its own
+_MOST_WITH_ALLOC: Final = 1 << 11  # lanes in a batch, each with memory of its own
 
 Execute = Callable[[Stmt, "Machine", "Lanes"], None]
 
@@ -45,14 +45,14 @@ Execute = Callable[[Stmt, "Machine", "Lanes"], None]
 def batch(
     loop: For, machine: Machine, lanes: Lanes, extents: Array, execute: Execute
 ) -> int:
-    """Run iterations of a serial loop side by side; returns how many it did."""
+    """Run iterations of a serial loop side by side; returns how many were run."""
     total = int(extents.max())
     plan = machine.derived(loop, _plan)
     if total < 2 or lanes.count >= _WIDE or not plan or id(loop) in machine.serial_only:
         return 0
     in_threads = not machine.alone and warps(lanes) is not None
     if in_threads and machine.derived(loop.body, _touches_shared):
-        return 0  # bank conflicts are counted for each iteration
+        return 0  # bank conflicts are counted per iteration
     size = max(plan // lanes.count, 2)
     for first in range(0, total, size):
         inner = lanes.fork(loop, first, np.clip(extents - first, 0, size), "batched")
@@ -66,7 +66,7 @@ def batch(
 def _trial(
     loop: For, machine: Machine, lanes: Lanes, inner: Lanes, execute: Execute
 ) -> bool:
-    """Run the lanes `inner` forked from `lanes`; False if that was taken back."""
+    """Run the lanes `inner` forked from `lanes`; False if rolled back."""
     kept = lanes.loops
     machine.undo.begin()
     machine.races.enter(inner.frame)
@@ -85,7 +85,7 @@ def _trial(
 
 
 def _plan(loop: For) -> int:
-    """How many lanes a batch of the loop may have; 0 if it is clearly in order."""
+    """The maximal number of lanes in a batch; 0 if the loop is obviously serial."""
     for node in walk(loop.body):
         if isinstance(node, (Barrier, AtomicUpdate, Role, Arrive, Wait)):
             return 0

@@ -1,4 +1,4 @@
-"""What the kinds of a block's axes promise: `ordered` and `disjoint`, checked."""
+"""Check the guarantees of axis kinds: `ordered` and `disjoint`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from tensorlang.ir.interpreter.state import BlockRun, Machine
     from tensorlang.ir.nodes import Axis, Block
 
-INSTANCE = "@instance"  # name under which lanes know the iteration they belong to
+INSTANCE = "@instance"  # variable with the number of each lane's iteration
 _FREE = ("spatial", "opaque", "disjoint")
 
 
 def _number(lanes: Lanes, axes: Sequence[Axis], extents: dict[str, int]) -> Array:
-    """One number for the values of some axes, in row-major order."""
+    """The row-major linear index of the values of some axes."""
     number: Array = np.zeros(lanes.count, np.int64)
     for axis in axes:
         number = number * extents[axis.var.name] + lanes.lookup(axis.var.name)
@@ -35,10 +35,10 @@ def _size(axes: Sequence[Axis], extents: dict[str, int]) -> int:
 def order(
     machine: Machine, block: Block, lanes: Lanes, extents: dict[str, int]
 ) -> None:
-    """Find the `ordered` axes running upwards at each point of the other axes.
+    """Check that `ordered` axes increase at each point of the other axes.
 
     Raises:
-        InterpreterError: an instance comes at or before one that ran already.
+        InterpreterError: an instance does not come after the previous one.
     """
     ordered = [axis for axis in block.axes if axis.kind == "ordered"]
     free = [axis for axis in block.axes if axis.kind in _FREE]
@@ -59,17 +59,17 @@ def order(
         raise fault(
             lanes,
             int(np.argmax(late)),
-            f"block {block.name}: ordered axis {names} does not run upwards",
+            f"block {block.name}: ordered axis {names} does not increase",
         )
 
 
 def number_instances(
     machine: Machine, block: Block, lanes: Lanes, extents: dict[str, int]
 ) -> int:
-    """Give each lane the number of its iteration, for `claim`; returns their span.
+    """Number each lane's iteration, for `claim`; returns the span of the numbers.
 
-    Instances along reduction axes are one iteration, and so are none along ordered
-    ones: those may meet, being ordered. Numbers in different spans never conflict.
+    Instances along reduction axes are one iteration. Instances along ordered axes may
+    conflict, as they are ordered: numbers in different spans never do.
     """
     free = [axis for axis in block.axes if axis.kind in _FREE]
     if len(free) == len(block.axes):  # every instance is an iteration
@@ -87,7 +87,7 @@ def number_instances(
 def claim(
     machine: Machine, run: BlockRun, lanes: Lanes, place: Place
 ) -> tuple[int, int] | None:
-    """Note that iterations touch elements; (element, lane) where two of them do."""
+    """Record accesses by iterations; returns (element, lane) of a conflict, or None."""
     memory = place.memory
     at, who = place.entries(lanes)
     mine = np.broadcast_to(lanes.lookup(INSTANCE), lanes.count)[who]
@@ -110,7 +110,7 @@ def _other(owner: Array, mine: Array, span: int) -> Array:
 
 
 def restart(machine: Machine, names: Sequence[str]) -> None:
-    """Forget what these blocks did: their whole iteration space runs again."""
+    """Reset these blocks: their whole iteration space runs again."""
     for name in names:
         machine.last.pop(name, None)
         for memory in machine.memories.values():

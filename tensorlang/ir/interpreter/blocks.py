@@ -1,4 +1,4 @@
-"""Blocks: the values of their axes, `where`, the start of reductions, the body."""
+"""Blocks: axis values, `where`, initialization of reductions, and bodies."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ Execute = Callable[[Stmt, Machine, "Lanes"], None]
 
 
 def run_block(block: Block, machine: Machine, lanes: Lanes, execute: Execute) -> None:
-    """Run the instances of `block` that the lanes stand for.
+    """Run the instances of `block` for these lanes.
 
     Raises:
-        InterpreterError: an axis value outside its extent (`bounds`), or what `order`
-            and the statements of the body raise.
+        InterpreterError: an axis value outside its extent (`bounds`), or a fault raised
+            by `order` or by the statements of the body.
     """
     group = None if block.scope == "thread" else leaders(block, machine, lanes)
     if group is not None:
@@ -74,7 +74,7 @@ def _run_instances(
 
 
 def _active(block: Block, machine: Machine, lanes: Lanes) -> Lanes | None:
-    """The lanes where the instance is not skipped, with the axes bound."""
+    """The lanes whose instance is not skipped, with the axes bound."""
     active: Lanes | None = lanes
     if block.where is not None:
         active = lanes.where(evaluate(block.where, machine, lanes))
@@ -86,7 +86,7 @@ def _active(block: Block, machine: Machine, lanes: Lanes) -> Lanes | None:
 
 
 def _check_values(block: Block, machine: Machine, lanes: Lanes) -> dict[str, int]:
-    """The extents of the axes by name, their values found to be inside."""
+    """The extents of the axes by name, after checking their values."""
     extents = {}
     for axis in block.axes:
         name = axis.var.name
@@ -111,7 +111,7 @@ def _first_instances(block: Block, lanes: Lanes) -> Array:
 
 
 def _plan(block: Block) -> Callable[[], BlockRun]:
-    """What is known of a block before it runs."""
+    """The static properties of a block."""
     kinds = {axis.kind for axis in block.axes}
     implicit = "reduction" in kinds and block.init is None
     loops = [n for n in walk(block.body) if isinstance(n, (For, While))]

@@ -1,4 +1,4 @@
-"""The call: arrays and scalars fitted to the parameters, results given back."""
+"""Calls: match arrays and scalars with the parameters, and write results back."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ def run(
     fuel: int = FUEL,
     **scalars: float,
 ) -> RunReport:
-    """Execute `func` on NumPy arrays, which `out` and `inout` parameters change.
+    """Execute `func` on NumPy arrays; `out` and `inout` arrays are modified.
 
     Args:
         func: Any function, scheduled or not, lowered or not.
-        arrays: One for each parameter, of its dtype and (logical) shape; any strides.
-        checks: Names from `ALL_CHECKS` of the faults to look for.
-        fuel: The most statements to execute, so that every run ends.
-        scalars: The function's scalars by name. One that stands as a whole dimension
-            of a parameter may be left out.
+        arrays: One per parameter, with its dtype and (logical) shape; any strides.
+        checks: The faults to detect: names from `ALL_CHECKS`.
+        fuel: The maximal number of statements, so that every run ends.
+        scalars: The function's scalars by name. A scalar that is a whole dimension of a
+            parameter may be omitted.
 
     Returns:
-        What the run did: steps, barriers, bank conflicts.
+        Statistics: steps, barriers, bank conflicts.
 
     Raises:
-        InterpreterError: a fault; `out` arrays are then left as they were.
-        ArgumentError: too many or too few arguments, a read-only output.
+        InterpreterError: a fault; `out` arrays are then unchanged.
+        ArgumentError: too many or too few arguments, or a read-only output.
         ShapeError: an array's shape is not the parameter's.
         DTypeError: an array's element type is not the parameter's.
     """

@@ -1,11 +1,11 @@
-"""Which warp has seen what of which other one: vector clocks over barrier objects.
+"""Happens-before between warps: vector clocks over barrier objects.
 
-Warps in roles are ordered by arrivals and waits, pair by pair; the race check of frames
-knows groups only. So here each warp of a block, and each barrier object on behalf of
-the copies that arrive at it, is an *agent* with a clock. A warp's clock moves on with
-each arrival, an object's with each of its phases. An access is ordered before a warp's
-next one if the warp has seen the agent's clock of that access: at a wait a warp sees
-what those had seen who arrived.
+Warps in roles are ordered by arrivals and waits, pairwise; the race check of frames
+only knows groups. So each warp of a block, and each barrier object on behalf of its
+copies, is an *agent* with a clock. A warp's clock advances with each arrival, an
+object's with each of its phases. An access happens before a warp's next one if the warp
+has seen the agent's clock of that access: at a wait a warp sees what those who arrived
+had seen.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
 
 _AGENT: Final = "@agent"
 _CLOCK: Final = "@clock"
-# kind of access -> what it must be ordered after, beside the last write
+# kind of access -> the accesses it must be ordered after, besides the last write
 _AGAINST: Final = {
     "read": ("atomics",),
     "write": ("reads", "atomics"),
     "atomic": ("reads",),
 }
 _DID: Final = {"reads": "read", "atomics": "updated"}
-_NOBODY: Final = 0  # its clock 0 is seen by all
+_NOBODY: Final = 0  # clock 0 of this agent has been seen by all
 
 
 class Record:
-    """For each element of a memory its last write, and since then what others did.
+    """For each element of a memory, its last write and the accesses since then.
 
     Attributes:
-        block: Number of the block that touched it; there is one record for all.
-        writer: The agent that wrote it, and `clock`, when.
+        block: The block that accessed it; all blocks share the record.
+        writer: The agent of the last write, at its time `clock`.
         reads: By agent, the clock of its last read since; None before any.
-        atomics: The same of its atomic updates.
+        atomics: Likewise for atomic updates.
     """
 
     __slots__ = ("atomics", "block", "clock", "reads", "writer")
@@ -53,7 +53,7 @@ class Record:
         self.atomics: Array | None = None
 
     def table(self, name: str, agents: int) -> Array:
-        """The clocks of reads or of atomics, by element and agent."""
+        """The clocks of reads or atomics, by element and agent."""
         found = getattr(self, name)
         if found is None:
             found = np.zeros((self.block.size, agents), np.int64)
@@ -61,13 +61,13 @@ class Record:
         return found
 
     def forget(self, at: Array) -> None:
-        """What was done to these elements is ordered before all that follows."""
+        """Clear these elements: earlier accesses are ordered before all later ones."""
         for table in (self.reads, self.atomics):
             if table is not None:
                 table[at] = 0
 
     def save(self, undo: Undo) -> None:
-        """Remember the record as it is, for a loop that runs on trial."""
+        """Save the record, for a speculative batch."""
         for name in self.__slots__:
             array = getattr(self, name)
             if array is not None:
@@ -79,8 +79,8 @@ class Clocks:
 
     Attributes:
         threads: The loop's lanes.
-        blocks: The lanes around it, of which each is a block.
-        seen: For each block, warp and agent: the agent's clock that the warp has seen.
+        blocks: The lanes around it, each being a block.
+        seen: By block, warp and agent: the agent's clock that the warp has seen.
     """
 
     __slots__ = (
@@ -120,11 +120,11 @@ class Clocks:
         raise InterpreterError("a barrier object is used outside of its threads")
 
     def thread(self, lanes: Lanes) -> Array:
-        """The thread of each lane, numbered in its block."""
+        """The thread of each lane, numbered within its block."""
         return self.threads.position[self._number(lanes)]
 
     def warp(self, lanes: Lanes) -> Array:
-        """The warp of each lane, numbered through all blocks."""
+        """The warp of each lane, numbered across all blocks."""
         thread = self._number(lanes)
         return self._block[thread] * self.warps + self._warp[thread]
 
@@ -133,12 +133,12 @@ class Clocks:
         return self._block[self._number(lanes)]
 
     def beside(self, lanes: Lanes, number: Array, phase: Array) -> None:
-        """Let these lanes act for objects: in their open phase, not in their warp."""
+        """Let these lanes act for objects in their open phase, not for their warp."""
         lanes.bind(_AGENT, self.warps + number)
         lanes.bind(_CLOCK, phase + 1)
 
     def release(self, lanes: Lanes, number: Array) -> None:
-        """The warps of these lanes arrive: who waits sees what they have seen."""
+        """The warps of these lanes arrive: waiters will see what they have seen."""
         thread = self._number(lanes)
         block, warp = self._block[thread], self._warp[thread]
         np.maximum.at(self._released, (block, number), self.seen[block, warp])
@@ -146,12 +146,12 @@ class Clocks:
         self.seen[once[0], once[1], once[1]] += 1
 
     def publish(self, block: int, number: int, phases: int) -> None:
-        """So many phases of an object are complete."""
+        """Mark this many phases of an object as complete."""
         self._released[block, number, self.warps + number] = phases
         self._published[block, number] = self._released[block, number]
 
     def phases(self, lanes: Lanes, number: Array) -> Array:
-        """How many phases of an object the warp of each lane has seen the end of."""
+        """The number of phases of an object whose end each lane's warp has seen."""
         thread = self._number(lanes)
         known: Array = self.seen[
             self._block[thread], self._warp[thread], self.warps + number
@@ -159,14 +159,14 @@ class Clocks:
         return known
 
     def acquire(self, lanes: Lanes, number: Array) -> None:
-        """The warps of these lanes have waited: they see what those who arrived had."""
+        """The warps of these lanes have waited: they see what the arrivals had seen."""
         thread = self._number(lanes)
         block, warp = self._block[thread], self._warp[thread]
         news = self._published[block, number]
         np.maximum.at(self.seen, (block, warp), news)
 
     def meet(self, lanes: Lanes, warps: int) -> None:
-        """Groups of so many warps (0 is all of a block) met at a barrier."""
+        """Groups of `warps` warps (0: all of a block) met at a barrier."""
         thread = self._number(lanes)
         block, warp = self._block[thread], self._warp[thread]
         span = warps or self.warps
@@ -187,16 +187,16 @@ class Clocks:
         span: int,
         undo: Undo,
     ) -> tuple[int, str] | None:
-        """Remember accesses; one that is not ordered after another, and which it was.
+        """Record accesses; returns one unordered with an earlier access, and its kind.
 
         Args:
             kind: `read`, `write` or `atomic`.
-            record: Of the memory.
-            at: Elements touched.
+            record: The record of the memory.
+            at: Elements accessed.
             who: For each, the lane.
             lanes: The lanes.
-            span: Warps that act together, from that of the lane on.
-            undo: Keeps what the record was.
+            span: Number of warps that act together, starting with the lane's.
+            undo: Saves the previous record.
         """
         if kind != "write":
             record.table(f"{kind}s", self.agents)
@@ -226,7 +226,7 @@ class Clocks:
     def _late(
         self, kind: str, record: Record, at: Array, known: Array
     ) -> tuple[int, str] | None:
-        """An access that comes before its warp has seen an earlier one of another."""
+        """An access whose warp has not seen an earlier conflicting one."""
         rows = np.arange(at.size)
         late = record.clock[at] > known[rows, record.writer[at]]
         if late.any():

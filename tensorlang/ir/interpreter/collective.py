@@ -1,4 +1,4 @@
-"""Collectives: the values of all lanes of a warp brought together, and given back."""
+"""Collectives: combine the values of all lanes of a warp."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from tensorlang.ir.nodes import Call
 
 
-def together(node: Call, lanes: Lanes, args: Sequence[Array]) -> Array:
+def evaluate_collective(node: Call, lanes: Lanes, args: Sequence[Array]) -> Array:
     """The result of a collective in each lane, from the arguments of its warp.
 
     Raises:
-        InterpreterError: it stands outside of a loop over threads, or lanes of a warp
-            are missing (a divergent collective).
+        InterpreterError: it is outside of a loop over threads, or lanes of a warp are
+            missing (a divergent collective).
     """
     warp, lane = _warps(node, lanes)
     order = np.lexsort((lane, warp))
@@ -43,9 +43,9 @@ def _rows(value: Array, count: int) -> Array:
 
 
 def _warps(node: Call, lanes: Lanes) -> tuple[Array, Array]:
-    """The warp of each lane, as one number, and its number in the warp.
+    """The warp number of each lane, and its number in the warp.
 
-    Lanes of loops within a thread are warps of their own: one for each iteration.
+    Lanes of loops within a thread form separate warps, one per iteration.
     """
     path = lanes.path()
     last = max(
@@ -53,7 +53,7 @@ def _warps(node: Call, lanes: Lanes) -> tuple[Array, Array]:
         default=None,
     )
     if last is None:
-        raise InterpreterError(f"{node!r} stands outside of a loop over thread.x")
+        raise InterpreterError(f"{node!r} is outside of a loop over thread.x")
     linear: Array = np.zeros(lanes.count, np.int64)
     group: Array = np.zeros(lanes.count, np.int64)
     threads = 1
@@ -69,7 +69,7 @@ def _warps(node: Call, lanes: Lanes) -> tuple[Array, Array]:
 
 
 def _missing(node: Call, lanes: Lanes, warp: Array, lane: Array) -> InterpreterError:
-    """The fault of the first warp that is not whole."""
+    """The fault of the first incomplete warp."""
     for number in np.unique(warp):
         present = lane[warp == number]
         if present.size != WARP:

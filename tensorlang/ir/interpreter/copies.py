@@ -1,11 +1,11 @@
-"""Copies under way: stores hinted `async`, until a wait for their group.
+"""Asynchronous copies: stores hinted `async`, until a wait for their group.
 
     store(t[i], x[i], hints=("async",))     the copy starts
-    evaluate(commit_copies())               what was started so far is one group
-    evaluate(wait_copies(1))                all groups but the last one are there
+    evaluate(commit_copies())               groups the copies started so far
+    evaluate(wait_copies(1))                waits for all groups but the last one
 
-Until then their elements are nobody's to read or write. To other threads a copy is a
-write of its own thread at the wait: a barrier has to stand behind it.
+Until then their elements must not be read or written. To other threads a copy is a
+write by its own thread at the wait, which a barrier must follow.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    """One store: its place, and who started it."""
+    """One store: its place, and the lanes that started it."""
 
     place: Place
     frame: Frame
@@ -37,13 +37,13 @@ class _Copy:
 
 @dataclass(slots=True)
 class Copies:
-    """The copies under way: those of no group yet, and the groups, oldest first."""
+    """The copies in flight: uncommitted ones, and the groups, oldest first."""
 
     started: list[_Copy] = field(default_factory=list)
     groups: list[list[_Copy]] = field(default_factory=list)
 
     def start(self, place: Place, lanes: Lanes) -> None:
-        """Take the elements at a place for a copy."""
+        """Reserve the elements at a place for a copy."""
         memory = place.memory
         if memory.copying is None:
             memory.copying = np.zeros(memory.data.size, np.bool_)
@@ -52,15 +52,15 @@ class Copies:
         self.started.append(_Copy(place, lanes.frame, lanes.flat))
 
     def commit(self) -> None:
-        """Make one group of what was started since the last one."""
+        """Group the copies started since the last commit."""
         self.groups.append(self.started)
         self.started = []
 
     def wait(self, machine: Machine, lanes: Lanes, left: int) -> None:
-        """Let all groups but the last `left` ones be there.
+        """Complete all groups but the last `left` ones.
 
         Raises:
-            InterpreterError: lanes of a block that copies are not here.
+            InterpreterError: some threads that started a copy do not wait.
         """
         done = len(self.groups) - left
         for group in self.groups[: max(done, 0)]:
@@ -74,7 +74,7 @@ def _finish(copy: _Copy, machine: Machine, lanes: Lanes) -> None:
     assert memory.copying is not None
     memory.copying[copy.place.flat] = False
     if copy.frame is not lanes.frame:
-        return  # the loop over threads ended, and what they did is their block's
+        return  # the thread loop ended: its accesses count as the block's
     if not np.isin(copy.flat, lanes.flat).all():
         raise fault(lanes, 0, "some threads that started a copy do not wait for it")
     own = lanes.take(np.flatnonzero(np.isin(lanes.flat, copy.flat)))
@@ -89,10 +89,10 @@ def copies_of(machine: Machine) -> Copies:
 
 
 def settle(node: Call, machine: Machine, lanes: Lanes) -> None:
-    """Close a group of copies, or wait until all but some groups are there.
+    """Commit a group of copies, or wait until all but some groups are complete.
 
     Raises:
-        InterpreterError: threads that started a copy are not here.
+        InterpreterError: some threads that started a copy do not wait.
     """
     copies = copies_of(machine)
     if node.name == "commit_copies":

@@ -1,4 +1,4 @@
-"""Expressions: the value of each node in all lanes at once."""
+"""Evaluate expressions, in all lanes at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tensorlang.errors import InterpreterError
 from tensorlang.ir import semantics
 from tensorlang.ir.collectives import COLLECTIVES
 from tensorlang.ir.contraction import as_fma
-from tensorlang.ir.interpreter.collective import together
+from tensorlang.ir.interpreter.collective import evaluate_collective
 from tensorlang.ir.interpreter.lanes import Array, Lanes
 from tensorlang.ir.interpreter.memory import locate, read
 from tensorlang.ir.interpreter.state import Machine, fault
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 @singledispatch
 def evaluate(node: Expr, machine: Machine, lanes: Lanes) -> Array:
-    """The value of `node`: length 1 where all lanes agree, else one a lane.
+    """The value of `node`: length 1 if uniform across lanes, else one per lane.
 
     Raises:
         InterpreterError: a fault in an active lane.
@@ -91,7 +91,7 @@ def _(node: Binary, machine: Machine, lanes: Lanes) -> Array:
 
 
 def _refuse_zero(node: Binary, b: Array, lanes: Lanes) -> None:
-    """Find the lanes in which a divisor is 0."""
+    """Fault in lanes whose divisor is 0."""
     bad = b == 0
     if bad.any():
         at = tuple(np.argwhere(bad)[0])
@@ -133,15 +133,15 @@ def _(node: Load, machine: Machine, lanes: Lanes) -> Array:
 
 @evaluate.register
 def _(node: Call, machine: Machine, lanes: Lanes) -> Array:
-    if node.name == "prefetch":  # touches no memory, so its address may be anywhere
+    if node.name == "prefetch":  # accesses no memory, so any address is valid
         return np.ones(1, np.bool_)
     if node.name not in INTRINSICS:
-        raise InterpreterError(f"{node.name!r} is no intrinsic")
+        raise InterpreterError(f"{node.name!r} is not an intrinsic")
     if INTRINSICS[node.name].expands:
         return _expanded(node, machine, lanes)
     if node.name in COLLECTIVES:
         given = [evaluate(arg, machine, lanes) for arg in node.args]
-        return together(node, lanes, given)
+        return evaluate_collective(node, lanes, given)
     args = _matched(*(evaluate(arg, machine, lanes) for arg in node.args))
     if node.name == "check" and not args[0].all():
         at = tuple(np.argwhere(~args[0])[0])
@@ -153,7 +153,7 @@ def _(node: Call, machine: Machine, lanes: Lanes) -> Array:
 
 
 def _expanded(node: Call, machine: Machine, lanes: Lanes) -> Array:
-    """A mathematical function through its expansion, in this order of operations."""
+    """A mathematical function by its expansion, in that order of operations."""
     lets, result = machine.derived(node, _expand)
     for let in lets:
         lanes.bind(let.var.name, evaluate(let.value, machine, lanes))
@@ -213,7 +213,7 @@ def _(node: Insert, machine: Machine, lanes: Lanes) -> Array:
 @evaluate.register
 def _(node: LaneReduce, machine: Machine, lanes: Lanes) -> Array:
     vector = _vector(node.vector, machine, lanes)
-    while vector.shape[1] > 1:  # an odd lane at the end waits for the next round
+    while vector.shape[1] > 1:  # an odd last lane is kept for the next round
         half = vector.shape[1] // 2
         low, high = vector[:, :half], vector[:, half : 2 * half]
         folded = semantics.binary(node.op, node.dtype, low, high)
@@ -227,7 +227,7 @@ def _vector(node: Expr, machine: Machine, lanes: Lanes) -> Array:
 
 
 def _matched(*values: Array) -> list[Array]:
-    """Values fit to broadcast: beside a vector, a scalar gets a second dimension."""
+    """Make values broadcast: next to a vector, scalars get a second dimension."""
     if any(value.ndim > 1 for value in values):
         return [v if v.ndim > 1 else v[:, None] for v in values]
     return list(values)

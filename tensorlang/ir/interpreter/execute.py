@@ -1,4 +1,4 @@
-"""Statements: what each node does, in all lanes at once."""
+"""Execute statements, in all lanes at once."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 @singledispatch
 def execute(node: Stmt, machine: Machine, lanes: Lanes) -> None:
-    """Do what `node` says in the given lanes.
+    """Execute `node` in the given lanes.
 
     Raises:
         InterpreterError: a fault in an active lane.
@@ -112,7 +112,7 @@ def _(node: Alloc, machine: Machine, lanes: Lanes) -> None:
             raise InterpreterError(f"{buffer.name}: lanes disagree on its shape")
         shape.append(max(int(values[0]), 0))
     frame, instance = lanes.frame, lanes.flat
-    if buffer.scope == "shared":  # one for all the threads of a block
+    if buffer.scope == "shared":  # one per block, not per thread
         for inner, flat in lanes.path():
             if inner.thread.startswith("thread.") and inner.parent is not None:
                 frame, instance = inner.parent, inner.parent_flat[flat]
@@ -178,7 +178,7 @@ def _in_lanes(node: For, machine: Machine, lanes: Lanes, extents: Array) -> None
     try:
         if node.thread == "thread.x":
             _start_clocks(machine, inner)
-        if inner.frame.folds:  # one lane after the other: any order is as good
+        if inner.frame.folds:  # one lane after the other: any order is valid
             for position in range(inner.frame.extent):
                 turn = np.flatnonzero(inner.frame.position == position)
                 execute(node.body, machine, inner.take(turn))
@@ -193,7 +193,7 @@ def _in_lanes(node: For, machine: Machine, lanes: Lanes, extents: Array) -> None
 
 
 def _start_clocks(machine: Machine, threads: Lanes) -> None:
-    """Clocks for threads right inside of the declarations of barrier objects."""
+    """Create the clocks of threads directly inside declarations of barrier objects."""
     around = threads.frame.parent
     objects = [o for o in machine.objects.values() if o.frame is around]
     if objects:
@@ -204,7 +204,7 @@ def _start_clocks(machine: Machine, threads: Lanes) -> None:
 
 
 def _folds(node: For) -> frozenset[str]:
-    """The states that lanes, or threads of a block, fold together, by buffer."""
+    """The buffers of states that lanes, or threads of a block, reduce together."""
     if node.kind != "vectorized" and not node.thread.startswith("thread."):
         return frozenset()
     return frozenset(
@@ -226,7 +226,7 @@ def _reduces_along(block: Block, var: Var) -> bool:
 def _in_order(
     node: For, machine: Machine, lanes: Lanes, extents: Array, start: int
 ) -> None:
-    """Run the iterations one after the other, each in the lanes that have it."""
+    """Run the iterations sequentially, each in the lanes that have it."""
     kept = lanes.loops
     kind = node.var.dtype.numpy
     for iteration in range(start, int(extents.max())):
@@ -254,7 +254,7 @@ def _(node: Store, machine: Machine, lanes: Lanes) -> None:
 
 
 def _updated(node: Store) -> frozenset[int]:
-    """The loads, by id, of the element that `node` stores: what makes it an update."""
+    """The loads, by id, of the element that `node` stores, which make it an update."""
     if node.mask is not None:
         return frozenset()
     return frozenset(

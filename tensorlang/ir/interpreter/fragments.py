@@ -1,4 +1,4 @@
-"""Registers that a layout spreads over the threads of a block: each has its own."""
+"""Register buffers distributed over a block's threads by their layouts."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from tensorlang.ir.interpreter.state import Machine
 
 
-def own(machine: Machine, lanes: Lanes, place: Place) -> bool:
-    """Whether an access is of registers of the lanes' own threads, so that none races.
+def is_own_register(machine: Machine, lanes: Lanes, place: Place) -> bool:
+    """Whether an access is to registers of the lanes' own threads, which cannot race.
 
     Raises:
-        InterpreterError: in threads with barrier objects: it is of other threads'.
+        InterpreterError: in threads with barrier objects: it is to another thread's.
     """
     buffer = place.memory.buffer
     if buffer.scope != "register" or buffer.layout is None:
@@ -46,7 +46,7 @@ def own(machine: Machine, lanes: Lanes, place: Place) -> bool:
 
 
 def _threads(lanes: Lanes, outside: Frame) -> Array | None:
-    """The thread of each lane; None where the memory is one thread's anyway."""
+    """The thread of each lane; None if the memory belongs to one thread anyway."""
     for frame, flat in lanes.path():
         if frame is outside:
             return None

@@ -1,9 +1,9 @@
-"""Lanes: the iterations that are executed side by side, one array element each.
+"""Lanes: iterations executed side by side, one array element each.
 
 Entering a parallel, vectorized or bound loop multiplies the lanes; an `if`, a `where`
-or a loop whose extent differs between lanes goes on with the lanes concerned only, so
-whatever is evaluated is evaluated in active lanes. A value that is the same in all
-lanes is an array of length 1; a vector has its lanes in a second dimension.
+or a loop whose extent differs between lanes continues with the active ones only, so all
+evaluation is in active lanes. A uniform value is an array of length 1; a vector has its
+lanes in a second dimension.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ Array: TypeAlias = Any  # a NumPy array, as in `tensorlang.ir.numeric`
 
 
 class Frame:
-    """One execution of a lane loop: who its lanes are and which lanes forked them.
+    """One execution of a lane loop: its lanes and the lanes that forked them.
 
     Attributes:
-        parent: The enclosing frame; None for the root, the function's one lane.
+        parent: The enclosing frame; None for the root, the function's single lane.
         parent_flat: For each lane, the number of its parent lane in `parent`.
         kind: The loop's kind, or `batched` for a serial loop run as lanes.
-        thread: The index that a bound loop stands for, such as `thread.x`.
+        thread: The index of a bound loop, such as `thread.x`.
         position: For each lane, its iteration.
-        folds: Buffers that hold states which these lanes fold together.
-        base: Number of the first lane among all lanes since the root (`Races`).
+        folds: Buffers of states that these lanes reduce together.
+        base: The number of the first lane among all lanes since the root (`Races`).
     """
 
     __slots__ = (
@@ -63,12 +63,12 @@ class Frame:
 
     @property
     def count(self) -> int:
-        """How many lanes the loop has in all."""
+        """The total number of lanes of the loop."""
         return len(self.position)
 
 
 class Lanes:
-    """The active lanes, what each variable is in them, and where they come from."""
+    """The active lanes, the values of variables in them, and their origin."""
 
     __slots__ = (
         "_path",
@@ -94,7 +94,7 @@ class Lanes:
         self.count = count
         self.frame = frame
         self.flat = flat  # number of each lane in `frame`
-        self.loops = loops  # loop variables in force, for messages
+        self.loops = loops  # loop variables in scope, for messages
         self.parent = parent
         self.index = index  # number of each lane in `parent`
         self.values: dict[str, Array] = {}
@@ -102,15 +102,15 @@ class Lanes:
 
     @classmethod
     def root(cls) -> Lanes:
-        """The one lane in which a function starts."""
+        """The single lane in which a function starts."""
         zero = np.zeros(1, np.int64)
         return cls(1, Frame(None, zero, zero), zero)
 
     def lookup(self, name: str) -> Array:
-        """The value of a variable: one element, or one for each lane.
+        """The value of a variable: one element, or one per lane.
 
         Raises:
-            InterpreterError: nothing in force binds the name.
+            InterpreterError: the name is not bound in scope.
         """
         found = self.values.get(name)
         if found is None:
@@ -123,18 +123,18 @@ class Lanes:
         return found
 
     def bind(self, name: str, value: Array) -> None:
-        """Give a variable its value in these lanes."""
+        """Bind a variable in these lanes."""
         self.values[name] = value
 
     def take(self, index: Array) -> Lanes:
-        """The lanes of the given numbers only."""
+        """Only the lanes with the given numbers."""
         flat = self.flat[index]
         return Lanes(
             index.size, self.frame, flat, loops=self.loops, parent=self, index=index
         )
 
     def where(self, condition: Array) -> Lanes | None:
-        """The lanes in which `condition` holds; None where there is none."""
+        """The lanes in which `condition` holds; None if there are none."""
         if condition.all():
             return self
         index = np.flatnonzero(condition)
@@ -143,7 +143,7 @@ class Lanes:
     def fork(self, loop: For, first: int, extents: Array, kind: str) -> Lanes | None:
         """One lane for each iteration `first + 0 .. extents-1` of each of these lanes.
 
-        Lanes are ordered by parent lane, then iteration: as the serial loop would go.
+        Lanes are ordered by parent lane, then iteration, like the serial loop.
         """
         extents = np.maximum(extents, 0)
         if extents.size == 1:
@@ -164,7 +164,7 @@ class Lanes:
         return child
 
     def path(self) -> list[tuple[Frame, Array]]:
-        """Each frame from the innermost to the root, and this lane's number in it."""
+        """The frames from the innermost to the root, with these lanes' numbers."""
         if self._path is None:
             frame, flat = self.frame, self.flat
             self._path = [(frame, flat)]
@@ -174,12 +174,12 @@ class Lanes:
         return self._path
 
     def forget_path(self) -> None:
-        """To be called when frames were put between those of these lanes."""
+        """Invalidate the cached path, after frames were inserted."""
         self._path = None
         if self.parent is not None:
             self.parent.forget_path()
 
     def describe(self, lane: int) -> str:
-        """The loop values of one lane, as `i=3, j=0`."""
+        """The loop values of one lane, such as `i=3, j=0`."""
         found = ((name, self.lookup(name)) for name in self.loops)
         return ", ".join(f"{name}={v[lane if v.size > 1 else 0]}" for name, v in found)

@@ -1,4 +1,4 @@
-"""Memories: reading and writing elements in all lanes at once, with the checks."""
+"""Memories: checked reads and writes of elements in all lanes at once."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
     from tensorlang.ir.interpreter.state import Machine
     from tensorlang.ir.nodes import Buffer
 
-_POISON = 0xA5  # what a temporary holds before it is written
+_POISON = 0xA5  # initial bytes of a temporary
 
 
 class Memory:
-    """The elements of one buffer, once for each instance that exists of it.
+    """The elements of one buffer, for all of its instances.
 
     Attributes:
-        data: All instances one after the other, each row-major in logical indices.
+        data: All instances in sequence, each row-major in logical indices.
         shape: The buffer's extents.
         role: `in`, `out`, `inout` or `temporary`.
-        written: Which elements hold something; None where all do.
-        overwritten: Of an `inout` parameter, which elements were written.
-        instance: Name under which the lanes know their instance; "" where there is one.
-        frame: The lanes that each have an instance of their own.
-        copying: Which elements a copy into is under way; None where none ever was.
-        clocked: When warps in roles touched each element, and by whose clocks.
-        shadow: Who touched each element, for races; made when first needed.
-        owners: By block with disjoint axes: the iteration that touched each element.
+        written: Which elements are defined; None if all are.
+        overwritten: Which elements of an `inout` parameter were written.
+        instance: The variable with each lane's instance; "" if there is one.
+        frame: The lanes that each have an instance.
+        copying: Which elements are the target of a pending copy; None if none ever was.
+        clocked: When warps in roles accessed each element, and by whose clocks.
+        shadow: Who accessed each element, for races; created on demand.
+        owners: By block with disjoint axes: the iteration that accessed each element.
     """
 
     __slots__ = (
@@ -91,9 +91,9 @@ def _poisoned(buffer: Buffer, total: int) -> Array:
 
 @dataclass(slots=True)
 class Place:
-    """Elements of a memory: one flat number a lane (or one for all), by vector lanes.
+    """Elements of a memory: one flat index per lane (or one for all), by vector lanes.
 
-    `mask` says which of them are meant, where not all are.
+    `mask` selects the elements accessed; None selects all.
     """
 
     memory: Memory
@@ -102,7 +102,7 @@ class Place:
     mask: Array | None
 
     def entries(self, lanes: Lanes) -> tuple[Array, Array]:
-        """The accesses one by one: element, and number of the lane that makes it."""
+        """The individual accesses: elements, and the numbers of the accessing lanes."""
         shape = (lanes.count, *self.flat.shape[1:])
         flat = np.broadcast_to(self.flat, shape)
         who = np.arange(lanes.count)
@@ -114,7 +114,7 @@ class Place:
         return flat.reshape(-1), who.reshape(-1)
 
     def name(self, element: int) -> str:
-        """An element by buffer and logical indices: `y[3, 0]`."""
+        """The name of an element by buffer and logical indices: `y[3, 0]`."""
         memory = self.memory
         inside = element % max(memory.size, 1)
         where = np.unravel_index(inside, memory.shape) if memory.shape else ()
@@ -128,7 +128,7 @@ def locate(
     indices: list[Array],
     mask: Array | None,
 ) -> Place:
-    """The elements at `indices`, found to be inside.
+    """The elements at `indices`, after bounds checks.
 
     Raises:
         InterpreterError: an index is outside its dimension (`bounds`).
@@ -161,7 +161,7 @@ def locate(
 def _aligned(
     indices: list[Array], mask: Array | None
 ) -> tuple[list[Array], Array | None]:
-    """All of them with a second dimension if one of them is a vector."""
+    """Give all a second dimension if one of them is a vector."""
     every = [*indices] if mask is None else [*indices, mask]
     if any(array.ndim > 1 for array in every):
         every = [a if a.ndim > 1 else a[:, None] for a in every]
@@ -222,15 +222,15 @@ def _refuse(lanes: Lanes, place: Place, bad: Array, message: str) -> None:
 
 
 def _refuse_copying(lanes: Lanes, place: Place, verb: str) -> None:
-    """Fault on an element that a copy is on its way to."""
+    """Fault on an element with a pending copy into it."""
     if place.memory.copying is not None:
         bad = place.memory.copying[place.flat]
-        told = "while a copy into it is under way; wait_copies has to come first"
+        told = "while a copy into it is pending; call wait_copies first"
         _refuse(lanes, place, bad, f"is {verb} {told}")
 
 
 def write(machine: Machine, lanes: Lanes, place: Place, values: Array) -> None:
-    """Put `values` at a place, in the lanes' order.
+    """Write `values` to a place, in the order of lanes.
 
     Raises:
         InterpreterError: `in_param`, `race` or `disjoint`.
@@ -253,7 +253,7 @@ def write(machine: Machine, lanes: Lanes, place: Place, values: Array) -> None:
 
 
 def mark(machine: Machine, memory: Memory, at: Array) -> None:
-    """Remember that the elements `at` were written."""
+    """Mark the elements `at` as written."""
     if memory.written is not None:
         machine.undo.put(memory.written, at, True)
     if memory.overwritten is not None:

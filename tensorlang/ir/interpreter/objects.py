@@ -1,4 +1,4 @@
-"""Barrier objects: arrivals counted, phases completed, waits decided."""
+"""Barrier objects: count arrivals, complete phases, decide waits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tensorlang.ir.interpreter.state import Machine
     from tensorlang.ir.nodes import Arrive, BarrierObject, Stmt, Wait
 
-OBJECT = "@object"  # what lanes know while they copy for an object: which one it is
+OBJECT = "@object"  # variable with the object that lanes copy for
 
 
 class Objects:
@@ -28,11 +28,11 @@ class Objects:
 
     Attributes:
         node: The declaration.
-        frame: The lanes that each have objects of their own: the blocks.
-        first: Number of the first of them among all objects of a block.
-        open: For each block and object, the number of the phase that is not complete.
-        arrived: How many arrivals at that phase there were.
-        came: For each thread too, how many phases there were when it last arrived.
+        frame: The lanes that each have their own objects: the blocks.
+        first: The number of the first of them among all objects of a block.
+        open: By block and object, the number of the incomplete phase.
+        arrived: The number of arrivals at that phase.
+        came: By thread as well, the number of phases when it last arrived.
     """
 
     __slots__ = ("arrived", "came", "first", "frame", "node", "open")
@@ -53,7 +53,7 @@ class Objects:
         np.add.at(self.arrived, (block, index), 1)
 
     def met(self, clocks: Clocks, lanes: Lanes, block: Array, index: Array) -> bool:
-        """Whether these are whole warps, of which each thread came to this phase."""
+        """Whether these are whole warps whose threads all arrived at this phase."""
         if self.came is None:
             return False
         came = self.came[block, index, clocks.thread(lanes)]
@@ -61,7 +61,7 @@ class Objects:
         return bool(whole.all() and (came == self.open[block, index]).all())
 
     def complete(self, machine: Machine) -> None:
-        """Close the phases to which all arrivals came."""
+        """Complete the phases with all their arrivals."""
         done = self.arrived // self.node.count
         self.open += done
         self.arrived -= done * self.node.count
@@ -71,7 +71,7 @@ class Objects:
 
 
 def declare(node: BarrierObject, machine: Machine, lanes: Lanes) -> None:
-    """New objects in their phase 0, for the rest of the sequence."""
+    """New objects in phase 0, for the rest of the sequence."""
     others = (o for o in machine.objects.values() if o.frame is lanes.frame)
     first = sum(objects.node.size for objects in others)
     machine.objects[node.name] = Objects(node, lanes.frame, first)
@@ -80,7 +80,7 @@ def declare(node: BarrierObject, machine: Machine, lanes: Lanes) -> None:
 def _located(
     node: Arrive | Wait, machine: Machine, lanes: Lanes
 ) -> tuple[Objects, Array, Array]:
-    """The objects, and for each lane its block and which of them it means."""
+    """The objects, and each lane's block and object index."""
     objects = machine.objects.get(node.name)
     clocks = machine.clocks
     if objects is None or clocks is None or objects.frame is not clocks.blocks:
@@ -129,10 +129,10 @@ def arrive(
 
 
 def ready(node: Wait, machine: Machine, lanes: Lanes) -> str:
-    """Nothing if all lanes may go on; else what the first of them waits for.
+    """Empty if all lanes may proceed; else what the first of them waits for.
 
     Raises:
-        InterpreterError: a phase that its parity does not tell from another one.
+        InterpreterError: the phase is ambiguous by its parity.
     """
     objects, block, index = _located(node, machine, lanes)
     assert machine.clocks is not None

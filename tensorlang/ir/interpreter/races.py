@@ -1,10 +1,10 @@
-"""Races: an element written in one lane and touched by another, unordered with it.
+"""Races: an element written in one lane and accessed by another without ordering.
 
-Every lane of every frame gets a number. An element remembers who wrote it, and the
-lowest and highest number among those who read it and who updated it atomically. When
-a loop ends, or its lanes meet at a barrier, its numbers *die*: they then stand for the
-lane that forked them, to which their effects are ordered. So two lanes are concurrent
-exactly if, after the dead numbers are resolved, they differ within one living frame.
+Every lane of every frame gets a number. An element remembers its writer, and the lowest
+and highest numbers among its readers and among its atomic updaters. When a loop ends,
+or its lanes meet at a barrier, its numbers *die*: they then resolve to the lane that
+forked them, to which their effects are ordered. So two lanes are concurrent exactly if,
+after resolving dead numbers, they differ within one living frame.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tensorlang.ir.interpreter.undo import Undo
 
 _SLOTS: Final = ("writer", "reads_low", "reads_high", "atomics_low", "atomics_high")
-# kind of access -> the earlier accesses that it must be ordered after
+# kind of access -> the earlier accesses it must be ordered after
 _AGAINST: Final = {
     "read": ("writer", "atomics_low", "atomics_high"),
     "write": _SLOTS,
@@ -30,8 +30,8 @@ _RANGES: Final = {
 }
 
 
-class Conflict(Exception):  # noqa: N818 - a signal, which only this package sees
-    """Two lanes of `frame` met on the element of access number `access`."""
+class Conflict(Exception):  # noqa: N818 - a signal internal to this package
+    """Two lanes of `frame` conflict on the element of access number `access`."""
 
     def __init__(self, frame: Frame, access: int, other: str) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Conflict(Exception):  # noqa: N818 - a signal, which only this package see
 
 
 class Shadow:
-    """The numbers that a memory remembers for each of its elements (0 is nobody)."""
+    """The lane numbers that a memory remembers for each element (0: none)."""
 
     __slots__ = (*_SLOTS, "name", "undo")
 
@@ -56,7 +56,7 @@ class Shadow:
 
 
 class Races:
-    """Numbers of lanes, which of them are dead, and whom they then stand for."""
+    """The numbers of lanes, which of them are dead, and what those resolve to."""
 
     __slots__ = ("_alive", "_bases", "_elder", "_epochs", "_floor", "_next", "clocked")
 
@@ -71,7 +71,7 @@ class Races:
         self._elder = np.zeros(1024, np.int64)  # number of the forking lane
 
     def enter(self, frame: Frame) -> None:
-        """Number the lanes of a frame; again after a barrier."""
+        """Number the lanes of a frame, or renumber them after a barrier."""
         assert frame.parent is not None
         if self._epochs == self._bases.size:
             self._bases = np.concatenate([self._bases, self._bases])
@@ -87,7 +87,7 @@ class Races:
         self._next += frame.count
 
     def leave(self, frame: Frame, *, joins: bool = True) -> None:
-        """The numbers of `frame` die: its lanes are joined, or go on under new ones."""
+        """Kill the numbers of `frame`: its lanes are joined, or get new ones."""
         if frame.base >= self._floor:
             self._alive[self._epoch(frame.base)] = False
         if joins and frame.parent is not None and frame.parent.parent is None:
@@ -98,7 +98,7 @@ class Races:
         return int(self._bases[: self._epochs].searchsorted(base, side="right")) - 1
 
     def _resolve(self, numbers: Array) -> Array:
-        """The living lane that each number stands for."""
+        """The living lane that each number resolves to."""
         numbers = np.where(numbers < self._floor, 0, numbers)
         bases = self._bases[: self._epochs]
         while True:
@@ -112,7 +112,7 @@ class Races:
     def touch(
         self, kind: str, shadow: Shadow, at: Array, who: Array, lanes: Lanes
     ) -> None:
-        """Check and remember accesses of the elements `at` by the lanes `who`.
+        """Check and record accesses of the elements `at` by the lanes `who`.
 
         Raises:
             Conflict: an access is not ordered after an earlier one.
@@ -158,10 +158,10 @@ class Races:
     def _merge(
         self, low: Array, high: Array, at: Array, who: Array, lanes: Lanes
     ) -> None:
-        """Widen the range of those who touched each element by `who`.
+        """Extend the range of accessing lanes of each element by `who`.
 
         A range of two lanes of an outer frame stays in that frame: both are then
-        concurrent with whoever writes. Else the innermost numbers are kept.
+        concurrent with any writer. Otherwise the innermost numbers are kept.
         """
         first, last = self._resolve(low[at]), self._resolve(high[at])
         for frame, flat in reversed(lanes.path()):

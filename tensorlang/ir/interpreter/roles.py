@@ -1,7 +1,7 @@
-"""Roles: programs of some warps each, which take turns where they wait.
+"""Roles: concurrent programs of some warps each, scheduled cooperatively.
 
-Each role is a generator that runs up to a wait which cannot go on, and is asked again
-when the others had their turn. If a whole round moves nothing, nobody ever will.
+Each role is a generator that runs up to a wait which cannot proceed, and is resumed
+after the others had their turn. If a whole round makes no progress, it is a deadlock.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Execute: TypeAlias = Callable[[Stmt, Machine, Lanes], None]
 def run_roles(
     roles: Sequence[Role], machine: Machine, lanes: Lanes, execute: Execute
 ) -> None:
-    """Run roles beside each other, each by the lanes of its warps.
+    """Run roles concurrently, each by the lanes of its warps.
 
     Raises:
-        InterpreterError: the threads of a warp disagree, a thread has two roles, or
-            all that still run wait (a deadlock).
+        InterpreterError: the threads of a warp disagree, a thread has two roles, or all
+            remaining roles wait (a deadlock).
     """
     if machine.clocks is None:
         raise InterpreterError("roles need barrier objects to meet at; there are none")
@@ -85,10 +85,10 @@ def _take_turns(
 
 
 def wait(node: Wait, machine: Machine, lanes: Lanes) -> None:
-    """A wait outside of roles, where nobody is left to arrive.
+    """A wait outside of roles, where nobody else can arrive.
 
     Raises:
-        InterpreterError: it cannot go on (a deadlock).
+        InterpreterError: it cannot proceed (a deadlock).
     """
     waiting = ready(node, machine, lanes)
     if waiting:
@@ -102,7 +102,7 @@ def _may_wait(node: Stmt) -> bool:
 def _steps(
     node: Stmt, machine: Machine, lanes: Lanes, execute: Execute
 ) -> Iterator[str]:
-    """Execute `node`; at each wait that cannot go on yet, say what it waits for."""
+    """Execute `node`; at each wait that cannot proceed, yield what it waits for."""
     if machine.derived(node, _may_wait):
         yield from _walk(node, machine, lanes, execute)
     else:
@@ -114,7 +114,9 @@ def _walk(
     node: Stmt, machine: Machine, lanes: Lanes, execute: Execute
 ) -> Iterator[str]:
     del machine, lanes, execute
-    raise InterpreterError(f"a wait stands in a {type(node).__name__}: wait around it")
+    raise InterpreterError(
+        f"there is a wait in a {type(node).__name__}: wait around it"
+    )
 
 
 @_walk.register
@@ -159,7 +161,9 @@ def _(node: While, machine: Machine, lanes: Lanes, execute: Execute) -> Iterator
 def _(node: For, machine: Machine, lanes: Lanes, execute: Execute) -> Iterator[str]:
     machine.step()
     if node.kind not in ("serial", "unrolled"):
-        raise InterpreterError(f"a wait stands in the {node.kind} loop {node.var.name}")
+        raise InterpreterError(
+            f"there is a wait in the {node.kind} loop {node.var.name}"
+        )
     extents = evaluate(node.extent, machine, lanes)
     kept = lanes.loops
     for iteration in range(int(extents.max())):
@@ -172,7 +176,7 @@ def _(node: For, machine: Machine, lanes: Lanes, execute: Execute) -> Iterator[s
 
 
 def grouped(node: Seq) -> tuple[Stmt | tuple[Role, ...], ...]:
-    """The statements of a sequence, roles that follow each other as one."""
+    """The statements of a sequence, with consecutive roles grouped."""
     found: list[Stmt | tuple[Role, ...]] = []
     for is_role, run in groupby(node.stmts, lambda stmt: isinstance(stmt, Role)):
         together = tuple(run)

@@ -1,4 +1,4 @@
-"""Blocks that the threads of a warp, a warpgroup or a block run together."""
+"""Collective blocks, run by the threads of a warp, warpgroup or block together."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _THREADS: Final = {"warp": WARP, "warpgroup": 4 * WARP}
 
 
 def leaders(block: Block, machine: Machine, lanes: Lanes) -> tuple[Lanes, int] | None:
-    """One lane for each group of threads, and how many they are; None without threads.
+    """One lane per group of threads, and the group size; None without threads.
 
     Raises:
         InterpreterError: threads of a group are missing (a divergent collective), or
-            they disagree on what the block is about.
+            disagree on axis values.
     """
     frame = lanes.frame
     span = _THREADS.get(block.scope, frame.extent if block.scope == "block" else 0)
@@ -50,7 +50,7 @@ def leaders(block: Block, machine: Machine, lanes: Lanes) -> tuple[Lanes, int] |
 
 
 def _block(lanes: Lanes) -> Array:
-    """The lane around the threads, of warps and warpgroups too, of each lane."""
+    """The lane around the threads, warps and warpgroups of each lane."""
     return next(
         flat
         for frame, flat in lanes.path()
@@ -59,7 +59,7 @@ def _block(lanes: Lanes) -> Array:
 
 
 def _agree(block: Block, axis: str, value: Array, lanes: Lanes, members: Array) -> None:
-    """The threads of each group, a row of `members`, give one value."""
+    """Check that the threads of each group, a row of `members`, have the same value."""
     if value.size == 1:
         return
     groups = value[members]

@@ -1,4 +1,4 @@
-"""What a run carries from statement to statement: checks, fuel, memories, report."""
+"""The state of a run: checks, fuel, memories, report."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ T = TypeVar("T")
 CHECKS: Final[Mapping[str, str]] = {
     "bounds": "an index or axis value outside its extent",
     "unwritten": "a read of memory that nothing wrote",
-    "race": "an element written by one lane and touched by another",
+    "race": "an element written by one lane and accessed by another",
     "barrier": "a barrier that only some lanes of its scope reach",
     "disjoint": "two iterations of a disjoint axis on one element",
-    "order": "an ordered axis that does not run upwards",
+    "order": "an ordered axis that does not increase",
     "bank": "counts (and does not raise) bank conflicts of shared memory",
     "in_param": "a write to an `in` parameter",
-    "phase": "a wait for a phase that its parity does not tell from another one",
+    "phase": "a wait for a phase that is ambiguous by its parity",
     "register": "a register of another thread",
-    "inout": "a read of an `inout` element after it was written, but to update it",
+    "inout": "a read of an `inout` element after it was written, except to update it",
 }
 ALL_CHECKS: Final = frozenset(CHECKS)
 FUEL: Final = 5_000_000
@@ -43,13 +43,13 @@ FUEL: Final = 5_000_000
 
 @dataclass(slots=True)
 class RunReport:
-    """What a run did.
+    """Statistics of a run.
 
     Attributes:
         steps: Statements executed; one statement over many lanes is one step.
         barriers: Barriers passed.
-        bank_conflicts: For each `shared` buffer, how many extra passes its accesses
-            take: a warp's access to d distinct words of one bank takes d passes.
+        bank_conflicts: For each `shared` buffer, the extra passes of its accesses: a
+            warp's access to d distinct words of one bank takes d passes.
         batched: Serial loops whose iterations were executed side by side.
     """
 
@@ -61,11 +61,11 @@ class RunReport:
 
 @dataclass(slots=True)
 class BlockRun:
-    """The block being executed, as its statements need to know it.
+    """The block being executed, as its statements see it.
 
     Attributes:
         implicit: Whether a `Reduce` starts from the identity at `first` instances.
-        started: For reductions under loops of the body: elements begun by memory.
+        started: For reductions under loops of the body: initialized elements by memory.
         owned: Buffers whose elements belong to one iteration (`disjoint` axes).
     """
 
@@ -90,19 +90,21 @@ class Machine:
     run: BlockRun | None = None
     last: dict[str, Array] = field(default_factory=dict)  # by block: `order`
     instances: int = 0
-    updated: frozenset[int] = frozenset()  # loads of what the current store replaces
+    updated: frozenset[int] = (
+        frozenset()
+    )  # loads of the elements the current store updates
     serial_only: set[int] = field(default_factory=set)  # loops known not to batch
     words: dict[Laid, list[Array]] = field(default_factory=dict)
     objects: dict[str, Objects] = field(default_factory=dict)
     clocks: Clocks | None = None  # of the threads that meet at barrier objects
-    copies: Copies | None = None  # under way: stores hinted `async`
-    passed: int = 0  # waits that went on, and roles that ended
-    alone: bool = False  # a copy or a collective runs, which no thread does itself
-    span: int = 1  # threads that a lane stands for in a collective
+    copies: Copies | None = None  # pending stores hinted `async`
+    passed: int = 0  # waits passed, and roles finished
+    alone: bool = False  # running a copy or a collective, not a thread's own code
+    span: int = 1  # threads that a lane represents in a collective
     _derived: dict[tuple[int, object], tuple[Node, Any]] = field(default_factory=dict)
 
     def memory(self, buffer: Buffer) -> Memory:
-        """The memory of a buffer in force.
+        """The memory of a buffer in scope.
 
         Raises:
             InterpreterError: nothing allocates it.
@@ -113,19 +115,19 @@ class Machine:
         return found
 
     def derived(self, node: N, make: Callable[[N], T]) -> T:
-        """`make(node)`, worked out once for this node of the tree."""
+        """`make(node)`, memoised per node object."""
         key = id(node), make
         found = self._derived.get(key)
-        if found is None:  # the node is held, so that its id stays its own
+        if found is None:  # the node is kept alive, so that its id stays unique
             found = self._derived[key] = node, make(node)
         result: T = found[1]
         return result
 
     def step(self) -> None:
-        """Account for one statement.
+        """Count one statement.
 
         Raises:
-            InterpreterError: the fuel is used up.
+            InterpreterError: the fuel is exhausted.
         """
         self.report.steps += 1
         if self.report.steps > self.fuel:
@@ -136,6 +138,6 @@ class Machine:
 
 
 def fault(lanes: Lanes, lane: int, message: str) -> InterpreterError:
-    """The error for a fault in one lane: what happened and at which loop values."""
+    """The error for a fault in one lane, with its loop values."""
     where = lanes.describe(lane)
     return InterpreterError(f"{message} (at {where})" if where else message)

@@ -1,8 +1,8 @@
 """A lowered function as the program of a whole team of threads.
 
-Lowered code is what one thread of a team runs; it says with `team` barriers where the
-threads wait for each other. Run in a parallel loop over its threads, a missing or
-divergent barrier is found like any other race.
+Lowered code is what one thread of a team runs, with `team` barriers where threads
+synchronize. Run in a parallel loop over threads, missing or divergent barriers are
+detected like any race.
 """
 
 from __future__ import annotations
@@ -12,26 +12,16 @@ from typing import Final
 
 from tensorlang.errors import IRError
 from tensorlang.ir.contents import free_vars
-from tensorlang.ir.nodes import (
-    Alloc,
-    Const,
-    For,
-    Function,
-    Let,
-    Node,
-    Seq,
-    Var,
-    seq,
-)
+from tensorlang.ir.nodes import Alloc, Const, For, Function, Let, Node, Seq, Var, seq
 from tensorlang.ir.visit import transform, walk
 
-_SHARED: Final = ("global", "shared")  # scopes of which the team has one memory
+_SHARED: Final = ("global", "shared")  # scopes allocated once per team
 
 
 def as_team(
     func: Function, threads: int, thread: str = "tid", team: str = "team"
 ) -> Function:
-    """`func` run by `threads` threads at once, as a function without those scalars.
+    """`func` run by `threads` concurrent threads, as a function without those scalars.
 
         def f(.., *, tid, team):       def f(..):
             t = alloc(..)                  t = alloc(..)
@@ -40,14 +30,14 @@ def as_team(
                                                S
 
     Args:
-        func: A function whose scalars hold the thread's number and the team's size.
-        threads: How many threads there are.
-        thread: Name of the scalar that numbers the thread.
-        team: Name of the scalar that is the size of the team.
+        func: A function with scalars for the thread's number and the team's size.
+        threads: The number of threads.
+        thread: The name of the scalar with the thread's number.
+        team: The name of the scalar with the team's size.
 
     Raises:
-        IRError: there are no such scalars, or the shape of a temporary that the team
-            shares depends on more than scalars.
+        IRError: there are no such scalars, or the shape of a temporary shared by the
+            team depends on more than scalars.
     """
     by_name = {var.name: var for var in func.scalars}
     if thread not in by_name or team not in by_name:

@@ -1,4 +1,4 @@
-"""Writes that can be taken back, for loops that are batched on trial."""
+"""An undo log of writes, for speculative batches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Undo:
-    """A stack of trials; each keeps the arrays it changed as they were before."""
+    """A stack of transactions; each saves the previous contents of modified arrays."""
 
     __slots__ = ("_trials",)
 
@@ -18,31 +18,31 @@ class Undo:
 
     @property
     def active(self) -> bool:
-        """Whether anything may have to be taken back."""
+        """Whether there is a transaction."""
         return bool(self._trials)
 
     def put(self, array: Array, at: object, values: object) -> None:
-        """`array[at] = values`, remembered."""
+        """`array[at] = values`, logged."""
         self.save(array)
         array[at] = values
 
     def save(self, array: Array) -> None:
-        """Remember `array` as it is, once a trial; to be called before a change."""
+        """Save `array`, once per transaction; call before modifying it."""
         if self._trials and id(array) not in self._trials[-1]:
             self._trials[-1][id(array)] = (array, array.copy())
 
     def begin(self) -> None:
-        """Start a trial inside the current one."""
+        """Start a nested transaction."""
         self._trials.append({})
 
     def keep(self) -> None:
-        """End the trial; what it changed stays, unless the enclosing one fails."""
+        """Commit the transaction; changes stay unless an enclosing one is reverted."""
         done = self._trials.pop()
         if self._trials:
             for key, saved in done.items():
                 self._trials[-1].setdefault(key, saved)
 
     def revert(self) -> None:
-        """End the trial and put everything back as it was at its start."""
+        """Roll back the transaction."""
         for array, before in self._trials.pop().values():
             array[...] = before

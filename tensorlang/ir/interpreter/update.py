@@ -1,4 +1,4 @@
-"""Updates of memory: the reduction of a block, and the atomic one."""
+"""Updates of memory: reductions of blocks, and atomic updates."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from tensorlang.ir.interpreter.state import Machine
     from tensorlang.ir.nodes import AtomicUpdate, Reduce
 
-FIRST = "@first"  # name under which lanes know whether their state is not begun yet
+FIRST = "@first"  # variable telling lanes whether their state is uninitialized
 
 
 def reduce(node: Reduce, machine: Machine, lanes: Lanes) -> None:
-    """The state at the indices becomes its combination with the values.
+    """Combine the state at the indices with the values.
 
-    All components are worked out from the old state before any is stored.
+    All components are computed from the old state before any is stored.
     """
     indices = [evaluate(index, machine, lanes) for index in node.indices]
     memories = [machine.memory(buffer) for buffer in node.buffers]
@@ -46,16 +46,16 @@ def reduce(node: Reduce, machine: Machine, lanes: Lanes) -> None:
 
 
 def _named(node: Reduce, side: int) -> tuple[Var, ...]:
-    """The variables of one side, under names that no variable of the program has."""
+    """The variables of one side, renamed to be distinct from the program's."""
     sides = node.reducer.left, node.reducer.right
     return tuple(Var(f"@{side}{var.name}", var.dtype) for var in sides[side])
 
 
 def _combination(node: Reduce) -> tuple[Expr, ...]:
-    """The combination over the old state; a single value stands in it as written.
+    """The combination with the old state; a single value is inlined as written.
 
-    So a product contracts with the addition of its reducer, as it does when lowered.
-    A vector goes by name: its lanes are combined by the same scalar expression.
+    This contracts a product with the addition of its reducer, like lowering does. A
+    vector is bound to a name: its lanes are combined by the same scalar expression.
     """
     as_written = len(node.values) == 1 and not _is_vector(node)
     right = node.values if as_written else _named(node, 1)
@@ -69,7 +69,7 @@ def _is_vector(node: Reduce) -> bool:
 def _state(
     machine: Machine, lanes: Lanes, place: Place, first: Array, identity: Expr
 ) -> Array:
-    """The old state: the identity in lanes where nothing was folded yet."""
+    """The old state: the identity in lanes where nothing has been reduced yet."""
     start = evaluate(identity, machine, lanes)
     if first.all():
         return start
@@ -82,7 +82,7 @@ def _state(
 
 
 def _first(machine: Machine, lanes: Lanes, places: list[Place]) -> Array:
-    """Where this is the first value folded into its state."""
+    """Where this is the first value reduced into its state."""
     run = machine.run
     if run is None or not run.implicit:
         return np.zeros(1, np.bool_)
@@ -99,7 +99,7 @@ def _first(machine: Machine, lanes: Lanes, places: list[Place]) -> Array:
 
 
 def atomic(node: AtomicUpdate, machine: Machine, lanes: Lanes) -> None:
-    """`buffer[indices] = op(buffer[indices], value)`, lane after lane."""
+    """`buffer[indices] = op(buffer[indices], value)`, lane by lane."""
     indices = [evaluate(index, machine, lanes) for index in node.indices]
     memory = machine.memory(node.buffer)
     place = locate(machine, lanes, memory, indices, None)
@@ -117,7 +117,7 @@ def atomic(node: AtomicUpdate, machine: Machine, lanes: Lanes) -> None:
 
 
 def _fold(machine: Machine, memory: Memory, op: str, at: Array, values: Array) -> None:
-    """Fold values into elements in order: in round n, the n-th of each element."""
+    """Reduce values into elements in order: round n takes the n-th of each element."""
     machine.undo.save(memory.data)
     by_element = np.argsort(at, kind="stable")
     starts = np.flatnonzero(np.diff(at[by_element], prepend=-1))

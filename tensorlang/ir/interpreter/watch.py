@@ -1,4 +1,4 @@
-"""Every access is watched: by the race check, and by the owners of disjoint axes."""
+"""Check every access: for races, and for conflicts along disjoint axes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tensorlang.ir.interpreter.banks import WARP
 from tensorlang.ir.interpreter.block_checks import claim
 from tensorlang.ir.interpreter.clocks import Record
-from tensorlang.ir.interpreter.fragments import own
+from tensorlang.ir.interpreter.fragments import is_own_register
 from tensorlang.ir.interpreter.races import Conflict, Shadow
 from tensorlang.ir.interpreter.state import fault
 
@@ -23,7 +23,7 @@ def watch(machine: Machine, lanes: Lanes, place: Place, kind: str) -> None:
 
     Raises:
         InterpreterError: `race` or `disjoint`.
-        Conflict: iterations of a loop that is batched on trial met.
+        Conflict: iterations of a speculatively batched loop conflict.
     """
     memory = place.memory
     run = machine.run
@@ -36,7 +36,7 @@ def watch(machine: Machine, lanes: Lanes, place: Place, kind: str) -> None:
     private = lanes.frame is memory.frame or lanes.frame.parent is None
     if private or memory.buffer.name not in machine.mutable:
         return
-    if own(machine, lanes, place):
+    if is_own_register(machine, lanes, place):
         return
     if machine.clocks is not None and "race" in machine.checks:
         _watch_clocks(machine, machine.clocks, lanes, place, kind)
@@ -54,7 +54,7 @@ def watch(machine: Machine, lanes: Lanes, place: Place, kind: str) -> None:
             name, lane = place.name(int(at[conflict.access])), who[conflict.access]
             message = f"race: {name}: {_explanation(conflict, kind)}"
             raise fault(lanes, int(lane), message) from None
-        for frame, _ in lanes.path():  # an ignored race may hide one of a batch
+        for frame, _ in lanes.path():  # an ignored race may hide one within a batch
             if frame.kind == "batched":
                 raise Conflict(frame, conflict.access, conflict.other) from None
 

@@ -1,8 +1,8 @@
-"""The mathematical functions as arithmetic: what `exp` *is*, on every backend.
+"""Expansions of the mathematical functions: the definition of `exp` on every backend.
 
-`expand(call, name)` writes one call as `Let`s of plain operations: polynomials with
-explicit fma, bit tricks, and selects instead of branches, so that it vectorises. f16
-and bf16 go through f32. Error bounds stand in `tensorlang.ir.intrinsics`.
+`expand(call, name)` expands one call to `Let`s of basic operations: polynomials with
+explicit fma, bit manipulation, and selects instead of branches, so that it vectorizes.
+f16 and bf16 are computed in f32. Error bounds are in `tensorlang.ir.intrinsics`.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ EXPANSIONS: Final[dict[str, Callable[..., Expr]]] = {
 
 
 def expand(call: Call, name: Callable[[DType], Var]) -> tuple[tuple[Let, ...], Expr]:
-    """What a call of a mathematical function stands for.
+    """Expand a call of a mathematical function.
 
     Args:
-        call: a call whose intrinsic `expands`.
-        name: makes a variable of the given type whose name nothing else uses.
+        call: A call whose intrinsic `expands`.
+        name: Makes a variable of the given type with an unused name.
 
     Returns:
-        `Let`s in order, each used by later ones, and the value after them.
+        `Let`s in order, each used by later ones, and the resulting value.
 
     Raises:
         IRError: the intrinsic has no expansion.

@@ -176,7 +176,7 @@ def erf(s: Scope, x: Expr) -> Expr:
 
 
 def erfinv(s: Scope, x: Expr) -> Expr:
-    """The inverse of erf; an infinity at 1 and -1, NaN beyond."""
+    """The inverse of erf; infinite at 1 and -1, NaN beyond."""
     w = s.let(-log1p(s, s.let(-x * x)))
     p = _giles_f32(s, w) if s.single else _giles_f64(s, w)
     edge = Compare("eq", Unary("abs", x), s.const(1.0))

@@ -1,8 +1,8 @@
-"""exp, exp2, expm1, and what follows from them: sigmoid and tanh.
+"""exp, exp2, expm1, and functions based on them: sigmoid and tanh.
 
-`x = k ln2 + r` with a whole k and |r| <= ln2 / 2 (Cody and Waite's two-part ln2); a
+`x = k ln2 + r` with integral k and |r| <= ln2 / 2 (Cody and Waite's two-part ln2); a
 minimax polynomial (Remez) of exp on that interval; and an exact scaling by 2^k in two
-steps, so that subnormal results round once and overflow is an infinity.
+steps, so that subnormal results round once and overflow gives infinity.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tensorlang.ir.math.scope import Scope
 from tensorlang.ir.natives import copysign
 from tensorlang.ir.nodes import Expr, Unary, Var
 
-# ln2 = high + low, high short enough that k * high is exact
+# ln2 = high + low, with high short enough for k * high to be exact
 LN2: Final = {
     "f32": (0.6931457519531250, 1.42860677e-06),
     "f64": (6.93147180369123816490e-01, 1.90821492927058770002e-10),
@@ -125,7 +125,7 @@ EXP2_RANGE: Final = {"f32": (-151.0, 129.0), "f64": (-1076.0, 1025.0)}
 
 
 def clamp(s: Scope, x: Expr, low: float, high: float) -> Var:
-    """`x` kept within `[low, high]`; NaN stays NaN."""
+    """`x` clamped to `[low, high]`; NaN stays NaN."""
     capped = s.select(x > high, high, x)
     return s.select(capped < low, low, capped)
 
@@ -156,7 +156,7 @@ def exp(s: Scope, x: Expr) -> Expr:
 
 
 def exp2(s: Scope, x: Expr) -> Expr:
-    """2 to the power x; exact for whole x."""
+    """2 to the power x; exact for integral x."""
     x = clamp(s, x, *EXP2_RANGE[s.dtype.name])
     whole, k = s.nearest(x)
     return scale(s, s.horner(s.let(x - whole), EXP2[s.dtype.name]), k)
@@ -174,7 +174,7 @@ def expm1(s: Scope, x: Expr) -> Expr:
 
 
 def sigmoid(s: Scope, x: Expr) -> Expr:
-    """`1 / (1 + exp(-x))`, through `exp(-|x|)` so that nothing overflows."""
+    """`1 / (1 + exp(-x))`, via `exp(-|x|)` to avoid overflow."""
     e = s.let(exp(s, s.let(-Unary("abs", x))))
     return s.select(x < 0.0, e, 1.0) / (e + 1.0)
 

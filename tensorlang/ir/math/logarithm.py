@@ -2,7 +2,7 @@
 
 `x = 2^k (1 + f)` with `1 + f` within [sqrt(1/2), sqrt(2)), split by integer arithmetic
 on the bits. f32: `log(1+f) = f + f^2 P(f)`; f64: with `s = f / (2+f)`, the odd series
-of atanh as in FDLIBM. The result is summed as a large and a small part.
+of atanh as in FDLIBM. The result is a sum of a large and a small part.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _LOG2E: Final = {
 
 
 def exponent(s: Scope, x: Expr) -> Var:
-    """The k that brings `x * 2^-k` of a normal x > 0 into [sqrt(1/2), sqrt(2))."""
+    """The k for which `x * 2^-k` is within [sqrt(1/2), sqrt(2)), for normal x > 0."""
     return s.let((s.bits(x) - _SQRT_HALF[s.dtype.name]) >> s.mantissa)
 
 
 def shift_exponent(s: Scope, x: Expr, k: Expr) -> Var:
-    """`x * 2^-k`, where both are normal."""
+    """`x * 2^-k`, if both are normal."""
     return s.float(s.bits(x) - (k << s.mantissa))
 
 
@@ -83,7 +83,7 @@ def combine(s: Scope, f: Expr, k: Expr) -> Var:
 
 
 def at_the_edges(s: Scope, x: Expr, pole: float, result: Expr) -> Expr:
-    """`result` for x between `pole` and infinity; -inf at it, NaN below, else x."""
+    """`result` for x between `pole` and infinity; -inf at `pole`, NaN below, else x."""
     at_pole = s.select(
         Compare("eq", x, s.const(pole)),
         -math.inf,

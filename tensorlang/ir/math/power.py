@@ -1,7 +1,7 @@
 """pow, with C's special cases.
 
-`|a|^b = 2^(b log2 |a|)`. f32 computes this in f64; f64 needs log2 to some 65 bits, and
-carries it as a sum of two numbers.
+`|a|^b = 2^(b log2 |a|)`. f32 is computed in f64; f64 needs log2 to about 65 bits,
+represented as a sum of two numbers.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _log2(s: Scope, size: Expr) -> tuple[Var, Var]:
 
 
 def _ratio(s: Scope, f: Expr) -> tuple[Var, Var]:
-    """`f / (2 + f)` in two parts."""
+    """`f / (2 + f)` as a sum of two parts."""
     divisor = s.let(f + 2.0)
     missed = s.let(f - (divisor - 2.0))
     high = s.let(f / divisor)
@@ -101,7 +101,7 @@ def _constants(s: Scope, parts: tuple[float, float]) -> tuple[Expr, Expr]:
 
 
 def _times(s: Scope, a: tuple[Expr, Expr], b: tuple[Expr, Expr]) -> tuple[Var, Var]:
-    """The product of two sums of two parts, in two parts."""
+    """The product of two two-part numbers, in two parts."""
     (a_high, a_low), (b_high, b_low) = a, b
     high = s.let(a_high * b_high)
     error = s.fma(a_high, b_high, -high)

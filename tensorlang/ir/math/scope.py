@@ -1,4 +1,4 @@
-"""Where an expansion puts its intermediate values, and the steps that all share."""
+"""The scope of an expansion: its intermediate values, and shared steps."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BIAS: Final = {"f32": 127, "f64": 1023}
 class Scope:
     """The `Let`s of one expansion, over values of one float type (f32 or f64).
 
-    `name` makes a variable that nothing else uses, of the type it is given.
+    `name` makes a variable of the given type with an unused name.
     """
 
     dtype: DType
@@ -64,7 +64,7 @@ class Scope:
         return _INTS[self.dtype.name][1].vector(self.dtype.lanes)
 
     def let(self, value: Expr) -> Var:
-        """A variable that stands for `value`."""
+        """A variable bound to `value`."""
         if isinstance(value, Var):
             return value
         var = self.name(value.dtype)
@@ -106,10 +106,10 @@ class Scope:
         )
 
     def nearest(self, x: Expr, scale: ExprLike = 1.0) -> tuple[Var, Var]:
-        """`x * scale` rounded to a whole number: as a float, and as an integer.
+        """`x * scale` rounded to an integer: as a float, and as an integer.
 
-        Adding 1.5 * 2^mantissa leaves the whole number in the low bits; it must be
-        below 2^(mantissa - 2) in size. Beyond (and for NaN) both are meaningless.
+        Adding 1.5 * 2^mantissa leaves the integer in the low bits; its magnitude must
+        be below 2^(mantissa - 2). Beyond (and for NaN) both results are undefined.
         """
         magic = 1.5 * 2.0**self.mantissa
         moved = self.fma(x, scale, magic)
@@ -119,5 +119,5 @@ class Scope:
 
 
 def widen(scope: Scope) -> Scope:
-    """A scope of f64 that adds to the same `Let`s."""
+    """A scope of f64 that appends to the same `Let`s."""
     return Scope(f64.vector(scope.dtype.lanes), scope.name, scope.lets)

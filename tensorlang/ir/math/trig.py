@@ -1,8 +1,9 @@
-"""sin and cos, for arguments of any size.
+"""sin and cos, for arguments of any magnitude.
 
 `|x| = (4n + q) pi/2 + r` by the method of Payne and Hanek (1983) in integers: the
-mantissa times those bits of 2/pi that matter for its exponent, modulo 4; so r is right
-for the largest floats, too. No table is read: the words are chosen by selects.
+mantissa times those bits of 2/pi that matter for its exponent, modulo 4; so r is
+accurate even for the largest floats. There is no table lookup: selects choose the
+words.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tensorlang.ir.nodes import (
     splat,
 )
 
-# the first 1216 bits of 2/pi after the point
+# the first 1216 fraction bits of 2/pi
 _TWO_OVER_PI: Final = (
     "a2f9836e4e441529fc2757d1f534ddc0db6295993c439041fe5163abdebbc561"
     "b7246e3a424dd2e006492eea09d1921cfe1deb1cb129a73ee88235f52ebb4484"
@@ -63,8 +64,8 @@ _COS: Final = {
         -0.5,
     ),
 }
-# zero bits put before those of 2/pi, the exponent that then meets the first word, and
-# how many words a product needs
+# number of zero bits before those of 2/pi, the exponent that then aligns with the first
+# word, the number of words, and how many more a product needs
 _WINDOW: Final = {"f32": (32, 152, 5, 2), "f64": (64, 1077, 20, 4)}
 
 
@@ -121,7 +122,7 @@ def _reduced(s: Scope, size: Expr) -> tuple[Var, Var, Var]:
 
 
 def _product(s: Scope, mantissa: Expr, exponent: Expr) -> tuple[Var, Var]:
-    """The 128 bits of `size * 2/pi` from the one that weighs 2 downwards."""
+    """The 128 bits of `size * 2/pi` from the bit of weight 2 downwards."""
     zeros, origin, _, _ = _WINDOW[s.dtype.name]
     start = s.let(exponent + ((zeros - origin) % 2**64))
     start = s.let(Select(start < 2048, start, start * 0))  # below pi/4 it is not used
@@ -132,7 +133,7 @@ def _product(s: Scope, mantissa: Expr, exponent: Expr) -> tuple[Var, Var]:
         s.let((words[n] << shift) | ((words[n + 1] >> 1) >> back))
         for n in range(len(words) - 1)
     ]
-    if s.single:  # 24 bits of mantissa leave 40 of the first word, enough as they are
+    if s.single:  # 24 mantissa bits leave 40 of the first word, which is enough
         return s.let(
             mantissa * lanes[0] + ((mantissa * (lanes[1] >> 32)) >> 32)
         ), s.let(lanes[0] * 0)
@@ -143,7 +144,7 @@ def _product(s: Scope, mantissa: Expr, exponent: Expr) -> tuple[Var, Var]:
 
 
 def _window(s: Scope, first: Expr) -> list[Expr]:
-    """The words from number `first` on, chosen bit by bit of it."""
+    """The words starting at number `first`, selected bit by bit of it."""
     zeros, _, count, spare = _WINDOW[s.dtype.name]
     digits = "0" * (zeros // 4) + _TWO_OVER_PI
     lanes = s.dtype.lanes
@@ -165,7 +166,7 @@ def _window(s: Scope, first: Expr) -> list[Expr]:
 
 
 def _angle(s: Scope, high: Expr, low: Expr) -> tuple[Var, Var]:
-    """A signed fraction of a quarter turn, in 128 bits, as radians and their rest."""
+    """A signed 128-bit fraction of a quarter turn, as radians in two parts."""
     wide = f64.vector(s.dtype.lanes)
     signed = s.let(Bitcast(i64.vector(s.dtype.lanes), high))
     if s.single:

@@ -1,29 +1,29 @@
-"""Operators of ONNX and ours, both ways: how each is read and how each is written."""
+"""Readers and writers of operators."""
 
 from tensorlang.onnx.operators import (
     activations,
     constants,
+    data_movement,
     elementwise,
     forms,
     images,
-    moving,
     norms,
-    own,
     products,
     reductions,
     shapes,
+    stored_functions,
 )
 
 __all__ = [
     "activations",
     "constants",
+    "data_movement",
     "elementwise",
     "forms",
     "images",
-    "moving",
     "norms",
-    "own",
     "products",
     "reductions",
     "shapes",
+    "stored_functions",
 ]

@@ -1,4 +1,4 @@
-"""Activations, and softmax."""
+"""Activations and softmax."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ALONG: Final = {"Softmax": nn.softmax, "LogSoftmax": nn.log_softmax}
 
 def _along(op: Operator) -> Read:
     def read(call: Call, input: Tensor, *, axis: int) -> Results:
-        """Softmax along an axis; before version 13, of all from the axis on."""
+        """Softmax along an axis; before version 13, over all axes from there on."""
         if not -input.ndim <= axis < max(input.ndim, 1):
             raise ShapeError(f"axis {axis} of {input.spec}")
         if call.version >= 13 or axis in {-1, input.ndim - 1} or not input.ndim:
@@ -46,7 +46,7 @@ for _kind, _op in _ALONG.items():
 
 @reads("Gelu")
 def gelu(x: Tensor, *, approximate: str) -> Results:
-    """GELU, exact or by tanh."""
+    """GELU, exact or with the tanh approximation."""
     return nn.gelu(x, approximate)
 
 
@@ -60,13 +60,13 @@ def write_gelu(writer: Writer, node: Node) -> str:
 
 @reads("LeakyRelu")
 def leaky_relu(x: Tensor, *, alpha: float) -> Results:
-    """Leaky ReLU with its slope."""
+    """Leaky ReLU."""
     return nn.leaky_relu(x, alpha)
 
 
 @writes("nn.leaky_relu")
 def write_leaky_relu(writer: Writer, node: Node) -> str:
-    """Leaky ReLU with its slope."""
+    """Leaky ReLU."""
     slope = argument(node, 1, "negative_slope", 0.01)
     return writer.emit("LeakyRelu", writer.name(node.args[0]), alpha=slope)
 
@@ -79,27 +79,27 @@ def softplus(x: Tensor) -> Results:
 
 @writes("nn.softplus")
 def write_softplus(writer: Writer, node: Node) -> str:
-    """Softplus of beta 1."""
+    """Softplus with beta 1."""
     beta, threshold = (
         argument(node, at, name, usual)
         for at, name, usual in ((1, "beta", 1.0), (2, "threshold", 20.0))
     )
     if (beta, threshold) != (1, 20):
-        raise GraphError(f"{node.place}: ONNX has softplus of beta 1 alone")
+        raise GraphError(f"{node.place}: ONNX only has softplus with beta 1")
     return writer.emit("Softplus", writer.name(node.args[0]))
 
 
 @reads("Elu")
 def elu(x: Tensor, *, alpha: float) -> Results:
-    """Below 0, alpha (e^x - 1)."""
+    """Alpha (e^x - 1) below 0."""
     below = math.multiply(math.expm1(math.minimum(x, 0.0)), alpha)
     return math.where(math.less(x, 0.0), below, x)
 
 
 @reads("PRelu")
 def prelu(call: Call, x: Tensor, slope: Tensor) -> Results:
-    """Below 0, the numbers times a slope that is learnt."""
-    if call.version < 7 and x.ndim > 1:  # one slope, or one a channel
+    """X times a learned slope below 0."""
+    if call.version < 7 and x.ndim > 1:  # one slope, or one per channel
         slope = nn.reshape(slope, (-1, *[1] * (x.ndim - 2)))
     made = math.where(math.less(x, 0), math.multiply(x, slope), x)
     if made.shape != x.shape:
@@ -117,5 +117,5 @@ def hard_sigmoid(x: Tensor, *, alpha: float, beta: float) -> Results:
 
 @reads("HardSwish")
 def hard_swish(x: Tensor) -> Results:
-    """The numbers times a ramp from 0 to 1."""
+    """X times a ramp from 0 to 1."""
     return math.multiply(x, hard_sigmoid(x, alpha=1 / 6, beta=0.5))

@@ -1,4 +1,4 @@
-"""Constants, and what is computed of them alone."""
+"""Constants and operators of constants."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def constant(
     value_float: float | None = None,
     value_floats: tuple[float, ...] | None = None,
 ) -> Results:
-    """An array that stands in the file, in one of several forms."""
+    """A constant array, in one of several forms."""
     forms = [
         *(
             np.array(each, np.int64)
@@ -38,13 +38,13 @@ def constant(
         *([] if value is None else [value]),
     ]
     if len(forms) != 1:
-        raise GraphError(f"{len(forms)} values are given, where it is one")
+        raise GraphError(f"{len(forms)} values are given instead of one")
     return forms[0]
 
 
 @reads("ConstantOfShape", folds=True)
 def constant_of_shape(input: Sizes, *, value: np.ndarray | None = None) -> Results:
-    """An array of one number; of float zeros where none is given."""
+    """A constant array filled with one value, 0.0 by default."""
     fill = np.zeros(1, np.float32) if value is None else value
     if fill.size != 1:
         raise GraphError(f"attribute value has {fill.size} elements, not one")
@@ -55,10 +55,10 @@ def constant_of_shape(input: Sizes, *, value: np.ndarray | None = None) -> Resul
 def arange(
     call: Call, start: Number, limit: Number, delta: Number, *, stash_type: int = 1
 ) -> Results:
-    """Numbers from `start` on, before `limit`, in steps of `delta`."""
+    """Numbers from `start` up to but excluding `limit`, in steps of `delta`."""
     dtype = call.known(call.inputs[0], "start").dtype
     if stash_type != 1 or not delta or not all(map(isfinite, (start, limit, delta))):
-        raise ShapeError(f"from {start} to {limit} in steps of {delta} is no range")
+        raise ShapeError(f"from {start} to {limit} in steps of {delta} is not a range")
     count = max(-int((start - limit) // delta), 0)
     checked_size((count,), dtype.itemsize)
     return (start + np.arange(count) * delta).astype(dtype)
@@ -66,7 +66,7 @@ def arange(
 
 @reads("Trilu", folds=True)
 def triangle(input: Operand, k: Number = 0, *, upper: bool) -> Results:
-    """What lies on one side of a diagonal; zeros elsewhere."""
+    """The upper or lower triangle; zeros elsewhere."""
     sizes = [n for n in input.shape[-2:] if isinstance(n, int)]
     if len(sizes) < 2:
         raise ShapeError(f"of {input.shape}, the last two sizes have to be known")

@@ -1,4 +1,4 @@
-"""Elementwise operators: the same in ONNX, or almost."""
+"""Elementwise operators."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from tensorlang.errors import GraphError, ShapeError
 from tensorlang.graph.specs import Dim, Extent
 from tensorlang.graph.values import Node, Tensor, Value
 from tensorlang.onnx.calls import Held, Operand, dtype_in, dtype_of
-from tensorlang.onnx.folding import either, folded, lifted, tidy
+from tensorlang.onnx.folding import foldable, folded, tidy, to_value
 from tensorlang.onnx.reading import READERS, Read, Results, reads
 from tensorlang.onnx.writer import Writer, argument, writes
 from tensorlang.ops import math, nn, operators
 
-_add, _subtract, _multiply = map(either, (math.add, math.subtract, math.multiply))
-_less, _unequal = either(math.less), either(math.not_equal)
+_add, _subtract, _multiply = map(foldable, (math.add, math.subtract, math.multiply))
+_less, _unequal = foldable(math.less), foldable(math.not_equal)
 
 
 def _reader(op: Callable[..., object]) -> Read:
     def read(
         *operands: Operand, axis: int | None = None, broadcast: int = 0
     ) -> Results:
-        """An operator on arrays that broadcast; before version 7, at an axis."""
+        """An operator on broadcast arrays; before version 7, aligned at an axis."""
         del broadcast
         return op(*(operands if axis is None else _aligned(axis, *operands)))
 
@@ -32,7 +32,7 @@ def _reader(op: Callable[..., object]) -> Read:
 
 
 def _aligned(axis: int, a: Operand, b: Operand) -> tuple[Operand, Operand]:
-    """Two arrays, whose second one begins at an axis of the first.
+    """Two arrays, the second aligned at an axis of the first.
 
     Raises:
         ShapeError: it does not fit there.
@@ -44,7 +44,7 @@ def _aligned(axis: int, a: Operand, b: Operand) -> tuple[Operand, Operand]:
     ):
         raise ShapeError(f"{b.shape} at axis {axis} of {a.shape}")
     more = (1,) * (a.ndim - at - b.ndim)
-    return a, either(nn.reshape)(b, (*b.shape, *more)) if more else b
+    return a, foldable(nn.reshape)(b, (*b.shape, *more)) if more else b
 
 
 def _reduced(op: Callable[..., Operand]) -> Read:
@@ -52,7 +52,7 @@ def _reduced(op: Callable[..., Operand]) -> Read:
 
 
 def _writer(kind: str) -> Callable[[Writer, Node], str]:
-    """A node of the same operands; a number takes the type of an array beside it."""
+    """A node with the same operands; a scalar takes the type of an array operand."""
 
     def write(writer: Writer, node: Node) -> str:
         like = next(arg for arg in reversed(node.args) if hasattr(arg, "spec"))
@@ -61,22 +61,22 @@ def _writer(kind: str) -> Callable[[Writer, Node], str]:
     return write
 
 
-# what ONNX has, too, by the name that an operator says, as in `onnx="Exp"`; what is
-# read otherwise than it is written has a reader of its own below
+# operators with a direct equivalent, by the name in their `onnx="Exp"`; those that are
+# read differently have a reader below
 for _same in (op for op in operators() if op.onnx):
     _folds = hasattr(np, _same.__name__)
     writes(_same.id)(_writer(_same.onnx))
     if ("", _same.onnx) not in READERS:
-        reads(_same.onnx, folds=_folds)(_reader(either(_same) if _folds else _same))
+        reads(_same.onnx, folds=_folds)(_reader(foldable(_same) if _folds else _same))
 writes("let")(_writer("Identity"))
 for _kind, _op in {"Max": math.maximum, "Min": math.minimum, "Sum": math.add}.items():
-    reads(_kind, folds=True)(_reduced(either(_op)))
+    reads(_kind, folds=True)(_reduced(foldable(_op)))
 
 
 @reads("Sign", folds=True)
 def sign(input: Operand) -> Results:
-    """The sign, and NaN where there is one, which `math.sign` makes 0."""
-    found = either(math.sign)(input)
+    """The sign; NaN for NaN, for which `math.sign` gives 0."""
+    found = foldable(math.sign)(input)
     if not isinstance(input, Tensor) or input.spec.numpy.kind in "biu":
         return found
     return math.where(math.isnan(input), input, found)
@@ -84,7 +84,7 @@ def sign(input: Operand) -> Results:
 
 @writes("math.sign")
 def write_sign(writer: Writer, node: Node) -> str:
-    """The sign, and 0 where there is a NaN."""
+    """The sign; 0 for NaN."""
     x, kind = writer.name(node.args[0]), node.args[0].spec
     found = writer.emit("Sign", x)
     if kind.numpy.kind in "iu":
@@ -95,36 +95,38 @@ def write_sign(writer: Writer, node: Node) -> str:
 
 @reads("Mean")
 def mean(*operands: Operand) -> Results:
-    """The mean of several arrays, element by element."""
+    """The elementwise mean of several arrays."""
     return math.multiply(reduce(_add, operands), 1 / len(operands))
 
 
 @reads("Identity", folds=True)
 def identity(input: Held) -> Results:
-    """The same."""
+    """The input."""
     return input
 
 
 @reads("Div", folds=True)
 def divide(a: Operand, b: Operand) -> Operand:
-    """A quotient; of integers, rounded towards 0."""
+    """Division; truncating for integers."""
     if _has_sizes(a, b):
         return tidy(_each(_over, a, b))
     if _is_float(a):
-        return either(math.divide)(a, b)
-    quotient = either(math.floor_divide)(a, _divisor(b))
+        return foldable(math.divide)(a, b)
+    quotient = foldable(math.floor_divide)(a, _divisor(b))
     rest = _subtract(a, _multiply(quotient, b))
-    up = either(math.logical_and)(_unequal(rest, 0), _unequal(_less(a, 0), _less(b, 0)))
+    up = foldable(math.logical_and)(
+        _unequal(rest, 0), _unequal(_less(a, 0), _less(b, 0))
+    )
     return where(up, _add(quotient, 1), quotient)
 
 
 @reads("Mod", folds=True)
 def modulo(a: Operand, b: Operand, *, fmod: bool) -> Results:
-    """What a division leaves: with the sign of `b`, or of `a` where `fmod` is set."""
+    """Remainder with the sign of `b`, or of `a` if `fmod` is set."""
     if not _is_float(a):
         if fmod:
             return _subtract(a, _multiply(divide(a, b), b))
-        return either(math.remainder)(a, _divisor(b))
+        return foldable(math.remainder)(a, _divisor(b))
     if isinstance(a, Value) or isinstance(b, Value):
         raise GraphError(f"fmod={fmod} of floats is supported for constants only")
     return folded(np.fmod if fmod else np.remainder, a, b)
@@ -145,18 +147,18 @@ def _has_sizes(*operands: Operand) -> bool:
 
 
 def _each(op: Callable[[Extent, Extent], object], a: Operand, b: Operand) -> np.ndarray:
-    """An operator on sizes, one by one.
+    """Apply an operator to each pair of sizes.
 
     Raises:
         GraphError: an operand depends on data.
     """
     if isinstance(a, Value) or isinstance(b, Value):
-        raise GraphError("an open size is used beside data; export a fixed one")
+        raise GraphError("a symbolic size is combined with data; export a fixed one")
     return np.asarray(np.frompyfunc(op, 2, 1)(a, b), object)
 
 
 def _over(a: Extent, b: Extent) -> Extent:
-    """A quotient of sizes, rounded towards 0."""
+    """Truncating division of sizes."""
     if isinstance(b, int) and b:
         if isinstance(a, int):
             return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
@@ -167,23 +169,23 @@ def _over(a: Extent, b: Extent) -> Extent:
 
 @reads("Pow", folds=True)
 def power(x: Operand, y: Operand) -> Results:
-    """`x` to the power `y`, whose type may be another."""
+    """`x` to the power `y`, which may have another type."""
     if isinstance(y, np.ndarray) and not _has_sizes(x, y):
         exact = y.astype(dtype_in(x))
         y = exact if (exact.astype(y.dtype) == y).all() else y
-    return either(math.power)(x, y)
+    return foldable(math.power)(x, y)
 
 
 @reads("Equal", folds=True)
 def equal(a: Operand, b: Operand) -> Results:
-    """Whether the operands are equal."""
+    """Elementwise equality."""
     if _has_sizes(a, b):
         return _each(_same_size, a, b).astype(bool)
-    return either(math.equal)(a, b)
+    return foldable(math.equal)(a, b)
 
 
 def _same_size(a: Extent, b: Extent) -> bool:
-    """Whether two sizes are equal, where that is so for all sizes that are open."""
+    """Whether two sizes are equal, for all values of symbolic sizes."""
     rest = a - b
     if not isinstance(rest, Dim):
         return bool(rest == 0)
@@ -195,11 +197,11 @@ def _same_size(a: Extent, b: Extent) -> bool:
 
 @reads("Where", folds=True)
 def where(condition: Operand, x: Operand, y: Operand) -> Operand:
-    """One of two arrays' elements, by a condition."""
+    """Elementwise selection by a condition."""
     operands = condition, x, y
     if not any(isinstance(each, Value) for each in operands):
         return folded(np.where, *operands)
-    made: Tensor = math.where(*map(lifted, operands))
+    made: Tensor = math.where(*map(to_value, operands))
     return made
 
 
@@ -207,8 +209,8 @@ def where(condition: Operand, x: Operand, y: Operand) -> Operand:
 def clip(
     input: Operand, min: Operand | None = None, max: Operand | None = None
 ) -> Results:
-    """The numbers between two bounds."""
-    x = lifted(input)
+    """Clamp to bounds."""
+    x = to_value(input)
     bounds = [None if each is None else _bound(each, x) for each in (min, max)]
     return x if bounds == [None, None] else math.clip(x, *bounds)
 
@@ -224,7 +226,7 @@ def _bound(bound: Operand, x: Tensor) -> object:
 
 @writes("math.clip")
 def write_clip(writer: Writer, node: Node) -> str:
-    """The numbers between two bounds."""
+    """Clamp to bounds."""
     x, names = node.args[0], ("low", "high")
     bounds = [argument(node, at, name, None) for at, name in enumerate(names, 1)]
     given = ["" if bound is None else writer.name(bound, x) for bound in bounds]
@@ -235,15 +237,17 @@ def write_clip(writer: Writer, node: Node) -> str:
 def cast(
     input: Operand, *, to: int, saturate: int = 1, round_mode: str = "up"
 ) -> Results:
-    """Another type: of constants any, of data bool, or from bool.
+    """Convert the type: any for constants; only to or from bool for data.
 
-    How a cast saturates and rounds matters to types of 8 bits alone.
+    Saturation and rounding modes only apply to 8-bit floats.
     """
     del saturate, round_mode
     dtype = dtype_of(to, "the result")
     if _has_sizes(input):
         if dtype != np.int64:
-            raise GraphError(f"the open size {input} as {dtype}; export a fixed one")
+            raise GraphError(
+                f"the symbolic size {input} as {dtype}; export a fixed one"
+            )
         return input
     if not isinstance(input, Value):
         return _cast(input, dtype)
@@ -258,15 +262,15 @@ def cast(
 
 
 def _cast(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """A constant as another type.
+    """Convert a constant.
 
     Raises:
-        GraphError: a float is none of the integers.
+        GraphError: a float is outside of the integer type's range.
     """
     if x.dtype.kind not in "iub" and dtype.kind in "iu":
         limits, whole = np.iinfo(dtype), np.trunc(x.astype(float))
         if not ((whole >= limits.min) & (whole < float(limits.max) + 1)).all():
-            raise GraphError(f"a float is cast to {dtype} that it has no value for")
+            raise GraphError(f"a float outside of its range is cast to {dtype}")
     with np.errstate(over="ignore", invalid="ignore"):
         return x.astype(dtype)
 

@@ -12,7 +12,7 @@ from tensorlang import graph
 from tensorlang.errors import GraphError
 from tensorlang.graph.values import Key, Node, Tensor, Value
 from tensorlang.onnx.calls import Call, Held, Operand
-from tensorlang.onnx.folding import either
+from tensorlang.onnx.folding import foldable
 from tensorlang.onnx.reading import Block, Results, reads
 from tensorlang.onnx.writer import Writer, typed, writes
 from tensorlang.ops import math, nn
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Carry: TypeAlias = tuple[Tensor | Key | np.ndarray, ...]
-# from number, test and carry of a turn to whether there is another, and its carry
+# maps number, condition and carry of a turn to the next condition and carry
 Turn: TypeAlias = Callable[..., tuple[Held, Carry]]
-_reshape = either(nn.reshape)
-_BOOL, _INT64 = 9, 7  # of onnx.TensorProto
+_reshape = foldable(nn.reshape)
+_BOOL, _INT64 = 9, 7  # enum values of onnx.TensorProto
 
 
 @reads("If", folds=True)
 def branch(
     call: Call, cond: Operand, *, then_branch: Block, else_branch: Block
 ) -> Results:
-    """An `If`; where the condition is known, the branch that is taken alone."""
+    """An `If`; with a constant condition, only the branch taken."""
     inside, around = call.program.inside, call.around
     call.program.settle()
     if not isinstance(cond, Value):
@@ -49,10 +49,10 @@ def branch(
 
 
 def _present(values: Sequence[Held], absent: list[bool]) -> Carry:
-    """The values without those that are absent.
+    """The values that are present.
 
     Raises:
-        GraphError: others are.
+        GraphError: the presence differs between branches or turns.
     """
     if [value is None for value in values] != absent:
         raise GraphError("its branches, or what it carries, differ in what is absent")
@@ -67,11 +67,11 @@ def loop(
     *start: Held,
     body: Block,
 ) -> Results:
-    """A `Loop` that stacks nothing of its turns: counted, or asking after each."""
+    """A `Loop` without scan outputs: with a trip count, a condition, or both."""
     if (len(body.input), len(body.output)) != (len(start) + 2, len(start) + 1):
         raise GraphError(
             f"its body takes {len(body.input)} values and gives {len(body.output)}, "
-            f"beside {len(start)} that are carried; stacking turns is not supported"
+            f"beside {len(start)} that are carried; scan outputs are not supported"
         )
     call.program.settle()
     absent = [value is None for value in start]
@@ -85,7 +85,9 @@ def loop(
     if not _steady(body, cond):
         return _filled(absent, _asking(count, cond, turn, carry))
     if count is None:
-        raise GraphError("it has neither a count nor a condition, and never ends")
+        raise GraphError(
+            "it has neither a count nor a condition and does not terminate"
+        )
     turns = count if isinstance(count, Value) else max(int(_one(count)), 0)
 
     def counted(number: Tensor, *held: Held) -> Carry:
@@ -97,7 +99,7 @@ def loop(
 def _asking(
     count: Operand | None, cond: Operand | None, turn: Turn, carry: Carry
 ) -> Sequence[Value]:
-    """A loop that goes on while its condition holds, and no longer than it may."""
+    """A loop with a condition and an optional maximum trip count."""
 
     def going(number: Tensor, test: Tensor, *_: Value) -> Results:
         if count is None:
@@ -119,10 +121,10 @@ def _one(value: np.ndarray) -> np.ndarray: ...
 @overload
 def _one(value: Held) -> Operand: ...
 def _one(value: Held) -> Operand:
-    """A value of one element, without dimensions.
+    """A value of one element as a scalar.
 
     Raises:
-        GraphError, ShapeError: it has more.
+        GraphError, ShapeError: it has more elements.
     """
     if isinstance(value, Tensor):
         return _reshape(value, ()) if value.ndim else value
@@ -134,7 +136,7 @@ def _one(value: Held) -> Operand:
 
 
 def _steady(body: GraphProto, cond: Operand | None) -> bool:
-    """Whether a loop's condition holds from the first to the last turn."""
+    """Whether a loop's condition is always true."""
     if isinstance(cond, Value) or not (cond is None or _one(cond)):
         return False
     made = {name: node for node in body.node for name in node.output}
@@ -146,14 +148,14 @@ def _steady(body: GraphProto, cond: Operand | None) -> bool:
 
 
 def _filled(absent: list[bool], values: Iterable[T]) -> tuple[T | None, ...]:
-    """The values, with None where there was none."""
+    """Reinsert None for absent values."""
     left = iter(values)
     return tuple(None if gone else next(left) for gone in absent)
 
 
 @writes("if")
 def write_branch(writer: Writer, node: Node) -> list[str]:
-    """An `If`, whose branches see what is around them."""
+    """An `If`, whose branches see the enclosing values."""
     blocks = [
         writer.block(graph.name, (), partial(writer.inside, graph, ()))
         for graph in node.graphs
@@ -169,7 +171,7 @@ def write_branch(writer: Writer, node: Node) -> list[str]:
 
 @writes("for")
 def write_counted(writer: Writer, node: Node) -> list[str]:
-    """A `Loop` of a number of turns."""
+    """A `Loop` with a trip count."""
     (body,), count = node.graphs, node.kwargs["count"]
     turns = (
         writer.constant(np.array(count, np.int64))
@@ -186,7 +188,7 @@ def write_counted(writer: Writer, node: Node) -> list[str]:
 
 @writes("while")
 def write_asking(writer: Writer, node: Node) -> list[str]:
-    """A `Loop` that goes on while a condition of what it carries holds."""
+    """A `Loop` with a condition on its carry."""
     test, body = node.graphs
 
     def holds(carry: Sequence[str]) -> str:
@@ -224,7 +226,7 @@ def _loop(
 
 
 def _scalar(writer: Writer, name: str, value: Value, kind: int) -> str:
-    """A number of a type, without dimensions, as ONNX asks for."""
+    """A scalar of a given type, as ONNX requires."""
     if writer.onnx.helper.np_dtype_to_tensor_dtype(value.spec.numpy) != kind:  # type: ignore[union-attr]
         name = writer.emit("Cast", name, to=kind)
     return name if not value.ndim else writer.emit("Reshape", name, writer.whole())
@@ -232,7 +234,7 @@ def _scalar(writer: Writer, name: str, value: Value, kind: int) -> str:
 
 @writes("zeros")
 def write_zeros(writer: Writer, node: Node) -> str:
-    """Zeros of a shape that is known; others have no name, and may not be used."""
+    """Zeros of a static shape; others are not written and may not be used."""
     (result,) = node.results
     shape = [extent for extent in result.shape if isinstance(extent, int)]
     if not isinstance(result, Tensor) or len(shape) < result.ndim:

@@ -1,4 +1,4 @@
-"""Convolutions and poolings."""
+"""Convolutions and pooling."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tensorlang.onnx.writer import Write, Writer, argument, writes
 from tensorlang.ops import Operator, find, nn
 
 T = TypeVar("T")
-Spread: TypeAlias = int | Sequence[int]  # one for all dimensions, or one for each
-# ONNX's names of ours
+Spread: TypeAlias = int | Sequence[int]  # for all dimensions, or one per dimension
+# ONNX's attribute names
 _SEVERAL: Final = {
     "stride": "strides",
     "dilation": "dilations",
@@ -26,18 +26,18 @@ _SEVERAL: Final = {
 def _padding(
     x: Tensor, how: str, pads: Ints | None, reach: Sequence[int], strides: Ints
 ) -> tuple[tuple[int, int], ...]:
-    """Padding before and behind each dimension of an image.
+    """Padding before and after each spatial dimension.
 
     Args:
         x: The images.
         how: ONNX's `auto_pad`.
         pads: ONNX's `pads`.
-        reach: From the first to the last element of a window, both counted.
-        strides: From one window to the next.
+        reach: Window extents, dilation included.
+        strides: Strides of the windows.
 
     Raises:
-        ShapeError: it depends on a size that is open, or on the wrong number of them.
-        GraphError: there is no such `auto_pad`.
+        ShapeError: it depends on a symbolic size, or has the wrong rank.
+        GraphError: unknown `auto_pad`.
     """
     rank = len(reach)
     if len(x.shape) != rank + 2 or len(strides) != rank:
@@ -58,18 +58,19 @@ def _padding(
         elif isinstance(extent, int):
             more = max((-(-extent // step) - 1) * step + far - extent, 0)
         else:
-            raise ShapeError(f"auto_pad={how!r} of the open size {extent}; give pads")
+            raise ShapeError(
+                f"auto_pad={how!r} of the symbolic size {extent}; give pads"
+            )
         less = more // 2
         made.append((less, more - less) if how == "SAME_UPPER" else (more - less, less))
     return tuple(made)
 
 
 def _reach(window: Sequence[Extent], dilations: Ints) -> tuple[int, ...]:
-    """From the first to the last element of windows, both counted.
+    """Window extents, dilation included.
 
     Raises:
-        ShapeError: there are other than one to three dimensions, or a size is open or
-            below 1.
+        ShapeError: not one to three dimensions, or a size is symbolic or below 1.
     """
     sizes = [n for n in window if isinstance(n, int)]
     fits = 1 <= len(sizes) <= 3 and len(window) == len(dilations) == len(sizes)
@@ -92,7 +93,7 @@ def _conv(*, transposed: bool) -> Read:
         pads: Ints | None = None,
         strides: Ints | None = None,
     ) -> Results:
-        """A convolution, or a transposed one."""
+        """Convolution or transposed convolution."""
         window = tuple(w.shape[2:])
         ones = (1,) * len(window)
         strides, by = strides or ones, dilations or ones
@@ -103,7 +104,9 @@ def _conv(*, transposed: bool) -> Read:
         if not transposed:
             return find(f"nn.conv{len(window)}d")(x, w, b, padding=ends, **given)
         if any(low != high for low, high in ends) or auto_pad.startswith("SAME"):
-            raise GraphError(f"auto_pad={auto_pad!r}, pads={pads}: both ends are alike")
+            raise GraphError(
+                f"auto_pad={auto_pad!r}, pads={pads}: both ends must be equal"
+            )
         given |= {"output_padding": output_padding or (0,) * len(window)}
         low = tuple(each for each, _ in ends)
         return find(f"nn.conv{len(window)}d_transpose")(x, w, b, padding=low, **given)
@@ -121,10 +124,10 @@ def _pool(name: str) -> Read:
         dilations: Ints | None = None,
         kernel_shape: Ints,
         pads: Ints | None = None,
-        storage_order: int = 0,  # which matters to positions that are given alone
+        storage_order: int = 0,  # only affects the indices output
         strides: Ints | None = None,
     ) -> Results:
-        """The largest or the mean of each window."""
+        """Max or average pooling."""
         del storage_order
         ones = (1,) * len(kernel_shape)
         steps, by = strides or ones, dilations or ones
@@ -142,7 +145,7 @@ def _pool(name: str) -> Read:
 
 
 def _global(op: Operator) -> Read:
-    return lambda x: op(x)  # noqa: PLW0108 - whose signature is read
+    return lambda x: op(x)  # noqa: PLW0108 - its signature is inspected
 
 
 def _several(given: int | Sequence[T], rank: int) -> list[int | T]:
@@ -152,7 +155,7 @@ def _several(given: int | Sequence[T], rank: int) -> list[int | T]:
 def _pads(
     padding: str | int | Sequence[int | tuple[int, int]], rank: int
 ) -> dict[str, object]:
-    """Padding as ONNX has it: all lower ends, then all upper ones."""
+    """ONNX pads: all lower ends, then all upper ends."""
     if isinstance(padding, str):
         return {"auto_pad": "SAME_UPPER" if padding == "same" else "VALID"}
     each = [(p, p) if isinstance(p, int) else p for p in _several(padding, rank)]
@@ -165,7 +168,7 @@ def _channels_first(node: Node, layout: object) -> None:
 
 
 def _numbers(given: Mapping[str, Spread], rank: int) -> dict[str, object]:
-    """Attributes of one number a dimension, and flags, of those that are given."""
+    """Attributes with one number per dimension, and flags, as far as they are set."""
     several = {name: given[name] for name in _SEVERAL if name in given}
     flags = ("ceil_mode", "count_include_pad")
     return {_SEVERAL[name]: _several(each, rank) for name, each in several.items()} | {
@@ -198,7 +201,7 @@ def _write_conv(rank: int, *, transposed: bool = False) -> Write:
 
 
 def _write_pool(kind: str, rank: int) -> Write:
-    """A pool of some number of dimensions."""
+    """Pooling of a given rank."""
     most = kind == "MaxPool"
     names = ["stride", "padding", *(["dilation"] if most else []), "ceil_mode"]
     names += [] if most else ["count_include_pad", "divisor"]
@@ -211,7 +214,7 @@ def _write_pool(kind: str, rank: int) -> Write:
         }
         _channels_first(node, given["layout"])
         if given.get("divisor") is not None:
-            raise GraphError(f"{node.place}: ONNX pools have no divisor of their own")
+            raise GraphError(f"{node.place}: ONNX pooling has no custom divisor")
         window = _several(argument(node, 1, "kernel", None), rank)
         given["stride"] = given["stride"] or window
         return writer.emit(
@@ -226,7 +229,7 @@ def _write_pool(kind: str, rank: int) -> Write:
 
 
 def _write_global(kind: str) -> Write:
-    """One number for each channel."""
+    """Global pooling: one value per channel."""
 
     def write(writer: Writer, node: Node) -> str:
         _channels_first(node, argument(node, 1, "layout", None))

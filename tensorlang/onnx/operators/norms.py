@@ -1,4 +1,4 @@
-"""Normalisation, and dropout."""
+"""Normalisation and dropout."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tensorlang import graph
 from tensorlang.errors import GraphError, ShapeError
 from tensorlang.graph.scopes import training
 from tensorlang.graph.values import Node, Tensor
-from tensorlang.onnx.calls import Call, meant
+from tensorlang.onnx.calls import Call, as_decimal
 from tensorlang.onnx.functions import TRAINING
 from tensorlang.onnx.operators.shapes import filled
 from tensorlang.onnx.reading import Number, Results, reads
@@ -20,7 +20,7 @@ from tensorlang.ops import nn
 def layer_norm(
     x: Tensor, scale: Tensor, b: Tensor | None = None, *, axis: int, epsilon: float
 ) -> Results:
-    """A norm of the dimensions from an axis on."""
+    """Layer norm over the dimensions from an axis on."""
     normal = x.shape[axis:] if -x.ndim <= axis < x.ndim else ()
     if scale.shape != normal or (b is not None and b.shape != normal):
         raise ShapeError(f"axis {axis} of {x.spec}, with scale {scale.shape}")
@@ -28,7 +28,7 @@ def layer_norm(
 
 
 @reads("BatchNormalization")
-def batch_norm(  # noqa: PLR0917 - in ONNX's order
+def batch_norm(  # noqa: PLR0917 - ONNX's order
     call: Call,
     x: Tensor,
     scale: Tensor,
@@ -41,21 +41,21 @@ def batch_norm(  # noqa: PLR0917 - in ONNX's order
     training_mode: bool = False,
     is_test: bool = True,
 ) -> Results:
-    """A norm by the running moments; in training, by those of the batch.
+    """Batch norm with running moments, or with batch moments in training.
 
-    What a file says of training holds while it is trained: `training_mode` alone does
-    not make a network that is used compute with the moments of its batch.
+    The file's `training_mode` applies while the network is trained; in inference the
+    running moments are used in any case.
     """
     several = len([name for name in call.outputs if name]) > 1
     if (several and not training_mode) or not is_test:
         raise GraphError("training is supported as training_mode, from opset 14 on")
     if not (training_mode and training()):
         return nn.batch_norm(x, mean, var, scale, b, eps=epsilon), mean, var
-    given = {"momentum": meant(1 - momentum), "eps": epsilon}
+    given = {"momentum": as_decimal(1 - momentum), "eps": epsilon}
     y, *after = nn.batch_norm_train(x, mean, var, scale, b, **given)
     for name, value in zip(call.names[3:], after, strict=True):
         if name not in call.program.moments:
-            raise GraphError("its running moments have to be initializers of the file")
+            raise GraphError("its running moments must be initializers of the file")
         graph.write(call.program.moments[name], value)
     return (y, *after)
 
@@ -70,17 +70,17 @@ def dropout(
     seed: int | None = None,
     is_test: bool = True,
 ) -> Results:
-    """In training, with a key of the network's own; in use, nothing is dropped.
+    """Dropout with a key of the network's own in training; the identity in inference.
 
-    ONNX does not say what generator a seed is for, so it has no meaning here.
+    The seed is ignored, as ONNX does not specify a generator.
     """
     del seed
     if not is_test:
         raise GraphError("training is supported as training_mode, from opset 12 on")
     if training() and training_mode and ratio:
-        return call.program.dropped(data, meant(ratio))
+        return call.program.dropped(data, as_decimal(ratio))
     if call.version < 12 or len(call.outputs) < 2:
-        return data  # before, runtimes differ in what the mask is then
+        return data  # the mask output is not consistent across runtimes before opset 12
     return data, filled(data.shape, np.ones((), bool))
 
 
@@ -90,7 +90,7 @@ def _ones(x: Tensor, extent: int | tuple[int, ...]) -> np.ndarray:
 
 @writes("nn.layer_norm")
 def write_layer_norm(writer: Writer, node: Node) -> str:
-    """A norm of the last dimension."""
+    """Layer norm of the last dimension."""
     x, weight = node.args[0], argument(node, 1, "weight", None)
     bias, eps = argument(node, 2, "bias", None), argument(node, 3, "eps", 1e-5)
     w = writer.name(_ones(x, x.shape[-1]) if weight is None else weight, x)
@@ -102,7 +102,7 @@ def write_layer_norm(writer: Writer, node: Node) -> str:
 
 @writes("nn.rms_norm")
 def write_rms_norm(writer: Writer, node: Node) -> str:
-    """A norm by the mean square, by a function that stands in the file."""
+    """RMS norm, as a function in the file."""
     x, weight = node.args[0], argument(node, 1, "weight", None)
     w = writer.name(_ones(x, x.shape[-1]) if weight is None else weight, x)
     eps = float(argument(node, 2, "eps", 1e-6))
@@ -110,7 +110,7 @@ def write_rms_norm(writer: Writer, node: Node) -> str:
 
 
 def _norm_arrays(writer: Writer, node: Node) -> tuple[list[str], int]:
-    """Names of image, moments, weight and bias; and the axis of channels."""
+    """Names of input, moments, weight and bias; and the channel axis."""
     x, mean, var = node.args[:3]
     channels = mean.shape
     weight, bias = argument(node, 3, "weight", None), argument(node, 4, "bias", None)
@@ -121,7 +121,7 @@ def _norm_arrays(writer: Writer, node: Node) -> tuple[list[str], int]:
 
 @writes("nn.batch_norm")
 def write_batch_norm(writer: Writer, node: Node) -> str:
-    """A batch norm in use."""
+    """Batch norm in inference."""
     (x, mean, var, w, b), axis = _norm_arrays(writer, node)
     if axis != 1:
         raise GraphError(f"{node.place}: ONNX has batch norms of axis 1, not {axis}")
@@ -131,7 +131,7 @@ def write_batch_norm(writer: Writer, node: Node) -> str:
 
 @writes("nn.batch_norm_train")
 def write_batch_norm_train(writer: Writer, node: Node) -> list[str]:
-    """A batch norm that asks whether it is trained."""
+    """Batch norm that depends on the training input."""
     (x, mean, var, w, b), axis = _norm_arrays(writer, node)
     rank = node.args[0].ndim
     axes = [at for at in range(rank) if at != axis % rank]

@@ -1,4 +1,4 @@
-"""Products of matrices."""
+"""Matrix products."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 from tensorlang.errors import GraphError, ShapeError
 from tensorlang.graph.values import Node, Tensor
-from tensorlang.onnx.folding import lifted
+from tensorlang.onnx.folding import to_value
 from tensorlang.onnx.reading import Results, reads
 from tensorlang.onnx.writer import Writer, argument, writes
 from tensorlang.ops import math, nn
@@ -26,11 +26,11 @@ def gemm(
     transB: bool,  # noqa: N803 - the same
     broadcast: int = 1,
 ) -> Results:
-    """A product of two matrices, scaled and added to."""
+    """Scaled matrix product with an addend."""
     del broadcast
-    a, b = lifted(a), lifted(b)
+    a, b = to_value(a), to_value(b)
     if (a.ndim, b.ndim) != (2, 2):
-        raise ShapeError(f"a product of {a.spec} and {b.spec}; both are matrices")
+        raise ShapeError(f"a product of {a.spec} and {b.spec}; both must be matrices")
     a = nn.transpose(a, (1, 0)) if transA else a
     layout = "oi" if transB else "io"
     width = b.shape[0 if transB else 1]
@@ -38,9 +38,9 @@ def gemm(
         return nn.dense(a, b, c, layout=layout)
     y = nn.dense(a, b, layout=layout)
     y = y if alpha == 1.0 else math.multiply(y, alpha)
-    if c is None or not beta:  # not even its infinities count then
+    if c is None or not beta:  # NaNs and infinities in `c` are then ignored too
         return y
-    made = math.add(y, c if beta == 1.0 else math.multiply(lifted(c), beta))
+    made = math.add(y, c if beta == 1.0 else math.multiply(to_value(c), beta))
     if made.shape != y.shape:
         raise ShapeError(f"C of shape {c.shape} does not broadcast to {y.spec}")
     return made
@@ -48,10 +48,12 @@ def gemm(
 
 @reads("MatMul")
 def matmul(a: Tensor, b: Tensor) -> Results:
-    """A product of matrices; of a matrix of weights, a dense layer."""
-    a, b = lifted(a), lifted(b)
+    """Matrix product; a dense layer if the right operand is a weight matrix."""
+    a, b = to_value(a), to_value(b)
     if not (a.ndim and b.ndim):
-        raise ShapeError(f"a product of {a.spec} and {b.spec}; a number has no rows")
+        raise ShapeError(
+            f"a product of {a.spec} and {b.spec}; scalars are not supported"
+        )
     rows = nn.reshape(a, (1, *a.shape)) if a.ndim == 1 else a
     columns = nn.reshape(b, (*b.shape, 1)) if b.ndim == 1 else b
     if columns.ndim == 2 and rows.ndim > 2:
@@ -64,7 +66,7 @@ def matmul(a: Tensor, b: Tensor) -> Results:
 
 
 def activated(writer: Writer, y: str, activation: str | None) -> str:
-    """An activation behind a product; none where it is None."""
+    """Apply an activation to a product, if any."""
     if activation is None:
         return y
     if activation in {"silu", "gelu", "gelu_tanh"}:
@@ -74,12 +76,12 @@ def activated(writer: Writer, y: str, activation: str | None) -> str:
 
 @writes("nn.dense")
 def write_dense(writer: Writer, node: Node) -> str:
-    """A product with a weight, its bias, activation and residual."""
+    """Product with a weight, with bias, activation and residual."""
     x, w = node.args[:2]
     b = argument(node, 2, "b", None)
     given = node.kwargs
     if given.get("dropout"):
-        raise GraphError(f"{node.place}: write dropout apart from dense to save it")
+        raise GraphError(f"{node.place}: apply dropout outside of dense to save it")
     names = [writer.name(each) for each in (x, w, b) if each is not None]
     turned = given.get("layout", "oi") == "oi"
     if x.ndim == 2:
@@ -96,7 +98,7 @@ def write_dense(writer: Writer, node: Node) -> str:
 
 @writes("math.matmul")
 def write_matmul(writer: Writer, node: Node) -> str:
-    """A product of matrices, either of them transposed first."""
+    """Matrix product, with optionally transposed operands."""
     names = []
     for value, flag in zip(node.args[:2], ("transpose_a", "transpose_b"), strict=True):
         name = writer.name(value)

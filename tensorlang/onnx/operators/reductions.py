@@ -1,4 +1,4 @@
-"""Reductions over axes."""
+"""Axis reductions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from tensorlang.errors import GraphError
 from tensorlang.graph.values import Node, Tensor
 from tensorlang.onnx.calls import Operand
-from tensorlang.onnx.folding import folded, lifted
+from tensorlang.onnx.folding import folded, to_value
 from tensorlang.onnx.reading import Ints, Read, Results, reads
 from tensorlang.onnx.writer import Write, Writer, argument, writes
 from tensorlang.ops import Operator, math
@@ -22,7 +22,7 @@ _REDUCTIONS: Final = {
     "ReduceProd": math.prod,
     "ReduceLogSumExp": math.logsumexp,
 }
-# what is done before the sum, and after it
+# elementwise operators before and after the sum
 _COMPOSED: Final[dict[str, tuple[Operator | None, Operator | None]]] = {
     "ReduceL1": (math.abs, None),
     "ReduceL2": (math.square, math.sqrt),
@@ -41,7 +41,7 @@ def _reader(
         keepdims: bool,
         noop_with_empty_axes: bool = False,
     ) -> Results:
-        x = data if before is None else before(lifted(data))
+        x = data if before is None else before(to_value(data))
         if axes or not noop_with_empty_axes:
             x = _reduced(op, x, axes or None, keepdims)
         return x if after is None else after(x)
@@ -50,11 +50,11 @@ def _reader(
 
 
 def _reduced(op: Operator, x: Operand, axes: Ints | None, keepdims: bool) -> Operand:
-    """A reduction; of constant integers, by NumPy where it has that."""
+    """A reduction; for constant integers, NumPy's if it exists."""
     known = getattr(np, op.__name__, None)
     if known and isinstance(x, np.ndarray) and x.dtype.kind in "iuO":
         return folded(known, x, axis=axes, keepdims=keepdims)
-    made: Tensor = op(lifted(x), axes, keepdims)
+    made: Tensor = op(to_value(x), axes, keepdims)
     return made
 
 

@@ -1,4 +1,4 @@
-"""Shapes: what they are, and the same elements in another one."""
+"""Shapes and reshaping."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from tensorlang.errors import GraphError, ShapeError
 from tensorlang.graph.specs import Dim, Extent, TensorSpec, at_sizes
 from tensorlang.graph.values import Node, Tensor, Value, zeros
 from tensorlang.onnx.calls import Operand, dtype_in
-from tensorlang.onnx.folding import checked_size, either, folded, tidy
+from tensorlang.onnx.folding import checked_size, foldable, folded, tidy
 from tensorlang.onnx.reading import Ints, Results, Sizes, reads
 from tensorlang.onnx.writer import Writer, argument, writes
 from tensorlang.ops import math, nn
 
-_reshape, _transpose = either(nn.reshape), either(nn.transpose)
+_reshape, _transpose = foldable(nn.reshape), foldable(nn.transpose)
 
 
 @reads("Shape", folds=True)
 def shape(data: Operand, *, start: int = 0, end: int | None = None) -> Results:
-    """The sizes of an array: whole numbers, and names where they are open."""
+    """The sizes of an array: integers and symbolic sizes."""
     return tidy(np.array(data.shape[start:end], object))
 
 
@@ -40,7 +40,7 @@ def _product(shape: Sequence[Extent]) -> Extent:
 
 @reads("Flatten", folds=True)
 def flatten(input: Operand, *, axis: int) -> Results:
-    """The dimensions before an axis as one, and those behind it."""
+    """Flatten to two dimensions, split at an axis."""
     if not -input.ndim <= axis <= input.ndim:
         raise ShapeError(f"axis {axis} of an array with {input.ndim} dimensions")
     axis += input.ndim if axis < 0 else 0
@@ -52,17 +52,17 @@ def flatten(input: Operand, *, axis: int) -> Results:
 
 @writes("nn.batch_flatten")
 def write_flatten(writer: Writer, node: Node) -> str:
-    """All dimensions behind the batch as one."""
+    """Flatten all dimensions after the batch."""
     return writer.emit("Flatten", writer.name(node.args[0]), axis=1)
 
 
 @reads("Reshape", folds=True)
 def reshape(data: Operand, shape: Sizes, *, allowzero: bool = False) -> Results:
-    """Another shape: 0 takes over a size, unless `allowzero`; -1 is what is left."""
+    """Reshape: 0 copies a size unless `allowzero` is set, -1 is inferred."""
     if not allowzero and any(n == 0 for n in shape[data.ndim :]):
-        raise ShapeError(f"shape {shape} takes over sizes that {data.shape} has not")
+        raise ShapeError(f"shape {shape} copies sizes that {data.shape} lacks")
     if allowzero and 0 in shape and -1 in shape:
-        raise ShapeError(f"shape {shape} leaves open what -1 is")
+        raise ShapeError(f"shape {shape} does not determine -1")
     made = [
         data.shape[at] if n == 0 and not allowzero else n for at, n in enumerate(shape)
     ]
@@ -78,7 +78,7 @@ def reshape(data: Operand, shape: Sizes, *, allowzero: bool = False) -> Results:
 
 
 def _completed(shape: list[Extent], x: Tensor) -> list[Extent]:
-    """The shape with its -1 as a number, where the other sizes say it."""
+    """The shape with -1 replaced, if the other sizes determine it."""
     open_ = [n for n in x.shape if isinstance(n, Dim)]
     if shape.count(-1) != 1 or [n for n in shape if isinstance(n, Dim)] != open_:
         return shape
@@ -89,11 +89,13 @@ def _completed(shape: list[Extent], x: Tensor) -> list[Extent]:
 
 @writes("nn.reshape")
 def write_reshape(writer: Writer, node: Node) -> str:
-    """Another shape, with one open size at most."""
+    """Reshape, with at most one symbolic size."""
     (x, *_), shape = node.args, node.results[0].shape
     open_ = [at for at, extent in enumerate(shape) if isinstance(extent, Dim)]
     if len(open_) > 1 and [shape[at] for at in open_] != [x.shape[at] for at in open_]:
-        raise GraphError(f"{node.place}: ONNX reshapes to one open size, not {shape}")
+        raise GraphError(
+            f"{node.place}: ONNX reshapes to at most one symbolic size, not {shape}"
+        )
     sign = 0 if len(open_) > 1 else -1
     numbers = [sign if isinstance(extent, Dim) else extent for extent in shape]
     return writer.emit("Reshape", writer.name(x), writer.whole(*numbers))
@@ -101,13 +103,13 @@ def write_reshape(writer: Writer, node: Node) -> str:
 
 @reads("Squeeze", folds=True)
 def squeeze(data: Operand, axes: Ints | None = None) -> Results:
-    """Dimensions of one element go: those of the axes, or all."""
+    """Remove dimensions of one element: the given axes, or all."""
     if axes is None:
         if any(isinstance(n, Dim) for n in data.shape):
             raise ShapeError(f"which sizes of {data.shape} are 1 is open; give axes")
         axes = tuple(at for at, n in enumerate(data.shape) if n == 1)
-    elif not axes:  # none in ONNX's reference, all in onnxruntime
-        raise GraphError("its axes are empty; leave them out where all sizes of 1 go")
+    elif not axes:  # no axes in ONNX's reference, all in onnxruntime
+        raise GraphError("its axes are empty; omit them to remove all sizes of 1")
     gone = _places(axes, data.ndim)
     if any(data.shape[at] != 1 for at in gone):
         raise ShapeError(f"axes {axes} of {data.shape} have other sizes than 1")
@@ -117,7 +119,7 @@ def squeeze(data: Operand, axes: Ints | None = None) -> Results:
 
 @reads("Unsqueeze", folds=True)
 def unsqueeze(data: Operand, axes: Ints) -> Results:
-    """Dimensions of one element come."""
+    """Insert dimensions of one element."""
     shape = list(data.shape)
     for axis in sorted(_places(axes, data.ndim + len(axes))):
         shape.insert(axis, 1)
@@ -125,26 +127,26 @@ def unsqueeze(data: Operand, axes: Ints) -> Results:
 
 
 def _places(axes: Ints, rank: int) -> set[int]:
-    """Axes, counted from the first one.
+    """Non-negative axes.
 
     Raises:
-        ShapeError: there is no such axis, or one is given twice.
+        ShapeError: there is no such axis, or one is repeated.
     """
     made = {axis % rank for axis in axes if -rank <= axis < rank}
     if len(made) != len(axes):
-        raise ShapeError(f"axes {axes} are not different ones of {rank}")
+        raise ShapeError(f"axes {axes} are not distinct axes of {rank}")
     return made
 
 
 @reads("Transpose", folds=True)
 def transpose(data: Operand, *, perm: Ints | None = None) -> Results:
-    """The dimensions in another order; reversed where none is given."""
+    """Permute the dimensions; reverse them by default."""
     return _transpose(data, perm)
 
 
 @writes("nn.transpose")
 def write_transpose(writer: Writer, node: Node) -> str:
-    """The dimensions in another order."""
+    """Permute the dimensions."""
     x = node.args[0]
     axes = argument(node, 1, "axes", None) or tuple(range(x.ndim))[::-1]
     return writer.emit("Transpose", writer.name(x), perm=[a % x.ndim for a in axes])
@@ -152,7 +154,7 @@ def write_transpose(writer: Writer, node: Node) -> str:
 
 @reads("Expand", folds=True)
 def expand(input: Operand, shape: Sizes) -> Results:
-    """The array repeated where it has one element."""
+    """Broadcast to a shape."""
     rank = max(input.ndim, len(shape))
     own, wanted = (
         (1,) * (rank - len(each)) + tuple(each) for each in (input.shape, shape)
@@ -165,7 +167,7 @@ def expand(input: Operand, shape: Sizes) -> Results:
 
 
 def filled(shape: Sequence[Extent], x: Operand) -> Operand:
-    """An array that broadcasts to a shape, in it; a value, where the shape is open."""
+    """An array broadcast to a shape; a symbolic value if the shape is symbolic."""
     spec = TensorSpec(tuple(shape), dtype_in(x).name)
     checked_size(spec.shape, spec.numpy.itemsize)
     if isinstance(x, Value):
@@ -176,7 +178,7 @@ def filled(shape: Sequence[Extent], x: Operand) -> Operand:
     empty: Tensor = zeros(spec)
     if isinstance(x, np.ndarray) and not x.any():
         return empty
-    # the negative zero stays what it is where a zero is subtracted
+    # subtracting zero preserves negative zeros
     op = math.add if spec.dtype == "bool" else math.subtract
     made: Tensor = op(x, empty)
     return made

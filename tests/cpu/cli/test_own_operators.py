@@ -43,7 +43,7 @@ def tlang_here(tmp_path):
     [
         ("ops", (), "x scaled, plus y."),
         ("show", ("--stage", "asm", "--attr", "scale=2"), "my_scaled_sum"),
-        ("verify", (), "as the interpreter: 3 shapes, "),
+        ("verify", (), "matches the interpreter: 3 shapes, "),
         ("bench", ("--rounds", "2"), "tensorlang, into existing"),
         ("tune", ("--trials", "1"), "my.scaled_sum: 1 tried"),
     ],

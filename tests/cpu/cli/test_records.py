@@ -56,13 +56,22 @@ def test_a_record_is_listed(tlang, record):
     line = next(
         line
         for line in tlang("records", "ls").stdout.splitlines()
-        if line.startswith("random.bits(u32[4096]")
+        if line.startswith("random.bits(u32[2], shape[4096]")
     )
     assert "lanes=16" in line
     assert "2 us" in line
     assert "2.50x" in line
     assert "user" in line
     assert "random.bits" not in tlang("records", "ls", "normal").stdout
+
+
+def test_what_a_schedule_declined_is_said_with_the_reason(tlang):
+    said = tlang("records", "explain", "softmax", "--shape", "64x1000").stdout
+    assert "attempted by its schedule, and declined:" in said
+    assert 's.store_in("top", "y")' in said
+    assert "no result 'y' of the shape and type of 'top'" in said
+    shown = tlang("show", "softmax", "--shape", "64x1000", "--stage", "trace").stdout
+    assert '# declined s.store_in("top", "y"): store_in: nn_softmax has no' in shown
 
 
 def test_an_exact_record_is_chosen_and_explained(tlang, record):
@@ -78,7 +87,7 @@ def test_a_near_record_guides_another_shape(tlang, record):
     records.add(record)
     said = tlang("records", "explain", "bits", "--shape", "5000").stdout
     assert "lanes=16" in said
-    assert "nearest shape ((4096,),)" in said
+    assert "nearest shape ((2,), (4096,))" in said
 
 
 def test_a_stale_record_is_passed_over_with_its_reason(tlang, record):
@@ -128,15 +137,17 @@ def test_records_of_what_is_compiled_for_are_replayed_too(tlang, record):
     ("change", "said"),
     [
         (lambda r: {"workload": bare(r)}, "stale: KeyError"),
-        (lambda r: {"knobs": (*r.knobs, ("extra", 1))}, "stale: extra is no knob"),
+        (lambda r: {"knobs": (*r.knobs, ("extra", 1))}, "stale: extra is not a knob"),
         (lambda _: {"schedule": "nope"}, "is not scheduled by 'nope'"),
-        (lambda _: {"seconds": 0.0}, "stale: it took no time"),
+        (lambda _: {"seconds": 0.0}, "stale: its time is not positive"),
     ],
 )
 def test_a_hostile_record_is_stale_and_the_others_are_verified(
     tlang, record, change, said
 ):
-    other = dataclasses.replace(record, workload=record.workload.with_shapes((8192,)))
+    other = dataclasses.replace(
+        record, workload=record.workload.with_shapes((2,), (8192,))
+    )
     records.add(other)
     records.add(dataclasses.replace(record, **change(record)))
     result = tlang("records", "verify")
@@ -185,7 +196,9 @@ def test_records_move_by_export_and_merge(tlang, record, tmp_path, monkeypatch):
 
 def test_records_are_removed_by_shape(tlang, record):
     records.add(record)
-    other = dataclasses.replace(record, workload=record.workload.with_shapes((8,)))
+    other = dataclasses.replace(
+        record, workload=record.workload.with_shapes((2,), (8,))
+    )
     records.add(other)
     assert tlang("records", "rm", "bits", "--shape", "9").exit_code == 2
     removed = tlang("records", "rm", "bits", "--shape", "8")
@@ -209,7 +222,7 @@ def test_a_broken_file_is_named_and_the_rest_is_listed(tlang, record):
     broken = broken_files(record)
     result = tlang("records", "ls")
     assert result.exit_code == 2
-    assert "random.bits(u32[4096]" in result.stdout
+    assert "random.bits(u32[2], shape[4096]" in result.stdout
     assert str(broken) in result.stderr
     assert result.stderr.count("\n") == 1
     checked = tlang("records", "verify")

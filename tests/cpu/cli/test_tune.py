@@ -30,7 +30,7 @@ def test_what_tune_finds_is_recorded_and_chosen(tlang, home):
         records.user_folder(), targets.host().fingerprint, "random.bits"
     )
     (record,) = record_files.read(place)
-    assert record.workload.shapes == ((4096,),)
+    assert record.workload.shapes == ((2,), (4096,))
     assert f"recorded in {place.parent}" in result.stdout
     said = tlang("records", "explain", "bits", "--shape", "4096").stdout
     assert "because: exact" in said
@@ -55,7 +55,7 @@ def test_ctrl_c_keeps_what_was_tried(home):
         _, errors = process.communicate(timeout=60)
     assert told[1].startswith("random.bits: 1 tried")
     assert process.returncode == 130
-    assert "the same command goes on from there" in errors
+    assert "the same command resumes from there" in errors
     assert errors.count("\n") == 1
 
 

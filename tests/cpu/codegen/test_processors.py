@@ -20,7 +20,7 @@ from tensorlang.ops.operator import Operator
 from tensorlang.ops.registry import operators
 from tensorlang.runtime.llvm import compile_for
 from tensorlang.targets import Target
-from tensorlang.tuner.ragged import attempts
+from tensorlang.tuner.ragged import small_variants
 from tensorlang.workload import Workload
 
 _AVX2 = ("sse2", "sse4_1", "avx", "avx2", "fma", "f16c")
@@ -70,7 +70,9 @@ def workloads(op: Operator, dtype: str, *, odd: bool) -> Iterator[Workload]:
     """The usual shapes in one element type, or odd ones, the most wanted first."""
     if not op.dtypes or dtype in op.dtypes:
         workload = op.workload(dtypes=dtype)
-        yield from islice(attempts(op, workload, "odd"), 4) if odd else (workload,)
+        yield from (
+            islice(small_variants(op, workload, "odd"), 4) if odd else (workload,)
+        )
 
 
 def undefined(code: bytes) -> set[str]:

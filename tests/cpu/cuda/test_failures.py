@@ -26,7 +26,7 @@ def test_no_memory_says_how_much_was_asked_for_and_is_free(driver):
     with pytest.raises(DeviceMemoryError) as caught:
         cuda_device.Memory(cuda_device.device(0), 5 << 30)
     assert str(caught.value).startswith(
-        "5,120 MiB do not fit on cuda:0, of whose 64 MiB are 3 MiB free: "
+        "5,120 MiB do not fit on cuda:0, where 3 MiB of 64 MiB are free: "
         "cuMemAllocFromPoolAsync failed: CUDA_ERROR_OUT_OF_MEMORY"
     )
 
@@ -55,8 +55,9 @@ def test_a_fault_names_the_kernels_that_may_have_failed(driver, kernel):
     with pytest.raises(DeviceError, match="CUDA_ERROR_ILLEGAL_ADDRESS") as caught:
         kernel(X)
     assert caught.value.lost
-    assert "started last: nn_softmax, nn_softmax; with CUDA_LAUNCH_BLOCKING=1" in str(
-        caught.value
+    assert (
+        "kernels launched: nn_softmax, nn_softmax; with CUDA_LAUNCH_BLOCKING=1"
+        in str(caught.value)
     )
 
 
@@ -73,7 +74,7 @@ def test_with_blocking_launches_the_one_that_fails_is_named(
     ) as caught:
         kernel(x)
     assert caught.value.lost
-    assert "started last" not in str(caught.value)
+    assert "kernels launched" not in str(caught.value)
 
 
 def test_a_fork_is_told_apart(driver, kernel, monkeypatch):

@@ -89,7 +89,7 @@ def test_d_networks_are_swapped_while_running() -> None:
         context.transform(x), by_hand(second, x), rtol=1e-5, atol=1e-6
     )
     other = Network(Sequential(Dense(4)), ROWS)
-    with pytest.raises(ShapeError, match="cannot take the place of"):
+    with pytest.raises(ShapeError, match="cannot replace"):
         context.swap(other)
 
 

@@ -187,5 +187,7 @@ def test_arguments_that_do_not_fit() -> None:
 def test_a_forgotten_input_is_named() -> None:
     x, y = graph.input((2,), "x"), graph.input((2,), "y")
     forgetful = graph.Graph([x], x + y)
-    with pytest.raises(GraphError, match=r"needs y, .* none of its inputs; add it to"):
+    with pytest.raises(
+        GraphError, match=r"needs y, .* not one of its inputs; add it to"
+    ):
         forgetful(np.ones(2, np.float32))

@@ -73,7 +73,7 @@ def test_no_time_is_said(tmp_path, capsys):
     run = run_of(tmp_path)
     run.limit = 0.5
     assert not run.run(step("late", "pass"))
-    assert "no time is left" in capsys.readouterr().out
+    assert "no time left" in capsys.readouterr().out
 
 
 def test_the_newest_fitting_wheel_is_taken(tmp_path):
@@ -320,7 +320,7 @@ def test_mistakes_are_told_before_anything_is_written(tmp_path):
     assert "no folder" in mistaken(out, "--wheels", tmp_path / "none")
     for file in (junk, foreign, tmp_path / "none.tar.gz"):
         assert "no all.tar.gz of a run" in mistaken(out, "--from", file)
-    assert "0: one is the least" in mistaken(out, "--rounds", 0)
+    assert "0: at least one is needed" in mistaken(out, "--rounds", 0)
     assert not out.exists()
     assert "nothing can be kept in" in mistaken(junk)
     assert junk.read_text() == "no archive"
@@ -343,7 +343,7 @@ def test_a_dry_run_tunes_measures_and_packs_up(tmp_path):
     assert "tune math.multiply --shape 262144,262144: done" in lines
     assert "measure multiply f32: done" in lines
     assert "measure multiply f32, tuned: done" in lines
-    assert "A dry run in a small size: its times mean nothing." in lines
+    assert "A dry run at a small size: its times are meaningless." in lines
     (row,) = json.loads((out / "bench.json").read_text())["rows"]
     assert row["ratios"].keys() == {"torch", "copy"}
     with tarfile.open(out / "all.tar.gz") as archive:

@@ -88,5 +88,5 @@ def test_bfloat16_keeps_its_bits() -> None:
 
 @pytest.mark.parametrize("words", [[1.5, 2.0], [2**40, 1], [-1, 2], [True, False]])
 def test_words_of_a_key_are_whole_numbers_of_32_bits(words) -> None:
-    with pytest.raises(DTypeError, match="words of a key are whole numbers of 32 bits"):
+    with pytest.raises(DTypeError, match="words of a key are 32-bit integers"):
         ours.dropout(torch.ones(4), 0.5, key=torch.tensor(words))

@@ -129,10 +129,10 @@ def test_what_has_no_second_derivative_says_so(name) -> None:
     assert torch.autograd.gradcheck(f, arrays, fast_mode=True)
     with pytest.raises(
         GraphError,
-        match=r"test_torch_derivatives.py:\d+\) is a gradient that has none itself",
+        match=r"test_torch_derivatives.py:\d+\) is a gradient without a gradient",
     ):
         torch.autograd.gradgradcheck(f, arrays, fast_mode=True)
-    with pytest.raises(GraphError, match="is a gradient that has none itself"):
+    with pytest.raises(GraphError, match="is a gradient without a gradient"):
         torch.func.jvp(f, tuple(arrays), tuple(arrays))
 
 
@@ -286,7 +286,7 @@ def test_an_operator_of_ones_own_in_one_line() -> None:
 def test_what_updates_in_place_is_none_of_pytorchs() -> None:
     from tensorlang.errors import OperatorError
 
-    with pytest.raises(OperatorError, match=r"sgd is no function of tensors"):
+    with pytest.raises(OperatorError, match=r"sgd is not a function of tensors"):
         ours.register(find("optim.sgd"))
     with pytest.raises(AttributeError, match="no operator is called 'sgd'"):
         _ = ours.sgd

@@ -57,7 +57,7 @@ WRONG = {
     "no whole number of units": (
         lambda: Dense(2.5),
         ArgumentError,
-        "units of Dense is a whole number from 0 on, not 2.5",
+        "units of Dense is an integer of at least 0, not 2.5",
     ),
     "an activation that there is not": (
         lambda: model(Dense(4), Dense(3, "rleu")),
@@ -102,7 +102,7 @@ WRONG = {
     "validation without truths": (
         lambda: model().fit(X, T, validation=[X], progress=False),
         ArgumentError,
-        "validation takes 1 inputs, then truths; got 1",
+        "validation takes 1 inputs, then targets; got 1",
     ),
     "no spec": (
         lambda: Model(Dense(3)).compile(),
@@ -124,7 +124,7 @@ WRONG = {
     "an empty batch": (
         lambda: model().train_one_batch(X[:0], T[:0]),
         ArgumentError,
-        "training takes one example or more",
+        "training needs at least one example",
     ),
     "a label too high": (
         lambda: model().train_one_batch(X, T + 3),
@@ -134,7 +134,7 @@ WRONG = {
     "a loss that gives nothing": (
         lambda: model(loss=lambda _, __: None).train_one_batch(X, T),
         ArgumentError,
-        "layer 'loss'.*|the loss gives None; it is to give one tensor",
+        "layer 'loss'.*|the loss returns None; it must return one tensor",
     ),
     "a loss of no weight": (
         lambda: model(loss=lambda _, t: math.sum(t)).train_one_batch(X, X),
@@ -144,27 +144,27 @@ WRONG = {
     "a target of no layer": (
         lambda: model(target={"lss": "opencl"}).train_one_batch(X, T),
         TargetError,
-        "a target is given for 'lss', which is no layer; there is 0, loss",
+        "a target is given for 'lss', which is not a layer; there is 0, loss",
     ),
     "a batch of 0": (
         lambda: model().fit(X, T, batch=0),
         ArgumentError,
-        "fit takes whole numbers, a batch of 1 or more .*, not batch=0",
+        "fit takes integers, a batch of at least 1 .*, not batch=0",
     ),
     "data that are no numbers": (
         lambda: model().fit(X * np.nan, T, batch=10, epochs=2, progress=False),
         LossError,
-        r"fit: epoch 1 of 2, step 1: the loss is nan; look for such numbers",
+        r"fit: epoch 1 of 2, step 1: the loss is nan; check the data for such numbers",
     ),
     "a context without its batch": (
         lambda: Context(model().network),
         ShapeError,
-        "the size batch is not known; say it, as with sizes={'batch': 32}",
+        "the size batch is not known; give it, as in sizes={'batch': 32}",
     ),
     "a batch that is no number": (
         lambda: Context(model().network, "a"),
         ArgumentError,
-        "sizes are whole numbers from 0 on, not {'batch': 'a'}",
+        "sizes are non-negative integers, not {'batch': 'a'}",
     ),
     "an optimizer by name": (
         lambda: model(optimizer="adam"),
@@ -174,7 +174,7 @@ WRONG = {
     "several keys": (
         lambda: Model(Dense(3)).compile(("batch", 8), key=random.split(random.key(0))),
         ArgumentError,
-        "a network begins with one key",
+        "a network is initialised with one key",
     ),
     "an array for a symbolic tensor": (
         lambda: Dense(3)(X),
@@ -199,12 +199,12 @@ WRONG = {
     "half a batch": (
         lambda: model().fit(X, T, batch=2.5),
         ArgumentError,
-        r"fit takes whole numbers, .* not batch=2.5, epochs=1",
+        r"fit takes integers, .* not batch=2.5, epochs=1",
     ),
     "half an epoch": (
         lambda: model().fit(X, T, epochs=1.5),
         ArgumentError,
-        r"fit takes whole numbers, .* not batch=32, epochs=1.5",
+        r"fit takes integers, .* not batch=32, epochs=1.5",
     ),
 }
 

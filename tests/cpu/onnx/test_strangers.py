@@ -147,7 +147,7 @@ def test_operators_that_we_have_not_are_named(tmp_path) -> None:
         tmp_path,
         "m (float[N] x) => (float[N] y) { a = Det(x) b = Hardmax(a) y = Relu(b) }",
     )
-    with pytest.raises(GraphError, match=r"that we have not: Det, Hardmax"):
+    with pytest.raises(GraphError, match=r"unsupported operators: Det, Hardmax"):
         Model.load(path)
 
 
@@ -155,7 +155,7 @@ def test_no_model(tmp_path) -> None:
     with pytest.raises(ArgumentError, match=r"there is no such file"):
         Model.load(tmp_path / "none.onnx")
     (tmp_path / "net.onnx").write_bytes(b"\x08\xff nothing")
-    with pytest.raises(ArgumentError, match=r"is no ONNX model"):
+    with pytest.raises(ArgumentError, match=r"is not an ONNX model"):
         Model.load(tmp_path / "net.onnx")
 
 
@@ -227,13 +227,13 @@ def test_data_beside_the_file_is_read(tmp_path) -> None:
 
 @pytest.mark.parametrize("path", [5, b"net.onnx", ["net.onnx"], "n" * 5000])
 def test_what_is_no_path(path) -> None:
-    with pytest.raises(ArgumentError, match=r"is no path of a file"):
+    with pytest.raises(ArgumentError, match=r"is not a file path"):
         Model.load(path)
 
 
 @pytest.mark.parametrize("largest", [0, -1, "5", 1.5])
 def test_what_is_no_limit(tmp_path, largest) -> None:
-    with pytest.raises(ArgumentError, match=r"is no number of bytes"):
+    with pytest.raises(ArgumentError, match=r"is not a number of bytes"):
         Model.load(tmp_path / "net.onnx", largest=largest)
 
 
@@ -249,12 +249,12 @@ def test_data_behind_a_link_is_not_read(tmp_path) -> None:
     path = outside(tmp_path, "data.bin")
     (tmp_path / "secret").write_bytes(DATA)
     (path.parent / "data.bin").symlink_to(tmp_path / "secret")
-    with pytest.raises((WeightError, ArgumentError), match=r"no plain file"):
+    with pytest.raises((WeightError, ArgumentError), match=r"not a regular file"):
         Model.load(path)
     (path.parent / "data.bin").unlink()
     (path.parent / "real.bin").write_bytes(DATA)
     (path.parent / "data.bin").symlink_to(path.parent / "real.bin")
-    with pytest.raises(WeightError, match=r"no plain file"):
+    with pytest.raises(WeightError, match=r"not a regular file"):
         Model.load(path)
 
 
@@ -262,7 +262,7 @@ def test_data_is_named_from_the_folder(tmp_path) -> None:
     place = tmp_path / "model" / "data.bin"
     path = outside(tmp_path, str(place))
     place.write_bytes(DATA)
-    with pytest.raises(WeightError, match=r"no plain file"):
+    with pytest.raises(WeightError, match=r"not a regular file"):
         Model.load(path)
 
 
@@ -355,7 +355,7 @@ def test_moments_that_are_computed_are_refused(tmp_path) -> None:
           y = BatchNormalization<training_mode = 1>(x, w, b, m, v)
         }""",
     )
-    with pytest.raises(GraphError, match=r"moments have to be initializers"):
+    with pytest.raises(GraphError, match=r"moments must be initializers"):
         Model.load(path, train=True)
 
 
@@ -390,7 +390,7 @@ def test_a_size_is_computed_with_as_a_number(tmp_path, lines) -> None:
 
 @pytest.mark.parametrize("line", ["z = Div(n, k)", "z = Equal(k, n)"])
 def test_an_open_size_beside_data_is_refused(tmp_path, line) -> None:
-    with pytest.raises(GraphError, match=r"open size is used beside data"):
+    with pytest.raises(GraphError, match=r"symbolic size is combined with data"):
         Model.load(of_a_size(tmp_path, f"{line}  y = Relu(x)"))
 
 

@@ -39,7 +39,7 @@ TWICE = frozenset(
 
 def present() -> list[str]:
     """The kinds of target that this machine has."""
-    return [kind for kind, problem in targets.known().items() if not problem]
+    return [kind for kind, problem in targets.availability().items() if not problem]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -18,7 +18,7 @@ from tensorlang.ir.frontend import compute, reduce_axis, scalar, sum
 from tensorlang.ops import algorithm, find, nn, operator, operators, random, select
 from tensorlang.ops.building import pinned
 from tensorlang.ops.examples import arguments
-from tensorlang.tuner.ragged import served
+from tensorlang.tuner.ragged import served_workloads
 from tensorlang.workload import Workload
 
 
@@ -184,7 +184,7 @@ def test_every_operator_of_the_library_is_documented():
 
 def small(op):
     """A workload that takes no time, of those that the operator's kernel serves."""
-    if found := next(served(op, op.default), None):
+    if found := next(served_workloads(op, op.default), None):
         return found
     crop = [tuple(min(extent, 8) for extent in shape) for shape in op.default.shapes]
     return op.default.with_shapes(*crop)
@@ -288,7 +288,7 @@ def test_workloads_travel_as_json():
     workload = random.bits.workload((1 << 20,), stream="packed", threads=2)
     assert Workload.from_json(workload.to_json()) == workload
     assert hash(Workload.from_json(workload.to_json())) == hash(workload)
-    assert "random.bits(u32[1048576], batch=False" in str(workload)
+    assert "random.bits(u32[2], shape[1048576], dtype=u32" in str(workload)
 
 
 def test_pins_are_read_from_the_environment(monkeypatch):

@@ -9,13 +9,14 @@ import pytest
 
 from tensorlang import ir
 from tensorlang.errors import (
+    ArgumentError,
     DTypeError,
     IRError,
     KeyReuseError,
     OperatorError,
     ShapeError,
 )
-from tensorlang.ops import elementwise, operator, random
+from tensorlang.ops import elementwise, find, math, nn, operator, random
 from tensorlang.ops.signature import Anything, Float, Floats, Key, Like, Scalar
 
 RNG = np.random.default_rng(0)
@@ -83,7 +84,7 @@ def test_what_no_reduction_folds_over_is_refused():
     def clipped(x):
         return ir.compute(x.shape, lambda i: ir.max(x[i], 0.0))
 
-    said = r"own.clipped: a reduction folds over what reduce_axis made, .*ir\.maximum"
+    said = r"own.clipped: a reduction takes axes made by reduce_axis, .*ir\.maximum"
     with pytest.raises(IRError, match=said):
         clipped(np.ones(3, np.float32))
 
@@ -191,7 +192,7 @@ def whole({name}): return ir.compute({name}.shape, lambda a, b: {name}[a, b] * 2
         (lambda x, i: ir.reduce_axis(-4), "a whole number from 0 on, not -4"),  # noqa: ARG005
         (
             lambda x, i: (ir.reduce_axis(2), ir.reduce_axis(2)),  # noqa: ARG005
-            "axes of different names, not over k, k",
+            "different names, not k, k",
         ),
     ],
 )
@@ -321,3 +322,63 @@ def test_a_key_is_used_where_the_caller_stands():
     with pytest.raises(KeyReuseError) as caught:
         masked(x, key)
     assert str(caught.value).count(f"{__file__}:") == 2
+
+
+@operator("own.gated")
+def gated(x, y):
+    def element(i):
+        tanh = nn.gelu(x[i], approximate="tanh")
+        return nn.silu(x[i]) * math.maximum(y[i], 0.5) + tanh
+
+    return ir.compute(x.shape, element)
+
+
+@elementwise("own.swiglu")
+def swiglu(x: Float, gate: Float) -> Float:
+    return nn.silu(gate) * x
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_formulas_of_the_library_are_those_of_elements(dtype):
+    x, y = RNG.normal(size=(2, 40)).astype(dtype)
+    tanh = nn.gelu(x, approximate="tanh")
+    right = nn.silu(x) * np.maximum(y, 0.5) + tanh
+    np.testing.assert_allclose(gated(x, y), right, rtol=1e-6)
+    np.testing.assert_array_equal(swiglu(x, y), nn.silu(y) * x)
+    dx, dgate = find("own.swiglu_grad")(np.ones_like(x), x, y)
+    np.testing.assert_allclose(dx, nn.silu(y), rtol=1e-6)
+    np.testing.assert_allclose(dgate, nn.silu_grad(x, y), rtol=1e-5, atol=1e-6)
+
+
+def test_narrow_elements_are_computed_in_f32():
+    x, y = RNG.normal(size=(2, 40)).astype(np.float16)
+    wide = nn.silu(y.astype(np.float32)) * x.astype(np.float32)
+    np.testing.assert_array_equal(swiglu(x, y), wide.astype(np.float16))
+
+
+@operator("own.of_arrays")
+def of_arrays(x):
+    return nn.relu(x)
+
+
+@operator("own.of_itself")
+def of_itself(x):
+    return ir.compute(x.shape, lambda i: of_itself(x[i]))
+
+
+@operator("own.no_such_gelu")
+def no_such_gelu(x):
+    return ir.compute(x.shape, lambda i: nn.gelu(x[i], approximate="no"))
+
+
+@pytest.mark.parametrize(
+    ("op", "says"),
+    [
+        (of_arrays, r"nn\.relu takes arrays, and a definition has placeholders"),
+        (of_itself, r"own\.of_itself takes arrays, and a definition has placeholders"),
+        (no_such_gelu, r"approximate is 'none' or 'tanh', not 'no'"),
+    ],
+)
+def test_operators_that_a_definition_cannot_call(op, says):
+    with pytest.raises((OperatorError, ArgumentError), match=says):
+        op(np.ones(3, np.float32))

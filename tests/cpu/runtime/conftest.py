@@ -48,7 +48,7 @@ def assemble():
         source = (text + queries).replace("NAME", "hand")
         code = llvm.compile_module(source)
         wrapped = wrapper.wrapper_code(
-            signature, threads, apart=wrapper.runs_apart(source)
+            signature, threads, independent=wrapper.is_barrier_free(source)
         )
         artifact = Artifact(signature, code, wrapped, source=source)
         return HostKernel(artifact, targets.host())

@@ -250,7 +250,7 @@ def test_text_for_another_processor_never_comes_to_llvm(kind, feature, monkeypat
 
 
 def test_text_that_llvm_refuses():
-    with pytest.raises(CodegenError, match="LLVM refuses the generated text"):
+    with pytest.raises(CodegenError, match="LLVM rejects the generated code"):
         llvm.compile_module("define i32 @f() {\n ret i64 0\n}")
     with pytest.raises(CodegenError, match="LLVM could not link f"):
         llvm.link([b"not an object"], ["f"])

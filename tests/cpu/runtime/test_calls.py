@@ -99,7 +99,7 @@ def test_a_size_that_no_input_gives_is_named(assemble):
     )
     assert kernel(n=4).shape == (4,)
     with pytest.raises(
-        ArgumentError, match="no input's shape gives n; pass n= or out="
+        ArgumentError, match="no input's shape determines n; pass n= or out="
     ):
         kernel()
 
@@ -158,7 +158,7 @@ def test_fixed_and_composite_dimensions(assemble):
 
 
 def test_what_is_no_array(scale):
-    sentence = "hand: x is a list, not an array; pass one of NumPy"
+    sentence = "hand: x is a list, not an array; pass a NumPy array"
     refused(ArgumentError, sentence, scale, [1.0, 2.0], ramp(), 2.0)
     refused(ArgumentError, "x is a NoneType, not an array", scale, None, ramp(), 2.0)
 

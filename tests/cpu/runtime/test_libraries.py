@@ -92,7 +92,7 @@ def test_what_a_kernel_writes_is_not_differentiated_as_it_was(scale, torch):
 
 
 def test_torch_tensors_elsewhere_are_refused(scale, torch):
-    with pytest.raises(ArgumentError, match=r"hand: x is on meta; pass"):
+    with pytest.raises(ArgumentError, match=r"hand: x is on the meta device; pass"):
         scale(torch.ones(16, device="meta"), 2.0, out=np.empty(16, F32))
 
 

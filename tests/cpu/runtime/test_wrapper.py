@@ -193,5 +193,5 @@ def test_no_memory_for_the_workspace(assemble):
         [assemble.buffer("out", "u64", "out", (1,))],
         workspace=1 << 60,
     )
-    with pytest.raises(DeviceMemoryError, match="no memory for its temporaries"):
+    with pytest.raises(DeviceMemoryError, match="out of memory for its temporaries"):
         kernel(np.zeros(1, np.uint64))

@@ -10,7 +10,7 @@ from tensorlang.ops import operator
 from tensorlang.runtime import build
 from tensorlang.tuner import tune
 from tensorlang.tuner.gate import Gate, Wrong
-from tensorlang.tuner.reference import shared_out
+from tensorlang.tuner.reference import parallelised
 
 MODULE = '''
 from tensorlang.ir import compute, parse, reduce_axis, sum
@@ -110,7 +110,7 @@ def test_samples_are_what_kernels_are_checked_with() -> None:
 
         gate = Gate(op, op.workload(*workload, dtypes="f32"), 0.0)
         try:
-            gate.check(build(shared_out(quick)), gate.full)
+            gate.check(build(parallelised(quick)), gate.full)
             verdicts.append("right")
         except Wrong:
             verdicts.append("wrong")

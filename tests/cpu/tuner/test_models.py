@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tensorlang.errors import ArgumentError, ShapeError
-from tensorlang.graph import TensorSpec, loop
+from tensorlang.cli.tune_network import program
+from tensorlang.errors import ArgumentError, GraphError, ShapeError
+from tensorlang.graph import TensorSpec, loop, trace, workloads
 from tensorlang.layers import (
     Dense,
     Dropout,
@@ -17,19 +18,18 @@ from tensorlang.layers import (
 )
 from tensorlang.ops import nn
 from tensorlang.tuner.model_tuning import ranked, tune_model
-from tensorlang.tuner.onnx_model import Found, workloads
 
 onnx = pytest.importorskip("onnx", reason="needs onnx: pip install 'tensorlang[onnx]'")
 
 
-def saved(folder: Path, nodes, inputs, weights, outputs=("y",)) -> Path:
+def saved(folder: Path, nodes, inputs, weights, outputs) -> Path:
     """A model with these nodes; a size given as text is open."""
     helper, kind = onnx.helper, onnx.TensorProto.FLOAT
     graph = helper.make_graph(
         nodes,
         "net",
         [helper.make_tensor_value_info(n, kind, shape) for n, shape in inputs.items()],
-        [helper.make_tensor_value_info(name, kind, None) for name in outputs],
+        [helper.make_tensor_value_info(n, kind, shape) for n, shape in outputs.items()],
         [
             helper.make_tensor(n, kind, shape, b"\0" * 4 * _size(shape), raw=True)
             for n, shape in weights.items()
@@ -59,31 +59,68 @@ def small_network(folder: Path) -> Path:
             node("Gemm", ["d", "w2", "b2"], ["e"], transB=1),
             node("Gemm", ["e", "w3"], ["f"]),
             node("Softmax", ["f"], ["g"], axis=1),
-            node("Round", ["g"], ["y"]),
+            node("Sqrt", ["g"], ["y"]),
         ],
         {"x": ["batch", 1, 8, 8]},
         {"w1": (4, 1, 3, 3), "w2": (10, 64), "b2": (10,), "w3": (10, 10)},
+        {"y": ["batch", 10]},
     )
 
 
-def test_workloads_of_a_network(tmp_path):
-    found, others = workloads(small_network(tmp_path), 3)
-    assert dict(others) == {"Round": 1}
-    assert [str(one).partition("(")[0] for one in found] == [
-        "nn.conv2d",
-        "nn.relu",
-        "nn.max_pool2d",
-        "nn.dense",
-        "nn.dense",
-        "nn.softmax",
+def names(path, batch):
+    """The workloads of a file, as people read them, and how often each stands there."""
+    counted = workloads(*program(path, batch))
+    return {op.told(workload): n for (op, workload), n in counted.items()}
+
+
+def test_workloads_of_a_network_are_those_that_run(tmp_path):
+    found = names(small_network(tmp_path), 3)
+    conv, *rest = found.items()
+    assert conv[0].startswith(
+        "nn.conv2d(f32[3, 1, 8, 8], f32[4, 1, 3, 3], activation=relu"
+    )
+    assert [each.partition(", dilation")[0] for each, _ in rest] == [
+        "nn.max_pool2d(f32[3, 4, 8, 8]",
+        "nn.dense(f32[3, 64], f32[10, 64], f32[10])",
+        "nn.dense(f32[3, 10], f32[10, 10], layout=io)",
+        "nn.softmax(f32[3, 10], axis=1)",
+        "math.sqrt(f32[3, 10])",
     ]
-    assert Found("nn.dense", ((3, 64), (10, 64)), "f32", (("layout", "oi"),)) in found
-    assert Found("nn.dense", ((3, 10), (10, 10)), "f32", (("layout", "io"),)) in found
+    assert {*found.values()} == {1}
 
 
 def test_an_open_size_needs_a_batch(tmp_path):
-    with pytest.raises(ShapeError, match=r"shape of 'x' at a Conv.*give --batch"):
-        workloads(small_network(tmp_path), None)
+    with pytest.raises(ArgumentError, match=r"batch is symbolic; give --batch"):
+        program(small_network(tmp_path), None)
+    path = saved(
+        tmp_path,
+        [onnx.helper.make_node("Relu", ["x"], ["y"])],
+        {"x": ["batch", "width"]},
+        {},
+        {"y": ["batch", "width"]},
+    )
+    with pytest.raises(ArgumentError, match=r"width is symbolic; .* with fixed sizes"):
+        program(path, 3)
+
+
+def test_operators_that_are_not_supported_are_named(tmp_path):
+    nodes = [onnx.helper.make_node("Det", ["x"], ["y"])]
+    path = saved(tmp_path, nodes, {"x": [2, 3, 3]}, {}, {"y": [2]})
+    with pytest.raises(GraphError, match="unsupported operators: Det"):
+        program(path, None)
+
+
+def test_calls_and_bodies_of_loops_count():
+    def body(x):
+        x = nn.silu(nn.silu(x))
+        return loop(5, lambda _, c: nn.silu(c), x)
+
+    made = workloads(trace(body, [TensorSpec(("n", 4))]), {"n": 3})
+    assert [(op.id, work.shapes, n) for (op, work), n in made.items()] == [
+        ("nn.silu", ((3, 4),), 3)
+    ]
+    with pytest.raises(ShapeError, match="n is symbolic"):
+        workloads(trace(body, [TensorSpec(("n", 4))]))
 
 
 def test_data_beside_the_file_is_not_opened(tmp_path):
@@ -93,7 +130,7 @@ def test_data_beside_the_file_is_not_opened(tmp_path):
         onnx.external_data_helper.set_external_data(weight, "../../etc/passwd")
         weight.ClearField("raw_data")
     path.write_bytes(model.SerializeToString())
-    assert len(workloads(path, 2)[0]) == 6
+    assert len(names(path, 2)) == 6
 
 
 @pytest.mark.parametrize("content", [b"", b"no model", None])
@@ -102,13 +139,12 @@ def test_files_that_are_no_models(tmp_path, content):
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(ArgumentError, match=r"x\.onnx"):
-        ranked(path, 1)
+        program(path, 1)
 
 
 def test_the_dearest_are_tuned_within_the_budget(tmp_path, monkeypatch):
     monkeypatch.setenv("TENSORLANG_RECORDS", str(tmp_path / "records"))
-    rows, others = ranked(small_network(tmp_path), 2)
-    assert others == {"Round": 1}
+    rows = ranked(workloads(*program(small_network(tmp_path), 2)))
     assert sum(row.share for row in rows) == pytest.approx(1)
     assert [row.share for row in rows] == sorted((r.share for r in rows), reverse=True)
     begun = []
@@ -136,16 +172,14 @@ def test_a_model_that_we_saved(tmp_path):
     )
     made = Model(own).compile(TensorSpec(("batch", 7), "int64"))
     made.save(tmp_path / "own.onnx")
-    found, others = workloads(tmp_path / "own.onnx", 4)
-    assert dict(others) == {"Gather": 1}
-    assert {str(each) for each in found} == {
-        "nn.dense(f32 28x32, 64x32, layout=oi)",
-        "nn.gelu(f32 4x7x64)",
-        "nn.rms_norm(f32 4x7x64, 64)",
-        "nn.silu(f32 4x7x64)",
-        "nn.dense(f32 28x64, 16x64, layout=oi)",
-        "nn.dense(f32 4x112, 5x112, layout=oi)",
+    assert names(tmp_path / "own.onnx", 4) == {
+        "nn.embedding(i64[4, 7], f32[50, 32])": 1,
+        "nn.dense(f32[4, 7, 32], f32[64, 32], f32[64], activation=gelu)": 1,
+        "nn.rms_norm(f32[4, 7, 64], f32[64])": 1,
+        "nn.silu(f32[4, 7, 64])": 1,
+        "nn.dense(f32[4, 7, 64], f32[16, 64], f32[16])": 1,
+        "nn.dense(f32[4, 112], f32[5, 112], f32[5])": 1,
     }
-    rows, _ = ranked(tmp_path / "own.onnx", 4)
+    rows = ranked(workloads(*program(tmp_path / "own.onnx", 4)))
     assert len(rows) == 6
     assert all(row.seconds > 0 for row in rows)

@@ -25,7 +25,7 @@ from tensorlang.ir.visit import rebuild
 from tensorlang.ops import Operator, find
 from tensorlang.runtime import build
 from tensorlang.tuner.gate import Gate, Wrong
-from tensorlang.tuner.reference import shared_out
+from tensorlang.tuner.reference import parallelised
 
 When = Callable[[Expr], Expr]
 
@@ -136,7 +136,7 @@ def test_a_kernel_that_is_wrong_at_one_value_is_found(name: str) -> None:
     gate, op, read, where = gate_of(name)
     cases = [(case, op.function(case.workload)) for case in (*gate.small, gate.full)]
     for case, func in cases:  # what is right passes
-        assert gate.check(build(shared_out(func)), case) <= 1
+        assert gate.check(build(parallelised(func)), case) <= 1
     missed = []
     replaced = -3 if name == "math.argmax" else 3  # a 3 is the largest, as a NaN is
     if name == "math.argmax":  # neither is the largest
@@ -145,7 +145,7 @@ def test_a_kernel_that_is_wrong_at_one_value_is_found(name: str) -> None:
         wrong = [misreading(func, read, when, replaced) for _, func in cases]
         try:
             for (case, _), func in zip(cases, wrong, strict=True):
-                gate.check(build(shared_out(func)), case)
+                gate.check(build(parallelised(func)), case)
             missed.append(value)
         except Wrong:
             continue

@@ -51,7 +51,9 @@ FLOATS = (
 
 def make(*kinds: str) -> Fuzzer:
     """The fuzzer of expressions, compiled for these targets, or for all present."""
-    kinds = kinds or tuple(k for k in ("llvm", "opencl") if not targets.known()[k])
+    kinds = kinds or tuple(
+        k for k in ("llvm", "opencl") if not targets.availability()[k]
+    )
     return Fuzzer(_cases(kinds), check, code, batch=40)
 
 

@@ -17,7 +17,9 @@ def make(*kinds: str) -> Fuzzer:
 
     With `"interpreter"` they are for none.
     """
-    kinds = kinds or tuple(k for k in ("llvm", "opencl") if not targets.known()[k])
+    kinds = kinds or tuple(
+        k for k in ("llvm", "opencl") if not targets.availability()[k]
+    )
     compiled = [kind for kind in kinds if kind != "interpreter"]
 
     def chosen(trial: Trial) -> list[str]:

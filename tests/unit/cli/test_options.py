@@ -35,7 +35,7 @@ def test_times(text, seconds):
     "text", ["", "s", "1d", "-5s", "0", "1e9", "inf", "nan", "5 m"]
 )
 def test_no_times(text):
-    with pytest.raises(ArgumentError, match="is not a time longer than 0"):
+    with pytest.raises(ArgumentError, match="is not a positive time"):
         options.seconds(text)
 
 
@@ -46,11 +46,16 @@ def test_types_by_any_of_their_names():
 
 
 def test_a_workload_of_options():
-    workload = options.workload(
-        find("bits"), "64x784", "uint8", ["stream=packed", "batch=true"]
-    )
-    assert workload.shapes == ((64, 784),)
-    assert workload.dtypes == ("u8",)
+    workload = options.workload(find("bits"), "784", "uint8", ["stream=packed"])
+    assert workload.shapes == ((2,), (784,))
+    assert workload.dtypes == ("u32", "shape")
+    assert workload.named["dtype"] == "u8"
     assert workload.named["stream"] == "packed"
-    assert workload.named["batch"] is True
-    assert workload.named["impl"] == "threefry2x32"
+    assert workload.named["key"] == "threefry2x32"
+
+
+def test_a_workload_of_a_batch_of_keys():
+    given = ["key=threefry4x32"]
+    workload = options.workload(find("bits"), "64x4, 28x28", "uint8", given)
+    assert workload.shapes == ((64, 4), (784,))
+    assert workload == options.workload(find("bits"), "64x4,784", "uint8", given)

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from tensorlang.cli import tune, watching
-from tensorlang.cli.watching import Bar, Course, Plain, standing
+from tensorlang.cli.watching import Bar, Course, Plain, status_line
 from tensorlang.ops import find
 from tensorlang.tuner.progress import Progress, Report
 from tensorlang.tuner.protocol import Candidate, Outcome
@@ -146,7 +146,7 @@ def test_ctrl_c_says_what_is_kept(tlang, search, result):
     url = "postgresql://me:secret@host/trials"
     done = tlang("tune", "bits", "--storage", url)
     assert done.exit_code == 130
-    assert "the same command goes on from there" in done.stderr
+    assert "the same command resumes from there" in done.stderr
     assert "secret" not in done.output
 
 
@@ -172,9 +172,9 @@ def test_lines_come_only_with_what_is_new(capsys):
 
 
 def test_standing_counts_failures_by_kind():
-    said = standing(progress(9, ok=6, wrong=1, crashed=2))
+    said = status_line(progress(9, ok=6, wrong=1, crashed=2))
     assert said == "9 tried, best 5 ms, default 6 ms, 2 crashed, 1 wrong"
-    assert standing(progress(1, best=None)) == "1 tried, default 6 ms"
+    assert status_line(progress(1, best=None)) == "1 tried, default 6 ms"
 
 
 def test_a_course_ends_with_its_budget_or_its_trials(monkeypatch):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tensorlang.codegen.names import Names
-from tensorlang.codegen.simt.depth import DEEPEST, name_deep
+from tensorlang.codegen.simt.depth import DEEPEST, bind_deep
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import Buffer, Expr, If, Let, Load, Select, Store, Var, While
 from tensorlang.ir.parser import parse
@@ -53,7 +53,7 @@ def results(func):
 
 def assert_same(body):
     func = parse(HEAD + body)
-    made = name_deep(func, Names(func))
+    made = bind_deep(func, Names(func))
     verify(made)
     np.testing.assert_array_equal(results(made), results(func))
     return made
@@ -61,7 +61,7 @@ def assert_same(body):
 
 def test_what_is_not_deep_stays_as_it_is():
     func = parse(HEAD + f"            y[b] = {chain('x[b]', '({} + {}.0)', 20)}")
-    assert name_deep(func, Names(func)) == func
+    assert bind_deep(func, Names(func)) == func
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def f(y: Out[f32[n]], *, n: i64):
         for t in bound(1, "thread.x"):
             y[b] = 1.0
 """)
-    assert name_deep(func, Names(func)) == func
+    assert bind_deep(func, Names(func)) == func
 
 
 def test_a_condition_that_is_asked_again():

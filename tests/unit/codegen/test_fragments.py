@@ -1,8 +1,8 @@
 """What warps load stands outside of loops that it does not depend on, as vectors."""
 
 from tensorlang.codegen.names import Names
-from tensorlang.codegen.simt.fragments import load_once
-from tensorlang.codegen.simt.whole_vectors import take_whole
+from tensorlang.codegen.simt.fragments import hoist_fragments
+from tensorlang.codegen.simt.whole_vectors import combine_vectors
 from tensorlang.ir.parser import parse
 
 PRODUCTS = """
@@ -38,13 +38,13 @@ HELD = """\
 
 def test_fragments_are_loaded_where_they_change():
     func = parse(PRODUCTS)
-    made = take_whole(load_once(func, Names(func)))
+    made = combine_vectors(hoist_fragments(func, Names(func)))
     assert HELD in str(made)
 
 
 def test_what_is_written_in_between_is_loaded_again():
     func = parse(PRODUCTS + "                    s[k] = cast(bf16, c[j])\n")
-    made = str(load_once(func, Names(func)))
+    made = str(hoist_fragments(func, Names(func)))
     assert "b_held" not in made
     assert made.count("ldmatrix_x4") == 2
     assert "for j in unrolled(2):\n                    a: bf16x8" in made

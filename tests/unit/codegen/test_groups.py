@@ -172,7 +172,7 @@ def g(x: i32[4], y: Out[i32[4]]):
             with block("y", vb=spatial(4, b * 2 + c)):
                 y[vb] = x[vb]
 """)
-    with pytest.raises(CodegenError, match="stand directly inside one another"):
+    with pytest.raises(CodegenError, match="must be perfectly nested"):
         lower(func, CPU)
 
 

@@ -118,7 +118,7 @@ def test_what_the_host_is_told_of_tensor_maps_and_shared_memory(ring):
 @pytest.mark.parametrize("target", ["cuda:sm_80", "cuda:sm_100"])
 def test_other_gpus_refuse_in_a_sentence(ring, target):
     with pytest.raises(
-        CodegenError, match=r"'(tma|wgmma)', which cuda:sm_\d+ .* has not"
+        CodegenError, match=r"'(tma|wgmma)', which cuda:sm_\d+ .* lacks"
     ):
         lower(ring(), targets.to_compile(target))
 
@@ -131,17 +131,25 @@ def test_a_cpu_refuses_in_a_sentence(ring):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("(j // 8 ^ i % 8) * 8 + j % 8", "j", "has not the swizzle of 128 bytes"),
+        ("(j // 8 ^ i % 8) * 8 + j % 8", "j", "does not have the 128-byte swizzle"),
         (
             "(j // 8 ^ i % 8) * 8 + j % 8",
             "j % 8 * 8 + j // 8",
             "has a layout that it cannot write",
         ),
-        ("j % 2)", "(j + 1) % 2)", "does not lie in registers as sums"),
-        ("i // 64 * 128 + i", "(1 - i // 64) * 128 + i", "adds to sums of another one"),
-        ("vq % 64]) * cast(", "vq % 64]) + cast(", "does not multiply numbers of bf16"),
-        ("registers=40", "registers=56", "ask for 66560 registers of 65536, and would"),
-        ("t >= 256, reg", "t >= 288, reg", "is not made of whole warpgroups of 128"),
+        ("j % 2)", "(j + 1) % 2)", "does not have the layout of accumulators"),
+        (
+            "i // 64 * 128 + i",
+            "(1 - i // 64) * 128 + i",
+            "adds to accumulators of another one",
+        ),
+        ("vq % 64]) * cast(", "vq % 64]) + cast(", "does not multiply bf16 values"),
+        ("registers=40", "registers=56", "request 66560 of 65536 registers and would"),
+        (
+            "t >= 256, reg",
+            "t >= 288, reg",
+            "does not consist of whole warpgroups of 128",
+        ),
         ("for ai in range(128)", "for ai in range(127)", "does not fill all of its"),
     ],
 )

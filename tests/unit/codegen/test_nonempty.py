@@ -2,7 +2,7 @@
 
 import pytest
 
-from tensorlang.codegen.simt.nonempty import where_running
+from tensorlang.codegen.simt.nonempty import sizes_in_launch
 from tensorlang.ir.dtypes import i32, i64
 from tensorlang.ir.nodes import Binary, Var
 
@@ -27,5 +27,5 @@ UNKNOWN = {M: (0, 100), N: (0, None)}
     ],
 )
 def test_what_a_grid_tells(extent, m, n):
-    found = where_running([extent], UNKNOWN)
+    found = sizes_in_launch([extent], UNKNOWN)
     assert found == {M: (m, 100), N: (n, None)}

@@ -1,7 +1,7 @@
 """Divisions by sizes stand before a thread's loops, unless a condition guards them."""
 
 from tensorlang.codegen.names import Names
-from tensorlang.codegen.simt.quotients import divide_once
+from tensorlang.codegen.simt.quotients import hoist_divisions
 from tensorlang.ir.parser import parse
 from tensorlang.ir.verifier import verify
 
@@ -17,7 +17,7 @@ def f(y: Out[f32[n * 1024]], *, n: i64):
 
 def made(text):
     func = parse(text)
-    after = divide_once(func, Names(func))
+    after = hoist_divisions(func, Names(func))
     verify(after)
     return str(after)
 

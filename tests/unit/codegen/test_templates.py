@@ -4,7 +4,7 @@ import jinja2
 import pytest
 
 from tensorlang import templates
-from tensorlang.templates.bytecode import Beside
+from tensorlang.templates.bytecode import PycacheBytecode
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def greet(source, *, write: bool) -> str:
     """The template rendered by an environment that has seen nothing before."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(source.parent),
-        bytecode_cache=Beside(write=write),
+        bytecode_cache=PycacheBytecode(write=write),
         autoescape=False,
     )
     return environment.get_template(source.name).render(name="you")

@@ -88,7 +88,7 @@ def test_one_use_on_each_branch_is_one_use() -> None:
 
 
 def test_a_loop_does_not_use_a_key_from_outside() -> None:
-    with pytest.raises(KeyReuseError, match="at each turn again; carry it"):
+    with pytest.raises(KeyReuseError, match="again in each iteration; carry it"):
         _program(lambda x, k: graph.loop(3, lambda _, c: nn.dropout(c, 0.5, key=k), x))
 
 

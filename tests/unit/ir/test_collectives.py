@@ -168,9 +168,13 @@ def test_types_are_checked():
 def test_targets_without_them_say_so():
     func = each_lane("shuffle_xor(x, 1)")
     alone = parse("def f(y: Out[f32[1]]):\n    y[0] = shuffle_xor(1.0, 1)\n")
-    with pytest.raises(CodegenError, match="no 'shuffle'; schedule it as plain loops"):
+    with pytest.raises(
+        CodegenError, match="lacks 'shuffle'; schedule it as plain loops"
+    ):
         lower_for_a_cpu(alone, host())
-    with pytest.raises(CodegenError, match="no 'shuffle'; schedule it as plain loops"):
+    with pytest.raises(
+        CodegenError, match="lacks 'shuffle'; schedule it as plain loops"
+    ):
         lower(func, replace(GPU, kind="opencl", features=()))
     assert "__shfl_xor_sync(0xffffffffu, x, 1)" in render(lower(func, GPU), GPU)
 

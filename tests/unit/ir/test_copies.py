@@ -59,11 +59,11 @@ def test_copies_are_there_after_wait_and_barrier():
 @pytest.mark.parametrize(
     ("left_out", "fault"),
     [
-        (4, r"t\[1\] is read while a copy into it is under way; wait_copies"),
+        (4, r"t\[1\] is read while a copy into it is pending; call wait_copies"),
         (5, r"race: t\[\d+\]"),
-        (7, r"u\[2\] is read while a copy into it is under way"),
+        (7, r"u\[2\] is read while a copy into it is pending"),
         (8, r"race: u\[\d+\]"),
-        (1, r"is read while a copy into it is under way"),
+        (1, r"is read while a copy into it is pending"),
     ],
 )
 def test_what_is_left_out_is_found(left_out, fault):
@@ -94,7 +94,7 @@ def test_forms():
     with pytest.raises(DTypeError, match="takes a number of groups"):
         native("wait_copies", True)
     func = parse("def f(y: Out[bool[1]]):\n    y[0] = commit_copies()\n")
-    with pytest.raises(IRError, match="acts for its effect"):
+    with pytest.raises(IRError, match="has an effect"):
         verify(func)
 
 

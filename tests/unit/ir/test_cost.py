@@ -111,14 +111,14 @@ def test_a_threefry_element_is_73_integer_operations() -> None:
     """
     op = find("random.bits")
     counted = op.cost((1000,))
-    few, many = (counted.at({"n": n})[1] for n in (1000, 2000))
+    few, many = (counted.at({"n0": n})[1] for n in (1000, 2000))
     assert many - few == 1000 * (20 * 3 + 5 * 2 + 2 + 1)
     assert few - 73_000 < 10
 
 
 def test_the_packed_stream_yields_two_words_a_hash() -> None:
     op = find("random.bits")
-    few, many = (op.cost((n,), stream="packed").at({"n": n})[1] for n in (1000, 2000))
+    few, many = (op.cost((n,), stream="packed").at({"n0": n})[1] for n in (1000, 2000))
     assert many - few == 500 * 72
 
 

@@ -183,7 +183,7 @@ def f(x: i64[3, 6], y: Out[i64[3, 6]]):
         y = np.zeros((3, 6), "i8")
         run(parse(text.format(*loops)), x, y)
         assert (y == x.cumsum(axis=1)).all()
-    with pytest.raises(InterpreterError, match="vt does not run upwards"):
+    with pytest.raises(InterpreterError, match="vt does not increase"):
         run(parse(text.format("t in parallel(6)", "i in range(3)")), x, x.copy())
 
 

@@ -97,7 +97,7 @@ def f(x: i32[8], y: Out[i32[8]]):
     ),
     (
         "order",
-        "block scan: ordered axis vt does not run upwards",
+        "block scan: ordered axis vt does not increase",
         """
 def f(x: i32[8], y: Out[i32[8]]):
     for i in range(8):

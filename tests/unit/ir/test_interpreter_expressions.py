@@ -360,5 +360,5 @@ def value_of_with(x, expr):
 
 
 def test_an_unknown_intrinsic_is_an_error():
-    with pytest.raises(InterpreterError, match="'frobnicate' is no intrinsic"):
+    with pytest.raises(InterpreterError, match="'frobnicate' is not an intrinsic"):
         value_of(Call("frobnicate", (), DType("f32")))

@@ -173,7 +173,7 @@ def test_wrong_types_are_refused(name, args, message):
 
 
 def test_unknown_names_and_counts_are_refused():
-    with pytest.raises(IRError, match="'nosuch' is no intrinsic"):
+    with pytest.raises(IRError, match="'nosuch' is not an intrinsic"):
         fn.intrinsic("nosuch", Var("i"))
     with pytest.raises(IRError, match="fma takes 3 arguments, got 1"):
         fn.intrinsic("fma", Var("x", f32))

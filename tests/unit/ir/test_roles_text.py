@@ -62,10 +62,10 @@ def test_what_is_refused(old, new, message):
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("with role(n < 3):\n    pass", "a role stands outside of the threads"),
+        ("with role(n < 3):\n    pass", "a role is outside of the threads"),
         (
             'for t in bound(32, "thread.x"):\n    m = barrier_object(1, 1)',
-            "stands inside of the threads; declare it around them",
+            "is inside of the threads; declare it around them",
         ),
         (
             "m = barrier_object(1, 1)\narrive(m[0])",

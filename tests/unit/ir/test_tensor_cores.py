@@ -84,7 +84,9 @@ def f(a: bf16[16, 16], y: Out[bf16[32]]):
         y[lane] = extract(w, 0)
 """
     )
-    with pytest.raises(CodegenError, match="rows of 8 neighbours from shared memory"):
+    with pytest.raises(
+        CodegenError, match="rows of 8 contiguous elements of shared memory"
+    ):
         lower(func, get("cuda:sm_80"))
 
 

@@ -100,14 +100,14 @@ def test_scalars_are_single_numbers():
 
 def test_folding_operations_fit_the_element_type(refused, tree_refused):
     fold = LaneReduce("xor", Splat(as_expr(1.0), 4))
-    tree_refused(Store(Y, (as_expr(0),), fold), "'xor' does not fold f32")
-    refused('atomic("and", z[0], c)', "'and' does not fold f32; choose another")
+    tree_refused(Store(Y, (as_expr(0),), fold), "'xor' does not reduce f32")
+    refused('atomic("and", z[0], c)', "'and' does not reduce f32; choose another")
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (Call("system", (), f32), "'system' is no intrinsic"),
+        (Call("system", (), f32), "'system' is not an intrinsic"),
         (Call("exp", (), f32), "exp takes 1 arguments, not 0"),
         (Call("exp", (Const(1, u32),), f32), "exp needs floats, got u32"),
         (
@@ -127,7 +127,7 @@ def test_a_prefetch_takes_a_load(tree_refused):
 
 
 def test_effects_stand_alone(refused, accepted):
-    refused("y[0] = select(check(n > 0, 3), c, c)", "check acts for its effect")
+    refused("y[0] = select(check(n > 0, 3), c, c)", "check has an effect")
     accepted("evaluate(check(n > 0, 3))")
 
 

@@ -172,14 +172,14 @@ def test_a_size_that_a_weight_needs_has_to_be_known() -> None:
 
 def test_two_layers_of_one_name() -> None:
     first, second = Dense(3), Dense(3)
-    with pytest.raises(GraphError, match=r"two weights are called 'weight'"):
+    with pytest.raises(GraphError, match=r"two weights are named 'weight'"):
         Network(lambda x: second(first(x)), TensorSpec(("batch", 3)))
 
 
 def test_names_that_there_are_not() -> None:
     with pytest.raises(ArgumentError, match=r"no activation 'rule'; there is relu"):
         Dense(3, "rule")(graph.input((2, 2)))
-    with pytest.raises(ArgumentError, match=r"Sequential: 3 at 1 is no layer"):
+    with pytest.raises(ArgumentError, match=r"Sequential: 3 at 1 is not a layer"):
         Sequential(Dense(3), 3)
     with pytest.raises(GraphError, match=r"call model.compile"):
         Model(Dense(3))(np.zeros((2, 2), np.float32))

@@ -12,6 +12,7 @@ from tensorlang.ir.parser import parse
 from tensorlang.ir.printer import show
 from tensorlang.ir.verifier import verify
 from tensorlang.ops import find, operators
+from tensorlang.ops.random.draw import Parts
 from tensorlang.ops.random.impls import hash_numpy, impl
 
 IMPLS = ("threefry2x32", "threefry4x32-13", "threefry2x64", "threefry4x64-13")
@@ -22,20 +23,23 @@ def draw(op: str, dtype: str, count: int, *scalars: Any, **given: Any) -> np.nda
     """Interpret a draw: key words 1, 2, ...; the counter starts at `start`."""
     start, rows = given.pop("start", 0), given.pop("rows", 0)
     chosen = find(op)
-    how = impl(given.get("impl", "threefry2x32"))
-    attributes = {"batch": rows > 0, "carries": start + count > 2**32} | given
-    workload = chosen.workload(((rows or 1), count), dtypes=dtype, **attributes)
-    func = chosen.function(workload)
+    how = impl(given.get("key", "threefry2x32"))
+    shapes = ((rows, how.key_words) if rows else (how.key_words,)), (count,)
+    workload = chosen.workload(*shapes, dtypes=dtype, **given)
+    func, sizes = chosen.function(workload), chosen.sizes(workload)
     keys = np.arange(1, how.key_words * (rows or 1) + 1, dtype=how.dtype)
     out = np.zeros((rows, count) if rows else count, func.params[-1].buffer.dtype.numpy)
-    words = (start >> 32, start & 0xFFFFFFFF) if how.bits == 32 else (0, start)
-    shaped = keys.reshape(rows, -1) if rows else keys
     names = [var.name for var in func.scalars]
-    sizes = {"m": rows, "n": count}
-    values = dict(zip(names, (*words, *scalars), strict=False)) | {
-        name: sizes[name] for name in names if name in sizes
-    }
-    run(func, shaped, out, **values)
+
+    def launch(keys: np.ndarray, part: np.ndarray, *numbers: Any) -> None:
+        own = sizes | ({} if rows else {names[-1]: len(part)})
+        run(func, keys, part, **dict(zip(names, numbers, strict=False)) | own)
+
+    if start or not count:
+        parts = Parts.of(launch, workload)
+        parts(keys, out, start * parts.per_hash, 0, *scalars)
+    else:
+        launch(keys.reshape(rows, -1) if rows else keys, out, 0, 0, *scalars)
     return out
 
 
@@ -58,8 +62,8 @@ def test_the_jax_stream_folds_the_words_of_a_hash(name):
     words = blocks(name, 9)
     folded = np.bitwise_xor.reduce(words, axis=1)
     expected = folded.astype(f"u{how.bits // 8}")
-    assert (draw("random.bits", f"u{how.bits}", 9, impl=name) == expected).all()
-    assert (draw("random.bits", "u8", 9, impl=name) == expected.astype(np.uint8)).all()
+    assert (draw("random.bits", f"u{how.bits}", 9, key=name) == expected).all()
+    assert (draw("random.bits", "u8", 9, key=name) == expected.astype(np.uint8)).all()
 
 
 @pytest.mark.parametrize("name", [*IMPLS, *PHILOX])
@@ -68,14 +72,14 @@ def test_the_packed_stream_is_the_words_in_order(name, count):
     how = impl(name)
     words = blocks(name, count).reshape(-1)
     for dtype in ("u8", "u16", f"u{how.bits}"):
-        drawn = draw("random.bits", dtype, count, impl=name, stream="packed")
+        drawn = draw("random.bits", dtype, count, key=name, stream="packed")
         expected = words.view(f"u{int(dtype[1:]) // 8}")[:count]
         assert (drawn == expected).all()
 
 
 def test_two_words_make_a_packed_64_bit_element():
     words = blocks("threefry4x32", 3).reshape(-1, 2).astype(np.uint64)
-    drawn = draw("random.bits", "u64", 5, impl="threefry4x32", stream="packed")
+    drawn = draw("random.bits", "u64", 5, key="threefry4x32", stream="packed")
     expected = (words[:, 0] << np.uint64(32)) | words[:, 1]
     assert (drawn == expected[:5]).all()
 
@@ -84,7 +88,7 @@ def test_two_words_make_a_packed_64_bit_element():
 @pytest.mark.parametrize("start", [2**32 - 3, 5 * 2**32 - 1, 2**64 - 9])
 def test_the_counter_carries(stream, start):
     words = blocks("threefry2x32", 8, start=start)
-    drawn = draw("random.bits", "u32", 8, start=start, carries=True, stream=stream)
+    drawn = draw("random.bits", "u32", 8, start=start, stream=stream)
     expected = words[:, 0] ^ words[:, 1] if stream == "jax" else words.reshape(-1)[:8]
     assert (drawn == expected).all()
 
@@ -114,7 +118,7 @@ def test_bernoulli_compares_integers(steps):
 )
 def test_a_fine_uniform_is_its_bits_cut_to_the_types_digits(dtype, width, digits):
     bits = draw("random.bits", f"u{width}", 200)
-    drawn = draw("random.uniform", dtype, 200, 0.0, 1.0, variant="fine")
+    drawn = draw("random.uniform", dtype, 200, 0.0, 1.0, resolution="high")
     for number, value in zip(bits.tolist(), drawn.tolist(), strict=True):
         spare = max(number.bit_length() - digits, 0)
         assert value == (number >> spare << spare) / 2**width
@@ -127,26 +131,31 @@ def test_every_definition_verifies_and_survives_its_own_text(op):
     func = op.function(op.default)
     verify(func)
     assert parse(show(func)) == func
-    for stream in ("packed",) if "stream" in op.default.named else ():
-        for batch in (False, True):
-            if op.id == "nn.dropout_train" and batch:
-                continue
-            made = op.function(op.workload(stream=stream, batch=batch, carries=True))
-            verify(made)
-            assert parse(show(made)) == made
+    if "stream" not in op.default.named:
+        return
+    packed = op.workload(stream="packed")
+    batch = [
+        (9, *s) if d[0] != "s" else s
+        for s, d in zip(packed.shapes, packed.dtypes, strict=True)
+    ]
+    several = () if op.id == "nn.dropout_train" else (packed.with_shapes(*batch),)
+    for workload in (packed, *several):
+        made = op.function(workload)
+        verify(made)
+        assert parse(show(made)) == made
 
 
 def test_definition_of_bits(golden):
     op = find("random.bits")
-    golden(show(op.function(op.workload(impl="threefry2x32-5"))))
+    golden(show(op.function(op.workload(key="threefry2x32-5"))))
 
 
 def test_definition_of_packed_uniform_for_a_batch(golden):
     op = find("random.uniform")
-    given = {"impl": "threefry2x32-2", "stream": "packed", "batch": True}
-    golden(show(op.function(op.workload(**given, carries=True))))
+    given = {"key": "threefry2x32-2", "stream": "packed"}
+    golden(show(op.function(op.workload((3, 2), (1000,), **given))))
 
 
 def test_definition_of_dropout_train(golden):
     op = find("nn.dropout_train")
-    golden(show(op.function(op.workload(impl="threefry2x32-2"))))
+    golden(show(op.function(op.workload(state="threefry2x32-2"))))

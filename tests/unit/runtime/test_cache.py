@@ -43,9 +43,9 @@ def test_keys_tell_their_parts_apart():
     [
         (lambda data: data[:-3], "its checksum does not match"),
         (lambda data: data[:40], "its checksum does not match"),
-        (lambda _: b"", "it is no cache entry"),
+        (lambda _: b"", "it is not a cache entry"),
         (lambda data: data.replace(b"code", b"evil"), "its checksum does not match"),
-        (lambda _: b"\x89PNG\r\n", "it is no cache entry"),
+        (lambda _: b"\x89PNG\r\n", "it is not a cache entry"),
     ],
     ids=["torn", "head only", "empty", "altered", "foreign"],
 )

@@ -90,9 +90,9 @@ def test_unknown_target_says_the_known_ones():
 def test_absent_target_says_how_to_get_it(monkeypatch):
     with pytest.raises(TargetError, match=r"'cuda:1' is not present"):
         targets.get("cuda:1")
-    assert targets.known()["llvm"] == ""
+    assert targets.availability()["llvm"] == ""
     monkeypatch.setattr(devices, "find_spec", lambda _: None)
-    assert "not present" in targets.known()["opencl"]
+    assert "not present" in targets.availability()["opencl"]
     with pytest.raises(TargetError, match=r"pyopencl is not installed; it needs pip"):
         targets.get("opencl")
 

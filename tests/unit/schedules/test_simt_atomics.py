@@ -9,7 +9,7 @@ from tensorlang.ir.nodes import AtomicUpdate
 from tensorlang.ir.parser import parse
 from tensorlang.ir.visit import walk
 from tensorlang.schedules.generic import stage_named
-from tensorlang.schedules.simt.reductions import whole
+from tensorlang.schedules.simt.reductions import one_result
 from tensorlang.scheduling import Knobs, Schedule
 
 GPU = targets.to_compile("cuda:sm_90a")
@@ -28,7 +28,7 @@ def total(x: {dtype}[40000], y: Out[{dtype}[1]]):
 
 def scheduled(func, pinned=None):
     s, knobs = Schedule(func, GPU), Knobs(pinned=pinned)
-    whole(s, knobs, stage_named(s, "y"))
+    one_result(s, knobs, stage_named(s, "y"))
     return s.function, knobs
 
 

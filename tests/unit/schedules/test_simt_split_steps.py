@@ -29,7 +29,7 @@ def test_parts_of_images_add_up(n):
     kind = func.buffers[0].dtype.numpy
     dy, x = (generator.normal(size=(n, 16, 5, 6)).astype(kind) for _ in shapes)
     dw = np.full((16, 16, 3, 3), np.nan, kind)
-    run(func, dy.reshape(-1), x.reshape(-1), dw.reshape(-1), n=n)
+    run(func, dy.reshape(-1), x.reshape(-1), dw.reshape(-1), n0=n)
     framed = np.pad(x.astype("f8"), ((0, 0), (0, 0), (1, 1), (1, 1)))
     want = np.zeros(dw.shape)
     for u, v in np.ndindex(3, 3):

@@ -4,7 +4,10 @@ import pytest
 
 from tensorlang.ir.contents import blocks
 from tensorlang.ir.parser import parse
-from tensorlang.schedules.simt.staging import lies_along_rows, lies_along_steps
+from tensorlang.schedules.simt.staging import (
+    contiguous_along_rows,
+    contiguous_along_steps,
+)
 
 PIXEL = "min(i, n * 144 - 1)"
 # images of 14 x 14, windows of 3 x 3: rows are pixels, steps channels and places there
@@ -28,23 +31,23 @@ def f(x: f32[{shape}], t: Out[f32[{rows}, 144]], *, n: i64):
 @pytest.mark.parametrize("pixel", ["i", PIXEL])
 def test_pixels_are_neighbours_even_of_a_batch_that_varies(pixel):
     block = copied(GATHERED(pixel), "n, 16, 14, 14")
-    assert not lies_along_steps(block)
+    assert not contiguous_along_steps(block)
 
 
 @pytest.mark.parametrize("row", ["i", "min(i, n - 1)"])
 def test_matrices(row):
-    assert lies_along_steps(copied(f"x[{row}, k]", "n, 144", "n"))
+    assert contiguous_along_steps(copied(f"x[{row}, k]", "n, 144", "n"))
     block = copied(f"x[k, {row}]", "144, n", "n")
-    assert not lies_along_steps(block)
-    assert lies_along_rows(block) == (row == "i")
+    assert not contiguous_along_steps(block)
+    assert contiguous_along_rows(block) == (row == "i")
 
 
 def test_ragged_steps():
-    assert lies_along_steps(copied("x[i, min(k, 99)]", "n, 100", "n"))
-    assert not lies_along_steps(copied("x[min(k, 99), i]", "100, n", "n"))
+    assert contiguous_along_steps(copied("x[i, min(k, 99)]", "n, 100", "n"))
+    assert not contiguous_along_steps(copied("x[min(k, 99), i]", "100, n", "n"))
 
 
 def test_pixels_that_a_stride_parts():
     pixel = "min(i, n * 36 - 1)"
     source = f"x[{pixel} // 36, k // 9, k // 3 % 3, {pixel} % 6 * 2 + k % 3]"
-    assert lies_along_steps(copied(source, "n, 16, 14, 14", "n * 36"))
+    assert contiguous_along_steps(copied(source, "n, 16, 14, 14", "n * 36"))

@@ -32,7 +32,11 @@ FORMS = {
     "conv2d": ("nn.conv2d", ((2, 4, 9, 12), (17, 4, 3, 3))),
     "conv2d_last": ("nn.conv2d", ((2, 9, 12, 8), (17, 8, 3, 3)), {"layout": "NHWC"}),
     "conv3d": ("nn.conv3d", ((1, 3, 5, 6, 7), (16, 3, 2, 2, 2))),
-    "conv2d_grad_weight": ("nn.conv2d_grad_weight", ((1, 20, 5, 6), (1, 5, 7, 8))),
+    "conv2d_grad_weight": (
+        "nn.conv2d_grad_weight",
+        ((1, 20, 5, 6), (1, 5, 7, 8)),
+        {"window": 3},
+    ),
 }
 
 

@@ -49,7 +49,7 @@ def test_convolutions(window, stride):
     func = on_tensor_cores("nn.conv2d", shapes, stride=stride)
     x, w = arrays(func, (3, 16, 9, 9), shapes[1])
     want = convolved(x.astype("f8"), w.astype("f8"), stride)
-    y, report = outcome(func, (x, w), want.shape, n=3)
+    y, report = outcome(func, (x, w), want.shape, n0=3)
     np.testing.assert_allclose(y, want, rtol=2**-8, atol=2**-8)
     assert sum(report.bank_conflicts.values()) == 0
 

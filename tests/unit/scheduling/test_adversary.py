@@ -128,7 +128,7 @@ def triangle(x: f32[5], y: Out[f32[5]]):
                 reduce(sum, y[vi], x[vk])
 """)
     func, (outer, _) = split(triangle, "k", 2)
-    with pytest.raises(ScheduleError, match="cannot stand outside of loop 'i'"):
+    with pytest.raises(ScheduleError, match="cannot be outside of loop 'i'"):
         rfactor(func, "y", outer)
 
 
@@ -206,7 +206,7 @@ def rows(x: f32[4], y: Out[f32[4, 2]]):
                 y[vi, l] = x[vi]
 """)
     specialize(func, "l", "vi < 2")
-    with pytest.raises(ScheduleError, match="no variable 'i' is in force here"):
+    with pytest.raises(ScheduleError, match="no variable 'i' is in scope here"):
         specialize(func, "l", "i < 2")
 
 
@@ -222,7 +222,7 @@ def laid(x: f32[1, 16], y: Out[f32[1, 16]]):
         with block("y", vk=spatial(16, k)):
             y[0, vk] = t[0, vk]
 """)
-    with pytest.raises(ScheduleError, match="a layout gives every element a place"):
+    with pytest.raises(ScheduleError, match="a layout is one-to-one"):
         pad(func, "t", [2, 1])
 
 

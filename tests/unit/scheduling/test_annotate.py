@@ -179,7 +179,7 @@ def test_vectorize_folds_a_commutative_reduction(same_meaning):
 def test_vectorize_refuses_an_order(wrong):
     with pytest.raises(ScheduleError, match="lanes of loop 'j' are not independent"):
         vectorize(SCAN, "j")
-    with disabled("lanes are independent or fold"):
+    with disabled("lanes are independent or reduce"):
         after = vectorize(SCAN, "j")
     wrong(SCAN, after)
 
@@ -233,7 +233,7 @@ def test_threads_do_not_share_what_belongs_to_one(wrong):
     func = bind(TEMPORARY, "s/i", "thread.x")
     with pytest.raises(ScheduleError, match=r"s belongs to one thread.x"):
         set_scope(func, "s", "shared")
-    with disabled("threads share no temporary of one"):
+    with disabled("threads share no temporary of one thread"):
         after = set_scope(func, "s", "shared")
     wrong(TEMPORARY, after)
     with pytest.raises(ScheduleError, match="not independent"):
@@ -246,9 +246,9 @@ def test_blocks_have_shared_memories_of_their_own(same_meaning):
 
 
 def test_registers_are_not_shared_by_threads():
-    with pytest.raises(ScheduleError, match="t of scope register stands outside"):
+    with pytest.raises(ScheduleError, match="t of scope register is outside"):
         set_scope(parallel(TEMPORARY, "t/i"), "t", "register")
-    with pytest.raises(ScheduleError, match="t of scope private stands outside"):
+    with pytest.raises(ScheduleError, match="t of scope private is outside"):
         parallel(set_scope(TEMPORARY, "t", "private"), "t/i")
 
 

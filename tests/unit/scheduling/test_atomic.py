@@ -59,7 +59,7 @@ def f(x: f32[8], y: Out[f32[1]], z: Out[i64[1]]):
         with block("y", vk=reduction(8, k)):
             reduce(argmax, (y[0], z[0]), (x[vk], vk))
 """,
-            "does not fold one number into one place",
+            "does not reduce one value into one element",
         ),
         (
             """
@@ -74,7 +74,7 @@ def f(x: f32[8], y: Out[f32[1]]):
         with block("y", vk=reduction(8, k)):
             reduce(lse, y[0], x[vk])
 """,
-            "folds by 'lse', which is not one of add, mul",
+            "reduces by 'lse', which is not one of add, mul",
         ),
         (
             """
@@ -92,7 +92,7 @@ def f(x: f32[8], y: Out[f32[8]]):
         with block("y", vk=spatial(8, k)):
             y[vk] = x[vk]
 """,
-            "does not fold one number into one place",
+            "does not reduce one value into one element",
         ),
     ],
 )

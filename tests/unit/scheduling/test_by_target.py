@@ -63,7 +63,7 @@ def test_what_has_no_places_from_data_stays():
 def test_what_is_folded_beside_the_update_is_not_counted_group_by_group():
     folded = "reduce(sum, total[0, vc], f32(1.0))\n                row: i64"
     s = Schedule(parse(ADD.replace("row: i64", folded)))
-    with pytest.raises(ScheduleError, match="also folds"):
+    with pytest.raises(ScheduleError, match="also reduces"):
         s.by_target("add", 2)
 
 

@@ -81,7 +81,7 @@ def rows(x: f32[3, 4], y: Out[f32[3]]):
                 reduce(sum, y[vi], x[vi, vk])
 """)
     func, (copy, _) = cache_read(func, "y", "x", "global", "k")
-    rule = "a moved producer makes each element once"
+    rule = "a moved producer computes each element once"
     with pytest.raises(ScheduleError, match=rule):
         compute_at(func, copy, "i")
     with disabled(rule):
@@ -139,9 +139,9 @@ def test_half_of_a_partition_does_not_write_a_whole_tile(at):
     for half in ("y", "y_tail"):
         with pytest.raises(ScheduleError, match="the block writes every element of"):
             cache_write(func, half, "y", "global")
-        with pytest.raises(ScheduleError, match="goes over all of its axes"):
+        with pytest.raises(ScheduleError, match="covers all of its axes"):
             reindex(func, half, "y")
-        with pytest.raises(ScheduleError, match="goes over all of its axes"):
+        with pytest.raises(ScheduleError, match="covers all of its axes"):
             reindex(func, half, "x")
 
 
@@ -168,7 +168,7 @@ def twice(x: f32[4], y: InOut[f32[4]]):
             y[vj] = y[vj] + t[vj]
 """)
     func, _ = partition(func, "j", 1)
-    rule = "a moved block goes over all of its axes"
+    rule = "a moved block covers all of its axes"
     with pytest.raises(ScheduleError, match=rule):
         reverse_compute_at(func, "y", "i")
     with disabled(rule):
@@ -179,7 +179,7 @@ def twice(x: f32[4], y: InOut[f32[4]]):
 def test_a_consumer_does_not_move_to_half_of_its_producer():
     func, (_, tail) = partition(CHAIN, "i", 1)
     for loop in ("i", tail):
-        with pytest.raises(ScheduleError, match="a loop makes separate tiles"):
+        with pytest.raises(ScheduleError, match="iterations write disjoint tiles"):
             reverse_compute_at(func, "y", loop)
 
 
@@ -326,7 +326,9 @@ def product(a: f32[2], b: f32[2, 8], y: InOut[f32[1, 8]]):
 
 def test_an_instruction_that_goes_on_from_its_result_is_not_cached():
     func, _ = fuse(tensorize(PRODUCT, "j", "fma_8xf32"), "i", "k")
-    with pytest.raises(ScheduleError, match="a cached reduction starts its own state"):
+    with pytest.raises(
+        ScheduleError, match="a cached reduction initializes its own state"
+    ):
         cache_write(func, "y", "y", "global")
 
 
@@ -668,9 +670,9 @@ def f(x: i32[3], z: Out[i32[3]]):
 @pytest.mark.parametrize(
     ("text", "block", "loop", "says"),
     [
-        (PARTIAL, "y", "i", "what block 't' has folded so far"),
-        (PARTIAL, "y", "o", "what block 't' has folded so far"),
-        (TOGETHER, "s", "i", "what block 'm' has folded so far"),
+        (PARTIAL, "y", "i", "what block 't' has reduced so far"),
+        (PARTIAL, "y", "o", "what block 't' has reduced so far"),
+        (TOGETHER, "s", "i", "what block 'm' has reduced so far"),
         (USED_AGAIN, "t", "i", "uses 't' behind block 't' in each iteration of loop"),
         (NAMED, "z", "i", "uses 'b', which is named behind block 't'"),
         (START, "z", "i", "reads 't' in 2 places"),
@@ -708,7 +710,7 @@ def f(x: i32[4], z: Out[i32[1]], p: InOut[i32[1]]):
                 reduce(sum, z[va], x[vb])
                 p[va] = p[va] * i32(2) + x[vb]
 """)
-    with pytest.raises(ScheduleError, match="folds 1 states and updates 2"):
+    with pytest.raises(ScheduleError, match="reduces 1 states and updates 2"):
         rfactor(beside, "z", "b", 0)
 
 

@@ -78,7 +78,7 @@ def test_dimensions_in_another_order():
     (made,) = (b for b in allocations(s.function) if b.name == copy)
     assert [repr(extent) for extent in made.shape] == ["n", "8", "3"]
     assert np.array_equal(outcome(s.function), outcome(parse(CONV)))
-    with pytest.raises(ScheduleError, match="no order of the dimensions"):
+    with pytest.raises(ScheduleError, match="not a permutation of the dimensions"):
         s.permute_dims(copy, [0, 2])
 
 

@@ -283,7 +283,7 @@ def test_reorder_needs_dependences_kept(wrong):
 def test_reorder_needs_known_extents(wrong):
     with pytest.raises(ScheduleError, match=r"extent of loop 'j' is i \+ 1"):
         reorder(TRIANGLE, "j", "i")
-    with disabled("extents are known outside"):
+    with disabled("extents are defined outside"):
         after = reorder(TRIANGLE, "j", "i")
     wrong(TRIANGLE, after)
 

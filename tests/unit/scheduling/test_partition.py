@@ -55,7 +55,7 @@ def test_partition_of_a_reduction_starts_it_once(golden, same_meaning):
 def test_partition_needs_to_know_who_starts_a_reduction(wrong):
     with pytest.raises(ScheduleError, match="'c_tail' may start its reduction"):
         partition(MATMUL, "k", "n")
-    with disabled("a reduction is started in one part"):
+    with disabled("a reduction is initialized in one part"):
         after, (_, tail) = partition(MATMUL, "k", "n")
     after, _ = decompose_reduction(after, "c_tail", tail)
     wrong(MATMUL, after, n=3)
@@ -130,9 +130,9 @@ def staged(x: f32[6, 3], y: Out[f32[6]]):
     [
         (0, "an empty main part"),
         (14, "14 iterations, so cutting at 14 leaves an empty tail"),
-        ("q + 1", "partition: 'q \\+ 1' is no expression"),
-        ("x[0] > 0.0", "is no expression"),
-        ("3; 4", "is no expression"),
+        ("q + 1", "partition: 'q \\+ 1' is not an expression"),
+        ("x[0] > 0.0", "is not an expression"),
+        ("3; 4", "is not an expression"),
         ("3)\n    evaluate(4", "is more than one expression"),
         ("True", "counts in i64, the cut is True of bool"),
     ],
@@ -169,8 +169,8 @@ def test_specialize_inside_a_reduction(same_meaning):
     ("condition", "sentence"),
     [
         ("n + 1", "is i64, not a condition"),
-        ("j < 2", "'j < 2' is no expression"),
-        ("n <", "is no expression"),
+        ("j < 2", "'j < 2' is not an expression"),
+        ("n <", "is not an expression"),
     ],
 )
 def test_specialize_refuses_conditions(condition, sentence):

@@ -109,7 +109,7 @@ def f(x: f32[50], y: Out[f32[50]]):
     [
         (lambda: inline(SCAN, "t"), "goes on from others of the same buffer"),
         (lambda: cache_write(SCAN, "t", "t", "register"), "would still be in the tile"),
-        (lambda: decompose_reduction(SCAN, "t", "i"), "nothing to take apart"),
+        (lambda: decompose_reduction(SCAN, "t", "i"), "nothing to decompose"),
     ],
 )
 def test_a_scan_stays_as_it_is(step, match):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from functools import partial
 
 import pytest
 
@@ -50,6 +51,37 @@ def test_the_loops_around_a_block():
     assert _scheduled().loops("c") == ("i_0", "j", "k", "i_1")
     with pytest.raises(ScheduleError, match="no block"):
         Schedule(MATMUL).loops("d")
+
+
+def _twice(s: Schedule, loop: str) -> None:
+    s.split(loop, [None, 2])
+    s.vectorize(loop)  # is no more
+
+
+def test_what_is_attempted_and_declined_leaves_nothing_but_its_reason():
+    s = Schedule(MATMUL)
+    s.split("i", [None, 4])
+    function, trace = s.function, s.trace
+    assert not s.attempt(_twice, s, "j")
+    assert not s.attempt(partial(s.inline, reverse=True), "c")
+    assert s.function is function
+    assert s.trace is trace
+    assert s.attempt(s.unroll, "i_1")
+    first, second = s.declined
+    assert (first.after, first.way) == (1, "test_schedule.twice")
+    assert "'j'" in first.reason
+    assert second.way == 's.inline("c", reverse=True)'
+    split, one, other, unroll = s.annotated_trace().split("\n")
+    assert [split, unroll] == [str(step) for step in s.trace]
+    assert [one, other] == [f"# declined {first}", f"# declined {second}"]
+
+
+def test_what_is_no_mistake_of_a_schedule_is_not_declined():
+    def broken():
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        Schedule(MATMUL).attempt(broken)
 
 
 def test_trace_prints_as_calls(golden):
@@ -201,5 +233,5 @@ def test_a_schedule_is_registered_once():
 
     with pytest.raises(ScheduleError, match="matmul/packed for cpu is scheduled by"):
         schedule("matmul", algorithm="packed")(lambda *_: None)
-    with pytest.raises(ScheduleError, match="'tpu' is no execution model"):
+    with pytest.raises(ScheduleError, match="'tpu' is not one of the execution models"):
         schedule("matmul", model="tpu")

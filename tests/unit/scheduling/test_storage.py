@@ -97,9 +97,9 @@ def sums(x: f32[4, 3], y: Out[f32[3]]):
 @pytest.mark.parametrize(
     ("step", "match"),
     [
-        (lambda: merge(SOFTMAX, "i", "i_2"), "right behind"),
-        (lambda: merge(SOFTMAX, "i_1", "i"), "right behind"),
-        (lambda: merge(SOFTMAX, "i", "k"), "right behind"),
+        (lambda: merge(SOFTMAX, "i", "i_2"), "directly follow"),
+        (lambda: merge(SOFTMAX, "i_1", "i"), "directly follow"),
+        (lambda: merge(SOFTMAX, "i", "k"), "directly follow"),
         (lambda: store_at(SOFTMAX, "e", "i_1"), "outside of loop"),
         (lambda: store_at(merged(), "e", "j"), "outside of loop"),
         (lambda: store_at(SOFTMAX, "x", "i"), "allocates no"),

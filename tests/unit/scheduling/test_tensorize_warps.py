@@ -83,7 +83,7 @@ def test_each_warp_has_its_own_columns():
 @pytest.mark.parametrize(
     ("columns", "threads", "complaint"),
     [
-        ("t // 32 * 16 + q * 8 + e * 4 + t % 4", 64, "each lane folds what is its own"),
+        ("t // 32 * 16 + q * 8 + e * 4 + t % 4", 64, "each lane reduces its own"),
         ("t // 32 * 16 + q * 8 + t % 4 * 2 + e", 48, "no whole warps"),
     ],
 )

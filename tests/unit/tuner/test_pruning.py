@@ -36,10 +36,13 @@ def test_what_fits_is_not_refused():
     [
         ({"threads": 2048, "shared": 2048}, "has 2048 threads, and cuda:sm_80 takes"),
         ({"shared": 41729}, "shares 166916 bytes, and cuda:sm_80 has 166912"),
-        ({"registers": 256}, "holds 256 registers of results alone; it may have 255"),
+        (
+            {"registers": 256},
+            "holds 256 registers of accumulators alone; the limit is 255",
+        ),
         (
             {"threads": 1024, "shared": 1024, "registers": 80},
-            "holds 80 registers of results alone; it may have 64",
+            "holds 80 registers of accumulators alone; the limit is 64",
         ),
     ],
 )

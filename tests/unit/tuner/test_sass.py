@@ -1,6 +1,6 @@
 """Machine code as it is issued: loops count eightfold, and rates tell the cycles."""
 
-from tensorlang.tuner.gpus import GPUS
+from tensorlang.tuner.gpu_specs import GPUS
 from tensorlang.tuner.sass import kernels
 
 TEXT = """

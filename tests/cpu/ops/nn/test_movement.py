@@ -237,7 +237,7 @@ X = draw((2, 3))
         (
             lambda: nn.pad_grad(X, X, [(1, 1)] * 2),
             ShapeError,
-            r"dy of shape \(2, 3\) is no result of padding x of shape \(2, 3\)",
+            r"dy has shape \(2, 3\); .* \(4, 5\) is needed",
         ),
         (
             lambda: nn.reshape(X[:0], (2**62, 2**62, 0)),
@@ -256,7 +256,7 @@ X = draw((2, 3))
         (
             lambda: nn.concatenate_grad(X, [X, X]),
             ShapeError,
-            r"dy has shape \(2, 3\), and arrays .* join to \(4, 3\)",
+            r"dy has shape \(2, 3\); .* \(4, 3\) is needed",
         ),
     ],
 )

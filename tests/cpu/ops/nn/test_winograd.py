@@ -13,7 +13,7 @@ from tensorlang import targets
 from tensorlang.ir import Const, compute, f32, function, run, show
 from tensorlang.ops import nn
 from tensorlang.ops.building import schedule
-from tensorlang.ops.nn import winograd
+from tensorlang.ops.nn import convolution_problem, winograd
 from tensorlang.ops.nn.winograd_matrices import F2, TRANSFORMS
 from tensorlang.ops.nn.winograd_products import product
 from tensorlang.runtime import build
@@ -49,7 +49,9 @@ def kernel(of, algorithm, bits=0):
 
 def exact(x, w, padding=1):
     """The sums in float64."""
-    sides = nn.conv2d.workload(x.shape, w.shape, padding=padding).named["padding"]
+    sides = convolution_problem.of(
+        nn.conv2d.workload(x.shape, w.shape, padding=padding)
+    ).padding
     before, behind = (sides[0], sides[2]), (sides[1], sides[3])
     x = np.pad(
         x.astype(np.float64), ((0, 0), (0, 0), *zip(before, behind, strict=True))
@@ -153,5 +155,5 @@ def test_the_schedule_touches_nothing_but_its_own():
     of = workload(x, w)
     scheduled = schedule(nn.conv2d, of, targets.get("llvm"), "winograd23", Knobs())
     y = np.zeros((1, 3, 5, 6), np.float32)
-    run(scheduled.function, x, w, y, n=1)
+    run(scheduled.function, x, w, y)
     assert error(y, exact(x, w)) < F2.tolerance / 4

@@ -1,0 +1,272 @@
+"""Expansions of operations that LLVM or a processor lacks.
+
+`legalized(expr, builder)` is an equivalent expression, or None if LLVM has an
+instruction. f16 and bf16 are 16-bit integers to LLVM: depending on the processor, its
+own types lead to calls of missing library functions, to instructions that flush
+subnormals, or to aborts.
+
+f16 and bf16 are converted via f32. Values from f64, wide integers or exact sums are
+first rounded to odd (truncated, with the last bit set if inexact), so that rounding
+twice equals rounding once (Boldo and Melquiond, 2008).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import singledispatch
+from typing import Final
+
+from tensorlang.codegen.llvm.builder import Builder
+from tensorlang.codegen.narrow import NARROW, computed_wide
+from tensorlang.ir.dtypes import DType, bf16, f32, f64, u16, u32, u64
+from tensorlang.ir.nodes import (
+    Binary,
+    Bitcast,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    ExprLike,
+    Extract,
+    LaneReduce,
+    Select,
+    Shuffle,
+    Splat,
+    Unary,
+    Var,
+    select,
+    splat,
+)
+
+# functions whose results on narrow floats are exactly representable
+_EXACT: Final = ("floor", "ceil", "round", "trunc", "copysign")
+_SIGN: Final = 0x8000
+_F16_INFINITY: Final = 0x7C00
+_F16_NAN: Final = 0x7E00
+# numbers as bits of f32
+_INFINITY: Final = 255 << 23
+_65536: Final = (127 + 16) << 23
+_HALF: Final = (127 - 1) << 23
+_SMALLEST_F16: Final = (127 - 14) << 23  # smallest normal f16
+_REBIASED: Final = (127 - 15) << 23  # difference of the exponent biases
+
+
+@singledispatch
+def legalized(expr: Expr, builder: Builder) -> Expr | None:
+    """`expr` without what LLVM or the processor lacks; None if nothing is."""
+    del builder
+    return _by_f32(expr)
+
+
+def _by_f32(expr: Expr) -> Expr | None:
+    made = computed_wide(expr)
+    return made if isinstance(made, Expr) and made is not expr else None
+
+
+@legalized.register
+def _unary(expr: Unary, builder: Builder) -> Expr | None:
+    """Negation and absolute value of narrow floats change the sign bit."""
+    del builder
+    if expr.dtype.name not in NARROW:
+        return None
+    bits = Bitcast(_of(u16, expr), expr.a)
+    changed = bits ^ _SIGN if expr.op == "neg" else bits & (_SIGN - 1)
+    return Bitcast(expr.dtype, changed)
+
+
+@legalized.register
+def _call(expr: Call, builder: Builder) -> Expr | None:
+    if expr.name == "isnan":
+        return expr.args[0].not_equal(expr.args[0])
+    if expr.name == "isinf":
+        return Unary("abs", expr.args[0]).equal(math.inf)
+    if expr.name != "fma":
+        return _by_f32(expr)
+    if expr.dtype.name == "f64" or (
+        expr.dtype.name == "f32" and builder.module.target.has("fma")
+    ):
+        return None
+    a, b, c = (_double(arg) for arg in expr.args)
+    return Cast(expr.dtype, _sum_to_odd(a * b, c))  # the product is exact
+
+
+@legalized.register
+def _lane_reduce(expr: LaneReduce, builder: Builder) -> Expr | None:
+    """Reduce all lanes by halves, in the interpreter's order."""
+    del builder
+    vector, lanes = expr.vector, expr.vector.dtype.lanes
+    if vector.dtype.is_bool:
+        return None
+    if lanes == 1:
+        return vector
+    half = lanes // 2
+    low, high = (_lanes(vector, first, half) for first in (0, half))
+    folded: Expr = Binary(expr.op, low, high)
+    if lanes % 2:  # the last odd lane joins the next round
+        taken = (*range(half), max(half, 2) + lanes - 1)
+        folded = Shuffle((splat(folded, max(half, 2)), vector), taken)
+    return LaneReduce(expr.op, folded)
+
+
+def _lanes(vector: Expr, first: int, count: int) -> Expr:
+    if count == 1:
+        return Extract(vector, first)
+    return Shuffle((vector,), tuple(range(first, first + count)))
+
+
+# ---------------------------------------------------------------- conversions
+
+
+@legalized.register
+def _cast(expr: Cast, builder: Builder) -> Expr | None:
+    a, source, result = expr.a, expr.a.dtype.scalar, expr.dtype.scalar
+    if source.name in NARROW:
+        return _widened(a, builder) if result == f32 else _by_f32(expr)
+    if result.name not in NARROW:
+        return None
+    if source == f64:
+        return Cast(expr.dtype, _narrow_to_odd(a))
+    if source.bits == 64:
+        return Cast(expr.dtype, _exact_sum(a))
+    if source != f32:
+        return _by_f32(expr)
+    if (kept := _kept(a, result, builder)) is not None:
+        return kept
+    if result.name == "bf16":
+        return _upper_half(_rounded_to_bf16(a))
+    return None if builder.module.target.has("f16 conversions") else _rounded_to_f16(a)
+
+
+def _kept(expr: Expr, narrow: DType, builder: Builder) -> Expr | None:
+    """The narrow float that an f32 provably equals; None if unknown."""
+
+    def kept(*parts: Expr) -> list[Expr] | None:
+        found = [_kept(part, narrow, builder) for part in parts]
+        return None if None in found else found  # type: ignore[return-value]
+
+    match expr:
+        case Cast(a=a) if a.dtype.scalar == narrow:
+            return a
+        case Var():
+            twin = builder.narrow.get(expr)
+            return twin if twin is not None and twin.dtype.scalar == narrow else None
+        case Const(value=value) if Const(value, narrow).value == value:
+            return Const(value, narrow)
+        case Splat(value=a) if made := kept(a):
+            return Splat(made[0], expr.lanes)
+        case Unary(op=op, a=a) if made := kept(a):
+            return Unary(op, made[0])
+        case Select(cond=cond, a=a, b=b) if made := kept(a, b):
+            return Select(cond, *made)
+        case Binary(op="min" | "max", a=a, b=b) if narrow == bf16 and kept(a, b):
+            return _upper_half(_bits(expr))
+        case Call(name=name, args=args) if name in _EXACT and narrow == bf16:
+            return _upper_half(_bits(expr)) if kept(*args) else None
+    return None
+
+
+def _upper_half(words: Expr) -> Expr:
+    """The bf16 in the upper half of each 32-bit word."""
+    return Bitcast(_of(bf16, words), Cast(_of(u16, words), words >> 16))
+
+
+def _widened(expr: Expr, builder: Builder) -> Expr | None:
+    """An f16 or bf16 as f32, exactly."""
+    if expr.dtype.name == "bf16":
+        return Bitcast(_of(f32, expr), _word(expr) << 16)
+    return None if builder.module.target.has("f16 conversions") else _widened_f16(expr)
+
+
+def _widened_f16(expr: Expr) -> Expr:
+    """Place exponent and fraction, and scale by 2^112; correct for subnormals as well.
+
+    The largest exponent (infinity, NaN) is mapped to the largest.
+    """
+    single, raw = _of(f32, expr), _word(expr)
+    size = raw & (_SIGN - 1)
+    scaled = _bits(Bitcast(single, size << 13) * 2.0**112)
+    finite = select(size < _F16_INFINITY, scaled, scaled | _INFINITY)
+    return Bitcast(single, finite | ((raw & _SIGN) << 16))
+
+
+def _rounded_to_bf16(near: Expr) -> Expr:
+    """Round to the upper 16 bits: add half a unit in the last place, ties to even.
+
+    A carry from the fraction correctly propagates into the exponent, up to infinity.
+    NaN could carry into the sign and is made quiet instead.
+    """
+    bits = _bits(near)
+    rounded = bits + 0x7FFF + ((bits >> 16) & 1)
+    return select(near.equal(near), rounded, bits | (1 << 22))
+
+
+def _rounded_to_f16(near: Expr) -> Expr:
+    """Round to 10 bits of fraction; subnormals are rounded by adding 0.5."""
+    bits = _bits(near)
+    size = bits & ((1 << 31) - 1)
+    normal = (size + (0xFFF - _REBIASED) + ((size >> 13) & 1)) >> 13
+    small = _bits(Bitcast(near.dtype, size) + 0.5) - _HALF
+    finite = select(size < _SMALLEST_F16, small, normal)
+    number, infinity = near.equal(near), splat(Const(_F16_INFINITY, u32), _count(near))
+    rounded = select(size < _65536, finite, select(number, infinity, _F16_NAN))
+    half = Cast(_of(u16, near), rounded | ((bits >> 16) & _SIGN))
+    return Bitcast(DType("f16", _count(near)), half)
+
+
+# ------------------------------------------------------------ rounding to odd
+
+
+def _exact_sum(whole: Expr) -> Expr:
+    """A 64-bit integer as f64, rounded to odd: the sum of two exact parts."""
+    low = whole & 0xFF
+    return _sum_to_odd(*(part.cast(_of(f64, whole)) for part in (whole - low, low)))
+
+
+def _narrow_to_odd(wide: Expr) -> Expr:
+    """An f64 as f32, rounded to odd."""
+    near = wide.cast(_of(f32, wide))
+    back = near.cast(wide.dtype)
+    above = Unary("abs", back) > Unary("abs", wide)
+    return _odd(near, above, _differ(back, wide))
+
+
+def _sum_to_odd(a: Expr, b: Expr) -> Expr:
+    """`a + b` in f64, rounded to odd; the error term is exact (Knuth's TwoSum)."""
+    total = a + b
+    back = total - a
+    error = (a - (total - back)) + (b - back)
+    lost = _differ(error, 0.0)
+    return _odd(total, ((total < 0.0) ^ (error < 0.0)) & lost, lost)
+
+
+def _differ(a: Expr, b: ExprLike) -> Expr:
+    """Whether two numbers differ; false for NaN."""
+    return (a < b) | (a > b)
+
+
+def _odd(near: Expr, above: Expr, lost: Expr) -> Expr:
+    """Round to odd: step towards 0 if `near` is above, then set the sticky bit."""
+    bits = Bitcast(_of(u32 if near.dtype.bits == 32 else u64, near), near)
+    return Bitcast(near.dtype, (bits - above.cast(bits.dtype)) | lost.cast(bits.dtype))
+
+
+def _double(expr: Expr) -> Expr:
+    """The exact value as f64."""
+    return expr.cast(_of(f32, expr)).cast(_of(f64, expr))
+
+
+def _word(half: Expr) -> Expr:
+    """The bits of an f16 or bf16, as u32."""
+    return Bitcast(_of(u16, half), half).cast(_of(u32, half))
+
+
+def _bits(single: Expr) -> Expr:
+    return Bitcast(_of(u32, single), single)
+
+
+def _of(dtype: DType, like: Expr) -> DType:
+    return dtype.vector(_count(like))
+
+
+def _count(expr: Expr) -> int:
+    return expr.dtype.lanes

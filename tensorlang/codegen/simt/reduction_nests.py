@@ -1,0 +1,181 @@
+"""Reductions across threads: recognise their nests, each around one block.
+
+for r in bound(4, "thread.y"):                own: other threads and results
+for t in bound(32, "thread.x"):           across: reduce one state together
+for k in range(8):
+for v in vectorized(4):           lanes: parts of one thread
+with block("s", vr=spatial(4, r), vk=reduction(1024, ...)):
+reduce(sum, s[vr], x[vr, vk])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from tensorlang.codegen.blocks import spatial_guard
+from tensorlang.errors import CodegenError
+from tensorlang.ir.contents import free_vars, loops
+from tensorlang.ir.nodes import (
+    Axis,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    If,
+    Reduce,
+    Stmt,
+    Store,
+    Var,
+    seq,
+)
+from tensorlang.ir.visit import substitute, walk
+
+THREAD = "thread."
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """A perfect nest around one block that threads reduce together.
+
+    Attributes:
+        chain: Its loops, outermost first.
+        block: The block.
+        across: The loop over the threads that reduce together.
+        own: Loops over other threads, and over a thread's results.
+        lanes: Vectorized reduction loops.
+    """
+
+    chain: tuple[For, ...]
+    block: Block
+    across: For
+    own: tuple[For, ...]
+    lanes: tuple[For, ...]
+
+    @property
+    def update(self) -> Reduce:
+        """The block's one reduction."""
+        return next(n for n in walk(self.block.body) if isinstance(n, Reduce))
+
+    @property
+    def threads(self) -> int:
+        """Number of threads that reduce together."""
+        assert isinstance(self.across.extent, Const)
+        return int(self.across.extent.value)
+
+    @property
+    def results(self) -> tuple[For, ...]:
+        """The loops that index partial results: threads first."""
+        bound = [loop for loop in (self.across, *self.own) if loop.thread]
+        bound.sort(key=lambda loop: loop.thread)
+        return (*bound, *(x for x in self.own if not x.thread))
+
+    @property
+    def every(self) -> tuple[For, ...]:
+        """The loops over all participating threads, then over their results."""
+        return (self.across, *sorted(self.own, key=lambda loop: not loop.thread))
+
+    def state(self, values: tuple[Expr, ...]) -> Stmt:
+        """Store the reduced values into the state."""
+        update, block = self.update, self.block
+        axes = {axis.var: axis.value for axis in block.axes}
+        indices = tuple(substitute(index, axes) for index in update.indices)
+        if block.init is None:
+            stores = zip(update.buffers, values, strict=True)
+            made = seq(*(Store(b, indices, v) for b, v in stores))
+        else:
+            folded = replace(update, indices=indices, values=values)
+            made = seq(substitute(block.init, axes), folded)
+        guard = self._guard()
+        return made if guard is None else If(guard, made)
+
+    def _guard(self) -> Expr | None:
+        """Guard of the result, if the nest has points without one."""
+        others = [axis for axis in self.block.axes if axis.kind != "reduction"]
+        kept = {loop.var for loop in self.own}
+        folded = frozenset(x.var for x in self.chain if x.var not in kept)
+        return spatial_guard(self.block, others, folded)
+
+    def with_parts(self, parts: tuple[Buffer, ...], at: tuple[Expr, ...]) -> Stmt:
+        """The nest, reducing into partial results."""
+        values = {axis.var: axis.value for axis in self.block.axes}
+
+        def visit(stmt: Stmt) -> Stmt:
+            if isinstance(stmt, Reduce):
+                return replace(stmt, buffers=parts, indices=at)
+            return stmt
+
+        body = substitute(self.block.body, values)
+        stmts = body.stmts if hasattr(body, "stmts") else (body,)
+        made = seq(*map(visit, stmts))
+        where = self.block.where
+        guarded = made if where is None else If(substitute(where, values), made)
+        return nest(self.chain, guarded)
+
+
+def nest(around: Sequence[For], body: Stmt) -> Stmt:
+    """A body inside loops, given outermost first."""
+    made = body
+    for loop in reversed(around):
+        made = replace(loop, body=made)
+    return made
+
+
+def fold_of(outermost: For) -> Fold | None:
+    """The cross-thread reduction of a nest; None if it has none.
+
+    Raises:
+        CodegenError: the reduction shares its loops with other statements, or runs
+            along two thread indices.
+    """
+    chain: list[For] = []
+    inner: Stmt = outermost
+    while isinstance(inner, For) and not inner.thread.startswith("block."):
+        chain.append(inner)
+        inner = inner.body
+    folded = _folded(inner) if isinstance(inner, Block) else []
+    across = [x for x in chain if x.thread and _drives(x.var, folded)]
+    if not across:
+        _need_own_nest(outermost)
+        return None
+    assert isinstance(inner, Block)
+    if len(across) > 1:
+        raise CodegenError(
+            f"block {inner.name}: threads fold it along {across[0].thread} and "
+            f"{across[1].thread}; fuse the two loops"
+        )
+    updates = [n for n in walk(inner.body) if isinstance(n, Reduce | Store)]
+    if len(updates) != 1 or not isinstance(updates[0], Reduce):
+        raise CodegenError(
+            f"block {inner.name}: a reduction across threads must be its only update"
+        )
+    rest = [x for x in chain if x is not across[0]]
+    own = tuple(x for x in rest if not _drives(x.var, folded))
+    lanes = tuple(x for x in rest if x.kind == "vectorized" and x not in own)
+    return Fold(tuple(chain), inner, across[0], own, lanes)
+
+
+def _folded(block: Block) -> list[Axis]:
+    """The reduction axes of a block; none for atomic updates."""
+    if not any(isinstance(n, Reduce) for n in walk(block.body)):
+        return []
+    return [axis for axis in block.axes if axis.kind == "reduction"]
+
+
+def _drives(var: Var, axes: Iterable[Axis]) -> bool:
+    return any(var in free_vars(axis.value) for axis in axes)
+
+
+def _need_own_nest(outermost: For) -> None:
+    """Reject a cross-thread reduction next to other statements in its loops."""
+    if not outermost.thread.startswith(THREAD):
+        return
+    around = [x for x in loops(outermost) if x.thread.startswith(THREAD)]
+    for block in (n for n in walk(outermost.body) if isinstance(n, Block)):
+        for loop in around:
+            if _drives(loop.var, _folded(block)):
+                raise CodegenError(
+                    f"block {block.name}: loop {loop.var.name} reduces it across "
+                    "threads, but contains other statements"
+                )

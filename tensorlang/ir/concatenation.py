@@ -1,0 +1,53 @@
+"""Concatenation: one loop nest per array."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tensorlang.ir.dtypes import i64
+from tensorlang.ir.frontend import Stage, Tensor
+from tensorlang.ir.nodes import (
+    Axis,
+    Block,
+    Buffer,
+    Expr,
+    For,
+    Load,
+    Stmt,
+    Store,
+    Var,
+    as_expr,
+    seq,
+)
+from tensorlang.ir.sizes import sizes_of
+
+
+def joined(arrays: Sequence[Tensor], axis: int, name: str = "y") -> Tensor:
+    """Concatenate arrays along an axis; their shapes agree in all others."""
+    first, starts = arrays[0], [0]
+    for array in arrays:
+        starts.append(starts[-1] + array.shape[axis])
+    shape = [*first.shape]
+    shape[axis] = starts.pop()
+    buffer = Buffer(name, first.dtype, tuple(map(as_expr, shape)))
+    nests = [
+        _copied(f"part{n}", array.buffer, buffer, axis, as_expr(start))
+        for n, (array, start) in enumerate(zip(arrays, starts, strict=True))
+    ]
+    return Tensor(buffer, Stage(seq(nests), (buffer,), tuple(arrays)), sizes_of(shape))
+
+
+def _copied(name: str, x: Buffer, y: Buffer, axis: int, start: Expr) -> Stmt:
+    """Loops that copy `x` to its offset in `y`."""
+    loops = [Var(f"{name}_{n}", i64) for n in range(x.ndim)]
+    inside = [Var(f"v{loop.name}", i64) for loop in loops]
+    place: list[Expr] = [*inside]
+    place[axis] = inside[axis] if start == as_expr(0) else inside[axis] + start
+    axes = tuple(
+        Axis(var, "spatial", extent, loop)
+        for var, extent, loop in zip(inside, x.shape, loops, strict=True)
+    )
+    nest: Stmt = Block(name, axes, Store(y, tuple(place), Load(x, tuple(inside))))
+    for loop, extent in reversed(list(zip(loops, x.shape, strict=True))):
+        nest = For(loop, extent, "serial", nest)
+    return nest

@@ -1,0 +1,234 @@
+"""Gradients derived from definitions, against PyTorch and finite differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tensorlang import graph, ir
+from tensorlang.errors import GraphError, OperatorError, ShapeError
+from tensorlang.graph import TensorSpec, gradients
+from tensorlang.ops import find, math, operator
+from tensorlang.ops.signature import Anything, Floats
+
+RNG = np.random.default_rng(0)
+
+
+@operator("derived.product")
+def product(x: Floats, w: Floats):
+    k = ir.reduce_axis(x.shape[1])
+    shape = x.shape[0], w.shape[0]
+    return ir.compute(shape, lambda i, j: ir.sum(x[i, k] * w[j, k], k))
+
+
+@operator("derived.filtered")
+def filtered(x: Floats, w: Floats, *, step: int = 1, apart: int = 1):
+    taps = w.shape[0]
+    k = ir.reduce_axis(int(taps))
+    count = (x.shape[1] - (taps - 1) * apart - 1) // step + 1
+    return ir.compute(
+        (x.shape[0], count),
+        lambda b, i: ir.sum(x[b, i * step + k * apart] * w[k], k),
+    )
+
+
+@operator("derived.squashed")
+def squashed(x: Floats, bias: Floats):
+    return ir.compute(x.shape, lambda i, j: ir.tanh(x[i, j] * x[i, j] + bias[j]))
+
+
+@operator("derived.softened")
+def softened(x: Floats):
+    k = ir.reduce_axis(x.shape[1])
+    e = ir.compute(x.shape, lambda i, j: ir.exp(x[i, j]), "e")
+    total = ir.compute((x.shape[0],), lambda i: ir.sum(e[i, k], k), "total")
+    return ir.compute(x.shape, lambda i, j: e[i, j] / total[i], "y")
+
+
+@operator("derived.around")
+def around(x: Floats, *, by: int = 2):
+    n = x.shape[0]
+
+    def element(i):
+        inside = (i >= by) & (i < n + by)
+        at = ir.select(inside, i - by, 0)
+        return ir.select(inside, x[at] * x[at], 3.0)
+
+    return ir.compute((n + 2 * by,), element)
+
+
+@operator("derived.diagonal")
+def diagonal(x: Floats):
+    return ir.compute((x.shape[0],), lambda i: x[i, i] * x[i, x.shape[0] - 1 - i])
+
+
+@operator("derived.picked")
+def picked(table: Floats, ids):
+    return ir.compute(
+        (ids.shape[0], table.shape[1]), lambda i, j: ir.exp(table[ids[i], j])
+    )
+
+
+@operator("derived.halves")
+def halves(x: Floats) -> tuple[ir.Tensor, ir.Tensor]:
+    n = int(x.shape[1]) // 2
+    low = ir.compute((x.shape[0], n), lambda i, j: x[i, j] * x[i, j + n], "low")
+    high = ir.compute((x.shape[0], n), lambda i, j: ir.sin(x[i, j + n]), "high")
+    return low, high
+
+
+@operator("derived.strided")
+def strided(x: Anything, *, step: int = 3):
+    return ir.compute((x.shape[0] // step,), lambda i: x[i * step + (step - 1)])
+
+
+@operator("derived.crossed")
+def crossed(x: Floats):
+    """Indices of which none follows from one dimension alone."""
+    n = x.shape[0]
+    y = ir.compute((n, n), lambda i, j: x[(i + 2 * j) % n] * x[i])
+    k = ir.reduce_axis(n)
+    return ir.compute((n,), lambda i: ir.sum(y[i, k], k), "z")
+
+
+IDS = np.array([3, 0, 3, 2, 3])
+CASES = [
+    (product, [(5, 7), (4, 7)], {}),
+    (product, [(1, 7), (4, 7)], {}),
+    (product, [(70, 90), (33, 90)], {}),
+    (filtered, [(2, 9), (3,)], {}),
+    (filtered, [(2, 30), (5,)], {"step": 2}),
+    (filtered, [(2, 30), (2,)], {"step": 3}),
+    (filtered, [(3, 31), (4,)], {"apart": 3}),
+    (filtered, [(3, 40), (5,)], {"step": 3, "apart": 2}),
+    (filtered, [(3, 40), (1,)], {"step": 3}),
+    (squashed, [(6, 5), (5,)], {}),
+    (squashed, [(1, 5), (5,)], {}),
+    (squashed, [(300, 5), (5,)], {}),
+    (softened, [(4, 9)], {}),
+    (softened, [(4, 200)], {}),
+    (around, [(8,)], {}),
+    (around, [(8,)], {"by": 0}),
+    (diagonal, [(6, 6)], {}),
+    (picked, [(5, 3)], {"ids": IDS}),
+    (halves, [(3, 8)], {}),
+    (strided, [(17,)], {}),
+    (crossed, [(7,)], {}),
+]
+NAMES = [f"{op.id}-{shapes}-{given.keys()}" for op, shapes, given in CASES]
+
+
+def differentiated(op, shapes, given, order):
+    """The weighted sum of what an operator gives, and its gradients.
+
+    Of higher orders, of the sum of sines of the gradients of the order below.
+    """
+    given = dict(given)
+    ids = given.pop("ids", None)
+
+    def body(*xs):
+        made = op(*xs, *([] if ids is None else [ids]), **given)
+        total = 0.0
+        for n, y in enumerate(made if isinstance(made, tuple) else (made,)):
+            weight = np.cos(np.arange(np.prod(y.shape)) + n).reshape(y.shape)
+            total = total + math.sum(y * weight)
+        for _ in range(order):
+            found = gradients(total, xs)
+            total = sum(math.sum(math.sin(dx)) for dx in found)
+        return total, *gradients(total, xs)
+
+    return graph.trace(body, [TensorSpec(shape, "float64") for shape in shapes])
+
+
+@pytest.mark.parametrize("order", [0, 1])
+@pytest.mark.parametrize(("op", "shapes", "given"), CASES, ids=NAMES)
+def test_by_finite_differences(op, shapes, given, order):
+    program = differentiated(op, shapes, given, order)
+    arrays = [RNG.normal(size=shape) for shape in shapes]
+    _, *found = program(*arrays)
+    ways = [RNG.normal(size=shape) for shape in shapes]
+    slope = sum(np.sum(f * way) for f, way in zip(found, ways, strict=True))
+    step, ends = 1e-5, []
+    for by in (step, -step):
+        moved = [x + by * way for x, way in zip(arrays, ways, strict=True)]
+        ends.append(float(program(*moved)[0]))
+    difference = (ends[0] - ends[1]) / (2 * step)
+    np.testing.assert_allclose(slope, difference, rtol=1e-6, atol=1e-8)
+
+
+def in_torch(op, arrays, **given):
+    """A gradient of a gradient in PyTorch, by what PyTorch itself computes."""
+    torch = pytest.importorskip("torch")
+    from tensorlang.interop.torch import register
+
+    ours = register(op)
+
+    def values(function):
+        xs = [torch.tensor(x, requires_grad=True) for x in arrays]
+        y = function(*xs)
+        first = torch.autograd.grad(torch.sin(y).sum(), xs, create_graph=True)
+        second = torch.autograd.grad(sum(torch.cos(dx).sum() for dx in first), xs)
+        return [each.detach().numpy() for each in (y, *first, *second)]
+
+    theirs = {
+        "derived.product": lambda x, w: x @ w.T,
+        "derived.filtered": lambda x, w: torch.nn.functional.conv1d(
+            x[:, None], w[None, None], stride=given["step"], dilation=given["apart"]
+        )[:, 0],
+        "derived.softened": lambda x: torch.softmax(x, 1),
+        "derived.squashed": lambda x, bias: torch.tanh(x * x + bias),
+    }[op.id]
+    return values(lambda *xs: ours(*xs, **given)), values(theirs)
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "given"),
+    [
+        (product, [(17, 40), (9, 40)], {}),
+        (filtered, [(4, 50), (5,)], {"step": 2, "apart": 3}),
+        (softened, [(6, 33)], {}),
+        (squashed, [(40, 6), (6,)], {}),
+    ],
+)
+def test_second_order_in_pytorch(op, shapes, given):
+    arrays = [RNG.normal(size=shape) for shape in shapes]
+    ours, theirs = in_torch(op, arrays, **given)
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
+
+
+def test_narrow_sums_are_rounded_once():
+    x, w = (RNG.normal(size=shape).astype("f2") for shape in ((3000, 4), (5, 4)))
+    dy = RNG.normal(size=(3000, 5)).astype("f2")
+    dx, dw = find("derived.product_grad")(dy, x, w)
+    wide = [a.astype("f8") for a in (dy, x, w)]
+    assert (dx.dtype, dw.dtype) == (np.float16, np.float16)
+    for a, b, found in ((wide[0], wide[2], dx), (wide[0].T, wide[1], dw)):
+        most = 2**-10 * (np.abs(a) @ np.abs(b))  # products are of f16, as in y
+        np.testing.assert_array_less(np.abs(found - a @ b), most)
+
+
+def test_a_gradient_is_called_like_any_operator():
+    back = find("derived.filtered_grad")
+    x, w = RNG.normal(size=(2, 9)), RNG.normal(size=3)
+    dx, dw = back(np.ones((2, 4)), x, w, step=2)
+    assert (dx.shape, dw.shape) == (x.shape, w.shape)
+    assert back.shape((2, 4), (2, 9), (3,), step=2) == ((2, 9), (3,))
+    with pytest.raises(ShapeError, match=r"\(2, 5\); .* of shape \(2, 4\) is needed"):
+        back(np.ones((2, 5)), x, w, step=2)
+
+
+def test_what_has_no_derivative_is_said():
+    @operator("derived.largest")
+    def largest(x: Floats):
+        k = ir.reduce_axis(x.shape[1])
+        return ir.compute((x.shape[0],), lambda i: ir.max(x[i, k], k))
+
+    def body(x):
+        return gradients(math.sum(largest(x)), [x])[0]
+
+    said = r"derived\.largest .* has no gradient.* a reduction by max has no derivative"
+    with pytest.raises(GraphError, match=said):
+        graph.trace(body, [TensorSpec((3, 4), "float32")])
+    with pytest.raises(OperatorError, match="a reduction by max"):
+        find("derived.largest_grad")(np.ones(3), np.ones((3, 4)))

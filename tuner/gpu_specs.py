@@ -1,0 +1,82 @@
+"""GPU specifications: limits of a multiprocessor, nominal rates.
+
+Limits (registers, warps, shared memory per multiprocessor) are from the compute
+capability table of the CUDA C++ Programming Guide; rates are from the data sheets of
+the A100 SXM 40 GB, the H100 SXM and the B200. They serve to rank kernels of one
+architecture, not to predict times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from tensorlang.targets import Target
+
+WARP: Final = 32
+MOST_REGISTERS: Final = 255  # per thread
+REGISTER_FILE: Final = 1 << 16  # 32-bit registers per multiprocessor
+_REGISTERS_AT_ONCE: Final = 256  # allocation granularity per warp
+_SCHEDULERS: Final = 4  # each with a quarter of the registers and warps
+_RESERVED: Final = 1 << 10  # bytes of shared memory reserved per block
+_SHARED_AT_ONCE: Final = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """GPU specification.
+
+    Attributes:
+        processors: Multiprocessors.
+        warps: Maximum resident warps per multiprocessor; `blocks` likewise.
+        shared: Bytes of shared memory per multiprocessor.
+        clock: Cycles per second.
+        memory: Device memory bandwidth in bytes per second.
+        cache: L2 cache bandwidth in bytes per cycle, for all multiprocessors.
+        singles: 32-bit float operations per cycle and multiprocessor.
+    """
+
+    processors: int
+    warps: int
+    blocks: int
+    shared: int
+    clock: float
+    memory: float
+    cache: int
+    singles: int
+
+    def resident(self, threads: int, registers: int, shared: int) -> int:
+        """Resident blocks per multiprocessor; 0 if none fits.
+
+        Args:
+            threads: Threads per block.
+            registers: Registers per thread.
+            shared: Bytes of shared memory per block.
+        """
+        warps = -(-threads // WARP)
+        portion = _rounded(max(registers, 16) * WARP, _REGISTERS_AT_ONCE)
+        held = REGISTER_FILE // _SCHEDULERS // portion * _SCHEDULERS
+        room = self.shared // _rounded(shared + _RESERVED, _SHARED_AT_ONCE)
+        return min(self.blocks, self.warps // warps, held // warps, room)
+
+    def occupancy(self, threads: int, registers: int, shared: int) -> float:
+        """The fraction of a multiprocessor's warps that can be resident."""
+        warps = -(-threads // WARP)
+        return self.resident(threads, registers, shared) * warps / self.warps
+
+
+GPUS: Final = {
+    "sm_80": Gpu(108, 64, 32, 164 << 10, 1.41e9, 1.555e12, 5120, 64),
+    "sm_90a": Gpu(132, 64, 32, 228 << 10, 1.83e9, 3.35e12, 5120, 128),
+    "sm_100": Gpu(148, 64, 32, 228 << 10, 1.85e9, 8.0e12, 6144, 128),
+}
+
+
+def gpu_of(target: Target) -> Gpu | None:
+    """The specification of a target's architecture; None if it is not CUDA."""
+    return GPUS.get(target.arch) if target.kind == "cuda" else None
+
+
+def _rounded(size: int, step: int) -> int:
+    return -(-size // step) * step
