@@ -34,6 +34,7 @@ from tensorlang.ops.signature import (
 if TYPE_CHECKING:
     from tensorlang.ir import Tensor
     from tensorlang.ops.operator import Shapes
+    from tensorlang.workload import Workload
 
 _UNREAD: Final = Static((bool, int, float), (None,), "a number", kind="float")
 _LIKE: Final = Other("like")
@@ -91,7 +92,25 @@ class DerivedGradient(Definition):
         """The default shapes: the operator's, after those of its results."""
         if self._shapes or not self.of.usual_shapes:
             return self._shapes
-        return self.of.shape(), *self.of.usual_shapes
+        return *self._usual_seeds, *self.of.usual_shapes
+
+    @property
+    def default(self) -> Workload:
+        """The workload used if no shapes are given."""
+        if not self.seed.several or self._shapes:
+            return super().default
+        given = self.of.default.named
+        lists = [p.name for p in self.of.spec.parameters if p.several]
+        counts: dict[str, Any] = {name: given[name] for name in lists}
+        counts[self.seed.name] = len(self._usual_seeds)
+        return self.workload(**counts)
+
+    @property
+    def _usual_seeds(self) -> Shapes:
+        """The shapes of the results of the operator's default workload."""
+        made: Any = self.of.shape()
+        results: Shapes = made if _gives_several(self.of) else (made,)
+        return results
 
     @property
     def definition(self) -> Body:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
+from tensorlang.runtime import pool
 from tensorlang.tuner import telemetry
 from tensorlang.tuner.rounds import Timing, interleaved
 
@@ -62,7 +63,10 @@ def timer_of(target: Target) -> Timer:
 
 
 class HostTimer:
-    """Timing by the host's clock, for synchronous calls."""
+    """Timing by the host's clock, for synchronous calls by whole teams of threads."""
+
+    def __init__(self) -> None:
+        pool.always_share()
 
     def arguments(self, given: Sequence[object]) -> list[object]:
         """The arguments themselves."""

@@ -7,6 +7,7 @@ there. Barriers yield the processor on all systems.
 
 from __future__ import annotations
 
+import ctypes
 import platform
 import sys
 from functools import cache
@@ -18,9 +19,13 @@ from tensorlang.runtime import llvm
 from tensorlang.runtime.wrapper import OUT_OF_MEMORY
 
 SYMBOLS: Final = ("tensorlang_barrier", "tensorlang_launch", "tensorlang_run")
+_PATIENCE: Final = "tensorlang_patience"
 # spins before yielding the processor; 1000 take about 30 microseconds
 IDLE_SPINS: Final = 4000  # workers: still awake for calls in a loop
 WAIT_SPINS: Final = 1000  # at a barrier, or waiting for the last worker
+BACKOFF: Final = 20  # so a busy processor costs at most 1/20 of the time
+PATIENCE: Final = 200_000  # nanoseconds: waking a thread is no loss
+MOST_LOST: Final = 10_000_000  # nanoseconds: a time slice; longer stops are of others
 
 _ARCH: Final = {"x86_64": "x86", "AMD64": "x86", "aarch64": "arm", "arm64": "arm"}
 _SYSTEM_CALLS: Final = {  # Linux system call numbers
@@ -43,7 +48,18 @@ _FAULTS: Final = (4, 5, 6, 7, 8, 11)  # synchronous signals, which stay unblocke
 @llvm.locked
 def symbols() -> dict[str, int]:
     """Addresses of the pool's functions, for kernels to link against."""
-    return _pool().addresses
+    found = _pool().addresses
+    return {name: found[name] for name in SYMBOLS}
+
+
+def always_share(share: bool = True) -> None:
+    """Whether launches use all threads even while other programs hold processors.
+
+    For measuring, where a team's time must be a team's. By default a launch that lost
+    time to a busy processor is followed by some on the calling thread alone.
+    """
+    patience = ctypes.c_int64.from_address(_pool().addresses[_PATIENCE])
+    patience.value = (1 << 62) if share else PATIENCE
 
 
 @cache
@@ -55,7 +71,7 @@ def _pool() -> llvm.Library:
         code = llvm.compile_quickly(pool_text())
         entry = store.Entry({}, {"object": code})
         store.save(key, entry)
-    return llvm.link([entry.blobs["object"]], SYMBOLS)
+    return llvm.link([entry.blobs["object"]], (*SYMBOLS, _PATIENCE))
 
 
 def pool_text() -> str:
@@ -75,6 +91,10 @@ def _parameters() -> dict[str, object]:
         "max_threads": hardware.MAX_THREADS,
         "idle_spins": IDLE_SPINS,
         "wait_spins": WAIT_SPINS,
+        "backoff": BACKOFF,
+        "patience": PATIENCE,
+        "most_lost": MOST_LOST,
+        "clock": {"wall": 1, "thread": 3} if linux else {"wall": 6, "thread": 16},
         "asleep": 1 << 30,
         "blocked_signals": blocked - (1 << 64),
         "sig_setmask": 2 if linux else 3,

@@ -232,3 +232,14 @@ def test_what_has_no_derivative_is_said():
         graph.trace(body, [TensorSpec((3, 4), "float32")])
     with pytest.raises(OperatorError, match="a reduction by max"):
         find("derived.largest_grad")(np.ones(3), np.ones((3, 4)))
+
+
+@pytest.mark.parametrize("id", ["nn.softmax_grad", "math.var_grad", "math.matmul_grad"])
+def test_default_workloads_of_higher_orders(id):
+    """One gradient for each result, where results are several."""
+    for _ in range(2):
+        op = find(id)
+        id = f"{id}_grad"
+        gradient, results = find(id).default, op.shape()
+        several = results if isinstance(results[0], tuple) else (results,)
+        assert gradient.shapes == (*several, *op.default.shapes)

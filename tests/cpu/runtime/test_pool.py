@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tensorlang.runtime import pool
+
 F32 = np.float32
 
 # Each of 1000 rounds: every thread adds 1 to its own counter, waits, and checks that
@@ -69,6 +71,30 @@ define i32 @NAME(ptr %args, i64 %tid, i64 %team, ptr %barrier) {
   ret i32 0
 }
 """
+
+
+# counts[tid] = team; the worker sleeps for long, as if its processor were held
+LATE = """
+declare i32 @usleep(i32)
+define i32 @NAME(ptr %args, i64 %tid, i64 %team, ptr %barrier) {
+  %counts = load ptr, ptr %args
+  %own.at = getelementptr i64, ptr %counts, i64 %tid
+  store i64 %team, ptr %own.at
+  %first = icmp eq i64 %tid, 0
+  %time = select i1 %first, i32 5000, i32 50000
+  call i32 @usleep(i32 %time)
+  BARRIER
+  ret i32 0
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def whole_teams():
+    """Teams stay whole on a busy machine."""
+    pool.always_share()
+    yield
+    pool.always_share(False)
 
 
 def team_kernel(assemble, text, threads):
@@ -235,3 +261,21 @@ def test_a_worker_that_was_woken_may_run_everywhere_again(assemble):
     allowed = {frozenset(os.sched_getaffinity(task)) for task in tasks}
     assert allowed == {frozenset(os.sched_getaffinity(0))}
     assert counts[:3].tolist() == [6] * 3
+
+
+@pytest.mark.parametrize(
+    "barrier", ["", "call void @tensorlang_barrier(ptr %barrier, i64 %team)"]
+)
+def test_a_caller_that_waits_for_a_held_worker_goes_on_alone_for_a_while(
+    assemble, barrier
+):
+    """The first loss makes workers measure, the second makes the caller go alone."""
+    pool.always_share(False)
+    kernel = team_kernel(assemble, LATE.replace("BARRIER", barrier), 2)
+    counts = np.zeros(4096, np.int64)
+    teams = []
+    for pause in (0.5, 0, 0, 0.5):
+        time.sleep(pause)
+        kernel.launch(counts)
+        teams.append(int(counts[0]))
+    assert teams == [2, 2, 1, 2]
