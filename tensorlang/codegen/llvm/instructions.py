@@ -1,7 +1,6 @@
-"""LLVM instructions: one class per instruction that is printed.
+"""LLVM instructions: one class per instruction, whose `str` is its line of LLVM IR.
 
-Each class has a macro of the same name in `templates/llvm.ll.j2`, which gets its fields
-in order; fields are texts, with types and operands in LLVM syntax.
+Fields are texts, with types and operands in LLVM syntax.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, slots=True)
 class Alloca:
     """Stack memory for `count` elements, aligned to `align` bytes."""
 
@@ -20,8 +19,13 @@ class Alloca:
     element: str
     align: int
 
+    def __str__(self) -> str:
+        return (
+            f"{self.name} = alloca [{self.count} x {self.element}], align {self.align}"
+        )
 
-@dataclass(eq=False, repr=False)
+
+@dataclass(eq=False, repr=False, slots=True)
 class Binary:
     """`op` (with its flags) on two operands of one type."""
 
@@ -31,8 +35,11 @@ class Binary:
     a: str
     b: str
 
+    def __str__(self) -> str:
+        return f"{self.name} = {self.op} {self.type} {self.a}, {self.b}"
 
-@dataclass(eq=False, repr=False)
+
+@dataclass(eq=False, repr=False, slots=True)
 class Negate:
     """A float with its sign flipped."""
 
@@ -40,8 +47,11 @@ class Negate:
     type: str
     a: str
 
+    def __str__(self) -> str:
+        return f"{self.name} = fneg {self.type} {self.a}"
 
-@dataclass(eq=False, repr=False)
+
+@dataclass(eq=False, repr=False, slots=True)
 class Compare:
     """`op` is `icmp` or `fcmp` with its predicate."""
 
@@ -51,8 +61,11 @@ class Compare:
     a: str
     b: str
 
+    def __str__(self) -> str:
+        return f"{self.name} = {self.op} {self.type} {self.a}, {self.b}"
 
-@dataclass(eq=False, repr=False)
+
+@dataclass(eq=False, repr=False, slots=True)
 class Select:
     """`a` if `cond` (of `cond_type`) is true, else `b`."""
 
@@ -63,8 +76,14 @@ class Select:
     a: str
     b: str
 
+    def __str__(self) -> str:
+        return (
+            f"{self.name} = select {self.cond_type} {self.cond}, "
+            f"{self.type} {self.a}, {self.type} {self.b}"
+        )
 
-@dataclass(eq=False, repr=False)
+
+@dataclass(eq=False, repr=False, slots=True)
 class Cast:
     """`a` of type `source` converted by `op` to `type`."""
 
@@ -74,8 +93,11 @@ class Cast:
     a: str
     type: str
 
+    def __str__(self) -> str:
+        return f"{self.name} = {self.op} {self.source} {self.a} to {self.type}"
 
-@dataclass(eq=False, repr=False)
+
+@dataclass(eq=False, repr=False, slots=True)
 class Call:
     """A call; `args` are `type operand` texts, `name` is empty for `void`."""
 
@@ -84,8 +106,12 @@ class Call:
     function: str
     args: Sequence[str]
 
+    def __str__(self) -> str:
+        result = f"{self.name} = " if self.name else ""
+        return f"{result}call {self.type} @{self.function}({', '.join(self.args)})"
 
-@dataclass(eq=False, repr=False)
+
+@dataclass(eq=False, repr=False, slots=True)
 class Splat:
     """A scalar in all of `lanes` lanes."""
 
@@ -94,8 +120,17 @@ class Splat:
     element: str
     value: str
 
+    def __str__(self) -> str:
+        kind = f"<{self.lanes} x {self.element}>"
+        return (
+            f"{self.name}.one = insertelement {kind} poison, "
+            f"{self.element} {self.value}, i64 0\n"
+            f"  {self.name} = shufflevector {kind} {self.name}.one, "
+            f"{kind} poison, <{self.lanes} x i32> zeroinitializer"
+        )
 
-@dataclass(eq=False, repr=False)
+
+@dataclass(eq=False, repr=False, slots=True)
 class Shuffle:
     """Lanes `taken` from the concatenation of `a` and `b` (both of `type`)."""
 
@@ -105,8 +140,15 @@ class Shuffle:
     b: str
     taken: Sequence[int]
 
+    def __str__(self) -> str:
+        mask = ", ".join(f"i32 {lane}" for lane in self.taken)
+        return (
+            f"{self.name} = shufflevector {self.type} {self.a}, "
+            f"{self.type} {self.b}, <{len(self.taken)} x i32> <{mask}>"
+        )
 
-@dataclass(eq=False, repr=False)
+
+@dataclass(eq=False, repr=False, slots=True)
 class Extract:
     """One lane of a vector."""
 
@@ -115,8 +157,13 @@ class Extract:
     vector: str
     lane: int
 
+    def __str__(self) -> str:
+        return (
+            f"{self.name} = extractelement {self.type} {self.vector}, i64 {self.lane}"
+        )
 
-@dataclass(eq=False, repr=False)
+
+@dataclass(eq=False, repr=False, slots=True)
 class Insert:
     """A vector with one lane replaced."""
 
@@ -127,8 +174,14 @@ class Insert:
     value: str
     lane: int
 
+    def __str__(self) -> str:
+        return (
+            f"{self.name} = insertelement {self.type} {self.vector}, "
+            f"{self.element} {self.value}, i64 {self.lane}"
+        )
 
-@dataclass(eq=False, repr=False)
+
+@dataclass(eq=False, repr=False, slots=True)
 class Address:
     """The address of element `index` (`index_type` may be a vector) from `base`.
 
@@ -142,8 +195,15 @@ class Address:
     index: str
     inbounds: bool = True
 
+    def __str__(self) -> str:
+        inbounds = "inbounds " if self.inbounds else ""
+        return (
+            f"{self.name} = getelementptr {inbounds}{self.element}, "
+            f"ptr {self.base}, {self.index_type} {self.index}"
+        )
 
-@dataclass(eq=False, repr=False)
+
+@dataclass(eq=False, repr=False, slots=True)
 class Load:
     """A value of `type` from memory."""
 
@@ -152,8 +212,11 @@ class Load:
     pointer: str
     align: int
 
+    def __str__(self) -> str:
+        return f"{self.name} = load {self.type}, ptr {self.pointer}, align {self.align}"
 
-@dataclass(eq=False, repr=False)
+
+@dataclass(eq=False, repr=False, slots=True)
 class Store:
     """A value of `type` to memory, optionally nontemporal."""
 
@@ -163,8 +226,15 @@ class Store:
     align: int
     nontemporal: bool = False
 
+    def __str__(self) -> str:
+        hint = ", !nontemporal !0" if self.nontemporal else ""
+        return (
+            f"store {self.type} {self.value}, ptr {self.pointer}, "
+            f"align {self.align}{hint}"
+        )
 
-@dataclass(eq=False, repr=False)
+
+@dataclass(eq=False, repr=False, slots=True)
 class Atomic:
     """An atomic update of one element; the old value is unused."""
 
@@ -174,8 +244,14 @@ class Atomic:
     type: str
     value: str
 
+    def __str__(self) -> str:
+        return (
+            f"{self.name} = atomicrmw {self.op} ptr {self.pointer}, "
+            f"{self.type} {self.value} monotonic"
+        )
 
-@dataclass(eq=False, repr=False)
+
+@dataclass(eq=False, repr=False, slots=True)
 class AtomicLoad:
     """An atomic load."""
 
@@ -184,8 +260,14 @@ class AtomicLoad:
     pointer: str
     align: int
 
+    def __str__(self) -> str:
+        return (
+            f"{self.name} = load atomic {self.type}, ptr {self.pointer} monotonic, "
+            f"align {self.align}"
+        )
 
-@dataclass(eq=False, repr=False)
+
+@dataclass(eq=False, repr=False, slots=True)
 class Exchange:
     """Compare and exchange: store `new` if memory holds `old`; returns success."""
 
@@ -195,8 +277,15 @@ class Exchange:
     old: str
     new: str
 
+    def __str__(self) -> str:
+        return (
+            f"{self.name}.pair = cmpxchg ptr {self.pointer}, {self.type} {self.old}, "
+            f"{self.type} {self.new} monotonic monotonic\n"
+            f"  {self.name} = extractvalue {{{self.type}, i1 }} {self.name}.pair, 1"
+        )
 
-@dataclass(eq=False, repr=False)
+
+@dataclass(eq=False, repr=False, slots=True)
 class Phi:
     """A value that depends on the predecessor: `(value, label)` pairs."""
 
@@ -204,22 +293,32 @@ class Phi:
     type: str
     incoming: Sequence[tuple[str, str]]
 
+    def __str__(self) -> str:
+        pairs = ", ".join(f"[ {value}, %{label} ]" for value, label in self.incoming)
+        return f"{self.name} = phi {self.type} {pairs}"
 
-@dataclass(eq=False, repr=False)
+
+@dataclass(eq=False, repr=False, slots=True)
 class Label:
     """The start of a basic block."""
 
     name: str
 
+    def __str__(self) -> str:
+        return f"{self.name}:"
 
-@dataclass(eq=False, repr=False)
+
+@dataclass(eq=False, repr=False, slots=True)
 class Jump:
     """An unconditional branch."""
 
     target: str
 
+    def __str__(self) -> str:
+        return f"br label %{self.target}"
 
-@dataclass(eq=False, repr=False)
+
+@dataclass(eq=False, repr=False, slots=True)
 class Branch:
     """A conditional branch; a back edge names its loop metadata."""
 
@@ -228,13 +327,20 @@ class Branch:
     orelse: str
     loop: str = ""
 
+    def __str__(self) -> str:
+        loop = f", !llvm.loop {self.loop}" if self.loop else ""
+        return f"br i1 {self.cond}, label %{self.then}, label %{self.orelse}{loop}"
 
-@dataclass(eq=False, repr=False)
+
+@dataclass(eq=False, repr=False, slots=True)
 class Return:
     """A return."""
 
     type: str
     value: str
+
+    def __str__(self) -> str:
+        return f"ret {self.type} {self.value}"
 
 
 Instruction: TypeAlias = (
@@ -276,6 +382,6 @@ class Routine:
     comment: str = ""
 
     @property
-    def lines(self) -> Iterator[tuple[str, Sequence[object]]]:
-        """The macro name and the field values of each instruction."""
-        return ((type(i).__name__, tuple(vars(i).values())) for i in self.body)
+    def lines(self) -> Iterator[str]:
+        """The lines of its body; those below a label are indented."""
+        return (f"{i}" if isinstance(i, Label) else f"  {i}" for i in self.body)
