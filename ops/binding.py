@@ -120,8 +120,9 @@ def _piece(parameter: Parameter) -> _Piece:
             return _Piece(attribute="__variant")
         case Other("dtype"):
             return _Piece((str,), _element_type, attribute=name)
-        case Other("shape" | "elements"):
-            return _Piece((tuple,), shape_of, attribute=name)
+        case Other("shape" | "elements", optional=optional):
+            types = (tuple, type(None)) if optional else (tuple,)
+            return _Piece(types, shape_of, attribute=name)
         case Other("like", several=True):
             return _Piece(fit=_likes, attribute=f"__fit_{name}({name})")
         case Other("like"):

@@ -349,8 +349,15 @@ def with_sizes(
     for extent in (extent for buffer in inputs for extent in buffer.shape):
         if extent not in called and not free_vars(extent) <= called.keys():
             called[extent] = Var(next(names), i64)
-    named = ((poly(e), var) for e, var in called.items() if not isinstance(e, Var))
-    products = [(total, var) for total, var in named if len(total) == 1]
+    products: list[tuple[Poly, Var]] = []
+
+    def note_product(extent: Expr) -> None:
+        total = poly(extent)
+        if not isinstance(extent, Var) and len(total) == 1:
+            products.append((total, called[extent]))
+
+    for extent in called:
+        note_product(extent)
 
     def visit(node: Any) -> Any:
         if isinstance(node, Reducer):
@@ -361,9 +368,16 @@ def with_sizes(
             node = _divided(node, products)
         return _without_plain_names(rebuild(node, visit))
 
-    for extent in (extent for buffer in outputs for extent in buffer.shape):
-        for var in sorted(free_vars(visit(extent)) - {*called.values()}, key=str):
-            called[var] = Var(next(names), i64)  # occurs in no input
+    # sizes that occur in no input, and products of several of them
+    def unknown(extent: Expr) -> frozenset[Var]:
+        return free_vars(visit(extent)) - {*called.values()}
+
+    given = [extent for buffer in outputs for extent in buffer.shape]
+    for extent in sorted(given, key=lambda extent: len(unknown(extent)) > 1):
+        new = unknown(extent)
+        for each in new if len(new) < 2 else [extent]:
+            called[each] = Var(next(names), i64)
+            note_product(each)
     params = tuple(Param(visit(p.buffer), p.role) for p in func.params)
     listed = (*scalars, *called.values())
     made = Function(func.name, params, listed, visit(func.body))

@@ -273,7 +273,8 @@ class Definition(Operator):  # noqa: D101 - it has one
         """
         given = tuple(tuple(map(int, shape)) for shape in shapes) or self.usual_shapes
         asked = attributes if shapes else {**self.usual_attributes, **attributes}
-        unsaid = len(given) == len(self.spec.arrays) + len(self.spec.shapes)
+        asked_for = (p.is_shape and not p.is_optional for p in self.spec.parameters)
+        unsaid = len(given) == len(self.spec.arrays) + sum(asked_for)
         keys, kinds = self.spec.keys if unsaid else (), dtypes
         if isinstance(kinds, tuple) and keys and not self.spec.arrays:
             (kinds,) = kinds  # of what is drawn
@@ -437,6 +438,8 @@ class Definition(Operator):  # noqa: D101 - it has one
         for p in self.spec.parameters:
             if p.is_shape:
                 held = attributes[p.name]
+                if held is None:
+                    continue
                 asked += map(tuple, held if p.several else [held])
                 if not p.is_a("like"):
                     binding.shape_of(self.id, p.name, held)

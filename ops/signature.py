@@ -22,6 +22,7 @@ r"""The kinds of an operator's parameters: its definition's annotations, as data
 | `Offset` | the position of the first element drawn | a counter's words, high and low |
 | `Derived` | an input of `derive=` | the scalars derived from it, or None |
 | `Shape` | the shape of a result | sizes |
+| `Shape \| None` | one that may be left out | sizes, or None |
 | `Elements` | the same, if only the number of elements matters | that number |
 | `Like` | an array of which only the shape is used | its sizes |
 | `ElementType` | an element type, by any of its names | itself |
@@ -186,7 +187,7 @@ class Other:
     replayed: bool = False
 
     def __or__(self, other: Any) -> Other:
-        known = self.kind == "key" and other is None
+        known = self.kind in ("key", "shape") and other is None
         return replace(self, optional=True) if known else NotImplemented
 
 
@@ -230,7 +231,12 @@ class Parameter:
     @property
     def is_extra(self) -> bool:
         """Whether it is an optional key, whose words follow all other arguments."""
-        return isinstance(self.kind, Other) and self.kind.optional
+        return self.is_a("key") and self.is_optional
+
+    @property
+    def is_optional(self) -> bool:
+        """Whether it is an array, a key or a shape that may be left out."""
+        return isinstance(self.kind, (Arrays, Other)) and self.kind.optional
 
     @property
     def uses_up(self) -> bool:
@@ -277,7 +283,8 @@ class Spec:
 
     def listed(self, attributes: Mapping[str, Any]) -> list[str]:
         """The name of each shape of a call, other than those of arrays."""
-        found = (p for p in self.parameters if p.is_shape)
+        absent = str(attributes.get(ABSENT, "")).split()
+        found = (p for p in self.parameters if p.is_shape and p.name not in absent)
         return [p.name for p in found for _ in range(_times(p, attributes))]
 
     @cached_property
@@ -369,7 +376,7 @@ class Spec:
                 from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - if asked
 
                 made[p.name] = as_dtype(value).name
-        optional = [name for name, kind in self.arrays.items() if kind.optional]
+        optional = [p.name for p in self.parameters if p.is_optional and not p.is_extra]
         missing = len(self.slots(made)) + len(self.listed(made)) - count
         if optional and missing > 0 and ABSENT not in made:
             made[ABSENT] = " ".join(optional[-missing:])

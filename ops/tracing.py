@@ -286,6 +286,8 @@ class _Tracer:
 
     def _shape(self, parameter: Parameter) -> Any:
         """The sizes of a parameter that is a shape, or of each one of a list."""
+        if parameter.name in self._attributes.get(ABSENT, "").split():
+            return None
         count = self._attributes[parameter.name] if parameter.several else 1
         number = parameter.is_a("elements")
         found = [self._sizes(self._left.pop(0)[0], batch=number) for _ in range(count)]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from tensorlang.errors import ArgumentError
 from tensorlang.ir.dtypes import DType, as_dtype, i64
 from tensorlang.ir.frontend import Stage, Tensor, reshaped
 from tensorlang.ir.nodes import (
@@ -21,7 +22,7 @@ from tensorlang.ir.nodes import (
     Var,
     as_expr,
 )
-from tensorlang.ir.sizes import sizes_of
+from tensorlang.ir.sizes import require, sizes_of
 from tensorlang.ops.random import words
 from tensorlang.ops.random.impls import Impl, elements_per_hash, impl
 from tensorlang.ops.random.nests import Elements, Nest, statements
@@ -67,6 +68,22 @@ class Source:
         if len(lead) > 1:
             held = reshaped(held, (math.prod(lead), held.shape[-1]))
         return cls(impl(key.impl), held, stream, start)
+
+    @classmethod
+    def of_one(cls, key: KeyWords) -> Source:
+        """The source for a definition's key, which must not be a batch.
+
+        Raises:
+            ArgumentError: it is a batch.
+        """
+        lead = key.words.shape[:-1]
+        require(
+            not lead,
+            "takes one key, not a batch of shape {lead}; loop over them",
+            ArgumentError,
+            lead=lead,
+        )
+        return cls.of(key)
 
     @property
     def word(self) -> DType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
@@ -9,7 +10,7 @@ from typing import Final, TypeAlias
 from tensorlang.ir import frontend, function
 from tensorlang.ir.dtypes import DType, as_dtype, f32, i32, i64, u32
 from tensorlang.ir.extremes import packed, packs, position_of
-from tensorlang.ir.frontend import Tensor
+from tensorlang.ir.frontend import Tensor, reshaped
 from tensorlang.ir.intrinsics import mulhi
 from tensorlang.ir.nodes import (
     Alloc,
@@ -26,6 +27,8 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
+from tensorlang.ir.rows import axis_of
+from tensorlang.ir.sizes import Size, require
 from tensorlang.ops.random import words
 from tensorlang.ops.random.definitions import N, Source
 from tensorlang.ops.random.distributions import gumbel
@@ -36,6 +39,7 @@ from tensorlang.workload import Workload
 
 _DIGITS: Final = 8  # bits sorted by in one pass of the radix sort
 BINS: Final = 1 << _DIGITS
+_MOST: Final = (1 << 31) - 1
 # from keys and values, and scratch buffers like them, to the statements that sort
 _Sort: TypeAlias = Callable[[tuple[Buffer, Buffer], tuple[Buffer, Buffer]], Stmt]
 
@@ -215,35 +219,52 @@ def gather(workload: Workload) -> Function:
     return function("random_gather", [x, order], [out])
 
 
-def categorical(workload: Workload) -> Function:
-    """The class with the largest `logits + gumbel`, in `samples` independent draws.
+def categorical(
+    source: Source, logits: Tensor, axis: int, shape: Sequence[Size] | None
+) -> Tensor:
+    """The class with the largest `logits + gumbel`, in independent draws.
 
-    Logits are `[rows, classes]`, or `[rows, classes, columns]` if classes are `apart`
-    in memory. An element's position in the stream is its flat index in `[samples,
-    rows, classes, columns]`.
+    An element's position in the stream is its flat index in `[samples, rows, classes,
+    columns]`, for logits `[rows, classes, columns]`.
     """
-    how, dtype = impl(str(workload.named["impl"])), as_dtype(workload.dtypes[0])
-    sizes = [frontend.size(name) for name in ("samples", "rows", "classes", "columns")]
-    samples, rows, classes, *behind = sizes if workload.named["apart"] else sizes[:3]
-    word, width = words.UNSIGNED[how.bits], width_of("gumbel", dtype.name)
-    key = frontend.placeholder((how.key_words,), word, "key")
-    source = Source(how, key)
-    logits = frontend.placeholder((rows, classes, *behind), dtype, "logits")
-    c = frontend.reduce_axis(classes, "c")
-
-    def noisy(s: Var, r: Var, *j: Var) -> tuple[Expr, Expr]:
-        index: Expr = (s * rows + r) * classes + c.var
-        for column, count in zip(j, behind, strict=True):
-            index = index * count + column
-        (bits,) = source.elements(width, index, ())
-        noise = gumbel(bits, dtype)
-        return logits[r, c, *j] + noise, c.var
-
-    at = _largest((samples, rows, *behind), noisy, c)
-    out = frontend.compute(at.shape, lambda *i: at[i].cast(i32), "out")
-    return function(
-        "random_categorical", [key, logits], [out], scalars=sizes[:3] + behind
+    at = axis_of(axis, logits.ndim)
+    classes, before, behind = (
+        logits.shape[at],
+        logits.shape[:at],
+        logits.shape[at + 1 :],
     )
+    rest = (*before, *behind)
+    full = rest if shape is None else tuple(shape)
+    ahead = full[: max(0, len(full) - len(rest))]
+    require(
+        full == (*ahead, *rest) and classes > 0,
+        "logits of shape {given} without axis {axis} are {rest}; a result of shape "
+        "{full} must end in that, and there must be a class",
+        given=logits.shape,
+        axis=axis,
+        rest=rest,
+        full=full,
+    )
+    sizes = {"s": math.prod(ahead), "r": math.prod(before), "j": math.prod(behind)}
+    require(
+        math.prod(sizes.values()) * classes <= _MOST,
+        "hashes fewer than 2^31 elements; draw in parts",
+    )
+    loops = [name for name, size in sizes.items() if size != 1]
+    dims = [sizes["r"], classes, sizes["j"]][: 3 if "j" in loops else 2]
+    flat, dtype = reshaped(logits, tuple(dims)), logits.dtype
+    c, width = frontend.reduce_axis(classes, "c"), width_of("gumbel", dtype.name)
+
+    def noisy(*i: Var) -> tuple[Expr, Expr]:
+        own = dict(zip(loops, i, strict=True))
+        s, r, j = (own.get(name, as_expr(0)) for name in sizes)
+        index = ((s * sizes["r"] + r) * classes + c.var) * sizes["j"] + j
+        (bits,) = source.elements(width, index, ())
+        return flat[(r, c, j)[: len(dims)]] + gumbel(bits, dtype), c.var
+
+    best = _largest(tuple(sizes[name] for name in loops), noisy, c)
+    made = frontend.compute(best.shape, lambda *i: best[i].cast(i32), "out")
+    return reshaped(made, full)
 
 
 def _largest(

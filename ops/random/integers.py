@@ -8,16 +8,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tensorlang.errors import ArgumentError, DTypeError, ShapeError
+from tensorlang.errors import ArgumentError, DTypeError
 from tensorlang.ops import lazy
-from tensorlang.ops.binding import shape_of
+from tensorlang.ops.definition import operator
 from tensorlang.ops.dispatch import own
 from tensorlang.ops.operator import Algorithm, check_target, declared, imported
 from tensorlang.ops.random import keys
 from tensorlang.ops.random.division import by
-from tensorlang.ops.random.draw import FLOATS, Stream, drawn, element_type
+from tensorlang.ops.random.draw import Stream, drawn, element_type
 from tensorlang.ops.random.stateful import StatefulKey
-from tensorlang.ops.signature import Derived, Elements, ElementType, Key, Offset
+from tensorlang.ops.signature import (
+    Derived,
+    Elements,
+    ElementType,
+    Floats,
+    Key,
+    Offset,
+    Shape,
+)
 
 if TYPE_CHECKING:
     from tensorlang.ir.frontend import Tensor
@@ -279,90 +287,30 @@ def gather(x: Any, order: Any, out: Any, *, target: Any = None) -> Launch:
     return _built(gather, target, kind, "i32"), (x, order, out), out
 
 
-@declared(
+@operator(
     "random.categorical",
-    f"{_HERE}:categorical",
-    shapes={
-        "shapes": ((1024, 1024),),
-        "dtypes": ("f32",),
-        "impl": "threefry2x32",
-        "apart": False,
-    },
-    dtypes=FLOATS,
     aliases=("categorical",),
     family="threefry",
     scheduled_as="rows",
-    sizes=lambda workload: dict(
-        zip(
-            ("samples", "rows", "classes", "columns"),
-            (1, *workload.shapes[0]),
-            strict=False,
-        )
-    ),
+    shapes=((1024, 1024),),
+    whole=True,
+    meanings={"key": "A single key; consumed."},
 )
 def categorical(
-    key: keys.Key,
-    logits: Any,
-    axis: int = -1,
-    shape: Any = None,
-    *,
-    target: Any = None,
-    out: Any = None,
-) -> Launch:
+    key: Key, logits: Floats, axis: int = -1, shape: Shape | None = None
+) -> Tensor:
     """Sample class indices with probabilities softmax(logits), by the Gumbel-max trick.
 
     Args:
-        key: A single key; consumed.
-        logits: Floats: unnormalised log probabilities.
+        logits: Unnormalized log probabilities.
         axis: The axis of the classes.
         shape: The shape of the result. It must end in the shape of `logits` without
             the axis, which is the default; leading dimensions are independent samples.
-        target: Where to compute.
-        out: The array for the result.
+        out: The array for the result, int32.
 
     Returns:
         An int32 array of that shape; equal to JAX's unless logarithms round
         differently.
-
-    Raises:
-        KeyReuseError: the key was used before.
-        ArgumentError, DTypeError, ShapeError: an argument is out of its domain.
     """
-    from tensorlang.ops import results  # noqa: PLC0415 - loads the runtime
-    from tensorlang.runtime.foreign_arrays import as_placed  # noqa: PLC0415 - the same
-
-    name = "random.categorical"
-    _one_key(name, key, logits)
-    values = as_placed(logits, f"{name}: logits")
-    kind = element_type(name, values.dtype, FLOATS)
-    at = checked_axis(name, axis, values.shape)
-    rest = values.shape[:at] + values.shape[at + 1 :]
-    full = rest if shape is None else shape_of(name, "shape", shape)
-    ahead = full[: len(full) - len(rest)]
-    if full != (*ahead, *rest) or not values.shape[at]:
-        raise ShapeError(
-            f"{name}: logits of shape {values.shape} without axis {axis} are {rest}; "
-            f"a result of shape {full} must end in that, and there must be a class"
-        )
-    samples = math.prod(ahead)
-    if samples * values.size > _MOST:
-        raise ShapeError(f"{name} hashes fewer than 2^31 elements; draw in parts")
-    rows, columns = math.prod(values.shape[:at]), math.prod(values.shape[at + 1 :])
-    apart = columns != 1
-    target = _place(name, values, target)
-    launch = _built(categorical, target, kind, impl=key.impl, apart=apart)
-    array, shown = results.made(name, out, full, np.dtype(np.int32), logits)
-    behind = (columns,) if apart else ()
-    flat = values.reshape(rows, values.shape[at], *behind)
-    held = array.flags.c_contiguous or type(array) is not np.ndarray
-    dense = array if held else np.empty(full, np.int32)
-    drawn = dense.reshape(samples, rows, *behind)
-    arguments = (key.take("drawn from"), flat, drawn)
-    if dense is array:
-        return launch, arguments, shown
-
-    def run(*given: Any) -> None:
-        launch(*given)
-        array[...] = dense
-
-    return run, arguments, shown
+    source = definitions.Source.of_one(key)
+    return integer_definitions.categorical(source, logits, axis, shape)
