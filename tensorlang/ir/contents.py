@@ -172,13 +172,12 @@ def free_vars(node: Node) -> frozenset[Var]:
     """The variables that `node` uses but does not introduce."""
     if not isinstance(node, (Stmt, Function)):
         return variables(node)
-    try:
-        return node._free  # type: ignore[union-attr,no-any-return] # noqa: SLF001
-    except AttributeError:
+    found: frozenset[Var] | None = node._free  # type: ignore[union-attr] # noqa: SLF001
+    if found is None:
         held = contents(node)
         found = frozenset(held.used.difference(held.bound))
         object.__setattr__(node, "_free", found)
-        return found
+    return found
 
 
 def _bound_by(node: Node) -> tuple[Var, ...]:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, Final, TypeAlias, TypeVar
 
+from tensorlang.ir.node_class import generated
 from tensorlang.ir.nodes import Node, Stmt
 
 Change: TypeAlias = Callable[[Any], Any]
@@ -46,13 +47,6 @@ def _below(kind: type) -> dict[str, str]:
     }
 
 
-def _function(kind: type, name: str, lines: list[str]) -> Any:
-    given: dict[str, Any] = {"kind": kind, "changed": _changed}
-    text = "\n    ".join(lines)
-    exec(compile(text, f"<{name} of {kind.__name__}>", "exec"), given)  # noqa: S102
-    return given[name]
-
-
 def _changed(old: tuple[Any, ...], change: Change) -> tuple[Any, ...]:
     """A tuple with `change` applied to each item; itself where nothing changed."""
     new = tuple(map(change, old))
@@ -81,7 +75,9 @@ def _rebuild(kind: type) -> Callable[[Any, Change], Any]:
         if f.init
     ]
     lines.append(f"return kind({', '.join(given)})")
-    made: Callable[[Any, Change], Any] = _function(kind, "rebuild", lines)
+    made: Callable[[Any, Change], Any] = generated(
+        kind, "rebuild", lines, {"kind": kind, "changed": _changed}
+    )
     return made
 
 
@@ -97,7 +93,7 @@ def _statements(kind: type) -> Callable[[Any], tuple[Any, ...]]:
 
 def _tuple(kind: type, name: str, parts: list[str]) -> Callable[[Any], tuple[Any, ...]]:
     lines = [f"def {name}(node):", f"return ({''.join(part + ', ' for part in parts)})"]
-    made: Callable[[Any], tuple[Any, ...]] = _function(kind, name, lines)
+    made: Callable[[Any], tuple[Any, ...]] = generated(kind, name, lines, {})
     return made
 
 

@@ -112,13 +112,14 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias, TypeVar, dataclass_transform
+from dataclasses import field, fields
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from tensorlang.errors import DTypeError, IRError
 from tensorlang.ir.dtypes import DType, as_dtype, boolean, f32, i64
+from tensorlang.ir.node_class import node
 from tensorlang.ir.numeric import narrow_to_odd
 
 UNARY: Final = ("neg", "not", "abs")
@@ -142,7 +143,6 @@ _DEFINED: Final = {
 }
 
 Scalar: TypeAlias = bool | int | float
-_T = TypeVar("_T")
 
 
 def _same(what: str, a: DType, b: DType, name: str = "") -> None:
@@ -156,29 +156,15 @@ def _same(what: str, a: DType, b: DType, name: str = "") -> None:
         raise DTypeError(f"{of} needs operands of one type, got {a} and {b}{how}")
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(field,))
-def node(cls: type[_T]) -> type[_T]:
-    """A frozen dataclass with slots whose structural hash is computed once."""
-    made = dataclass(frozen=True, slots=True, repr=False)(cls)
-    structural = made.__hash__
-
-    def __hash__(self: Any) -> int:  # noqa: N807 - installed as the method
-        try:
-            return self._hash  # type: ignore[no-any-return]
-        except AttributeError:
-            value = hash((made.__name__, structural(self)))
-            object.__setattr__(self, "_hash", value)
-            return value
-
-    made.__hash__ = __hash__  # type: ignore[method-assign]
-    return made
-
-
 class Node:
     """Any node of the tree: immutable, equal by structure, hashable."""
 
     # cached properties
     __slots__ = ("_contents", "_free", "_hash", "_parts", "_structure")
+
+    def __reduce__(self) -> tuple[type[Node], tuple[object, ...]]:
+        given = (f for f in fields(self) if f.init)  # type: ignore[arg-type]
+        return type(self), tuple(getattr(self, f.name) for f in given)
 
     def __repr__(self) -> str:
         from tensorlang.ir.printer import show  # noqa: PLC0415 - printing is above
@@ -310,7 +296,7 @@ class Expr(Node, Operand):
 ExprLike: TypeAlias = "Operand | bool | int | float"
 
 
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
+@node
 class Const(Expr):
     """A literal of a scalar type, rounded or wrapped to it; compared by bits."""
 
@@ -320,7 +306,9 @@ class Const(Expr):
     def __post_init__(self) -> None:
         if self.dtype.lanes != 1:
             raise IRError(f"a constant is a scalar, not {self.dtype}")
-        object.__setattr__(self, "value", _canonical(self.value, self.dtype))
+        value = _canonical(self.value, self.dtype)
+        if value is not self.value:
+            object.__setattr__(self, "value", value)
 
     def _bits(self) -> bytes:
         return struct.pack("<d", self.value)
@@ -333,22 +321,23 @@ class Const(Expr):
         return self.value == other.value
 
     def __hash__(self) -> int:
-        try:
-            return self._hash  # type: ignore[attr-defined,no-any-return]
-        except AttributeError:
+        found: int | None = self._hash  # type: ignore[attr-defined]
+        if found is None:
             bits = self._bits() if self.dtype.is_float else self.value
-            value = hash(("Const", self.dtype, bits))
-            object.__setattr__(self, "_hash", value)
-            return value
+            found = hash(("Const", self.dtype, bits))
+            object.__setattr__(self, "_hash", found)
+        return found
 
 
 def _canonical(value: Scalar, dtype: DType) -> Scalar:
     if dtype.is_bool:
         return bool(value)
     if dtype.is_integer:
+        low, high = dtype.limits
+        if type(value) is int and low <= value <= high:
+            return value
         if isinstance(value, float) and not value.is_integer():
             raise DTypeError(f"{value!r} is not a value of {dtype}")
-        low, high = dtype.limits
         whole = int(value)
         return whole if low <= whole <= high else (whole - low) % (high - low + 1) + low
     number = float(value)

@@ -126,9 +126,8 @@ def nodes_of(node: Node, kind: type[N]) -> Iterator[N]:
 
 def variables(node: Node) -> frozenset[Var]:
     """The free variables of an expression or buffer; layouts and reducers have none."""
-    try:
-        return node._free  # type: ignore[attr-defined,no-any-return] # noqa: SLF001
-    except AttributeError:
+    found: frozenset[Var] | None = node._free  # type: ignore[attr-defined] # noqa: SLF001
+    if found is None:
         found = _NONE
         if isinstance(node, Var):
             found = frozenset((node,))
@@ -138,7 +137,7 @@ def variables(node: Node) -> frozenset[Var]:
                 if below is not found and below:
                     found = found | below if found else below
         object.__setattr__(node, "_free", found)
-        return found
+    return found
 
 
 def rebuild(node: N, change: Callable[[Node], Node]) -> N:
