@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, get_origin
 
 from tensorlang import ir
-from tensorlang.errors import OperatorError
+from tensorlang.errors import DTypeError, OperatorError
 from tensorlang.ops import signature
 from tensorlang.ops.definition import Body, Definition
 from tensorlang.ops.signature import (
@@ -74,7 +74,9 @@ class DerivedGradient(Definition):
         while name in taken:
             name = f"d{name}"
         kind = Arrays(several=True)
-        if not _gives_several(self.of):
+        if not (_gives_several(self.of) or self.linear):
+            kind = Arrays("floats", FLOATS)
+        elif not _gives_several(self.of):
             first = next(iter(self.of.spec.arrays.values()), Arrays())
             kind = Arrays(first.says, first.dtypes)
         return Parameter(name, kind, inspect.Parameter.empty, keyword=False)
@@ -127,11 +129,17 @@ class DerivedGradient(Definition):
             elif self.linear:
                 value = _placeholders(name, value, kind, dy)
             inputs[name] = value
-        made = self.of.definition(**(given | inputs))
+        with ir.rows.unchunked():
+            made = self.of.definition(**(given | inputs))
         results = made if isinstance(made, tuple) else (made,)
         seeds = dy if isinstance(dy, list) else [dy]
         self._check(results, seeds)
         wrt, names = _differentiable(inputs, floats=not self.linear)
+        ir.require(
+            wrt,
+            "gradients are of floats; none of the arrays has float elements",
+            DTypeError,
+        )
         found = ir.adjoint(results, seeds, wrt, names, read=not self.linear)
         return found if len(found) > 1 else found[0]
 

@@ -32,12 +32,10 @@ from tensorlang.ops.math.reductions import logsumexp_grad as logsumexp_grad
 from tensorlang.ops.math.reductions import max as max
 from tensorlang.ops.math.reductions import max_grad as max_grad
 from tensorlang.ops.math.reductions import mean as mean
-from tensorlang.ops.math.reductions import mean_grad as mean_grad
 from tensorlang.ops.math.reductions import min as min
 from tensorlang.ops.math.reductions import min_grad as min_grad
 from tensorlang.ops.math.reductions import prod as prod
 from tensorlang.ops.math.reductions import sum as sum
-from tensorlang.ops.math.reductions import sum_grad as sum_grad
 from tensorlang.ops.math.reductions import var as var
 from tensorlang.ops.math.reductions import var_grad as var_grad
 from tensorlang.ops.math.scans import cumsum as cumsum

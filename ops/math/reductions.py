@@ -26,19 +26,13 @@ def _constant(rows: Rows, value: float | bool, dtype: DType) -> Tensor:
 # ----------------------------------------------------------------------------- sums
 
 
-@fold("math.sum", Anything)
+@fold("math.sum", Anything, gradient={"linear": False})
 def sum(rows: Rows) -> Tensor:
     """Sum over axes; 0 for an empty axis.
 
     Floats keep their dtype; integers and bool are summed in 64 bits.
     """
     return _total(rows, "sum", 0)
-
-
-@sum.gradient
-def sum_grad(dy: Tensor, rows: Rows) -> Tensor:
-    """The gradient of `math.sum` at `x`: dy for each element."""
-    return rows.spread(dy, lambda value: value)
 
 
 @fold("math.prod", Anything)
@@ -65,7 +59,7 @@ def _total(rows: Rows, reducer: str, of_nothing: int) -> Tensor:
     return rows.row(lambda row: total[row].cast(kind), "rounded")
 
 
-@fold("math.mean", Floats)
+@fold("math.mean", Floats, gradient={"linear": False})
 def mean(rows: Rows) -> Tensor:
     """Mean over axes; NaN for an empty axis."""
     dtype = rows.array.dtype
@@ -74,12 +68,6 @@ def mean(rows: Rows) -> Tensor:
     total = rows.fold_long("sum", rows.__getitem__, "y")
     count = rows.length.cast(total.dtype)
     return rows.row(lambda row: ir.stored(total[row] / count, dtype), "mean")
-
-
-@mean.gradient
-def mean_grad(dy: Tensor, rows: Rows) -> Tensor:
-    """The gradient of `math.mean` at `x`: dy / n for each element."""
-    return rows.spread(dy, lambda value: value * (1.0 / rows.length.cast(rows.dtype)))
 
 
 # ------------------------------------------------------------------------- extremes

@@ -169,12 +169,13 @@ class _Tape:
     def _of_output(self, out: Buffer) -> At:
         """The gradient of a stage's output, as a function of the index.
 
-        A plain read, such as that of a result's gradient, gets no stage of its own.
+        A plain read, such as that of a result's gradient, gets no stage of its own, nor
+        does one that is scaled by a factor common to all elements.
         """
         first, *others = (_Solved(part, out) for part in self._parts[out])
         if not (others or first.free):
             place = [Var(f"in{n}", i64) for n in range(out.ndim)]
-            value = first.at(place)
+            value = _by_reciprocal(first.at(place))
             if _is_read(value):
                 return lambda at: substitute(value, dict(zip(place, at, strict=True)))
         made = self.gathered(out, f"d_{out.name}")
@@ -508,8 +509,32 @@ def _in_order(slope: Expr, value: Expr, load: Load) -> Expr:
 
 
 def _is_read(value: Expr) -> bool:
-    """Whether a value is a load, possibly cast."""
-    return _is_read(value.a) if isinstance(value, Cast) else isinstance(value, Load)
+    """Whether a value is a load, possibly cast, or scaled by a common factor."""
+    match value:
+        case Cast(a=a):
+            return _is_read(a)
+        case Binary(op="mul", a=a, b=b):
+            return _is_read(a) and _is_common(b)
+    return isinstance(value, Load)
+
+
+def _is_common(value: Expr) -> bool:
+    """Whether a value is the same for all elements: made of numbers and sizes."""
+    facts = TRACED.get()
+    sizes = facts.values.keys() if facts is not None else ()
+    return free_vars(value) <= {*sizes} and not any(
+        isinstance(node, Load) for node in walk(value)
+    )
+
+
+def _by_reciprocal(value: Expr) -> Expr:
+    """A quotient by a common divisor as a product: one division for all elements."""
+    match value:
+        case Cast(a=a):
+            return replace(value, a=_by_reciprocal(a))
+        case Binary(op="div", a=a, b=b) if _is_common(b):
+            return Binary("mul", a, 1.0 / b)
+    return value
 
 
 def _unrounded(value: Expr) -> Expr:

@@ -12,7 +12,9 @@ the shape without it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby
@@ -23,7 +25,6 @@ from tensorlang.ir.dtypes import f32
 from tensorlang.ir.elementwise import (
     NARROW,
     elements,
-    elementwise_tensors,
     stored,
     wide,
 )
@@ -43,6 +44,20 @@ _SHORT: Final = 64  # row length up to which it is a compile-time constant
 _LONG_ROW: Final = 1 << 15  # elements from which on a row is reduced in chunks
 _LONG_COLUMN: Final = 1 << 9  # likewise, for a row of strided elements
 _BUSY: Final = 64 * 64  # results from which on chunks are unnecessary
+_CHUNKED: Final[ContextVar[bool]] = ContextVar("chunked", default=True)
+
+
+@contextmanager
+def unchunked() -> Iterator[None]:
+    """Context in which rows of any length are reduced in one stage.
+
+    Chunks only reorder a reduction: derivatives are those of the unchunked one.
+    """
+    token = _CHUNKED.set(False)
+    try:
+        yield
+    finally:
+        _CHUNKED.reset(token)
 
 
 @cache
@@ -128,7 +143,7 @@ class Rows:
 
         The result of a chunked reduction does not depend on the number of threads.
         """
-        if self.dims != (1,):
+        if self.dims != (1,) or not _CHUNKED.get():
             return False
         before, length, *behind = self.array.shape
         if not behind:
@@ -241,13 +256,6 @@ class Rows:
             return stored(value(wide(by_row[self.of(at)]), at), dtype)
 
         return self.whole(self.each(element, "dx"))
-
-    def spread(self, given: Tensor, value: Callable[[Expr], Expr]) -> Tensor:
-        """Broadcast a function of an array's per-row values along the rows."""
-        kept = reshaped(given, self.shape(keepdims=True))
-        over = elementwise_tensors(lambda a, _: value(a), ("a", "x"), {"dx": ""})
-        made: Tensor = over(a=kept, x=self._given)
-        return made
 
 
 def along(

@@ -8,7 +8,7 @@ import pytest
 from tensorlang import graph, ir
 from tensorlang.errors import GraphError, OperatorError, ShapeError
 from tensorlang.graph import TensorSpec, gradients
-from tensorlang.ops import find, math, operator
+from tensorlang.ops import find, fold, math, operator
 from tensorlang.ops.signature import Anything, Floats
 
 RNG = np.random.default_rng(0)
@@ -91,6 +91,12 @@ def crossed(x: Floats):
     return ir.compute((n,), lambda i: ir.sum(y[i, k], k), "z")
 
 
+@fold("derived.cubes", Floats)
+def cubes(rows):
+    """Long rows are reduced in chunks; their gradient has none."""
+    return rows.fold_long("sum", lambda at: rows[at] * rows[at] * rows[at], "y")
+
+
 IDS = np.array([3, 0, 3, 2, 3])
 CASES = [
     (product, [(5, 7), (4, 7)], {}),
@@ -114,6 +120,11 @@ CASES = [
     (halves, [(3, 8)], {}),
     (strided, [(17,)], {}),
     (crossed, [(7,)], {}),
+    (math.sum, [(3, 4, 5)], {"axis": (0, 2)}),
+    (math.mean, [(3, 4, 5)], {"axis": 1, "keepdims": True}),
+    (math.mean, [(2, 40000)], {"axis": 1}),
+    (cubes, [(3, 5)], {"axis": 0}),
+    (cubes, [(2, 40000)], {"axis": 1}),
 ]
 NAMES = [f"{op.id}-{shapes}-{given.keys()}" for op, shapes, given in CASES]
 
