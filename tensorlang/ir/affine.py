@@ -19,7 +19,7 @@ Monomial: TypeAlias = tuple[Expr, ...]
 Poly: TypeAlias = dict[Monomial, int]
 
 ONE: Final[Monomial] = ()
-_MOST_TERMS: Final = 16  # a product of sums with more terms is not expanded
+MOST_TERMS: Final = 16  # a product of sums with more terms is not expanded
 _MOST_FACTORS: Final = 16  # of a term
 
 
@@ -62,7 +62,7 @@ def product(a: Mapping[Monomial, int], b: Mapping[Monomial, int]) -> Poly:
 def multiplies(a: Mapping[Monomial, int], b: Mapping[Monomial, int]) -> bool:
     """Whether a product stays small: it has few terms, of few factors each."""
     factors = max(map(len, a), default=0) + max(map(len, b), default=0)
-    return len(a) * len(b) <= _MOST_TERMS and factors <= _MOST_FACTORS
+    return len(a) * len(b) <= MOST_TERMS and factors <= _MOST_FACTORS
 
 
 def merged(a: Monomial, b: Monomial) -> Monomial:

@@ -225,18 +225,21 @@ def rejoined(total: Poly, known: Known) -> Poly:
         if factor.op != "floormod" or not isinstance(factor.b, Const):
             continue
         c = int(factor.b.value)
-        if c <= 0:
+        weight = coefficient * c
+        if c <= 0 or not any(
+            value % weight == 0 for other, value in total.items() if other != monomial
+        ):
             continue
         divided = Binary("floordiv", factor.a, factor.b)
         above = _or(quotient(factor.a, factor.b, known), divided)
         high = poly(above, known.polys)
-        found = _digit_above(total, above, coefficient * c)
+        found = _digit_above(total, above, weight)
         if found is not None and c * found[1] <= _MOST:
-            digits = {found[0]: coefficient * c, monomial: coefficient}
+            digits = {found[0]: weight, monomial: coefficient}
             left = add(total, digits, -1)
             both = Binary("floormod", factor.a, Const(c * found[1], factor.b.dtype))
             return rejoined(add(left, {(both,): coefficient}), known)
-        want = scaled(high, coefficient * c)
+        want = scaled(high, weight)
         if want and all(total.get(m) == value for m, value in want.items()):
             joined = add(add(total, want, -1), {monomial: coefficient}, -1)
             whole = scaled(poly(factor.a, known.polys), coefficient)

@@ -503,9 +503,12 @@ class Known:
             return UNKNOWN
         if expr.dtype == i64 and isinstance(expr, (Binary, Unary, Var)):
             total = poly(expr, self.polys)
-            ends = self.lower(total), self.upper(total)
             if isinstance(expr, Var):
-                return meet(limits, ends)
+                low, high = self.ranges.get(expr, UNKNOWN)
+                low = low if isinstance(low, int) else self.lower(total)
+                high = high if isinstance(high, int) else self.upper(total)
+                return meet(limits, (low, high))
+            ends = self.lower(total), self.upper(total)
             if total != {(expr,): 1}:
                 return wrapped(ends, limits)
         if isinstance(expr, Var):  # of another integer type: its ends are constants

@@ -7,6 +7,7 @@ from typing import TypeGuard
 
 from tensorlang.ir import conditions, division, lanes
 from tensorlang.ir.affine import (
+    MOST_TERMS,
     ONE,
     Poly,
     accumulate,
@@ -142,7 +143,7 @@ class Simplifier:
             return False
         else:
             accumulate(total, (factor,), scale)
-        return multiplies(total, {ONE: 1})
+        return len(total) <= MOST_TERMS
 
     def _terms(self, expr: Binary | Unary) -> Poly:
         a = self._total(expr.a)
