@@ -119,12 +119,19 @@ def specialise(
 ) -> Stmt:
     """The body with variables and buffers replaced and constants folded."""
 
+    # simplified statements share equal expressions, and so do their copies
+    done: dict[int, Node] = {}
+
     @rewriter
     def visit(node: Node) -> Node:
         if isinstance(node, Var):
             return variables.get(node, node)
         if isinstance(node, Expr):
-            return fold_node(rebuild(node, visit)) if affected(node) else node
+            found = done.get(id(node))
+            if found is None:
+                found = fold_node(rebuild(node, visit)) if affected(node) else node
+                done[id(node)] = found
+            return found
         if isinstance(node, Buffer):
             return buffers.get(node, node)
         if isinstance(node, Seq):
