@@ -76,7 +76,7 @@ class _Piece(NamedTuple):
     test: str = ""
 
 
-def _piece(parameter: Parameter) -> _Piece:
+def _piece(parameter: Parameter, keys: Sequence[str]) -> _Piece:
     name, kind = parameter.name, parameter.kind
     match kind:
         case Arrays(several=True):
@@ -105,8 +105,10 @@ def _piece(parameter: Parameter) -> _Piece:
         case Other("key"):
             from tensorlang.ops.random.keys import Key  # noqa: PLC0415 - stands above
 
-            used = "" if kind.replayed else f"{name}.consume('drawn from', 3)"
-            fit = _old_key if kind.replayed else _key
+            used = kind.verb and f"{name}.consume({kind.verb!r}, 3)"
+            fit = _key if used else _old_key
+            if kind.verb == "folded":  # with a child's number
+                used, fit = "", _folded_key
             if kind.optional:
                 words = f"*(() if {name} is None else ({name}.words,))"
                 impl = f"None if {name} is None else {name}.impl"
@@ -114,6 +116,9 @@ def _piece(parameter: Parameter) -> _Piece:
                 types = (Key, type(None))
                 return _Piece(types, fit, attribute=impl, after=used, behind=words)
             return _Piece((Key,), fit, f"{name}.words", f"{name}.impl", after=used)
+        case Other("child"):
+            test, after = f"0 <= {name} < 1 << 64", f"{keys[0]}.fold({name})"
+            return _Piece((int,), _child, scalar=name, after=after, test=test)
         case Other("offset"):
             return _Piece(None, _offset, "", f"{name} != 0", f"{name}, 0")
         case Other("derived"):
@@ -133,7 +138,8 @@ def _piece(parameter: Parameter) -> _Piece:
 def bound(op: Definition) -> Callable[..., Launch]:
     """The call function of an operator: from a call's arguments to its launch."""
     pieces = {  # derived scalars share one piece
-        DERIVED if p.is_a("derived") else p.name: _piece(p) for p in op.parameters
+        DERIVED if p.is_a("derived") else p.name: _piece(p, op.spec.keys)
+        for p in op.parameters
     }
     given: dict[str, Any] = {
         "__name__": __name__,  # where a key was used is looked for outside of it
@@ -152,15 +158,15 @@ def bound(op: Definition) -> Callable[..., Launch]:
     lines += _unpacking(parameters, given)
     for name, (other, launch) in op.instead.items():
         given |= {f"__other_{name}": other, f"__launch_{name}": launch}
-        named = (f"{of}={of}" for of in (*pieces, "target", "out"))
+        named = (f"{of}={of}" for of in (*pieces, *op.shared))
         lines.append(f"if type({name}) is __other_{name}:")
         lines.append(f"    return __launch_{name}({', '.join(named)})")
     if op.host:
         lines.append(_hosted(op))
-        pieces = {p.name: _piece(p) for p in parameters}
+        pieces = {p.name: _piece(p, op.spec.keys) for p in parameters}
     if op.derive is not None:
         lines += _deriving(op.derive, parameters, given)
-    if op.spec.keys and not extras:
+    if op.spec.keys and not extras and "out" in op.shared:
         from tensorlang.ops.random.states import consume  # noqa: PLC0415 - above
 
         given |= {"__known": op.kernels.get, "__consume": consume}
@@ -668,6 +674,26 @@ def _old_key(id: str, name: str, value: Any) -> Any:
     raise ArgumentError(
         f"{id}: {name} is the Key that was used before, not {type(value).__name__}"
     )
+
+
+def _folded_key(id: str, name: str, value: Any) -> Any:
+    own(value)
+    raise ArgumentError(f"{id}: {name} is a Key, not {type(value).__name__}")
+
+
+def _child(id: str, name: str, value: Any) -> int | np.ndarray[Any, Any]:
+    """The number of a child, or an array of numbers, u64."""
+    own(value)
+    try:
+        given = np.asarray(value)
+        whole = given.dtype.kind in "iu" and (not given.size or int(given.min()) >= 0)
+    except (OverflowError, ValueError):
+        whole = False
+    if not whole:
+        raise ArgumentError(
+            f"{id} takes whole numbers, 0 <= {name} < 2^64, not {str(value)[:80]}"
+        )
+    return given.astype(np.uint64) if given.ndim else int(given)
 
 
 def _offset(id: str, name: str, value: Any) -> int:

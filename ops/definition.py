@@ -45,6 +45,7 @@ _SHOWN: Final = {
     "share": "float",
     "key": "Key",
     "offset": "int",
+    "child": "Any",
     "derived": "Any",
     "shape": "Sizes",
     "elements": "Sizes",
@@ -414,9 +415,8 @@ class Definition(Operator):  # noqa: D101 - it has one
         workload = self.workload(*shapes, **attributes)
         made = self.traced(workload)
         values = made.values(workload.shapes)
-        results = tuple(made.at(result.shown, values) for result in made.results)
-        if self.spec.elements and shapes:
-            results = tuple((*each[:-1], *shapes[-1]) for each in results)
+        elements = shapes[-1] if self.spec.elements and shapes else None
+        results = made.shapes(values, elements)
         return results if made.several or len(results) != 1 else results[0]
 
     # ----------------------------------------------------------------------- calls
@@ -452,9 +452,8 @@ class Definition(Operator):  # noqa: D101 - it has one
         self.declared.check(workload)
         made = self.traced(workload)
         values = made.values(given)
-        shown = [made.at(result.shown, values) for result in made.results]
-        if self.spec.elements:
-            shown = [(*s[:-1], *attributes[self.spec.elements]) for s in shown]
+        elements = attributes[self.spec.elements] if self.spec.elements else None
+        shown = made.shapes(values, elements)
         for shape in shown:
             check_result(self.id, shape)
         outputs = tuple(

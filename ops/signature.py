@@ -18,7 +18,10 @@ r"""The kinds of an operator's parameters: its definition's annotations, as data
 | `Share` | a fraction to drop, below 1 | the fraction kept, or None if it is 1 |
 | `Key` | a random key, which is consumed | its words and its hash |
 | `Key \| None` | one that may be left out | the same, or None |
+| `Split` | a random key, which is split and so consumed | the same |
 | `Replayed` | a random key whose stream is drawn again | the same |
+| `Folded` | a random key, which is marked folded with its `Child` | the same |
+| `Child` | the number of a key's child, below 2^64 | a scalar |
 | `Offset` | the position of the first element drawn | a counter's words, high and low |
 | `Derived` | an input of `derive=` | the scalars derived from it, or None |
 | `Shape` | the shape of a result | sizes |
@@ -178,13 +181,13 @@ class Other:
         kind: The name of the kind.
         several: Whether it is a list of these.
         optional: Whether it may be left out.
-        replayed: Whether it is a key that is not consumed.
+        verb: How a call uses a key, for errors; empty if it does not consume it.
     """
 
     kind: str
     several: bool = False
     optional: bool = False
-    replayed: bool = False
+    verb: str = "drawn from"
 
     def __or__(self, other: Any) -> Other:
         known = self.kind in ("key", "shape") and other is None
@@ -240,9 +243,9 @@ class Parameter:
 
     @property
     def uses_up(self) -> bool:
-        """Whether it is a key that a call consumes."""
+        """Whether it is a key that a call consumes or folds."""
         kind = self.kind
-        return isinstance(kind, Other) and kind.kind == "key" and not kind.replayed
+        return isinstance(kind, Other) and kind.kind == "key" and bool(kind.verb)
 
     def is_a(self, kind: str) -> bool:
         """Whether it is of the named kind of `Other`."""
@@ -293,7 +296,7 @@ class Spec:
         rest = (
             p for p in self.parameters if p.name not in (*self.arrays, *self.shapes)
         )
-        gone = ("scalar", "offset", "derived")
+        gone = ("scalar", "offset", "child", "derived")
         return tuple(p.name for p in rest if not any(map(p.is_a, gone)))
 
     @cached_property
@@ -483,6 +486,9 @@ if TYPE_CHECKING:
     Batch = Annotated[_T, "a batch"]
     Key: TypeAlias = KeyWords
     Replayed: TypeAlias = KeyWords
+    Split: TypeAlias = KeyWords
+    Folded: TypeAlias = KeyWords
+    Child: TypeAlias = Expr
     Offset: TypeAlias = Any
     Derived: TypeAlias = Any
     ElementType: TypeAlias = Any
@@ -505,7 +511,8 @@ else:
         (int, tuple, str), (), "whole numbers, pairs, 'same' or 'valid'", pairs=True
     )
     Scalar, Share, Key = Other("scalar"), Other("share"), Other("key")
-    Replayed = replace(Key, replayed=True)
+    Replayed, Split = replace(Key, verb=""), replace(Key, verb="split")
+    Folded, Child = replace(Key, verb="folded"), Other("child")
     Offset, Derived = Other("offset"), Other("derived")
     ElementType = Other("dtype")
     Shape, Elements, Like = Other("shape"), Other("elements"), Other("like")

@@ -74,7 +74,11 @@ class Ready:
         from tensorlang.runtime.buffers import SMALLEST  # noqa: PLC0415 - to prepare
 
         single = results[0] if len(results) == 1 and not several else None
-        small = single and math.prod(single[0]) * single[2].itemsize < SMALLEST
+        small = (
+            single
+            and not any(keys)
+            and math.prod(single[0]) * single[2].itemsize < SMALLEST
+        )
         looked_at = bool(updated) or any(shape is not None for shape in inputs)
         plain = None
         if single and not (looked_at or check):
@@ -93,7 +97,7 @@ def call(  # noqa: PLR0917 - by position, for speed
     attributes: dict[str, Any],
     scalars: tuple[Any, ...],
     target: Any,
-    out: Any,
+    out: Any = None,
 ) -> Launch:
     """The launch of a call: the final step of all generated call functions.
 
@@ -295,6 +299,8 @@ def check_result(id: str, shape: Shape) -> None:
 
 
 def _fresh(op: Operator, ready: Ready, like: Any) -> tuple[list[Any], Any]:
+    if ready.keys and ready.single:
+        return _one_key(op, ready)
     from tensorlang.ops.results import empty  # noqa: PLC0415 - loads the runtime
 
     outs, shown = [], []
@@ -305,6 +311,20 @@ def _fresh(op: Operator, ready: Ready, like: Any) -> tuple[list[Any], Any]:
     if ready.keys:
         return _among_keys(ready, outs, tuple(shown))
     return outs, shown[0] if ready.single else tuple(shown)
+
+
+def _one_key(op: Operator, ready: Ready) -> tuple[list[Any], Key]:
+    """The memory of the only result, and the key or batch of keys in it."""
+    (shape, inner, dtype), how = ready.results[0], ready.keys[0]
+    try:
+        words = np.empty(shape, dtype)
+    except MemoryError as problem:
+        raise ShapeError(
+            f"{op.id}: {math.prod(shape[:-1])} keys cannot be allocated; make fewer at "
+            "once"
+        ) from problem
+    flat = words if shape == inner else words.reshape(inner)
+    return [flat], _key_class()(how, words)
 
 
 def _arrays(ready: Ready) -> Sequence[tuple[Shape, Shape, np.dtype[Any]]]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from tensorlang.errors import OperatorError, ShapeError, TensorlangError
-from tensorlang.ir import f32, f64, function, i32, i64
+from tensorlang.ir import f32, f64, function, i32, i64, u64
 from tensorlang.ir.assembly import bound, with_variables
 from tensorlang.ir.dtypes import DType, as_dtype
 from tensorlang.ir.frontend import Tensor
@@ -144,6 +144,19 @@ class Trace:
         """A shape, with its expressions evaluated."""
         return tuple([int(evaluate(extent, values)) for extent in shape])
 
+    def shapes(
+        self, values: Mapping[Var, int], elements: Shape | None = None
+    ) -> tuple[Shape, ...]:
+        """The shapes of the results, with `elements` in place of their number."""
+        found = []
+        for result in self.results:
+            shape, words = self.at(result.shown, values), bool(result.impl)
+            if elements is not None:
+                at = len(shape) - 1 - words
+                shape = (*shape[:at], *elements, *shape[at + 1 :])
+            found.append(shape)
+        return tuple(found)
+
     def check(self, scalars: Sequence[Any]) -> None:
         """Refuse scalars that do not meet the definition's conditions."""
         for check in self.checks:
@@ -254,6 +267,9 @@ class _Tracer:
                     f"dimension, not the shape {words.shape}"
                 )
             return KeyWords(how, words)
+        if parameter.is_a("child"):
+            self._scalars.append(Var(name, u64))
+            return self._scalars[-1]
         if parameter.is_a("offset"):
             (how, *_) = (self._attributes[name] for name in self._keys)
             word = DType(f"u{impl(how).bits}")

@@ -11,18 +11,22 @@ from collections.abc import Iterator
 from typing import Final
 
 from tensorlang.ir.contents import blocks, loops
-from tensorlang.ir.nodes import For, Function, Seq, Store
+from tensorlang.ir.nodes import For, Function, Seq, Store, as_expr
 from tensorlang.ir.visit import walk
 from tensorlang.schedules.streaming import Stream, loop_named, stream, stream_knobs
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
 _REGISTERS_SIDE_BY_SIDE: Final = 4
 _ROWS_A_THREAD: Final = 16
+_ONE: Final = as_expr(1)
 
 
 @schedule("threefry")
 def random(s: Schedule, knobs: Knobs) -> None:
-    """Stream every nest; in a batch of keys, rows go to threads."""
+    """Stream every nest; in a batch of keys, rows go to threads.
+
+    Single hashes, such as the remainder after the last whole one, stay as they are.
+    """
     keys = next(b for b in s.function.buffers if b.dtype.is_integer)
     word = 8 * keys.dtype.bytes
     width = s.target.lanes(word) if s.target else 16
@@ -31,7 +35,7 @@ def random(s: Schedule, knobs: Knobs) -> None:
     for *rows, element in names:
         if rows:
             _batch(s, rows[0], element, how, width)
-        elif not element.startswith("t"):  # the remainder after the last whole hash
+        elif not element.startswith("t") and loop_named(s, element).extent != _ONE:
             stream(s, element, how)
     if how.nontemporal:
         _past_the_caches(s)

@@ -16,8 +16,6 @@ from tensorlang.ir.nodes import (
     Expr,
     ExprLike,
     For,
-    Function,
-    Param,
     Store,
     Var,
     as_expr,
@@ -28,8 +26,8 @@ from tensorlang.ops.random.impls import Impl, elements_per_hash, impl
 from tensorlang.ops.random.nests import Elements, Nest, statements
 
 if TYPE_CHECKING:
+    from tensorlang.ir.sizes import Size
     from tensorlang.ops.tracing import KeyWords
-    from tensorlang.workload import Workload
 
 N: Final = Var("n", i64)
 KEYS: Final = Var("m", i64)
@@ -180,21 +178,24 @@ def _same(word: Expr) -> Expr:
     return word
 
 
-def split(workload: Workload) -> Function:
-    """The children of a key, or of each key of a batch: row i is H(key, i)."""
-    named = workload.named
-    how = impl(str(named["impl"]))
-    word, rows = words.UNSIGNED[how.bits], (KEYS,) if named["batch"] else ()
-    key = Buffer("keys" if rows else "key", word, (*rows, as_expr(how.key_words)))
-    start = Var("high", word), Var("low", word)
-    source = Source(how, Tensor(key), "packed", start)
-    out = Buffer("out", word, (*rows, N, as_expr(how.key_words)))
-    return Function(
-        "random_split",
-        (Param(key, "in"), Param(out, "out")),
-        (*start, *rows, N),
-        statements(source.nest(out, N)),
-    )
+def children(
+    key: KeyWords, counts: Sequence[Size] = (), start: Counter | None = None
+) -> KeyWords:
+    """The children of a key, or of each key of a batch: row i is H(key, start + i)."""
+    source = Source.of(key, "packed", start)
+    rows, (count,) = tuple(map(as_expr, source.rows)), map(as_expr, counts or (1,))
+    width = source.how.key_words
+    out = Buffer("out", source.word, (*rows, count, as_expr(width)))
+    stage = Stage(statements(source.nest(out, count)), (out,), (source.keys,))
+    made = Tensor(out, stage, sizes_of(out.shape))
+    return replace(key, words=reshaped(made, (*source.rows, *counts, width)))
+
+
+def child(key: KeyWords, number: Expr) -> KeyWords:
+    """The child of this number, or that of each key of a batch."""
+    word = words.UNSIGNED[impl(key.impl).bits]
+    high = (number >> 32).cast(word) if word.bits == 32 else Const(0, word)
+    return children(key, (), (high, number.cast(word)))
 
 
 def hashed(how: Impl, key: Tensor, counter: Tensor) -> Tensor:

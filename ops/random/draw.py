@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from tensorlang.ops.tensors import Ready, check_result
 
 if TYPE_CHECKING:
     from tensorlang.ir import DType, Expr, Tensor
+    from tensorlang.ops.operator import Shapes
     from tensorlang.ops.random import definitions
     from tensorlang.workload import Workload
 else:
@@ -53,14 +54,24 @@ class Draw(Definition):
         id: Its canonical id.
         body: The definition.
         draws: The element types that it draws.
+        shapes: The shape of the default workload.
         options: As for `Definition`.
     """
 
+    # keys, and elements of each, in the workload of batches
+    batch: ClassVar[tuple[int, int]] = (_MANY, _MANY)
+
     def __init__(
-        self, id: str, body: Body, *, draws: tuple[str, ...], **options: Any
+        self,
+        id: str,
+        body: Body,
+        *,
+        draws: tuple[str, ...],
+        shapes: Shapes = ((_LONG,),),
+        **options: Any,
     ) -> None:
         self._draws = draws
-        super().__init__(id, body, shapes=((_LONG,),), whole=True, **options)
+        super().__init__(id, body, shapes=shapes, whole=True, **options)
 
     @property
     def dtypes(self) -> tuple[str, ...]:
@@ -115,8 +126,11 @@ class Draw(Definition):
         """The kernel of a draw, of any size."""
         if isinstance(target, Nowhere) and target.each_call:
             return target.built(self, workload).launch
-        words = workload.shapes[0]
-        usual = ((_MANY, words[1]), (_MANY,)) if len(words) > 1 else (words, (_LONG,))
+        words, *counts = workload.shapes
+        usual = [words, *self.usual_shapes]
+        if len(words) > 1:
+            many, each = self.batch
+            usual = [(many, words[1]), *[(each,) for _ in counts]]
         of_all = workload.with_shapes(*usual)
         key = "kernel", of_all, target
         if key not in self.kernels:

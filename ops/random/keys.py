@@ -98,7 +98,7 @@ class Key:
         states.consume(self._ledger, self._ids, verb)
         return self.words
 
-    def fold(self, data: NDArray[Any]) -> None:
+    def fold(self, data: int | NDArray[Any]) -> None:
         """Mark every key folded with `data`, or none and raise `KeyReuseError`."""
         states.fold(self._ledger, self._ids, data)
 

@@ -141,7 +141,7 @@ def consume(ledger: Ledger, ids: Ids, verb: str, depth: int = 1) -> None:
         ledger.uses.append((ids, verb, place))
 
 
-def fold(ledger: Ledger, ids: Ids, data: NDArray[Any]) -> None:
+def fold(ledger: Ledger, ids: Ids, data: int | NDArray[Any]) -> None:
     """Mark the elements folded with each number of `data`, all or none.
 
     Raises:
@@ -169,12 +169,14 @@ def fold(ledger: Ledger, ids: Ids, data: NDArray[Any]) -> None:
 
 
 def _parts(
-    ledger: Ledger, ids: Ids, data: NDArray[Any], place: Place
+    ledger: Ledger, ids: Ids, data: int | NDArray[Any], place: Place
 ) -> list[tuple[Ids, list[tuple[int, int]]]]:
     """The numbers of each group of elements: one each, or all for all.
 
     For a long batch with one number each, the numbers count for the whole batch.
     """
+    if isinstance(data, int):
+        return [(ids, [(data, data + 1)])]
     if type(ids) is int or data.size == 1:
         return [(ids, _runs(data, place))]
     if data.size > _EACH_APART:

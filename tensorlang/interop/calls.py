@@ -47,7 +47,7 @@ _OTHERS: Final = {
     **dict.fromkeys(("shape", "elements"), "sizes"),
     **dict.fromkeys(("share", "derived"), "float"),
     "dtype": "str",
-    "offset": "int",
+    **dict.fromkeys(("offset", "child"), "int"),
 }
 ARRAYS: Final = ("array", "operand", "arrays", "key")
 _IMPL: Final = "threefry2x32"

@@ -172,7 +172,7 @@ BAD = [
         for draw in (random.permutation, random.categorical)
     ),
     (lambda k: random.split(k, (0, 1 << 62)), ShapeError, "cannot be allocated"),
-    (lambda k: random.split(7), ArgumentError, "random.split takes a Key, not int"),
+    (lambda k: random.split(7), ArgumentError, "key is a Key, not int"),
     (lambda k: random.split(k, -2), ShapeError, "from 0 on, not -2"),
     (lambda k: random.split(k, 1 << 32), ShapeError, "fewer than 2^32 keys"),
     (lambda k: random.fold_in(k, -1), ArgumentError, "0 <= data < 2^64, not -1"),
