@@ -118,7 +118,6 @@ def specialise(
     body: Stmt, variables: dict[Var, Expr], buffers: dict[Buffer, Buffer]
 ) -> Stmt:
     """The body with variables and buffers replaced and constants folded."""
-
     # simplified statements share equal expressions, and so do their copies
     done: dict[int, Node] = {}
 

@@ -68,7 +68,6 @@ def _named(found: Contents, node: Block) -> None:
 
 
 def _variable(found: Contents, node: Var) -> None:
-    found.used.add(node)
     found.names.add(node.name)
 
 
@@ -125,6 +124,7 @@ def _found(node: Node) -> Contents:
         if isinstance(child, Stmt):
             found.include(child)
             continue
+        found.used |= variables(child)
         for part in parts(child):
             note = _NOTES.get(type(part))
             if note is not None:

@@ -50,12 +50,22 @@ class DType:
         is_float: Whether lanes are floating-point numbers.
         is_integer: Whether lanes are signed or unsigned integers (`bool` is not).
         is_bool: Whether a lane is a truth value.
+        scalar: The type of one lane.
 
     Raises:
         DTypeError: the name is none of `NAMES`, or lanes is not positive.
     """
 
-    __slots__ = ("bits", "is_bool", "is_float", "is_integer", "kind", "lanes", "name")
+    __slots__ = (
+        "bits",
+        "is_bool",
+        "is_float",
+        "is_integer",
+        "kind",
+        "lanes",
+        "name",
+        "scalar",
+    )
     __match_args__ = ("name", "lanes")
 
     name: str
@@ -65,6 +75,7 @@ class DType:
     is_float: bool
     is_integer: bool
     is_bool: bool
+    scalar: DType
 
     def __new__(cls, name: str, lanes: int = 1) -> DType:  # noqa: D102, PYI034
         found = _MADE.get((name, lanes))
@@ -86,14 +97,11 @@ class DType:
         """Bytes of one lane as stored in memory."""
         return self.bits // 8
 
-    @property
-    def scalar(self) -> DType:
-        """The type of one lane."""
-        return self if self.lanes == 1 else DType(self.name)
-
     def vector(self, lanes: int) -> DType:
         """The type of `lanes` lanes of this element type."""
-        return self if self.lanes == lanes else DType(self.name, lanes)
+        if self.lanes == lanes:
+            return self
+        return _MADE.get((self.name, lanes)) or _make(self.name, lanes)
 
     @property
     def numpy(self) -> np.dtype:
@@ -118,6 +126,7 @@ def _make(name: str, lanes: int) -> DType:
     if lanes < 1:
         raise DTypeError(f"a vector needs at least one lane, not {lanes}")
     kind, bits = _TABLE[name][:2]
+    made = object.__new__(DType)
     values = {
         "name": name,
         "lanes": int(lanes),
@@ -126,8 +135,8 @@ def _make(name: str, lanes: int) -> DType:
         "is_float": kind == "float",
         "is_integer": kind in ("int", "uint"),
         "is_bool": kind == "bool",
+        "scalar": made if lanes == 1 else DType(name),
     }
-    made = object.__new__(DType)
     for field, value in values.items():
         object.__setattr__(made, field, value)
     return _MADE.setdefault((name, lanes), made)

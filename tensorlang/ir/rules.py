@@ -95,7 +95,7 @@ class Simplifier:
                 found = self._summed(expr)
             else:
                 found = self._settled(rebuild(expr, self._child))
-            if found == expr:
+            if found is not expr and found == expr:
                 found = expr  # an equal tree, with its caches filled
             self._done[expr] = found
             self._done.setdefault(found, found)

@@ -116,9 +116,10 @@ def nodes_of(node: Node, kind: type[N]) -> Iterator[N]:
     if not isinstance(node, (Stmt, Function)):
         yield from (part for part in parts(node) if type(part) is kind)
         return
+    if issubclass(kind, Stmt):
+        yield from (stmt for stmt in walk_statements(node) if type(stmt) is kind)
+        return
     for stmt in walk_statements(node):
-        if type(stmt) is kind:
-            yield stmt
         for child in CHILDREN[type(stmt)](stmt):
             if not isinstance(child, Stmt) and holds(child, kind):
                 yield from (part for part in parts(child) if type(part) is kind)

@@ -156,9 +156,15 @@ def _places(access: Load | Store) -> list[int] | None:
 
 
 def _live(function: Function, masks: _Masks) -> dict[Buffer, set[int]]:
-    """Elements of temporaries that loads may read; without those of unknown access."""
+    """Elements that loads may read of temporaries that are stored to with masks.
+
+    Without those of unknown access.
+    """
+    masked = {s.buffer for s in nodes_of(function.body, Store) if s.mask is not None}
     live: dict[Buffer, set[int]] = {
-        buffer: set() for buffer in allocations(function.body) if on_stack(buffer)
+        buffer: set()
+        for buffer in allocations(function.body)
+        if buffer in masked and on_stack(buffer)
     }
     for update in nodes_of(function.body, AtomicUpdate):
         live.pop(update.buffer, None)

@@ -6,6 +6,7 @@ f16 and bf16 are integers that hold their bits (see `legalize`).
 from __future__ import annotations
 
 import struct
+from functools import cache
 from typing import Final
 
 from tensorlang.ir.dtypes import DType
@@ -21,6 +22,7 @@ _NAMES: Final = {
 _MANGLED: Final = {"bool": "i1"}
 
 
+@cache
 def llvm_type(dtype: DType) -> str:
     """The type of a value: `float`, `i32`, `<16 x float>`, `i1` for a bool."""
     element = _NAMES.get(dtype.name, f"i{dtype.bits}")
