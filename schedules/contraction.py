@@ -19,6 +19,7 @@ from typing import Final
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.nodes import Const, Load
 from tensorlang.schedules import dot_pairs
+from tensorlang.schedules.blocks import by_blocks, chosen
 from tensorlang.schedules.plan import Plan, Tile
 from tensorlang.schedules.stages import Stage, column_dimension, extent_of, tile_axes
 from tensorlang.schedules.strips import SMALL, by_strips, divided
@@ -57,6 +58,9 @@ def tiles(plan: Plan) -> None:
     if dot_pairs.possible(s, stage, tile) and s.attempt(
         _by_pairs, s, stage, axes, tile
     ):
+        return
+    if (how := chosen(plan)) is not None:
+        by_blocks(plan, tile, how)
         return
     if s.attempt(by_strips, plan, tile):
         return

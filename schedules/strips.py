@@ -50,7 +50,7 @@ def by_strips(plan: Plan, tile: Tile) -> None:
     if (depth := _depth(stage, load, width)) is not None:
         outside, inside = s.split(folded[-1], [None, depth])
         deep, folded = [outside], [inside]
-    if not _packed(stage, load, width):
+    if not is_packed(stage, load, width):
         copied = s.cache_read(stage.name, load.buffer.name, "global")
     around = s.loops(stage.name)
     first, inside = s.split(column.var.name, [None, width])
@@ -61,7 +61,7 @@ def by_strips(plan: Plan, tile: Tile) -> None:
         _tile(s, part, stage, (row.var.name, inside, *folded), rows, tile.lanes)
     if copied:
         s.compute_at(copied[0], [first, *deep][-1])
-        _pack(s, stage, load, *copied, tile.lanes)
+        pack(s, stage, load, *copied, tile.lanes)
     parallelize(s, [*outer, first])
 
 
@@ -84,7 +84,7 @@ def _operand(plan: Plan, stage: Stage, tile: Tile) -> Load:
         column_dimension(stage, load) == load.buffer.ndim - 1,
     )
     few = rows is not None and rows < _WORTH_PACKING
-    if in_rows and few and not _packed(stage, load, width):
+    if in_rows and few and not is_packed(stage, load, width):
         raise ScheduleError("too few rows read a strip that is contiguous already")
     _depth(stage, load, width)
     return load
@@ -120,7 +120,7 @@ def divided(steps: int | None, step: int) -> int | None:
     return fits[-1] if fits else None
 
 
-def _packed(stage: Stage, load: Load, width: int) -> bool:
+def is_packed(stage: Stage, load: Load, width: int) -> bool:
     """Whether the columns are already in strips that combine to `width`."""
     last = load.buffer.shape[-1]
     if column_dimension(stage, load) != load.buffer.ndim - 1 or not isinstance(
@@ -185,8 +185,16 @@ def _tile(  # noqa: PLR0917 - the parts of a tile
     for loop in (i, vector):
         s.unroll(loop)
     s.vectorize(lane)
+    write_back(s, write, tall, lanes)
+
+
+def write_back(s: Schedule, write: str, at: str, lanes: int) -> None:
+    """Unroll and vectorize a tile's write-back, which keeps the tile in registers."""
     own = s.loops(write)
-    *others, last = own[own.index(tall) + 1 :]
+    inside = own[own.index(at) + 1 :]
+    if not inside:
+        return
+    *others, last = inside
     if (extent(s, last) or 0) > lanes:
         vector, last = s.split(last, [None, lanes])
         others.append(vector)
@@ -195,7 +203,7 @@ def _tile(  # noqa: PLR0917 - the parts of a tile
     s.vectorize(last)
 
 
-def _pack(  # noqa: PLR0917 - the parts of a copy
+def pack(  # noqa: PLR0917 - the parts of a copy
     s: Schedule, stage: Stage, load: Load, copy: str, strip: str, lanes: int
 ) -> None:
     """Pack one strip: transposed in registers, or row by row."""
@@ -225,6 +233,7 @@ def _transpose(s: Schedule, copy: str, lanes: int, intrinsic: str) -> None:
     if length is None or length < lanes:
         raise ScheduleError("the strip is not deep enough for a block")
     if length % lanes:
+        s.reorder(depth, column)
         s.partition(depth, length // lanes * lanes)
     column_0, column_1 = s.split(column, [None, lanes])
     depth_0, depth_1 = s.split(depth, [None, lanes])

@@ -237,7 +237,8 @@ def test_the_generic_schedule_has_knobs_to_tune():
         knobs = Knobs()
         building.schedule(op, op.workload(*shapes), target, "direct", knobs)
         domains |= knobs.domains
-    assert domains.keys() == {"lanes", "chunk", "nontemporal", "rows", "vectors"}
+    usual = {"lanes", "chunk", "nontemporal", "rows", "vectors", "blocks"}
+    assert domains.keys() == usual
 
 
 def test_a_wide_matmul_runs_in_a_register_tile():

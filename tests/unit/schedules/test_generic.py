@@ -187,7 +187,7 @@ def test_pinned_knobs_are_obeyed():
     assert 'alloc(f32[4, 48], scope="register")' in show(made.function)
     knobs = Knobs()
     generic(Schedule(matmul(64, 64, 64), TARGET), knobs)
-    assert knobs.domains.keys() == {"rows", "vectors"}
+    assert knobs.domains.keys() == {"rows", "vectors", "blocks"}
 
 
 def test_scheduled_stages_run_without_a_fault():

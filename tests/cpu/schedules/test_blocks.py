@@ -1,0 +1,71 @@
+"""Contractions in blocks: every choice of sizes and order is legal, and right."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from tensorlang import targets
+from tensorlang.ops import find
+from tensorlang.runtime import build
+from tensorlang.schedules.generic import generic
+from tensorlang.scheduling import Knobs, Schedule
+
+DENSE = find("nn.dense")
+SIZES = [(33, 77, 205), (12, 64, 128), (7, 40, 1), (50, 48, 65)]
+CHOICES = {
+    "rows": (1, 3, 6),
+    "vectors": (1, 2, 4),
+    "blocks": ("nkm", "nmk", "mkn", "mnk", "knm", "kmn"),
+    "block_strips": (1, 2, 3, 64),
+    "block_tiles": (1, 2, 4),
+    "block_depth": (0, 32, 64),
+    "packed": (False, True),
+    "rows_packed": (False, True),
+    "strips_first": (False, True),
+}
+
+
+def scheduled(layout, m, k, n, knobs):
+    """nn.dense [m, k] x [n, k], in blocks."""
+    shape = (n, k) if layout == "oi" else (k, n)
+    workload = DENSE.workload((m, k), shape, layout=layout)
+    s = Schedule(DENSE.function(workload), targets.get("llvm"))
+    generic(s, knobs)
+    return s
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_blocks_of_any_size_and_order(seed):
+    draw = random.Random(seed)
+    m, k, n = draw.choice(SIZES)
+    layout = draw.choice(("oi", "io"))
+    knobs = Knobs(pinned={name: draw.choice(found) for name, found in CHOICES.items()})
+    s = scheduled(layout, m, k, n, knobs)
+    tried = [str(each) for each in s.declined]
+    assert n == 1 or not any("contraction.tiles" in each for each in tried), tried
+    x, w = np.random.default_rng(seed).standard_normal((2, 256, 256), np.float32)
+    x, w = x[:m, :k].copy(), (w[:n, :k] if layout == "oi" else w[:k, :n]).copy()
+    expected = x.astype(np.float64) @ (w.T if layout == "oi" else w)
+    np.testing.assert_allclose(build(s.function)(x, w), expected, atol=1e-4)
+
+
+def test_the_space_is_large_and_legal():
+    """Of random points, most give a kernel of their own, and none is refused."""
+    draw, found = random.Random(0), set()
+    for _ in range(40):
+        knobs = Knobs(
+            pinned={name: draw.choice(each) for name, each in CHOICES.items()}
+        )
+        s = scheduled("io", 96, 640, 900, knobs)
+        assert not any("contraction.tiles" in str(each) for each in s.declined)
+        found.add(str(s.function))
+    assert len(found) > 30
+
+
+@pytest.mark.parametrize("depth", [64, 72, 77])
+def test_strips_are_transposed_in_registers_whatever_the_depth(depth):
+    s = scheduled("oi", 100, depth, 1024, Knobs())
+    assert any("tensorize" in str(step) for step in s.trace)
