@@ -125,6 +125,9 @@ def _piece(parameter: Parameter, keys: Sequence[str]) -> _Piece:
             return _Piece(attribute="__variant")
         case Other("dtype"):
             return _Piece((str,), _element_type, attribute=name)
+        case Other("elements", counted=fit) if fit is not None:
+            test = f"0 <= {name} < 1 << 31"
+            return _Piece((int,), fit, attribute=f"({name},)", test=test)
         case Other("shape" | "elements", optional=optional):
             types = (tuple, type(None)) if optional else (tuple,)
             return _Piece(types, shape_of, attribute=name)
@@ -209,7 +212,6 @@ def _short(op: Definition, pieces: Mapping[str, _Piece]) -> Iterator[str]:
     facts = (f"({array}.shape, {array}.dtype)" for array in given)
     scalars = (piece.scalar for piece in pieces.values() if piece.scalar)
     tests = [f"type({array}) is __array" for array in ("out", *arrays)]
-    used = [name for name in op.spec.keys if pieces[name].after]
     tests += [f"type({key}) is __types_{key}" for key in op.spec.keys]
     yield f"if {' and '.join(tests)}:"
     yield f"    ready = __known((target, {', '.join([*named, *facts])}))"
@@ -217,8 +219,8 @@ def _short(op: Definition, pieces: Mapping[str, _Piece]) -> Iterator[str]:
     yield "        shape_, inner, dtype_ = ready.plain"
     yield "        fits = out.shape == shape_ and out.dtype is dtype_"
     yield "        if fits and out.flags.carray:"
-    for key in used:
-        yield f"            __consume({key}._ledger, {key}._ids, 'drawn from', 2)"
+    for key, verb in ((p.name, p.verb) for p in op.spec.parameters if p.verb):
+        yield f"            __consume({key}._ledger, {key}._ids, {verb!r}, 2)"
     flat = "out if inner is shape_ else out.reshape(inner)"
     made = f"({', '.join([*given, flat, *scalars])}){_told(pieces)}"
     yield f"            return ready.launch, {made}, out"
@@ -658,10 +660,10 @@ def _likes(id: str, name: str, value: Any) -> tuple[tuple[int, ...], ...]:
 
 def _key(id: str, name: str, value: Any) -> Any:
     """A key, to be consumed once all other arguments are checked."""
-    from tensorlang.ops.random.stateful import StatefulKey  # noqa: PLC0415 - above
+    from tensorlang.ops.random.stateful import LaterKey, StatefulKey  # noqa: PLC0415 - above
 
     own(value)
-    if isinstance(value, StatefulKey):
+    if isinstance(value, (StatefulKey, LaterKey)):
         return value.later()
     raise ArgumentError(
         f"{id}: {name} is a Key, not {type(value).__name__}; make one with "

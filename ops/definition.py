@@ -481,14 +481,27 @@ class Definition(Operator):  # noqa: D101 - it has one
             keys=tuple(result.impl for result in made.results),
         )
 
-    def _launch(self, func: Function, workload: Workload, target: Any) -> Any:
-        """The launch of a function's kernel, memoised."""
+    def _launch(
+        self,
+        shared: Hashable,
+        workload: Workload,
+        target: Any,
+        of_all: Workload | None = None,
+    ) -> Any:
+        """The launch of a workload's kernel, memoised.
+
+        Args:
+            shared: What all workloads that the kernel serves have in common.
+            workload: The workload.
+            target: Where to compute.
+            of_all: The workload that the kernel is built for; by default the first.
+        """
         if isinstance(target, Nowhere) and target.each_call:
             return target.built(self, workload).launch
         ways = [a.name for a in self.algorithms.values() if a.serves(workload)]
-        key: Hashable = ("kernel", func, *ways[1:], target)
+        key: Hashable = ("kernel", shared, *ways[1:], target)
         if key not in self.kernels:
-            launch = self.build(workload, target).launch
+            launch = self.build(of_all or workload, target).launch
             explained = self._faults and Explained(launch, self.id, self._faults)
             self.kernels[key] = explained or launch
             for other in self._variants(workload):
@@ -510,8 +523,8 @@ def _usual_type(kind: Arrays, asked: str | tuple[str, ...] | None) -> str:
         return asked
     if 0 < len(kind.dtypes) < 3:
         return kind.dtypes[-1]  # the wider of two
-    known = (name for name in ("f32", "i32") if not kind.dtypes or name in kind.dtypes)
-    return next(known)
+    names = kind.dtypes or ("f32",)
+    return next((name for name in ("f32", "i32") if name in names), names[-1])
 
 
 def _shown(parameter: Parameter) -> str:

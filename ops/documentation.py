@@ -63,7 +63,7 @@ def documented(
     usual = {p.name: _usual(p) for p in parameters} | SHARED | dict(more)
     lines = [own.get(name) or _filled(f"{name}: {usual[name]}") for name in names]
     if "Raises:" not in others:
-        keys = any(p.uses_up for p in parameters)
+        keys = any(p.verb for p in parameters)
         raised = f"{_REUSED}\n    {_RAISES}" if keys else _RAISES
         others = f"{others.rstrip()}\n\nRaises:\n    {raised}\n".lstrip("\n")
     listed = "\n".join(lines)

@@ -181,6 +181,7 @@ class Other:
         kind: The name of the kind.
         several: Whether it is a list of these.
         optional: Whether it may be left out.
+        counted: Converts all but plain numbers, if a call gives a number of elements.
         verb: How a call uses a key, for errors; empty if it does not consume it.
     """
 
@@ -188,6 +189,7 @@ class Other:
     several: bool = False
     optional: bool = False
     verb: str = "drawn from"
+    counted: Callable[[str, str, Any], Any] | None = None
 
     def __or__(self, other: Any) -> Other:
         known = self.kind in ("key", "shape") and other is None
@@ -242,10 +244,10 @@ class Parameter:
         return isinstance(self.kind, (Arrays, Other)) and self.kind.optional
 
     @property
-    def uses_up(self) -> bool:
-        """Whether it is a key that a call consumes or folds."""
+    def verb(self) -> str:
+        """How a call uses up this key; empty for all else."""
         kind = self.kind
-        return isinstance(kind, Other) and kind.kind == "key" and bool(kind.verb)
+        return kind.verb if isinstance(kind, Other) and kind.kind == "key" else ""
 
     def is_a(self, kind: str) -> bool:
         """Whether it is of the named kind of `Other`."""

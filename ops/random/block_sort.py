@@ -13,23 +13,24 @@ from tensorlang.ir.dtypes import u32
 from tensorlang.ir.nodes import Store, seq
 from tensorlang.ops.block_radix import Radix, Use
 from tensorlang.ops.block_scans import BlockScan, over
-from tensorlang.ops.random.definitions import N
 from tensorlang.ops.random.integer_definitions import permuted
 
 if TYPE_CHECKING:
-    from tensorlang.ir.nodes import Buffer, Expr, Function, Stmt, Var
-    from tensorlang.workload import Workload
+    from tensorlang.ir import Tensor
+    from tensorlang.ir.nodes import Buffer, Expr, Stmt, Var
+    from tensorlang.ir.sizes import Size
+    from tensorlang.ops.random.definitions import Source
 
 _Pair: TypeAlias = "tuple[Buffer, Buffer]"
 BLOCK: Final = 4096  # elements
 _THREADS: Final = 256
 
 
-def permutation(workload: Workload) -> Function:
+def permutation(key: Source, count: Size) -> Tensor:
     """A random permutation of 0 .. n-1, with each pass in parallel blocks."""
     threads = min(_THREADS, BLOCK)
     scan = BlockScan(threads, shuffles=False)
-    radix = Radix(scan, as_expr(1), N, u32, True, BLOCK // threads)
+    radix = Radix(scan, as_expr(1), as_expr(count), u32, True, BLOCK // threads)
 
     def moved(digit: Expr, here: _Pair, there: _Pair) -> Stmt:
         def read(_: Expr, at: Expr, use: Use) -> Stmt:
@@ -48,4 +49,4 @@ def permutation(workload: Workload) -> Function:
 
         return over("pair", u32.bytes // 2, "serial", there_and_back)
 
-    return permuted(workload, sorted_by, radix.memory)
+    return permuted(key, count, sorted_by, radix.memory)

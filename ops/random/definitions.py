@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tensorlang.errors import ArgumentError
 from tensorlang.ir.dtypes import DType, as_dtype, i64
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from tensorlang.ir.sizes import Size
     from tensorlang.ops.tracing import KeyWords
 
-N: Final = Var("n", i64)
-KEYS: Final = Var("m", i64)
 Counter: TypeAlias = tuple[Expr, Expr]
 Words: TypeAlias = tuple[Expr, ...]
 

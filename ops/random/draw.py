@@ -16,7 +16,6 @@ from tensorlang.errors import ArgumentError, DTypeError, ShapeError
 from tensorlang.ops import lazy
 from tensorlang.ops.binding import shape_of
 from tensorlang.ops.definition import Body, Definition
-from tensorlang.ops.dispatch import Nowhere
 from tensorlang.ops.random.formats import result_of, width_of
 from tensorlang.ops.random.impls import elements_per_hash, impl
 from tensorlang.ops.signature import Elements, ElementType, Key, Offset
@@ -104,14 +103,15 @@ class Draw(Definition):
         from tensorlang.ir.dtypes import DType  # noqa: PLC0415 - only to prepare
 
         (words,), named = arrays, dict(attributes)
-        shape = shape_of(self.id, "shape", named.pop("shape"))
+        name = self.spec.elements
+        shape = shape_of(self.id, name, named.pop(name))
         keys, width, count = words.shape[:-1], words.shape[-1], math.prod(shape)
         if keys and count >= CHUNK:
             raise ShapeError(
                 f"{self.id}: each key of a batch draws fewer than 2^31 elements, not "
                 f"{count}; draw in parts with offset="
             )
-        apart, flat = named.pop("offset"), (math.prod(keys),) if keys else ()
+        apart, flat = named.pop("offset", False), (math.prod(keys),) if keys else ()
         workload = self.workload((*flat, width), (count,), **named)
         launch = self._kernel(workload, target)
         if apart or count >= CHUNK:
@@ -124,18 +124,13 @@ class Draw(Definition):
 
     def _kernel(self, workload: Workload, target: Any) -> Any:
         """The kernel of a draw, of any size."""
-        if isinstance(target, Nowhere) and target.each_call:
-            return target.built(self, workload).launch
         words, *counts = workload.shapes
         usual = [words, *self.usual_shapes]
         if len(words) > 1:
             many, each = self.batch
             usual = [(many, words[1]), *[(each,) for _ in counts]]
         of_all = workload.with_shapes(*usual)
-        key = "kernel", of_all, target
-        if key not in self.kernels:
-            self.kernels[key] = self.build(of_all, target).launch
-        return self.kernels[key]
+        return self._launch(of_all, workload, target, of_all)
 
 
 def _drawn(workload: Workload) -> tuple[str, int]:
@@ -147,19 +142,24 @@ def _drawn(workload: Workload) -> tuple[str, int]:
 
 
 def drawn(
-    id: str, draws: tuple[str, ...] = FLOATS, **options: Any
+    id: str,
+    draws: tuple[str, ...] = FLOATS,
+    *,
+    kind: type[Draw] = Draw,
+    **options: Any,
 ) -> Callable[[Body], Draw]:
     """Decorator: make a draw from its definition.
 
     Args:
         id: Its canonical id.
         draws: The element types that it draws.
+        kind: The class of the draw.
         options: As for `Definition`.
     """
     meanings = _MEANINGS | {"dtype": _MEANINGS["dtype"].format(", ".join(draws))}
 
     def make(body: Body) -> Draw:
-        return Draw(
+        return kind(
             id,
             body,
             draws=draws,

@@ -12,6 +12,7 @@ _BITS: Final = {
     "bool": 8,
     **{f"{kind}{bits}": bits for kind in "iu" for bits in (8, 16, 32, 64)},
 }
+_OTHERS: Final = {"bernoulli": "bool", "permutation": "i32"}
 
 
 def width_of(name: str, dtype: str) -> int:
@@ -32,4 +33,4 @@ def width_of(name: str, dtype: str) -> int:
 
 def result_of(name: str, dtype: str) -> str:
     """The element type of a distribution."""
-    return "bool" if name == "bernoulli" else dtype
+    return _OTHERS.get(name, dtype)

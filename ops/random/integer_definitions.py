@@ -7,20 +7,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from tensorlang.ir import frontend, function
-from tensorlang.ir.dtypes import DType, as_dtype, f32, i32, i64, u32
+from tensorlang.ir import frontend
+from tensorlang.ir.dtypes import DType, f32, i32, i64, u32
 from tensorlang.ir.extremes import packed, packs, position_of
-from tensorlang.ir.frontend import Tensor, reshaped
-from tensorlang.ir.intrinsics import mulhi
+from tensorlang.ir.frontend import Stage, Tensor, reshaped
+from tensorlang.ir.intrinsics import minimum, mulhi
 from tensorlang.ir.nodes import (
     Alloc,
     Buffer,
     Expr,
     ExprLike,
     For,
-    Function,
     Let,
-    Param,
     Stmt,
     Store,
     Var,
@@ -28,18 +26,17 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.rows import axis_of
-from tensorlang.ir.sizes import Size, require
-from tensorlang.ops.random import words
-from tensorlang.ops.random.definitions import N, Source
+from tensorlang.ir.sizes import Size, require, sizes_of
+from tensorlang.ops.random.definitions import Source
 from tensorlang.ops.random.distributions import gumbel
 from tensorlang.ops.random.formats import width_of
-from tensorlang.ops.random.impls import impl
 from tensorlang.ops.random.nests import Nest, statements
-from tensorlang.workload import Workload
 
 _DIGITS: Final = 8  # bits sorted by in one pass of the radix sort
 BINS: Final = 1 << _DIGITS
 _MOST: Final = (1 << 31) - 1
+# 2, and beyond the cube root of 2^32 - 1, and its square
+_LEAST: Final = (2, 1626, 2642246)
 # from keys and values, and scratch buffers like them, to the statements that sort
 _Sort: TypeAlias = Callable[[tuple[Buffer, Buffer], tuple[Buffer, Buffer]], Stmt]
 
@@ -94,8 +91,8 @@ def _remainder(value: Expr, divisor: Expr, by: Sequence[Expr]) -> Expr:
     return value - ((high + ((value - high) >> first)) >> then) * divisor
 
 
-def permutation(workload: Workload) -> Function:
-    """A random permutation of 0 .. n-1, by `rounds` sorts by random words.
+def permutation(key: Source, count: Size) -> Tensor:
+    """A random permutation of 0 .. n-1, by sorts by random words.
 
     As in JAX, each round splits the key, draws 32 bits per element from the second
     child and sorts stably by them: here, an LSD radix sort.
@@ -109,55 +106,58 @@ def permutation(workload: Workload) -> Function:
             here, there = there, here
         return seq(passes)
 
-    return permuted(workload, sorted_by, (counts,))
+    return permuted(key, count, sorted_by, (counts,))
 
 
 def permuted(
-    workload: Workload, sorted_by: _Sort, scratch: tuple[Buffer, ...] = ()
-) -> Function:
-    """The function of `permutation`, for a given sort.
+    source: Source, count: Size, sorted_by: _Sort, scratch: tuple[Buffer, ...]
+) -> Tensor:
+    """The result of `permutation`, for a given sort.
 
     Args:
-        workload: The workload.
+        source: The source of the sort keys.
+        count: The number of elements.
         sorted_by: Gives the statements that sort keys and values, from their buffers
             and scratch buffers like them.
         scratch: Further buffers, shared by all passes.
     """
-    how = impl(str(workload.named["impl"]))
-    index, word = as_dtype(workload.dtypes[0]), words.UNSIGNED[how.bits]
-    key = Buffer("key", word, (as_expr(how.key_words),))
-    out, state = Buffer("out", index, (N,)), replace(key, name="state")
-    _, second = Source(how, Tensor(state)).children()
+    key, n = source.keys, as_expr(count)
+    out, state = Buffer("out", i32, (n,)), replace(key.buffer, name="state")
+    _, second = replace(source, keys=Tensor(state)).children()
     children, split = second.keys.buffer, second.keys.stage
     assert split is not None
-    sort_keys, keys_after = (Buffer(name, u32, (N,)) for name in ("bits", "bits_after"))
-    after = Buffer("after", index, (N,))
+    sort_keys, keys_after = (Buffer(name, u32, (n,)) for name in ("bits", "bits_after"))
+    after = Buffer("after", i32, (n,))
 
     def drawn(at: Expr, rows: tuple[Expr, ...]) -> Sequence[Expr]:
         return second.elements(32, at, rows)
 
     passes = sorted_by((sort_keys, out), (keys_after, after))
     k = Var("k", i64)
-    width = key.shape[-1]
+    (width,) = state.shape
     round_ = seq(
         split.nest,
         For(k, width, "serial", Store(state, (k,), children[0, k])),
-        statements(Nest(sort_keys, (), N, 1, drawn, lambda bits: bits)),
+        statements(Nest(sort_keys, (), n, 1, drawn, lambda bits: bits)),
         passes,
     )
     copy, i = Var("c", i64), Var("i", i64)
     body = seq(
-        [Alloc(b) for b in (state, children, sort_keys, keys_after, after, *scratch)],
         For(copy, width, "serial", Store(state, (copy,), key[copy])),
-        For(i, N, "serial", Store(out, (i,), i.cast(index))),
-        For(Var("round", i64), Var("rounds", i64), "serial", round_),
+        For(i, n, "serial", Store(out, (i,), i.cast(i32))),
+        For(Var("round", i64), _rounds(n), "serial", round_),
     )
-    return Function(
-        "random_permutation",
-        (Param(key, "in"), Param(out, "out")),
-        (Var("rounds", i64), N),
-        body,
-    )
+    held = (state, children, sort_keys, keys_after, after, *scratch)
+    return Tensor(out, Stage(body, (*held, out), (key,)), sizes_of((count,)))
+
+
+def _rounds(n: Expr) -> Expr:
+    """The number of sorts that makes colliding sort keys harmless, as in JAX.
+
+    That is ceil(3 log n / log(2^32 - 1)), by the least n for each number.
+    """
+    first, *others = (minimum(n, least) // least for least in _LEAST)
+    return sum(others, start=first)
 
 
 def _radix_pass(
@@ -172,6 +172,7 @@ def _radix_pass(
     held = Var(f"held{shift}", i64)
     place = Var(f"place{shift}", i64)
     here_keys, here_values = here
+    (n,) = here_keys.shape
     there_keys, there_values = there
 
     def digit(at: Var) -> Expr:
@@ -181,7 +182,7 @@ def _radix_pass(
     return seq(
         Alloc(total),
         For(z, as_expr(BINS), "serial", Store(counts, (z,), as_expr(0))),
-        For(e, N, "serial", Store(counts, count.indices, count + 1)),
+        For(e, n, "serial", Store(counts, count.indices, count + 1)),
         Store(total, (as_expr(0),), as_expr(0)),
         For(
             b,
@@ -195,7 +196,7 @@ def _radix_pass(
         ),
         For(
             m,
-            N,
+            n,
             "serial",
             seq(
                 Let(place, counts[digit(m)]),
@@ -205,18 +206,6 @@ def _radix_pass(
             ),
         ),
     )
-
-
-def gather(workload: Workload) -> Function:
-    """`out[o, i, j] = x[o, order[i], j]`, for elements as unsigned words."""
-    dtype = as_dtype(workload.dtypes[0])
-    outer, n, inner = (frontend.size(name) for name in ("outer", "n", "inner"))
-    x = frontend.placeholder((outer, n, inner), dtype, "x")
-    order = frontend.placeholder((n,), as_dtype(workload.dtypes[1]), "order")
-    out = frontend.compute(
-        (outer, n, inner), lambda o, i, j: x[o, order[i].cast(i64), j], "out"
-    )
-    return function("random_gather", [x, order], [out])
 
 
 def categorical(

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
+from tensorlang import ir
 from tensorlang.errors import ArgumentError, DTypeError
 from tensorlang.ops import lazy
-from tensorlang.ops.definition import operator
+from tensorlang.ops.definition import algorithm, operator
 from tensorlang.ops.dispatch import own
-from tensorlang.ops.operator import Algorithm, check_target, declared, imported
-from tensorlang.ops.random import keys
 from tensorlang.ops.random.division import by
 from tensorlang.ops.random.draw import Stream, drawn, element_type
-from tensorlang.ops.random.stateful import StatefulKey
 from tensorlang.ops.signature import (
+    Arrays,
     Derived,
     Elements,
     ElementType,
@@ -29,14 +27,15 @@ from tensorlang.ops.signature import (
 
 if TYPE_CHECKING:
     from tensorlang.ir.frontend import Tensor
-    from tensorlang.ops.operator import Kernel, Launch, Operator
-    from tensorlang.ops.random import definitions, integer_definitions
+    from tensorlang.ops.operator import Launch
+    from tensorlang.ops.random import block_sort, definitions, integer_definitions
+    from tensorlang.ops.tracing import KeyWords
 else:
+    block_sort = lazy.module("tensorlang.ops.random.block_sort")
     definitions = lazy.module("tensorlang.ops.random.definitions")
     integer_definitions = lazy.module("tensorlang.ops.random.integer_definitions")
 
 INTEGERS: Final = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
-_HERE: Final = "tensorlang.ops.random.integer_definitions"
 _MOST: Final = (1 << 31) - 1
 _NUMBERS: Final = {
     bits: f"minval:u{bits} maxval:{','.join([f'u{bits}'] * 5)}" for bits in (32, 64)
@@ -122,51 +121,88 @@ def _whole(name: str, what: str, value: Any) -> int:
     return int(value)
 
 
-def _built(op: Operator, target: Any, *dtypes: str, **given: Any) -> Kernel:
-    """An operator's launch for these types, memoised."""
-    check_target(target)
-    memo = (dtypes, tuple(given.items()), target)
-    found = op.kernels.get(memo)
-    if found is None:
-        shapes = () if op.default is None else op.default.shapes
-        kernel = op.build(op.workload(*shapes, dtypes=dtypes, **given), target)
-        found = op.kernels[memo] = kernel.launch
-    return found
+class _Slices(NamedTuple):
+    """An array to shuffle, of any library."""
+
+    given: Any
 
 
-def _one_key(name: str, key: Any, values: Any) -> Any:
-    own(key, values)
-    if not isinstance(key, (keys.Key, StatefulKey)):
-        raise ArgumentError(f"{name} takes a Key first, not {type(key).__name__}")
-    if key.ndim:
-        raise ArgumentError(
-            f"{name} takes one key, not a batch of shape {key.shape}; loop over them"
-        )
-    return key
+def _counted(id: str, _: str, value: Any) -> int | _Slices:
+    """The number of elements, or an array."""
+    own(value)
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        return _Slices(value)
+    if not 0 <= value <= _MOST:
+        raise ArgumentError(f"{id}: 0 <= n < 2^31, not {value}")
+    return int(value)
 
 
-@declared(
+def _shuffled(*, key: Any, x: _Slices, axis: int, target: Any, out: Any) -> Launch:
+    """The launch that shuffles slices: a permutation, then a gather of words."""
+    from tensorlang.ops import results  # noqa: PLC0415 - loads the runtime
+    from tensorlang.runtime.foreign_arrays import as_placed  # noqa: PLC0415 - the same
+
+    name = permutation.id
+    values = as_placed(x.given, f"{name}: x")
+    at = checked_axis(name, axis, values.shape)
+    size = values.dtype.itemsize
+    if size not in (1, 2, 4, 8) or values.dtype.kind in "OSU":
+        raise DTypeError(f"{name} shuffles numbers of 1 to 8 bytes, not {values.dtype}")
+    array, shown = results.made(name, out, values.shape, values.dtype, x.given)
+    order = _order(values, values.shape[at])
+    source, moved = (_words(each, np.dtype(f"u{size}")) for each in (values, array))
+    move, given, _ = gather.prepare(source, order, at, target=target, out=moved)
+    sort, asked, _ = permutation.prepare(key, len(order), target=target, out=order)
+
+    def run() -> None:
+        sort(*asked)
+        move(*given)
+
+    return run, (), shown
+
+
+def _order(like: Any, count: int) -> Any:
+    """Memory for the order of elements, where the array is."""
+    if type(like) is np.ndarray:
+        return np.empty(count, np.int32)
+    from tensorlang.runtime.device_arrays import empty_like  # noqa: PLC0415 - runtime
+
+    return empty_like(like, (count,), np.dtype(np.int32))
+
+
+def _words(array: Any, word: np.dtype[Any]) -> Any:
+    """The same memory as words."""
+    if type(array) is np.ndarray:
+        return array.view(word)
+    return replace(array, dtype=word)
+
+
+if TYPE_CHECKING:
+    Shuffled: TypeAlias = KeyWords
+    Count: TypeAlias = Elements
+    Words: TypeAlias = Tensor
+    Order: TypeAlias = Tensor
+else:
+    Shuffled = replace(Key, verb="shuffled with")
+    Count = replace(Elements, counted=_counted)
+    Words = Arrays("words", ("u8", "u16", "u64", "u32"))
+    Order = Arrays("positions", ("i32",))
+
+
+@drawn(
     "random.permutation",
-    f"{_HERE}:permutation",
-    shapes={"shapes": ((1 << 20,),), "dtypes": ("i32",), "impl": "threefry2x32"},
-    dtypes=("i32",),
-    aliases=("permutation",),
-    family="threefry",
+    ("i32",),
     scheduled_as="sort",
-    sizes=lambda workload: {"n": workload.shapes[0][0]},
-    scalars=lambda workload: {"rounds": _rounds(workload.shapes[0][0])},
-    result=lambda workload: workload.shapes[0],
+    shapes=((1 << 20,),),
+    instead={"x": (_Slices, _shuffled)},
 )
-def permutation(
-    key: keys.Key, x: Any, *, axis: int = 0, target: Any = None, out: Any = None
-) -> Launch:
+def permutation(key: Shuffled, x: Count, *, axis: int = 0) -> Tensor:
     """A random permutation of 0, ..., x - 1, or of the slices of `x` along an axis.
 
     Args:
         key: A single key; consumed.
         x: The number of integers, or an array of any element type.
         axis: The axis along which slices are shuffled.
-        target: Where to compute.
         out: The array for the result.
 
     Returns:
@@ -176,115 +212,39 @@ def permutation(
         KeyReuseError: the key was used before.
         ArgumentError: `x` is negative or too large, or has no such axis.
     """
-    from tensorlang.ops import results  # noqa: PLC0415 - loads the runtime
-
-    name = "random.permutation"
-    _one_key(name, key, x)
-    if isinstance(x, (int, np.integer)) and not isinstance(x, bool):
-        if not 0 <= x <= _MOST:
-            raise ArgumentError(f"{name}: 0 <= n < 2^31, not {x}")
-        checked_axis(name, axis, (int(x),))
-        launch = _built(permutation, target, "i32", impl=key.impl)
-        order, shown = results.made(name, out, (int(x),), np.dtype(np.int32))
-        return launch, (key.take("shuffled with"), order, _rounds(len(order))), shown
-    return _shuffled(name, key, x, axis, target, out)
+    ir.rows.axis_of(axis, 1)
+    return integer_definitions.permutation(definitions.Source.of_one(key), *x)
 
 
-permutation.algorithms["blocks"] = Algorithm(
-    "blocks", imported("tensorlang.ops.random.block_sort:permutation")
-)
+@algorithm(permutation, "blocks")
+def _blocks(key: Shuffled, x: Count, *, axis: int) -> Tensor:
+    """The same, with each pass in parallel blocks."""
+    del axis
+    return block_sort.permutation(definitions.Source.of_one(key), *x)
 
 
-def _shuffled(  # noqa: PLR0917 - as permutation
-    name: str, key: Any, x: Any, axis: int, target: Any, out: Any
-) -> Launch:
-    from tensorlang.ops import results  # noqa: PLC0415 - loads the runtime
-    from tensorlang.runtime.foreign_arrays import as_placed  # noqa: PLC0415 - the same
+@operator("random.gather", shapes=((1 << 20,), (1 << 20,)), whole=True)
+def gather(x: Words, order: Order, axis: int = 0) -> Tensor:
+    """`out[..., i, ...] = x[..., order[i], ...]` on words, as in `permutation`.
 
-    values = as_placed(x, f"{name}: x")
-    at = checked_axis(name, axis, values.shape)
-    if values.dtype.itemsize not in (1, 2, 4, 8) or values.dtype.kind in "OSU":
-        raise DTypeError(f"{name} shuffles numbers of 1 to 8 bytes, not {values.dtype}")
-    n = values.shape[at]
-    flat = (math.prod(values.shape[:at]), n, math.prod(values.shape[at + 1 :]))
-    words = np.dtype(f"u{values.dtype.itemsize}")
-    target = _place(name, values, target)
-    sort = _built(permutation, target, "i32", impl=key.impl)
-    move = _built(gather, target, f"u{8 * words.itemsize}", "i32")
-    array, shown = results.made(name, out, values.shape, values.dtype, x)
-    if type(values) is not np.ndarray:
-        return _on_device(name, key, values, array, flat, sort, move), (), shown
-    source = np.array(values, order="C")  # a copy: out may be x
-    moved = np.empty(values.shape, values.dtype)
-    order = np.empty(n, np.int32)
-    taken = key.take("shuffled with")
-
-    def run() -> None:
-        sort(taken, order, _rounds(n))
-        move(source.view(words).reshape(flat), order, moved.view(words).reshape(flat))
-        array[...] = moved
-
-    return run, (), shown
-
-
-def _place(name: str, values: Any, target: Any) -> Any:
-    """The target of a call: by default, where the array is."""
-    if target is not None or type(values) is np.ndarray:
-        return target
-    from tensorlang.runtime.foreign_arrays import target_of  # noqa: PLC0415 - runtime
-
-    return target_of(name, (values,))
-
-
-def _on_device(  # noqa: PLR0917 - of one call
-    name: str,
-    key: Any,
-    values: Any,
-    array: Any,
-    flat: tuple[int, int, int],
-    sort: Kernel,
-    move: Kernel,
-) -> Kernel:
-    """The launch that shuffles an array on its device: sort, then gather."""
-    from tensorlang.ops import results  # noqa: PLC0415 - loads the runtime
-
-    n = flat[1]
-    order, _ = results.empty(name, (n,), np.dtype(np.int32), values)
-    words = np.dtype(f"u{values.dtype.itemsize}")
-    source, moved = (
-        replace(each, dtype=words).reshape(flat) for each in (values, array)
-    )
-    taken = key.take("shuffled with")
-
-    def run() -> None:
-        sort(taken, order, _rounds(n))
-        move(source, order, moved)
-
-    return run
-
-
-def _rounds(n: int) -> int:
-    """The number of sorts that makes colliding sort keys harmless, as in JAX."""
-    return math.ceil(3 * math.log(max(1, n)) / math.log((1 << 32) - 1))
-
-
-@declared(
-    "random.gather",
-    f"{_HERE}:gather",
-    shapes={"shapes": ((1, 1 << 20, 1), (1 << 20,)), "dtypes": ("u32", "i32")},
-    dtypes=("u8", "u16", "u32", "u64"),
-    sizes=lambda workload: dict(
-        zip(("outer", "n", "inner"), workload.shapes[0], strict=True)
-    ),
-    result=lambda workload: workload.shapes[0],
-)
-def gather(x: Any, order: Any, out: Any, *, target: Any = None) -> Launch:
-    """`out[o, i, j] = x[o, order[i], j]` on words: the gather of `permutation`.
-
-    `order` must hold integers in [0, n).
+    Args:
+        x: Unsigned integers.
+        order: Integers in [0, n), int32 `[n]`.
+        axis: The axis of `x` of length n that is indexed.
     """
-    kind = f"u{8 * x.dtype.itemsize}"
-    return _built(gather, target, kind, "i32"), (x, order, out), out
+    at = ir.rows.axis_of(axis, x.ndim)
+    ir.require(
+        order.shape == x.shape[at : at + 1],
+        "order has shape {order}, the axis {n}",
+        order=order.shape,
+        n=x.shape[at : at + 1],
+    )
+
+    def element(*i: ir.Var) -> ir.Expr:
+        return x[(*i[:at], order[i[at]].cast(ir.i64), *i[at + 1 :])]
+
+    made: Tensor = ir.compute(x.shape, element, "out")
+    return made
 
 
 @operator(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 import numpy as np
@@ -12,8 +12,8 @@ from tensorlang import ir
 from tensorlang.errors import ArgumentError, ShapeError
 from tensorlang.ops import lazy
 from tensorlang.ops.binding import shape_of
-from tensorlang.ops.definition import Body, operator
-from tensorlang.ops.random.draw import Draw
+from tensorlang.ops.definition import operator
+from tensorlang.ops.random.draw import Draw, drawn
 from tensorlang.ops.random.impls import impl as named
 from tensorlang.ops.random.keys import Key
 from tensorlang.ops.signature import Arrays, Child, Elements, Folded, Split
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tensorlang.ir import Tensor
-    from tensorlang.ops.operator import Launch, Shapes
+    from tensorlang.ops.operator import Launch
     from tensorlang.ops.random import definitions
     from tensorlang.ops.tracing import KeyWords
 
@@ -33,6 +33,7 @@ else:
     Words = Arrays("words", ("u64", "u32"))
 
 _WORD: Final = (1 << 32) - 1
+_WORDS: Final = ("u32", "u64")
 
 
 class Derivation(Draw):
@@ -70,24 +71,7 @@ class Derivation(Draw):
         return Ready.of(self._kernel(workload, target), (held,), (result,), keys=(how,))
 
 
-def _derivation(
-    id: str, shapes: Shapes, **options: Any
-) -> Callable[[Body], Derivation]:
-    def make(body: Body) -> Derivation:
-        return Derivation(
-            id,
-            body,
-            draws=("u32", "u64"),
-            shapes=shapes,
-            aliases=(id.rpartition(".")[2],),
-            family="threefry",
-            **options,
-        )
-
-    return make
-
-
-@_derivation("random.split", ((1 << 20,),))
+@drawn("random.split", _WORDS, kind=Derivation, shapes=((1 << 20,),))
 def split(
     key: Split,
     num: Elements = 2,  # type: ignore[assignment]
@@ -135,7 +119,13 @@ def _each(*, key: Key, data: NDArray[np.uint64], target: Any) -> Launch:
     return run, arguments, Key(key.impl, made)
 
 
-@_derivation("random.fold_in", (), instead={"data": (np.ndarray, _each)})
+@drawn(
+    "random.fold_in",
+    _WORDS,
+    kind=Derivation,
+    shapes=(),
+    instead={"data": (np.ndarray, _each)},
+)
 def fold_in(key: Folded, data: Child) -> KeyWords:
     """Derive a fresh key from a key and a number; the key is marked folded.
 

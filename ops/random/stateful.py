@@ -81,6 +81,10 @@ class LaterKey:
         self.words = np.empty_like(holder._words)  # noqa: SLF001 - same module
         self._holder = holder
 
+    def later(self) -> LaterKey:
+        """Itself."""
+        return self
+
     def consume(self, verb: str, depth: int = 1) -> None:
         """Take the key."""
         del verb, depth  # a fresh key can always be used

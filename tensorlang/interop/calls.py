@@ -47,7 +47,8 @@ _OTHERS: Final = {
     **dict.fromkeys(("shape", "elements"), "sizes"),
     **dict.fromkeys(("share", "derived"), "float"),
     "dtype": "str",
-    **dict.fromkeys(("offset", "child"), "int"),
+    "offset": "int",
+    "child": "array",
 }
 ARRAYS: Final = ("array", "operand", "arrays", "key")
 _IMPL: Final = "threefry2x32"
@@ -107,6 +108,8 @@ def _declared(parameter: signature.Parameter) -> str:
             return kinds[0].__name__ if named else "other"
         case Domain(type=kind):
             return kind.__name__
+        case Other("elements", counted=fit) if fit:
+            return "array"
         case Other("scalar"):
             return "int" if type(parameter.default) is int else "float"
         case Other("like", several=several):

@@ -161,7 +161,7 @@ BAD = [
         "must end in that",
     ),
     (lambda k: random.categorical(k, np.ones((2, 0), "f4")), ShapeError, "be a class"),
-    (lambda k: random.permutation(k, 4, axis=1), ArgumentError, "has no axis 1"),
+    (lambda k: random.permutation(k, 4, axis=1), ArgumentError, "axis 1 does not"),
     *(
         (
             lambda k, a=axis, f=draw: f(k, X, axis=a),

@@ -134,7 +134,7 @@ def test_a_permutation_is_sorted_in_blocks_to_the_same_order(monkeypatch):
     monkeypatch.setattr(block_sort, "BLOCK", 32)
     op = find("random.permutation")
     func = default(op, op.default, GPU, {})[0].function
-    key, numbers = np.array([1, 2], "u4"), {"rounds": 1, "n": 70}
+    key, numbers = np.array([1, 2], "u4"), op.sizes(op.workload((70,)))
     wanted, got = np.zeros(70, "i4"), np.zeros(70, "i4")
     run(op.function(op.default), key, wanted, **numbers)
     run(lower(func, GPU), key, got, **numbers)
