@@ -19,9 +19,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, get_origin
 
 from tensorlang import ir
-from tensorlang.errors import DTypeError, OperatorError
+from tensorlang.errors import ArgumentError, DTypeError, OperatorError
 from tensorlang.ops import signature
 from tensorlang.ops.definition import Body, Definition
+from tensorlang.ops.elementwise import seed_name
 from tensorlang.ops.signature import (
     FLOATS,
     Arrays,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 _UNREAD: Final = Static((bool, int, float), (None,), "a number", kind="float")
 _LIKE: Final = Other("like")
+_FLOATS: Final = Arrays("floats", FLOATS)
 
 
 class DerivedGradient(Definition):
@@ -46,11 +48,22 @@ class DerivedGradient(Definition):
     Args:
         of: The operator.
         linear: Whether the operator is linear, so that only shapes matter.
+        results: For an operator of several results, their names, each with the array
+            that it goes with: without that array, there is no such result. Any of
+            their gradients may then be None. Without names, there is a list of them.
         options: As for `Definition`.
     """
 
-    def __init__(self, of: Definition, *, linear: bool, **options: Any) -> None:
+    def __init__(
+        self,
+        of: Definition,
+        *,
+        linear: bool,
+        results: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> None:
         self.of, self.linear = of, linear
+        self.results = _results(of) if results is None else results
         names = [p.name for p in of.spec.parameters]
         options.setdefault("scheduled_as", of.scheduled_as)
         if not linear:
@@ -68,26 +81,38 @@ class DerivedGradient(Definition):
         )
 
     @cached_property
-    def seed(self) -> Parameter:
-        """The parameter for the gradient of the result, or of several results."""
-        taken, name = {p.name for p in self.of.spec.parameters}, "dy"
-        while name in taken:
-            name = f"d{name}"
-        kind = Arrays(several=True)
-        if not (_gives_several(self.of) or self.linear):
-            kind = Arrays("floats", FLOATS)
-        elif not _gives_several(self.of):
-            first = next(iter(self.of.spec.arrays.values()), Arrays())
-            kind = Arrays(first.says, first.dtypes)
-        return Parameter(name, kind, inspect.Parameter.empty, keyword=False)
+    def seeds(self) -> tuple[Parameter, ...]:
+        """The parameters for the gradients of the results; a single list if unnamed."""
+        taken = {p.name for p in self.of.spec.parameters}
+        arrays = self.of.spec.arrays
+        first = next(iter(arrays.values()), Arrays())
+        kinds = {
+            name: replace(_floats(arrays[of]), optional=True)
+            for name, of in self.results.items()
+        }
+        if not kinds and _gives_several(self.of):
+            kinds = {"y": Arrays(several=True)}
+        elif not kinds:
+            kinds = {"y": Arrays(first.says, first.dtypes) if self.linear else _FLOATS}
+        return tuple(
+            Parameter(
+                seed_name(name, taken), kind, inspect.Parameter.empty, keyword=False
+            )
+            for name, kind in kinds.items()
+        )
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether the gradients of several results are one list."""
+        return self.seeds[0].several
 
     @cached_property
     def spec(self) -> Spec:
-        """The gradient of the result, and the operator's parameters."""
+        """The gradients of the results, and the operator's parameters."""
         parameters = self.of.spec.parameters
         if self.linear:
             parameters = tuple(map(_of_shape, parameters))
-        return Spec(self.id, (self.seed, *parameters))
+        return Spec(self.id, (*self.seeds, *parameters))
 
     @property
     def usual_shapes(self) -> Shapes:
@@ -99,19 +124,20 @@ class DerivedGradient(Definition):
     @property
     def default(self) -> Workload:
         """The workload used if no shapes are given."""
-        if not self.seed.several or self._shapes:
+        if not self.is_listed or self._shapes:
             return super().default
         given = self.of.default.named
         lists = [p.name for p in self.of.spec.parameters if p.several]
         counts: dict[str, Any] = {name: given[name] for name in lists}
-        counts[self.seed.name] = len(self._usual_seeds)
+        counts[self.seeds[0].name] = len(self._usual_seeds)
         return self.workload(**counts)
 
     @property
     def _usual_seeds(self) -> Shapes:
         """The shapes of the results of the operator's default workload."""
         made: Any = self.of.shape()
-        results: Shapes = made if _gives_several(self.of) else (made,)
+        several = self.results or self.is_listed
+        results: Shapes = made if several else (made,)
         return results
 
     @property
@@ -120,43 +146,67 @@ class DerivedGradient(Definition):
         return self._transposed
 
     def _transposed(self, **given: Any) -> Any:
-        dy = given.pop(self.seed.name)
+        dys = [given.pop(seed.name) for seed in self.seeds]
+        dys = dys[0] if self.is_listed else dys
         inputs: dict[str, Any] = {}
         for name, kind in self.of.spec.arrays.items():
             value = given[name]
             if self.linear and kind.number:
                 value = None
             elif self.linear:
-                value = _placeholders(name, value, kind, dy)
+                value = _placeholders(name, value, kind, dys[0])
             inputs[name] = value
         with ir.rows.unchunked():
             made = self.of.definition(**(given | inputs))
         results = made if isinstance(made, tuple) else (made,)
-        seeds = dy if isinstance(dy, list) else [dy]
-        self._check(results, seeds)
+        pairs = self._pairs(results, dys, inputs)
         wrt, names = _differentiable(inputs, floats=not self.linear)
         ir.require(
             wrt,
             "gradients are of floats; none of the arrays has float elements",
             DTypeError,
         )
-        found = ir.adjoint(results, seeds, wrt, names, read=not self.linear)
+        found = ir.adjoint(
+            [made for made, _ in pairs],
+            [dy for _, dy in pairs],
+            wrt,
+            names,
+            read=not self.linear,
+        )
         return found if len(found) > 1 else found[0]
 
-    def _check(self, results: Sequence[Any], seeds: Sequence[Tensor]) -> None:
-        if len(results) != len(seeds):
+    def _pairs(
+        self,
+        results: Sequence[Any],
+        dys: Sequence[Tensor | None],
+        inputs: Mapping[str, Any],
+    ) -> list[tuple[Tensor, Tensor]]:
+        """The results whose gradients are given, and these."""
+        named = list(zip(dys, self.results.values(), strict=False))
+        for dy, of in named:
+            ir.require(
+                dy is None or _is_float(inputs[of]),
+                "a gradient is given of a result that there is only with {of}",
+                ArgumentError,
+                of=of,
+            )
+        if named:
+            dys = [dy for dy, of in named if _is_float(inputs[of])]
+        if len(results) != len(dys):
             raise OperatorError(
                 f"{self.of.id} returned {len(results)} arrays, and there are "
-                f"{len(seeds)} gradients; annotate what its definition returns, as in "
+                f"{len(dys)} gradients; annotate what its definition returns, as in "
                 "-> tuple[Tensor, ...]"
             )
-        for made, seed in zip(results, seeds, strict=True):
-            if not isinstance(made, ir.Tensor):
-                raise OperatorError(
-                    f"{self.of.id} returned an IR function, which has no derived "
-                    "gradient"
-                )
-            _same(self.of.id, seed.shape, made.shape)
+        if not all(isinstance(made, ir.Tensor) for made in results):
+            raise OperatorError(
+                f"{self.of.id} returned an IR function, which has no derived gradient"
+            )
+        pairs = zip(results, dys, strict=True)
+        given = [(made, dy) for made, dy in pairs if dy is not None]
+        for made, dy in given:
+            _same(self.of.id, dy.shape, made.shape)
+        return given
 
     def _seen_as(self, dy: Sequence[Any], x: Any, **attributes: Any) -> Any:
         """The shape of the view of `dy`, for an operator whose result is a view."""
@@ -165,11 +215,32 @@ class DerivedGradient(Definition):
         return x
 
 
+def _results(of: Definition) -> Mapping[str, str]:
+    """The names of the results of a gradient: those of its arrays, unless listed."""
+    arrays = of.of.spec.arrays if isinstance(of, DerivedGradient) else {}
+    if len(arrays) == 1 or any(kind.several for kind in arrays.values()):
+        return {}
+    floats = (name for name, kind in arrays.items() if _may_be_float(kind))
+    return {f"d{name}": name for name in floats}
+
+
+def _may_be_float(kind: Arrays) -> bool:
+    return not kind.dtypes or not {*FLOATS}.isdisjoint(kind.dtypes)
+
+
+def _floats(kind: Arrays) -> Arrays:
+    """The kind of a gradient of arrays of a kind."""
+    return Arrays(kind.says, FLOATS) if kind.dtypes else _FLOATS
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, ir.Tensor) and value.dtype.is_float
+
+
 def _gives_several(of: Definition) -> bool:
     """Whether an operator is declared to return several results."""
     if isinstance(of, DerivedGradient):
-        kinds = of.of.spec.arrays.values()
-        return len(kinds) > 1 or any(kind.several for kind in kinds)
+        return any(kind.several for kind in of.of.spec.arrays.values())
     said = inspect.signature(of.body).return_annotation
     found = signature.evaluated(said, of.body)
     return get_origin(found) is tuple or "tuple[" in str(said)
@@ -195,14 +266,13 @@ def _of_shape(parameter: Parameter) -> Parameter:
     return replace(parameter, kind=replace(_LIKE, several=kind.several))
 
 
-def _placeholders(name: str, shape: Any, kind: Arrays, dy: Any) -> Any:
+def _placeholders(name: str, shape: Any, kind: Arrays, dy: Tensor) -> Any:
     """Placeholders for arrays of which only the shape is given."""
-    dtype = (dy[0] if isinstance(dy, list) else dy).dtype
     if kind.several:
         return [
-            ir.placeholder(each, dtype, f"{name}{n}") for n, each in enumerate(shape)
+            ir.placeholder(each, dy.dtype, f"{name}{n}") for n, each in enumerate(shape)
         ]
-    return ir.placeholder(shape, dtype, name)
+    return ir.placeholder(shape, dy.dtype, name)
 
 
 def _differentiable(
@@ -223,7 +293,7 @@ def _differentiable(
 def may_derive(of: Definition) -> bool:
     """Whether to derive a gradient: a pure function of float arrays, without keys."""
     kinds = of.spec.arrays.values()
-    floats = any(not k.dtypes or {*FLOATS} & {*k.dtypes} for k in kinds)
+    floats = any(map(_may_be_float, kinds))
     others = any(p.is_a("key") for p in of.spec.parameters)
     if _gives_several(of) and any(k.optional or k.number for k in kinds):
         return False  # a list of gradients does not go with arrays that may be absent

@@ -174,7 +174,7 @@ class Gradient(Elementwise):
         """The gradients of the results, named after them."""
         taken = {p.name for p in self.of.spec.parameters}
         named = self.of.outputs.items()
-        return {_fresh(f"d{name}", taken): like for name, like in named}
+        return {seed_name(name, taken): like for name, like in named}
 
     @cached_property
     def spec(self) -> Spec:
@@ -201,8 +201,9 @@ class Gradient(Elementwise):
         return None
 
 
-def _fresh(name: str, taken: set[str]) -> str:
-    """An unused name for a gradient: higher-order gradients may clash."""
+def seed_name(of: str, taken: set[str]) -> str:
+    """An unused name for a result's gradient: those of higher order may clash."""
+    name = f"d{of}"
     while name in taken:
         name = f"d{name}"
     taken.add(name)

@@ -28,6 +28,7 @@ Value: TypeAlias = "Callable[[Index], Expr]"
 # a value per channel, by channel index
 Channel: TypeAlias = "Callable[[Expr], Expr]"
 _USUAL: Final = (8, 64, 56, 56)
+_RESULTS: Final = {"dx": "x", "dweight": "weight", "dbias": "weight"}  # of gradients
 _IMAGES: Final = 1  # the channel dimension of images `[n, c, i]`
 _COLUMNS: Final = 2  # the channel dimension of columns `[1, n, c]`
 _MEANINGS: Final = {
@@ -54,6 +55,7 @@ def _operator(
         scheduled_as="rows",
         whole=True,
         meanings=known if of else _MEANINGS,
+        gradient={"linear": False, "results": _RESULTS} if of else None,
     )
 
 

@@ -47,6 +47,7 @@ def _operator(name: str, *before: tuple[int, ...]) -> Callable[[Body], Definitio
         scheduled_as="rows",
         whole=True,
         faults=_wrong_label,
+        gradient={"linear": False, "faults": _wrong_label} if before else None,
         meanings=dict.fromkeys(meant, "As for `nn.cross_entropy`.") if before else None,
     )
 

@@ -50,7 +50,12 @@ def mse(prediction: Floats, truth: Floats, reduction: Reduction = "mean") -> Ten
     return loss
 
 
-@operator("nn.mse_grad", aliases=("mse_grad",), shapes=((), _LONG, _LONG))
+@operator(
+    "nn.mse_grad",
+    aliases=("mse_grad",),
+    shapes=((), _LONG, _LONG),
+    gradient={"linear": False},
+)
 def mse_grad(
     dy: Floats | Number,
     prediction: Floats | Number,

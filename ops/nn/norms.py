@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 Value: TypeAlias = "Callable[[Index], Expr]"
 _USUAL: Final = (512, 4096)
+_RESULTS: Final = {  # of gradients: the array that each goes with
+    "layer_norm_grad": {"dx": "x", "dweight": "weight", "dbias": "weight"},
+    "rms_norm_grad": {"dx": "x", "dweight": "weight"},
+}
 
 
 def _operator(name: str, weights: int, of: str = "") -> Callable[[Body], Definition]:
@@ -35,6 +39,7 @@ def _operator(name: str, weights: int, of: str = "") -> Callable[[Body], Definit
         scheduled_as="rows",
         whole=True,
         meanings=known if of else None,
+        gradient={"linear": False, "results": _RESULTS[name]} if of else None,
     )
 
 

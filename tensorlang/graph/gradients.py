@@ -209,15 +209,20 @@ def _whole(site: Site) -> list[Value]:
 def _seeds(site: Site, gradient: Operator) -> Sequence[Argument]:
     """The result gradients that `<op>_grad` takes: all, or the first.
 
-    Scalar operands have no result.
+    Scalar operands and absent arrays have no result.
     """
-    if isinstance(gradient, DerivedGradient) and gradient.seed.several:
+    if isinstance(gradient, DerivedGradient) and gradient.is_listed:
         return [_whole(site)]
-    if not isinstance(gradient, Gradient) or len(gradient.seeds) == 1:
+    named: Mapping[str, str] = {}
+    if isinstance(gradient, DerivedGradient):
+        named = gradient.results
+    elif isinstance(gradient, Gradient) and len(gradient.seeds) > 1:
+        named = gradient.seeds
+    if not named:
         return [site.dy]
     dys = iter(site.dys)
-    there = (values_in([site.named.get(like, ())]) for like in gradient.seeds.values())
-    return [next(dys) if any(True for _ in found) else None for found in there]
+    there = (values_in([site.named.get(like, ())]) for like in named.values())
+    return [next(dys) if any(map(is_float, found)) else None for found in there]
 
 
 def _without(node: Node) -> str:

@@ -12,9 +12,8 @@ from typing import Final
 
 from tensorlang.graph.gradients import Gradients, Site, rule
 from tensorlang.graph.second_order_forms import WINDOW, WORDS
-from tensorlang.graph.specs import TensorSpec
-from tensorlang.graph.values import Value, zeros
-from tensorlang.ops import find, math, nn
+from tensorlang.graph.values import Value
+from tensorlang.ops import find, nn
 
 
 @rule(*(f"{id}_grad" for id in WORDS))
@@ -80,31 +79,3 @@ def _weight(site: Site) -> Gradients:
     dy, x = named["dy"], named["x"]
     by_image = find(f"{id}_grad_data")(dy, site.dy, x.shape[2:], **rest)
     return [(dy, find(id)(x, site.dy, **rest)), (x, by_image)]
-
-
-@rule("nn.cross_entropy_grad")
-def _cross_entropy(site: Site) -> Gradients:
-    """(softmax - target) * row weight."""
-    named, back = site.named, site.dy
-    logits, labels, dy = (named[name] for name in ("logits", "labels", "dy"))
-    rest = {name: named[name] for name in ("ignore_index", "label_smoothing", "axis")}
-    axis = named["axis"]
-    if axis is None:
-        axis = 1 if logits.ndim > 1 else 0
-    ones = zeros(TensorSpec(labels.shape, logits.dtype)) + 1.0
-    counted = math.where(math.not_equal(labels, named["ignore_index"]), ones, 0.0)
-    if named["reduction"] == "mean":
-        dy = dy / math.sum(counted)
-    kept = list(logits.shape)
-    kept[axis] = 1
-    weights = nn.reshape(counted * dy, tuple(kept))
-    found: Gradients = [(logits, nn.softmax_grad(back * weights, logits, axis))]
-    if site.wants("dy"):
-        each = nn.cross_entropy_grad(ones, logits, labels, "none", **rest)
-        rows = math.sum(each * back, axis)
-        if named["reduction"] != "none":
-            rows = math.sum(rows)
-        if named["reduction"] == "mean":
-            rows = rows / math.sum(counted)
-        found.append((named["dy"], rows))
-    return found

@@ -64,6 +64,7 @@ Ranges: TypeAlias = dict[Var, Range]
 At: TypeAlias = Callable[[tuple[Expr, ...]], Expr]
 _ZERO: Final = as_expr(0)
 _ONE: Final = as_expr(1)
+_SUMS: Final = ("sum", "sums")
 _SHIFT: Final = "top"  # `rows.top_of`: what is subtracted before exp cancels
 _MOST: Final = 1 << 48  # of any size: sums of them do not wrap
 
@@ -262,12 +263,15 @@ def _written(
             case Reduce(reducer=reducer, buffers=buffers, indices=indices):
                 if reducer.name == _SHIFT:
                     continue
-                if reducer.name != "sum":
+                if reducer.name not in _SUMS:
                     raise OperatorError(
                         f"a reduction by {reducer.name} has no derivative; give the "
                         "operator a gradient of its own"
                     )
-                found.append((buffers[0], indices, node.values[0]))
+                found += [
+                    (b, indices, value)
+                    for b, value in zip(buffers, node.values, strict=True)
+                ]
     return [
         (b, tuple(substitute(i, named) for i in at), substitute(value, named))
         for b, at, value in found

@@ -9,6 +9,7 @@ from tensorlang.graph import TensorSpec, gradients
 from tensorlang.ops import math, nn, random
 
 RNG = np.random.default_rng(2)
+LABELS = np.array([2, 0, 1])
 
 
 def numbers(*shape):
@@ -61,6 +62,18 @@ CASES = {
     "softmax": lambda a, b: nn.softmax(a) * b + nn.log_softmax(a * b),
     "norms": lambda a, b: (
         nn.layer_norm(a, math.sum(b, 0), math.mean(b, 1)) * nn.rms_norm(a)
+    ),
+    "norms without weights": lambda a, b: nn.layer_norm(a * b) * nn.rms_norm(b),
+    "norms of batches": lambda a, b: (
+        nn.batch_norm_train(a, b[0], b[1], b[2], b[0])[0]
+        + nn.batch_norm_train(nn.reshape(a, (1, 3, 3)), b[0], b[1])[0]
+        + nn.batch_norm(a * b, b[0], b[1], b[2], b[0])
+        + nn.batch_norm(a, b[0], b[1])
+    ),
+    "cross-entropy": lambda a, b: (
+        nn.cross_entropy(a * b, LABELS, ignore_index=1)
+        + nn.cross_entropy(a, LABELS, "sum", label_smoothing=0.1)
+        + nn.cross_entropy(a, LABELS, "none") * nn.mse(a, b)
     ),
     "moves": lambda a, b: nn.transpose(nn.reshape(a, (1, 9))) * nn.reshape(b, (9, 1)),
     "joins": lambda a, b: math.square(nn.concatenate([a, a * b], 1)),

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tensorlang import graph, ir
-from tensorlang.errors import GraphError, OperatorError, ShapeError
+from tensorlang.errors import ArgumentError, GraphError, OperatorError, ShapeError
 from tensorlang.graph import TensorSpec, gradients
-from tensorlang.ops import find, fold, math, operator
+from tensorlang.ops import find, fold, math, nn, operator
 from tensorlang.ops.signature import Anything, Floats
 
 RNG = np.random.default_rng(0)
@@ -188,6 +188,9 @@ def in_torch(op, arrays, **given):
         )[:, 0],
         "derived.softened": lambda x: torch.softmax(x, 1),
         "derived.squashed": lambda x, bias: torch.tanh(x * x + bias),
+        "nn.layer_norm": lambda x, w, b: torch.layer_norm(x, w.shape, w, b),
+        "nn.rms_norm": lambda x, w: torch.rms_norm(x, w.shape, w, 1e-6),
+        "nn.mse": torch.nn.functional.mse_loss,
     }[op.id]
     return values(lambda *xs: ours(*xs, **given)), values(theirs)
 
@@ -199,6 +202,9 @@ def in_torch(op, arrays, **given):
         (filtered, [(4, 50), (5,)], {"step": 2, "apart": 3}),
         (softened, [(6, 33)], {}),
         (squashed, [(40, 6), (6,)], {}),
+        (nn.layer_norm, [(40, 6), (6,), (6,)], {}),
+        (nn.rms_norm, [(5, 70), (70,)], {}),
+        (nn.mse, [(40, 6), (40, 6)], {}),
     ],
 )
 def test_second_order_in_pytorch(op, shapes, given):
@@ -227,6 +233,19 @@ def test_a_gradient_is_called_like_any_operator():
     assert back.shape((2, 4), (2, 9), (3,), step=2) == ((2, 9), (3,))
     with pytest.raises(ShapeError, match=r"\(2, 5\); .* of shape \(2, 4\) is needed"):
         back(np.ones((2, 5)), x, w, step=2)
+
+
+def test_gradients_of_some_results_may_be_left_out():
+    back = find("nn.layer_norm_grad_grad")
+    dy, x, w = RNG.normal(size=(5, 7)), RNG.normal(size=(5, 7)), RNG.normal(size=7)
+    ddx, ddw = RNG.normal(size=(5, 7)), RNG.normal(size=7)
+    both = back(ddx, ddw, None, dy, x, w)
+    first, second = back(ddx, None, None, dy, x, w), back(None, ddw, None, dy, x, w)
+    for whole, a, b in zip(both, first, second, strict=True):
+        np.testing.assert_allclose(whole, a + b, rtol=1e-12, atol=1e-12)
+    assert [a.shape for a in back(ddx, None, None, dy, x, None)] == [(5, 7), (5, 7)]
+    with pytest.raises(ArgumentError, match="a result that there is only with weight"):
+        back(ddx, ddw, None, dy, x, None)
 
 
 def test_what_has_no_derivative_is_said():
