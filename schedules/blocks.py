@@ -18,11 +18,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.nodes import For, Load
+from tensorlang.ir.nodes import Const, For, Load
 from tensorlang.schedules.plan import Plan, Tile
 from tensorlang.schedules.stages import Stage, column_dimension, extent_of, tile_axes
 from tensorlang.schedules.streaming import loop_named, whole_steps
-from tensorlang.schedules.strips import SMALL, is_packed, pack, write_back
 from tensorlang.schedules.tiling import (
     cut,
     cut_at,
@@ -33,6 +32,7 @@ from tensorlang.schedules.tiling import (
 )
 from tensorlang.scheduling import Schedule
 
+SMALL: Final = (4, 1)  # rows of the tiles for a remainder of unknown length
 _ORDERS: Final = ("nkm", "nmk", "mkn", "mnk", "knm", "kmn")
 _STRIPS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
 _TILES: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
@@ -54,12 +54,12 @@ class Blocks:
     """
 
     order: str
-    strips: int
-    tiles: int
-    depth: int
-    packed: bool
-    rows_packed: bool
-    strips_first: bool
+    strips: int = 1
+    tiles: int = 1
+    depth: int = 0
+    packed: bool = True
+    rows_packed: bool = False
+    strips_first: bool = True
 
 
 def chosen(plan: Plan) -> Blocks | None:
@@ -168,7 +168,7 @@ def _strips(  # noqa: PLR0917 - the parts of a contraction
             _pack_rows(nest, part, stage, heads[part], tile.lanes)
     for part, (copy, strips) in copies.items():
         s.compute_at(copy, nest.part(part, nest.around[at]))
-        pack(s, stage, load, copy, strips, tile.lanes)
+        _pack(s, stage, load, copy, strips, tile.lanes)
     _distribute(nest, heads)
 
 
@@ -252,8 +252,71 @@ def _tile(  # noqa: PLR0917 - the parts of a tile
     for loop in (i, vector):
         s.unroll(loop)
     s.vectorize(lane)
-    write_back(s, write, inner[-1], tile.lanes)
+    _write_back(s, write, inner[-1], tile.lanes)
     return around
+
+
+def _write_back(s: Schedule, write: str, at: str, lanes: int) -> None:
+    """Unroll and vectorize a tile's write-back, which keeps the tile in registers."""
+    own = s.loops(write)
+    inside = own[own.index(at) + 1 :]
+    if not inside:
+        return
+    *others, last = inside
+    if (extent(s, last) or 0) > lanes:
+        vector, last = s.split(last, [None, lanes])
+        others.append(vector)
+    for loop in others:
+        s.unroll(loop)
+    s.vectorize(last)
+
+
+def _pack(  # noqa: PLR0917 - the parts of a copy
+    s: Schedule, stage: Stage, load: Load, copy: str, strip: str, lanes: int
+) -> None:
+    """Pack one strip: transposed in registers, or row by row."""
+    at, rank = column_dimension(stage, load), load.buffer.ndim
+    assert at is not None
+    given = [f"d{n}" for n in range(rank)]
+    if at == rank - 1:
+        last = s.loops(copy)[-1]
+        _, lane = s.split(last, [None, lanes])
+        s.vectorize(lane)
+        return
+    laid = [*given[:at], *given[at + 1 :], given[at]]
+    s.transform_layout(strip, f"lambda {', '.join(given)}: ({', '.join(laid)})")
+    s.attempt(
+        _transpose,
+        s,
+        copy,
+        lanes,
+        f"copy_by_columns_{lanes}x{lanes}x{load.buffer.dtype}",
+    )
+
+
+def _transpose(s: Schedule, copy: str, lanes: int, intrinsic: str) -> None:
+    """Copy a matrix's strip in square blocks, transposed in registers."""
+    column, depth = s.loops(copy)[-2:]
+    length = extent(s, depth)
+    if length is None or length < lanes:
+        raise ScheduleError("the strip is not deep enough for a block")
+    if length % lanes:
+        s.reorder(depth, column)
+        s.partition(depth, length // lanes * lanes)
+    column_0, column_1 = s.split(column, [None, lanes])
+    depth_0, depth_1 = s.split(depth, [None, lanes])
+    s.reorder(column_0, depth_0, column_1, depth_1)
+    s.tensorize(column_1, intrinsic)
+
+
+def is_packed(stage: Stage, load: Load, width: int) -> bool:
+    """Whether the columns are already in strips that combine to `width`."""
+    last = load.buffer.shape[-1]
+    if column_dimension(stage, load) != load.buffer.ndim - 1 or not isinstance(
+        last, Const
+    ):
+        return False
+    return load.buffer.ndim > 2 and width % max(int(last.value), 1) == 0
 
 
 def _pack_rows(
@@ -277,17 +340,14 @@ def _rows_operand(stage: Stage) -> Load:
 def _distribute(nest: _Nest, heads: dict[str, dict[str, str]]) -> None:
     """Distribute the outermost loops that are no reduction over threads."""
     s, order = nest.s, "".join(nest.around)
-    if nest.outer:
-        parallelize(s, nest.outer)
-    elif extent(s, nest.around["n"]) == 1 or order.index("m") < order.index("n"):
-        for around in heads.values():
-            _parallelize(s, around["m"], around["n"])
-    else:
-        _parallelize(s, nest.around["n"], next(iter(heads.values()))["m"])
-
-
-def _parallelize(s: Schedule, first: str, second: str) -> None:
-    """Distribute a loop over threads, with the next one if it is all that this runs."""
-    body = loop_named(s, first).body
-    both = isinstance(body, For) and body.var.name == second
-    parallelize(s, [first, second] if both else [first])
+    if not nest.outer and extent(s, nest.around["n"]) == 1:
+        order = "m"
+    for around in heads.values():
+        free = [around[kind] for kind in order.partition("k")[0] or order.strip("k")]
+        first, *others = [*nest.outer, *free]
+        body, names = loop_named(s, first).body, [first]
+        while others and isinstance(body, For) and body.var.name == others[0]:
+            body, names = body.body, [*names, others.pop(0)]
+        parallelize(s, names)
+        if first != around["m"]:
+            return  # all parts of the rows are inside

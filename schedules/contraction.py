@@ -19,10 +19,10 @@ from typing import Final
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.nodes import Const, Load
 from tensorlang.schedules import dot_pairs
-from tensorlang.schedules.blocks import by_blocks, chosen
+from tensorlang.schedules.blocks import SMALL, by_blocks, chosen
 from tensorlang.schedules.plan import Plan, Tile
 from tensorlang.schedules.stages import Stage, column_dimension, extent_of, tile_axes
-from tensorlang.schedules.strips import SMALL, by_strips, divided
+from tensorlang.schedules.strips import by_strips, divided
 from tensorlang.schedules.tiling import cut, cut_unknown, extent, is_part, parallelize
 from tensorlang.scheduling import Schedule
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -28,11 +29,11 @@ CHOICES = {
 }
 
 
-def scheduled(layout, m, k, n, knobs):
+def scheduled(layout, m, k, n, knobs, *, target=None):
     """nn.dense [m, k] x [n, k], in blocks."""
     shape = (n, k) if layout == "oi" else (k, n)
     workload = DENSE.workload((m, k), shape, layout=layout)
-    s = Schedule(DENSE.function(workload), targets.get("llvm"))
+    s = Schedule(DENSE.function(workload), target or targets.get("llvm"))
     generic(s, knobs)
     return s
 
@@ -69,3 +70,11 @@ def test_the_space_is_large_and_legal():
 def test_strips_are_transposed_in_registers_whatever_the_depth(depth):
     s = scheduled("oi", 100, depth, 1024, Knobs())
     assert any("tensorize" in str(step) for step in s.trace)
+
+
+@pytest.mark.parametrize("megabytes", [1, 64])
+def test_ragged_weights_that_no_cache_holds_are_packed_strip_by_strip(megabytes):
+    bytes_ = megabytes << 20
+    target = replace(targets.get("llvm"), l2_bytes=bytes_, l3_bytes=bytes_)
+    s = scheduled("oi", 33, 776, 1025, Knobs(), target=target)
+    assert any("compute_at" in str(step) for step in s.trace) == (megabytes == 1)
