@@ -17,7 +17,14 @@ _UNKNOWN: Final = ("_free", "_hash")  # slots of every node that are None at fir
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def node(cls: type[_T]) -> type[_T]:
-    """A frozen dataclass with slots whose structural hash is computed once."""
+    """A frozen dataclass with slots whose structural hash is computed once.
+
+    A class with its own `__new__` has unique instances, compared by identity.
+    """
+    if "__new__" in vars(cls):
+        return dataclass(
+            frozen=True, slots=True, weakref_slot=True, repr=False, init=False, eq=False
+        )(cls)
     own_hash = "__hash__" in vars(cls)
     made = dataclass(frozen=True, slots=True, repr=False, init=False)(cls)
     made.__init__ = _constructor(made)  # type: ignore[method-assign]

@@ -110,10 +110,13 @@ are immutable and compared by structure, names included.
 from __future__ import annotations
 
 import math
+import os
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import field, fields
+from threading import Lock
 from typing import Any, Final, TypeAlias
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -353,10 +356,38 @@ def _canonical(value: Scalar, dtype: DType) -> Scalar:
 
 @node
 class Var(Expr):
-    """A named scalar: a loop variable, an axis, a `Let`, or a function's scalar."""
+    """A named scalar: a loop variable, an axis, a `Let`, or a function's scalar.
+
+    Instances are unique: passes look variables up more often than anything else.
+    """
 
     name: str
     dtype: DType = i64
+
+    def __new__(cls, name: str, dtype: DType = i64) -> Var:  # noqa: D102, PYI034
+        found = _VARIABLES.get((name, dtype))
+        if found is None:
+            with _MAKING:
+                found = _VARIABLES.get((name, dtype))
+                if found is None:
+                    found = object.__new__(cls)
+                    object.__setattr__(found, "name", name)
+                    object.__setattr__(found, "dtype", dtype)
+                    object.__setattr__(found, "_free", frozenset((found,)))
+                    _VARIABLES[name, dtype] = found
+        return found
+
+
+_VARIABLES: Final = WeakValueDictionary[tuple[str, DType], Var]()
+_MAKING: Final = Lock()
+
+if hasattr(os, "register_at_fork"):
+    # a lock held by another thread would never be released in the child
+    os.register_at_fork(
+        before=_MAKING.acquire,
+        after_in_parent=_MAKING.release,
+        after_in_child=_MAKING.release,
+    )
 
 
 @node
