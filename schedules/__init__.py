@@ -6,13 +6,9 @@ table read by `tensorlang.scheduling.schedules_for`.
 
 from tensorlang.schedules import (
     broadcast_gradients,
-    conv,
-    conv_last,
-    conv_phases,
-    depthwise,
+    convolutions,
     embedding,
     generic,
-    outer_products,
     pool,
     pool_gradients,
     random,
@@ -27,13 +23,9 @@ from tensorlang.schedules import (
 
 __all__ = [
     "broadcast_gradients",
-    "conv",
-    "conv_last",
-    "conv_phases",
-    "depthwise",
+    "convolutions",
     "embedding",
     "generic",
-    "outer_products",
     "pool",
     "pool_gradients",
     "random",

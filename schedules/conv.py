@@ -25,9 +25,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final
 
-from tensorlang.ir.contents import blocks
-from tensorlang.ir.nodes import Block, Load, Var
-from tensorlang.ir.visit import walk
+from tensorlang.ir.nodes import Var
 from tensorlang.schedules.conv_tiles import (
     Tile,
     copied_image,
@@ -37,10 +35,16 @@ from tensorlang.schedules.conv_tiles import (
     vector_lines,
     width,
 )
-from tensorlang.schedules.generic import generic
-from tensorlang.schedules.outer_products import outer_products
+from tensorlang.schedules.products import (
+    Product,
+    loads,
+    makers,
+    only,
+    readers,
+    rearranged,
+)
 from tensorlang.schedules.tiling import divisors, extent, parallelize
-from tensorlang.scheduling import Knobs, Schedule, schedule
+from tensorlang.scheduling import Knobs, Schedule
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.tree import block_of, find_block
 
@@ -110,53 +114,31 @@ def choose(work: Work, lanes: int, registers: int, units: int) -> tuple[Tile, in
     return min(((tile, lines) for tile in tiles for lines in cuts), key=cost)
 
 
-@schedule("conv", algorithm="flat")
-def flat(s: Schedule, knobs: Knobs) -> None:
+def forward(s: Schedule, knobs: Knobs, sums: Sequence[Product]) -> set[str]:
     """Register tiles of outputs by flattened pixels."""
-    names = [block.name for block in blocks(s.function)]
-    packed = "turned" in names and "wide" not in names and bool(_readers(s))
-    for name in ("wide",) if packed else ("turned", "wide"):
-        if name in names:
-            parallelize(s, s.loops(name)[:1])
-    if "flat" in names:
-        copied_image(s, "flat")
-    done = {"turned", "wide", "flat", "sums"}
-    if "part" in names:
-        done |= weights(s, names, knobs)
-    if "products" in names:
-        done |= outer_products(s, names, knobs)
-    if "sums" in names:
-        _forward(s, names, knobs)
-    readers = {b.name for b in blocks(s.function) if "sums" in _read(b)}
-    if set(names) - done - readers:
-        generic(s, knobs)
-
-
-def _forward(s: Schedule, names: Sequence[str], knobs: Knobs) -> None:
-    """Register tiles of the sums, and the blocks computed from them."""
-    readers = _readers(s)
-    if readers:
-        _lines(s, readers[0], knobs, padded="flat" in names)
+    product = only(sums, "convolution")
+    result, image = readers(s, product.name), rearranged(s, product.image.buffer)
+    packed = rearranged(s, product.other.buffer) if result else None
+    weights = [maker.name for maker in makers(s, product.other.buffer)]
+    for name in () if packed else weights:
+        parallelize(s, s.loops(name)[:1])
+    if image:
+        copied_image(s, image)
+    if result:
+        _lines(s, product, result[0], knobs, packed=packed, padded=bool(image))
     else:
-        _pixels(s, knobs)
-
-
-def _readers(s: Schedule) -> list[str]:
-    """The names of the blocks that read the sums."""
-    return [b.name for b in blocks(s.function) if "sums" in _read(b)]
-
-
-def _read(block: Block) -> set[str]:
-    """The names of the buffers that a block reads."""
-    return {node.buffer.name for node in walk(block) if isinstance(node, Load)}
+        _pixels(s, product, knobs)
+    return {product.name, *weights, *result} | ({image} if image else set())
 
 
 # ----------------------------------------------------------------------- sums
 
 
-def _chosen(s: Schedule, knobs: Knobs, work: Work, units: int) -> tuple[Tile, int]:
+def _chosen(
+    s: Schedule, knobs: Knobs, name: str, work: Work, units: int
+) -> tuple[Tile, int]:
     """The tile and the lines per unit: knobs, by default the cheapest."""
-    lanes, registers = width(s)
+    lanes, registers = width(s, name)
     tile, lines = choose(work, lanes, registers, units)
     fit = [n for n in range(1, _MOST_ROWS + 1) if work.outputs % n == 0]
     rows = knobs.choice("rows", fit, default=tile.rows)
@@ -165,40 +147,45 @@ def _chosen(s: Schedule, knobs: Knobs, work: Work, units: int) -> tuple[Tile, in
     return Tile(rows, vectors, lanes), lines
 
 
-def _lines(s: Schedule, result: str, knobs: Knobs, *, padded: bool) -> None:
+def _lines(
+    s: Schedule,
+    product: Product,
+    result: str,
+    knobs: Knobs,
+    *,
+    packed: str | None,
+    padded: bool,
+) -> None:
     """Units of outputs by lines: compute the sums, then extract the results."""
-    _, *inner = s.loops("sums")
-    rank = len(_taps(s))
-    outer = s.loops(result)[:-rank]
+    rank = product.rank
+    batch, *groups, output = s.loops(result)[:-rank]
     place = s.loops(result)[-rank:]
-    batch, *groups, output = outer
-    pitch, lines = _pitch(s, result, place), extent(s, place[0]) or 1
+    pitch, lines = _pitch(s, product, result, place), extent(s, place[0]) or 1
     rest = extents(s, place[1:])
     last = sum((n - 1) * p for n, p in zip(rest, pitch[1:], strict=True)) + 1
-    steps = prod(extents(s, inner[-rank - 1 :]))
+    steps = prod(extents(s, (*product.k, *product.taps)))
     work = Work(extent(s, output) or 1, lines, pitch[0], last, steps)
     units = prod(extents(s, groups))
-    tile, lines = _chosen(s, knobs, work, units)
+    tile, lines = _chosen(s, knobs, product.name, work, units)
     some, one = s.split(output, [None, tile.rows])
     several, line = s.split(place[0], [None, lines])
     s.reorder(batch, *groups, some, several, one, line, *place[1:])
-    s.compute_at("sums", several)
-    tiles(s, tile, work.span(lines), padded=padded)
+    s.compute_at(product.name, several)
+    tiles(s, product.name, tile, work.span(lines), padded=padded)
     vector_lines(s, result, tile.lanes)
-    names = {block.name for block in blocks(s.function)}
-    if "turned" in names and "wide" not in names:
-        _pack(s, several)
+    if packed:
+        _pack(s, packed, several, rank)
     parallelize(s, [batch, *groups, some, several])
 
 
-def _pack(s: Schedule, at: str) -> None:
+def _pack(s: Schedule, name: str, at: str, rank: int) -> None:
     """Pack the weights for a tile's outputs, transposed, right where they are used.
 
     Each input's weights for all outputs of a tile are contiguous and read once.
     """
-    s.compute_at("turned", at)
-    loops = s.loops("turned")[s.loops("turned").index(at) + 1 :]
-    if len(loops) > len(_taps(s)) + 1:
+    s.compute_at(name, at)
+    loops = s.loops(name)[s.loops(name).index(at) + 1 :]
+    if len(loops) > rank + 1:
         output, channel, *taps = loops
         s.reorder(channel, output, *taps)
         loops = (channel, output, *taps)
@@ -207,78 +194,71 @@ def _pack(s: Schedule, at: str) -> None:
         s.unroll(loop)
 
 
-def _taps(s: Schedule) -> tuple[str, ...]:
-    """Loops over a window."""
-    block = block_of(find_block(s.function, "sums"))
-    folded = {a.value for a in block.axes if a.kind == "reduction"}
-    names = [v.name for v in folded if isinstance(v, Var)]
-    return tuple(loop for loop in s.loops("sums") if loop in names)[1:]
-
-
-def _pitch(s: Schedule, result: str, place: Sequence[str]) -> list[int]:
+def _pitch(
+    s: Schedule, product: Product, result: str, place: Sequence[str]
+) -> list[int]:
     """Elements of the sums between neighbouring results, per dimension."""
     block = block_of(find_block(s.function, result))
-    load = next(
-        n for n in walk(block) if isinstance(n, Load) and n.buffer.name == "sums"
-    )
+    (load,) = (load for load in loads(block) if load.buffer == product.output)
     steps = dict(linear(load.indices[-1]).terms)
     axes = {a.value.name: a.var for a in block.axes if isinstance(a.value, Var)}
     return [steps[axes[loop]] if loop in axes else 1 for loop in place]
 
 
-def _pixels(s: Schedule, knobs: Knobs) -> None:
+def _pixels(s: Schedule, product: Product, knobs: Knobs) -> None:
     """Single-pixel windows: the sums are the results, without gaps."""
-    batch, *groups, output, q, channel, tap = s.loops("sums")
+    batch, *groups, output, q, channel, tap = s.loops(product.name)
     length, steps = extent(s, q) or 1, extent(s, channel) or 1
     work = Work(extent(s, output) or 1, 1, length, length, steps)
-    tile, _ = _chosen(s, knobs, work, _ENOUGH_UNITS)
+    tile, _ = _chosen(s, knobs, product.name, work, _ENOUGH_UNITS)
     some, one = s.split(output, [None, tile.rows])
     s.reorder(batch, *groups, some, one, q, channel, tap)
-    tiles(s, tile, length, padded=False, around=[batch, *groups, some])
+    around = [batch, *groups, some]
+    tiles(s, product.name, tile, length, padded=False, around=around)
 
 
 # -------------------------------------------------------------------- weights
 
 
-def weights(s: Schedule, names: Sequence[str], knobs: Knobs) -> set[str]:
+def weights(s: Schedule, knobs: Knobs, product: Product, dw: str) -> set[str]:
     """Weight gradients: tiles of outputs, inputs and a window's columns.
 
     Each step multiplies a vector of each output's row by one of each input's and
-    column's; the lanes are summed at the end of the rows. Returns the names of the
-    blocks it has scheduled.
+    column's; the lanes are summed at the end of the rows.
     """
-    for name in ("image", "spaced"):
-        if name in names:
-            copied_image(s, name)
-    *outer, lane = s.loops("dw")
-    own = [loop for loop in outer if loop.partition("_")[0] in ("g", "o", "c")]
-    window = outer[len(own) :]
-    *groups, output, channel = own
-    rows, columns = _weight_tile(s, output, channel, window[-1], knobs)
+    part, operands = product.name, (product.image.buffer, product.other.buffer)
+    copies = [name for buffer in operands if (name := rearranged(s, buffer))]
+    for name in copies:
+        copied_image(s, name)
+    *outer, lane = s.loops(dw)
+    rank = len(product.places)
+    *groups, output, channel = outer[:-rank]
+    window = outer[-rank:]
+    rows, columns = _weight_tile(s, part, output, channel, window[-1], knobs)
     some, one = s.split(output, [None, rows])
     several, each = s.split(channel, [None, columns])
     around = [*groups, some, several, *window[:-1]]
     inner = [one, each, window[-1]]
     s.reorder(*around, *inner, lane)
-    s.compute_at("part", around[-1])
-    place = s.loops("part").index(around[-1]) + 1
-    *tile, lanes, batch, step = s.loops("part")[place:]
+    s.compute_at(part, around[-1])
+    place = s.loops(part).index(around[-1]) + 1
+    *tile, lanes, batch, step = s.loops(part)[place:]
     s.reorder(batch, step, *tile, lanes)
-    write, _ = s.cache_write("part", "part", "register", at=around[-1])
+    write, _ = s.cache_write(part, part, "register", at=around[-1])
     back = s.loops(write)[place:]
     for loop in (*tile, *back[:-1], *inner):
         s.unroll(loop)
     for loop in (lanes, back[-1], lane):
         s.vectorize(loop)
     parallelize(s, around)
-    return {"image", "spaced", "part", "dw"}
+    return {*copies, part, dw}
 
 
-def _weight_tile(
-    s: Schedule, output: str, channel: str, tap: str, knobs: Knobs
+def _weight_tile(  # noqa: PLR0917 - the loops of a tile
+    s: Schedule, part: str, output: str, channel: str, tap: str, knobs: Knobs
 ) -> tuple[int, int]:
     """Outputs and inputs of a tile: the most products per load."""
-    _, registers = width(s, "part")
+    _, registers = width(s, part)
     taps = extent(s, tap) or 1
     outputs, channels = extent(s, output) or 1, extent(s, channel) or 1
     rows = [n for n in range(1, _MOST_ROWS + 1) if outputs % n == 0]

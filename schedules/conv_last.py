@@ -21,20 +21,17 @@ from functools import partial
 from math import prod
 from typing import Final
 
-from tensorlang.ir.contents import blocks
-from tensorlang.ir.nodes import Load, Var
-from tensorlang.ir.visit import walk
-from tensorlang.schedules.conv_tiles import (
-    extents,
-    over,
-    vector_lines,
-    width,
-    write_back,
+from tensorlang.ir.nodes import Var
+from tensorlang.schedules.conv_tiles import extents, vector_lines, width, write_back
+from tensorlang.schedules.products import (
+    Product,
+    loads,
+    makers,
+    readers,
+    rearranged,
 )
-from tensorlang.schedules.generic import generic
-from tensorlang.schedules.outer_products import outer_products
 from tensorlang.schedules.tiling import cut_at, extent, parallelize
-from tensorlang.scheduling import Knobs, Schedule, schedule
+from tensorlang.scheduling import Knobs, Schedule
 from tensorlang.scheduling.tree import block_of, find_block, find_buffer
 
 _ROWS: Final = tuple(range(1, 15))
@@ -64,56 +61,46 @@ class _Tile:
         return max(sums, _HIDING, rows + 2 * self.vectors) if rows else 0.0
 
 
-@schedule("conv", algorithm="last")
-def last(s: Schedule, knobs: Knobs) -> None:
+def forward(s: Schedule, knobs: Knobs, sums: Sequence[Product]) -> set[str]:
     """Register tiles for the sums of each phase, then the blocks computed from them."""
-    names = [block.name for block in blocks(s.function)]
-    lanes, _ = width(s)
-    for name in ("wide", "frame"):
-        if name in names:
-            vector_lines(s, name, lanes)
-            parallelize(s, s.loops(name)[:2])
-    sums = [name for name in names if name.startswith("sums")]
+    first, names = sums[0], [product.name for product in sums]
+    lanes, _ = width(s, first.name)
+    copies = [maker.name for maker in makers(s, first.image.buffer)]
+    for name in copies:
+        vector_lines(s, name, lanes)
+        parallelize(s, s.loops(name)[:2])
+    results = readers(s, *names)
     tile = _chosen(s, knobs, sums)
-    _pack(s, tile)
-    for name in sums:
-        _summed(s, name, tile)
-    results = [n for n in names if n not in sums and _read(s, n) & set(sums)]
+    packed = rearranged(s, first.other.buffer)
+    if packed:
+        _pack(s, packed, first, tile)
+    for product in sums:
+        _summed(s, product, tile)
     for result in results:
         if not s.attempt(partial(s.inline, reverse=True), result):
             vector_lines(s, result, lanes)
             parallelize(s, s.loops(result)[:2])
-    done = {"wide", "frame", "packed", *sums, *results}
-    if "products" in names:
-        done |= outer_products(s, names, knobs)
-    if set(names) - done:
-        generic(s, knobs)
+    return {*copies, *names, *results} | ({packed} if packed else set())
 
 
-def _read(s: Schedule, block: str) -> set[str]:
-    """The names of the buffers that a block reads but does not write."""
-    found = walk(block_of(find_block(s.function, block)))
-    return {n.buffer.name for n in found if isinstance(n, Load)} - {block}
-
-
-def _pack(s: Schedule, tile: _Tile) -> None:
+def _pack(s: Schedule, name: str, product: Product, tile: _Tile) -> None:
     """Pack the weights in strips as wide as a tile's outputs."""
-    given = [f"d{n}" for n in range(find_buffer(s.function, "packed").ndim)]
+    given = [f"d{n}" for n in range(find_buffer(s.function, name).ndim)]
     *rest, output = given
-    groups = rest[:1] if s.loops("packed")[0].startswith("g") else []
+    groups = [] if product.depthwise else rest[: len(product.batch)]
     rest = rest[len(groups) :]
     strip, inside = f"{output} // {tile.wide}", f"{output} % {tile.wide}"
     laid = ", ".join([*groups, strip, *rest, inside])
-    s.transform_layout("packed", f"lambda {', '.join(given)}: ({laid})")
-    if _is_depthwise(s, "sums") or not _far(s):
-        vector_lines(s, "packed", tile.lanes)
-        parallelize(s, s.loops("packed")[:1])
+    s.transform_layout(name, f"lambda {', '.join(given)}: ({laid})")
+    if product.depthwise or not _far(s, name, product):
+        vector_lines(s, name, tile.lanes)
+        parallelize(s, s.loops(name)[:1])
         return
-    *outer, output = s.loops("packed")
+    *outer, output = s.loops(name)
     s.reorder(output, *outer)  # few rows of weights at a time
     length = extent(s, output) or 1
     whole = length // tile.lanes * tile.lanes
-    parts = cut_at(s, "packed", output, whole) if 0 < whole < length else ["packed"]
+    parts = cut_at(s, name, output, whole) if 0 < whole < length else [name]
     for part in parts:
         output, *outer = s.loops(part)
         lanes = min(tile.lanes, extent(s, output) or 1)
@@ -123,25 +110,24 @@ def _pack(s: Schedule, tile: _Tile) -> None:
         parallelize(s, [several, outer[0]])
 
 
-def _far(s: Schedule) -> bool:
+def _far(s: Schedule, name: str, product: Product) -> bool:
     """Whether a vector of weights is gathered from rows of all inputs' windows."""
-    block = block_of(find_block(s.function, "packed"))
-    (load,) = {n for n in walk(block) if isinstance(n, Load)}
+    block = block_of(find_block(s.function, name))
+    (load,) = loads(block)
     named = {a.value.name: a.var for a in block.axes if isinstance(a.value, Var)}
-    places = [load.indices.index(named[of]) for of in s.loops("packed")]
-    inputs = [loop.startswith("c") for loop in s.loops("packed")].index(True)
-    return places[inputs] > places[-1]
+    places = [load.indices.index(named[of]) for of in s.loops(name)]
+    inputs = product.axes(product.k)[0]
+    return places[product.other.indices.index(inputs)] > places[-1]
 
 
-def _chosen(s: Schedule, knobs: Knobs, sums: Sequence[str]) -> _Tile:
+def _chosen(s: Schedule, knobs: Knobs, sums: Sequence[Product]) -> _Tile:
     """The tile: knobs, by default the cheapest for the shape."""
-    lanes, registers = width(s)
-    spatial = s.loops("sums")[: -len(over(s, "sums"))]
-    outputs = extent(s, spatial[-1]) or 1
-    groups = sum(loop.startswith("g") for loop in spatial)
-    columns = extent(s, spatial[-2 - groups]) or 1
-    steps = max(prod(extents(s, over(s, name))) for name in sums)
-    depthwise = _is_depthwise(s, "sums")
+    first = sums[0]
+    lanes, registers = width(s, first.name)
+    (output,) = first.batch[-1:] if first.depthwise else first.n
+    outputs, columns = extent(s, output) or 1, extent(s, first.places[-1]) or 1
+    steps = max(prod(extents(s, (*each.k, *each.taps))) for each in sums)
+    depthwise = first.depthwise
     whole = -(-outputs // lanes)
 
     def cost(tile: _Tile) -> tuple[float, int]:
@@ -165,15 +151,9 @@ def _chosen(s: Schedule, knobs: Knobs, sums: Sequence[str]) -> _Tile:
     )
 
 
-def _is_depthwise(s: Schedule, block: str) -> bool:
-    """Whether the convolution is depthwise."""
-    return not any(loop.startswith("c") for loop in over(s, block))
-
-
-def _summed(s: Schedule, name: str, tile: _Tile) -> None:
+def _summed(s: Schedule, product: Product, tile: _Tile) -> None:
     """The sums of a phase, a line at a time: whole tiles, then remainders."""
-    folded = over(s, name)
-    depthwise = _is_depthwise(s, name)
+    name, folded = product.name, (*product.k, *product.taps)
     outer = s.loops(name)[: -len(folded)]
     output = outer[-1]
     sizes = _pieces(extent(s, output) or 1, tile)
@@ -182,8 +162,7 @@ def _summed(s: Schedule, name: str, tile: _Tile) -> None:
     for size, _, _ in sizes[:-1]:
         found[-1:] = cut_at(s, found[-1], s.loops(found[-1])[0], size)
     for part, (_, vectors, lanes) in zip(found, sizes, strict=True):
-        how = _Tile(tile.rows, vectors, lanes)
-        _piece(s, part, name, how, len(folded), depthwise=depthwise)
+        _piece(s, part, product, _Tile(tile.rows, vectors, lanes))
 
 
 def _pieces(length: int, tile: _Tile) -> list[tuple[int, int, int]]:
@@ -198,14 +177,13 @@ def _pieces(length: int, tile: _Tile) -> list[tuple[int, int, int]]:
     return [piece for piece in found if piece[0]]
 
 
-def _piece(
-    s: Schedule, part: str, name: str, tile: _Tile, folds: int, *, depthwise: bool
-) -> None:
+def _piece(s: Schedule, part: str, product: Product, tile: _Tile) -> None:
     """Tiles of one width; the loop over outputs is outermost."""
+    folds = len(product.k) + len(product.taps)
     output, *around = s.loops(part)[:-folds]
     folded = s.loops(part)[-folds:]
-    groups = [loop for loop in around if loop.startswith("g")]
-    *lines, column = [loop for loop in around if loop not in groups]
+    groups = [] if product.depthwise else around[len(around) - len(product.batch) :]
+    *lines, column = around[: len(around) - len(groups)]
     strip, vector, lane = s.split(output, [None, tile.vectors, tile.lanes])
     order = [lines[0], *groups, strip, *lines[1:]]
     s.reorder(*order, column, *folded, vector, lane)
@@ -214,22 +192,21 @@ def _piece(
     if columns > tile.rows and columns % tile.rows:
         pieces = cut_at(s, part, column, columns // tile.rows * tile.rows)
     for piece in pieces:
-        _tile(s, piece, name, tile, folds, depthwise=depthwise)
+        _tile(s, piece, product, tile)
     parallelize(s, s.loops(part)[: len(order)])
 
 
-def _tile(
-    s: Schedule, piece: str, name: str, tile: _Tile, folds: int, *, depthwise: bool
-) -> None:
+def _tile(s: Schedule, piece: str, product: Product, tile: _Tile) -> None:
     """Build one register tile."""
+    folds = len(product.k) + len(product.taps)
     *_, column = s.loops(piece)[: -folds - 2]
     *folded, vector, lane = s.loops(piece)[-folds - 2 :]
     rows = min(tile.rows, extent(s, column) or 1)
     tall, row = s.split(column, [None, rows])
     s.reorder(tall, *folded, row, vector, lane)
-    write, _ = s.cache_write(piece, name, "register", at=tall)
+    write, _ = s.cache_write(piece, product.name, "register", at=tall)
     written = folded[-1:] if rows * tile.vectors <= _FEW_SUMS else []
-    if depthwise and rows * prod(extents(s, folded)) <= _MOST_TAPS:
+    if product.depthwise and rows * prod(extents(s, folded)) <= _MOST_TAPS:
         written = folded
     for loop in (*written, row, vector):
         s.unroll(loop)

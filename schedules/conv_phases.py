@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final
 
-from tensorlang.ir.contents import blocks
-from tensorlang.ir.nodes import Binary, Const, Load
+from tensorlang.ir.nodes import Binary, Const
 from tensorlang.ir.visit import walk
 from tensorlang.schedules.conv_tiles import (
     Tile,
@@ -31,11 +30,9 @@ from tensorlang.schedules.conv_tiles import (
     tiles,
     width,
 )
-from tensorlang.schedules.depthwise import depthwise_weights
-from tensorlang.schedules.generic import generic
-from tensorlang.schedules.outer_products import outer_products
+from tensorlang.schedules.products import Product, makers, only, readers
 from tensorlang.schedules.tiling import cut_at, divisors, extent, parallelize
-from tensorlang.scheduling import Knobs, Schedule, schedule
+from tensorlang.scheduling import Knobs, Schedule
 from tensorlang.scheduling.tree import block_of, find_block
 
 _MOST_ROWS: Final = 14
@@ -71,52 +68,41 @@ class _Work:
         return [n for n in range(1, _MOST_ROWS + 1) if self.outputs % n == 0]
 
 
-@schedule("conv", algorithm="phased")
-def phased(s: Schedule, knobs: Knobs) -> None:
+def forward(s: Schedule, knobs: Knobs, sums: Sequence[Product]) -> set[str]:
     """Register tiles for each phase, then the image interleaved from all of them."""
-    names = [block.name for block in blocks(s.function)]
-    if "wide" in names:
-        parallelize(s, s.loops("wide")[:1])
-    copied_image(s, "flat")
-    sums = [name for name in names if name.startswith("sums")]
-    (result,) = [b.name for b in blocks(s.function) if _read(s, b.name) & set(sums)]
+    first, names = sums[0], [product.name for product in sums]
+    copies = [maker.name for maker in makers(s, first.image.buffer)]
+    weights = [maker.name for maker in makers(s, first.other.buffer)]
+    for name in weights:
+        parallelize(s, s.loops(name)[:1])
+    for name in copies:
+        copied_image(s, name)
+    result = only(readers(s, *names), "reader of the phases")
     _phases(s, result, sums, knobs)
-    done = {"wide", "flat", result, *sums}
-    if {"part", "rest"} & set(names):
-        done |= depthwise_weights(s, names, knobs)
-    if "products" in names:
-        done |= outer_products(s, names, knobs)
-    if set(names) - done:
-        generic(s, knobs)
+    return {*weights, *copies, result, *names}
 
 
-def _read(s: Schedule, block: str) -> set[str]:
-    """The names of the buffers that a block reads but does not write."""
-    found = walk(block_of(find_block(s.function, block)))
-    return {n.buffer.name for n in found if isinstance(n, Load)} - {block}
-
-
-def _phases(s: Schedule, result: str, sums: Sequence[str], knobs: Knobs) -> None:
+def _phases(s: Schedule, result: str, sums: Sequence[Product], knobs: Knobs) -> None:
     """Units of outputs by lines, over all phases."""
-    folded = over(s, "sums")
-    rank = len([loop for loop in folded if loop.startswith("k")])
+    rank, tall = sums[0].rank, not sums[0].depthwise
     outer, place = s.loops(result)[:-rank], s.loops(result)[-rank:]
     strides = _strides(s, result, place)
     batch, *groups = outer
-    work = _work(s, sums, place, strides, groups, rank, tall=len(folded) > rank)
-    tile, lines = _chosen(s, knobs, work)
+    work = _work(s, sums, place, strides, groups)
+    tile, lines = _chosen(s, sums[0].name, knobs, work)
     around, inside = list(outer), []
-    if len(folded) > rank:
+    if tall:
         some, one = s.split(groups[-1], [None, tile.rows])
         around, inside = [batch, *groups[:-1], some], [one]
     if lines < work.lines:
         several, line = s.split(place[0], [None, lines * strides[0]])
         around, place = [*around, several], (line, *place[1:])
     s.reorder(*around, *inside, *place)
-    for name in sums:
+    for product in sums:
+        name = product.name
         s.compute_at(name, around[-1])
         span = extent(s, s.loops(name)[-len(over(s, name)) - 1]) or 1
-        tiles(s, tile, span, padded=True, name=name)
+        tiles(s, name, tile, span, padded=True)
     _interleaved(s, result, place, strides, tile.lanes)
     parallelize(s, around)
 
@@ -134,37 +120,33 @@ def _strides(s: Schedule, result: str, place: Sequence[str]) -> list[int]:
     return [found.get(named[loop], 1) if loop in named else 1 for loop in place]
 
 
-def _work(  # noqa: PLR0917 - what a unit is cut from
+def _work(
     s: Schedule,
-    sums: Sequence[str],
+    sums: Sequence[Product],
     place: Sequence[str],
     strides: Sequence[int],
     groups: Sequence[str],
-    rank: int,
-    *,
-    tall: bool,
 ) -> _Work:
-    size = extent(s, place[0]) or 1
+    size, tall = extent(s, place[0]) or 1, not sums[0].depthwise
     lines = -(-size // strides[0])
-    length = extent(s, s.loops("sums")[-len(over(s, "sums")) - 1]) or 1
-    whole = size % strides[0] == 0 and rank > 1
+    length = extent(s, sums[0].places[-1]) or 1
+    whole = size % strides[0] == 0 and len(place) > 1
     cuts = divisors(lines) if whole else [lines]
     rest = zip(extents(s, place[1:]), strides[1:], strict=True)
     if all(n <= step for n, step in rest) and lines > 1:
         cuts = [n for n in cuts if n > 1]  # a single element has no loop
-    parts = []
-    for name in sums:
-        several = [loop for loop in s.loops(name) if loop.startswith("t")]
-        phases = prod(extents(s, several))
-        parts.append((phases, prod(extents(s, over(s, name)))))
+    parts = [
+        (prod(extents(s, each.phases)), prod(extents(s, (*each.k, *each.taps))))
+        for each in sums
+    ]
     outputs = extent(s, groups[-1]) or 1 if tall else 1
     units = prod(extents(s, groups[:-1] if tall else groups))
     return _Work(outputs, lines, length // lines, cuts, parts, units)
 
 
-def _chosen(s: Schedule, knobs: Knobs, work: _Work) -> tuple[Tile, int]:
+def _chosen(s: Schedule, name: str, knobs: Knobs, work: _Work) -> tuple[Tile, int]:
     """The tile and the lines per unit: knobs, by default the cheapest."""
-    lanes, registers = width(s)
+    lanes, registers = width(s, name)
 
     def cost(choice: tuple[Tile, int]) -> tuple[float, int]:
         tile, lines = choice

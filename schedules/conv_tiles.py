@@ -46,7 +46,7 @@ def tile_cost(span: int, tile: Tile, steps: int) -> float:
     return cost * steps + 6 * tile.rows * -(-span // tile.lanes)
 
 
-def width(s: Schedule, name: str = "sums") -> tuple[int, int]:
+def width(s: Schedule, name: str) -> tuple[int, int]:
     """Lanes of a vector of the block's operands, and the number of vector registers."""
     block = block_of(find_block(s.function, name))
     wide = max(n.buffer.dtype.bits for n in walk(block) if isinstance(n, Load))
@@ -117,12 +117,12 @@ def _line(s: Schedule, name: str) -> tuple[int, int, int]:
 
 def tiles(
     s: Schedule,
+    name: str,
     tile: Tile,
     span: int,
     *,
     padded: bool,
     around: Sequence[str] = (),
-    name: str = "sums",
 ) -> None:
     """Register tiles over `span` elements: whole ones, then smaller ones.
 
@@ -131,12 +131,12 @@ def tiles(
 
     Args:
         s: The schedule.
+        name: The sums: both the block and the buffer it writes.
         tile: The size of whole tiles.
         span: Elements of a row of sums.
         padded: Whether the image may be read past its end.
         around: Loops parallelized with those over tiles; if empty, the sums are
             computed where they are used.
-        name: The sums: both the block and the buffer it writes.
     """
     whole = span // (tile.vectors * tile.lanes) * tile.vectors * tile.lanes
     vectors = (span - whole) // tile.lanes

@@ -17,104 +17,94 @@ from collections.abc import Sequence
 from math import prod
 from typing import Final
 
-from tensorlang.ir.contents import blocks
-from tensorlang.ir.nodes import Block, Load, Store
-from tensorlang.ir.visit import walk
 from tensorlang.schedules.conv_tiles import (
+    extents,
     over,
     vector_image,
     vector_lines,
     width,
     write_back,
 )
-from tensorlang.schedules.generic import generic
+from tensorlang.schedules.products import Product, only, readers, rearranged
 from tensorlang.schedules.tiling import cut_at, extent, parallelize
-from tensorlang.scheduling import Knobs, Schedule, schedule
+from tensorlang.scheduling import Knobs, Schedule
 from tensorlang.scheduling.tree import constant, find_buffer
 
 _ROWS: Final = (1, 2, 3, 4, 5, 6, 7, 8)
 _MOST_TAPS: Final = 128  # unrolled products of a tile
 
 
-@schedule("conv", algorithm="depthwise")
-def depthwise(s: Schedule, knobs: Knobs) -> None:
-    """Channels to threads; within each, register tiles of lines by columns."""
-    names = [block.name for block in blocks(s.function)]
-    done = {"padded", "sums"}
-    if "sums" in names:
-        shown = next((b.name for b in blocks(s.function) if "sums" in _read(b)), "")
-        done |= {shown}
-        _forward(s, shown, "padded" in names, knobs)
-    if {"part", "rest"} & set(names):
-        done |= depthwise_weights(s, names, knobs)
-    if set(names) - done:
-        generic(s, knobs)
+def forward(s: Schedule, knobs: Knobs, sums: Sequence[Product]) -> set[str]:
+    """Channels to threads; within each, register tiles of lines by columns.
 
-
-def _read(block: Block) -> set[str]:
-    """The names of the buffers that a block reads."""
-    return {node.buffer.name for node in walk(block) if isinstance(node, Load)} - {
-        node.buffer.name for node in walk(block) if isinstance(node, Store)
-    }
-
-
-def _forward(s: Schedule, result: str, copied: bool, knobs: Knobs) -> None:
-    """Tiles of lines by columns for the sums, then the blocks computed from them."""
-    lanes, _ = width(s)
-    shown = result or "sums"
-    rank = len(find_buffer(s.function, "sums").shape) - 2
-    batch, group, *place = s.loops(shown)[: rank + 2]
-    taps = s.loops("sums")[rank + 2 :]
+    Tiles of lines by columns for the sums, then the block computed from them.
+    """
+    product = only(sums, "convolution")
+    name, taps, rank = product.name, product.taps, product.rank
+    lanes, _ = width(s, name)
+    image = rearranged(s, product.image.buffer)
+    result = only(readers(s, name) or [""], "reader of the sums")
+    batch, group, *place = s.loops(result or name)[: rank + 2]
     tall = rank > 1
     if tall:
         rows = _rows(s, place[-2], taps, knobs)
         some, one = s.split(place[-2], [None, rows])
         if result:
-            s.compute_at("sums", some)
+            s.compute_at(name, some)
             tall = rows > 1
-            one = s.loops("sums")[-len(taps) - 2]
+            one = s.loops(name)[-rank - 2]
         if tall:
-            column, *folded = s.loops("sums")[-len(taps) - 1 :]
+            column, *folded = s.loops(name)[-rank - 1 :]
             s.reorder(column, one, *folded)
     elif result:
-        s.compute_at("sums", group)
-    _tiles(s, lanes, len(taps), tall=tall)
+        s.compute_at(name, group)
+    _tiles(s, name, lanes, rank, tall=tall)
     if result:
-        vector_lines(s, shown, lanes)
-    if copied:
-        s.compute_at("padded", group)
-        vector_image(s, "padded", lanes)
+        vector_lines(s, result, lanes)
+    if image:
+        s.compute_at(image, group)
+        vector_image(s, image, lanes)
     parallelize(s, [batch, group])
+    return {name, result or name} | ({image} if image else set())
 
 
-def depthwise_weights(s: Schedule, names: Sequence[str], knobs: Knobs) -> set[str]:
+def depthwise_weights(
+    s: Schedule, knobs: Knobs, sums: Sequence[tuple[Product, str]]
+) -> set[str]:
     """Weight gradients of each image: a vector for every window element.
 
-    Lines are tiled, as neighbouring ones read overlapping lines of the image. Returns
-    the names of the blocks it has scheduled.
+    Lines are tiled, as neighbouring ones read overlapping lines of the image.
+
+    Args:
+        s: The schedule.
+        knobs: The knobs.
+        sums: The sums per lane of whole vectors and of the remaining columns, each
+            with the block that adds the lanes.
     """
-    pairs = [p for p in (("part", "each"), ("rest", "ends")) if p[0] in names]
-    top = "both" if "both" in names else pairs[0][1]
-    rank = len(find_buffer(s.function, top).shape) - 2
+    first, added = sums[0][0], [name for _, name in sums]
+    rank = len(first.places)
+    (top,) = readers(s, *added) if len(sums) > 1 else added
+    image = rearranged(s, first.image.buffer)
     batch, group, *window = s.loops(top)[: rank + 2]
-    for _, folded in pairs:
-        if folded != top:
-            s.compute_at(folded, group)
-    for part, folded in pairs:
-        s.compute_at(part, group)
-        _window_lanes(s, part, group, rank, knobs)
+    for name in added:
+        if name != top:
+            s.compute_at(name, group)
+    for part, folded in sums:
+        s.compute_at(part.name, group)
+        _window_lanes(s, part.name, group, rank, knobs)
         around = s.loops(folded).index(group) + 1
         for loop in s.loops(folded)[around:-1]:
             s.unroll(loop)
         s.vectorize(s.loops(folded)[-1])
-    if "both" in names:
+    if top not in added:
         for loop in window:
             s.unroll(loop)
-    if "image" in names:
-        s.compute_at("image", group)
-        vector_image(s, "image", width(s, pairs[0][0])[0])
+    if image:
+        s.compute_at(image, group)
+        vector_image(s, image, width(s, first.name)[0])
     parallelize(s, [batch, group])
-    return {"image", "part", "rest", "each", "ends", "both"}
+    done = {part.name for part, _ in sums} | {*added, top}
+    return done | ({image} if image else set())
 
 
 def _window_lanes(s: Schedule, part: str, group: str, rank: int, knobs: Knobs) -> None:
@@ -129,7 +119,7 @@ def _window_lanes(s: Schedule, part: str, group: str, rank: int, knobs: Knobs) -
     first = next(
         at
         for at in range(len(taps) + 1)
-        if at >= len(taps) - 1 or prod(_extents(s, taps[at:])) <= registers - 8
+        if at >= len(taps) - 1 or prod(extents(s, taps[at:])) <= registers - 8
     )
     around, inner = taps[:first], taps[first:]
     rows = _rows(s, lines[-1], inner, knobs, "lines") if lines else 1
@@ -147,10 +137,6 @@ def _window_lanes(s: Schedule, part: str, group: str, rank: int, knobs: Knobs) -
         s.vectorize(loop)
 
 
-def _extents(s: Schedule, loops: Sequence[str]) -> list[int]:
-    return [extent(s, loop) or 1 for loop in loops]
-
-
 def _rows(
     s: Schedule, line: str, taps: Sequence[str], knobs: Knobs, name: str = "rows"
 ) -> int:
@@ -162,20 +148,20 @@ def _rows(
     return knobs.choice(name, fit, default=best)
 
 
-def _tiles(s: Schedule, lanes: int, taps: int, *, tall: bool) -> None:
+def _tiles(s: Schedule, name: str, lanes: int, taps: int, *, tall: bool) -> None:
     """Tiles over the columns, and a narrower one for the remainder."""
     at = -taps - 2 if tall else -taps - 1
-    column = s.loops("sums")[at]
+    column = s.loops(name)[at]
     length = extent(s, column) or 1
     whole = length // lanes * lanes
-    parts = cut_at(s, "sums", column, whole) if 0 < whole < length else ["sums"]
+    parts = cut_at(s, name, column, whole) if 0 < whole < length else [name]
     for part in parts:
         loops = s.loops(part)
         column, inner = loops[at], loops[at:][1:]
         count = min(lanes, extent(s, column) or 1)
         around, lane = s.split(column, [None, count])
         s.reorder(around, *inner, lane)
-        write, _ = s.cache_write(part, "sums", "register", at=around)
+        write, _ = s.cache_write(part, name, "register", at=around)
         written = prod(extent(s, loop) or 1 for loop in inner)
         for loop in inner if written <= _MOST_TAPS else inner[-1:]:
             s.unroll(loop)

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final
 
-from tensorlang.ir.contents import blocks
 from tensorlang.schedules.conv_tiles import (
     extents,
     over,
@@ -26,9 +25,9 @@ from tensorlang.schedules.conv_tiles import (
     width,
     write_back,
 )
-from tensorlang.schedules.generic import generic
+from tensorlang.schedules.products import Product, makers, rearranged
 from tensorlang.schedules.tiling import cut_at, extent, parallelize
-from tensorlang.scheduling import Knobs, Schedule, schedule
+from tensorlang.scheduling import Knobs, Schedule
 from tensorlang.scheduling.tree import find_buffer
 
 _ROWS: Final = tuple(range(1, 15))
@@ -59,30 +58,26 @@ class _Tile:
         return max(self.sums, _HIDING, loads) / self.sums
 
 
-@schedule("conv", algorithm="outer")
-def outer(s: Schedule, knobs: Knobs) -> None:
-    """Units of outputs by channels."""
-    names = [block.name for block in blocks(s.function)]
-    done = outer_products(s, names, knobs)
-    if set(names) - done:
-        generic(s, knobs)
-
-
-def outer_products(s: Schedule, names: Sequence[str], knobs: Knobs) -> set[str]:
-    """Copies, products, weights; returns the names of the blocks it has scheduled."""
-    lanes, registers = width(s, "products")
-    rank = len(over(s, "products")) - 1
-    if not any(loop.startswith("c") for loop in s.loops("dw")):
-        return _depthwise(s, names, rank, lanes, registers)
-    *own, channel = s.loops("dw")[:-rank]
-    window, output = s.loops("dw")[-rank:], own[-1]
+def outer_products(s: Schedule, knobs: Knobs, product: Product, dw: str) -> set[str]:
+    """Copies, products, and weights in their layout."""
+    lanes, registers = width(s, product.name)
+    image = rearranged(s, product.image.buffer)
+    pixels = [maker.name for maker in makers(s, product.other.buffer)]
+    images = [maker.name for maker in makers(s, product.image.buffer)]
+    copies = [*images, *pixels]
+    rank = len(product.places)
+    if product.depthwise:
+        _copied(s, copies, image if product.lines else None, lanes)
+        _depthwise(s, product, lanes, registers)
+        return {*copies, product.name}
+    *own, channel = s.loops(dw)[:-rank]
+    window, output = s.loops(dw)[-rank:], own[-1]
     tile = _chosen(s, knobs, output, channel, window[-1], lanes, registers)
-    _packed(s, "pixels", rank, tile.vectors * lanes)
-    last = "image" in names and not s.loops("image")[-1].startswith("c")
-    if "image" in names and not last and (extent(s, channel) or 1) % lanes == 0:
-        _packed(s, "image", rank, lanes)
-    for name in {"wide_image", "image", "pixels"} & set(names):
-        _copied(s, name, lanes)
+    for name in pixels[-1:]:
+        _packed(s, name, rank, tile.vectors * lanes)
+    if image and not product.lines and (extent(s, channel) or 1) % lanes == 0:
+        _packed(s, image, rank, lanes)
+    _copied(s, copies, image if product.lines else None, lanes)
     some, one = s.split(output, [None, tile.vectors * lanes])
     several, each = s.split(channel, [None, tile.rows])
     around = [*own[:-1], some, several]
@@ -91,27 +86,23 @@ def outer_products(s: Schedule, names: Sequence[str], knobs: Knobs) -> set[str]:
         around.append(window[0])
     inside = [loop for loop in window if loop not in around]
     s.reorder(*around, one, each, *inside)
-    s.compute_at("products", around[-1])
-    _tile(s, tile, around[-1], lanes)
+    s.compute_at(product.name, around[-1])
+    _tile(s, product.name, tile, around[-1], lanes)
     for loop in inside[-1:]:
         s.unroll(loop)
     parallelize(s, around)
-    return {"wide_image", "image", "pixels", "products", "dw"}
+    return {*copies, product.name, dw}
 
 
-def _depthwise(
-    s: Schedule, names: Sequence[str], rank: int, lanes: int, registers: int
-) -> set[str]:
+def _depthwise(s: Schedule, product: Product, lanes: int, registers: int) -> None:
     """Depthwise: a vector of channels for every window element."""
-    copies = {"wide_image", "image"}
-    for name in copies & set(names):
-        _copied(s, name, lanes)
-    loops = s.loops("products")
+    name, rank = product.name, len(product.places)
+    loops = s.loops(name)
     output = loops[rank]
     length = extent(s, output) or 1
     whole = length // lanes * lanes
     s.reorder(output, *loops[:rank], *loops[rank + 1 :])
-    parts = cut_at(s, "products", output, whole) if 0 < whole < length else ["products"]
+    parts = cut_at(s, name, output, whole) if 0 < whole < length else [name]
     for part in parts:
         output, *inner = s.loops(part)
         count = min(lanes, extent(s, output) or 1)
@@ -121,13 +112,12 @@ def _depthwise(
             first += 1
         around, taps = [several, *inner[:first]], inner[first:rank]
         s.reorder(*around, *inner[rank:], *taps, lane)
-        write, _ = s.cache_write(part, "products", "register", at=around[-1])
+        write, _ = s.cache_write(part, name, "register", at=around[-1])
         for loop in taps:
             s.unroll(loop)
         s.vectorize(lane)
         write_back(s, write, around[-1], count)
         parallelize(s, around)
-    return {*copies, "products"}
 
 
 def _packed(s: Schedule, name: str, rank: int, width: int) -> None:
@@ -140,13 +130,11 @@ def _packed(s: Schedule, name: str, rank: int, width: int) -> None:
     s.transform_layout(name, f"lambda {', '.join(given)}: ({laid})")
 
 
-def _copied(s: Schedule, name: str, lanes: int) -> None:
-    """Vectorize a copy, over columns if channels come first."""
-    if name == "image" and not s.loops(name)[-1].startswith("c"):
-        vector_image(s, name, lanes)
-    else:
-        vector_lines(s, name, lanes)
-    parallelize(s, s.loops(name)[:2])
+def _copied(s: Schedule, copies: Sequence[str], image: str | None, lanes: int) -> None:
+    """Vectorize copies: one of channels-first images over the columns inside them."""
+    for name in copies:
+        (vector_image if name == image else vector_lines)(s, name, lanes)
+        parallelize(s, s.loops(name)[:2])
 
 
 def _chosen(  # noqa: PLR0917 - the parameters of a tile's cost
@@ -177,10 +165,10 @@ def _chosen(  # noqa: PLR0917 - the parameters of a tile's cost
     )
 
 
-def _tile(s: Schedule, tile: _Tile, at: str, lanes: int) -> None:
+def _tile(s: Schedule, name: str, tile: _Tile, at: str, lanes: int) -> None:
     """Accumulate one unit's sums in registers."""
-    loops = s.loops("products")
-    folded = over(s, "products")
+    loops = s.loops(name)
+    folded = over(s, name)
     inner = loops[loops.index(at) + 1 : len(loops) - len(folded)]
     *taps, output = inner
     rows = [taps.pop()] if tile.rows > 1 else []
@@ -192,9 +180,7 @@ def _tile(s: Schedule, tile: _Tile, at: str, lanes: int) -> None:
     pixels = spatial if apart else [batch, *spatial]
     s.reorder(*taps, *pixels, *columns, *rows, vector, lane)
     around = taps[-1] if taps else at
-    write, _ = s.cache_write(
-        "products", "products", "register", at=around, accumulate=apart
-    )
+    write, _ = s.cache_write(name, name, "register", at=around, accumulate=apart)
     for loop in (*columns, *rows, vector):
         s.unroll(loop)
     s.vectorize(lane)

@@ -150,7 +150,7 @@ def tile_axes(stage: Stage) -> tuple[For, For] | None:
     """
     update, spatial = stage.update, stage.driven("spatial")
     folds = isinstance(update, Reduce) and update.reducer.name == "sum"
-    if not folds or len(spatial) < 2 or not _product(stage):
+    if not folds or len(spatial) < 2 or not is_product(stage):
         return None
     columns = spatial[-1]
     if update.indices[-1] != stage.axis(columns):
@@ -158,8 +158,8 @@ def tile_axes(stage: Stage) -> tuple[For, For] | None:
     used = {
         var
         for load in stage.loads
-        if stage.axis(columns) in _variables(load)
-        for var in _variables(load)
+        if stage.axis(columns) in variables(load)
+        for var in variables(load)
     }
     rows = [loop for loop in spatial[:-1] if stage.axis(loop) not in used]
     return (rows[-1], columns) if used and rows else None
@@ -174,18 +174,20 @@ def column_dimension(stage: Stage, load: Load) -> int | None:
     return at[-1] if at else None
 
 
-def _product(stage: Stage) -> bool:
+def is_product(stage: Stage) -> bool:
+    """Whether the block multiplies."""
     return any(isinstance(n, Binary) and n.op == "mul" for n in walk(stage.block.body))
 
 
-def _variables(load: Load) -> frozenset[Var]:
+def variables(load: Load) -> frozenset[Var]:
+    """The variables of a load's indices."""
     found: frozenset[Var] = frozenset()
     return found.union(*(free_vars(index) for index in load.indices))
 
 
 def contiguous_loop(stage: Stage) -> For | None:
     """The loop along which the largest operand is contiguous."""
-    ranked = sorted(stage.loads, key=lambda load: -len(_variables(load)))
+    ranked = sorted(stage.loads, key=lambda load: -len(variables(load)))
     for load in ranked[:1]:
         steps = dict(linear(load.indices[-1]).terms) if load.indices else {}
         for loop in reversed(stage.loops):
