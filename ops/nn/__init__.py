@@ -79,15 +79,9 @@ from tensorlang.ops.nn.pooling import (
     adaptive_max_pool3d_grad as adaptive_max_pool3d_grad,
 )
 from tensorlang.ops.nn.pooling import avg_pool1d as avg_pool1d
-from tensorlang.ops.nn.pooling import avg_pool1d_grad as avg_pool1d_grad
 from tensorlang.ops.nn.pooling import avg_pool2d as avg_pool2d
-from tensorlang.ops.nn.pooling import avg_pool2d_grad as avg_pool2d_grad
 from tensorlang.ops.nn.pooling import avg_pool3d as avg_pool3d
-from tensorlang.ops.nn.pooling import avg_pool3d_grad as avg_pool3d_grad
 from tensorlang.ops.nn.pooling import global_avg_pool as global_avg_pool
-from tensorlang.ops.nn.pooling import (
-    global_avg_pool_grad as global_avg_pool_grad,
-)
 from tensorlang.ops.nn.pooling import global_max_pool as global_max_pool
 from tensorlang.ops.nn.pooling import (
     global_max_pool_grad as global_max_pool_grad,

@@ -1,7 +1,8 @@
 """Max and average pooling, adaptive and global variants, and their gradients.
 
-Gradients are written by hand: that of a maximum goes to the first of equal elements,
-and both gather the contributions of the windows that cover a pixel.
+Gradients of means at a fixed stride are derived. Those of maxima, which go to the first
+of equal elements, and of means of uneven windows are written by hand: they gather the
+contributions of the windows that cover a pixel.
 """
 
 from __future__ import annotations
@@ -345,10 +346,10 @@ def _max(rank: int) -> tuple[Definition, Definition]:
     return max_pool, grad
 
 
-def _avg(rank: int) -> tuple[Definition, Definition]:
+def _avg(rank: int) -> Definition:
     id, usual = f"nn.avg_pool{rank}d", {"kernel": (2,) * rank}
 
-    @_operator(id, rank, usual=usual)
+    @_operator(id, rank, usual=usual, gradient={"linear": False})
     def avg_pool(  # noqa: PLR0917 - in PyTorch's order
         x: Floats,
         kernel: Ints,
@@ -374,38 +375,32 @@ def _avg(rank: int) -> tuple[Definition, Definition]:
             divisor=_divisor(id, divisor),
         )
 
-    def gradient(define: Callable[[], Body]) -> Body:
-        def avg_pool_grad(  # noqa: PLR0917 - as above
-            dy: Floats,
-            x: Floats,
-            kernel: Ints,
-            stride: Ints | None = None,
-            padding: Padding = 0,
-            ceil_mode: bool = False,
-            count_include_pad: bool = True,
-            divisor: int | None = None,
-            layout: str | None = None,
-        ) -> Tensor:
-            """The gradient of average pooling; only the shape of `x` is used."""
-            image = _image(id, x, rank, layout)
-            slid = _slid(id, image, kernel, stride, padding, ceil_mode=ceil_mode)
-            return slid.of_mean(
-                define(),
-                dy,
-                x,
-                count_include_pad=count_include_pad,
-                divisor=_divisor(id, divisor),
-            )
+    grad = avg_pool.grad
+    assert isinstance(grad, Definition)
 
-        return avg_pool_grad
+    @algorithm(grad, "gathered", serves=_gathered)
+    def avg_pool_grad(  # noqa: PLR0917 - as above
+        dy: Floats,
+        x: Floats,
+        kernel: Ints,
+        stride: Ints | None = None,
+        padding: Padding = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor: int | None = None,
+        layout: str | None = None,
+    ) -> Tensor:
+        image = _image(id, x, rank, layout)
+        slid = _slid(id, image, kernel, stride, padding, ceil_mode=ceil_mode)
+        return slid.of_mean(
+            gathered_pooling.avg_pool_grad,
+            dy,
+            x,
+            count_include_pad=count_include_pad,
+            divisor=_divisor(id, divisor),
+        )
 
-    grad = _operator(f"{id}_grad", rank, usual=usual)(
-        gradient(lambda: loops.avg_pool_grad)
-    )
-    algorithm(grad, "gathered", serves=_gathered)(
-        gradient(lambda: gathered_pooling.avg_pool_grad)
-    )
-    return avg_pool, grad
+    return avg_pool
 
 
 def _divisor(id: str, given: int | None) -> int | None:
@@ -442,20 +437,21 @@ def _adaptive(kind: str, rank: int) -> tuple[Definition, Definition]:
     return _called(kind, adaptive_pool), adaptive_pool_grad
 
 
-def _global(kind: str) -> tuple[Definition, Definition]:
+def _global(kind: str, **options: Any) -> Definition:
     id = f"nn.global_{kind}_pool"
 
-    @_operator(id)
+    @_operator(id, **options)
     def global_pool(x: Floats, layout: str | None = None) -> Tensor:
         """Global pooling: the mean or maximum over all pixels of each channel."""
         return _pooled(kind, _whole(id, x, layout), x)
 
-    @_operator(f"{id}_grad")
-    def global_pool_grad(dy: Floats, x: Floats, layout: str | None = None) -> Tensor:
-        """The gradient of global pooling."""
-        return _spread(kind, _whole(id, x, layout), dy, x)
+    return _called(kind, global_pool)
 
-    return _called(kind, global_pool), global_pool_grad
+
+@_operator("nn.global_max_pool_grad")
+def global_max_pool_grad(dy: Floats, x: Floats, layout: str | None = None) -> Tensor:
+    """The gradient of global max pooling."""
+    return _spread("max", _whole("nn.global_max_pool", x, layout), dy, x)
 
 
 def _called(kind: str, pool: Definition) -> Definition:
@@ -481,14 +477,12 @@ def _spread(kind: str, slid: _Slid, dy: Tensor, x: Tensor) -> Tensor:
 max_pool1d, max_pool1d_grad = _max(1)
 max_pool2d, max_pool2d_grad = _max(2)
 max_pool3d, max_pool3d_grad = _max(3)
-avg_pool1d, avg_pool1d_grad = _avg(1)
-avg_pool2d, avg_pool2d_grad = _avg(2)
-avg_pool3d, avg_pool3d_grad = _avg(3)
+avg_pool1d, avg_pool2d, avg_pool3d = map(_avg, _RANKS)
 adaptive_avg_pool1d, adaptive_avg_pool1d_grad = _adaptive("avg", 1)
 adaptive_avg_pool2d, adaptive_avg_pool2d_grad = _adaptive("avg", 2)
 adaptive_avg_pool3d, adaptive_avg_pool3d_grad = _adaptive("avg", 3)
 adaptive_max_pool1d, adaptive_max_pool1d_grad = _adaptive("max", 1)
 adaptive_max_pool2d, adaptive_max_pool2d_grad = _adaptive("max", 2)
 adaptive_max_pool3d, adaptive_max_pool3d_grad = _adaptive("max", 3)
-global_avg_pool, global_avg_pool_grad = _global("avg")
-global_max_pool, global_max_pool_grad = _global("max")
+global_avg_pool = _global("avg", gradient={"linear": False})
+global_max_pool = _global("max")

@@ -161,11 +161,35 @@ class _Tape:
     def back(self, stage: Stage) -> None:
         """Add the contributions of a stage to the gradients of its inputs."""
         if not self._needed.isdisjoint(stage.outputs):
+            if self._copied(stage):
+                return
             given = {
                 out: self._of_output(out) for out in stage.outputs if out in self._parts
             }
             for block in blocks(stage.nest):
                 self._block(block, given)
+
+    def _copied(self, stage: Stage) -> bool:
+        """Pass a sum over windows on to what a stage copies, as padding does.
+
+        The gradient of the copy then gets no stage of its own.
+        """
+        copy = _copy(stage)
+        parts = self._parts.get(copy.out, []) if copy else []
+        if copy is None or len(parts) != 1 or not _Solved(parts[0], copy.out).free:
+            return False
+        (part,), load = parts, copy.load
+        if load.buffer in self._needed:
+            moved = dict(zip(copy.axes, part.indices, strict=True))
+            inside = Place(Known({v: counted(e) for v, e in copy.axes.items()}))
+            value = part.value
+            if copy.there is not None:
+                inside = inside.where(copy.there)
+                zero = as_expr(0, value.dtype)
+                value = Select(substitute(copy.there, moved), value, zero)
+            at = (substitute(inside.simple(i), moved) for i in load.indices)
+            self._add(load.buffer, replace(part, indices=tuple(at), value=value))
+        return True
 
     def _of_output(self, out: Buffer) -> At:
         """The gradient of a stage's output, as a function of the index.
@@ -348,7 +372,7 @@ class _Axes:
             self.known[near] = 0, around - 1
         back = near if around > 1 else _ZERO
         window = whole // step - back
-        left = whole % step + back * step
+        left = whole - window * step
         self._let({axis: window, tap: left // along if along > 1 else left})
         if along > 1:
             self.limit((left % along).equal(0), tap)
@@ -510,6 +534,42 @@ def _in_order(slope: Expr, value: Expr, load: Load) -> Expr:
         case Binary(op="mul", a=p, b=q), Binary(op="mul", a=a) if load not in walk(a):
             return Binary("mul", q, p)
     return slope
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A stage that reads elements, as they are.
+
+    Attributes:
+        out: The buffer that it writes.
+        axes: The extents of its axes, which index `out`.
+        load: The element that it reads,
+        there: where this condition holds, if there is one; else it writes a number.
+    """
+
+    out: Buffer
+    axes: dict[Var, Expr]
+    load: Load
+    there: Expr | None
+
+
+def _copy(stage: Stage) -> _Copy | None:
+    """A stage as a copy, or None if it is something else."""
+    block, *others = blocks(stage.nest)
+    own = {a.var: Var(f"copied{n}", i64) for n, a in enumerate(block.axes)}
+    if others or any(isinstance(node, Reduce) for node in walk(block)):
+        return None
+    (out, place, value), *more = _written(block, own)
+    loads = [node for node in walk(value) if isinstance(node, Load)]
+    if more or len(loads) != 1 or place != (*own.values(),):
+        return None
+    axes = {own[a.var]: a.extent for a in block.axes}
+    match value:
+        case Load(mask=None):
+            return _Copy(out, axes, value, None)
+        case Select(cond=cond, a=Load(mask=None) as load):
+            return _Copy(out, axes, load, cond)
+    return None
 
 
 def _is_read(value: Expr) -> bool:

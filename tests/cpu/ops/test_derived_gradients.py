@@ -123,6 +123,22 @@ CASES = [
     (math.sum, [(3, 4, 5)], {"axis": (0, 2)}),
     (math.mean, [(3, 4, 5)], {"axis": 1, "keepdims": True}),
     (math.mean, [(2, 40000)], {"axis": 1}),
+    (nn.avg_pool2d, [(2, 2, 7, 8)], {"kernel": 3, "stride": 2, "padding": 1}),
+    (nn.avg_pool2d, [(1, 2, 7, 6)], {"kernel": (3, 2), "stride": 1, "padding": 1}),
+    (
+        nn.avg_pool2d,
+        [(1, 7, 8, 2)],
+        {
+            "kernel": 3,
+            "stride": 2,
+            "padding": 1,
+            "ceil_mode": True,
+            "count_include_pad": False,
+            "layout": "NHWC",
+        },
+    ),
+    (nn.avg_pool3d, [(1, 2, 4, 4, 6)], {"kernel": 2}),
+    (nn.global_avg_pool, [(2, 3, 4, 5)], {}),
     (cubes, [(3, 5)], {"axis": 0}),
     (cubes, [(2, 40000)], {"axis": 1}),
 ]
