@@ -16,9 +16,9 @@ from tensorlang.tuner.roofline import fraction
 if TYPE_CHECKING:
     from tensorlang.tuner.finals import Finals
     from tensorlang.tuner.progress import Report
-    from tensorlang.tuner.running import Run
     from tensorlang.tuner.search import Search
     from tensorlang.tuner.space import Space
+    from tensorlang.tuner.tuning_run import Run
 
 _NEIGHBOURS: Final = 4
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from tensorlang.record_files import Record
     from tensorlang.targets import Target
     from tensorlang.tuner.protocol import Candidate
-    from tensorlang.tuner.running import Run
     from tensorlang.tuner.search import Search
+    from tensorlang.tuner.tuning_run import Run
 
 WORTH: Final = (
     0.97  # of the default's estimate; closer ones are indistinguishable to the model

@@ -30,10 +30,10 @@ from tensorlang.tuner.finals import Entrant, Finals
 from tensorlang.tuner.progress import Listener, Report
 from tensorlang.tuner.protocol import Candidate
 from tensorlang.tuner.rounds import Timing, paired_ratio
-from tensorlang.tuner.running import Run, space_note
 from tensorlang.tuner.search import Search
 from tensorlang.tuner.space import Space
 from tensorlang.tuner.storage import Trials, default_url
+from tensorlang.tuner.tuning_run import Run, space_note
 
 if TYPE_CHECKING:
     from tensorlang.targets import Target

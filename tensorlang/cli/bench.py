@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tensorlang import runtime, targets
-from tensorlang.cli import choosing, console, options
+from tensorlang.cli import configuration, console, options
 from tensorlang.errors import ArgumentError, TargetError
 from tensorlang.ops.examples import arguments
 from tensorlang.tuner.comparison import PEERS, Call, Side, checked, our_calls, peer_side
@@ -63,7 +63,7 @@ def bench(
             f"--vs {vs}: use make bench-gpu to compare with peers on a GPU"
         )
     sides = [peer_side(name, found, workload, machine.threads) for name in names]
-    made = choosing.choose(found, workload, machine)
+    made = configuration.choose(found, workload, machine)
     kernel = runtime.build(made.schedule, machine)
     if machine.kind == "cuda":
         calls = {_OURS[False]: _on_gpu(kernel, found, workload)}

@@ -12,7 +12,7 @@ import typer
 
 from tensorlang import record_files, targets
 from tensorlang import records as held
-from tensorlang.cli import choosing, console, options
+from tensorlang.cli import configuration, console, options
 from tensorlang.errors import OperatorError, RecordError, TargetError
 from tensorlang.ops import building, find
 from tensorlang.record_files import Record
@@ -111,7 +111,7 @@ def explain(
     machine = targets.get(target)
     found = options.operator(op)
     workload = options.workload(found, shape, dtype, attr)
-    chosen = choosing.choose(found, workload, machine)
+    chosen = configuration.choose(found, workload, machine)
     console.say(f"{found.told(workload)} on {machine.fingerprint}")
     settings = ", ".join(f"{k}={v}" for k, v in chosen.knobs.values.items())
     console.say(f"chosen: {chosen.algorithm}({settings})")

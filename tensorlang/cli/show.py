@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 
 from tensorlang import runtime
-from tensorlang.cli import choosing, console, options
+from tensorlang.cli import configuration, console, options
 from tensorlang.errors import ArgumentError
 from tensorlang.ir import show as printed
 
@@ -54,9 +54,9 @@ class View:
     target: Target
 
     @cached_property
-    def chosen(self) -> choosing.Chosen:
+    def chosen(self) -> configuration.Chosen:
         """The configuration that a call would run."""
-        return choosing.choose(self.op, self.workload, self.target)
+        return configuration.choose(self.op, self.workload, self.target)
 
     @cached_property
     def kernel(self) -> Any:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from tensorlang.cli import console, options
+from tensorlang.cli.progress_display import watcher
 from tensorlang.cli.tune_network import tune_network
-from tensorlang.cli.watching import watcher
 from tensorlang.errors import ArgumentError
 from tensorlang.ops import find
 from tensorlang.tuner import static_tuning

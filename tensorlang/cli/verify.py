@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from tensorlang import targets
-from tensorlang.cli import choosing, console, options
+from tensorlang.cli import configuration, console, options
 from tensorlang.errors import TensorlangError
 from tensorlang.ops import operators as known
 from tensorlang.ops.operator import DIRECT
@@ -117,7 +117,7 @@ def _compiled(
     """Compile the kernel that a call would run for an absent device."""
 
     def check() -> Outcome:
-        made = choosing.choose(op, workload, target)
+        made = configuration.choose(op, workload, target)
         problem = overrun(build(made.schedule, target))
         return "compiled only, not run", problem
 
@@ -134,7 +134,7 @@ def _comparison(
         cases = gates.of(DIRECT).nonempty
         runs = 0
         for number, case in enumerate(cases):
-            made = choosing.choose(op, case.workload, target)
+            made = configuration.choose(op, case.workload, target)
             gate = gates.of(made.algorithm)
             gate.check(build(made.schedule, target), gate.nonempty[number])
             runs += len(gate.nonempty[number].runs)

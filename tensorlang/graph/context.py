@@ -14,10 +14,7 @@ import numpy as np
 
 from tensorlang.errors import ArgumentError, ShapeError
 from tensorlang.graph.binding import Bound, Target, bind
-from tensorlang.graph.loops import Storage
-from tensorlang.graph.network import Network
-from tensorlang.graph.program import Graph
-from tensorlang.graph.running import (
+from tensorlang.graph.execution import (
     KEPT,
     Input,
     Result,
@@ -25,6 +22,9 @@ from tensorlang.graph.running import (
     sizes_of,
     to_result,
 )
+from tensorlang.graph.loops import Storage
+from tensorlang.graph.network import Network
+from tensorlang.graph.program import Graph
 from tensorlang.graph.values import Value
 
 if TYPE_CHECKING:

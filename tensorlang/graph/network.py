@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tensorlang.graph.binding import Target
     from tensorlang.graph.context import Context
-    from tensorlang.graph.running import Input, Result
+    from tensorlang.graph.execution import Input, Result
 
 
 @dataclass(frozen=True, slots=True)

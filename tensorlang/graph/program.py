@@ -23,8 +23,8 @@ from tensorlang.graph.values import (
 
 if TYPE_CHECKING:
     from tensorlang.graph.binding import Bound, Target
+    from tensorlang.graph.execution import Input, Result
     from tensorlang.graph.forms import Function
-    from tensorlang.graph.running import Input, Result
 
 Body: TypeAlias = Callable[..., OpResult]  # a Python function that is traced
 
@@ -33,7 +33,7 @@ class Graph:
     """A program: a function from inputs to outputs, with nodes in execution order.
 
     Construction checks that it has no cycles and uses no key twice on any path. Calling
-    it on arrays runs it (`tensorlang.graph.running`).
+    it on arrays runs it (`tensorlang.graph.execution`).
 
     Attributes:
         name: Its name.
@@ -84,7 +84,7 @@ class Graph:
         )
 
     def __call__(self, *arguments: Input, target: Target = None) -> Result:
-        """Run it on arrays and keys; see `tensorlang.graph.running.run`.
+        """Run it on arrays and keys; see `tensorlang.graph.execution.run`.
 
         With symbolic values, it is inlined into the program being traced.
         """
@@ -92,7 +92,7 @@ class Graph:
             from tensorlang.graph.rewriting import inline_call  # noqa: PLC0415 - uses this
 
             return inline_call(self, tuple(map(constant, arguments)))
-        from tensorlang.graph.running import run  # noqa: PLC0415 - loads the runtime
+        from tensorlang.graph.execution import run  # noqa: PLC0415 - loads the runtime
 
         return run(self, arguments, target)
 

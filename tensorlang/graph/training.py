@@ -10,11 +10,11 @@ from tensorlang.errors import ArgumentError, GraphError, TargetError
 from tensorlang.graph.autodiff import gradients
 from tensorlang.graph.binding import Target, bind
 from tensorlang.graph.context import copy_inputs, input_arrays, memory
+from tensorlang.graph.execution import Input
 from tensorlang.graph.leaves import Weight
 from tensorlang.graph.loops import Storage
 from tensorlang.graph.network import Network, Pure, optimized, pure
 from tensorlang.graph.program import Body, Graph
-from tensorlang.graph.running import Input
 from tensorlang.graph.scopes import named, within
 from tensorlang.graph.specs import TensorSpec
 from tensorlang.graph.values import OpResult, Value

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from tensorlang.errors import ArgumentError, LossError
-from tensorlang.graph.running import Input, Result
+from tensorlang.graph.execution import Input, Result
 from tensorlang.graph.specs import TensorSpec
 from tensorlang.ops import random
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from tensorlang.graph.binding import Target
+    from tensorlang.graph.execution import Input, Result
     from tensorlang.graph.program import Body
-    from tensorlang.graph.running import Input, Result
     from tensorlang.graph.values import OpResult
     from tensorlang.layers.fitting import Epoch
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from tensorlang.errors import ArgumentError, ShapeError
 from tensorlang.graph.binding import Target, Where
+from tensorlang.graph.execution import KEPT, Input, sizes_of
 from tensorlang.graph.network import Network
 from tensorlang.graph.program import input
-from tensorlang.graph.running import KEPT, Input, sizes_of
 from tensorlang.graph.specs import Dim, Extent, TensorSpec, shape_of
 from tensorlang.graph.training import TrainingContext, TrainingProgram
 from tensorlang.graph.values import OpResult, Tensor

@@ -7,8 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
-from tensorlang.cli import tune, watching
-from tensorlang.cli.watching import Bar, Course, Plain, status_line
+from tensorlang.cli import progress_display, tune
+from tensorlang.cli.progress_display import Bar, Course, Plain, status_line
 from tensorlang.ops import find
 from tensorlang.tuner.progress import Progress, Report
 from tensorlang.tuner.protocol import Candidate, Outcome
@@ -179,7 +179,7 @@ def test_standing_counts_failures_by_kind():
 
 def test_a_course_ends_with_its_budget_or_its_trials(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(watching.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(progress_display.time, "monotonic", lambda: now[0])
     by_time, by_trials = Course(2, 60.0, None), Course(2, None, 10)
     assert (by_time.part, by_time.left, by_trials.left) == (0.0, "-:--", "-:--")
     now[0] = 15.0
@@ -195,7 +195,7 @@ def test_a_course_ends_with_its_budget_or_its_trials(monkeypatch):
 def test_a_bar_shows_the_best_and_the_time_left(monkeypatch):
     screen = io.StringIO()
     monkeypatch.setattr(
-        watching.console,
+        progress_display.console,
         "console",
         lambda: Console(file=screen, force_terminal=True, width=160),
     )

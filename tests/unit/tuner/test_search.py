@@ -17,9 +17,9 @@ from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.registry import SCHEDULES
 from tensorlang.tuner.protocol import ILLEGAL, OK, WRONG, Candidate, Outcome
 from tensorlang.tuner.rows import Row
-from tensorlang.tuner.running import space_note
 from tensorlang.tuner.search import Search, kind
 from tensorlang.tuner.space import Space
+from tensorlang.tuner.tuning_run import space_note
 
 FAMILY = "test_search"
 

@@ -16,9 +16,9 @@ from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.registry import SCHEDULES
 from tensorlang.tuner.protocol import CRASHED, HUNG, OK, Candidate, Outcome
 from tensorlang.tuner.rows import Row
-from tensorlang.tuner.running import Run
 from tensorlang.tuner.search import Search
 from tensorlang.tuner.space import Space
+from tensorlang.tuner.tuning_run import Run
 
 FAMILY = "test_running"
 SIZES = [1, 2, 4, 8, 16, 32]
