@@ -146,8 +146,6 @@ class Definition(Operator):  # noqa: D101 - it has one
             self.define(DIRECT),
             self._bound,
             body=body,
-            sizes=self._sizes,
-            scalars=self._usual,
             **options,
         )
         if not self.module.startswith("tensorlang."):
@@ -176,7 +174,7 @@ class Definition(Operator):  # noqa: D101 - it has one
         return any(kind.inplace for kind in self.spec.arrays.values())
 
     @property
-    def __signature__(self) -> inspect.Signature:  # type: ignore[override]
+    def __signature__(self) -> inspect.Signature:
         """The signature of a call."""
         kinds = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
         own = [
@@ -208,7 +206,15 @@ class Definition(Operator):  # noqa: D101 - it has one
 
         Raises:
             ArgumentError: one is missing, or unknown to the operator.
+            TargetError: the target cannot be part of a cache key.
         """
+        target = kwargs.get("target")
+        try:
+            hash(target)
+        except TypeError:
+            from tensorlang import targets  # noqa: PLC0415 - only for a mistake
+
+            targets.get(target)
         known = {p.name: p for p in self.parameters}
         unknown = kwargs.keys() - known.keys() - {*self.shared}
         if unknown:
@@ -381,12 +387,13 @@ class Definition(Operator):  # noqa: D101 - it has one
         """The name of each dimension of each array; None if it is a constant."""
         return self.traced(workload).names
 
-    def _sizes(self, workload: Workload) -> dict[str, int]:
+    def sizes(self, workload: Workload) -> dict[str, int]:
+        """The values of symbolic sizes by name."""
         made = self.traced(workload)
         values = made.values(workload.shapes)
         return dict(zip(made.sizes, made.at(made.sizes.values(), values), strict=True))
 
-    def _usual(self, workload: Workload) -> dict[str, Any]:
+    def scalars(self, workload: Workload) -> Mapping[str, Any]:
         """Typical values of the scalars: defaults, and numbers in place of arrays."""
         kind = workload.dtypes[-1] if workload.dtypes else "f32"
         number = True if kind == "bool" else 3 if kind[0] in "iu" else 0.5
@@ -610,7 +617,7 @@ def checked_name(id: str) -> None:
 
 
 def algorithm(
-    op: Operator,
+    op: Definition,
     name: str,
     *,
     serves: Callable[[Workload], bool] | None = None,
@@ -631,13 +638,10 @@ def algorithm(
             reference, as in Winograd convolution.
 
     Raises:
-        OperatorError: the operator has an algorithm of that name, or is not made from a
-            definition.
+        OperatorError: the operator has an algorithm of that name.
     """
     if name in op.algorithms:
         raise OperatorError(f"{op.id} has an algorithm {name!r} already")
-    if not isinstance(op, Definition):
-        raise OperatorError(f"{op.id} takes no further algorithms")
 
     def add(body: Body) -> Body:
         usable = serves or (lambda _: True)

@@ -15,6 +15,7 @@ Positional parameters are arrays, keyword parameters are attributes of the workl
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -24,15 +25,14 @@ from tensorlang.forking import FIRST_CALLS
 from tensorlang.ops import registry
 from tensorlang.ops.declarations import NOTHING, Declarations
 from tensorlang.ops.dispatch import Foreign, Late, Nowhere, overloaded, takes_over
-from tensorlang.workload import Workload, attributes_of
 
 if TYPE_CHECKING:
-    from inspect import Signature
-
     from tensorlang.ir.cost import Cost
     from tensorlang.ir.nodes import Function
+    from tensorlang.ops.signature import Parameter, Spec
     from tensorlang.runtime import Kernel as BuiltKernel
     from tensorlang.targets import Target
+    from tensorlang.workload import Workload
 
 Define: TypeAlias = "Callable[[Workload], Function]"
 Kernel: TypeAlias = Callable[..., Any]
@@ -72,7 +72,7 @@ class Algorithm:
         return (not self.feature or self.feature in features) and self.serves(workload)
 
 
-class Operator:
+class Operator(ABC):
     """A named operator: callable on arrays, with an interface for tools.
 
     Attributes:
@@ -81,8 +81,6 @@ class Operator:
         family: The group that is tuned together, such as `threefry`.
         scheduled_as: The name its schedules are registered under; usually the family.
         algorithms: The algorithms by name; `direct` is the definition itself.
-        sizes: Gives the values of symbolic sizes for a workload, by name.
-        scalars: Gives typical values of other kernel scalars, by name, for measuring.
         declared: The declared conditions on sizes and values of inputs.
         prefers: Gives the algorithm for a workload without a tuning record.
         onnx: The name of the equivalent ONNX operator, for import and export.
@@ -92,7 +90,6 @@ class Operator:
     """
 
     view: Callable[..., tuple[int, ...]] | None = None
-    __signature__: Signature  # of an operator whose front names no parameters
 
     def __init__(
         self,
@@ -103,16 +100,11 @@ class Operator:
         aliases: tuple[str, ...] = (),
         family: str = "",
         scheduled_as: str | None = None,
-        default: Workload | None = None,
-        dtypes: tuple[str, ...] = (),
         tolerance: float = 0.0,
-        result: Callable[[Workload], Any] | None = None,
-        sizes: Callable[[Workload], dict[str, int]] | None = None,
-        scalars: Callable[[Workload], Mapping[str, Any]] | None = None,
         declared: Declarations = NOTHING,
         shorthand: Callable[[Shapes], Shapes] | None = None,
         prefers: Callable[[Workload], str] | None = None,
-        body: Callable[..., Any] | None = None,
+        body: Callable[..., Any],
         module: str = "",
         onnx: str = "",
     ) -> None:
@@ -123,33 +115,48 @@ class Operator:
         self.algorithms: dict[str, Algorithm] = {
             DIRECT: Algorithm(DIRECT, define, tolerance=tolerance)
         }
-        self._default, self._dtypes, self.onnx = default, dtypes, onnx
+        self.onnx = onnx
         self.kernels: dict[Any, Any] = {}
         self._launches: dict[Kernel, Kernel] = {}
         self._front = front
-        self._result = result
-        self.sizes = sizes or _none
-        self.scalars = scalars or _none
         self.declared = declared
         self.prefers = prefers or _direct
         self.shorthand = shorthand or _as_given
         self.__name__ = id.rpartition(".")[2]
-        self.__wrapped__ = body or front
+        self.__wrapped__ = body
         # no module: made by exec()
         self.module = module or self.__wrapped__.__module__ or "__main__"
-        if body is None:
-            self.__doc__ = front.__doc__
         registry.register(self)
 
     @property
-    def default(self) -> Workload | None:
-        """The workload used if no shapes are given."""
-        return self._default
+    @abstractmethod
+    def spec(self) -> Spec:
+        """The parameters of the operator, other than `target` and `out`."""
 
     @property
+    @abstractmethod
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The parameters of a call."""
+
+    @property
+    @abstractmethod
+    def usual_shapes(self) -> Shapes:
+        """The shapes of the default workload."""
+
+    @property
+    @abstractmethod
+    def default(self) -> Workload:
+        """The workload used if no shapes are given."""
+
+    @property
+    @abstractmethod
     def dtypes(self) -> tuple[str, ...]:
         """The supported element types; empty if any type is accepted."""
-        return self._dtypes
+
+    @property
+    @abstractmethod
+    def inplace(self) -> bool:
+        """Whether it updates arrays in place."""
 
     def inlined(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """The expression for a call inside a definition, on placeholders.
@@ -163,14 +170,9 @@ class Operator:
             "definition with tensorlang.ir, or combine operators in tensorlang.graph"
         )
 
-    @property
-    def inplace(self) -> bool:
-        """Whether it updates arrays in place."""
-        return False
-
+    @abstractmethod
     def derived(self) -> Operator | None:
         """The gradient operator, if it is derived."""
-        return None
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         """Compute on arrays; an argument with `__tensorlang_op__` takes over."""
@@ -190,7 +192,6 @@ class Operator:
                     kwargs["out"] = out
                 return overloaded(self, args, kwargs)
             if isinstance(problem, TypeError):
-                check_target(kwargs.get("target"))
                 self.refuse(args, kwargs, problem)
             raise
         kernel(*arguments)
@@ -203,6 +204,7 @@ class Operator:
             return tuple(v.settle() if type(v) is Late else v for v in result)
         return result
 
+    @abstractmethod
     def refuse(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], problem: TypeError
     ) -> None:
@@ -210,6 +212,7 @@ class Operator:
 
         Raises:
             ArgumentError: one is missing, or unknown to the operator.
+            TargetError: the target cannot be part of a cache key.
         """
 
     def _first(self, *args: Any, **kwargs: Any) -> Launch:
@@ -240,6 +243,7 @@ class Operator:
         inner = getattr(found, "kernel", found)
         return self._launches.get(inner, inner)
 
+    @abstractmethod
     def workload(
         self,
         *shapes: tuple[int, ...],
@@ -248,20 +252,22 @@ class Operator:
         **attributes: Any,
     ) -> Workload:
         """The workload of these shapes; all else defaults to the default workload's."""
-        default = self.default or Workload(self.id, (), ())
-        shapes = tuple(tuple(map(int, shape)) for shape in shapes) or default.shapes
-        if dtypes is None:
-            first = default.dtypes[0] if default.dtypes else "f32"
-            same = len(default.dtypes) == len(shapes)
-            dtypes = default.dtypes if same else (first,) * len(shapes)
-        elif isinstance(dtypes, str):
-            dtypes = (dtypes,) * len(shapes)
-        given = attributes_of(default.named | attributes)
-        return Workload(self.id, shapes, dtypes, given, threads)
 
+    @abstractmethod
     def told(self, workload: Workload) -> str:
         """The workload as text."""
-        return str(workload)
+
+    @abstractmethod
+    def names(self, workload: Workload) -> tuple[tuple[str | None, ...], ...]:
+        """The name of each dimension of each array; None if it is a constant."""
+
+    @abstractmethod
+    def sizes(self, workload: Workload) -> dict[str, int]:
+        """The values of symbolic sizes by name."""
+
+    @abstractmethod
+    def scalars(self, workload: Workload) -> Mapping[str, Any]:
+        """Typical values of other kernel scalars by name, for measuring."""
 
     def function(self, workload: Workload, algorithm: str = DIRECT) -> Function:
         """The unscheduled IR of an algorithm for a workload.
@@ -281,12 +287,9 @@ class Operator:
             raise OperatorError(f"{self.id}: {algorithm} does not serve {workload}")
         return chosen.define(workload)
 
+    @abstractmethod
     def shape(self, *shapes: tuple[int, ...], **attributes: Any) -> Any:
         """The shape of the result for input shapes; several results give a tuple."""
-        workload = self.workload(*shapes, **attributes)
-        if self._result is not None:
-            return self._result(workload)
-        return _result_shapes(self.function(workload), self.sizes(workload))
 
     def cost(self, *shapes: tuple[int, ...], **attributes: Any) -> Cost:
         """The operations and bytes of a call, as expressions in the symbolic sizes."""
@@ -330,20 +333,6 @@ class Operator:
         return made
 
 
-def check_target(target: Any) -> None:
-    """Refuse a target that cannot be part of a cache key.
-
-    Raises:
-        TargetError: it is unhashable, such as a list or dictionary.
-    """
-    try:
-        hash(target)
-    except TypeError:
-        from tensorlang import targets  # noqa: PLC0415 - only for a mistake
-
-        targets.get(target)
-
-
 def _is_key(value: Any) -> bool:
     return hasattr(value, "clone") and hasattr(value, "fold")
 
@@ -354,56 +343,3 @@ def _as_given(shapes: Shapes) -> Shapes:
 
 def _direct(_: Workload) -> str:
     return DIRECT
-
-
-def _none(_: Workload) -> dict[str, Any]:
-    return {}
-
-
-def _result_shapes(func: Function, sizes: Mapping[str, int]) -> Any:
-    from tensorlang.ops.examples import shapes  # noqa: PLC0415 - not for every call
-
-    made = shapes(func, sizes)
-    results = tuple(made[p.buffer.name] for p in func.params if p.role != "in")
-    return results[0] if len(results) == 1 else results
-
-
-def declared(
-    id: str,
-    define: str | Define,
-    *,
-    shapes: Mapping[str, Any],
-    **options: Any,
-) -> Callable[[Front], Operator]:
-    """Decorator: make an operator from a function that checks and prepares calls.
-
-    Args:
-        id: The canonical id.
-        define: A function from workload to IR, or `module:function`, imported at first
-            use.
-        shapes: The default workload: `shapes`, `dtypes` and attributes.
-        options: As for `Operator`.
-    """
-    given = dict(shapes)
-    default = Workload(
-        id, given.pop("shapes"), given.pop("dtypes"), attributes_of(given)
-    )
-
-    def make(front: Front) -> Operator:
-        found = imported(define) if isinstance(define, str) else define
-        return Operator(id, found, front, default=default, **options)
-
-    return make
-
-
-def imported(place: str) -> Define:
-    """The definition at `module:function`, imported at its first call."""
-    module, _, name = place.partition(":")
-
-    def define(workload: Workload) -> Function:
-        from importlib import import_module  # noqa: PLC0415 - the point of this
-
-        made: Function = getattr(import_module(module), name)(workload)
-        return made
-
-    return define

@@ -8,13 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang.errors import (
-    ArgumentError,
     DTypeError,
     OperatorError,
     ShapeError,
     TensorlangError,
 )
-from tensorlang.ops.definition import Definition
 
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Operator, Shapes
@@ -48,11 +46,11 @@ def requested(
     """
     given, kinds = checked_shapes(shapes), _checked_dtypes(dtypes)
     planned = bool(given) and _judges_shapes(op)
-    usual = _usual(op)
+    usual = op.usual_shapes
     if given and usual and not planned:
         _same_count(op, usual, given)
     _allowed(op, kinds, len(given or usual))
-    named = _checked_attributes(op, attributes or {})
+    named = dict(attributes or {})
     try:
         found = op.workload(*given, dtypes=kinds, threads=threads, **named)
         op.function(found)
@@ -68,13 +66,6 @@ def requested(
             f"{type(problem).__name__}: {problem}"
         ) from problem
     return found
-
-
-def _usual(op: Operator) -> Shapes:
-    """The default shapes, without those of keys."""
-    if isinstance(op, Definition):
-        return op.usual_shapes
-    return op.default.shapes if op.default else ()
 
 
 def _same_count(op: Operator, usual: Shapes, given: Shapes) -> None:
@@ -125,41 +116,8 @@ def _checked_dtypes(dtypes: Any) -> tuple[str, ...] | str | None:
 
 def _judges_shapes(op: Operator) -> bool:
     """Whether the operator itself checks the number of shapes."""
-    if not isinstance(op, Definition):
-        return False
     several = any(k.optional or k.several for k in op.spec.arrays.values())
     return several or bool(op.spec.keys)
-
-
-def _checked_attributes(op: Operator, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes; their names and types must be those of the operator."""
-    if isinstance(op, Definition):
-        return dict(given)
-    known = op.default.named if op.default else {}
-    unknown = given.keys() - known.keys()
-    if unknown:
-        listed = ", ".join(sorted(known)) or "none"
-        raise ArgumentError(
-            f"{op.id} has no attribute {min(unknown)!r}; it has {listed}"
-        )
-    return {name: _like(name, value, known[name]) for name, value in given.items()}
-
-
-def _like(name: str, value: Any, usual: Any) -> Any:
-    """The value, if its type is that of the attribute's default."""
-    if isinstance(usual, float) and type(value) is int:
-        return float(value)
-    if isinstance(usual, tuple) and type(value) in (int, list):
-        return value
-    plain = value is None or isinstance(value, (bool, int, float, str, tuple, list))
-    if (usual is None and not plain) or (
-        usual is not None and type(value) is not type(usual)
-    ):
-        kind = "number or text" if usual is None else type(usual).__name__
-        raise ArgumentError(
-            f"attribute {name} is a {kind} such as {usual!r}, not {value!r}"
-        )
-    return value
 
 
 def _told(shapes: Sequence[Sequence[int]], attributes: Mapping[str, Any]) -> str:

@@ -124,7 +124,7 @@ class Static:
         choices: Further allowed values.
         says: Its description, in words.
         pairs: Whether its elements may be pairs, which are flattened.
-        kind: Its kind in other systems (`interop.calls.KINDS`); empty: by its types.
+        kind: Its kind in other systems (`interop.calls`); empty: by its types.
         levels: The distinguished numbers: any other is rounded down to one of them.
     """
 

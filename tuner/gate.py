@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tensorlang.errors import TuningError
-from tensorlang.ops.definition import Definition
 from tensorlang.ops.operator import DIRECT
 from tensorlang.runtime.arrays import Array
 from tensorlang.tuner.decisions import decisions
@@ -170,9 +169,7 @@ class Gate:
     @property
     def _fixes_sizes(self) -> bool:
         """Whether the kernel is specialised on sizes that small workloads may lack."""
-        op = self._op
-        names = op.names(self._workload) if isinstance(op, Definition) else ()
-        return any(None in called for called in names)
+        return any(None in called for called in self._op.names(self._workload))
 
     @cached_property
     def odd(self) -> Workload:

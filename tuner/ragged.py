@@ -8,7 +8,6 @@ from itertools import chain, cycle
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tensorlang.errors import TensorlangError
-from tensorlang.ops.definition import Definition
 
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Operator
@@ -47,8 +46,6 @@ def batches(workload: Workload, names: Names, scale: int = 1) -> Iterator[Worklo
 
 def served_workloads(op: Operator, workload: Workload) -> Iterator[Workload]:
     """Small workloads served by the same kernel: odd, 1 and empty ones."""
-    if not isinstance(op, Definition):
-        return
     of, names = op.function(workload), op.names(workload)
     every = chain(
         batches(workload, names),

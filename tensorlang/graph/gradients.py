@@ -26,7 +26,6 @@ from tensorlang.graph.values import (
     values_in,
     zeros,
 )
-from tensorlang.ops.definition import Definition
 from tensorlang.ops.derived_gradients import DerivedGradient
 from tensorlang.ops.elementwise import Gradient
 from tensorlang.ops.operator import Operator
@@ -108,9 +107,7 @@ def gradient_of(op: Operator) -> Callable[[B], B]:
 
 def _arrays(op: Operator, site: Site) -> Named:
     """The array arguments by name, including omitted ones."""
-    if isinstance(op, Definition):
-        return {name: site.named.get(name) for name in op.spec.arrays}
-    return {name: arg for name, arg in site.named.items() if isinstance(arg, Value)}
+    return {name: site.named.get(name) for name in op.spec.arrays}
 
 
 def rule(*ids: str) -> Callable[[Rule], Rule]:

@@ -15,34 +15,12 @@ from tensorlang.graph.applying import inferred
 from tensorlang.graph.specs import Spec
 from tensorlang.graph.values import Argument, Arguments, Named, value_of
 from tensorlang.ops import random, signature
-from tensorlang.ops.definition import Definition
 from tensorlang.ops.operator import Operator
 from tensorlang.ops.signature import Arrays, Domain, Other, Static
 from tensorlang.runtime.arrays import Foreign
 
 INSTALL: Final = "pip install 'tensorlang[interop]'"
-# the kind of a parameter by its annotation; all others are attributes
-KINDS: Final = {
-    "Any": "array",
-    "Operand": "operand",
-    "Operand | None": "operand",
-    "Sequence[Any]": "arrays",
-    "Key": "key",
-    "Key | None": "key",
-    "bool": "bool",
-    "float": "float",
-    "float | None": "float",
-    "int": "int",
-    "int | None": "int",
-    "str": "str",
-    "str | None": "str",
-    "Ints": "ints",
-    "Ints | None": "ints",
-    "Padding": "ints",
-    "Sizes": "sizes",
-    "Sequence[int] | None": "sizes",
-}
-# the same for annotations in a definition's signature
+# the kind of a parameter that is no array and no attribute
 _OTHERS: Final = {
     **dict.fromkeys(("shape", "elements"), "sizes"),
     **dict.fromkeys(("share", "derived"), "float"),
@@ -53,7 +31,6 @@ _OTHERS: Final = {
 ARRAYS: Final = ("array", "operand", "arrays", "key")
 _IMPL: Final = "threefry2x32"
 _LARGEST_WORD: Final = (1 << 32) - 1
-_OF_CALLS: Final = ("out", "target")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +39,7 @@ class Parameter:
 
     Attributes:
         name: Its name.
-        kind: What it accepts; see `KINDS`.
+        kind: What it accepts: an array, a key, or a type of attribute.
         default: Its default; `inspect.Parameter.empty` if required.
         named: Whether it is keyword-only.
     """
@@ -81,19 +58,13 @@ class Parameter:
 @cache
 def parameters(op: Operator) -> tuple[Parameter, ...]:
     """The parameters of an operator except `out` and `target`, in order."""
-    if isinstance(op, Definition):
-        return tuple(
-            Parameter(p.name, _declared(p), p.default, p.keyword) for p in op.parameters
-        )
     return tuple(
-        Parameter(p.name, _kind(p), p.default, p.kind is p.KEYWORD_ONLY)
-        for p in inspect.signature(op).parameters.values()
-        if p.name not in _OF_CALLS
+        Parameter(p.name, _kind(p), p.default, p.keyword) for p in op.parameters
     )
 
 
-def _declared(parameter: signature.Parameter) -> str:
-    """The kind of a definition's parameter; see `KINDS`."""
+def _kind(parameter: signature.Parameter) -> str:
+    """What a parameter accepts."""
     match parameter.kind:
         case Arrays(several=several, number=number):
             return "arrays" if several else "operand" if number else "array"
@@ -116,15 +87,6 @@ def _declared(parameter: signature.Parameter) -> str:
             return "arrays" if several else "array"
         case Other(kind):
             return _OTHERS.get(kind, kind)
-
-
-def _kind(parameter: inspect.Parameter) -> str:
-    said, default = parameter.annotation, parameter.default
-    if said is parameter.empty:
-        said = type(default)
-    kind = KINDS.get(getattr(said, "__name__", said), "other")
-    optional = default is not parameter.empty and default is not None
-    return "other" if kind == "array" and optional else kind
 
 
 def bound(
