@@ -19,6 +19,7 @@ from tensorlang.ir.nodes import (
     Select,
     Splat,
     as_expr,
+    whole,
 )
 from tensorlang.ir.visit import transform
 
@@ -72,7 +73,7 @@ def _folded(op: str, a: Expr, b: Expr) -> Expr | None:
     if isinstance(a, Const) and isinstance(b, Const):
         number = _number(op, int(a.value), int(b.value))
         if number is not None:
-            return Const(number, kind)
+            return whole(number, kind)
     return _neutral(op, a, b)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
 from tensorlang.ir.dtypes import i64
-from tensorlang.ir.nodes import Binary, Const, Expr, Unary, Var
+from tensorlang.ir.nodes import Binary, Const, Expr, Unary, Var, whole
 
 Monomial: TypeAlias = tuple[Expr, ...]
 Poly: TypeAlias = dict[Monomial, int]
@@ -119,7 +119,7 @@ def expression(a: Mapping[Monomial, int]) -> Expr:
             part = _term(monomial, coefficient)
             total = part if total is None else Binary("add", total, part)
     if total is None and (rest > 0 or not terms):
-        total, rest = Const(rest, i64), 0
+        total, rest = whole(rest, i64), 0
     for monomial, coefficient in terms:
         if coefficient < 0:
             total = _less(total, monomial, coefficient)
@@ -127,7 +127,7 @@ def expression(a: Mapping[Monomial, int]) -> Expr:
     if not rest:
         return total
     op = "add" if rest > 0 else "sub"
-    return Binary(op, total, Const(abs(rest), i64))
+    return Binary(op, total, whole(abs(rest), i64))
 
 
 def _wrapped(value: int) -> int:
@@ -148,7 +148,7 @@ def _term(monomial: Monomial, coefficient: int) -> Expr:
         total = Binary("mul", total, factor)
     if coefficient == 1:
         return total
-    return Binary("mul", total, Const(coefficient, i64))
+    return Binary("mul", total, whole(coefficient, i64))
 
 
 def ordered(a: Poly) -> Poly:

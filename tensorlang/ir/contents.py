@@ -142,11 +142,17 @@ class Structure:
     allocations: list[Buffer] = field(default_factory=list)
 
 
+_EMPTY: Final = Structure()
+
+
 def structure(node: Node) -> Structure:
     """The structure of a statement or function, cached; do not modify it."""
     try:
         return node._structure  # type: ignore[attr-defined,no-any-return] # noqa: SLF001
     except AttributeError:
+        below = statements(node)
+        if not below and not isinstance(node, Alloc):
+            return _EMPTY
         found = Structure()
         if isinstance(node, For):
             found.loops.append(node)
@@ -154,7 +160,7 @@ def structure(node: Node) -> Structure:
             found.blocks.append(node)
         elif isinstance(node, Alloc):
             found.allocations.append(node.buffer)
-        for stmt in statements(node):
+        for stmt in below:
             held = structure(stmt)
             found.loops += held.loops
             found.blocks += held.blocks

@@ -23,6 +23,7 @@ from tensorlang.ir.nodes import (
     Splat,
     Unary,
     binary,
+    whole,
 )
 from tensorlang.ir.visit import children
 
@@ -61,7 +62,7 @@ def ramp(expr: Ramp) -> Expr | None:
     """A ramp of one lane is its base; one with stride 0 is a splat."""
     if expr.lanes == 1:
         return expr.base
-    if constant_of(expr.stride) == Const(0, expr.stride.dtype):
+    if constant_of(expr.stride) == whole(0, expr.stride.dtype):
         return Splat(expr.base, expr.lanes)
     return None
 

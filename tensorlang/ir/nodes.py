@@ -114,6 +114,7 @@ import os
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import field, fields
+from functools import lru_cache
 from threading import Lock
 from typing import Any, Final, TypeAlias
 from weakref import WeakValueDictionary
@@ -717,7 +718,7 @@ def as_expr(value: ExprLike, dtype: DType | None = None) -> Expr:
     if isinstance(value, (bool, np.bool_)):
         return Const(bool(value), dtype or boolean)
     if isinstance(value, (int, np.integer)):
-        return _whole(int(value), dtype or i64)
+        return _checked(int(value), dtype or i64)
     if isinstance(value, (float, np.floating)):
         return Const(float(value), dtype or f32)
     if isinstance(value, Operand):
@@ -725,7 +726,7 @@ def as_expr(value: ExprLike, dtype: DType | None = None) -> Expr:
     raise DTypeError(f"{value!r} is neither an expression nor a number")
 
 
-def _whole(value: int, dtype: DType) -> Const:
+def _checked(value: int, dtype: DType) -> Const:
     if dtype.is_integer:
         low, high = dtype.limits
         below = -(high // 2) - 1 if low == 0 else low  # -1 has all bits set
@@ -733,6 +734,12 @@ def _whole(value: int, dtype: DType) -> Const:
             raise DTypeError(f"{value} is not a value of {dtype}: {low} .. {high}")
     elif abs(value) >> 1024:  # beyond all floats
         raise DTypeError(f"an integer beyond 2**1024 is not a value of {dtype}")
+    return whole(value, dtype)
+
+
+@lru_cache(maxsize=1 << 12)
+def whole(value: int, dtype: DType) -> Const:
+    """An integer as a constant, wrapped to its type; equal ones share a node."""
     return Const(value, dtype)
 
 

@@ -25,15 +25,19 @@ class Linear:
     constant: int = 0
 
     def __add__(self, other: Linear) -> Linear:
-        if not other.terms:
-            return self.shifted(other.constant)
-        total = dict(self.terms)
-        for atom, coefficient in other.terms:
-            total[atom] = total.get(atom, 0) + coefficient
-        return _form(total, self.constant + other.constant)
+        return self._plus(other, 1)
 
     def __sub__(self, other: Linear) -> Linear:
-        return self + other.scaled(-1)
+        return self._plus(other, -1)
+
+    def _plus(self, other: Linear, factor: int) -> Linear:
+        constant = self.constant + factor * other.constant
+        if not other.terms:
+            return Linear(self.terms, constant)
+        total = dict(self.terms)
+        for atom, coefficient in other.terms:
+            total[atom] = total.get(atom, 0) + factor * coefficient
+        return _form(total, constant)
 
     def scaled(self, factor: int) -> Linear:
         """This form times an integer."""
@@ -43,7 +47,7 @@ class Linear:
 
     def shifted(self, amount: int) -> Linear:
         """This form plus an integer."""
-        return Linear(self.terms, self.constant + amount)
+        return Linear(self.terms, self.constant + amount) if amount else self
 
     @property
     def is_constant(self) -> bool:
