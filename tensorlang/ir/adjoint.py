@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cached_property, reduce
 from operator import add, and_
 from typing import Final, TypeAlias
 
@@ -136,7 +136,7 @@ class _Tape:
     def __init__(self, wrt: Iterable[Buffer]) -> None:
         self._needed = set(wrt)
         self._tensors: dict[Buffer, Tensor] = {}
-        self._parts: dict[Buffer, list[_Part]] = {}
+        self._parts: dict[Buffer, list[_Solved]] = {}
         self._taken: set[str] = set()
         self._apart = 0  # numbers the axes of blocks
 
@@ -156,7 +156,7 @@ class _Tape:
         self._add(result.buffer, _Part(place, Load(seed.buffer, place), axes))
 
     def _add(self, buffer: Buffer, part: _Part) -> None:
-        self._parts.setdefault(buffer, []).append(part)
+        self._parts.setdefault(buffer, []).append(_Solved(part, buffer))
 
     def back(self, stage: Stage) -> None:
         """Add the contributions of a stage to the gradients of its inputs."""
@@ -176,9 +176,9 @@ class _Tape:
         """
         copy = _copy(stage)
         parts = self._parts.get(copy.out, []) if copy else []
-        if copy is None or len(parts) != 1 or not _Solved(parts[0], copy.out).free:
+        if copy is None or len(parts) != 1 or not parts[0].free:
             return False
-        (part,), load = parts, copy.load
+        part, load = parts[0].part, copy.load
         if load.buffer in self._needed:
             moved = dict(zip(copy.axes, part.indices, strict=True))
             inside = Place(Known({v: counted(e) for v, e in copy.axes.items()}))
@@ -197,12 +197,13 @@ class _Tape:
         A plain read, such as that of a result's gradient, gets no stage of its own, nor
         does one that is scaled by a factor common to all elements.
         """
-        first, *others = (_Solved(part, out) for part in self._parts[out])
+        first, *others = self._parts[out]
         if not (others or first.free):
-            place = [Var(f"in{n}", i64) for n in range(out.ndim)]
-            value = _by_reciprocal(first.at(place))
+            value = _by_reciprocal(first.value)
             if _is_read(value):
-                return lambda at: substitute(value, dict(zip(place, at, strict=True)))
+                return lambda at: substitute(
+                    value, dict(zip(first.place, at, strict=True))
+                )
         made = self.gathered(out, f"d_{out.name}")
         self._tensors[made.buffer] = made
         return lambda at: Load(made.buffer, at)
@@ -238,7 +239,7 @@ class _Tape:
     def gathered(self, buffer: Buffer, name: str) -> Tensor:
         """The gradient of a buffer: the sum of its contributions."""
         name = fresh(name, self._taken)
-        solved = [_Solved(part, buffer) for part in self._parts.get(buffer, ())]
+        solved = self._parts.get(buffer, [])
         narrow = buffer.dtype.name in NARROW
         sums = [part for part in solved if part.free]
         if len(solved) == len(sums) == 1 and not narrow:
@@ -432,31 +433,42 @@ class _Solved:
     """A contribution as a gather.
 
     Attributes:
-        free: Whether axes are left to sum over.
+        part: The contribution as a scatter.
+        place: The index of the gradient, in `value`.
         reads: The buffers that it reads.
     """
 
     def __init__(self, part: _Part, buffer: Buffer) -> None:
-        self._part, self._buffer = part, buffer
-        place = [Var(f"at{n}", i64) for n in range(buffer.ndim)]
-        self.free = bool(self._axes(place).free)
+        self.part, self._buffer = part, buffer
+        self.place = tuple(Var(f"vi{n}", i64) for n in range(buffer.ndim))
         loads = (node for node in walk(part.value) if isinstance(node, Load))
         self.reads = {load.buffer for load in loads}
 
-    def _axes(self, place: Sequence[Var]) -> _Axes:
+    @property
+    def free(self) -> bool:
+        """Whether axes are left to sum over."""
+        return bool(self._axes.free)
+
+    @cached_property
+    def value(self) -> Expr:
+        """The contribution to `place`, by the free axes; 0 outside the extents."""
+        return self._value(self._axes)
+
+    @cached_property
+    def _axes(self) -> _Axes:
         facts = TRACED.get()
-        shape, extents = self._buffer.shape, dict(self._part.axes)
+        shape, extents = self._buffer.shape, dict(self.part.axes)
         known: Ranges = {}
         if facts is not None:
             known = dict.fromkeys(facts.values, (0, _MOST))
             shape = tuple(map(facts.resolved, shape))
             extents = {axis: facts.resolved(e) for axis, e in extents.items()}
-        known |= {j: counted(e) for j, e in zip(place, shape, strict=True)}
+        known |= {j: counted(e) for j, e in zip(self.place, shape, strict=True)}
         known |= {axis: counted(extent) for axis, extent in extents.items()}
         once = {axis: _ZERO for axis, extent in extents.items() if extent == _ONE}
         left = {axis: e for axis, e in extents.items() if axis not in once}
         found = _Axes(known, left, values=once)
-        waiting = list(zip(self._part.indices, place, strict=True))
+        waiting = list(zip(self.part.indices, self.place, strict=True))
         while waiting:
 
             def open_axes(pair: tuple[Expr, Var]) -> int:
@@ -464,23 +476,22 @@ class _Solved:
 
             first = min(waiting, key=open_axes)
             waiting.remove(first)
-            found.solve(*first, self._part.reduced)
+            found.solve(*first, self.part.reduced)
         return found
 
     def at(self, place: Sequence[Var]) -> Expr:
         """The contribution to an index, where there are no free axes."""
-        return self._value(self._axes(place))
+        return substitute(self.value, dict(zip(self.place, place, strict=True)))
 
     def summed(self, name: str) -> Tensor:
         """The contribution to every index, accumulated in f32 at least."""
 
         def element(*i: Var) -> Reduction:
-            axes = self._axes(i)
-            loops = {
-                var: reduce_axis(e, f"r_{var.name}") for var, e in axes.free.items()
-            }
-            held = {var: axis.var for var, axis in loops.items()}
-            value = substitute(_unrounded(self._value(axes)), held)
+            free = self._axes.free.items()
+            loops = {var: reduce_axis(e, f"r_{var.name}") for var, e in free}
+            held: dict[Var, Expr] = dict(zip(self.place, i, strict=True))
+            held |= {var: axis.var for var, axis in loops.items()}
+            value = substitute(_unrounded(self.value), held)
             return total(value, list(loops.values()))
 
         made: Tensor = compute(self._buffer.shape, element, name)
@@ -518,7 +529,7 @@ class _Solved:
                 mask = inside if mask is None else mask & inside
             return replace(node, indices=tuple(map(visit, node.indices)), mask=mask)
 
-        value = substitute(visit(self._part.value), axes.values)
+        value = substitute(visit(self.part.value), axes.values)
         if inside is None:
             return value
         return Select(inside, value, as_expr(0, value.dtype))
