@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tensorlang.errors import TensorlangError
+from tensorlang.errors import ArgumentError, TensorlangError
 from tensorlang.ir.nodes import Function
 from tensorlang.scheduling.layout import Layout, index_map
 from tensorlang.scheduling.loops import Factors
@@ -74,10 +74,15 @@ class Schedule:
         """Try a step, or a function of several; returns whether it succeeded.
 
         On failure all its steps are rolled back, and `declined` records the reason.
+
+        Raises:
+            ArgumentError: a knob has no such value.
         """
         function, trace = self.function, self.trace
         try:
             way(*args)
+        except ArgumentError:
+            raise
         except TensorlangError as problem:
             self.function, self.trace = function, trace
             self.declined.append(Declined(len(trace), _called(way, args), str(problem)))

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from tensorlang import targets
+from tensorlang.errors import ArgumentError
 from tensorlang.ir import (
     argmax,
     compute,
@@ -188,6 +189,12 @@ def test_pinned_knobs_are_obeyed():
     knobs = Knobs()
     generic(Schedule(matmul(64, 64, 64), TARGET), knobs)
     assert knobs.domains.keys() == {"rows", "vectors", "blocks"}
+
+
+def test_pinned_knobs_out_of_their_domain_are_refused():
+    """Instead of a simpler schedule, which would hide the mistake."""
+    with pytest.raises(ArgumentError, match=r"knob 'rows' is one of .*, not 99"):
+        scheduled(matmul(64, 64, 64), rows=99)
 
 
 def test_scheduled_stages_run_without_a_fault():
