@@ -27,9 +27,12 @@ _MANY_STRIPS: Final = 4
 @schedule("embedding")
 def embedding(s: Schedule, knobs: Knobs) -> None:
     """Gather rows, or scatter-add into them."""
-    names = {block.name for block in blocks(s.function)}
-    if "add" in names:
-        _added(s, knobs)
+    added = [
+        b.name for b in blocks(s.function) if "ordered" in {a.kind for a in b.axes}
+    ]
+    for block in added:
+        _added(s, block, knobs)
+    if added:
         generic(s, knobs)  # zeroing before, rounding after
     else:
         _read(s, knobs)
@@ -37,25 +40,28 @@ def embedding(s: Schedule, knobs: Knobs) -> None:
 
 def _width(s: Schedule) -> int:
     """Lanes of a vector register of the table's elements."""
-    table = next(b for b in s.function.buffers if b.name == "table")
-    bits = max(table.dtype.bits, 32)
+    floats = [b.dtype.bits for b in s.function.buffers if b.dtype.is_float]
+    bits = max(*floats, 32)
     return s.target.lanes(bits) if s.target else 512 // bits
 
 
 def _read(s: Schedule, knobs: Knobs) -> None:
-    columns = extent(s, "c") or 1
+    (block,) = blocks(s.function)
+    row, column = s.loops(block.name)
+    columns = extent(s, column) or 1
     elements = knobs.choice("elements", _ELEMENTS, default=1 << 12)
-    in_lanes(s, loop_named(s, "c"), 2 * _width(s))
-    rows, _ = s.split("p", [None, max(elements // columns, 1)])
+    in_lanes(s, loop_named(s, column), 2 * _width(s))
+    rows, _ = s.split(row, [None, max(elements // columns, 1)])
     s.parallel(rows)
 
 
-def _added(s: Schedule, knobs: Knobs) -> None:
-    columns, width = extent(s, "c") or 1, _width(s)
+def _added(s: Schedule, block: str, knobs: Knobs) -> None:
+    position, column = s.loops(block)
+    columns, width = extent(s, column) or 1, _width(s)
     fits = [n for n in _STRIPS if columns >= _MANY_STRIPS * n * width]
     lanes = width * knobs.choice("strip", _STRIPS, default=max(fits, default=1))
-    s.reorder("c", "p")
-    for part in cut(s, "add", "c", lanes):
+    s.reorder(column, position)
+    for part in cut(s, block, column, lanes):
         strip, positions = s.loops(part)
         length = min(lanes, extent(s, strip) or lanes)
         strip, lane = s.split(strip, [None, length])

@@ -6,12 +6,13 @@ vector of elements at a time, and the scatter. A radix sort is one program alrea
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from tensorlang.ir.contents import blocks, loops
 from tensorlang.ir.nodes import as_expr
 from tensorlang.schedules.streaming import loop_named
-from tensorlang.schedules.tiling import in_lanes
+from tensorlang.schedules.tiling import in_lanes, written
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
 _LANES: Final = (8, 16, 32, 64)
@@ -21,26 +22,28 @@ _LANES: Final = (8, 16, 32, 64)
 def sort(s: Schedule, knobs: Knobs) -> None:
     """Parallelize over rows, whichever algorithm sorts them."""
     lanes = knobs.choice("lanes", _LANES, default=16)
-    names = [block.name for block in blocks(s.function)]
-    if "rank" in names:
-        _counting_sort(s, names, lanes)
+    kinds = {b.name: {axis.kind for axis in b.axes} for b in blocks(s.function)}
+    if any("reduction" in of for of in kinds.values()):
+        _counting_sort(s, lanes, *kinds)
     else:
-        _radix_sort(s, names, lanes)
+        _radix_sort(
+            s, [name for name, of in kinds.items() if "ordered" not in of], lanes
+        )
 
 
-def _counting_sort(s: Schedule, names: list[str], lanes: int) -> None:
-    key, rank, place = names
+def _counting_sort(s: Schedule, lanes: int, key: str, rank: str, place: str) -> None:
     row = s.loops(key)[0]
     for block in (rank, place):
         s.merge(row, s.loops(block)[0])
-    for buffer in ("key", "rank"):
+    ranks = written(s, rank)
+    for buffer in (written(s, key), ranks):
         s.store_at(buffer, row)
     in_lanes(s, loop_named(s, s.loops(key)[-1]), lanes)
     _, element, other = s.loops(rank)
     count = loop_named(s, element).extent
     chunk, lane = s.split(element, [None, lanes])
     s.reorder(chunk, other, lane)
-    s.cache_write(rank, "rank", "register", at=chunk)
+    s.cache_write(rank, ranks, "register", at=chunk)
     s.decompose_reduction(rank, other)
     s.partition(chunk, count // lanes)
     # elements before a chunk, inside it, and after it: outside, tie-breaking is
@@ -53,9 +56,9 @@ def _counting_sort(s: Schedule, names: list[str], lanes: int) -> None:
     s.parallel(row)
 
 
-def _radix_sort(s: Schedule, names: list[str], lanes: int) -> None:
-    row = s.loops("keys")[0]
-    for block in ("keys", *(n for n in names if n.startswith(("clear", "y_final")))):
-        loop = loop_named(s, s.loops(block)[-1])
-        s.attempt(in_lanes, s, loop, lanes)
+def _radix_sort(s: Schedule, independent: Sequence[str], lanes: int) -> None:
+    """Vectorize what does not count or move in order: keys, clearing, results."""
+    row = s.loops(independent[0])[0]
+    for block in independent:
+        s.attempt(in_lanes, s, loop_named(s, s.loops(block)[-1]), lanes)
     s.parallel(row)

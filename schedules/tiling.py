@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tensorlang.ir.contents import blocks
+from tensorlang.ir.contents import blocks, writes
 from tensorlang.ir.nodes import Expr, For
 from tensorlang.schedules.stages import extent_of
 from tensorlang.schedules.streaming import loop_named, whole_steps
 from tensorlang.scheduling import Schedule
+from tensorlang.scheduling.tree import block_of, find_block
 
 
 def is_part(name: str, prefix: str) -> bool:
@@ -54,6 +55,12 @@ def cut_at(s: Schedule, block: str, loop: str, at: Expr | int) -> list[str]:
     before = {b.name for b in blocks(s.function)}
     s.partition(loop, at)
     return [block, next(b.name for b in blocks(s.function) if b.name not in before)]
+
+
+def written(s: Schedule, block: str) -> str:
+    """The name of the only buffer that a block writes."""
+    (buffer,) = writes(block_of(find_block(s.function, block)))
+    return buffer.name
 
 
 def divisors(number: int) -> list[int]:

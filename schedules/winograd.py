@@ -18,7 +18,7 @@ from typing import Final
 from tensorlang.ir.contents import blocks, free_vars
 from tensorlang.ir.nodes import Let, Load
 from tensorlang.ir.visit import walk
-from tensorlang.schedules.tiling import cut_at, extent, parallelize
+from tensorlang.schedules.tiling import cut_at, extent, parallelize, written
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.tree import block_of, constant, find_block
@@ -26,8 +26,7 @@ from tensorlang.scheduling.tree import block_of, constant, find_block
 _LANES: Final = 16
 _ROWS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14)
 _VECTORS: Final = (1, 2)
-_OF_GROUPS: Final = ("lines", "turned", "image")
-_OF_STRIPS: Final = ("sums", "tiles", "turned_back", "y")
+_STAGES: Final = 7  # of the images: lines to results
 
 
 @schedule("conv", algorithm="winograd43")
@@ -49,39 +48,44 @@ def winograd(s: Schedule, knobs: Knobs) -> None:
 
 
 def _winograd(s: Schedule, knobs: Knobs) -> None:
-    names = {block.name for block in blocks(s.function)}
-    if "weight" in names:
-        _weights(s)
-    if "zeros" in names:
-        _vectors(s, "zeros")
-    if "sums" in names:
-        _images(s, knobs)
+    """The transform of the weights, if any, before the stages of the images."""
+    found = [block.name for block in blocks(s.function)]
+    summed = any(a.kind == "reduction" for b in blocks(s.function) for a in b.axes)
+    cut = len(found) - (_STAGES if summed else 0)
+    if found[:cut]:
+        _weights(s, *found[:cut])
+    if found[cut:]:
+        _images(s, knobs, *found[cut:])
 
 
-def _images(s: Schedule, knobs: Knobs) -> None:
-    batch, block, group = _merged(s, _OF_GROUPS, 3)
-    strip = s.loops("sums")[2]
-    others = [s.loops(name)[:3] for name in _OF_STRIPS]
-    for of_batch, of_block, of_strip in others:
+def _images(  # noqa: PLR0917 - the stages, in program order
+    s: Schedule,
+    knobs: Knobs,
+    lines: str,
+    turned: str,
+    image: str,
+    sums: str,
+    tiles: str,
+    back: str,
+    result: str,
+) -> None:
+    batch, block, group = _merged(s, (lines, turned, image), 3)
+    strip = s.loops(sums)[2]
+    for name in (sums, tiles, back, result):
+        of_batch, of_block, of_strip = s.loops(name)[:3]
         s.merge(batch, of_batch)
         s.merge(block, of_block)
         if of_strip != strip:
             s.merge(strip, of_strip)
-    for buffer, loop in (
-        ("lines", group),
-        ("turned", group),
-        ("image", block),
-        ("sums", strip),
-        ("tiles", strip),
-        ("turned_back", strip),
-    ):
-        s.store_at(buffer, loop)
-    _lines(s)
-    _transpose(s, "turned", -1)
-    _transpose(s, "turned_back", -2)
-    for name in ("image", "tiles", "y"):
+    places = {lines: group, turned: group, image: block}
+    for name, loop in (places | dict.fromkeys((sums, tiles, back), strip)).items():
+        s.store_at(written(s, name), loop)
+    _lines(s, lines)
+    _transpose(s, turned, -1)
+    _transpose(s, back, -2)
+    for name in (image, tiles, result):
         _vectors(s, name)
-    _sums(s, knobs)
+    _sums(s, sums, knobs)
     parallelize(s, [batch, block])
 
 
@@ -95,21 +99,22 @@ def _merged(s: Schedule, names: Sequence[str], depth: int) -> tuple[str, ...]:
     return tuple(kept)
 
 
-def _weights(s: Schedule) -> None:
+def _weights(s: Schedule, lines: str, turned: str, weight: str, *zeros: str) -> None:
     """Vectors of outputs by vectors of inputs, a window at a time."""
-    strip, group, half = _merged(s, ("weight_lines", "weight_turned", "weight"), 3)
-    for buffer in ("weight_lines", "weight_turned"):
-        s.store_at(buffer, half)
-    _vectors(s, "weight_lines")
-    _transpose(s, "weight_turned", -1)
-    _vectors(s, "weight")
+    strip, group, half = _merged(s, (lines, turned, weight), 3)
+    for name in (lines, turned):
+        s.store_at(written(s, name), half)
+    _vectors(s, lines)
+    _transpose(s, turned, -1)
+    for name in (weight, *zeros):
+        _vectors(s, name)
     parallelize(s, [strip, group])
 
 
-def _lines(s: Schedule) -> None:
+def _lines(s: Schedule, part: str) -> None:
     """Image columns in vectors, with the zero padding around them split off."""
-    low, size = _columns_of_image(s)
-    part, column = "lines", s.loops("lines")[-1]
+    low, size = _columns_of_image(s, part)
+    column = s.loops(part)[-1]
     length = extent(s, column) or 1
     if low:
         part = cut_at(s, part, column, min(low, length))[-1]
@@ -120,9 +125,9 @@ def _lines(s: Schedule) -> None:
         _vectors(s, part)
 
 
-def _columns_of_image(s: Schedule) -> tuple[int, int]:
+def _columns_of_image(s: Schedule, name: str) -> tuple[int, int]:
     """Left padding of the image's lines, and its columns."""
-    block = block_of(find_block(s.function, "lines"))
+    block = block_of(find_block(s.function, name))
     (x,) = {n.buffer for n in walk(block) if isinstance(n, Load)}
     column = block.axes[-1].var
     lets = [n.value for n in walk(block) if isinstance(n, Let)]
@@ -179,23 +184,23 @@ def _transpose(s: Schedule, name: str, lane_at: int) -> None:
         s.tensorize(inner[0], f"transpose_{side}x{side}xf32")
 
 
-def _sums(s: Schedule, knobs: Knobs) -> None:
+def _sums(s: Schedule, name: str, knobs: Knobs) -> None:
     """Register tiles of Winograd tiles by outputs."""
     lanes, registers = _machine(s)
     vectors = knobs.choice("vectors", _VECTORS, default=2)
-    tile = s.loops("sums")[-4]
+    tile = s.loops(name)[-4]
     length = extent(s, tile) or 1
     most = max((registers - vectors - 2) // vectors, 1)
     rows = knobs.choice("rows", _ROWS, default=_tall(length, min(most, _ROWS[-1])))
-    parts = ["sums"]
+    parts = [name]
     if length > rows and length % rows:
-        parts = cut_at(s, "sums", tile, length // rows * rows)
+        parts = cut_at(s, name, tile, length // rows * rows)
     for part in parts:
         tile, output, group, channel = s.loops(part)[-4:]
         some, one = s.split(tile, [None, min(rows, extent(s, tile) or 1)])
         around, vector, lane = s.split(output, [None, vectors, lanes])
         s.reorder(around, some, group, channel, one, vector, lane)
-        write, _ = s.cache_write(part, "sums", "register", at=some)
+        write, _ = s.cache_write(part, written(s, part), "register", at=some)
         for loop in (one, vector):
             s.unroll(loop)
         s.vectorize(lane)
