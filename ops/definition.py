@@ -547,6 +547,8 @@ def _shown(parameter: Parameter) -> str:
         return f"{array} | None" if kind.optional else array
     if kind.several:
         return "Sequence[Any]"
+    if kind.counted:
+        return "Any"
     return f"{_SHOWN[kind.kind]} | None" if kind.optional else _SHOWN[kind.kind]
 
 
