@@ -29,7 +29,6 @@ from tensorlang.ir.affine import (
     scaled,
     value_of,
 )
-from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import DType, i64
 from tensorlang.ir.intervals import (
     BINARY,
@@ -53,7 +52,7 @@ from tensorlang.ir.nodes import (
     Var,
 )
 from tensorlang.ir.size_bounds import Size
-from tensorlang.ir.visit import walk
+from tensorlang.ir.visit import variables, walk
 
 End: TypeAlias = int | Expr | Size | None
 Range: TypeAlias = tuple[End, End]
@@ -83,7 +82,7 @@ def _quotients_first(factor: Expr, others: list[Expr]) -> int:
     """Defer factors that occur in others: they may cancel with what those leave."""
     compound = (o for o in others if o is not factor and not isinstance(o, Var))
     if isinstance(factor, Var):
-        return -sum(factor in free_vars(other) for other in compound)
+        return -sum(factor in variables(other) for other in compound)
     return -sum(factor in walk(other) for other in compound)
 
 
@@ -137,14 +136,14 @@ class Known:
 
     def _outside(self, expr: Expr) -> Known | None:
         """The outermost scope with all facts about an expression; None if this one."""
-        known = self._where(free_vars(expr))
+        known = self._where(variables(expr))
         return None if known is self else known
 
     def _where(self, *named: frozenset[Var]) -> Known:
         """The outermost scope with all facts about some variables."""
         found = self._outermost
-        for variables in named:
-            for var in variables:
+        for each in named:
+            for var in each:
                 place = self._places.get(var, found)
                 if place.depth > found.depth:
                     found = place
@@ -197,7 +196,7 @@ class Known:
         if key in self._uppers:
             bound = self._uppers[key]
         else:
-            named = [free_vars(factor) for term in rest for factor in term]
+            named = [variables(factor) for term in rest for factor in term]
             guesses = self._guesses[0]
             where = self._where(*named)
             bound = where._upper(rest, key)  # noqa: SLF001 - same class
@@ -288,11 +287,11 @@ class Known:
         found = factors(total)
         if len(found) == 1:
             return found[0]
-        variables = [f for f in found if isinstance(f, Var)]
-        bounded = [f for f in variables if f in self.ranges]
+        plain = [f for f in found if isinstance(f, Var)]
+        bounded = [f for f in plain if f in self.ranges]
         left = (
             found
-            if len(bounded) == len(variables)
+            if len(bounded) == len(plain)
             else [f for f in found if f in bounded or not isinstance(f, Var)]
         )
         search.matters |= 0 < len(bounded) < len(left)

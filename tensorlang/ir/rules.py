@@ -20,7 +20,6 @@ from tensorlang.ir.affine import (
     scaled,
 )
 from tensorlang.ir.bounds import decide
-from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.folding import constant_of, fold, identity
 from tensorlang.ir.intervals import within
@@ -45,7 +44,7 @@ from tensorlang.ir.nodes import (
     Unary,
     Var,
 )
-from tensorlang.ir.visit import rebuild
+from tensorlang.ir.visit import rebuild, variables
 
 _MOST_ROUNDS = 8  # successive rules applied to one node
 
@@ -75,7 +74,7 @@ class Simplifier:
     def _outside(self, expr: Expr) -> Simplifier | None:
         """The innermost enclosing simplifier with all facts about an expression."""
         place = self.basis
-        for var in free_vars(expr):
+        for var in variables(expr):
             known = self.basis_of.get(var, place)
             if known.depth > place.depth:
                 place = known

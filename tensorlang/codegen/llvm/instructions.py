@@ -5,7 +5,7 @@ Fields are texts, with types and operands in LLVM syntax.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -382,6 +382,8 @@ class Routine:
     comment: str = ""
 
     @property
-    def lines(self) -> Iterator[str]:
+    def text(self) -> str:
         """The lines of its body; those below a label are indented."""
-        return (f"{i}" if isinstance(i, Label) else f"  {i}" for i in self.body)
+        return "\n".join(
+            [f"{i}" if isinstance(i, Label) else f"  {i}" for i in self.body]
+        )
