@@ -18,8 +18,6 @@ from math import prod
 from typing import Final
 
 from tensorlang.ir.contents import blocks
-from tensorlang.ir.nodes import Load, Var
-from tensorlang.ir.visit import walk
 from tensorlang.schedules.conv_tiles import (
     vector_image,
     vector_lines,
@@ -27,64 +25,62 @@ from tensorlang.schedules.conv_tiles import (
     write_back,
 )
 from tensorlang.schedules.generic import generic
-from tensorlang.schedules.tiling import cut_at, extent, parallelize
+from tensorlang.schedules.products import readers, rearranged
+from tensorlang.schedules.stages import Stage, extent_of, stages
+from tensorlang.schedules.tiling import cut_at, extent, parallelize, written
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.linear import linear
-from tensorlang.scheduling.tree import block_of, find_block
 
 _MOST_TAPS: Final = 64  # unrolled window elements
-_PLAIN: Final = ({"y"}, {"padded", "y"}, {"sums", "y"}, {"padded", "sums", "y"})
 
 
 @schedule("pool")
 def pool(s: Schedule, knobs: Knobs) -> None:
     """Vectorize windows at a constant stride; schedule the rest generically."""
-    names = {block.name for block in blocks(s.function)}
-    folded = "sums" if "sums" in names else "y"
-    if names not in _PLAIN or not _in_lines(s, folded):
+    folded = [stage for stage in stages(s.function) if stage.driven("reduction")]
+    if len(folded) == 1 and _is_alone(s, folded[0]) and _in_lines(folded[0]):
+        _windows(s, folded[0])
+    else:
         generic(s, knobs)
-        return
-    lanes, _ = width(s, folded)
-    batch, *place = [loop for loop in s.loops("y") if loop not in _taps(s, "y")]
-    around = place[-2] if len(place) > 1 else batch
-    taps = len(_taps(s, folded))
-    if folded == "sums":
-        s.compute_at("sums", around)
-    _tiles(s, folded, min(lanes, _columns(s, folded, taps)), taps)
-    if folded == "sums":
-        vector_lines(s, "y", lanes)
-    if "padded" in names:
-        s.compute_at("padded", batch)
-        vector_image(s, "padded", lanes)
-    parallelize(s, [batch] if "padded" in names else [batch, *place[:-1]])
 
 
-def _taps(s: Schedule, block: str) -> tuple[str, ...]:
-    """Loops over a window."""
-    axes = block_of(find_block(s.function, block)).axes
-    values = [axis.value for axis in axes if axis.kind == "reduction"]
-    names = {value.name for value in values if isinstance(value, Var)}
-    return tuple(loop for loop in s.loops(block) if loop in names)
+def _is_alone(s: Schedule, folded: Stage) -> bool:
+    """Whether there is nothing but windows, at most padded before and read once."""
+    image = {rearranged(s, load.buffer) for load in folded.loads} - {None}
+    result = readers(s, folded.output.name)
+    names = {block.name for block in blocks(s.function)}
+    return names == {folded.name, *result, *image} and len(result) < 2 > len(image)
 
 
-def _in_lines(s: Schedule, name: str) -> bool:
+def _in_lines(folded: Stage) -> bool:
     """Whether a line has several windows at a constant stride."""
-    block = block_of(find_block(s.function, name))
-    taps = len(_taps(s, name))
-    column = block.axes[-taps - 1]
-    loads = [n for n in walk(block) if isinstance(n, Load)]
-    steps = [dict(linear(load.indices[-1]).terms) for load in loads]
-    count = extent(s, s.loops(name)[-taps - 1]) or 0
-    size = prod(extent(s, loop) or 1 for loop in s.loops(name)[-taps:])
-    few = count >= 4 and size <= _MOST_TAPS
-    return few and all(column.var in terms for terms in steps)
+    column, taps = folded.driven("spatial")[-1], folded.driven("reduction")
+    steps = [dict(linear(load.indices[-1]).terms) for load in folded.loads]
+    size = prod(extent_of(loop) or 1 for loop in taps)
+    few = (extent_of(column) or 0) >= 4 and size <= _MOST_TAPS
+    return few and all(folded.axis(column) in terms for terms in steps)
 
 
-def _columns(s: Schedule, block: str, taps: int) -> int:
-    return extent(s, s.loops(block)[-taps - 1]) or 1
+def _windows(s: Schedule, folded: Stage) -> None:
+    """Tiles of windows, with the image and the results of a unit of work around."""
+    name, taps = folded.name, len(folded.driven("reduction"))
+    image = next((rearranged(s, load.buffer) for load in folded.loads), None)
+    (result,) = readers(s, folded.output.name) or [""]
+    lanes, _ = width(s, name)
+    batch, *place = s.loops(result) if result else s.loops(name)[:-taps]
+    if result:
+        s.compute_at(name, place[-2] if len(place) > 1 else batch)
+    columns = extent_of(folded.driven("spatial")[-1]) or 1
+    _tiles(s, name, min(lanes, columns), taps, last=not result)
+    if result:
+        vector_lines(s, result, lanes)
+    if image:
+        s.compute_at(image, batch)
+        vector_image(s, image, lanes)
+    parallelize(s, [batch] if image else [batch, *place[:-1]])
 
 
-def _tiles(s: Schedule, block: str, lanes: int, taps: int) -> None:
+def _tiles(s: Schedule, block: str, lanes: int, taps: int, *, last: bool) -> None:
     """Vectors of windows, and a shorter one for the remainder of a line."""
     column = s.loops(block)[-taps - 1]
     length = extent(s, column) or 1
@@ -95,12 +91,11 @@ def _tiles(s: Schedule, block: str, lanes: int, taps: int) -> None:
         count = min(lanes, extent(s, column) or 1)
         around, lane = s.split(column, [None, count])
         s.reorder(around, *inner, lane)
-        output = "sums" if block == "sums" else "y"
-        write, _ = s.cache_write(part, output, "register", at=around)
+        write, _ = s.cache_write(part, written(s, part), "register", at=around)
         for loop in inner:
             s.unroll(loop)
         s.vectorize(lane)
         write_back(s, write, around, count)
         size = prod(extent(s, loop) or 1 for loop in (around, *inner))
-        if output == "y" and size <= _MOST_TAPS:
+        if last and size <= _MOST_TAPS:
             s.unroll(around)  # consecutive lines then share loads

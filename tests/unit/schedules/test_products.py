@@ -1,4 +1,4 @@
-"""Schedules of convolutions find their stages by accesses, not by names."""
+"""Schedules find their stages by accesses, not by names."""
 
 import itertools
 import re
@@ -64,9 +64,22 @@ CASES = {
         THIN,
     ),
     "direct": ("nn.conv2d", (X, (8, 6, 3, 3)), {"padding": 1}),
+    "winograd43": (
+        "nn.conv2d",
+        ((2, 6, 17, 19), (40, 6, 3, 3), (40,)),
+        {"padding": 1, "tolerance": 1e-3},
+    ),
+    "direct, maxima": ("nn.max_pool2d", ((2, 3, 9, 40),), {"kernel": 3, "padding": 1}),
+    "direct, means": ("nn.avg_pool2d", ((2, 3, 9, 40),), {"kernel": 3, "stride": 2}),
+    "direct, short rows": ("math.sort", ((6, 40),), {}),
+    "direct, long rows": ("math.argsort", ((6, 5000),), {}),
+    "direct, gathered": ("nn.embedding", ((70,), (9, 512)), {}),
+    "direct, added": ("nn.embedding_grad", ((70, 512), (70,), (9, 512)), {}),
 }
 _WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
-_BOUND = re.compile(rf"(?<=for ){_WORD.pattern}|{_WORD.pattern}(?==[sr]\w+\(|: \w+ =)")
+_BOUND = re.compile(
+    rf"(?<=for ){_WORD.pattern}|{_WORD.pattern}(?==[dors]\w+\(|: \w+ =)"
+)
 
 
 def with_other_names(func):
