@@ -14,7 +14,13 @@ from tensorlang.schedules import conv, conv_last, conv_phases, depthwise
 from tensorlang.schedules.conv import weights
 from tensorlang.schedules.generic import generic
 from tensorlang.schedules.outer_products import outer_products
-from tensorlang.schedules.products import Product, products, stage_reading
+from tensorlang.schedules.products import (
+    Product,
+    products,
+    readers,
+    rearranged,
+    stage_reading,
+)
 from tensorlang.schedules.stages import extent_of, is_elementwise
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
@@ -32,13 +38,16 @@ _FORWARD: Final[dict[str, Forward]] = {
 def direct(s: Schedule, knobs: Knobs) -> None:
     """As the algorithm whose form the definition has already, if any."""
     sums = [product for product in products(s) if product.filters]
-    forward = _form(sums[0]) if len(sums) == 1 else None
+    forward = _form(s, sums[0]) if len(sums) == 1 else None
     if not forward or not s.attempt(convolution, s, knobs, forward):
         convolution(s, knobs, None)
 
 
-def _form(product: Product) -> Forward | None:
+def _form(s: Schedule, product: Product) -> Forward | None:
     """What schedules a product without changing its layout."""
+    image = product.image.buffer
+    if rearranged(s, image) and len(readers(s, image.name)) > 1:
+        return None
     sizes = {x.var.name: extent_of(x) for x in product.stage.loops}
     if None in {size for name, size in sizes.items() if name not in product.m}:
         return None
