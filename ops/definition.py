@@ -225,10 +225,12 @@ class Definition(Operator):  # noqa: D101 - it has one
         try:
             inspect.signature(self).bind(*args, **kwargs)
         except TypeError:
-            needed = {p.name for p in self.parameters if p.needed and p.keyword}
-            if needed > kwargs.keys() & needed:
-                listed = ", ".join(sorted(needed - kwargs.keys()))
-                raise ArgumentError(f"{self.id} needs {listed}=") from problem
+            places = [p.name for p in self.parameters if not p.keyword]
+            given = {*places[: len(args)], *kwargs}
+            missing = [n for n, p in known.items() if p.needed and n not in given]
+            if {*missing} - {*self.spec.arrays} or (missing and self.spec.keys):
+                said = (f"{n}=" if known[n].keyword else n for n in missing)
+                raise ArgumentError(f"{self.id} needs {', '.join(said)}") from problem
             arrays = ", ".join(self.spec.arrays)
             raise ArgumentError(
                 f"{self.id} takes {len(self.spec.arrays)} arrays ({arrays}), "

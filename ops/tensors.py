@@ -284,8 +284,13 @@ def check_result(id: str, shape: Shape) -> None:
     """Refuse a result that cannot be an array.
 
     Raises:
-        ShapeError: it has more elements than any memory, or too many dimensions.
+        ShapeError: it has more elements than any memory, too many dimensions, or a
+            negative size.
     """
+    if min(shape, default=0) < 0:
+        raise ShapeError(
+            f"{id}: a result of shape {shape} is impossible: the arrays are too small"
+        )
     if math.prod(extent or 1 for extent in shape) > MOST_ELEMENTS:
         raise ShapeError(
             f"{id}: a result of shape {shape} cannot be allocated: it has more than "

@@ -328,6 +328,15 @@ class _Tracer:
         token = TRACED.set(self.facts)
         try:
             return definition(**self._given)
+        except ValueError as problem:
+            if "values to unpack" not in str(problem):
+                raise
+            arrays = {n: a for n, a in self._given.items() if isinstance(a, Tensor)}
+            ranks = (f"{n} has {array.ndim}" for n, array in arrays.items())
+            raise ShapeError(
+                f"the definition expects another number of dimensions ({problem}); "
+                f"{', '.join(ranks)}"
+            ) from problem
         finally:
             TRACED.reset(token)
 

@@ -75,9 +75,8 @@ class Source:
         lead = key.words.shape[:-1]
         require(
             not lead,
-            "takes one key, not a batch of shape {lead}; loop over them",
+            "takes one key, not a batch of keys; loop over them",
             ArgumentError,
-            lead=lead,
         )
         return cls.of(key)
 

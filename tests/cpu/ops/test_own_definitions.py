@@ -382,3 +382,22 @@ def no_such_gelu(x):
 def test_operators_that_a_definition_cannot_call(op, says):
     with pytest.raises((OperatorError, ArgumentError), match=says):
         op(np.ones(3, np.float32))
+
+
+@operator("own.moving")
+def moving(x: Floats, *, window: int = 3):
+    rows, n = x.shape
+    k = ir.reduce_axis(window)
+    return ir.compute((rows, n - (window - 1)), lambda i, j: ir.sum(x[i, j + k], k))
+
+
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [
+        ((9,), r"own.moving: .* another number of dimensions .*; x has 1"),
+        ((3, 1), r"own.moving: a result of shape \(3, -1\) is impossible"),
+    ],
+)
+def test_arrays_that_a_definition_does_not_expect(shape, said):
+    with pytest.raises(ShapeError, match=said):
+        moving(np.ones(shape, np.float32))
