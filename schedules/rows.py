@@ -26,11 +26,10 @@ from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.reductions import fold_any_length, fold_in_lanes
 from tensorlang.schedules.row_blocks import row_blocks
 from tensorlang.schedules.stages import Stage, contiguous_loop, extent_of, stages
-from tensorlang.schedules.streaming import loop_named
+from tensorlang.schedules.streaming import LANES, loop_named
 from tensorlang.schedules.tiling import fused, in_lanes
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
-_LANES: Final = (8, 16, 32, 64, 128)
 _PARTS: Final = (8, 16, 32, 64, 128, 256)  # rows of a chunk
 _MOST_IN_REGISTERS: Final = 64  # elements of a temporary
 
@@ -207,7 +206,7 @@ def _in_lanes(s: Schedule, knobs: Knobs, joined: list[_Pass]) -> None:
         else:
             fold_in_lanes(s, loop, lanes)
     else:
-        _written_in_lanes(s, loop, knobs.choice("lanes", _LANES, default=64))
+        _written_in_lanes(s, loop, knobs.choice("lanes", LANES, default=64))
 
 
 def _written_in_lanes(s: Schedule, loop: For, lanes: int) -> None:

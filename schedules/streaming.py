@@ -21,7 +21,7 @@ from tensorlang.ir.simplify import simplify
 from tensorlang.ir.size_bounds import size_ranges
 from tensorlang.scheduling import Knobs, Schedule
 
-_LANES: Final = (8, 16, 32, 48, 64, 96, 128)
+LANES: Final = (8, 16, 32, 48, 64, 96, 128)
 _CHUNKS: Final = (16, 32, 64, 128, 256, 512)
 
 
@@ -44,7 +44,7 @@ def stream_knobs(
 ) -> Stream:
     """The knobs of a stream, with these defaults."""
     return Stream(
-        knobs.choice("lanes", _LANES, default=_nearest(lanes, _LANES)),
+        knobs.choice("lanes", LANES, default=_nearest(lanes, LANES)),
         knobs.choice("chunk", _CHUNKS, default=_nearest(chunk, _CHUNKS)),
         knobs.flag("nontemporal", default=nontemporal),
     )
