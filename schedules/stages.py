@@ -186,11 +186,15 @@ def variables(load: Load) -> frozenset[Var]:
 
 
 def contiguous_loop(stage: Stage) -> For | None:
-    """The loop along which the largest operand is contiguous."""
+    """The loop along which the largest operand is contiguous.
+
+    A window slides along two: its results count, as their vectors need no sum at the
+    end.
+    """
     ranked = sorted(stage.loads, key=lambda load: -len(variables(load)))
     for load in ranked[:1]:
         steps = dict(linear(load.indices[-1]).terms) if load.indices else {}
-        for loop in reversed(stage.loops):
+        for loop in (*stage.driven("spatial")[::-1], *stage.loops[::-1]):
             if steps.get(stage.axis(loop)) == 1:
                 return loop
     return None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
@@ -195,6 +197,13 @@ def test_pinned_knobs_out_of_their_domain_are_refused():
     """Instead of a simpler schedule, which would hide the mistake."""
     with pytest.raises(ArgumentError, match=r"knob 'rows' is one of .*, not 99"):
         scheduled(matmul(64, 64, 64), rows=99)
+
+
+def test_a_sliding_window_has_its_results_in_lanes():
+    x, k = placeholder((9, 100), "f32", "x"), reduce_axis(5, "k")
+    sums = compute((9, 96), lambda i, j: sum(x[i, j + k], k), "y")
+    text = show(scheduled(function("windows", [x], [sums])).function)
+    assert re.search(r"for j_1 in vectorized.*\n.*block", text)
 
 
 def test_scheduled_stages_run_without_a_fault():
