@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from tensorlang.errors import ArgumentError
+from tensorlang.errors import ArgumentError, ScheduleError
 
 Value: TypeAlias = bool | int | float | str | None
 V = TypeVar("V", bound=Value)
@@ -113,8 +113,9 @@ class Knobs:
         """One of `options`; the first of them by default.
 
         Raises:
-            ArgumentError: no options, a default or replayed value that is none of them,
-                or a knob redefined with another domain.
+            ArgumentError: no options, or a default or replayed value that is none of
+                them.
+            ScheduleError: the knob was asked for with another domain before.
         """
         if not options:
             raise ArgumentError(f"knob {name!r} has no options")
@@ -136,8 +137,9 @@ class Knobs:
         """An integer from `low` to `high`, both included; `low` by default.
 
         Raises:
-            ArgumentError: an empty range, a step with `log`, a default or replayed
-                value outside it, or a knob redefined with another domain.
+            ArgumentError: an empty range, a step with `log`, or a default or replayed
+                value outside it.
+            ScheduleError: the knob was asked for with another domain before.
         """
         if low > high or step < 1 or (log and (step != 1 or low < 1)):
             raise ArgumentError(
@@ -161,7 +163,7 @@ class Knobs:
     def _ask(self, name: str, domain: Domain, default: Value) -> Any:
         if name in self.domains:
             if self.domains[name] != domain:
-                raise ArgumentError(
+                raise ScheduleError(
                     f"knob {name!r} is asked for as {domain}, and was before as "
                     f"{self.domains[name]}; give the second another name"
                 )
