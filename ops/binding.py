@@ -575,10 +575,14 @@ def number(id: str, name: str, value: Any) -> float:
     """The value as a float.
 
     Raises:
-        ArgumentError: it is not a number.
+        ArgumentError: it is not a number, or its gradient is asked for.
     """
+    if getattr(value, "requires_grad", False):
+        raise ArgumentError(
+            f"{id}: {name} is a number without a gradient; detach it, as by .item()"
+        )
     try:
-        return float(value)
+        return float("text" if isinstance(value, (str, bytes)) else value)
     except (TypeError, ValueError, OverflowError):
         raise ArgumentError(f"{id}: {name} is a number, not {value!r:.80}") from None
 

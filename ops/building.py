@@ -187,11 +187,22 @@ def schedules(op: Operator, algorithm: str, target: Target) -> tuple[Entry, ...]
 
 
 def schedules_of(op: Operator, algorithm: str, target: Target) -> tuple[Entry, ...]:
-    """The schedules of an operator's own family, if any."""
-    import tensorlang.schedules  # noqa: F401, PLC0415 - fills the table; not when warm
-    from tensorlang.scheduling.registry import schedules_for  # noqa: PLC0415
+    """The schedules of an operator's own family, if any.
 
-    return schedules_for(op.scheduled_as, algorithm, target.model)
+    Raises:
+        OperatorError: it names a family that has no schedules on any machine.
+    """
+    import tensorlang.schedules  # noqa: F401, PLC0415 - fills the table; not when warm
+    from tensorlang.scheduling.registry import SCHEDULES, schedules_for  # noqa: PLC0415
+
+    found = schedules_for(op.scheduled_as, algorithm, target.model)
+    if not found and op.scheduled_as and not schedules_for(op.scheduled_as):
+        known = ", ".join(sorted({entry.family for entry in SCHEDULES.values()}))
+        raise OperatorError(
+            f"{op.id}: no schedule is registered for {op.scheduled_as!r}; there are "
+            f"schedules for {known}"
+        )
+    return found
 
 
 def is_of_other_machines(op: Operator, name: str, target: Target) -> bool:

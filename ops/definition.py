@@ -231,9 +231,9 @@ class Definition(Operator):  # noqa: D101 - it has one
             if {*missing} - {*self.spec.arrays} or (missing and self.spec.keys):
                 said = (f"{n}=" if known[n].keyword else n for n in missing)
                 raise ArgumentError(f"{self.id} needs {', '.join(said)}") from problem
-            arrays = ", ".join(self.spec.arrays)
+            arrays, count = ", ".join(self.spec.arrays), len(self.spec.arrays)
             raise ArgumentError(
-                f"{self.id} takes {len(self.spec.arrays)} arrays ({arrays}), "
+                f"{self.id} takes {count} array{'s' * (count != 1)} ({arrays}), "
                 f"got {len(args)}"
             ) from problem
 

@@ -401,3 +401,25 @@ def moving(x: Floats, *, window: int = 3):
 def test_arrays_that_a_definition_does_not_expect(shape, said):
     with pytest.raises(ShapeError, match=said):
         moving(np.ones(shape, np.float32))
+
+
+@pytest.mark.parametrize("value", ["0.5", b"1", None, [1.0]])
+def test_text_is_no_number(value):
+    with pytest.raises(ArgumentError, match="is a number, not"):
+        nn.leaky_relu(np.ones(3, np.float32), value)
+
+
+def test_a_number_whose_gradient_is_asked_for_is_refused():
+    torch = pytest.importorskip("torch")
+    slope = torch.tensor(0.5, requires_grad=True)
+    with pytest.raises(ArgumentError, match="without a gradient"):
+        nn.leaky_relu(torch.ones(3), slope)
+
+
+def test_a_family_without_schedules_is_refused():
+    @operator("own.misspelt", family="thrfry")
+    def misspelt(x: Floats):
+        return ir.compute(x.shape, lambda i: x[i] * 2.0)
+
+    with pytest.raises(OperatorError, match="no schedule is registered for 'thrfry'"):
+        misspelt(np.ones(3, np.float32))
