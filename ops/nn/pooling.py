@@ -269,6 +269,16 @@ def _gathered(workload: Workload) -> bool:
     return max(how["stride"]) <= _MOST_INTERLEAVED and few
 
 
+def _gathers_several(workload: Workload) -> bool:
+    """Whether a pixel gathers from several windows, but few."""
+    how = _of(workload).how
+    reach = (
+        (k - 1) * d + 1 for k, d in zip(how["kernel"], how["dilation"], strict=True)
+    )
+    apart = all(far <= step for far, step in zip(reach, how["stride"], strict=True))
+    return _gathered(workload) and not apart
+
+
 def _prefers(workload: Workload) -> str:
     return "interleaved" if _interleaved(workload) else "direct"
 
@@ -378,7 +388,7 @@ def _avg(rank: int) -> Definition:
     grad = avg_pool.grad
     assert isinstance(grad, Definition)
 
-    @algorithm(grad, "gathered", serves=_gathered)
+    @algorithm(grad, "gathered", serves=_gathers_several)
     def avg_pool_grad(  # noqa: PLR0917 - as above
         dy: Floats,
         x: Floats,

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tensorlang import targets
-from tensorlang.ops import find
+from tensorlang.ops import building, find
 from tensorlang.tuner import worker
 from tensorlang.tuner.protocol import Candidate
 from tensorlang.tuner.timers import HostTimer, timer_of
@@ -83,11 +83,18 @@ def session(op, shape):
     return worker.Session(request, lambda _: None)
 
 
+def candidate(op, shape):
+    """The default configuration."""
+    _, knobs = building.default(op, op.workload(shape), targets.get("cuda"), {})
+    return Candidate("direct", knobs.values)
+
+
 def test_a_worker_tunes_on_it(timer, driver, monkeypatch):
     from tensorlang.tuner import timers
 
     monkeypatch.setattr(timers, "CudaTimer", lambda _: timer)
-    outcome = session(find("nn.relu"), (32,)).attempt(Candidate("direct"), 0.0)
+    relu = find("nn.relu")
+    outcome = session(relu, (32,)).attempt(candidate(relu, (32,)), 0.0)
     assert (outcome.status, outcome.reason) == ("ok", "")
     assert outcome.seconds == pytest.approx(1.5e-3)
 
@@ -97,10 +104,11 @@ def test_a_lost_gpu_ends_the_worker(driver, monkeypatch, capsys):
         raise Left(code)
 
     monkeypatch.setattr(worker.os, "_exit", leave)
-    made = session(find("nn.relu"), (32,))
+    relu = find("nn.relu")
+    made, usual = session(relu, (32,)), candidate(relu, (32,))
     driver.fail["cuStreamSynchronize"] = 700
     with pytest.raises(Left, match="71"):
-        made.attempt(Candidate("direct"), 0.0)
+        made.attempt(usual, 0.0)
     assert "start a new one" in capsys.readouterr().err
     driver.fail = {"cuStreamSynchronize": 400}
-    assert made.attempt(Candidate("direct"), 0.0).status == "failed"
+    assert made.attempt(usual, 0.0).status == "failed"
