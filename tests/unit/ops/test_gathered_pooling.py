@@ -49,7 +49,13 @@ def test_ties_and_nan_and_nothing_but_minus_infinity(way):
     np.testing.assert_array_equal(made, expected)
 
 
-@pytest.mark.parametrize("way", [way for way in WAYS if "dilation" not in way], ids=str)
+# Windows that lie apart gather nothing: the definition is the one algorithm there.
+OVERLAPPING = [way for way in WAYS if "stride" in way and way["stride"] != 3]
+
+
+@pytest.mark.parametrize(
+    "way", [way for way in OVERLAPPING if "dilation" not in way], ids=str
+)
 @pytest.mark.parametrize("padding", [True, False])
 def test_means(way, padding):
     image = (2, 7, 8, 3) if "layout" in way else (2, 3, 7, 8)
