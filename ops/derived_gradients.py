@@ -205,7 +205,16 @@ class DerivedGradient(Definition):
         pairs = zip(results, dys, strict=True)
         given = [(made, dy) for made, dy in pairs if dy is not None]
         for made, dy in given:
-            _same(self.of.id, dy.shape, made.shape)
+            _same(self.of.id, dy.shape, made.shape, dy.buffer.name)
+            ir.require(
+                dy.dtype == made.dtype or not made.dtype.is_float,
+                "{dy} is {found}; an array of {needed} is needed, as {id} gives",
+                DTypeError,
+                dy=dy.buffer.name,
+                found=dy.dtype,
+                needed=made.dtype,
+                id=self.of.id,
+            )
         return given
 
     def _seen_as(self, dy: Sequence[Any], x: Any, **attributes: Any) -> Any:
@@ -246,10 +255,13 @@ def _gives_several(of: Definition) -> bool:
     return get_origin(found) is tuple or "tuple[" in str(said)
 
 
-def _same(id: str, dy: Sequence[Any], made: Sequence[Any]) -> None:
+def _same(
+    id: str, dy: Sequence[Any], made: Sequence[Any], name: str = "dy"
+) -> None:
     ir.require(
         tuple(dy) == tuple(made),
-        "dy has shape {dy}; an array of shape {made} is needed, as {id} gives",
+        "{name} has shape {dy}; an array of shape {made} is needed, as {id} gives",
+        name=name,
         dy=tuple(dy),
         id=id,
         made=tuple(made),

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from tensorlang import graph, ir
-from tensorlang.errors import ArgumentError, GraphError, OperatorError, ShapeError
+from tensorlang.errors import (
+    ArgumentError,
+    DTypeError,
+    GraphError,
+    OperatorError,
+    ShapeError,
+)
 from tensorlang.graph import TensorSpec, gradients
 from tensorlang.ops import find, fold, math, nn, operator
 from tensorlang.ops.signature import Anything, Floats
@@ -289,3 +295,30 @@ def test_default_workloads_of_higher_orders(id):
         gradient, results = find(id).default, op.shape()
         several = results if isinstance(results[0], tuple) else (results,)
         assert gradient.shapes == (*several, *op.default.shapes)
+
+
+@pytest.mark.parametrize("op", [math.sum, softened])
+def test_a_gradient_of_another_type_than_the_result_is_refused(op):
+    x = np.ones((3, 4))
+    dy = np.ones(op.shape((3, 4)), np.float32)
+    with pytest.raises(DTypeError, match=f"{op.id}_grad: .*f32.*f64"):
+        find(f"{op.id}_grad")(dy, x)
+
+
+def test_the_gradient_of_another_shape_than_its_result_is_named():
+    """Among the gradients of several results."""
+    back = find("nn.layer_norm_grad_grad")
+    x, dx = np.ones((5, 7)), np.ones((5, 6))
+    with pytest.raises(ShapeError, match=r"ddx has shape \(5, 6\); .* \(5, 7\)"):
+        back(dx, None, None, x, x, None)
+
+
+def test_gradients_without_annotations_have_the_type_of_their_result():
+    @operator("derived.doubled")
+    def doubled(x):
+        return ir.compute(x.shape, lambda i: x[i] * 2.0)
+
+    back = find("derived.doubled_grad")
+    assert back(np.ones(3, "f2"), np.ones(3, "f2")).dtype == np.float16
+    with pytest.raises(DTypeError, match="dy is f32; an array of f64 is needed"):
+        back(np.ones(3, "f4"), np.ones(3))
