@@ -28,7 +28,7 @@ def int8_matmul(a: Integers, b: Integers, scale: Floats) -> Any:
     )
 
     def quantised(i: ir.Expr, j: ir.Expr) -> ir.Expr:
-        y = ir.round(dot[i, j].cast("f32") * scale[j])
+        y = ir.round(dot[i, j].cast("f32") * scale[j].cast("f32"))
         return ir.maximum(ir.minimum(y, 127.0), -128.0).cast("i8")
 
     return ir.compute(shape, quantised)

@@ -193,7 +193,8 @@ class Definition(Operator):  # noqa: D101 - it has one
     def dtypes(self) -> tuple[str, ...]:
         """The supported element types; empty if any type is accepted."""
         kinds = (kind.dtypes for kind in self.spec.arrays.values())
-        return next((kind for kind in kinds if kind not in ((), ("bool",))), ())
+        usual = (kind for kind in kinds if kind not in ((), ("bool",), ("i32", "i64")))
+        return next(usual, ())
 
     def _bound(self, *args: Any, **kwargs: Any) -> Launch:
         self._front = binding.bound(self)

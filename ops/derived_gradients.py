@@ -255,9 +255,7 @@ def _gives_several(of: Definition) -> bool:
     return get_origin(found) is tuple or "tuple[" in str(said)
 
 
-def _same(
-    id: str, dy: Sequence[Any], made: Sequence[Any], name: str = "dy"
-) -> None:
+def _same(id: str, dy: Sequence[Any], made: Sequence[Any], name: str = "dy") -> None:
     ir.require(
         tuple(dy) == tuple(made),
         "{name} has shape {dy}; an array of shape {made} is needed, as {id} gives",

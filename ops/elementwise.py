@@ -92,7 +92,7 @@ class Elementwise(Definition):
     def inlined(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """The expression for elements inside a definition: `nn.silu(x[i])`.
 
-        f16 and bf16 are computed in f32, which is then the type of the result.
+        f16 and bf16 are computed in f32 and rounded once, as for arrays.
         """
         if any(isinstance(arg, ir.Tensor) for arg in (*args, *kwargs.values())):
             return super().inlined(args, kwargs)
@@ -103,7 +103,13 @@ class Elementwise(Definition):
             if isinstance(p.kind, Static):
                 held[p.name] = p.kind.fitted(self.id, p.name, held[p.name])
         operands = [_element(held.pop(name)) for name in self.spec.arrays]
-        return self.element(*operands, **held)
+        made = self.element(*map(_widened, operands), **held)
+        kinds = {each.dtype for each in operands if isinstance(each, ir.Expr)}
+        if len(kind := kinds - {ir.boolean}) != 1:
+            return made
+        several = made if isinstance(made, tuple) else (made,)
+        stored = tuple(ir.stored(ir.as_expr(each), *kind) for each in several)
+        return stored if isinstance(made, tuple) else stored[0]
 
     # ------------------------------------------------------------------- gradients
 
@@ -138,7 +144,11 @@ def _element(value: Any) -> Any:
     """An operand of an expression; numbers take the type of the other operand."""
     if value is None or isinstance(value, (bool, int, float)):
         return value
-    return ir.wide(ir.as_expr(value))
+    return ir.as_expr(value)
+
+
+def _widened(operand: Any) -> Any:
+    return ir.wide(operand) if isinstance(operand, ir.Expr) else operand
 
 
 def _or_number(parameter: Parameter) -> Parameter:

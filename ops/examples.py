@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from tensorlang.errors import ShapeError
 from tensorlang.ir.domains import Domain, domains
 from tensorlang.ir.dtypes import DType
 from tensorlang.ir.intervals import meet
@@ -89,7 +90,11 @@ class Taken:
 
     @classmethod
     def of(cls, op: Operator, workload: Workload) -> Taken:
-        """Derive them from the operator's definition and declarations."""
+        """Derive them from the operator's definition and declarations.
+
+        Raises:
+            ShapeError: an array of indices has elements, and what it indexes has none.
+        """
         func, sizes = op.function(workload), op.sizes(workload)
         known, needs = shapes(func, sizes), dict(domains(func, sizes).named)
         for name, below in op.declared.bounds(workload).items():
@@ -159,6 +164,8 @@ def _input(
     low, high = meet(need.interval, dtype.limits)
     assert low is not None
     assert high is not None
+    if high < low and 0 not in known[name]:
+        raise ShapeError(f"no element of {name} is allowed: it indexes an empty array")
     return Input(
         name,
         dtype.numpy,

@@ -77,9 +77,9 @@ def _allowed(op: Operator, kinds: tuple[str, ...] | str | None, count: int) -> N
     """Refuse unsupported types, or a number of types other than that of arrays."""
     if isinstance(kinds, tuple) and len(kinds) != count:
         raise DTypeError(f"{op.id} takes {count} types here, got {len(kinds)}")
-    first = kinds[0] if isinstance(kinds, tuple) and kinds else kinds
-    if first and op.dtypes and first not in op.dtypes:
-        raise DTypeError(f"{op.id} is for {', '.join(op.dtypes)}, not {first}")
+    able = [op.dtypes, *(kind.dtypes for kind in op.spec.arrays.values())]
+    if isinstance(kinds, str) and op.dtypes and not any(kinds in each for each in able):
+        raise DTypeError(f"{op.id} is for {', '.join(op.dtypes)}, not {kinds}")
 
 
 def checked_shapes(shapes: Any) -> Shapes:

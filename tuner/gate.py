@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tensorlang.errors import TuningError
+from tensorlang.errors import ShapeError, TuningError
 from tensorlang.ops.operator import DIRECT
 from tensorlang.runtime.arrays import Array
 from tensorlang.tuner.decisions import decisions
@@ -164,7 +164,16 @@ class Gate:
         odd = self.odd
         others = (self._defined(kind) for kind in KINDS[1:])
         own = served_workloads(self._op, self._workload) if self._fixes_sizes else ()
-        return list(dict.fromkeys((odd, *filter(None, others), *own)))
+        found = (odd, *filter(None, others), *filter(self._has_inputs, own))
+        return list(dict.fromkeys(found))
+
+    def _has_inputs(self, workload: Workload) -> bool:
+        """Whether there are inputs of a workload: none index an empty array."""
+        try:
+            self._reference(workload)
+        except ShapeError:
+            return False
+        return True
 
     @property
     def _fixes_sizes(self) -> bool:

@@ -16,6 +16,7 @@ from tensorlang.errors import (
     OperatorError,
     ShapeError,
 )
+from tensorlang.ir.dtypes import as_dtype
 from tensorlang.ops import elementwise, find, math, nn, operator, random
 from tensorlang.ops.signature import Anything, Float, Floats, Key, Like, Scalar
 
@@ -423,3 +424,20 @@ def test_a_family_without_schedules_is_refused():
 
     with pytest.raises(OperatorError, match="no schedule is registered for 'thrfry'"):
         misspelt(np.ones(3, np.float32))
+
+
+@operator("own.gate")
+def gate(x: Floats, y: Floats):
+    k = ir.reduce_axis(x.shape[0])
+    total = ir.compute((), lambda: ir.sum(x[k] * x[k], k), "total")
+    return ir.compute(x.shape, lambda i: x[i] / (total[()] + 9) * nn.silu(y[i]))
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_formulas_of_narrow_elements_are_narrow(dtype):
+    kind = as_dtype(dtype).numpy
+    x, y = RNG.normal(size=(2, 40)).astype(kind)
+    made = gate(x, y)
+    assert made.dtype == kind
+    wide = gate(x.astype("f4"), y.astype("f4"))
+    np.testing.assert_allclose(made.astype("f4"), wide, rtol=0.03, atol=1e-3)
