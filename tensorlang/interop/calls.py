@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from tensorlang.errors import ArgumentError, DTypeError
+from tensorlang.errors import ArgumentError, DTypeError, OperatorError
 from tensorlang.graph.applying import inferred
 from tensorlang.graph.specs import Spec
 from tensorlang.graph.values import Argument, Arguments, Named, value_of
@@ -53,6 +53,20 @@ class Parameter:
     def needed(self) -> bool:
         """Whether it has no default."""
         return self.default is inspect.Parameter.empty
+
+
+def checked(op: object) -> Operator:
+    """The operator.
+
+    Raises:
+        OperatorError: it is something else.
+    """
+    if not isinstance(op, Operator):
+        raise OperatorError(
+            f"{op!r:.80} is no operator; decorate its definition with "
+            "tensorlang.ops.operator"
+        )
+    return op
 
 
 @cache

@@ -28,6 +28,7 @@ from tensorlang.interop.calls import (
     INSTALL,
     Call,
     bound,
+    checked,
     hashable,
     key_of,
     keys_of,
@@ -57,7 +58,11 @@ def register(op: Operator) -> Function:
 
     Its gradient is the operator `my.blur_grad` or a rule of `graph.gradient_of`;
     without one it can still be called without differentiation.
+
+    Raises:
+        OperatorError: it is no operator.
     """
+    checked(op)
 
     def call(*args: Argument, **options: Argument) -> Arrays:
         made = _bind(op, bound(op, args, options))

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tensorlang.errors import ArgumentError
-from tensorlang.interop.calls import INSTALL
+from tensorlang.interop.calls import INSTALL, checked
 from tensorlang.ops.operator import Operator
 from tensorlang.ops.registry import operators
 
@@ -41,14 +41,14 @@ def register(op: Operator, *, several: bool | None = None) -> Custom | OpOverloa
         several: Whether it returns a list of tensors; by default only gradients do.
 
     Returns:
-        The custom op; if it accepts scalars for tensors, a key, or attributes without a
-        PyTorch type, a function that calls it.
+        The custom op; if it accepts numbers, a key, or attributes without a PyTorch
+        type, a function that calls it. That refuses numbers that require a gradient.
 
     Raises:
-        OperatorError: the operator updates arrays in place, or takes none.
+        OperatorError: it is no operator, updates arrays in place, or takes none.
     """
-    made = custom(op, several)
-    return made.packet if made.is_plain else made
+    made = custom(checked(op), several)
+    return made.packet if made.is_plain and not made.scalars else made
 
 
 def __getattr__(name: str) -> Custom | OpOverloadPacket:

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -26,6 +27,7 @@ from tensorlang.interop.calls import (
 )
 from tensorlang.interop.torch_autograd import Kernel, Tensors, recording
 from tensorlang.interop.torch_sizes import with_symbols
+from tensorlang.ops.binding import number
 from tensorlang.ops.operator import Operator
 from tensorlang.runtime.arrays import Foreign
 
@@ -51,7 +53,7 @@ _TYPES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Custom:
     """A custom op.
 
@@ -63,6 +65,8 @@ class Custom:
         coded: Parameters that are encoded for PyTorch, and their kinds.
         operands: Parameters that may be scalars; the scalars are extra schema
             parameters.
+        scalars: Parameters that are numbers, which have no gradients, by place and
+            name.
         keys: Parameters that are keys.
         named: The names of the keyword-only parameters.
         ordered: The number of parameters before them.
@@ -74,18 +78,29 @@ class Custom:
     packet: OpOverloadPacket
     coded: tuple[tuple[int, str], ...]
     operands: tuple[int, ...]
+    scalars: tuple[tuple[int, str], ...]
     keys: tuple[int, ...]
     named: tuple[str, ...]
     ordered: int
 
-    @property
+    @cached_property
     def is_plain(self) -> bool:
         """Whether PyTorch takes its arguments unchanged."""
         kinds = {p.kind for p in self.parameters if p.kind != "key" or p.needed}
         return not kinds & {"operand", "key", "other"}
 
     def __call__(self, *args: Argument, **kwargs: Argument) -> Tensors:
-        """Call it like the operator; a key is consumed."""
+        """Call it like the operator; a key is consumed.
+
+        Raises:
+            ArgumentError: a number is a tensor that requires a gradient.
+        """
+        for at, name in self.scalars:  # PyTorch would drop the gradient silently
+            value = args[at] if at < len(args) else kwargs.get(name)
+            if isinstance(value, torch.Tensor):
+                number(self.op.id, name, value)
+        if self.is_plain:
+            return self.packet(*args, **kwargs)
         return self.packet(*self.encoded(bound(self.op, args, kwargs)))
 
     def encoded(self, values: Sequence[Argument]) -> list[Argument]:
@@ -103,8 +118,8 @@ class Custom:
         for at, kind in self.coded:
             if at < len(made):
                 made[at] = _decoded(kind, made[at])
-        for at, number in zip(self.operands, args[len(made) :], strict=False):
-            made[at] = made[at] if number is None else number
+        for at, held in zip(self.operands, args[len(made) :], strict=False):
+            made[at] = made[at] if held is None else held
         return made
 
     def apart(self, args: Sequence[Argument]) -> tuple[Call, list[torch.Tensor]]:
@@ -227,6 +242,7 @@ def _defined(op: Operator, several: bool | None) -> Custom:
         getattr(torch.ops.tensorlang, name),
         coded=tuple(each for each in kinds if each[1] in ("ints", "sizes", "other")),
         operands=tuple(at for at, kind in kinds if kind == "operand"),
+        scalars=tuple((at, p.name) for at, p in enumerate(found) if p.kind == "float"),
         keys=tuple(at for at, kind in kinds if kind == "key"),
         named=named,
         ordered=len(found) - len(named),

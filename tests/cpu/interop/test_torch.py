@@ -5,7 +5,12 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the extra interop is not installed")
 
-from tensorlang.errors import DTypeError, KeyReuseError  # noqa: E402
+from tensorlang.errors import (  # noqa: E402
+    ArgumentError,
+    DTypeError,
+    KeyReuseError,
+    OperatorError,
+)
 from tensorlang.interop import torch as ours  # noqa: E402
 from tensorlang.ops import nn, random  # noqa: E402
 
@@ -90,3 +95,25 @@ def test_bfloat16_keeps_its_bits() -> None:
 def test_words_of_a_key_are_whole_numbers_of_32_bits(words) -> None:
     with pytest.raises(DTypeError, match="words of a key are 32-bit integers"):
         ours.dropout(torch.ones(4), 0.5, key=torch.tensor(words))
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (ours.leaky_relu, "negative_slope"),
+        (lambda x, b: ours.softplus(x, beta=b), "beta"),
+        (lambda x, b: ours.dropout(x, b, key=random.key(0)), "rate"),
+    ],
+)
+def test_a_number_that_requires_a_gradient_is_refused(call, name) -> None:
+    (x,), by = given((3, 2)), torch.tensor(0.5, requires_grad=True)
+    call(x, by.detach())
+    with pytest.raises(ArgumentError, match=f"{name} is a number without a gradient"):
+        call(x, by)
+    with pytest.raises(ArgumentError, match=f"{name} is a number without a gradient"):
+        torch.func.grad(lambda by: call(x, by).sum())(by.detach())
+
+
+def test_what_is_no_operator_is_not_registered() -> None:
+    with pytest.raises(OperatorError, match="is no operator; decorate its definition"):
+        ours.register(F.gelu)
