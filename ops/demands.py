@@ -18,6 +18,7 @@ from tensorlang.ir.affine import Poly, add, constant, expression, factors, poly,
 from tensorlang.ir.contents import blocks, free_vars
 from tensorlang.ir.known import Known, Range
 from tensorlang.ir.nodes import (
+    Axis,
     Binary,
     Block,
     Buffer,
@@ -35,6 +36,7 @@ from tensorlang.ir.visit import rebuild, substitute, walk
 
 SHORT: Final = 64  # reductions of at most this trip count have a fixed length
 SIDE: Final = 16  # side of a tile: shorter dimensions of transpositions are fixed
+FEW: Final = 8  # rows of a product that have kernels of their own
 Extents = Mapping[Var, Expr]
 
 
@@ -91,25 +93,27 @@ def stay_inside(func: Function, facts: Facts) -> None:
                             raise _error(facts, buffer, at)
 
 
-def fix_sides(func: Function, facts: Facts) -> Function:
-    """The function with short dimensions of transpositions fixed.
+def fix_short(func: Function, facts: Facts) -> Function:
+    """The function with the short sizes fixed that kernels are specialised for.
 
-    Kernels use square tiles; dimensions shorter than a tile are specialised to their
-    length. Batch dimensions stay symbolic.
+    Transpositions use square tiles: dimensions shorter than a tile are fixed. So are
+    the rows of a matrix product where they are few, as what is best for them is not
+    for many. Batch dimensions stay symbolic.
     """
     fixed: dict[Expr, Expr] = {}
     for block in blocks(func):
         axes = [axis.var for axis in block.axes if axis.kind == "spatial"]
         loads = [node for node in walk(block.body) if isinstance(node, Load)]
+        short = dict.fromkeys((axis.extent for axis in _rows(block)[-1:]), FEW + 1)
         if any(_transposed(load, axes) for load in loads):
-            sides = dict.fromkeys(axis.extent for axis in block.axes)
-            for extent in [e for e in sides if e not in facts.batches]:
-                value = _value(facts, extent)
-                if value < SIDE:
-                    fixed[extent] = as_expr(value)
-                    facts.holds("eq", extent, fixed[extent])
-                else:
-                    facts.holds("ge", extent, as_expr(SIDE))
+            short |= dict.fromkeys((axis.extent for axis in block.axes), SIDE)
+        for extent in short.keys() - facts.batches:
+            value = _value(facts, extent)
+            if value < short[extent]:
+                fixed[extent] = as_expr(value)
+                facts.holds("eq", extent, fixed[extent])
+            else:
+                facts.holds("ge", extent, as_expr(short[extent]))
 
     def visit(node: Any) -> Any:
         return fixed[node] if node in fixed else rebuild(node, visit)
@@ -196,15 +200,25 @@ def fix_small(func: Function, facts: Facts) -> None:
         folds = [axis for axis in block.axes if axis.kind == "reduction"]
         if not folds or any(_of_data(axis.extent) for axis in folds):
             continue
-        loads = [node for node in walk(block.body) if isinstance(node, Load)]
-        used = [frozenset().union(*map(free_vars, load.indices)) for load in loads]
-        spatial = [axis for axis in block.axes if axis.kind == "spatial"]
-        first, others = used[0], frozenset().union(*used[1:])
-        mine = [axis for axis in spatial if axis.var in first - others]
-        theirs = [axis for axis in spatial if axis.var in others - first]
-        product_of = [n for n in walk(block.body) if isinstance(n, Binary)]
-        if mine and theirs and any(n.op == "mul" for n in product_of):
-            rest = [axis for axis in block.axes if axis not in mine]
+        if rows := _rows(block):
+            rest = [axis for axis in block.axes if axis not in rows]
             _fix(facts, [axis.extent for axis in rest])
-        elif spatial and all(_value(facts, axis.extent) <= SHORT for axis in folds):
+        elif any(axis.kind == "spatial" for axis in block.axes) and all(
+            _value(facts, axis.extent) <= SHORT for axis in folds
+        ):
             _fix(facts, [axis.extent for axis in folds])
+
+
+def _rows(block: Block) -> list[Axis]:
+    """The axes of a contraction's results that index only its first operand."""
+    spatial = [axis for axis in block.axes if axis.kind == "spatial"]
+    loads = [node for node in walk(block.body) if isinstance(node, Load)]
+    multiplies = any(
+        isinstance(node, Binary) and node.op == "mul" for node in walk(block.body)
+    )
+    if len(spatial) == len(block.axes) or len(loads) < 2 or not multiplies:
+        return []
+    first, *rest = (frozenset().union(*map(free_vars, n.indices)) for n in loads)
+    others = frozenset().union(*rest)
+    rows = [axis for axis in spatial if axis.var in first - others]
+    return rows if any(axis.var in others - first for axis in spatial) else []

@@ -21,7 +21,7 @@ from tensorlang.ir.nodes import Axis, Buffer, Expr, For, Function, Var, as_expr
 from tensorlang.ir.sizes import TRACED, Facts, Size, compiled, evaluate
 from tensorlang.ir.visit import fresh, rebuild, replace_buffers, walk
 from tensorlang.ops.canonical import merged, with_sizes
-from tensorlang.ops.demands import fix_sides, fix_small, stay_inside
+from tensorlang.ops.demands import fix_short, fix_small, stay_inside
 from tensorlang.ops.random.impls import impl
 from tensorlang.ops.signature import (
     ABSENT,
@@ -195,7 +195,7 @@ def trace(spec: Spec, body: Callable[..., Any], call: Call, *, whole: bool) -> T
             stay_inside(func, tracer.facts)
             fix_small(func, tracer.facts)
     made = merged(_resolved(func, tracer.facts))
-    return tracer.trace(fix_sides(made, tracer.facts), shown)
+    return tracer.trace(fix_short(made, tracer.facts), shown)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from typing import Final
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.nodes import Const, Load
-from tensorlang.schedules import dot_pairs
+from tensorlang.schedules import dot_pairs, dots
 from tensorlang.schedules.blocks import SMALL, by_blocks, chosen
 from tensorlang.schedules.plan import Plan, Tile
 from tensorlang.schedules.stages import Stage, column_dimension, extent_of, tile_axes
@@ -58,6 +58,8 @@ def tiles(plan: Plan) -> None:
     if dot_pairs.possible(s, stage, tile) and s.attempt(
         _by_pairs, s, stage, axes, tile
     ):
+        return
+    if dots.chosen(plan) and s.attempt(dots.by_dots, plan):
         return
     if (how := chosen(plan)) is not None:
         by_blocks(plan, tile, how)

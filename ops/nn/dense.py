@@ -1,7 +1,7 @@
 """Dense layers: matrix products with fused epilogues.
 
-The number of rows is an open size, except that a single row has its own kernel; both
-are built.
+The number of rows is an open size, except that few rows have kernels of their own: that
+of a single row and that of many are built together.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from tensorlang import ir
 from tensorlang.errors import ArgumentError
 from tensorlang.ops import lazy
 from tensorlang.ops.definition import algorithm, operator
+from tensorlang.ops.demands import FEW
 from tensorlang.ops.nn.epilogues import activated
 from tensorlang.ops.nn.packing import STRIP
 from tensorlang.ops.signature import NARROW, Floats, Key, Packed, Share
@@ -45,10 +46,13 @@ def _from_sizes(given: Shapes) -> Shapes:
 
 
 def _other_rows(workload: Workload) -> tuple[Workload, ...]:
-    """The workload of the other kernel: one row, or many."""
+    """The workload of the other kernel: one row, or many; none for few."""
     op = dense if workload.operator == dense.id else dense_grad
     named = list(zip(op.spec.slots(workload.named), workload.shapes, strict=True))
-    rows = _MANY if math.prod(dict(named)["x"][:-1]) == 1 else 1
+    given = math.prod(dict(named)["x"][:-1])
+    if 1 < given <= FEW:
+        return ()
+    rows = _MANY if given == 1 else 1
     shapes = (
         (rows, shape[-1]) if name in ("dy", "x", "residual") else shape
         for name, shape in named

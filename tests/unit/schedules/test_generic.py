@@ -190,7 +190,7 @@ def test_pinned_knobs_are_obeyed():
     assert 'alloc(f32[4, 48], scope="register")' in show(made.function)
     knobs = Knobs()
     generic(Schedule(matmul(64, 64, 64), TARGET), knobs)
-    assert knobs.domains.keys() == {"rows", "vectors", "blocks"}
+    assert knobs.domains.keys() == {"rows", "vectors", "lanes_along", "blocks"}
 
 
 def test_pinned_knobs_out_of_their_domain_are_refused():
