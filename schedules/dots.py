@@ -29,7 +29,6 @@ from tensorlang.schedules.tiling import (
 from tensorlang.scheduling import Schedule
 
 _SIDES: Final = (1, 2, 3, 4, 5, 6, 8)
-_MOST_ROWS: Final = 6  # of a tile that still has four columns
 
 
 def chosen(plan: Plan) -> bool:
@@ -48,22 +47,27 @@ def _suits(stage: Stage) -> bool:
 
 
 def _worthwhile(plan: Plan) -> bool:
-    """Whether adding up lanes costs less than transposing the columns' operand.
+    """Whether lanes along the reduction cost less than lanes along the columns.
 
-    A sum over lanes takes a shuffle and an addition per halving; a square of vectors
-    is transposed in a shuffle per vector and halving, besides its loads and stores.
+    A sum over lanes takes a shuffle and an addition per halving. Few rows are to pay
+    less for that than for transposing the columns' operand, a shuffle per vector and
+    halving, besides loads and stores; few columns less than for lanes that are idle.
     Columns that several tiles of rows read should stay in the first cache.
     """
     stage, target, found = plan.stage, plan.s.target, tile_axes(plan.stage)
     assert found is not None
-    rows, steps = map(extent_of, (found[0], *stage.driven("reduction")))
-    if rows is None or steps is None or target is None:
+    rows, columns, steps = map(extent_of, (*found, *stage.driven("reduction")))
+    if columns is None or steps is None or target is None:
         return False
     halvings = plan.width.bit_length() - 1
-    tall, wide = _sides(plan, rows)
+    if columns < plan.width:
+        return columns * (steps // plan.width + 2 * halvings) <= steps
+    tall, wide = _sides(plan, rows, columns)
     block = wide * steps * stage.loads[0].buffer.dtype.bytes
-    return (rows <= tall or block <= target.l1_bytes) and (
-        rows * 2 * halvings * plan.width <= steps * (halvings + 2)
+    return (
+        rows is not None
+        and (rows <= tall or block <= target.l1_bytes)
+        and rows * 2 * halvings * plan.width <= steps * (halvings + 2)
     )
 
 
@@ -83,7 +87,7 @@ def by_dots(plan: Plan) -> None:
             "the reduction has an unknown length, or less than a vector"
         )
     row, column = (loop.var.name for loop in found)
-    usual = _sides(plan, extent_of(found[0]))
+    usual = _sides(plan, *map(extent_of, found))
     rows = plan.knobs.choice("dot_rows", _SIDES, default=usual[0])
     columns = plan.knobs.choice("dot_columns", _SIDES, default=usual[1])
     for narrow in cut(s, stage.name, column, columns):
@@ -91,11 +95,19 @@ def by_dots(plan: Plan) -> None:
             _tile(plan, part, (row, column), (tall, columns))
 
 
-def _sides(plan: Plan, rows: int | None) -> tuple[int, int]:
+def _sides(plan: Plan, rows: int | None, columns: int | None) -> tuple[int, int]:
     """Rows and columns of a tile whose sums fill three quarters of the registers."""
-    registers = plan.s.target.vector_registers if plan.s.target else 16
-    tall = -(-rows // -(-rows // _MOST_ROWS)) if rows else _MOST_ROWS
-    return tall, max(n for n in _SIDES if n * tall <= max(registers * 3 // 4, tall))
+    most = (plan.s.target.vector_registers if plan.s.target else 16) * 3 // 4
+    if rows is None or (columns is not None and columns < min(rows, plan.width)):
+        wide = _even(columns or most, _SIDES[-3])
+        return max(n for n in (1, 2, 4, 8) if n * wide <= max(most, wide)), wide
+    tall = _even(rows, _SIDES[-2])
+    return tall, max(n for n in _SIDES if n * tall <= max(most, tall))
+
+
+def _even(length: int, most: int) -> int:
+    """The size of the parts of a length: as few as possible, of about the same size."""
+    return -(-length // -(-length // most))
 
 
 def _cut_rows(s: Schedule, block: str, row: str, rows: int) -> list[tuple[str, int]]:

@@ -26,7 +26,9 @@ def f(x: f32[{m}, {k}], w: f32[{n}, {k}], y: Out[f32[{m}, {n}]]{size}):
     for i in range({m}):
         for j in range({n}):
             for k in range({k}):
-                with block("y", vi=spatial({m}, i), vj=spatial({n}, j), vk=reduction({k}, k)):
+                with block(
+                    "y", vi=spatial({m}, i), vj=spatial({n}, j), vk=reduction({k}, k)
+                ):
                     reduce(sum, y[vi, vj], x[vi, vk] * w[vj, vk])
 """)
 
