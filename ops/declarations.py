@@ -48,6 +48,12 @@ class Declarations:
     indices: Mapping[str, Formula] = field(default_factory=dict)
     samples: Callable[..., Any] | None = None
 
+    @property
+    def stated(self) -> frozenset[str]:
+        """The dimensions whose sizes the condition names, such as `x.0`."""
+        names = self.sizes.names if self.sizes else ()
+        return frozenset(self.called.get(name, name) for name in names)
+
     def check(self, workload: Workload) -> None:
         """Refuse a workload whose sizes do not meet the condition.
 

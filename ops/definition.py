@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain, islice
@@ -167,6 +167,11 @@ class Definition(Operator):  # noqa: D101 - it has one
         asked = signature.spec(self.id, self.host).parameters
         rest = (p for p in asked if p.name not in self.spec.arrays)
         return (*arrays, *(replace(p, keyword=True) for p in rest))
+
+    @property
+    def stated(self) -> Collection[str] | None:
+        """The dimensions whose sizes it states, such as `x.0`; None for all."""
+        return self.declared.stated
 
     @property
     def inplace(self) -> bool:
@@ -380,7 +385,13 @@ class Definition(Operator):  # noqa: D101 - it has one
             if made.serves(call.shapes):
                 return made
         self.spec.check(call.dtypes, call.attributes)
-        made = trace(self.spec, body or self.definition, call, whole=self.is_whole)
+        made = trace(
+            self.spec,
+            body or self.definition,
+            call,
+            whole=self.is_whole,
+            stated=self.stated,
+        )
         if len(known) >= _MOST_TRACES:  # bounds memory for ever new sizes
             known.clear()
         known.append(made)

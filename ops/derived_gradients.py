@@ -141,6 +141,10 @@ class DerivedGradient(Definition):
         return results
 
     @property
+    def stated(self) -> None:
+        """All sizes: the operator checks those of its arrays."""
+
+    @property
     def definition(self) -> Body:
         """The definition on tensors."""
         return self._transposed

@@ -7,7 +7,14 @@ that the body tests on them become guards. A trace serves every call of the same
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
@@ -23,6 +30,7 @@ from tensorlang.ir.visit import fresh, rebuild, replace_buffers, walk
 from tensorlang.ops.canonical import merged, with_sizes
 from tensorlang.ops.demands import fix_short, fix_small, stay_inside
 from tensorlang.ops.random.impls import impl
+from tensorlang.ops.shared_sizes import check_shared
 from tensorlang.ops.signature import (
     ABSENT,
     DERIVED,
@@ -171,7 +179,14 @@ class Trace:
         )
 
 
-def trace(spec: Spec, body: Callable[..., Any], call: Call, *, whole: bool) -> Trace:
+def trace(
+    spec: Spec,
+    body: Callable[..., Any],
+    call: Call,
+    *,
+    whole: bool,
+    stated: Collection[str] | None,
+) -> Trace:
     """Run a definition on placeholders.
 
     Args:
@@ -180,6 +195,8 @@ def trace(spec: Spec, body: Callable[..., Any], call: Call, *, whole: bool) -> T
         call: The call to trace.
         whole: Whether all sizes stay symbolic, as all accesses are known to be in
             bounds.
+        stated: The dimensions whose sizes the operator states, such as `x.0`, which
+            need not be equal to those that they are read with; None for all.
 
     Raises:
         TensorlangError: the body refuses the call.
@@ -192,6 +209,8 @@ def trace(spec: Spec, body: Callable[..., Any], call: Call, *, whole: bool) -> T
             return tracer.verbatim(made)
         func, shown = tracer.function(made)
         if not whole:
+            if stated is not None:
+                check_shared(func, tracer.facts, {_given(name) for name in stated})
             stay_inside(func, tracer.facts)
             fix_small(func, tracer.facts)
     made = merged(_resolved(func, tracer.facts))
@@ -491,6 +510,12 @@ def _resolved(func: Function, facts: Facts) -> Function:
     made: Function = visit(func)
     scalars = tuple(var for var in func.scalars if var not in facts.same)
     return replace(made, scalars=scalars)
+
+
+def _given(dimension: str) -> str:
+    """`x.0` with the name of the placeholder."""
+    name, _, at = dimension.partition(".")
+    return f"{name}{_GIVEN}.{at}"
 
 
 def _plain(name: str) -> str:
