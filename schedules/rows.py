@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from tensorlang.ir.contents import allocations
+from tensorlang.ir.contents import allocations, touches
 from tensorlang.ir.nodes import Buffer, Expr, For, as_expr
 from tensorlang.schedules.generic import generic
 from tensorlang.schedules.plan import Plan
@@ -179,8 +179,9 @@ def _merge(s: Schedule, group: _Group, own: _Group) -> bool:
 
 def _private_temporaries(s: Schedule, loop: str) -> None:
     """Give each row its own temporaries, small ones in registers."""
+    used = loop_named(s, loop)
     for buffer in list(allocations(s.function)):
-        if s.attempt(s.store_at, buffer.name, loop):
+        if touches(used, buffer) and s.attempt(s.store_at, buffer.name, loop):
             made = next(b for b in allocations(s.function) if b.name == buffer.name)
             if _elements(made) <= _MOST_IN_REGISTERS:
                 s.set_scope(buffer.name, "register")

@@ -135,11 +135,11 @@ def _found(node: Node) -> Contents:
 
 @dataclass(slots=True)
 class Structure:
-    """The loops, blocks and temporaries at or below a node, in program order."""
+    """The loops, blocks and allocations at or below a node, in program order."""
 
     loops: list[For] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
-    allocations: list[Buffer] = field(default_factory=list)
+    allocations: list[Alloc] = field(default_factory=list)
 
 
 _EMPTY: Final = Structure()
@@ -159,7 +159,7 @@ def structure(node: Node) -> Structure:
         elif isinstance(node, Block):
             found.blocks.append(node)
         elif isinstance(node, Alloc):
-            found.allocations.append(node.buffer)
+            found.allocations.append(node)
         for stmt in below:
             held = structure(stmt)
             found.loops += held.loops
@@ -205,9 +205,9 @@ def writes(node: Node) -> frozenset[Buffer]:
     return frozenset(contents(node).writes)
 
 
-def touches(stmt: Stmt, buffer: Buffer) -> bool:
-    """Whether a statement reads or writes a buffer."""
-    held = contents(stmt)
+def touches(node: Node, buffer: Buffer) -> bool:
+    """Whether something at or below `node` reads or writes a buffer."""
+    held = contents(node)
     return buffer in held.reads or buffer in held.writes
 
 
@@ -223,7 +223,7 @@ def loops(node: Node) -> Iterator[For]:
 
 def allocations(node: Node) -> Iterator[Buffer]:
     """The temporaries that `node` allocates, in program order."""
-    return iter(structure(node).allocations)
+    return (alloc.buffer for alloc in structure(node).allocations)
 
 
 def names(node: Node) -> set[str]:

@@ -180,11 +180,17 @@ def substitute(node: N, values: Mapping[Var, Expr]) -> N:
 
 def replace_buffers(node: N, values: Mapping[Buffer, Buffer]) -> N:
     """`node` with references to the given buffers replaced by the new ones."""
+    done: dict[int, Node] = {}  # shared subtrees of `node`, by identity
 
     def visit(current: Node) -> Node:
         if isinstance(current, Buffer):
             return values.get(current, current)
-        return rebuild(current, visit)
+        if isinstance(current, (Const, Var)):
+            return current
+        made = done.get(id(current))
+        if made is None:
+            made = done[id(current)] = rebuild(current, visit)
+        return made
 
     return visit(node)  # type: ignore[return-value]
 

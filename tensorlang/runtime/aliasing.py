@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from tensorlang.ir.bounds import Range, counted, prove
-from tensorlang.ir.contents import free_vars
+from tensorlang.ir.contents import free_vars, touches
 from tensorlang.ir.nodes import (
     AtomicUpdate,
     Block,
@@ -28,6 +28,7 @@ from tensorlang.ir.nodes import (
     Node,
     Reduce,
     Seq,
+    Stmt,
     Store,
     Var,
     While,
@@ -81,6 +82,8 @@ def _safe(func: Function, out: Buffer, source: Buffer) -> bool:
 
 def _places(node: Node, out: Buffer, source: Buffer) -> Iterator[tuple[Node, ...]]:
     """Paths to the innermost blocks (or statements outside blocks) touching either."""
+    if isinstance(node, Stmt) and not (touches(node, out) or touches(node, source)):
+        return
     inner = [path for child in children(node) for path in _places(child, out, source)]
     whole = isinstance(node, Block) and not any(
         isinstance(n, Block) for path in inner for n in path

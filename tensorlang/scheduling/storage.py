@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace as with_fields
+from itertools import pairwise
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.contents import free_vars, reads, writes
+from tensorlang.ir.contents import free_vars, reads, touches
 from tensorlang.ir.nodes import (
     Alloc,
     AtomicUpdate,
@@ -25,7 +26,14 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import rebuild, replace_buffers, rewriter, walk
+from tensorlang.ir.visit import (
+    children,
+    nodes_of,
+    rebuild,
+    replace_buffers,
+    rewriter,
+    walk,
+)
 from tensorlang.scheduling.coverage import dense
 from tensorlang.scheduling.dependence import accesses
 from tensorlang.scheduling.digits import fixed
@@ -107,7 +115,7 @@ def store_at(func: Function, buffer: str, loop: str) -> Function:
     """
     path, place = find_alloc(func, buffer), find_loop(func, loop)
     old, target = _of_plain_layout(path), loop_of(place)
-    if _uses(func.body, old) != _uses(target.body, old):
+    if _is_used_outside(place, old):
         raise ScheduleError(
             f"store_at: {buffer!r} is used outside of loop {loop!r} too; merge the "
             "loops first"
@@ -136,8 +144,8 @@ def _of_plain_layout(path: Path) -> Buffer:
 
 def _not_beside_others(loop: For, buffer: Buffer) -> None:
     """Refuse a component of a tuple state: all of them have the same indices."""
-    for node in walk(loop):
-        if isinstance(node, Reduce) and buffer in node.buffers:
+    for node in nodes_of(loop, Reduce):
+        if buffer in node.buffers:
             others = [b.name for b in node.buffers if b != buffer]
             if others:
                 raise ScheduleError(
@@ -146,9 +154,26 @@ def _not_beside_others(loop: For, buffer: Buffer) -> None:
                 )
 
 
-def _uses(stmt: Stmt, buffer: Buffer) -> int:
-    """The number of nodes that read or write a buffer."""
-    return sum(_is_use(node, buffer) for node in walk(stmt))
+def _is_used_outside(place: Path, buffer: Buffer) -> bool:
+    """Whether something outside a loop's body reads or writes a buffer."""
+    return any(
+        touches(child, buffer)
+        for node, below in pairwise((*place, loop_of(place).body))
+        for child in children(node)
+        if child is not below
+    )
+
+
+def _is_used_beside_blocks(node: Node, buffer: Buffer) -> bool:
+    """Whether something outside of blocks reads or writes a buffer."""
+    if isinstance(node, Block) or not touches(node, buffer):
+        return False
+    return _is_use(node, buffer) or any(
+        _is_used_beside_blocks(child, buffer)
+        if isinstance(child, Stmt)
+        else touches(child, buffer)
+        for child in children(node)
+    )
 
 
 def _is_use(node: Node, buffer: Buffer) -> bool:
@@ -162,6 +187,8 @@ def _at_zero(stmt: Stmt, old: Buffer, new: Buffer, dims: Collection[int]) -> Stm
 
     @rewriter
     def visit(node: Node) -> Node:
+        if isinstance(node, Stmt) and not touches(node, old):
+            return node
         changed = rebuild(node, visit)
         if not isinstance(changed, (Load, Store, AtomicUpdate, Reduce)):
             return changed
@@ -275,9 +302,8 @@ def _result(func: Function, old: Buffer, name: str) -> Buffer:
 
 def _only_in_blocks(path: Path, buffer: Buffer) -> None:
     """Refuse a temporary allocated in a loop, and uses outside of blocks."""
-    func = function_of(path)
-    inside = sum(_uses(block_of(p), buffer) for p in paths_to(func, Block))
-    if enclosing_loops(path) or inside != _uses(func.body, buffer):
+    body = function_of(path).body
+    if enclosing_loops(path) or _is_used_beside_blocks(body, buffer):
         raise ScheduleError(
             f"store_in: {buffer.name!r} is allocated in a loop, or used outside of "
             "blocks; choose its memory before it is moved"
@@ -286,9 +312,11 @@ def _only_in_blocks(path: Path, buffer: Buffer) -> None:
 
 def _maker(func: Function, result: Buffer) -> tuple[Path, Store]:
     """The block that stores the whole result, and its store, which is the only use."""
-    makers = [p for p in paths_to(func, Block) if result in writes(p[-1])]
-    stores = [n for n in walk(func.body) if isinstance(n, Store) and _is_use(n, result)]
-    if len(makers) == len(stores) == _uses(func.body, result) == 1:
+    makers = [p for p in paths_to(func, Block) if touches(p[-1], result)]
+    uses = [node for p in makers for node in walk(p[-1]) if _is_use(node, result)]
+    stores = [node for node in uses if isinstance(node, Store)]
+    beside = _is_used_beside_blocks(func.body, result)
+    if len(makers) == len(stores) == len(uses) == 1 and not beside:
         (maker,), (store,) = makers, stores
         by_axes(block_of(maker), store.indices)
         goes_over_all(maker, store.indices)

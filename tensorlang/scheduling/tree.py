@@ -10,7 +10,7 @@ loop around that block.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from operator import is_
@@ -68,11 +68,13 @@ def paths_to(func: Function, kind: type[Node]) -> list[Path]:
 
 def _holds(stmt: Stmt, kind: type[Node]) -> bool:
     """Whether a statement is, or contains, one of a kind."""
-    if isinstance(stmt, kind):
-        return True
+    return isinstance(stmt, kind) or bool(_held(stmt).get(kind, True))
+
+
+def _held(stmt: Stmt) -> dict[type[Node], Sequence[Node]]:
+    """The loops, blocks and allocations at or below a statement, by class."""
     held = structure(stmt)
-    below = {For: held.loops, Block: held.blocks, Alloc: held.allocations}
-    return bool(below.get(kind, True))
+    return {For: held.loops, Block: held.blocks, Alloc: held.allocations}
 
 
 def find_block(func: Function, name: str) -> Path:
@@ -123,14 +125,13 @@ def _loop_around(path: Path, var: str) -> Path:
     )
 
 
-def _path_to(func: Function, stmt: For | Block) -> Path:
-    """The path to the first occurrence of a loop or block."""
+def _path_to(func: Function, stmt: For | Block | Alloc) -> Path:
+    """The path to the first occurrence of a loop, block or allocation."""
     path: list[Node] = [func]
     same = partial(is_, stmt)
     while path[-1] is not stmt:
         for child in statements(path[-1]):
-            held = structure(child)
-            if any(map(same, held.loops)) or any(map(same, held.blocks)):
+            if any(map(same, _held(child)[type(stmt)])):
                 path.append(child)
                 break
     return tuple(path)
@@ -165,11 +166,11 @@ def find_alloc(func: Function, name: str) -> Path:
     Raises:
         ScheduleError: no temporary has that name.
     """
-    everything = paths_to(func, Alloc)
-    for path in everything:
-        if alloc_of(path).buffer.name == name:
-            return path
-    known = _listed(alloc_of(path).buffer.name for path in everything)
+    everything = structure(func).allocations
+    for alloc in everything:
+        if alloc.buffer.name == name:
+            return _path_to(func, alloc)
+    known = _listed(alloc.buffer.name for alloc in everything)
     raise ScheduleError(f"{func.name} allocates no {name!r}; its temporaries: {known}")
 
 

@@ -28,6 +28,15 @@ def test_softmax_text(golden, name, shape, axis):
     golden(show(scheduled(nn.softmax, shape, axis=axis)) + "\n")
 
 
+def test_temporaries_are_moved_only_into_loops_that_use_them():
+    x, weight = (70, 64), (64,)
+    op = nn.layer_norm_grad.grad
+    s = Schedule(op.function(op.workload(x, weight, weight, x, x, weight)), TARGET)
+    rows(s, Knobs())
+    asked = [each for each in s.declined if "store_at" in str(each)]
+    assert not [each for each in asked if "outside of loop" in str(each)]
+
+
 def test_layer_norm_grad_text(golden):
     shapes = ((70, 64), (70, 64), (64,))
     golden(show(scheduled(nn.layer_norm_grad, *shapes)) + "\n")
