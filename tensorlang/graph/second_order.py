@@ -13,7 +13,7 @@ from typing import Final
 from tensorlang.graph.gradients import Gradients, Site, rule
 from tensorlang.graph.second_order_forms import WINDOW, WORDS
 from tensorlang.graph.values import Value
-from tensorlang.ops import find, nn
+from tensorlang.ops import find, math, nn
 
 
 @rule(*(f"{id}_grad" for id in WORDS))
@@ -47,6 +47,8 @@ _LINEAR: Final = (
 def _linear(site: Site) -> Gradients:
     given = {k: v for k, v in site.named.items() if k not in ("dy", "x")}
     op = find(site.node.id.removesuffix("_grad"))
+    if op is math.mean and 0 in site.dy.shape:
+        op = math.sum  # 0, as each of no elements contributes 0 / 0
     return [(site.named["dy"], op(site.dy, **given))]
 
 

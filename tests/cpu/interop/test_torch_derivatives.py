@@ -283,6 +283,18 @@ def test_an_operator_of_ones_own_in_one_line() -> None:
     assert set(torch.library.opcheck(op, (x,)).values()) == {"SUCCESS"}
 
 
+@pytest.mark.parametrize(("shape", "axis"), [((0,), 0), ((0, 3), 0), ((3, 0), 1)])
+def test_second_order_of_an_empty_mean(shape, axis) -> None:
+    def twice(mean):
+        x = torch.zeros(shape, dtype=torch.float64, requires_grad=True)
+        y = mean(x, axis)
+        dy = torch.ones_like(y, requires_grad=True)
+        (dx,) = torch.autograd.grad(y, x, dy, create_graph=True)
+        return torch.autograd.grad(dx, dy, torch.ones_like(dx))[0]
+
+    torch.testing.assert_close(twice(ours.mean), twice(torch.mean))
+
+
 def test_what_updates_in_place_is_none_of_pytorchs() -> None:
     from tensorlang.errors import OperatorError
 
