@@ -66,6 +66,10 @@ class DeviceMemoryError(DeviceError, MemoryError):
     """A device out of memory: names the amount requested."""
 
 
+class ElementError(TensorlangError, IndexError):
+    """An index that no element has."""
+
+
 class KeyReuseError(TensorlangError, RuntimeError):
     """A random key consumed twice: names both uses by file and line."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensorlang.errors import ArgumentError
+from tensorlang.errors import ArgumentError, ElementError
 from tensorlang.ops.random import states
 from tensorlang.ops.random.impls import Impl, hash_numpy
 from tensorlang.ops.random.impls import impl as impl_named
@@ -120,20 +120,27 @@ class Key:
 
     def __getitem__(self, index: Any) -> Key:
         if not self.ndim:
-            raise IndexError("a single key has no elements; split it first")
-        if self._ids is None and self.ndim == 1 and type(index) is int:
-            at = range(len(self))[index]
-            return Key(self.impl, self.words[at], self._ledger, at)
-        ids = self._indices()[index]
-        words = self.words.reshape(*self.shape, -1)[index]
+            raise ElementError("a single key has no elements; split it first")
+        try:
+            if self._ids is None and self.ndim == 1 and type(index) is int:
+                at = range(len(self))[index]
+                return Key(self.impl, self.words[at], self._ledger, at)
+            ids = self._indices()[index]
+            words = self.words.reshape(*self.shape, -1)[index]
+        except (IndexError, TypeError, ValueError):
+            raise self._absent(index) from None
         if words.shape != (*np.shape(ids), self.words.shape[-1]):
-            raise IndexError(f"keys of shape {self.shape} cannot be indexed by {index}")
+            raise self._absent(index)
         return Key(
             self.impl,
             np.ascontiguousarray(words),
             self._ledger,
             ids if np.ndim(ids) else int(ids),
         )
+
+    def _absent(self, index: object) -> ElementError:
+        said = " ".join(f"{index!r}".split())
+        return ElementError(f"keys of shape {self.shape} have no elements [{said:.80}]")
 
     def __iter__(self) -> Iterator[Key]:
         if not self.ndim:

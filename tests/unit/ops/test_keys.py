@@ -13,7 +13,7 @@ import threading
 import numpy as np
 import pytest
 
-from tensorlang.errors import ArgumentError, KeyReuseError
+from tensorlang.errors import ArgumentError, ElementError, KeyReuseError
 from tensorlang.ops.random.keys import Key, clone, key, key_data, wrap_key_data
 from tensorlang.ops.random.stateful import StatefulKey
 from tensorlang.ops.random.states import Intervals
@@ -404,9 +404,10 @@ def test_a_single_key_has_no_elements(attempt):
         attempt(key(0))
 
 
-@pytest.mark.parametrize("index", [4, -5, (0, 0)])
+@pytest.mark.parametrize("index", [4, -5, (0, 0), "a", 1.5, [0, 7], {}, slice("a")])
 def test_elements_that_are_not_there(index):
-    with pytest.raises(IndexError):
+    assert issubclass(ElementError, IndexError)
+    with pytest.raises(ElementError, match=r"keys of shape \(4,\) have no elements \["):
         _ = batch(4)[index]
 
 
