@@ -15,6 +15,7 @@ import numpy as np
 from tensorlang.errors import ArgumentError, OperatorError, ShapeError
 from tensorlang.ops import binding, signature
 from tensorlang.ops.declarations import declarations
+from tensorlang.ops.decorator_options import check_options
 from tensorlang.ops.dispatch import Nowhere
 from tensorlang.ops.documentation import documented
 from tensorlang.ops.indices import Explained
@@ -599,11 +600,16 @@ def operator(
 
     Raises:
         OperatorError: the name is not an identifier, or is taken by another operator,
-            or a declaration names no size or array of the definition.
+            an option is unknown or of a wrong type, or a declaration names no size or
+            array of the definition.
     """
     checked_name(id)
 
+    own = {"aliases": aliases, "family": family, "tolerance": tolerance}
+    own |= {"sizes": sizes, "indices": indices, "samples": samples}
+
     def make(body: Body) -> Definition:
+        check_options(id, Definition, body, own | options, *own)
         if sizes or indices or samples:
             spec = signature.spec(id, body)
             options["declared"] = declarations(
@@ -628,7 +634,14 @@ def checked_name(id: str) -> None:
     Raises:
         OperatorError: it does not consist of identifiers joined by dots.
     """
-    if not all(part.isidentifier() for part in id.split(".")):
+    if callable(id):
+        raise OperatorError(
+            f"the decorator of {getattr(id, '__name__', id)!r:.80} takes the "
+            "operator's name first, such as @operator('my.op')"
+        )
+    if not isinstance(id, str) or not all(
+        part.isidentifier() for part in id.split(".")
+    ):
         raise OperatorError(f"{id!r} is not a name such as 'my.op'")
 
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args, get_origin
 
 from tensorlang import ir
 from tensorlang.ops import signature
+from tensorlang.ops.decorator_options import check_options
 from tensorlang.ops.definition import Body, Definition, checked_name
 from tensorlang.ops.signature import FLOATS, Arrays, Parameter, Spec, Static
 
@@ -266,6 +267,7 @@ def elementwise(
     names = (id.rpartition(".")[2],) if aliases is None else aliases
 
     def make(element: Body) -> Elementwise:
+        check_options(id, Elementwise, element, {"aliases": aliases, **options})
         return Elementwise(id, element, aliases=names, **options)
 
     return make

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tensorlang import ir
 from tensorlang.errors import OperatorError, ShapeError
 from tensorlang.ops import signature
+from tensorlang.ops.decorator_options import check_options
 from tensorlang.ops.definition import Body, Definition, checked_name
 from tensorlang.ops.signature import FLOATS, Arrays, Parameter, Spec, Static
 
@@ -211,7 +212,11 @@ def fold(
     checked_name(id)
     names = (id.rpartition(".")[2],) if aliases is None else aliases
 
+    if not isinstance(of, Arrays):
+        raise OperatorError(f"{id}: a fold is of arrays such as Floats, not {of!r:.80}")
+
     def make(body: Callable[..., Tensor]) -> Fold:
+        check_options(id, Fold, body, {"aliases": aliases, **options})
         return Fold(id, body, of, aliases=names, **options)
 
     return make

@@ -24,6 +24,7 @@ import numpy as np
 
 from tensorlang import ir
 from tensorlang.errors import ArgumentError, OperatorError
+from tensorlang.ops.decorator_options import check_options
 from tensorlang.ops.definition import Body, Definition, checked_name
 from tensorlang.ops.dispatch import Nowhere
 from tensorlang.ops.signature import ABSENT
@@ -282,6 +283,7 @@ def update(
     names = (id.rpartition(".")[2],) if aliases is None else aliases
 
     def make(element: Body) -> Update:
+        check_options(id, Update, element, {"aliases": aliases, **options})
         return Update(id, element, aliases=names, **options)
 
     return make

@@ -1,0 +1,58 @@
+"""The options of the decorators that make operators: their names and types."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, Final
+
+from tensorlang.errors import OperatorError
+
+_FUNCTIONS: Final = (
+    "samples", "host", "faults", "variants", "derive", "view", "prefers", "shorthand",
+)  # fmt: skip
+_TYPES: Final[Mapping[str, tuple[Any, str]]] = {
+    **dict.fromkeys(("family", "scheduled_as", "sizes", "onnx"), (str, "a text")),
+    **dict.fromkeys(("indices", "gradient", "meanings"), (Mapping, "a dictionary")),
+    **dict.fromkeys(_FUNCTIONS, (Callable, "a function")),
+    "aliases": ((tuple, list), "a tuple of names"),
+    "tolerance": ((int, float), "a number"),
+    "whole": (bool, "True or False"),
+}
+
+
+def check_options(
+    id: str, kind: type, body: object, options: Mapping[str, Any], *more: str
+) -> None:
+    """Refuse options that operators of a kind do not have, or of a wrong type.
+
+    Args:
+        id: The operator's id.
+        kind: Its class; options are keyword parameters of the constructors.
+        body: What is decorated.
+        options: The options by name.
+        more: Further names of options.
+
+    Raises:
+        OperatorError: the message names the option.
+    """
+    if not callable(body) or isinstance(body, type):
+        raise OperatorError(f"{id}: a definition is a function, not {body!r:.80}")
+    known = [*more, *dict.fromkeys(_known(kind))]
+    for name, value in options.items():
+        if name not in known:
+            close = get_close_matches(name, known, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise OperatorError(f"{id}: an operator has no option {name!r}{hint}")
+        type_, says = _TYPES.get(name, (object, ""))
+        if value is not None and not isinstance(value, type_):
+            raise OperatorError(f"{id}: {name}= is {says}, not {value!r:.80}")
+
+
+def _known(kind: type) -> Sequence[str]:
+    """The keyword-only parameters of the constructors of a class and its bases."""
+    held = (vars(base).get("__init__") for base in kind.__mro__)
+    makers = [make for make in held if inspect.isfunction(make)]
+    every = (p for make in makers for p in inspect.signature(make).parameters.values())
+    return [p.name for p in every if p.kind is p.KEYWORD_ONLY]

@@ -1,0 +1,49 @@
+"""Options that the decorators of operators do not have, or of wrong types."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensorlang import ir
+from tensorlang.errors import OperatorError
+from tensorlang.ops import elementwise, fold, operator
+from tensorlang.ops.signature import Floats
+
+
+def body(x):
+    return ir.compute(x.shape, lambda i: x[i])
+
+
+def test_a_decorator_without_a_name_says_so():
+    for decorator in (operator, elementwise):
+        with pytest.raises(OperatorError, match="of 'body' takes the operator's name"):
+            decorator(body)
+    with pytest.raises(OperatorError, match="3 is not a name such as"):
+        operator(3)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"size": "n >= 5"}, "no option 'size'; did you mean 'sizes'"),
+        ({"foo": 1}, "no option 'foo'"),
+        ({"tolerance": "x"}, "tolerance= is a number, not 'x'"),
+        ({"sizes": 3}, "sizes= is a text, not 3"),
+        ({"indices": ["x"]}, "indices= is a dictionary, not"),
+        ({"samples": 3}, "samples= is a function, not 3"),
+        ({"gradient": True}, "gradient= is a dictionary, not True"),
+        ({"aliases": "other"}, "aliases= is a tuple of names, not 'other'"),
+    ],
+)
+def test_wrong_options_are_named(options, said):
+    with pytest.raises(OperatorError, match=f"decorated.wrong: .*{said}"):
+        operator("decorated.wrong", **options)(body)
+
+
+def test_what_is_no_definition():
+    with pytest.raises(OperatorError, match="a definition is a function, not 3"):
+        operator("decorated.number")(3)
+    with pytest.raises(OperatorError, match="has no option 'empti'"):
+        fold("decorated.fold", Floats, empti=True)(lambda rows: rows)
+    with pytest.raises(OperatorError, match="a fold is of arrays such as Floats"):
+        fold("decorated.folds", "Floats")
