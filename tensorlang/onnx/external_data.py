@@ -26,7 +26,7 @@ from tensorlang.onnx.files import (
     written_together,
     written_whole,
 )
-from tensorlang.onnx.writing import model_of
+from tensorlang.onnx.writing import check_network, model_of
 
 if TYPE_CHECKING:
     from onnx import ModelProto, TensorProto, ValueInfoProto
@@ -60,9 +60,14 @@ def save(
         The content of the ONNX file.
 
     Raises:
-        GraphError: the network cannot be written as ONNX.
+        GraphError: it is no network, or cannot be written as ONNX.
+        ArgumentError: the path is none.
     """
-    place, beside = Path(path), ""
+    check_network(network)
+    try:
+        place, beside = Path(path), ""
+    except TypeError as problem:
+        raise ArgumentError(f"{path!r:.80} is not a file path: {problem}") from None
     if sum(array.nbytes for array in network.weights.values()) < limit:
         model = model_of(network, note=note)
         library().checker.check_model(model)

@@ -28,6 +28,19 @@ if TYPE_CHECKING:
 Outside: TypeAlias = tuple[str, int, int]
 
 
+def check_network(network: object) -> None:
+    """Refuse what is no network.
+
+    Raises:
+        GraphError: it is something else, such as a graph or a layer.
+    """
+    if not isinstance(network, Network):
+        raise GraphError(
+            f"a graph.Network is written as ONNX, not a {type(network).__name__}; a "
+            "layers.Model is saved by model.save(path)"
+        )
+
+
 def model_of(
     network: Network,
     *,
@@ -42,10 +55,11 @@ def model_of(
         outside: Weights with external data: file name, offset and length in bytes.
 
     Raises:
-        GraphError: ONNX has no equivalent of an operator, a key is not Threefry2x32, or
-            training and inference differ too much for one program.
+        GraphError: it is no network, ONNX has no equivalent of an operator, a key is
+            not Threefry2x32, or training and inference differ too much for one program.
         ArgumentError: onnx is not installed.
     """
+    check_network(network)
     places, count = network.train.places, len(network.outputs)
     use, graph = (_written_out(each.graph) for each in (network.use, network.train))
     check_equivalent(use, graph, count)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tensorlang.errors import ArgumentError, GraphError, WeightError
-from tensorlang.graph import TensorSpec
+from tensorlang.graph import TensorSpec, trace
 from tensorlang.graph.network import training
 from tensorlang.layers import (
     SGD,
@@ -470,3 +470,16 @@ def test_a_deep_network_is_saved(tmp_path) -> None:
     model.save(path)
     x = X[0, 0, :, :3]
     np.testing.assert_array_equal(Model.load(path)(x), x)
+
+
+@pytest.mark.parametrize("value", [None, 3, nn.relu, "graph"])
+def test_what_is_no_network_is_not_written(value, tmp_path):
+    from tensorlang.onnx import model_of, save
+
+    if value == "graph":
+        value = trace(nn.relu, [TensorSpec((2, 3), "float32")])
+    for write in (model_of, lambda it: save(it, tmp_path / "net.onnx")):
+        with pytest.raises(
+            GraphError, match=r"a graph\.Network is written as ONNX, not"
+        ):
+            write(value)
