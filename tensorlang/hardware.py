@@ -166,7 +166,7 @@ def caches() -> dict[int, int]:
         except (OSError, ValueError):
             continue
         if kind != "Instruction":
-            found[level] = _bytes(size)
+            found[level] = bytes_of(size)
     for level, name in ((1, "hw.l1dcachesize"), (2, "hw.l2cachesize")):
         size = _sysctl(name)
         if size:
@@ -174,7 +174,7 @@ def caches() -> dict[int, int]:
     return found
 
 
-def _bytes(text: str) -> int:
+def bytes_of(text: str) -> int:
     """`48K`, `32M` or a plain number of bytes."""
     unit = {"K": 10, "M": 20, "G": 30}.get(text[-1:], 0)
     return int(text.rstrip("KMG")) << unit

@@ -1,0 +1,77 @@
+"""`tlang machine`: what this machine can do, as published and as measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tensorlang import machine as machines
+from tensorlang.cli import console
+from tensorlang.machine import Machine
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def machine(
+    *,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Show the machine that a file describes."),
+    ] = None,
+) -> None:
+    """Show the rates, latencies, caches and memory of this CPU.
+
+    Numbers are published by the system (or usual for the architecture) until they are
+    measured. --file shows another machine, such as one written by --json.
+    """
+    shown = machines.load(file) if file else machines.here()
+    if json:
+        typer.echo(shown.to_json(), nl=False)
+        return
+    console.say(f"{shown.name} ({shown.device})")
+    console.table(("what", "value", "from"), _rows(shown))
+
+
+def _rows(m: Machine) -> list[tuple[str, str, str]]:
+    rows = [
+        ("cores", f"{m.cores}, of {m.threads_per_core} threads each", "cores"),
+        ("clock", f"{m.clock / 1e9:.2f} GHz", "clock"),
+        (
+            "vectors",
+            f"{m.vector_registers} registers of {m.vector_bytes} bytes",
+            "vectors",
+        ),
+    ]
+    for known in m.instructions:
+        cycles = f", latency {known.latency * m.clock:.1f} cycles"
+        text = f"{known.rate / 1e9:.4g} G/s" + (cycles if known.latency else "")
+        rows.append((name := f"{known.kind} {known.dtype}", text, name))
+    rows.append(("scaling", f"{m.scaling:.2f} times one core", "scaling"))
+    for held in m.caches:
+        text = f"{_size(held.bytes)} for {held.shared_by} cores, {held.ways} ways, "
+        text += _bandwidth(held.bandwidth)
+        rows.append((f"L{held.level}", text, f"L{held.level}"))
+    one, all_ = m.memory_bandwidth, m.memory_bandwidth_all
+    rows += [
+        ("memory", _size(m.memory_bytes), "memory_bytes"),
+        ("  one core", _bandwidth(one), "memory_bandwidth"),
+        ("  all cores", _bandwidth(all_), "memory_bandwidth_all"),
+        ("waking a worker", console.duration(m.wake), "wake"),
+    ]
+    kinds = ("published", "measured")
+    return [(what, text, kinds[name in m.measured]) for what, text, name in rows]
+
+
+def _bandwidth(rate: float) -> str:
+    return f"{rate / 1e9:.4g} GB/s"
+
+
+def _size(size: int) -> str:
+    for unit, bits in (("GiB", 30), ("MiB", 20)):
+        if size >> bits:
+            return f"{size / (1 << bits):.4g} {unit}"
+    return f"{size >> 10} KiB"
