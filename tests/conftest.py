@@ -66,13 +66,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         cache.set("tensorlang/seconds", known | _SECONDS)
 
 
-@pytest.fixture(scope="module")
-def young_heap() -> Iterator[None]:
-    """Collecting garbage is quick, as what other tests left is not looked at again."""
+@pytest.fixture(scope="module", autouse=True)
+def young_heap() -> None:
+    """Collecting garbage is quick: what earlier files left is not looked at again."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture

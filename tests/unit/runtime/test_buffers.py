@@ -12,7 +12,6 @@ from tensorlang.runtime.buffers import BufferPool, empty, size_class
 
 BYTE = np.dtype(np.uint8)
 SIZE = 300_000
-pytestmark = pytest.mark.usefixtures("young_heap")
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,6 @@ from tensorlang.runtime.device_arrays import DeviceArray, row_major
 
 DTYPES = ["bool", "int8", "uint16", "int32", "uint64", "float16", "float32", "float64"]
 
-pytestmark = pytest.mark.usefixtures("young_heap")
-
 
 def seen(array):
     """A NumPy array as if its memory were a device's."""
