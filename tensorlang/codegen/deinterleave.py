@@ -45,7 +45,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import holds, parts, rebuild, rewriter
+from tensorlang.ir.visit import holds, nodes_of, rebuild, rewriter
 
 # buffer, variable part of the base, stride, lanes
 _Key: TypeAlias = tuple[Buffer, Expr | None, int, int]
@@ -185,7 +185,7 @@ def _sparse_loads(stmt: Stmt) -> list[Load]:
     """The unmasked loads of stride -1 or 2 to `_MOST` in a let or a store."""
     if not isinstance(stmt, (Let, Store)):
         return []
-    loads = [part for part in parts(stmt.value) if isinstance(part, Load)]
+    loads = nodes_of(stmt.value, Load)
     return [load for load in loads if load.mask is None and _stride(load)]
 
 

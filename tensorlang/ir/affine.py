@@ -10,6 +10,7 @@ Conclusions from a polynomial's integer value need a proof that it does not wrap
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Final, TypeAlias
 
 from tensorlang.ir.dtypes import i64
@@ -161,4 +162,4 @@ def ordered(a: Poly) -> Poly:
 
 def factors(a: Iterable[Monomial]) -> list[Expr]:
     """The distinct factors, in order of appearance."""
-    return list(dict.fromkeys(factor for monomial in a for factor in monomial))
+    return list(dict.fromkeys(chain.from_iterable(a)))

@@ -33,7 +33,7 @@ from tensorlang.ir.nodes import (
     Unary,
     Var,
 )
-from tensorlang.ir.visit import walk, walk_statements
+from tensorlang.ir.visit import holds, walk_statements
 
 __all__ = [
     "End",
@@ -250,7 +250,7 @@ def assume(cond: Expr, known: Known, holds: bool = True) -> Iterator[Poly]:
 
 
 def _reads(cond: Expr) -> bool:
-    return any(isinstance(part, Load) for part in walk(cond))
+    return holds(cond, Load)
 
 
 def _inequalities(op: str, d: Poly) -> Iterator[Poly]:

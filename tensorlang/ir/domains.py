@@ -38,7 +38,7 @@ from tensorlang.ir.nodes import (
     Var,
     While,
 )
-from tensorlang.ir.visit import children, substitute, walk
+from tensorlang.ir.visit import children, holds, substitute, walk
 
 # a sum of integer expressions: coefficient by summand, the constant under None
 Sum: TypeAlias = "dict[Expr | None, int]"
@@ -258,7 +258,7 @@ def _checked(expr: Expr) -> Iterator[tuple[Expr, Interval]]:
 
 
 def _loads(expr: Expr) -> bool:
-    return any(isinstance(part, Load) for part in walk(expr))
+    return holds(expr, Load)
 
 
 def _parts(total: Sum) -> Iterator[tuple[Expr, int]]:

@@ -41,7 +41,7 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.rules import Simplifier
 from tensorlang.ir.size_bounds import size_ranges
-from tensorlang.ir.visit import rebuild, substitute, walk
+from tensorlang.ir.visit import holds, rebuild, substitute, walk
 
 
 def simplify(expr: Expr, ranges: Mapping[Var, Range] | None = None) -> Expr:
@@ -183,7 +183,7 @@ def _(stmt: For, place: Place) -> Stmt:
 
 def _below(var: Var, extent: Expr, place: Place) -> Place:
     """Inside a loop: its variable has its range, and the extent is at least 1."""
-    reads = any(isinstance(part, Load) for part in walk(extent))
+    reads = holds(extent, Load)
     exact = var.dtype == i64 and not reads and place.known.exact(extent)
     last = add(poly(extent), constant(1), -1)
     least = () if not exact or value_of(last) is not None else (last,)

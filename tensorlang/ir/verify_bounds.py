@@ -51,7 +51,7 @@ from tensorlang.ir.nodes import (
     Var,
     While,
 )
-from tensorlang.ir.visit import children, walk
+from tensorlang.ir.visit import children, holds
 
 _ONE: Final = constant(1)
 
@@ -103,7 +103,7 @@ class _Around:
         if isinstance(factor, Var):
             return self.values.get(factor, {(factor,): 1})
         moves = any(var in self.values for var in free_vars(factor))
-        if moves or any(isinstance(part, Load) for part in walk(factor)):
+        if moves or holds(factor, Load):
             return None
         return {(factor,): 1}
 

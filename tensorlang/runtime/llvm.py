@@ -70,7 +70,7 @@ def versions() -> str:
     """
     binding = _binding()
     number = ".".join(map(str, binding.llvm_version_info))
-    return f"llvm {number} {binding.get_host_cpu_name()} {_features()} O{SPEED}"
+    return f"llvm {number} {' '.join(_host())} O{SPEED}"
 
 
 @locked
@@ -233,6 +233,7 @@ def _new_machine(
     )
 
 
+@cache
 def _host() -> tuple[str, str]:
     """LLVM's names of this processor and its features."""
     return _binding().get_host_cpu_name(), _features()

@@ -27,7 +27,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import fresh, walk
+from tensorlang.ir.visit import fresh, holds, walk
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tree import block_of, find_block, replace
@@ -173,7 +173,7 @@ def _from_data(block: Block) -> set[Var]:
 
 
 def _has_load(expr: Expr) -> bool:
-    return any(isinstance(node, Load) for node in walk(expr))
+    return holds(expr, Load)
 
 
 def _only_where(stmt: Stmt, cond: Expr, buffer: Buffer) -> Stmt:

@@ -23,7 +23,7 @@ from typing import Final, TypeAlias
 
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import Binary, Const, Expr, Load, Ramp, Var
-from tensorlang.ir.visit import walk
+from tensorlang.ir.visit import holds
 from tensorlang.scheduling.linear import Linear, linear
 from tensorlang.scheduling.slices import FAR, Extents, Slice, slice_of, spread
 
@@ -328,7 +328,7 @@ def _equation(
             if not isinstance(digit, tuple):
                 low = -FAR
     for digit in [digit for digit in terms if isinstance(digit, Expr)]:
-        if any(isinstance(node, Load) for node in walk(digit)):
+        if holds(digit, Load):
             return Equation({}, -FAR, FAR)
         if not free_vars(digit) & extents.keys():
             del terms[digit]

@@ -29,7 +29,7 @@ from tensorlang.ir.nodes import (
     binary,
     seq,
 )
-from tensorlang.ir.visit import rebuild, rewriter, substitute, walk
+from tensorlang.ir.visit import holds, rebuild, rewriter, substitute, walk
 from tensorlang.scheduling.facts import conjunction
 from tensorlang.scheduling.inline import pointwise
 from tensorlang.scheduling.layout import with_buffer
@@ -111,7 +111,7 @@ def harmless(block: Block) -> str | None:
 
 
 def _loads(index: Expr) -> bool:
-    return any(isinstance(node, Load) for node in walk(index))
+    return holds(index, Load)
 
 
 @primitive

@@ -28,6 +28,7 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.visit import (
     children,
+    holds,
     nodes_of,
     rebuild,
     replace_buffers,
@@ -89,7 +90,7 @@ def _own_indices(path: Path, place: Path) -> dict[int, Expr]:
         for d, index in enumerate(found[0].indices if found else ())
         if all(touch.indices[d] == index for touch in found)
         and not free_vars(index) & inside
-        and not any(isinstance(node, Load) for node in walk(index))
+        and not holds(index, Load)
     }
 
 

@@ -26,7 +26,7 @@ from tensorlang.ir.nodes import (
     as_expr,
 )
 from tensorlang.ir.parser import parse
-from tensorlang.ir.visit import walk
+from tensorlang.ir.visit import holds, walk
 from tensorlang.scheduling.tree import Path, function_of
 
 Term: TypeAlias = Expr | int | str
@@ -71,7 +71,7 @@ def term(given: Term, path: Path, asked_by: str) -> Expr:
             f"{asked_by}: {expr!r} uses {', '.join(strange)}, not in scope here; "
             f"what is: {names}"
         )
-    if any(isinstance(node, Load) for node in walk(expr)):
+    if holds(expr, Load):
         raise ScheduleError(f"{asked_by}: {expr!r} reads memory; use sizes and loops")
     for part in filter(_may_fault, walk(expr)):
         raise ScheduleError(f"{asked_by}: {part!r} may fault; divide by a number")

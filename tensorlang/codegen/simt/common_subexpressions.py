@@ -37,7 +37,7 @@ from tensorlang.ir.nodes import (
     While,
     seq,
 )
-from tensorlang.ir.visit import children, rebuild, rewriter, walk
+from tensorlang.ir.visit import children, holds, rebuild, rewriter
 
 _RUN: Final = (Let, Store, Evaluate, AtomicUpdate)
 
@@ -126,4 +126,4 @@ def _worth(expr: Expr) -> bool:
         return False
     operands = [c for c in children(expr) if not isinstance(c, (Const, Var))]
     simple = not operands and isinstance(expr, Binary) and expr.op in ("add", "sub")
-    return not simple and not any(isinstance(n, Load) for n in walk(expr))
+    return not simple and not holds(expr, Load)

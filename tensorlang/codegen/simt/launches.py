@@ -38,7 +38,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import replace_buffers, substitute, walk
+from tensorlang.ir.visit import holds, replace_buffers, substitute
 
 
 def make_launches(function: Function, names: Names) -> Function:
@@ -55,7 +55,7 @@ def make_launches(function: Function, names: Names) -> Function:
 def _is_for_threads(value: Expr) -> bool:
     """Whether only devices can compute a value: a float, or a vector such as a mask."""
     kept = value.dtype.is_float or value.dtype.lanes > 1
-    return kept and not any(isinstance(node, Load) for node in walk(value))
+    return kept and not holds(value, Load)
 
 
 def is_launch(stmt: Stmt) -> bool:

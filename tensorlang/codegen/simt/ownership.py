@@ -27,12 +27,11 @@ from tensorlang.ir.nodes import (
     For,
     If,
     Load,
-    Node,
     Stmt,
     Store,
     Var,
 )
-from tensorlang.ir.visit import children
+from tensorlang.ir.visit import children, nodes_of
 from tensorlang.scheduling.linear import Linear, linear
 
 
@@ -82,18 +81,22 @@ def _disjoint(places: list[_Place | None]) -> bool:
 
 
 def _places(
-    node: Node, buffer: Buffer, block: frozenset[Var], around: tuple[For | If, ...] = ()
+    node: Stmt, buffer: Buffer, block: frozenset[Var], around: tuple[For | If, ...] = ()
 ) -> Iterator[_Place | None]:
     """All accesses of a buffer; None for those that cannot be analysed."""
-    if isinstance(node, Stmt) and not touches(node, buffer):
+    if not touches(node, buffer):
         return
-    if isinstance(node, (Load, Store, AtomicUpdate)) and node.buffer == buffer:
+    if isinstance(node, (Store, AtomicUpdate)) and node.buffer == buffer:
         yield _place(node, block, around)
     inside = (*around, node) if isinstance(node, (For, If)) else around
     for child in children(node):
-        if not isinstance(child, Buffer):
-            held = around if isinstance(node, If) and child is not node.then else inside
+        held = around if isinstance(node, If) and child is not node.then else inside
+        if isinstance(child, Stmt):
             yield from _places(child, buffer, block, held)
+            continue
+        for load in nodes_of(child, Load):
+            if load.buffer == buffer:
+                yield _place(load, block, held)
 
 
 def _place(

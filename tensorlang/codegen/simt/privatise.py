@@ -33,7 +33,7 @@ from tensorlang.ir.nodes import (
     as_expr,
 )
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.visit import children, rebuild, rewriter
+from tensorlang.ir.visit import children, nodes_of, rebuild, rewriter
 from tensorlang.scheduling.linear import linear
 
 _THREAD = "thread."
@@ -100,20 +100,24 @@ def _ranges(around: tuple[For, ...]) -> dict[Var, Range]:
 
 
 def _places(
-    node: Node, buffer: Buffer, around: tuple[For, ...], inside: bool
+    node: Stmt, buffer: Buffer, around: tuple[For, ...], inside: bool
 ) -> Iterable[tuple[Expr | None, tuple[For, ...]]]:
     """Each access of the buffer: its index, and the enclosing loops."""
-    if isinstance(node, Stmt) and not touches(node, buffer):
+    if not touches(node, buffer):
         return
-    if isinstance(node, (Load, Store, AtomicUpdate)) and node.buffer == buffer:
+    if isinstance(node, (Store, AtomicUpdate)) and node.buffer == buffer:
         plain = inside and not isinstance(node, AtomicUpdate)
         yield (node.indices[0] if plain and node.indices else None), around
     if isinstance(node, For):
         inside = inside or node.thread.startswith(_THREAD)
         around = (*around, node)
     for child in children(node):
-        if not isinstance(child, Buffer):
+        if isinstance(child, Stmt):
             yield from _places(child, buffer, around, inside)
+            continue
+        for load in nodes_of(child, Load):
+            if load.buffer == buffer:
+                yield (load.indices[0] if inside and load.indices else None), around
 
 
 def _moved(body: Stmt, old: Buffer, new: Buffer, steps: Mapping[str, int]) -> Stmt:

@@ -34,7 +34,7 @@ from tensorlang.ir.nodes import (
     Var,
     seq,
 )
-from tensorlang.ir.visit import children, rebuild, rewriter, walk
+from tensorlang.ir.visit import children, holds, rebuild, rewriter, walk
 
 
 def hoist_divisions(function: Function, names: Names) -> Function:
@@ -118,5 +118,5 @@ def _divides(node: Node) -> TypeGuard[Binary]:
         and node.op in ("floordiv", "floormod")
         and node.dtype.lanes == 1
         and not isinstance(node.b, Const)
-        and not any(isinstance(part, Load) for part in walk(node))
+        and not holds(node, Load)
     )

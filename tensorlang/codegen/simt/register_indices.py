@@ -16,7 +16,6 @@ from typing import Final
 from tensorlang.ir.contents import free_vars, reads
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
-    Buffer,
     Expr,
     Function,
     Let,
@@ -29,7 +28,7 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.visit import rebuild, rewriter, substitute
+from tensorlang.ir.visit import holds, rebuild, rewriter, substitute
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.memory import OWN
 
@@ -44,7 +43,7 @@ def substitute_register_indices(function: Function) -> Function:
 
 @rewriter
 def _visit(node: Node, named: _Named) -> Node:
-    if isinstance(node, Buffer):
+    if not isinstance(node, Stmt) and not holds(node, Load):
         return node
     if isinstance(node, Seq):
         return _sequence(node, named)
