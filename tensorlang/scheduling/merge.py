@@ -44,7 +44,8 @@ def only_their_own(first: For, second: For) -> str | None:
 
     Iterations of the first loop then need not all precede those of the second.
     """
-    for why in meetings(first.body, second.body, {first.var}):
+    body = substitute(second.body, {second.var: first.var})
+    for why in meetings(first.body, body, {first.var}):
         return (
             f"merge: an iteration of loop {second.var.name!r} needs more than the same "
             f"one of loop {first.var.name!r}: {why}"
@@ -86,7 +87,7 @@ def merge(func: Function, first: str, second: str) -> Function:
             f"merge: something inside of loop {second!r} is called {name!r}, as in "
             f"loop {first!r}; rename one of them"
         )
-    only_their_own(a, with_fields(b, var=a.var, body=body))
+    only_their_own(a, b)
     start = next(n for n, stmt in enumerate(around.stmts) if stmt is a)
     stop = next(n for n, stmt in enumerate(around.stmts) if stmt is b)
     between = around.stmts[start + 1 : stop]

@@ -159,6 +159,19 @@ def pair(x: f32[4], y: Out[f32[4]], z: Out[f32[4]]):
         merge(func, "i", "j")
 
 
+def test_a_merge_that_conflicts_names_both_loops():
+    func = parse("""
+def turned(x: f32[4], y: Out[f32[4]]):
+    a = alloc(f32[4])
+    for i in range(4):
+        a[i] = x[i]
+    for j in range(4):
+        y[j] = a[3 - j]
+""")
+    with pytest.raises(ScheduleError, match=r"of loop 'j' needs more .* of loop 'i'"):
+        merge(func, "i", "j")
+
+
 def test_factors_beyond_all_loops_are_refused():
     with pytest.raises(ScheduleError, match="more than 2\\^48 iterations"):
         split(SUMS, "i", [1 << 40, 1 << 40])
