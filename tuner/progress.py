@@ -63,6 +63,7 @@ class Report:
         ratio: Default over best, paired by round; None if the default won or there were
             no finals.
         trials: Configurations tried, including earlier runs.
+        earlier: Those of earlier runs.
         counts: Outcomes by status.
         reasons: An example of each kind of failure, with the number of candidates.
         record: The file in which the winner was recorded; None if it was not.
@@ -85,6 +86,7 @@ class Report:
     trials: int
     counts: Mapping[str, int]
     reasons: Mapping[str, int]
+    earlier: int = 0
     record: Path | None = None
     interrupted: bool = False
     spent: Mapping[str, float] = field(default_factory=dict)

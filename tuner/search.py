@@ -53,6 +53,7 @@ class Search:
 
     Attributes:
         known: The outcome of every configuration tried, by key.
+        earlier: The number of those that were tried in earlier runs.
         counts: Outcomes by status.
         reasons: Failures by kind.
     """
@@ -72,6 +73,7 @@ class Search:
         earlier = list(trials.finished())
         for row in earlier:
             self._remember(row.candidate, row.outcome)
+        self.earlier = len(self.known)
         for row in _telling(earlier):
             self._study.add_trial(row.frozen())
 

@@ -84,6 +84,7 @@ def report(run: Run, search: Search, default: Candidate) -> Report:
         spread=0.0,
         ratio=None,
         trials=len(search.known),
+        earlier=search.earlier,
         counts=dict(search.counts),
         reasons=dict(search.reasons),
         interrupted=run.interrupted,

@@ -196,12 +196,13 @@ def _report(run: Run, search: Search, default: Candidate, measured: Finals) -> R
         spread=timing.spread,
         ratio=paired_ratio(base, times) if samples and best != default else None,
         trials=len(search.known),
+        earlier=search.earlier,
         counts=dict(search.counts),
         reasons=dict(search.reasons),
         interrupted=run.interrupted,
         spent=dict(run.spent),
         exhausted=search.exhausted,
-        note=_note(run, search, compared),
+        note=_note(run, search, default, compared=compared),
         compared=compared,
     )
 
@@ -217,7 +218,7 @@ def _champion(
     return known[finals.champion(samples, default.key, held.key if held else None)]
 
 
-def _note(run: Run, search: Search, compared: bool) -> str:
+def _note(run: Run, search: Search, default: Candidate, *, compared: bool) -> str:
     space = search.space
     schedules = [
         entry
@@ -233,6 +234,10 @@ def _note(run: Run, search: Search, compared: bool) -> str:
             f"{run.incumbent.candidate} is on record and stays in use; there was no "
             "time to compare it with anything: run it again"
         )
-    if len(search.best(2)) > 1:
-        return "there was no time to compare the best with the default: run it again"
+    fastest = [candidate for candidate, _ in search.best(1)]
+    if fastest not in ([], [default]):
+        return (
+            f"{fastest[0]} was faster in its trial, but there was no time to compare "
+            "it with the default: run it again"
+        )
     return ""

@@ -188,9 +188,17 @@ def _row(report: Report) -> tuple[str, ...]:
         about + console.duration(report.default_seconds),
         about + console.duration(report.seconds) + spread,
         _faster(report),
-        f"{report.trials} (all)" if report.exhausted else str(report.trials),
+        _tried(report),
         str(report.best),
     )
+
+
+def _tried(report: Report) -> str:
+    """The number of trials, and how many of them are of earlier runs."""
+    earlier = f"{report.earlier} earlier" if report.earlier else ""
+    remarks = filter(None, ("all" if report.exhausted else "", earlier))
+    said = ", ".join(remarks)
+    return f"{report.trials} ({said})" if said else str(report.trials)
 
 
 def _faster(report: Report) -> str:
@@ -207,11 +215,12 @@ def _stages(reports: Iterable[Report], seconds: float) -> str:
     total: dict[str, float] = {}
     trials = 0
     for report in reports:
-        trials += report.trials
+        trials += report.trials - report.earlier
         for stage, spent in report.spent.items():
             total[stage] = total.get(stage, 0.0) + spent
     parts = [f"{stage} {console.duration(spent)}" for stage, spent in _sorted(total)]
-    return f"{trials} trials in {console.duration(seconds)}: {', '.join(parts)}"
+    said = "1 trial" if trials == 1 else f"{trials} trials"
+    return f"{said} in {console.duration(seconds)}: {', '.join(parts)}"
 
 
 def _sorted(total: Mapping[str, float]) -> list[tuple[str, float]]:

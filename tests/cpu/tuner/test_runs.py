@@ -68,6 +68,7 @@ def test_a_tiny_budget_tries_the_default_and_stops(
     assert report.best.knobs == {"way": "slow"}
     assert report.ratio is None
     assert report.record is None  # nothing was compared
+    assert report.note == ""
 
 
 def test_a_budget_holds_while_a_candidate_hangs(
@@ -92,7 +93,7 @@ def test_a_number_of_trials_counts_earlier_ones(
     first = run(name, storage, budget=None, trials=3, listen=told.append)
     assert (first.trials, len(told)) == (3, 3)
     second = run(name, storage, budget=None, trials=4, listen=told.append)
-    assert (second.trials, len(told)) == (4, 4)
+    assert (second.trials, second.earlier, len(told)) == (4, 3, 4)
     fresh = run(name, storage, budget=None, trials=2, listen=told.append, resume=False)
     assert (fresh.trials, len(told)) == (2, 6)
 
@@ -163,6 +164,26 @@ def test_a_record_that_was_not_timed_is_neither_the_best_nor_filed_again(
     find(name).forget()
     path = next(records.user_folder().glob("*/*.json"))
     assert [record.seconds for record in read(path)] == [1e-9]
+
+
+@pytest.mark.parametrize(
+    ("ways", "said"),
+    [
+        (("slow", "fast"), "way=fast) was faster in its trial, but there was no time"),
+        (("fast", "slow"), ""),
+    ],
+)
+def test_what_was_faster_than_the_default_has_to_be_compared(
+    user_operator: Callable[..., str], storage: str, ways: tuple[str, ...], said: str
+) -> None:
+    name = user_operator(*ways)
+    first = run(name, storage, budget=None, trials=2)
+    assert first.record is not None
+    first.record.unlink()
+    records.forget()
+    report = run(name, storage, budget=0.01)
+    assert said in report.note
+    assert bool(said) == bool(report.note)
 
 
 def test_what_failed_was_not_short_of_time(

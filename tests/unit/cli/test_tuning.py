@@ -96,6 +96,13 @@ def test_where_the_default_stands_the_table_says_so(tlang, search):
     assert "random.bits: nothing is faster" in result.stdout
 
 
+def test_trials_of_earlier_runs_are_counted_apart(tlang, search):
+    search.result = [report(earlier=22, exhausted=True)]
+    lines = tlang("tune", "bits").stdout.splitlines()
+    assert any("23 (all, 22 earlier)" in line for line in lines)
+    assert lines[-1].startswith("1 trial in ")
+
+
 def test_where_nothing_was_compared_the_table_says_so(tlang, search):
     search.result = [report(ratio=None, best=DEFAULT, compared=False)]
     result = tlang("tune", "bits")
