@@ -3,8 +3,8 @@
 Tables: `cpu` (all works against peers), `batches` (batch-generic against static
 kernels), `defaults` (untuned against tuned configurations), `opencl` (OpenCL against
 LLVM, all threads), `operators` (each operator alone, for the figure on its page),
-`searching` (a search from scratch). With `--only`, the rows measured replace the old
-ones; others are kept.
+`random` (shapes drawn at random against peers), `searching` (a search from scratch).
+With `--only`, the rows measured replace the old ones; others are kept.
 
 Each thread count runs in a separate process, pinned to as many processors; within it
 all calls are interleaved, so ratios are fair on a machine whose speed drifts. Threads
@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import secrets
 import subprocess
 import sys
 from pathlib import Path
@@ -39,6 +40,7 @@ _COUNTED = ("TENSORLANG_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 def main() -> None:
     """Parse the arguments, measure, write."""
     given = _arguments()
+    given.seed = secrets.randbelow(1 << 16) if given.seed is None else given.seed
     if given.threads:
         _stay_on(given.threads)
         json.dump(_measured(given), sys.stdout)
@@ -55,11 +57,12 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    tables = (ALL, "batches", "defaults", "opencl", "operators", "searching")
+    tables = (ALL, "batches", "defaults", "opencl", "operators", "random", "searching")
     parser.add_argument("table", nargs="?", default=ALL, choices=tables)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--only", default="", help="works whose name contains this")
     parser.add_argument("--budget", type=float, help="seconds to tune each shape")
+    parser.add_argument("--seed", type=int, help="of the shapes drawn at random")
     parser.add_argument("--counts", default="", help="thread counts, such as 1,2")
     parser.add_argument("--threads", type=int, help="measure here, print JSON")
     parser.add_argument("--out", type=Path, default=_RESULTS)
@@ -75,9 +78,17 @@ def _measured(given: argparse.Namespace) -> dict[str, Any]:
     from benchmarks.side_tables import measured
 
     rows = measured(
-        given.table, given.rounds, given.only, given.budget, given.out, given.threads
+        given.table,
+        given.rounds,
+        given.only,
+        given.budget,
+        given.out,
+        given.threads,
+        given.seed,
     )
     made: dict[str, Any] = {"threads": given.threads, "rows": rows}
+    if given.table == "random":
+        made["seed"] = given.seed
     if given.table == "operators":
         from benchmarks.measure import plain
         from tensorlang.tuner.ceilings import ceilings
@@ -142,7 +153,7 @@ def _in_process(threads: int, given: argparse.Namespace) -> dict[str, Any]:
     counted = dict.fromkeys(_COUNTED, str(threads))
     environment = os.environ | _QUIET | counted
     options = ["--threads", str(threads), "--rounds", str(given.rounds)]
-    options += ["--only", given.only]
+    options += ["--only", given.only, "--seed", str(given.seed)]
     if given.budget is not None:
         options += ["--budget", str(given.budget)]
     options += ["--out", str(given.out)]

@@ -7,7 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import batches, defaults, every_operator, opencl, searching
+from benchmarks import (
+    batches,
+    defaults,
+    every_operator,
+    opencl,
+    random_shapes,
+    searching,
+)
 
 Page = Callable[[Mapping[str, Any]], Iterator[str]]
 # table -> (page heading, renderer of one thread count's rows)
@@ -16,18 +23,27 @@ PAGES: Final[dict[str, tuple[str, Page]]] = {
     "defaults": (defaults.HEAD, defaults.page),
     "opencl": (opencl.HEAD, opencl.page),
     "operators": (every_operator.HEAD, every_operator.page),
+    "random": (random_shapes.HEAD, random_shapes.page),
     "searching": (searching.HEAD, searching.page),
 }
 
 
 def measured(  # noqa: PLR0917 - the command line's options
-    table: str, rounds: int, only: str, budget: float | None, folder: Path, threads: int
+    table: str,
+    rounds: int,
+    only: str,
+    budget: float | None,
+    folder: Path,
+    threads: int,
+    seed: int,
 ) -> list[dict[str, Any]]:
     """The rows of a table for one thread count, measured in this process."""
     if table == "batches":
         return list(batches.rows(rounds, only))
     if table == "opencl":
         return list(opencl.rows(rounds, only))
+    if table == "random":
+        return list(random_shapes.rows(rounds, only, seed, threads))
     if table == "operators":
         return list(every_operator.rows(rounds, only))
     earlier = {row["work"]: row for row in _held(folder, "defaults", threads)}
@@ -44,7 +60,8 @@ def merged(
     """New rows, and rows of earlier runs that they do not replace."""
     made = []
     for run in runs:
-        rows = {_key(row): row for row in _held(folder, table, run["threads"])}
+        old = () if table == "random" else _held(folder, table, run["threads"])
+        rows = {_key(row): row for row in old}
         rows |= {_key(row): row for row in run["rows"]}
         made.append(run | {"rows": list(rows.values())})
     return {"machine": dict(machine), "runs": made}
