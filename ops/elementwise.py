@@ -53,7 +53,6 @@ class Elementwise(Definition):
 
     def __init__(self, id: str, element: Body, **options: Any) -> None:
         self.element = element
-        self._rule: Body | None = None
         super().__init__(id, element, whole=True, **options)
 
     @cached_property
@@ -124,7 +123,7 @@ class Elementwise(Definition):
     @cached_property
     def grad(self) -> Gradient | None:
         """The gradient operator, or None."""
-        return Gradient(self, self._rule) if self.differentiable else None
+        return Gradient(self, None) if self.differentiable else None
 
     def gradient(self, rule: Body) -> Gradient:
         """Decorator: define the gradient explicitly.

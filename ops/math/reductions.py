@@ -265,7 +265,7 @@ def _squares_of_chunks(rows: Rows) -> Tensor:
     return made
 
 
-@var.gradient  # the gradient through the mean is 0
+@var.gradient  # the gradient through the mean is 0: one sum less than derived
 def var_grad(dy: Tensor, rows: Rows, correction: Scalar = 0.0) -> Tensor:
     """The gradient of `math.var` at `x`: `2 dy (x - mean) / (n - correction)`."""
     count, free = rows.length.cast(rows.dtype), _free(rows, correction)
@@ -332,7 +332,7 @@ def _exponentials_of_chunks(rows: Rows) -> tuple[Tensor, Tensor]:
     return top, parts.total("sum", moved, "total")
 
 
-@logsumexp.gradient  # in one pass; the subtracted maximum contributes nothing
+@logsumexp.gradient  # each exponential once; the maximum contributes nothing
 def logsumexp_grad(dy: Tensor, rows: Rows) -> Tensor:
     """The gradient of `math.logsumexp` at `x`: dy times the softmax of x.
 

@@ -1,4 +1,7 @@
-"""Cumulative sums along an axis, and their gradient."""
+"""Cumulative sums along an axis, and their gradient.
+
+The gradient is written by hand: it is a scan in the other direction.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Sorting along an axis: values, indices, and the gradient."""
+"""Sorting along an axis: values, indices, and the gradient.
+
+The gradient is written by hand: it moves elements to positions that are data.
+"""
 
 from __future__ import annotations
 

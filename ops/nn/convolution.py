@@ -2,6 +2,7 @@
 
 Dumoulin and Visin, "A guide to convolution arithmetic for deep learning", 2016. The
 algorithms of each operator and the choice between them are in `convolution_choice`.
+Gradients are written by hand: they have algorithms of their own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Dense layers: matrix products with fused epilogues.
 
 The number of rows is an open size, except that few rows have kernels of their own: that
-of a single row and that of many are built together.
+of a single row and that of many are built together. The gradient is written by hand: it
+has a bias gradient without a bias, and kernels for one row and for many.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """Dropout with a recomputed mask: forward, backward, and with a threaded key.
 
+The gradient is written by hand: it replays the key and draws the mask again.
+
 The mask is `uniform(key) < 1 - rate` in f32 for every dtype, with the default stream
 the same as JAX's. Srivastava et al., "Dropout", JMLR 2014 (inverted dropout).
 """

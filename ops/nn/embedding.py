@@ -1,4 +1,8 @@
-"""Embedding lookup, and the gradient for the table."""
+"""Embedding lookup, and the gradient for the table.
+
+The gradient is written by hand: rows to add to are data, and algorithms that sort them
+avoid atomics.
+"""
 
 from __future__ import annotations
 

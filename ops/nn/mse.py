@@ -1,4 +1,8 @@
-"""Mean squared error and its gradient."""
+"""Mean squared error and its gradient.
+
+The gradient is written by hand: it takes numbers for arrays, and is that of one of the
+operands, where a derived one is that of both.
+"""
 
 from __future__ import annotations
 

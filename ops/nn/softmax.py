@@ -1,7 +1,8 @@
 """Softmax and log-softmax along an axis, and their gradients.
 
 The maximum of a row is subtracted before exp to avoid overflow; a row of only -inf
-gives NaN, as in PyTorch. Gradients recompute the exponentials, in one pass.
+gives NaN, as in PyTorch. Gradients are written by hand: they compute each exponential
+once, where derived ones compute it twice.
 """
 
 from __future__ import annotations
