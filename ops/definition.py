@@ -20,6 +20,7 @@ from tensorlang.ops.dispatch import Nowhere
 from tensorlang.ops.documentation import documented
 from tensorlang.ops.indices import Explained
 from tensorlang.ops.operator import DIRECT, Algorithm, Define, Launch, Operator, Shapes
+from tensorlang.ops.requests import checked_shapes, whole_shapes
 from tensorlang.ops.signature import (
     DERIVED,
     NUMBERS,
@@ -286,8 +287,11 @@ class Definition(Operator):  # noqa: D101 - it has one
         """The workload of a call with arrays of these shapes.
 
         The shapes of results come last, if they are parameters.
+
+        Raises:
+            ShapeError: one is no shape.
         """
-        given = tuple(tuple(map(int, shape)) for shape in shapes) or self.usual_shapes
+        given = whole_shapes(shapes) or self.usual_shapes
         asked = attributes if shapes else {**self.usual_attributes, **attributes}
         asked_for = (p.is_shape and not p.is_optional for p in self.spec.parameters)
         unsaid = len(given) == len(self.spec.arrays) + sum(asked_for)
@@ -434,7 +438,7 @@ class Definition(Operator):  # noqa: D101 - it has one
 
     def shape(self, *shapes: tuple[int, ...], **attributes: Any) -> Any:
         """The shape of the result for input shapes; several results give a tuple."""
-        workload = self.workload(*shapes, **attributes)
+        workload = self.workload(*checked_shapes(shapes), **attributes)
         made = self.traced(workload)
         values = made.values(workload.shapes)
         elements = shapes[-1] if self.spec.elements and shapes else None

@@ -69,6 +69,10 @@ def find(name: str) -> Operator:
     Raises:
         OperatorError: there is none; the message suggests similar names.
     """
+    if not isinstance(name, str):
+        raise OperatorError(
+            f"an operator, or the name of one, is needed, not {name!r:.80}"
+        )
     if ":" in name:
         return _imported(name)
     _load()

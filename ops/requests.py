@@ -88,19 +88,26 @@ def checked_shapes(shapes: Any) -> Shapes:
     Raises:
         ShapeError: they are invalid, or too large for any memory.
     """
-    if shapes is None:
-        return ()
+    found = () if shapes is None else whole_shapes(shapes)
+    for shape in found:
+        if min(shape, default=0) < 0 or math.prod(shape) > _MOST_ELEMENTS:
+            raise ShapeError(f"no memory holds an array of shape {shape}")
+    return found
+
+
+def whole_shapes(shapes: Any) -> Shapes:
+    """Shapes as tuples of integers.
+
+    Raises:
+        ShapeError: they are no shapes.
+    """
     try:
-        found = tuple(tuple(map(operators.index, shape)) for shape in shapes)
+        return tuple(tuple(map(operators.index, shape)) for shape in shapes)
     except TypeError:
         raise ShapeError(
             f"shapes={shapes!r}: give a shape for each array, such as "
             "[(64, 784), (512, 784)]"
         ) from None
-    for shape in found:
-        if min(shape, default=0) < 0 or math.prod(shape) > _MOST_ELEMENTS:
-            raise ShapeError(f"no memory holds an array of shape {shape}")
-    return found
 
 
 def _checked_dtypes(dtypes: Any) -> tuple[str, ...] | str | None:

@@ -400,7 +400,8 @@ class Spec:
         if len(dtypes) != len(names) + len(shapes):
             listed = ", ".join((*names, *shapes))
             raise ArgumentError(
-                f"{self.id} takes {len(names)} arrays ({listed}), not {len(dtypes)}"
+                f"{self.id} takes {len(names)} array{'s' * (len(names) != 1)} "
+                f"({listed}), not {len(dtypes)}"
             )
         alike: dict[str, dict[Any, str]] = {}
         for n, (name, dtype) in enumerate(zip(names, dtypes, strict=False)):

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from tensorlang.errors import GraphError
+from tensorlang.errors import ArgumentError, GraphError
 from tensorlang.graph import gradient_rules as _rules  # noqa: F401 - registers rules
 from tensorlang.graph import second_order as _second  # noqa: F401 - the same
 from tensorlang.graph.gradients import (
@@ -59,12 +59,25 @@ def gradients(
 
     Raises:
         GraphError: an operation on the path has no gradient.
+        ArgumentError: `of` or `wrt` is something else.
     """
-    results = (of,) if isinstance(of, Value) else tuple(of)
+    results = _values("of", (of,) if isinstance(of, Value) else of)
+    wrt = _values("wrt", wrt)
     if seeds is None:
         seeds = [_one(value) for value in results]
     found = backward(results, seeds, wrt)
     return [or_zeros(found.get(value), value) for value in wrt]
+
+
+def _values(name: str, given: Iterable[Value]) -> tuple[Value, ...]:
+    listed = isinstance(given, Iterable) and not isinstance(given, Value)
+    found = tuple(given) if listed else ()
+    if listed and all(isinstance(value, Value) for value in found):
+        return found
+    raise ArgumentError(
+        f"{call_site()}: {name} is a list of values of the graph, such as [x], not "
+        f"{given!r:.80}"
+    )
 
 
 def _one(value: Value) -> Value:

@@ -201,8 +201,15 @@ def trace(
         names: The names of the inputs.
 
     Raises:
-        ArgumentError: the function returns something other than values.
+        ArgumentError: it is no function, returns something other than values, or does
+            not take a value for each spec.
     """
+    if not callable(function):
+        raise ArgumentError(f"a function is traced, not {function!r:.80}")
+    if not isinstance(specs, Iterable):
+        raise ArgumentError(
+            f"specs is a list of specs of the inputs, not {specs!r:.80}"
+        )
     called = name or getattr(function, "__name__", "main").replace("<lambda>", "main")
     with entered(called) as scope:
         inputs = []

@@ -46,6 +46,8 @@ class Model:
     """
 
     def __init__(self, layer: Body) -> None:
+        if not callable(layer):
+            raise ArgumentError(f"a model is made of a layer, not of {layer!r:.80}")
         self.layer = layer
         self.extras: dict[str, Array] = {}
         self._network: Network | None = None

@@ -120,3 +120,31 @@ def test_a_loop_goes_on_by_one_number() -> None:
 def test_a_loop_takes_a_whole_number_of_turns(count) -> None:
     with pytest.raises(ArgumentError, match=r"is a non-negative integer, not"):
         graph.loop(count, lambda _, c: c, graph.input(ROWS))
+
+
+@pytest.mark.parametrize(
+    ("of", "wrt", "said"),
+    [
+        (math.sum, lambda x: x, "wrt is a list of values"),
+        (math.sum, lambda _: [3], r"wrt is a list of values .*, not \[3\]"),
+        (lambda _: 3, lambda x: [x], "of is a list of values"),
+    ],
+)
+def test_gradients_are_of_values_in_lists(of, wrt, said):
+    def body(x):
+        return graph.gradients(of(x), wrt(x))[0]
+
+    with pytest.raises(ArgumentError, match=said):
+        graph.trace(body, [graph.TensorSpec((2,), "float32")])
+
+
+def test_what_is_no_function_or_has_no_specs_is_not_traced():
+    with pytest.raises(ArgumentError, match="a function is traced, not 3"):
+        graph.trace(3, [])
+    with pytest.raises(ArgumentError, match="specs is a list of specs of the inputs"):
+        graph.trace(lambda x: x, graph.TensorSpec((2,), "float32"))
+
+
+def test_a_model_of_something_else_than_a_layer():
+    with pytest.raises(ArgumentError, match="a model is made of a layer, not of 3"):
+        Model(3)

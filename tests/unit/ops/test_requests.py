@@ -84,3 +84,18 @@ def test_operators_that_plan_judge_for_themselves():
 def test_what_does_not_fit_is_refused(op, given, error, says):
     with pytest.raises(error, match=re.escape(says)):
         requested(find(op), **given)
+
+
+@pytest.mark.parametrize(
+    "shapes", [("a", "b"), ((8.5, 3), (5, 3)), (8, 3), ((8, -3), (5, -3))]
+)
+def test_what_is_no_shape_has_no_result(shapes):
+    with pytest.raises(ShapeError, match="shape"):
+        find("nn.dense").shape(*shapes)
+
+
+def test_what_is_no_name_finds_no_operator():
+    with pytest.raises(
+        OperatorError, match="an operator, or the name of one, is needed"
+    ):
+        find(3)
