@@ -21,7 +21,7 @@ architectures", 2018.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
 
@@ -43,7 +43,7 @@ from tensorlang.schedules.products import (
     readers,
     rearranged,
 )
-from tensorlang.schedules.tiling import divisors, extent, parallelize
+from tensorlang.schedules.tiling import cut_at, divisors, extent, parallelize
 from tensorlang.scheduling import Knobs, Schedule
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.tree import block_of, find_block
@@ -79,6 +79,22 @@ class Work:
         found = divisors(self.lines)
         return [n for n in found if self.span(n) > 1] or found
 
+    @property
+    def heights(self) -> list[int]:
+        """Outputs of a tile: divisors, or any number where there are none."""
+        sizes = range(1, _MOST_ROWS + 1)
+        return [n for n in sizes if self.prime or self.outputs % n == 0]
+
+    @property
+    def prime(self) -> bool:
+        """Whether no tile of several outputs divides their number."""
+        sizes = range(2, _MOST_ROWS + 1)
+        return self.outputs > _MOST_ROWS and all(self.outputs % n for n in sizes)
+
+    def together(self, rows: int) -> int:
+        """Outputs that a unit of work computes, in tiles of this many."""
+        return self.outputs if self.outputs % rows else rows
+
     def span(self, lines: int) -> int:
         """Elements from the first to the last result of this many lines."""
         return (lines - 1) * self.pitch + self.last
@@ -95,20 +111,23 @@ def choose(work: Work, lanes: int, registers: int, units: int) -> tuple[Tile, in
     """
     tiles = [
         Tile(rows, vectors, lanes)
-        for rows in range(1, _MOST_ROWS + 1)
+        for rows in work.heights
         for vectors in _VECTORS
-        if work.outputs % rows == 0 and (rows + 1) * vectors + 2 <= registers
+        if (rows + 1) * vectors + 2 <= registers
     ]
     cuts = work.cuts
 
     def cost(choice: tuple[Tile, int]) -> tuple[float, int]:
         tile, lines = choice
         chunks = work.lines // lines
-        span = work.span(lines)
-        count = chunks * (work.outputs // tile.rows)
+        span, many = work.span(lines), work.together(tile.rows)
+        count = chunks * (work.outputs // many)
         few = 1.0 if count * units >= _ENOUGH_UNITS else 1.1
-        large = 1.05 if 4 * tile.rows * span > _SCRATCH else 1.0
-        each = tile_cost(span, tile, work.steps) + 200
+        large = 1.05 if 4 * many * span > _SCRATCH else 1.0
+        whole, rest = divmod(many, tile.rows)
+        each = whole * tile_cost(span, tile, work.steps) + 200
+        if rest:
+            each += tile_cost(span, replace(tile, rows=rest), work.steps)
         return count * each * few * large, -lines
 
     return min(((tile, lines) for tile in tiles for lines in cuts), key=cost)
@@ -140,8 +159,7 @@ def _chosen(
     """The tile and the lines per unit: knobs, by default the cheapest."""
     lanes, registers = width(s, name)
     tile, lines = choose(work, lanes, registers, units)
-    fit = [n for n in range(1, _MOST_ROWS + 1) if work.outputs % n == 0]
-    rows = knobs.choice("rows", fit, default=tile.rows)
+    rows = knobs.choice("rows", work.heights, default=tile.rows)
     vectors = knobs.choice("vectors", _VECTORS, default=tile.vectors)
     lines = knobs.choice("lines", work.cuts, default=lines)
     return Tile(rows, vectors, lanes), lines
@@ -167,15 +185,30 @@ def _lines(
     work = Work(extent(s, output) or 1, lines, pitch[0], last, steps)
     units = prod(extents(s, groups))
     tile, lines = _chosen(s, knobs, product.name, work, units)
-    some, one = s.split(output, [None, tile.rows])
+    some, one = s.split(output, [None, work.together(tile.rows)])
     several, line = s.split(place[0], [None, lines])
     s.reorder(batch, *groups, some, several, one, line, *place[1:])
     s.compute_at(product.name, several)
-    tiles(s, product.name, tile, work.span(lines), padded=padded)
+    parts = [(product.name, tile.rows)]
+    if work.outputs % tile.rows:
+        own = len(s.loops(result)) - rank - 1
+        parts = _heights(s, product.name, s.loops(product.name)[own], tile.rows)
+    for block, rows in parts:
+        size = replace(tile, rows=rows)
+        tiles(s, product.name, size, work.span(lines), padded=padded, block=block)
     vector_lines(s, result, tile.lanes)
     if packed:
         _pack(s, packed, several, rank)
     parallelize(s, [batch, *groups, some, several])
+
+
+def _heights(s: Schedule, name: str, outputs: str, rows: int) -> list[tuple[str, int]]:
+    """Blocks of whole tiles and of the remaining outputs, with a tile's outputs."""
+    count = extent(s, outputs) or 1
+    block, rest = cut_at(s, name, outputs, count // rows * rows)
+    if count > 2 * rows:
+        s.split(outputs, [None, rows])
+    return [(block, rows), (rest, count % rows)]
 
 
 def _pack(s: Schedule, name: str, at: str, rank: int) -> None:

@@ -123,6 +123,7 @@ def tiles(
     *,
     padded: bool,
     around: Sequence[str] = (),
+    block: str = "",
 ) -> None:
     """Register tiles over `span` elements: whole ones, then smaller ones.
 
@@ -137,6 +138,7 @@ def tiles(
         padded: Whether the image may be read past its end.
         around: Loops parallelized with those over tiles; if empty, the sums are
             computed where they are used.
+        block: A part of the sums; all of them by default.
     """
     whole = span // (tile.vectors * tile.lanes) * tile.vectors * tile.lanes
     vectors = (span - whole) // tile.lanes
@@ -148,7 +150,7 @@ def tiles(
         sizes += [(vectors * tile.lanes, vectors, tile.lanes), (left, 1, left)]
     sizes = [size for size in sizes if size[0]]
     tall = tile.rows > 1 or bool(around)  # else there is no loop over outputs
-    parts = [name]
+    parts = [block or name]
     for length, _, _ in sizes[:-1]:
         parts[-1:] = _cut(s, parts[-1], length, apart=bool(around), tall=tall)
     for part, (_, count, lanes) in zip(parts, sizes, strict=True):
