@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 from pathlib import Path
@@ -133,7 +133,9 @@ def explain(
         console.say("no record is close enough to apply")
     if declined := chosen.schedule.declined:
         console.say("attempted by its schedule, and declined:")
-        console.table(("step", "because"), [(d.way, d.reason) for d in declined])
+        counts = Counter((each.way, each.reason) for each in declined)
+        rows = [(way, reason, str(n)) for (way, reason), n in counts.items()]
+        console.table(("step", "because", "times"), rows)
 
 
 @app.command()

@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from tensorlang import __version__, record_files, records, targets
+from tensorlang import __version__, ir, record_files, records, targets
 from tensorlang.ir.digest import digest
-from tensorlang.ops import building, find
+from tensorlang.ops import building, find, operator
 from tensorlang.record_files import Record
 from tensorlang.scheduling import Knobs
 
@@ -63,6 +63,21 @@ def test_a_record_is_listed(tlang, record):
     assert "2.50x" in line
     assert "user" in line
     assert "random.bits" not in tlang("records", "ls", "normal").stdout
+
+
+def test_what_a_schedule_declined_twice_is_listed_once(tlang):
+    @operator("records.twice")
+    def twice(x, w):
+        k, j = ir.reduce_axis(x.shape[1], "k"), ir.reduce_axis(w.shape[1], "j")
+        inner = ir.compute(
+            (x.shape[0], w.shape[1]), lambda i, n: ir.sum(x[i, k] * w[k, n], k), "inner"
+        )
+        return ir.compute(x.shape, lambda i, n: ir.sum(inner[i, j] * w[n, j], j))
+
+    shape = ("--shape", "40x16,16x24")
+    lines = tlang("records", "explain", twice.id, *shape).stdout.splitlines()
+    (step,) = [line for line in lines if line.startswith("strips.by_strips")]
+    assert step.split()[-1] == "2"
 
 
 def test_what_a_schedule_declined_is_said_with_the_reason(tlang):
