@@ -185,13 +185,13 @@ def cores() -> int:
     """Physical cores available to this process, limited by its CPU quota."""
     if hasattr(os, "sched_getaffinity"):
         allowed = os.sched_getaffinity(0)
-        count = len({_siblings(cpu) for cpu in allowed})
+        count = len({siblings(cpu) for cpu in allowed})
     else:
         count = os.cpu_count() or 1
     return max(1, min(count, _quota(count), MAX_THREADS))
 
 
-def _siblings(cpu: int) -> str:
+def siblings(cpu: int) -> str:
     """An identifier of a hardware thread's physical core."""
     try:
         return (_CPU / f"cpu{cpu}" / "topology/thread_siblings_list").read_text()

@@ -43,8 +43,10 @@ def pytest_configure() -> None:
     """Settle what a process of tests may do.
 
     Processes of tests can be interrupted, as in the background none may be, and build
-    all kernels themselves, as there is one for each core already.
+    all kernels themselves, as there is one for each core already. None measures the
+    machine or uses what was measured.
     """
+    os.environ.setdefault("TENSORLANG_MACHINE", "published")
     os.environ.setdefault("TENSORLANG_BUILD_PROCESSES", "1")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -31,7 +31,7 @@ COMMANDS: Final = {
     "show": "Show an operator as IR, trace, scheduled IR, source or assembly.",
     "ops": "List the operators.",
     "targets": "List the available targets, and how to get the missing ones.",
-    "machine": "Show what this CPU can do: rates, latencies, caches, memory.",
+    "machine": "Show what this CPU can do, and measure it.",
     "verify": "Check operators against known answers and the interpreter.",
     "bench": "Benchmark an operator against other libraries.",
     "records": "List, explain, merge, export, verify and remove tuning records.",

@@ -9,6 +9,7 @@ import typer
 
 from tensorlang import machine as machines
 from tensorlang.cli import console
+from tensorlang.errors import ArgumentError
 from tensorlang.machine import Machine
 
 app = typer.Typer(add_completion=False)
@@ -17,6 +18,9 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def machine(
     *,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Measure this machine (again).")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     file: Annotated[
         Path | None,
@@ -26,8 +30,15 @@ def machine(
     """Show the rates, latencies, caches and memory of this CPU.
 
     Numbers are published by the system (or usual for the architecture) until they are
-    measured. --file shows another machine, such as one written by --json.
+    measured: by --probe, or by the first tlang tune. --file shows another machine, such
+    as one written by --json.
     """
+    if probe and file:
+        raise ArgumentError("--probe measures this machine: leave out --file")
+    if probe:
+        from tensorlang.tuner.probe import probe as measure  # noqa: PLC0415 - loads LLVM
+
+        machines.keep(measure())
     shown = machines.load(file) if file else machines.here()
     if json:
         typer.echo(shown.to_json(), nl=False)

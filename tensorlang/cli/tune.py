@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from tensorlang import machine as machines
 from tensorlang.cli import console, options
 from tensorlang.cli.progress_display import watcher
 from tensorlang.cli.tune_network import tune_network
 from tensorlang.errors import ArgumentError
 from tensorlang.ops import find
 from tensorlang.tuner import static_tuning
+from tensorlang.tuner.probe import probe
 from tensorlang.tuner.storage import default_url, redacted
 from tensorlang.tuner.tuning import tune as search
 
@@ -96,6 +98,8 @@ def tune(
                 "--model tunes all its workloads within --budget: leave out OP, "
                 "--shape, --dtype, --attr and --trials"
             )
+        if machine.kind == "llvm":
+            _probe_once()
         how = {"target": machine, "seed": seed, "storage": storage, "resume": resume}
         how["log"] = log
         tune_network(model, batch, limit or options.seconds(_BUDGET), how, _tell)
@@ -118,6 +122,8 @@ def tune(
         "compile_only": compile_only,
         "log": log,
     }
+    if machine.kind == "llvm":
+        _probe_once()
     console.say(
         f"tuning {op} {'by static cost for' if compile_only else 'on'} {machine}"
     )
@@ -133,6 +139,17 @@ def tune(
             err=True,
         )
         raise typer.Exit(INTERRUPTED)
+
+
+def _probe_once() -> None:
+    """Measure this machine if that has not been done."""
+    if not machines.may_probe() or machines.kept() is not None:
+        return
+    console.say("measuring this machine once; tlang machine shows the result")
+    try:
+        machines.keep(probe())
+    except OSError as problem:
+        console.say(f"it is not kept: {problem.filename}: {problem.strerror}")
 
 
 def _end(budget: str | None, trials: int | None, seed: int) -> float | None:

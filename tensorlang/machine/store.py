@@ -62,7 +62,9 @@ def kept() -> Machine | None:
     except FileNotFoundError:
         return None
     except (RecordError, OSError) as problem:
-        warnings.warn(f"{problem} (ignored)", stacklevel=2)
+        warnings.warn(
+            f"{problem} (ignored; tlang machine --probe rewrites it)", stacklevel=2
+        )
         return None
     if found.name != host().fingerprint:
         warnings.warn(f"machine file {path} is of {found.name}: ignored", stacklevel=2)

@@ -1,0 +1,74 @@
+"""The probe of a machine: numbers that agree with each other."""
+
+import itertools
+
+import pytest
+from typer.testing import CliRunner
+
+from tensorlang import machine
+from tensorlang.cli.app import app
+from tensorlang.machine import store
+
+
+@pytest.fixture(scope="module")
+def probed():
+    from tensorlang.tuner.probe import probe
+
+    return probe()
+
+
+def test_nearer_memory_is_not_slower(probed):
+    rates = [held.bandwidth for held in probed.caches] + [probed.memory_bandwidth]
+    for near, far in itertools.pairwise(rates):
+        assert near > far / 2  # other programs may disturb either
+    assert probed.memory_bandwidth <= probed.memory_bandwidth_all
+
+
+def test_arithmetic_is_consistent(probed):
+    for known in probed.instructions:
+        assert known.rate > 0
+        assert known.latency > 0
+    ratio = probed.fma_rate("f32") / probed.fma_rate("f64")
+    assert 1 < ratio < 4
+    assert 0 < probed.scaling <= probed.cores
+
+
+def test_it_says_what_was_measured(probed):
+    published = machine.published()
+    assert {"clock", "fma f32", "fma f64", "memory_bandwidth"} < set(probed.measured)
+    assert (probed.name, probed.cores) == (published.name, published.cores)
+    assert machine.Machine.from_json(probed.to_json()) == probed
+
+
+def test_tune_probes_once_and_the_command_shows_it(probed, monkeypatch, tmp_path):
+    from tensorlang.cli import tune
+
+    monkeypatch.setattr(store, "folder", lambda: tmp_path)
+    monkeypatch.setattr(tune, "probe", lambda: probed)
+    tune._probe_once()
+    assert machine.kept() is None  # the tests' environment asks for none
+    monkeypatch.delenv(store.VARIABLE)
+    tune._probe_once()
+    assert machine.kept() == probed
+    monkeypatch.setattr(tune, "probe", None)
+    tune._probe_once()
+    shown = CliRunner().invoke(app, ["machine"])
+    assert "measured" in shown.stdout
+    store._here.cache_clear()
+
+
+def test_a_folder_that_cannot_be_written_is_said(probed, monkeypatch, tmp_path, capsys):
+    from tensorlang.cli import tune
+
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(store, "folder", lambda: tmp_path / "file" / "machines")
+    monkeypatch.setattr(tune, "probe", lambda: probed)
+    monkeypatch.delenv(store.VARIABLE)
+    with pytest.warns(UserWarning, match="rewrites it"):
+        tune._probe_once()
+    assert "it is not kept" in capsys.readouterr().out
+
+
+def test_probe_and_file_contradict():
+    done = CliRunner().invoke(app, ["machine", "--probe", "--file", "x.json"])
+    assert done.exit_code == 2
