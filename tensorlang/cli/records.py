@@ -134,8 +134,8 @@ def explain(
     if declined := chosen.schedule.declined:
         console.say("attempted by its schedule, and declined:")
         counts = Counter((each.way, each.reason) for each in declined)
-        rows = [(way, reason, str(n)) for (way, reason), n in counts.items()]
-        console.table(("step", "because", "times"), rows)
+        steps = [(way, reason, str(n)) for (way, reason), n in counts.items()]
+        console.table(("step", "because", "times"), steps)
 
 
 @app.command()
