@@ -96,6 +96,7 @@ class _Probe:
     def rate(self, name: str) -> float:
         """The most iterations per second on one core."""
         count = 1
+        self._loops.alone(name, count, self._block)  # loads its code and the timer's
         while (spent := self._loops.alone(name, count, self._block)) < _SHOT / 4:
             count *= 4
         count = max(1, int(count * _SHOT / spent))
@@ -134,11 +135,11 @@ class _Probe:
     def scaling(self) -> float:
         """FMA on all cores, as a multiple of one core's."""
         cores = self._known.cores
-        count = int(20 * _SHOT * self.rate("fma_f32"))
+        count = int(5 * _SHOT * self.rate("fma_f32"))  # shorter than a time slice
         small = self._chains * self._known.vector_bytes
-        one = min(self._loops.run("fma_f32", count, 1, small) for _ in range(_ROUNDS))
-        spent = min(
-            self._loops.run("fma_f32", count, cores, small) for _ in range(_ROUNDS)
+        one, spent = (
+            min(self._loops.run("fma_f32", count, n, small) for _ in range(_SHOTS))
+            for n in (1, cores)
         )
         return min(float(cores), cores * one / spent)
 
