@@ -87,3 +87,24 @@ def test_a_slow_first_call_is_not_taken_for_the_rate():
     cold = object.__new__(_Probe)
     cold._loops, cold._block = Cold(), None
     assert cold.rate("clock") == pytest.approx(1e8, rel=0.01)
+
+
+def test_a_caller_that_gets_no_processor_shortens_no_time(monkeypatch):
+    import threading
+    import time
+
+    from tensorlang.tuner import loops
+
+    delays = [0.015]
+
+    class Held(threading.Barrier):
+        def wait(self, timeout=None):
+            arrived = super().wait(timeout)
+            if threading.current_thread() is threading.main_thread():
+                time.sleep(delays.pop() if delays else 0)
+            return arrived
+
+    monkeypatch.setattr(threading, "Barrier", Held)
+    timed = object.__new__(loops.Loops)
+    timed._calls = {"sleep": lambda *_: time.sleep(0.02)}
+    assert timed.run("sleep", 1, 2, 64) >= 0.02
