@@ -49,7 +49,7 @@ def machine(
 
 def _rows(m: Machine) -> list[tuple[str, str, str]]:
     rows = [
-        ("cores", f"{m.cores}, of {m.threads_per_core} threads each", "cores"),
+        ("cores", f"{m.cores}, {_count(m.threads_per_core, 'thread')} each", "cores"),
         ("clock", f"{m.clock / 1e9:.2f} GHz", "clock"),
         (
             "vectors",
@@ -63,8 +63,8 @@ def _rows(m: Machine) -> list[tuple[str, str, str]]:
         rows.append((name := f"{known.kind} {known.dtype}", text, name))
     rows.append(("scaling", f"{m.scaling:.2f} times one core", "scaling"))
     for held in m.caches:
-        text = f"{_size(held.bytes)} for {held.shared_by} cores, {held.ways} ways, "
-        text += _bandwidth(held.bandwidth)
+        text = f"{_size(held.bytes)} for {_count(held.shared_by, 'core')}, "
+        text += f"{_count(held.ways, 'way')}, {_bandwidth(held.bandwidth)}"
         rows.append((f"L{held.level}", text, f"L{held.level}"))
     one, all_ = m.memory_bandwidth, m.memory_bandwidth_all
     rows += [
@@ -75,6 +75,10 @@ def _rows(m: Machine) -> list[tuple[str, str, str]]:
     ]
     kinds = ("published", "measured")
     return [(what, text, kinds[name in m.measured]) for what, text, name in rows]
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def _bandwidth(rate: float) -> str:
