@@ -15,7 +15,6 @@ from tensorlang import ir
 from tensorlang.errors import ArgumentError
 from tensorlang.ops import lazy
 from tensorlang.ops.definition import algorithm, operator
-from tensorlang.ops.demands import FEW
 from tensorlang.ops.nn.epilogues import activated
 from tensorlang.ops.nn.packing import STRIP
 from tensorlang.ops.signature import NARROW, Floats, Key, Packed, Share
@@ -23,10 +22,12 @@ from tensorlang.ops.signature import NARROW, Floats, Key, Packed, Share
 if TYPE_CHECKING:
     from tensorlang.ir import Expr, Reduction, Tensor
     from tensorlang.ir import tf32 as rounding
+    from tensorlang.ops import demands
     from tensorlang.ops.random import definitions as draws
     from tensorlang.workload import Workload
 else:
     rounding = lazy.module("tensorlang.ir.tf32")
+    demands = lazy.module("tensorlang.ops.demands")
     draws = lazy.module("tensorlang.ops.random.definitions")
 
 Activation: TypeAlias = Literal["relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"]
@@ -51,7 +52,7 @@ def _other_rows(workload: Workload) -> tuple[Workload, ...]:
     op = dense if workload.operator == dense.id else dense_grad
     named = list(zip(op.spec.slots(workload.named), workload.shapes, strict=True))
     given = math.prod(dict(named)["x"][:-1])
-    if 1 < given <= FEW:
+    if 1 < given <= demands.FEW:
         return ()
     rows = _MANY if given == 1 else 1
     shapes = (
