@@ -20,6 +20,7 @@ from tensorlang.runtime.wrapper import OUT_OF_MEMORY
 
 SYMBOLS: Final = ("tensorlang_barrier", "tensorlang_launch", "tensorlang_run")
 _PATIENCE: Final = "tensorlang_patience"
+_ALONE_UNTIL: Final = "tensorlang_alone_until"
 # spins before yielding the processor; 1000 take about 30 microseconds
 IDLE_SPINS: Final = 4000  # workers: still awake for calls in a loop
 WAIT_SPINS: Final = 1000  # at a barrier, or waiting for the last worker
@@ -58,8 +59,11 @@ def always_share(share: bool = True) -> None:
     For measuring, where a team's time must be a team's. By default a launch that lost
     time to a busy processor is followed by some on the calling thread alone.
     """
-    patience = ctypes.c_int64.from_address(_pool().addresses[_PATIENCE])
+    addresses = _pool().addresses
+    patience = ctypes.c_int64.from_address(addresses[_PATIENCE])
     patience.value = (1 << 62) if share else PATIENCE
+    if share:
+        ctypes.c_int64.from_address(addresses[_ALONE_UNTIL]).value = 0
 
 
 @cache
@@ -71,7 +75,7 @@ def _pool() -> llvm.Library:
         code = llvm.compile_quickly(pool_text())
         entry = store.Entry({}, {"object": code})
         store.save(key, entry)
-    return llvm.link([entry.blobs["object"]], (*SYMBOLS, _PATIENCE))
+    return llvm.link([entry.blobs["object"]], (*SYMBOLS, _PATIENCE, _ALONE_UNTIL))
 
 
 def pool_text() -> str:

@@ -1,5 +1,6 @@
 """The thread pool: teams, barriers, concurrent callers, fork, exit."""
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -107,6 +108,17 @@ def test_barriers_hold_every_thread(assemble, threads):
     counts = np.zeros(4096, np.int64)
     team_kernel(assemble, ROUNDS, threads)(counts)
     assert counts[:threads].tolist() == [1000] * threads
+
+
+def test_whole_teams_follow_a_loss_at_once_if_asked_for(assemble):
+    address = pool._pool().addresses["tensorlang_alone_until"]
+    counts, kernel = np.zeros(4096, np.int64), team_kernel(assemble, COUNT, 2)
+    ctypes.c_int64.from_address(address).value = (1 << 63) - 1  # a loss without end
+    kernel.launch(counts)
+    assert counts[:2].tolist() == [1, 0]
+    pool.always_share()
+    kernel.launch(counts)
+    assert counts[:2].tolist() == [2, 1]
 
 
 @pytest.mark.parametrize("threads", [2, 5])
