@@ -102,7 +102,9 @@ def _page(runs: list[dict[str, Any]], given: argparse.Namespace) -> str:
     from benchmarks import side_tables
 
     found = side_tables.merged(given.table, given.out, runs, _machine())
-    (given.out / f"{given.table}.json").write_text(json.dumps(found, indent=1) + "\n")
+    if given.table != "random":  # whose next run has other rows
+        kept = given.out / f"{given.table}.json"
+        kept.write_text(json.dumps(found, indent=1) + "\n")
     return side_tables.markdown(given.table, found)
 
 
