@@ -88,7 +88,7 @@ def vector_image(
     column = s.split(row, [None, line])[1] if row and line else s.loops(block)[-1]
     length = extent(s, column) or 0
     last = min(last, length)
-    if last - first < lanes // 4:
+    if last <= first:
         return
     part = cut_at(s, block, column, first)[1] if first else block
     if last < length:

@@ -1,4 +1,4 @@
-"""Convolutions whose numbers of outputs no register tile divides."""
+"""Convolutions of sizes that suit no tile: prime channels, short lines."""
 
 import re
 
@@ -66,3 +66,12 @@ def test_tiles_of_several_outputs_and_a_remainder():
     tiles = re.findall(r'f32\[1, (\d+), \d+\], scope="register"', text)
     assert {113 % int(tiles[0]), int(tiles[0])} == {*map(int, tiles)}
     assert int(tiles[0]) > 3
+
+
+@pytest.mark.parametrize("side", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("stride", [1, 2, 3])
+def test_short_lines_are_copied_in_vectors(side, stride):
+    x, w = drawn(2, 5, side, side), drawn(8, 5, 3, 3)
+    expected = reference(x, w, stride, 1, 1)
+    made = nn.conv2d(x, w, stride=stride, padding=1)
+    np.testing.assert_allclose(made, expected, atol=1e-4)
