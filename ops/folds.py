@@ -197,7 +197,7 @@ def _name(parameter: Parameter) -> str:
 
 def fold(
     id: str, of: Any, *, aliases: tuple[str, ...] | None = None, **options: Any
-) -> Callable[[Callable[..., Tensor]], Fold]:
+) -> Callable[[Callable[..., ir.Tensor]], Fold]:
     """Make an operator of what becomes of each row: a decorator.
 
     Args:
@@ -215,7 +215,7 @@ def fold(
     if not isinstance(of, Arrays):
         raise OperatorError(f"{id}: a fold is of arrays such as Floats, not {of!r:.80}")
 
-    def make(body: Callable[..., Tensor]) -> Fold:
+    def make(body: Callable[..., ir.Tensor]) -> Fold:
         check_options(id, Fold, body, {"aliases": aliases, **options})
         return Fold(id, body, of, aliases=names, **options)
 

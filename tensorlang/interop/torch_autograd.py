@@ -28,11 +28,9 @@ if TYPE_CHECKING:
 
     from tensorlang.interop.torch_custom import Custom
 
-Tensors: TypeAlias = torch.Tensor | Sequence[torch.Tensor]
-Gradients: TypeAlias = tuple[torch.Tensor | None, ...]
-Kernel: TypeAlias = Callable[
-    ..., Tensors
-]  # the dispatch key set, then the op's arguments
+Tensors: TypeAlias = "torch.Tensor | Sequence[torch.Tensor]"
+Gradients: TypeAlias = "tuple[torch.Tensor | None, ...]"
+Kernel: TypeAlias = "Callable[..., Tensors]"  # the dispatch keys, then the arguments
 _C: Final = torch._C  # dispatch, modes and levels have no public API
 _PLAIN: Final = (torch.Tensor, torch.nn.Parameter)
 _OWN: Final = 3  # arguments of a recorded call before its arrays
