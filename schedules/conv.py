@@ -80,18 +80,18 @@ class Work:
         return [n for n in found if self.span(n) > 1] or found
 
     @property
-    def heights(self) -> list[int]:
+    def tile_rows(self) -> list[int]:
         """Outputs of a tile: divisors, or any number where there are none."""
         sizes = range(1, _MOST_ROWS + 1)
-        return [n for n in sizes if self.prime or self.outputs % n == 0]
+        return [n for n in sizes if self.indivisible or self.outputs % n == 0]
 
     @property
-    def prime(self) -> bool:
+    def indivisible(self) -> bool:
         """Whether no tile of several outputs divides their number."""
         sizes = range(2, _MOST_ROWS + 1)
         return self.outputs > _MOST_ROWS and all(self.outputs % n for n in sizes)
 
-    def together(self, rows: int) -> int:
+    def unit_outputs(self, rows: int) -> int:
         """Outputs that a unit of work computes, in tiles of this many."""
         return self.outputs if self.outputs % rows else rows
 
@@ -111,7 +111,7 @@ def choose(work: Work, lanes: int, registers: int, units: int) -> tuple[Tile, in
     """
     tiles = [
         Tile(rows, vectors, lanes)
-        for rows in work.heights
+        for rows in work.tile_rows
         for vectors in _VECTORS
         if (rows + 1) * vectors + 2 <= registers
     ]
@@ -120,7 +120,7 @@ def choose(work: Work, lanes: int, registers: int, units: int) -> tuple[Tile, in
     def cost(choice: tuple[Tile, int]) -> tuple[float, int]:
         tile, lines = choice
         chunks = work.lines // lines
-        span, many = work.span(lines), work.together(tile.rows)
+        span, many = work.span(lines), work.unit_outputs(tile.rows)
         count = chunks * (work.outputs // many)
         few = 1.0 if count * units >= _ENOUGH_UNITS else 1.1
         large = 1.05 if 4 * many * span > _SCRATCH else 1.0
@@ -159,7 +159,7 @@ def _chosen(
     """The tile and the lines per unit: knobs, by default the cheapest."""
     lanes, registers = width(s, name)
     tile, lines = choose(work, lanes, registers, units)
-    rows = knobs.choice("rows", work.heights, default=tile.rows)
+    rows = knobs.choice("rows", work.tile_rows, default=tile.rows)
     vectors = knobs.choice("vectors", _VECTORS, default=tile.vectors)
     lines = knobs.choice("lines", work.cuts, default=lines)
     return Tile(rows, vectors, lanes), lines
@@ -185,14 +185,14 @@ def _lines(
     work = Work(extent(s, output) or 1, lines, pitch[0], last, steps)
     units = prod(extents(s, groups))
     tile, lines = _chosen(s, knobs, product.name, work, units)
-    some, one = s.split(output, [None, work.together(tile.rows)])
+    some, one = s.split(output, [None, work.unit_outputs(tile.rows)])
     several, line = s.split(place[0], [None, lines])
     s.reorder(batch, *groups, some, several, one, line, *place[1:])
     s.compute_at(product.name, several)
     parts = [(product.name, tile.rows)]
     if work.outputs % tile.rows:
         own = len(s.loops(result)) - rank - 1
-        parts = _heights(s, product.name, s.loops(product.name)[own], tile.rows)
+        parts = _row_parts(s, product.name, s.loops(product.name)[own], tile.rows)
     for block, rows in parts:
         size = replace(tile, rows=rows)
         tiles(s, product.name, size, work.span(lines), padded=padded, block=block)
@@ -202,7 +202,9 @@ def _lines(
     parallelize(s, [batch, *groups, some, several])
 
 
-def _heights(s: Schedule, name: str, outputs: str, rows: int) -> list[tuple[str, int]]:
+def _row_parts(
+    s: Schedule, name: str, outputs: str, rows: int
+) -> list[tuple[str, int]]:
     """Blocks of whole tiles and of the remaining outputs, with a tile's outputs."""
     count = extent(s, outputs) or 1
     block, rest = cut_at(s, name, outputs, count // rows * rows)

@@ -29,6 +29,9 @@ from tensorlang.schedules.tiling import (
 from tensorlang.scheduling import Schedule
 
 _SIDES: Final = (1, 2, 3, 4, 5, 6, 8)
+_OPEN_ROWS: Final = (1, 2, 4, 8)  # halved for what is left of an unknown number
+_MOST_COLUMNS: Final = 5  # beside four rows, in three quarters of 32 registers
+_MOST_ROWS: Final = 6  # beside four columns
 
 
 def chosen(plan: Plan) -> bool:
@@ -99,9 +102,9 @@ def _sides(plan: Plan, rows: int | None, columns: int | None) -> tuple[int, int]
     """Rows and columns of a tile whose sums fill three quarters of the registers."""
     most = (plan.s.target.vector_registers if plan.s.target else 16) * 3 // 4
     if rows is None or (columns is not None and columns < min(rows, plan.width)):
-        wide = _even(columns or most, _SIDES[-3])
-        return max(n for n in (1, 2, 4, 8) if n * wide <= max(most, wide)), wide
-    tall = _even(rows, _SIDES[-2])
+        wide = _even(columns or most, _MOST_COLUMNS)
+        return max(n for n in _OPEN_ROWS if n * wide <= max(most, wide)), wide
+    tall = _even(rows, _MOST_ROWS)
     return tall, max(n for n in _SIDES if n * tall <= max(most, tall))
 
 

@@ -9,16 +9,15 @@ contents, merges, and moves a complete new file into place.
 from __future__ import annotations
 
 import json
-import os
 import re
 import stat
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from tensorlang.atomic_files import write_text
 from tensorlang.errors import RecordError
 from tensorlang.workload import Workload
 
@@ -235,18 +234,7 @@ def write(path: Path, records: Iterable[Record]) -> None:
     ordered = sorted(records, key=lambda record: record.order)
     lines = ",\n".join(json.dumps(r.to_json(), sort_keys=True) for r in ordered)
     text = f'{{"format": {FORMAT}, "records": [\n{lines}\n]}}\n'
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".new")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    write_text(path, text)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 Each number is the best of many short runs, so that other programs disturb it little.
 Data caches and memory are read in order. Matrix instructions, and dot products of
-processors without AVX-512, stay as published.
+processors without AVX-512 or unknown to LLVM, stay as published.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from statistics import median
 from typing import Final
 
 from tensorlang import machine
+from tensorlang.errors import CodegenError
 from tensorlang.machine import Cache, Instruction, Machine
 from tensorlang.runtime import llvm, pool
 from tensorlang.targets import host
@@ -81,10 +82,13 @@ class _Probe:
             if not found:
                 continue
             name, (vector, declaration, step, each) = _name(held), found
+            chain = loops.chains(f"{name}_chain", vector, step, 1)
+            if not _compiles(f"{chain}\n{declaration}"):
+                continue
             declared.add(declaration)
             self._operations[name] = each
             texts[name] = loops.chains(name, vector, step, self._chains)
-            texts[f"{name}_chain"] = loops.chains(f"{name}_chain", vector, step, 1)
+            texts[f"{name}_chain"] = chain
         self._spans = {f"load{at.level}": _inside(at, known) for at in known.caches}
         self._spans["memory"] = _beyond(known)
         self._spans["share"] = _power(self._spans["memory"] // known.cores)
@@ -178,6 +182,15 @@ def _step(held: Instruction, known: Machine) -> _Step | None:
         return [f"  %y{n} = call {vector} @{called}({given})"]
 
     return vector, declaration, step, each
+
+
+def _compiles(text: str) -> bool:
+    """Whether LLVM knows the instructions: it may be older than the processor."""
+    try:
+        llvm.compile_module(text)
+    except CodegenError:
+        return False
+    return True
 
 
 def _load(name: str, size: int) -> str:

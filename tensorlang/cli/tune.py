@@ -13,7 +13,7 @@ from tensorlang import machine as machines
 from tensorlang.cli import console, options
 from tensorlang.cli.progress_display import watcher
 from tensorlang.cli.tune_network import tune_network
-from tensorlang.errors import ArgumentError
+from tensorlang.errors import ArgumentError, TensorlangError
 from tensorlang.ops import find
 from tensorlang.tuner import static_tuning
 from tensorlang.tuner.probe import probe
@@ -142,7 +142,7 @@ def tune(
 
 
 def _probe_once() -> None:
-    """Measure this machine if that has not been done."""
+    """Measure this machine if that has not been done; without success, go on."""
     if not machines.may_probe() or machines.kept() is not None:
         return
     console.say("measuring this machine once; tlang machine shows the result")
@@ -150,6 +150,8 @@ def _probe_once() -> None:
         machines.keep(probe())
     except OSError as problem:
         console.say(f"it is not kept: {problem.filename}: {problem.strerror}")
+    except TensorlangError as problem:
+        console.say(f"it could not be measured: {problem}")
 
 
 def _end(budget: str | None, trials: int | None, seed: int) -> float | None:

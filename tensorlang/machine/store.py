@@ -10,12 +10,12 @@ instead, or is `published` to use what the system publishes; neither is ever pro
 from __future__ import annotations
 
 import os
-import tempfile
 import warnings
 from functools import cache
 from pathlib import Path
 from typing import Final
 
+from tensorlang.atomic_files import write_text
 from tensorlang.errors import RecordError
 from tensorlang.machine.description import Machine
 from tensorlang.machine.system import published
@@ -75,16 +75,7 @@ def kept() -> Machine | None:
 def keep(machine: Machine) -> Path:
     """Write a machine's file atomically; returns its path."""
     path = path_of(machine.name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".new")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(machine.to_json())
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    write_text(path, machine.to_json())
     _here.cache_clear()
     return path
 

@@ -69,6 +69,42 @@ def test_a_folder_that_cannot_be_written_is_said(probed, monkeypatch, tmp_path, 
     assert "it is not kept" in capsys.readouterr().out
 
 
+def test_what_llvm_does_not_know_stays_published(monkeypatch):
+    from tensorlang.errors import CodegenError
+    from tensorlang.runtime import llvm
+    from tensorlang.tuner.probe import _Probe
+
+    def older(text, compiled=llvm.compile_module):
+        if "double" in text:
+            raise CodegenError("LLVM does not detect it on this processor")
+        return compiled(text)
+
+    monkeypatch.setattr(llvm, "compile_module", older)
+    known = machine.published()
+    held = {known.dtype: known for known in known.instructions}
+    numbers = _Probe(known)
+    assert numbers.runs(held["f32"])
+    assert not numbers.runs(held["f64"])
+    assert numbers.instruction(held["f64"]) == held["f64"]
+
+
+def test_a_machine_that_cannot_be_probed_is_tuned_all_the_same(
+    monkeypatch, tmp_path, capsys
+):
+    from tensorlang.cli import tune
+    from tensorlang.errors import CodegenError
+
+    def fails():
+        raise CodegenError("no such instruction")
+
+    monkeypatch.setattr(store, "folder", lambda: tmp_path)
+    monkeypatch.setattr(tune, "probe", fails)
+    monkeypatch.delenv(store.VARIABLE)
+    tune._probe_once()
+    assert "could not be measured: no such instruction" in capsys.readouterr().out
+    assert machine.kept() is None
+
+
 def test_probe_and_file_contradict():
     done = CliRunner().invoke(app, ["machine", "--probe", "--file", "x.json"])
     assert done.exit_code == 2
