@@ -227,7 +227,7 @@ def test_a_failed_write_leaves_the_old_file(monkeypatch: pytest.MonkeyPatch) -> 
     def fail(*_: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(record_files.os, "fsync", fail)
+    monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="disk full"):
         record_files.write(path, [made(ir="new")])
     assert path.read_text() == before
