@@ -11,8 +11,7 @@ for unit in parallel(batch * lines // R * outputs // rows):
     y[...] = sums[...]          # drops the elements between the lines
 
 Each output of a tile reads its own row of weights sequentially and broadcasts each
-weight to a few vectors of pixels. Only the weights of image gradients, which are many,
-are packed, one tile at a time: rows of outputs are its columns.
+weight to a few vectors of pixels.
 
 Georganas et al., "Anatomy of high-performance deep learning convolutions on SIMD
 architectures", 2018.
@@ -51,7 +50,6 @@ from tensorlang.scheduling.tree import block_of, find_block
 _MOST_ROWS: Final = 14
 _VECTORS: Final = (1, 2, 3, 4, 5, 6, 8)
 _ENOUGH_UNITS: Final = 8
-_MOST_COPIES: Final = 128  # weight copies that are unrolled
 _SCRATCH: Final = 40 << 10  # bytes of sums in a thread's working set
 
 
@@ -137,14 +135,13 @@ def forward(s: Schedule, knobs: Knobs, sums: Sequence[Product]) -> set[str]:
     """Register tiles of outputs by flattened pixels."""
     product = only(sums, "convolution")
     result, image = readers(s, product.name), rearranged(s, product.image.buffer)
-    packed = rearranged(s, product.other.buffer) if result else None
     weights = [maker.name for maker in makers(s, product.other.buffer)]
-    for name in () if packed else weights:
+    for name in weights:
         parallelize(s, s.loops(name)[:1])
     if image:
         copied_image(s, image)
     if result:
-        _lines(s, product, result[0], knobs, packed=packed, padded=bool(image))
+        _lines(s, product, result[0], knobs, padded=bool(image))
     else:
         _pixels(s, product, knobs)
     return {product.name, *weights, *result} | ({image} if image else set())
@@ -166,13 +163,7 @@ def _chosen(
 
 
 def _lines(
-    s: Schedule,
-    product: Product,
-    result: str,
-    knobs: Knobs,
-    *,
-    packed: str | None,
-    padded: bool,
+    s: Schedule, product: Product, result: str, knobs: Knobs, *, padded: bool
 ) -> None:
     """Units of outputs by lines: compute the sums, then extract the results."""
     rank = product.rank
@@ -197,8 +188,6 @@ def _lines(
         size = replace(tile, rows=rows)
         tiles(s, product.name, size, work.span(lines), padded=padded, block=block)
     vector_lines(s, result, tile.lanes)
-    if packed:
-        _pack(s, packed, several, rank)
     parallelize(s, [batch, *groups, some, several])
 
 
@@ -211,22 +200,6 @@ def _row_parts(
     if count > 2 * rows:
         s.split(outputs, [None, rows])
     return [(block, rows), (rest, count % rows)]
-
-
-def _pack(s: Schedule, name: str, at: str, rank: int) -> None:
-    """Pack the weights for a tile's outputs, transposed, right where they are used.
-
-    Each input's weights for all outputs of a tile are contiguous and read once.
-    """
-    s.compute_at(name, at)
-    loops = s.loops(name)[s.loops(name).index(at) + 1 :]
-    if len(loops) > rank + 1:
-        output, channel, *taps = loops
-        s.reorder(channel, output, *taps)
-        loops = (channel, output, *taps)
-    written = prod(extents(s, loops[1:]))
-    for loop in loops[1:] if written <= _MOST_COPIES else loops[-1:]:
-        s.unroll(loop)
 
 
 def _pitch(

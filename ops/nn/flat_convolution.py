@@ -18,11 +18,7 @@ from tensorlang.ir import sum as total
 from tensorlang.ir.elementwise import NARROW, wide
 from tensorlang.ir.nodes import binary
 from tensorlang.ops.nn import outer_products
-from tensorlang.ops.nn.convolution_definitions import (
-    finished,
-    narrowed,
-    turned,
-)
+from tensorlang.ops.nn.convolution_definitions import finished, narrowed
 from tensorlang.ops.nn.images import SPATIAL, Layout, numbers, staged
 
 if TYPE_CHECKING:
@@ -34,7 +30,6 @@ if TYPE_CHECKING:
 Indices = tuple[Any, ...]
 _LINE: Final = 64  # bytes of a vector register
 _SLACK: Final = 64  # elements past the end a register tile may read
-_FEW_WEIGHTS: Final = 1 << 18  # up to which flipped weights are read without a copy
 _TAPS: Final = ("kz", "ky", "kx")
 
 
@@ -131,10 +126,8 @@ def conv_grad_data(dy: Tensor, w: Tensor, p: Problem) -> Tensor:
     padding = tuple(n for pair in zip(around, behind, strict=True) for n in pair)
     windows = replace(p.windows, padding=padding)
     flat = _flat(replace(p, image=p.result, result=p.image, windows=windows))
-    frame, rank = Layout(p.layout), len(p.image)
-    back = math.prod(numbers(w.shape)) <= _FEW_WEIGHTS
-    turned_weights = w if back else turned(w, rank)
-    sums = _sums(dy, widened(turned_weights), flat, frame, back=back)
+    frame = Layout(p.layout)
+    sums = _sums(dy, widened(w), flat, frame, back=True)
     return _results(sums, None, flat, frame, None, dy.dtype)
 
 
