@@ -27,7 +27,7 @@ of the limit nearest to it: arithmetic, or memory written past the caches. More 
 def rows(rounds: int, only: str) -> Iterator[dict[str, Any]]:
     """A row per operator of the library, except those that cannot be built alone."""
     for op in operators():
-        if only not in op.id or not op.module.startswith("tensorlang."):
+        if only not in op.id or not op.in_library:
             continue
         print(op.id, file=sys.stderr)
         try:

@@ -104,7 +104,7 @@ def build(wanted: Iterable[Wanted]) -> None:
         each
         for each in wanted
         if each[2].kind in _KINDS
-        and building.in_caches(each[0])
+        and each[0].in_library
         and not is_cached(building.request(*each)[0], each[2])
     )
     workers = [

@@ -44,15 +44,10 @@ def build(
     """The best known kernel for a workload; compiled only if not cached."""
     chosen = targets.get(target)
     key, make = request(op, workload, chosen)
-    if not in_caches(op):
+    if not op.in_library:  # the key omits the definition's source
         return build_kernel(make(), chosen)
     ahead.missed(key, chosen)
     return cached_kernel(key, make, chosen)
-
-
-def in_caches(op: Operator) -> bool:
-    """Whether its kernels are cached by name: keys omit the definition's source."""
-    return op.module.startswith("tensorlang.")
 
 
 def request(

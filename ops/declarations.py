@@ -14,7 +14,7 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -24,6 +24,7 @@ from tensorlang.errors import OperatorError, ShapeError
 from tensorlang.ops.formulas import Formula, formula, nearest
 
 if TYPE_CHECKING:
+    from tensorlang.ops.signature import Spec
     from tensorlang.workload import Workload
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
@@ -131,24 +132,23 @@ _ALL: Final = re.compile(
 )
 
 
-def declarations(
+def declarations(  # noqa: PLR0917 - as the decorator takes them
     id: str,
     definition: Callable[..., Any],
-    arrays: tuple[str, ...],
-    attributes: Collection[str],
-    *,
-    sizes: str = "",
-    indices: Mapping[str, str | int] | None = None,
-    samples: Callable[..., Any] | None = None,
+    spec: Spec,
+    sizes: str,
+    indices: Mapping[str, str | int],
+    samples: Callable[..., Any] | None,
 ) -> Declarations:
     """The declarations for a definition.
 
     Raises:
         OperatorError: a formula is invalid, or names no size or array.
     """
+    arrays = tuple(spec.arrays)
     called = dict(_called(definition, arrays)) if sizes or indices else {}
-    names = (*called, *attributes)
-    unknown = [name for name in indices or {} if name not in arrays]
+    names = (*called, *spec.attributes)
+    unknown = [name for name in indices if name not in arrays]
     if unknown:
         raise OperatorError(
             f"{id}: indices= names {', '.join(unknown)}; its arrays are "
@@ -160,7 +160,7 @@ def declarations(
         formula(f"{id}: sizes", sizes, names, arrays) if sizes else None,
         {
             name: formula(f"{id}: indices of {name}", str(text), names, arrays)
-            for name, text in (indices or {}).items()
+            for name, text in indices.items()
         },
         samples,
     )

@@ -5,9 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from tensorlang.errors import OperatorError
+
+Made = TypeVar("Made")
 
 _FUNCTIONS: Final = (
     "samples", "host", "faults", "variants", "derive", "view", "prefers", "shorthand",
@@ -22,24 +24,42 @@ _TYPES: Final[Mapping[str, tuple[Any, str]]] = {
 }
 
 
-def check_options(
-    id: str, kind: type, body: object, options: Mapping[str, Any], *more: str
-) -> None:
-    """Refuse options that operators of a kind do not have, or of a wrong type.
+def decorator(
+    kind: type[Made], id: str, options: Mapping[str, Any]
+) -> Callable[[Callable[..., Any]], Made]:
+    """The decorator that makes an operator of a kind from a definition.
 
     Args:
-        id: The operator's id.
         kind: Its class; options are keyword parameters of the constructors.
-        body: What is decorated.
+        id: The operator's id.
         options: The options by name.
-        more: Further names of options.
 
     Raises:
-        OperatorError: the message names the option.
+        OperatorError: the id does not consist of identifiers joined by dots, or, from
+            the decorator, there is no such option, or it is of a wrong type.
     """
-    if not callable(body) or isinstance(body, type):
-        raise OperatorError(f"{id}: a definition is a function, not {body!r:.80}")
-    known = [*more, *dict.fromkeys(_known(kind))]
+    if callable(id):
+        raise OperatorError(
+            f"the decorator of {getattr(id, '__name__', id)!r:.80} takes the "
+            "operator's name first, such as @operator('my.op')"
+        )
+    if not isinstance(id, str) or not all(
+        part.isidentifier() for part in id.split(".")
+    ):
+        raise OperatorError(f"{id!r} is not a name such as 'my.op'")
+
+    def make(body: Callable[..., Any]) -> Made:
+        if not callable(body) or isinstance(body, type):
+            raise OperatorError(f"{id}: a definition is a function, not {body!r:.80}")
+        _check(id, kind, options)
+        return kind(id, body, **options)  # type: ignore[call-arg]
+
+    return make
+
+
+def _check(id: str, kind: type, options: Mapping[str, Any]) -> None:
+    """Refuse options that operators of a kind do not have, or of a wrong type."""
+    known = [*dict.fromkeys(_known(kind))]
     for name, value in options.items():
         if name not in known:
             close = get_close_matches(name, known, n=1)

@@ -14,10 +14,10 @@ import numpy as np
 
 from tensorlang.errors import ArgumentError, OperatorError, ShapeError
 from tensorlang.ops import binding, signature
-from tensorlang.ops.declarations import declarations
-from tensorlang.ops.decorator_options import check_options
+from tensorlang.ops.declarations import NOTHING, declarations
+from tensorlang.ops.decorator_options import decorator
 from tensorlang.ops.dispatch import Nowhere
-from tensorlang.ops.documentation import documented
+from tensorlang.ops.documentation import as_for, documented
 from tensorlang.ops.indices import Explained
 from tensorlang.ops.operator import DIRECT, Algorithm, Define, Launch, Operator, Shapes
 from tensorlang.ops.requests import checked_shapes, whole_shapes
@@ -66,9 +66,9 @@ class _Documentation:
         if op is None:
             return self._of_class
         said = (op.host and op.host.__doc__) or op.body.__doc__ or ""
-        if not op.module.startswith("tensorlang."):
+        if not op.in_library:
             return said  # docstrings of user-defined operators are not completed
-        return documented(said, op.parameters, op.meanings, op.shared)
+        return documented(said, op.parameters, as_for(op) | op.meanings, op.shared)
 
 
 class Definition(Operator):  # noqa: D101 - it has one
@@ -77,6 +77,9 @@ class Definition(Operator):  # noqa: D101 - it has one
     Args:
         id: The canonical id.
         body: The definition.
+        sizes: See `operator`, as for
+        indices: this, and
+        samples: this.
         shapes: The shapes of the default workload.
         usual: The attributes of that workload that differ from the defaults.
         whole: Whether all sizes stay symbolic, as all accesses are known to be in
@@ -119,6 +122,9 @@ class Definition(Operator):  # noqa: D101 - it has one
         id: str,
         body: Body,
         *,
+        sizes: str = "",
+        indices: Mapping[str, str | int] | None = None,
+        samples: Callable[..., Any] | None = None,
         shapes: Shapes = (),
         usual: Mapping[str, Any] = MappingProxyType({}),
         whole: bool = False,
@@ -134,7 +140,8 @@ class Definition(Operator):  # noqa: D101 - it has one
         gradient: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        self.body, self.meanings, self.missing = body, meanings or {}, missing or {}
+        self.id, self.body = id, body
+        self.meanings, self.missing = dict(meanings or {}), missing or {}
         self._shapes, self.usual_attributes, self.is_whole = shapes, usual, whole
         self._gradient = gradient
         self.host = host
@@ -143,14 +150,18 @@ class Definition(Operator):  # noqa: D101 - it has one
         self.derive, self._measured = derive, measured
         self._traces: dict[Hashable, list[Trace]] = {}
         self.patterns: dict[tuple[int, ...], binding.Pattern] = {}
+        declared = NOTHING
+        if sizes or indices or samples:
+            declared = declarations(id, body, self.spec, sizes, indices or {}, samples)
         super().__init__(
             id,
             self.define(DIRECT),
             self._bound,
             body=body,
+            declared=declared,
             **options,
         )
-        if not self.module.startswith("tensorlang."):
+        if not self.in_library:
             assert self.parameters  # reports a faulty signature at the definition
 
     # ------------------------------------------------------------------- signature
@@ -257,8 +268,8 @@ class Definition(Operator):  # noqa: D101 - it has one
 
         if self._gradient is not None:
             return DerivedGradient(self, **{"linear": True, **self._gradient})
-        own = not self.module.startswith("tensorlang.")
-        return DerivedGradient(self, linear=False) if own and may_derive(self) else None
+        may = not self.in_library and may_derive(self)
+        return DerivedGradient(self, linear=False) if may else None
 
     def derived(self) -> Operator | None:
         """The gradient operator, if the definition declares one."""
@@ -574,7 +585,6 @@ def _shown(parameter: Parameter) -> str:
 def operator(
     id: str,
     *,
-    aliases: tuple[str, ...] = (),
     family: str = "",
     tolerance: float = 0.0,
     sizes: str = "",
@@ -586,7 +596,6 @@ def operator(
 
     Args:
         id: The canonical id: identifiers joined by dots, such as `my.scaled_sum`.
-        aliases: Other names of the operator.
         family: The family whose schedules apply; if empty, the generic schedules.
         tolerance: The allowed relative error of kernels against the interpreter.
         sizes: A condition that the sizes of every call must meet, such as
@@ -607,46 +616,9 @@ def operator(
             an option is unknown or of a wrong type, or a declaration names no size or
             array of the definition.
     """
-    checked_name(id)
-
-    own = {"aliases": aliases, "family": family, "tolerance": tolerance}
-    own |= {"sizes": sizes, "indices": indices, "samples": samples}
-
-    def make(body: Body) -> Definition:
-        check_options(id, Definition, body, own | options, *own)
-        if sizes or indices or samples:
-            spec = signature.spec(id, body)
-            options["declared"] = declarations(
-                id,
-                body,
-                tuple(spec.arrays),
-                spec.attributes,
-                sizes=sizes,
-                indices=indices,
-                samples=samples,
-            )
-        return Definition(
-            id, body, aliases=aliases, family=family, tolerance=tolerance, **options
-        )
-
-    return make
-
-
-def checked_name(id: str) -> None:
-    """Refuse an invalid id.
-
-    Raises:
-        OperatorError: it does not consist of identifiers joined by dots.
-    """
-    if callable(id):
-        raise OperatorError(
-            f"the decorator of {getattr(id, '__name__', id)!r:.80} takes the "
-            "operator's name first, such as @operator('my.op')"
-        )
-    if not isinstance(id, str) or not all(
-        part.isidentifier() for part in id.split(".")
-    ):
-        raise OperatorError(f"{id!r} is not a name such as 'my.op'")
+    options |= {"family": family, "tolerance": tolerance, "sizes": sizes}
+    options |= {"indices": indices, "samples": samples}
+    return decorator(Definition, id, options)
 
 
 def algorithm(

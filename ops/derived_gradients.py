@@ -64,7 +64,6 @@ class DerivedGradient(Definition):
     ) -> None:
         self.of, self.linear = of, linear
         self.results = _results(of) if results is None else results
-        names = [p.name for p in of.spec.parameters]
         options.setdefault("scheduled_as", of.scheduled_as)
         if not linear:
             options["gradient"] = {"linear": False}
@@ -74,7 +73,6 @@ class DerivedGradient(Definition):
             usual=of.usual_attributes,
             whole=of.is_whole,
             aliases=tuple(f"{alias}_grad" for alias in of.aliases),
-            meanings=dict.fromkeys(names, f"As for `{of.id}`."),
             view=self._seen_as if of.view else None,
             module=of.module,
             **options,

@@ -10,9 +10,13 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from tensorlang.ops import registry
 from tensorlang.ops.signature import Arrays, Parameter
+
+if TYPE_CHECKING:
+    from tensorlang.ops.operator import Operator
 
 # default descriptions of parameters by name
 SHARED: Final = {
@@ -68,6 +72,13 @@ def documented(
         others = f"{others.rstrip()}\n\nRaises:\n    {raised}\n".lstrip("\n")
     listed = "\n".join(lines)
     return f"{said.rstrip()}\n\nArgs:\n{listed}\n\n{others}"
+
+
+def as_for(op: Operator) -> dict[str, str]:
+    """The descriptions of a gradient's parameters that its operator has too."""
+    of = registry.forward(op)
+    taken = () if of is None else of.spec.parameters
+    return {p.name: f"As for `{of.id}`." for p in taken if of is not None}
 
 
 def _filled(entry: str) -> str:

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, Final, get_args, get_origin
 
 from tensorlang import ir
 from tensorlang.ops import signature
-from tensorlang.ops.decorator_options import check_options
-from tensorlang.ops.definition import Body, Definition, checked_name
+from tensorlang.ops.decorator_options import decorator
+from tensorlang.ops.definition import Body, Definition
 from tensorlang.ops.signature import FLOATS, Arrays, Parameter, Spec, Static
 
 if TYPE_CHECKING:
@@ -168,13 +168,11 @@ class Gradient(Elementwise):
 
     def __init__(self, of: Elementwise, rule: Body | None) -> None:
         self.of = of
-        names = [p.name for p in of.spec.parameters]
         super().__init__(
             f"{of.id}_grad",
             rule or _derived(of),
             aliases=tuple(f"{alias}_grad" for alias in of.aliases),
             scheduled_as="broadcast_grad",
-            meanings=dict.fromkeys(names, f"As for `{of.id}`."),
             missing=of.missing,
             module=of.module,
         )
@@ -249,24 +247,14 @@ def _derived(of: Elementwise) -> Body:
     return element
 
 
-def elementwise(
-    id: str, *, aliases: tuple[str, ...] | None = None, **options: Any
-) -> Callable[[Body], Elementwise]:
+def elementwise(id: str, **options: Any) -> Callable[[Body], Elementwise]:
     """Decorator: make an elementwise operator from the definition of one element.
 
     Args:
         id: The canonical id, such as `my.swish`.
-        aliases: Other names; by default the last part of the id.
         options: As for `Elementwise`.
 
     Raises:
         OperatorError: the name is not an identifier, or is taken.
     """
-    checked_name(id)
-    names = (id.rpartition(".")[2],) if aliases is None else aliases
-
-    def make(element: Body) -> Elementwise:
-        check_options(id, Elementwise, element, {"aliases": aliases, **options})
-        return Elementwise(id, element, aliases=names, **options)
-
-    return make
+    return decorator(Elementwise, id, options)

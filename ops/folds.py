@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Final
 from tensorlang import ir
 from tensorlang.errors import OperatorError, ShapeError
 from tensorlang.ops import signature
-from tensorlang.ops.decorator_options import check_options
-from tensorlang.ops.definition import Body, Definition, checked_name
+from tensorlang.ops.decorator_options import decorator
+from tensorlang.ops.definition import Body, Definition
 from tensorlang.ops.signature import FLOATS, Arrays, Parameter, Spec, Static
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ class Fold(Definition):
         self,
         id: str,
         body: Body,
-        of: Arrays,
         *,
+        of: Arrays,
         empty: bool = True,
         position: bool = False,
         **options: Any,
@@ -131,7 +131,6 @@ class FoldGradient(Definition):
 
     def __init__(self, of: Fold, rule: Body) -> None:
         self.of = of
-        meant = dict.fromkeys(("x", *of.spec.attributes, *map(_name, of.more)))
         super().__init__(
             f"{of.id}_grad",
             rule,
@@ -141,7 +140,6 @@ class FoldGradient(Definition):
             aliases=tuple(f"{alias}_grad" for alias in of.aliases),
             scheduled_as=of.scheduled_as,
             gradient={"linear": False},
-            meanings=dict.fromkeys(meant, f"As for `{of.id}`."),
             module=of.module,
         )
 
@@ -191,32 +189,19 @@ def _check(made: Any, says: str, *shapes: Sequence[Any]) -> None:
         )
 
 
-def _name(parameter: Parameter) -> str:
-    return parameter.name
-
-
 def fold(
-    id: str, of: Any, *, aliases: tuple[str, ...] | None = None, **options: Any
+    id: str, of: Any, **options: Any
 ) -> Callable[[Callable[..., ir.Tensor]], Fold]:
-    """Make an operator of what becomes of each row: a decorator.
+    """Decorator: make an operator from the reduction of each row to one value.
 
     Args:
-        id: Its canonical id, such as `my.range`.
-        of: What it takes: `Floats`, `Numbers` or `Anything`.
-        aliases: Other names for it; by default the last part of its id.
+        id: The canonical id, such as `my.range`.
+        of: The element types: `Floats`, `Numbers` or `Anything`.
         options: As for `Fold`.
 
     Raises:
         OperatorError: the name is not an identifier, or another operator has it.
     """
-    checked_name(id)
-    names = (id.rpartition(".")[2],) if aliases is None else aliases
-
     if not isinstance(of, Arrays):
         raise OperatorError(f"{id}: a fold is of arrays such as Floats, not {of!r:.80}")
-
-    def make(body: Callable[..., ir.Tensor]) -> Fold:
-        check_options(id, Fold, body, {"aliases": aliases, **options})
-        return Fold(id, body, of, aliases=names, **options)
-
-    return make
+    return decorator(Fold, id, {**options, "of": of})

@@ -77,7 +77,8 @@ class Operator(ABC):
 
     Attributes:
         id: The canonical id, such as `random.bits`.
-        aliases: Other names of the operator.
+        aliases: Other names of the operator; by default the last part of its id, for
+            operators of the library.
         family: The group that is tuned together, such as `threefry`.
         scheduled_as: The name its schedules are registered under; usually the family.
         algorithms: The algorithms by name; `direct` is the definition itself.
@@ -97,7 +98,7 @@ class Operator(ABC):
         define: Define,
         front: Front,
         *,
-        aliases: tuple[str, ...] = (),
+        aliases: tuple[str, ...] | None = None,
         family: str = "",
         scheduled_as: str | None = None,
         tolerance: float = 0.0,
@@ -109,7 +110,6 @@ class Operator(ABC):
         onnx: str = "",
     ) -> None:
         self.id = id
-        self.aliases = aliases
         self.family = family
         self.scheduled_as = family if scheduled_as is None else scheduled_as
         self.algorithms: dict[str, Algorithm] = {
@@ -126,7 +126,14 @@ class Operator(ABC):
         self.__wrapped__ = body
         # no module: made by exec()
         self.module = module or self.__wrapped__.__module__ or "__main__"
+        usual = (self.__name__,) if self.in_library else ()
+        self.aliases = usual if aliases is None else aliases
         registry.register(self)
+
+    @property
+    def in_library(self) -> bool:
+        """Whether it is defined in the library, not by a user."""
+        return self.module.startswith("tensorlang.")
 
     @property
     @abstractmethod

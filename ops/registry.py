@@ -99,6 +99,12 @@ def _held(name: str) -> Operator | None:
     return held
 
 
+def forward(op: Operator) -> Operator | None:
+    """The operator that a gradient is of, or None."""
+    id = op.id.removesuffix("_grad")
+    return _BY_ID.get(id) if id != op.id else None
+
+
 def select(name: str) -> tuple[Operator, ...]:
     """The operators of a name: a single one, or the members of a family in order.
 

@@ -24,8 +24,8 @@ import numpy as np
 
 from tensorlang import ir
 from tensorlang.errors import ArgumentError, OperatorError
-from tensorlang.ops.decorator_options import check_options
-from tensorlang.ops.definition import Body, Definition, checked_name
+from tensorlang.ops.decorator_options import decorator
+from tensorlang.ops.definition import Body, Definition
 from tensorlang.ops.dispatch import Nowhere
 from tensorlang.ops.signature import ABSENT
 from tensorlang.ops.update_checks import Sets, kinds_of, of_one_shape
@@ -266,24 +266,14 @@ class Update(Definition):
         return found
 
 
-def update(
-    id: str, *, aliases: tuple[str, ...] | None = None, **options: Any
-) -> Callable[[Body], Update]:
+def update(id: str, **options: Any) -> Callable[[Body], Update]:
     """Decorator: make an in-place operator from the definition of one element.
 
     Args:
         id: The canonical id, such as `my.decay`.
-        aliases: Other names; by default the last part of the id.
         options: As for `Definition`.
 
     Raises:
         OperatorError: the name is not an identifier, or is taken.
     """
-    checked_name(id)
-    names = (id.rpartition(".")[2],) if aliases is None else aliases
-
-    def make(element: Body) -> Update:
-        check_options(id, Update, element, {"aliases": aliases, **options})
-        return Update(id, element, aliases=names, **options)
-
-    return make
+    return decorator(Update, id, options)

@@ -107,7 +107,7 @@ class Run:
                 f"{name} is defined in the main script, which the tuner's worker "
                 "cannot import; put it in a module of its own"
             )
-        if not self.op.module.startswith("tensorlang."):
+        if not self.op.in_library:
             name = f"{self.op.module}:{self._attribute()}"
         return Worker(
             name, self.workload, self.target.name, static=self.static, log=self.log

@@ -121,7 +121,7 @@ def element_types() -> str:
     rows = [
         f"| `{op.id}` | {'; '.join(conversions(op))} |"
         for op in operators()
-        if op.module.startswith("tensorlang.")
+        if op.in_library
     ]
     return "\n".join(["| operator | argument and result types |", "|---|---|", *rows])
 

@@ -22,7 +22,6 @@ _USUAL: Final = (1024, 1024)
 
 @operator(
     "math.matmul",
-    aliases=("matmul",),
     shapes=(_USUAL,) * 2,
     whole=True,
     gradient={"linear": False},

@@ -31,7 +31,6 @@ _CHUNKED: Final = 1 << 8  # row length from which devices scan in chunks
 
 @operator(
     "math.cumsum",
-    aliases=("cumsum",),
     shapes=(_USUAL,),
     scheduled_as="scan",
     whole=True,
@@ -48,11 +47,9 @@ def cumsum(x: Anything, axis: int = -1) -> Tensor:
 
 @operator(
     "math.cumsum_grad",
-    aliases=("cumsum_grad",),
     shapes=(_USUAL, _USUAL),
     scheduled_as="scan",
     whole=True,
-    meanings=dict.fromkeys(("x", "axis"), "As for `math.cumsum`."),
 )
 def cumsum_grad(dy: Floats, x: Floats, axis: int = -1) -> Tensor:
     """The gradient of `math.cumsum`: the reverse cumulative sum of dy."""

@@ -25,14 +25,11 @@ _COUNTED: Final = 192  # row length up to which sorting by rank is faster
 
 
 def _operator(name: str, arrays: int = 1) -> Callable[[Body], Definition]:
-    given = ("x", "axis", "descending")
     return operator(
         f"math.{name}",
-        aliases=(name,),
         shapes=(_USUAL,) * arrays,
         scheduled_as="sorting",
         whole=True,
-        meanings=dict.fromkeys(given, "As for `math.sort`.") if arrays > 1 else None,
     )
 
 

@@ -47,14 +47,12 @@ def _operator(
     name: str, arrays: int, weights: int, of: str = ""
 ) -> Callable[[Body], Definition]:
     """An operator on images and per-channel arrays, or the gradient of `of`."""
-    known = dict.fromkeys(("x", "weight", *_MEANINGS), f"As for `nn.{of}`.")
     return operator(
         f"nn.{name}",
-        aliases=(name,),
         shapes=(_USUAL,) * arrays + (_USUAL[1:2],) * weights,
         scheduled_as="rows",
         whole=True,
-        meanings=known if of else _MEANINGS,
+        meanings=None if of else _MEANINGS,
         gradient={"linear": False, "results": _RESULTS} if of else None,
     )
 

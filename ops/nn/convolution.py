@@ -71,7 +71,6 @@ def _operator(
     first, *others = (row for row in ALGORITHMS[suffix] if rank in row.ranks)
     made = operator(
         id,
-        aliases=(id.removeprefix("nn."),),
         shapes=tuple(usual[name] for name in arrays.split()),
         scheduled_as="conv",
         prefers=PREFERS[suffix],

@@ -42,17 +42,14 @@ def _wrong_label(args: Sequence[Any]) -> str:
 
 
 def _operator(name: str, *before: tuple[int, ...]) -> Callable[[Body], Definition]:
-    meant = ("logits", "labels", "reduction", "ignore_index", "label_smoothing", "axis")
     return operator(
         f"nn.{name}",
-        aliases=(name,),
         shapes=(*before, *_USUAL),
         usual={"label_smoothing": 0.1} if before else {},
         scheduled_as="rows",
         whole=True,
         faults=_wrong_label,
         gradient={"linear": False, "faults": _wrong_label} if before else None,
-        meanings=dict.fromkeys(meant, "As for `nn.cross_entropy`.") if before else None,
     )
 
 

@@ -64,7 +64,6 @@ def _other_rows(workload: Workload) -> tuple[Workload, ...]:
 
 @operator(
     "nn.dense",
-    aliases=("dense",),
     shapes=(_USUAL,) * 2,
     whole=True,
     shorthand=_from_sizes,
@@ -265,6 +264,7 @@ def _dropped(value: Expr, key: Any, index: Expr, left: Expr) -> Expr:
 
 @operator(
     "nn.dense_grad",
+    aliases=(),
     shapes=(_USUAL,) * 3,
     whole=True,
     variants=_other_rows,

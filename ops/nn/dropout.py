@@ -101,7 +101,6 @@ def _number(rate: Any) -> float:
 def _operator(name: str, derive: Callable[..., Any]) -> Callable[[Body], Definition]:
     return operator(
         f"nn.{name}",
-        aliases=(name,),
         family="threefry",
         shapes=((_LONG,),),
         whole=True,

@@ -27,7 +27,6 @@ _USUAL: Final = (64, 512), (30_000, 512)
 
 @operator(
     "nn.embedding",
-    aliases=("embedding",),
     shapes=_USUAL,
     scheduled_as="embedding",
     whole=True,
@@ -51,7 +50,6 @@ def embedding(ids: Indices, table: Floats) -> Tensor:
 
 @operator(
     "nn.embedding_grad",
-    aliases=("embedding_grad",),
     shapes=((64, 512, 512), *_USUAL),
     scheduled_as="embedding",
     whole=True,

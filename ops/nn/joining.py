@@ -36,7 +36,6 @@ _JOINED: Final = ((1 << 20, 8), (1 << 20, 4), (1 << 20, 4))
     shapes=((64, 64, 56, 56),),
     usual={"padding": _ONE_AROUND},
     whole=True,
-    aliases=("pad",),
     gradient={},
 )
 def pad(x: Anything, padding: Pairs, value: Anything | Number | None = None) -> Tensor:
@@ -126,7 +125,6 @@ def _padded(shape: Sequence[Any], padding: Sequence[int]) -> tuple[Any, ...]:
     shapes=((64, 64, 28, 28), (64, 32, 28, 28)),
     usual={"axis": 1},
     whole=True,
-    aliases=("concatenate",),
     gradient={"shapes": _JOINED},
 )
 def concatenate(arrays: Sequence[Anything], axis: int = 0) -> Tensor:
@@ -146,7 +144,6 @@ def concatenate(arrays: Sequence[Anything], axis: int = 0) -> Tensor:
     shapes=((64, 512), (64, 512)),
     usual={"axis": 1},
     whole=True,
-    aliases=("stack",),
     gradient={},
 )
 def stack(arrays: Sequence[Anything], axis: int = 0) -> Tensor:
@@ -171,6 +168,7 @@ def stack(arrays: Sequence[Anything], axis: int = 0) -> Tensor:
 
 @operator(
     "nn.split",
+    aliases=(),  # `random.split` has it
     shapes=((8192, 3 * _THIRD),),
     usual={"parts": 3, "axis": 1},
     whole=True,

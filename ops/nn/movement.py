@@ -24,7 +24,6 @@ _TOO_MANY: Final = 1 << 60  # elements; NumPy limits arrays to 2**63 bytes
     shapes=(_SQUARE,),
     whole=True,
     scheduled_as="transpose",
-    aliases=("transpose",),
     gradient={},
 )
 def transpose(x: Anything, axes: Sizes | None = None) -> Tensor:
@@ -113,7 +112,6 @@ def _flat(shape: Sequence[Any]) -> tuple[Any, ...]:
     usual={"shape": (-1,)},
     whole=True,
     view=_completed,
-    aliases=("reshape",),
     gradient={},
 )
 def reshape(x: Anything, shape: Sizes) -> Tensor:
@@ -133,7 +131,6 @@ def reshape(x: Anything, shape: Sizes) -> Tensor:
     shapes=(_PICTURES,),
     whole=True,
     view=_flat,
-    aliases=("batch_flatten",),
     gradient={},
 )
 def batch_flatten(x: Anything) -> Tensor:

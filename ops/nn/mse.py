@@ -21,7 +21,7 @@ Reduction = Literal["mean", "sum", "none"]
 _LONG = (1 << 24,)
 
 
-@operator("nn.mse", aliases=("mse",), shapes=(_LONG, _LONG))
+@operator("nn.mse", shapes=(_LONG, _LONG))
 def mse(prediction: Floats, truth: Floats, reduction: Reduction = "mean") -> Tensor:
     """Mean squared error, `mean((prediction - truth) ** 2)`; NaN for empty arrays.
 
@@ -56,7 +56,6 @@ def mse(prediction: Floats, truth: Floats, reduction: Reduction = "mean") -> Ten
 
 @operator(
     "nn.mse_grad",
-    aliases=("mse_grad",),
     shapes=((), _LONG, _LONG),
     gradient={"linear": False},
 )

@@ -31,14 +31,11 @@ _RESULTS: Final = {  # of gradients: the array that each goes with
 
 def _operator(name: str, weights: int, of: str = "") -> Callable[[Body], Definition]:
     """An operator with this many weights, or the gradient of `of`."""
-    known = dict.fromkeys(("x", "weight", "eps"), f"As for `nn.{of}`.")
     return operator(
         f"nn.{name}",
-        aliases=(name,),
         shapes=(_USUAL,) * (2 if of else 1) + (_USUAL[1:],) * weights,
         scheduled_as="rows",
         whole=True,
-        meanings=known if of else None,
         gradient={"linear": False, "results": _RESULTS[name]} if of else None,
     )
 

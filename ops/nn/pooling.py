@@ -294,11 +294,10 @@ def _operator(id: str, rank: int = 0, **options: Any) -> Callable[[Body], Defini
     shapes = (8, 64 if rank else 512, *halved), (8, 64 if rank else 512, *image)
     return operator(
         id,
-        aliases=(id.removeprefix("nn."),),
         shapes=shapes if of != id else shapes[1:],
         scheduled_as="pool",
         whole=True,
-        meanings=_MEANINGS if of == id else dict.fromkeys(_MEANINGS, f"As for `{of}`."),
+        meanings=_MEANINGS if of == id else None,
         **options,
     )
 

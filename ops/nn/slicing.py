@@ -29,7 +29,6 @@ _MIDDLE: Final = {"begin": (None, 1024), "end": (None, 2048)}
     shapes=(_WHOLE,),
     usual=_MIDDLE,
     whole=True,
-    aliases=("slice",),
     gradient={"scheduled_as": "slice_grad"},
 )
 def slice(x: Anything, begin: Bounds, end: Bounds, step: Bounds = None) -> Tensor:

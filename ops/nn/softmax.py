@@ -25,11 +25,9 @@ def _operator(name: str, of: str = "") -> Callable[[Body], Definition]:
     """An operator, or the gradient of another."""
     return operator(
         f"nn.{name}",
-        aliases=(name,),
         shapes=(_USUAL,) * (2 if of else 1),
         scheduled_as="rows",
         whole=True,
-        meanings=dict.fromkeys(("x", "axis"), f"As for `nn.{of}`.") if of else None,
         gradient={"linear": False} if of else None,
     )
 

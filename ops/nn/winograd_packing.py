@@ -165,6 +165,7 @@ def _windows(shape: Shape) -> tuple[int, int, int, int]:
 
 @operator(
     "nn.conv2d_winograd_weight",
+    aliases=(),
     shapes=((64, 64, WINDOW, WINDOW),),
     scheduled_as="winograd",
     whole=True,
@@ -187,6 +188,7 @@ def conv2d_winograd_weight(w: Singles, m: int = 4) -> Tensor:
 
 @operator(
     "nn.conv2d_winograd",
+    aliases=(),
     shapes=((1, 64, 58, 58), (2, F4.points**2, 4 * LANES + 1, STRIP)),
     usual={"outputs": 64},
     scheduled_as="winograd",

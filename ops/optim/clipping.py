@@ -31,7 +31,7 @@ _KINDS: Final = (np.float32, np.float64, np.float16)
 _EPS: Final = 1e-6  # as in PyTorch: avoids division by a norm of 0
 
 
-@operator("optim.sum_of_squares", whole=True, shapes=((1 << 24,),))
+@operator("optim.sum_of_squares", aliases=(), whole=True, shapes=((1 << 24,),))
 def sum_of_squares(x: Floats) -> Tensor:
     """The sum of the squares of all elements, in f64 for every type of `x`."""
     n = ir.elements(x.shape)
@@ -46,7 +46,11 @@ def sum_of_squares(x: Floats) -> Tensor:
 
 
 @operator(
-    "optim.squares_of_parts", shapes=((1 << 24,),), scheduled_as="rows", whole=True
+    "optim.squares_of_parts",
+    aliases=(),
+    shapes=((1 << 24,),),
+    scheduled_as="rows",
+    whole=True,
 )
 def squares_of_parts(x: Floats) -> Tensor:
     """The sum of squares of each chunk of 8192 elements, in f64 for every type."""

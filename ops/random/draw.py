@@ -163,7 +163,6 @@ def drawn(
             id,
             body,
             draws=draws,
-            aliases=(id.rpartition(".")[2],),
             family="threefry",
             meanings=meanings,
             **options,

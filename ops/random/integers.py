@@ -223,7 +223,7 @@ def _blocks(key: Shuffled, x: Count, *, axis: int) -> Tensor:
     return block_sort.permutation(definitions.Source.of_one(key), *x)
 
 
-@operator("random.gather", shapes=((1 << 20,), (1 << 20,)), whole=True)
+@operator("random.gather", aliases=(), shapes=((1 << 20,), (1 << 20,)), whole=True)
 def gather(x: Words, order: Order, axis: int = 0) -> Tensor:
     """`out[..., i, ...] = x[..., order[i], ...]` on words, as in `permutation`.
 
@@ -249,7 +249,6 @@ def gather(x: Words, order: Order, axis: int = 0) -> Tensor:
 
 @operator(
     "random.categorical",
-    aliases=("categorical",),
     family="threefry",
     scheduled_as="rows",
     shapes=((1024, 1024),),

@@ -153,7 +153,13 @@ def child(how: str, words: NDArray[Any], number: int) -> Key:
     return found
 
 
-@operator("random.hash", family="threefry", shapes=((2,), (1 << 20, 2)), whole=True)
+@operator(
+    "random.hash",
+    aliases=(),
+    family="threefry",
+    shapes=((2,), (1 << 20, 2)),
+    whole=True,
+)
 def hash(key: Words, counter: Words, *, impl: str = "threefry2x32") -> Tensor:
     """The bare hash function H(key, counter) on words, as in Random123.
 
