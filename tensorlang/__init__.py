@@ -7,17 +7,39 @@ Submodules are imported on first use, so importing the package is cheap.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from tensorlang import lazy
+from tensorlang.version import __version__
 
 if TYPE_CHECKING:
+    from tensorlang import errors as errors
+    from tensorlang import graph as graph
     from tensorlang import ir, ops, scheduling
+    from tensorlang import layers as layers
+    from tensorlang import runtime as runtime
+    from tensorlang import targets as targets
+    from tensorlang import tuner as tuner
     from tensorlang.errors import TensorlangError
     from tensorlang.runtime import Kernel, build
     from tensorlang.targets import Target
     from tensorlang.tuner import tune
+else:
+    __getattr__, __dir__ = lazy.namespace(
+        __name__,
+        {
+            "errors": ("TensorlangError",),
+            "graph": (),
+            "ir": (),
+            "layers": (),
+            "ops": (),
+            "runtime": ("Kernel", "build"),
+            "scheduling": (),
+            "targets": ("Target",),
+            "tuner": ("tune",),
+        },
+    )
 
-__version__ = "0.1.0"
 __all__ = [
     "Kernel",
     "Target",
@@ -29,34 +51,3 @@ __all__ = [
     "scheduling",
     "tune",
 ]
-
-_HOME: Final = {
-    "Kernel": "tensorlang.runtime",
-    "Target": "tensorlang.targets",
-    "TensorlangError": "tensorlang.errors",
-    "build": "tensorlang.runtime",
-    "tune": "tensorlang.tuner",
-}
-_MODULES: Final = (
-    "ir",
-    "ops",
-    "scheduling",
-    "errors",
-    "targets",
-    "runtime",
-    "tuner",
-    "graph",
-    "layers",
-)
-
-
-def __getattr__(name: str) -> object:
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
-    if name in _MODULES:
-        return import_module(f"tensorlang.{name}")
-    raise AttributeError(f"module 'tensorlang' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOME, *_MODULES])

@@ -10,20 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tensorlang import lazy
+
 if TYPE_CHECKING:
     from tensorlang.tuner.progress import Progress, Report
     from tensorlang.tuner.tuning import tune
+else:  # Optuna is slow to import
+    __getattr__, __dir__ = lazy.namespace(
+        __name__, {"progress": ("Progress", "Report"), "tuning": ("tune",)}
+    )
 
 __all__ = ["Progress", "Report", "tune"]
-
-
-def __getattr__(name: str) -> object:
-    if name == "tune":
-        from tensorlang.tuner.tuning import tune  # noqa: PLC0415 - heavy
-
-        return tune
-    if name in ("Progress", "Report"):
-        from tensorlang.tuner import progress  # noqa: PLC0415 - rarely needed
-
-        return getattr(progress, name)
-    raise AttributeError(f"module 'tensorlang.tuner' has no attribute {name!r}")

@@ -7,11 +7,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tensorlang import __version__, records
+from tensorlang import records
 from tensorlang.errors import TensorlangError
 from tensorlang.record_files import Record, path_of
 from tensorlang.tuner.protocol import Candidate
 from tensorlang.tuner.roofline import fraction
+from tensorlang.version import __version__
 
 if TYPE_CHECKING:
     from tensorlang.tuner.finals import Finals

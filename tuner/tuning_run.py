@@ -13,7 +13,6 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tensorlang import __version__
 from tensorlang.errors import ArgumentError, TuningError
 from tensorlang.tuner import finals
 from tensorlang.tuner.finals import Entrant, Finals
@@ -33,7 +32,8 @@ from tensorlang.tuner.space import Space
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Operator
     from tensorlang.targets import Target
-    from tensorlang.workload import Workload
+    from tensorlang.version import __version__
+from tensorlang.workload import Workload
 
 _LOG: Final = logging.getLogger(__name__)
 _FINALISTS: Final = 3

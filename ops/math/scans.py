@@ -8,8 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-from tensorlang import ir
-from tensorlang.ops import lazy
+from tensorlang import ir, lazy
 from tensorlang.ops.definition import algorithm, operator
 from tensorlang.ops.signature import Anything, Floats
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from tensorlang.ops import lazy
+from tensorlang import lazy
 from tensorlang.ops.definition import Body, Definition, algorithm, operator
 from tensorlang.ops.signature import Anything, Floats
 

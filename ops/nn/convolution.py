@@ -11,9 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from tensorlang import ir
+from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError
-from tensorlang.ops import lazy
 from tensorlang.ops.definition import Body, Definition, algorithm, operator
 from tensorlang.ops.nn.convolution_choice import ALGORITHMS, PREFERS
 from tensorlang.ops.nn.convolution_problem import Problem, activation_of, convolution

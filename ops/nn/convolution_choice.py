@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from tensorlang.ops import lazy
+from tensorlang import lazy
 from tensorlang.ops.nn import winograd
 from tensorlang.ops.nn.convolution_problem import of
 from tensorlang.ops.nn.winograd_matrices import TRANSFORMS

@@ -11,9 +11,8 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from tensorlang import ir
+from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError
-from tensorlang.ops import lazy
 from tensorlang.ops.definition import algorithm, operator
 from tensorlang.ops.nn.epilogues import activated
 from tensorlang.ops.nn.packing import STRIP

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tensorlang import ir
+from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError, DTypeError
-from tensorlang.ops import lazy
 from tensorlang.ops.definition import Body, Definition, operator
 from tensorlang.ops.random.draw import Stream
 from tensorlang.ops.signature import Derived, Floats, Key, Replayed

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from tensorlang import ir
+from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError
-from tensorlang.ops import lazy
 from tensorlang.ops.definition import algorithm, operator
 from tensorlang.ops.indices import outside
 from tensorlang.ops.signature import Floats, Indices

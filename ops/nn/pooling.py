@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from tensorlang import ir
+from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError
-from tensorlang.ops import lazy
 from tensorlang.ops.definition import Body, Definition, algorithm, operator
 from tensorlang.ops.nn.windows import (
     LAYOUTS,

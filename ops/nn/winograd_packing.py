@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tensorlang import ir
+from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError, ShapeError
-from tensorlang.ops import lazy
 from tensorlang.ops.definition import operator
 from tensorlang.ops.dispatch import own
 from tensorlang.ops.nn.convolution_problem import activation_of, biased, problem

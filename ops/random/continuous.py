@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensorlang import ir
+from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError
-from tensorlang.ops import lazy
 from tensorlang.ops.random.draw import (
     FLOATS,
     Stream,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 import numpy as np
 
+from tensorlang import lazy
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
-from tensorlang.ops import lazy
 from tensorlang.ops.binding import shape_of
 from tensorlang.ops.definition import Body, Definition
 from tensorlang.ops.random.formats import result_of, width_of

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
+from tensorlang import lazy
 from tensorlang.errors import ArgumentError
-from tensorlang.ops import lazy
 from tensorlang.ops.dispatch import own
 from tensorlang.ops.random.draw import (
     FLOATS,

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tensorlang import ir
+from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError, DTypeError
-from tensorlang.ops import lazy
 from tensorlang.ops.definition import algorithm, operator
 from tensorlang.ops.dispatch import own
 from tensorlang.ops.random.division import by

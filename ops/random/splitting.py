@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 
-from tensorlang import ir
+from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError, ShapeError
-from tensorlang.ops import lazy
 from tensorlang.ops.binding import shape_of
 from tensorlang.ops.definition import operator
 from tensorlang.ops.random.draw import Draw, drawn

@@ -16,8 +16,8 @@ from typing import Any, Final, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from tensorlang import __version__
 from tensorlang.errors import TensorlangError
+from tensorlang.version import __version__
 
 FAILED: Final = 1
 MISTAKE: Final = 2

@@ -7,9 +7,9 @@ function.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from tensorlang import lazy
 from tensorlang.ir.dtypes import (
     DType,
     as_dtype,
@@ -30,7 +30,12 @@ from tensorlang.ir.dtypes import (
 
 if TYPE_CHECKING:
     from tensorlang.ir import extremes, rows
-    from tensorlang.ir.adjoint import adjoint
+    from tensorlang.ir import frontend as frontend
+    from tensorlang.ir import intrinsics as intrinsics
+    from tensorlang.ir import nodes as nodes
+    from tensorlang.ir import reducers as reducers
+    from tensorlang.ir import visit as visit
+    from tensorlang.ir.adjoints import adjoint
     from tensorlang.ir.assembly import function
     from tensorlang.ir.concatenation import joined
     from tensorlang.ir.derivatives import derivative
@@ -106,6 +111,43 @@ if TYPE_CHECKING:
     from tensorlang.ir.simplify import simplify_function
     from tensorlang.ir.sizes import Size, require
     from tensorlang.ir.verifier import verify
+else:  # a process that only calls kernels needs none of these
+    __getattr__, __dir__ = lazy.namespace(
+        __name__,
+        {
+            "adjoints": ("adjoint",),
+            "assembly": ("function",),
+            "concatenation": ("joined",),
+            "derivatives": ("derivative",),
+            "elementwise": (
+                "broadcast", "elementwise_tensors", "elements", "stored", "wide",
+            ),
+            "extremes": (),
+            "frontend": (
+                "ReduceAxis", "Reduction", "Tensor", "argmax", "argmin", "compute",
+                "max", "min", "named", "placeholder", "prod", "reduce_axis",
+                "reduction", "reshaped", "scalar", "size", "sum",
+            ),
+            "interpreter": ("run",),
+            "intrinsics": (
+                "ceil", "cos", "erf", "erfinv", "exp", "exp2", "expm1", "floor", "fma",
+                "intrinsic", "isinf", "isnan", "log", "log1p", "log2", "maximum",
+                "minimum", "pow", "round", "sigmoid", "sin", "sqrt", "tanh", "trunc",
+            ),
+            "nodes": (
+                "Buffer", "Const", "Expr", "Function", "Stmt", "Var", "as_expr",
+                "binary", "bitcast", "cast", "select", "unary",
+            ),
+            "parser": ("parse",),
+            "printer": ("show",),
+            "reducers": (),
+            "rows": (),
+            "simplify": ("simplify_function",),
+            "sizes": ("Size", "require"),
+            "verifier": ("verify",),
+            "visit": (),
+        },
+    )  # fmt: skip
 
 __all__ = [
     "Buffer",
@@ -195,51 +237,3 @@ __all__ = [
     "verify",
     "wide",
 ]
-
-_MODULES: Final = (
-    "extremes", "frontend", "intrinsics", "nodes", "reducers", "rows", "visit",
-)  # fmt: skip
-# imported on first use: a process that only calls kernels needs none of it
-_FRONTEND: Final = (
-    "ReduceAxis", "Reduction", "Tensor", "argmax", "argmin", "compute",
-    "max", "min", "named", "placeholder", "prod", "reduce_axis", "reduction",
-    "reshaped", "scalar", "size", "sum",
-)  # fmt: skip
-_NODES: Final = (
-    "Buffer", "Const", "Expr", "Function", "Stmt", "Var", "as_expr", "binary",
-    "bitcast", "cast", "select", "unary",
-)  # fmt: skip
-_INTRINSICS: Final = (
-    "ceil", "cos", "erf", "erfinv", "exp", "exp2", "expm1", "floor", "fma", "intrinsic",
-    "isinf", "isnan", "log", "log1p", "log2", "maximum", "minimum", "pow", "round",
-    "sigmoid", "sin", "sqrt", "tanh", "trunc",
-)  # fmt: skip
-_ELEMENTWISE: Final = ("broadcast", "elementwise_tensors", "elements", "stored", "wide")
-_HOME: Final[dict[str, tuple[str, str]]] = {
-    **{name: ("frontend", name) for name in _FRONTEND},
-    **{name: ("intrinsics", name) for name in _INTRINSICS},
-    **{name: ("nodes", name) for name in _NODES},
-    "Size": ("sizes", "Size"),
-    "adjoint": ("adjoint", "adjoint"),
-    "derivative": ("derivatives", "derivative"),
-    "function": ("assembly", "function"),
-    "joined": ("concatenation", "joined"),
-    **{name: ("elementwise", name) for name in _ELEMENTWISE},
-    "require": ("sizes", "require"),
-    "parse": ("parser", "parse"),
-    "run": ("interpreter", "run"),
-    "show": ("printer", "show"),
-    "simplify_function": ("simplify", "simplify_function"),
-    "verify": ("verifier", "verify"),
-}
-
-
-def __getattr__(name: str) -> object:
-    if name in _MODULES:
-        return import_module(f"tensorlang.ir.{name}")
-    if name not in _HOME:
-        raise AttributeError(f"module 'tensorlang.ir' has no attribute {name!r}")
-    module, attribute = _HOME[name]
-    value = getattr(import_module(f"tensorlang.ir.{module}"), attribute)
-    globals()[name] = value
-    return value

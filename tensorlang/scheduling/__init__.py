@@ -7,6 +7,7 @@ every rule that guards one a named check in `LEGALITY`.
 
 from typing import TYPE_CHECKING
 
+from tensorlang.scheduling import legality
 from tensorlang.scheduling.knobs import Knobs
 from tensorlang.scheduling.primitives import PRIMITIVES
 from tensorlang.scheduling.registry import Entry, schedule, schedules_for
@@ -33,7 +34,5 @@ def __getattr__(name: str) -> object:
     """Import all primitives before exposing the table of rules, so it is complete."""
     if name != "LEGALITY":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from tensorlang.scheduling.legality import LEGALITY  # noqa: PLC0415 - see above
-
     PRIMITIVES.load()
-    return LEGALITY
+    return legality.LEGALITY

@@ -21,6 +21,7 @@ from functools import wraps
 from typing import Final, ParamSpec
 
 from tensorlang.errors import ScheduleError
+from tensorlang.scheduling.primitives import PRIMITIVES
 
 P = ParamSpec("P")
 
@@ -61,10 +62,6 @@ def disabled(*rules: str) -> Iterator[None]:
         ScheduleError: no check is registered under such a name.
     """
     if not LEGALITY.keys() >= set(rules):
-        from tensorlang.scheduling.primitives import (  # noqa: PLC0415 - rarely so
-            PRIMITIVES,
-        )
-
         PRIMITIVES.load()  # importing a primitive registers its rules
     for rule in rules:
         if rule not in LEGALITY:

@@ -1,0 +1,61 @@
+"""Modules and names that are imported on first use.
+
+Importing the package, or the operators, must not load a compiler. Both forms stand in
+the `else` branch of `if TYPE_CHECKING:`, whose other branch has the same as imports,
+for type checkers and editors; `tests/unit/house` compares the two:
+
+    if TYPE_CHECKING:
+        from tensorlang.ir.frontend import compute
+        from tensorlang.runtime import arrays
+    else:
+        arrays = lazy.module("tensorlang.runtime.arrays")
+        __getattr__, __dir__ = lazy.namespace(__name__, {"frontend": ("compute",)})
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from importlib import import_module
+from types import ModuleType
+
+_imported = cache(import_module)
+
+
+class _Module(ModuleType):
+    def __getattr__(self, name: str) -> object:
+        return getattr(_imported(self.__name__), name)
+
+
+def module(name: str) -> ModuleType:
+    """The module of that name, imported when an attribute is first read."""
+    return _Module(name)
+
+
+def namespace(
+    package: str, homes: Mapping[str, Iterable[str]]
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """The `__getattr__` and `__dir__` of a package whose names are imported on use.
+
+    Args:
+        package: Its name.
+        homes: Its modules that are attributes, each with the names that the package
+            takes from it. If a name is also that of a module, the name is meant.
+    """
+    home_of = {name: home for home, names in homes.items() for name in names}
+
+    def attribute(name: str) -> object:
+        if name in home_of:
+            value = getattr(import_module(f"{package}.{home_of[name]}"), name)
+        elif name in homes:
+            value = import_module(f"{package}.{name}")
+        else:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        setattr(sys.modules[package], name, value)
+        return value
+
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *homes, *home_of})
+
+    return attribute, names
