@@ -31,7 +31,7 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -e ".[$(EXTRAS)]"
 	$(BIN)/python -m compileall -q tensorlang $(LAYER_DIRS)
-	$(BIN)/python -m tensorlang.templates.bytecode
+	$(BIN)/python -m tensorlang.templates
 	@touch $@
 
 tune: setup  ## tune Threefry on this CPU and compare with the default

@@ -1,4 +1,4 @@
-"""Parallel ahead-of-time builds of a program's kernels; workers run this module.
+"""Parallel ahead-of-time builds of a program's kernels.
 
 The program is first prepared for a target that records the kernels it needs. Those that
 are not cached are built by this and a few worker processes, which write them to the
@@ -7,22 +7,21 @@ cache. Errors are ignored here: they recur, and are reported, in the regular bui
 
 from __future__ import annotations
 
-import os
 import pickle
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tensorlang import targets
 from tensorlang.errors import TensorlangError
+from tensorlang.ops import building
 from tensorlang.ops.dispatch import Nowhere
-from tensorlang.ops.registry import find
-from tensorlang.runtime import cache as on_disk
-from tensorlang.runtime.building import file_kernel, is_cached
-from tensorlang.runtime.processes import Worker, serve
+from tensorlang.ops.first_miss import processes
+from tensorlang.runtime.building import is_cached
+from tensorlang.runtime.processes import Worker
 
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Operator
@@ -31,10 +30,8 @@ if TYPE_CHECKING:
 
     Wanted: TypeAlias = tuple[Operator, Workload, Target]
 
-VARIABLE: Final = "TENSORLANG_BUILD_PROCESSES"
 _KINDS: Final = ("llvm", "cuda")  # targets that compile without the device
 _A_WORKER: Final = 4  # kernels per worker process
-_MOST: Final = 8
 
 
 class Noting(Nowhere):
@@ -62,44 +59,8 @@ def noting(target: Any) -> Noting:
     return Noting(target)
 
 
-class _First(threading.local):
-    """The callback for the first cache miss in this thread."""
-
-    missing: Callable[[], None] | None = None
-
-
-_FIRST: Final = _First()
-
-
-@contextmanager
-def at_first_miss(act: Callable[[], None]) -> Iterator[None]:
-    """Call `act` before the first build of a kernel that is not cached."""
-    before, _FIRST.missing = _FIRST.missing, act if processes() > 1 else None
-    try:
-        yield
-    finally:
-        _FIRST.missing = before
-
-
-def missed(key: str, target: Target) -> None:
-    """Run the callback of `at_first_miss` if a kernel is not cached."""
-    act = _FIRST.missing
-    if act is not None and not is_cached(key, target):
-        _FIRST.missing = None
-        act()
-
-
-def processes() -> int:
-    """The number of building processes, with this one; 1 if caching is disabled."""
-    asked = os.environ.get(VARIABLE, "")
-    count = int(asked) if asked.isdigit() else min(targets.host().threads, _MOST)
-    return max(count, 1) if on_disk.directory() is not None else 1
-
-
 def build(wanted: Iterable[Wanted]) -> None:
     """Build the kernels that are not cached, in several processes if worthwhile."""
-    from tensorlang.ops import building  # noqa: PLC0415 - which imports this module
-
     missing = deque(
         each
         for each in wanted
@@ -108,7 +69,7 @@ def build(wanted: Iterable[Wanted]) -> None:
         and not is_cached(building.request(*each)[0], each[2])
     )
     workers = [
-        Worker("tensorlang.ops.ahead")
+        Worker("tensorlang.ops.ahead_worker")
         for _ in range(min(processes() - 1, len(missing) // _A_WORKER))
     ]
     threads = [
@@ -135,16 +96,3 @@ def _feed(worker: Worker, missing: deque[Wanted]) -> None:
         while True:
             op, workload, target = missing.popleft()
             worker.ask(pickle.dumps((op.id, workload, target)))
-
-
-def _answer(request: bytes) -> bytes:
-    from tensorlang.ops import building  # noqa: PLC0415 - which imports this module
-
-    id, workload, target = pickle.loads(request)  # noqa: S301 - of the other process
-    with suppress(TensorlangError):
-        file_kernel(*building.request(find(id), workload, target), target)
-    return b""
-
-
-if __name__ == "__main__":
-    serve(_answer)

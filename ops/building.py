@@ -13,16 +13,20 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from tensorlang import targets
+from tensorlang import lazy, targets
 from tensorlang.errors import ArgumentError, OperatorError, TensorlangError
 from tensorlang.gc_pause import gc_paused
-from tensorlang.ops import ahead
-from tensorlang.ops.operator import DIRECT
+from tensorlang.ops import first_miss
+from tensorlang.ops.algorithms import DIRECT
+from tensorlang.ops.registry import select
 from tensorlang.records import lookup
 from tensorlang.runtime import build as build_kernel
 from tensorlang.runtime import cached_kernel
 
 if TYPE_CHECKING:
+    from tensorlang import schedules as library
+    from tensorlang import scheduling
+    from tensorlang.ir import digest as digests
     from tensorlang.ops.operator import Operator
     from tensorlang.record_files import Record
     from tensorlang.runtime import Kernel
@@ -31,6 +35,10 @@ if TYPE_CHECKING:
     from tensorlang.scheduling.schedule import Schedule
     from tensorlang.targets import Target
     from tensorlang.workload import Workload
+else:  # kernels from the cache need none of these
+    digests = lazy.module("tensorlang.ir.digest")
+    library = lazy.module("tensorlang.schedules")
+    scheduling = lazy.module("tensorlang.scheduling")
 
 GENERIC: Final = "generic"
 PIN_VARIABLE: Final = "TENSORLANG_PIN"
@@ -46,7 +54,7 @@ def build(
     key, make = request(op, workload, chosen)
     if not op.in_library:  # the key omits the definition's source
         return build_kernel(make(), chosen)
-    ahead.missed(key, chosen)
+    first_miss.missed(key, chosen)
     return cached_kernel(key, make, chosen)
 
 
@@ -84,9 +92,7 @@ def default(
     Raises:
         ArgumentError: the schedule has no such knob, or its value is out of domain.
     """
-    from tensorlang.scheduling.knobs import Knobs  # noqa: PLC0415 - not when warm
-
-    knobs = Knobs(pinned=pins)
+    knobs = scheduling.Knobs(pinned=pins)
     made = schedule(op, workload, target, preferred(op, workload, target), knobs)
     names = {name for name, _, _ in _pins()}
     whole_family = bool(op.family) and op.family in names
@@ -132,16 +138,14 @@ def replayed(
 
     Staleness is determined on the tuned workload, as IR differs between shapes.
     """
-    from tensorlang.ir.digest import digest  # noqa: PLC0415 - not when warm
-    from tensorlang.scheduling.knobs import Knobs  # noqa: PLC0415 - not when warm
 
     def made(of: Workload) -> tuple[Schedule, Knobs]:
-        knobs = Knobs.replay(dict(record.knobs))
+        knobs = scheduling.Knobs.replay(dict(record.knobs))
         return schedule(op, of, target, record.algorithm, knobs), knobs
 
     try:
         tuned = made(record.workload)
-        if digest(tuned[0].function) != record.ir:
+        if digests.digest(tuned[0].function) != record.ir:
             return (
                 f"stale: filed by tensorlang {record.generator}, and its knobs give "
                 "other IR now"
@@ -163,11 +167,11 @@ def schedule(
         ScheduleError: a step of the schedule is not legal with these knobs.
         ArgumentError: a knob is out of its domain.
     """
-    from tensorlang.scheduling.schedule import Schedule  # noqa: PLC0415 - not when warm
-
     func = op.function(workload, algorithm)
     entries = schedules(op, algorithm, target)
-    return entries[0].run(func, target, knobs) if entries else Schedule(func, target)
+    if entries:
+        return entries[0].run(func, target, knobs)
+    return scheduling.Schedule(func, target)
 
 
 def schedules(op: Operator, algorithm: str, target: Target) -> tuple[Entry, ...]:
@@ -175,10 +179,8 @@ def schedules(op: Operator, algorithm: str, target: Target) -> tuple[Entry, ...]
 
     If it has none, the generic schedule, which adapts to the shapes of the stages.
     """
-    from tensorlang.scheduling.registry import schedules_for  # noqa: PLC0415
-
     own = schedules_of(op, algorithm, target)
-    return own or schedules_for(GENERIC, model=target.model)
+    return own or library.schedules_for(GENERIC, model=target.model)
 
 
 def schedules_of(op: Operator, algorithm: str, target: Target) -> tuple[Entry, ...]:
@@ -187,25 +189,19 @@ def schedules_of(op: Operator, algorithm: str, target: Target) -> tuple[Entry, .
     Raises:
         OperatorError: it names a family that has no schedules on any machine.
     """
-    import tensorlang.schedules  # noqa: F401, PLC0415 - fills the table; not when warm
-    from tensorlang.scheduling.registry import SCHEDULES, schedules_for  # noqa: PLC0415
-
-    found = schedules_for(op.scheduled_as, algorithm, target.model)
-    if not found and op.scheduled_as and not schedules_for(op.scheduled_as):
-        known = ", ".join(sorted({entry.family for entry in SCHEDULES.values()}))
+    found = library.schedules_for(op.scheduled_as, algorithm, target.model)
+    if not found and op.scheduled_as and not library.schedules_for(op.scheduled_as):
+        families = {entry.family for entry in library.SCHEDULES.values()}
         raise OperatorError(
             f"{op.id}: no schedule is registered for {op.scheduled_as!r}; there are "
-            f"schedules for {known}"
+            f"schedules for {', '.join(sorted(families))}"
         )
     return found
 
 
 def is_of_other_machines(op: Operator, name: str, target: Target) -> bool:
     """Whether an algorithm has schedules, but none for this kind of machine."""
-    import tensorlang.schedules  # noqa: F401, PLC0415 - fills the table; not when warm
-    from tensorlang.scheduling.registry import schedules_for  # noqa: PLC0415
-
-    models = {entry.model for entry in schedules_for(op.scheduled_as, name)}
+    models = {entry.model for entry in library.schedules_for(op.scheduled_as, name)}
     return name != DIRECT and bool(models) and target.model not in models
 
 
@@ -242,8 +238,6 @@ def _pins() -> Iterator[tuple[str, str, str]]:
 
 def _known(name: str) -> None:
     """Refuse a pin whose name is not that of an operator or family."""
-    from tensorlang.ops.registry import select  # noqa: PLC0415 - only where pinned
-
     try:
         select(name)
     except OperatorError as problem:

@@ -14,12 +14,13 @@ import numpy as np
 
 from tensorlang.errors import ArgumentError, OperatorError, ShapeError
 from tensorlang.ops import binding, signature
+from tensorlang.ops.algorithms import DIRECT, Algorithm, Define
 from tensorlang.ops.declarations import NOTHING, declarations
 from tensorlang.ops.decorator_options import decorator
 from tensorlang.ops.dispatch import Nowhere
 from tensorlang.ops.documentation import as_for, documented
 from tensorlang.ops.indices import Explained
-from tensorlang.ops.operator import DIRECT, Algorithm, Define, Launch, Operator, Shapes
+from tensorlang.ops.operator import Launch, Operator, Shapes
 from tensorlang.ops.requests import checked_shapes, whole_shapes
 from tensorlang.ops.signature import (
     DERIVED,

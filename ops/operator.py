@@ -16,60 +16,35 @@ Positional parameters are arrays, keyword parameters are attributes of the workl
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tensorlang import lazy
 from tensorlang.errors import OperatorError, TensorlangError
 from tensorlang.forking import FIRST_CALLS
 from tensorlang.ops import registry
+from tensorlang.ops.algorithms import DIRECT, Algorithm, Define
 from tensorlang.ops.declarations import NOTHING, Declarations
 from tensorlang.ops.dispatch import Foreign, Late, Nowhere, overloaded, takes_over
 
 if TYPE_CHECKING:
+    from tensorlang.ir import cost as costs
     from tensorlang.ir.cost import Cost
     from tensorlang.ir.nodes import Function
+    from tensorlang.ops import building
     from tensorlang.ops.signature import Parameter, Spec
     from tensorlang.runtime import Kernel as BuiltKernel
     from tensorlang.targets import Target
     from tensorlang.workload import Workload
+else:  # these load the compiler
+    building = lazy.module("tensorlang.ops.building")
+    costs = lazy.module("tensorlang.ir.cost")
 
-Define: TypeAlias = "Callable[[Workload], Function]"
 Kernel: TypeAlias = Callable[..., Any]
 # a kernel, its arguments, and the operator's result
 Launch: TypeAlias = tuple[Kernel, tuple[Any, ...], Any]
 Front: TypeAlias = Callable[..., Launch]
 Shapes: TypeAlias = tuple[tuple[int, ...], ...]
-
-DIRECT: Final = "direct"
-
-
-@dataclass(frozen=True, slots=True)
-class Algorithm:
-    """An algorithm of an operator, with its own IR.
-
-    Attributes:
-        name: Its name, unique within the operator.
-        define: Gives the IR function for a workload.
-        serves: A predicate on workloads that it can compute.
-        tolerance: The allowed relative error against the reference; 0 is exact. Float
-            reductions, whose order is free, are always allowed that of
-            `tensorlang.tuner.tolerance`: (16 + 4 sqrt(terms)) machine epsilons.
-        feature: The target feature that it is designed for; targets with it prefer it.
-        finite: Whether an infinity, a NaN or a very large input may corrupt results
-            that do not depend on it in the reference.
-    """
-
-    name: str
-    define: Define
-    serves: Callable[[Workload], bool] = field(default=lambda _: True)
-    tolerance: float = 0.0
-    feature: str = ""
-    finite: bool = False
-
-    def suits(self, workload: Workload, features: Collection[str]) -> bool:
-        """Whether it can compute a workload, on a target with these features."""
-        return (not self.feature or self.feature in features) and self.serves(workload)
 
 
 class Operator(ABC):
@@ -300,9 +275,7 @@ class Operator(ABC):
 
     def cost(self, *shapes: tuple[int, ...], **attributes: Any) -> Cost:
         """The operations and bytes of a call, as expressions in the symbolic sizes."""
-        from tensorlang.ir.cost import cost  # noqa: PLC0415 - not for every call
-
-        return cost(self.function(self.workload(*shapes, **attributes)))
+        return costs.cost(self.function(self.workload(*shapes, **attributes)))
 
     def flops(self, *shapes: tuple[int, ...], **attributes: Any) -> int:
         """The number of floating-point operations of one call."""
@@ -333,9 +306,7 @@ class Operator(ABC):
         """The best known kernel for a workload, built or from a cache."""
         if isinstance(target, Nowhere):
             return target.built(self, workload)
-        from tensorlang.ops.building import build  # noqa: PLC0415 - loads a compiler
-
-        made = build(self, workload, target)
+        made = building.build(self, workload, target)
         self._launches[made.launch] = made
         return made
 

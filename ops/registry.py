@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import sys
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
+from weakref import WeakSet
 
 from tensorlang.errors import OperatorError
 
@@ -23,6 +24,7 @@ LIBRARY: Final = (
 
 _BY_ID: Final[dict[str, Operator]] = {}
 _BY_ALIAS: Final[dict[str, Operator]] = {}
+_REGISTERED: Final[WeakSet[Operator]] = WeakSet()
 
 
 def register(op: Operator) -> None:
@@ -38,6 +40,7 @@ def register(op: Operator) -> None:
                 f"two operators are called {name!r}: one of {held.module} and one of "
                 f"{op.module}; give one of them another name"
             )
+    _REGISTERED.add(op)
     _BY_ID[op.id] = op
     _BY_ALIAS.update(dict.fromkeys(op.aliases, op))
 
@@ -126,8 +129,6 @@ def _load() -> None:
 
 
 def _imported(name: str) -> Operator:
-    from tensorlang.ops.operator import Operator  # noqa: PLC0415 - it imports this
-
     module, _, attribute = name.partition(":")
     if not all(part.isidentifier() for part in (*module.split("."), attribute)):
         raise OperatorError(f"{name!r} is not of the form module:name")
@@ -135,9 +136,9 @@ def _imported(name: str) -> Operator:
         held = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as problem:
         raise OperatorError(f"{name!r} cannot be imported: {problem}") from problem
-    if not isinstance(held, Operator):
+    if all(held is not op for op in _REGISTERED):
         raise OperatorError(
             f"{name!r} is a {type(held).__name__}, not an operator; decorate its "
             "definition with tensorlang.ops.operator"
         )
-    return held
+    return cast("Operator", held)

@@ -1,7 +1,7 @@
 """Search spaces: the schedules of each family of operators.
 
 A schedule is a function with knobs. Importing this package registers them all in the
-table read by `tensorlang.scheduling.schedules_for`.
+table `SCHEDULES`, which `schedules_for` reads.
 """
 
 from tensorlang.schedules import (
@@ -20,8 +20,10 @@ from tensorlang.schedules import (
     transpose,
     winograd,
 )
+from tensorlang.scheduling.registry import SCHEDULES, schedules_for
 
 __all__ = [
+    "SCHEDULES",
     "broadcast_gradients",
     "convolutions",
     "embedding",
@@ -31,6 +33,7 @@ __all__ = [
     "random",
     "rows",
     "scans",
+    "schedules_for",
     "simt",
     "slices",
     "sorting",

@@ -2,7 +2,7 @@
 
 The bytecode of `llvm.ll.j2` is in `__pycache__/llvm.ll.cpython-311.j2c`, or under
 `PYTHONPYCACHEPREFIX`. It is trusted like a `.pyc` file: whoever can write it can also
-change the template. `python -m tensorlang.templates.bytecode` compiles all templates.
+change the template. `python -m tensorlang.templates` compiles all templates.
 """
 
 from __future__ import annotations
@@ -55,16 +55,3 @@ class PycacheBytecode(BytecodeCache):
 
 def _head(bucket: Bucket) -> bytes:
     return bc_magic + bucket.checksum.encode()
-
-
-def main() -> None:
-    """Compile all templates, regardless of `sys.dont_write_bytecode`."""
-    from tensorlang.templates import environment  # noqa: PLC0415 - it imports this
-
-    made = environment().overlay(bytecode_cache=PycacheBytecode(write=True))
-    for name in made.list_templates(extensions=["j2"]):
-        made.get_template(name)
-
-
-if __name__ == "__main__":
-    main()

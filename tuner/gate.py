@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tensorlang.errors import ShapeError, TuningError
-from tensorlang.ops.operator import DIRECT
+from tensorlang.ops.algorithms import DIRECT
 from tensorlang.runtime.arrays import Array
 from tensorlang.tuner.decisions import decisions
 from tensorlang.tuner.expected import Expected, bits

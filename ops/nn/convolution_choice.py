@@ -12,10 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tensorlang import lazy
+from tensorlang.ops.algorithms import DIRECT
 from tensorlang.ops.nn import winograd
 from tensorlang.ops.nn.convolution_problem import of
 from tensorlang.ops.nn.winograd_matrices import TRANSFORMS
-from tensorlang.ops.operator import DIRECT
 
 if TYPE_CHECKING:
     from tensorlang.ops.nn import convolution_definitions as plain

@@ -12,7 +12,7 @@ from tensorlang import targets
 from tensorlang.cli import configuration, console, options
 from tensorlang.errors import TensorlangError
 from tensorlang.ops import operators as known
-from tensorlang.ops.operator import DIRECT
+from tensorlang.ops.algorithms import DIRECT
 from tensorlang.ops.random.verification import GROUPS, Group
 from tensorlang.runtime import build, toolchain
 from tensorlang.tuner.gate import Gates, Wrong

@@ -11,7 +11,9 @@ A `while` whose condition needs an expansion tests a flag, set before it and in 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from tensorlang import lazy
 from tensorlang.codegen.names import Names
 from tensorlang.ir.dtypes import boolean
 from tensorlang.ir.intrinsics import INTRINSICS
@@ -33,6 +35,11 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.visit import nodes_of, rebuild, rewriter
+
+if TYPE_CHECKING:
+    from tensorlang.ir import math as expansions
+else:  # few programs need them
+    expansions = lazy.module("tensorlang.ir.math")
 
 
 def expand_math(function: Function, names: Names) -> Function:
@@ -84,9 +91,7 @@ class _Expansion:
 
     def expansion(self, call: Call, lets: list[Let], known: dict[Expr, Expr]) -> Expr:
         """Expand one call, recursively."""
-        from tensorlang.ir.math import expand  # noqa: PLC0415 - only where needed
-
-        parts, value = expand(call, lambda dtype: self.names.var("t", dtype))
+        parts, value = expansions.expand(call, lambda dtype: self.names.var("t", dtype))
         for part in parts:
             lets.append(Let(part.var, self.lift(part.value, lets, known)))
         return self.lift(value, lets, known)

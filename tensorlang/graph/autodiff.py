@@ -14,8 +14,6 @@ from typing import Final
 import numpy as np
 
 from tensorlang.errors import ArgumentError, GraphError
-from tensorlang.graph import gradient_rules as _rules  # noqa: F401 - registers rules
-from tensorlang.graph import second_order as _second  # noqa: F401 - the same
 from tensorlang.graph.gradients import (
     Gradients,
     Site,

@@ -33,6 +33,7 @@ from tensorlang.graph.values import (
     values_in,
 )
 from tensorlang.ops import ahead, random
+from tensorlang.ops.first_miss import at_first_miss
 from tensorlang.ops.operator import Operator
 from tensorlang.runtime import buffers
 
@@ -90,7 +91,7 @@ def bind(
     written = WrittenOut()  # inlined, so that calls share the planned memory
     program = written.graph(graph)
     held = {written[value]: array for value, array in (known or {}).items()}
-    with ahead.at_first_miss(lambda: _build_ahead(program, sizes, held, target)):
+    with at_first_miss(lambda: _build_ahead(program, sizes, held, target)):
         return Binder(program, sizes, held, target).bound()
 
 

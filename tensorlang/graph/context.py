@@ -15,19 +15,17 @@ import numpy as np
 from tensorlang.errors import ArgumentError, ShapeError
 from tensorlang.graph.binding import Bound, Target, bind
 from tensorlang.graph.execution import (
-    KEPT,
     Input,
     Result,
     input_array,
-    sizes_of,
     to_result,
 )
 from tensorlang.graph.loops import Storage
-from tensorlang.graph.network import Network
 from tensorlang.graph.program import Graph
 from tensorlang.graph.values import Value
 
 if TYPE_CHECKING:
+    from tensorlang.graph.network import Network
     from tensorlang.graph.references import Ref
 
 
@@ -174,18 +172,3 @@ def copy_inputs(
                 f"of shape {array.shape}"
             )
         np.copyto(held, array)
-
-
-def transform(network: Network, inputs: Sequence[Input], target: Target) -> Result:
-    """See `Network.transform`."""
-    arrays = input_arrays(network.program, inputs, len(network.specs))
-    own = network.program.inputs[: len(arrays)]
-    sizes = sizes_of(network.program.name, own, arrays)
-    key = (threading.get_ident(), target, tuple(sorted(sizes.items())))
-    context = network._contexts.get(key)  # noqa: SLF001 - the cache of this function
-    if context is None:
-        if len(network._contexts) >= KEPT:  # noqa: SLF001 - the same
-            network._contexts.clear()  # noqa: SLF001 - the same
-        context = Context(network, sizes=sizes, target=target)
-        network._contexts[key] = context  # noqa: SLF001 - the same
-    return context.run(arrays)

@@ -7,6 +7,7 @@ data, workspace and device.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tensorlang.errors import ArgumentError
+from tensorlang.graph.context import Context, input_arrays
+from tensorlang.graph.execution import KEPT, sizes_of
 from tensorlang.graph.fusion import fuse
 from tensorlang.graph.passes import fold, inline, without_doubles
 from tensorlang.graph.program import Body, Graph, trace
@@ -28,7 +31,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from tensorlang.graph.binding import Target
-    from tensorlang.graph.context import Context
     from tensorlang.graph.execution import Input, Result
 
 
@@ -179,9 +181,17 @@ class Network:
         Raises:
             ArgumentError, ShapeError, DTypeError: an input does not fit.
         """
-        from tensorlang.graph.context import transform  # noqa: PLC0415 - runtime
-
-        return transform(self, inputs, target)
+        arrays = input_arrays(self.program, inputs, len(self.specs))
+        own = self.program.inputs[: len(arrays)]
+        sizes = sizes_of(self.program.name, own, arrays)
+        key = (threading.get_ident(), target, tuple(sorted(sizes.items())))
+        context = self._contexts.get(key)
+        if context is None:
+            if len(self._contexts) >= KEPT:
+                self._contexts.clear()
+            context = Context(self, sizes=sizes, target=target)
+            self._contexts[key] = context
+        return context.run(arrays)
 
     __call__ = transform
 

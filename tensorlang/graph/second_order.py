@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from tensorlang.graph.autodiff import backward
+from tensorlang.graph.autodiff_forms import detached
 from tensorlang.graph.gradients import Gradients, Site, rule
 from tensorlang.graph.second_order_forms import WINDOW, WORDS
 from tensorlang.graph.values import Value
@@ -17,11 +19,8 @@ from tensorlang.ops import find, math, nn
 
 
 @rule(*(f"{id}_grad" for id in WORDS))
-def _said_anew(site: Site) -> Gradients:
+def _rebuilt(site: Site) -> Gradients:
     """Rebuild from plain operators on new values, and differentiate these."""
-    from tensorlang.graph.autodiff import backward  # noqa: PLC0415 - it builds on this
-    from tensorlang.graph.autodiff_forms import detached  # noqa: PLC0415 - the same
-
     own = {k: detached(v) if isinstance(v, Value) else v for k, v in site.named.items()}
     id = site.node.id.removesuffix("_grad")
     made = WORDS[id](**own)

@@ -36,7 +36,6 @@ from tensorlang.ir.natives import (
     trunc,
 )
 from tensorlang.ir.nodes import Call, Expr, ExprLike, as_expr, binary, compare, select
-from tensorlang.ir.numeric import Array
 
 __all__ = [
     "INTRINSICS",
@@ -78,13 +77,8 @@ __all__ = [
 def _math(
     name: str, doc: str, single: float, double: float, arity: int = 1
 ) -> Intrinsic:
-    def meaning(*args: Array) -> Array:
-        from tensorlang.ir.math_semantics import by_expansion  # noqa: PLC0415 - it imports this module
-
-        return by_expansion(name, *args)
-
     bounds = {"f16": 0.52, "bf16": 0.52, "f32": single, "f64": double}
-    return Intrinsic(name, arity, floats(name), meaning, doc, bounds)
+    return Intrinsic(name, arity, floats(name), None, doc, bounds)
 
 
 # measured over dense samples, then rounded up

@@ -26,15 +26,15 @@ class Intrinsic:
     """A named function of scalars, applied lane by lane.
 
     `result` maps the arguments' types to the result's, or raises `DTypeError`. `numpy`
-    defines the semantics, on arrays of those types. `ulp` holds the error bound by
-    element type of functions expanded by `tensorlang.ir.math`; natives are exact or
-    correctly rounded and have none. Impure ones appear in an `Evaluate`.
+    defines the semantics of natives, on arrays of those types. `ulp` holds the error
+    bound by element type of functions expanded by `tensorlang.ir.math`; natives are
+    exact or correctly rounded and have none. Impure ones appear in an `Evaluate`.
     """
 
     name: str
     arity: int
     result: Callable[[DTypes], DType]
-    numpy: Callable[..., Array]
+    numpy: Callable[..., Array] | None
     doc: str
     ulp: Mapping[str, float] = field(default_factory=lambda: _NOTHING)
     pure: bool = True

@@ -21,6 +21,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tensorlang.errors import ArgumentError
+from tensorlang.ir.chunks import Parts
 from tensorlang.ir.dtypes import f32
 from tensorlang.ir.elementwise import (
     NARROW,
@@ -33,7 +34,6 @@ from tensorlang.ir.nodes import Const, Expr, Reducer, Select, Var, as_expr
 from tensorlang.ir.sizes import require
 
 if TYPE_CHECKING:
-    from tensorlang.ir.chunks import Parts
     from tensorlang.ir.dtypes import DType
     from tensorlang.ir.frontend import Body, Tensor
 
@@ -156,8 +156,6 @@ class Rows:
 
     def parts(self, name: str = "") -> Parts:
         """The rows in chunks."""
-        from tensorlang.ir.chunks import Parts  # noqa: PLC0415 - chunks imports rows
-
         return Parts(self, name)
 
     def fold(

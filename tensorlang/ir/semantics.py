@@ -1,22 +1,24 @@
 """Reference semantics of scalar operations, on NumPy arrays.
 
 `apply(node, operands)` computes an expression node from its children's values. The
-interpreter applies it to lanes, the simplifier folds constants with it, and tests
-evaluate the expansions of mathematical functions. Callers check for faults (division by
-zero) first; here they give arbitrary values.
+interpreter applies it to lanes, and the simplifier folds constants with it. `call` is a
+named function of arrays; a mathematical one is evaluated by its expansion. Callers
+check for faults (division by zero) first; here they give arbitrary values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import singledispatch
-from typing import Final
+from functools import cache, singledispatch
+from itertools import count
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tensorlang import lazy
 from tensorlang.errors import IRError
-from tensorlang.ir.dtypes import DType
-from tensorlang.ir.intrinsics import INTRINSICS
+from tensorlang.ir.dtypes import DType, as_dtype
+from tensorlang.ir.intrinsics import INTRINSICS, intrinsic
 from tensorlang.ir.nodes import (
     Binary,
     Bitcast,
@@ -32,6 +34,11 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.numeric import Array, narrow_to_odd, sum_to_odd
 from tensorlang.ir.visit import children
+
+if TYPE_CHECKING:
+    from tensorlang.ir import math as expansions
+else:  # few programs need them
+    expansions = lazy.module("tensorlang.ir.math")
 
 _INTEGER: Final[dict[str, Callable[[Array, Array], Array]]] = {
     "add": np.add,
@@ -183,8 +190,36 @@ def _(node: Bitcast, operands: Sequence[Array]) -> Array:
 
 @apply.register
 def _(node: Call, operands: Sequence[Array]) -> Array:
-    with np.errstate(all="ignore"):
-        return INTRINSICS[node.name].numpy(*operands)
+    return call(node.name, *operands)
+
+
+def call(name: str, *args: Array) -> Array:
+    """A named function of arrays of one type, bitwise the same as in kernels.
+
+    Raises:
+        DTypeError: the element type is not supported.
+    """
+    native = INTRINSICS[name].numpy
+    if native is not None:
+        with np.errstate(all="ignore"):
+            return native(*args)
+    dtype = as_dtype(np.asarray(args[0]).dtype)
+    lets, result = _expanded(name, dtype, len(args))
+    values = dict(zip(_arguments(dtype, len(args)), args, strict=True))
+    return evaluate_lets(lets, result, values)
+
+
+@cache
+def _expanded(name: str, dtype: DType, arity: int) -> tuple[tuple[Let, ...], Expr]:
+    numbers = count()
+    args = _arguments(dtype, arity)
+    return expansions.expand(
+        intrinsic(name, *args), lambda kind: Var(f"t{next(numbers)}", kind)
+    )
+
+
+def _arguments(dtype: DType, arity: int) -> list[Var]:
+    return [Var(f"x{number}", dtype) for number in range(arity)]
 
 
 def evaluate(expr: Expr, values: Mapping[Var, Array]) -> Array:

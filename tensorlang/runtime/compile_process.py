@@ -1,4 +1,4 @@
-"""Compile in a separate process where LLVM might abort (`python -m` this module).
+"""Compile in a separate process where LLVM might abort (`compile_worker`).
 
 A failed LLVM assertion kills its process. Modules with vectors whose lane count is not
 a power of two, where this has happened, are compiled in a persistent worker process. If
@@ -14,7 +14,7 @@ import re
 from typing import Final
 
 from tensorlang.errors import CodegenError
-from tensorlang.runtime.processes import Worker, serve
+from tensorlang.runtime.processes import Worker
 
 # a vector whose lane count is not a power of two
 _UNEVEN: Final = re.compile(r"<(?!(?:1|2|4|8|16|32|64|128|256|512|1024) x)\d+ x ")
@@ -29,7 +29,7 @@ class Compiler(Worker):
     """Worker process that compiles modules for the host processor."""
 
     def __init__(self) -> None:
-        super().__init__("tensorlang.runtime.compile_process")
+        super().__init__("tensorlang.runtime.compile_worker")
 
     def compile(
         self, text: str, cpu: str, features: str, *, listed: bool
@@ -57,17 +57,5 @@ class Compiler(Worker):
         )
 
 
-def _answer(request: bytes) -> bytes:
-    from tensorlang.runtime import llvm  # noqa: PLC0415 - which imports this module
-
-    try:
-        return b"=" + llvm.emitted(**json.loads(request))
-    except CodegenError as problem:
-        return b"!" + str(problem).encode()
-
-
 COMPILER: Final = Compiler()
 atexit.register(COMPILER.stop)
-
-if __name__ == "__main__":
-    serve(_answer)

@@ -19,7 +19,7 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.scheduling.cache import constant_tile, localized
 from tensorlang.scheduling.guarding import read_indices
-from tensorlang.scheduling.inline import only_written_by, sources_stay, users_of
+from tensorlang.scheduling.inline import sources_stay
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.memory import outside_of_threads
@@ -33,6 +33,7 @@ from tensorlang.scheduling.moving import (
 from tensorlang.scheduling.places import loop_ranges, site, stored
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.regions import region
+from tensorlang.scheduling.temporaries import only_written_by, users_of
 from tensorlang.scheduling.tiles import copy_over, need_known, retarget, tile_of
 from tensorlang.scheduling.tree import (
     Path,

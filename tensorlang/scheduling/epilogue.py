@@ -30,10 +30,10 @@ from tensorlang.ir.visit import fresh, rebuild, rewriter, substitute, walk
 from tensorlang.scheduling.coverage import bounds_of, dense, guards_of
 from tensorlang.scheduling.facts import conjunction
 from tensorlang.scheduling.guarding import read_indices
-from tensorlang.scheduling.inline import dropped, only_written_by, users_of
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.places import extents, stored, touches, whole_axes
+from tensorlang.scheduling.temporaries import dropped, only_written_by, users_of
 from tensorlang.scheduling.tree import (
     Path,
     actions,

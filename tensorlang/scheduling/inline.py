@@ -15,7 +15,6 @@ from tensorlang.ir.nodes import (
     Expr,
     For,
     Function,
-    If,
     Let,
     Load,
     Node,
@@ -28,9 +27,16 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.visit import fresh, rebuild, rewriter, substitute, walk
+from tensorlang.scheduling.epilogue import fuse_epilogue
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.primitives import primitive
+from tensorlang.scheduling.temporaries import (
+    dropped,
+    only_written_by,
+    users_of,
+    without_body,
+)
 from tensorlang.scheduling.tree import (
     Path,
     actions,
@@ -40,7 +46,6 @@ from tensorlang.scheduling.tree import (
     find_block,
     function_of,
     paths_to,
-    replace,
 )
 
 
@@ -115,19 +120,6 @@ def _not_named(found: Pointwise, why: str) -> str:
     )
 
 
-@legality("an inlined block is the only writer of its buffer")
-def only_written_by(paths: list[Path], buffer: Buffer) -> str | None:
-    """All values of the buffer come from these blocks."""
-    for other in actions(function_of(paths[0])):
-        mine = any(other[-1] is path[-1] for path in paths)
-        if not mine and buffer in writes(_without_body(other[-1])):
-            return (
-                f"{buffer.name!r} is written in another place too, not only by block "
-                f"{block_of(paths[0]).name!r}; both would have to be inlined"
-            )
-    return None
-
-
 @legality("the operands of a moved block do not change in between")
 def sources_stay(path: Path, users: list[Path]) -> str | None:
     """Nothing between the block and its last user writes its operands."""
@@ -142,13 +134,13 @@ def sources_stay(path: Path, users: list[Path]) -> str | None:
     between = order[start + 1 : max(places, default=start) + 1]
     again = [p for p in order if any(_shared_loop(path, user, p) for user in users)]
     for other in (*between, *again):
-        for buffer in used & writes(_without_body(other[-1])):
+        for buffer in used & writes(without_body(other[-1])):
             return (
                 f"block {block_of(path).name!r} reads {buffer.name!r}, which is "
                 "written before its value is used; cache_read it first"
             )
     for other in order[:start]:
-        for buffer in used & writes(_without_body(other[-1])):
+        for buffer in used & writes(without_body(other[-1])):
             if any(_made_again(path, user, other, buffer) for user in users):
                 return (
                     f"block {block_of(path).name!r} reads {buffer.name!r} as it is in "
@@ -194,15 +186,6 @@ def _allocates(loop: For, block: Block) -> bool:
     return any(isinstance(node, Alloc) and node.buffer in held for node in walk(loop))
 
 
-@rewriter
-def _without_body(node: Node) -> Node:
-    """A loop or branch without its body, which is visited on its own."""
-    match node:
-        case For() | While() | If():
-            return seq()
-    return node
-
-
 @primitive
 def inline(func: Function, block: str, *, reverse: bool = False) -> Function:
     """Substitute what `block` computes where it is read, and drop its buffer.
@@ -241,8 +224,6 @@ def inline(func: Function, block: str, *, reverse: bool = False) -> Function:
                 y[vi] = t_1 + 1.0
     """
     if reverse:
-        from tensorlang.scheduling.epilogue import fuse_epilogue  # noqa: PLC0415 - its twin
-
         return fuse_epilogue(func, block)
     path = find_block(func, block)
     found = pointwise(block_of(path))
@@ -257,38 +238,6 @@ def inline(func: Function, block: str, *, reverse: bool = False) -> Function:
     return dropped(_swapped(func, bodies), block, buffer)
 
 
-def users_of(func: Function, buffer: Buffer) -> list[Path]:
-    """The blocks that read a buffer in their bodies.
-
-    Raises:
-        ScheduleError: it is also read elsewhere.
-    """
-    return [p for p in actions(func) if buffer in reads(p[-1]) and _is_use(p, buffer)]
-
-
-def _is_use(path: Path, buffer: Buffer) -> bool:
-    """Whether the block at a path reads the buffer in its body.
-
-    Raises:
-        ScheduleError: it is read in an extent, a condition or an axis value.
-    """
-    node = path[-1]
-    heads: list[Expr] = [
-        head
-        for name in ("extent", "cond")
-        if (head := getattr(node, name, None)) is not None
-    ]
-    if isinstance(node, Block):
-        heads += [axis.value for axis in node.axes]
-        heads += [] if node.where is None else [node.where]
-    single = not isinstance(node, (Block, For, While, If))
-    if single or any(buffer in reads(head) for head in heads):
-        raise ScheduleError(
-            f"{buffer.name!r} is read outside of a block's body; it cannot be moved"
-        )
-    return isinstance(node, Block)
-
-
 def _swapped(func: Function, new: Mapping[Node, Block]) -> Function:
     @rewriter
     def visit(node: Node) -> Node:
@@ -297,16 +246,6 @@ def _swapped(func: Function, new: Mapping[Node, Block]) -> Function:
         return rebuild(node, visit) if isinstance(node, Stmt) else node
 
     return dataclasses.replace(func, body=visit(func.body))
-
-
-def dropped(func: Function, block: str, buffer: Buffer) -> Function:
-    """The function without a block, the loops around only it, and its buffer."""
-    path = find_block(func, block)
-    depth = len(path) - 1
-    while isinstance(path[depth - 1], For):
-        depth -= 1
-    func = replace(path[: depth + 1], None)
-    return replace(find_alloc(func, buffer.name), None)
 
 
 def _use(user: Block, found: Pointwise, taken: set[str]) -> Block:

@@ -187,7 +187,7 @@ class Printer:
         }
         found: dict[str, Callable[..., str]] = {}
         self.macros = _Macros(found)
-        environment = templates.environment()
+        environment = templates.jinja.environment()
         for name in _templates(target):
             module = environment.get_template(name).make_module(
                 {**given, "c": self.macros}

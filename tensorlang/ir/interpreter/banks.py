@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tensorlang.ir import semantics
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -92,15 +94,14 @@ def _physical(machine: Machine, memory: Memory) -> Array:
 
 def layout_results(machine: Machine, memory: Memory) -> Sequence[Array]:
     """The results of a buffer's layout for each logical element of a memory."""
-    from tensorlang.ir.interpreter.evaluate import apply_map  # noqa: PLC0415 - is above
-
     layout = memory.buffer.layout
     assert layout is not None
     key = layout, memory.shape
     if key not in machine.words:
         grid = np.indices(memory.shape, np.int64).reshape(len(memory.shape), -1)
+        values = dict(zip(layout.vars, grid, strict=True))
         machine.words[key] = [
-            np.broadcast_to(index, grid.shape[1])
-            for index in apply_map(machine, layout, list(grid))
+            np.broadcast_to(semantics.evaluate(result, values), grid.shape[1])
+            for result in layout.results
         ]
     return machine.words[key]

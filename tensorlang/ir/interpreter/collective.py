@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tensorlang.errors import InterpreterError
-from tensorlang.ir.collectives import COLLECTIVES, WARP
+from tensorlang.ir import semantics
+from tensorlang.ir.collectives import WARP
 from tensorlang.ir.interpreter.state import fault
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def evaluate_collective(node: Call, lanes: Lanes, args: Sequence[Array]) -> Arra
     back[order] = np.arange(order.size)
     rows = [_rows(arg, lanes.count)[order] for arg in args]
     grouped = [row.reshape(-1, WARP, *row.shape[1:]) for row in rows]
-    result = COLLECTIVES[node.name].numpy(*grouped)
+    result = semantics.call(node.name, *grouped)
     flat: Array = result.reshape(-1, *result.shape[2:])[back]
     return flat
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import singledispatch
 from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tensorlang import lazy
 from tensorlang.errors import InterpreterError
 from tensorlang.ir import semantics
 from tensorlang.ir.collectives import COLLECTIVES
@@ -27,7 +27,6 @@ from tensorlang.ir.nodes import (
     Const,
     Expr,
     Extract,
-    IndexMap,
     Insert,
     LaneReduce,
     Let,
@@ -41,7 +40,10 @@ from tensorlang.ir.nodes import (
 )
 
 if TYPE_CHECKING:
+    from tensorlang.ir import math as expansions
     from tensorlang.ir.dtypes import DType
+else:  # few programs need them
+    expansions = lazy.module("tensorlang.ir.math")
 
 
 @singledispatch
@@ -147,9 +149,7 @@ def _(node: Call, machine: Machine, lanes: Lanes) -> Array:
         at = tuple(np.argwhere(~args[0])[0])
         code = np.broadcast_to(args[1], args[0].shape)[at]
         raise fault(lanes, int(at[0]), f"check failed with code {code}: {node!r}")
-    with np.errstate(all="ignore"):
-        result: Array = INTRINSICS[node.name].numpy(*args)
-    return result
+    return semantics.call(node.name, *args)
 
 
 def _expanded(node: Call, machine: Machine, lanes: Lanes) -> Array:
@@ -161,14 +161,12 @@ def _expanded(node: Call, machine: Machine, lanes: Lanes) -> Array:
 
 
 def _expand(node: Call) -> tuple[tuple[Let, ...], Expr]:
-    from tensorlang.ir.math import expand  # noqa: PLC0415 - only programs that use it
-
     numbers = count()
 
     def variable(dtype: DType) -> Var:
         return Var(f"@{id(node)}.{next(numbers)}", dtype)
 
-    return expand(node, variable)
+    return expansions.expand(node, variable)
 
 
 @evaluate.register
@@ -231,14 +229,3 @@ def _matched(*values: Array) -> list[Array]:
     if any(value.ndim > 1 for value in values):
         return [v if v.ndim > 1 else v[:, None] for v in values]
     return list(values)
-
-
-def apply_map(
-    machine: Machine, layout: IndexMap, indices: Sequence[Array]
-) -> list[Array]:
-    """The results of an index map on arrays of indices."""
-    lanes = Lanes.root()
-    lanes.count = indices[0].size
-    for var, index in zip(layout.vars, indices, strict=True):
-        lanes.bind(var.name, index)
-    return [evaluate(result, machine, lanes) for result in layout.results]

@@ -10,7 +10,7 @@ import pytest
 from tensorlang import graph, ir
 from tensorlang.errors import CodegenError
 from tensorlang.graph import TensorSpec
-from tensorlang.ops import ahead, math, nn, operator, operators
+from tensorlang.ops import ahead, first_miss, math, nn, operator, operators
 from tensorlang.runtime import building
 
 pytestmark = pytest.mark.llvm_only
@@ -53,7 +53,7 @@ class Runs:
             op.forget()
 
     def first(self, processes, cached):
-        self._monkeypatch.setenv(ahead.VARIABLE, str(processes))
+        self._monkeypatch.setenv(first_miss.VARIABLE, str(processes))
         self._monkeypatch.setenv("TENSORLANG_CACHE", str(self._folder / cached))
         self.forget()
         return graph.trace(program, [TensorSpec(SHAPE)])(X)
@@ -124,7 +124,7 @@ def test_an_interruption_ends_the_others(runs, monkeypatch):
 
 def test_a_few_kernels_start_no_process(runs, monkeypatch):
     monkeypatch.setattr(ahead, "Worker", pytest.fail)
-    monkeypatch.setenv(ahead.VARIABLE, "8")
+    monkeypatch.setenv(first_miss.VARIABLE, "8")
     monkeypatch.setenv("TENSORLANG_CACHE", str(runs._folder / "few"))
     runs.forget()
     traced = graph.trace(lambda x: math.exp(math.sin(x)), [TensorSpec(SHAPE)])

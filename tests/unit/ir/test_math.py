@@ -14,7 +14,7 @@ from tensorlang.ir import intrinsics as fn
 from tensorlang.ir.dtypes import DType, f32, f64
 from tensorlang.ir.math import EXPANSIONS, expand
 from tensorlang.ir.nodes import Call, Let, Select, Var
-from tensorlang.ir.semantics import evaluate_lets
+from tensorlang.ir.semantics import call, evaluate_lets
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.visit import walk
 
@@ -106,7 +106,7 @@ def error_in_ulp(got, exact, dtype):
 def test_error_bound(name, kind):
     dtype = TYPES[kind]
     x = samples(name, dtype)
-    got = fn.INTRINSICS[name].numpy(x)
+    got = call(name, x)
     assert got.dtype == dtype
     with np.errstate(all="ignore"):
         exact = REFERENCE[name](x.astype(LONG))
@@ -122,7 +122,7 @@ def test_pow_error_bound(kind):
     base = np.concatenate([near, wide])
     power = rng.uniform(-1, 1, 2 * COUNT) * log_max / np.abs(np.log(base.astype(float)))
     power = power.astype(dtype)
-    got = fn.INTRINSICS["pow"].numpy(base, power)
+    got = call("pow", base, power)
     with np.errstate(all="ignore"):
         exact = np.power(base.astype(LONG), power.astype(LONG))
     # x87's pow keeps some 64 bits of a logarithm of size 2^10: allow for its error
@@ -147,7 +147,7 @@ def test_erfinv_error_bound(kind):
     exact = erfinv(x.astype(float)).astype(LONG)
     slope = np.sqrt(LONG(np.pi)) / 2 * np.exp(exact * exact)
     exact = exact - (erf_series(exact) - x.astype(LONG)) * slope  # Newton
-    got = fn.INTRINSICS["erfinv"].numpy(x).astype(LONG)
+    got = call("erfinv", x).astype(LONG)
     unit = np.spacing(np.abs(exact).astype(dtype)).astype(LONG)
     moved = slope * np.spacing(np.abs(x)).astype(LONG) / 2
     worst = ((np.abs(got - exact) - moved) / unit).max()
@@ -164,11 +164,11 @@ def test_huge_arguments_are_reduced_exactly(name):
     }
     for x, pair in wants.items():
         want = pair[name == "cos"]
-        got = fn.INTRINSICS[name].numpy(np.array([x]))[0]
+        got = call(name, np.array([x]))[0]
         assert abs(got - want) <= np.spacing(abs(want))
     x = np.array([2.0**120], np.float32)
     want = np.float32(wants[2.0**120][name == "cos"])
-    assert abs(fn.INTRINSICS[name].numpy(x)[0] - want) <= np.spacing(abs(want))
+    assert abs(call(name, x)[0] - want) <= np.spacing(abs(want))
 
 
 def numbered():
@@ -197,14 +197,14 @@ EDGES = {
 @pytest.mark.parametrize("name", sorted(EDGES))
 def test_edges(name, dtype):
     x, want = (np.array(c).astype(dtype) for c in zip(*EDGES[name], strict=True))
-    got = fn.INTRINSICS[name].numpy(x)
+    got = call(name, x)
     assert got.dtype == x.dtype
     np.testing.assert_array_equal(got.astype(float), want.astype(float))
     np.testing.assert_array_equal(
         np.signbit(got)[want == 0], np.signbit(want)[want == 0]
     )
     nan = np.array([NAN]).astype(dtype)
-    assert np.isnan(fn.INTRINSICS[name].numpy(nan).astype(float)).all()
+    assert np.isnan(call(name, nan).astype(float)).all()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -213,7 +213,7 @@ def test_pow_edges_are_those_of_c(dtype):
     base, power = (v.ravel() for v in np.meshgrid(*[np.array(values, dtype)] * 2))
     with np.errstate(all="ignore"):
         want = np.power(base, power)
-    got = fn.INTRINSICS["pow"].numpy(base, power)
+    got = call("pow", base, power)
     np.testing.assert_allclose(got, want, rtol=2 * np.finfo(dtype).eps)
     np.testing.assert_array_equal(
         np.signbit(got)[want == 0], np.signbit(want)[want == 0]
@@ -224,8 +224,8 @@ def test_powers_and_logarithms_of_two_are_exact():
     for dtype, low, high in ((np.float32, -149, 128), (np.float64, -1074, 1024)):
         k = np.arange(low, high).astype(dtype)
         x = np.ldexp(dtype(1), k.astype(int))
-        np.testing.assert_array_equal(fn.INTRINSICS["exp2"].numpy(k), x)
-        np.testing.assert_array_equal(fn.INTRINSICS["log2"].numpy(x), k)
+        np.testing.assert_array_equal(call("exp2", k), x)
+        np.testing.assert_array_equal(call("log2", x), k)
 
 
 @pytest.mark.parametrize("name", sorted(set(REFERENCE) - {"erf"}))
@@ -234,7 +234,7 @@ def test_half_types_are_within_their_bound_everywhere(name, dtype):
     x = np.arange(2**16, dtype=np.uint16).view(dtype)
     with np.errstate(invalid="ignore"):
         x = x[np.isfinite(x.astype(float))]
-    got = fn.INTRINSICS[name].numpy(x).astype(np.float64)
+    got = call(name, x).astype(np.float64)
     with np.errstate(all="ignore"):
         exact = REFERENCE[name](x.astype(LONG)).astype(np.float64)
     info = ml_dtypes.finfo(dtype)
@@ -271,7 +271,7 @@ def test_normal_stays_by_giles_polynomials():
     low = np.nextafter(np.float32(-1), np.float32(0))
     u = np.maximum(low, f * (np.float32(1) - low) + low)
     want = np.array([1.6226422, 2.0252647, -0.43359444, -0.07861735], np.float32)
-    got = np.float32(np.sqrt(2)) * fn.INTRINSICS["erfinv"].numpy(u)
+    got = np.float32(np.sqrt(2)) * call("erfinv", u)
     steps = np.abs(got.view(np.int32).astype(int) - want.view(np.int32))
     assert steps.max() <= 3
 
