@@ -92,6 +92,10 @@ from tensorlang.ops.nn.pooling import max_pool2d as max_pool2d
 from tensorlang.ops.nn.pooling import max_pool2d_grad as max_pool2d_grad
 from tensorlang.ops.nn.pooling import max_pool3d as max_pool3d
 from tensorlang.ops.nn.pooling import max_pool3d_grad as max_pool3d_grad
+from tensorlang.ops.nn.quantized import dense_int4 as dense_int4
+from tensorlang.ops.nn.quantized import dense_int8 as dense_int8
+from tensorlang.ops.nn.quantizing import dequantize as dequantize
+from tensorlang.ops.nn.quantizing import quantize as quantize
 from tensorlang.ops.nn.slicing import slice as slice
 from tensorlang.ops.nn.softmax import log_softmax as log_softmax
 from tensorlang.ops.nn.softmax import log_softmax_grad as log_softmax_grad

@@ -39,7 +39,7 @@ Dims: TypeAlias = int | Sequence[int | None] | None  # the batch dimensions of a
 _LIBRARY: Final = torch.library.Library("tensorlang", "FRAGMENT")
 _LOCK: Final = threading.Lock()
 _NUMBERS: Final = (bool, int, float, torch.SymInt, torch.SymFloat)
-_SEVERAL: Final = ("nn.split", "nn.batch_norm_train")
+_SEVERAL: Final = ("nn.split", "nn.batch_norm_train", "nn.quantize")
 # the schema type of each kind, if not the kind itself
 _TYPES: Final = {
     "array": "Tensor",

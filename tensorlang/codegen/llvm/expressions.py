@@ -188,8 +188,8 @@ def _insert(expr: Insert, builder: Builder) -> str:
 
 @_compute.register
 def _lane_reduce(expr: LaneReduce, builder: Builder) -> str:
-    """A reduction of bools; `legalize` expands the others into halves."""
+    """Bools and sums of integers; `legalize` expands the others into halves."""
     kind = expr.vector.dtype
     function = f"llvm.vector.reduce.{expr.op}.{mangled(kind)}"
     text = value(expr.vector, builder)
-    return builder.call(function, "i1", (llvm_type(kind), text))
+    return builder.call(function, llvm_type(kind.scalar), (llvm_type(kind), text))

@@ -45,3 +45,21 @@ def f(x: f32[64], y: Out[f32[64]]):
     run(func, x, wanted)
     build(func, store=False)(x, got)
     np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("kinds", [("u8", "i8"), ("i8", "u8"), ("i8", "i8")])
+@pytest.mark.parametrize("lanes", [2, 4, 7, 8, 16, 32, 64])
+def test_sums_of_products_of_bytes_use_all_lanes(kinds: tuple[str, str], lanes: int):
+    """LLVM 22 selects dot products for some, and drops lanes of sums in halves."""
+    func = parse(f"""
+def f(a: {kinds[0]}[{lanes}], b: {kinds[1]}[{lanes}], y: Out[i32[1]]):
+    for k in vectorized({lanes}):
+        with block("y", vk=reduction({lanes}, k)):
+            reduce(sum, y[0], cast(i32, a[vk]) * cast(i32, b[vk]))
+""")
+    a, b = (
+        np.arange(-n, lanes - n).astype(DType(k).numpy) for n, k in enumerate(kinds)
+    )
+    got = np.zeros(1, np.int32)
+    build(func, store=False)(a, b, got)
+    assert got[0] == a.astype(int) @ b.astype(int)

@@ -77,10 +77,13 @@ def alike():
 FIRST = alike()
 
 
+WITHOUT = ("prod", "dense_int8", "quantize")  # no gradient
+
+
 @pytest.mark.parametrize("name", FORWARD)
 def test_values_and_what_pytorch_is_told(name, arguments, request) -> None:
     custom, every = custom_of(FORWARD[name]), request.config.getoption
-    args, given = arguments(name, recorded=name != "prod")  # which has no gradient
+    args, given = arguments(name, recorded=name not in WITHOUT)
     whole = every("--every-sample") or name in FIRST
     tests = {} if whole else {"test_utils": CHEAP}
     made = torch.library.opcheck(custom.packet, given, **tests)

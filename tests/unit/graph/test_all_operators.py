@@ -21,8 +21,9 @@ DRAWING = {
     "dropout": lambda: ((given(B, 4), 0.5), {"key": graph.key()}),
     "dropout_train": lambda: ((given(B, 4), graph.key(), 0.5), {}),
 }
-# what has no gradient: counts, orders, comparisons, and folds nobody differentiates
-WITHOUT = {"prod"}
+# what has no gradient: counts, orders, comparisons, exact sums of integers, and folds
+# nobody differentiates
+WITHOUT = {"prod", "dense_int8"}
 
 
 def _operators():

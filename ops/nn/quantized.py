@@ -1,0 +1,315 @@
+"""Dense layers of integer weights: 8-bit activations, or weights only in 4 bits.
+
+Jacob et al., "Quantization and Training of Neural Networks for Efficient
+Integer-Arithmetic-Only Inference", 2018. Integer weights have no gradient.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from tensorlang import ir
+from tensorlang.errors import DTypeError
+from tensorlang.ops.definition import operator
+from tensorlang.ops.nn.epilogues import activated
+from tensorlang.ops.nn.quantizing import Narrowed, weights
+from tensorlang.ops.signature import Arrays, ElementType, Scalar, Singles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tensorlang.ir import DType, Expr, Tensor
+
+    Activations: TypeAlias = Tensor
+    Weights8: TypeAlias = Tensor
+    Pairs4: TypeAlias = Tensor
+    Offsets: TypeAlias = Tensor
+else:
+    Activations = Arrays("8-bit activations", ("u8", "i8"))
+    Weights8 = Arrays("8-bit weights", ("i8",))
+    Pairs4 = Arrays("pairs of 4-bit weights", ("u8",))
+    Offsets = Arrays("zero points", ("i32", "i8", "u8"))
+
+Activation: TypeAlias = Literal["relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"]
+Shapes: TypeAlias = tuple[tuple[int, ...], ...]
+_LONGEST: Final = (2**31 - 1) // (255 * 128)  # products whose sum fits into i32
+_HALF: Final = 128  # what an i8 lacks to be a u8
+_RESULTS: Final = ("f32", "bf16", "f16", "i8", "u8")
+_USUAL: Final = ((1024, 1024), (1024, 1024), (1024,))
+_USUAL_4: Final = ((1024, 1024), (1024, 512), (1024, 32))
+
+
+def _from_sizes(given: Shapes) -> Shapes:
+    """The shapes for a shorthand MxNxK, with a scale for each output."""
+    if len(given) == 1 and len(given[0]) == 3:
+        rows, columns, depth = given[0]
+        return (rows, depth), (columns, depth), (columns,)
+    return given
+
+
+def _from_sizes_4(given: Shapes) -> Shapes:
+    """The shapes for a shorthand MxNxK, with a scale for each output."""
+    x, *others = _from_sizes(given)
+    if not others or len(given) > 1:
+        return given
+    return x, (others[0][0], others[0][1] // 2), others[1]
+
+
+@operator(
+    "nn.dense_int8",
+    aliases=("dense_int8",),
+    shapes=_USUAL,
+    whole=True,
+    shorthand=_from_sizes,
+)
+def dense_int8(
+    x: Activations,
+    w: Weights8,
+    scales: Singles,
+    b: Singles | None = None,
+    *,
+    x_scales: Singles | None = None,
+    zero_points: Offsets | None = None,
+    activation: Activation | None = None,
+    dtype: ElementType = "f32",
+    y_scale: Scalar = 1.0,
+    y_zero_point: Scalar = 0,
+) -> Tensor:
+    """Dense layer of 8-bit activations and weights: exact sums in int32, then scaled.
+
+    `activation((x - zero_points) @ w.T * x_scales * scales + b)`; for an integer
+    `dtype`, divided by `y_scale`, rounded to nearest even, added to `y_zero_point` and
+    clipped to the range of the type.
+
+    Args:
+        x: Activations, uint8 or int8 `[..., in]`.
+        w: Weights, int8 `[out, in]`.
+        scales: Scales of the weights: `[1]`, `[out]`, or `[out, groups]` for groups of
+            `in / groups` adjacent weights.
+        b: Bias `[out]`, or None.
+        x_scales: Scales of the activations: `[1]`, or one per row, of the shape of `x`
+            without its last dimension; None for 1.
+        zero_points: The values of `x` that stand for 0, of such a shape; int32, int8 or
+            uint8. None for 0.
+        activation: None, `relu`, `gelu`, `gelu_tanh`, `silu`, `sigmoid` or `tanh`.
+        dtype: Type of the result: `f32`, `bf16`, `f16`, `i8` or `u8`.
+        y_scale: Scale of an integer result.
+        y_zero_point: Value of an integer result that stands for 0.
+        out: Output array, `[..., out]`.
+
+    Raises:
+        ShapeError: a shape does not fit, or sums of so many products may overflow.
+        DTypeError: the type of an argument or of the result is none of these.
+    """
+    _check_result(dtype)
+    _check_weights(x, w, int(w.shape[-1]), scales, b)
+    (columns, depth), rows = map(int, w.shape), math.prod(x.shape[:-1])
+    groups = tuple(int(n) for n in scales.shape[1:])
+    length = depth // math.prod(groups or (1,)) if depth else 0
+    ir.require(
+        length <= _LONGEST,
+        "sums of {length} products may overflow int32; at most {most}",
+        length=length,
+        most=_LONGEST,
+    )
+    sums = _exact(
+        ir.reshaped(x, (rows, *groups, length)),
+        ir.reshaped(w, (columns, *groups, length)),
+        _by_row(zero_points, x, "zero_points"),
+    )
+    row_scale = _by_row(x_scales, x, "x_scales")
+
+    if groups:
+        g = ir.reduce_axis(groups[0], "g")
+        scaled = ir.compute(
+            (rows, columns),
+            lambda i, j: ir.sum(sums(i, j, g).cast(ir.f32) * scales[j, g], g),
+            "scaled",
+        )
+
+    def element(i: Expr, j: Expr) -> Expr:
+        value: Expr = scaled[i, j] if groups else sums(i, j).cast(ir.f32)
+        if not groups:
+            value = value * scales[j if scales.shape[0] != 1 else 0]
+        value = row_scale(i, value, lambda scale: value * scale)
+        value = activated(value if b is None else value + b[j], activation)
+        if dtype.is_float:
+            return value.cast(dtype)
+        return _quantized(value, ir.as_expr(y_scale), ir.as_expr(y_zero_point), dtype)
+
+    y = ir.compute((rows, columns), element, "y")
+    return ir.reshaped(y, (*x.shape[:-1], columns))
+
+
+def _exact(
+    x: Tensor, w: Tensor, zero_points: Callable[..., Expr]
+) -> Callable[..., Expr]:
+    """An accessor of the sums of `(x - zero_point) * w` over the last dimension.
+
+    Processors multiply unsigned by signed bytes. Where both are signed, the product is
+    that of the weights plus 128, less 128 times the sum of the activations: there are
+    fewer of these than of weights where memory is the limit.
+    """
+    length, signed = x.shape[-1], x.dtype == ir.i8
+    k, of_x, of_w = (ir.reduce_axis(length, name) for name in ("k", "kx", "kw"))
+    if signed:
+        unsigned = ir.compute(
+            w.shape, lambda *at: w[at].cast(ir.u8) ^ ir.as_expr(_HALF, ir.u8), "offset"
+        )
+    else:
+        unsigned = w
+    products = ir.compute(
+        (x.shape[0], *w.shape[:-1]),
+        lambda i, *j: ir.sum(
+            x[(i, *j[1:], k)].cast(ir.i32) * unsigned[(*j, k)].cast(ir.i32), k
+        ),
+        "products",
+    )
+    row_sums = ir.compute(
+        x.shape[:-1], lambda *at: ir.sum(x[(*at, of_x)].cast(ir.i32), of_x), "row_sums"
+    )
+    column_sums = ir.compute(
+        w.shape[:-1],
+        lambda *at: ir.sum(w[(*at, of_w)].cast(ir.i32), of_w),
+        "column_sums",
+    )
+
+    def at(i: Expr, *j: Any) -> Expr:
+        value: Expr = products[(i, *j)]
+        if signed:
+            value = value - row_sums[(i, *j[1:])] * _HALF
+        return zero_points(i, value, lambda zero: value - zero * column_sums[j])
+
+    return at
+
+
+def _by_row(given: Tensor | None, x: Tensor, name: str) -> Callable[..., Expr]:
+    """Apply an optional value of each row, or of all: `(row, otherwise, applied)`.
+
+    Raises:
+        ShapeError: not one value, nor one per row.
+    """
+    if given is None:
+        return lambda _, otherwise, __: otherwise
+    single = given.ndim == 1 and given.shape[0] == 1
+    per_row = given.ndim == x.ndim - 1 and given.shape == x.shape[:-1]
+    ir.require(
+        single or per_row,
+        "{name} of shape {given} is neither one number nor one per row of x, {rows}",
+        name=name,
+        given=given.shape,
+        rows=x.shape[:-1],
+    )
+    flat = given if single else ir.reshaped(given, (math.prod(x.shape[:-1]),))
+    kind = ir.f32 if given.dtype.is_float else ir.i32
+    return lambda row, _, applied: applied(flat[0 if single else row].cast(kind))
+
+
+def _quantized(value: Expr, scale: Expr, zero_point: Expr, dtype: DType) -> Expr:
+    """The value in units of a scale, rounded and clipped to an integer type."""
+    low, high = (ir.as_expr(float(limit), ir.f32) for limit in dtype.limits)
+    value = ir.round(value / scale.cast(ir.f32)) + zero_point.cast(ir.f32)
+    return ir.minimum(ir.maximum(value, low), high).cast(dtype)
+
+
+def _check_result(dtype: DType) -> None:
+    ir.require(
+        dtype.name in _RESULTS,
+        "dtype is one of {known}, not {dtype}",
+        DTypeError,
+        known=", ".join(_RESULTS),
+        dtype=dtype,
+    )
+
+
+def _check_weights(
+    x: Tensor, w: Tensor, depth: int, scales: Tensor, b: Tensor | None
+) -> None:
+    """Check that the arrays belong to one layer of `depth` inputs.
+
+    Raises:
+        ShapeError: a shape does not fit.
+    """
+    ir.require(w.ndim == 2, "the weight is a matrix, not of shape {w}", w=w.shape)
+    columns = w.shape[0]
+    ir.require(
+        x.ndim > 0 and x.shape[-1] == depth,
+        "x of shape {x} does not end in the {depth} inputs of a weight of shape {w}",
+        x=x.shape,
+        depth=depth,
+        w=w.shape,
+    )
+    ir.require(
+        (scales.ndim == 1 and (scales.shape[0] == columns or scales.shape[0] == 1))
+        or (
+            scales.ndim == 2
+            and scales.shape[0] == columns
+            and scales.shape[1] > 0
+            and depth % int(scales.shape[1]) == 0
+        ),
+        "scales of shape {scales} are neither (1,), ({columns},) nor ({columns}, "
+        "groups) with groups that divide {depth} inputs",
+        scales=scales.shape,
+        columns=columns,
+        depth=depth,
+    )
+    ir.require(
+        b is None or (b.ndim == 1 and b.shape[0] == columns),
+        "the bias has shape {b}, not ({columns},)",
+        b=b and b.shape,
+        columns=columns,
+    )
+
+
+@operator(
+    "nn.dense_int4",
+    aliases=("dense_int4",),
+    shapes=_USUAL_4,
+    whole=True,
+    shorthand=_from_sizes_4,
+    gradient={"linear": False},
+)
+def dense_int4(
+    x: Narrowed,
+    w: Pairs4,
+    scales: Singles,
+    b: Singles | None = None,
+    *,
+    activation: Activation | None = None,
+) -> Tensor:
+    """Dense layer of float activations and 4-bit weights, with sums in f32.
+
+    `activation(x @ dequantize(w, scales).T + b)`.
+
+    Args:
+        x: Activations, floats `[..., in]`.
+        w: Weights, uint8 `[out, in / 2]`, two to a byte: those of even index in the
+            lower four bits, and a value of 8 stands for 0, as `nn.quantize` makes them.
+        scales: Scales of the weights: `[1]`, `[out]`, or `[out, groups]` for groups of
+            `in / groups` adjacent weights.
+        b: Bias `[out]`, or None.
+        activation: None, `relu`, `gelu`, `gelu_tanh`, `silu`, `sigmoid` or `tanh`.
+        out: Output array, `[..., out]`, of the type of `x`.
+
+    Raises:
+        ShapeError: a shape does not fit.
+    """
+    depth, rows = 2 * int(w.shape[-1]), math.prod(x.shape[:-1])
+    _check_weights(x, w, depth, scales, b)
+    columns, given = int(w.shape[0]), ir.reshaped(x, (rows, depth))
+    weight = weights(w, scales, 4)
+    k = ir.reduce_axis(depth, "k")
+    products = ir.compute(
+        (rows, columns),
+        lambda i, j: ir.sum(ir.wide(given[i, k]) * weight(j, k), k),
+        "products",
+    )
+
+    def element(i: Expr, j: Expr) -> Expr:
+        value = products[i, j] if b is None else products[i, j] + b[j]
+        return activated(value, activation).cast(x.dtype)
+
+    return ir.reshaped(
+        ir.compute((rows, columns), element, "y"), (*x.shape[:-1], columns)
+    )

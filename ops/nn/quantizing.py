@@ -1,0 +1,191 @@
+"""Symmetric quantisation to 8 or 4 bits: per tensor, per row, or per group of a row."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from tensorlang import ir
+from tensorlang.errors import DTypeError
+from tensorlang.ops.definition import operator
+from tensorlang.ops.signature import Arrays, ElementType, Singles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tensorlang.ir import Expr, Tensor
+
+    Bytes: TypeAlias = Tensor
+    Narrowed: TypeAlias = Tensor
+else:
+    Bytes = Arrays("quantised numbers", ("u8", "i8"))
+    Narrowed = Arrays("activations", ("f32", "bf16", "f16"))
+
+Bits: TypeAlias = Literal[8, 4]
+_LARGEST: Final[dict[int, int]] = {8: 127, 4: 7}
+NIBBLE_ZERO: Final = 8  # the four bits that stand for 0
+_USUAL: Final = (1024, 1024)
+
+
+@operator("nn.quantize", aliases=("quantize",), shapes=(_USUAL,), whole=True)
+def quantize(
+    x: Narrowed, *, per: Literal["row", "tensor"] | int = "row", bits: Bits = 8
+) -> tuple[Tensor, Tensor]:
+    """Round to integers with a scale: `round(x / scale)` and `scale`.
+
+    A scale is the largest absolute value that shares it, divided by 127, or by 7 for 4
+    bits. NaN becomes 0, and so does everything that shares a scale with an infinity.
+
+    Args:
+        x: Floats of f32, bf16 or f16, `[..., n]`.
+        per: What shares a scale: a `row` along the last dimension, the whole `tensor`,
+            or a number of adjacent elements of a row, which divides `n`.
+        bits: 8: int8 of the shape of `x`. 4: uint8 `[..., n / 2]`, two to a byte: those
+            of even index in the lower four bits, and a value of 8 stands for 0.
+        out: Two output arrays: the integers, and f32 scales: `[1]` per tensor,
+            `x.shape[:-1]` per row, `[..., n / per]` per group.
+
+    Raises:
+        ShapeError: groups do not divide a row, or an odd number is stored in pairs.
+    """
+    ir.require(x.ndim > 0, "x has no dimension to quantise along")
+    *lead, depth = *x.shape[:-1], int(x.shape[-1])
+    group = per if isinstance(per, int) else depth
+    ir.require(
+        group > 0 and depth % group == 0 if isinstance(per, int) else True,
+        "groups of {group} do not divide rows of {depth}",
+        group=group,
+        depth=depth,
+    )
+    ir.require(
+        bits == 8 or (depth % 2 == 0 and group % 2 == 0),
+        "4-bit numbers are stored in pairs: rows of {depth} in groups of {group} have "
+        "an odd number",
+        depth=depth,
+        group=group,
+    )
+    count = depth // group if depth else 1
+    shape = (1, math.prod(x.shape)) if per == "tensor" else (*lead, count, group)
+    held = ir.reshaped(x, (math.prod(shape[:-1]), shape[-1]))
+    rows = ir.rows.Rows(held)
+    top = rows.fold_long("max", lambda at: _absolute(rows[at]), "top")
+    scales = rows.row(lambda row: top[row] / float(_LARGEST[bits]), "scales")
+
+    def element(row: Any, place: Any) -> Expr:
+        scale = top[row] / float(_LARGEST[bits])
+        value = ir.round(ir.select(scale > 0.0, rows[row, place] / scale, 0.0))
+        limit = ir.as_expr(float(_LARGEST[bits]), ir.f32)
+        return ir.minimum(ir.maximum(value, -limit), limit).cast(ir.i8)
+
+    def pair(row: Any, place: Any) -> Expr:
+        low, high = (
+            (element(row, place * 2 + n) + NIBBLE_ZERO).cast(ir.u8) for n in range(2)
+        )
+        return low | (high << ir.as_expr(4, ir.u8))
+
+    if bits == 4:
+        q = ir.compute((held.shape[0], held.shape[1] // 2), pair, "q")
+        q = ir.reshaped(q, (*lead, depth // 2))
+    else:
+        q = ir.reshaped(ir.compute(held.shape, element, "q"), x.shape)
+    if per == "tensor":
+        return q, ir.reshaped(scales, (1,))
+    return q, ir.reshaped(scales, (*lead, count) if isinstance(per, int) else lead)
+
+
+def _absolute(value: Expr) -> Expr:
+    return ir.select(value < 0.0, -value, value)
+
+
+@operator(
+    "nn.dequantize",
+    aliases=("dequantize",),
+    shapes=(_USUAL, (1024,)),
+    whole=True,
+    gradient={"linear": False},
+)
+def dequantize(
+    q: Bytes, scales: Singles, *, bits: Bits = 8, dtype: ElementType = "f32"
+) -> Tensor:
+    """The numbers that integers stand for: `q * scale`.
+
+    Args:
+        q: Integers as `nn.quantize` makes them: int8, or uint8 in pairs of 4 bits.
+        scales: f32, as `nn.quantize` makes them: `[1]`, `q.shape[:-1]`, or one more
+            dimension for groups of a row.
+        bits: 8 or 4.
+        dtype: Type of the result: `f32`, `bf16` or `f16`.
+        out: Output array, `[..., n]`.
+
+    Raises:
+        ShapeError: the scales do not fit.
+        DTypeError: 4 bits that are not uint8, 8 that are not int8, or no float type.
+    """
+    ir.require(
+        (q.dtype == ir.u8) == (bits == 4),
+        "{bits}-bit numbers are not {dtype}",
+        DTypeError,
+        bits=bits,
+        dtype=q.dtype,
+    )
+    ir.require(
+        dtype.is_float and dtype != ir.f64,
+        "dtype is f32, bf16 or f16, not {dtype}",
+        DTypeError,
+        dtype=dtype,
+    )
+    ir.require(q.ndim > 0, "q has no dimension to dequantise along")
+    lead, width = q.shape[:-1], int(q.shape[-1])
+    rows = math.prod(lead)
+    depth = width * 8 // bits
+    single = scales.ndim == 1 and scales.shape[0] == 1
+    grouped = scales.ndim == q.ndim
+    ir.require(
+        single
+        or (scales.ndim == len(lead) and scales.shape == lead)
+        or (grouped and scales.shape[:-1] == lead),
+        "scales of shape {scales} do not fit numbers of shape {q}",
+        scales=scales.shape,
+        q=q.shape,
+    )
+    count = int(scales.shape[-1]) if grouped and not single else 1
+    held = ir.reshaped(q, (rows, width))
+    flat = scales if single else ir.reshaped(scales, (rows, count))
+    weight = weights(held, flat, bits)
+    made = ir.compute((rows, depth), lambda r, c: weight(r, c).cast(dtype), "x")
+    return ir.reshaped(made, (*lead, depth))
+
+
+def weights(q: Tensor, scales: Tensor, bits: int) -> Callable[[Any, Any], Expr]:
+    """An accessor `(row, place)` of the f32 numbers that a matrix stands for.
+
+    Args:
+        q: `[rows, n]`, int8, or uint8 `[rows, n / 2]`.
+        scales: `[1]`, `[rows]`, or `[rows, groups]`.
+        bits: 8 or 4.
+
+    Raises:
+        ShapeError: groups do not divide a row.
+    """
+    depth = int(q.shape[-1]) * 8 // bits
+    count = int(scales.shape[1]) if scales.ndim == 2 else 1
+    ir.require(
+        count > 0 and depth % count == 0,
+        "{count} groups do not divide {depth} numbers",
+        count=count,
+        depth=depth,
+    )
+
+    def at(row: Any, place: Any) -> Expr:
+        row, place = ir.as_expr(row), ir.as_expr(place)
+        if bits == 8:
+            number = q[row, place].cast(ir.f32)
+        else:
+            octet = q[row, place // 2].cast(ir.i32)
+            shift = (place % 2).cast(ir.i32) * 4
+            number = (((octet >> shift) & 15) - NIBBLE_ZERO).cast(ir.f32)
+        if scales.ndim == 2:
+            return number * scales[row, place // max(depth // count, 1)]
+        return number * scales[row if scales.shape[0] != 1 else 0]
+
+    return at

@@ -1,0 +1,197 @@
+"""Integer dense layers against exact sums in int64; quantisation and its inverse."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tensorlang.errors import ArgumentError, DTypeError, GraphError, ShapeError
+from tensorlang.ops import nn
+
+F32, I8, U8 = np.float32, np.int8, np.uint8
+SHAPES = [
+    (64, 96, 128),
+    (1, 33, 70),
+    (13, 48, 20),
+    (3, 1, 1),
+    (30, 70, 129),
+    (2, 16, 4),
+]
+
+
+def octets(*shape, dtype=I8, seed=0):
+    """Integers of the whole range, the extremes among them."""
+    limits = np.iinfo(dtype)
+    made = np.random.default_rng((seed, *shape)).integers(
+        limits.min, limits.max, shape, endpoint=True
+    )
+    made.reshape(-1)[:1], made.reshape(-1)[1:2] = limits.min, limits.max
+    return made.astype(dtype)
+
+
+def drawn(*shape, seed=0):
+    return np.random.default_rng((seed, *shape)).random(shape, F32) + F32(0.1)
+
+
+def exact(x, w, scales, zero=0):
+    """`(x - zero) @ w.T` with scales per tensor, channel or group."""
+    x = x.astype(np.int64) - np.reshape(zero, (-1, 1)).astype(np.int64)
+    scales = scales.reshape(len(scales), -1).astype(np.float64)
+    groups = scales.shape[1]
+    x, w = (v.reshape(len(v), groups, v.shape[1] // groups) for v in (x, w))
+    sums = np.einsum("igk,jgk->ijg", x, w.astype(np.int64))
+    return (sums * scales).sum(-1)
+
+
+@pytest.mark.parametrize("dtype", [I8, U8])
+@pytest.mark.parametrize(("m", "n", "k"), SHAPES)
+def test_sums_are_exact(m, n, k, dtype):
+    x, w = octets(m, k, dtype=dtype), octets(n, k, seed=1)
+    y = nn.dense_int8(x, w, np.ones(1, F32))
+    assert y.dtype == F32
+    np.testing.assert_array_equal(y, exact(x, w, np.ones(1)))  # below 2**24
+
+
+@pytest.mark.parametrize("dtype", [I8, U8])
+@pytest.mark.parametrize(("m", "n", "k", "groups"), [(7, 40, 96, 3), (1, 64, 128, 4)])
+def test_scales_of_groups_and_rows_zero_points_and_a_bias(m, n, k, groups, dtype):
+    x, w = octets(m, k, dtype=dtype), octets(n, k, seed=1)
+    b, rows = drawn(n), drawn(m, seed=3)
+    for scales in (drawn(1), drawn(n), drawn(n, groups)):
+        for zero in (octets(1, dtype=dtype), octets(m, seed=5).astype(np.int32)):
+            y = nn.dense_int8(
+                x, w, scales, b, x_scales=rows, zero_points=zero, activation="relu"
+            )
+            expected = exact(x, w, scales, zero) * rows[:, None] + b
+            size = exact(abs(x.astype(int)) + 255, abs(w.astype(int)), scales)
+            assert (abs(y - np.maximum(expected, 0)) <= 1e-6 * (size + 1)).all()
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u8"])
+def test_results_are_requantised(dtype):
+    x, w, scales = octets(9, 50), octets(20, 50, seed=1), drawn(20) / 1000
+    kind = np.dtype(I8 if dtype == "i8" else U8)
+    y = nn.dense_int8(x, w, scales, dtype=dtype, y_scale=0.25, y_zero_point=3)
+    expected = np.rint(exact(x, w, scales) / 0.25) + 3
+    limits = np.iinfo(kind)
+    assert y.dtype == kind
+    assert abs(y - expected.clip(limits.min, limits.max)).max() <= 1  # ties in f32
+    assert (y == expected.clip(limits.min, limits.max)).mean() > 0.97
+    assert {limits.min, limits.max} <= {*y.reshape(-1).tolist()}
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+def test_results_in_narrow_floats(dtype):
+    x, w, scales = octets(3, 4, 24), octets(17, 24, seed=1), drawn(17) / 1000
+    y = nn.dense_int8(x, w, scales, dtype=dtype)
+    expected = exact(x.reshape(12, 24), w, scales).reshape(3, 4, 17)
+    assert y.dtype == (np.float16 if dtype == "f16" else ml_dtypes.bfloat16)
+    np.testing.assert_allclose(y.astype(F32), expected, rtol=2**-8, atol=1e-3)
+
+
+def test_empty_strided_and_given_arrays():
+    w, ones = octets(6, 8), np.ones(1, F32)
+    assert nn.dense_int8(octets(2, 8)[:0], w, ones).shape == (0, 6)
+    assert (nn.dense_int8(np.zeros((2, 0), I8), w[:, :0], ones) == 0).all()
+    assert nn.dense_int8(octets(2, 8), w[:0], ones).shape == (2, 0)
+    x, out = octets(4, 16)[:, ::2], np.zeros((4, 12), F32)
+    nn.dense_int8(x, w, ones, out=out[:, ::2])
+    np.testing.assert_array_equal(out[:, ::2], exact(x, w, ones))
+
+
+X, W, S = octets(2, 8), octets(6, 8), np.ones(6, F32)
+LONG = np.zeros((1, 70_000), I8)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "said"),
+    [
+        (lambda: nn.dense_int8(X[:, 1:], W, S), ShapeError, "does not end"),
+        (lambda: nn.dense_int8(X, W, S[:2]), ShapeError, "scales of shape"),
+        (lambda: nn.dense_int8(X, W, drawn(6, 3)), ShapeError, "that divide 8"),
+        (lambda: nn.dense_int8(X, W, S, S[:1]), ShapeError, "bias has shape"),
+        (lambda: nn.dense_int8(X, W, S, x_scales=S), ShapeError, "x_scales of shape"),
+        (lambda: nn.dense_int8(X, W, S, dtype="i32"), DTypeError, "dtype is one of"),
+        (lambda: nn.dense_int8(X * 1.0, W, S), DTypeError, "takes u8, i8"),
+        (lambda: nn.dense_int8(X, W.view(U8), S), DTypeError, "w is an array of i8"),
+        (lambda: nn.dense_int8(LONG, LONG, S[:1]), ShapeError, "may overflow"),
+        (lambda: nn.dense_int4(X * F32(1), W, S), DTypeError, "array of u8"),
+        (lambda: nn.dense_int4(drawn(2, 18), W.view(U8), S), ShapeError, "not end"),
+        (lambda: nn.quantize(drawn(4, 6), per=4), ShapeError, "do not divide"),
+        (lambda: nn.quantize(drawn(4, 6), per=0), ShapeError, "do not divide"),
+        (lambda: nn.quantize(drawn(4, 5), bits=4), ShapeError, "odd number"),
+        (lambda: nn.quantize(drawn(4, 6), bits=3), ArgumentError, "bits is"),
+        (lambda: nn.quantize(X), DTypeError, "takes f32, bf16, f16"),
+        (lambda: nn.dequantize(X, S[:2], bits=4), DTypeError, "4-bit"),
+        (lambda: nn.dequantize(X, S), ShapeError, "do not fit"),
+    ],
+)
+def test_mistakes_are_named(call, error, said):
+    with pytest.raises(error, match=said):
+        call()
+
+
+@pytest.mark.parametrize("per", ["row", "tensor", 16, 32])
+@pytest.mark.parametrize("bits", [8, 4])
+def test_quantisation_is_within_half_a_step(per, bits):
+    x = np.random.default_rng(0).standard_normal((5, 3, 64)).astype(F32)
+    x[0, 0], x[1, 1, :16] = 0, -(2.0**-130)
+    q, scales = nn.quantize(x, per=per, bits=bits)
+    shape = {"row": (5, 3), "tensor": (1,)}.get(per) or (5, 3, 64 // per)
+    assert (q.dtype, scales.shape) == (I8 if bits == 8 else U8, shape)
+    y = nn.dequantize(q, scales, bits=bits)
+    steps = np.repeat(scales, x.size // scales.size).reshape(x.shape)
+    assert (abs(x - y) <= steps * F32(0.5001)).all()
+    assert (y[0, 0] == 0).all()
+
+
+def test_pairs_have_the_even_one_below():
+    q, scales = nn.quantize(np.array([[7, -7, 1, 0]], F32), bits=4)
+    np.testing.assert_array_equal(q, [[15 | 1 << 4, 9 | 8 << 4]])
+    assert scales == [1]
+
+
+def test_numbers_that_are_none_become_zero():
+    x = np.array([[1, np.nan, 2], [1, np.inf, -np.inf]], F32)
+    q, _ = nn.quantize(x)
+    np.testing.assert_array_equal(q, [[64, 0, 127], [0, 0, 0]])
+
+
+@pytest.mark.parametrize("dtype", [F32, ml_dtypes.bfloat16, np.float16])
+@pytest.mark.parametrize(
+    ("m", "n", "k", "per"),
+    [(1, 64, 128, 32), (1, 33, 70, "row"), (5, 40, 96, 16), (40, 70, 62, "tensor")],
+)
+def test_layers_of_4_bits(m, n, k, per, dtype):
+    x = np.random.default_rng(0).standard_normal((m, k)).astype(dtype)
+    w, b = drawn(n, k, seed=1) - F32(0.6), drawn(n, seed=2)
+    q, scales = nn.quantize(w, per=per, bits=4)
+    y = nn.dense_int4(x, q, scales, b, activation="tanh")
+    wide, whole = x.astype(np.float64), nn.dequantize(q, scales, bits=4)
+    eps = float(ml_dtypes.finfo(dtype).eps)
+    assert y.dtype == dtype
+    expected = np.tanh(wide @ whole.T.astype(np.float64) + b)
+    allowed = eps + 1e-6 * (abs(wide) @ abs(whole.T) + 1)
+    assert (abs(y.astype(np.float64) - expected) <= allowed).all()
+    empty = nn.dense_int4(x[:0], q, scales)
+    assert empty.shape == (0, n)
+
+
+def test_layers_without_inputs():
+    y = nn.dense_int4(np.zeros((2, 0), F32), np.zeros((3, 0), U8), np.ones(3, F32))
+    np.testing.assert_array_equal(y, np.zeros((2, 3), F32))
+
+
+def test_gradients_of_float_arrays():
+    torch = pytest.importorskip("torch")
+    from tensorlang.interop import torch as ours
+
+    x = torch.randn(3, 16, requires_grad=True)
+    q, scales = ours.quantize(torch.randn(5, 16), per=8, bits=4)
+    whole = ours.dequantize(q, scales, bits=4)
+    ours.dense_int4(x, q, scales).sum().backward()
+    torch.testing.assert_close(x.grad, whole.sum(0).expand(3, 16))
+    scales.requires_grad_()
+    with pytest.raises(GraphError, match=r"nn.dense_int8 .* has no gradient"):
+        ours.dense_int8(
+            q.to(torch.int8), q.to(torch.int8), scales[:, 0]
+        ).sum().backward()
