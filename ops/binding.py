@@ -20,8 +20,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from tensorlang import lazy, runtime
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
+from tensorlang.ir.dtypes import as_dtype
 from tensorlang.ops.dispatch import own
+from tensorlang.ops.packed_weights import PackedWeight
 from tensorlang.ops.signature import (
     ABSENT,
     DERIVED,
@@ -36,8 +39,16 @@ from tensorlang.ops.signature import (
 from tensorlang.ops.tensors import call, viewed
 
 if TYPE_CHECKING:
+    import ml_dtypes
+
     from tensorlang.ops.definition import Definition
     from tensorlang.ops.operator import Launch
+    from tensorlang.ops.random import keys as keys_of
+    from tensorlang.ops.random import states
+else:
+    keys_of = lazy.module("tensorlang.ops.random.keys")
+    states = lazy.module("tensorlang.ops.random.states")
+    ml_dtypes = lazy.module("ml_dtypes")
 
 _PLAIN: Final = {np.ndarray}
 _ARRAY, _NUMBER, _ABSENT = 0, 1, 2
@@ -103,8 +114,6 @@ def _piece(parameter: Parameter, keys: Sequence[str]) -> _Piece:
             left = f"*__fit_{name}({name})"
             return _Piece(fit=_left, attribute=f"{name} != 0.0", scalar=left)
         case Other("key"):
-            from tensorlang.ops.random.keys import Key  # noqa: PLC0415 - stands above
-
             used = kind.verb and f"{name}.consume({kind.verb!r}, 3)"
             fit = _key if used else _old_key
             if kind.verb == "folded":  # with a child's number
@@ -113,9 +122,11 @@ def _piece(parameter: Parameter, keys: Sequence[str]) -> _Piece:
                 words = f"*(() if {name} is None else ({name}.words,))"
                 impl = f"None if {name} is None else {name}.impl"
                 used = used and f"{name} is None or {used}"
-                types = (Key, type(None))
+                types = (keys_of.Key, type(None))
                 return _Piece(types, fit, attribute=impl, after=used, behind=words)
-            return _Piece((Key,), fit, f"{name}.words", f"{name}.impl", after=used)
+            return _Piece(
+                (keys_of.Key,), fit, f"{name}.words", f"{name}.impl", after=used
+            )
         case Other("child"):
             test, after = f"0 <= {name} < 1 << 64", f"{keys[0]}.fold({name})"
             return _Piece((int,), _child, scalar=name, after=after, test=test)
@@ -170,9 +181,7 @@ def bound(op: Definition) -> Callable[..., Launch]:
     if op.derive is not None:
         lines += _deriving(op.derive, parameters, given)
     if op.spec.keys and not extras and "out" in op.shared:
-        from tensorlang.ops.random.states import consume  # noqa: PLC0415 - above
-
-        given |= {"__known": op.kernels.get, "__consume": consume}
+        given |= {"__known": op.kernels.get, "__consume": states.consume}
         lines += _short(op, pieces)
     if extras:
         tests = (f"{name} is __default_{name}" for name in extras)
@@ -264,8 +273,6 @@ def _unpacking(parameters: Sequence[Parameter], given: dict[str, Any]) -> Iterat
     """The lines that unpack packed weights."""
     for name, kind in ((p.name, p.kind) for p in parameters):
         if isinstance(kind, Arrays) and kind.packed:
-            from tensorlang.ops.nn.packing import PackedWeight  # noqa: PLC0415 - above
-
             given["__packed"] = PackedWeight
             yield f"__columns_of_{name} = 0"
             yield f"if type({name}) is __packed:"
@@ -500,16 +507,12 @@ def mixed(  # noqa: PLR0917 - as `call`
 def type_of(id: str, array: Any) -> tuple[str, str]:
     """The kind and name of an array's element type."""
     if type(array) is not np.ndarray:
-        from tensorlang.runtime.foreign_arrays import as_placed  # noqa: PLC0415 - runtime
-
-        array = as_placed(array, f"{id}: an operand")
+        array = runtime.foreign_arrays.as_placed(array, f"{id}: an operand")
     return _type(array.dtype)
 
 
 @cache
 def _type(dtype: np.dtype[Any]) -> tuple[str, str]:
-    from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - once a type
-
     found = as_dtype(dtype)
     return found.kind, found.name
 
@@ -517,11 +520,7 @@ def _type(dtype: np.dtype[Any]) -> tuple[str, str]:
 @cache
 def _beyond(name: str) -> float:
     """The smallest number that rounds to infinity: half an ulp above the maximum."""
-    from ml_dtypes import finfo  # noqa: PLC0415 - numbers as large are rare
-
-    from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - once a type
-
-    found = finfo(as_dtype(name).numpy)
+    found = ml_dtypes.finfo(as_dtype(name).numpy)
     largest = float(found.max)
     exponent = math.frexp(largest)[1]
     return largest + math.ldexp(float(found.eps), exponent - 2)
@@ -530,8 +529,6 @@ def _beyond(name: str) -> float:
 @cache
 def _integers(name: str) -> tuple[int, int]:
     """The range of an integer type."""
-    from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - once a type
-
     found = np.iinfo(as_dtype(name).numpy)
     return int(found.min), int(found.max)
 
@@ -664,11 +661,10 @@ def _likes(id: str, name: str, value: Any) -> tuple[tuple[int, ...], ...]:
 
 def _key(id: str, name: str, value: Any) -> Any:
     """A key, to be consumed once all other arguments are checked."""
-    from tensorlang.ops.random.stateful import LaterKey, StatefulKey  # noqa: PLC0415 - above
-
     own(value)
-    if isinstance(value, (StatefulKey, LaterKey)):
-        return value.later()
+    later = getattr(value, "later", None)  # of a `StatefulKey` or `LaterKey`
+    if later is not None:
+        return later()
     raise ArgumentError(
         f"{id}: {name} is a Key, not {type(value).__name__}; make one with "
         "random.key(seed)"
@@ -712,7 +708,5 @@ def _offset(id: str, name: str, value: Any) -> int:
 
 
 def _element_type(_id: str, _name: str, value: Any) -> str:
-    from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - of no usual call
-
     own(value)
     return as_dtype(value).name

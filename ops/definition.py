@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
+from tensorlang import lazy
 from tensorlang.errors import ArgumentError, OperatorError, ShapeError
+from tensorlang.ir.dtypes import DType, as_dtype
 from tensorlang.ops import binding, signature
 from tensorlang.ops.algorithms import DIRECT, Algorithm, Define
 from tensorlang.ops.declarations import NOTHING, declarations
@@ -36,8 +38,16 @@ from tensorlang.ops.tensors import Ready, call, check_result
 from tensorlang.workload import Workload, attributes_of
 
 if TYPE_CHECKING:
+    from tensorlang import targets
     from tensorlang.ir.nodes import Function
+    from tensorlang.ops import derived_gradients, tracing
+    from tensorlang.ops.random import impls
     from tensorlang.ops.tracing import Trace
+else:
+    targets = lazy.module("tensorlang.targets")
+    derived_gradients = lazy.module("tensorlang.ops.derived_gradients")
+    tracing = lazy.module("tensorlang.ops.tracing")
+    impls = lazy.module("tensorlang.ops.random.impls")
 
 Body = Callable[..., Any]
 _MOST_TRACES: Final = 64  # of one pattern
@@ -232,8 +242,6 @@ class Definition(Operator):  # noqa: D101 - it has one
         try:
             hash(target)
         except TypeError:
-            from tensorlang import targets  # noqa: PLC0415 - only for a mistake
-
             targets.get(target)
         known = {p.name: p for p in self.parameters}
         unknown = kwargs.keys() - known.keys() - {*self.shared}
@@ -262,15 +270,11 @@ class Definition(Operator):  # noqa: D101 - it has one
     @cached_property
     def grad(self) -> Operator | None:
         """The gradient operator, if it is derived."""
-        from tensorlang.ops.derived_gradients import (  # noqa: PLC0415 - cycle
-            DerivedGradient,
-            may_derive,
-        )
-
         if self._gradient is not None:
-            return DerivedGradient(self, **{"linear": True, **self._gradient})
-        may = not self.in_library and may_derive(self)
-        return DerivedGradient(self, linear=False) if may else None
+            options = {"linear": True, **self._gradient}
+            return derived_gradients.DerivedGradient(self, **options)
+        may = not self.in_library and derived_gradients.may_derive(self)
+        return derived_gradients.DerivedGradient(self, linear=False) if may else None
 
     def derived(self) -> Operator | None:
         """The gradient operator, if the definition declares one."""
@@ -311,8 +315,6 @@ class Definition(Operator):  # noqa: D101 - it has one
         if isinstance(kinds, tuple) and keys and not self.spec.arrays:
             (kinds,) = kinds  # of what is drawn
         if isinstance(kinds, str):
-            from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - once a workload
-
             kinds = as_dtype(kinds).name
             asked = {**dict.fromkeys(self.spec.types, kinds), **asked}
         named = self.spec.fitted(asked, len(given) + len(keys))
@@ -360,8 +362,6 @@ class Definition(Operator):  # noqa: D101 - it has one
         for name in inspect.signature(self.derive).parameters:
             (p,) = (p for p in self.spec.parameters if p.name == name)
             if isinstance(p.kind, Arrays):
-                from tensorlang.ir.dtypes import DType  # noqa: PLC0415 - for tools
-
                 taken[name] = np.empty(0, DType(kind).numpy)
             else:
                 taken[name] = named.get(name, usual.get(name, p.default))
@@ -384,8 +384,6 @@ class Definition(Operator):  # noqa: D101 - it has one
         self, workload: Workload, algorithm: str = DIRECT, body: Body | None = None
     ) -> Trace:
         """The trace for a workload, memoised."""
-        from tensorlang.ops.tracing import Call, trace  # noqa: PLC0415 - loads the IR
-
         if len(self._traces) > _MOST_PATTERNS:  # bounds memory for ever new attributes
             self._traces.clear()
         named, shapes = workload.named, workload.shapes
@@ -396,13 +394,13 @@ class Definition(Operator):  # noqa: D101 - it has one
         ]
         many += [name == self.spec.elements for name in self.spec.listed(named)]
         batches = [at for at, open_ in enumerate(many) if open_]
-        call = Call(workload.shapes, workload.dtypes, named, batches)
+        call = tracing.Call(workload.shapes, workload.dtypes, named, batches)
         known = self._traces.setdefault((algorithm, call.pattern), [])
         for made in known:
             if made.serves(call.shapes):
                 return made
         self.spec.check(call.dtypes, call.attributes)
-        made = trace(
+        made = tracing.trace(
             self.spec,
             body or self.definition,
             call,
@@ -470,8 +468,6 @@ class Definition(Operator):  # noqa: D101 - it has one
         Raises:
             ShapeError, DTypeError, ArgumentError: an argument does not fit.
         """
-        from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - only to prepare
-
         asked: list[Any] = []
         for p in self.spec.parameters:
             if p.is_shape:
@@ -549,9 +545,7 @@ class Definition(Operator):  # noqa: D101 - it has one
 
 def _words(how: str) -> tuple[tuple[int, ...], str]:
     """The shape and type of a key's words."""
-    from tensorlang.ops.random.impls import impl  # noqa: PLC0415 - once a workload
-
-    found = impl(how)
+    found = impls.impl(how)
     return (found.key_words,), f"u{found.bits}"
 
 

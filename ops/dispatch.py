@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from tensorlang import runtime
 from tensorlang.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -51,9 +52,7 @@ class Late:
 
     def settle(self) -> Any:
         """The array, as one of its library."""
-        from tensorlang.runtime.arrays import as_kind  # noqa: PLC0415 - rarely used
-
-        return as_kind(self.array, self.kind)
+        return runtime.arrays.as_kind(self.array, self.kind)
 
 
 class Foreign(Exception):  # noqa: N818 - a signal between a front and its operator

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tensorlang import runtime
 from tensorlang.errors import KernelError
 
 
@@ -44,9 +45,8 @@ def outside(position: int) -> Callable[[Sequence[Any]], str]:
     """The explanation for argument `position`: indices of rows of the next argument."""
 
     def says(args: Sequence[Any]) -> str:
-        from tensorlang.runtime.device_arrays import on_host  # noqa: PLC0415 - runtime
-
-        indices, rows = on_host(args[position]), args[position + 1].shape[0]
+        indices = runtime.device_arrays.on_host(args[position])
+        rows = args[position + 1].shape[0]
         wrong = indices[(indices < 0) | (indices >= rows)]
         if not wrong.size:
             return ""

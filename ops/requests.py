@@ -13,6 +13,7 @@ from tensorlang.errors import (
     ShapeError,
     TensorlangError,
 )
+from tensorlang.ir.dtypes import as_dtype
 
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Operator, Shapes
@@ -112,8 +113,6 @@ def whole_shapes(shapes: Any) -> Shapes:
 
 def _checked_dtypes(dtypes: Any) -> tuple[str, ...] | str | None:
     """Canonical names of element types; see `tensorlang.ir.dtypes.as_dtype`."""
-    from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - loads NumPy
-
     if dtypes is None:
         return None
     if isinstance(dtypes, (list, tuple)):

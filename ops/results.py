@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tensorlang import runtime
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
 from tensorlang.ops.dispatch import Late
-from tensorlang.runtime import arrays, buffers
-from tensorlang.runtime.device_arrays import empty_like
-from tensorlang.runtime.foreign_arrays import as_placed, on_device
 
 
 def empty(
@@ -24,19 +22,19 @@ def empty(
     Raises:
         ShapeError: the memory cannot be allocated.
     """
-    beside = None if like is None else on_device(like, name)
+    beside = None if like is None else runtime.foreign_arrays.on_device(like, name)
     if beside is not None:
-        there = empty_like(beside, shape, dtype)
+        there = runtime.device_arrays.empty_like(beside, shape, dtype)
         return there, Late(there, there.kind)
     size = math.prod(shape) * dtype.itemsize
     try:
-        made = buffers.empty(shape, dtype)
+        made = runtime.buffers.empty(shape, dtype)
     except (MemoryError, OSError, ValueError, OverflowError) as problem:
         raise ShapeError(
             f"{name}: a {dtype} result of shape {shape}, {size / 2**30:.4g} GiB, "
             "cannot be allocated; compute it in parts, or give out="
         ) from problem
-    kind = arrays.kind_of(like)
+    kind = runtime.arrays.kind_of(like)
     return made, made if kind in ("numpy", "builtins") else Late(made, kind)
 
 
@@ -76,10 +74,12 @@ def given(
     Raises:
         ShapeError, DTypeError, ArgumentError: it does not fit the result.
     """
-    reason = arrays.immutable(out)
+    reason = runtime.arrays.immutable(out)
     if reason:
         raise ArgumentError(f"{name}: out {reason}; pass a NumPy array")
-    array = as_placed(out, f"{name}: out") if known is None else known
+    array = known
+    if known is None:
+        array = runtime.foreign_arrays.as_placed(out, f"{name}: out")
     if array.shape != shape:
         raise ShapeError(f"{name}: out has shape {array.shape}, the result {shape}")
     if array.dtype != dtype:
@@ -91,7 +91,7 @@ def given(
             f"{name}: out is a broadcast or sliding view whose elements share memory; "
             "pass an array of your own"
         )
-    arrays.written((out,))
+    runtime.arrays.written((out,))
     return array
 
 

@@ -63,6 +63,7 @@ from typing import (
 import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError, OperatorError
+from tensorlang.ir.dtypes import as_dtype
 
 FLOATS: Final = ("f32", "bf16", "f16", "f64")
 INTEGERS: Final = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
@@ -378,8 +379,6 @@ class Spec:
             elif p.is_a("share"):
                 made[p.name] = bool(given.get(p.name, False))
             elif p.is_a("dtype"):
-                from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - if asked
-
                 made[p.name] = as_dtype(value).name
         optional = [p.name for p in self.parameters if p.is_optional and not p.is_extra]
         missing = len(self.slots(made)) + len(self.listed(made)) - count

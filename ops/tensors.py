@@ -11,15 +11,20 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
+from tensorlang import lazy, runtime
 from tensorlang.errors import ArgumentError, ShapeError, TensorlangError
-from tensorlang.ops import on_torch
+from tensorlang.ir.dtypes import as_dtype
+from tensorlang.ops import on_torch, results
 from tensorlang.ops.dispatch import NOWHERE, Late, own
 from tensorlang.ops.operator import Launch, Operator
 from tensorlang.ops.update_checks import check_updated
 
 if TYPE_CHECKING:
     from tensorlang.ops.definition import Definition
+    from tensorlang.ops.random import keys
     from tensorlang.ops.random.keys import Key
+else:
+    keys = lazy.module("tensorlang.ops.random.keys")
 
 Shape: TypeAlias = tuple[int, ...]
 MOST_ELEMENTS: Final = 1 << 48  # per array: more than any memory holds
@@ -71,13 +76,11 @@ class Ready:
         keys: tuple[str, ...] = (),
     ) -> Ready:
         """A kernel, with all that is derived from its canonical shapes."""
-        from tensorlang.runtime.buffers import SMALLEST  # noqa: PLC0415 - to prepare
-
         single = results[0] if len(results) == 1 and not several else None
         small = (
             single
             and not any(keys)
-            and math.prod(single[0]) * single[2].itemsize < SMALLEST
+            and math.prod(single[0]) * single[2].itemsize < runtime.buffers.SMALLEST
         )
         looked_at = bool(updated) or any(shape is not None for shape in inputs)
         plain = None
@@ -209,8 +212,6 @@ def _seen_as(
     op: Definition, key: Hashable, array: Any, attributes: dict[str, Any]
 ) -> Shape:
     """The shape of the view, found without tracing."""
-    from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - only to prepare
-
     assert op.view is not None
     try:
         as_dtype(array.dtype)
@@ -246,9 +247,7 @@ def _nothing() -> None:
 
 
 def _kind(like: Any) -> str:
-    from tensorlang.runtime.arrays import kind_of  # noqa: PLC0415 - loads the runtime
-
-    return kind_of(like)
+    return runtime.arrays.kind_of(like)
 
 
 def _views(op: Operator, arrays: Sequence[Any]) -> tuple[Any, list[Any], str | None]:
@@ -257,13 +256,12 @@ def _views(op: Operator, arrays: Sequence[Any]) -> tuple[Any, list[Any], str | N
     Raises:
         ArgumentError: they are on different devices, or one is not an array.
     """
-    from tensorlang.runtime.foreign_arrays import as_placed, where  # noqa: PLC0415 - runtime
-
     own(*arrays)
     found = [
-        as_placed(array, f"{op.id}: argument {at}") for at, array in enumerate(arrays)
+        runtime.foreign_arrays.as_placed(array, f"{op.id}: argument {at}")
+        for at, array in enumerate(arrays)
     ]
-    there = where(found)
+    there = runtime.foreign_arrays.where(found)
     like: Any = next(a for a in arrays if type(a) is not np.ndarray)
     if there is not None:
         like = next(a for a in found if type(a) is not np.ndarray)
@@ -275,9 +273,7 @@ def _place_of(op: Operator, out: Any) -> str | None:
     outs = out if isinstance(out, (tuple, list)) else (out,)
     if all(type(each) is np.ndarray for each in outs):
         return None
-    from tensorlang.runtime.foreign_arrays import target_of  # noqa: PLC0415 - runtime
-
-    return target_of(op.id, outs)
+    return runtime.foreign_arrays.target_of(op.id, outs)
 
 
 def check_result(id: str, shape: Shape) -> None:
@@ -306,11 +302,9 @@ def check_result(id: str, shape: Shape) -> None:
 def _fresh(op: Operator, ready: Ready, like: Any) -> tuple[list[Any], Any]:
     if ready.keys and ready.single:
         return _one_key(op, ready)
-    from tensorlang.ops.results import empty  # noqa: PLC0415 - loads the runtime
-
     outs, shown = [], []
     for shape, inner, dtype in _arrays(ready):
-        array, result = empty(op.id, shape, dtype, like)
+        array, result = results.empty(op.id, shape, dtype, like)
         outs.append(array if shape == inner else array.reshape(inner))
         shown.append(result)
     if ready.keys:
@@ -372,41 +366,35 @@ def _with_key(
 
 
 @cache
-def _key_class() -> type[Key]:
-    from tensorlang.ops.random.keys import Key  # noqa: PLC0415 - which stands above
-
-    return Key
+def _key_class() -> type[keys.Key]:
+    return keys.Key
 
 
 def _given(
     op: Operator, ready: Ready, out: Any
 ) -> tuple[list[Any], list[tuple[Any, Any]]]:
     """The memory for results, and the pairs to copy back to `out` after the launch."""
-    several, results = ready.single is None, _arrays(ready)
+    several, expected = ready.single is None, _arrays(ready)
     wanted = tuple(out) if several and isinstance(out, (tuple, list)) else (out,)
-    if len(wanted) != len(results):
+    if len(wanted) != len(expected):
         raise ArgumentError(
-            f"{op.id} has {len(results)} results, out= gives {len(wanted)}"
+            f"{op.id} has {len(expected)} results, out= gives {len(wanted)}"
         )
     outs, back = [], []
-    for held, (shape, inner, dtype) in zip(wanted, results, strict=True):
+    for held, (shape, inner, dtype) in zip(wanted, expected, strict=True):
         array = held
         plain = type(held) is np.ndarray and held.dtype is dtype
         if not (plain and held.shape == shape and held.flags.carray):
-            from tensorlang.ops.results import given  # noqa: PLC0415 - the runtime
-
-            array = given(op.id, held, shape, dtype)
+            array = results.given(op.id, held, shape, dtype)
         if shape == inner:
             outs.append(array)
         elif array.flags.carray:
             outs.append(array.reshape(inner))
         else:
             if type(array) is not np.ndarray:
-                from tensorlang.runtime.device_arrays import (  # noqa: PLC0415 - as above
-                    layout_error,
+                raise ArgumentError(
+                    runtime.device_arrays.layout_error(f"{op.id}: out", array)
                 )
-
-                raise ArgumentError(layout_error(f"{op.id}: out", array))
             spare = np.empty(inner, dtype)
             outs.append(spare)
             back.append((array, spare))

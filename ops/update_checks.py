@@ -13,7 +13,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from tensorlang import runtime
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
+from tensorlang.ir.dtypes import as_dtype
 from tensorlang.ops.dispatch import own
 from tensorlang.ops.signature import FLOATS, NARROW
 
@@ -43,14 +45,12 @@ class Sets:
         Raises:
             ArgumentError: one is not an array, or is immutable in its library.
         """
-        from tensorlang.runtime.arrays import immutable  # noqa: PLC0415 - runtime
-        from tensorlang.runtime.foreign_arrays import as_placed  # noqa: PLC0415 - runtime
 
         def one(name: str, array: Any) -> Any:
-            reason = "" if name in self.read else immutable(array)
+            reason = "" if name in self.read else runtime.arrays.immutable(array)
             if reason:
                 raise ArgumentError(f"{self.id}: {name} {reason}; pass a NumPy array")
-            return as_placed(array, f"{self.id}: {name}")
+            return runtime.foreign_arrays.as_placed(array, f"{self.id}: {name}")
 
         own(*self.arrays)
         held = zip(self.names, self.arrays, strict=True)
@@ -62,8 +62,6 @@ class Sets:
         Raises:
             ShapeError, DTypeError, ArgumentError: a set does not fit.
         """
-        from tensorlang.runtime.overlaps import share  # noqa: PLC0415 - runtime
-
         found = list(zip(*self.placed(), strict=True))
         for n, arrays in enumerate(found):
             names = [f"{name}[{n}]" if len(found) > 1 else name for name in self.names]
@@ -75,7 +73,7 @@ class Sets:
             for (a, one), (b, other) in combinations(
                 zip(arrays, names, strict=True), 2
             ):
-                if share(a, b):
+                if runtime.overlaps.share(a, b):
                     raise ArgumentError(
                         f"{self.id}: {one} and {other} share memory, and what is "
                         "updated in place needs memory of its own"
@@ -117,12 +115,10 @@ def check_updated(
     Raises:
         ArgumentError: one is read-only, or not contiguous.
     """
-    from tensorlang.runtime.arrays import written  # noqa: PLC0415 - runtime
-
     for at, name in updated:
         ((array,),) = Sets(id, (name,), (), [(arrays[at],)]).placed()
         check_writable(f"{id}: {name}", array)
-    written(arrays[at] for at, _ in updated)
+    runtime.arrays.written(arrays[at] for at, _ in updated)
 
 
 def check_writable(where: str, array: Any) -> None:
@@ -167,8 +163,6 @@ def kinds_of(
     Raises:
         DTypeError: they differ otherwise.
     """
-    from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - only to prepare
-
     for name, dtype in zip(names, dtypes, strict=True):
         if not dtype.isnative:
             raise DTypeError(f"{id}: {name} is {dtype!r}, of another byte order")
@@ -187,14 +181,12 @@ def kinds_of(
 
 def _check_ranges(sets: Sets) -> None:
     """Compare address ranges; non-contiguous arrays are refused later."""
-    from tensorlang.runtime.device_arrays import extent_of  # noqa: PLC0415 - runtime
-
     ranges = sorted(
         (str(memory), begin, end, n, name)
         for name, of in zip(sets.names, sets.placed(), strict=True)
         for n, array in enumerate(of)
         if array.size and array.flags.carray
-        for memory, begin, end in [extent_of(array)]
+        for memory, begin, end in [runtime.device_arrays.extent_of(array)]
     )
     for (same, _, end, *one), (memory, begin, _, *other) in pairwise(ranges):
         if memory == same and begin < end:

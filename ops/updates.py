@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
-from tensorlang import ir
+from tensorlang import ir, runtime
 from tensorlang.errors import ArgumentError, OperatorError
 from tensorlang.ops.decorator_options import decorator
 from tensorlang.ops.definition import Body, Definition
@@ -119,14 +119,13 @@ def updated(
         given = [array if array is None else (array,) for array in arrays]
     lead = given[0]
     if lead and type(lead[0]) is not np.ndarray:
-        from tensorlang.runtime.arrays import written  # noqa: PLC0415 - runtime
-        from tensorlang.runtime.foreign_arrays import target_of  # noqa: PLC0415 - runtime
-
         if target is None:
-            target = target_of(op.id, (array for of in given for array in of or ()))
+            target = runtime.foreign_arrays.target_of(
+                op.id, (array for of in given for array in of or ())
+            )
         named = zip(op.spec.arrays, given, strict=True)
         changed = [of for name, of in named if of and name not in op.read]
-        written(array for of in changed for array in of)
+        runtime.arrays.written(array for of in changed for array in of)
     key = (target, *attributes.values(), *map(_kind, given))
     found = op.kernels.get(key)
     if found is None:

@@ -52,7 +52,6 @@ from tensorlang.ops.nn.norms import layer_norm as layer_norm
 from tensorlang.ops.nn.norms import layer_norm_grad as layer_norm_grad
 from tensorlang.ops.nn.norms import rms_norm as rms_norm
 from tensorlang.ops.nn.norms import rms_norm_grad as rms_norm_grad
-from tensorlang.ops.nn.packing import PackedWeight as PackedWeight
 from tensorlang.ops.nn.packing import prepack as prepack
 from tensorlang.ops.nn.pooling import adaptive_avg_pool1d as adaptive_avg_pool1d
 from tensorlang.ops.nn.pooling import (
@@ -107,6 +106,7 @@ from tensorlang.ops.nn.winograd_packing import (
     conv2d_winograd_weight as conv2d_winograd_weight,
 )
 from tensorlang.ops.operator import Operator
+from tensorlang.ops.packed_weights import PackedWeight as PackedWeight
 from tensorlang.ops.registry import attribute
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from tensorlang import ir, lazy
+from tensorlang import ir, lazy, runtime
 from tensorlang.errors import ArgumentError
 from tensorlang.ops.definition import Body, Definition, operator
 from tensorlang.ops.signature import Floats, Indices, Number, Scalar
@@ -26,10 +26,9 @@ _USUAL: Final = ((512, 4096), (512,))
 
 def _wrong_label(args: Sequence[Any]) -> str:
     """The error message for a kernel's arguments, the last of which is ignore_index."""
-    from tensorlang.runtime.device_arrays import on_host  # noqa: PLC0415 - loads the runtime
-
     at = next(n for n, a in enumerate(args) if a.dtype.kind in "iu")
-    labels, classes, ignored = on_host(args[at]), args[at - 1].shape[1], args[-1]
+    labels = runtime.device_arrays.on_host(args[at])
+    classes, ignored = args[at - 1].shape[1], args[-1]
     fine = (labels >= 0) & (labels < classes)
     wrong = labels[~(fine | (labels == ignored))]
     if not wrong.size:

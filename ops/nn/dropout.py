@@ -17,6 +17,7 @@ import numpy as np
 
 from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError, DTypeError
+from tensorlang.ir.dtypes import as_dtype
 from tensorlang.ops.definition import Body, Definition, operator
 from tensorlang.ops.random.draw import Stream
 from tensorlang.ops.signature import Derived, Floats, Key, Replayed
@@ -55,8 +56,6 @@ def _of_dy(rate: Any, dy: Any) -> tuple[str, tuple[int, float]]:
 
 @lru_cache(maxsize=256)
 def _scalars(rate: float, dtype: Any) -> tuple[str, tuple[int, float]]:
-    from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - once per rate
-
     try:
         known = isinstance(dtype, np.dtype)
         kind = as_dtype(dtype if known else str(dtype).rpartition(".")[2])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tensorlang import ir, lazy
+from tensorlang import ir, lazy, runtime
 from tensorlang.errors import ArgumentError, ShapeError
 from tensorlang.ops.definition import operator
 from tensorlang.ops.dispatch import own
@@ -78,9 +78,6 @@ def pack(w: Any, tolerance: float | None) -> PackedWindows:
         ArgumentError: no algorithm is within the tolerance.
         ShapeError, DTypeError: not 3x3 windows, or not f32.
     """
-    from tensorlang.runtime import buffers  # noqa: PLC0415 - loads the runtime
-    from tensorlang.runtime.arrays import view  # noqa: PLC0415 - likewise
-
     allowed = [m for m, t in TRANSFORMS.items() if t.tolerance <= (tolerance or 0)]
     if not allowed:
         least = min(t.tolerance for t in TRANSFORMS.values())
@@ -88,9 +85,9 @@ def pack(w: Any, tolerance: float | None) -> PackedWindows:
             f"nn.prepack: weights of nn.conv2d are packed for Winograd's algorithms, "
             f"which need a tolerance from {least:g}, not {tolerance!r}"
         )
-    array, m = view(w, "nn.prepack: w"), max(allowed)
+    array, m = runtime.arrays.view(w, "nn.prepack: w"), max(allowed)
     shape = _windows(array.shape)
-    made = buffers.empty(transformed(*shape[:2], TRANSFORMS[m]), array.dtype)
+    made = runtime.buffers.empty(transformed(*shape[:2], TRANSFORMS[m]), array.dtype)
     conv2d_winograd_weight(array, m, out=made)
     return PackedWindows(CONVOLUTION, NAMES[m], read_only(made), shape)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError
+from tensorlang.ir.dtypes import DType
 from tensorlang.ops.random.draw import (
     FLOATS,
     Stream,
@@ -56,8 +57,6 @@ def _bounds(
     lower: Any, upper: Any, dtype: Any
 ) -> tuple[str, tuple[float, float, float, float]]:
     """The bounds rounded to the element type, and their neighbours inside the range."""
-    from tensorlang.ir.dtypes import DType  # noqa: PLC0415 - known by then
-
     name = "random.truncated_normal"
     low, high = number(name, "lower", lower), number(name, "upper", upper)
     if not low < high:

@@ -14,6 +14,7 @@ import numpy as np
 
 from tensorlang import lazy
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
+from tensorlang.ir.dtypes import DType, as_dtype
 from tensorlang.ops.binding import shape_of
 from tensorlang.ops.definition import Body, Definition
 from tensorlang.ops.random.formats import result_of, width_of
@@ -100,8 +101,6 @@ class Draw(Definition):
         Raises:
             ShapeError, DTypeError, ArgumentError: an argument does not fit.
         """
-        from tensorlang.ir.dtypes import DType  # noqa: PLC0415 - only to prepare
-
         (words,), named = arrays, dict(attributes)
         name = self.spec.elements
         shape = shape_of(self.id, name, named.pop(name))
@@ -269,8 +268,6 @@ def element_type(name: str, dtype: Any, allowed: tuple[str, ...]) -> str:
     Raises:
         DTypeError: it does not draw this type.
     """
-    from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - only on the slow path
-
     kind = as_dtype(dtype).name
     if kind not in allowed:
         raise DTypeError(f"{name} draws {', '.join(allowed)}, not {kind}")

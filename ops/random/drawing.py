@@ -15,6 +15,7 @@ import numpy as np
 
 from tensorlang import lazy
 from tensorlang.errors import ArgumentError
+from tensorlang.ir.dtypes import DType
 from tensorlang.ops.dispatch import own
 from tensorlang.ops.random.draw import (
     FLOATS,
@@ -69,8 +70,6 @@ def _range(
 
 def rounded(value: float, dtype: str) -> float:
     """The number rounded to an element type; infinite if it is too large."""
-    from tensorlang.ir.dtypes import DType  # noqa: PLC0415 - only with scalars
-
     with np.errstate(over="ignore"):
         return float(np.asarray(value).astype(DType(dtype).numpy))
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tensorlang import ir, lazy
+from tensorlang import ir, lazy, runtime
 from tensorlang.errors import ArgumentError, DTypeError
+from tensorlang.ir.dtypes import DType
+from tensorlang.ops import results
 from tensorlang.ops.definition import algorithm, operator
 from tensorlang.ops.dispatch import own
 from tensorlang.ops.random.division import by
@@ -47,8 +49,6 @@ def _division(dtype: Any, minval: Any, maxval: Any) -> tuple[str, tuple[int, ...
     These are the span, 2^width modulo it, and the magic numbers for division by it;
     they are left out if the span is 2^width.
     """
-    from tensorlang.ir.dtypes import DType  # noqa: PLC0415 - known by then
-
     name = "random.randint"
     kind = element_type(name, dtype, INTEGERS)
     low, high = _whole(name, "minval", minval), _whole(name, "maxval", maxval)
@@ -138,11 +138,8 @@ def _counted(id: str, _: str, value: Any) -> int | _Slices:
 
 def _shuffled(*, key: Any, x: _Slices, axis: int, target: Any, out: Any) -> Launch:
     """The launch that shuffles slices: a permutation, then a gather of words."""
-    from tensorlang.ops import results  # noqa: PLC0415 - loads the runtime
-    from tensorlang.runtime.foreign_arrays import as_placed  # noqa: PLC0415 - the same
-
     name = permutation.id
-    values = as_placed(x.given, f"{name}: x")
+    values = runtime.foreign_arrays.as_placed(x.given, f"{name}: x")
     at = checked_axis(name, axis, values.shape)
     size = values.dtype.itemsize
     if size not in (1, 2, 4, 8) or values.dtype.kind in "OSU":
@@ -164,9 +161,7 @@ def _order(like: Any, count: int) -> Any:
     """Memory for the order of elements, where the array is."""
     if type(like) is np.ndarray:
         return np.empty(count, np.int32)
-    from tensorlang.runtime.device_arrays import empty_like  # noqa: PLC0415 - runtime
-
-    return empty_like(like, (count,), np.dtype(np.int32))
+    return runtime.device_arrays.empty_like(like, (count,), np.dtype(np.int32))
 
 
 def _words(array: Any, word: np.dtype[Any]) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 from tensorlang.errors import ArgumentError
 from tensorlang.ops.random.keys import Key
 from tensorlang.ops.random.keys import key as make_key
+from tensorlang.ops.random.splitting import child
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,8 +47,6 @@ class StatefulKey:
 
     def key(self) -> Key:
         """The next key, which is fresh and never returned again."""
-        from tensorlang.ops.random.splitting import child  # noqa: PLC0415 - builds
-
         with self._lock:
             use = self._uses
             self._uses += 1

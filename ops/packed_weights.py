@@ -1,0 +1,54 @@
+"""Weights packed in the layout of an operator's inner loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tensorlang.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedWeight:
+    """A weight in the layout of an operator's inner loop.
+
+    Attributes:
+        operator: Id of the operator it is packed for.
+        array: Strips `[ceil(out / 32), in, 32]`, zero-padded; read-only.
+        shape: The logical shape, `(out, in)`.
+    """
+
+    operator: str
+    array: NDArray[Any]
+    shape: tuple[int, int]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The element type."""
+        return self.array.dtype
+
+    def of(self, id: str) -> tuple[NDArray[Any], int]:
+        """The strips and the number of columns, for an operator.
+
+        Raises:
+            ArgumentError: the weight is packed for another operator.
+        """
+        if id != self.operator:
+            raise ArgumentError(f"{id}: this weight was packed for {self.operator}")
+        return self.array, self.shape[0]
+
+    @property
+    def not_an_array(self) -> str:
+        """The error text of operators that take no packed weight."""
+        return f"a weight packed for {self.operator}; pass w.unpack()"
+
+    def unpack(self) -> NDArray[Any]:
+        """A copy of the weight as `[out, in]`."""
+        columns, depth = self.shape
+        rows = self.array.transpose(0, 2, 1).reshape(-1, depth)
+        return np.ascontiguousarray(rows[:columns])

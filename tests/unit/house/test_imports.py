@@ -1,0 +1,137 @@
+"""Imports: none in functions without a reason, and no circles, lazy ones included."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+FOLDERS = {"tensorlang": "tensorlang"} | {
+    name: f"tensorlang.{name}"
+    for name in ("ops", "results", "schedules", "templates", "tuner")
+}
+
+# what a class does by a method, and a module above it implements
+UPWARD = {
+    ("tensorlang.ir.nodes", "tensorlang.ir.printer"): "a node's repr is its text",
+    ("tensorlang.ir.nodes", "tensorlang.ir.visit"): "a block's condition in its axes",
+    ("tensorlang.graph.values", "tensorlang.graph.applying"): "operators on values",
+    ("tensorlang.graph.values", "tensorlang.graph.indexing"): "x[i] of a tensor",
+    ("tensorlang.graph.program", "tensorlang.graph.execution"): "a program is called",
+    ("tensorlang.graph.program", "tensorlang.graph.rewriting"): "called on symbols",
+    ("tensorlang.ops.definition", "tensorlang.ops.derived_gradients"): (
+        "an operator's gradient is an operator"
+    ),
+}
+Graph = Mapping[str, Mapping[str, int]]
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """The files of the package, by the name of their module."""
+    found = {}
+    for folder, package in FOLDERS.items():
+        for file in (ROOT / folder).rglob("*.py"):
+            parts = (package, *file.relative_to(ROOT / folder).with_suffix("").parts)
+            found[".".join(p for p in parts if p != "__init__")] = file
+    return found
+
+
+@cache
+def tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text())
+
+
+def is_typing(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+
+
+def imported(node: ast.AST, package: str) -> Iterator[str]:
+    """The modules, of any package, that a statement or expression imports."""
+    match node:
+        case ast.Import():
+            yield from (alias.name for alias in node.names)
+        case ast.ImportFrom(module=str(module)):
+            for alias in node.names:
+                inner = f"{module}.{alias.name}"
+                yield inner if inner in modules() else module
+        case ast.Call(func=ast.Attribute(ast.Name("lazy"), "module")):
+            yield ast.literal_eval(node.args[0])
+        case ast.Call(func=ast.Attribute(ast.Name("lazy"), "namespace")):
+            yield from (f"{package}.{each}" for each in ast.literal_eval(node.args[1]))
+
+
+def walked(node: ast.AST, *, local: bool = False) -> Iterator[tuple[ast.AST, bool]]:
+    """All nodes that run, with whether they are in a function."""
+    children = node.orelse if is_typing(node) else ast.iter_child_nodes(node)  # type: ignore[attr-defined]
+    inside = local or isinstance(node, (ast.FunctionDef, ast.Lambda))
+    for child in children:
+        yield child, inside
+        yield from walked(child, local=inside)
+
+
+@cache
+def graph() -> Graph:
+    """What each module imports at any time, with the line."""
+    made: dict[str, dict[str, int]] = {}
+    for name, file in modules().items():
+        made[name] = {
+            other: node.lineno  # type: ignore[attr-defined]
+            for node, _ in walked(tree(file))
+            for other in imported(node, name)
+            if other in modules() and other != name
+        }
+    return made
+
+
+def circles(graph: Graph) -> list[list[str]]:
+    """The strongly connected components of more than one module (Tarjan)."""
+    number: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found = []
+
+    def visit(name: str) -> None:
+        number[name] = low[name] = len(number)
+        stack.append(name)
+        for other in graph[name]:
+            if other not in number:
+                visit(other)
+            if other in stack:
+                low[name] = min(low[name], low[other])
+        if low[name] == number[name]:
+            at = stack.index(name)
+            if len(stack) - at > 1:
+                found.append(sorted(stack[at:]))
+            del stack[at:]
+
+    for name in graph:
+        if name not in number:
+            visit(name)
+    return found
+
+
+def without(graph: Graph, edges: Mapping[tuple[str, str], str]) -> Graph:
+    return {
+        name: {o: line for o, line in others.items() if (name, o) not in edges}
+        for name, others in graph.items()
+    }
+
+
+def test_modules_do_not_import_each_other_in_circles():
+    assert circles(without(graph(), UPWARD)) == []
+
+
+@pytest.mark.parametrize("edge", UPWARD, ids="->".join)
+def test_each_exception_is_needed(edge):
+    assert circles(without(graph(), {e: w for e, w in UPWARD.items() if e != edge}))
+
+
+def test_circles_are_found():
+    assert circles({"a": {"b": 1}, "b": {"c": 1}, "c": {"b": 2}, "d": {"a": 1}}) == [
+        ["b", "c"]
+    ]
