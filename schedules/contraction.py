@@ -18,7 +18,7 @@ from typing import Final
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.nodes import Const, Load
-from tensorlang.schedules import dot_pairs, dots
+from tensorlang.schedules import dot_groups, dots
 from tensorlang.schedules.blocks import SMALL, by_blocks, chosen
 from tensorlang.schedules.plan import Plan, Tile
 from tensorlang.schedules.stages import Stage, column_dimension, extent_of, tile_axes
@@ -55,7 +55,7 @@ def tiles(plan: Plan) -> None:
     tile = plan.tile(extent_of(row), extent_of(column))
     folded = tuple(loop.var.name for loop in stage.driven("reduction"))
     axes = _Axes(row.var.name, column.var.name, folded)
-    if dot_pairs.possible(s, stage, tile) and s.attempt(
+    if dot_groups.possible(s, stage, tile) and s.attempt(
         _by_pairs, s, stage, axes, tile
     ):
         return
@@ -74,12 +74,12 @@ def tiles(plan: Plan) -> None:
 
 def _by_pairs(s: Schedule, stage: Stage, axes: _Axes, tile: Tile) -> None:
     """Tiles built from the processor's dot products of bf16 pairs."""
-    instruction = dot_pairs.pack(s, stage)
+    instruction = dot_groups.pack(s, stage)
     names = axes.row, axes.column, axes.folded[0]
     for tall, rows in _cut_rows(s, stage.name, axes.row, tile.rows):
         for part in cut(s, tall, axes.column, tile.vectors * tile.lanes):
             how = replace(tile, rows=rows)
-            dot_pairs.tile(s, part, stage, names, how, instruction)
+            dot_groups.tile(s, part, stage, names, how, instruction)
 
 
 def _cut_rows(s: Schedule, block: str, row: str, rows: int) -> list[tuple[str, int]]:

@@ -16,6 +16,7 @@ from typing import Final
 
 from tensorlang import machine
 from tensorlang.errors import CodegenError
+from tensorlang.instructions import DOT_PRODUCTS, DotProduct
 from tensorlang.machine import Cache, Instruction, Machine
 from tensorlang.runtime import llvm, pool
 from tensorlang.targets import host
@@ -30,17 +31,9 @@ _MOST: Final = 512 << 20
 _WAKES: Final = 30
 _PAUSE: Final = 3e-3  # until idle workers sleep
 _FLOATS: Final = {"f32": ("float", 4), "f64": ("double", 8), "f16": ("half", 2)}
-# dot products of AVX-512: intrinsic, accumulators, factors, a factor
-_DOTS: Final = {
-    "bf16": (
-        "llvm.x86.avx512bf16.dpbf16ps.512",
-        "<16 x float>",
-        "<32 x bfloat>",
-        "bfloat 0xR3F00",
-    ),
-    "i8": ("llvm.x86.avx512.vpdpbusd.512", "<16 x i32>", "<16 x i32>", "i32 16843009"),
-}
-_ACCUMULATED: Final = {"bf16": 64, "i8": 128}  # operations of a dot product
+# LLVM's names of types, and factors of dot products
+_TYPES: Final = {"f32": "float", "i32": "i32", "bf16": "bfloat", "i8": "i8", "u8": "i8"}
+_FACTORS: Final = {"bf16": "bfloat 0xR3F00", "i8": "i8 1"}
 
 
 def probe() -> Machine:
@@ -168,11 +161,11 @@ def _step(held: Instruction, known: Machine) -> _Step | None:
         called, factors = f"llvm.fma.v{lanes}f{8 * size}", vector
         value, each = f"{scalar} 0.5", 2 * lanes
         order = "{v} %x{n}, {v} {half}, {v} {half}"
-    elif held.kind == "dot" and "avx512f" in host().features:
-        called, vector, factors, value = _DOTS[held.dtype]
-        if called.endswith("busd.512") and "avx512_vnni" not in host().features:
-            return None
-        each, order = _ACCUMULATED[held.dtype], "{v} %x{n}, {f} {half}, {f} {half}"
+    elif held.kind == "dot" and (row := _dot(held.dtype)):
+        called, each = row.llvm, 2 * row.lanes * row.group
+        vector = f"<{row.lanes} x {_TYPES[row.sums]}>"
+        factors = f"<{row.lanes * row.group} x {_TYPES[row.a]}>"
+        value, order = _FACTORS[row.b], "{v} %x{n}, {f} {half}, {f} {half}"
     else:
         return None
     declaration = f"declare {vector} @{called}({vector}, {factors}, {factors})"
@@ -182,6 +175,12 @@ def _step(held: Instruction, known: Machine) -> _Step | None:
         return [f"  %y{n} = call {vector} @{called}({given})"]
 
     return vector, declaration, step, each
+
+
+def _dot(dtype: str) -> DotProduct | None:
+    """The widest dot product of this machine with second factors of a type."""
+    rows = (row for row in DOT_PRODUCTS.values() if row.fits(host().features))
+    return next((row for row in rows if row.b == dtype), None)
 
 
 def _compiles(text: str) -> bool:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tensorlang import hardware
+from tensorlang.instructions import DOT_PRODUCTS
 from tensorlang.machine.description import Cache, Instruction, Machine
 from tensorlang.targets import Target, host
 
@@ -56,15 +57,11 @@ _CORES: Final = {
     "raptorlake": Core(512, 4, 96, 48, 16),
 }
 _BITS: Final = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16, "i8": 8}
-# feature of the CPU -> the instruction it adds
+# feature of the CPU -> the instruction it adds, beside dot products
 _EXTRAS: Final = {
     "avx512_fp16": ("fma", "f16"),
     "asimdhp": ("fma", "f16"),
-    "avx512_bf16": ("dot", "bf16"),
     "bf16": ("dot", "bf16"),
-    "avx512_vnni": ("dot", "i8"),
-    "avx_vnni": ("dot", "i8"),
-    "asimddp": ("dot", "i8"),
     "amx_bf16": ("matrix", "bf16"),
     "amx_int8": ("matrix", "i8"),
 }
@@ -103,6 +100,8 @@ def published(target: Target | None = None) -> Machine:
 
 def _instructions(target: Target, core: Core, clock: float) -> tuple[Instruction, ...]:
     have = [("fma", "f32"), ("fma", "f64")]
+    rows = [row for row in DOT_PRODUCTS.values() if row.fits(target.features)]
+    have += [("dot", row.b) for row in rows]
     have += [held for name, held in _EXTRAS.items() if name in target.features]
     made = []
     for kind, dtype in dict.fromkeys(have):

@@ -118,8 +118,8 @@ def emitted(
 
 
 @locked
-def compile_for(text: str, triple: str, cpu: str) -> bytes:
-    """Object code for another processor, by LLVM's names of triple and CPU.
+def compile_for(text: str, triple: str, cpu: str, *, listed: bool = False) -> bytes:
+    """Object code, or assembly, for another processor, by LLVM's names of both.
 
     Raises:
         CodegenError: LLVM rejects the module.
@@ -131,6 +131,8 @@ def compile_for(text: str, triple: str, cpu: str) -> bytes:
     module = _parse(text)
     module.triple = triple
     _optimise(module, machine)
+    if listed:
+        return str(machine.emit_assembly(module)).encode()
     return bytes(machine.emit_object(module))
 
 

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Final
 
 from tensorlang.errors import ScheduleError
+from tensorlang.instructions import DOT_PRODUCTS, DotProduct
 from tensorlang.ir.dtypes import DType, as_dtype, i64
 from tensorlang.ir.nodes import (
     Const,
@@ -27,6 +28,7 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.parser import parse
+from tensorlang.scheduling.dot_intrinsics import LAYOUTS, dot_name, nests
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,44 +61,14 @@ def _fma(lanes: int, dtype: str) -> Callable[[str], TensorIntrinsic]:
     return make
 
 
-def _dot_bf16(shape: str, place: str, lanes: str) -> Callable[[str], TensorIntrinsic]:
-    """`c[l] += a[0]*b[0, l] + a[1]*b[1, l]`; pairs of `b` are stored (k//2, l, k%2).
-
-    Args:
-        shape: The shape of `b` in the function: `2, 16`, or `16, 2` if transposed.
-        place: The indices of `b` in the semantics.
-        lanes: The indices of `b` in a load of 32 lanes.
-    """
+def _dot(row: DotProduct, x: str, layout: str) -> Callable[[str], TensorIntrinsic]:
+    """A dot product instruction; see `dot_intrinsics.nests`."""
 
     def make(name: str) -> TensorIntrinsic:
-        head = f"def {name}(c: InOut[f32[16]], a: bf16[2], b: bf16[{shape}]):\n"
-        meaning = f"""
-    for l in range(16):
-        for p in range(2):
-            with block("dot", vl=spatial(16, l), vp=reduction(2, p)):
-                with init():
-                    pass
-                reduce(sum, c[vl], cast(f32, a[vp]) * cast(f32, b[{place}]))
-"""
-        even, odd = (", ".join(map(str, range(first, 32, 2))) for first in (0, 1))
-        vectors = f"""
-    w: bf16x32 = b[{lanes}]
-    c[ramp(0, 1, 16)] = dpbf16ps(
-        c[ramp(0, 1, 16)],
-        splat(a[0], 16),
-        splat(a[1], 16),
-        shuffle((w,), ({even})),
-        shuffle((w,), ({odd})),
-    )
-"""
-        made = parse(head + meaning), parse(head + vectors)
-        return TensorIntrinsic(name, *made, features=("avx512_bf16",))
+        meaning, vectors = map(parse, nests(name, row, x, layout))
+        return TensorIntrinsic(name, meaning, vectors, features=row.features)
 
     return make
-
-
-_COLUMN: Final = "ramp(0, 1, 32) // splat(2, 32)"
-_OF_PAIR: Final = "ramp(0, 1, 32) % splat(2, 32)"
 
 
 def _transpose(size: int, dtype: str) -> Callable[[str], TensorIntrinsic]:
@@ -209,8 +181,12 @@ _TABLE: Final[dict[str, Callable[[str], TensorIntrinsic]]] = {
     "fma_8xf32": _fma(8, "f32"),
     "fma_8xf64": _fma(8, "f64"),
     "fma_4xf64": _fma(4, "f64"),
-    "dpbf16_16xf32": _dot_bf16("2, 16", "vp, vl", f"{_OF_PAIR}, {_COLUMN}"),
-    "dpbf16_rows_16xf32": _dot_bf16("16, 2", "vl, vp", f"{_COLUMN}, {_OF_PAIR}"),
+    **{
+        dot_name(row, x, layout): _dot(row, x, layout)
+        for row in DOT_PRODUCTS.values()
+        for x in dict.fromkeys((row.a, row.b))
+        for layout in LAYOUTS
+    },
     **{
         f"transpose_{size}x{size}x{dtype}": _transpose(size, dtype)
         for size, dtypes in _SQUARES.items()
@@ -218,7 +194,10 @@ _TABLE: Final[dict[str, Callable[[str], TensorIntrinsic]]] = {
     },
     "copy_by_columns_16x16xf32": _copy_by_columns(16, "f32"),
     "copy_by_columns_8x8xf32": _copy_by_columns(8, "f32"),
-    "copy_pairs_16x32xbf16": _copy_by_columns(16, "bf16", group=2),
+    **{
+        f"copy_by_columns_16x{16 * group}x{dtype}": _copy_by_columns(16, dtype, group)
+        for dtype, group in (("bf16", 2), ("i8", 4), ("u8", 4))
+    },
 }
 NAMES: Final = tuple(_TABLE)
 

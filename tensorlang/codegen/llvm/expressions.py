@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from functools import singledispatch
 
-from tensorlang.codegen.llvm import arithmetic, convert, intrinsics, memory
+from tensorlang.codegen.llvm import (
+    arithmetic,
+    convert,
+    dot_products,
+    intrinsics,
+    memory,
+)
 from tensorlang.codegen.llvm import instructions as ins
 from tensorlang.codegen.llvm.builder import Builder
 from tensorlang.codegen.llvm.legalize import legalized
 from tensorlang.codegen.llvm.types import literal, llvm_type, mangled, vector_literal
 from tensorlang.errors import CodegenError
+from tensorlang.instructions import DOT_PRODUCTS
 from tensorlang.ir.dtypes import DType, u32
 from tensorlang.ir.nodes import (
     Binary,
@@ -115,6 +122,8 @@ def _call(expr: Call, builder: Builder) -> str:
         (target,) = expr.args
         assert isinstance(target, Load)
         return memory.prefetch(builder, target, value)
+    if expr.name in DOT_PRODUCTS:
+        return dot_products.call(builder, expr, value)
     args = [value(arg, builder) for arg in expr.args]
     return intrinsics.call(builder, expr, args)
 

@@ -12,7 +12,6 @@ from tensorlang.codegen.llvm.arithmetic import (
     simple,
 )
 from tensorlang.codegen.llvm.builder import Builder
-from tensorlang.codegen.llvm.convert import emit
 from tensorlang.codegen.llvm.types import llvm_type, mangled, vector_literal
 from tensorlang.errors import CodegenError
 from tensorlang.ir.dtypes import DType
@@ -97,37 +96,10 @@ def _check(builder: Builder, dtype: DType, args: list[str]) -> str:
     return cond
 
 
-def _dpbf16ps(builder: Builder, dtype: DType, args: list[str]) -> str:
-    if dtype.lanes != _DOT_LANES or _DOT_FEATURE not in builder.module.target.features:
-        raise CodegenError(
-            f"dpbf16ps is an instruction on {_DOT_LANES} lanes of processors with "
-            f"{_DOT_FEATURE}: this is for {dtype.lanes} lanes, or for another one"
-        )
-    acc, *pairs = args
-    kind, operand = llvm_type(dtype), f"<{2 * _DOT_LANES} x bfloat>"
-    halves = DType("bf16", dtype.lanes)
-    both = llvm_type(DType("bf16", 2 * _DOT_LANES))
-    given = [(kind, acc)]
-    for n in (0, 2):
-        words = _interleaved(builder, halves, *pairs[n : n + 2])
-        given.append((operand, emit(builder, "bitcast", both, words, operand)))
-    return builder.call("llvm.x86.avx512bf16.dpbf16ps.512", kind, *given)
-
-
-def _interleaved(builder: Builder, dtype: DType, even: str, odd: str) -> str:
-    """Interleave the lanes of two vectors."""
-    taken = [n // 2 + n % 2 * dtype.lanes for n in range(2 * dtype.lanes)]
-    name = builder.name()
-    return builder.emit(ins.Shuffle(name, llvm_type(dtype), even, odd, taken))
-
-
-_DOT_LANES: Final = 16
-_DOT_FEATURE: Final = "avx512_bf16"
 _OTHERS: Final[dict[str, Callable[[Builder, DType, list[str]], str]]] = {
     "popcount": _popcount,
     "clz": _clz,
     "rotl": _rotl,
     "mulhi": _mulhi,
     "check": _check,
-    "dpbf16ps": _dpbf16ps,
 }

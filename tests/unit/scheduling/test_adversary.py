@@ -286,7 +286,7 @@ def pairs(a: bf16[1, 4], b: bf16[4, 16], y: InOut[f32[1, 16]]):
                         reduce(sum, y[vi, vj],
                                cast(f32, a[vi, vk]) * cast(f32, b[vk, vj]))
 """)
-    func = tensorize(func, "j", "dpbf16_16xf32")
+    func = tensorize(func, "j", "dpbf16ps_bf16_columns")
     same_meaning(func, cache_read(func, "y", operand, "global", loop)[0])
 
 

@@ -70,7 +70,7 @@ def test_tensorize_a_matmul_with_fma(golden, same_meaning):
 def test_tensorize_with_bf16_pairs(golden, same_meaning):
     func = transform_layout(BF16, "t", "lambda k, j: (k // 2, j, k % 2)")
     func, _ = decompose_reduction(func, "c", "k_0")
-    after = tensorize(func, "c", "dpbf16_16xf32")
+    after = tensorize(func, "c", "dpbf16ps_bf16_columns")
     golden(show(after))
     same_meaning(BF16, after)
 
@@ -88,7 +88,7 @@ def test_tensorize_packing_with_a_transpose(same_meaning):
         (lambda: tensorize(MATMUL, "c", "fma_16xf32"), "decompose its reduction first"),
         (lambda: tensorize(MATMUL, "c", "fma_8xf32"), "is for loops of"),
         (lambda: tensorize(MATMUL, "k", "fma_16xf32"), "is for loops of"),
-        (lambda: tensorize(PACK, "n_1", "dpbf16_16xf32"), "is for loops of"),
+        (lambda: tensorize(PACK, "n_1", "dpbf16ps_bf16_columns"), "is for loops of"),
         (
             lambda: tensorize(
                 parse(show(PACK).replace("vo * 16 + vn, vk", "vo * 16 + vn, 31 - vk")),

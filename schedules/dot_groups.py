@@ -25,9 +25,9 @@ from tensorlang.scheduling import Schedule
 
 LANES: Final = 16
 _FEATURE: Final = "avx512_bf16"
-_BY_ROWS: Final = "dpbf16_rows_16xf32"
-_BY_COLUMNS: Final = "dpbf16_16xf32"
-_PACK: Final = "copy_pairs_16x32xbf16"
+_BY_ROWS: Final = "dpbf16ps_bf16_rows"
+_BY_COLUMNS: Final = "dpbf16ps_bf16_columns"
+_PACK: Final = "copy_by_columns_16x32xbf16"
 
 
 def possible(s: Schedule, stage: Stage, tile: Tile) -> bool:
