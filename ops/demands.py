@@ -108,6 +108,8 @@ def fix_short(func: Function, facts: Facts) -> Function:
         if any(_transposed(load, axes) for load in loads):
             short |= dict.fromkeys((axis.extent for axis in block.axes), SIDE)
         for extent in short.keys() - facts.batches:
+            if not free_vars(extent) <= facts.values.keys():
+                continue  # it differs between iterations of a loop around
             value = _value(facts, extent)
             if value < short[extent]:
                 fixed[extent] = as_expr(value)

@@ -5,6 +5,7 @@ table `SCHEDULES`, which `schedules_for` reads.
 """
 
 from tensorlang.schedules import (
+    attention,
     broadcast_gradients,
     convolutions,
     embedding,
@@ -24,6 +25,7 @@ from tensorlang.scheduling.registry import SCHEDULES, schedules_for
 
 __all__ = [
     "SCHEDULES",
+    "attention",
     "broadcast_gradients",
     "convolutions",
     "embedding",

@@ -8,6 +8,7 @@ from tensorlang.ops.nn.activation import sigmoid as sigmoid
 from tensorlang.ops.nn.activation import silu as silu
 from tensorlang.ops.nn.activation import softplus as softplus
 from tensorlang.ops.nn.activation import tanh as tanh
+from tensorlang.ops.nn.attention import attention as attention
 from tensorlang.ops.nn.batch_norm import batch_norm as batch_norm
 from tensorlang.ops.nn.batch_norm import batch_norm_grad as batch_norm_grad
 from tensorlang.ops.nn.batch_norm import batch_norm_train as batch_norm_train

@@ -367,6 +367,7 @@ def _block_body(
     labels: Mapping[int, tuple[Expr, str]],
 ) -> Stmt:
     taken = {buffer.name for buffer in buffers} | {index.name for index in indices}
+    taken |= {axis.name for axis in folded.axes} if folded else set()
     lets, results = sharing.lets(values, labels, taken)
     if folded is None:
         if len(results) > 1:  # an in-place update reads everything before it writes

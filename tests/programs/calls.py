@@ -26,6 +26,7 @@ _ARGUMENTS: dict[str, Callable[[Any, Any], tuple[Any, ...]]] = {
     "logical_not": lambda g, b: (g(b, 4, dtype="bool"),),
     "where": lambda g, b: (g(b, 4, dtype="bool"), g(b, 4), g(b, 4)),
     "matmul": lambda g, b: (g(b, 3, 4), g(b, 4, 5)),
+    "attention": lambda g, b: (g(b, 4, 3, 5), g(b, 2, 6, 5), g(b, 2, 6, 5)),
     "clip": lambda g, b: (g(b, 4), 0.25, 0.75),
     "dense": lambda g, b: (g(b, 4), g(3, 4), g(3)),
     "dense_int8": lambda g, b: (g(b, 4, dtype="int8"), g(3, 4, dtype="int8"), g(3)),

@@ -100,3 +100,16 @@ def test_an_axis_counts_nothing_in_python():
         range(k)
     with pytest.raises(IRError, match="has no truth value"):
         bool(k < 2)
+
+
+def test_a_shared_value_is_not_called_like_an_axis():
+    x = placeholder((9,), "i64", "x")
+    t = reduce_axis(9, "t")
+
+    def total(i):
+        both = x[i] + 3
+        return sum(ir.select((both < t) & (both > t - 2), x[t], 0), t)
+
+    y = compute((9,), total, "y")
+    made = function("f", [x], [y])
+    ir.verify(made)

@@ -1,0 +1,80 @@
+"""Scaled dot-product attention and its gradient.
+
+Vaswani et al., "Attention is all you need", 2017; grouped queries: Ainslie et al.,
+"GQA: Training generalized multi-query transformer models", 2023.
+
+The definition stores all scores; the algorithm `online` goes over blocks of keys and
+never stores more than a block of scores (Milakov and Gimelshein, "Online normalizer
+calculation for softmax", 2018; Dao, "FlashAttention-2", 2023).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal
+
+from tensorlang.ops import lazy
+from tensorlang.ops.definition import algorithm, operator
+from tensorlang.ops.signature import Floats
+
+if TYPE_CHECKING:
+    from tensorlang.ir import Tensor
+    from tensorlang.ops.nn import attention_definitions as loops
+    from tensorlang.ops.nn import attention_online as blocks
+else:
+    blocks = lazy.module("tensorlang.ops.nn.attention_online")
+    loops = lazy.module("tensorlang.ops.nn.attention_definitions")
+
+_USUAL: Final = (1, 12, 512, 64)
+
+
+@operator(
+    "nn.attention",
+    aliases=("attention",),
+    shapes=(_USUAL,) * 3,
+    whole=True,
+    prefers=lambda _: "online",
+    scheduled_as="attention",
+    gradient={"linear": False},
+)
+def attention(  # noqa: PLR0917 - options may be given by position
+    q: Floats,
+    k: Floats,
+    v: Floats,
+    causal: bool | Literal["lower_right"] = False,
+    scale: float | None = None,
+    window: int | None = None,
+) -> Tensor:
+    """Scaled dot-product attention: `softmax(q @ k^T * scale) @ v` for each head.
+
+    Args:
+        q: Queries `[batch, heads, m, depth]`.
+        k: Keys `[batch, groups, n, depth]`. With fewer heads than `q` has, each serves
+            `heads / groups` consecutive heads of `q`.
+        v: Values `[batch, groups, n, width]`.
+        causal: Whether query `i` sees only keys up to `i`, as in PyTorch. With
+            `"lower_right"`, the last query sees all keys, and query `i` those up to
+            `i + n - m`: the queries are the last ones of a sequence whose earlier keys
+            and values were cached.
+        scale: Factor of the scores, by default `1 / sqrt(depth)`.
+        window: The number of keys, up to its own position, that a query sees; without
+            `causal` also as many after it. By default all.
+        out: Output array.
+
+    Returns:
+        Array `[batch, heads, m, width]`; zeros for queries that see no keys.
+    """
+    problem = loops.Problem.of(q, k, v, causal, scale, window)
+    return problem.result(loops.attention(problem))
+
+
+@algorithm(attention, "online")
+def _online(  # noqa: PLR0917 - the parameters of the operator
+    q: Floats,
+    k: Floats,
+    v: Floats,
+    causal: bool | Literal["lower_right"] = False,
+    scale: float | None = None,
+    window: int | None = None,
+) -> Tensor:
+    problem = loops.Problem.of(q, k, v, causal, scale, window)
+    return problem.result(blocks.Online(problem).program())

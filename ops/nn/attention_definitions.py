@@ -1,0 +1,225 @@
+"""Attention by its formula: scores, their softmax, and the weighted sum of values.
+
+Heads that share keys are consecutive: `q` is viewed as `[z, heads, m, depth]`, where
+`z` counts the heads of `k`, or as `[z, rows, depth]` if no key is hidden from a query.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tensorlang import ir
+from tensorlang.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tensorlang.ir import Expr, Reduction, Tensor
+    from tensorlang.ir.sizes import Size
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """The arrays and options of a call.
+
+    Attributes:
+        q: Queries `[z, heads, m, depth]` or `[z, rows, depth]`.
+        k: Keys `[z, n, depth]`.
+        v: Values `[z, n, width]`.
+        shape: The shape of the queries as given: `[batch, heads, m, depth]`.
+        causal: Whether keys after a query's position are hidden.
+        shift: The position of query 0.
+        scale: Factor of the scores.
+        window: The number of keys that a query sees up to its position; None for all.
+    """
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    shape: tuple[Size, ...]
+    causal: bool
+    shift: Expr
+    scale: float
+    window: int | None
+
+    @classmethod
+    def of(  # noqa: PLR0917 - the parameters of the operator
+        cls,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        causal: bool | str,
+        scale: float | None,
+        window: int | None,
+    ) -> Problem:
+        """The problem of these arguments.
+
+        Raises:
+            ShapeError: the shapes do not go together, or there are no keys.
+            ArgumentError: the window is empty.
+        """
+        _check(q, k, v, window)
+        batch, heads, m, depth = q.shape
+        _, groups, n, width = v.shape
+        depth, width = int(depth), int(width)
+        z, sharing = batch * groups, heads // groups
+        if causal == "lower_right" and m == 1:
+            causal = False  # the only query sees all keys
+        masked = causal or window is not None
+        rows = (sharing, m) if masked else (sharing * m,)
+        return cls(
+            ir.reshaped(q, (z, *rows, depth)),
+            ir.reshaped(k, (z, n, depth)),
+            ir.reshaped(v, (z, n, width)),
+            q.shape,
+            bool(causal),
+            ir.as_expr(n - m if causal == "lower_right" else 0),
+            1 / math.sqrt(depth or 1) if scale is None else scale,
+            window,
+        )
+
+    @property
+    def masked(self) -> bool:
+        """Whether there may be keys that a query does not see."""
+        return self.causal or self.window is not None
+
+    def sees(self, query: Expr, key: Expr) -> Expr:
+        """Whether a query sees a key."""
+        at = query + self.shift
+        seen = key <= at if self.causal else ir.as_expr(True)
+        if self.window is not None:
+            seen = seen & (key > at - self.window)
+            if not self.causal:
+                seen = seen & (key < at + self.window)
+        return seen
+
+    def result(self, y: Tensor) -> Tensor:
+        """A result of each query, in the shape for the caller."""
+        return ir.reshaped(y, (*self.shape[:3], y.shape[-1]))
+
+    def per_query(self, dy: Tensor) -> Tensor:
+        """The gradient of the results, with the queries' dimensions.
+
+        Raises:
+            ShapeError: it has another shape than the results.
+        """
+        wanted = (*self.shape[:3], self.v.shape[2])
+        ir.require(
+            dy.shape == wanted,
+            "dy has shape {dy}; it must be that of the result, {wanted}",
+            dy=dy.shape,
+            wanted=wanted,
+        )
+        return ir.reshaped(dy, (*self.q.shape[:-1], self.v.shape[2]))
+
+
+def _check(q: Tensor, k: Tensor, v: Tensor, window: int | None) -> None:
+    """Refuse shapes that do not go together, and empty windows."""
+    ir.require(
+        {q.ndim, k.ndim, v.ndim} == {4},
+        "q, k and v are [batch, heads, length, depth], not {q}, {k}, {v}",
+        q=q.shape,
+        k=k.shape,
+        v=v.shape,
+    )
+    ir.require(
+        k.shape[:3] == v.shape[:3]
+        and q.shape[0] == k.shape[0]
+        and q.shape[3] == k.shape[3],
+        "q of {q}, k of {k} and v of {v} do not go together: batches are equal, q and "
+        "k have one depth, k and v the same heads and length",
+        q=q.shape,
+        k=k.shape,
+        v=v.shape,
+    )
+    ir.require(
+        k.shape[1] > 0 and q.shape[1] % k.shape[1] == 0,
+        "{q} heads of q do not share {k} heads of k and v evenly",
+        q=q.shape[1],
+        k=k.shape[1],
+    )
+    ir.require(k.shape[2] > 0, "k of {k} has no keys to attend to", k=k.shape)
+    ir.require(
+        window is None or window > 0,
+        "a window of {window} holds no keys",
+        ArgumentError,
+        window=window,
+    )
+
+
+def attention(p: Problem) -> Tensor:
+    """The result, one for each query of `p.q`, with all scores stored."""
+    *rows, _ = p.q.shape
+    weight = _weights(p)
+    t = ir.reduce_axis(p.k.shape[1], "t")
+
+    def weighted(*at: Expr) -> Reduction:
+        *i, column = at
+        value = weight[(*i, t)] * ir.wide(p.v[i[0], t, column])
+        return ir.sum(_seen(p, i, t.expression(), value), t)
+
+    shape = (*rows, p.v.shape[2])
+    y: Tensor = ir.compute(shape, weighted, "weighted")
+    return _stored(y, p.q, "y")
+
+
+def _weights(p: Problem) -> Tensor:
+    """The softmax of the scores; zeros for a query from which all keys are hidden."""
+    *rows, _ = p.q.shape
+    n = p.k.shape[1]
+    scores = _scores(p)
+    t = ir.reduce_axis(n, "t")
+    most = ir.rows.top_of(scores.dtype)
+    top = ir.compute(rows, lambda *i: ir.reduction(most, scores[(*i, t)], t), "top")
+
+    def exponential(*at: Expr) -> Expr:
+        base = top[at[:-1]]
+        return ir.exp(scores[at] - ir.select(base.equal(-math.inf), 0.0, base))
+
+    e = ir.compute((*rows, n), exponential, "e")
+    total = ir.compute(rows, lambda *i: ir.sum(e[(*i, t)], t), "total")
+
+    def share(*at: Expr) -> Expr:
+        whole: Expr = total[at[:-1]]
+        value: Expr = e[at]
+        return value / ir.select(whole.equal(0.0), 1.0, whole)
+
+    weight: Tensor = ir.compute((*rows, n), share, "weight")
+    return weight
+
+
+def _scores(p: Problem) -> Tensor:
+    """The scores of all queries and keys; minus infinity for keys that are hidden."""
+    *rows, depth = p.q.shape
+    shape, c = (*rows, p.k.shape[1]), ir.reduce_axis(depth, "c")
+
+    def dot(*at: Expr) -> Reduction:
+        *i, key = at
+        return ir.sum(ir.wide(p.q[(*i, c)]) * ir.wide(p.k[i[0], key, c]), c)
+
+    dots = ir.compute(shape, dot, "dots")
+
+    def score(*at: Expr) -> Expr:
+        return _seen(p, at[:-1], at[-1], dots[at] * p.scale, -math.inf)
+
+    scores: Tensor = ir.compute(shape, score, "scores")
+    return scores
+
+
+def _seen(
+    p: Problem, row: Sequence[Expr], key: Expr, value: Expr, other: float = 0.0
+) -> Expr:
+    """The value if a query sees a key."""
+    return ir.select(p.sees(row[-1], key), value, other) if p.masked else value
+
+
+def _stored(made: Tensor, like: Tensor, name: str) -> Tensor:
+    """A result in the type of an array."""
+    if made.dtype == like.dtype:
+        return made
+    stored: Tensor = ir.compute(
+        made.shape, lambda *at: ir.stored(made[at], like.dtype), name
+    )
+    return stored
