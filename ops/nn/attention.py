@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal
 
-from tensorlang.ops import lazy
+from tensorlang import lazy
 from tensorlang.ops.definition import algorithm, operator
 from tensorlang.ops.signature import Floats
 
