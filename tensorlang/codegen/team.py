@@ -9,7 +9,8 @@ A lowered function has two more scalars, `tid` and `team`. Every thread runs all
 
 Loops, conditions and lets around parallel loops are executed redundantly. A barrier
 separates two stages if one writes what the other accesses; there is none at the end.
-`useful_threads`, the first let, is the number of threads that can have work.
+`useful_threads`, the first let, is the number of threads that can have work; where it is
+limited as each has memory of its own, `most_shares` is the number without that limit.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ from tensorlang.ir.visit import rebuild, replace_buffers, walk_statements
 TID: Final = Var("tid", i64)
 TEAM: Final = Var("team", i64)
 USEFUL: Final = "useful_threads"
-RESERVED: Final = (TID.name, TEAM.name, USEFUL)
+UNITS: Final = "most_shares"
+RESERVED: Final = (TID.name, TEAM.name, USEFUL, UNITS)
 
 
 def useful(function: Function) -> Expr:
@@ -66,14 +68,16 @@ def share(function: Function, names: Names, threads: int) -> Function:
     """
     if has_parallel(function.body):
         body = _promote(function.body)
-        wanted = _useful(function, body, threads)
+        units, wanted = _useful(function, body, threads)
         staged = _Stages(names).run(body)
     else:
-        wanted = as_expr(1)
+        units = wanted = as_expr(1)
         staged = If(TID.equal(0), function.body)
-    head = Let(Var(USEFUL, i64), wanted)
+    head = [Let(Var(USEFUL, i64), wanted)]
+    if wanted != units:
+        head.append(Let(Var(UNITS, i64), units))
     scalars = (*function.scalars, TID, TEAM)
-    return replace(function, scalars=scalars, body=seq(head, staged))
+    return replace(function, scalars=scalars, body=seq(*head, staged))
 
 
 def has_parallel(stmt: Node) -> bool:
@@ -96,8 +100,11 @@ def _outermost(stmt: Stmt) -> Iterable[For]:
             stack += [node.then, *([node.orelse] if node.orelse else [])]
 
 
-def _useful(function: Function, body: Stmt, threads: int) -> Expr:
-    """The largest extent of a parallel loop; the target's threads if it varies."""
+def _useful(function: Function, body: Stmt, threads: int) -> tuple[Expr, Expr]:
+    """The largest extent of a parallel loop, and the number of threads for it.
+
+    An extent that varies counts as the target's threads.
+    """
     wanted: Expr = as_expr(1)
     private = False
     for loop in sorted(_outermost(body), key=lambda loop: loop.var.name):
@@ -110,7 +117,7 @@ def _useful(function: Function, body: Stmt, threads: int) -> Expr:
             for node in walk_statements(loop)
             if isinstance(node, Alloc)
         )
-    return make("min", wanted, as_expr(threads)) if private else wanted
+    return wanted, make("min", wanted, as_expr(threads)) if private else wanted
 
 
 def _promote(body: Stmt) -> Stmt:

@@ -18,12 +18,20 @@ from tensorlang.runtime import cache as store
 from tensorlang.runtime import llvm
 from tensorlang.runtime.wrapper import OUT_OF_MEMORY
 
-SYMBOLS: Final = ("tensorlang_barrier", "tensorlang_launch", "tensorlang_run")
+SYMBOLS: Final = (
+    "tensorlang_barrier",
+    "tensorlang_claim",
+    "tensorlang_launch",
+    "tensorlang_run",
+    "tensorlang_shares",
+    "tensorlang_wait",
+)
 _PATIENCE: Final = "tensorlang_patience"
 _ALONE_UNTIL: Final = "tensorlang_alone_until"
 # spins before yielding the processor; 1000 take about 30 microseconds
 IDLE_SPINS: Final = 4000  # workers: still awake for calls in a loop
 WAIT_SPINS: Final = 1000  # at a barrier, or waiting for the last worker
+SHARES_EACH: Final = 4  # of a stage, for each thread; at most 8: they have one line
 BACKOFF: Final = 20  # so a busy processor costs at most 1/20 of the time
 PATIENCE: Final = 200_000  # nanoseconds: waking a thread is no loss
 MOST_LOST: Final = 10_000_000  # nanoseconds: a time slice; longer stops are of others
@@ -95,6 +103,7 @@ def _parameters() -> dict[str, object]:
         "max_threads": hardware.MAX_THREADS,
         "idle_spins": IDLE_SPINS,
         "wait_spins": WAIT_SPINS,
+        "shares_each": SHARES_EACH,
         "backoff": BACKOFF,
         "patience": PATIENCE,
         "most_lost": MOST_LOST,

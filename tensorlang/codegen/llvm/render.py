@@ -111,10 +111,10 @@ def _kernel(
     function: Function, module: Module, pieces: Sequence[workspace.Piece]
 ) -> list[ins.Routine]:
     """The exported routine, preceded by the stages that it calls."""
-    params = ["ptr %args", "i64 %tid", "i64 %team", "ptr %barrier"]
+    params = ["ptr %args", "i64 %tid", "i64 %team", "ptr %member"]
     routine = ins.Routine("", "i32", function.name, params, _KERNEL)
     builder = Builder(module, routine)
-    for reserved in ("args", "barrier"):
+    for reserved in ("args", "member"):
         builder.name(reserved)
     for var in function.scalars[-2:]:
         builder.variables[var.name] = builder.name(var.name)
@@ -124,7 +124,8 @@ def _kernel(
         builder.pointers[param.buffer] = builder.emit(load)
     _arguments(function, builder, {var.name for var in _scalars(function)})
     _place(function, builder, pieces)
-    kernel = stages.Kernel(function, module, builder, [], stages.has_faults(function))
+    faults, claimed = stages.has_faults(function), stages.has_claims(function)
+    kernel = stages.Kernel(function, module, builder, [], faults, claimed)
     if kernel.faults:
         builder.faults = builder.name("fault")
     stages.host(function.body, kernel)
@@ -145,7 +146,8 @@ def _place(
         offset = piece.offset
         if piece.per_thread:
             offset = offset + piece.size * Var("tid", i64)
-        text = value(offset, builder)
+        with builder.scope():  # `tid` is another thing inside of shares
+            text = value(offset, builder)
         name = builder.name(piece.buffer.name)
         builder.emit(ins.Address(name, "i8", base, "i64", text))
         builder.pointers[piece.buffer] = name

@@ -5,20 +5,29 @@ routine, with `noalias` pointers: within a stage no other thread accesses what t
 writes. Across a barrier that is false, and LLVM could keep a value in a register that
 another thread has changed. The kernel itself, with plain pointers, holds the host
 loops, the barriers and the calls.
+
+The threads of a team claim the shares of each stage (`templates/pool.ll.j2`): there are
+more shares than threads, and whoever is free runs the next one,
+
+    for share in claims: stage(share, shares)
+
+unless host loops or conditions read memory: then a thread may not be late, and each runs
+the share of its own number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tensorlang.codegen.llvm import instructions as ins
 from tensorlang.codegen.llvm import statements
 from tensorlang.codegen.llvm.arithmetic import compare
 from tensorlang.codegen.llvm.builder import Builder, Module
 from tensorlang.codegen.llvm.types import llvm_type
-from tensorlang.ir.contents import allocations
-from tensorlang.ir.dtypes import i32
+from tensorlang.codegen.team import TEAM, TID, UNITS, USEFUL
+from tensorlang.ir.contents import allocations, free_vars, reads
+from tensorlang.ir.dtypes import i32, i64
 from tensorlang.ir.nodes import (
     Alloc,
     Barrier,
@@ -41,17 +50,78 @@ _STAGE = "noinline nounwind"
 
 @dataclass
 class Kernel:
-    """Builds the kernel routine, and the stages split from it."""
+    """Builds the kernel routine, and the stages split from it.
+
+    Attributes:
+        faults: Whether stages can report faults.
+        claimed: Whether threads claim shares.
+        bounds: Variables that depend on the share.
+    """
 
     function: Function
     module: Module
     builder: Builder
     routines: list[ins.Routine]
     faults: bool
+    claimed: bool
+    bounds: dict[Var, Let] = field(default_factory=dict)
 
     def add(self, stmts: Sequence[Stmt]) -> None:
         """Emit a stage of these statements, and its call."""
         body = seq(*stmts)
+        if self.claimed:
+            self._claim(self._bounds_of(body), body)
+        else:
+            self._call(body)
+
+    def _bounds_of(self, body: Stmt) -> list[Let]:
+        """The bounds of a share that statements use, in order."""
+        needed = set(free_vars(body))
+        for var, let in reversed(self.bounds.items()):
+            if var in needed:
+                needed |= free_vars(let.value)
+        return [let for var, let in self.bounds.items() if var in needed]
+
+    def _claim(self, bounds: Sequence[Let], body: Stmt) -> None:
+        """A loop over the shares of a stage that this thread claims."""
+        builder, variables = self.builder, self.builder.variables
+        shares = self._shares() if bounds or TEAM in free_vars(body) else "1"
+        share, before = builder.name("share"), builder.name("share.before")
+        labels = [builder.label(f"share.{part}") for part in ("next", "run", "none")]
+        phi = ins.Phi(before, "i64", [("-1", builder.block)])
+        builder.emit(ins.Jump(labels[0]))
+        builder.start(labels[0])
+        builder.emit(phi)
+        self._pool("claim", share, "%tid", shares, before)
+        some = compare(builder, "ge", i64, share, "0")
+        builder.emit(ins.Branch(some, labels[1], labels[2]))
+        builder.start(labels[1])
+        thread = {name: variables[name] for name in (TID.name, TEAM.name)}
+        with builder.scope():
+            variables |= {TID.name: share, TEAM.name: shares}
+            for let in bounds:
+                statements.run(let, builder)
+            self._call(body)
+            variables |= thread
+        phi.incoming.append((share, builder.block))
+        builder.emit(ins.Jump(labels[0]))
+        builder.start(labels[2])
+
+    def _shares(self) -> str:
+        """The number of shares of a divided stage."""
+        shares, variables = self.builder.name("shares"), self.builder.variables
+        self._pool("shares", shares, variables.get(UNITS, variables[USEFUL]))
+        return shares
+
+    def _pool(self, function: str, result: str, *given: str) -> None:
+        """Ask the pool something about this thread's membership of the team."""
+        numbers = ["i64 %team", *(f"i64 {text}" for text in given)]
+        kinds = ", ".join(["ptr", *("i64" for _ in numbers)])
+        name = f"tensorlang_{function}"
+        self.module.declarations.add(f"i64 @{name}({kinds})")
+        self.builder.emit(ins.Call(result, "i64", name, ["ptr %member", *numbers]))
+
+    def _call(self, body: Stmt) -> None:
         buffers, variables = _used(body, self.builder)
         name = f"{self.function.name}.stage{len(self.routines)}"
         routine = stage(self, name, body, buffers, variables)
@@ -158,7 +228,9 @@ def host(stmt: Stmt, kernel: Kernel) -> None:
     """Emit the host program: statements between barriers become stages."""
     pending: list[Stmt] = []
     for item in stmt.stmts if isinstance(stmt, Seq) else (stmt,):
-        if _stays(item):
+        if kernel.claimed and isinstance(item, Let) and _of_share(item, kernel):
+            kernel.bounds[item.var] = item
+        elif _stays(item):
             _flush(pending, kernel)
             _host_statement(item, kernel)
         else:
@@ -182,8 +254,12 @@ def _stays(stmt: Stmt) -> bool:
 def _host_statement(stmt: Stmt, kernel: Kernel) -> None:
     builder = kernel.builder
     match stmt:
+        case Barrier() if kernel.claimed:
+            builder.module.declarations.add("void @tensorlang_wait(ptr)")
+            builder.emit(ins.Call("", "void", "tensorlang_wait", ["ptr %member"]))
+            builder.effect()
         case Barrier():
-            given = ["ptr %barrier", f"i64 {builder.variables['team']}"]
+            given = ["ptr %member", f"i64 {builder.variables['team']}"]
             builder.module.declarations.add("void @tensorlang_barrier(ptr, i64)")
             builder.emit(ins.Call("", "void", "tensorlang_barrier", given))
             builder.effect()
@@ -193,6 +269,41 @@ def _host_statement(stmt: Stmt, kernel: Kernel) -> None:
             statements.control(stmt, builder, lambda body: host(body, kernel))
         case _:
             statements.run(stmt, builder)
+
+
+def _of_share(let: Let, kernel: Kernel) -> bool:
+    """Whether a variable depends on the share that is run."""
+    return not free_vars(let.value).isdisjoint((TID, TEAM, *kernel.bounds))
+
+
+def has_claims(function: Function) -> bool:
+    """Whether threads claim the shares of stages."""
+    return TEAM in free_vars(function.body) and _is_timeless(function.body)
+
+
+def _is_timeless(stmt: Stmt) -> bool:
+    """Whether the host program is the same for a thread that is late.
+
+    So it is if nothing that it depends on is in memory, which may have changed since.
+    """
+    for item in stmt.stmts if isinstance(stmt, Seq) else (stmt,):
+        match item:
+            case Let(value=depends) | For(extent=depends) | If(cond=depends):
+                pass
+            case While(cond=depends):
+                pass
+            case _:
+                continue
+        if isinstance(item, Let) or _stays(item):
+            if reads(depends):
+                return False
+            if not all(_is_timeless(part) for part in _bodies(item)):
+                return False
+    return True
+
+
+def _bodies(stmt: Stmt) -> list[Stmt]:
+    return [child for child in children(stmt) if isinstance(child, Stmt)]
 
 
 def has_faults(function: Function) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -65,7 +66,7 @@ class Compiled:
             ctypes.c_void_p,
         )
         function = kind(self._pointer(self.function.name))
-        if "tensorlang_barrier" not in self.source:
+        if not MEETINGS & {*re.findall(r"@(\w+)", self.source)}:
             faults = [function(args, tid, team, None) for tid in range(team)]
         else:
             faults = together(team, lambda tid: function(args, tid, team, None))
@@ -87,13 +88,39 @@ def target() -> targets.Target:
     return targets.host().with_threads(2)
 
 
-_BARRIER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
+_I64 = ctypes.c_int64
+MEETINGS = {"tensorlang_barrier", "tensorlang_wait"}
 MEETING: list[threading.Barrier] = []
 
 
-@_BARRIER
-def _wait(_barrier: Any, _team: int) -> None:
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p, _I64)
+def _barrier(_member: Any, _team: int) -> None:
     MEETING[-1].wait(timeout=20)
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+def _wait(_member: Any) -> None:
+    MEETING[-1].wait(timeout=20)
+
+
+@ctypes.CFUNCTYPE(_I64, ctypes.c_void_p, _I64, _I64)
+def _shares(_member: Any, team: int, _useful: int) -> int:
+    return 2 * team + 1 if team > 1 else 1
+
+
+@ctypes.CFUNCTYPE(_I64, ctypes.c_void_p, _I64, _I64, _I64, _I64)
+def _claim(_member: Any, team: int, tid: int, shares: int, previous: int) -> int:
+    """Every thread runs every `team`-th share."""
+    share = tid if previous < 0 else previous + team
+    return share if share < shares else -1
+
+
+POOL = {
+    "tensorlang_barrier": _barrier,
+    "tensorlang_wait": _wait,
+    "tensorlang_shares": _shares,
+    "tensorlang_claim": _claim,
+}
 
 
 @pytest.fixture
@@ -101,8 +128,8 @@ def build(target: targets.Target) -> Callable[..., Compiled]:
     """Compile IR text (or a function) for this machine, or for less than it has."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    address = ctypes.cast(_wait, ctypes.c_void_p).value
-    llvm.add_symbol("tensorlang_barrier", address)
+    for name, function in POOL.items():
+        llvm.add_symbol(name, ctypes.cast(function, ctypes.c_void_p).value)
 
     def make(program: str | Function, without: tuple[str, ...] = ()) -> Compiled:
         function = parse(program) if isinstance(program, str) else program

@@ -18,6 +18,7 @@ from tensorlang.errors import TensorlangError
 from tensorlang.ops.building import default
 from tensorlang.ops.operator import Operator
 from tensorlang.ops.registry import operators
+from tensorlang.runtime import pool
 from tensorlang.runtime.llvm import compile_for
 from tensorlang.targets import Target
 from tensorlang.tuner.ragged import small_variants
@@ -44,7 +45,7 @@ PROCESSORS = {
 # what a libm and libc of C99 have, and what the pool gives
 PROVIDED = {"fma", "floor", "ceil", "trunc", "rint", "memcpy", "memset", "memmove"}
 PROVIDED |= {f"{name}f" for name in ("floor", "ceil", "trunc", "rint")}
-PROVIDED |= {"tensorlang_barrier"}
+PROVIDED |= {*pool.SYMBOLS}
 FLOATS, OTHERS = ("bf16", "f16"), ("f32", "f64", "i8", "i32", "i64", "u32", "bool")
 PART = 64  # of the operators, one in so many for each processor
 LIBRARY = [op for op in operators() if op.module.startswith("tensorlang.")]

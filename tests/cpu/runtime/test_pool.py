@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensorlang.runtime import pool
+from tensorlang import targets
+from tensorlang.ir.parser import parse
+from tensorlang.runtime import build, pool
 
 F32 = np.float32
 
@@ -74,6 +76,59 @@ define i32 @NAME(ptr %args, i64 %tid, i64 %team, ptr %barrier) {
 """
 
 
+# Three stages of 8 shares: counts[64 * stage + share] += 1, and counts[256 + ...] = tid;
+# workers sleep before the first one. Before a stage all shares of the last one are done.
+CLAIMS = """
+declare i64 @tensorlang_claim(ptr, i64, i64, i64, i64)
+declare void @tensorlang_wait(ptr)
+declare i32 @usleep(i32)
+define i32 @NAME(ptr %args, i64 %tid, i64 %team, ptr %member) {
+  %counts = load ptr, ptr %args
+  %worker = icmp ne i64 %tid, 0
+  br i1 %worker, label %late, label %begin
+late:
+  call i32 @usleep(i32 SLEEP)
+  br label %begin
+begin:
+  br label %stage
+stage:
+  %number = phi i64 [ 0, %begin ], [ %number.next, %finish ]
+  %faults = phi i32 [ 0, %begin ], [ %faults.stage, %finish ]
+  %base = mul i64 %number, 64
+  br label %next
+next:
+  %before = phi i64 [ -1, %stage ], [ %share, %run ]
+  %faults.stage = phi i32 [ %faults, %stage ], [ %faults.new, %run ]
+  %share = call i64 @tensorlang_claim(ptr %member, i64 %team, i64 %tid, i64 8, i64 %before)
+  %some = icmp sge i64 %share, 0
+  br i1 %some, label %run, label %finish
+run:
+  %index = add i64 %base, %share
+  %at = getelementptr i64, ptr %counts, i64 %index
+  %old = atomicrmw add ptr %at, i64 1 monotonic
+  %who = add i64 %index, 256
+  %who.at = getelementptr i64, ptr %counts, i64 %who
+  store i64 %tid, ptr %who.at
+  %mirror = sub i64 %base, 57
+  %mirrored = sub i64 %mirror, %share
+  %first = icmp eq i64 %number, 0
+  %seen = select i1 %first, i64 %index, i64 %mirrored
+  %seen.at = getelementptr i64, ptr %counts, i64 %seen
+  %count = load volatile i64, ptr %seen.at
+  %expected = add i64 %old, 1
+  %wrong = icmp ne i64 %count, %expected
+  %fault = zext i1 %wrong to i32
+  %faults.new = or i32 %faults.stage, %fault
+  br label %next
+finish:
+  call void @tensorlang_wait(ptr %member)
+  %number.next = add i64 %number, 1
+  %more = icmp ult i64 %number.next, 3
+  br i1 %more, label %stage, label %done
+done:
+  ret i32 %faults.stage
+}
+"""
 # counts[tid] = team; the worker sleeps for long, as if its processor were held
 LATE = """
 declare i32 @usleep(i32)
@@ -138,6 +193,68 @@ def test_every_share_runs_exactly_once(assemble):
     for _ in range(5000):
         kernel.launch(counts)
     assert counts.tolist() == [5000] * 5 + [0] * 4091
+
+
+@pytest.mark.parametrize("threads", [2, 3, 5, 8])
+def test_each_share_of_each_stage_is_run_once_and_in_order(assemble, threads):
+    counts = np.zeros(4096, np.int64)
+    kernel = team_kernel(assemble, CLAIMS.replace("SLEEP", "0"), threads)
+    for _ in range(2000):
+        kernel.launch(counts)
+    stages = counts[:192].reshape(3, 64)
+    assert (stages[:, :8] == 2000).all()
+    assert not stages[:, 8:].any()
+
+
+def test_shares_of_a_late_worker_are_taken_over(assemble):
+    counts = np.zeros(4096, np.int64)
+    kernel = team_kernel(assemble, CLAIMS.replace("SLEEP", "30000"), 2)
+    for _ in range(3):
+        counts[256:] = -1
+        kernel.launch(counts)
+        ran = counts[256:448].reshape(3, 64)[:, :8]
+        assert not ran.any(), "the caller has run all of them"
+    assert (counts[:192].reshape(3, 64)[:, :8] == 3).all()
+
+
+# what one thread does alone stands before and after what all of them do, in a host loop
+STAGES = """
+def stages(x: f32[n], y: Out[f32[n]], *, n: i64):
+    t = alloc(f32[64])
+    s = alloc(f32[1])
+    for r in range(5):
+        for i in parallel(64):
+            t[i] = x[i] + cast(f32, r)
+        s[0] = t[0] + t[63] * 2.0
+        for j in parallel(n):
+            y[j] = s[0] + x[j] * t[j % 64]
+"""
+
+
+def test_stages_of_one_thread_and_of_all_follow_each_other():
+    kernel = build(parse(STAGES), targets.host().with_threads(8))
+    x = np.arange(5000, dtype=F32) % 7
+    t = x[:64] + 4
+    expected = t[0] + t[63] * 2 + x * t[np.arange(5000) % 64]
+    for _ in range(100):
+        np.testing.assert_array_equal(kernel(x), expected)
+
+
+def test_a_program_that_depends_on_data_has_fixed_shares():
+    program = """
+def halved(x: f32[n], y: Out[f32[n]], *, n: i64):
+    s = alloc(f32[1])
+    s[0] = x[0]
+    while s[0] > 1.0:
+        for i in parallel(n):
+            y[i] = x[i] * s[0]
+        s[0] = s[0] * 0.5
+"""
+    kernel = build(parse(program), targets.host().with_threads(8))
+    assert "tensorlang_barrier" in kernel.source
+    x = np.full(5000, 9.0, F32)
+    for _ in range(100):
+        np.testing.assert_array_equal(kernel(x), x * F32(1.125))
 
 
 def test_small_calls_stay_in_the_calling_thread(assemble):
