@@ -228,7 +228,8 @@ _NOTHING: Final = "define i32 @nothing(ptr %a, i64 %t, i64 %n, ptr %b) { ret i32
 def _wake() -> float:
     """Seconds to launch a kernel that does nothing on two threads, one asleep."""
     library = llvm.link([llvm.compile_quickly(_NOTHING)], ["nothing"])
-    kind = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_bool)
+    number = ctypes.c_int64
+    kind = (ctypes.c_void_p, ctypes.c_void_p, number, number, ctypes.c_bool)
     launch = ctypes.CFUNCTYPE(ctypes.c_int32, *kind)(
         pool.symbols()["tensorlang_launch"]
     )
@@ -238,7 +239,7 @@ def _wake() -> float:
         for _ in range(_WAKES):
             time.sleep(_PAUSE)
             start = time.perf_counter()
-            launch(library["nothing"], None, 2, False)
+            launch(library["nothing"], None, 2, 2, False)
             times.append(time.perf_counter() - start)
     finally:
         pool.always_share(False)

@@ -9,8 +9,8 @@ A lowered function has two more scalars, `tid` and `team`. Every thread runs all
 
 Loops, conditions and lets around parallel loops are executed redundantly. A barrier
 separates two stages if one writes what the other accesses; there is none at the end.
-`useful_threads`, the first let, is the number of threads that can have work; where it is
-limited as each has memory of its own, `most_shares` is the number without that limit.
+`useful_threads`, the first let, is the number of threads that can have work; where it
+is limited as each has memory of its own, `most_shares` is the number without that.
 """
 
 from __future__ import annotations

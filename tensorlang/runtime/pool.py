@@ -34,6 +34,7 @@ WAIT_SPINS: Final = 1000  # at a barrier, or waiting for the last worker
 SHARES_EACH: Final = 4  # of a stage, for each thread; at most 8: they have one line
 BACKOFF: Final = 20  # so a busy processor costs at most 1/20 of the time
 PATIENCE: Final = 200_000  # nanoseconds: waking a thread is no loss
+HABITS: Final = 1024  # kernels and sizes whose time is remembered
 MOST_LOST: Final = 10_000_000  # nanoseconds: a time slice; longer stops are of others
 
 _ARCH: Final = {"x86_64": "x86", "AMD64": "x86", "aarch64": "arm", "arm64": "arm"}
@@ -106,6 +107,7 @@ def _parameters() -> dict[str, object]:
         "shares_each": SHARES_EACH,
         "backoff": BACKOFF,
         "patience": PATIENCE,
+        "habits": HABITS,
         "most_lost": MOST_LOST,
         "clock": {"wall": 1, "thread": 3} if linux else {"wall": 6, "thread": 16},
         "asleep": 1 << 30,

@@ -11,7 +11,7 @@ more shares than threads, and whoever is free runs the next one,
 
     for share in claims: stage(share, shares)
 
-unless host loops or conditions read memory: then a thread may not be late, and each runs
+unless host loops or conditions read memory: then no thread may be late, and each runs
 the share of its own number.
 """
 

@@ -1,5 +1,6 @@
 """The thread pool: teams, barriers, concurrent callers, fork, exit."""
 
+import contextlib
 import ctypes
 import os
 import subprocess
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from tensorlang import targets
+from tensorlang.errors import KernelError
 from tensorlang.ir.parser import parse
 from tensorlang.runtime import build, pool
 
@@ -76,8 +78,8 @@ define i32 @NAME(ptr %args, i64 %tid, i64 %team, ptr %barrier) {
 """
 
 
-# Three stages of 8 shares: counts[64 * stage + share] += 1, and counts[256 + ...] = tid;
-# workers sleep before the first one. Before a stage all shares of the last one are done.
+# Three stages of 8 shares: counts[64 * stage + share] += 1, counts[256 + ...] = tid;
+# workers sleep before the first. All shares of a stage are done before the next one.
 CLAIMS = """
 declare i64 @tensorlang_claim(ptr, i64, i64, i64, i64)
 declare void @tensorlang_wait(ptr)
@@ -99,7 +101,8 @@ stage:
 next:
   %before = phi i64 [ -1, %stage ], [ %share, %run ]
   %faults.stage = phi i32 [ %faults, %stage ], [ %faults.new, %run ]
-  %share = call i64 @tensorlang_claim(ptr %member, i64 %team, i64 %tid, i64 8, i64 %before)
+  %share = call i64
+    @tensorlang_claim(ptr %member, i64 %team, i64 %tid, i64 8, i64 %before)
   %some = icmp sge i64 %share, 0
   br i1 %some, label %run, label %finish
 run:
@@ -178,8 +181,6 @@ def test_whole_teams_follow_a_loss_at_once_if_asked_for(assemble):
 
 @pytest.mark.parametrize("threads", [2, 5])
 def test_fault_codes_of_all_threads_are_joined(assemble, threads):
-    from tensorlang.errors import KernelError
-
     counts = np.zeros(4096, np.int64)
     with pytest.raises(KernelError) as caught:
         team_kernel(assemble, WHO, threads)(counts)
@@ -367,6 +368,21 @@ print("done")
             env={**os.environ, "TENSORLANG_THREADS": "4"},
         )
         assert (done.stdout, done.returncode) == ("done\n", 0), done.stderr
+
+
+def test_short_jobs_wake_no_threads(assemble):
+    """The first call learns how long the job takes, and what waking costs."""
+    pool.always_share(False)
+    kernel = team_kernel(assemble, WHO, 2)
+    counts = np.zeros(4096, np.int64)
+    teams = []
+    for pause in (0.5, 0.05, 0.05):
+        time.sleep(pause)
+        counts[:] = 0
+        with contextlib.suppress(KernelError):  # it reports its threads as faults
+            kernel(counts)
+        teams.append(int(counts[0]))
+    assert teams == [2, 1, 1]
 
 
 def test_small_calls_between_pauses_are_right_whoever_runs_them(scale):
