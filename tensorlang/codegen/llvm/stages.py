@@ -103,7 +103,7 @@ class Kernel:
                 statements.run(let, builder)
             self._call(body)
             variables |= thread
-        phi.incoming.append((share, builder.block))
+        phi.incoming = [*phi.incoming, (share, builder.block)]
         builder.emit(ins.Jump(labels[0]))
         builder.start(labels[2])
 
