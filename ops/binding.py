@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from tensorlang.ops.operator import Launch
     from tensorlang.ops.random import keys as keys_of
     from tensorlang.ops.random import states
-else:
+else:  # needed when a call is first bound
     keys_of = lazy.module("tensorlang.ops.random.keys")
     states = lazy.module("tensorlang.ops.random.states")
     ml_dtypes = lazy.module("ml_dtypes")

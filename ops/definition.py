@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tensorlang.ops import derived_gradients, tracing
     from tensorlang.ops.random import impls
     from tensorlang.ops.tracing import Trace
-else:
+else:  # these load the IR, or stand on definitions
     targets = lazy.module("tensorlang.targets")
     derived_gradients = lazy.module("tensorlang.ops.derived_gradients")
     tracing = lazy.module("tensorlang.ops.tracing")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tensorlang.ops.definition import Definition
     from tensorlang.ops.random import keys
     from tensorlang.ops.random.keys import Key
-else:
+else:  # it stands on operators
     keys = lazy.module("tensorlang.ops.random.keys")
 
 Shape: TypeAlias = tuple[int, ...]

@@ -8,9 +8,15 @@ from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
+from tensorlang import lazy
+
 if TYPE_CHECKING:
     import pyopencl
     from pycuda import driver
+    from pycuda import driver as pycuda_driver
+else:  # optional, and slow to import
+    pyopencl = lazy.module("pyopencl")
+    pycuda_driver = lazy.module("pycuda.driver")
 
 REMEDY: Final = "pip install 'tensorlang[opencl]' and an OpenCL driver"
 
@@ -56,8 +62,6 @@ def problem() -> str:
 @cache
 def handles() -> tuple[pyopencl.Device, ...]:
     """PyOpenCL's device objects, GPUs first."""
-    import pyopencl  # noqa: PLC0415 - where it is asked for
-
     found = [d for p in pyopencl.get_platforms() for d in p.get_devices()]
     return tuple(sorted(found, key=lambda d: not d.type & pyopencl.device_type.GPU))
 
@@ -69,8 +73,6 @@ def devices() -> tuple[Device, ...]:
 
 
 def _described(handle: pyopencl.Device) -> Device:
-    import pyopencl  # noqa: PLC0415 - there is a handle, so it is loaded
-
     platform = handle.platform
     title = " ".join(f"{handle.name.strip()} by {platform.name.strip()}".split())
     kind = "gpu" if handle.type & pyopencl.device_type.GPU else "cpu"
@@ -131,10 +133,8 @@ def cuda_problem() -> str:
 @cache
 def _cuda_driver() -> Any:
     """PyCUDA's driver module, initialized."""
-    import pycuda.driver  # noqa: PLC0415 - where it is asked for
-
-    pycuda.driver.init()
-    return pycuda.driver
+    pycuda_driver.init()
+    return pycuda_driver
 
 
 def cuda_handle(index: int) -> driver.Device:

@@ -16,16 +16,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
 from importlib import import_module
 from types import ModuleType
 
-_imported = cache(import_module)
-
 
 class _Module(ModuleType):
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._loaded: ModuleType | None = None
+
     def __getattr__(self, name: str) -> object:
-        return getattr(_imported(self.__name__), name)
+        loaded = sys.modules.get(self.__name__)  # another thread may still import it
+        if loaded is None or loaded is not self._loaded:
+            self._loaded = loaded = import_module(self.__name__)
+        return getattr(loaded, name)
 
 
 def module(name: str) -> ModuleType:

@@ -15,11 +15,18 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from tensorlang import lazy
 from tensorlang.atomic_files import write_text
 from tensorlang.errors import RecordError
 from tensorlang.workload import Workload
+
+if TYPE_CHECKING:
+    import filelock
+else:  # only writers need it
+    filelock = lazy.module("filelock")
+
 
 FORMAT: Final = 1
 MAX_BYTES: Final = 16 << 20
@@ -244,13 +251,11 @@ def locked(path: Path) -> Iterator[None]:
     Raises:
         RecordError: another process has held it for half a minute.
     """
-    from filelock import FileLock, Timeout  # noqa: PLC0415 - only writers need it
-
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with FileLock(f"{path}.lock", timeout=_SECONDS_TO_WAIT):
+        with filelock.FileLock(f"{path}.lock", timeout=_SECONDS_TO_WAIT):
             yield
-    except Timeout:
+    except filelock.Timeout:
         raise RecordError(
             f"record file {path} has been locked for {_SECONDS_TO_WAIT} seconds; "
             f"if no tuner is running, remove {path}.lock"

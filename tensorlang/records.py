@@ -19,13 +19,19 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from tensorlang import record_files
+from tensorlang import lazy, record_files
 from tensorlang.errors import RecordError
 from tensorlang.record_files import Record
 from tensorlang.targets import Target
 from tensorlang.workload import Workload
+
+if TYPE_CHECKING:
+    import platformdirs
+else:  # keeps importing light
+    platformdirs = lazy.module("platformdirs")
+
 
 FOLDER_VARIABLE: Final = "TENSORLANG_RECORDS"
 STATIC: Final = "chosen by static cost, not measured"
@@ -45,9 +51,7 @@ def user_folder() -> Path:
     given = os.environ.get(FOLDER_VARIABLE)
     if given:
         return Path(given)
-    from platformdirs import user_data_path  # noqa: PLC0415 - keeps importing light
-
-    return user_data_path("tensorlang") / "records"
+    return platformdirs.user_data_path("tensorlang") / "records"
 
 
 def shipped_folder() -> Path:

@@ -4,8 +4,6 @@ Each function takes NumPy arrays and our attributes and returns a complete call 
 new result, or raises ImportError if its package is missing.
 """
 
-# ruff: noqa: PLC0415 - peers are optional
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,8 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
+from tensorlang import lazy
+
 if TYPE_CHECKING:
+    import jax
     import torch
+else:  # optional
+    torch = lazy.module("torch")
+    jax = lazy.module("jax")
 
 Call: TypeAlias = Callable[[], object]
 Arrays: TypeAlias = Sequence[np.ndarray]
@@ -35,8 +39,6 @@ def torch_call(
     channels_last: bool = False,
 ) -> Call:
     """PyTorch's function, eager or through `torch.compile`."""
-    import torch
-
     torch.set_num_threads(threads)
     tensors = [_tensor(array) for array in arrays]
     if channels_last:
@@ -56,8 +58,6 @@ def torch_call(
 
 
 def _tensor(array: np.ndarray) -> torch.Tensor:
-    import torch
-
     if array.dtype.name == "bfloat16":
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
@@ -65,8 +65,6 @@ def _tensor(array: np.ndarray) -> torch.Tensor:
 
 def onednn_prepacked(x: np.ndarray, w: np.ndarray, threads: int) -> Call:
     """A oneDNN matrix product with a prepacked weight (private in PyTorch)."""
-    import torch
-
     torch.set_num_threads(threads)
     tensor, weight = torch.from_numpy(x), torch.from_numpy(w)
     packed = torch.ops.mkldnn._reorder_linear_weight(weight, len(x))  # noqa: SLF001
@@ -76,8 +74,6 @@ def onednn_prepacked(x: np.ndarray, w: np.ndarray, threads: int) -> Call:
 
 def jax_call(op: str, arrays: Arrays, given: Given) -> Call:
     """JAX's function, jitted; its number of threads cannot be set."""
-    import jax
-
     moved = [jax.numpy.asarray(array) for array in arrays]
     jitted = jax.jit(lambda *a: _JAX[op](jax, a, given))
     return lambda: jitted(*moved).block_until_ready()
@@ -108,8 +104,6 @@ def _torch_conv_grad(which: int) -> Body:
     """`aten.convolution_backward` for only the image (0) or the weight (1)."""
 
     def body(_: ModuleType, a: Operands, g: Given) -> object:
-        import torch
-
         dy, x, w = a
         stride, padding = _same(g.get("stride", 1)), _same(g.get("padding", 0))
         wanted = [which == 0, which == 1, False]

@@ -4,24 +4,34 @@ Each function returns a complete call, or raises ImportError if its package is m
 "into" writes into an existing array, "fresh" allocates its result.
 """
 
-# ruff: noqa: PLC0415 - peers are optional
-
 from __future__ import annotations
 
 import os
 import shutil
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from tensorlang import lazy
+
+if TYPE_CHECKING:
+    import jax
+    import numba
+    import tinygrad
+    import torch
+else:  # optional
+    jax = lazy.module("jax")
+    torch = lazy.module("torch")
+    tinygrad = lazy.module("tinygrad")
+    numba = lazy.module("numba")
+
 
 Call = Callable[[], object]
 
 
 def jax_random(work: str, n: int) -> Call:
     """A jitted `jax.random` function on key(0); a new result, ready on return."""
-    import jax
-
     key = jax.random.key(0)
     body: dict[str, Callable[[jax.Array], jax.Array]] = {
         "bits32": lambda k: jax.random.bits(k, (n,), "uint32"),
@@ -41,7 +51,6 @@ def jax_random(work: str, n: int) -> Call:
 
 def jax_dropout(x: np.ndarray, rate: float) -> Call:
     """Dropout as in JAX libraries: bernoulli, then where."""
-    import jax
 
     def dropout(key: jax.Array, x: jax.Array) -> jax.Array:
         keep = jax.random.bernoulli(key, 1 - rate, x.shape)
@@ -53,8 +62,6 @@ def jax_dropout(x: np.ndarray, rate: float) -> Call:
 
 def torch_random(work: str, n: int, threads: int) -> Call:
     """PyTorch's generator (Mersenne Twister) into an existing tensor."""
-    import torch
-
     torch.set_num_threads(threads)
     if work == "bits32":
         bits = torch.empty(n, dtype=torch.int32)
@@ -67,8 +74,6 @@ def torch_random(work: str, n: int, threads: int) -> Call:
 
 def torch_dropout(x: np.ndarray, rate: float, threads: int) -> Call:
     """`torch.nn.functional.dropout` in training mode; a new result."""
-    import torch
-
     torch.set_num_threads(threads)
     tensor = torch.from_numpy(x)
     return lambda: torch.nn.functional.dropout(tensor, rate, training=True)
@@ -96,15 +101,11 @@ def tinygrad_uniform(n: int) -> Call:
     os.environ.setdefault("DEV", "CPU")
     compilers = (f"clang-{version}" for version in range(22, 14, -1))
     os.environ.setdefault("CC", next(filter(shutil.which, compilers), "clang"))
-    from tinygrad import Tensor, TinyJit
-
-    rand = TinyJit(lambda: Tensor.rand(n).realize())
+    rand = tinygrad.TinyJit(lambda: tinygrad.Tensor.rand(n).realize())
 
     def call() -> object:
         out = rand()
-        from tinygrad import Device
-
-        Device[Device.DEFAULT].synchronize()
+        tinygrad.Device[tinygrad.Device.DEFAULT].synchronize()
         return out
 
     return call
@@ -115,8 +116,6 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 def _numba_hash() -> Any:
     """Threefry2x32-20, unrolled and inlined by Numba."""
-    import numba
-
     lines = ["def threefry(k0, k1, x0, x1):"]
     lines += ["    k2 = np.uint32(k0 ^ k1 ^ np.uint32(0x1BD11BDA))"]
     lines += ["    x0 = np.uint32(x0 + k0)", "    x1 = np.uint32(x1 + k1)"]
@@ -141,15 +140,11 @@ def _numba_hash() -> Any:
 
 def _parallel(function: Callable[..., None]) -> Any:
     """A Numba function with `prange` parallelised."""
-    import numba
-
     return numba.njit(parallel=True)(function)
 
 
 def numba_random(work: str, n: int, threads: int) -> Call:
     """Our stream, hand-written in Numba with prange, into an existing array."""
-    import numba
-
     numba.set_num_threads(threads)
     threefry = _numba_hash()
     u32, resolution = np.uint32, np.float32(2**-23)
@@ -181,8 +176,6 @@ def numba_random(work: str, n: int, threads: int) -> Call:
 
 def numba_dropout(x: np.ndarray, rate: float, threads: int) -> Call:
     """A hand-written fused loop: hash, compare, scale, store."""
-    import numba
-
     numba.set_num_threads(threads)
     threefry = _numba_hash()
     u32 = np.uint32
@@ -202,8 +195,6 @@ def numba_dropout(x: np.ndarray, rate: float, threads: int) -> Call:
 
 def torch_adam(n: int, threads: int) -> Call:
     """A step of `torch.optim.Adam(fused=True)` on one tensor of n elements."""
-    import torch
-
     torch.set_num_threads(threads)
     param = torch.nn.Parameter(torch.randn(n))
     param.grad = torch.randn(n)

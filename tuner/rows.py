@@ -13,13 +13,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
+from tensorlang import lazy
 from tensorlang.errors import TuningError
 from tensorlang.scheduling.knobs import Choice, Domain, Value
 from tensorlang.tuner.protocol import Candidate, Outcome
 
 if TYPE_CHECKING:
     import optuna
+    import sqlalchemy
+    from optuna.storages._rdb import models
     from sqlalchemy.engine import Connection, Engine
+else:  # slow to import
+    optuna = lazy.module("optuna")
+    models = lazy.module("optuna.storages._rdb.models")
+    sqlalchemy = lazy.module("sqlalchemy")
 
 _KEY: Final = "tensorlang"
 _LONGEST_NAME: Final = 500
@@ -49,14 +56,12 @@ class Row:
         domains: Mapping[str, tuple[Domain, Value]],
     ) -> Row:
         """Build from the domain and value of each of Optuna's parameters."""
-        from optuna.distributions import distribution_to_json  # noqa: PLC0415 - slow
-
         return cls(
             candidate,
             outcome,
             {name: value for name, (_, value) in domains.items()},
             {
-                name: distribution_to_json(distribution(domain))
+                name: optuna.distributions.distribution_to_json(distribution(domain))
                 for name, (domain, _) in domains.items()
             },
         )
@@ -90,18 +95,20 @@ class Row:
 
     def frozen(self) -> optuna.trial.FrozenTrial:
         """The trial for Optuna's samplers; incorrect candidates are pruned."""
-        from optuna.distributions import json_to_distribution  # noqa: PLC0415 - slow
-        from optuna.trial import TrialState, create_trial  # noqa: PLC0415 - slow
-
-        return create_trial(
-            state=TrialState.COMPLETE if self.outcome.ok else TrialState.PRUNED,
+        return optuna.trial.create_trial(
+            state=_state(complete=self.outcome.ok),
             value=self.outcome.seconds if self.outcome.ok else None,
             params=dict(self.params),
             distributions={
-                name: json_to_distribution(text)
+                name: optuna.distributions.json_to_distribution(text)
                 for name, text in self.distributions.items()
             },
         )
+
+
+def _state(*, complete: bool) -> optuna.trial.TrialState:
+    states = optuna.trial.TrialState
+    return states.COMPLETE if complete else states.PRUNED
 
 
 def parameter(algorithm: str, knob: str, domain: Domain) -> str:
@@ -116,25 +123,19 @@ def parameter(algorithm: str, knob: str, domain: Domain) -> str:
 
 def distribution(domain: Domain) -> optuna.distributions.BaseDistribution:
     """A knob's domain as an Optuna distribution."""
-    from optuna.distributions import (  # noqa: PLC0415 - slow
-        CategoricalDistribution,
-        IntDistribution,
-    )
-
     if isinstance(domain, Choice):
-        return CategoricalDistribution(domain.options)
-    return IntDistribution(domain.low, domain.high, log=domain.log, step=domain.step)
+        return optuna.distributions.CategoricalDistribution(domain.options)
+    return optuna.distributions.IntDistribution(
+        domain.low, domain.high, log=domain.log, step=domain.step
+    )
 
 
 def read(engine: Engine, study: int) -> Iterator[Row]:
     """The complete rows of a study that this module wrote, oldest first."""
-    from optuna.storages._rdb import models  # noqa: PLC0415 - slow
-    from sqlalchemy import select  # noqa: PLC0415 - slow
-
     trials = models.TrialModel.__table__
     notes = models.TrialUserAttributeModel.__table__
     wanted = (
-        select(notes.c.value_json)
+        sqlalchemy.select(notes.c.value_json)
         .join(trials, trials.c.trial_id == notes.c.trial_id)
         .where(trials.c.study_id == study, notes.c.key == _KEY)
         .order_by(trials.c.trial_id)
@@ -150,8 +151,6 @@ def read(engine: Engine, study: int) -> Iterator[Row]:
 
 def write(engine: Engine, study: int, row: Row) -> None:
     """Add a finished trial in one transaction."""
-    from optuna.storages._rdb import models  # noqa: PLC0415 - slow
-
     with engine.begin() as connection:
         trial = _trial(connection, study, complete=row.outcome.ok)
         values = [
@@ -176,22 +175,22 @@ def write(engine: Engine, study: int, row: Row) -> None:
 
 def _trial(connection: Connection, study: int, *, complete: bool) -> int:
     """Insert a trial and return its id; numbers are sequential: writers serialise."""
-    from optuna.storages._rdb import models  # noqa: PLC0415 - slow
-    from optuna.trial import TrialState  # noqa: PLC0415 - slow
-    from sqlalchemy import func, select  # noqa: PLC0415 - slow
-
     trials = models.TrialModel.__table__
     studies = models.StudyModel.__table__
     if connection.dialect.name != "sqlite":  # in SQLite, an insert locks the database
-        held = select(studies.c.study_id).where(studies.c.study_id == study)
+        held = sqlalchemy.select(studies.c.study_id).where(studies.c.study_id == study)
         connection.execute(held.with_for_update())
-    number = select(func.count()).where(trials.c.study_id == study).scalar_subquery()
+    number = (
+        sqlalchemy.select(sqlalchemy.func.count())
+        .where(trials.c.study_id == study)
+        .scalar_subquery()
+    )
     now = datetime.now()  # noqa: DTZ005 - Optuna's convention
     made = connection.execute(
         trials.insert().values(
             number=number,
             study_id=study,
-            state=TrialState.COMPLETE if complete else TrialState.PRUNED,
+            state=_state(complete=complete),
             datetime_start=now,
             datetime_complete=now,
         )
@@ -202,6 +201,6 @@ def _trial(connection: Connection, study: int, *, complete: bool) -> int:
 
 
 def _internal(text: str, value: Value) -> float:
-    from optuna.distributions import json_to_distribution  # noqa: PLC0415 - slow
-
-    return float(json_to_distribution(text).to_internal_repr(value))
+    return float(
+        optuna.distributions.json_to_distribution(text).to_internal_repr(value)
+    )

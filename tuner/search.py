@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tensorlang import lazy
 from tensorlang.tuner.protocol import WRONG, Candidate, Outcome
 from tensorlang.tuner.rows import Row
 from tensorlang.tuner.space import Point, Space
@@ -21,6 +22,8 @@ from tensorlang.tuner.storage import Trials
 
 if TYPE_CHECKING:
     import optuna
+else:  # slow to import
+    optuna = lazy.module("optuna")
 
 _STARTUP: Final = 12
 _REPEATS: Final = 64  # consecutive suggestions without anything new
@@ -186,18 +189,14 @@ class Search:
             self._by_code[outcome.ir] = outcome
 
     def _tell(self, trial: optuna.Trial, outcome: Outcome) -> None:
-        from optuna.trial import TrialState  # noqa: PLC0415 - slow
-
         if outcome.ok:
             self._study.tell(trial, outcome.seconds)
         else:
-            self._study.tell(trial, state=TrialState.PRUNED)
+            self._study.tell(trial, state=optuna.trial.TrialState.PRUNED)
 
 
 def _study(seed: int, *, grouped: bool) -> optuna.Study:
     """An in-memory study; finished trials are persisted separately."""
-    import optuna  # noqa: PLC0415 - slow, and only tuning needs it
-
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
+from tensorlang import lazy
 from tensorlang.errors import RecordError, TuningError
 from tensorlang.tuner import rows
 from tensorlang.tuner.rows import Row
@@ -20,7 +21,16 @@ from tensorlang.tuner.rows import Row
 if TYPE_CHECKING:
     import sqlite3
 
+    import filelock
     import optuna
+    import platformdirs
+    import sqlalchemy
+
+else:  # slow to import
+    platformdirs = lazy.module("platformdirs")
+    filelock = lazy.module("filelock")
+    optuna = lazy.module("optuna")
+    sqlalchemy = lazy.module("sqlalchemy")
 
 _FILE: Final = "tuning.db"
 _SQLITE: Final = "sqlite:///"
@@ -39,9 +49,7 @@ def default_url() -> str:
     Raises:
         RecordError: the directory cannot be created.
     """
-    from platformdirs import user_data_path  # noqa: PLC0415 - only used here
-
-    return f"{_SQLITE}{user_data_path('tensorlang') / _FILE}"
+    return f"{_SQLITE}{platformdirs.user_data_path('tensorlang') / _FILE}"
 
 
 def redacted(url: str) -> str:
@@ -92,9 +100,6 @@ class Trials:
 @contextmanager
 def _named(url: str) -> Iterator[None]:
     """Context that turns database errors into messages without the password."""
-    from optuna.exceptions import OptunaError  # noqa: PLC0415 - it is slow
-    from sqlalchemy.exc import ArgumentError, SQLAlchemyError  # noqa: PLC0415 - slow
-
     shown = redacted(url)
     try:
         yield
@@ -103,14 +108,14 @@ def _named(url: str) -> Iterator[None]:
             f"storage {shown} needs a driver that is not installed: "
             f"{_first(problem, url)}"
         ) from None
-    except (ArgumentError, ValueError) as problem:
+    except (sqlalchemy.exc.ArgumentError, ValueError) as problem:
         raise TuningError(
             f"storage {shown!r} is not a database URL such as sqlite:///trials.db: "
             f"{_first(problem, url)}"
         ) from None
     except (
-        SQLAlchemyError,
-        OptunaError,
+        sqlalchemy.exc.SQLAlchemyError,
+        optuna.exceptions.OptunaError,
         RuntimeError,
         AssertionError,
         OSError,
@@ -140,26 +145,21 @@ def _file(url: str) -> Path | None:
 
 def _alone(url: str) -> AbstractContextManager[object]:
     """Lock a SQLite file, as concurrent creation of its tables would fail."""
-    from filelock import FileLock  # noqa: PLC0415 - only used here
-
     path = _file(url)
     if path is None:
         return nullcontext()
     path.parent.mkdir(parents=True, exist_ok=True)
-    return FileLock(f"{path}.lock", timeout=_SECONDS_TO_WAIT)
+    return filelock.FileLock(f"{path}.lock", timeout=_SECONDS_TO_WAIT)
 
 
 def _opened(url: str) -> optuna.storages.RDBStorage:
-    import optuna  # noqa: PLC0415 - it is slow
-    from sqlalchemy import event  # noqa: PLC0415 - it is slow
-
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     if _file(url) is None:
         return optuna.storages.RDBStorage(url)
     options = {"connect_args": {"timeout": _SECONDS_TO_WAIT}}
     storage = optuna.storages.RDBStorage(url, engine_kwargs=options)
 
-    @event.listens_for(storage.engine, "connect")
+    @sqlalchemy.event.listens_for(storage.engine, "connect")
     def write_ahead(connection: sqlite3.Connection, _: object) -> None:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
@@ -169,8 +169,6 @@ def _opened(url: str) -> optuna.storages.RDBStorage:
 
 
 def _study_id(storage: optuna.storages.RDBStorage, name: str) -> int:
-    import optuna  # noqa: PLC0415 - it is slow
-
     optuna.create_study(
         storage=storage, study_name=name, direction="minimize", load_if_exists=True
     )

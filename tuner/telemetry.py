@@ -12,12 +12,18 @@ import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from importlib.util import find_spec
 from statistics import median
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from tensorlang import lazy
 from tensorlang.errors import DeviceError
+from tensorlang.runtime import cuda_driver
+
+if TYPE_CHECKING:
+    import pynvml as nvml
+else:  # optional
+    nvml = lazy.module("pynvml")
 
 # NVML's clock throttle reasons; the last ones slow a busy GPU
 _REASONS: Final = {
@@ -102,8 +108,6 @@ def _silent() -> State | None:
 
 def _bus_id(index: int) -> str:
     """The PCI bus id of a CUDA device, such as `0000:1b:00.0`."""
-    from tensorlang.runtime import cuda_driver  # noqa: PLC0415 - where there is one
-
     text = ctypes.create_string_buffer(_BUS_ID)
     handle = ctypes.c_int()
     cuda_driver.call("cuDeviceGet", ctypes.byref(handle), index)
@@ -114,7 +118,6 @@ def _bus_id(index: int) -> str:
 def _by_nvml(bus: str) -> Reader | None:
     if find_spec("pynvml") is None:
         return None
-    nvml = import_module("pynvml")
     try:
         nvml.nvmlInit()
         handle = nvml.nvmlDeviceGetHandleByPciBusId(bus.encode())

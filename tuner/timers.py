@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
-from tensorlang.runtime import pool
+from tensorlang.runtime import cuda_device, cuda_driver, pool, toolchain
+from tensorlang.runtime.cuda_arrays import array_at
 from tensorlang.tuner import telemetry
 from tensorlang.tuner.rounds import Timing, interleaved
 
@@ -101,11 +102,6 @@ class CudaTimer:
     """
 
     def __init__(self, target: Target) -> None:
-        from tensorlang.runtime import (  # noqa: PLC0415 - needs a driver
-            cuda_device,
-            cuda_driver,
-        )
-
         self._driver, self._cuda = cuda_driver, cuda_device
         self._target = target
         self._device = cuda_device.device(target.index)
@@ -145,8 +141,6 @@ class CudaTimer:
         return run
 
     def _there(self, array: np.ndarray) -> DeviceArray:
-        from tensorlang.runtime.cuda_arrays import array_at  # noqa: PLC0415 - the same
-
         row = np.ascontiguousarray(array)
         memory = self._cuda.Memory(self._device, row.nbytes)
         self._held.append(memory)
@@ -225,8 +219,6 @@ class CudaTimer:
 
     def measured(self, timings: Iterable[Timing]) -> str:
         """Device, driver, compilers, and the clocks of all samples."""
-        from tensorlang.runtime import toolchain  # noqa: PLC0415 - needs a driver
-
         states = [state for timing in timings for state in timing.states]
         return (
             f"{self._target.device}, driver for CUDA {self._target.driver}, "

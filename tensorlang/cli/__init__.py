@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from tensorlang import lazy
+
+if TYPE_CHECKING:
+    from tensorlang.cli import app as command_line
+else:  # only this loads Typer
+    command_line = lazy.module("tensorlang.cli.app")
+
 
 def main() -> None:
     """Run `tlang` with the process's arguments and exit with its code."""
-    from tensorlang.cli.app import app  # noqa: PLC0415 - loads typer
-
-    app()
+    command_line.app()

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tensorlang import lazy
 from tensorlang import machine as machines
 from tensorlang.cli import console
 from tensorlang.errors import ArgumentError
 from tensorlang.machine import Machine
+
+if TYPE_CHECKING:
+    from tensorlang.tuner import probe as probes
+else:  # loads LLVM
+    probes = lazy.module("tensorlang.tuner.probe")
+
 
 app = typer.Typer(add_completion=False)
 
@@ -36,9 +43,7 @@ def machine(
     if probe and file:
         raise ArgumentError("--probe measures this machine: leave out --file")
     if probe:
-        from tensorlang.tuner.probe import probe as measure  # noqa: PLC0415 - loads LLVM
-
-        machines.keep(measure())
+        machines.keep(probes.probe())
     shown = machines.load(file) if file else machines.here()
     if json:
         typer.echo(shown.to_json(), nl=False)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
+from tensorlang import lazy
 from tensorlang.errors import (
     ArgumentError,
     DTypeError,
@@ -20,10 +21,17 @@ from tensorlang.errors import (
 )
 
 if TYPE_CHECKING:
-    from tensorlang.ops import Operator
+    from tensorlang import ops, targets
+    from tensorlang.ir import dtypes as ir_dtypes
+    from tensorlang.ops import Operator, requests
     from tensorlang.targets import Target
     from tensorlang.workload import Attribute as Setting
     from tensorlang.workload import Workload
+else:  # these load NumPy
+    targets = lazy.module("tensorlang.targets")
+    ir_dtypes = lazy.module("tensorlang.ir.dtypes")
+    ops = lazy.module("tensorlang.ops")
+    requests = lazy.module("tensorlang.ops.requests")
 
 Name = Annotated[
     str, typer.Argument(metavar="OP", help="An operator, or module:name for your own.")
@@ -72,8 +80,6 @@ def to_compile(target: str | None) -> Target:
     Raises:
         TargetError: unknown name.
     """
-    from tensorlang import targets  # noqa: PLC0415 - heavy
-
     found = targets.to_compile(target)
     if target == "cuda" and found.index < 0:
         typer.echo(f"tlang: no GPU found: compiling for {found.name}", err=True)
@@ -109,12 +115,10 @@ def dtypes(text: str | None) -> tuple[str, ...] | str | None:
     """
     if text is None:
         return None
-    from tensorlang.ir.dtypes import as_dtype  # noqa: PLC0415 - loads NumPy
-
     names = []
     for part in text.split(","):
         try:
-            names.append(as_dtype(part.strip()).name)
+            names.append(ir_dtypes.as_dtype(part.strip()).name)
         except TensorlangError as problem:
             raise DTypeError(f"--dtype: {problem}") from None
     return names[0] if len(names) == 1 else tuple(names)
@@ -141,9 +145,7 @@ def operators(name: str) -> tuple[Operator, ...]:
     Raises:
         OperatorError: unknown name, or its module cannot be imported.
     """
-    from tensorlang.ops import select  # noqa: PLC0415 - loads NumPy
-
-    return _imported(name, select)
+    return _imported(name, ops.select)
 
 
 def operator(name: str) -> Operator:
@@ -213,8 +215,6 @@ def workload(
         ShapeError, DTypeError, ArgumentError: an option does not fit the operator.
         OperatorError: the operator is not defined for this workload.
     """
-    from tensorlang.ops.requests import requested  # noqa: PLC0415 - loads NumPy
-
     given = op.shorthand(shapes(shape)) or None
     named = attributes(attrs)
-    return requested(op, given, dtypes(dtype), named, shapes_by="--shape")
+    return requests.requested(op, given, dtypes(dtype), named, shapes_by="--shape")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from tensorlang import lazy
 from tensorlang.errors import ArgumentError, GraphError
 from tensorlang.graph.leaves import CONSTANTS, Weight, constant
 from tensorlang.graph.linearity import check_keys
@@ -22,9 +23,13 @@ from tensorlang.graph.values import (
 )
 
 if TYPE_CHECKING:
+    from tensorlang.graph import execution, rewriting
     from tensorlang.graph.binding import Bound, Target
     from tensorlang.graph.execution import Input, Result
     from tensorlang.graph.forms import Function
+else:  # they stand on programs
+    rewriting = lazy.module("tensorlang.graph.rewriting")
+    execution = lazy.module("tensorlang.graph.execution")
 
 Body: TypeAlias = Callable[..., OpResult]  # a Python function that is traced
 
@@ -89,12 +94,8 @@ class Graph:
         With symbolic values, it is inlined into the program being traced.
         """
         if any(isinstance(argument, Value) for argument in arguments):
-            from tensorlang.graph.rewriting import inline_call  # noqa: PLC0415 - uses this
-
-            return inline_call(self, tuple(map(constant, arguments)))
-        from tensorlang.graph.execution import run  # noqa: PLC0415 - loads the runtime
-
-        return run(self, arguments, target)
+            return rewriting.inline_call(self, tuple(map(constant, arguments)))
+        return execution.run(self, arguments, target)
 
     def __str__(self) -> str:
         return text(self)

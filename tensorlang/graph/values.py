@@ -14,14 +14,19 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
+from tensorlang import lazy
 from tensorlang.graph.scopes import Scope, call_site, current, path
 from tensorlang.graph.specs import Extent, KeySpec, Shape, Spec, TensorSpec
 from tensorlang.ops import math, nn
 from tensorlang.ops.operator import Operator
 
 if TYPE_CHECKING:
+    from tensorlang.graph import applying, indexing
     from tensorlang.graph.indexing import Index
     from tensorlang.graph.program import Graph
+else:  # they stand on values
+    applying = lazy.module("tensorlang.graph.applying")
+    indexing = lazy.module("tensorlang.graph.indexing")
 
 # an operator's argument: a value, data, an attribute, or a nest of these
 Argument: TypeAlias = Any
@@ -126,9 +131,7 @@ class Value:
     def __tensorlang_op__(
         self, op: Operator, args: Arguments, kwargs: Mapping[str, Argument]
     ) -> OpResult:
-        from tensorlang.graph.applying import apply  # noqa: PLC0415 - import cycle
-
-        return apply(op, args, kwargs)
+        return applying.apply(op, args, kwargs)
 
     def __bool__(self) -> bool:
         raise TypeError(
@@ -165,14 +168,10 @@ class Tensor(Value):
         return made
 
     def __getitem__(self, index: Index) -> Tensor:
-        from tensorlang.graph.indexing import indexed  # noqa: PLC0415 - import cycle
-
-        return indexed(self, index)
+        return indexing.indexed(self, index)
 
     def __iter__(self) -> Iterator[Tensor]:
-        from tensorlang.graph.indexing import rows  # noqa: PLC0415 - import cycle
-
-        return rows(self)
+        return indexing.rows(self)
 
     def __neg__(self) -> Tensor:
         made: Tensor = math.negative(self)

@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tensorlang import lazy
 from tensorlang.errors import DTypeError
 
 if TYPE_CHECKING:
-    pass
+    import ml_dtypes
+else:  # only for bf16
+    ml_dtypes = lazy.module("ml_dtypes")
 
 # name -> (kind, bits, NumPy name); kinds: float, int, uint, bool
 _TABLE: Final[dict[str, tuple[str, int, str]]] = {
@@ -158,8 +161,6 @@ _LIMITS: Final = {
 @cache
 def _numpy_dtype(name: str) -> np.dtype:
     if name == "bf16":
-        import ml_dtypes  # noqa: PLC0415 - only programs that use bf16 pay for it
-
         bfloat16: np.dtype = np.dtype(ml_dtypes.bfloat16)
         return bfloat16
     return np.dtype(_TABLE[name][2])

@@ -116,15 +116,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field, fields
 from functools import lru_cache
 from threading import Lock
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import WeakValueDictionary
 
 import numpy as np
 
+from tensorlang import lazy
 from tensorlang.errors import DTypeError, IRError
 from tensorlang.ir.dtypes import DType, as_dtype, boolean, f32, i64
 from tensorlang.ir.node_class import node
 from tensorlang.ir.numeric import narrow_to_odd
+
+if TYPE_CHECKING:
+    from tensorlang.ir import printer, visit
+else:  # they stand on nodes
+    printer = lazy.module("tensorlang.ir.printer")
+    visit = lazy.module("tensorlang.ir.visit")
+
 
 UNARY: Final = ("neg", "not", "abs")
 ARITHMETIC: Final = ("add", "sub", "mul", "div", "floordiv", "floormod", "min", "max")
@@ -171,9 +179,7 @@ class Node:
         return type(self), tuple(getattr(self, f.name) for f in given)
 
     def __repr__(self) -> str:
-        from tensorlang.ir.printer import show  # noqa: PLC0415 - printing is above
-
-        return show(self)
+        return printer.show(self)
 
 
 # ---------------------------------------------------------------- expressions
@@ -1020,10 +1026,8 @@ class Block(Stmt):
                 f"block {self.name}: {self.scope!r} is not in {EXECUTION_SCOPES}"
             )
         if self.where is not None:
-            from tensorlang.ir.visit import substitute  # noqa: PLC0415 - walks nodes
-
             values = {axis.var: axis.value for axis in self.axes}
-            object.__setattr__(self, "where", substitute(self.where, values))
+            object.__setattr__(self, "where", visit.substitute(self.where, values))
 
 
 @node

@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
+from tensorlang import lazy
 from tensorlang.errors import ArgumentError, LossError
 from tensorlang.graph.execution import Input, Result
 from tensorlang.graph.specs import TensorSpec
 from tensorlang.ops import random
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich import progress as rich_progress
 
     from tensorlang.graph.network import Network
     from tensorlang.layers.trainer import Outputs, Trainer
+else:  # only if shown
+    rich_progress = lazy.module("rich.progress")
 
 Array: TypeAlias = np.ndarray
 # maps outputs and targets to a number
@@ -279,7 +282,5 @@ def epoch_line(epoch: Epoch, epochs: int) -> str:
     return f"epoch {epoch.number}/{epochs}  {listed}"
 
 
-def _bar(progress: bool) -> Progress:
-    from rich.progress import Progress  # noqa: PLC0415 - only if shown
-
-    return Progress(disable=not progress, transient=False)
+def _bar(progress: bool) -> rich_progress.Progress:
+    return rich_progress.Progress(disable=not progress, transient=False)

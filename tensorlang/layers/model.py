@@ -18,6 +18,7 @@ from tensorlang import graph
 from tensorlang.errors import ArgumentError, GraphError
 from tensorlang.graph.network import Network
 from tensorlang.graph.specs import Extent, TensorSpec, shape_of
+from tensorlang.layers import saving
 from tensorlang.layers.optimizers import Optimizer
 from tensorlang.layers.summary import summary
 from tensorlang.layers.trainer import Loss, Trainer
@@ -195,8 +196,6 @@ class Model:
             GraphError: an operator cannot be written as ONNX; names it.
             ArgumentError: the packages onnx or safetensors are missing.
         """
-        from tensorlang.layers import saving  # noqa: PLC0415 - needs the onnx extra
-
         saving.save(self, path, extras)
 
     @classmethod
@@ -228,8 +227,6 @@ class Model:
             GraphError: names the unsupported operators.
             WeightError: names what is missing, unused or has the wrong shape or dtype.
         """
-        from tensorlang.layers import saving  # noqa: PLC0415 - needs the onnx extra
-
         return saving.load(
             cls,
             path,

@@ -8,11 +8,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
+from tensorlang import lazy
 from tensorlang.graph.leaves import Weight
 from tensorlang.graph.program import Body, trace
 from tensorlang.graph.scopes import path
 from tensorlang.graph.specs import Spec, TensorSpec, at_sizes
+
+if TYPE_CHECKING:
+    from rich import console
+    from rich import table as tables
+    from rich import text as texts
+else:  # only to print
+    console = lazy.module("rich.console")
+    tables = lazy.module("rich.table")
+    texts = lazy.module("rich.text")
 
 
 @dataclass(slots=True)
@@ -74,11 +85,7 @@ def _from_names(weights: Iterable[Weight]) -> list[Row]:
 
 def summary(layer: Body, specs: Sequence[TensorSpec]) -> str:
     """A table of the applied layers with output shapes and parameter counts."""
-    from rich.console import Console  # noqa: PLC0415 - only to print
-    from rich.table import Table  # noqa: PLC0415 - the same
-    from rich.text import Text  # noqa: PLC0415 - the same
-
-    table = Table("layer", "", "output", "parameters")
+    table = tables.Table("layer", "", "output", "parameters")
     table.columns[3].justify = "right"
     seen: set[Weight] = set()
     for row in rows_of(layer, specs):
@@ -91,10 +98,10 @@ def summary(layer: Body, specs: Sequence[TensorSpec]) -> str:
         seen.update(own)
         count = "shared" if again else f"{sum(map(size, own)):,}"
         cells = (row.path, row.layer, row.shapes, count)
-        table.add_row(*map(Text, cells))
+        table.add_row(*map(texts.Text, cells))
     table.add_row("", "", "", f"{sum(map(size, seen)):,}", style="bold")
     text = io.StringIO()
-    Console(file=text, width=100).print(table)
+    console.Console(file=text, width=100).print(table)
     return text.getvalue()
 
 

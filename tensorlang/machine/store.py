@@ -13,13 +13,20 @@ import os
 import warnings
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from tensorlang import lazy
 from tensorlang.atomic_files import write_text
 from tensorlang.errors import RecordError
 from tensorlang.machine.description import Machine
 from tensorlang.machine.system import published
 from tensorlang.targets import host
+
+if TYPE_CHECKING:
+    import platformdirs
+else:  # keeps importing light
+    platformdirs = lazy.module("platformdirs")
+
 
 VARIABLE: Final = "TENSORLANG_MACHINE"
 PUBLISHED: Final = "published"
@@ -28,9 +35,7 @@ _MOST_BYTES: Final = 1 << 20
 
 def folder() -> Path:
     """The folder of measured machines."""
-    from platformdirs import user_data_path  # noqa: PLC0415 - keeps importing light
-
-    return user_data_path("tensorlang") / "machines"
+    return platformdirs.user_data_path("tensorlang") / "machines"
 
 
 def path_of(name: str) -> Path:

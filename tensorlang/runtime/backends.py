@@ -6,15 +6,22 @@ Each has the same five functions: `lower`, `render` and `compiled` produce an
 
 from __future__ import annotations
 
-from importlib import import_module
 from types import ModuleType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from tensorlang import lazy
 from tensorlang.targets import Target
 
-_MODULES: Final = {"llvm": "host", "opencl": "opencl", "cuda": "cuda"}
+if TYPE_CHECKING:
+    from tensorlang.runtime import cuda, host, opencl
+else:  # each loads its device's driver
+    cuda = lazy.module("tensorlang.runtime.cuda")
+    host = lazy.module("tensorlang.runtime.host")
+    opencl = lazy.module("tensorlang.runtime.opencl")
+
+_BACKENDS: Final[dict[str, ModuleType]] = {"llvm": host, "opencl": opencl, "cuda": cuda}
 
 
 def of(target: Target) -> ModuleType:
-    """The backend module of a target; importing it loads the device's driver."""
-    return import_module(f"tensorlang.runtime.{_MODULES[target.kind]}")
+    """The backend module of a target, which is imported on first use."""
+    return _BACKENDS[target.kind]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from operator import sub
 from typing import TYPE_CHECKING, Final
 
-from tensorlang import targets
+from tensorlang import ir, lazy, targets
 from tensorlang.errors import CodegenError, TargetError
 from tensorlang.gc_pause import gc_paused
 from tensorlang.runtime import backends, cache
@@ -25,8 +25,17 @@ from tensorlang.runtime.signature import Signature
 from tensorlang.targets import Target
 
 if TYPE_CHECKING:
+    from tensorlang.codegen import checked as bounds_checks
+    from tensorlang.ir import digest as digests
     from tensorlang.ir.nodes import Function
+    from tensorlang.runtime import checked as checked_kernels
+    from tensorlang.runtime import describing
     from tensorlang.scheduling.schedule import Schedule
+else:  # a warm process needs none of these
+    bounds_checks = lazy.module("tensorlang.codegen.checked")
+    checked_kernels = lazy.module("tensorlang.runtime.checked")
+    describing = lazy.module("tensorlang.runtime.describing")
+    digests = lazy.module("tensorlang.ir.digest")
 
 CHECKED_VARIABLE: Final = "TENSORLANG_CHECKED"
 _CODES: Final = ("object_code", "wrapper_code")
@@ -95,22 +104,19 @@ def _checked_by_default() -> bool:
 
 def _checked(recipe: Recipe, target: Target, *, store: bool) -> Kernel:
     """A kernel that checks the bounds of its accesses."""
-    from tensorlang.codegen.checked import checked  # noqa: PLC0415 - not when warm
-    from tensorlang.ir.verifier import verify  # noqa: PLC0415 - the same
-    from tensorlang.runtime.checked import CheckedKernel  # noqa: PLC0415 - the same
-    from tensorlang.runtime.describing import signature_of  # noqa: PLC0415 - the same
-
     if target.model != "cpu":
         raise TargetError(
             f"a checked build is for CPUs, not for {target.name}: "
             "build for llvm, where the same accesses are out of bounds"
         )
-    verify(recipe.function)
-    function, accesses = checked(recipe.function)
+    ir.verify(recipe.function)
+    function, accesses = bounds_checks.checked(recipe.function)
     kernel = _built(
         replace(recipe, function=function, verified=True), target, store=store
     )
-    return CheckedKernel(kernel, signature_of(recipe.function), accesses)
+    return checked_kernels.CheckedKernel(
+        kernel, describing.signature_of(recipe.function), accesses
+    )
 
 
 def _built(recipe: Recipe, chosen: Target, *, store: bool) -> Kernel:
@@ -168,14 +174,10 @@ def file_kernel(
 @gc_paused()
 def make_artifact(recipe: Recipe, target: Target) -> Artifact:
     """Verify, lower, render and compile a function, bypassing the cache."""
-    from tensorlang.ir.printer import show  # noqa: PLC0415 - not when warm
-    from tensorlang.ir.verifier import verify  # noqa: PLC0415 - not when warm
-    from tensorlang.runtime.describing import signature_of  # noqa: PLC0415 - the same
-
     if not recipe.verified:
-        verify(recipe.function)
+        ir.verify(recipe.function)
     backend = backends.of(target)
-    signature = signature_of(recipe.function)
+    signature = describing.signature_of(recipe.function)
     times = [time.perf_counter()]
     lowered = backend.lower(recipe.function, target)
     times.append(time.perf_counter())
@@ -187,8 +189,8 @@ def make_artifact(recipe: Recipe, target: Target) -> Artifact:
         signature,
         code,
         wrapped,
-        ir=show(recipe.function),
-        lowered=show(lowered),
+        ir=ir.show(recipe.function),
+        lowered=ir.show(lowered),
         source=source,
         trace=recipe.trace,
         knobs=dict(recipe.knobs),
@@ -246,9 +248,7 @@ def _lock(key: str) -> threading.Lock:
 
 
 def _key(recipe: Recipe, target: Target) -> str:
-    from tensorlang.ir.digest import digest  # noqa: PLC0415 - not in a warm process
-
-    function = digest(recipe.function)
+    function = digests.digest(recipe.function)
     return cache.key_of("kernel", function, repr(target), _versions(target))
 
 
@@ -277,15 +277,13 @@ def _from_entry(entry: cache.Entry) -> Artifact:
 
 
 def _recipe(
-    subject: Function | Schedule,
+    subject: ir.Function | Schedule,
     trace: str | Iterable[object] | None,
     knobs: Mapping[str, object] | None,
 ) -> Recipe:
     """The recipe of a function, or of an object with a `function` attribute."""
-    from tensorlang.ir.nodes import Function  # noqa: PLC0415 - not in a warm process
-
     function = getattr(subject, "function", subject)
-    if not isinstance(function, Function):
+    if not isinstance(function, ir.Function):
         raise CodegenError(f"{subject!r} is neither a function nor a schedule")
     steps = getattr(subject, "trace", "") if trace is None else trace
     text = steps if isinstance(steps, str) else "\n".join(map(str, steps))

@@ -26,9 +26,17 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+
+from tensorlang import lazy
+
+if TYPE_CHECKING:
+    import platformdirs
+else:  # only for the default
+    platformdirs = lazy.module("platformdirs")
+
 
 VARIABLE: Final = "TENSORLANG_CACHE"
 LIMIT_BYTES: Final = 1 << 30
@@ -137,9 +145,7 @@ def _usable(asked: str | None) -> Path | None:
 
 
 def _default() -> Path:
-    from platformdirs import user_cache_path  # noqa: PLC0415 - only for the default
-
-    return user_cache_path("tensorlang", appauthor=False) / "kernels"
+    return platformdirs.user_cache_path("tensorlang", appauthor=False) / "kernels"
 
 
 def _refusal(path: Path) -> str:

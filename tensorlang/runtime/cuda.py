@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tensorlang import lazy
 from tensorlang.runtime import launcher, llvm, toolchain
 from tensorlang.runtime.cuda_kernel import CudaKernel
 from tensorlang.runtime.signature import Signature
@@ -15,7 +16,11 @@ from tensorlang.runtime.simt import lower, render
 from tensorlang.targets import Target
 
 if TYPE_CHECKING:
+    from tensorlang.codegen.simt import host, multi_tensor
     from tensorlang.ir.nodes import Function
+else:  # a warm process needs neither
+    host = lazy.module("tensorlang.codegen.simt.host")
+    multi_tensor = lazy.module("tensorlang.codegen.simt.multi_tensor")
 
 __all__ = ["CudaKernel", "compiled", "load", "lower", "render", "versions"]
 
@@ -34,17 +39,14 @@ def compiled(
         CodegenError: a compiler rejects the source; the message includes its output.
         TargetError: a compiler is missing.
     """
-    from tensorlang.codegen.simt.host import host_program  # noqa: PLC0415 - not warm
-    from tensorlang.codegen.simt.multi_tensor import multi_tensor_launch  # noqa: PLC0415 - not warm
-
     cubin, resources = toolchain.whole_cubin_of(
         toolchain.ptx_of(source, target.arch), target.arch
     )
-    program = host_program(lowered)
+    program = host.host_program(lowered)
     asked = [launch.get("dynamic_shared", 0) for launch in program["launches"]]
     resources["shared_bytes"] = max(resources["shared_bytes"], *asked, 0)
     program["resources"] = resources
-    of = multi_tensor_launch(lowered)
+    of = multi_tensor.multi_tensor_launch(lowered)
     program["multi_tensor"] = of.data() if of else None
     return cubin, launcher.packed(signature.name, signature, program)
 

@@ -6,12 +6,11 @@ The module that reads a library's arrays is imported at the first such array.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from tensorlang import lazy
 from tensorlang.errors import ArgumentError, TensorlangError
 from tensorlang.runtime import arrays
 from tensorlang.runtime.arrays import Foreign
@@ -19,6 +18,11 @@ from tensorlang.runtime.device_arrays import DeviceArray
 
 if TYPE_CHECKING:
     import jax
+
+    from tensorlang.runtime import cuda_arrays, opencl_arrays
+else:  # loaded at the first such array
+    cuda_arrays = lazy.module("tensorlang.runtime.cuda_arrays")
+    opencl_arrays = lazy.module("tensorlang.runtime.opencl_arrays")
 
 
 def as_placed(value: object, name: str) -> Any:
@@ -45,11 +49,11 @@ def on_device(value: object, name: str) -> DeviceArray | None:
     """
     if type(value) is DeviceArray:
         return value
-    place = _reader(value)
-    if place is None:
+    read = _reader(value)
+    if read is None:
         return None
     try:
-        made = _read_by(place)(value, name)
+        made = read(value, name)
     except (TypeError, ValueError, LookupError, BufferError) as error:
         if isinstance(error, TensorlangError):
             raise
@@ -62,23 +66,18 @@ def on_device(value: object, name: str) -> DeviceArray | None:
     return made
 
 
-@cache
-def _read_by(place: str) -> Callable[[object, str], DeviceArray]:
-    """Import the function named `module:function`."""
-    module, _, function = place.partition(":")
-    found: Callable[[object, str], DeviceArray] = getattr(
-        import_module(module), function
-    )
-    return found
-
-
-def _reader(value: object) -> str | None:
-    """The function that reads a device array, by name; None for other values."""
-    kind = arrays.kind_of(value)
-    if kind in ("numpy", "builtins"):
-        return None
-    test, reader = _READERS.get(kind, (_speaks_cuda, f"{_CUDA}:from_interface"))
-    return reader if test(value) else None
+def _reader(value: Foreign) -> Callable[[Foreign, str], DeviceArray] | None:
+    """The function that reads a device array; None for other values."""
+    match arrays.kind_of(value):
+        case "numpy" | "builtins":
+            return None
+        case "torch":
+            return cuda_arrays.from_torch if _is_torch_cuda(value) else None
+        case "jax":
+            return cuda_arrays.from_dlpack if _is_jax_cuda(value) else None
+        case "pyopencl":
+            return opencl_arrays.from_pyopencl if _is_opencl_array(value) else None
+    return cuda_arrays.from_interface if _speaks_cuda(value) else None
 
 
 def _speaks_cuda(value: object) -> bool:
@@ -101,13 +100,7 @@ def _is_opencl_array(value: object) -> bool:
     return hasattr(value, "base_data")
 
 
-_CUDA: Final = "tensorlang.runtime.cuda_arrays"
 _SEEN: Final = (np.ndarray, DeviceArray)
-_READERS: Final[dict[str, tuple[Callable[[Foreign], bool], str]]] = {
-    "torch": (_is_torch_cuda, f"{_CUDA}:from_torch"),
-    "jax": (_is_jax_cuda, f"{_CUDA}:from_dlpack"),
-    "pyopencl": (_is_opencl_array, "tensorlang.runtime.opencl_arrays:from_pyopencl"),
-}
 
 
 def target_of(name: str, values: Iterable[object]) -> str | None:

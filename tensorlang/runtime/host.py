@@ -8,13 +8,19 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from tensorlang import lazy
 from tensorlang.runtime import calling, llvm, pool, wrapper
 from tensorlang.runtime.kernel import Artifact, Kernel, never
 from tensorlang.runtime.signature import Signature
 from tensorlang.targets import Target
 
 if TYPE_CHECKING:
+    from tensorlang.codegen import lower as lowering
+    from tensorlang.codegen.llvm import render as printing
     from tensorlang.ir.nodes import Function
+else:  # a warm process needs neither
+    lowering = lazy.module("tensorlang.codegen.lower")
+    printing = lazy.module("tensorlang.codegen.llvm.render")
 
 _INSTRUCTION: Final = re.compile(r"^\s+([a-z][\w.]*)", re.MULTILINE)
 
@@ -27,15 +33,11 @@ def versions(target: Target) -> str:
 
 def lower(function: Function, target: Target) -> Function:
     """The function as each thread of the team runs it."""
-    from tensorlang.codegen import lower as lowering  # noqa: PLC0415 - not when warm
-
     return lowering.lower(function, target)
 
 
 def render(function: Function, target: Target, knobs: Mapping[str, object]) -> str:
     """The LLVM IR of a lowered function."""
-    from tensorlang.codegen.llvm import render as printing  # noqa: PLC0415 - the same
-
     return printing.render(function, target, knobs)
 
 

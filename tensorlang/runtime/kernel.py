@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 import numpy as np
 
+from tensorlang import lazy
 from tensorlang.errors import ArgumentError, DeviceMemoryError, KernelError
 from tensorlang.runtime import arrays
 from tensorlang.runtime.outputs import output_maker
@@ -18,9 +19,16 @@ from tensorlang.runtime.signature import Signature
 from tensorlang.targets import Target
 
 if TYPE_CHECKING:
+    from tensorlang.ir import cost as costs
+    from tensorlang.ir import parser
     from tensorlang.ir.cost import Cost
     from tensorlang.ir.nodes import Function
+    from tensorlang.runtime import describing
     from tensorlang.runtime.device_arrays import PlacedArray
+else:  # a call needs none of these
+    parser = lazy.module("tensorlang.ir.parser")
+    describing = lazy.module("tensorlang.runtime.describing")
+    costs = lazy.module("tensorlang.ir.cost")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,23 +130,17 @@ class Kernel(ABC):
     @cached_property
     def ir(self) -> Function:
         """The function that was built."""
-        from tensorlang.ir.parser import parse  # noqa: PLC0415 - rarely needed
-
-        return parse(self.artifact.ir)
+        return parser.parse(self.artifact.ir)
 
     @cached_property
     def nests(self) -> tuple[str, ...]:
         """The consecutive loop nests, one line each."""
-        from tensorlang.runtime.describing import nests  # noqa: PLC0415 - the same
-
-        return nests(self.ir)
+        return describing.nests(self.ir)
 
     @cached_property
     def lowered(self) -> Function:
         """The lowered function that `source` was printed from."""
-        from tensorlang.ir.parser import parse  # noqa: PLC0415 - rarely needed
-
-        return parse(self.artifact.lowered)
+        return parser.parse(self.artifact.lowered)
 
     @property
     @abstractmethod
@@ -157,9 +159,7 @@ class Kernel(ABC):
     @cached_property
     def cost(self) -> Cost:
         """Operations and bytes moved by a run, counted from the IR."""
-        from tensorlang.ir.cost import cost  # noqa: PLC0415 - rarely needed
-
-        return cost(self.ir)
+        return costs.cost(self.ir)
 
     # ------------------------------------------------------------- the calls
 

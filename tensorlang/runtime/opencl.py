@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tensorlang import lazy
 from tensorlang.runtime import launcher, llvm
 from tensorlang.runtime.opencl_device import of_target
 from tensorlang.runtime.opencl_kernel import OpenCLKernel
@@ -12,7 +13,10 @@ from tensorlang.runtime.simt import lower, render
 from tensorlang.targets import Target
 
 if TYPE_CHECKING:
+    from tensorlang.codegen.simt import host
     from tensorlang.ir.nodes import Function
+else:  # not in a warm process
+    host = lazy.module("tensorlang.codegen.simt.host")
 
 __all__ = ["OpenCLKernel", "compiled", "load", "lower", "render", "versions"]
 
@@ -30,13 +34,11 @@ def compiled(
     Raises:
         CodegenError: the driver rejects the source; the message includes its own.
     """
-    from tensorlang.codegen.simt.host import host_program  # noqa: PLC0415 - not warm
-
     device = of_target(target.index)
     with device.lock:
         program = device.build(source)
         binary = program.get_info(device.cl.program_info.BINARIES)[0]
-    packed = launcher.packed(signature.name, signature, host_program(lowered))
+    packed = launcher.packed(signature.name, signature, host.host_program(lowered))
     return bytes(binary), packed
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tensorlang import lazy
 from tensorlang.errors import ArgumentError
 from tensorlang.runtime.arrays import Array, Foreign
 from tensorlang.runtime.device_arrays import DeviceArray, Place, Shape, row_major
@@ -13,6 +14,8 @@ from tensorlang.runtime.opencl_device import Context, of_caller
 
 if TYPE_CHECKING:
     import pyopencl as cl
+else:  # loaded by the owner of the array
+    cl = lazy.module("pyopencl")
 
 
 class OpenCLPlace(Place):
@@ -35,10 +38,8 @@ class OpenCLPlace(Place):
         stream: object = None,  # noqa: ARG002 - the queue is the place's own
     ) -> DeviceArray:
         """Uninitialised memory for a PyOpenCL array."""
-        from pyopencl import array as arrays  # noqa: PLC0415 - loaded already
-
         del kind
-        made = arrays.empty(self.queue, shape, dtype, allocator=self.allocator)
+        made = cl.array.empty(self.queue, shape, dtype, allocator=self.allocator)
         return from_pyopencl(made, "a result")
 
     def part(self, array: DeviceArray, first: int, count: int) -> DeviceArray:
@@ -49,8 +50,6 @@ class OpenCLPlace(Place):
 
     def copy(self, array: DeviceArray) -> DeviceArray:
         """A copy in a new buffer."""
-        import pyopencl as cl  # noqa: PLC0415 - loaded already
-
         made = self.empty(array.shape, array.dtype, array.kind)
         if array.nbytes:
             cl.enqueue_copy(self.queue, made.owner[0], array.owner[0])
@@ -125,11 +124,9 @@ def _part(context: Context, base: cl.Buffer, offset: int, name: str) -> cl.Buffe
             f"{name} begins {offset} bytes into its buffer, and sub-buffers must start "
             f"at multiples of {align} there; pass a copy of it"
         )
-    from pyopencl import LogicError  # noqa: PLC0415 - loaded already
-
     try:
         return base[offset:]
-    except LogicError as error:
+    except cl.LogicError as error:
         raise ArgumentError(
             f"{name} begins {offset} bytes into its buffer, and OpenCL creates no "
             f"sub-buffer there ({error}); pass a copy of it"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tensorlang import devices, templates
+from tensorlang import devices, lazy, templates
 from tensorlang.errors import CodegenError, DeviceError, DeviceMemoryError
 from tensorlang.runtime import cache as store
 from tensorlang.runtime import llvm
@@ -24,6 +24,9 @@ from tensorlang.runtime.arrays import Array
 
 if TYPE_CHECKING:
     import pyopencl
+    import pyopencl as cl
+else:  # only where a kernel is built for it
+    cl = lazy.module("pyopencl")
 
 _OPTIONS: Final = ("-cl-std=CL1.2",)
 _EXACT: Final = "-cl-fp32-correctly-rounded-divide-sqrt"
@@ -158,8 +161,6 @@ def _raw(array: Array) -> Array:
 @cache
 def of_target(index: int) -> Context:
     """Our own context on a device."""
-    import pyopencl as cl  # noqa: PLC0415 - only where a kernel is built for it
-
     handle = devices.handles()[index]
     return Context(cl, handle, cl.Context([handle]), index)
 
@@ -173,8 +174,6 @@ def of_caller(context: pyopencl.Context, handle: pyopencl.Device) -> Context:
     Raises:
         DeviceError: the device is not one that targets exist for.
     """
-    import pyopencl as cl  # noqa: PLC0415 - loaded already
-
     key = (context.int_ptr, handle.int_ptr)
     found = _CALLERS.get(key)
     if found is None:
@@ -198,8 +197,6 @@ def failed(name: str, code: int) -> DeviceError:
 
 
 def _status(code: int) -> str:
-    import pyopencl as cl  # noqa: PLC0415 - loaded already
-
     names = vars(cl.status_code).items()
     found = [name for name, value in names if isinstance(value, int) and value == code]
     return found[0] if found else f"error {code}"
@@ -222,8 +219,6 @@ def kernel_data(
 @cache
 def _library() -> ctypes.CDLL:
     """The OpenCL library that PyOpenCL is linked to."""
-    import pyopencl as cl  # noqa: PLC0415 - loaded already
-
     return ctypes.CDLL(cl._cl.__file__)  # noqa: SLF001 - links the OpenCL library
 
 

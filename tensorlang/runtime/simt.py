@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from tensorlang import lazy
 from tensorlang.targets import Target
 
 if TYPE_CHECKING:
+    from tensorlang.codegen.c_family import render as printing
+    from tensorlang.codegen.simt import lower as lowering
     from tensorlang.ir.nodes import Function
+else:  # a warm process needs neither
+    lowering = lazy.module("tensorlang.codegen.simt.lower")
+    printing = lazy.module("tensorlang.codegen.c_family.render")
 
 
 def lower(function: Function, target: Target) -> Function:
     """Lower a function to launches."""
-    from tensorlang.codegen.simt import lower as lowering  # noqa: PLC0415 - not warm
-
     return lowering.lower(function, target)
 
 
 def render(function: Function, target: Target, knobs: Mapping[str, object]) -> str:
     """The source of a lowered function in the target's language."""
-    from tensorlang.codegen.c_family import render as printing  # noqa: PLC0415 - same
-
     return printing.render(function, target, knobs)

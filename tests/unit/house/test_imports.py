@@ -27,6 +27,19 @@ UPWARD = {
         "an operator's gradient is an operator"
     ),
 }
+# imports in functions: what an ImportError there says is how to install the package
+IN_FUNCTIONS = {
+    "tensorlang.layers.saving": "safetensors is optional",
+    "tensorlang.onnx.files": "onnx is optional",
+    "tensorlang.runtime.llvm": "LLVM takes 170 MB, and is set up when it is loaded",
+}
+# modules that are found by name: commands, primitives, operators
+BY_NAME = {
+    "tensorlang.cli.app",
+    "tensorlang.lazy",
+    "tensorlang.ops.registry",
+    "tensorlang.scheduling.primitives",
+}
 Graph = Mapping[str, Mapping[str, int]]
 
 
@@ -65,13 +78,17 @@ def imported(node: ast.AST, package: str) -> Iterator[str]:
             yield from (f"{package}.{each}" for each in ast.literal_eval(node.args[1]))
 
 
-def walked(node: ast.AST, *, local: bool = False) -> Iterator[tuple[ast.AST, bool]]:
+@cache
+def nodes(file: Path) -> list[tuple[ast.AST, bool]]:
     """All nodes that run, with whether they are in a function."""
-    children = node.orelse if is_typing(node) else ast.iter_child_nodes(node)  # type: ignore[attr-defined]
-    inside = local or isinstance(node, (ast.FunctionDef, ast.Lambda))
-    for child in children:
-        yield child, inside
-        yield from walked(child, local=inside)
+    found, waiting = [], [(tree(file), False)]
+    while waiting:
+        node, local = waiting.pop()
+        found.append((node, local))
+        inside = local or isinstance(node, (ast.FunctionDef, ast.Lambda))
+        children = node.orelse if is_typing(node) else ast.iter_child_nodes(node)  # type: ignore[attr-defined]
+        waiting += ((child, inside) for child in children)
+    return found
 
 
 @cache
@@ -81,7 +98,7 @@ def graph() -> Graph:
     for name, file in modules().items():
         made[name] = {
             other: node.lineno  # type: ignore[attr-defined]
-            for node, _ in walked(tree(file))
+            for node, _ in nodes(file)
             for other in imported(node, name)
             if other in modules() and other != name
         }
@@ -135,3 +152,62 @@ def test_circles_are_found():
     assert circles({"a": {"b": 1}, "b": {"c": 1}, "c": {"b": 2}, "d": {"a": 1}}) == [
         ["b", "c"]
     ]
+
+
+def test_functions_import_nothing_without_a_reason():
+    found = {
+        name
+        for name, file in modules().items()
+        for node, local in nodes(file)
+        if local and isinstance(node, (ast.Import, ast.ImportFrom))
+    }
+    assert found == IN_FUNCTIONS.keys()
+
+
+def test_modules_are_imported_by_statements():
+    found = {
+        name
+        for name, file in modules().items()
+        for node, _ in nodes(file)
+        if (isinstance(node, ast.Name) and node.id in ("import_module", "__import__"))
+        or (isinstance(node, ast.Attribute) and node.attr == "import_module")
+    }
+    assert found == BY_NAME
+
+
+def in_sight(block: ast.If) -> Iterator[tuple[str, str]]:
+    """What type checkers see imported, as local names and full ones."""
+    for node in block.body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            before = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            for alias in node.names:
+                yield alias.asname or alias.name, before + alias.name
+
+
+def lazily(block: ast.If, package: str) -> Iterator[tuple[str, str]]:
+    """What is imported on first use instead, likewise."""
+    for node in block.orelse:
+        match node:
+            case ast.Assign(
+                [ast.Name(local)],
+                ast.Call(ast.Attribute(_, "module"), [ast.Constant(full)]),
+            ):
+                yield local, full
+            case ast.Assign(_, ast.Call(ast.Attribute(_, "namespace"), [_, table])):
+                homes = ast.literal_eval(table)
+                for home, names in homes.items():
+                    assert not homes.keys() & set(names)  # a module would replace it
+                    yield from ((each, f"{package}.{home}.{each}") for each in names)
+                    if not names:
+                        yield home, f"{package}.{home}"
+
+
+def test_type_checkers_see_what_is_imported_lazily():
+    blocks = [
+        (name, block)
+        for name, file in modules().items()
+        for block in filter(is_typing, tree(file).body)
+    ]
+    assert any(list(lazily(block, name)) for name, block in blocks)
+    for name, block in blocks:
+        assert set(lazily(block, name)) <= set(in_sight(block)), name
