@@ -1,9 +1,10 @@
 """`python -m benchmarks [TABLE]`: measure, write results/bench/TABLE.md and TABLE.json.
 
 Tables: `cpu` (all works against peers), `batches` (batch-generic against static
-kernels), `defaults` (untuned against tuned configurations), `opencl` (OpenCL against
-LLVM, all threads), `operators` (each operator alone, for the figure on its page),
-`random` (shapes drawn at random against peers), `searching` (a search from scratch).
+kernels), `beside` (all threads while others compute), `defaults` (untuned against tuned
+configurations), `opencl` (OpenCL against LLVM, all threads), `operators` (each operator
+alone, for the figure on its page), `random` (shapes drawn at random against peers),
+`searching` (a search from scratch).
 With `--only`, the rows measured replace the old ones; others are kept.
 
 Each thread count runs in a separate process, pinned to as many processors; within it
@@ -46,7 +47,8 @@ def main() -> None:
         json.dump(_measured(given), sys.stdout)
         return
     every = os.cpu_count() or 1
-    usual = [every] if given.table == "opencl" else sorted({1, every})
+    whole = given.table in ("beside", "opencl")
+    usual = [every] if whole else sorted({1, every})
     counts = [int(n) for n in given.counts.split(",")] if given.counts else usual
     runs = [_in_process(count, given) for count in counts]
     given.out.mkdir(parents=True, exist_ok=True)
@@ -57,7 +59,16 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    tables = (ALL, "batches", "defaults", "opencl", "operators", "random", "searching")
+    tables = (
+        ALL,
+        "batches",
+        "beside",
+        "defaults",
+        "opencl",
+        "operators",
+        "random",
+        "searching",
+    )
     parser.add_argument("table", nargs="?", default=ALL, choices=tables)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--only", default="", help="works whose name contains this")

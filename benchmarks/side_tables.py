@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from benchmarks import (
     batches,
+    beside,
     defaults,
     every_operator,
     opencl,
@@ -20,6 +21,7 @@ Page = Callable[[Mapping[str, Any]], Iterator[str]]
 # table -> (page heading, renderer of one thread count's rows)
 PAGES: Final[dict[str, tuple[str, Page]]] = {
     "batches": (batches.HEAD, batches.page),
+    "beside": (beside.HEAD, beside.page),
     "defaults": (defaults.HEAD, defaults.page),
     "opencl": (opencl.HEAD, opencl.page),
     "operators": (every_operator.HEAD, every_operator.page),
@@ -40,6 +42,8 @@ def measured(  # noqa: PLR0917 - the command line's options
     """The rows of a table for one thread count, measured in this process."""
     if table == "batches":
         return list(batches.rows(rounds, only))
+    if table == "beside":
+        return list(beside.rows(rounds, only))
     if table == "opencl":
         return list(opencl.rows(rounds, only))
     if table == "random":
