@@ -48,17 +48,15 @@ def tiles(plan: Plan) -> None:
     if found is None:
         raise ScheduleError(f"block {stage.name!r} is not a contraction")
     row, column = found
+    tile = plan.tile(extent_of(row), extent_of(column))
+    if dot_groups.products(s, stage) and s.attempt(dot_groups.by_groups, plan, tile):
+        return
     if extent_of(row) == 1 and not _in_rows(stage):
         raise ScheduleError("a vector times rows: partial sums in lanes are faster")
     if extent_of(column) == 1:
         raise ScheduleError("rows times a vector: partial sums in lanes are faster")
-    tile = plan.tile(extent_of(row), extent_of(column))
     folded = tuple(loop.var.name for loop in stage.driven("reduction"))
     axes = _Axes(row.var.name, column.var.name, folded)
-    if dot_groups.possible(s, stage, tile) and s.attempt(
-        _by_pairs, s, stage, axes, tile
-    ):
-        return
     if dots.chosen(plan) and s.attempt(dots.by_dots, plan):
         return
     if (how := chosen(plan)) is not None:
@@ -70,16 +68,6 @@ def tiles(plan: Plan) -> None:
     for tall, rows in _cut_rows(s, stage.name, axes.row, tile.rows):
         for part in _cut_columns(s, tall, axes.column, tile):
             _tile(s, part, stage, axes, replace(tile, rows=rows))
-
-
-def _by_pairs(s: Schedule, stage: Stage, axes: _Axes, tile: Tile) -> None:
-    """Tiles built from the processor's dot products of bf16 pairs."""
-    instruction = dot_groups.pack(s, stage)
-    names = axes.row, axes.column, axes.folded[0]
-    for tall, rows in _cut_rows(s, stage.name, axes.row, tile.rows):
-        for part in cut(s, tall, axes.column, tile.vectors * tile.lanes):
-            how = replace(tile, rows=rows)
-            dot_groups.tile(s, part, stage, names, how, instruction)
 
 
 def _cut_rows(s: Schedule, block: str, row: str, rows: int) -> list[tuple[str, int]]:

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 from tensorlang.ir.contents import allocations, blocks, free_vars
 from tensorlang.ir.nodes import Load
 from tensorlang.ir.visit import walk
-from tensorlang.schedules import contraction, elementwise, reductions
+from tensorlang.schedules import contraction, dot_groups, elementwise, reductions
 from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.stages import (
     CONTRACTION,
@@ -58,7 +58,8 @@ _STRATEGIES: Final[dict[str, tuple[_Strategy, ...]]] = {
 def generic(s: Schedule, knobs: Knobs) -> None:
     """Schedule every stage by its kind; never refuses a function."""
     inline_producers(s)
-    for name in stage_names(s):
+    last = dot_groups.made_factors(s)  # packed by their reader, if it does
+    for name in sorted(stage_names(s), key=last.__contains__):
         stage = stage_named(s, name)
         if stage is not None and 0 not in map(extent_of, stage.loops):
             plan = Plan(s, knobs, stage)
@@ -69,8 +70,14 @@ def generic(s: Schedule, knobs: Knobs) -> None:
 
 
 def inline_producers(s: Schedule) -> None:
-    """Inline producers that are as cheap to recompute where they are read."""
+    """Inline producers that are as cheap to recompute where they are read.
+
+    Those that dot products read stay: they may pack, too.
+    """
+    kept = dot_groups.made_factors(s)
     for name in stage_names(s):
+        if name in kept:
+            continue
         stage = stage_named(s, name)
         if stage is not None and _free_to_inline(s, stage):
             s.attempt(s.inline, name)

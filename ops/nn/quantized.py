@@ -176,10 +176,11 @@ def _exact(
     )
 
     def at(i: Expr, *j: Any) -> Expr:
+        """The parts by row and column first: epilogues read what is there before."""
+        less = row_sums[(i, *j[1:])] * _HALF if signed else ir.as_expr(0, ir.i32)
+        less = zero_points(i, less, lambda zero: less + zero * column_sums[j])
         value: Expr = products[(i, *j)]
-        if signed:
-            value = value - row_sums[(i, *j[1:])] * _HALF
-        return zero_points(i, value, lambda zero: value - zero * column_sums[j])
+        return value - less
 
     return at
 

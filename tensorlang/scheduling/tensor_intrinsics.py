@@ -13,7 +13,7 @@ from typing import Final
 
 from tensorlang.errors import ScheduleError
 from tensorlang.instructions import DOT_PRODUCTS, DotProduct
-from tensorlang.ir.dtypes import DType, as_dtype, i64
+from tensorlang.ir.dtypes import DType, as_dtype, i64, u8
 from tensorlang.ir.nodes import (
     Const,
     Expr,
@@ -28,7 +28,7 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.parser import parse
-from tensorlang.scheduling.dot_intrinsics import LAYOUTS, dot_name, nests
+from tensorlang.scheduling.dot_intrinsics import SIGN, dot_name, layouts, nests
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,22 +96,25 @@ def {name}(a: {dtype}[{size}, {size}], b: Out[{dtype}[{size}, {size}]]):
 
 
 def _copy_by_columns(
-    size: int, dtype: str, group: int = 1
+    size: int, dtype: str, group: int = 1, *, flips: bool = False
 ) -> Callable[[str], TensorIntrinsic]:
     """`b[i, j] = a[i, j]`, read by rows and written by columns, transposed in between.
 
     For packing: if `b` is contiguous along its first index, both sides move whole
-    vectors. A `group` of columns stays together: pairs for a dot product.
+    vectors. A `group` of columns stays together: pairs for a dot product. Bytes that it
+    `flips` become unsigned ones, larger by 128.
     """
+    made = "u8" if flips else dtype
+    value = f"cast(u8, a[vi, vj]) ^ u8({SIGN})" if flips else "a[vi, vj]"
 
     def make(name: str) -> TensorIntrinsic:
         columns = size * group
         meaning = parse(f"""
-def {name}(a: {dtype}[{size}, {columns}], b: Out[{dtype}[{size}, {columns}]]):
+def {name}(a: {dtype}[{size}, {columns}], b: Out[{made}[{size}, {columns}]]):
     for i in range({size}):
         for j in range({columns}):
             with block("copy", vi=spatial({size}, i), vj=spatial({columns}, j)):
-                b[vi, vj] = a[vi, vj]
+                b[vi, vj] = {value}
 """)
         lets, rows = _butterfly(meaning, size, as_dtype(dtype), group)
         lanes = Ramp(Const(0, i64), Const(1, i64), columns)
@@ -126,7 +129,9 @@ def {name}(a: {dtype}[{size}, {columns}], b: Out[{dtype}[{size}, {columns}]]):
                     Splat(Const(i * group, i64), columns)
                     + lanes % Splat(wide, columns),
                 ),
-                row,
+                row.cast(u8.vector(columns)) ^ Splat(Const(SIGN, u8), columns)
+                if flips
+                else row,
             )
             for i, row in enumerate(rows)
         ]
@@ -185,7 +190,7 @@ _TABLE: Final[dict[str, Callable[[str], TensorIntrinsic]]] = {
         dot_name(row, x, layout): _dot(row, x, layout)
         for row in DOT_PRODUCTS.values()
         for x in dict.fromkeys((row.a, row.b))
-        for layout in LAYOUTS
+        for layout in layouts(row, x)
     },
     **{
         f"transpose_{size}x{size}x{dtype}": _transpose(size, dtype)
@@ -195,8 +200,17 @@ _TABLE: Final[dict[str, Callable[[str], TensorIntrinsic]]] = {
     "copy_by_columns_16x16xf32": _copy_by_columns(16, "f32"),
     "copy_by_columns_8x8xf32": _copy_by_columns(8, "f32"),
     **{
-        f"copy_by_columns_16x{16 * group}x{dtype}": _copy_by_columns(16, dtype, group)
+        f"copy_by_columns_{size}x{size * group}x{dtype}": (
+            _copy_by_columns(size, dtype, group)
+        )
         for dtype, group in (("bf16", 2), ("i8", 4), ("u8", 4))
+        for size in (16, 8, 4)
+    },
+    **{
+        f"flip_by_columns_{size}x{4 * size}xi8": (
+            _copy_by_columns(size, "i8", 4, flips=True)
+        )
+        for size in (16, 8, 4)
     },
 }
 NAMES: Final = tuple(_TABLE)

@@ -1,0 +1,133 @@
+"""Contractions by dot product instructions, of this processor and of others."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import numpy as np
+import pytest
+
+from tensorlang import targets
+from tensorlang.codegen.llvm.render import render
+from tensorlang.codegen.lower import lower
+from tensorlang.ir import parse, run
+from tensorlang.runtime import build, llvm
+from tensorlang.schedules.generic import generic
+from tensorlang.scheduling import Knobs, Schedule
+
+X86, ARM = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"
+WIDE = ("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni")
+# a processor's triple, features, vector bits and registers, and its instruction
+PROCESSORS = {
+    "sapphirerapids": (X86, WIDE, 512, 32, "vpdpbusd"),
+    "znver5": (X86, WIDE, 512, 32, "vpdpbusd"),
+    "alderlake": (X86, ("avx2", "fma", "avx_vnni"), 256, 16, "vpdpbusd"),
+    "neoverse-v1": (ARM, ("asimd", "asimddp", "i8mm"), 128, 32, "usdot"),
+}
+
+
+def product(m, n, k, kinds, *, flips=False):
+    """y = x @ w.T of bytes; `flips` makes signed `w` unsigned first."""
+    size = f", *, {m}: i64" if isinstance(m, str) else ""
+    (x, w), factor = kinds, "t" if flips else "w"
+    flip = f"""
+    t = alloc(u8[{n}, {k}])
+    for a in range({n}):
+        for b in range({k}):
+            with block("t", va=spatial({n}, a), vb=spatial({k}, b)):
+                t[va, vb] = cast(u8, w[va, vb]) ^ u8(128)"""
+    return parse(f"""
+def f(x: {x}[{m}, {k}], w: {w}[{n}, {k}], y: Out[f32[{m}, {n}]]{size}):
+    p = alloc(i32[{m}, {n}]){flip if flips else ""}
+    for i in range({m}):
+        for j in range({n}):
+            for k in range({k}):
+                with block(
+                    "p", vi=spatial({m}, i), vj=spatial({n}, j), vk=reduction({k}, k)
+                ):
+                    reduce(sum, p[vi, vj],
+                        cast(i32, x[vi, vk]) * cast(i32, {factor}[vj, vk]))
+    for c in range({m}):
+        for d in range({n}):
+            with block("y", vc=spatial({m}, c), vd=spatial({n}, d)):
+                y[vc, vd] = cast(f32, p[vc, vd])
+""")
+
+
+def scheduled(func, target, **pinned):
+    s = Schedule(func, target)
+    generic(s, Knobs(pinned=pinned))
+    return s
+
+
+def elsewhere(cpu):
+    triple, features, bits, registers, _ = PROCESSORS[cpu]
+    return targets.Target(
+        device=cpu,
+        cpu=cpu,
+        arch=triple.partition("-")[0],
+        features=features,
+        vector_bits=bits,
+        vector_registers=registers,
+    )
+
+
+def arrays(m, n, k, kinds, *, flips=False):
+    rng = np.random.default_rng((m, n, k))
+    x, w = (
+        rng.integers(0, 256, shape).astype(np.uint8).view(f"{kind[0]}1")
+        for kind, shape in zip(kinds, ((m, k), (n, k)), strict=True)
+    )
+    expected = x.astype(np.int64) @ (w.astype(np.int64) + 128 * flips).T
+    return x, w, expected
+
+
+CASES = [(("u8", "i8"), False), (("i8", "u8"), False), (("i8", "i8"), True)]
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(("kinds", "flips"), CASES)
+@pytest.mark.parametrize("along", ["columns", "depth"])
+def test_any_size_here(seed, kinds, flips, along):
+    draw = random.Random(seed)
+    m, n, k = draw.randint(2, 20), draw.randint(2, 90), draw.randint(3, 200)
+    pinned = {"dot_rows": draw.choice((1, 2, 4)), "dot_columns": draw.choice((1, 3, 6))}
+    if along == "columns":
+        pinned = {"rows": draw.randint(1, 6), "vectors": draw.randint(1, 4)}
+    rows = m if along == "depth" or seed % 2 else "m"
+    func = product(rows, n, k, kinds, flips=flips)
+    s = scheduled(func, targets.get("llvm"), lanes_along=along, **pinned)
+    assert not any("by_groups" in str(each) for each in s.declined), s.declined
+    x, w, expected = arrays(m, n, k, kinds, flips=flips)
+    np.testing.assert_array_equal(build(s.function, store=False)(x, w), expected)
+
+
+@pytest.mark.parametrize("cpu", PROCESSORS)
+@pytest.mark.parametrize(("kinds", "flips"), CASES)
+def test_the_instructions_of_others_by_their_meaning(cpu, kinds, flips):
+    for m, n, k in ((7, 40, 132), (2, 9, 150), (5, 33, 11)):
+        s = scheduled(product(m, n, k, kinds, flips=flips), elsewhere(cpu))
+        assert "dot(" in str(s.function) or "dpbusd" in str(s.function)
+        x, w, expected = arrays(m, n, k, kinds, flips=flips)
+        y = np.zeros((m, n), np.float32)
+        run(s.function, x, w, y)
+        np.testing.assert_array_equal(y, expected)
+
+
+@pytest.mark.parametrize("cpu", PROCESSORS)
+@pytest.mark.parametrize("m", [96, 1])
+def test_inner_loops_are_dot_products(cpu, m):
+    """At most one other instruction per product, and what steps the loop."""
+    target = elsewhere(cpu)
+    s = scheduled(product(m, 192, 1024, ("u8", "i8")), target)
+    text = render(lower(s.function, target), target)
+    listed = llvm.compile_for(text, PROCESSORS[cpu][0], cpu, listed=True).decode()
+    mnemonic = PROCESSORS[cpu][-1]
+    loops = re.split(r"^\.LBB\w+:.*$", listed, flags=re.MULTILINE)
+    body = max(loops, key=lambda part: part.count(mnemonic))
+    body, *_ = re.split(r"^\t(?:j\w+|b\.\w+|cbn?z)\t", body, flags=re.MULTILINE)
+    used = re.findall(r"^\t(?:\{vex\}\t)?([a-z]\w+)", body, re.MULTILINE)
+    count = used.count(mnemonic)
+    assert count >= (8 if m > 1 else 2), body
+    assert len(used) <= 2 * count + 8, body
