@@ -12,19 +12,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal
 
-from tensorlang import lazy
-from tensorlang.ops.definition import algorithm, operator
+from tensorlang import ir, lazy
+from tensorlang.ops.algorithms import DIRECT
+from tensorlang.ops.definition import Definition, algorithm, operator
 from tensorlang.ops.signature import Floats
 
 if TYPE_CHECKING:
     from tensorlang.ir import Tensor
     from tensorlang.ops.nn import attention_definitions as loops
-    from tensorlang.ops.nn import attention_online as blocks
+    from tensorlang.ops.nn import attention_gradient as gradient
+    from tensorlang.ops.nn import attention_online as online
+    from tensorlang.workload import Workload
 else:
-    blocks = lazy.module("tensorlang.ops.nn.attention_online")
+    gradient = lazy.module("tensorlang.ops.nn.attention_gradient")
+    online = lazy.module("tensorlang.ops.nn.attention_online")
     loops = lazy.module("tensorlang.ops.nn.attention_definitions")
 
 _USUAL: Final = (1, 12, 512, 64)
+
+
+def _in_blocks(workload: Workload) -> bool:
+    """Whether the gradient is worth blocks: more than one key, and one number each."""
+    _, _, keys, depth = workload.shapes[2]
+    return keys > 1 and depth > 1
+
+
+def _prefers(workload: Workload) -> str:
+    """The algorithm of the gradient."""
+    return "online" if _in_blocks(workload) else DIRECT
 
 
 @operator(
@@ -34,7 +49,7 @@ _USUAL: Final = (1, 12, 512, 64)
     whole=True,
     prefers=lambda _: "online",
     scheduled_as="attention",
-    gradient={"linear": False},
+    gradient={"linear": False, "prefers": _prefers},
 )
 def attention(  # noqa: PLR0917 - options may be given by position
     q: Floats,
@@ -77,4 +92,23 @@ def _online(  # noqa: PLR0917 - the parameters of the operator
     window: int | None = None,
 ) -> Tensor:
     problem = loops.Problem.of(q, k, v, causal, scale, window)
-    return problem.result(blocks.Online(problem).program())
+    return problem.result(online.attention(problem))
+
+
+_grad = attention.grad
+assert isinstance(_grad, Definition)
+
+
+@algorithm(_grad, "online", serves=_in_blocks)
+def _online_grad(  # noqa: PLR0917 - as above
+    dy: Floats,
+    q: Floats,
+    k: Floats,
+    v: Floats,
+    causal: bool | Literal["lower_right"] = False,
+    scale: float | None = None,
+    window: int | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    problem = loops.Problem.of(q, k, v, causal, scale, window)
+    dq, dk, dv = gradient.attention_grad(problem.per_query(dy), problem)
+    return problem.result(dq), ir.reshaped(dk, k.shape), ir.reshaped(dv, v.shape)

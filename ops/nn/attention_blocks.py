@@ -10,7 +10,7 @@ If no key is hidden, the queries of all heads that share keys are taken together
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from tensorlang.ir import as_expr, i64
@@ -174,6 +174,7 @@ class Nest:
         inner: Sequence[Loop],
         body: Callable[..., Stmt],
         *,
+        g: str = "spatial",
         t: str = "",
         init: Stmt | None = None,
     ) -> Stmt:
@@ -183,10 +184,13 @@ class Nest:
             name: Its name.
             inner: Its loops.
             body: What it does, from the place and its loops' axes.
+            g: The kind of its axes for heads that share keys, and blocks of queries.
             t: The kind of its axis for blocks of keys, if it is in that loop.
             init: As for `Block`.
         """
-        around = (*self.outer, self.keys(t)) if t else self.outer
+        of_z, *others = self.outer
+        around = [of_z, *(replace(loop, kind=g) for loop in others)]
+        around += [self.keys(t)] if t else []
         own = {loop.var: Var(f"{name}_{loop.name}", i64) for loop in inner}
         axes = tuple(
             Axis(

@@ -162,7 +162,7 @@ def attention(p: Problem) -> Tensor:
 
     shape = (*rows, p.v.shape[2])
     y: Tensor = ir.compute(shape, weighted, "weighted")
-    return _stored(y, p.q, "y")
+    return stored(y, p.q, "y")
 
 
 def _weights(p: Problem) -> Tensor:
@@ -215,11 +215,11 @@ def _seen(
     return ir.select(p.sees(row[-1], key), value, other) if p.masked else value
 
 
-def _stored(made: Tensor, like: Tensor, name: str) -> Tensor:
+def stored(made: Tensor, like: Tensor, name: str) -> Tensor:
     """A result in the type of an array."""
     if made.dtype == like.dtype:
         return made
-    stored: Tensor = ir.compute(
-        made.shape, lambda *at: ir.stored(made[at], like.dtype), name
+    cast: Tensor = ir.compute(
+        made.buffer.shape, lambda *at: ir.stored(made[at], like.dtype), name
     )
-    return stored
+    return cast
