@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import Binary, Const, Let, Load, Var
 from tensorlang.ir.visit import walk
-from tensorlang.schedules.tiling import cut_at, extent, parallelize
+from tensorlang.schedules.tiling import cut_at, extent, parallelize, written
 from tensorlang.scheduling import Schedule
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.tree import block_of, constant, find_block, find_buffer
@@ -210,6 +211,41 @@ def _tile(s: Schedule, block: str, tile: Tile, name: str, *, tall: bool) -> str:
     s.vectorize(lane)
     write_back(s, write, around, tile.lanes)
     return around
+
+
+def line_tiles(
+    s: Schedule, block: str, folded: int, lanes: int, most: int | None = None
+) -> list[str]:
+    """Register tiles of vectors of a line, and a shorter one for what remains.
+
+    Args:
+        s: The schedule.
+        block: The block.
+        folded: Loops inside the one over columns, which are unrolled.
+        lanes: Elements of a vector.
+        most: Iterations above which only the innermost of these is unrolled.
+
+    Returns:
+        The loops over the vectors of each part.
+    """
+    column = s.loops(block)[-folded - 1]
+    length = extent(s, column) or 1
+    whole = length // lanes * lanes
+    parts = cut_at(s, block, column, whole) if 0 < whole < length else [block]
+    output, found = written(s, block), []
+    for part in parts:
+        column, *inner = s.loops(part)[-folded - 1 :]
+        count = min(lanes, extent(s, column) or 1)
+        around, lane = s.split(column, [None, count])
+        s.reorder(around, *inner, lane)
+        write, _ = s.cache_write(part, output, "register", at=around)
+        many = most is not None and prod(extents(s, inner)) > most
+        for loop in inner[-1:] if many else inner:
+            s.unroll(loop)
+        s.vectorize(lane)
+        write_back(s, write, around, count)
+        found.append(around)
+    return found
 
 
 def write_back(s: Schedule, write: str, at: str, lanes: int) -> None:

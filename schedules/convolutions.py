@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from tensorlang.ir.contents import blocks
-from tensorlang.schedules import conv, conv_last, conv_phases, depthwise
-from tensorlang.schedules.conv import weights
+from tensorlang.schedules import conv, conv_last, depthwise
+from tensorlang.schedules.conv_weights import weights
 from tensorlang.schedules.generic import generic
 from tensorlang.schedules.outer_products import outer_products
 from tensorlang.schedules.products import (
@@ -29,7 +29,6 @@ Forward: TypeAlias = Callable[[Schedule, Knobs, Sequence[Product]], set[str]]
 _FORWARD: Final[dict[str, Forward]] = {
     "flat": conv.forward,
     "last": conv_last.forward,
-    "phased": conv_phases.forward,
     "depthwise": depthwise.forward,
 }
 
@@ -90,5 +89,5 @@ def _register(algorithm: str, forward: Forward | None) -> None:
     )
 
 
-for _name, _forward in {**_FORWARD, "outer": None}.items():
+for _name, _forward in {**_FORWARD, "outer": None, "lanes": None}.items():
     _register(_name, _forward)

@@ -19,14 +19,14 @@ from typing import Final
 
 from tensorlang.schedules.conv_tiles import (
     extents,
+    line_tiles,
     over,
     vector_image,
     vector_lines,
     width,
-    write_back,
 )
 from tensorlang.schedules.products import Product, only, readers, rearranged
-from tensorlang.schedules.tiling import cut_at, extent, parallelize
+from tensorlang.schedules.tiling import extent, parallelize
 from tensorlang.scheduling import Knobs, Schedule
 from tensorlang.scheduling.tree import constant, find_buffer
 
@@ -58,7 +58,7 @@ def forward(s: Schedule, knobs: Knobs, sums: Sequence[Product]) -> set[str]:
             s.reorder(column, one, *folded)
     elif result:
         s.compute_at(name, group)
-    _tiles(s, name, lanes, rank, tall=tall)
+    line_tiles(s, name, rank + tall, lanes, _MOST_TAPS)
     if result:
         vector_lines(s, result, lanes)
     if image:
@@ -122,7 +122,7 @@ def _window_lanes(s: Schedule, part: str, group: str, rank: int, knobs: Knobs) -
         if at >= len(taps) - 1 or prod(extents(s, taps[at:])) <= registers - 8
     )
     around, inner = taps[:first], taps[first:]
-    rows = _rows(s, lines[-1], inner, knobs, "lines") if lines else 1
+    rows = _rows(s, lines[-1], inner, knobs, "weight_lines") if lines else 1
     together: tuple[str, ...] = ()
     if rows > 1:
         some, one = s.split(lines[-1], [None, rows])
@@ -146,24 +146,3 @@ def _rows(
     fit = [n for n in _ROWS if lines % n == 0]
     best = max((n for n in fit if n <= 4 and n * count <= _MOST_TAPS), default=1)
     return knobs.choice(name, fit, default=best)
-
-
-def _tiles(s: Schedule, name: str, lanes: int, taps: int, *, tall: bool) -> None:
-    """Tiles over the columns, and a narrower one for the remainder."""
-    at = -taps - 2 if tall else -taps - 1
-    column = s.loops(name)[at]
-    length = extent(s, column) or 1
-    whole = length // lanes * lanes
-    parts = cut_at(s, name, column, whole) if 0 < whole < length else [name]
-    for part in parts:
-        loops = s.loops(part)
-        column, inner = loops[at], loops[at:][1:]
-        count = min(lanes, extent(s, column) or 1)
-        around, lane = s.split(column, [None, count])
-        s.reorder(around, *inner, lane)
-        write, _ = s.cache_write(part, name, "register", at=around)
-        written = prod(extent(s, loop) or 1 for loop in inner)
-        for loop in inner if written <= _MOST_TAPS else inner[-1:]:
-            s.unroll(loop)
-        s.vectorize(lane)
-        write_back(s, write, around, count)

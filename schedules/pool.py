@@ -19,15 +19,15 @@ from typing import Final
 
 from tensorlang.ir.contents import blocks
 from tensorlang.schedules.conv_tiles import (
+    line_tiles,
     vector_image,
     vector_lines,
     width,
-    write_back,
 )
 from tensorlang.schedules.generic import generic
 from tensorlang.schedules.products import readers, rearranged
 from tensorlang.schedules.stages import Stage, extent_of, stages
-from tensorlang.schedules.tiling import cut_at, extent, parallelize, written
+from tensorlang.schedules.tiling import extent, parallelize
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.linear import linear
 
@@ -70,32 +70,14 @@ def _windows(s: Schedule, folded: Stage) -> None:
     batch, *place = s.loops(result) if result else s.loops(name)[:-taps]
     if result:
         s.compute_at(name, place[-2] if len(place) > 1 else batch)
-    columns = extent_of(folded.driven("spatial")[-1]) or 1
-    _tiles(s, name, min(lanes, columns), taps, last=not result)
+    inner = s.loops(name)[-taps:]
+    size = prod(extent(s, loop) or 1 for loop in inner)
+    for around in line_tiles(s, name, taps, lanes):
+        if not result and size * (extent(s, around) or 1) <= _MOST_TAPS:
+            s.unroll(around)  # consecutive lines then share loads
     if result:
         vector_lines(s, result, lanes)
     if image:
         s.compute_at(image, batch)
         vector_image(s, image, lanes)
     parallelize(s, [batch] if image else [batch, *place[:-1]])
-
-
-def _tiles(s: Schedule, block: str, lanes: int, taps: int, *, last: bool) -> None:
-    """Vectors of windows, and a shorter one for the remainder of a line."""
-    column = s.loops(block)[-taps - 1]
-    length = extent(s, column) or 1
-    whole = length // lanes * lanes
-    parts = cut_at(s, block, column, whole) if 0 < whole < length else [block]
-    for part in parts:
-        column, *inner = s.loops(part)[-taps - 1 :]
-        count = min(lanes, extent(s, column) or 1)
-        around, lane = s.split(column, [None, count])
-        s.reorder(around, *inner, lane)
-        write, _ = s.cache_write(part, written(s, part), "register", at=around)
-        for loop in inner:
-            s.unroll(loop)
-        s.vectorize(lane)
-        write_back(s, write, around, count)
-        size = prod(extent(s, loop) or 1 for loop in (around, *inner))
-        if last and size <= _MOST_TAPS:
-            s.unroll(around)  # consecutive lines then share loads

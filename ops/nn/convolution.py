@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError
 from tensorlang.ops.definition import Body, Definition, algorithm, operator
-from tensorlang.ops.nn.convolution_choice import ALGORITHMS, PREFERS
+from tensorlang.ops.nn.convolution_choice import ALGORITHMS, PREFERS, Row, of_weights
 from tensorlang.ops.nn.convolution_problem import Problem, activation_of, convolution
 from tensorlang.ops.nn.winograd import Tolerance
 from tensorlang.ops.nn.winograd_packing import PackedWindows, convolve
@@ -22,9 +22,9 @@ from tensorlang.ops.signature import Batch, Floats, Ints, Padding, Sizes
 
 if TYPE_CHECKING:
     from tensorlang.ir import Tensor
-    from tensorlang.ops.nn import convolution_definitions as loops
+    from tensorlang.ops.nn import weight_gradients
 else:
-    loops = lazy.module("tensorlang.ops.nn.convolution_definitions")
+    weight_gradients = lazy.module("tensorlang.ops.nn.weight_gradients")
 
 _RANKS: Final = (1, 2, 3)
 _IMAGES: Final[dict[int, tuple[int, ...]]] = {1: (4096,), 2: (58, 58), 3: (16, 30, 30)}
@@ -49,14 +49,15 @@ _OF_GRADIENTS: Final = dict.fromkeys(_MEANINGS, "As in the forward call.") | {
     "size": "Spatial extents of the images.",
     "window": "Spatial extents of the window.",
 }
-# maps canonical arrays and their `Problem` to the results; see `convolution_choice`
-_Define = Callable[[], Callable[..., Any]]
+
+
+_OF_WEIGHTS: Final = {row.name: row for row in ALGORITHMS["_grad_weight"]}
 
 
 def _operator(
     rank: int,
     suffix: str,
-    by: Callable[[str, _Define], Body],
+    by: Callable[[str, Row], Body],
     arrays: str,
     **options: Any,
 ) -> Definition:
@@ -75,10 +76,10 @@ def _operator(
         prefers=PREFERS[suffix],
         whole=True,
         **{"meanings": _OF_GRADIENTS if "grad" in suffix else _MEANINGS, **options},
-    )(by(id, first.define))
+    )(by(id, first))
     for row in others:
         more: dict[str, Any] = {"tolerance": row.tolerance, "finite": row.finite}
-        algorithm(made, row.name, serves=row.serves, **more)(by(id, row.define))
+        algorithm(made, row.name, serves=row.serves, **more)(by(id, row))
     return made
 
 
@@ -96,7 +97,7 @@ def _seen(array: Tensor | None, shape: tuple[int, ...]) -> Tensor | None:
     return None if array is None else ir.reshaped(array, shape)
 
 
-def _forward(id: str, define: _Define) -> Body:
+def _forward(id: str, row: Row) -> Body:
     def conv(  # noqa: PLR0917 - in PyTorch's order
         x: Batch[Floats],
         w: Floats,
@@ -128,13 +129,13 @@ def _forward(id: str, define: _Define) -> Body:
         found = _found(id, x, w, b, **asked)
         p, name = found.flattened(), activation_of(id, activation)
         bias = _seen(b, p.bias(p.outputs))
-        made = define()(_seen(x, p.x), _seen(w, p.w), bias, p, name)
+        made = row.define()(_seen(x, p.x), _seen(w, p.w), bias, p, name)
         return ir.reshaped(made, found.given_y)
 
     return conv
 
 
-def _transposed(id: str, define: _Define) -> Body:
+def _transposed(id: str, row: Row) -> Body:
     def conv_transpose(  # noqa: PLR0917 - in PyTorch's order
         x: Batch[Floats],
         w: Floats,
@@ -165,13 +166,13 @@ def _transposed(id: str, define: _Define) -> Body:
         found = _found(id, x, w, b, **asked, output_padding=output_padding)
         p, name = found.flattened(), activation_of(id, activation)
         bias = _seen(b, p.bias(p.inputs))
-        made = define()(_seen(x, p.y), _seen(w, p.w), bias, p, name)
+        made = row.define()(_seen(x, p.y), _seen(w, p.w), bias, p, name)
         return ir.reshaped(made, found.given_x)
 
     return conv_transpose
 
 
-def _gradients(id: str, define: _Define, *, transposed: bool = False) -> Body:
+def _gradients(id: str, row: Row, *, transposed: bool = False) -> Body:
     def conv_grad(  # noqa: PLR0917 - in PyTorch's order
         dy: Batch[Floats],
         x: Batch[Floats],
@@ -200,16 +201,19 @@ def _gradients(id: str, define: _Define, *, transposed: bool = False) -> Body:
         p = _found(id, dy, x, w, b, images=2, **asked).flattened()
         image, result = (p.y, p.x) if transposed else (p.x, p.y)
         given, images = ir.reshaped(dy, result), ir.reshaped(x, image)
-        dx, dw = define()(given, images, _seen(w, p.w), p)
+        dx = row.define()(given, _seen(w, p.w), None, p)
+        results, read = (images, given) if transposed else (given, images)
+        name = row.name if row.direct else of_weights(p)
+        dw = _OF_WEIGHTS[name].define()(results, read, p)
         made = ir.reshaped(dx, x.shape), ir.reshaped(dw, w.shape)
         if b is None:
             return made
-        return *made, ir.reshaped(loops.bias_gradient(given, p), b.shape)
+        return *made, ir.reshaped(weight_gradients.bias_gradient(given, p), b.shape)
 
     return conv_grad
 
 
-def _of_data(id: str, define: _Define) -> Body:
+def _of_data(id: str, row: Row) -> Body:
     def conv_grad_data(  # noqa: PLR0917 - in PyTorch's order
         dy: Batch[Floats],
         w: Floats,
@@ -224,13 +228,13 @@ def _of_data(id: str, define: _Define) -> Body:
         asked = _asked(stride, padding, dilation, groups, layout)
         found = _found(id, dy, w, **asked, size=size)
         p = found.flattened()
-        made = define()(_seen(dy, p.y), _seen(w, p.w), p)
+        made = row.define()(_seen(dy, p.y), _seen(w, p.w), None, p)
         return ir.reshaped(made, found.given_x)
 
     return conv_grad_data
 
 
-def _of_weight(id: str, define: _Define) -> Body:
+def _of_weight(id: str, row: Row) -> Body:
     def conv_grad_weight(  # noqa: PLR0917 - in PyTorch's order
         dy: Batch[Floats],
         x: Batch[Floats],
@@ -245,7 +249,7 @@ def _of_weight(id: str, define: _Define) -> Body:
         asked = _asked(stride, padding, dilation, groups, layout)
         found = _found(id, dy, x, images=2, **asked, window=window)
         p = found.flattened()
-        made = define()(_seen(dy, p.y), _seen(x, p.x), p)
+        made = row.define()(_seen(dy, p.y), _seen(x, p.x), p)
         return ir.reshaped(made, found.given_w)
 
     return conv_grad_weight

@@ -14,25 +14,22 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from tensorlang import lazy
 from tensorlang.ops.algorithms import DIRECT
 from tensorlang.ops.nn import winograd
-from tensorlang.ops.nn.convolution_problem import of
+from tensorlang.ops.nn.convolution_problem import Problem, of
 from tensorlang.ops.nn.winograd_matrices import TRANSFORMS
 
 if TYPE_CHECKING:
-    from tensorlang.ops.nn import convolution_definitions as plain
-    from tensorlang.ops.nn import depthwise_gradients as single
-    from tensorlang.ops.nn import flat_convolution as flat
-    from tensorlang.ops.nn import last_convolution as last
-    from tensorlang.ops.nn import outer_products as products
-    from tensorlang.ops.nn import phased_convolution as phased
-    from tensorlang.ops.nn import winograd_definitions, winograd_nonfused
+    from tensorlang.ops.nn import convolution_definitions as loops
+    from tensorlang.ops.nn import (
+        weight_gradient_lanes,
+        weight_gradients,
+        winograd_definitions,
+        winograd_nonfused,
+    )
     from tensorlang.workload import Workload
 else:
-    plain = lazy.module("tensorlang.ops.nn.convolution_definitions")
-    single = lazy.module("tensorlang.ops.nn.depthwise_gradients")
-    flat = lazy.module("tensorlang.ops.nn.flat_convolution")
-    last = lazy.module("tensorlang.ops.nn.last_convolution")
-    products = lazy.module("tensorlang.ops.nn.outer_products")
-    phased = lazy.module("tensorlang.ops.nn.phased_convolution")
+    loops = lazy.module("tensorlang.ops.nn.convolution_definitions")
+    weight_gradient_lanes = lazy.module("tensorlang.ops.nn.weight_gradient_lanes")
+    weight_gradients = lazy.module("tensorlang.ops.nn.weight_gradients")
     winograd_definitions = lazy.module("tensorlang.ops.nn.winograd_definitions")
     winograd_nonfused = lazy.module("tensorlang.ops.nn.winograd_nonfused")
 
@@ -58,6 +55,11 @@ class Row:
     tolerance: float = 0.0
     finite: bool = False
     ranks: tuple[int, ...] = (1, 2, 3)
+
+    @property
+    def direct(self) -> bool:
+        """Whether it is the reference definition."""
+        return self.name == DIRECT
 
 
 # ------------------------------------------------------------------------- predicates
@@ -85,28 +87,16 @@ def _alone(workload: Workload) -> bool:
     return p.first and p.depthwise and p.result[-1] > 1
 
 
-def _returning(workload: Workload) -> bool:
-    """Whether channels come first, the stride is 1 and padding is below the reach."""
+def _alone_back(workload: Workload) -> bool:
+    """Whether depthwise with stride 1, channels first, and results in lines."""
     p = of(workload)
-    sides = zip(p.padding[::2], p.padding[1::2], p.windows.reach, strict=True)
-    fits = all(max(low, high) < far for low, high, far in sides)
-    return p.first and fits and {*p.stride} == {1} and math.prod(p.image) > 1
+    return _alone(workload) and {*p.stride} == {1} and p.image[-1] > 1
 
 
-def _unstrided(workload: Workload) -> bool:
-    """Whether the data gradient is a convolution over flattened images."""
-    return _returning(workload) and not of(workload).depthwise
-
-
-def _unstrided_alone(workload: Workload) -> bool:
-    """Whether the data gradient is a depthwise convolution."""
-    return _returning(workload) and _alone(workload) and of(workload).image[-1] > 1
-
-
-def _of_pixels(workload: Workload) -> bool:
-    """Whether a 1x1 convolution without padding, channels first, not depthwise."""
+def _lanes(workload: Workload) -> bool:
+    """Whether channels come first, and depthwise or windows are single pixels."""
     p = of(workload)
-    return p.first and p.pixels and not p.depthwise
+    return _alone(workload) or (p.first and p.pixels and not p.depthwise)
 
 
 def _outer(workload: Workload) -> bool:
@@ -125,49 +115,41 @@ def _apart(workload: Workload) -> bool:
 
 
 def _forward(workload: Workload) -> str:
+    return winograd.preferred(workload) or _plain(workload)
+
+
+def _plain(workload: Workload) -> str:
+    """The sums of products themselves."""
     if _alone(workload):
         return "depthwise"
-    if name := winograd.preferred(workload):
-        return name
     if _last(workload):
         return "last"
     return "flat" if _mixed(workload) else DIRECT
 
 
-def _weight_gradient(workload: Workload) -> str:
-    if _alone(workload):
-        return "depthwise"
-    if _of_pixels(workload):
-        return "flat"
-    return "outer" if _outer(workload) else DIRECT
+def of_weights(p: Problem) -> str:
+    """The algorithm of a weight gradient."""
+    if p.first and (p.result[-1] > 1 if p.depthwise else p.pixels):
+        return "lanes"
+    return "outer" if p.image and not (p.first and p.depthwise) else DIRECT
 
 
 def _transposed(workload: Workload) -> str:
     """By phases, which support all strides and paddings."""
-    if _last(workload):
-        return "last"
-    return "phased" if _apart(workload) else DIRECT
-
-
-def _data_gradient(workload: Workload) -> str:
-    if _unstrided_alone(workload):
+    if _alone_back(workload):
         return "depthwise"
-    return "flat" if _unstrided(workload) else _transposed(workload)
-
-
-def _transposed_gradient(workload: Workload) -> str:
     if _last(workload):
         return "last"
-    return "flat" if _mixed(workload) else DIRECT
+    return "flat" if _apart(workload) else DIRECT
 
 
 PREFERS: Final[Mapping[str, Callable[[Workload], str]]] = {
     "": _forward,
     "_transpose": _transposed,
-    "_grad": _data_gradient,
-    "_grad_data": _data_gradient,
-    "_grad_weight": _weight_gradient,
-    "_transpose_grad": _transposed_gradient,
+    "_grad": _transposed,
+    "_grad_data": _transposed,
+    "_grad_weight": lambda workload: of_weights(of(workload)),
+    "_transpose_grad": _plain,
 }
 
 
@@ -185,12 +167,21 @@ def _winograd(m: int, name: str, serves: Serves, define: Callable[[int], Any]) -
     return Row(name, serves, partial(define, m), allowed, finite=True, ranks=(2,))
 
 
+_DIRECT: Final = (
+    Row(DIRECT, _all, lambda: loops.conv),
+    Row("flat", _mixed, lambda: partial(loops.conv, rows=True)),
+    Row("last", _last, lambda: partial(loops.conv, packed=True)),
+    Row("depthwise", _alone, lambda: loops.conv),
+)
+_BACK: Final = (
+    Row(DIRECT, _all, lambda: loops.conv_dilated),
+    Row("flat", _apart, lambda: partial(loops.conv_transposed, rows=True)),
+    Row("last", _last, lambda: partial(loops.conv_transposed, packed=True)),
+    Row("depthwise", _alone_back, lambda: loops.conv_transposed),
+)
 ALGORITHMS: Final[Mapping[str, tuple[Row, ...]]] = {
     "": (
-        Row(DIRECT, _all, lambda: plain.conv),
-        Row("flat", _mixed, lambda: flat.conv),
-        Row("last", _last, lambda: last.conv),
-        Row("depthwise", _alone, lambda: plain.conv),
+        *_DIRECT,
         *(
             _winograd(m, name, winograd.serves(m), _fused)
             for m, name in winograd.NAMES.items()
@@ -200,34 +191,13 @@ ALGORITHMS: Final[Mapping[str, tuple[Row, ...]]] = {
             for m, name in winograd.NONFUSED.items()
         ),
     ),
-    "_transpose": (
-        Row(DIRECT, _all, lambda: plain.conv_transposed),
-        Row("phased", _apart, lambda: phased.conv_transposed),
-        Row("last", _last, lambda: last.conv_transposed),
-    ),
-    "_grad": (
-        Row(DIRECT, _all, lambda: plain.conv_grad),
-        Row("flat", _unstrided, lambda: flat.conv_grad),
-        Row("depthwise", _unstrided_alone, lambda: single.conv_grad),
-        Row("phased", _apart, lambda: phased.conv_grad),
-        Row("last", _last, lambda: last.conv_grad),
-    ),
-    "_grad_data": (
-        Row(DIRECT, _all, lambda: plain.conv_grad_data),
-        Row("flat", _unstrided, lambda: flat.conv_grad_data),
-        Row("depthwise", _unstrided_alone, lambda: single.conv_grad_data),
-        Row("phased", _apart, lambda: phased.conv_grad_data),
-        Row("last", _last, lambda: last.conv_grad_data),
-    ),
+    "_transpose": _BACK,
+    "_grad": _BACK,
+    "_grad_data": _BACK,
     "_grad_weight": (
-        Row(DIRECT, _all, lambda: plain.conv_grad_weight),
-        Row("flat", _of_pixels, lambda: flat.conv_grad_weight),
-        Row("outer", _outer, lambda: products.conv_grad_weight),
-        Row("depthwise", _alone, lambda: single.conv_grad_weight),
+        Row(DIRECT, _all, lambda: weight_gradients.direct),
+        Row("outer", _outer, lambda: weight_gradients.outer),
+        Row("lanes", _lanes, lambda: weight_gradient_lanes.lanes),
     ),
-    "_transpose_grad": (
-        Row(DIRECT, _all, lambda: plain.conv_transposed_grad),
-        Row("flat", _mixed, lambda: flat.conv_transposed_grad),
-        Row("last", _last, lambda: last.conv_transposed_grad),
-    ),
+    "_transpose_grad": _DIRECT,
 }

@@ -1,294 +1,234 @@
-"""Direct convolutions and their gradients as loop nests.
+"""Convolutions, transposed convolutions and the gradients for images, as loop nests.
 
 Images are `(n, groups, channels, *spatial)`, or `(n, *spatial, groups, channels)`;
 weights `(groups, outputs, channels, *window)`. A single group has no dimension. In
 depthwise convolutions, groups are the only channel dimension: `(n, groups, *spatial)`
 and `(groups, *window)`.
+
+All are one sum of products. Algorithms differ in the order of what it reads:
+
+* `rows`: images are flattened, so that vectors run across the ends of lines.
+* `packed`: the weights' outputs are moved last, for images with channels last.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tensorlang.ir import reduce_axis
 from tensorlang.ir import sum as total
-from tensorlang.ir.elementwise import stored, wide
-from tensorlang.ops.nn.epilogues import activated
-from tensorlang.ops.nn.images import Layout, numbers, padded, staged
+from tensorlang.ir.elementwise import wide
+from tensorlang.ops.nn.convolution_images import Lines, Rows
+from tensorlang.ops.nn.convolution_sides import (
+    Part,
+    interleaved,
+    sides,
+    transposed_sides,
+)
+from tensorlang.ops.nn.convolution_stages import (
+    channels,
+    finished,
+    packed_weights,
+    turned,
+    widened,
+)
+from tensorlang.ops.nn.images import Layout, padded, staged, window_names
 
 if TYPE_CHECKING:
     from tensorlang.ir.dtypes import DType
-    from tensorlang.ir.frontend import ReduceAxis, Tensor
+    from tensorlang.ir.frontend import Tensor
     from tensorlang.ir.nodes import Expr
     from tensorlang.ops.nn.convolution_problem import Problem
 
 Indices = tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """The steps of windows on a padded image.
-
-    Attributes:
-        stride: Step from window to window.
-        dilation: Step within a window.
-    """
-
-    stride: tuple[int, ...]
-    dilation: tuple[int, ...]
-
-    @classmethod
-    def of(cls, p: Problem) -> Steps:
-        """The steps of a convolution."""
-        return cls(p.stride, p.dilation)
-
-    def at(self, output: Sequence[Expr], tap: Sequence[Expr]) -> Indices:
-        """The image index of an element (`tap`) of a window."""
-        return tuple(
-            o * step + k * apart
-            for o, step, k, apart in zip(
-                output, self.stride, tap, self.dilation, strict=True
-            )
-        )
-
-
 def conv(
-    x: Tensor, w: Tensor, b: Tensor | None, p: Problem, activation: str | None = None
+    x: Tensor,
+    w: Tensor,
+    b: Tensor | None,
+    p: Problem,
+    activation: str | None = None,
+    *,
+    rows: bool = False,
+    packed: bool = False,
 ) -> Tensor:
-    """Convolution: the sum over channels and window of image times weight."""
-    image, frame = framed(x, p), Layout(p.layout)
-    sums = products(image, w, frame, Steps.of(p), name="sums")
-    return finished(sums, b, frame, activation, x.dtype)
+    """Convolution: the sum over channels and window of image times weight.
+
+    Args:
+        x: The images.
+        w: The weights.
+        b: The bias, or None.
+        p: The sizes.
+        activation: Name of the activation.
+        rows: Whether images are flattened; for channels first.
+        packed: Whether weights are packed, outputs last.
+    """
+    frame, of = Layout(p.layout), sides(p)
+    images = Rows(frame, of, x) if rows else Lines(frame, of)
+    found = _summed(x, w, images, packed=packed)
+    return _results(found, images, frame, p.result, b, activation, x.dtype)
 
 
 def conv_transposed(
+    x: Tensor,
+    w: Tensor,
+    b: Tensor | None,
+    p: Problem,
+    activation: str | None = None,
+    *,
+    rows: bool = False,
+    packed: bool = False,
+) -> Tensor:
+    """The transposed convolution, to images of the problem's size, by phases."""
+    frame, of = Layout(p.layout), transposed_sides(p)
+    images = Rows(frame, of, x) if rows else Lines(frame, of)
+    found = _summed(x, w, images, back=True, packed=packed)
+    return _results(found, images, frame, p.image, b, activation, x.dtype)
+
+
+def conv_dilated(
     x: Tensor, w: Tensor, b: Tensor | None, p: Problem, activation: str | None = None
 ) -> Tensor:
-    """The transposed convolution, to images of the problem's size.
+    """As `conv_transposed`, by a convolution of the images dilated by the stride.
 
-    A convolution of the images dilated by the stride with flipped windows, whose
-    inputs and outputs are exchanged.
+    Its windows are flipped, and inputs and outputs exchanged.
     """
-    return finished(_spread(x, w, p), b, Layout(p.layout), activation, x.dtype)
-
-
-def conv_grad_data(dy: Tensor, w: Tensor, p: Problem) -> Tensor:
-    """The gradient for the images: the transposed convolution of `dy`."""
-    sums = _spread(dy, w, p)
-    return finished(sums, None, Layout(p.layout), None, dy.dtype, name="dx")
-
-
-def conv_grad_weight(dy: Tensor, x: Tensor, p: Problem) -> Tensor:
-    """The gradient for the weights: images times `dy`, summed over batch and pixels."""
-    return _weights(dy, framed(x, p), p)
-
-
-def conv_grad(dy: Tensor, x: Tensor, w: Tensor, p: Problem) -> tuple[Tensor, Tensor]:
-    """The gradients for images and weights."""
-    return conv_grad_data(dy, w, p), conv_grad_weight(dy, x, p)
-
-
-def conv_transposed_grad(
-    dy: Tensor, x: Tensor, w: Tensor, p: Problem
-) -> tuple[Tensor, Tensor]:
-    """The gradients of a transposed convolution for images and weights."""
-    image, frame = framed(dy, p), Layout(p.layout)
-    sums = products(image, w, frame, Steps.of(p), name="sums")
-    dx = finished(sums, None, frame, None, dy.dtype, name="dx")
-    return dx, _weights(x, image, p)
-
-
-# --------------------------------------------------------------------- stages
-
-
-def framed(x: Tensor, p: Problem, name: str = "padded") -> Tensor:
-    """The zero-padded images."""
-    low, high = p.padding[::2], p.padding[1::2]
-    extents = [n + a + b for n, a, b in zip(p.image, low, high, strict=True)]
-    return padded(x, Layout(p.layout), low, extents, name=name)
-
-
-def _axes(of: Sequence[Any], *names: str) -> tuple[ReduceAxis, ...]:
-    return tuple(reduce_axis(n, name) for n, name in zip(of, names, strict=True))
-
-
-def window_names(rank: int) -> tuple[str, ...]:
-    """Loop names over a window."""
-    return ("kz", "ky", "kx")[3 - rank :]
-
-
-def products(
-    image: Tensor,
-    w: Tensor,
-    frame: Layout,
-    steps: Steps,
-    *,
-    name: str,
-    back: bool = False,
-) -> Tensor:
-    """The sums of products, in the accumulation type.
-
-    Args:
-        image: The padded images.
-        w: The weights.
-        frame: Layout of the images.
-        steps: Stride and dilation of the windows.
-        name: Name of the sums.
-        back: Whether windows are flipped.
-    """
-    rank = frame.rank
-    leading, window = w.shape[: len(w.shape) - rank], w.shape[len(w.shape) - rank :]
-    taps = _axes(window, *window_names(rank))
-    folded = _axes(
-        leading[-1:] if len(leading) > 1 else (), *("c",)[: len(leading) - 1]
-    )
-    n, _, extents = frame.parts(image.shape)
-    outputs = tuple(
-        (have - (k - 1) * apart - 1) // step + 1
-        for have, k, apart, step in zip(
-            numbers(extents), numbers(window), steps.dilation, steps.stride, strict=True
-        )
-    )
-    made = leading[:-1] if len(leading) > 1 else leading
-
-    def element(indices: Indices) -> Any:
-        batch, own, at = frame.parts(indices)
-        tap = [k.var for k in taps]
-        inner = tuple(c.var for c in folded)
-        channel = (*own[:-1], *inner) if folded else own
-        place = frame.joined(batch, channel, steps.at(at, tap))
-        last = zip(numbers(window), tap, strict=True)
-        read = [n - 1 - k for n, k in last] if back else tap
-        weight = w[(*own, *inner, *read)]
-        return total(wide(image[place]) * wide(weight), (*folded, *taps))
-
-    names = frame.names(*(("g", "o") if len(made) == 2 else ("o",)))
-    shape = frame.joined(n, made, outputs)
-    sums: Tensor = staged(shape, names, element, name)
-    return sums
-
-
-def _spread(x: Tensor, w: Tensor, p: Problem) -> Tensor:
-    """The sums of a transposed convolution."""
-    frame, rank = Layout(p.layout), len(p.image)
-    reach = [n - 1 for n in p.windows.reach]
+    frame, reach = Layout(p.layout), [n - 1 for n in p.windows.reach]
     low = [far - before for far, before in zip(reach, p.padding[::2], strict=True)]
     extents = [n + far for n, far in zip(p.image, reach, strict=True)]
     image = padded(x, frame, low, extents, spread=p.stride, name="spread")
-    steps = Steps((1,) * rank, p.dilation)
-    return products(image, turned(w, rank), frame, steps, name="sums")
+    of = [
+        replace(side, given=n, before=0, extent=n, step=1, lines=lines)
+        for side, n, lines in zip(sides(p), extents, p.image, strict=True)
+    ]
+    found = _summed(image, turned(w, frame.rank), Lines(frame, of))
+    return finished(found[0][1], b, frame, activation, x.dtype)
 
 
-def turned(w: Tensor, rank: int) -> Tensor:
-    """Weights with inputs and outputs exchanged and flipped windows."""
-    cut = len(w.shape) - rank
-    leading, window = w.shape[:cut], w.shape[cut:]
-    named = {3: ("g", "o", "c"), 2: ("o", "c"), 1: ("g",)}[cut]
+# ----------------------------------------------------------------------- sums
 
-    def exchanged(of: Sequence[Any]) -> tuple[Any, ...]:
-        return (*of[:-2], of[-1], of[-2]) if len(of) > 1 else tuple(of)
 
-    def element(indices: Indices) -> Expr:
-        own, tap = indices[:cut], indices[cut:]
-        last = [n - 1 for n in numbers(window)]
-        back = [end - k for k, end in zip(tap, last, strict=True)]
-        return w[(*exchanged(own), *back)]
+def _summed(
+    x: Tensor, w: Tensor, images: Lines, *, back: bool = False, packed: bool = False
+) -> list[tuple[Sequence[Part], Tensor]]:
+    """The sums of products of each combination of parts.
 
-    shape = (*exchanged(leading), *window)
-    names = (*named, *window_names(rank))
-    made: Tensor = staged(shape, names, element, "turned")
+    Args:
+        x: The images.
+        w: The weights.
+        images: How images are read.
+        back: Whether weights go from outputs to inputs.
+        packed: Whether weights are packed, outputs last.
+    """
+    rank = len(images.sides)
+    image = images.laid(widened(x) if packed else x)
+    filters = w
+    if packed:
+        filters = packed_weights(w, rank, back=back)
+    elif isinstance(images, Rows):
+        filters = widened(w)
+    own, inner = channels(w, rank, back=back)
+
+    def weight(of: Indices, c: Indices, tap: Sequence[Any]) -> Expr:
+        order = (*of, *c, *tap)
+        if packed:
+            order = (*of[:-1], *c, *tap, of[-1])
+        elif back:
+            order = (*of[:-1], *c, of[-1], *tap)
+        value: Expr = filters[order]
+        return value
+
+    found: list[tuple[Sequence[Part], Tensor]] = []
+    for parts in itertools.product(*(side.parts for side in images.sides)):
+        name = f"sums_{len(found)}" if found else "sums"
+        made = _sums(image, weight, images, parts, own, inner, name)
+        found.append((parts, made))
+    return found
+
+
+def _sums(  # noqa: PLR0917 - operands of a sum
+    image: Tensor,
+    weight: Callable[[Indices, Indices, Sequence[Any]], Expr],
+    images: Lines,
+    parts: Sequence[Part],
+    own: Indices,
+    inner: Indices,
+    name: str,
+) -> Tensor:
+    """The sums of the phases of one combination of parts.
+
+    Args:
+        image: The images, laid out.
+        weight: Reads a weight, given channels, summed channels and window element.
+        images: How images are read.
+        parts: The phases along each dimension.
+        own: Extents of the results' channels.
+        inner: Extents of the summed channels.
+        name: Name of the sums.
+    """
+    several = [n for n, part in enumerate(parts) if part.phases > 1]
+    cut, names = 1 + len(several), window_names(len(parts))
+    folded = [reduce_axis(n, "c") for n in inner]
+    taps = [reduce_axis(p.taps, of) for p, of in zip(parts, names, strict=True)]
+
+    def element(at: Indices) -> Any:
+        phases = dict(zip(several, at[1:cut], strict=True))
+        _, of, place = images.frame.parts((at[0], *at[cut:]))
+        offsets, elements = [], []
+        for n, (side, part, tap) in enumerate(
+            zip(images.sides, parts, taps, strict=True)
+        ):
+            first = phases.get(n, 0) + part.first
+            offsets.append(side.offset(first, tap.var))
+            elements.append(side.element(first, tap.var))
+        c = tuple(axis.var for axis in folded)
+        seen = image[images.at(at[0], (*of[:-1], *c) if c else of, place, offsets)]
+        return total(wide(seen) * wide(weight(of, c, elements)), (*folded, *taps))
+
+    called = [f"t{names[n][1:]}" for n in several]
+    batch = ("b", *called)
+    shape = (image.shape[0], *(parts[n].phases for n in several))
+    made: Tensor = staged(
+        images.frame.joined(shape, own, images.places),
+        images.frame.joined(batch, ("g", "o")[2 - len(own) :], images.names),
+        element,
+        name,
+    )
     return made
 
 
-def _weights(dy: Tensor, image: Tensor, p: Problem) -> Tensor:
-    """The gradient for the weights, from padded images."""
-    frame, steps, depthwise = Layout(p.layout), Steps.of(p), p.depthwise
-    n, made, spatial = frame.parts(dy.shape)
-    _, read, _ = frame.parts(image.shape)
-    batch = _axes(n, "b")
-    at = _axes(spatial, *("z", "i", "j")[3 - frame.rank :])
-    channel = () if depthwise else read[-1:]
-
-    def element(indices: Indices) -> Any:
-        cut = len(indices) - frame.rank
-        own, tap = indices[:cut], indices[cut:]
-        outer, inner = (own, own) if depthwise else (own[:-1], (*own[:-2], own[-1]))
-        places = [k.var for k in at]
-        first = batch[0].var
-        given = dy[frame.joined((first,), outer, places)]
-        seen = image[frame.joined((first,), inner, steps.at(places, tap))]
-        return total(wide(given) * wide(seen), (*batch, *at))
-
-    named = ("g", "o", "c")[3 - len(made) - len(channel) :] if channel else ("g",)
-    names = (*named, *window_names(frame.rank))
-    sums: Tensor = staged((*made, *channel, *p.window), names, element, "dw")
-    return narrowed(sums, dy.dtype, names)
+# -------------------------------------------------------------------- results
 
 
-def bias_gradient(dy: Tensor, p: Problem) -> Tensor:
-    """The sum of `dy` over batch and pixels."""
-    frame = Layout(p.layout)
-    n, made, spatial = frame.parts(dy.shape)
-    axes = (*_axes(n, "b"), *_axes(spatial, *("z", "i", "j")[3 - frame.rank :]))
-
-    def element(own: Indices) -> Any:
-        places = [axis.var for axis in axes]
-        return total(wide(dy[frame.joined(places[:1], own, places[1:])]), axes)
-
-    names = ("g", "o")[2 - len(made) :]
-    sums: Tensor = staged(made, names, element, "db")
-    return narrowed(sums, dy.dtype, names)
-
-
-def finished(
-    sums: Tensor,
-    b: Tensor | None,
+def _results(  # noqa: PLR0917 - operands of an epilogue
+    found: Sequence[tuple[Sequence[Part], Tensor]],
+    images: Lines,
     frame: Layout,
+    extents: Sequence[int],
+    b: Tensor | None,
     activation: str | None,
     dtype: DType,
-    *,
-    name: str = "y",
-    read: Callable[[Indices], Expr] | None = None,
-    shape: Sequence[Any] = (),
 ) -> Tensor:
-    """Add bias, apply the activation and round once to the result dtype.
+    """The results: the sums of their phases, without junk between lines, finished."""
+    sums = found[0][1]
+    if images.aligned:
+        return finished(sums, b, frame, activation, dtype)
 
-    Args:
-        sums: The sums of products.
-        b: The bias.
-        frame: Layout of the results.
-        activation: Name of the activation.
-        dtype: Dtype of the result.
-        name: Name of the result.
-        read: Maps result indices to their sum, if not at the same indices.
-        shape: Shape of the result, if not that of the sums.
-    """
-    shape = shape or sums.shape
-    _, made, _ = frame.parts(shape)
-    names = frame.names(*(("g", "o") if len(made) == 2 else ("o",)))
-    if b is None and activation is None and read is None:
-        return narrowed(sums, dtype, names, name)
+    def read(at: Indices) -> Expr:
+        batch, own, pixel = frame.parts(at)
 
-    def element(indices: Indices) -> Expr:
-        _, own, _ = frame.parts(indices)
-        value = read(indices) if read else sums[indices]
-        shifted = value if b is None else value + wide(b[own])
-        return stored(activated(shifted, activation), dtype)
+        def phase(sums: Tensor, number: Indices, lines: Indices) -> Expr:
+            place = images.place(lines)
+            value: Expr = sums[images.frame.joined((*batch, *number), own, place)]
+            return value
 
-    result: Tensor = staged(shape, names, element, name)
-    return result
+        return interleaved(pixel, images.sides, found, phase)
 
-
-def narrowed(
-    sums: Tensor, dtype: DType, names: Sequence[str], name: str = ""
-) -> Tensor:
-    """Sums rounded to the result dtype; unchanged if they have it."""
-    if sums.dtype == dtype:
-        return sums
-    name = name or sums.buffer.name
-    shown: Tensor = staged(
-        sums.shape, names, lambda at: stored(sums[at], dtype), f"{name}_{dtype}"
-    )
-    return shown
+    several = sum(part.phases > 1 for part in found[0][0])
+    n, own, _ = images.frame.parts((sums.shape[0], *sums.shape[1 + several :]))
+    shape = frame.joined(n, own, tuple(extents))
+    return finished(sums, b, frame, activation, dtype, shape=shape, read=read)

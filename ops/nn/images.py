@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 SPATIAL: Final = ("z", "i", "j")
 
 
+def window_names(rank: int) -> tuple[str, ...]:
+    """Loop names over a window."""
+    return ("kz", "ky", "kx")[3 - rank :]
+
+
 class Layout:
     """The order of batch, channel and spatial dimensions: `NCHW` and the like."""
 

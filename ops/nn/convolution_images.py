@@ -1,0 +1,144 @@
+"""Images as sums of products read them: line by line, or flattened to rows.
+
+A flattened image is one row with a pitch of as many elements per line as its padded
+lines have, and so are the sums, junk between the lines included: vectors run across the
+ends of lines. The sum at `q` reads the image at `q` plus a fixed offset per window
+element. With a stride, the image is first split by `pixel % stride`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from tensorlang.ir import as_expr, select
+from tensorlang.ir.elementwise import NARROW, wide
+from tensorlang.ir.nodes import binary
+from tensorlang.ops.nn.images import SPATIAL, Layout, padded, staged
+
+if TYPE_CHECKING:
+    from tensorlang.ir.frontend import Tensor
+    from tensorlang.ir.nodes import Expr
+    from tensorlang.ops.nn.convolution_sides import Side
+
+Indices = tuple[Any, ...]
+_SLACK: Final = 64  # elements past the end a register tile may read
+
+
+class Lines:
+    """Padded images in their own layout.
+
+    Attributes:
+        sides: Their dimensions.
+        frame: The layout of the sums, and of the images.
+        places: Extents of the sums.
+        names: Loop names over them.
+        aligned: Whether the sums have the results' indices.
+    """
+
+    def __init__(self, frame: Layout, sides: Sequence[Side]) -> None:
+        self.sides, self.frame = sides, frame
+        self.places: Sequence[int] = [side.lines for side in sides]
+        self.names: Sequence[str] = SPATIAL[3 - len(sides) :]
+        self.aligned = all(side.phases == 1 for side in sides)
+
+    def laid(self, x: Tensor, name: str = "padded") -> Tensor:
+        """The padded images; `x` itself if nothing is to be done."""
+        low, extents = [s.before for s in self.sides], [s.extent for s in self.sides]
+        return padded(x, self.frame, low, extents, name=name)
+
+    def offsets(self, tap: Sequence[Any]) -> list[Any]:
+        """What the elements of a convolution's window add to a place."""
+        pairs = zip(self.sides, tap, strict=True)
+        return [side.offset(0, k) for side, k in pairs]
+
+    def at(
+        self, batch: Any, channels: Indices, place: Indices, offsets: Sequence[Any]
+    ) -> Indices:
+        """The index of a pixel, at `offsets` from what the sum at `place` reads."""
+        pixel = [
+            at * side.step + offset
+            for side, at, offset in zip(self.sides, place, offsets, strict=True)
+        ]
+        return self.frame.joined((batch,), channels, pixel)
+
+    def place(self, lines: Indices) -> Indices:
+        """The place of the sum for a result of a phase."""
+        return lines
+
+
+class Rows(Lines):
+    """Flattened images, channels first.
+
+    Attributes:
+        length: Elements of a row of sums, up to the end of the last line.
+        copied: Whether they are copied: padded, strided, in another element type, or of
+            a length that is no multiple of `whole`.
+        slack: Elements of a copy past the last one that a sum reads: what register
+            tiles may read, or what fills the last `whole`.
+    """
+
+    def __init__(
+        self, frame: Layout, sides: Sequence[Side], x: Tensor, whole: int = 1
+    ) -> None:
+        super().__init__(frame, sides)
+        self.images, self.frame = frame, Layout("NCW")
+        self.extents = [max(-(-s.extent // s.step), s.lines) for s in sides]
+        self.pitch = [math.prod(self.extents[at + 1 :]) for at in range(len(sides))]
+        self.length = sides[0].lines * self.pitch[0]
+        self.places, self.names = [self.length], ["q"]
+        same = all(s.given == s.extent == s.lines and not s.most for s in sides)
+        plain = same and len(sides) == 1 and self.length % whole == 0
+        self.copied = not plain or x.dtype.name in NARROW
+        self.slack = -self.length % whole if whole > 1 else _SLACK
+        self.aligned = self.aligned and not self.copied
+
+    def laid(self, x: Tensor, name: str = "flat") -> Tensor:
+        """Padded images, split by residue and flattened, in the accumulation type."""
+        if not self.copied:
+            return x
+        n, channels, _ = self.images.parts(x.shape)
+        reach = self._flat([side.most // side.step for side in self.sides])
+        line, cut = self.extents[-1], 1 + len(channels)
+        row = self.length + reach + self.slack
+        if len(self.sides) > 1:
+            row = -(-row // line) * line
+
+        def element(at: Indices) -> Expr:
+            outer, residues, q = at[:cut], at[cut:-1], at[-1]
+            places, inside = [], as_expr(True)
+            for d, side in enumerate(self.sides):
+                line = q // self.pitch[d] if self.pitch[d] > 1 else q
+                line = line % self.extents[d] if d else line
+                place = line * side.step + residues[d] - side.before
+                inside = inside & (place >= 0) & (place < side.given)
+                most = binary("min", place, as_expr(side.given - 1))
+                places.append(binary("max", most, as_expr(0)))
+            value = wide(x[(*outer, *places)])
+            return select(inside, value, as_expr(0.0).cast(value.dtype))
+
+        names = ["b", *("g", "c")[2 - len(channels) :]]
+        names += [f"r{name}" for name in SPATIAL[3 - len(self.sides) :]] + ["q"]
+        residues = [side.residues for side in self.sides]
+        made: Tensor = staged((*n, *channels, *residues, row), names, element, name)
+        return made
+
+    def at(
+        self, batch: Any, channels: Indices, place: Indices, offsets: Sequence[Any]
+    ) -> Indices:
+        """The index of a pixel, at `offsets` from what the sum at `place` reads."""
+        steps = [side.step for side in self.sides]
+        pairs = list(zip(offsets, steps, strict=True))
+        residues = [n % step if step > 1 else 0 for n, step in pairs]
+        lines = [n // step if step > 1 else n for n, step in pairs]
+        split = residues if self.copied else ()
+        return (batch, *channels, *split, place[0] + self._flat(lines))
+
+    def place(self, lines: Indices) -> Indices:
+        """The place of the sum for a result of a phase."""
+        return (self._flat(lines),)
+
+    def _flat(self, lines: Sequence[Any]) -> Any:
+        steps = [n * pitch for n, pitch in zip(lines, self.pitch, strict=True)]
+        return sum(steps[1:], steps[0])

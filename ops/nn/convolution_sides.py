@@ -1,0 +1,204 @@
+"""What a convolution, or its transpose, reads along one dimension of an image.
+
+Result `u` of a convolution reads pixel `u * stride + k * dilation` of the padded image
+for each window element `k`.
+
+The transpose computes the pixels of the image from the results. With stride `s`, pixel
+`u * s + t` is reached only by every `s / gcd(s, dilation)`-th window element, starting
+from the same one for all `u`: pixels of one *phase* `t` are a convolution of stride 1
+with a subset of the weights. No zeros of a dilated image are multiplied. Phases with
+equally many window elements are computed together; at most two such counts occur.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce as folded
+from operator import and_
+from typing import TYPE_CHECKING, Any
+
+from tensorlang.ir import as_expr, select
+from tensorlang.ir.nodes import binary
+
+if TYPE_CHECKING:
+    from tensorlang.ir.frontend import Tensor
+    from tensorlang.ir.nodes import Expr
+    from tensorlang.ops.nn.convolution_problem import Problem
+
+Indices = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Phases with first elements from `first` up to `end`, and `taps` elements each."""
+
+    first: int
+    end: int
+    taps: int
+
+    @property
+    def phases(self) -> int:
+        """The number of phases."""
+        return self.end - self.first
+
+    def place(self, element: Expr) -> Expr:
+        """The index of a phase by its first element; arbitrary for other phases."""
+        most = binary("min", element - self.first, as_expr(self.phases - 1))
+        return binary("max", most, as_expr(0))
+
+    def has(self, element: Expr) -> Expr:
+        """Whether the phase with this first element is one of these."""
+        return (element >= self.first) & (element < self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One dimension of the images that a convolution, or its transpose, reads.
+
+    Attributes:
+        given: Pixels of the images.
+        before: Padding before them; negative if pixels are cropped.
+        extent: Pixels with padding.
+        step: Pixels from what a result reads to what the next one of its phase reads.
+        lines: Results per phase.
+        phases: Number of phases: the stride of a transposed convolution, or 1.
+        window: Elements of a window.
+        apart: Distance between window elements of the same phase.
+        slope: Pixels from one of these elements to the next.
+        common: Common divisor of phases and dilation: one in this many phases is
+            reached.
+        dilation: Dilation of the windows.
+        low: Padding of the convolution.
+    """
+
+    given: int
+    before: int
+    extent: int
+    step: int
+    lines: int
+    phases: int
+    window: int
+    apart: int
+    slope: int
+    common: int
+    dilation: int
+    low: int
+
+    @property
+    def residues(self) -> int:
+        """Pixels of a step, up to the last one that is read."""
+        if self.step == 1:
+            return 1
+        return 1 + max(k * self.slope % self.step for k in range(self.window))
+
+    @property
+    def most(self) -> int:
+        """The largest offset."""
+        if self.slope > 0:
+            return (self.window - 1) * self.slope
+        return self.extent - self.lines
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Phases grouped by the number of window elements that reach them."""
+        whole, more = divmod(self.window, self.apart)
+        found = (Part(0, more, whole + 1), Part(more, self.apart, whole))
+        return tuple(p for p in found if p.taps and p.first < p.end)
+
+    def element(self, first: Any, tap: Any) -> Any:
+        """The number of a window element.
+
+        Args:
+            first: The first window element that reaches the phase.
+            tap: The number of the element among those that do.
+        """
+        own = tap if self.apart == 1 else tap * self.apart
+        return first + own if self.slope < 0 else own
+
+    def offset(self, first: Any, tap: Any) -> Any:
+        """What a window element adds to the place that a result reads; as above."""
+        if self.slope > 0:
+            return tap * self.slope
+        least = -self.low // self.phases
+        more = -least * self.phases - self.low  # keeps the dividend nonnegative
+        behind = (first * self.dilation + more) // self.phases + least
+        return self.before - behind + tap * self.slope
+
+    def first(self, phase: Expr) -> tuple[Expr, Expr]:
+        """The first window element that reaches a phase, and whether any does."""
+        shifted = phase + self.low % self.phases
+        inverse = pow(self.dilation // self.common, -1, self.apart)
+        element = shifted // self.common * inverse % self.apart
+        return element, (shifted % self.common).equal(0)
+
+
+def sides(p: Problem) -> list[Side]:
+    """The dimensions of a convolution."""
+    return [
+        Side(image, low, image + low + high, step, lines, 1, k, 1, apart, 1, apart, low)
+        for image, low, high, step, lines, k, apart in _each(p)
+    ]
+
+
+def transposed_sides(p: Problem) -> list[Side]:
+    """The dimensions of the transposed convolution, which reads the results."""
+    found = []
+    for image, low, _, stride, given, k, dilation in _each(p):
+        common, lines = math.gcd(stride, dilation), -(-image // stride)
+        before = ((k - 1) * dilation - low) // stride
+        extent, slope = lines + before - -low // stride, -(dilation // common)
+        phases = stride, k, stride // common, slope, common, dilation, low
+        found.append(Side(given, before, extent, 1, lines, *phases))
+    return found
+
+
+def _each(p: Problem) -> Iterator[tuple[int, ...]]:
+    """Image, padding, stride, results, window and dilation of each dimension."""
+    low, high = p.padding[::2], p.padding[1::2]
+    return zip(
+        p.image, low, high, p.stride, p.result, p.window, p.dilation, strict=True
+    )
+
+
+def interleaved(
+    pixel: Sequence[Expr],
+    sides: Sequence[Side],
+    found: Sequence[tuple[Sequence[Part], Tensor]],
+    read: Callable[[Tensor, Indices, Indices], Expr],
+) -> Expr:
+    """The sum of a result, selected from its phase; 0 if no window element reaches it.
+
+    Args:
+        pixel: Index of the result.
+        sides: The dimensions.
+        found: The sums of each combination of parts.
+        read: Reads a sum, given the sums of a part, the phase index along dimensions
+            with several phases, and the line along each dimension.
+    """
+    if all(side.phases == 1 for side in sides):
+        return read(found[0][1], (), tuple(pixel))
+    firsts, there = zip(
+        *(side.first(p % side.phases) for side, p in zip(sides, pixel, strict=True)),
+        strict=True,
+    )
+    needed = [t for side, t in zip(sides, there, strict=True) if side.common > 1]
+    lines = tuple(p // side.phases for side, p in zip(sides, pixel, strict=True))
+    value: Expr | None = None
+    complete = all(side.window >= side.apart for side in sides)  # every phase has taps
+    for parts, sums in reversed(found):
+        pairs = list(zip(parts, firsts, strict=True))
+        place = tuple(part.place(n) for part, n in pairs if part.phases > 1)
+        own = read(sums, place, lines)
+        has = folded(and_, (part.has(n) for part, n in pairs))
+        if not complete and value is None:
+            value = select(has, own, _zero(own))
+        else:
+            value = own if value is None else select(has, own, value)
+    assert value is not None
+    return select(folded(and_, needed), value, _zero(value)) if needed else value
+
+
+def _zero(like: Expr) -> Expr:
+    return as_expr(0.0).cast(like.dtype)

@@ -1,0 +1,139 @@
+"""Stages of convolutions beside the sums: weights rearranged, results finished."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tensorlang.ir.elementwise import NARROW, stored, wide
+from tensorlang.ops.nn.epilogues import activated
+from tensorlang.ops.nn.images import Layout, numbers, staged, window_names
+
+if TYPE_CHECKING:
+    from tensorlang.ir.dtypes import DType
+    from tensorlang.ir.frontend import Tensor
+    from tensorlang.ir.nodes import Expr
+
+Indices = tuple[Any, ...]
+
+
+def widened(x: Tensor, name: str = "wide") -> Tensor:
+    """An array in the accumulation type."""
+    if x.dtype.name not in NARROW:
+        return x
+    names = [f"k{at}" for at in range(len(x.shape))]
+    made: Tensor = staged(x.shape, names, lambda at: wide(x[at]), name)
+    return made
+
+
+def channels(w: Tensor, rank: int, *, back: bool) -> tuple[Indices, Indices]:
+    """Extents of the results' channels, with groups, and of the summed channels.
+
+    Depthwise convolutions have only groups.
+    """
+    leading = w.shape[: len(w.shape) - rank]
+    if len(leading) == 1:
+        return leading, ()
+    *groups, outputs, inputs = leading
+    if back:
+        outputs, inputs = inputs, outputs
+    return (*groups, outputs), (inputs,)
+
+
+def packed_weights(w: Tensor, rank: int, *, back: bool) -> Tensor:
+    """Weights with the results' channels last, in the accumulation type.
+
+    `(groups, inputs, *window, outputs)`; for depthwise convolutions
+    `(*window, groups)`.
+    """
+    cut = len(w.shape) - rank
+    window = w.shape[cut:]
+    (*groups, last), folded = channels(w, rank, back=back)
+    inner = len(folded)
+
+    def element(at: Indices) -> Expr:
+        group, c, tap, o = (
+            at[: len(groups)],
+            at[len(groups) :][:inner],
+            at[-1 - rank : -1],
+            at[-1],
+        )
+        own = (*c, o) if back else (o, *c)
+        return wide(w[(*group, *own, *tap)])
+
+    names = (*("g",)[: len(groups)], *("c",)[:inner], *window_names(rank), "o")
+    made: Tensor = staged((*groups, *folded, *window, last), names, element, "packed")
+    return made
+
+
+def turned(w: Tensor, rank: int) -> Tensor:
+    """Weights with inputs and outputs exchanged and flipped windows."""
+    cut = len(w.shape) - rank
+    leading, window = w.shape[:cut], w.shape[cut:]
+    named = {3: ("g", "o", "c"), 2: ("o", "c"), 1: ("g",)}[cut]
+
+    def exchanged(of: Sequence[Any]) -> tuple[Any, ...]:
+        return (*of[:-2], of[-1], of[-2]) if len(of) > 1 else tuple(of)
+
+    def element(indices: Indices) -> Expr:
+        own, tap = indices[:cut], indices[cut:]
+        last = [n - 1 for n in numbers(window)]
+        back = [end - k for k, end in zip(tap, last, strict=True)]
+        return w[(*exchanged(own), *back)]
+
+    shape = (*exchanged(leading), *window)
+    names = (*named, *window_names(rank))
+    made: Tensor = staged(shape, names, element, "turned")
+    return made
+
+
+def finished(
+    sums: Tensor,
+    b: Tensor | None,
+    frame: Layout,
+    activation: str | None,
+    dtype: DType,
+    *,
+    name: str = "y",
+    read: Callable[[Indices], Expr] | None = None,
+    shape: Sequence[Any] = (),
+) -> Tensor:
+    """Add bias, apply the activation and round once to the result dtype.
+
+    Args:
+        sums: The sums of products.
+        b: The bias.
+        frame: Layout of the results.
+        activation: Name of the activation.
+        dtype: Dtype of the result.
+        name: Name of the result.
+        read: Maps result indices to their sum, if not at the same indices.
+        shape: Shape of the result, if not that of the sums.
+    """
+    shape = shape or sums.shape
+    _, made, _ = frame.parts(shape)
+    names = frame.names(*(("g", "o") if len(made) == 2 else ("o",)))
+    if b is None and activation is None and read is None:
+        return narrowed(sums, dtype, names, name)
+
+    def element(indices: Indices) -> Expr:
+        _, own, _ = frame.parts(indices)
+        value = read(indices) if read else sums[indices]
+        shifted = value if b is None else value + wide(b[own])
+        return stored(activated(shifted, activation), dtype)
+
+    result: Tensor = staged(shape, names, element, name)
+    return result
+
+
+def narrowed(
+    sums: Tensor, dtype: DType, names: Sequence[str], name: str = ""
+) -> Tensor:
+    """Sums rounded to the result dtype; unchanged if they have it."""
+    if sums.dtype == dtype:
+        return sums
+    name = name or sums.buffer.name
+    shown: Tensor = staged(
+        sums.shape, names, lambda at: stored(sums[at], dtype), f"{name}_{dtype}"
+    )
+    return shown

@@ -1,0 +1,182 @@
+"""Gradients of convolutions for weights and bias: sums over batch and pixels.
+
+`outer` sums outer products, vectorised over outputs. At each pixel, the contiguous
+outputs of `dy` (copied if channels come first) are multiplied by broadcast elements of
+the image: each weight's sum stays in its lane, so there are no cross-lane sums and no
+gaps between lines to zero.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from tensorlang.ir import as_expr, reduce_axis, select
+from tensorlang.ir import sum as total
+from tensorlang.ir.elementwise import wide
+from tensorlang.ir.nodes import binary
+from tensorlang.ops.nn.convolution_images import Lines
+from tensorlang.ops.nn.convolution_sides import sides
+from tensorlang.ops.nn.convolution_stages import narrowed, widened
+from tensorlang.ops.nn.images import SPATIAL, Layout, numbers, staged, window_names
+from tensorlang.ops.nn.windows import LAYOUTS
+
+if TYPE_CHECKING:
+    from tensorlang.ir.frontend import Tensor
+    from tensorlang.ir.nodes import Expr
+    from tensorlang.ops.nn.convolution_problem import Problem
+
+Indices = tuple[Any, ...]
+# splits the indices of a sum: channels of `dy`, channels of the image, window element
+Order = Callable[[Indices], tuple[Indices, Indices, Indices]]
+_LINE: Final = 64  # bytes of a vector register
+
+
+def direct(dy: Tensor, x: Tensor, p: Problem) -> Tensor:
+    """The gradient for the weights: images times `dy`, summed over batch and pixels."""
+    frame = Layout(p.layout)
+    made, inner = channels_of(dy, x, p)
+    cut = len(made) + len(inner)
+
+    def order(at: Indices) -> tuple[Indices, Indices, Indices]:
+        own, tap = at[:cut], at[cut:]
+        return (own[:-1], (*own[:-2], own[-1]), tap) if inner else (own, own, tap)
+
+    named = ("g", "o", "c")[2 - len(made) :] if inner else ("g",)
+    names = (*named, *window_names(frame.rank))
+    shape = (*made, *inner, *p.window)
+    sums = _over_pixels(dy, frame, x, p, shape, names, order, "dw")
+    return narrowed(sums, dy.dtype, names)
+
+
+def outer(dy: Tensor, x: Tensor, p: Problem) -> Tensor:
+    """As `direct`, not for depthwise convolutions with channels first."""
+    rank = len(p.window)
+    (*groups, outputs), inner = channels_of(dy, x, p)
+    pixels = dy if p.depthwise else _by_pixels(dy, Layout(p.layout))
+    count, taps = len(groups), window_names(rank)
+    named, inputs = ("g",)[:count], ("c",)[: len(inner)]
+
+    def order(at: Indices) -> tuple[Indices, Indices, Indices]:
+        group, tap, c, o = split(at, count, rank, len(inner))
+        made = (*group, *o)
+        return made, (*group, *c) if c else made, tap
+
+    sums = _over_pixels(
+        pixels,
+        Layout(LAYOUTS[rank][1]),
+        widened(x, "wide_image"),
+        p,
+        (*groups, *p.window, *inner, pixels.shape[-1]),
+        (*named, *taps, *inputs, "o"),
+        order,
+        "products",
+    )
+
+    def turned(at: Indices) -> Expr:
+        group, o, c, tap = split(at, count, 1, len(inner))
+        value: Expr = sums[(*group, *tap, *c, *o)]
+        return value
+
+    names, behind = (*named, "o", *inputs, *taps), (*inner, *p.window)
+    whole: Tensor = staged((*groups, pixels.shape[-1], *behind), names, turned, "dw")
+    dw = whole
+    if pixels.shape[-1] != outputs:  # drop the padding outputs last
+        shape = (*groups, outputs, *behind)
+        dw = staged(shape, names, lambda at: whole[at], "dw_made")
+    return narrowed(dw, dy.dtype, names)
+
+
+def bias_gradient(dy: Tensor, p: Problem) -> Tensor:
+    """The sum of `dy` over batch and pixels."""
+    frame = Layout(p.layout)
+    n, made, spatial = frame.parts(dy.shape)
+    named = ("b", *SPATIAL[3 - frame.rank :])
+    axes = [reduce_axis(n, of) for n, of in zip((*n, *spatial), named, strict=True)]
+
+    def element(own: Indices) -> Any:
+        places = [axis.var for axis in axes]
+        return total(wide(dy[frame.joined(places[:1], own, places[1:])]), axes)
+
+    names = ("g", "o")[2 - len(made) :]
+    sums: Tensor = staged(made, names, element, "db")
+    return narrowed(sums, dy.dtype, names)
+
+
+def channels_of(dy: Tensor, x: Tensor, p: Problem) -> tuple[Indices, Indices]:
+    """Extents of groups and outputs, and of inputs unless depthwise."""
+    frame = Layout(p.layout)
+    _, made, _ = frame.parts(dy.shape)
+    _, read, _ = frame.parts(x.shape)
+    return made, () if p.depthwise else read[-1:]
+
+
+def split(at: Indices, *sizes: int) -> tuple[Indices, ...]:
+    """Consecutive parts of indices, and the rest."""
+    ends = [sum(sizes[:n]) for n in range(len(sizes) + 1)]
+    parts = [at[a:b] for a, b in itertools.pairwise(ends)]
+    return *parts, at[ends[-1] :]
+
+
+def _over_pixels(  # noqa: PLR0917 - operands of a sum
+    dy: Tensor,
+    frame: Layout,
+    x: Tensor,
+    p: Problem,
+    shape: Sequence[Any],
+    names: Sequence[str],
+    order: Order,
+    name: str,
+) -> Tensor:
+    """Sums over batch and pixels.
+
+    Args:
+        dy: The gradient of the result.
+        frame: Its layout.
+        x: The images.
+        p: The sizes.
+        shape: Shape of the sums.
+        names: Loop names over them.
+        order: Splits their indices.
+        name: Their name.
+    """
+    images, spatial = Lines(Layout(p.layout), sides(p)), SPATIAL[3 - frame.rank :]
+    image, batch = images.laid(x, "image"), reduce_axis(dy.shape[0], "b")
+    axes = [reduce_axis(n, of) for n, of in zip(p.result, spatial, strict=True)]
+
+    def element(at: Indices) -> Any:
+        made, read, tap = order(at)
+        place = tuple(axis.var for axis in axes)
+        given = dy[frame.joined((batch.var,), made, place)]
+        seen = image[images.at(batch.var, read, place, images.offsets(tap))]
+        return total(wide(given) * wide(seen), (batch, *axes))
+
+    sums: Tensor = staged(shape, names, element, name)
+    return sums
+
+
+def lanes_of(x: Tensor) -> int:
+    """Elements of a vector of sums."""
+    return _LINE // (8 if x.dtype.name == "f64" else 4)
+
+
+def _by_pixels(dy: Tensor, frame: Layout) -> Tensor:
+    """`dy` with outputs last, zero-padded to whole vectors."""
+    lanes = lanes_of(dy)
+    n, made, spatial = frame.parts(dy.shape)
+    (outputs,) = numbers(made[-1:])
+    padded = -(-outputs // lanes) * lanes
+
+    def element(at: Indices) -> Expr:
+        pixel, group, o = at[1 : frame.rank + 1], at[frame.rank + 1 : -1], at[-1]
+        near = o if padded == outputs else binary("min", o, as_expr(outputs - 1))
+        value = wide(dy[frame.joined(at[:1], (*group, near), pixel)])
+        if padded == outputs:
+            return value
+        return select(o < outputs, value, as_expr(0.0).cast(value.dtype))
+
+    names = ("b", *SPATIAL[3 - frame.rank :], *("g",)[2 - len(made) :], "o")
+    shape = (*n, *spatial, *made[:-1], padded)
+    pixels: Tensor = staged(shape, names, element, "pixels")
+    return pixels
