@@ -12,58 +12,57 @@ for unit in parallel(images):
 
 from __future__ import annotations
 
-from typing import Final
-
-from tensorlang.ir.contents import blocks
 from tensorlang.ir.nodes import Binary, Const, Var
 from tensorlang.ir.visit import walk
 from tensorlang.schedules.conv_tiles import (
+    line_tiles,
     over,
     vector_image,
     vector_lines,
     width,
     write_back,
 )
+from tensorlang.schedules.products import rearranged
+from tensorlang.schedules.stages import Stage, stages
 from tensorlang.schedules.tiling import cut_at, extent, parallelize
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.tree import block_of, find_block, find_buffer
-
-_PADDED: Final = ("near", "given", "padded")
 
 
 @schedule("pool", algorithm="interleaved")
 def interleaved(s: Schedule, knobs: Knobs) -> None:
     """One image at a time: its maxima, then its pixels."""
     apart = knobs.flag("nontemporal", default=False)  # pays if not read again soon
-    names = [block.name for block in blocks(s.function)]
-    lanes, _ = width(s, "dx")
-    top = "narrow" if "narrow" in names else "dx"
-    batch = s.loops(top)[0]
-    if top != "dx":
-        s.compute_at("dx", batch)
-    at = _lines(s) if top == "dx" and not set(_PADDED) & set(names) else batch
-    for name in ("given", "near", "place", "ranks", "largest", "padded"):
-        if name in names:
-            s.compute_at(name, at)
-    vector_lines(s, "place", lanes)
-    for name in _PADDED:
-        if name in names:
-            vector_image(s, name, lanes)
-    for name in ("largest", "ranks"):
-        _folds(s, name, lanes)
-    writes = _pixels(s, lanes)
-    for block in writes if apart and top == "dx" else ():
-        s.hint(block, "dx", "nontemporal")
-    if top != "dx":
-        vector_lines(s, top, lanes)
+    *before, last = stages(s.function)
+    sums = last if last.driven("reduction") else before.pop()
+    copies = [each.name for each in before if rearranged(s, each.output)]
+    lanes, _ = width(s, sums.name)
+    batch = at = s.loops(last.name)[0]
+    if sums != last:
+        s.compute_at(sums.name, batch)
+    elif not copies:
+        at = _lines(s, sums.name)
+    for stage in reversed(before):
+        s.compute_at(stage.name, at)
+        if stage.name in copies:
+            vector_image(s, stage.name, lanes)
+        elif taps := len(stage.driven("reduction")):
+            line_tiles(s, stage.name, taps, lanes)
+        else:
+            vector_lines(s, stage.name, lanes)
+    for block in _pixels(s, sums, lanes):
+        if apart and sums == last:
+            s.hint(block, sums.output.name, "nontemporal")
+    if sums != last:
+        vector_lines(s, last.name, lanes)
     parallelize(s, [batch])
 
 
-def _lines(s: Schedule) -> str:
+def _lines(s: Schedule, name: str) -> str:
     """The loop over lines of windows that share no pixels, else over images."""
-    batch, *place = s.loops("dx")[: -len(over(s, "dx"))]
-    apart = all((extent(s, loop) or 1) == 1 for loop in over(s, "dx"))
-    stride = _stride(s, -2) if len(place) > 1 else 0
+    batch, *place = s.loops(name)[: -len(over(s, name))]
+    apart = all((extent(s, loop) or 1) == 1 for loop in over(s, name))
+    stride = _stride(s, name, -2) if len(place) > 1 else 0
     if len(place) != 2 or not apart or (extent(s, place[0]) or 1) % stride:
         return batch
     line, phase = s.split(place[0], [None, stride])
@@ -71,33 +70,14 @@ def _lines(s: Schedule) -> str:
     return line
 
 
-def _folds(s: Schedule, name: str, lanes: int) -> None:
-    """Vectorize neighbouring windows."""
-    taps = len(over(s, name))
+def _pixels(s: Schedule, sums: Stage, lanes: int) -> list[str]:
+    """Pixels of all phases of a line, stored together; returns the writing blocks."""
+    name, taps = sums.name, len(sums.driven("reduction"))
+    stride = _stride(s, name)
     column = s.loops(name)[-taps - 1]
     length = extent(s, column) or 1
-    whole = length // lanes * lanes
-    parts = cut_at(s, name, column, whole) if 0 < whole < length else [name]
-    for part in parts:
-        column, *inner = s.loops(part)[-taps - 1 :]
-        count = min(lanes, extent(s, column) or 1)
-        around, lane = s.split(column, [None, count])
-        s.reorder(around, *inner, lane)
-        write, _ = s.cache_write(part, name, "register", at=around)
-        for loop in inner:
-            s.unroll(loop)
-        s.vectorize(lane)
-        write_back(s, write, around, count)
-
-
-def _pixels(s: Schedule, lanes: int) -> list[str]:
-    """Pixels of all phases of a line, stored together; returns the writing blocks."""
-    taps = len(over(s, "dx"))
-    stride = _stride(s)
-    column = s.loops("dx")[-taps - 1]
-    length = extent(s, column) or 1
     pixels = length // stride
-    block, parts = "dx", []
+    block, parts = name, []
     for size in (
         pixels // lanes * lanes * stride,
         pixels % lanes * stride,
@@ -109,12 +89,12 @@ def _pixels(s: Schedule, lanes: int) -> list[str]:
             parts.append(first)
         elif size:
             parts.append(block)
-    return [_interleaved(s, part, taps, stride, lanes) for part in parts]
+    return [_interleaved(s, part, sums, stride, lanes) for part in parts]
 
 
-def _interleaved(s: Schedule, part: str, taps: int, stride: int, lanes: int) -> str:
+def _interleaved(s: Schedule, part: str, sums: Stage, stride: int, lanes: int) -> str:
     """Vectors of each phase, or of the few remaining pixels; the writing block."""
-    column, *inner = s.loops(part)[-taps - 1 :]
+    column, *inner = s.loops(part)[-len(sums.driven("reduction")) - 1 :]
     length = extent(s, column) or 1
     step = stride if length % stride == 0 else 1
     count = min(lanes, length // step)
@@ -125,7 +105,7 @@ def _interleaved(s: Schedule, part: str, taps: int, stride: int, lanes: int) -> 
     else:
         around, lane = s.split(column, [None, count])
     s.reorder(around, *phases, *inner, lane)
-    write, registers = s.cache_write(part, "dx", "register", at=around)
+    write, registers = s.cache_write(part, sums.output.name, "register", at=around)
     for loop in (*phases, *inner):
         s.unroll(loop)
     s.vectorize(lane)
@@ -142,11 +122,11 @@ def _interleaved(s: Schedule, part: str, taps: int, stride: int, lanes: int) -> 
     return write
 
 
-def _stride(s: Schedule, at: int = -1) -> int:
+def _stride(s: Schedule, name: str, at: int = -1) -> int:
     """The stride along a dimension, by default lines: the modulus of pixel indices."""
-    block = block_of(find_block(s.function, "dx"))
+    block = block_of(find_block(s.function, name))
     named = {a.value.name: a.var for a in block.axes if isinstance(a.value, Var)}
-    column = named[s.loops("dx")[: -len(over(s, "dx"))][at]]
+    column = named[s.loops(name)[: -len(over(s, name))][at]]
     found = [
         int(n.b.value)
         for n in walk(block)

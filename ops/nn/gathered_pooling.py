@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tensorlang.ir import as_expr, reduction, select
-from tensorlang.ir import min as least
+from tensorlang.ir import as_expr
 from tensorlang.ir import sum as total
 from tensorlang.ir.dtypes import i32
 from tensorlang.ir.elementwise import wide
@@ -21,8 +20,8 @@ from tensorlang.ops.nn.images import Layout, padded
 from tensorlang.ops.nn.pooling_stages import (
     counted,
     element_of,
+    first_places,
     image_extents,
-    nan_max,
     narrowed,
     number_of,
     or_zero,
@@ -53,35 +52,17 @@ def max_pool_grad(
     )
     sizes = [s.kernel for s in steps]
     taps, around = window_axes(sizes), window_axes([s.around for s in steps])
-    most = 2 * math.prod(sizes)  # above the number of any element
 
     def seen(at: Indices) -> Expr:
         return wide(image[element_of(frame, framed, at, taps)])
 
-    def largest(at: Indices) -> Any:
-        value = seen(at)
-        return reduction(nan_max(value.dtype), value, taps)
+    def number(_: Indices) -> Expr:
+        return number_of(taps).cast(i32)
 
-    top = over_images(frame, x, windows, largest, "largest")
+    def missing(at: Indices) -> Expr:
+        return _first_pixel(framed, frame.parts(at)[2])
 
-    def rank(at: Indices) -> Any:
-        value, best = seen(at), top[at]
-        number = number_of(taps).cast(i32)
-        lost = best.not_equal(best)
-        found = select(lost, value.not_equal(value), value.equal(best))
-        last = select(lost, as_expr(most).cast(i32) - number, number)
-        return least(select(found, last, as_expr(2 * most).cast(i32)), taps)
-
-    ranks = over_images(frame, x, windows, rank, "ranks")
-
-    def first(at: Indices) -> Expr:
-        best, found = top[at], ranks[at]
-        empty = best.equal(as_expr(-math.inf).cast(best.dtype))  # like padding
-        found = select(empty, _first_pixel(framed, frame.parts(at)[2]), found)
-        lost = best.not_equal(best)  # the last of several NaNs
-        return select(lost, as_expr(most).cast(i32) - ranks[at], found)
-
-    place = over_images(frame, x, windows, first, "place")
+    place = first_places(frame, x, windows, seen, number, taps, missing)
     given = padded(dy, frame, low, windows, name="given")
 
     def element(at: Indices) -> Any:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from tensorlang.ir import as_expr, reduction, select
-from tensorlang.ir import min as least
+from tensorlang.ir import reduction
 from tensorlang.ir import sum as total
 from tensorlang.ir.dtypes import i32
 from tensorlang.ir.elementwise import stored, wide
@@ -20,6 +19,7 @@ from tensorlang.ops.nn.pooling_stages import (
     digit,
     element_of,
     first_max,
+    first_places,
     image_extents,
     nan_max,
     narrowed,
@@ -106,32 +106,13 @@ def max_pool_grad_interleaved(
     sizes = [s.kernel for s in steps]
     taps, around = window_axes(sizes), window_axes([s.around for s in steps])
 
-    most = 2 * math.prod(sizes)  # above the number of any element
-
     def seen(at: Indices) -> Expr:
         return wide(image[element_of(frame, slid, at, taps)])
 
-    def largest(at: Indices) -> Any:
-        value = seen(at)
-        return reduction(nan_max(value.dtype), value, taps)
+    def number(at: Indices) -> Expr:
+        return rank_of(slid, frame.parts(at)[2], taps, i32)
 
-    top = over_images(frame, x, results, largest, "largest")
-
-    def ranked(at: Indices) -> Any:
-        value, best = seen(at), top[at]
-        number = rank_of(slid, frame.parts(at)[2], taps, i32)
-        lost = best.not_equal(best)
-        found = select(lost, value.not_equal(value), value.equal(best))
-        rank = select(lost, as_expr(most).cast(i32) - number, number)
-        return least(select(found, rank, as_expr(2 * most).cast(i32)), taps)
-
-    ranks = over_images(frame, x, results, ranked, "ranks")
-
-    def first(at: Indices) -> Expr:
-        lost = top[at].not_equal(top[at])  # the last of several NaNs
-        return select(lost, as_expr(most).cast(i32) - ranks[at], ranks[at])
-
-    place = over_images(frame, x, results, first, "place")
+    place = first_places(frame, x, results, seen, number, taps)
     low = [windows_before(s) for s in steps]
     extents = [
         (s.extent - 1) // s.stride + (s.stride - 1 + s.low) // s.stride + 1 + before

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from tensorlang.ir import as_expr, reduce_axis, select
-from tensorlang.ir.dtypes import i64
+from tensorlang.ir import as_expr, reduce_axis, reduction, select
+from tensorlang.ir import min as least
+from tensorlang.ir.dtypes import i32, i64
 from tensorlang.ir.elementwise import stored
 from tensorlang.ir.nodes import Const, Reducer, Select, Var, binary
 from tensorlang.ops.nn.images import Layout, numbers, padded, staged
@@ -164,6 +165,55 @@ def first_max(dtype: DType) -> Reducer:
     kept = tuple(Select(left, p, q) for p, q in zip(a, b, strict=True))
     start = (Const(-math.inf, dtype), Const(i64.limits[1], i64))
     return Reducer("first_max", a, b, start, kept)
+
+
+def first_places(  # noqa: PLR0917 - operands of its stages
+    frame: Layout,
+    x: Tensor,
+    windows: Sequence[int],
+    seen: Callable[[Indices], Expr],
+    number: Callable[[Indices], Expr],
+    taps: Sequence[ReduceAxis],
+    missing: Callable[[Indices], Expr] | None = None,
+) -> Tensor:
+    """The number of each window's first maximum; of the last NaN, as in PyTorch.
+
+    Args:
+        frame: Layout of the images.
+        x: The images.
+        windows: Number of windows along each dimension.
+        seen: The value of a window's element.
+        number: Its number, of i32.
+        taps: Reduction axes over a window.
+        missing: The number where all elements are -inf, if not the first one's.
+    """
+    most = 2 * math.prod(numbers([axis.extent for axis in taps]))  # above any number
+
+    def largest(at: Indices) -> Any:
+        value = seen(at)
+        return reduction(nan_max(value.dtype), value, taps)
+
+    top = over_images(frame, x, windows, largest, "largest")
+
+    def ranked(at: Indices) -> Any:
+        value, best, own = seen(at), top[at], number(at)
+        lost = best.not_equal(best)
+        found = select(lost, value.not_equal(value), value.equal(best))
+        rank = select(lost, as_expr(most).cast(i32) - own, own)
+        return least(select(found, rank, as_expr(2 * most).cast(i32)), taps)
+
+    ranks = over_images(frame, x, windows, ranked, "ranks")
+
+    def first(at: Indices) -> Expr:
+        best, found = top[at], ranks[at]
+        if missing:
+            empty = best.equal(as_expr(-math.inf).cast(best.dtype))  # like padding
+            found = select(empty, missing(at), found)
+        lost = best.not_equal(best)
+        return select(lost, as_expr(most).cast(i32) - ranks[at], found)
+
+    place: Tensor = over_images(frame, x, windows, first, "place")
+    return place
 
 
 def windows_before(s: Steps) -> int:

@@ -32,7 +32,7 @@ CASES = {
         (X, DY, (8, 6, 3, 3)),
         {"padding": 1},
     ),
-    "flat, weights": ("nn.conv2d_grad_weight", (DY, X), {"window": (1, 1)}),
+    "lanes": ("nn.conv2d_grad_weight", (DY, X), {"window": (1, 1)}),
     "last": ("nn.conv2d", (X_LAST, (40, 6, 3, 3)), LAST | {"dtypes": "bf16"}),
     "last, groups": ("nn.conv2d", (X_LAST, (8, 3, 3, 3)), LAST | {"groups": 2}),
     "last, depthwise": ("nn.conv2d", (X_LAST, (6, 1, 3, 3)), LAST | THIN),
@@ -41,12 +41,12 @@ CASES = {
         (DY_LAST, (2, 18, 22, 6), (8, 3, 3, 3)),
         LAST | {"stride": 2, "groups": 2, "padding": (1, 0, 1, 0)},
     ),
-    "phased": (
+    "flat, phases": (
         "nn.conv2d_transpose",
         (DY, (8, 6, 3, 3), (6,)),
         {"stride": 2, "padding": 1},
     ),
-    "phased, depthwise": (
+    "flat, depthwise phases": (
         "nn.conv2d_grad",
         ((2, 6, 9, 11), (2, 6, 17, 21), (6, 1, 3, 3)),
         THIN | {"stride": 2},
@@ -71,6 +71,16 @@ CASES = {
     ),
     "direct, maxima": ("nn.max_pool2d", ((2, 3, 9, 40),), {"kernel": 3, "padding": 1}),
     "direct, means": ("nn.avg_pool2d", ((2, 3, 9, 40),), {"kernel": 3, "stride": 2}),
+    "interleaved": (
+        "nn.max_pool2d_grad",
+        ((2, 3, 9, 40), (2, 3, 9, 40)),
+        {"kernel": 3, "stride": 1, "padding": 1},
+    ),
+    "interleaved, lines": (
+        "nn.max_pool2d_grad",
+        ((2, 3, 4, 20), (2, 3, 8, 40)),
+        {"kernel": 2, "dtypes": "bf16"},
+    ),
     "direct, short rows": ("math.sort", ((6, 40),), {}),
     "direct, long rows": ("math.argsort", ((6, 5000),), {}),
     "direct, gathered": ("nn.embedding", ((70,), (9, 512)), {}),
