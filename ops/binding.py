@@ -512,7 +512,7 @@ def type_of(id: str, array: Any) -> tuple[str, str]:
 
 
 @cache
-def _type(dtype: np.dtype[Any]) -> tuple[str, str]:
+def _type(dtype: np.dtype) -> tuple[str, str]:
     found = as_dtype(dtype)
     return found.kind, found.name
 
@@ -683,7 +683,7 @@ def _folded_key(id: str, name: str, value: Any) -> Any:
     raise ArgumentError(f"{id}: {name} is a Key, not {type(value).__name__}")
 
 
-def _child(id: str, name: str, value: Any) -> int | np.ndarray[Any, Any]:
+def _child(id: str, name: str, value: Any) -> int | np.ndarray:
     """The number of a child, or an array of numbers, u64."""
     own(value)
     try:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tensorlang.ops.signature import Spec
     from tensorlang.workload import Workload
 
-Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+Array: TypeAlias = "np.ndarray[Any, np.dtype]"
 
 
 @dataclass(frozen=True, slots=True)

@@ -459,7 +459,7 @@ class Definition(Operator):  # noqa: D101 - it has one
 
     def prepared(
         self,
-        arrays: Sequence[np.ndarray[Any, Any]],
+        arrays: Sequence[np.ndarray],
         attributes: Mapping[str, Any],
         target: Any,
     ) -> Ready:

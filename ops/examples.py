@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tensorlang.ops.operator import Operator
     from tensorlang.workload import Workload
 
-Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
+Array: TypeAlias = "np.ndarray[Any, np.dtype]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Input:
     """
 
     name: str
-    dtype: np.dtype[Any]
+    dtype: np.dtype
     shape: tuple[int, ...]
     limits: tuple[int, int] | None
     nonzero: bool = False

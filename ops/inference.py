@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _ZERO: Final = np.zeros(64, np.uint8)
 
 
-def abstract(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+def abstract(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
     """An array of a shape and type, without memory: a broadcast zero."""
     if len(shape) > MOST_DIMENSIONS:
         raise ShapeError(f"an array of {len(shape)} dimensions has more than 64")

@@ -30,7 +30,7 @@ def _is_recording(torch: Any) -> bool:
     )
 
 
-def in_host_memory(arrays: Sequence[Any]) -> list[np.ndarray[Any, Any]] | None:
+def in_host_memory(arrays: Sequence[Any]) -> list[np.ndarray] | None:
     """The memory of host tensors outside autograd; None if one is not such a tensor."""
     torch = sys.modules.get("torch")
     if torch is None or _is_recording(torch):
@@ -69,7 +69,7 @@ class Repeated:
     launch: Any
     shape: Shape
     dtype: Any
-    numpy: np.dtype[Any]
+    numpy: np.dtype
 
     def result(self, like: Any, out: Any) -> Any:
         """The result's tensor: `out`, or a fresh one; None if `out` may not fit."""
@@ -154,7 +154,7 @@ def keep(  # noqa: PLR0917 - each is of another kind
     kernel: Any,
     shapes: Sequence[Shape],
     shape: Shape,
-    dtype: np.dtype[Any],
+    dtype: np.dtype,
 ) -> None:
     """Cache the launch of a call, for `again`.
 

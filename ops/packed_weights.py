@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tensorlang.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    pass
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,15 +24,15 @@ class PackedWeight:
     """
 
     operator: str
-    array: NDArray[Any]
+    array: np.ndarray
     shape: tuple[int, int]
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype:
         """The element type."""
         return self.array.dtype
 
-    def of(self, id: str) -> tuple[NDArray[Any], int]:
+    def of(self, id: str) -> tuple[np.ndarray, int]:
         """The strips and the number of columns, for an operator.
 
         Raises:
@@ -47,7 +47,7 @@ class PackedWeight:
         """The error text of operators that take no packed weight."""
         return f"a weight packed for {self.operator}; pass w.unpack()"
 
-    def unpack(self) -> NDArray[Any]:
+    def unpack(self) -> np.ndarray:
         """A copy of the weight as `[out, in]`."""
         columns, depth = self.shape
         rows = self.array.transpose(0, 2, 1).reshape(-1, depth)

@@ -13,7 +13,7 @@ from tensorlang.ops.dispatch import Late
 
 
 def empty(
-    name: str, shape: tuple[int, ...], dtype: np.dtype[Any], like: object = None
+    name: str, shape: tuple[int, ...], dtype: np.dtype, like: object = None
 ) -> tuple[Any, Any]:
     """A fresh array on the device of `like`, and the result to return.
 
@@ -42,7 +42,7 @@ def made(
     name: str,
     out: Any,
     shape: tuple[int, ...],
-    dtype: np.dtype[Any],
+    dtype: np.dtype,
     like: object = None,
 ) -> tuple[Any, Any]:
     """The memory of a result, and the result: `out` if given, else a fresh array.
@@ -59,7 +59,7 @@ def given(
     name: str,
     out: Any,
     shape: tuple[int, ...],
-    dtype: np.dtype[Any],
+    dtype: np.dtype,
     known: Any = None,
 ) -> Any:
     """The memory of the `out` argument, as a NumPy array or one on a device.

@@ -54,13 +54,13 @@ class Ready:
 
     launch: Callable[..., Any]
     inputs: tuple[Shape | None, ...]
-    results: tuple[tuple[Shape, Shape, np.dtype[Any]], ...]
+    results: tuple[tuple[Shape, Shape, np.dtype], ...]
     updated: tuple[tuple[int, str], ...]
     looked_at: bool
-    single: tuple[Shape, Shape, np.dtype[Any]] | None
+    single: tuple[Shape, Shape, np.dtype] | None
     small: bool
     check: Callable[[Sequence[Any]], None] | None = None
-    plain: tuple[Shape, Shape, np.dtype[Any]] | None = None
+    plain: tuple[Shape, Shape, np.dtype] | None = None
     keys: tuple[str, ...] = ()
 
     @classmethod
@@ -68,7 +68,7 @@ class Ready:
         cls,
         launch: Callable[..., Any],
         inputs: tuple[Shape | None, ...],
-        results: tuple[tuple[Shape, Shape, np.dtype[Any]], ...],
+        results: tuple[tuple[Shape, Shape, np.dtype], ...],
         check: Callable[[Sequence[Any]], None] | None = None,
         *,
         several: bool = False,
@@ -326,7 +326,7 @@ def _one_key(op: Operator, ready: Ready) -> tuple[list[Any], Key]:
     return [flat], _key_class()(how, words)
 
 
-def _arrays(ready: Ready) -> Sequence[tuple[Shape, Shape, np.dtype[Any]]]:
+def _arrays(ready: Ready) -> Sequence[tuple[Shape, Shape, np.dtype]]:
     """The results that are not keys."""
     if not ready.keys:
         return ready.results

@@ -156,7 +156,7 @@ def of_one_shape(
 
 
 def kinds_of(
-    id: str, names: Sequence[str], dtypes: Sequence[np.dtype[Any]]
+    id: str, names: Sequence[str], dtypes: Sequence[np.dtype]
 ) -> tuple[str, ...]:
     """The names of the types: all as the first, or f32 beside f16 and bf16.
 

@@ -65,7 +65,7 @@ def _scalars(rate: float, dtype: Any) -> tuple[str, tuple[int, float]]:
     return f"rate:u32,{'f64' if kind == ir.f64 else 'f32'}", made
 
 
-def scalars(rate: float, dtype: np.dtype[Any]) -> tuple[int, float]:
+def scalars(rate: float, dtype: np.dtype) -> tuple[int, float]:
     """The kernel arguments of a rate: the largest bits that are kept, and the divisor.
 
     `bits <= limit` is `uniform < 1 - rate` with the uniform a multiple of 2^-23 and

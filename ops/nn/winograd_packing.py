@@ -19,8 +19,6 @@ from tensorlang.ops.signature import Batch, Padding, Singles
 from tensorlang.ops.tensors import Shape
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from tensorlang.ir import Tensor
     from tensorlang.ops.nn import winograd_definitions, winograd_weights
     from tensorlang.ops.operator import Launch
@@ -46,15 +44,15 @@ class PackedWindows:
 
     operator: str
     algorithm: str
-    array: NDArray[Any]
+    array: np.ndarray
     shape: tuple[int, int, int, int]
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype:
         """The element type."""
         return self.array.dtype
 
-    def unpack(self) -> NDArray[Any]:
+    def unpack(self) -> np.ndarray:
         """The windows, `[outputs, inputs, 3, 3]`, up to rounding."""
         outputs, inputs, *_ = self.shape
         strips, points, depth, _ = self.array.shape
@@ -63,7 +61,7 @@ class PackedWindows:
         back = np.linalg.pinv(np.array(t.weight))
         windows = np.einsum("yp,spqco,xq->socyx", back, grid, back)
         whole = windows.reshape(strips * STRIP, depth, WINDOW, WINDOW)
-        plain: NDArray[Any] = whole[:outputs, :inputs].astype(self.dtype)
+        plain: np.ndarray = whole[:outputs, :inputs].astype(self.dtype)
         return plain
 
 
@@ -92,7 +90,7 @@ def pack(w: Any, tolerance: float | None) -> PackedWindows:
     return PackedWindows(CONVOLUTION, NAMES[m], read_only(made), shape)
 
 
-def read_only(array: NDArray[Any]) -> NDArray[Any]:
+def read_only(array: np.ndarray) -> np.ndarray:
     """A permanently read-only view of a nonempty C-contiguous array."""
     octets = array.reshape(-1).view(np.uint8).data.toreadonly()
     return np.frombuffer(octets, np.uint8).view(array.dtype).reshape(array.shape)

@@ -122,15 +122,15 @@ def _plain(arrays: Sequence[Any]) -> bool:
     )
 
 
-def _squares(arrays: Sequence[np.ndarray[Any, Any]], target: Any) -> float:
+def _squares(arrays: Sequence[np.ndarray], target: Any) -> float:
     """The sum of all squares: two launches per element type."""
-    by_type: dict[np.dtype[Any], list[np.ndarray[Any, Any]]] = {}
+    by_type: dict[np.dtype, list[np.ndarray]] = {}
     for array in arrays:
         by_type.setdefault(array.dtype, []).append(array)
     return sum(_of_one_type(same, target) for same in by_type.values())
 
 
-def _of_one_type(arrays: list[np.ndarray[Any, Any]], target: Any) -> float:
+def _of_one_type(arrays: list[np.ndarray], target: Any) -> float:
     counts = [-(-array.size // PART) for array in arrays]
     ends = list(accumulate(counts))
     squares = np.empty(ends[-1])

@@ -92,7 +92,7 @@ class Draw(Definition):
 
     def prepared(
         self,
-        arrays: Sequence[np.ndarray[Any, Any]],
+        arrays: Sequence[np.ndarray],
         attributes: Mapping[str, Any],
         target: Any,
     ) -> Ready:

@@ -97,7 +97,7 @@ class Impl:
         return self.words if self.family == "threefry" else self.words // 2
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype:
         """The NumPy type of one word."""
         return np.dtype(np.uint32 if self.bits == 32 else np.uint64)
 

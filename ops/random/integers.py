@@ -164,7 +164,7 @@ def _order(like: Any, count: int) -> Any:
     return runtime.device_arrays.empty_like(like, (count,), np.dtype(np.int32))
 
 
-def _words(array: Any, word: np.dtype[Any]) -> Any:
+def _words(array: Any, word: np.dtype) -> Any:
     """The same memory as words."""
     if type(array) is np.ndarray:
         return array.view(word)

@@ -37,7 +37,7 @@ class Key:
     def __init__(
         self,
         impl: str,
-        words: NDArray[Any],
+        words: np.ndarray,
         ledger: states.Ledger | None = None,
         ids: states.Ids = None,
     ) -> None:
@@ -93,12 +93,12 @@ class Key:
         """
         states.consume(self._ledger, self._ids, verb, depth)
 
-    def take(self, verb: str) -> NDArray[Any]:
+    def take(self, verb: str) -> np.ndarray:
         """Consume the keys and return their words, as a launch takes them."""
         states.consume(self._ledger, self._ids, verb)
         return self.words
 
-    def fold(self, data: int | NDArray[Any]) -> None:
+    def fold(self, data: int | np.ndarray) -> None:
         """Mark every key folded with `data`, or none and raise `KeyReuseError`."""
         states.fold(self._ledger, self._ids, data)
 
@@ -169,9 +169,7 @@ class Key:
         return np.asarray(self._ids)
 
 
-def _restored(
-    impl: str, words: NDArray[Any], held: bytes, numbers: states.Folded
-) -> Key:
+def _restored(impl: str, words: np.ndarray, held: bytes, numbers: states.Folded) -> Key:
     made = Key(impl_named(impl).name, words)
     states.restore(made._ledger, held, numbers)  # noqa: SLF001 - its own module
     return made
@@ -203,7 +201,7 @@ def key(seed: int, *, impl: str = "threefry2x32", bits: int = 64) -> Key:
     return Key(how.name, _seeded(how, number % 2**bits))
 
 
-def _seeded(how: Impl, seed: int) -> NDArray[Any]:
+def _seeded(how: Impl, seed: int) -> np.ndarray:
     """The key's words: the seed itself if it fills them, else a hash of it."""
     high, low = (seed >> 32, seed & 0xFFFFFFFF) if how.bits == 32 else (0, seed)
     if how.family == "threefry" and how.words == 2:
@@ -217,7 +215,7 @@ def _seeded(how: Impl, seed: int) -> NDArray[Any]:
     return np.concatenate(words[: how.key_words])
 
 
-def key_data(keys: Key) -> NDArray[Any]:
+def key_data(keys: Key) -> np.ndarray:
     """A copy of the words of keys, `uint32[*shape, K]` (`uint64` for 64-bit hashes).
 
     Does not count as a use of the keys.

@@ -24,7 +24,7 @@ _UNSIGNED = ("u8", "u16", "u32", "u64")
 _IMPL = "threefry2x32"
 
 
-def bits(key: Key, shape: Any = (), dtype: Any = "uint32") -> NDArray[Any]:
+def bits(key: Key, shape: Any = (), dtype: Any = "uint32") -> np.ndarray:
     """Random bits, as `random.bits` but in the original layout.
 
     Args:

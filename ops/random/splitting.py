@@ -43,7 +43,7 @@ class Derivation(Draw):
 
     def prepared(
         self,
-        arrays: Sequence[NDArray[Any]],
+        arrays: Sequence[np.ndarray],
         attributes: Mapping[str, Any],
         target: Any,
     ) -> Ready:
@@ -144,7 +144,7 @@ def fold_in(key: Folded, data: Child) -> KeyWords:
     return definitions.child(key, data)
 
 
-def child(how: str, words: NDArray[Any], number: int) -> Key:
+def child(how: str, words: np.ndarray, number: int) -> Key:
     """Child `number` of the key with these words; changes no key state."""
     launch, arguments, made = call(fold_in, (words,), {"key": how}, (number,), None)
     launch(*arguments)

@@ -13,7 +13,7 @@ from tensorlang.ops.random.keys import key as make_key
 from tensorlang.ops.random.splitting import child
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    pass
 
 
 class StatefulKey:
@@ -52,7 +52,7 @@ class StatefulKey:
             self._uses += 1
         return child(self.impl, self._words, use)
 
-    def take(self, verb: str) -> NDArray[Any]:
+    def take(self, verb: str) -> np.ndarray:
         """The words of the next key, for a draw."""
         del verb  # a fresh key can always be used
         return self.key().words
@@ -90,5 +90,5 @@ class LaterKey:
         self.words[...] = self._holder.key().words
 
 
-def _restored(impl: str, words: NDArray[Any], uses: int) -> StatefulKey:
+def _restored(impl: str, words: np.ndarray, uses: int) -> StatefulKey:
     return StatefulKey(Key(impl, words), uses=uses)

@@ -141,7 +141,7 @@ def consume(ledger: Ledger, ids: Ids, verb: str, depth: int = 1) -> None:
         ledger.uses.append((ids, verb, place))
 
 
-def fold(ledger: Ledger, ids: Ids, data: int | NDArray[Any]) -> None:
+def fold(ledger: Ledger, ids: Ids, data: int | np.ndarray) -> None:
     """Mark the elements folded with each number of `data`, all or none.
 
     Raises:
@@ -169,7 +169,7 @@ def fold(ledger: Ledger, ids: Ids, data: int | NDArray[Any]) -> None:
 
 
 def _parts(
-    ledger: Ledger, ids: Ids, data: int | NDArray[Any], place: Place
+    ledger: Ledger, ids: Ids, data: int | np.ndarray, place: Place
 ) -> list[tuple[Ids, list[tuple[int, int]]]]:
     """The numbers of each group of elements: one each, or all for all.
 
@@ -266,7 +266,7 @@ def _mark_many(ledger: Ledger, ids: Ids, state: int, use: tuple[str, Place]) -> 
     states[elements] = state
 
 
-def _runs(data: NDArray[Any], place: Place) -> list[tuple[int, int]]:
+def _runs(data: np.ndarray, place: Place) -> list[tuple[int, int]]:
     """The numbers as runs [low, high) of consecutive integers."""
     numbers = np.sort(data.reshape(-1).astype(np.uint64))
     steps = np.diff(numbers)

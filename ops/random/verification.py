@@ -17,7 +17,7 @@ from tensorlang.ops import nn, random
 from tensorlang.ops.random import known_answers as known
 from tensorlang.ops.random.impls import hash_numpy, impl
 
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+Array: TypeAlias = np.ndarray[Any, np.dtype]
 
 
 @dataclass(frozen=True, slots=True)
