@@ -198,7 +198,9 @@ def bound(op: Definition) -> Callable[..., Launch]:
 
 
 def _deriving(
-    derive: Callable[..., Any], parameters: Sequence[Parameter], given: dict[str, Any]
+    derive: Callable[..., object],
+    parameters: Sequence[Parameter],
+    given: dict[str, Any],
 ) -> Iterator[str]:
     """The lines that derive scalars; those for default arguments are precomputed."""
     given["__derive"] = derive
@@ -459,12 +461,12 @@ def _pattern(op: Definition, codes: Sequence[int]) -> Pattern:
 
 def mixed(  # noqa: PLR0917 - as `call`
     op: Definition,
-    operands: Sequence[Any],
+    operands: Sequence[object],
     attributes: dict[str, Any],
-    scalars: tuple[Any, ...],
-    target: Any,
-    out: Any,
-    behind: tuple[Any, ...] = (),
+    scalars: tuple[object, ...],
+    target: object,
+    out: object,
+    behind: tuple[object, ...] = (),
 ) -> Launch:
     """The launch of a call where some arrays may be Python numbers, or left out.
 
@@ -584,17 +586,17 @@ def number(id: str, name: str, value: Any) -> float:
         raise ArgumentError(f"{id}: {name} is a number, not {value!r:.80}") from None
 
 
-def _remembered(fit: Callable[[Any], Any]) -> Callable[..., Any]:
+def _remembered(fit: Callable[[Any], object]) -> Callable[..., Any]:
     """Memoise `fit` for tuples of numbers, by their values and types."""
 
     @lru_cache(maxsize=1024, typed=True)
-    def fitted(*value: Any) -> Any:
+    def fitted(*value: object) -> Any:
         return fit(value)
 
     return fitted
 
 
-def _left(id: str, name: str, value: Any) -> tuple[float, ...]:
+def _left(id: str, name: str, value: object) -> tuple[float, ...]:
     """1 minus a share, as an f32; an empty tuple if the share is 0.
 
     Raises:
@@ -609,13 +611,13 @@ def _left(id: str, name: str, value: Any) -> tuple[float, ...]:
     return (float(np.float32(1.0 - share)),) if share else ()
 
 
-def _whole(id: str, name: str, value: Any) -> int:
+def _whole(id: str, name: str, value: object) -> int:
     if isinstance(value, np.integer):
         return int(value)
     raise ArgumentError(f"{id}: {name} is a whole number, not {value!r:.80}")
 
 
-def _listed(id: str, name: str, value: Any) -> tuple[Any, ...]:
+def _listed(id: str, name: str, value: object) -> tuple[Any, ...]:
     if type(value) is list and value:
         return tuple(value)
     raise ArgumentError(
@@ -642,14 +644,14 @@ class _Like(NamedTuple):
     shape: tuple[int, ...]
 
 
-def _like(id: str, name: str, value: Any) -> _Like:
+def _like(id: str, name: str, value: object) -> _Like:
     own(value)
     if not hasattr(value, "shape"):
         raise ArgumentError(f"{id}: {name} is an array, not {value!r:.80}")
     return _Like(tuple(value.shape))
 
 
-def _likes(id: str, name: str, value: Any) -> tuple[tuple[int, ...], ...]:
+def _likes(id: str, name: str, value: object) -> tuple[tuple[int, ...], ...]:
     arrays = value if type(value) is tuple and value else _listed(id, name, value)
     return tuple(
         [
@@ -659,7 +661,7 @@ def _likes(id: str, name: str, value: Any) -> tuple[tuple[int, ...], ...]:
     )
 
 
-def _key(id: str, name: str, value: Any) -> Any:
+def _key(id: str, name: str, value: object) -> Any:
     """A key, to be consumed once all other arguments are checked."""
     own(value)
     later = getattr(value, "later", None)  # of a `StatefulKey` or `LaterKey`
@@ -671,19 +673,19 @@ def _key(id: str, name: str, value: Any) -> Any:
     )
 
 
-def _old_key(id: str, name: str, value: Any) -> Any:
+def _old_key(id: str, name: str, value: object) -> Any:
     own(value)
     raise ArgumentError(
         f"{id}: {name} is the Key that was used before, not {type(value).__name__}"
     )
 
 
-def _folded_key(id: str, name: str, value: Any) -> Any:
+def _folded_key(id: str, name: str, value: object) -> Any:
     own(value)
     raise ArgumentError(f"{id}: {name} is a Key, not {type(value).__name__}")
 
 
-def _child(id: str, name: str, value: Any) -> int | np.ndarray:
+def _child(id: str, name: str, value: object) -> int | np.ndarray:
     """The number of a child, or an array of numbers, u64."""
     own(value)
     try:

@@ -74,7 +74,7 @@ def scheduled(
     workload: Workload,
     target: Target,
     known: Sequence[Record],
-    pins: Mapping[str, Any],
+    pins: Mapping[str, object],
 ) -> Schedule:
     """The schedule of the first record that is not stale, else the default."""
     for record in () if pins else known:

@@ -216,7 +216,7 @@ def _known(moved: bool, extent: Expr) -> bool:
     return not moved or isinstance(extent, Const)
 
 
-def _is_bound(node: Any) -> TypeGuard[Compare]:
+def _is_bound(node: object) -> TypeGuard[Compare]:
     """Whether a node compares a variable with a bound."""
     return (
         isinstance(node, Compare)

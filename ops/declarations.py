@@ -134,11 +134,11 @@ _ALL: Final = re.compile(
 
 def declarations(  # noqa: PLR0917 - as the decorator takes them
     id: str,
-    definition: Callable[..., Any],
+    definition: Callable[..., object],
     spec: Spec,
     sizes: str,
     indices: Mapping[str, str | int],
-    samples: Callable[..., Any] | None,
+    samples: Callable[..., object] | None,
 ) -> Declarations:
     """The declarations for a definition.
 
@@ -167,7 +167,7 @@ def declarations(  # noqa: PLR0917 - as the decorator takes them
 
 
 def _called(
-    definition: Callable[..., Any], arrays: tuple[str, ...]
+    definition: Callable[..., object], arrays: tuple[str, ...]
 ) -> Iterator[tuple[str, str]]:
     """The names of sizes in a definition: `h, w = x.shape`, `n = x.shape[0].value`."""
     try:

@@ -25,7 +25,7 @@ _TYPES: Final[Mapping[str, tuple[Any, str]]] = {
 
 
 def decorator(
-    kind: type[Made], id: str, options: Mapping[str, Any]
+    kind: type[Made], id: str, options: Mapping[str, object]
 ) -> Callable[[Callable[..., Any]], Made]:
     """The decorator that makes an operator of a kind from a definition.
 
@@ -48,7 +48,7 @@ def decorator(
     ):
         raise OperatorError(f"{id!r} is not a name such as 'my.op'")
 
-    def make(body: Callable[..., Any]) -> Made:
+    def make(body: Callable[..., object]) -> Made:
         if not callable(body) or isinstance(body, type):
             raise OperatorError(f"{id}: a definition is a function, not {body!r:.80}")
         _check(id, kind, options)
@@ -57,7 +57,7 @@ def decorator(
     return make
 
 
-def _check(id: str, kind: type, options: Mapping[str, Any]) -> None:
+def _check(id: str, kind: type, options: Mapping[str, object]) -> None:
     """Refuse options that operators of a kind do not have, or of a wrong type."""
     known = [*dict.fromkeys(_known(kind))]
     for name, value in options.items():

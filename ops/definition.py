@@ -135,17 +135,17 @@ class Definition(Operator):  # noqa: D101 - it has one
         *,
         sizes: str = "",
         indices: Mapping[str, str | int] | None = None,
-        samples: Callable[..., Any] | None = None,
+        samples: Callable[..., object] | None = None,
         shapes: Shapes = (),
-        usual: Mapping[str, Any] = MappingProxyType({}),
+        usual: Mapping[str, object] = MappingProxyType({}),
         whole: bool = False,
-        host: Callable[..., tuple[Any, ...]] | None = None,
+        host: Callable[..., tuple[object, ...]] | None = None,
         meanings: Mapping[str, str] | None = None,
-        missing: Mapping[str, Callable[[str], Any]] | None = None,
+        missing: Mapping[str, Callable[[str], object]] | None = None,
         faults: Callable[[Sequence[Any]], str] | None = None,
         instead: Mapping[str, tuple[type, Callable[..., Launch]]] | None = None,
-        derive: Callable[..., tuple[str, tuple[Any, ...]]] | None = None,
-        measured: Sequence[Mapping[str, Any]] = ({},),
+        derive: Callable[..., tuple[str, tuple[object, ...]]] | None = None,
+        measured: Sequence[Mapping[str, object]] = ({},),
         view: Callable[..., tuple[int, ...]] | None = None,
         variants: Callable[[Workload], Sequence[Workload]] = lambda _: (),
         gradient: Mapping[str, Any] | None = None,
@@ -225,7 +225,7 @@ class Definition(Operator):  # noqa: D101 - it has one
         usual = (kind for kind in kinds if kind not in ((), ("bool",), ("i32", "i64")))
         return next(usual, ())
 
-    def _bound(self, *args: Any, **kwargs: Any) -> Launch:
+    def _bound(self, *args: object, **kwargs: object) -> Launch:
         self._front = binding.bound(self)
         return self._front(*args, **kwargs)
 
@@ -298,7 +298,7 @@ class Definition(Operator):  # noqa: D101 - it has one
         *shapes: tuple[int, ...],
         dtypes: tuple[str, ...] | str | None = None,
         threads: int = 0,
-        **attributes: Any,
+        **attributes: object,
     ) -> Workload:
         """The workload of a call with arrays of these shapes.
 
@@ -584,8 +584,8 @@ def operator(
     tolerance: float = 0.0,
     sizes: str = "",
     indices: Mapping[str, str | int] | None = None,
-    samples: Callable[..., Any] | None = None,
-    **options: Any,
+    samples: Callable[..., object] | None = None,
+    **options: object,
 ) -> Callable[[Body], Definition]:
     """Decorator: make an operator from a definition in tensor-expression style.
 

@@ -219,7 +219,7 @@ class DerivedGradient(Definition):
             )
         return given
 
-    def _seen_as(self, dy: Sequence[Any], x: Any, **attributes: Any) -> Any:
+    def _seen_as(self, dy: Sequence[object], x: object, **attributes: object) -> Any:
         """The shape of the view of `dy`, for an operator whose result is a view."""
         assert self.of.view is not None
         _same(self.of.id, dy, self.of.view(x, **attributes))
@@ -244,7 +244,7 @@ def _floats(kind: Arrays) -> Arrays:
     return Arrays(kind.says, FLOATS) if kind.dtypes else _FLOATS
 
 
-def _is_float(value: Any) -> bool:
+def _is_float(value: object) -> bool:
     return isinstance(value, ir.Tensor) and value.dtype.is_float
 
 
@@ -257,7 +257,9 @@ def _gives_several(of: Definition) -> bool:
     return get_origin(found) is tuple or "tuple[" in str(said)
 
 
-def _same(id: str, dy: Sequence[Any], made: Sequence[Any], name: str = "dy") -> None:
+def _same(
+    id: str, dy: Sequence[object], made: Sequence[object], name: str = "dy"
+) -> None:
     ir.require(
         tuple(dy) == tuple(made),
         "{name} has shape {dy}; an array of shape {made} is needed, as {id} gives",
@@ -288,7 +290,7 @@ def _placeholders(name: str, shape: Any, kind: Arrays, dy: Tensor) -> Any:
 
 
 def _differentiable(
-    inputs: Mapping[str, Any], *, floats: bool
+    inputs: Mapping[str, object], *, floats: bool
 ) -> tuple[list[Tensor], list[str]]:
     """The arrays to differentiate with respect to, and names for their gradients."""
     wrt: list[Tensor] = []

@@ -33,7 +33,7 @@ class Nowhere:
         """The stand-in for the kernel of a workload."""
         return self
 
-    def launch(self, *_: Any) -> None:
+    def launch(self, *_: object) -> None:
         """Do nothing, in place of a kernel."""
 
     def __repr__(self) -> str:
@@ -59,7 +59,7 @@ class Foreign(Exception):  # noqa: N818 - a signal between a front and its opera
     """Raised for an argument that overloads the call."""
 
 
-def own(*values: Any) -> None:
+def own(*values: object) -> None:
     """Raise `Foreign` if a value, or an element of a list, overloads operators.
 
     Called only on the slow path: the fast path has tested the exact types of arrays and
@@ -70,14 +70,16 @@ def own(*values: Any) -> None:
             raise Foreign
 
 
-def takes_over(*values: Any) -> bool:
+def takes_over(*values: object) -> bool:
     """Whether a value, or an element of a list, overloads operators."""
     return any(
         getattr(type(value), PROTOCOL, None) is not None for value in _values(values)
     )
 
 
-def overloaded(op: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+def overloaded(
+    op: Operator, args: tuple[object, ...], kwargs: Mapping[str, object]
+) -> Any:
     """The result of the first argument that overloads the call.
 
     Raises:
@@ -95,7 +97,7 @@ def overloaded(op: Operator, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
     raise ArgumentError(f"{op.id} cannot be applied to a {passed}")
 
 
-def _values(values: Iterable[Any]) -> Iterable[Any]:
+def _values(values: Iterable[object]) -> Iterable[Any]:
     for value in values:
         if isinstance(value, (list, tuple)):
             yield from _values(value)

@@ -89,7 +89,7 @@ class Elementwise(Definition):
         """The shapes of the default workload: long arrays of equal length."""
         return self._shapes or ((_LONG,),) * len(self.spec.arrays)
 
-    def inlined(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def inlined(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Any:
         """The expression for elements inside a definition: `nn.silu(x[i])`.
 
         f16 and bf16 are computed in f32 and rounded once, as for arrays.
@@ -147,7 +147,7 @@ def _element(value: Any) -> Any:
     return ir.as_expr(value)
 
 
-def _widened(operand: Any) -> Any:
+def _widened(operand: object) -> Any:
     return ir.wide(operand) if isinstance(operand, ir.Expr) else operand
 
 
@@ -247,7 +247,7 @@ def _derived(of: Elementwise) -> Body:
     return element
 
 
-def elementwise(id: str, **options: Any) -> Callable[[Body], Elementwise]:
+def elementwise(id: str, **options: object) -> Callable[[Body], Elementwise]:
     """Decorator: make an elementwise operator from the definition of one element.
 
     Args:

@@ -42,7 +42,7 @@ _POSITION: Final = {
 }
 
 
-def _static(name: str, kind: Static, default: Any) -> Parameter:
+def _static(name: str, kind: Static, default: object) -> Parameter:
     return Parameter(name, kind, default, keyword=False)
 
 
@@ -94,7 +94,9 @@ class Fold(Definition):
         """The definition on tensors."""
         return self._folded
 
-    def _folded(self, *, x: Tensor, axis: Any, keepdims: bool, **more: Any) -> Tensor:
+    def _folded(
+        self, *, x: Tensor, axis: Any, keepdims: bool, **more: object
+    ) -> Tensor:
         rows = ir.rows.along(x, axis)
         if not self._empty and rows.is_empty:
             ir.require(
@@ -156,7 +158,7 @@ class FoldGradient(Definition):
         return self._spread
 
     def _spread(
-        self, *, dy: Tensor, x: Tensor, axis: Any, keepdims: bool, **more: Any
+        self, *, dy: Tensor, x: Tensor, axis: Any, keepdims: bool, **more: object
     ) -> Tensor:
         rows = ir.rows.along(x, axis)
         made = rows.shape(keepdims=keepdims)
@@ -174,7 +176,7 @@ class FoldGradient(Definition):
         return rows.whole(result)
 
 
-def _check(made: Any, says: str, *shapes: Sequence[Any]) -> None:
+def _check(made: object, says: str, *shapes: Sequence[Any]) -> None:
     """Refuse what is no tensor of one of these shapes.
 
     Raises:
@@ -190,7 +192,7 @@ def _check(made: Any, says: str, *shapes: Sequence[Any]) -> None:
 
 
 def fold(
-    id: str, of: Any, **options: Any
+    id: str, of: object, **options: object
 ) -> Callable[[Callable[..., ir.Tensor]], Fold]:
     """Decorator: make an operator from the reduction of each row to one value.
 

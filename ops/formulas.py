@@ -66,7 +66,7 @@ class Formula:
         parts = self.tree.values if joined else [self.tree]  # type: ignore[attr-defined]
         return tuple(Formula(self.text, part) for part in parts)
 
-    def value(self, values: Mapping[str, Any]) -> Any:
+    def value(self, values: Mapping[str, object]) -> Any:
         """Its value; False on division by zero."""
         try:
             return _value(self.tree, values)
@@ -126,7 +126,7 @@ def _check(node: ast.AST, names: Collection[str], arrays: Collection[str]) -> No
         raise ValueError(f"{type(node).__name__} is not of its grammar")
 
 
-def _value(node: ast.expr, values: Mapping[str, Any]) -> Any:
+def _value(node: ast.expr, values: Mapping[str, object]) -> Any:
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.Name):

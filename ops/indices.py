@@ -24,7 +24,7 @@ class Explained:
     id: str
     says: Callable[[Sequence[Any]], str]
 
-    def __call__(self, *args: Any) -> None:
+    def __call__(self, *args: object) -> None:
         """Launch.
 
         Raises:

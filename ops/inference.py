@@ -28,7 +28,7 @@ def abstract(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
     return np.broadcast_to(_ZERO.view(dtype)[0], tuple(shape))
 
 
-def results(op: Operator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def results(op: Operator, args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
     """The result of `op(*args, **kwargs)`, with undefined elements.
 
     Args:

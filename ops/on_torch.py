@@ -89,11 +89,11 @@ class Repeated:
 
 def repeated(  # noqa: PLR0917 - as `tensors.call`
     op: Operator,
-    arrays: Sequence[Any],
-    attributes: Mapping[str, Any],
-    scalars: tuple[Any, ...],
-    target: Any,
-    out: Any,
+    arrays: Sequence[object],
+    attributes: Mapping[str, object],
+    scalars: tuple[object, ...],
+    target: object,
+    out: object,
 ) -> Launch | None:
     """The launch of a call like an earlier one; None if there is none."""
     given = _with_tensor(arrays, out)
@@ -105,13 +105,13 @@ def repeated(  # noqa: PLR0917 - as `tensors.call`
     return found.launch, (*arrays, result, *scalars), result
 
 
-def _with_tensor(arrays: Sequence[Any], out: Any) -> Sequence[Any]:
+def _with_tensor(arrays: Sequence[object], out: object) -> Sequence[Any]:
     """The arrays of a call; with `out`, if all of them are NumPy arrays."""
     tensors = any(type(array) is not np.ndarray for array in arrays)
     return arrays if tensors else (*arrays, out)
 
 
-def again(op: Operator, arrays: Sequence[Any], *facts: Hashable) -> Repeated | None:
+def again(op: Operator, arrays: Sequence[object], *facts: Hashable) -> Repeated | None:
     """The cached launch for a call with tensors like these, or None.
 
     Args:
@@ -149,7 +149,7 @@ def remember(  # noqa: PLR0917 - as `repeated`
 
 def keep(  # noqa: PLR0917 - each is of another kind
     op: Operator,
-    arrays: Sequence[Any],
+    arrays: Sequence[object],
     facts: Sequence[Hashable],
     kernel: Any,
     shapes: Sequence[Shape],

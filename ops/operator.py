@@ -80,7 +80,7 @@ class Operator(ABC):
         declared: Declarations = NOTHING,
         shorthand: Callable[[Shapes], Shapes] | None = None,
         prefers: Callable[[Workload], str] | None = None,
-        body: Callable[..., Any],
+        body: Callable[..., object],
         module: str = "",
         onnx: str = "",
     ) -> None:
@@ -140,7 +140,7 @@ class Operator(ABC):
     def inplace(self) -> bool:
         """Whether it updates arrays in place."""
 
-    def inlined(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def inlined(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Any:
         """The expression for a call inside a definition, on placeholders.
 
         Raises:
@@ -156,7 +156,7 @@ class Operator(ABC):
     def derived(self) -> Operator | None:
         """The gradient operator, if it is derived."""
 
-    def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, out: object = None, **kwargs: object) -> Any:
         """Compute on arrays; an argument with `__tensorlang_op__` takes over."""
         front = self._front if self.kernels else self._first
         try:
@@ -188,7 +188,7 @@ class Operator(ABC):
 
     @abstractmethod
     def refuse(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], problem: TypeError
+        self, args: tuple[object, ...], kwargs: Mapping[str, object], problem: TypeError
     ) -> None:
         """Raise a precise error if a call's arguments do not match its signature.
 
@@ -197,14 +197,14 @@ class Operator(ABC):
             TargetError: the target cannot be part of a cache key.
         """
 
-    def _first(self, *args: Any, **kwargs: Any) -> Launch:
+    def _first(self, *args: object, **kwargs: object) -> Launch:
         with FIRST_CALLS:  # a fork during an import would deadlock the child
             return self._front(*args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<operator {self.id}>"
 
-    def prepare(self, *args: Any, **kwargs: Any) -> Launch:
+    def prepare(self, *args: object, **kwargs: object) -> Launch:
         """The launch of a call, without running it: kernel, arguments and result.
 
         Calling the kernel with the arguments fills the result. It may be repeated, and
@@ -231,7 +231,7 @@ class Operator(ABC):
         *shapes: tuple[int, ...],
         dtypes: tuple[str, ...] | str | None = None,
         threads: int = 0,
-        **attributes: Any,
+        **attributes: object,
     ) -> Workload:
         """The workload of these shapes; all else defaults to the default workload's."""
 
@@ -270,18 +270,18 @@ class Operator(ABC):
         return chosen.define(workload)
 
     @abstractmethod
-    def shape(self, *shapes: tuple[int, ...], **attributes: Any) -> Any:
+    def shape(self, *shapes: tuple[int, ...], **attributes: object) -> Any:
         """The shape of the result for input shapes; several results give a tuple."""
 
     def cost(self, *shapes: tuple[int, ...], **attributes: Any) -> Cost:
         """The operations and bytes of a call, as expressions in the symbolic sizes."""
         return costs.cost(self.function(self.workload(*shapes, **attributes)))
 
-    def flops(self, *shapes: tuple[int, ...], **attributes: Any) -> int:
+    def flops(self, *shapes: tuple[int, ...], **attributes: object) -> int:
         """The number of floating-point operations of one call."""
         return self._costs(*shapes, **attributes)[0]
 
-    def bytes(self, *shapes: tuple[int, ...], **attributes: Any) -> int:
+    def bytes(self, *shapes: tuple[int, ...], **attributes: object) -> int:
         """The minimum memory traffic of one call, in bytes read and written."""
         counts = self._costs(*shapes, **attributes)
         return counts[2] + counts[3]
@@ -311,7 +311,7 @@ class Operator(ABC):
         return made
 
 
-def _is_key(value: Any) -> bool:
+def _is_key(value: object) -> bool:
     return hasattr(value, "clone") and hasattr(value, "fold")
 
 

@@ -26,7 +26,7 @@ def requested(
     op: Operator,
     shapes: Sequence[Sequence[int]] | None = None,
     dtypes: Sequence[str] | str | None = None,
-    attributes: Mapping[str, Any] | None = None,
+    attributes: Mapping[str, object] | None = None,
     *,
     threads: int = 0,
     shapes_by: str = "shapes=",
@@ -83,7 +83,7 @@ def _allowed(op: Operator, kinds: tuple[str, ...] | str | None, count: int) -> N
         raise DTypeError(f"{op.id} is for {', '.join(op.dtypes)}, not {kinds}")
 
 
-def checked_shapes(shapes: Any) -> Shapes:
+def checked_shapes(shapes: object) -> Shapes:
     """Shapes as tuples of integers; an empty tuple for None.
 
     Raises:
@@ -126,6 +126,6 @@ def _judges_shapes(op: Operator) -> bool:
     return several or bool(op.spec.keys)
 
 
-def _told(shapes: Sequence[Sequence[int]], attributes: Mapping[str, Any]) -> str:
+def _told(shapes: Sequence[Sequence[int]], attributes: Mapping[str, object]) -> str:
     named = [f"{name}={value!r}" for name, value in attributes.items()]
     return ", ".join([*map(str, shapes), *named]) or "its default"

@@ -40,7 +40,7 @@ def empty(
 
 def made(
     name: str,
-    out: Any,
+    out: object,
     shape: tuple[int, ...],
     dtype: np.dtype,
     like: object = None,

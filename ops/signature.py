@@ -104,7 +104,7 @@ class Arrays:
     packed: bool = False
     batch: bool = False
 
-    def __or__(self, other: Any) -> Arrays:
+    def __or__(self, other: object) -> Arrays:
         if other is None:
             return replace(self, optional=True)
         if other is Number:
@@ -136,14 +136,14 @@ class Static:
     kind: str = ""
     levels: tuple[float, ...] = ()
 
-    def __or__(self, other: Any) -> Static:
+    def __or__(self, other: object) -> Static:
         if other is not None:
             return NotImplemented
         return replace(
             self, choices=(*self.choices, None), says=f"{self.says}, or None"
         )
 
-    def fitted(self, id: str, name: str, value: Any) -> Any:
+    def fitted(self, id: str, name: str, value: object) -> Any:
         """The value, converted to the type of the annotation.
 
         Raises:
@@ -192,7 +192,7 @@ class Other:
     verb: str = "drawn from"
     counted: Callable[[str, str, Any], Any] | None = None
 
-    def __or__(self, other: Any) -> Other:
+    def __or__(self, other: object) -> Other:
         known = self.kind in ("key", "shape") and other is None
         return replace(self, optional=True) if known else NotImplemented
 
@@ -213,7 +213,7 @@ class Domain:
     fitted: Callable[[str, str, Any], Any]
     optional: bool = False
 
-    def __or__(self, other: Any) -> Domain:
+    def __or__(self, other: object) -> Domain:
         return replace(self, optional=True) if other is None else NotImplemented
 
 
@@ -287,7 +287,7 @@ class Spec:
         """The names of the parameters that are shapes."""
         return tuple(p.name for p in self.parameters if p.is_shape)
 
-    def listed(self, attributes: Mapping[str, Any]) -> list[str]:
+    def listed(self, attributes: Mapping[str, object]) -> list[str]:
         """The name of each shape of a call, other than those of arrays."""
         absent = str(attributes.get(ABSENT, "")).split()
         found = (p for p in self.parameters if p.is_shape and p.name not in absent)
@@ -327,7 +327,7 @@ class Spec:
             for name, shape in zip(self.listed(attributes), shapes, strict=False)
         ]
 
-    def slots(self, attributes: Mapping[str, Any]) -> list[str]:
+    def slots(self, attributes: Mapping[str, object]) -> list[str]:
         """The name of each array of a call; a list's name once per array."""
         gone = (str(attributes.get(name, "")).split() for name in (NUMBERS, ABSENT))
         left = self.arrays.keys() - {name for names in gone for name in names}
@@ -386,7 +386,7 @@ class Spec:
             made[ABSENT] = " ".join(optional[-missing:])
         return made
 
-    def check(self, dtypes: Sequence[str], attributes: Mapping[str, Any]) -> None:
+    def check(self, dtypes: Sequence[str], attributes: Mapping[str, object]) -> None:
         """Refuse arrays of a wrong number, or of types that do not fit the annotations.
 
         Raises:
@@ -544,7 +544,7 @@ _NAMES: Final = {
 }
 
 
-def spec(id: str, definition: Callable[..., Any]) -> Spec:
+def spec(id: str, definition: Callable[..., object]) -> Spec:
     """The spec for the signature of a definition.
 
     Raises:
@@ -567,7 +567,7 @@ def spec(id: str, definition: Callable[..., Any]) -> Spec:
     return Spec(id, tuple(found))
 
 
-def evaluated(annotation: Any, definition: Callable[..., Any]) -> Any:
+def evaluated(annotation: object, definition: Callable[..., object]) -> Any:
     """An annotation as an object; empty if its names exist only for type checkers."""
     if not isinstance(annotation, str):
         return annotation
@@ -578,7 +578,7 @@ def evaluated(annotation: Any, definition: Callable[..., Any]) -> Any:
         return inspect.Parameter.empty
 
 
-def _unsaid(default: Any, keyword: bool) -> Kind:
+def _unsaid(default: object, keyword: bool) -> Kind:
     if not keyword:
         return Arrays(optional=default is None)
     if default is None or default is inspect.Parameter.empty:
@@ -587,7 +587,7 @@ def _unsaid(default: Any, keyword: bool) -> Kind:
     return Static((kind,), says=_NAMES.get(kind, kind.__name__))
 
 
-def kind_of(where: str, said: Any) -> Kind:
+def kind_of(where: str, said: object) -> Kind:
     """The kind of an annotation.
 
     Raises:

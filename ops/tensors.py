@@ -66,7 +66,7 @@ class Ready:
     @classmethod
     def of(
         cls,
-        launch: Callable[..., Any],
+        launch: Callable[..., object],
         inputs: tuple[Shape | None, ...],
         results: tuple[tuple[Shape, Shape, np.dtype], ...],
         check: Callable[[Sequence[Any]], None] | None = None,
@@ -180,11 +180,11 @@ def call(  # noqa: PLR0917 - by position, for speed
 
 def viewed(  # noqa: PLR0917 - as `call`
     op: Definition,
-    arrays: Sequence[Any],
+    arrays: Sequence[object],
     attributes: dict[str, Any],
-    scalars: tuple[Any, ...],
-    target: Any,
-    out: Any,
+    scalars: tuple[object, ...],
+    target: object,
+    out: object,
 ) -> Launch:
     """The launch of a call whose result is the first array in another shape.
 
@@ -246,11 +246,11 @@ def _nothing() -> None:
     """Launch nothing: the result is a view."""
 
 
-def _kind(like: Any) -> str:
+def _kind(like: object) -> str:
     return runtime.arrays.kind_of(like)
 
 
-def _views(op: Operator, arrays: Sequence[Any]) -> tuple[Any, list[Any], str | None]:
+def _views(op: Operator, arrays: Sequence[object]) -> tuple[Any, list[Any], str | None]:
     """An array that results should resemble, views of the arrays, and their target.
 
     Raises:
@@ -268,7 +268,7 @@ def _views(op: Operator, arrays: Sequence[Any]) -> tuple[Any, list[Any], str | N
     return like, found, there
 
 
-def _place_of(op: Operator, out: Any) -> str | None:
+def _place_of(op: Operator, out: object) -> str | None:
     """The target where `out` is; None for host memory."""
     outs = out if isinstance(out, (tuple, list)) else (out,)
     if all(type(each) is np.ndarray for each in outs):
@@ -299,7 +299,7 @@ def check_result(id: str, shape: Shape) -> None:
         )
 
 
-def _fresh(op: Operator, ready: Ready, like: Any) -> tuple[list[Any], Any]:
+def _fresh(op: Operator, ready: Ready, like: object) -> tuple[list[Any], Any]:
     if ready.keys and ready.single:
         return _one_key(op, ready)
     outs, shown = [], []
@@ -351,7 +351,7 @@ def _among_keys(
 
 
 def _with_key(
-    ready: Ready, arrays: Sequence[Any], scalars: tuple[Any, ...], out: Any
+    ready: Ready, arrays: Sequence[object], scalars: tuple[object, ...], out: Any
 ) -> Launch | None:
     """Fast path for a matching `out` array and one key; None for all other calls."""
     if len(ready.keys) != 2 or ready.keys[0]:
@@ -371,7 +371,7 @@ def _key_class() -> type[keys.Key]:
 
 
 def _given(
-    op: Operator, ready: Ready, out: Any
+    op: Operator, ready: Ready, out: object
 ) -> tuple[list[Any], list[tuple[Any, Any]]]:
     """The memory for results, and the pairs to copy back to `out` after the launch."""
     several, expected = ready.single is None, _arrays(ready)
@@ -408,7 +408,7 @@ class _CopiedBack:
     launch: Callable[..., Any]
     back: list[tuple[Any, Any]]
 
-    def __call__(self, *args: Any) -> None:
+    def __call__(self, *args: object) -> None:
         self.launch(*args)
         for array, spare in self.back:
             np.copyto(array, spare.reshape(array.shape))

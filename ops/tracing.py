@@ -158,7 +158,7 @@ class Trace:
             found.append(shape)
         return tuple(found)
 
-    def check(self, scalars: Sequence[Any]) -> None:
+    def check(self, scalars: Sequence[object]) -> None:
         """Refuse scalars that do not meet the definition's conditions."""
         for check in self.checks:
             check(scalars)
@@ -174,7 +174,7 @@ class Trace:
 
 def trace(
     spec: Spec,
-    body: Callable[..., Any],
+    body: Callable[..., object],
     call: Call,
     *,
     whole: bool,
@@ -335,7 +335,7 @@ class _Tracer:
         self._symbols.append(tuple(found))
         return made
 
-    def run(self, definition: Callable[..., Any]) -> Any:
+    def run(self, definition: Callable[..., object]) -> Any:
         """The result of the body."""
         token = TRACED.set(self.facts)
         try:
@@ -474,7 +474,7 @@ class _Tracer:
         holds = compiled((*self._numbers, *self._scalars), condition)
         said = f"{self.id}: {message}"
 
-        def check(scalars: Sequence[Any]) -> None:
+        def check(scalars: Sequence[object]) -> None:
             if not holds(*scalars):
                 raise error(said)
 

@@ -46,7 +46,7 @@ class Sets:
             ArgumentError: one is not an array, or is immutable in its library.
         """
 
-        def one(name: str, array: Any) -> Any:
+        def one(name: str, array: object) -> Any:
             reason = "" if name in self.read else runtime.arrays.immutable(array)
             if reason:
                 raise ArgumentError(f"{self.id}: {name} {reason}; pass a NumPy array")
@@ -103,7 +103,7 @@ class Sets:
 
 
 def check_updated(
-    id: str, updated: Sequence[tuple[int, str]], arrays: Sequence[Any]
+    id: str, updated: Sequence[tuple[int, str]], arrays: Sequence[object]
 ) -> None:
     """Refuse arrays that cannot be updated in place; notify PyTorch of the writes.
 

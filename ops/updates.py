@@ -57,7 +57,7 @@ class Updating:
     target: Any
     kernel: Kernel
 
-    def __call__(self, arrays: Sequence[tuple[Any, ...]], *scalars: float) -> None:
+    def __call__(self, arrays: Sequence[tuple[object, ...]], *scalars: float) -> None:
         """Update all sets: `arrays` has a tuple for each name."""
         there = self.kernel.target.kind != "llvm"  # there, `each` checks for overlaps
         if there and self.kernel.each(*arrays, *scalars):
@@ -67,11 +67,11 @@ class Updating:
         if there or not self.kernel.each(*arrays, *scalars):
             self._carefully(arrays, scalars)
 
-    def _sets(self, arrays: Sequence[tuple[Any, ...]]) -> Sets:
+    def _sets(self, arrays: Sequence[tuple[object, ...]]) -> Sets:
         return Sets(self.op.id, self.names, self.op.read, arrays)
 
     def _carefully(
-        self, arrays: Sequence[tuple[Any, ...]], scalars: Sequence[float]
+        self, arrays: Sequence[tuple[object, ...]], scalars: Sequence[float]
     ) -> None:
         """Check all sets, then update them, each with the kernel of its types.
 
@@ -84,7 +84,7 @@ class Updating:
             flat = [array.reshape(-1) for array in of]  # copies none that is written
             each.kernel.launch(*flat, *scalars)
 
-    def _alike(self, arrays: Sequence[Any]) -> Updating:
+    def _alike(self, arrays: Sequence[object]) -> Updating:
         """The kernel for arrays of other types."""
         held = dict(zip(self.names, arrays, strict=True))
         given = [(held[n],) if n in held else None for n in self.op.spec.arrays]
@@ -93,10 +93,10 @@ class Updating:
 
 def updated(
     op: Update,
-    arrays: Sequence[Any],
+    arrays: Sequence[object],
     attributes: dict[str, Any],
     scalars: tuple[float, ...],
-    target: Any,
+    target: object,
 ) -> Launch:
     """The launch of a call of an in-place operator; as `tensors.call`.
 
@@ -140,7 +140,7 @@ def updated(
     return found, ([of for of in given if of is not None], *scalars), None
 
 
-def _kind(of: tuple[Any, ...] | None) -> Any:
+def _kind(of: tuple[object, ...] | None) -> Any:
     """The element type of the first array."""
     return of and getattr(of[0], "dtype", None)
 
@@ -196,7 +196,7 @@ class Update(Definition):
         """The definition on tensors."""
         return self._on_tensors
 
-    def _on_tensors(self, **given: Any) -> Any:
+    def _on_tensors(self, **given: object) -> Any:
         arrays = {n: held for n, held in given.items() if isinstance(held, ir.Tensor)}
         of_one_shape(self.id, tuple(arrays), [array.shape for array in arrays.values()])
         new = {n: array for n, array in arrays.items() if n not in self.read}
@@ -228,13 +228,13 @@ class Update(Definition):
         *shapes: tuple[int, ...],
         dtypes: tuple[str, ...] | str | None = None,
         threads: int = 0,
-        **attributes: Any,
+        **attributes: object,
     ) -> Workload:
         """The workload of a call with arrays of these shapes, flattened."""
         flat = ((math.prod(shape),) for shape in shapes)
         return super().workload(*flat, dtypes=dtypes, threads=threads, **attributes)
 
-    def shape(self, *shapes: tuple[int, ...], **_: Any) -> Any:
+    def shape(self, *shapes: tuple[int, ...], **_: object) -> Any:
         """The common shape of all arrays."""
         of_one_shape(self.id, tuple(self.spec.arrays), shapes)
         return (shapes or self.usual_shapes)[0]
@@ -265,7 +265,7 @@ class Update(Definition):
         return found
 
 
-def update(id: str, **options: Any) -> Callable[[Body], Update]:
+def update(id: str, **options: object) -> Callable[[Body], Update]:
     """Decorator: make an in-place operator from the definition of one element.
 
     Args:

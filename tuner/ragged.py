@@ -100,7 +100,7 @@ def _extents(workload: Workload, *, held: bool) -> Iterable[int]:
 
 
 def _mapped(workload: Workload, mapped: Mapping[int, int], *, held: bool) -> Workload:
-    def small(value: Any) -> Any:
+    def small(value: object) -> Any:
         if isinstance(value, tuple):
             return tuple(map(small, value))
         return mapped.get(value, value) if type(value) is int else value

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tensorlang import records
 from tensorlang.errors import ArgumentError
@@ -56,7 +56,7 @@ def tune(
     limit: float = CANDIDATE_LIMIT,
     compile_only: bool = False,
     log: str | Path | None = None,
-    **attributes: Any,
+    **attributes: object,
 ) -> list[Report]:
     """Find the fastest configuration and store it in the user's records.
 

@@ -101,7 +101,7 @@ class _Matrices:
         """Rows per matrix."""
         return self.array.shape[2 if self.transposed else 1]
 
-    def __call__(self, t: Any, row: Any, column: Any) -> Expr:
+    def __call__(self, t: object, row: object, column: object) -> Expr:
         """An element, widened to the accumulation type."""
         at = 0 if self.serves_all else t
         place = (column, row) if self.transposed else (row, column)

@@ -131,7 +131,7 @@ def _counted(sort: Sort) -> Tensor:
     j = reduce_axis(sort.rows.length, "j")
     one, zero = as_expr(1, i32), as_expr(0, i32)
 
-    def before(r: Any, i: Any) -> Expr:
+    def before(r: object, i: Any) -> Expr:
         other, own = key[r, j], key[r, i]
         earlier = j.var < i
         return Select((other < own) | (other.equal(own) & earlier), one, zero)

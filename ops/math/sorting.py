@@ -76,7 +76,9 @@ def _long(workload: Workload) -> bool:
 for _op, _of in ((sort, "values"), (argsort, "positions"), (sort_grad, "gradient")):
     for _name, _feature in (("blocks", "shuffle"), ("blocks_in_memory", "")):
 
-        def _blocks(of: str = _of, shuffles: bool = bool(_feature), **x: Any) -> Tensor:
+        def _blocks(
+            of: str = _of, shuffles: bool = bool(_feature), **x: object
+        ) -> Tensor:
             """The same, by blocks of threads."""
             return device_sorts.by_blocks(getattr(sort_definitions, of)(**x), shuffles)
 

@@ -83,7 +83,9 @@ def _operator(
     return made
 
 
-def _found(id: str, *arrays: Tensor | None, images: int = 1, **asked: Any) -> Problem:
+def _found(
+    id: str, *arrays: Tensor | None, images: int = 1, **asked: object
+) -> Problem:
     """The convolution of these arrays; the first `images` keep an open batch."""
     shapes: list[tuple[Any, ...]] = [
         (*array.shape[: at < images], *map(int, array.shape[at < images :]))

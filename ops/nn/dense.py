@@ -238,7 +238,7 @@ def _check_shapes(  # noqa: PLR0917 - operands of a layer
     )
 
 
-def _check_key(dropout: Any, key: Any) -> None:
+def _check_key(dropout: object, key: Any) -> None:
     """Check the key of dropout.
 
     Raises:
@@ -300,7 +300,7 @@ def dense_grad(
         ir.reduce_axis(rows, "r"),
     )
 
-    def upper(row: Any, column: Any) -> Expr:
+    def upper(row: object, column: object) -> Expr:
         return ir.wide(above[row, column])
 
     def of_weight(column: Expr, k: Expr) -> Reduction:

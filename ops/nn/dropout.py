@@ -43,14 +43,14 @@ _MEANINGS: Final = {
 }
 
 
-def _of_x(rate: Any, x: Any) -> tuple[str, tuple[int, float]]:
+def _of_x(rate: object, x: object) -> tuple[str, tuple[int, float]]:
     """The kernel arguments of a rate; see `scalars`."""
     return _scalars(
         rate if type(rate) is float else _number(rate), getattr(x, "dtype", None)
     )
 
 
-def _of_dy(rate: Any, dy: Any) -> tuple[str, tuple[int, float]]:
+def _of_dy(rate: object, dy: object) -> tuple[str, tuple[int, float]]:
     return _of_x(rate, dy)
 
 
@@ -85,7 +85,7 @@ def scalars(rate: float, dtype: np.dtype) -> tuple[int, float]:
     return (steps << _SHIFT) - 1, divisor
 
 
-def _number(rate: Any) -> float:
+def _number(rate: object) -> float:
     """A rate as a Python number; zero-dimensional arrays are accepted."""
     if isinstance(rate, np.ndarray) and not rate.ndim:
         rate = rate[()]
@@ -96,7 +96,7 @@ def _number(rate: Any) -> float:
     return rate if isinstance(rate, int) else float(rate)
 
 
-def _operator(name: str, derive: Callable[..., Any]) -> Callable[[Body], Definition]:
+def _operator(name: str, derive: Callable[..., object]) -> Callable[[Body], Definition]:
     return operator(
         f"nn.{name}",
         family="threefry",
@@ -158,7 +158,7 @@ def dropout_train(
     return _masked(x, rate, second), tracing.KeyWords(state.impl, after.words())
 
 
-def _by_keys(x: Tensor, rate: Any, key: KeyWords, stream: str) -> Tensor:
+def _by_keys(x: Tensor, rate: object, key: KeyWords, stream: str) -> Tensor:
     """Dropout with one key, or with a batch of keys over the leading dimensions."""
     lead = key.words.shape[:-1]
     ir.require(

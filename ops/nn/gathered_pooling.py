@@ -114,7 +114,7 @@ def avg_pool_grad(
     return narrowed(sums, frame, dy.dtype)
 
 
-def _steps(slid: Sequence[Any]) -> list[Steps]:
+def _steps(slid: Sequence[object]) -> list[Steps]:
     return [s for s in slid if isinstance(s, Steps)]
 
 

@@ -33,7 +33,7 @@ class Layout:
         self.first = letters[1] == "C"
 
     def joined(
-        self, n: Sequence[Any], channels: Sequence[Any], spatial: Sequence[Any]
+        self, n: Sequence[object], channels: Sequence[object], spatial: Sequence[object]
     ) -> tuple[Any, ...]:
         """Indices or extents in memory order."""
         if self.first:
@@ -41,7 +41,7 @@ class Layout:
         return (*n, *spatial, *channels)
 
     def parts(
-        self, of: Sequence[Any]
+        self, of: Sequence[object]
     ) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
         """Split indices or extents into batch, channels and spatial dimensions."""
         n, rest = tuple(of[:1]), tuple(of[1:])
@@ -58,12 +58,12 @@ class Layout:
 def staged(
     shape: Sequence[Any],
     names: Sequence[str],
-    body: Callable[..., Any],
+    body: Callable[..., object],
     name: str | tuple[str, ...],
 ) -> Any:
     """`compute` with named loops and a body that takes all indices as a tuple."""
 
-    def value(*indices: Any) -> Any:
+    def value(*indices: object) -> Any:
         return body(indices)
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD

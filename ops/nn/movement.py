@@ -43,7 +43,7 @@ def _moved(x: Tensor, order: Sequence[int]) -> Tensor:
     held = ir.reshaped(x, [x.shape[axis] for axis in real])
     moved = [axis for axis in order if axis in real]
 
-    def element(*i: Any) -> ir.Expr:
+    def element(*i: object) -> ir.Expr:
         place = dict(zip(moved, i, strict=True))
         return held[tuple(place[axis] for axis in real)]
 
@@ -101,7 +101,7 @@ def _completed(given: Sequence[Any], shape: int | tuple[int, ...]) -> tuple[Any,
     return made
 
 
-def _flat(shape: Sequence[Any]) -> tuple[Any, ...]:
+def _flat(shape: Sequence[object]) -> tuple[Any, ...]:
     ir.require(shape, "an array of shape () has no batch")
     return shape[0], math.prod(shape[1:])
 

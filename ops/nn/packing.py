@@ -5,7 +5,7 @@ Weights are packed once, ahead of many calls, into a value of a type of its own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -29,7 +29,7 @@ _DENSE: Final = "nn.dense"
 
 
 def prepack(
-    op: Operator, w: Any, *, layout: str = "oi", tolerance: float | None = None
+    op: Operator, w: object, *, layout: str = "oi", tolerance: float | None = None
 ) -> PackedWeight | PackedWindows:
     """Pack a weight once for many calls of `op`.
 

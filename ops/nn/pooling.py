@@ -95,7 +95,7 @@ class _Slid:
             shape = (ir.elements(array.shape[:1]), *spatial, int(array.shape[-1]))
         return ir.reshaped(array, shape)
 
-    def pooled(self, define: Body, x: Tensor, **how: Any) -> Tensor:
+    def pooled(self, define: Body, x: Tensor, **how: object) -> Tensor:
         """Apply a pooling definition to images."""
         images = self.seen(x, self.size)
         made = define(
@@ -122,7 +122,7 @@ class _Slid:
         )
         return ir.reshaped(made, x.shape)
 
-    def of_mean(self, define: Body, dy: Tensor, x: Tensor, **how: Any) -> Tensor:
+    def of_mean(self, define: Body, dy: Tensor, x: Tensor, **how: object) -> Tensor:
         """Apply a definition of the gradient of average pooling; `x` is not read."""
         self.check(dy, x)
         given, _ = self.seen(dy, self.results), self.seen(x, self.size)
@@ -156,10 +156,10 @@ def _image(id: str, x: Tensor, rank: int, layout: str | None) -> tuple[bool, Sha
 def _slid(  # noqa: PLR0917 - the operator's parameters
     id: str,
     image: tuple[bool, Shape],
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any = 1,
+    kernel: object,
+    stride: object,
+    padding: object,
+    dilation: object = 1,
     ceil_mode: bool = False,
 ) -> _Slid:
     """Windows of one size at a fixed stride.
@@ -205,7 +205,7 @@ def _ending_outside(slid: Windows, id: str, size: Shape) -> Shape:
     return tuple(found)
 
 
-def _shares(id: str, image: tuple[bool, Shape], wanted: Any) -> _Slid:
+def _shares(id: str, image: tuple[bool, Shape], wanted: object) -> _Slid:
     """Equal windows where the output size divides the image, else uneven ones."""
     first, size = image
     rank = len(size)

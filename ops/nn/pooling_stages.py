@@ -46,7 +46,7 @@ def reached(x: Tensor, frame: Layout, slid: Sequence[Slide], value: float) -> Te
 def over_images(
     frame: Layout,
     x: Tensor,
-    spatial: Sequence[Any],
+    spatial: Sequence[object],
     body: Any,
     name: str | tuple[str, ...],
 ) -> Any:

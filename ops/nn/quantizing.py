@@ -71,7 +71,7 @@ def quantize(
     top = rows.fold_long("max", lambda at: _absolute(rows[at]), "top")
     scales = rows.row(lambda row: top[row] / float(_LARGEST[bits]), "scales")
 
-    def element(row: Any, place: Any) -> Expr:
+    def element(row: object, place: object) -> Expr:
         scale = top[row] / float(_LARGEST[bits])
         value = ir.round(ir.select(scale > 0.0, rows[row, place] / scale, 0.0))
         limit = ir.as_expr(float(_LARGEST[bits]), ir.f32)

@@ -82,7 +82,9 @@ class _Cut(NamedTuple):
         return moved + self.begin if self.begin else moved
 
 
-def _cuts(shape: Sequence[Any], begin: Bounds, end: Bounds, step: Bounds) -> list[_Cut]:
+def _cuts(
+    shape: Sequence[object], begin: Bounds, end: Bounds, step: Bounds
+) -> list[_Cut]:
     """The indices taken along each dimension.
 
     Extents from the first dimension on that is not taken whole are constants.

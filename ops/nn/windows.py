@@ -87,7 +87,7 @@ def within(made: Windows, image: Sequence[int]) -> Windows:
     return replace(made, stride=stride)
 
 
-def windows(id: str, size: Sequence[int], asked: Mapping[str, Any]) -> Windows:
+def windows(id: str, size: Sequence[int], asked: Mapping[str, object]) -> Windows:
     """Windows of this size with the attributes stride, dilation and padding.
 
     Raises:
@@ -118,7 +118,7 @@ def several(
     return tuple(map(int, given))
 
 
-def _whole(value: Any) -> bool:
+def _whole(value: object) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
@@ -153,7 +153,7 @@ def _same(id: str, made: Windows) -> tuple[int, ...]:
     return tuple(found)
 
 
-def channels_first(id: str, layout: Any, rank: int) -> bool:
+def channels_first(id: str, layout: object, rank: int) -> bool:
     """Whether channels come first.
 
     Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -65,7 +65,7 @@ class PackedWindows:
         return plain
 
 
-def pack(w: Any, tolerance: float | None) -> PackedWindows:
+def pack(w: object, tolerance: float | None) -> PackedWindows:
     """Transform windows for the fastest algorithm that a tolerance allows.
 
     Args:
@@ -97,14 +97,14 @@ def read_only(array: np.ndarray) -> np.ndarray:
 
 
 def convolve(  # noqa: PLR0917 - the operator's parameters
-    x: Any,
+    x: object,
     w: PackedWindows,
-    b: Any,
-    padding: Any,
+    b: object,
+    padding: object,
     layout: str | None,
     activation: str | None,
     tolerance: float | None,
-    **given: Any,
+    **given: object,
 ) -> Launch:
     """The launch of `nn.conv2d` with packed weights, from the arguments of a call.
 
@@ -132,7 +132,7 @@ def convolve(  # noqa: PLR0917 - the operator's parameters
     return conv2d_winograd.prepare(x, w.array, b, w.shape[0], **how)
 
 
-def _of_channels(x: Any, w: PackedWindows) -> None:
+def _of_channels(x: object, w: PackedWindows) -> None:
     """Check the channels of images; zero-padded weights would fit others, too.
 
     Raises:

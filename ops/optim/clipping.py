@@ -114,7 +114,7 @@ def clip_by_global_norm(grads: Any, max_norm: float, *, target: Any = None) -> f
     return norm
 
 
-def _plain(arrays: Sequence[Any]) -> bool:
+def _plain(arrays: Sequence[object]) -> bool:
     """Whether all are NumPy arrays that can be updated without a copy."""
     return all(
         type(array) is np.ndarray and array.flags.carray and array.dtype in _KINDS
@@ -122,7 +122,7 @@ def _plain(arrays: Sequence[Any]) -> bool:
     )
 
 
-def _squares(arrays: Sequence[np.ndarray], target: Any) -> float:
+def _squares(arrays: Sequence[np.ndarray], target: object) -> float:
     """The sum of all squares: two launches per element type."""
     by_type: dict[np.dtype, list[np.ndarray]] = {}
     for array in arrays:
@@ -130,7 +130,7 @@ def _squares(arrays: Sequence[np.ndarray], target: Any) -> float:
     return sum(_of_one_type(same, target) for same in by_type.values())
 
 
-def _of_one_type(arrays: list[np.ndarray], target: Any) -> float:
+def _of_one_type(arrays: list[np.ndarray], target: object) -> float:
     counts = [-(-array.size // PART) for array in arrays]
     ends = list(accumulate(counts))
     squares = np.empty(ends[-1])

@@ -28,7 +28,7 @@ MEANINGS: Final = {
 _MOST_STEPS: Final = 1 << 53  # f64 represents all integers up to here
 
 
-def positive(id: str, name: str, value: Any) -> float:
+def positive(id: str, name: str, value: object) -> float:
     """A finite, non-negative number, as a float.
 
     Raises:
@@ -40,7 +40,7 @@ def positive(id: str, name: str, value: Any) -> float:
     return number
 
 
-def share(id: str, name: str, value: Any) -> float:
+def share(id: str, name: str, value: object) -> float:
     """A number in [0, 1), as a float.
 
     Raises:
@@ -73,7 +73,7 @@ def count(id: str, name: str, value: Any) -> int:
     return number
 
 
-def with_momentum(id: str, momentum: float, velocity: Any) -> Any:
+def with_momentum(id: str, momentum: float, velocity: object) -> Any:
     """The velocity, or None if the momentum is 0.
 
     Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -54,7 +54,7 @@ def gumbel(bits: Expr, dtype: DType) -> Expr:
 
 
 def _bounds(
-    lower: Any, upper: Any, dtype: Any
+    lower: object, upper: object, dtype: object
 ) -> tuple[str, tuple[float, float, float, float]]:
     """The bounds rounded to the element type, and their neighbours inside the range."""
     name = "random.truncated_normal"

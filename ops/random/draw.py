@@ -93,8 +93,8 @@ class Draw(Definition):
     def prepared(
         self,
         arrays: Sequence[np.ndarray],
-        attributes: Mapping[str, Any],
-        target: Any,
+        attributes: Mapping[str, object],
+        target: object,
     ) -> Ready:
         """The kernel of a call, and the canonical shapes of its arrays.
 
@@ -121,7 +121,7 @@ class Draw(Definition):
         held = (*flat, width) if len(keys) > 1 else None
         return Ready.of(launch, (held,), (result,))
 
-    def _kernel(self, workload: Workload, target: Any) -> Any:
+    def _kernel(self, workload: Workload, target: object) -> Any:
         """The kernel of a draw, of any size."""
         words, *counts = workload.shapes
         usual = [words, *self.usual_shapes]
@@ -218,7 +218,7 @@ class Parts:
     bits: int
 
     @classmethod
-    def of(cls, kernel: Any, workload: Workload) -> Parts:
+    def of(cls, kernel: object, workload: Workload) -> Parts:
         """The launch of a draw's kernel in parts."""
         named = workload.named
         how, stream = impl(str(named["key"])), str(named["stream"])

@@ -45,7 +45,7 @@ def bits(bits: Expr, dtype: DType) -> Expr:
 
 
 def _range(
-    dtype: Any, minval: Any, maxval: Any, resolution: str
+    dtype: object, minval: object, maxval: object, resolution: str
 ) -> tuple[str, tuple[Any, ...]]:
     """The bounds rounded to the element type, whose difference must be finite in it."""
     name = "random.uniform"
@@ -109,7 +109,7 @@ def uniform(
     return source.drawn(shape, dtype, width, element)
 
 
-def _threshold(p: Any) -> tuple[str, tuple[int]]:
+def _threshold(p: object) -> tuple[str, tuple[int]]:
     """The number of the 2^23 values of an f32 uniform that are below p."""
     if type(p) is not float:
         if isinstance(p, np.ndarray) and p.ndim:

@@ -196,7 +196,7 @@ class NumpyArithmetic:
         """The word as a 1-element array, so that arithmetic wraps silently."""
         return np.array([value], dtype=f"u{self.bits // 8}")
 
-    def rotate(self, word: Any, by: int) -> Any:
+    def rotate(self, word: object, by: int) -> Any:
         """`word` rotated left."""
         left, right = self.constant(by), self.constant(self.bits - by)
         return (word << left) | (word >> right)
@@ -210,11 +210,13 @@ class NumpyArithmetic:
         return (wide >> 64).astype(np.uint64)
 
 
-def hash_numpy(how: Impl, counter: Sequence[Any], key: Sequence[Any]) -> list[Any]:
+def hash_numpy(
+    how: Impl, counter: Sequence[object], key: Sequence[object]
+) -> list[Any]:
     """H(key, counter) on NumPy arrays or Python integers; each result is an array."""
     arithmetic = NumpyArithmetic(how.bits)
 
-    def words(values: Sequence[Any]) -> list[Any]:
+    def words(values: Sequence[object]) -> list[Any]:
         return [np.atleast_1d(np.asarray(v, dtype=how.dtype)) for v in values]
 
     return list(hash_words(how, words(counter), words(key), arithmetic))

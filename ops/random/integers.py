@@ -43,7 +43,9 @@ _NUMBERS: Final = {
 }
 
 
-def _division(dtype: Any, minval: Any, maxval: Any) -> tuple[str, tuple[int, ...]]:
+def _division(
+    dtype: object, minval: object, maxval: object
+) -> tuple[str, tuple[int, ...]]:
     """The scalars of a draw: the minimum, and the constants of the remainder.
 
     These are the span, 2^width modulo it, and the magic numbers for division by it;
@@ -95,7 +97,7 @@ def randint(
     return integer_definitions.randint(source, shape, dtype, minval, maxval)
 
 
-def checked_axis(name: str, axis: Any, shape: tuple[int, ...]) -> int:
+def checked_axis(name: str, axis: object, shape: tuple[int, ...]) -> int:
     """The axis as a non-negative number.
 
     Raises:
@@ -114,7 +116,7 @@ def _multiplier(span: int, bits: int) -> int:
     return half * half % (1 << bits) % span
 
 
-def _whole(name: str, what: str, value: Any) -> int:
+def _whole(name: str, what: str, value: object) -> int:
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         raise ArgumentError(f"{name}: {what} is a whole number, not {value!r}")
     return int(value)
@@ -126,7 +128,7 @@ class _Slices(NamedTuple):
     given: Any
 
 
-def _counted(id: str, _: str, value: Any) -> int | _Slices:
+def _counted(id: str, _: str, value: object) -> int | _Slices:
     """The number of elements, or an array."""
     own(value)
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
@@ -136,7 +138,9 @@ def _counted(id: str, _: str, value: Any) -> int | _Slices:
     return int(value)
 
 
-def _shuffled(*, key: Any, x: _Slices, axis: int, target: Any, out: Any) -> Launch:
+def _shuffled(
+    *, key: object, x: _Slices, axis: int, target: object, out: object
+) -> Launch:
     """The launch that shuffles slices: a permutation, then a gather of words."""
     name = permutation.id
     values = runtime.foreign_arrays.as_placed(x.given, f"{name}: x")

@@ -7,7 +7,7 @@ elements: a stream cannot be drawn in parts. Threefry2x32 only.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,7 +24,7 @@ _UNSIGNED = ("u8", "u16", "u32", "u64")
 _IMPL = "threefry2x32"
 
 
-def bits(key: Key, shape: Any = (), dtype: Any = "uint32") -> np.ndarray:
+def bits(key: Key, shape: object = (), dtype: object = "uint32") -> np.ndarray:
     """Random bits, as `random.bits` but in the original layout.
 
     Args:
@@ -65,7 +65,7 @@ def split(key: Key, num: int | tuple[int, ...] = 2) -> Key:
     return Key(_IMPL, words.reshape(*shape, 2))
 
 
-def _words(name: str, key: Any, count: int, verb: str) -> NDArray[np.uint32]:
+def _words(name: str, key: object, count: int, verb: str) -> NDArray[np.uint32]:
     """The hash of 0 .. count-1: the first words of all hashes, then the second."""
     if not isinstance(key, Key) or key.ndim or key.impl != _IMPL:
         raise ArgumentError(f"{name} takes one {_IMPL} key, not {key!r:.80}")

@@ -92,7 +92,7 @@ def split(
     return definitions.children(key, num)
 
 
-def _each(*, key: Key, data: NDArray[np.uint64], target: Any) -> Launch:
+def _each(*, key: Key, data: NDArray[np.uint64], target: object) -> Launch:
     """Fold any keys with any numbers, using the bare hash."""
     if key.ndim and data.ndim and data.shape != key.shape:
         raise ShapeError(
@@ -111,7 +111,7 @@ def _each(*, key: Key, data: NDArray[np.uint64], target: Any) -> Launch:
     launch, arguments, words = hash.prepare(*given, impl=key.impl, target=target)
     key.fold(data)
 
-    def run(*arguments: Any) -> None:
+    def run(*arguments: object) -> None:
         launch(*arguments)
         made[...] = words[:, : how.key_words].reshape(made.shape)
 

@@ -70,7 +70,7 @@ def _whole(text: str, dtype: Any) -> Array:
     return np.array([int(word) for word in text.split()], dtype)
 
 
-def _hashed(name: str, counter: str, key: str, out: str, target: Any) -> Answer:
+def _hashed(name: str, counter: str, key: str, out: str, target: object) -> Answer:
     how = impl(name)
     got = random.hash(
         _hex(key, how.dtype), _hex(counter, how.dtype), impl=name, target=target
@@ -90,7 +90,7 @@ def _inputs(name: str) -> Iterator[tuple[str, str]]:
 
 
 def _published(table: dict[str, Any]) -> Check:
-    def check(target: Any) -> Iterator[Answer]:
+    def check(target: object) -> Iterator[Answer]:
         for name, answers in table.items():
             for (counter, key), out in zip(_inputs(name), answers, strict=False):
                 yield _hashed(name, counter, key, out, target)
@@ -98,7 +98,7 @@ def _published(table: dict[str, Any]) -> Check:
     return check
 
 
-def _repeated(target: Any) -> Iterator[Answer]:
+def _repeated(target: object) -> Iterator[Answer]:
     counter = " ".join(known.PI_64.split()[:4])
     for name, out in known.REPEATED.items():
         yield _hashed(name, counter, known.REPEATED_KEY, out, target)
@@ -122,32 +122,34 @@ def _drawn(op: Any) -> Any:
     return draw
 
 
-def _split(key: Any, _: str, text: str, target: Any) -> tuple[Array, Array]:
+def _split(key: object, _: str, text: str, target: object) -> tuple[Array, Array]:
     right = _whole(text, np.uint32).reshape(-1, 2)
     return random.key_data(random.split(key, len(right), target=target)), right
 
 
-def _fold_in(key: Any, number: str, text: str, target: Any) -> tuple[Array, Array]:
+def _fold_in(
+    key: object, number: str, text: str, target: object
+) -> tuple[Array, Array]:
     made = random.fold_in(key, int(number), target=target)
     return random.key_data(made), _whole(text, np.uint32)
 
 
-def _bernoulli(key: Any, _: str, text: str, target: Any) -> tuple[Array, Array]:
+def _bernoulli(key: object, _: str, text: str, target: object) -> tuple[Array, Array]:
     right = _whole(text, bool)
     return random.bernoulli(key, 0.5, right.shape, target=target), right
 
 
-def _randint(key: Any, most: str, text: str, target: Any) -> tuple[Array, Array]:
+def _randint(key: object, most: str, text: str, target: object) -> tuple[Array, Array]:
     right = _whole(text, np.int32)
     return random.randint(key, right.shape, 0, int(most), target=target), right
 
 
-def _permutation(key: Any, _: str, text: str, target: Any) -> tuple[Array, Array]:
+def _permutation(key: object, _: str, text: str, target: object) -> tuple[Array, Array]:
     right = _whole(text, np.int32)
     return random.permutation(key, len(right), target=target), right
 
 
-def _key(key: Any, _: str, text: str, target: Any) -> tuple[Array, Array]:
+def _key(key: Any, _: str, text: str, target: object) -> tuple[Array, Array]:
     del target
     return random.key_data(key), _whole(text, np.uint32)
 
@@ -168,7 +170,7 @@ _NORMAL_ULPS: Final = 3
 
 
 def _table(
-    lines: dict[str, str], target: Any, seed: int, name: str = "threefry2x32"
+    lines: dict[str, str], target: object, seed: int, name: str = "threefry2x32"
 ) -> Iterator[Answer]:
     for line, text in lines.items():
         what, _, argument = line.partition(" ")
@@ -178,18 +180,18 @@ def _table(
         yield Answer(asked, got, right, _NORMAL_ULPS if what == "normal" else 0)
 
 
-def _jax(target: Any) -> Iterator[Answer]:
+def _jax(target: object) -> Iterator[Answer]:
     for seed, lines in known.JAX.items():
         yield from _table(lines, target, seed)
 
 
-def _jax_impls(target: Any) -> Iterator[Answer]:
+def _jax_impls(target: object) -> Iterator[Answer]:
     for name, lines in known.JAX_IMPLS.items():
         yield from _table(lines, target, 0, name)
 
 
 def _stream(name: str) -> Check:
-    def check(target: Any) -> Iterator[Answer]:
+    def check(target: object) -> Iterator[Answer]:
         op = getattr(random, name)
         values = op(random.key(known.HASHED_SEED), (known.HASHED_COUNT,), target=target)
         little = values.view(np.uint32).astype("<u4").tobytes()
@@ -200,14 +202,14 @@ def _stream(name: str) -> Check:
     return check
 
 
-def _swift(target: Any) -> Iterator[Answer]:
+def _swift(target: object) -> Iterator[Answer]:
     for seed, text in known.SWIFT.items():
         right = _whole(text, np.uint64)
         got = random.bits(random.key(seed), right.shape, "uint64", target=target)
         yield Answer(f"the 64-bit words of seed {seed}", got, right)
 
 
-def _tflite(target: Any) -> Iterator[Answer]:
+def _tflite(target: object) -> Iterator[Answer]:
     """State [key 1, counter 2], 64-bit numbers with the low word first."""
     for name, text in known.TFLITE.items():
         right = _whole(text, np.uint32)
@@ -219,7 +221,7 @@ def _tflite(target: Any) -> Iterator[Answer]:
     yield Answer("TFLite's 64-bit words of threefry2x32", got, right)
 
 
-def _blocks(name: str, count: int, target: Any) -> Array:
+def _blocks(name: str, count: int, target: object) -> Array:
     how = impl(name)
     key = np.zeros(how.key_words, np.uint32)
     key[0] = 1
@@ -230,13 +232,13 @@ def _blocks(name: str, count: int, target: Any) -> Array:
     return np.asarray(random.hash(key, counters, impl=name, target=target)).reshape(-1)
 
 
-def _packed(target: Any) -> Iterator[Answer]:
+def _packed(target: object) -> Iterator[Answer]:
     right = _whole(known.PACKED, np.uint32)
     got = random.bits(random.key(0), right.shape, stream="packed", target=target)
     yield Answer("the packed stream of key(0)", got, right)
 
 
-def _carried(target: Any) -> Iterator[Answer]:
+def _carried(target: object) -> Iterator[Answer]:
     """Draws across 2^32 elements carry into the high word of the counter."""
     first, count = (1 << 32) - 8, 16
     numbers = np.arange(count, dtype=np.uint64) + np.uint64(first)
@@ -246,7 +248,7 @@ def _carried(target: Any) -> Iterator[Answer]:
     yield Answer("bits of key(7) across 2^32", got, x0 ^ x1)
 
 
-def _dropout(target: Any) -> Iterator[Answer]:
+def _dropout(target: object) -> Iterator[Answer]:
     x = np.arange(1, 17, dtype=np.float32)
     for rate, text in known.DROPOUT.items():
         kept = np.array([float(word) for word in text.split()], np.float32)

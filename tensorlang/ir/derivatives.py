@@ -15,7 +15,7 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from tensorlang.errors import OperatorError
 from tensorlang.ir import intrinsics
@@ -62,7 +62,7 @@ Factor: TypeAlias = "tuple[float, Product]"
 
 
 def derivative(
-    element: Callable[..., Any],
+    element: Callable[..., object],
     seeds: Sequence[Expr | None],
     operands: Sequence[Expr | None],
     floats: Sequence[bool],

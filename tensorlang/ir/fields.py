@@ -47,7 +47,7 @@ def _below(kind: type) -> dict[str, str]:
     }
 
 
-def _changed(old: tuple[Any, ...], change: Change) -> tuple[Any, ...]:
+def _changed(old: tuple[object, ...], change: Change) -> tuple[Any, ...]:
     """A tuple with `change` applied to each item; itself where nothing changed."""
     new = tuple(map(change, old))
     for a, b in zip(old, new, strict=True):

@@ -551,7 +551,7 @@ class Buffer(Node):
         """The number of logical dimensions."""
         return len(self.shape)
 
-    def __getitem__(self, indices: Any) -> Load:
+    def __getitem__(self, indices: object) -> Load:
         given = indices if isinstance(indices, tuple) else (indices,)
         return Load(self, tuple(as_expr(index) for index in given))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -148,7 +148,7 @@ class Model:
         """Run one step on inputs and targets; return the loss before the update."""
         return self.trainer.train_one_batch(*arrays)
 
-    def fit(self, *arrays: Input, **options: Any) -> list[Epoch]:
+    def fit(self, *arrays: Input, **options: object) -> list[Epoch]:
         """Train for a number of epochs; see `tensorlang.layers.fitting.fit`."""
         return self.trainer.fit(*arrays, **options)
 
