@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from tensorlang.ir.interpreter.lanes import Array, Frame, Lanes
     from tensorlang.ir.interpreter.undo import Undo
 
-_SLOTS: Final = ("writer", "reads_low", "reads_high", "atomics_low", "atomics_high")
+_KIND: Final = {  # slot of an element -> the kind of access that it remembers
+    "writer": "write",
+    "reads_low": "read",
+    "reads_high": "read",
+    "atomics_low": "atomic",
+    "atomics_high": "atomic",
+}
+_SLOTS: Final = tuple(_KIND)
 # kind of access -> the earlier accesses it must be ordered after
 _AGAINST: Final = {
     "read": ("writer", "atomics_low", "atomics_high"),
@@ -41,13 +48,18 @@ class Conflict(Exception):  # noqa: N818 - a signal internal to this package
 
 
 class Shadow:
-    """The lane numbers that a memory remembers for each element (0: none)."""
+    """The lane numbers that a memory remembers for each element (0: none).
 
-    __slots__ = (*_SLOTS, "name", "undo")
+    Attributes:
+        highest: For each kind of access, an upper bound of the numbers remembered.
+    """
+
+    __slots__ = (*_SLOTS, "highest", "name", "undo")
 
     def __init__(self, name: str, size: int, undo: Undo) -> None:
         self.name = name
         self.undo = undo
+        self.highest = dict.fromkeys(_AGAINST, 0)
         self.writer = np.zeros(size, np.int64)
         self.reads_low = np.zeros(size, np.int64)
         self.reads_high = np.zeros(size, np.int64)
@@ -117,10 +129,11 @@ class Races:
         Raises:
             Conflict: an access is not ordered after an earlier one.
         """
-        own = (lanes.frame.base + lanes.flat)[who]
         for slot in _AGAINST[kind]:
             self._check(shadow, slot, at, who, lanes)
+        shadow.highest[kind] = self._next - 1
         if kind == "write":
+            own = (lanes.frame.base + lanes.flat)[who]
             shadow.undo.put(shadow.writer, at, own)
             self._check(shadow, "writer", at, who, lanes)
             return
@@ -132,6 +145,8 @@ class Races:
     def _check(
         self, shadow: Shadow, slot: str, at: Array, who: Array, lanes: Lanes
     ) -> None:
+        if shadow.highest[_KIND[slot]] < self._floor:
+            return  # all of them were ordered before these lanes
         earlier: Array = getattr(shadow, slot)[at]
         own = (lanes.frame.base + lanes.flat)[who]
         suspects = np.flatnonzero((earlier >= self._floor) & (earlier != own))
