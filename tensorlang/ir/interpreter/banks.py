@@ -50,11 +50,12 @@ def _extra_passes(warp: Array, words: Array) -> int:
     """Per warp, the most distinct words in one bank, minus one; summed."""
     if not warp.size:
         return 0
-    once = np.unique(np.stack([warp, words]), axis=1)
-    bank = once[0] * BANKS + once[1] % BANKS
-    _, passes = np.unique(bank, return_counts=True)
-    most = np.zeros(int(once[0].max()) + 1, np.int64)
-    np.maximum.at(most, np.unique(bank) // BANKS, passes)
+    span = int(words.max()) // BANKS + 1  # words of a bank
+    line, bank = words // BANKS, words % BANKS
+    once = np.unique((warp * BANKS + bank) * span + line)
+    banks, passes = np.unique(once // span, return_counts=True)
+    most = np.zeros(int(banks[-1]) // BANKS + 1, np.int64)
+    np.maximum.at(most, banks // BANKS, passes)
     return int((most[most > 0] - 1).sum())
 
 
