@@ -42,12 +42,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure() -> None:
     """Settle what a process of tests may do.
 
-    Processes of tests can be interrupted, as in the background none may be, and build
-    all kernels themselves, as there is one for each core already. None measures the
-    machine or uses what was measured.
+    Processes of tests can be interrupted, as in the background none may be. None
+    measures the machine or uses what was measured. There is a process for each core
+    already: they build all kernels themselves, and PyTorch computes in one thread. PoCL
+    compiles a kernel once for all sizes of groups, not again for that of a launch.
     """
     os.environ.setdefault("TENSORLANG_MACHINE", "published")
     os.environ.setdefault("TENSORLANG_BUILD_PROCESSES", "1")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("POCL_WORK_GROUP_SPECIALIZATION", "0")
+    gc.set_threshold(50_000)  # programs are trees: of 700 objects, few are garbage
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
