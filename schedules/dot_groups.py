@@ -285,7 +285,7 @@ def _by_lanes(plan: Plan, found: Products) -> None:
         s.inline(producer[found.w.buffer])
         layout = FLIPPED
     rows, columns, _ = found.sizes
-    best = _sides(plan, rows or 1, columns)
+    best = sides(plan, rows or 1, columns)
     tall = plan.knobs.choice("dot_rows", _SIDES, default=best[0])
     wide = plan.knobs.choice("dot_columns", _SIDES, default=best[1])
     instruction = dot_name(found.row, found.x.dtype.name, layout)
@@ -294,7 +294,7 @@ def _by_lanes(plan: Plan, found: Products) -> None:
             _lanes_tile(plan, part, found, (tall, wide), instruction)
 
 
-def _sides(plan: Plan, rows: int, columns: int) -> tuple[int, int]:
+def sides(plan: Plan, rows: int, columns: int) -> tuple[int, int]:
     """The tile, of sums in three quarters of the registers, of the least instructions.
 
     They are the products of a step and the loads for them, in whole tiles.

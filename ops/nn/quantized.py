@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from tensorlang import ir
 from tensorlang.errors import DTypeError
+from tensorlang.ops import demands
 from tensorlang.ops.definition import operator
 from tensorlang.ops.nn.epilogues import activated
-from tensorlang.ops.nn.quantizing import Narrowed, weights
+from tensorlang.ops.nn.quantizing import Narrowed, half, weights
 from tensorlang.ops.signature import Arrays, ElementType, Scalar, Singles
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ _LONGEST: Final = (2**31 - 1) // (255 * 128)  # products whose sum fits into i32
 _HALF: Final = 128  # what an i8 lacks to be a u8
 _RESULTS: Final = ("f32", "bf16", "f16", "i8", "u8")
 _USUAL: Final = ((1024, 1024), (1024, 1024), (1024,))
-_USUAL_4: Final = ((1024, 1024), (1024, 512), (1024, 32))
+_USUAL_4: Final = ((1024, 1024), (1024, 512), (1024,))
 
 
 def _from_sizes(given: Shapes) -> Shapes:
@@ -269,6 +270,7 @@ def _check_weights(
     shapes=_USUAL_4,
     whole=True,
     shorthand=_from_sizes_4,
+    scheduled_as="dense_int4",
     gradient={"linear": False},
 )
 def dense_int4(
@@ -299,18 +301,58 @@ def dense_int4(
     depth, rows = 2 * int(w.shape[-1]), math.prod(x.shape[:-1])
     _check_weights(x, w, depth, scales, b)
     columns, given = int(w.shape[0]), ir.reshaped(x, (rows, depth))
-    weight = weights(w, scales, 4)
-    k = ir.reduce_axis(depth, "k")
-    products = ir.compute(
-        (rows, columns),
-        lambda i, j: ir.sum(ir.wide(given[i, k]) * weight(j, k), k),
-        "products",
-    )
+    groups = int(scales.shape[1]) if scales.ndim == 2 else 1
+    whole = depth // groups % 2 == 0
+    few = rows <= demands.FEW and whole
+    products = (_by_bytes if few else _by_numbers)(given, w, scales)
 
     def element(i: Expr, j: Expr) -> Expr:
-        value = products[i, j] if b is None else products[i, j] + b[j]
-        return activated(value, activation).cast(x.dtype)
+        value: Expr = products[i, j]
+        if few and scales.ndim == 1:
+            value = value * scales[j if scales.shape[0] != 1 else 0]
+        value = activated(value if b is None else value + b[j], activation)
+        return value.cast(x.dtype)
 
-    return ir.reshaped(
-        ir.compute((rows, columns), element, "y"), (*x.shape[:-1], columns)
+    y = ir.compute((rows, columns), element, "y")
+    return ir.reshaped(y, (*x.shape[:-1], columns))
+
+
+def _by_numbers(x: Tensor, w: Tensor, scales: Tensor) -> Tensor:
+    """Sums of products with dequantised weights, which many rows share."""
+    weight, depth = weights(w, scales, 4), x.shape[1]
+    numbers = ir.compute((w.shape[0], depth), weight, "numbers")
+    k = ir.reduce_axis(depth, "k")
+    made: Tensor = ir.compute(
+        (x.shape[0], w.shape[0]),
+        lambda i, j: ir.sum(ir.wide(x[i, k]) * numbers[j, k], k),
+        "products",
     )
+    return made
+
+
+def _by_bytes(x: Tensor, w: Tensor, scales: Tensor) -> Tensor:
+    """Sums of products with both halves of each byte, scaled if there are groups.
+
+    Activations of even and of odd index are apart, as the halves of a vector of bytes.
+    """
+    (columns, width), grouped = w.shape, scales.ndim == 2
+    halves = ir.compute(
+        (x.shape[0], 2, width), lambda i, h, k: ir.wide(x[i, k * 2 + h]), "halves"
+    )
+    count = int(scales.shape[1]) if grouped else 1
+    g = ir.reduce_axis(count, "g")
+    byte, h = ir.reduce_axis(int(width) // count, "k"), ir.reduce_axis(2, "h")
+
+    def term(i: Expr, j: Expr) -> Expr:
+        at = g * (int(width) // count) + byte if grouped else byte
+        number: Expr = half(w[j, at], ir.as_expr(h))
+        number = number * scales[j, g] if grouped else number
+        product: Expr = halves[i, h, at] * number
+        return product
+
+    made: Tensor = ir.compute(
+        (x.shape[0], columns),
+        lambda i, j: ir.sum(term(i, j), (g, byte, h) if grouped else (byte, h)),
+        "products",
+    )
+    return made

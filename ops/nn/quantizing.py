@@ -156,6 +156,12 @@ def dequantize(
     return ir.reshaped(made, (*lead, depth))
 
 
+def half(octet: Expr, which: Expr) -> Expr:
+    """The f32 number in the lower (0) or the upper (1) four bits of a byte."""
+    bits = (octet.cast(ir.i32) >> which.cast(ir.i32) * 4) & 15
+    return (bits - NIBBLE_ZERO).cast(ir.f32)
+
+
 def weights(q: Tensor, scales: Tensor, bits: int) -> Callable[[Any, Any], Expr]:
     """An accessor `(row, place)` of the f32 numbers that a matrix stands for.
 
@@ -181,9 +187,7 @@ def weights(q: Tensor, scales: Tensor, bits: int) -> Callable[[Any, Any], Expr]:
         if bits == 8:
             number = q[row, place].cast(ir.f32)
         else:
-            octet = q[row, place // 2].cast(ir.i32)
-            shift = (place % 2).cast(ir.i32) * 4
-            number = (((octet >> shift) & 15) - NIBBLE_ZERO).cast(ir.f32)
+            number = half(q[row, place // 2], place % 2)
         if scales.ndim == 2:
             return number * scales[row, place // max(depth // count, 1)]
         return number * scales[row if scales.shape[0] != 1 else 0]

@@ -159,7 +159,14 @@ def test_numbers_that_are_none_become_zero():
 @pytest.mark.parametrize("dtype", [F32, ml_dtypes.bfloat16, np.float16])
 @pytest.mark.parametrize(
     ("m", "n", "k", "per"),
-    [(1, 64, 128, 32), (1, 33, 70, "row"), (5, 40, 96, 16), (40, 70, 62, "tensor")],
+    [
+        (1, 64, 128, 32),
+        (1, 33, 70, "row"),
+        (5, 40, 96, 16),
+        (3, 37, 96, "tensor"),
+        (40, 70, 62, "tensor"),
+        (2, 9, 24, 4),
+    ],
 )
 def test_layers_of_4_bits(m, n, k, per, dtype):
     x = np.random.default_rng(0).standard_normal((m, k)).astype(dtype)
@@ -195,3 +202,10 @@ def test_gradients_of_float_arrays():
         ours.dense_int8(
             q.to(torch.int8), q.to(torch.int8), scales[:, 0]
         ).sum().backward()
+
+
+def test_few_rows_read_each_byte_once():
+    x, (q, scales) = drawn(2, 256), nn.quantize(drawn(40, 256), per=32, bits=4)
+    kernel = nn.dense_int4.kernel(x, q, scales)
+    assert "numbers" not in str(kernel.ir)
+    assert "products_rf" in str(kernel.ir)
