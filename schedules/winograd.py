@@ -18,6 +18,7 @@ from typing import Final
 from tensorlang.ir.contents import blocks, free_vars
 from tensorlang.ir.nodes import Let, Load
 from tensorlang.ir.visit import walk
+from tensorlang.schedules.conv_tiles import vector_lines, write_back
 from tensorlang.schedules.tiling import cut_at, extent, parallelize, written
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.linear import linear
@@ -84,7 +85,7 @@ def _images(  # noqa: PLR0917 - the stages, in program order
     _transpose(s, turned, -1)
     _transpose(s, back, -2)
     for name in (image, tiles, result):
-        _vectors(s, name)
+        vector_lines(s, name, _machine(s)[0])
     _sums(s, sums, knobs)
     parallelize(s, [batch, block])
 
@@ -104,10 +105,10 @@ def _weights(s: Schedule, lines: str, turned: str, weight: str, *zeros: str) -> 
     strip, group, half = _merged(s, (lines, turned, weight), 3)
     for name in (lines, turned):
         s.store_at(written(s, name), half)
-    _vectors(s, lines)
+    vector_lines(s, lines, _machine(s)[0])
     _transpose(s, turned, -1)
     for name in (weight, *zeros):
-        _vectors(s, name)
+        vector_lines(s, name, _machine(s)[0])
     parallelize(s, [strip, group])
 
 
@@ -121,8 +122,9 @@ def _lines(s: Schedule, part: str) -> None:
     inner = min(size, length - low)
     if inner > 0:
         if low + inner < length:
-            _vectors(s, cut_at(s, part, s.loops(part)[-1], inner)[-1])
-        _vectors(s, part)
+            rest = cut_at(s, part, s.loops(part)[-1], inner)[-1]
+            vector_lines(s, rest, _machine(s)[0])
+        vector_lines(s, part, _machine(s)[0])
 
 
 def _columns_of_image(s: Schedule, name: str) -> tuple[int, int]:
@@ -133,18 +135,6 @@ def _columns_of_image(s: Schedule, name: str) -> tuple[int, int]:
     lets = [n.value for n in walk(block) if isinstance(n, Let)]
     place = [value for value in (column, *lets) if column in free_vars(value)][-1]
     return -linear(place).constant, constant(x.shape[-1]) or 0
-
-
-def _vectors(s: Schedule, block: str) -> None:
-    """Vectorize the innermost loop, with a shorter vector for the remainder."""
-    loop, lanes = s.loops(block)[-1], _machine(s)[0]
-    length = extent(s, loop) or 1
-    whole = length // lanes * lanes
-    parts = cut_at(s, block, loop, whole) if 0 < whole < length else [block]
-    for part in parts:
-        loop = s.loops(part)[-1]
-        _, lane = s.split(loop, [None, min(lanes, extent(s, loop) or 1)])
-        s.vectorize(lane)
 
 
 def _machine(s: Schedule) -> tuple[int, int]:
@@ -204,17 +194,7 @@ def _sums(s: Schedule, name: str, knobs: Knobs) -> None:
         for loop in (one, vector):
             s.unroll(loop)
         s.vectorize(lane)
-        _write_back(s, write, some)
-
-
-def _write_back(s: Schedule, write: str, at: str) -> None:
-    """Unroll and vectorize a tile's write-back, which keeps the tile in registers."""
-    loops = s.loops(write)
-    *others, last = loops[loops.index(at) + 1 :]
-    vector, lane = s.split(last, [None, _machine(s)[0]])
-    for loop in (*others, vector):
-        s.unroll(loop)
-    s.vectorize(lane)
+        write_back(s, write, some, lanes)
 
 
 def _tall(length: int, most: int) -> int:

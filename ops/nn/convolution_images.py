@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang.ir import as_expr, select
 from tensorlang.ir.elementwise import NARROW, wide
-from tensorlang.ir.nodes import binary
-from tensorlang.ops.nn.images import SPATIAL, Layout, padded, staged
+from tensorlang.ops.nn.images import SPATIAL, Layout, padded, source, staged
 
 if TYPE_CHECKING:
     from tensorlang.ir.frontend import Tensor
@@ -112,9 +111,9 @@ class Rows(Lines):
                 line = q // self.pitch[d] if self.pitch[d] > 1 else q
                 line = line % self.extents[d] if d else line
                 place = line * side.step + residues[d] - side.before
-                inside = inside & (place >= 0) & (place < side.given)
-                most = binary("min", place, as_expr(side.given - 1))
-                places.append(binary("max", most, as_expr(0)))
+                taken, there = source(place, side.given)
+                places.append(taken)
+                inside = inside & there
             value = wide(x[(*outer, *places)])
             return select(inside, value, as_expr(0.0).cast(value.dtype))
 

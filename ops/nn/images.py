@@ -104,7 +104,7 @@ def padded(
         batch, channel, at = layout.parts(indices)
         places, inside = [], as_expr(True)
         for place, before, step, extent in zip(at, low, spread, given, strict=True):
-            taken, there = _source(place, before, step, extent)
+            taken, there = source(place - before, extent, step)
             places.append(taken)
             inside = inside & there
         read = x[layout.joined(batch, channel, places)]
@@ -116,15 +116,20 @@ def padded(
     return made
 
 
-def _source(place: Expr, low: int, step: int, extent: int) -> tuple[Expr, Expr]:
-    """The clamped source index of an element of the copy, and whether it is inside."""
-    shifted = place - low
-    there = (shifted >= 0) & (shifted < (extent - 1) * step + 1)
+def source(place: Expr, extent: int, step: int = 1) -> tuple[Expr, Expr]:
+    """The clamped source index of an element of a copy, and whether it is inside.
+
+    Args:
+        place: The element's place, from the first element of the source.
+        extent: Elements of the source.
+        step: Spacing of the source's elements in the copy.
+    """
+    there = (place >= 0) & (place < (extent - 1) * step + 1)
     if step > 1:
-        there = there & (shifted % step).equal(0)
-        shifted = shifted // step
+        there = there & (place % step).equal(0)
+        place = place // step
     last = max(extent - 1, 0)
-    return binary("min", binary("max", shifted, as_expr(0)), as_expr(last)), there
+    return binary("min", binary("max", place, as_expr(0)), as_expr(last)), there
 
 
 def numbers(extents: Sequence[Any]) -> tuple[int, ...]:

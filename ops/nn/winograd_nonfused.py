@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from tensorlang.ir import as_expr, f32, reduce_axis, select
 from tensorlang.ir import sum as total
-from tensorlang.ir.nodes import Buffer, binary
+from tensorlang.ir.nodes import Buffer
 from tensorlang.ops.nn.epilogues import activated
-from tensorlang.ops.nn.images import staged
+from tensorlang.ops.nn.images import source, staged
 from tensorlang.ops.nn.multi_store import Indices, extents, multi_store
 from tensorlang.ops.nn.winograd_matrices import TRANSFORMS, WINDOW
 from tensorlang.ops.nn.winograd_products import both
@@ -56,7 +56,7 @@ def _image(x: Tensor, p: Problem, tiles: list[int], transforms: Transforms) -> T
     def body(at: Indices) -> list[tuple[Indices, Expr]]:
         batch, c, i, j = at
         rows, columns = (
-            [_within(tile * m + at - before, extent) for at in range(points)]
+            [source(tile * m + at - before, extent) for at in range(points)]
             for tile, before, extent in zip((i, j), low, size, strict=True)
         )
         grid = [
@@ -73,12 +73,6 @@ def _image(x: Tensor, p: Problem, tiles: list[int], transforms: Transforms) -> T
     return multi_store(
         made, ("b", "c", "i", "j"), (n, inputs, *extents(*tiles)), body, x
     )
-
-
-def _within(place: Expr, extent: int) -> tuple[Expr, Expr]:
-    """A place clamped to the image, and whether it is inside, not padding."""
-    last = binary("min", binary("max", place, as_expr(0)), as_expr(extent - 1))
-    return last, (place >= 0) & (place < extent)
 
 
 def _weight(w: Tensor, transforms: Transforms) -> Tensor:

@@ -23,7 +23,7 @@ from tensorlang.ir import as_expr, f32, reduce_axis, select
 from tensorlang.ir import sum as total
 from tensorlang.ir.nodes import Buffer, binary
 from tensorlang.ops.nn.epilogues import activated
-from tensorlang.ops.nn.images import staged
+from tensorlang.ops.nn.images import source, staged
 from tensorlang.ops.nn.multi_store import Indices, extents, multi_store
 from tensorlang.ops.nn.winograd_blocks import LANES, STRIP, Blocks
 from tensorlang.ops.nn.winograd_products import both
@@ -49,14 +49,10 @@ def lines(x: Tensor, cut: Blocks, weight: Tensor) -> Tensor:
         if cut.inputs % LANES:
             inside = channel < cut.inputs
             channel = binary("min", channel, as_expr(cut.inputs - 1))
-        row = g * cut.lines + line - cut.low[0]
-        at_column = column - cut.low[1]
-        for place, size in ((row, cut.size[0]), (at_column, cut.size[1])):
-            inside = inside & (place >= 0) & (place < size)
-        value = x[
-            n, channel, _within(row, cut.size[0]), _within(at_column, cut.size[1])
-        ]
-        return select(inside, value, as_expr(0.0, f32))
+        row, above = source(g * cut.lines + line - cut.low[0], cut.size[0])
+        at_column, beside = source(column - cut.low[1], cut.size[1])
+        value = x[n, channel, row, at_column]
+        return select(inside & above & beside, value, as_expr(0.0, f32))
 
     groups = -(-cut.inputs // LANES)
     shape = (x.buffer.shape[0], *extents(cut.count, groups, LANES, length))
@@ -71,10 +67,6 @@ def lines(x: Tensor, cut: Blocks, weight: Tensor) -> Tensor:
         return [((*outer, line * cut.pitch + column), element(at))]
 
     return multi_store(made, ("b", "g", "cg", "c", "i", "j"), sizes, body, weight, x)
-
-
-def _within(place: Expr, size: int) -> Expr:
-    return binary("max", binary("min", place, as_expr(size - 1)), as_expr(0))
 
 
 def turned(lines: Tensor) -> Tensor:
