@@ -27,6 +27,10 @@ GRID = [
     ((3, 3), 6, 34, {"groups": 2, "padding": 1, "stride": (2, 3)}, "silu", np.float32),
     ((3, 3), 6, 6, {"groups": 6, "padding": 1}, "sigmoid", np.float32),
     ((1, 1), 6, 8, {}, "gelu", np.float32),
+    # windows that read few of the pixels between them
+    ((1, 1), 6, 8, {"stride": (2, 3)}, "relu", np.float32),
+    ((3, 3), 6, 4, {"stride": 2, "padding": 2, "dilation": 2}, None, np.float32),
+    ((3, 3), 6, 4, {"stride": 4, "padding": 2, "dilation": 2}, None, np.float32),
     (
         (3, 5),
         8,

@@ -34,6 +34,8 @@ GRADIENTS = [
     ((3, 40, 40), (8, 3, 16, 16), {"stride": 16}),
     ((4, 3, 3), (6, 4, 2, 2), {"padding": 4}),
     ((6, 5, 5), (6, 1, 5, 5), {"stride": 2, "groups": 6}),
+    ((6, 7, 19), (6, 1, 2, 2), {"padding": 3, "groups": 6}),
+    ((17, 9, 11), (4, 17, 3, 3), {"stride": 2, "padding": 1}),  # no tile divides 17
 ]
 # image, weights, attributes
 TRANSPOSED = [
@@ -49,6 +51,8 @@ TRANSPOSED = [
     ((6, 1, 1), (6, 4, 4, 4), {}),
     ((1, 4, 4), (1, 4, 2, 2), {"stride": 2}),
     ((4, 5, 5), (4, 1, 3, 3), {"groups": 2}),  # one output of several channels
+    ((6, 4, 17), (6, 1, 3, 3), {"padding": 1, "groups": 6}),
+    ((4, 5, 6), (4, 19, 3, 3), {"stride": (1, 2)}),  # no tile divides 19
     # more results behind than a stride: below the dilation
     (
         (2, 2, 7),
