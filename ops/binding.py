@@ -16,7 +16,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -535,7 +535,7 @@ def _integers(name: str) -> tuple[int, int]:
     return int(found.min), int(found.max)
 
 
-def number_of(id: str, operand: str, value: Any, kind: str, name: str) -> Any:
+def number_of(id: str, operand: str, value: Any, kind: str, name: str) -> object:
     """The number as an argument of a kernel for arrays of a type.
 
     Raises:
@@ -586,7 +586,7 @@ def number(id: str, name: str, value: Any) -> float:
         raise ArgumentError(f"{id}: {name} is a number, not {value!r:.80}") from None
 
 
-def _remembered(fit: Callable[[Any], object]) -> Callable[..., Any]:
+def _remembered(fit: Callable[[Any], object]) -> Callable[..., object]:
     """Memoise `fit` for tuples of numbers, by their values and types."""
 
     @lru_cache(maxsize=1024, typed=True)
@@ -617,7 +617,7 @@ def _whole(id: str, name: str, value: object) -> int:
     raise ArgumentError(f"{id}: {name} is a whole number, not {value!r:.80}")
 
 
-def _listed(id: str, name: str, value: object) -> tuple[Any, ...]:
+def _listed(id: str, name: str, value: object) -> tuple[object, ...]:
     if type(value) is list and value:
         return tuple(value)
     raise ArgumentError(
@@ -673,14 +673,14 @@ def _key(id: str, name: str, value: object) -> Any:
     )
 
 
-def _old_key(id: str, name: str, value: object) -> Any:
+def _old_key(id: str, name: str, value: object) -> NoReturn:
     own(value)
     raise ArgumentError(
         f"{id}: {name} is the Key that was used before, not {type(value).__name__}"
     )
 
 
-def _folded_key(id: str, name: str, value: object) -> Any:
+def _folded_key(id: str, name: str, value: object) -> NoReturn:
     own(value)
     raise ArgumentError(f"{id}: {name} is a Key, not {type(value).__name__}")
 

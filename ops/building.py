@@ -205,7 +205,7 @@ def is_of_other_machines(op: Operator, name: str, target: Target) -> bool:
     return name != DIRECT and bool(models) and target.model not in models
 
 
-def pinned(op: Operator) -> dict[str, Any]:
+def pinned(op: Operator) -> dict[str, object]:
     """The knobs that `TENSORLANG_PIN` fixes for an operator.
 
     Raises:

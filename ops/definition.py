@@ -355,7 +355,7 @@ class Definition(Operator):  # noqa: D101 - it has one
 
     def _deriving(
         self, named: Mapping[str, Any], kind: str, usual: Mapping[str, Any]
-    ) -> tuple[str, tuple[Any, ...]]:
+    ) -> tuple[str, tuple[object, ...]]:
         """The variant and scalars that `derive` gives, with `usual` as defaults."""
         assert self.derive is not None
         taken = {}
@@ -436,7 +436,7 @@ class Definition(Operator):  # noqa: D101 - it has one
             | {name: 0.5 for name in shares if workload.named[name]}
         )
 
-    def _usual_derived(self, workload: Workload) -> dict[str, Any]:
+    def _usual_derived(self, workload: Workload) -> dict[str, object]:
         variant = workload.named.get(DERIVED)
         for usual in self._measured if variant else ():
             found, numbers = self._deriving(workload.named, workload.dtypes[0], usual)

@@ -280,7 +280,7 @@ def _of_shape(parameter: Parameter) -> Parameter:
     return replace(parameter, kind=replace(_LIKE, several=kind.several))
 
 
-def _placeholders(name: str, shape: Any, kind: Arrays, dy: Tensor) -> Any:
+def _placeholders(name: str, shape: Any, kind: Arrays, dy: Tensor) -> object:
     """Placeholders for arrays of which only the shape is given."""
     if kind.several:
         return [

@@ -79,7 +79,7 @@ def takes_over(*values: object) -> bool:
 
 def overloaded(
     op: Operator, args: tuple[object, ...], kwargs: Mapping[str, object]
-) -> Any:
+) -> object:
     """The result of the first argument that overloads the call.
 
     Raises:

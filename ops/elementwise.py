@@ -71,7 +71,7 @@ class Elementwise(Definition):
         return dict.fromkeys(names, "")
 
     @cached_property
-    def _returns(self) -> tuple[Any, ...]:
+    def _returns(self) -> tuple[object, ...]:
         """The definition's return annotation, one entry per result."""
         said = inspect.signature(self.element).return_annotation
         found = signature.evaluated(said, self.element)
@@ -89,7 +89,7 @@ class Elementwise(Definition):
         """The shapes of the default workload: long arrays of equal length."""
         return self._shapes or ((_LONG,),) * len(self.spec.arrays)
 
-    def inlined(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Any:
+    def inlined(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> object:
         """The expression for elements inside a definition: `nn.silu(x[i])`.
 
         f16 and bf16 are computed in f32 and rounded once, as for arrays.
@@ -140,14 +140,14 @@ class Elementwise(Definition):
         return self.grad
 
 
-def _element(value: Any) -> Any:
+def _element(value: Any) -> object:
     """An operand of an expression; numbers take the type of the other operand."""
     if value is None or isinstance(value, (bool, int, float)):
         return value
     return ir.as_expr(value)
 
 
-def _widened(operand: object) -> Any:
+def _widened(operand: object) -> object:
     return ir.wide(operand) if isinstance(operand, ir.Expr) else operand
 
 

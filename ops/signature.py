@@ -130,7 +130,7 @@ class Static:
     """
 
     types: tuple[type, ...] = ()
-    choices: tuple[Any, ...] = ()
+    choices: tuple[object, ...] = ()
     says: str = "a number or text"
     pairs: bool = False
     kind: str = ""
@@ -163,7 +163,7 @@ class Static:
             return made
         raise ArgumentError(f"{id}: attribute {name} is {self.says}, not {value!r:.80}")
 
-    def _row(self, value: Any) -> Any:
+    def _row(self, value: Any) -> object:
         """A flat tuple of integers or None; an invalid value for anything else."""
         given = value.tolist() if isinstance(value, np.ndarray) else value
         if self.pairs and any(isinstance(each, (list, tuple)) for each in given):
@@ -567,7 +567,7 @@ def spec(id: str, definition: Callable[..., object]) -> Spec:
     return Spec(id, tuple(found))
 
 
-def evaluated(annotation: object, definition: Callable[..., object]) -> Any:
+def evaluated(annotation: object, definition: Callable[..., object]) -> object:
     """An annotation as an object; empty if its names exist only for type checkers."""
     if not isinstance(annotation, str):
         return annotation

@@ -250,7 +250,9 @@ def _kind(like: object) -> str:
     return runtime.arrays.kind_of(like)
 
 
-def _views(op: Operator, arrays: Sequence[object]) -> tuple[Any, list[Any], str | None]:
+def _views(
+    op: Operator, arrays: Sequence[object]
+) -> tuple[object, list[object], str | None]:
     """An array that results should resemble, views of the arrays, and their target.
 
     Raises:
@@ -312,7 +314,7 @@ def _fresh(op: Operator, ready: Ready, like: object) -> tuple[list[Any], Any]:
     return outs, shown[0] if ready.single else tuple(shown)
 
 
-def _one_key(op: Operator, ready: Ready) -> tuple[list[Any], Key]:
+def _one_key(op: Operator, ready: Ready) -> tuple[list[object], Key]:
     """The memory of the only result, and the key or batch of keys in it."""
     (shape, inner, dtype), how = ready.results[0], ready.keys[0]
     try:

@@ -56,7 +56,7 @@ class Call:
     batches: Collection[int] = ()
 
     @property
-    def pattern(self) -> tuple[Any, ...]:
+    def pattern(self) -> tuple[object, ...]:
         """The cache key of its traces."""
         ones = tuple(
             [
@@ -243,7 +243,7 @@ class _Tracer:
 
     # ----------------------------------------------------------- placeholders
 
-    def _argument(self, parameter: Parameter) -> Any:
+    def _argument(self, parameter: Parameter) -> object:
         """The body's argument for a parameter."""
         name, kind = parameter.name, parameter.kind
         if isinstance(kind, Static):

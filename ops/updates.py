@@ -145,7 +145,7 @@ def _kind(of: tuple[object, ...] | None) -> Any:
     return of and getattr(of[0], "dtype", None)
 
 
-def _lists(op: Update, arrays: Sequence[Any]) -> list[tuple[Any, ...] | None]:
+def _lists(op: Update, arrays: Sequence[Any]) -> list[tuple[object, ...] | None]:
     """Lists of arrays, as tuples of one length.
 
     Raises:
@@ -196,7 +196,7 @@ class Update(Definition):
         """The definition on tensors."""
         return self._on_tensors
 
-    def _on_tensors(self, **given: object) -> Any:
+    def _on_tensors(self, **given: object) -> object:
         arrays = {n: held for n, held in given.items() if isinstance(held, ir.Tensor)}
         of_one_shape(self.id, tuple(arrays), [array.shape for array in arrays.values()])
         new = {n: array for n, array in arrays.items() if n not in self.read}

@@ -202,7 +202,7 @@ class Worker:
         except BrokenPipeError:
             raise Died(self._death()) from None
 
-    def _answer(self, limit: float, until: float = inf) -> Any:
+    def _answer(self, limit: float, until: float = inf) -> object:
         assert self._process is not None
         patience = Patience(self._process.pid, limit, until)
         while True:

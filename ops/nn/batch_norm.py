@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tensorlang import ir
 from tensorlang.ops.definition import Body, Definition, operator
@@ -144,7 +144,7 @@ def batch_norm_grad(
     *,
     eps: Scalar = 1e-5,
     axis: int = 1,
-) -> Any:
+) -> object:
     """The gradients of `nn.batch_norm` for x, weight and bias.
 
     Args:
@@ -183,7 +183,7 @@ def batch_norm_train_grad(
     *,
     eps: Scalar = 1e-5,
     axis: int = 1,
-) -> Any:
+) -> object:
     """The gradients of `nn.batch_norm_train` for x, weight and bias, from that of y.
 
     Includes the gradient through the moments: with `u` the normalised x and

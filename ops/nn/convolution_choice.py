@@ -153,11 +153,11 @@ PREFERS: Final[Mapping[str, Callable[[Workload], str]]] = {
 }
 
 
-def _fused(m: int) -> Callable[..., Any]:
+def _fused(m: int) -> Callable[..., object]:
     return winograd_definitions.conv(m)
 
 
-def _staged(m: int) -> Callable[..., Any]:
+def _staged(m: int) -> Callable[..., object]:
     return winograd_nonfused.conv(m)
 
 

@@ -47,7 +47,7 @@ class Lines:
         low, extents = [s.before for s in self.sides], [s.extent for s in self.sides]
         return padded(x, self.frame, low, extents, name=name)
 
-    def offsets(self, tap: Sequence[Any]) -> list[Any]:
+    def offsets(self, tap: Sequence[Any]) -> list[object]:
         """What the elements of a convolution's window add to a place."""
         pairs = zip(self.sides, tap, strict=True)
         return [side.offset(0, k) for side, k in pairs]

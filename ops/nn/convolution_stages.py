@@ -72,7 +72,7 @@ def turned(w: Tensor, rank: int) -> Tensor:
     leading, window = w.shape[:cut], w.shape[cut:]
     named = {3: ("g", "o", "c"), 2: ("o", "c"), 1: ("g",)}[cut]
 
-    def exchanged(of: Sequence[Any]) -> tuple[Any, ...]:
+    def exchanged(of: Sequence[Any]) -> tuple[object, ...]:
         return (*of[:-2], of[-1], of[-2]) if len(of) > 1 else tuple(of)
 
     def element(indices: Indices) -> Expr:

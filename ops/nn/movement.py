@@ -74,7 +74,9 @@ def _order(axes: int | tuple[int, ...] | None, rank: int) -> list[int]:
 # ---------------------------------------------------------------------- reshape
 
 
-def _completed(given: Sequence[Any], shape: int | tuple[int, ...]) -> tuple[Any, ...]:
+def _completed(
+    given: Sequence[Any], shape: int | tuple[int, ...]
+) -> tuple[object, ...]:
     """The target shape, with -1 replaced by the inferred extent.
 
     Raises:

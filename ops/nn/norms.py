@@ -119,7 +119,7 @@ def layer_norm_grad(
 @_operator("rms_norm_grad", 1, "rms_norm")
 def rms_norm_grad(
     dy: Floats, x: Floats, weight: Weights | None = None, eps: Scalar = 1e-6
-) -> Any:
+) -> object:
     """The gradients of `nn.rms_norm` for x and weight.
 
     With `u` the normalised x, `g = dy * weight` and `scale = 1 / sqrt(mean(x * x) +

@@ -195,7 +195,7 @@ def first_places(  # noqa: PLR0917 - operands of its stages
 
     top = over_images(frame, x, windows, largest, "largest")
 
-    def ranked(at: Indices) -> Any:
+    def ranked(at: Indices) -> object:
         value, best, own = seen(at), top[at], number(at)
         lost = best.not_equal(best)
         found = select(lost, value.not_equal(value), value.equal(best))

@@ -73,7 +73,7 @@ def count(id: str, name: str, value: Any) -> int:
     return number
 
 
-def with_momentum(id: str, momentum: float, velocity: object) -> Any:
+def with_momentum(id: str, momentum: float, velocity: object) -> object:
     """The velocity, or None if the momentum is 0.
 
     Raises:

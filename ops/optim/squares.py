@@ -24,7 +24,7 @@ def _rmsprop(
     eps: Positive = 1e-8,
     momentum: Positive = 0.0,
     weight_decay: Positive = 0.0,
-) -> tuple[Any, ...]:
+) -> tuple[object, ...]:
     velocity = with_momentum("optim.rmsprop", momentum, velocity)
     return velocity, lr, weight_decay, alpha, 1.0 - alpha, momentum, eps
 

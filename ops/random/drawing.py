@@ -9,7 +9,7 @@ result has the shape `[*key.shape, *shape]`.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
@@ -46,7 +46,7 @@ def bits(bits: Expr, dtype: DType) -> Expr:
 
 def _range(
     dtype: object, minval: object, maxval: object, resolution: str
-) -> tuple[str, tuple[Any, ...]]:
+) -> tuple[str, tuple[object, ...]]:
     """The bounds rounded to the element type, whose difference must be finite in it."""
     name = "random.uniform"
     if type(minval) is not float or type(maxval) is not float:

@@ -171,7 +171,7 @@ def _inject(
 
 def _philox(
     how: Impl, x: list[Any], key: list[Any], arithmetic: Arithmetic[Any]
-) -> list[Any]:
+) -> list[object]:
     factors = [arithmetic.constant(m) for m in MULTIPLIERS[how.words, how.bits]]
     for number in range(how.rounds):
         if number:

@@ -158,7 +158,7 @@ class Key:
     def __deepcopy__(self, memo: dict[int, Any]) -> Key:
         return self.__copy__()  # the same key: copying must not allow a second use
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         held = self._ledger.states_of(self._ids).tobytes()
         numbers = states.folded(self._ledger, self._ids)
         return _restored, (self.impl, np.array(self.words), held, numbers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -65,7 +65,7 @@ class StatefulKey:
         """A copy that yields the same keys from here on."""
         return StatefulKey(Key(self.impl, self._words), uses=self._uses)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _restored, (self.impl, self._words, self._uses)
 
     def __repr__(self) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from sys import _getframe  # inspect.stack would read files
 from threading import Lock
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
@@ -35,7 +35,7 @@ Ids: TypeAlias = "int | NDArray[np.int64] | None"
 
 _CHECKING = os.environ.get("TENSORLANG_KEY_CHECK", "1") != "0"
 _LOCK = Lock()
-_last_outside: dict[str, Any] = {}
+_last_outside: dict[str, object] = {}
 _OWN: Final = "tensorlang."
 _EACH_APART: Final = 1024
 _BEFORE: Final = "a place before it was pickled"

@@ -61,7 +61,7 @@ class Commands(TyperGroup):
             return args[0], loaded(args[0]), args[1:]
         return super().resolve_command(ctx, args)
 
-    def main(self, *args: Any, **options: Any) -> Any:
+    def main(self, *args: Any, **options: Any) -> object:
         """Run and exit; user errors are printed as one sentence."""
         parent = super().main
         if not options.get("standalone_mode", True):

@@ -47,7 +47,7 @@ def _below(kind: type) -> dict[str, str]:
     }
 
 
-def _changed(old: tuple[object, ...], change: Change) -> tuple[Any, ...]:
+def _changed(old: tuple[object, ...], change: Change) -> tuple[object, ...]:
     """A tuple with `change` applied to each item; itself where nothing changed."""
     new = tuple(map(change, old))
     for a, b in zip(old, new, strict=True):
@@ -56,7 +56,7 @@ def _changed(old: tuple[object, ...], change: Change) -> tuple[Any, ...]:
     return old
 
 
-def _rebuild(kind: type) -> Callable[[Any, Change], Any]:
+def _rebuild(kind: type) -> Callable[[Any, Change], object]:
     below = _below(kind)
     lines = ["def rebuild(node, change):"]
     for name, text in below.items():
@@ -91,7 +91,9 @@ def _statements(kind: type) -> Callable[[Any], tuple[Any, ...]]:
     return _tuple(kind, "statements", [_spread(*item) for item in held.items()])
 
 
-def _tuple(kind: type, name: str, parts: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+def _tuple(
+    kind: type, name: str, parts: list[str]
+) -> Callable[[Any], tuple[object, ...]]:
     lines = [f"def {name}(node):", f"return ({''.join(part + ', ' for part in parts)})"]
     made: Callable[[Any], tuple[Any, ...]] = generated(kind, name, lines, {})
     return made

@@ -84,7 +84,7 @@ class Tensor:
 
     def __tensorlang_op__(
         self, op: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> Any:
+    ) -> object:
         """Refuse to call an operator on a tensor without data, with its own error."""
         return op.inlined(args, kwargs)
 

@@ -200,7 +200,7 @@ class Operand:
 
     def __tensorlang_op__(
         self, op: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> Any:
+    ) -> object:
         """Apply an elementwise operator's formula to expressions."""
         return op.inlined(args, kwargs)
 

@@ -185,7 +185,7 @@ class Rows:
 
     def fold_chunked(
         self, reducer: str | Reducer, value: Value, name: str | tuple[str, ...]
-    ) -> Any:
+    ) -> object:
         """Two-stage chunked reduction: reduce chunks, then combine their results."""
         one = isinstance(name, str)
         names = (name,) if isinstance(name, str) else name

@@ -191,7 +191,7 @@ def compiled(variables: Iterable[Var], expr: Expr) -> Callable[..., int]:
 
 
 def _arithmetic(op: str, *, swapped: bool = False) -> Callable[[Size, ExprLike], Any]:
-    def method(self: Size, other: ExprLike) -> Any:
+    def method(self: Size, other: ExprLike) -> object:
         expr = _extent(other)
         if expr is None:  # combined with an expression, it becomes one
             pair = (other, self) if swapped else (self, other)
@@ -203,7 +203,7 @@ def _arithmetic(op: str, *, swapped: bool = False) -> Callable[[Size, ExprLike],
 
 
 def _comparison(op: str) -> Callable[[Size, object], Any]:
-    def method(self: Size, other: object) -> Any:
+    def method(self: Size, other: object) -> object:
         expr = _extent(other)
         if expr is None:
             return NotImplemented

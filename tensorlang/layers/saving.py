@@ -194,7 +194,7 @@ def _kind(name: str) -> np.dtype:
     return TensorSpec((), words[kind] + name[len(kind) :]).numpy
 
 
-def _from_note(note: Note, what: str, path: str | os.PathLike[str]) -> Any:
+def _from_note(note: Note, what: str, path: str | os.PathLike[str]) -> object:
     found = note.get(what)
     if found is None and note:
         raise ArgumentError(

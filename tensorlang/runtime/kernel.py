@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
+from typing import TYPE_CHECKING, ClassVar, Final, NoReturn
 
 import numpy as np
 
@@ -96,7 +96,7 @@ class Kernel(ABC):
         self._free: Final = tuple(scalar.name for scalar in signature.free)
         self._make = output_maker(signature)
 
-    def __call__(self, *args: object, out: object = None, **scalars: object) -> Any:
+    def __call__(self, *args: object, out: object = None, **scalars: object) -> object:
         """Run; returns the `out` arrays: one, a tuple, or None."""
         missing = self._arity - len(args)
         if missing == 0 and out is None and not scalars:
