@@ -6,7 +6,13 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
-from benchmarks import conv_works, layer_works, random_works, training_works
+from benchmarks import (
+    attention_works,
+    conv_works,
+    layer_works,
+    random_works,
+    training_works,
+)
 from benchmarks.work import Work
 from tensorlang.tuner.ceilings import Ceilings, ceilings
 from tensorlang.tuner.rounds import Ratio, Timing, interleaved, paired_ratio
@@ -25,6 +31,7 @@ def measure(threads: int, rounds: int, only: str = "") -> dict[str, Any]:
         *random_works.works(threads),
         *layer_works.works(threads),
         *conv_works.works(threads),
+        *attention_works.works(threads),
         *training_works.works(threads),
     )
     for name, make in every:

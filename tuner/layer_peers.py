@@ -119,6 +119,13 @@ def _torch_fused(f: ModuleType, a: Operands, g: Given) -> object:
     return f.dropout(f.gelu(f.linear(*a)), g["dropout"], training=True)
 
 
+def _torch_attention(f: ModuleType, a: Operands, g: Given) -> object:
+    q, k, v = a
+    return f.scaled_dot_product_attention(
+        q, k, v, is_causal=g["causal"], enable_gqa=q.shape[1] != k.shape[1]
+    )
+
+
 _TORCH: Final[dict[str, Body]] = {
     "nn.dense": lambda f, a, _: f.linear(*a),
     "nn.conv2d": _torch_conv,
@@ -128,6 +135,7 @@ _TORCH: Final[dict[str, Body]] = {
     "nn.layer_norm": lambda f, a, _: f.layer_norm(a[0], a[0].shape[-1:], *a[1:]),
     "nn.gelu": lambda f, a, _: f.gelu(a[0]),
     "nn.max_pool2d": lambda f, a, _: f.max_pool2d(a[0], 2),
+    "nn.attention": _torch_attention,
     "dense, gelu, dropout": _torch_fused,
 }
 
