@@ -19,13 +19,17 @@ class PackedWeight:
 
     Attributes:
         operator: Id of the operator it is packed for.
-        array: Strips `[ceil(out / 32), in, 32]`, zero-padded; read-only.
+        array: Strips of columns, `[ceil(out / 32), in, 32]`, or of bytes, groups of
+            four for each of 16 columns, `[ceil(out / 16), ceil(in / 4), 64]`,
+            zero-padded; read-only.
         shape: The logical shape, `(out, in)`.
+        group: Adjacent inputs of a column that are stored together.
     """
 
     operator: str
     array: np.ndarray
     shape: tuple[int, int]
+    group: int = 1
 
     @property
     def dtype(self) -> np.dtype:
@@ -50,5 +54,8 @@ class PackedWeight:
     def unpack(self) -> np.ndarray:
         """A copy of the weight as `[out, in]`."""
         columns, depth = self.shape
-        rows = self.array.transpose(0, 2, 1).reshape(-1, depth)
-        return np.ascontiguousarray(rows[:columns])
+        count, steps, width = self.array.shape
+        shape = count, steps, width // self.group, self.group
+        rows = self.array.reshape(shape).transpose(0, 2, 1, 3)
+        rows = rows.reshape(shape[0] * shape[2], shape[1] * shape[3])
+        return np.ascontiguousarray(rows[:columns, :depth])

@@ -22,9 +22,9 @@ from typing import Final
 from tensorlang.errors import ScheduleError
 from tensorlang.instructions import DotProduct, dot_product
 from tensorlang.ir.contents import allocations
-from tensorlang.ir.nodes import Binary, Cast, Expr, For, Load, Reduce
+from tensorlang.ir.nodes import Binary, Cast, Const, Expr, For, Load, Reduce, as_expr
 from tensorlang.schedules.plan import Plan, Tile
-from tensorlang.schedules.stages import Stage, extent_of, stages, tile_axes
+from tensorlang.schedules.stages import Stage, extent_of, stages, tile_axes, variables
 from tensorlang.schedules.tiling import (
     cut,
     cut_at,
@@ -49,12 +49,22 @@ class Products:
         row: The instruction.
         x: The load of the operand that the rows index.
         w: The load of the operand that the columns index.
+        flipped: Whether 128 is added to it, which makes signed bytes unsigned.
     """
 
     stage: Stage
     row: DotProduct
     x: Load
     w: Load
+    flipped: bool = False
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether the columns' operand is interleaved in groups already."""
+        _, column, k = map(self.stage.axis, self.loops)
+        lanes, group = as_expr(self.row.lanes), as_expr(self.row.group)
+        place = column % lanes * group + k % group
+        return self.w.indices == (column // lanes, k // group, place)
 
     @property
     def sizes(self) -> tuple[int | None, int, int]:
@@ -86,17 +96,23 @@ def products(s: Schedule, stage: Stage) -> Products | None:
     if s.target is None or found is None or len(folded) != 1:
         return None
     match update:
-        case Reduce(
-            values=(Binary("mul", Cast(_, Load() as x), Cast(_, Load() as w)),)
-        ):
-            row = dot_product(s.target.features, (x.dtype.name, w.dtype.name))
+        case Reduce(values=(Binary("mul", Cast(_, Load() as x), Cast(_, factor)),)):
+            row = dot_product(s.target.features, (x.dtype.name, factor.dtype.name))
+        case _:
+            return None
+    match factor:
+        case Load() as w:
+            pass
+        case Binary("xor", Cast(_, Load() as w), Const(128)):
+            pass
         case _:
             return None
     column, sizes = stage.axis(found[1]), (extent_of(found[1]), extent_of(folded[0]))
     if row is None or row.sums != stage.output.dtype.name or None in sizes:
         return None
-    columns = [_at(load, column) is not None for load in (x, w)]
-    return Products(stage, row, x, w) if columns == [False, True] else None
+    if column in variables(x) or column not in variables(w):
+        return None
+    return Products(stage, row, x, w, flipped=factor != w)
 
 
 def _at(load: Load, axis: Expr) -> int | None:
@@ -106,10 +122,11 @@ def _at(load: Load, axis: Expr) -> int | None:
 
 
 def made_factors(s: Schedule) -> set[str]:
-    """The stages that make the columns' operand of dot products: they may pack it."""
+    """The stages that make operands of dot products: they may pack or pad them."""
     made = {stage.output: stage.name for stage in stages(s.function)}
-    found = (products(s, stage) for stage in stages(s.function))
-    return {made[each.w.buffer] for each in found if each and each.w.buffer in made}
+    found = filter(None, (products(s, stage) for stage in stages(s.function)))
+    used = {load.buffer for each in found for load in (each.x, each.w)}
+    return {made[buffer] for buffer in used if buffer in made}
 
 
 def by_groups(plan: Plan, tile: Tile) -> None:
@@ -153,7 +170,12 @@ def _along(found: Products) -> bool | None:
 
 def _by_columns(s: Schedule, found: Products, tile: Tile) -> None:
     """Pack the columns' operand, and tile rows by vectors of columns."""
-    name, names, instruction = found.stage.name, found.names, _pack(s, found)
+    name, names, x = found.stage.name, found.names, found.x.dtype.name
+    if found.is_packed:
+        layout = f"strips{FLIPPED}" if found.flipped else "strips"
+        instruction = dot_name(found.row, x, layout)
+    else:
+        instruction = _pack(s, found)
     for tall, rows in _cut_rows(s, name, names[0], tile.rows):
         for part in cut(s, tall, names[1], tile.vectors * tile.lanes):
             _tile(s, part, found, names, replace(tile, rows=rows), instruction)
@@ -182,6 +204,8 @@ def _pack(s: Schedule, found: Products) -> str:
         copy, packed = made[buffer], buffer.name
     else:
         copy, packed = s.cache_read(stage.name, buffer.name, "global")
+    if found.flipped:
+        raise ScheduleError("128 is added where weights are packed, or not at all")
     if columns % row.lanes or steps % row.group:
         _pad(s, found)
     _, column, k = map(stage.axis, found.loops)
@@ -279,11 +303,11 @@ def _unroll(s: Schedule, block: str, at: str, lanes: int) -> None:
 def _by_lanes(plan: Plan, found: Products) -> None:
     """Tiles of sums whose lanes are along the reduction, without packing."""
     s, name, names = plan.s, found.stage.name, found.names
-    layout, made = "along", made_factors(s)
+    layout, made = f"along{FLIPPED if found.flipped else ''}", made_factors(s)
     producer = {each.output: each.name for each in stages(s.function)}
     if found.w.buffer in producer and producer[found.w.buffer] in made:
         s.inline(producer[found.w.buffer])
-        layout = FLIPPED
+        layout = f"along{FLIPPED}"
     rows, columns, _ = found.sizes
     best = sides(plan, rows or 1, columns)
     tall = plan.knobs.choice("dot_rows", _SIDES, default=best[0])

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from tensorlang.ops.operator import Operator
 
 STRIP: Final = 32  # columns: two f32 vectors, the width of a register tile
+LANES, GROUP = 16, 4  # columns and adjacent inputs of a strip of bytes
 _DENSE: Final = "nn.dense"
+_BYTES: Final = "nn.dense_int8"
 
 
 def prepack(
@@ -34,10 +36,10 @@ def prepack(
     """Pack a weight once for many calls of `op`.
 
     Args:
-        op: `nn.dense`, or `nn.conv2d` with 3x3 windows.
-        w: For `nn.dense`, `[out, in]`, or `[in, out]` with `layout="io"`; for
+        op: `nn.dense`, `nn.dense_int8`, or `nn.conv2d` with 3x3 windows.
+        w: For dense layers, `[out, in]`, or `[in, out]` with `layout="io"`; for
             `nn.conv2d`, `[out, in, 3, 3]`.
-        layout: `"oi"` or `"io"`, for `nn.dense`.
+        layout: `"oi"` or `"io"`, for dense layers.
         tolerance: For `nn.conv2d`, the error allowed, as in its calls: weights are
             packed for Winograd's algorithms.
 
@@ -45,12 +47,13 @@ def prepack(
         ArgumentError: the operator takes no packed weights, the layout is unknown, or
             no Winograd algorithm is within the tolerance.
         ShapeError: not a matrix, or not 3x3 windows.
-        DTypeError: not floats.
+        DTypeError: not floats, or not int8 for `nn.dense_int8`.
     """
     id = getattr(op, "id", None)
-    if id not in (CONVOLUTION, _DENSE):
+    if id not in (CONVOLUTION, _DENSE, _BYTES):
         raise ArgumentError(
-            f"{id or repr(op)} takes no packed weight; nn.dense and nn.conv2d do"
+            f"{id or repr(op)} takes no packed weight; nn.dense, nn.dense_int8 and "
+            "nn.conv2d do"
         )
     if tolerance is not None and not isinstance(tolerance, (int, float)):
         raise ArgumentError(
@@ -60,27 +63,33 @@ def prepack(
         return pack(w, tolerance)
     if tolerance is not None:
         raise ArgumentError(
-            "nn.prepack: weights of nn.dense are packed as they are, "
-            "without a tolerance"
+            f"nn.prepack: weights of {id} are packed as they are, without a tolerance"
         )
     if layout not in ("oi", "io"):
         raise ArgumentError(f"nn.prepack: layout is 'oi' or 'io', not {layout!r}")
     array = runtime.arrays.view(w, "nn.prepack: w")
     if array.ndim != 2:
         raise ShapeError(f"nn.prepack: w is a matrix, not of shape {array.shape}")
-    if as_dtype(array.dtype).name not in FLOATS:
+    allowed = ("i8",) if id == _BYTES else FLOATS
+    if as_dtype(array.dtype).name not in allowed:
         raise DTypeError(
-            f"nn.prepack: w is one of {', '.join(FLOATS)}, not {array.dtype}; cast it"
+            f"nn.prepack: w is one of {', '.join(allowed)}, not {array.dtype}; cast it"
         )
     rows = array if layout == "oi" else array.T
+    lanes, group = (LANES, GROUP) if id == _BYTES else (STRIP, 1)
+    packed = _strips(rows, lanes, group)
+    return PackedWeight(id, packed, rows.shape, group)
+
+
+def _strips(rows: np.ndarray, lanes: int, group: int) -> np.ndarray:
+    """Strips `[columns / lanes, in / group, lanes * group]`, padded with zeros."""
     columns, depth = rows.shape
-    strips = -(-columns // STRIP)
-    whole = np.zeros((strips * STRIP, depth), array.dtype)
-    whole[:columns] = rows
-    packed = runtime.buffers.empty(
-        (strips, depth, STRIP), array.dtype
-    )  # aligned to cache lines
-    packed[...] = whole.reshape(strips, STRIP, depth).transpose(0, 2, 1)
-    if packed.size:
-        packed = read_only(packed)
-    return PackedWeight(_DENSE, packed, (columns, depth))
+    count, steps = -(-columns // lanes), -(-depth // group)
+    whole = np.zeros((count * lanes, steps * group), rows.dtype)
+    whole[:columns, :depth] = rows
+    shape = count, steps, lanes * group
+    packed = runtime.buffers.empty(shape, rows.dtype)  # aligned to cache lines
+    packed[...] = (
+        whole.reshape(count, lanes, steps, group).transpose(0, 2, 1, 3).reshape(shape)
+    )
+    return read_only(packed) if packed.size else packed

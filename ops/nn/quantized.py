@@ -14,8 +14,9 @@ from tensorlang.errors import DTypeError
 from tensorlang.ops import demands
 from tensorlang.ops.definition import operator
 from tensorlang.ops.nn.epilogues import activated
+from tensorlang.ops.nn.packing import GROUP, LANES
 from tensorlang.ops.nn.quantizing import Narrowed, half, weights
-from tensorlang.ops.signature import Arrays, ElementType, Scalar, Singles
+from tensorlang.ops.signature import Arrays, ElementType, Packed, Scalar, Singles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,7 +67,7 @@ def _from_sizes_4(given: Shapes) -> Shapes:
 )
 def dense_int8(
     x: Activations,
-    w: Weights8,
+    w: Weights8 | Packed,
     scales: Singles,
     b: Singles | None = None,
     *,
@@ -85,7 +86,7 @@ def dense_int8(
 
     Args:
         x: Activations, uint8 or int8 `[..., in]`.
-        w: Weights, int8 `[out, in]`.
+        w: Weights, int8 `[out, in]`, or a `PackedWeight`.
         scales: Scales of the weights: `[1]`, `[out]`, or `[out, groups]` for groups of
             `in / groups` adjacent weights.
         b: Bias `[out]`, or None.
@@ -104,8 +105,9 @@ def dense_int8(
         DTypeError: the type of an argument or of the result is none of these.
     """
     _check_result(dtype)
-    _check_weights(x, w, int(w.shape[-1]), scales, b)
-    (columns, depth), rows = map(int, w.shape), math.prod(x.shape[:-1])
+    columns, depth = _sizes(w, x)
+    _check_weights(x, columns, depth, scales, b)
+    rows = math.prod(x.shape[:-1])
     groups = tuple(int(n) for n in scales.shape[1:])
     length = depth // math.prod(groups or (1,)) if depth else 0
     ir.require(
@@ -114,11 +116,13 @@ def dense_int8(
         length=length,
         most=_LONGEST,
     )
-    sums = _exact(
-        ir.reshaped(x, (rows, *groups, length)),
-        ir.reshaped(w, (columns, *groups, length)),
-        _by_row(zero_points, x, "zero_points"),
-    )
+    zero = _by_row(zero_points, x, "zero_points")
+    if isinstance(w, ir.Tensor):
+        weight = ir.reshaped(w, (columns, *groups, length))
+        sums = _exact(ir.reshaped(x, (rows, *groups, length)), weight, zero)
+    else:
+        ir.require(not groups, "a packed weight has no scales of groups")
+        sums = _exact_of_strips(ir.reshaped(x, (rows, depth)), w, zero)
     row_scale = _by_row(x_scales, x, "x_scales")
 
     if groups:
@@ -186,6 +190,82 @@ def _exact(
     return at
 
 
+def _exact_of_strips(
+    x: Tensor, w: Packed, zero_points: Callable[..., Expr]
+) -> Callable[..., Expr]:
+    """The same for a packed weight, whose columns and inputs are padded with zeros."""
+    strips, (rows, depth), signed = w.array, x.shape, x.dtype == ir.i8
+    whole = int(strips.shape[1]) * GROUP
+    k, of_x, of_w = (ir.reduce_axis(n, "k") for n in (whole, depth, whole))
+    if whole != depth:
+        x = _padded(x, whole)
+
+    def weight(j: Any, k: Any) -> Expr:
+        value: Expr = strips[j // LANES, k // GROUP, j % LANES * GROUP + k % GROUP]
+        return value
+
+    def unsigned(j: Any, k: Any) -> Expr:
+        value = weight(j, k)
+        return value.cast(ir.u8) ^ ir.as_expr(_HALF, ir.u8) if signed else value
+
+    products = ir.compute(
+        (rows, int(strips.shape[0]) * LANES),
+        lambda i, j: ir.sum(x[i, k].cast(ir.i32) * unsigned(j, k).cast(ir.i32), k),
+        "products",
+    )
+    row_sums = ir.compute(
+        (rows,), lambda i: ir.sum(x[i, of_x].cast(ir.i32), of_x), "row_sums"
+    )
+    column_sums = ir.compute(
+        (w.columns,),
+        lambda j: ir.sum(weight(j, of_w).cast(ir.i32), of_w),
+        "column_sums",
+    )
+
+    def at(i: Expr, j: Expr) -> Expr:
+        less = row_sums[i] * _HALF if signed else ir.as_expr(0, ir.i32)
+        less = zero_points(i, less, lambda zero: less + zero * column_sums[j])
+        value: Expr = products[i, j]
+        return value - less
+
+    return at
+
+
+def _padded(x: Tensor, depth: int) -> Tensor:
+    """Rows padded with zeros."""
+    last = ir.as_expr(int(x.shape[1]) - 1)
+
+    def element(i: Expr, k: Expr) -> Expr:
+        read: Expr = x[i, ir.binary("min", k, last)]
+        return ir.select(k <= last, read, ir.as_expr(0, x.dtype))
+
+    made: Tensor = ir.compute((x.shape[0], depth), element, "padded")
+    return made
+
+
+def _sizes(w: Tensor | Packed, x: Tensor) -> tuple[int, int]:
+    """The columns and the depth of a weight.
+
+    Raises:
+        ShapeError: not a matrix, or not packed for so many inputs.
+    """
+    if isinstance(w, ir.Tensor):
+        ir.require(w.ndim == 2, "the weight is a matrix, not of shape {w}", w=w.shape)
+        columns, depth = map(int, w.shape)
+        return columns, depth
+    depth, shape = int(x.shape[-1]) if x.ndim else 0, w.array.shape
+    wanted = (-(-w.columns // LANES), -(-depth // GROUP), LANES * GROUP)
+    ir.require(
+        tuple(shape) == wanted,
+        "an array of shape {shape} holds no packed weight of {columns} columns and "
+        "{depth} inputs; nn.prepack makes one",
+        shape=shape,
+        columns=w.columns,
+        depth=depth,
+    )
+    return w.columns, depth
+
+
 def _by_row(given: Tensor | None, x: Tensor, name: str) -> Callable[..., Expr]:
     """Apply an optional value of each row, or of all: `(row, otherwise, applied)`.
 
@@ -226,21 +306,20 @@ def _check_result(dtype: DType) -> None:
 
 
 def _check_weights(
-    x: Tensor, w: Tensor, depth: int, scales: Tensor, b: Tensor | None
+    x: Tensor, columns: int, depth: int, scales: Tensor, b: Tensor | None
 ) -> None:
     """Check that the arrays belong to one layer of `depth` inputs.
 
     Raises:
         ShapeError: a shape does not fit.
     """
-    ir.require(w.ndim == 2, "the weight is a matrix, not of shape {w}", w=w.shape)
-    columns = w.shape[0]
     ir.require(
         x.ndim > 0 and x.shape[-1] == depth,
-        "x of shape {x} does not end in the {depth} inputs of a weight of shape {w}",
+        "x of shape {x} does not end in the {depth} inputs of a weight with {columns} "
+        "columns",
         x=x.shape,
         depth=depth,
-        w=w.shape,
+        columns=columns,
     )
     ir.require(
         (scales.ndim == 1 and (scales.shape[0] == columns or scales.shape[0] == 1))
@@ -298,9 +377,10 @@ def dense_int4(
     Raises:
         ShapeError: a shape does not fit.
     """
-    depth, rows = 2 * int(w.shape[-1]), math.prod(x.shape[:-1])
-    _check_weights(x, w, depth, scales, b)
-    columns, given = int(w.shape[0]), ir.reshaped(x, (rows, depth))
+    rows, (columns, width) = math.prod(x.shape[:-1]), _sizes(w, x)
+    depth = 2 * width
+    _check_weights(x, columns, depth, scales, b)
+    given = ir.reshaped(x, (rows, depth))
     groups = int(scales.shape[1]) if scales.ndim == 2 else 1
     whole = depth // groups % 2 == 0
     few = rows <= demands.FEW and whole

@@ -7,8 +7,11 @@ from typing import Final
 from tensorlang.instructions import DotProduct
 
 SIGN: Final = 128  # the bit that is the sign of an i8
-FLIPPED: Final = "along_flipped"
-LAYOUTS: Final = ("columns", "rows", "along", FLIPPED)
+FLIPPED: Final = "_flipped"
+LAYOUTS: Final = (
+    *("columns", "rows", "strips", "along"),
+    *("strips_flipped", "along_flipped"),
+)
 
 
 def dot_name(row: DotProduct, x: str, layout: str) -> str:
@@ -19,7 +22,7 @@ def dot_name(row: DotProduct, x: str, layout: str) -> str:
 def layouts(row: DotProduct, x: str) -> tuple[str, ...]:
     """The layouts that a row has for a first operand of type `x`."""
     flips = {row.a, row.b} == {"u8", "i8"} and x == "i8"
-    return LAYOUTS if flips else LAYOUTS[:-1]
+    return LAYOUTS if flips else LAYOUTS[:4]
 
 
 def nests(name: str, row: DotProduct, x: str, layout: str) -> tuple[str, str]:
@@ -30,24 +33,25 @@ def nests(name: str, row: DotProduct, x: str, layout: str) -> tuple[str, str]:
         row: The instruction.
         x: Type of the first operand; the second has the row's other one.
         layout: How the second operand `w`, interleaved as (k // group, l, k % group),
-            is indexed: (k, l) for `columns`, (l, k) for `rows`; each lane multiplies
-            the same group of `x`. With `along`, each has its own group of both, and
-            these are contiguous; `along_flipped` takes bytes of `w` of the other sign,
-            and adds 128 to them.
+            is indexed: (k, l) for `columns`, (l, k) for `rows`, in one dimension for
+            `strips`; each lane multiplies the same group of `x`. With `along`, each has
+            its own group of both, and these are contiguous. Those that end in
+            `_flipped` take signed bytes of `w`, and add 128 to them.
     """
     lanes, group = row.lanes, row.group
     every, w = lanes * group, row.b if x == row.a else row.a
     column, part = (
         f"ramp(0, 1, {every}) {op} splat({group}, {every})" for op in ("//", "%")
     )
-    along, flipped = layout.startswith("along"), layout == FLIPPED
+    along, flipped = layout.startswith("along"), layout.endswith(FLIPPED)
     count = every if along else group
     at_x = f"vl * {group} + vp" if along else "vp"
     shape, at, taken = {
         "columns": (f"{group}, {lanes}", "vp, vl", f"{part}, {column}"),
         "rows": (f"{lanes}, {group}", "vl, vp", f"{column}, {part}"),
+        "strips": (f"{every}", f"vl * {group} + vp", f"ramp(0, 1, {every})"),
         "along": (f"{every}", at_x, f"ramp(0, 1, {every})"),
-    }[layout.removesuffix("_flipped")]
+    }[layout.removesuffix(FLIPPED)]
     sums, held = row.sums, row.b if flipped else w
     factor, vector = f"w[{at}]", f"w[{taken}]"
     if flipped:

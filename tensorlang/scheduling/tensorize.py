@@ -11,6 +11,7 @@ from tensorlang.ir.contents import free_vars, names, writes
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
     Axis,
+    Binary,
     Block,
     Buffer,
     Const,
@@ -25,7 +26,7 @@ from tensorlang.ir.nodes import (
     Var,
     seq,
 )
-from tensorlang.ir.visit import substitute, walk
+from tensorlang.ir.visit import rebuild, rewriter, substitute, walk
 from tensorlang.scheduling.coverage import guards_of
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import Linear, linear
@@ -53,7 +54,41 @@ class _Nest:
 
     def form(self, index: Expr) -> Linear:
         """An index of the block as a linear form of the loops."""
-        return linear(substitute(index, {a.var: a.value for a in self.block.axes}))
+        values = {a.var: a.value for a in self.block.axes}
+        return linear(self.divided(substitute(index, values)))
+
+    def divided(self, index: Expr) -> Expr:
+        """The index with quotients and remainders of whole tiles carried out.
+
+        `(8 * i + l) // 8` is `i`, and `(8 * i + l) % 8` is `l`, if `l` counts to 8.
+        """
+
+        @rewriter
+        def visit(node: Node) -> Node:
+            node = rebuild(node, visit)
+            match node:
+                case Binary("floordiv" | "floormod" as op, a, Const(value=by)) if by:
+                    parts = self._parts(linear(a), int(by))
+                    if parts is not None:
+                        return parts[op == "floormod"].expr()
+            return node
+
+        return visit(index)
+
+    def _parts(self, form: Linear, by: int) -> tuple[Linear, Linear] | None:
+        """Quotient and remainder, if the latter is of the tile's loops alone."""
+        lengths = {loop.var: loop.extent for loop in self.loops}
+        whole = tuple((a, c // by) for a, c in form.terms if c % by == 0)
+        rest = tuple((a, c) for a, c in form.terms if c % by)
+        most = form.constant % by
+        for atom, step in rest:
+            length = lengths.get(atom) if isinstance(atom, Var) else None
+            if not isinstance(length, Const) or step < 0:
+                return None
+            most += step * (int(length.value) - 1)
+        if most >= by:
+            return None
+        return Linear(whole, form.constant // by), Linear(rest, form.constant % by)
 
     def inner(self, form: Linear) -> Linear:
         """The terms of a form that the nest's loops drive."""

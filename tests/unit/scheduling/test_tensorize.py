@@ -102,3 +102,33 @@ def test_tensorize_packing_with_a_transpose(same_meaning):
 def test_refusals_of_tensorizing(step, match):
     with pytest.raises(ScheduleError, match=match):
         step()
+
+
+STRIPS = """
+def f(x: u8[3, 16], w: i8[2, 4, 64], y: InOut[i32[3, 32]]):
+    for i in range(3):
+        for j0 in range(2):
+            for k0 in range(4):
+                for l in range(16):
+                    for p in range(4):
+                        with block(
+                            "y",
+                            vi=spatial(3, i),
+                            vj=spatial(32, j0 * 16 + l),
+                            vk=reduction(16, k0 * 4 + p),
+                        ):
+                            with init():
+                                pass
+                            reduce(sum, y[vi, vj],
+                                cast(i32, x[vi, vk]) * cast(i32,
+                                    w[vj // 16, vk // 4, vj % 16 * 4 + vk % {by}]))
+"""
+
+
+def test_quotients_of_whole_tiles(same_meaning):
+    func = parse(STRIPS.format(by=4))
+    after = tensorize(func, "l", "dpbusd_u8_strips")
+    assert "dpbusd" in show(after)
+    same_meaning(func, after)
+    with pytest.raises(ScheduleError, match="does not run through the tile"):
+        tensorize(parse(STRIPS.format(by=3)), "l", "dpbusd_u8_strips")

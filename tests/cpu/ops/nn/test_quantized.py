@@ -49,6 +49,11 @@ def test_sums_are_exact(m, n, k, dtype):
     y = nn.dense_int8(x, w, np.ones(1, F32))
     assert y.dtype == F32
     np.testing.assert_array_equal(y, exact(x, w, np.ones(1)))  # below 2**24
+    packed, zero = nn.prepack(nn.dense_int8, w), octets(m, seed=3).astype(np.int32)
+    np.testing.assert_array_equal(nn.dense_int8(x, packed, np.ones(1, F32)), y)
+    assert np.array_equal(packed.unpack(), w)
+    y = nn.dense_int8(x, packed, np.ones(n, F32), zero_points=zero)
+    np.testing.assert_array_equal(y, exact(x, w, np.ones(1), zero))
 
 
 @pytest.mark.parametrize("dtype", [I8, U8])
@@ -93,13 +98,15 @@ def test_empty_strided_and_given_arrays():
     assert nn.dense_int8(octets(2, 8)[:0], w, ones).shape == (0, 6)
     assert (nn.dense_int8(np.zeros((2, 0), I8), w[:, :0], ones) == 0).all()
     assert nn.dense_int8(octets(2, 8), w[:0], ones).shape == (2, 0)
+    packed = nn.prepack(nn.dense_int8, w[:, :0])
+    assert (nn.dense_int8(np.zeros((2, 0), I8), packed, ones) == 0).all()
     x, out = octets(4, 16)[:, ::2], np.zeros((4, 12), F32)
     nn.dense_int8(x, w, ones, out=out[:, ::2])
     np.testing.assert_array_equal(out[:, ::2], exact(x, w, ones))
 
 
 X, W, S = octets(2, 8), octets(6, 8), np.ones(6, F32)
-LONG = np.zeros((1, 70_000), I8)
+LONG, PACKED = np.zeros((1, 70_000), I8), nn.prepack(nn.dense_int8, W)
 
 
 @pytest.mark.parametrize(
@@ -114,6 +121,10 @@ LONG = np.zeros((1, 70_000), I8)
         (lambda: nn.dense_int8(X * 1.0, W, S), DTypeError, "takes u8, i8"),
         (lambda: nn.dense_int8(X, W.view(U8), S), DTypeError, "w is an array of i8"),
         (lambda: nn.dense_int8(LONG, LONG, S[:1]), ShapeError, "may overflow"),
+        (lambda: nn.dense_int8(X[:, :3], PACKED, S), ShapeError, "and 3 inputs"),
+        (lambda: nn.dense_int8(X, PACKED, drawn(6, 2)), ShapeError, "no scales of gr"),
+        (lambda: nn.dense(drawn(2, 8), PACKED), ArgumentError, "packed for nn.dense_i"),
+        (lambda: nn.prepack(nn.dense_int8, drawn(6, 8)), DTypeError, "w is one of i8"),
         (lambda: nn.dense_int4(X * F32(1), W, S), DTypeError, "array of u8"),
         (lambda: nn.dense_int4(drawn(2, 18), W.view(U8), S), ShapeError, "not end"),
         (lambda: nn.quantize(drawn(4, 6), per=4), ShapeError, "do not divide"),
@@ -202,6 +213,13 @@ def test_gradients_of_float_arrays():
         ours.dense_int8(
             q.to(torch.int8), q.to(torch.int8), scales[:, 0]
         ).sum().backward()
+
+
+@pytest.mark.parametrize("dtype", [I8, U8])
+def test_packed_weights_are_read_in_vectors(dtype):
+    packed = nn.prepack(nn.dense_int8, octets(40, 72))
+    x = octets(20, 72, dtype=dtype)
+    assert "gather" not in nn.dense_int8.kernel(x, packed, np.ones(1, F32)).source
 
 
 def test_few_rows_read_each_byte_once():
