@@ -6,7 +6,7 @@ The gradient is written by hand: it is a scan in the other direction.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tensorlang import ir, lazy
 from tensorlang.ops.definition import algorithm, operator
@@ -80,7 +80,8 @@ def _cut(*, narrow: bool) -> Callable[[Workload], bool]:
     """Predicate: rows are contiguous, long enough to chunk, and of this width."""
 
     def serves(workload: Workload) -> bool:
-        axis: Any = workload.named["axis"]
+        axis = workload.named["axis"]
+        assert isinstance(axis, int)
         shape = workload.shapes[0]
         at = axis % len(shape)
         last = math.prod(shape[at + 1 :]) == 1

@@ -6,7 +6,7 @@ The gradient is written by hand: it moves elements to positions that are data.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tensorlang import lazy
 from tensorlang.ops.definition import Body, Definition, algorithm, operator
@@ -68,7 +68,8 @@ def sort_grad(
 
 def _long(workload: Workload) -> bool:
     """Whether rows are long enough for a radix sort."""
-    axis: Any = workload.named["axis"]
+    axis = workload.named["axis"]
+    assert isinstance(axis, int)
     length: int = workload.shapes[0][axis]
     return length > _COUNTED
 

@@ -38,6 +38,7 @@ from tensorlang.ops.nn.convolution_stages import (
 from tensorlang.ops.nn.images import Layout, padded, staged, window_names
 
 if TYPE_CHECKING:
+    from tensorlang.ir import Reduction
     from tensorlang.ir.dtypes import DType
     from tensorlang.ir.frontend import Tensor
     from tensorlang.ir.nodes import Expr
@@ -175,7 +176,7 @@ def _sums(  # noqa: PLR0917 - operands of a sum
     folded = [reduce_axis(n, "c") for n in inner]
     taps = [reduce_axis(p.taps, of) for p, of in zip(parts, names, strict=True)]
 
-    def element(at: Indices) -> Any:
+    def element(at: Indices) -> Reduction:
         phases = dict(zip(several, at[1:cut], strict=True))
         _, of, place = images.frame.parts((at[0], *at[cut:]))
         offsets, elements = [], []

@@ -33,10 +33,11 @@ from tensorlang.ops.nn.pooling_stages import (
 from tensorlang.ops.nn.sliding import Steps, slides
 
 if TYPE_CHECKING:
+    from tensorlang.ir import Reduction
     from tensorlang.ir.frontend import Tensor
     from tensorlang.ir.nodes import Expr
 
-Indices = tuple[Any, ...]
+Indices = tuple[Expr, ...]
 
 
 def max_pool_grad(
@@ -65,7 +66,7 @@ def max_pool_grad(
     place = first_places(frame, x, windows, seen, number, taps, missing)
     given = padded(dy, frame, low, windows, name="given")
 
-    def element(at: Indices) -> Any:
+    def element(at: Indices) -> Reduction:
         batch, own, pixel = frame.parts(at)
         near, number, there = windows_near(steps, pixel, around)
         where = frame.joined(batch, own, near)
@@ -93,7 +94,7 @@ def avg_pool_grad(
     around = window_axes([s.around for s in steps])
     given = padded(dy, frame, low, windows, name="given")
 
-    def share(at: Indices) -> Any:
+    def share(at: Indices) -> Expr:
         own = frame.parts(at)[2]
         numbers = [w - before for w, before in zip(own, low, strict=True)]
         count = counted(slid, numbers, count_include_pad, divisor)
@@ -104,7 +105,7 @@ def avg_pool_grad(
 
     shares = over_images(frame, dy, windows, share, "shares")
 
-    def element(at: Indices) -> Any:
+    def element(at: Indices) -> Reduction:
         batch, own, pixel = frame.parts(at)
         near, _, there = windows_near(steps, pixel, around)
         where = frame.joined(batch, own, near)

@@ -35,10 +35,11 @@ from tensorlang.ops.nn.pooling_stages import (
 from tensorlang.ops.nn.sliding import Steps, slides
 
 if TYPE_CHECKING:
+    from tensorlang.ir import Reduction
     from tensorlang.ir.frontend import Tensor
     from tensorlang.ir.nodes import Expr
 
-Indices = tuple[Any, ...]
+Indices = tuple[Expr, ...]
 
 
 def max_pool(x: Tensor, *, layout: str, results: tuple[int, ...], **how: Any) -> Tensor:
@@ -48,7 +49,7 @@ def max_pool(x: Tensor, *, layout: str, results: tuple[int, ...], **how: Any) ->
     image = reached(x, frame, slid, -math.inf)
     taps = window_axes([s.kernel for s in slid])
 
-    def element(at: Indices) -> Any:
+    def element(at: Indices) -> Reduction:
         value: Expr = image[element_of(frame, slid, at, taps)]
         if x.dtype.name == "bf16":  # LLVM may fail on single bf16 vectors
             value = wide(value)
@@ -72,14 +73,14 @@ def max_pool_grad(
     sizes = [s.kernel for s in slid]
     taps, around = window_axes(sizes), window_axes([s.around for s in slid])
 
-    def largest(at: Indices) -> Any:
+    def largest(at: Indices) -> Reduction:
         value = wide(image[element_of(frame, slid, at, taps)])
         number = rank_of(slid, frame.parts(at)[2], taps)
         return reduction(first_max(value.dtype), (value, number), taps)
 
     _, place = over_images(frame, x, results, largest, ("largest", "place"))
 
-    def element(at: Indices) -> Any:
+    def element(at: Indices) -> Reduction:
         batch, own, pixel = frame.parts(at)
         near, there = windows_around(slid, pixel, around)
         where = frame.joined(batch, own, near)
@@ -121,7 +122,7 @@ def max_pool_grad_interleaved(
     near = padded(place, frame, low, extents, value=-1, name="near")
     given = padded(dy, frame, low, extents, name="given")
 
-    def element(at: Indices) -> Any:
+    def element(at: Indices) -> Reduction:
         batch, _, pixel = frame.parts(at)
         windows, number, there = windows_near(steps, pixel, around)
         where = (*batch, *windows)
@@ -147,7 +148,7 @@ def avg_pool(
     image = reached(x, frame, slid, 0.0)
     taps = window_axes([s.kernel for s in slid])
 
-    def summed(at: Indices) -> Any:
+    def summed(at: Indices) -> Reduction:
         value = wide(image[element_of(frame, slid, at, taps)])
         _, _, windows = frame.parts(at)
         if not how["kernel"]:
@@ -157,7 +158,7 @@ def avg_pool(
 
     sums = over_images(frame, x, results, summed, "sums")
 
-    def mean(at: Indices) -> Any:
+    def mean(at: Indices) -> Expr:
         count = counted(slid, frame.parts(at)[2], count_include_pad, divisor)
         return stored(sums[at] / count.cast(sums.dtype), x.dtype)
 
@@ -179,14 +180,14 @@ def avg_pool_grad(
     slid = slides(size, image_extents(frame, dy), **how)
     around = window_axes([s.around for s in slid])
 
-    def share(at: Indices) -> Any:
+    def share(at: Indices) -> Expr:
         count = counted(slid, frame.parts(at)[2], count_include_pad, divisor)
         value = wide(dy[at])
         return value / count.cast(value.dtype)
 
     shares = over_images(frame, dy, image_extents(frame, dy), share, "shares")
 
-    def element(at: Indices) -> Any:
+    def element(at: Indices) -> Reduction:
         batch, own, pixel = frame.parts(at)
         near, there = windows_around(slid, pixel, around)
         for s, window, p in zip(slid, near, pixel, strict=True):

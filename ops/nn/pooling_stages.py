@@ -14,6 +14,7 @@ from tensorlang.ir.nodes import Const, Reducer, Select, Var, binary
 from tensorlang.ops.nn.images import Layout, numbers, padded, staged
 
 if TYPE_CHECKING:
+    from tensorlang.ir import Reduction
     from tensorlang.ir.dtypes import DType
     from tensorlang.ir.frontend import ReduceAxis, Tensor
     from tensorlang.ir.nodes import Expr
@@ -189,13 +190,13 @@ def first_places(  # noqa: PLR0917 - operands of its stages
     """
     most = 2 * math.prod(numbers([axis.extent for axis in taps]))  # above any number
 
-    def largest(at: Indices) -> Any:
+    def largest(at: Indices) -> Reduction:
         value = seen(at)
         return reduction(nan_max(value.dtype), value, taps)
 
     top = over_images(frame, x, windows, largest, "largest")
 
-    def ranked(at: Indices) -> object:
+    def ranked(at: Indices) -> Reduction:
         value, best, own = seen(at), top[at], number(at)
         lost = best.not_equal(best)
         found = select(lost, value.not_equal(value), value.equal(best))

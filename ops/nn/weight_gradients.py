@@ -23,6 +23,7 @@ from tensorlang.ops.nn.images import SPATIAL, Layout, numbers, staged, window_na
 from tensorlang.ops.nn.windows import LAYOUTS
 
 if TYPE_CHECKING:
+    from tensorlang.ir import Reduction
     from tensorlang.ir.frontend import Tensor
     from tensorlang.ir.nodes import Expr
     from tensorlang.ops.nn.convolution_problem import Problem
@@ -145,7 +146,7 @@ def _over_pixels(  # noqa: PLR0917 - operands of a sum
     image, batch = images.laid(x, "image"), reduce_axis(dy.shape[0], "b")
     axes = [reduce_axis(n, of) for n, of in zip(p.result, spatial, strict=True)]
 
-    def element(at: Indices) -> Any:
+    def element(at: Indices) -> Reduction:
         made, read, tap = order(at)
         place = tuple(axis.var for axis in axes)
         given = dy[frame.joined((batch.var,), made, place)]

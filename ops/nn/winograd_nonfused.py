@@ -13,7 +13,7 @@ convolutional neural networks", 2016.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tensorlang.ir import as_expr, f32, reduce_axis, select
 from tensorlang.ir import sum as total
@@ -25,6 +25,7 @@ from tensorlang.ops.nn.winograd_matrices import TRANSFORMS, WINDOW
 from tensorlang.ops.nn.winograd_products import both
 
 if TYPE_CHECKING:
+    from tensorlang.ir import Reduction
     from tensorlang.ir.frontend import Tensor
     from tensorlang.ir.nodes import Expr
     from tensorlang.ops.nn.convolution_problem import Problem
@@ -92,7 +93,7 @@ def _sums(image: Tensor, weight: Tensor) -> Tensor:
     _, inputs, tiles = image.shape
     c = reduce_axis(inputs, "sc")
 
-    def element(at: Indices) -> Any:
+    def element(at: Indices) -> Reduction:
         p, o, tile = at
         return total(weight[p, o, c.var] * image[p, c.var, tile], c)
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tensorlang.ir import as_expr, f32, reduce_axis, select
 from tensorlang.ir import sum as total
@@ -29,6 +29,7 @@ from tensorlang.ops.nn.winograd_blocks import LANES, STRIP, Blocks
 from tensorlang.ops.nn.winograd_products import both
 
 if TYPE_CHECKING:
+    from tensorlang.ir import Reduction
     from tensorlang.ir.frontend import Tensor
     from tensorlang.ir.nodes import Expr
 
@@ -115,7 +116,7 @@ def sums(image: Tensor, weight: Tensor, cut: Blocks) -> Tensor:
     strips, _, _, strip = weight.shape
     group, lane = reduce_axis(groups, "cg"), reduce_axis(lanes, "c")
 
-    def element(at: Indices) -> Any:
+    def element(at: Indices) -> Reduction:
         n, g, s, p, t, o = at
         value = image[n, g, p, group.var, t, lane.var]
         return total(
