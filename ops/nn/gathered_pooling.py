@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tensorlang.ir import as_expr
 from tensorlang.ir import sum as total
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tensorlang.ir.frontend import Tensor
     from tensorlang.ir.nodes import Expr
 
-Indices = tuple[Expr, ...]
+Indices: TypeAlias = "tuple[Expr, ...]"
 
 
 def max_pool_grad(

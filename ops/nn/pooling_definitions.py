@@ -7,7 +7,7 @@ Images are `(n, *spatial)` with channels first, which are then part of the batch
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tensorlang.ir import reduction
 from tensorlang.ir import sum as total
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tensorlang.ir.frontend import Tensor
     from tensorlang.ir.nodes import Expr
 
-Indices = tuple[Expr, ...]
+Indices: TypeAlias = "tuple[Expr, ...]"
 
 
 def max_pool(x: Tensor, *, layout: str, results: tuple[int, ...], **how: Any) -> Tensor:
