@@ -28,7 +28,6 @@ from tensorlang.ops.math.reductions import any as any
 from tensorlang.ops.math.reductions import argmax as argmax
 from tensorlang.ops.math.reductions import argmin as argmin
 from tensorlang.ops.math.reductions import logsumexp as logsumexp
-from tensorlang.ops.math.reductions import logsumexp_grad as logsumexp_grad
 from tensorlang.ops.math.reductions import max as max
 from tensorlang.ops.math.reductions import max_grad as max_grad
 from tensorlang.ops.math.reductions import mean as mean
@@ -37,7 +36,6 @@ from tensorlang.ops.math.reductions import min_grad as min_grad
 from tensorlang.ops.math.reductions import prod as prod
 from tensorlang.ops.math.reductions import sum as sum
 from tensorlang.ops.math.reductions import var as var
-from tensorlang.ops.math.reductions import var_grad as var_grad
 from tensorlang.ops.math.scans import cumsum as cumsum
 from tensorlang.ops.math.scans import cumsum_grad as cumsum_grad
 from tensorlang.ops.math.selection import clip as clip

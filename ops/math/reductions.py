@@ -199,7 +199,7 @@ def _truth(rows: Rows, reducer: str, *, of_nothing: bool) -> Tensor:
 # -------------------------------------------------------------------------- moments
 
 
-@fold("math.var", Floats)
+@fold("math.var", Floats, gradient={"linear": False})
 def var(rows: Rows, correction: Scalar = 0.0) -> Tensor:
     """Variance over axes; NaN for an empty axis.
 
@@ -265,23 +265,10 @@ def _squares_of_chunks(rows: Rows) -> Tensor:
     return made
 
 
-@var.gradient  # the gradient through the mean is 0: one sum less than derived
-def var_grad(dy: Tensor, rows: Rows, correction: Scalar = 0.0) -> Tensor:
-    """The gradient of `math.var` at `x`: `2 dy (x - mean) / (n - correction)`."""
-    count, free = rows.length.cast(rows.dtype), _free(rows, correction)
-    total = rows.fold("sum", rows.__getitem__, "total")
-
-    def slope(dy: Expr, at: Index) -> Expr:
-        difference: Expr = rows[at] - total[rows.of(at)] / count
-        return dy * (difference * (2.0 / free))
-
-    return rows.each_of(dy, slope)
-
-
 # --------------------------------------------------------------------- exponentials
 
 
-@fold("math.logsumexp", Floats)
+@fold("math.logsumexp", Floats, gradient={"linear": False})
 def logsumexp(rows: Rows) -> Tensor:
     """`log(sum(exp(x)))` over axes, numerically stable; -inf for an empty axis.
 
@@ -330,16 +317,3 @@ def _exponentials_of_chunks(rows: Rows) -> tuple[Tensor, Tensor]:
         return ir.select(none, ir.as_expr(0.0, share.dtype), sums[part] * share)
 
     return top, parts.total("sum", moved, "total")
-
-
-@logsumexp.gradient  # each exponential once; the maximum contributes nothing
-def logsumexp_grad(dy: Tensor, rows: Rows) -> Tensor:
-    """The gradient of `math.logsumexp` at `x`: dy times the softmax of x.
-
-    NaN where all elements are -inf, as in PyTorch.
-    """
-    top = rows.fold(ir.rows.top_of(rows.dtype), rows.__getitem__, "top")
-    e = rows.each(lambda at: _exp(rows[at], top[rows.of(at)]), "e")
-    total = rows.fold("sum", e.__getitem__, "sum_of_e")
-    # 0 / 0 where all elements are -inf
-    return rows.each_of(dy, lambda dy, at: dy * (e[at] / total[rows.of(at)]))

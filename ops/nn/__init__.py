@@ -52,7 +52,6 @@ from tensorlang.ops.nn.mse import mse_grad as mse_grad
 from tensorlang.ops.nn.norms import layer_norm as layer_norm
 from tensorlang.ops.nn.norms import layer_norm_grad as layer_norm_grad
 from tensorlang.ops.nn.norms import rms_norm as rms_norm
-from tensorlang.ops.nn.norms import rms_norm_grad as rms_norm_grad
 from tensorlang.ops.nn.packing import prepack as prepack
 from tensorlang.ops.nn.pooling import adaptive_avg_pool1d as adaptive_avg_pool1d
 from tensorlang.ops.nn.pooling import (
@@ -98,9 +97,7 @@ from tensorlang.ops.nn.quantizing import dequantize as dequantize
 from tensorlang.ops.nn.quantizing import quantize as quantize
 from tensorlang.ops.nn.slicing import slice as slice
 from tensorlang.ops.nn.softmax import log_softmax as log_softmax
-from tensorlang.ops.nn.softmax import log_softmax_grad as log_softmax_grad
 from tensorlang.ops.nn.softmax import softmax as softmax
-from tensorlang.ops.nn.softmax import softmax_grad as softmax_grad
 from tensorlang.ops.nn.winograd_packing import PackedWindows as PackedWindows
 from tensorlang.ops.nn.winograd_packing import conv2d_winograd as conv2d_winograd
 from tensorlang.ops.nn.winograd_packing import (

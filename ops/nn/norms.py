@@ -1,11 +1,10 @@
-"""Layer and RMS normalisation over the last dimensions, and their gradients.
+"""Layer and RMS normalisation over the last dimensions.
 
 Ba, Kiros and Hinton, "Layer normalization", 2016; Zhang and Sennrich, "Root mean square
 layer normalization", 2019.
 
 The variance is computed from deviations in a second pass over the row, which is then in
-cache: no cancellation, whatever the mean. Gradients are written by hand: identities of
-normalised rows leave two sums per row, in one pass.
+cache: no cancellation, whatever the mean.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tensorlang import ir
-from tensorlang.ops.definition import Body, Definition, operator
+from tensorlang.ops.definition import operator
 from tensorlang.ops.signature import Floats, Scalar, Weights
 
 if TYPE_CHECKING:
@@ -23,24 +22,15 @@ if TYPE_CHECKING:
 
 Value: TypeAlias = "Callable[[Index], Expr]"
 _USUAL: Final = (512, 4096)
-_RESULTS: Final = {  # of gradients: the array that each goes with
-    "layer_norm_grad": {"dx": "x", "dweight": "weight", "dbias": "weight"},
-    "rms_norm_grad": {"dx": "x", "dweight": "weight"},
-}
+_RESULTS: Final = {"dx": "x", "dweight": "weight", "dbias": "weight"}
 
 
-def _operator(name: str, weights: int, of: str = "") -> Callable[[Body], Definition]:
-    """An operator with this many weights, or the gradient of `of`."""
-    return operator(
-        f"nn.{name}",
-        shapes=(_USUAL,) * (2 if of else 1) + (_USUAL[1:],) * weights,
-        scheduled_as="rows",
-        whole=True,
-        gradient={"linear": False, "results": _RESULTS[name]} if of else None,
-    )
-
-
-@_operator("layer_norm", 2)
+@operator(
+    "nn.layer_norm",
+    shapes=(_USUAL, _USUAL[1:], _USUAL[1:]),
+    scheduled_as="rows",
+    whole=True,
+)
 def layer_norm(
     x: Floats,
     weight: Weights | None = None,
@@ -59,12 +49,29 @@ def layer_norm(
         eps: Added to the variance.
         out: Output array; may be `x`.
     """
-    (rows,), weight, bias = _seen({"x": x}, weight=weight, bias=bias)
-    unit, _ = _unit(rows, eps)
+    rows, weight, bias = _seen(x, weight=weight, bias=bias)
+    mean = _mean_of(rows, rows.__getitem__, "total")
+
+    def square(at: Index) -> Expr:
+        difference: Expr = rows[at] - mean(at)
+        return difference * difference
+
+    variance = _mean_of(rows, square, "squares")
+
+    def unit(at: Index) -> Expr:
+        value: Expr = (rows[at] - mean(at)) * inverse_root(variance(at) + eps)
+        return value
+
     return _weighed(rows, unit, weight, bias)
 
 
-@_operator("rms_norm", 1)
+@operator(
+    "nn.rms_norm",
+    shapes=(_USUAL, _USUAL[1:]),
+    scheduled_as="rows",
+    whole=True,
+    gradient={"linear": False},
+)
 def rms_norm(x: Floats, weight: Weights | None = None, eps: Scalar = 1e-6) -> Tensor:
     """Root mean square normalisation over the last dimensions.
 
@@ -77,79 +84,47 @@ def rms_norm(x: Floats, weight: Weights | None = None, eps: Scalar = 1e-6) -> Te
         eps: Added to the mean square.
         out: Output array; may be `x`.
     """
-    (rows,), weight = _seen({"x": x}, weight=weight)
-    unit, _ = _root_mean_square(rows, eps)
+    rows, weight = _seen(x, weight=weight)
+    square = _mean_of(rows, lambda at: rows[at] * rows[at], "squares")
+
+    def unit(at: Index) -> Expr:
+        value: Expr = rows[at] * inverse_root(square(at) + eps)
+        return value
+
     return _weighed(rows, unit, weight, None)
 
 
-@_operator("layer_norm_grad", 1, "layer_norm")
+@operator(
+    "nn.layer_norm_grad",
+    shapes=(_USUAL, _USUAL, _USUAL[1:]),
+    scheduled_as="rows",
+    whole=True,
+    gradient={"linear": False, "results": _RESULTS},
+)
 def layer_norm_grad(
     dy: Floats, x: Floats, weight: Weights | None = None, eps: Scalar = 1e-5
 ) -> Any:
-    """The gradients of `nn.layer_norm` for x, weight and bias.
+    """The gradients of `nn.layer_norm` for x, weight and bias, derived.
 
-    With `u` the normalised x, `g = dy * weight` and `scale = 1 / sqrt(variance + eps)`,
-    `dx = scale * (g - mean(g) - u * mean(g * u))`.
+    The bias itself is not needed.
 
     Args:
         weight: As for `nn.layer_norm`; if None, only the gradient for x is returned.
         out: Output arrays: three, or one without weight.
     """
-    (given, rows), flat = _seen({"dy": dy, "x": x}, weight=weight)
-    unit, scale = _unit(rows, eps)
-    g = _weighted(given, flat)
-    slope = _mean_of(rows, lambda at: g(at) * unit(at), "slope")
-    level = _mean_of(rows, g, "level")
-
-    def element(at: Index) -> Expr:
-        rest = g(at) - level(at) - unit(at) * slope(at)
-        return ir.stored(scale(at) * rest, x.dtype)
-
-    dx = rows.whole(rows.each(element, "dx"))
+    ir.rows.same_shape(dy=dy, x=x)
     if weight is None:
-        return dx
-    by_unit, plain = rows.down(
-        ir.rows.two_sums(given.dtype),
-        lambda at: (given[at] * unit(at), given[at]),
-        ("dweight", "dbias"),
-    )
-    return dx, _as_weight(by_unit, weight), _as_weight(plain, weight)
-
-
-@_operator("rms_norm_grad", 1, "rms_norm")
-def rms_norm_grad(
-    dy: Floats, x: Floats, weight: Weights | None = None, eps: Scalar = 1e-6
-) -> object:
-    """The gradients of `nn.rms_norm` for x and weight.
-
-    With `u` the normalised x, `g = dy * weight` and `scale = 1 / sqrt(mean(x * x) +
-    eps)`, `dx = scale * (g - u * mean(g * u))`.
-
-    Args:
-        weight: As for `nn.rms_norm`; if None, only the gradient for x is returned.
-        out: Output arrays: two, or one without weight.
-    """
-    (given, rows), flat = _seen({"dy": dy, "x": x}, weight=weight)
-    unit, scale = _root_mean_square(rows, eps)
-    g = _weighted(given, flat)
-    slope = _mean_of(rows, lambda at: g(at) * unit(at), "slope")
-
-    def element(at: Index) -> Expr:
-        return ir.stored(scale(at) * (g(at) - unit(at) * slope(at)), x.dtype)
-
-    dx = rows.whole(rows.each(element, "dx"))
-    if weight is None:
-        return dx
-    by_unit = rows.down("sum", lambda at: given[at] * unit(at), "dweight")
-    return dx, _as_weight(by_unit, weight)
+        return ir.adjoint([layer_norm.body(x, eps=eps)], [dy], [x], ["dx"])[0]
+    bias = ir.placeholder(weight.shape, weight.dtype, "bias")
+    made = layer_norm.body(x, weight, bias, eps)
+    return ir.adjoint([made], [dy], [x, weight, bias], [*_RESULTS])
 
 
 # --------------------------------------------------------------------------- shapes
 
 
-def _seen(arrays: dict[str, Tensor], **weights: Tensor | None) -> tuple[Any, ...]:
-    """Arrays as rows over the normalised dimensions, and flattened weights."""
-    x = arrays["x"]
+def _seen(x: Tensor, **weights: Tensor | None) -> tuple[Any, ...]:
+    """An array as rows over the normalised dimensions, and flattened weights."""
     own = [weight for weight in weights.values() if weight is not None]
     normal = own[0].shape if own else x.shape[-1:]
     for name, weight in weights.items():
@@ -164,10 +139,8 @@ def _seen(arrays: dict[str, Tensor], **weights: Tensor | None) -> tuple[Any, ...
         )
     ir.require(normal, "x of shape {x} has no dimension to normalise over", x=x.shape)
     axes = tuple(range(x.ndim - len(normal), x.ndim))
-    rows = ir.rows.together(axes, **arrays)
-    count, *length = rows[0].array.shape
-    if len(rows) > 1 and count == 1:  # a gradient that sums over no rows
-        int(count)
+    rows = ir.rows.along(x, axes, fixed=True)
+    length = rows.array.shape[1:]
     return rows, *(w and ir.reshaped(w, length) for w in weights.values())
 
 
@@ -189,32 +162,6 @@ def _mean_of(rows: Rows, value: Value, name: str) -> Value:
     return lambda at: total[at[0]] / rows.length.cast(total.dtype)
 
 
-def _unit(rows: Rows, eps: Scalar) -> tuple[Value, Value]:
-    """The normalised element, and its row's reciprocal standard deviation."""
-    mean = _mean_of(rows, rows.__getitem__, "total")
-
-    def square(at: Index) -> Expr:
-        difference = rows[at] - mean(at)
-        return difference * difference
-
-    variance = _mean_of(rows, square, "squares")
-
-    def scale(at: Index) -> Expr:
-        return inverse_root(variance(at) + eps)
-
-    return lambda at: (rows[at] - mean(at)) * scale(at), scale
-
-
-def _root_mean_square(rows: Rows, eps: Scalar) -> tuple[Value, Value]:
-    """The normalised element, and its row's reciprocal root mean square."""
-    square = _mean_of(rows, lambda at: rows[at] * rows[at], "squares")
-
-    def scale(at: Index) -> Expr:
-        return inverse_root(square(at) + eps)
-
-    return lambda at: rows[at] * scale(at), scale
-
-
 def _weighed(
     rows: Rows, unit: Value, weight: Tensor | None, bias: Tensor | None
 ) -> Tensor:
@@ -226,22 +173,3 @@ def _weighed(
         return ir.stored(value, rows.array.dtype)
 
     return rows.whole(rows.each(element, "y"))
-
-
-def _weighted(given: Rows, weight: Tensor | None) -> Value:
-    """An element of dy times its column's weight."""
-    if weight is None:
-        return given.__getitem__
-    return lambda at: given[at] * ir.wide(weight[at[1]])
-
-
-def _as_weight(total: Tensor, weight: Tensor) -> Tensor:
-    """Sums over all rows, in the shape and dtype of a weight."""
-    made = total
-    if total.dtype != weight.dtype:
-        made = ir.compute(
-            total.shape,
-            lambda c: ir.stored(total[c], weight.dtype),
-            f"{total.buffer.name}_{weight.dtype}",
-        )
-    return ir.reshaped(made, weight.shape)

@@ -1,8 +1,7 @@
-"""Softmax and log-softmax along an axis, and their gradients.
+"""Softmax and log-softmax along an axis.
 
 The maximum of a row is subtracted before exp to avoid overflow; a row of only -inf
-gives NaN, as in PyTorch. Gradients are written by hand: they compute each exponential
-once, where derived ones compute it twice.
+gives NaN, as in PyTorch.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ if TYPE_CHECKING:
 _USUAL: Final = (512, 4096)
 
 
-def _operator(name: str, of: str = "") -> Callable[[Body], Definition]:
-    """An operator, or the gradient of another."""
+def _operator(name: str) -> Callable[[Body], Definition]:
+    """An operator along an axis, whose gradient is derived."""
     return operator(
         f"nn.{name}",
-        shapes=(_USUAL,) * (2 if of else 1),
+        shapes=(_USUAL,),
         scheduled_as="rows",
         whole=True,
-        gradient={"linear": False} if of else None,
+        gradient={"linear": False},
     )
 
 
@@ -49,25 +48,6 @@ def softmax(x: Floats, axis: int = -1) -> Tensor:
     return rows.whole(rows.each(element, "y"))
 
 
-@_operator("softmax_grad", "softmax")
-def softmax_grad(dy: Floats, x: Floats, axis: int = -1) -> Tensor:
-    """The gradient of `nn.softmax`: `y * (dy - sum(y * dy))`, with `y = softmax(x)`.
-
-    Args:
-        out: Output array; may be `dy` or `x`.
-    """
-    given, rows = ir.rows.together(axis, dy=dy, x=x)
-    e, total = exponentials(rows)
-    inner = rows.fold("sum", lambda at: e(at) * given[at], "inner")
-
-    def element(at: Index) -> Expr:
-        share = 1.0 / total[rows.of(at)]
-        mean = inner[rows.of(at)] * share
-        return ir.stored(e(at) * share * (given[at] - mean), x.dtype)
-
-    return rows.whole(rows.each(element, "dx"))
-
-
 @_operator("log_softmax")
 def log_softmax(x: Floats, axis: int = -1) -> Tensor:
     """Logarithm of softmax: `x - log(sum(exp(x)))` along an axis.
@@ -85,24 +65,6 @@ def log_softmax(x: Floats, axis: int = -1) -> Tensor:
         return ir.stored((rows[at] - top[row]) - log[row], x.dtype)
 
     return rows.whole(rows.each(element, "y"))
-
-
-@_operator("log_softmax_grad", "log_softmax")
-def log_softmax_grad(dy: Floats, x: Floats, axis: int = -1) -> Tensor:
-    """The gradient of `nn.log_softmax`: `dy - softmax(x) * sum(dy)`.
-
-    Args:
-        out: Output array; may be `dy` or `x`.
-    """
-    given, rows = ir.rows.together(axis, dy=dy, x=x)
-    e, total = exponentials(rows)
-    summed = rows.fold("sum", given.__getitem__, "summed")
-
-    def element(at: Index) -> Expr:
-        share = summed[rows.of(at)] / total[rows.of(at)]
-        return ir.stored(given[at] - e(at) * share, x.dtype)
-
-    return rows.whole(rows.each(element, "dx"))
 
 
 def exponentials(rows: Rows) -> tuple[Callable[[Index], Expr], Tensor]:

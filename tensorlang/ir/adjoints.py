@@ -15,19 +15,21 @@ iteration is compared with `j`: correct, and as slow as that sounds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
-from operator import add, and_
+from operator import and_
 from typing import Final, TypeAlias
 
 from tensorlang.errors import OperatorError
 from tensorlang.ir import affine
-from tensorlang.ir.assembly import reachable
+from tensorlang.ir.adjoint_stages import Forward, replaced, written
+from tensorlang.ir.adjoint_sums import added, by_loops, closed, moved_out
 from tensorlang.ir.bounds import Range, decide
 from tensorlang.ir.contents import blocks, free_vars
-from tensorlang.ir.derivatives import gradients
-from tensorlang.ir.dtypes import f32, i64
+from tensorlang.ir.derivatives import ZERO, gradients
+from tensorlang.ir.derivatives import written as to_expr
+from tensorlang.ir.dtypes import f32, i32, i64
 from tensorlang.ir.elementwise import NARROW, stored, wide
 from tensorlang.ir.frontend import (
     Reduction,
@@ -35,37 +37,35 @@ from tensorlang.ir.frontend import (
     Tensor,
     compute,
     reduce_axis,
+    reduction,
     reshaped,
 )
-from tensorlang.ir.frontend import sum as total
 from tensorlang.ir.known import Known, counted
 from tensorlang.ir.nodes import (
     Binary,
     Block,
     Buffer,
+    Call,
     Cast,
     Compare,
     Const,
     Expr,
-    Let,
     Load,
     Node,
     Reduce,
     Select,
-    Store,
     Var,
     as_expr,
 )
+from tensorlang.ir.rows import two_sums
 from tensorlang.ir.simplify import Place
 from tensorlang.ir.sizes import TRACED
-from tensorlang.ir.visit import fresh, rebuild, rewriter, substitute, walk
+from tensorlang.ir.visit import fresh, holds, rebuild, rewriter, substitute, walk
 
 Ranges: TypeAlias = dict[Var, Range]
 At: TypeAlias = Callable[[tuple[Expr, ...]], Expr]
 _ZERO: Final = as_expr(0)
 _ONE: Final = as_expr(1)
-_SUMS: Final = ("sum", "sums")
-_SHIFT: Final = "top"  # `rows.top_of`: what is subtracted before exp cancels
 _MOST: Final = 1 << 48  # of any size: sums of them do not wrap
 
 
@@ -95,18 +95,15 @@ def adjoint(
     if facts is not None and not read:
         said = (e for result in results for e in result.buffer.shape)
         facts.fix_unsaid((e for x in seen for e in x.buffer.shape), said)
-    tape = _Tape({x.buffer for x in seen})
-    stages = reachable(results)
-    for stage in stages:
-        tape.note(stage)
+    forward = Forward.of(results, (x.buffer for x in seen))
+    tape = _Tape(forward)
     for result, seed in zip(results, seeds, strict=True):
         tape.seed(result, reshaped(seed, result.buffer.shape))
-    for stage in reversed(stages):
+    for stage in reversed(forward.stages):
         tape.back(stage)
-    return tuple(
-        reshaped(tape.gathered(x.buffer, name), given.shape)
-        for x, given, name in zip(seen, wrt, names, strict=True)
-    )
+    made = tape.gathered([x.buffer for x in seen], names)
+    pairs = zip(made, wrt, strict=True)
+    return tuple(reshaped(each, given.shape) for each, given in pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,27 +127,21 @@ class _Tape:
     """Contributions to gradients, by buffer.
 
     Args:
-        wrt: The inputs to differentiate with respect to.
+        forward: The definition.
     """
 
-    def __init__(self, wrt: Iterable[Buffer]) -> None:
-        self._needed = set(wrt)
-        self._tensors: dict[Buffer, Tensor] = {}
+    def __init__(self, forward: Forward) -> None:
+        self._forward = forward
+        self._needed, self._taken = forward.needed, forward.taken
+        self._tensors = dict(forward.tensors)
         self._parts: dict[Buffer, list[_Solved]] = {}
-        self._taken: set[str] = set()
         self._apart = 0  # numbers the axes of blocks
-
-    def note(self, stage: Stage) -> None:
-        """Record the tensors of a stage, and whether it depends on an input."""
-        self._tensors |= {tensor.buffer: tensor for tensor in stage.inputs}
-        named = (*stage.outputs, *(tensor.buffer for tensor in stage.inputs))
-        self._taken |= {buffer.name for buffer in named}
-        if any(tensor.buffer in self._needed for tensor in stage.inputs):
-            self._needed |= {*stage.outputs}
 
     def seed(self, result: Tensor, seed: Tensor) -> None:
         """Record the gradient of a result."""
-        self._tensors |= {result.buffer: result, seed.buffer: seed}
+        self._tensors.setdefault(result.buffer, result)
+        self._tensors[seed.buffer] = seed
+        self._taken.add(seed.buffer.name)
         axes = {Var(f"seed{n}", i64): e for n, e in enumerate(result.buffer.shape)}
         place = tuple(axes)
         self._add(result.buffer, _Part(place, Load(seed.buffer, place), axes))
@@ -163,10 +154,10 @@ class _Tape:
         if not self._needed.isdisjoint(stage.outputs):
             if self._copied(stage):
                 return
-            given = {
-                out: self._of_output(out) for out in stage.outputs if out in self._parts
-            }
-            for block in blocks(stage.nest):
+            every = [*blocks(stage.nest)]
+            pairs = [(out, self._of_output(out, every)) for out in stage.outputs]
+            given = {out: at for out, at in pairs if at is not None}
+            for block in every:
                 self._block(block, given)
 
     def _copied(self, stage: Stage) -> bool:
@@ -191,22 +182,40 @@ class _Tape:
             self._add(load.buffer, replace(part, indices=tuple(at), value=value))
         return True
 
-    def _of_output(self, out: Buffer) -> At:
-        """The gradient of a stage's output, as a function of the index.
+    def _of_output(self, out: Buffer, readers: Sequence[Block]) -> At | None:
+        """The gradient of a stage's output, as a function of the index; None for 0.
 
-        A plain read, such as that of a result's gradient, gets no stage of its own, nor
-        does one that is scaled by a factor common to all elements.
+        It gets no stage of its own if it is a plain read, such as that of a result's
+        gradient, or is computed once for each element of an input: in a block of as
+        many elements, or a scaled sum or contribution without calls along a row.
         """
-        first, *others = self._parts[out]
-        if not (others or first.free):
-            value = _by_reciprocal(first.value)
+        parts = self._parts.get(out, [])
+        if len(parts) == 1 and not parts[0].free:
+            value = _by_reciprocal(parts[0].value)
             if _is_read(value):
-                return lambda at: substitute(
-                    value, dict(zip(first.place, at, strict=True))
-                )
-        made = self.gathered(out, f"d_{out.name}")
-        self._tensors[made.buffer] = made
+                return _at(value, parts[0].place)
+        name = fresh(f"d_{out.name}", self._taken)
+        terms = self._terms(out, name)
+        if not terms:
+            return None
+        alike = len(readers) == 1 and len(readers[0].axes) == out.ndim
+        sums = all(part.free for part in parts)
+        plain = len(terms) == 1 and (sums or not holds(parts[0].value, Call))
+        once = alike or (plain and all(map(self._reads_once, readers)))
+        if once and out.dtype.name not in NARROW:
+            return lambda at: added([term(at) for term in terms])
+        made = self._total(out, name, terms)
         return lambda at: Load(made.buffer, at)
+
+    def _reads_once(self, block: Block) -> bool:
+        """Whether a block reads an element of an input at each of its iterations."""
+        axes = {axis.var for axis in block.axes}
+        return any(
+            isinstance(node, Load)
+            and node.buffer in self._needed
+            and axes.issubset(node.indices)
+            for node in walk(block.body)
+        )
 
     def _block(self, block: Block, given: Mapping[Buffer, At]) -> None:
         own = {a.var: Var(f"{a.var.name}_{self._apart}", i64) for a in block.axes}
@@ -221,11 +230,14 @@ class _Tape:
                 "operator a gradient of its own"
             )
         reduced = frozenset(own[a.var] for a in block.axes if a.kind == "reduction")
-        pairs = [
-            (value, given[buffer](indices))
-            for buffer, indices, value in _written(block, own)
-            if buffer in given
-        ]
+        made = [each for each in written(block, own) if each[0] in given]
+        pairs = [(value, given[buffer](indices)) for buffer, indices, value in made]
+        stores = not any(isinstance(node, Reduce) for node in walk(block.body))
+        stored: dict[Expr, Expr] = {
+            value: Load(buffer, indices)
+            for buffer, indices, value in made
+            if stores and isinstance(value, Call) and value.dtype == buffer.dtype
+        }
         loads = dict.fromkeys(
             node
             for value, _ in pairs
@@ -233,74 +245,138 @@ class _Tape:
             if isinstance(node, Load) and node.buffer in self._needed
         )
         for load, slope in zip(loads, gradients(pairs, [*loads]), strict=True):
-            value = _in_order(slope, pairs[0][0], load)
+            value = replaced(_in_order(slope, pairs[0][0], load), stored)
             self._add(load.buffer, _Part(load.indices, value, extents, reduced))
 
-    def gathered(self, buffer: Buffer, name: str) -> Tensor:
-        """The gradient of a buffer: the sum of its contributions."""
-        name = fresh(name, self._taken)
-        solved = self._parts.get(buffer, [])
+    def gathered(self, wanted: Sequence[Buffer], names: Sequence[str]) -> list[Tensor]:
+        """The gradients of buffers: the sums of their contributions.
+
+        Two that are sums over the same axes, as of a weight and a bias, are one stage.
+        """
+        pairs = zip(wanted, names, strict=True)
+        named = {buffer: fresh(name, self._taken) for buffer, name in pairs}
+        made: dict[Buffer, Tensor] = {}
+        for parts in self._alone(wanted):
+            titles = [self._title(buffer, named[buffer]) for buffer in parts]
+            summands = [(part, part.unrounded) for part in parts.values()]
+            made |= zip(parts, self._sums(summands, titles), strict=True)
+        for buffer, name in named.items():
+            if buffer not in made:
+                made[buffer] = self._total(buffer, name, self._terms(buffer, name))
+            elif buffer.dtype.name in NARROW:
+                made[buffer] = self._total(buffer, name, [_element_of(made[buffer])])
+        return [made[buffer] for buffer in wanted]
+
+    def _alone(self, wanted: Sequence[Buffer]) -> Iterator[dict[Buffer, _Solved]]:
+        """The gradients that are a single sum, in pairs where two read the same."""
+        alike: dict[Hashable, dict[Buffer, _Solved]] = {}
+        for buffer in wanted:
+            part, *others = self._parts.get(buffer, [None])
+            if part is not None and part.free and not others:
+                kind = buffer.shape, (*part.free.values(),), part.unrounded.dtype
+                alike.setdefault(kind, {})[buffer] = part
+        for parts in alike.values():
+            if len(parts) == 2 and _read_alike(*parts.values()):
+                yield parts
+            else:
+                yield from ({buffer: part} for buffer, part in parts.items())
+
+    def _title(self, buffer: Buffer, name: str) -> str:
+        """The name of a sum, which is rounded to get the gradient of a narrow type."""
         narrow = buffer.dtype.name in NARROW
-        sums = [part for part in solved if part.free]
-        if len(solved) == len(sums) == 1 and not narrow:
-            return self._made(solved[0].summed(name), sums)
-        made = {
-            id(part): self._made(part.summed(fresh(f"{name}_sum", self._taken)), [part])
-            for part in sums
-        }
+        return fresh(f"{name}_sum", self._taken) if narrow else name
+
+    def _terms(self, buffer: Buffer, name: str) -> list[At]:
+        """The contributions to a gradient, with sums in stages of their own."""
+        found: list[At] = []
+        for part in self._parts.get(buffer, []):
+            if not part.free:
+                found.append(_at(part.unrounded, part.place))
+                continue
+            rest, common = moved_out(part.unrounded, part.free)
+            known = closed(rest, part.place, part.free, self._forward.sums)
+            if known is None:
+                title = fresh(f"{name}_sum", self._taken)
+                (made,) = self._sums([(part, rest)], [title])
+                value: Expr = Load(made.buffer, part.place)
+            elif known == ZERO:
+                continue
+            else:
+                value = to_expr(known, rest.dtype)
+            scaled = value if common is None else value * common
+            found.append(_at(scaled, part.place))
+        return found
+
+    def _sums(
+        self, summands: Sequence[tuple[_Solved, Expr]], names: Sequence[str]
+    ) -> list[Tensor]:
+        """Sums over the free axes of contributions, one or two, in one stage."""
+        first, _ = summands[0]
+
+        def element(*i: Var) -> Reduction:
+            loops = [reduce_axis(e, f"r_{v.name}") for v, e in first.free.items()]
+            here = (*i, *(axis.var for axis in loops))
+            values = [
+                substitute(
+                    value, dict(zip((*part.place, *part.free), here, strict=True))
+                )
+                for part, value in summands
+            ]
+            kind = two_sums(values[0].dtype) if values[1:] else "sum"
+            inner = i[-1:], here[len(i) :]
+            found = tuple(by_loops(value, here, *inner) for value in values)
+            return reduction(kind, found, loops)
+
+        found = compute(first.shape, element, tuple(names))
+        return self._made(found if isinstance(found, tuple) else (found,))
+
+    def _total(self, buffer: Buffer, name: str, terms: Sequence[At]) -> Tensor:
+        """The sum of contributions."""
 
         def element(*i: Var) -> Expr:
-            values = [
-                made[id(part)][i] if id(part) in made else part.at(i) for part in solved
-            ]
-            if len(values) > 1 or sums:
+            values = [term(i) for term in terms]
+            if len(values) > 1:
                 values = [wide(value) for value in values]
-            zero = as_expr(0, buffer.dtype)
-            return stored(reduce(add, values), buffer.dtype) if values else zero
+            if not values:
+                return as_expr(0, buffer.dtype)
+            value = _by_reciprocal(by_loops(added(values), i, i[-1:]))
+            return stored(value, buffer.dtype)
 
-        return self._made(compute(buffer.shape, element, name), solved)
+        (made,) = self._made([compute(buffer.shape, element, name)])
+        return made
 
-    def _made(self, tensor: Tensor, parts: Sequence[_Solved]) -> Tensor:
-        """The tensor, with the inputs of its stage."""
-        read = {buffer for part in parts for buffer in part.reads}
-        assert tensor.stage is not None
-        inputs = [self._tensors[buffer] for buffer in self._tensors if buffer in read]
-        stage = replace(tensor.stage, inputs=(*inputs, *tensor.stage.inputs))
-        return replace(tensor, stage=stage)
+    def _made(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """The tensors of a stage, with its inputs; recorded.
+
+        Those of few dimensions come first: so nests over rows stay together, behind
+        what is reduced to a number.
+        """
+        stage = tensors[0].stage
+        assert stage is not None
+        read = {node.buffer for node in walk(stage.nest) if isinstance(node, Load)}
+        inputs = [self._tensors[b] for b in self._tensors if b in read]
+        inputs.sort(key=lambda tensor: tensor.buffer.ndim)
+        stage = replace(stage, inputs=tuple(inputs))
+        made = [replace(tensor, stage=stage) for tensor in tensors]
+        self._tensors |= {tensor.buffer: tensor for tensor in made}
+        return made
 
 
-def _written(
-    block: Block, axes: Mapping[Var, Expr]
-) -> list[tuple[Buffer, tuple[Expr, ...], Expr]]:
-    """The buffers, indices and values that a block writes, with its axes replaced.
+def _read_alike(one: _Solved, other: _Solved) -> bool:
+    """Whether two sums over as many axes read an element in common at each step."""
+    axes = dict(zip(other.free, one.free, strict=True))
+    pair = one.unrounded, substitute(other.unrounded, axes)
+    first, second = ({n for n in walk(v) if isinstance(n, Load)} for v in pair)
+    return not first.isdisjoint(second)
 
-    Raises:
-        OperatorError: it reduces by something else than a sum.
-    """
-    named = {**axes}
-    found: list[tuple[Buffer, tuple[Expr, ...], Expr]] = []
-    for node in walk(block.body):
-        match node:
-            case Let(var=var, value=value):
-                named[var] = substitute(value, named)
-            case Store(buffer=buffer, indices=indices, value=value):
-                found.append((buffer, indices, value))
-            case Reduce(reducer=reducer, buffers=buffers, indices=indices):
-                if reducer.name == _SHIFT:
-                    continue
-                if reducer.name not in _SUMS:
-                    raise OperatorError(
-                        f"a reduction by {reducer.name} has no derivative; give the "
-                        "operator a gradient of its own"
-                    )
-                found += [
-                    (b, indices, value)
-                    for b, value in zip(buffers, node.values, strict=True)
-                ]
-    return [
-        (b, tuple(substitute(i, named) for i in at), substitute(value, named))
-        for b, at, value in found
-    ]
+
+def _element_of(tensor: Tensor) -> At:
+    return lambda at: tensor[at]
+
+
+def _at(value: Expr, place: Sequence[Var]) -> At:
+    """An expression of an index as a function of it."""
+    return lambda at: substitute(value, dict(zip(place, at, strict=True)))
 
 
 @dataclass(slots=True)
@@ -332,7 +408,7 @@ class _Axes:
             if not any(m[0] in free_vars(f) for o in terms if o != m for f in o)
         }
         if not by:
-            self.limit(Compare("eq", place, index))
+            self.limit(self._is_at(place, index))
             return
         axis = min(by, key=lambda var: (var in reduced, abs(by[var]) != 1))
         others = [var for var in by if var != axis]
@@ -349,6 +425,17 @@ class _Axes:
         self._inside(axis, moved, step, extent, place)
         if step > 1:
             self.limit((found % step).equal(0), axis)
+
+    def _is_at(self, place: Var, index: Expr) -> Expr:
+        """Whether a place is at an index, compared in the type of the index if it fits.
+
+        More lanes compare narrow integers at once.
+        """
+        if isinstance(index, Cast) and index.a.dtype == i32:
+            _, high = self.known[place]
+            if isinstance(high, int) and high <= i32.limits[1]:
+                return Compare("eq", place.cast(i32), index.a)
+        return Compare("eq", place, index)
 
     def _let(self, found: Mapping[Var, Expr]) -> None:
         """Record solved axes, and substitute them in earlier solutions."""
@@ -434,20 +521,23 @@ class _Solved:
 
     Attributes:
         part: The contribution as a scatter.
-        place: The index of the gradient, in `value`.
-        reads: The buffers that it reads.
+        shape: The shape of the gradient.
+        place: Its index, in `value`.
     """
 
     def __init__(self, part: _Part, buffer: Buffer) -> None:
-        self.part, self._buffer = part, buffer
+        self.part, self._buffer, self.shape = part, buffer, buffer.shape
         self.place = tuple(Var(f"vi{n}", i64) for n in range(buffer.ndim))
-        loads = (node for node in walk(part.value) if isinstance(node, Load))
-        self.reads = {load.buffer for load in loads}
 
     @property
-    def free(self) -> bool:
-        """Whether axes are left to sum over."""
-        return bool(self._axes.free)
+    def free(self) -> Mapping[Var, Expr]:
+        """The extents of the axes that are left to sum over."""
+        return self._axes.free
+
+    @property
+    def unrounded(self) -> Expr:
+        """The contribution without its final rounding to a narrow type."""
+        return _unrounded(self.value)
 
     @cached_property
     def value(self) -> Expr:
@@ -478,24 +568,6 @@ class _Solved:
             waiting.remove(first)
             found.solve(*first, self.part.reduced)
         return found
-
-    def at(self, place: Sequence[Var]) -> Expr:
-        """The contribution to an index, where there are no free axes."""
-        return substitute(self.value, dict(zip(self.place, place, strict=True)))
-
-    def summed(self, name: str) -> Tensor:
-        """The contribution to every index, accumulated in f32 at least."""
-
-        def element(*i: Var) -> Reduction:
-            free = self._axes.free.items()
-            loops = {var: reduce_axis(e, f"r_{var.name}") for var, e in free}
-            held: dict[Var, Expr] = dict(zip(self.place, i, strict=True))
-            held |= {var: axis.var for var, axis in loops.items()}
-            value = substitute(_unrounded(self.value), held)
-            return total(value, list(loops.values()))
-
-        made: Tensor = compute(self._buffer.shape, element, name)
-        return made
 
     def _value(self, axes: _Axes) -> Expr:
         """The contribution of a solution; 0 where it lies outside the extents."""
@@ -570,7 +642,7 @@ def _copy(stage: Stage) -> _Copy | None:
     own = {a.var: Var(f"copied{n}", i64) for n, a in enumerate(block.axes)}
     if others or any(isinstance(node, Reduce) for node in walk(block)):
         return None
-    (out, place, value), *more = _written(block, own)
+    (out, place, value), *more = written(block, own)
     loads = [node for node in walk(value) if isinstance(node, Load)]
     if more or len(loads) != 1 or place != (*own.values(),):
         return None

@@ -116,7 +116,8 @@ def gradients(results: Sequence[tuple[Expr, Expr]], wrt: Sequence[Expr]) -> list
     """
     slopes: dict[Expr, Slope] = {}
     for result, seed in results:
-        _add(slopes, result, Sum((_product({seed: 1}),)))
+        coefficient, product = factor(seed)
+        _add(slopes, result, Sum(((product, coefficient),)))
     for node in reversed(_between([result for result, _ in results], set(wrt))):
         if node in slopes and node not in wrt:
             for part, slope in _contributions(node, slopes[node]):

@@ -144,7 +144,7 @@ def test_bad_calls(given, error, match):
 
 
 def test_a_gradient_of_another_shape_is_refused():
-    with pytest.raises(ShapeError, match=r"dy has shape \(2, 4\), x has \(2, 3\)"):
+    with pytest.raises(ShapeError, match=r"dy has shape \(2, 4\); .* \(2, 3\) is need"):
         nn.softmax_grad(drawn(2, 4), drawn(2, 3))
     with pytest.raises(DTypeError, match="one element type, not f64, f32"):
         nn.softmax_grad(drawn(2, 3, dtype=np.float64), drawn(2, 3))
