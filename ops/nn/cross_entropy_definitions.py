@@ -6,17 +6,17 @@ class nor the ignored one is fault 1, and no logit is read for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tensorlang.ir import as_expr, compute, i32, i64, intrinsic, reduce_axis, reduction
+from tensorlang.ir.contents import blocks
 from tensorlang.ir.elementwise import stored, wide
-from tensorlang.ir.frontend import Stage, Tensor
+from tensorlang.ir.frontend import Tensor
 from tensorlang.ir.natives import check
 from tensorlang.ir.nodes import Block, Evaluate, For, Load, Select, seq
 from tensorlang.ir.rows import Index, Rows, row_of, two_sums
-from tensorlang.ops.nn.softmax import exponentials, sums
+from tensorlang.ops.nn.softmax import sums
 
 if TYPE_CHECKING:
     from tensorlang.ir.nodes import Expr, Stmt
@@ -59,14 +59,23 @@ class Labelled:
 
 
 def loss(given: Labelled, how: str) -> Tensor:
-    """`log(sum(exp(x))) - x[label]` per row, 0 for ignored rows; then reduced."""
+    """The loss of each row, checked, or their sum or mean."""
+    checked = _checked(given, losses(given))
+    if how == "none":
+        return _as(checked, given.rows.array)
+    return _reduced(checked, given, mean=how == "mean")
+
+
+def losses(given: Labelled) -> Tensor:
+    """`log(sum(exp(x))) - x[label]` per row, 0 for ignored rows."""
     rows, logits = given.rows, given.rows.array
     top, total = sums(rows)
     smooth = given.smoothing > 0
     everything = rows.fold("sum", rows.__getitem__, "everything") if smooth else None
 
     def element(row: Index) -> Expr:
-        place = (row[0], given[row], *row[1:])
+        label = given[row].cast(i32)  # narrow, to be compared in more lanes
+        place = (row[0], label.cast(i64), *row[1:])
         own = wide(Load(logits.buffer, place, given.inside(row)))
         if everything is not None:
             mean = everything[row] / rows.length.cast(own.dtype)
@@ -74,26 +83,20 @@ def loss(given: Labelled, how: str) -> Tensor:
         value = intrinsic("log", total[row]) + (top[row] - own)
         return Select(given.counts(row), value, as_expr(0.0, value.dtype))
 
-    losses = _checked(given, element, "losses")
-    if how == "none":
-        return _as(losses, logits)
-    return _reduced(losses, given, mean=how == "mean")
-
-
-def _checked(given: Labelled, value: Callable[[Index], Expr], name: str) -> Tensor:
-    """One value per row, with a fault where the label is invalid."""
-    places: list[Index] = []
-
-    def noted(row: Index) -> Expr:
-        places.append(row)
-        return value(row)
-
-    made = given.rows.row(noted, name)
+    made = rows.row(element, "losses")
     assert made.stage is not None
-    fault = Evaluate(check(given.right(places[0]), _FAULT))
-    nest = _with_first(made.stage.nest, fault)
-    inputs = (*made.stage.inputs, given.rows.array, given.labels)
-    return Tensor(made.buffer, Stage(nest, (made.buffer,), inputs))
+    inputs = (*made.stage.inputs, logits)  # read under a mask
+    return replace(made, stage=replace(made.stage, inputs=inputs))
+
+
+def _checked(given: Labelled, made: Tensor) -> Tensor:
+    """One value per row, with a fault where the label is invalid."""
+    assert made.stage is not None
+    (block,) = blocks(made.stage.nest)
+    row = tuple(axis.var for axis in block.axes)
+    nest = _with_first(made.stage.nest, Evaluate(check(given.right(row), _FAULT)))
+    inputs = (*made.stage.inputs, given.labels)
+    return replace(made, stage=replace(made.stage, nest=nest, inputs=inputs))
 
 
 def _with_first(nest: Stmt, first: Stmt) -> Stmt:
@@ -134,38 +137,15 @@ def _as(total: Tensor, like: Tensor) -> Tensor:
     return made
 
 
-def gradient(given: Labelled, dy: Tensor | Expr, how: str) -> Tensor:
-    """The gradient for the logits: `dy * (softmax(x) - target)`, 0 in ignored rows."""
-    rows = given.rows
-    share = _shares(given, dy, how)
-    e, total = exponentials(rows)
-    kind, smoothing = total.dtype, given.smoothing
-
-    def element(at: Index) -> Expr:
-        row = row_of(at)
-        low = as_expr(smoothing, kind) / rows.length.cast(kind)
-        hit = at[1].cast(i32).equal(given[row].cast(i32))
-        wanted = Select(hit, low + (1.0 - smoothing), low)
-        value = (e(at) / total[row] - wanted) * share[row]
-        zero = as_expr(0.0, kind)
-        return stored(Select(given.counts(row), value, zero), rows.array.dtype)
-
-    made: Tensor = rows.each(element, "dx")
-    return made
-
-
-def _shares(given: Labelled, dy: Tensor | Expr, how: str) -> Tensor:
-    """The weight of each row's loss in the result, times dy."""
+def shares(given: Labelled, dy: Tensor | Expr, how: str) -> Tensor:
+    """The weight of each row's loss in the result, times dy; checked."""
     count = _count(given) if how == "mean" else None
 
     def share(row: Index) -> Expr:
-        if isinstance(dy, Tensor):
-            value = wide(dy[row if how == "none" else ()])
-        else:
-            value = wide(dy)
+        value = wide(dy[row if how == "none" else ()] if isinstance(dy, Tensor) else dy)
         return value if count is None else value / count[()]
 
-    return _checked(given, share, "share")
+    return _checked(given, given.rows.row(share, "share"))
 
 
 def _count(given: Labelled) -> Tensor:
