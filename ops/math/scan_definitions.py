@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from tensorlang.ir import as_expr, f64, i64
 from tensorlang.ir.dtypes import f32, u64
 from tensorlang.ir.frontend import Stage, Tensor
-from tensorlang.ir.nodes import Axis, Block, Buffer, For, Let, Load, Store, Var, seq
+from tensorlang.ir.nests import axis, nest
+from tensorlang.ir.nodes import Axis, Buffer, Let, Load, Store, Var, seq
 
 if TYPE_CHECKING:
     from tensorlang.ir.chunks import Parts
@@ -53,15 +54,15 @@ def _short(rows: Rows, y: Buffer, kind: DType, *, reverse: bool) -> Tensor:
     state = rows.row(lambda _: as_expr(0, kind), "state")
     names = ("r", "c")[: state.ndim]
     axes = [
-        _axis(name, extent)
+        axis(name, extent)
         for name, extent in zip(names, state.buffer.shape, strict=True)
     ]
-    step = _axis("k", rows.length, "ordered")
+    step = axis("k", rows.length, "ordered")
     row = tuple(axis.var for axis in axes)
     at = rows.length - 1 - step.var if reverse else step.var
     body = _step(x, y, state.buffer, row, (row[0], at, *row[1:]))
-    nest = _nest("y", [*axes, step], body)
-    return Tensor(y, Stage(nest, (y,), (state, x)))
+    made = nest("y", [*axes, step], body)
+    return Tensor(y, Stage(made, (y,), (state, x)))
 
 
 def _step(x: Tensor, y: Buffer, state: Buffer, row: Index, at: Index) -> Stmt:
@@ -74,36 +75,24 @@ def _step(x: Tensor, y: Buffer, state: Buffer, row: Index, at: Index) -> Stmt:
     )
 
 
-def _axis(name: str, extent: Expr, kind: str = "spatial") -> Axis:
-    return Axis(Var(f"v{name}", i64), kind, extent, Var(name, i64))
-
-
-def _nest(name: str, axes: list[Axis], body: Stmt) -> Stmt:
-    made: Stmt = Block(name, tuple(axes), body)
-    for axis in reversed(axes):
-        assert isinstance(axis.value, Var)
-        made = For(axis.value, axis.extent, "serial", made)
-    return made
-
-
 def _starts(sums: Tensor, *, reverse: bool) -> Tensor:
     """The exclusive scan of the part sums: the initial state of each part."""
     number, *others = sums.buffer.shape
     state = Buffer("before", sums.dtype, tuple(others))
     start = Buffer("start", sums.dtype, sums.buffer.shape)
-    clear = [_axis(f"z{n}", extent) for n, extent in enumerate(others)]
+    clear = [axis(f"z{n}", extent) for n, extent in enumerate(others)]
     zero = as_expr(0, sums.dtype)
-    first = _nest("before", clear, Store(state, tuple(a.var for a in clear), zero))
-    axes = [_axis(f"b{n}", extent) for n, extent in enumerate(others)]
-    step = _axis("q", number, "ordered")
+    first = nest("before", clear, Store(state, tuple(a.var for a in clear), zero))
+    axes = [axis(f"b{n}", extent) for n, extent in enumerate(others)]
+    step = axis("q", number, "ordered")
     row = tuple(axis.var for axis in axes)
     part = number - 1 - step.var if reverse else step.var
     body = seq(
         Store(start, (part, *row), Load(state, row)),
         Store(state, row, Load(state, row) + sums[(part, *row)]),
     )
-    nest = seq(first, _nest("start", [*axes, step], body))
-    return Tensor(start, Stage(nest, (state, start), (sums,)))
+    nests = seq(first, nest("start", [*axes, step], body))
+    return Tensor(start, Stage(nests, (state, start), (sums,)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,18 +136,18 @@ def _of_side(
     """Nests that initialise the state of each part and scan it."""
 
     def axes_of(letter: str) -> tuple[list[Axis], Index]:
-        made = [_axis(f"{letter}{side.name}", side.count)]
+        made = [axis(f"{letter}{side.name}", side.count)]
         for n, extent in enumerate(starts.buffer.shape[1:]):
-            made.append(_axis(f"{letter}{n}{side.name}", extent))
+            made.append(axis(f"{letter}{n}{side.name}", extent))
         first, *others = (axis.var for axis in made)
         return made, (side.first + first, *others)
 
     axes, part = axes_of("f")
-    clear = _nest(f"state{side.name}", axes, Store(state, part, starts[part]))
+    clear = nest(f"state{side.name}", axes, Store(state, part, starts[part]))
     axes, part = axes_of("p")
-    step = _axis(f"k{side.name}", side.length, "ordered")
+    step = axis(f"k{side.name}", side.length, "ordered")
     place = side.length - 1 - step.var if reverse else step.var
     (m,) = parts.row(part)
     at = (as_expr(m), part[0] * parts.length + place)
     body = _step(parts.rows.array, y, state, part, at)
-    return [clear, _nest(f"y{side.name}", [*axes, step], body)]
+    return [clear, nest(f"y{side.name}", [*axes, step], body)]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from tensorlang.ir import as_expr, compute, i32, i64, reduce_axis, rows
 from tensorlang.ir import sum as fold
 from tensorlang.ir.frontend import Stage, Tensor
+from tensorlang.ir.nests import axis, nest
 from tensorlang.ir.nodes import (
     Alloc,
     Axis,
@@ -137,23 +138,11 @@ def _counted(sort: Sort) -> Tensor:
         return Select((other < own) | (other.equal(own) & earlier), one, zero)
 
     rank: Tensor = compute(shape, lambda r, i: fold(before(r, i), j), "rank")
-    axes = [_axis("r", shape[0]), _axis("i", shape[1], "disjoint")]
+    axes = [axis("r", shape[0]), axis("i", shape[1], "disjoint")]
     row, at = (axis.var for axis in axes)
     value = sort.array[sort.rows.at(row, at)]
     placed = sort.placed(row, rank[row, at].cast(i64), at, value)
-    return sort.made(_nest(sort.result.name, axes, placed), after=(rank,))
-
-
-def _axis(name: str, extent: Expr, kind: str = "spatial") -> Axis:
-    return Axis(Var(f"v{name}", i64), kind, extent, Var(name, i64))
-
-
-def _nest(name: str, axes: Sequence[Axis], body: Stmt) -> Stmt:
-    made: Stmt = Block(name, tuple(axes), body)
-    for axis in reversed(axes):
-        assert isinstance(axis.value, Var)
-        made = For(axis.value, axis.extent, "serial", made)
-    return made
+    return sort.made(nest(sort.result.name, axes, placed), after=(rank,))
 
 
 # --------------------------------------------------------------------- long: radix
@@ -195,7 +184,7 @@ class _Radix:
 
     def row(self) -> Stmt:
         """The loop over all rows."""
-        step = _axis("last", self.sort.rows.length, "disjoint")
+        step = axis("last", self.sort.rows.length, "disjoint")
         store = self._placed(self._owner("y_final").var, step.var)
         count = Buffer("count", i32, (as_expr(_BINS),))
         buffers = [*self._buffers(0), *self._buffers(1), count]
@@ -212,7 +201,7 @@ class _Radix:
         )
 
     def _keys(self) -> Stmt:
-        step = _axis("first", self.sort.rows.length)
+        step = axis("first", self.sort.rows.length)
         keys, *order = self._buffers(0)
         owner, exact = self._owner("keys").var, not self.sort.ordered
         key = self.sort.key(owner, step.var, exact=exact)
@@ -223,7 +212,7 @@ class _Radix:
     def _pass(self, digit: int, count: Buffer) -> Stmt:
         """One stable counting sort: histogram, exclusive scan, scatter."""
         here, there = self._buffers(digit % 2), self._buffers(1 - digit % 2)
-        clear = _axis(f"clear_{digit}", as_expr(_BINS))
+        clear = axis(f"clear_{digit}", as_expr(_BINS))
         zero = as_expr(0, i32)
         return seq(
             self._over(f"clear_{digit}", clear, Store(count, (clear.var,), zero)),
@@ -238,7 +227,7 @@ class _Radix:
 
     def _count(self, digit: int, keys: Buffer, count: Buffer) -> Stmt:
         step, found = (
-            _axis(f"count_{digit}", self.sort.rows.length, "ordered"),
+            axis(f"count_{digit}", self.sort.rows.length, "ordered"),
             Var("bin", i64),
         )
         body = seq(
@@ -249,7 +238,7 @@ class _Radix:
 
     def _sum(self, digit: int, count: Buffer) -> Stmt:
         """Exclusive scan of the histogram: where each bin starts."""
-        step = _axis(f"sum_{digit}", as_expr(_BINS), "ordered")
+        step = axis(f"sum_{digit}", as_expr(_BINS), "ordered")
         total = Buffer(f"total_{digit}", i32, (as_expr(1),), "register")
         held, start = Var("held", i32), (as_expr(0),)
         body = seq(
@@ -270,7 +259,7 @@ class _Radix:
         there: tuple[Buffer, ...],
         count: Buffer,
     ) -> Stmt:
-        step = _axis(f"move_{digit}", self.sort.rows.length, "ordered")
+        step = axis(f"move_{digit}", self.sort.rows.length, "ordered")
         found, place = Var("bin", i64), Var("place", i32)
         to = (place.cast(i64),)
         body = seq(

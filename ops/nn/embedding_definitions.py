@@ -8,12 +8,10 @@ from tensorlang.ir import as_expr, compute, f32, i64, select
 from tensorlang.ir.elementwise import NARROW, stored, wide
 from tensorlang.ir.frontend import Stage, Tensor
 from tensorlang.ir.natives import check
+from tensorlang.ir.nests import axis, nest
 from tensorlang.ir.nodes import (
-    Axis,
-    Block,
     Buffer,
     Evaluate,
-    For,
     If,
     Let,
     Load,
@@ -23,7 +21,7 @@ from tensorlang.ir.nodes import (
 )
 
 if TYPE_CHECKING:
-    from tensorlang.ir.nodes import Expr, Stmt
+    from tensorlang.ir.nodes import Expr
 
 FAULT = 1
 
@@ -32,7 +30,8 @@ def embedding(ids: Tensor, table: Tensor) -> Tensor:
     """`y[n, :] = table[ids[n], :]`; 0 where the index is out of range."""
     (count,), (rows, width) = ids.buffer.shape, table.buffer.shape
     y = Buffer("y", table.dtype, (count, width))
-    position, column = Var("vp", i64), Var("vc", i64)
+    axes = [axis("p", count), axis("c", width)]
+    position, column = (each.var for each in axes)
     row, inside = Var("row", i64), Var("inside", (position < rows).dtype)
     zero = as_expr(0.0).cast(table.dtype)
     read = Load(table.buffer, (row, column), inside)
@@ -42,8 +41,7 @@ def embedding(ids: Tensor, table: Tensor) -> Tensor:
         Evaluate(check(inside, FAULT)),
         Store(y, (position, column), select(inside, read, zero)),
     )
-    nest = _nest("y", count, width, "spatial", body)
-    return Tensor(y, Stage(nest, (y,), (ids, table)))
+    return Tensor(y, Stage(nest("y", axes, body), (y,), (ids, table)))
 
 
 def embedding_grad(
@@ -56,7 +54,9 @@ def embedding_grad(
     (count,), (rows, width) = ids.buffer.shape, table.buffer.shape
     narrow = table.dtype.name in NARROW
     total = Buffer("total", f32 if narrow else table.dtype, (rows, width))
-    position, column = Var("vp", i64), Var("vc", i64)
+    axes = [axis("p", count, "ordered"), axis("c", width)]
+    all_of = [axis("r", rows), axis("z", width)]
+    position, column = (each.var for each in axes)
     row, inside = Var("row", i64), Var("inside", (position < rows).dtype)
     place = (row, column)
     added = Load(total, place) + wide(dy[position, column])
@@ -66,11 +66,9 @@ def embedding_grad(
         Evaluate(check(inside, FAULT)),
         If(counts(row, inside, skipped), Store(total, place, added)),
     )
-    nest = seq(
-        _cleared(total),
-        _nest("add", count, width, "ordered", body),
-    )
-    made = Tensor(total, Stage(nest, (total,), (dy, ids, table)))
+    zero = Store(total, tuple(a.var for a in all_of), as_expr(0.0).cast(total.dtype))
+    nests = seq(nest("clear", all_of, zero), nest("add", axes, body))
+    made = Tensor(total, Stage(nests, (total,), (dy, ids, table)))
     if not narrow:
         return made
     rounded: Tensor = compute(
@@ -87,26 +85,3 @@ def counts(row: Expr, inside: Expr, skipped: Expr | None) -> Expr:
 def names_row(row: Expr, rows: Expr) -> Expr:
     """Whether an index is in range."""
     return (row >= 0) & (row < rows)
-
-
-def _cleared(total: Buffer) -> Stmt:
-    row, column = Var("vr", i64), Var("vz", i64)
-    r, z = Var("r", i64), Var("z", i64)
-    axes = (
-        Axis(row, "spatial", total.shape[0], r),
-        Axis(column, "spatial", total.shape[1], z),
-    )
-    zero = as_expr(0.0).cast(total.dtype)
-    block = Block("clear", axes, Store(total, (row, column), zero))
-    return For(r, total.shape[0], "serial", For(z, total.shape[1], "serial", block))
-
-
-def _nest(name: str, count: Expr, width: Expr, kind: str, body: Stmt) -> Stmt:
-    """Loops over positions and columns; `kind` is the axis kind of positions."""
-    p, c = Var("p", i64), Var("c", i64)
-    axes = (
-        Axis(Var("vp", i64), kind, count, p),
-        Axis(Var("vc", i64), "spatial", width, c),
-    )
-    block = Block(name, axes, body)
-    return For(p, count, "serial", For(c, width, "serial", block))

@@ -13,14 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from tensorlang.ir import sharing
-from tensorlang.ir.dtypes import i64
+from tensorlang.ir import nests, sharing
 from tensorlang.ir.nodes import (
-    Axis,
-    Block,
     Buffer,
     Expr,
-    For,
     Load,
     Select,
     Stmt,
@@ -94,22 +90,16 @@ def _left_over(nest: Nest, index: Expr, rows: tuple[Expr, ...]) -> list[_Drawn]:
 
 def _nest(nest: Nest, name: str, axis: str, extent: Expr, body: _Body) -> Stmt:
     row = "tb" if axis == "t" else "b"
-    loops = [Var(f"{row}{n}" if n else row, i64) for n in range(len(nest.rows))]
-    loops.append(Var(axis, i64))
-    indices = tuple(Var(f"v{loop.name}", i64) for loop in loops)
-    *rows, index = indices
-    taken = {nest.out.name, *(var.name for var in (*loops, *indices))}
+    axes = [
+        nests.axis(f"{row}{n}" if n else row, size) for n, size in enumerate(nest.rows)
+    ]
+    axes.append(nests.axis(axis, extent))
+    *rows, index = (each.var for each in axes)
+    taken = {nest.out.name, *(each.var.name for each in axes)}
+    taken |= {each.var.name[1:] for each in axes}  # the loops
     taken |= {buffer.name for buffer in nest.inputs}
     block = _stores(nest, tuple(rows), body(nest, index, tuple(rows)), taken)
-    extents = (*nest.rows, extent)
-    axes = tuple(
-        Axis(var, "spatial", size, loop)
-        for var, size, loop in zip(indices, extents, loops, strict=True)
-    )
-    made: Stmt = Block(name, axes, block)
-    for loop, size in zip(reversed(loops), reversed(extents), strict=True):
-        made = For(loop, size, "serial", made)
-    return made
+    return nests.nest(name, axes, block)
 
 
 def _stores(
