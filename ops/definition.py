@@ -88,9 +88,9 @@ class Definition(Operator):  # noqa: D101 - it has one
     Args:
         id: The canonical id.
         body: The definition.
-        sizes: See `operator`, as for
-        indices: this, and
-        samples: this.
+        sizes: A condition on sizes; see `operator`, also for the next two.
+        indices: The bounds of elements that are indices.
+        samples: Prepares inputs for checking and timing.
         shapes: The shapes of the default workload.
         usual: The attributes of that workload that differ from the defaults.
         whole: Whether all sizes stay symbolic, as all accesses are known to be in
