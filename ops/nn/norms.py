@@ -103,7 +103,7 @@ def rms_norm(x: Floats, weight: Weights | None = None, eps: Scalar = 1e-6) -> Te
 )
 def layer_norm_grad(
     dy: Floats, x: Floats, weight: Weights | None = None, eps: Scalar = 1e-5
-) -> Any:
+) -> object:
     """The gradients of `nn.layer_norm` for x, weight and bias, derived.
 
     The bias itself is not needed.
