@@ -146,7 +146,9 @@ def _summed(
     found: list[tuple[Sequence[Part], Tensor]] = []
     for parts in itertools.product(*(side.parts for side in images.sides)):
         name = f"sums_{len(found)}" if found else "sums"
-        made = _sums(image, weight, images, parts, own, inner, name)
+        made = _sums(
+            image, weight, images, parts, own, inner, name, forwards=not packed
+        )
         found.append((parts, made))
     return found
 
@@ -159,6 +161,8 @@ def _sums(  # noqa: PLR0917 - operands of a sum
     own: Indices,
     inner: Indices,
     name: str,
+    *,
+    forwards: bool,
 ) -> Tensor:
     """The sums of the phases of one combination of parts.
 
@@ -170,6 +174,8 @@ def _sums(  # noqa: PLR0917 - operands of a sum
         own: Extents of the results' channels.
         inner: Extents of the summed channels.
         name: Name of the sums.
+        forwards: Whether windows of a single phase read images forwards; otherwise
+            weights, which a transposed convolution reads in the opposite order.
     """
     several = [n for n, part in enumerate(parts) if part.phases > 1]
     cut, names = 1 + len(several), window_names(len(parts))
@@ -184,8 +190,11 @@ def _sums(  # noqa: PLR0917 - operands of a sum
             zip(images.sides, parts, taps, strict=True)
         ):
             first = phases.get(n, 0) + part.first
-            offsets.append(side.offset(first, tap.var))
-            elements.append(side.element(first, tap.var))
+            number: Expr = tap.var
+            if forwards and side.slope < 0 and side.phases == 1:
+                number = part.taps - 1 - number
+            offsets.append(side.offset(first, number))
+            elements.append(side.element(first, number))
         c = tuple(axis.var for axis in folded)
         seen = image[images.at(at[0], (*of[:-1], *c) if c else of, place, offsets)]
         return total(wide(seen) * wide(weight(of, c, elements)), (*folded, *taps))
