@@ -29,7 +29,10 @@ INSTALL: Final = "pip install 'tensorlang[bench]'"
 PEERS: Final = ("numpy", "jax", "torch", "numba", "tinygrad")
 RATE: Final = 0.5
 LAYERS: Final = frozenset(
-    ("nn.dense", "nn.conv2d", "nn.softmax", "nn.layer_norm", "nn.gelu")
+    (
+        *("nn.dense", "nn.dense_int8", "nn.conv2d"),
+        *("nn.softmax", "nn.layer_norm", "nn.gelu"),
+    )
 )
 # attribute values that a peer's layer supports
 _PLAIN: Final[dict[str, tuple[object, ...]]] = {

@@ -126,8 +126,14 @@ def _torch_attention(f: ModuleType, a: Operands, g: Given) -> object:
     )
 
 
+def _torch_int8(_: ModuleType, a: Operands, __: Given) -> object:
+    x, w, scales = a
+    return torch._int_mm(x, w.T) * scales  # noqa: SLF001 - has no public name
+
+
 _TORCH: Final[dict[str, Body]] = {
     "nn.dense": lambda f, a, _: f.linear(*a),
+    "nn.dense_int8": _torch_int8,
     "nn.conv2d": _torch_conv,
     "nn.conv2d_grad_data": _torch_conv_grad(0),
     "nn.conv2d_grad_weight": _torch_conv_grad(1),

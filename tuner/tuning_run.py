@@ -28,12 +28,12 @@ from tensorlang.tuner.protocol import (
 )
 from tensorlang.tuner.search import Search, Suggestion
 from tensorlang.tuner.space import Space
+from tensorlang.version import __version__
 
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Operator
     from tensorlang.targets import Target
-    from tensorlang.version import __version__
-from tensorlang.workload import Workload
+    from tensorlang.workload import Workload
 
 _LOG: Final = logging.getLogger(__name__)
 _FINALISTS: Final = 3
