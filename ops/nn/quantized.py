@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from tensorlang import ir
+from tensorlang import ir, lazy
 from tensorlang.errors import DTypeError
-from tensorlang.ops import demands
 from tensorlang.ops.definition import operator
 from tensorlang.ops.nn.epilogues import activated
 from tensorlang.ops.nn.packing import GROUP, LANES
@@ -22,12 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tensorlang.ir import DType, Expr, Tensor
+    from tensorlang.ops import demands
 
     Activations: TypeAlias = Tensor
     Weights8: TypeAlias = Tensor
     Pairs4: TypeAlias = Tensor
     Offsets: TypeAlias = Tensor
 else:
+    demands = lazy.module("tensorlang.ops.demands")
     Activations = Arrays("8-bit activations", ("u8", "i8"))
     Weights8 = Arrays("8-bit weights", ("i8",))
     Pairs4 = Arrays("pairs of 4-bit weights", ("u8",))
