@@ -2,8 +2,8 @@
 
     python examples/transformer_block.py [FOLDER]
 
-Single-head attention is written with matrix products and a softmax; the layers infer
-their sizes and the names of their weights.
+Attention never stores a matrix of all scores; the layers infer their sizes and the
+names of their weights.
 """
 
 from __future__ import annotations
@@ -15,24 +15,19 @@ from typing import Any
 import numpy as np
 
 from tensorlang.graph import TensorSpec
-from tensorlang.layers import Adam, Dense, Dropout, Embedding, Layer, LayerNorm, Model
-from tensorlang.ops import math, nn, random
+from tensorlang.layers import (
+    Adam,
+    Dense,
+    Dropout,
+    Embedding,
+    Layer,
+    LayerNorm,
+    Model,
+    MultiHeadAttention,
+)
+from tensorlang.ops import math, random
 
-TOKENS, LENGTH, WIDTH = 12, 8, 32
-
-
-class Attention(Layer):
-    """Single-head self-attention."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.query, self.key, self.value = Dense(width), Dense(width), Dense(width)
-        self.scale = width**-0.5
-
-    def apply(self, x: Any) -> Any:
-        """Map `[batch, time, width]` to the same shape."""
-        scores = math.matmul(self.query(x), self.key(x), transpose_b=True)
-        return math.matmul(nn.softmax(scores * self.scale), self.value(x))
+TOKENS, LENGTH, WIDTH, HEADS = 12, 8, 32, 2
 
 
 class Block(Layer):
@@ -40,7 +35,7 @@ class Block(Layer):
 
     def __init__(self, width: int, rate: float) -> None:
         super().__init__()
-        self.before, self.attention = LayerNorm(), Attention(width)
+        self.before, self.attention = LayerNorm(), MultiHeadAttention(width, HEADS)
         self.between, self.wide = LayerNorm(), Dense(4 * width, "gelu")
         self.narrow = Dense(width)
         self.first, self.second = Dropout(rate), Dropout(rate)

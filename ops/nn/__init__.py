@@ -40,6 +40,7 @@ from tensorlang.ops.nn.dropout import dropout_grad as dropout_grad
 from tensorlang.ops.nn.dropout import dropout_train as dropout_train
 from tensorlang.ops.nn.embedding import embedding as embedding
 from tensorlang.ops.nn.embedding import embedding_grad as embedding_grad
+from tensorlang.ops.nn.group_norm import group_norm as group_norm
 from tensorlang.ops.nn.joining import concatenate as concatenate
 from tensorlang.ops.nn.joining import pad as pad
 from tensorlang.ops.nn.joining import split as split
@@ -95,6 +96,7 @@ from tensorlang.ops.nn.quantized import dense_int4 as dense_int4
 from tensorlang.ops.nn.quantized import dense_int8 as dense_int8
 from tensorlang.ops.nn.quantizing import dequantize as dequantize
 from tensorlang.ops.nn.quantizing import quantize as quantize
+from tensorlang.ops.nn.rotary import rotary as rotary
 from tensorlang.ops.nn.slicing import slice as slice
 from tensorlang.ops.nn.softmax import log_softmax as log_softmax
 from tensorlang.ops.nn.softmax import softmax as softmax

@@ -11,6 +11,7 @@ All shapes follow from the shape of the input:
 """
 
 from tensorlang.layers import initializers, optimizers
+from tensorlang.layers.attention import MultiHeadAttention
 from tensorlang.layers.basic import (
     Activate,
     BatchNorm,
@@ -18,6 +19,7 @@ from tensorlang.layers.basic import (
     Dropout,
     Embedding,
     Flatten,
+    GroupNorm,
     LayerNorm,
     Reshape,
     RMSNorm,
@@ -66,11 +68,13 @@ __all__ = [
     "Epoch",
     "Flatten",
     "GlobalAvgPool",
+    "GroupNorm",
     "Layer",
     "LayerNorm",
     "MaxPool1D",
     "MaxPool2D",
     "Model",
+    "MultiHeadAttention",
     "Optimizer",
     "RMSNorm",
     "RMSProp",

@@ -157,6 +157,23 @@ class RMSNorm(Layer):
         return nn.rms_norm(x, w, self.eps)
 
 
+class GroupNorm(Layer):
+    """Normalise groups of channels, axis 1, then scale and shift each channel."""
+
+    def __init__(self, groups: int, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.groups, self.eps = checked_integer("groups of GroupNorm", groups, 1), eps
+
+    def apply(self, x: Tensor) -> OpResult:
+        """Keep the shape."""
+        w = self.weight("weight", x.shape[1:2], Ones(), x.dtype)
+        b = self.weight("bias", x.shape[1:2], Zeros(), x.dtype)
+        return nn.group_norm(x, self.groups, w, b, self.eps)
+
+    def __repr__(self) -> str:
+        return f"GroupNorm({self.groups})"
+
+
 class BatchNorm(Layer):
     """Normalise each channel to mean 0, variance 1; in inference by running moments."""
 

@@ -27,6 +27,8 @@ _ARGUMENTS: dict[str, Callable[[Any, Any], tuple[Any, ...]]] = {
     "where": lambda g, b: (g(b, 4, dtype="bool"), g(b, 4), g(b, 4)),
     "matmul": lambda g, b: (g(b, 3, 4), g(b, 4, 5)),
     "attention": lambda g, b: (g(b, 4, 3, 5), g(b, 2, 6, 5), g(b, 2, 6, 5)),
+    "rotary": lambda g, b: (g(b, 2, 3, 4), g(3, 2), g(3, 2)),
+    "group_norm": lambda g, b: (g(b, 4, 3), 2, g(4), g(4)),
     "clip": lambda g, b: (g(b, 4), 0.25, 0.75),
     "dense": lambda g, b: (g(b, 4), g(3, 4), g(3)),
     "dense_int8": lambda g, b: (g(b, 4, dtype="int8"), g(3, 4, dtype="int8"), g(3)),

@@ -1,0 +1,89 @@
+"""Group normalisation.
+
+Wu and He, "Group normalization", 2018. The variance is computed from deviations, as in
+`nn.layer_norm`; the gradient is derived.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tensorlang import ir
+from tensorlang.errors import ArgumentError
+from tensorlang.ops.definition import operator
+from tensorlang.ops.nn.norms import inverse_root
+from tensorlang.ops.signature import Floats, Scalar, Weights
+
+if TYPE_CHECKING:
+    from tensorlang.ir import Expr, Reduction, Tensor
+
+
+@operator(
+    "nn.group_norm",
+    aliases=("group_norm",),
+    shapes=((8, 64, 28, 28), (64,), (64,)),
+    usual={"groups": 8},
+    gradient={"linear": False},
+)
+def group_norm(
+    x: Floats,
+    groups: int,
+    weight: Weights,
+    bias: Weights,
+    eps: Scalar = 1e-5,
+) -> Tensor:
+    """Normalise groups of channels: `(x - mean) / sqrt(variance + eps)`.
+
+    Args:
+        x: Floats `[batch, channels, ...]`.
+        groups: The number of groups; a divisor of the number of channels.
+        weight: Scale of each channel.
+        bias: Offset of each channel.
+        eps: Added to the variance.
+        out: Output array.
+    """
+    ir.require(x.ndim > 1, "x is [batch, channels, ...], not {x}", x=x.shape)
+    batch, channels, *image = x.shape
+    ir.require(
+        groups > 0 and channels % max(groups, 1) == 0,
+        "{groups} groups do not divide {channels} channels",
+        ArgumentError,
+        groups=groups,
+        channels=channels,
+    )
+    ir.require(
+        weight.shape == (channels,) and bias.shape == (channels,),
+        "weight of {weight} and bias of {bias} have one number for each of {channels} "
+        "channels",
+        weight=weight.shape,
+        bias=bias.shape,
+        channels=channels,
+    )
+    pixels, own = 1, channels // groups
+    for extent in image:
+        pixels = pixels * extent
+    view = ir.reshaped(x, (batch, groups, own, pixels))
+    scale, offset = (ir.reshaped(each, (groups, own)) for each in (weight, bias))
+    c, k = ir.reduce_axis(own, "c"), ir.reduce_axis(pixels, "k")
+    count = ir.as_expr(own * pixels)
+
+    def deviation(b: Expr, g: Expr, channel: Expr, pixel: Expr) -> Expr:
+        mean: Expr = total[b, g] / count.cast(total.dtype)
+        return ir.wide(view[b, g, channel, pixel]) - mean
+
+    def square(b: Expr, g: Expr) -> Reduction:
+        off = deviation(b, g, c.expression(), k.expression())
+        return ir.sum(off * off, (c, k))
+
+    def element(b: Expr, g: Expr, channel: Expr, pixel: Expr) -> Expr:
+        variance = squares[b, g] / count.cast(squares.dtype)
+        unit = deviation(b, g, channel, pixel) * inverse_root(variance + eps)
+        value = unit * ir.wide(scale[g, channel]) + ir.wide(offset[g, channel])
+        return ir.stored(value, x.dtype)
+
+    whole = (batch, groups)
+    total = ir.compute(
+        whole, lambda b, g: ir.sum(ir.wide(view[b, g, c, k]), (c, k)), "total"
+    )
+    squares = ir.compute(whole, square, "squares")
+    return ir.reshaped(ir.compute((*whole, own, pixels), element, "y"), x.shape)

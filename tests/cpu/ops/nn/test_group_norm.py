@@ -1,0 +1,50 @@
+"""Group normalisation and its gradients, against PyTorch in float64."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tensorlang.errors import ArgumentError, ShapeError
+from tensorlang.ops import nn
+
+torch = pytest.importorskip("torch")
+
+EPSILON = {np.float32: 4e-6, np.float16: 4e-3, ml_dtypes.bfloat16: 3e-2}
+
+
+@pytest.mark.parametrize("dtype", EPSILON)
+@pytest.mark.parametrize(
+    ("shape", "groups"),
+    [((3, 6, 5, 7), 2), ((2, 24), 4), ((1, 4, 9), 1), ((2, 4, 130), 4)],
+)
+def test_results_and_gradients(shape, groups, dtype):
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(n).astype(dtype) for n in (shape, shape[1], shape[1])]
+    wide = [torch.tensor(a.astype(np.float64), requires_grad=True) for a in arrays]
+    x, weight, bias = wide
+    wanted = torch.nn.functional.group_norm(x, groups, weight, bias)
+    dy = rng.standard_normal(shape).astype(dtype)
+    wanted.backward(torch.tensor(dy.astype(np.float64)))
+    given = (arrays[0], groups, *arrays[1:])
+    found = [nn.group_norm(*given), *nn.group_norm_grad(dy, *given)]
+    for got, right in zip(
+        found, [wanted.detach(), *(w.grad for w in wide)], strict=True
+    ):
+        assert got.dtype == dtype
+        tolerance = EPSILON[dtype] * float(right.abs().max())
+        np.testing.assert_allclose(
+            got.astype(np.float64), right.numpy(), rtol=0, atol=tolerance
+        )
+
+
+def test_bad_calls():
+    x, w = np.ones((2, 6, 5), np.float32), np.ones(6, np.float32)
+    with pytest.raises(ArgumentError, match="4 groups do not divide 6"):
+        nn.group_norm(x, 4, w, w)
+    with pytest.raises(ArgumentError, match="0 groups"):
+        nn.group_norm(x, 0, w, w)
+    with pytest.raises(ShapeError, match="each of 6"):
+        nn.group_norm(x, 2, w[:5], w)
+    assert nn.group_norm(x[:0], 2, w, w).shape == (0, 6, 5)
