@@ -146,21 +146,30 @@ _EMPTY: Final = Structure()
 
 
 def structure(node: Node) -> Structure:
-    """The structure of a statement or function, cached; do not modify it."""
+    """The structure of a statement or function; do not modify it."""
+    below = _below(node)
+    if isinstance(node, For):
+        return Structure([node, *below.loops], below.blocks, below.allocations)
+    if isinstance(node, Block):
+        return Structure(below.loops, [node, *below.blocks], below.allocations)
+    if isinstance(node, Alloc):
+        return Structure(below.loops, below.blocks, [node, *below.allocations])
+    return below
+
+
+def _below(node: Node) -> Structure:
+    """The structure of a node without the node itself, cached.
+
+    A node whose cache held it would be freed by the garbage collector only.
+    """
     try:
         return node._structure  # type: ignore[attr-defined,no-any-return] # noqa: SLF001
     except AttributeError:
-        below = statements(node)
-        if not below and not isinstance(node, Alloc):
+        statements_below = statements(node)
+        if not statements_below:
             return _EMPTY
         found = Structure()
-        if isinstance(node, For):
-            found.loops.append(node)
-        elif isinstance(node, Block):
-            found.blocks.append(node)
-        elif isinstance(node, Alloc):
-            found.allocations.append(node)
-        for stmt in below:
+        for stmt in statements_below:
             held = structure(stmt)
             found.loops += held.loops
             found.blocks += held.blocks
