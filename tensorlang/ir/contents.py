@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from tensorlang.ir.nodes import (
     Alloc,
@@ -18,6 +18,7 @@ from tensorlang.ir.nodes import (
     Block,
     Buffer,
     Call,
+    Expr,
     For,
     Function,
     IndexMap,
@@ -30,74 +31,78 @@ from tensorlang.ir.nodes import (
     Store,
     Var,
 )
-from tensorlang.ir.visit import children, parts, statements, variables
+from tensorlang.ir.visit import children, holds, nodes_of, statements, variables
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
 class Contents:
-    """The contents of a node: variables, names, accesses, node classes."""
+    """What a node and its descendants use: sets that larger contents share.
 
-    used: set[Var] = field(default_factory=set)
-    bound: list[Var] = field(default_factory=list)
-    reads: set[Buffer] = field(default_factory=set)
-    writes: set[Buffer] = field(default_factory=set)
-    names: set[str] = field(default_factory=set)
-    kinds: set[type[Node]] = field(default_factory=set)
-    calls: set[str] = field(default_factory=set)
+    Attributes:
+        used: The variables used, also by what binds them.
+        bound: The variables bound, in program order.
+        reads: The buffers read.
+        writes: The buffers written.
+        named: The names of buffers, blocks and barrier objects.
+        calls: The functions called.
+    """
 
-    def add(self, node: Node) -> None:
-        """Add one node, without its children."""
-        note = _NOTES.get(type(node))
-        if note is not None:
-            note(self, node)
+    used: frozenset[Var] = frozenset()
+    bound: tuple[Var, ...] = ()
+    reads: frozenset[Buffer] = frozenset()
+    writes: frozenset[Buffer] = frozenset()
+    named: frozenset[str] = frozenset()
+    calls: frozenset[str] = frozenset()
 
-    def include(self, stmt: Stmt) -> None:
-        """Add a statement with its contents."""
-        held = contents(stmt)
-        self.kinds |= held.kinds
-        self.calls |= held.calls
-        self.used |= held.used
-        self.bound += held.bound
-        self.reads |= held.reads
-        self.writes |= held.writes
-        self.names |= held.names
+    def include(self, other: Contents) -> None:
+        """Add other contents."""
+        self.used = _union(self.used, other.used)
+        self.bound += other.bound
+        self.reads = _union(self.reads, other.reads)
+        self.writes = _union(self.writes, other.writes)
+        self.named = _union(self.named, other.named)
+        self.calls = _union(self.calls, other.calls)
+
+    def include_value(self, expr: Expr) -> None:
+        """Add an expression."""
+        self.used = _union(self.used, variables(expr))
+        if holds(expr, Load):
+            for load in nodes_of(expr, Load):
+                self.reads = _union(self.reads, frozenset((load.buffer,)))
+                self.include(contents(load.buffer))
+        if holds(expr, Call):
+            called = frozenset(call.name for call in nodes_of(expr, Call))
+            self.calls = _union(self.calls, called)
 
 
-def _named(found: Contents, node: Block) -> None:
-    found.names.add(node.name)
+def _union(a: frozenset[T], b: frozenset[T]) -> frozenset[T]:
+    """The union, which is one of the two sets if that holds the other."""
+    if b <= a:
+        return a
+    return b if a <= b else a | b
 
 
-def _variable(found: Contents, node: Var) -> None:
-    found.names.add(node.name)
-
-
-def _read(found: Contents, node: Load) -> None:
-    found.reads.add(node.buffer)
+def _named(found: Contents, node: Buffer | BarrierObject | Block) -> None:
+    found.named = frozenset((node.name,))
 
 
 def _write(found: Contents, node: Store) -> None:
-    found.writes.add(node.buffer)
+    found.writes = frozenset((node.buffer,))
 
 
 def _update(found: Contents, node: Reduce | AtomicUpdate) -> None:
     buffers = node.buffers if isinstance(node, Reduce) else (node.buffer,)
-    found.reads.update(buffers)
-    found.writes.update(buffers)
+    found.reads = found.writes = frozenset(buffers)
 
 
-def _call(found: Contents, node: Call) -> None:
-    found.calls.add(node.name)
-
-
-def _bind(found: Contents, node: Node) -> None:
-    found.bound += _bound_by(node)
+def _bind(found: Contents, node: For | Let | Axis | IndexMap | Reducer) -> None:
+    found.bound = _bound_by(node)
 
 
 _NOTES: Final[dict[type[Node], Callable[[Contents, Any], None]]] = {
-    Var: _variable,
     **dict.fromkeys((Buffer, BarrierObject, Block), _named),
-    Load: _read,
-    Call: _call,
     Store: _write,
     **dict.fromkeys((Reduce, AtomicUpdate), _update),
     **dict.fromkeys((For, Let, Axis, IndexMap, Reducer), _bind),
@@ -106,31 +111,20 @@ _NOTES: Final[dict[type[Node], Callable[[Contents, Any], None]]] = {
 
 def contents(node: Node) -> Contents:
     """The contents of a node, including itself; do not modify."""
-    if not isinstance(node, (Stmt, Function)):
-        return _found(node)
     try:
-        return node._contents  # type: ignore[union-attr,no-any-return] # noqa: SLF001
+        return node._contents  # type: ignore[attr-defined,no-any-return] # noqa: SLF001
     except AttributeError:
-        found = _found(node)
+        found = Contents()
+        note = _NOTES.get(type(node))
+        if note is not None:
+            note(found, node)
+        for child in (node,) if isinstance(node, Expr) else children(node):
+            if isinstance(child, Expr):
+                found.include_value(child)
+            else:
+                found.include(contents(child))
         object.__setattr__(node, "_contents", found)
         return found
-
-
-def _found(node: Node) -> Contents:
-    found = Contents()
-    found.add(node)
-    found.kinds.add(type(node))
-    for child in children(node):
-        if isinstance(child, Stmt):
-            found.include(child)
-            continue
-        found.used |= variables(child)
-        for part in parts(child):
-            note = _NOTES.get(type(part))
-            if note is not None:
-                note(found, part)
-        found.kinds.update(map(type, parts(child)))
-    return found
 
 
 @dataclass(slots=True)
@@ -190,7 +184,7 @@ def free_vars(node: Node) -> frozenset[Var]:
     found: frozenset[Var] | None = node._free  # type: ignore[union-attr] # noqa: SLF001
     if found is None:
         held = contents(node)
-        found = frozenset(held.used.difference(held.bound))
+        found = held.used.difference(held.bound)
         object.__setattr__(node, "_free", found)
     return found
 
@@ -206,12 +200,12 @@ def _bound_by(node: Node) -> tuple[Var, ...]:
 
 def reads(node: Node) -> frozenset[Buffer]:
     """The buffers read at or below `node`."""
-    return frozenset(contents(node).reads)
+    return contents(node).reads
 
 
 def writes(node: Node) -> frozenset[Buffer]:
     """The buffers written at or below `node`."""
-    return frozenset(contents(node).writes)
+    return contents(node).writes
 
 
 def touches(node: Node, buffer: Buffer) -> bool:
@@ -237,4 +231,5 @@ def allocations(node: Node) -> Iterator[Buffer]:
 
 def names(node: Node) -> set[str]:
     """All names in use below `node`: variables, buffers, blocks, barrier objects."""
-    return set(contents(node).names)
+    held = contents(node)
+    return {*held.named, *(var.name for var in (*held.used, *held.bound))}

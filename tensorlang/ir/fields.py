@@ -14,27 +14,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
+from operator import is_
 from typing import Any, Final, TypeAlias, TypeVar
 
 from tensorlang.ir.node_class import generated
 from tensorlang.ir.nodes import Node, Stmt
 
 Change: TypeAlias = Callable[[Any], Any]
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F")
 
 _LEAVES: Final = ("str", "bool", "int", "DType", "Scalar", "tuple[str", "tuple[int")
 
 
 class PerClass(dict[type, F]):
-    """Functions by node class, each generated on first use."""
+    """Values by node class, each made on first use."""
 
     def __init__(self, make: Callable[[type], F]) -> None:
         super().__init__()
         self._make = make
 
     def __missing__(self, kind: type) -> F:
-        made = self[kind] = self._make(kind)
-        return made
+        return self.setdefault(kind, self._make(kind))  # one value for all threads
 
 
 def _below(kind: type) -> dict[str, str]:
@@ -50,10 +50,7 @@ def _below(kind: type) -> dict[str, str]:
 def _changed(old: tuple[object, ...], change: Change) -> tuple[object, ...]:
     """A tuple with `change` applied to each item; itself where nothing changed."""
     new = tuple(map(change, old))
-    for a, b in zip(old, new, strict=True):
-        if a is not b:
-            return new
-    return old
+    return old if all(map(is_, old, new)) else new
 
 
 def _rebuild(kind: type) -> Callable[[Any, Change], object]:

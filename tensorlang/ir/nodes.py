@@ -172,7 +172,7 @@ class Node:
     """Any node of the tree: immutable, equal by structure, hashable."""
 
     # cached properties
-    __slots__ = ("_contents", "_free", "_hash", "_parts", "_structure")
+    __slots__ = ("_contents", "_free", "_hash", "_kinds", "_parts", "_structure")
 
     def __reduce__(self) -> tuple[type[Node], tuple[object, ...]]:
         given = (f for f in fields(self) if f.init)  # type: ignore[arg-type]

@@ -6,10 +6,10 @@ Every pass is written with these; none of them copies an unchanged subtree.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import count, islice
 from typing import Concatenate, Final, ParamSpec, TypeVar, overload
 
-from tensorlang.ir.fields import CHILDREN, REBUILD, STATEMENTS
+from tensorlang.ir.fields import CHILDREN, REBUILD, STATEMENTS, PerClass
 from tensorlang.ir.nodes import (
     Buffer,
     Const,
@@ -28,6 +28,8 @@ P = ParamSpec("P")
 S = TypeVar("S")
 _NONE: Final[frozenset[Var]] = frozenset()
 _MOST_KEPT: Final = 4096  # descendants of an expression
+_NUMBERS: Final = count()
+_BIT: Final[PerClass[int]] = PerClass(lambda _: 1 << next(_NUMBERS))
 
 
 @overload
@@ -106,23 +108,33 @@ def _descend(node: Node) -> Iterator[Node]:
             stack += CHILDREN[kind](current)[::-1]
 
 
-def holds(expr: Node, kind: type[Node]) -> bool:
-    """Whether an expression contains a node of a class."""
-    return kind in map(type, parts(expr))
+def kinds(node: Node) -> int:
+    """The classes of a node and its descendants: a bit each, see `holds`."""
+    try:
+        return node._kinds  # type: ignore[attr-defined,no-any-return] # noqa: SLF001
+    except AttributeError:
+        found = _BIT[type(node)]
+        for child in CHILDREN[type(node)](node):
+            found |= kinds(child)
+        object.__setattr__(node, "_kinds", found)
+        return found
+
+
+def holds(node: Node, kind: type[Node]) -> bool:
+    """Whether a node of a class is at or below `node`."""
+    return bool(kinds(node) & _BIT[kind])
 
 
 def nodes_of(node: Node, kind: type[N]) -> Iterator[N]:
     """The nodes of one class at or below `node`, in the order of `walk`."""
-    if not isinstance(node, (Stmt, Function)):
-        yield from (part for part in parts(node) if type(part) is kind)
-        return
-    if issubclass(kind, Stmt):
-        yield from (stmt for stmt in walk_statements(node) if type(stmt) is kind)
-        return
-    for stmt in walk_statements(node):
-        for child in CHILDREN[type(stmt)](stmt):
-            if not isinstance(child, Stmt) and holds(child, kind):
-                yield from (part for part in parts(child) if type(part) is kind)
+    bit = _BIT[kind]
+    stack: list[Node] = [node]
+    while stack:
+        current = stack.pop()
+        if kinds(current) & bit:
+            if type(current) is kind:
+                yield current
+            stack += CHILDREN[type(current)](current)[::-1]
 
 
 def variables(node: Node) -> frozenset[Var]:
@@ -166,16 +178,24 @@ def substitute(node: N, values: Mapping[Var, Expr]) -> N:
     """
     if not values:
         return node
-    used = values.keys()
+    return _Substitution(values)(node)  # type: ignore[return-value]
 
-    def visit(current: Node) -> Node:
-        if isinstance(current, Var):
-            return values.get(current, current)
-        if not isinstance(current, Stmt) and used.isdisjoint(variables(current)):
-            return current
-        return rebuild(current, visit)
 
-    return visit(node)  # type: ignore[return-value]
+class _Substitution:
+    """Replaces variables; an object, as a function that calls itself is garbage."""
+
+    __slots__ = ("_used", "_values")
+
+    def __init__(self, values: Mapping[Var, Expr]) -> None:
+        self._values, self._used = values, values.keys()
+
+    def __call__(self, node: Node) -> Node:
+        kind = type(node)
+        if kind is Var:
+            return self._values.get(node, node)  # type: ignore[call-overload,no-any-return]
+        if not isinstance(node, Stmt) and self._used.isdisjoint(variables(node)):
+            return node
+        return REBUILD[kind](node, self)  # type: ignore[no-any-return]
 
 
 def replace_buffers(node: N, values: Mapping[Buffer, Buffer]) -> N:

@@ -39,7 +39,7 @@ from tensorlang.ir.nodes import (
     Var,
     Wait,
 )
-from tensorlang.ir.visit import children, parts, substitute, walk
+from tensorlang.ir.visit import children, holds, nodes_of, substitute, walk
 from tensorlang.scheduling.digits import fixed, never_behind
 from tensorlang.scheduling.slices import Extents
 from tensorlang.scheduling.tree import Path, constant, enclosing_loops
@@ -115,9 +115,8 @@ class _Scan:
             if isinstance(child, Stmt):
                 self.visit(child, env, block)
                 continue
-            for part in parts(child):
-                if isinstance(part, Load):
-                    self._touch(part, env, block)
+            for load in nodes_of(child, Load):
+                self._touch(load, env, block)
 
     def _outermost(self, node: Block, env: Mapping[Var, Expr]) -> None:
         """Scan an outermost block, through the cache if no `Let` is in scope."""
@@ -254,8 +253,8 @@ def meetings(a: Stmt, b: Stmt, around: Collection[Var]) -> Iterator[str]:
 
 def _meets(stmt: Stmt) -> bool:
     """Whether threads wait in a statement, for each other or for their copies."""
-    held = contents(stmt)
-    return not (held.kinds.isdisjoint(MEETINGS) and held.calls.isdisjoint(COPY_SYNCS))
+    waits = any(holds(stmt, kind) for kind in MEETINGS)
+    return waits or not contents(stmt).calls.isdisjoint(COPY_SYNCS)
 
 
 def accesses(func: Function, buffer: Buffer) -> tuple[list[Touch], Extents]:

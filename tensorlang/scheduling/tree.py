@@ -10,10 +10,8 @@ loop around that block.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from operator import is_
 from typing import TypeAlias, TypeVar
 
 from tensorlang.errors import ScheduleError
@@ -38,7 +36,15 @@ from tensorlang.ir.nodes import (
     While,
     seq,
 )
-from tensorlang.ir.visit import children, fresh, rebuild, rewriter, statements, walk
+from tensorlang.ir.visit import (
+    children,
+    fresh,
+    holds,
+    rebuild,
+    rewriter,
+    statements,
+    walk,
+)
 
 Path: TypeAlias = tuple[Node, ...]
 N = TypeVar("N", bound=Node)
@@ -53,28 +59,15 @@ def paths(func: Function) -> Iterator[Path]:
         stack.extend([(*path, child) for child in statements(path[-1])[::-1]])
 
 
-def paths_to(func: Function, kind: type[Node]) -> list[Path]:
+def paths_to(func: Function, kind: type[Node]) -> Iterator[Path]:
     """The paths to all statements of one node class, in program order."""
     stack: list[Path] = [(func, func.body)]
-    found = []
     while stack:
         path = stack.pop()
-        if isinstance(path[-1], kind):
-            found.append(path)
+        if type(path[-1]) is kind:
+            yield path
         below = statements(path[-1])[::-1]
-        stack.extend([(*path, child) for child in below if _holds(child, kind)])
-    return found
-
-
-def _holds(stmt: Stmt, kind: type[Node]) -> bool:
-    """Whether a statement is, or contains, one of a kind."""
-    return isinstance(stmt, kind) or bool(_held(stmt).get(kind, True))
-
-
-def _held(stmt: Stmt) -> dict[type[Node], Sequence[Node]]:
-    """The loops, blocks and allocations at or below a statement, by class."""
-    held = structure(stmt)
-    return {For: held.loops, Block: held.blocks, Alloc: held.allocations}
+        stack.extend([(*path, child) for child in below if holds(child, kind)])
 
 
 def find_block(func: Function, name: str) -> Path:
@@ -127,14 +120,7 @@ def _loop_around(path: Path, var: str) -> Path:
 
 def _path_to(func: Function, stmt: For | Block | Alloc) -> Path:
     """The path to the first occurrence of a loop, block or allocation."""
-    path: list[Node] = [func]
-    same = partial(is_, stmt)
-    while path[-1] is not stmt:
-        for child in statements(path[-1]):
-            if any(map(same, _held(child)[type(stmt)])):
-                path.append(child)
-                break
-    return tuple(path)
+    return next(path for path in paths_to(func, type(stmt)) if path[-1] is stmt)
 
 
 def _qualified(loop: For, var: str) -> str:
