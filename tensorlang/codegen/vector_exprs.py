@@ -7,11 +7,11 @@ through sums, products and narrowing casts, so that contiguous accesses are reco
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import singledispatchmethod
 
 from tensorlang.codegen.folding import add, is_const, make, mul, sub
 from tensorlang.codegen.multiples import CHANGES, is_uniform, quotient_is_uniform
 from tensorlang.ir.bounds import Known
+from tensorlang.ir.by_class import method_by_class
 from tensorlang.ir.dtypes import i32, i64
 from tensorlang.ir.nodes import (
     Binary,
@@ -58,7 +58,7 @@ class Lanes:
         """The value in all lanes, as a vector."""
         return splat(self.over(expr), self.count)
 
-    @singledispatchmethod
+    @method_by_class
     def over(self, expr: Expr) -> Expr:
         """The value over the lanes; a scalar if it is uniform.
 

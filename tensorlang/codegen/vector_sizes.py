@@ -11,11 +11,11 @@ Operands of extracts, inserts and shuffles become variables, as C requires.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import singledispatchmethod
 from typing import Final
 
 from tensorlang.codegen.folding import add, mul
 from tensorlang.codegen.names import Names
+from tensorlang.ir.by_class import method_by_class
 from tensorlang.ir.nodes import (
     Binary,
     Bitcast,
@@ -174,7 +174,7 @@ class _Splitter:
         part = self.take(self.named(vector), start, size)
         return Extract(part, lane - start) if size > 1 else part
 
-    @singledispatchmethod
+    @method_by_class
     def take(self, expr: Expr, start: int, size: int) -> Expr:
         """Part of a vector: `size` lanes from lane `start`, as `pieces` splits it."""
 
@@ -186,8 +186,7 @@ class _Splitter:
 
         return rebuild(expr, visit)
 
-    @take.register(Cast)
-    @take.register(Bitcast)
+    @take.register
     def _converted(self, expr: Cast | Bitcast, start: int, size: int) -> Expr:
         a = self.take(expr.a, start, size)
         return replace(expr, a=a, dtype=expr.dtype.vector(size))

@@ -11,7 +11,6 @@ cannot run in lockstep (atomic update, while loop, inner vector) stays serial.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import singledispatchmethod
 from typing import Final
 
 from tensorlang.codegen.folding import make, mul, sub
@@ -20,6 +19,7 @@ from tensorlang.codegen.names import Names
 from tensorlang.codegen.unroll import specialise
 from tensorlang.codegen.vector_exprs import Lanes, NotVectorizable, both
 from tensorlang.ir.bounds import Known, counted, ranges_in
+from tensorlang.ir.by_class import method_by_class
 from tensorlang.ir.nodes import (
     Alloc,
     Buffer,
@@ -148,7 +148,7 @@ class _Body:
         self.lanes = lanes
         self.names = names
 
-    @singledispatchmethod
+    @method_by_class
     def run(self, stmt: Stmt) -> Stmt:
         """A statement for all lanes."""
         del stmt

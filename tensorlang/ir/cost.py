@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import singledispatch
 
 from tensorlang.errors import IRError
+from tensorlang.ir.by_class import by_class
 from tensorlang.ir.contents import writes
 from tensorlang.ir.nodes import (
     AtomicUpdate,
@@ -177,7 +177,7 @@ def _operations(expr: Node, place: _Place) -> Counts:
     return _plus(*parts)
 
 
-@singledispatch
+@by_class
 def _statement(stmt: Stmt, place: _Place) -> Counts:
     del stmt, place
     return _NONE

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import singledispatch
 from typing import Final, TypeAlias
 
+from tensorlang.ir.by_class import by_class
 from tensorlang.ir.dtypes import DType
 from tensorlang.ir.intervals import (
     BINARY,
@@ -41,7 +41,7 @@ def type_limits(dtype: DType) -> Interval:
     return UNKNOWN if dtype.is_float else dtype.limits
 
 
-@singledispatch
+@by_class
 def node_interval(expr: Expr, of: Of) -> Interval:
     """The interval of a node, given those of its children by `of`.
 

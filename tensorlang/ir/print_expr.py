@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from functools import singledispatch
 from typing import Final
 
 from tensorlang.errors import IRError
+from tensorlang.ir.by_class import by_class
 from tensorlang.ir.dtypes import DType
 from tensorlang.ir.nodes import (
     Binary,
@@ -89,7 +89,7 @@ def _wrap(shown: tuple[str, int], least: int) -> str:
     return inner if precedence >= least else f"({inner})"
 
 
-@singledispatch
+@by_class
 def _show(node: Node) -> tuple[str, int]:
     """The text of an expression and the precedence of its outermost operation."""
     raise IRError(f"{type(node).__name__} is not an expression that can be printed")

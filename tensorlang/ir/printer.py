@@ -12,10 +12,10 @@ text serves as their identity (see `digest`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import singledispatch
 from typing import Final
 
 from tensorlang.errors import IRError
+from tensorlang.ir.by_class import by_class
 from tensorlang.ir.nodes import (
     Alloc,
     Arrive,
@@ -61,7 +61,7 @@ def show(node: Node) -> str:
     return _show(node)
 
 
-@singledispatch
+@by_class
 def _show(node: Node) -> str:
     raise IRError(f"{type(node).__name__} has no text")
 
@@ -165,7 +165,7 @@ def _body(stmt: Stmt) -> list[str]:
     return [_INDENT + line for line in _lines(stmt)]
 
 
-@singledispatch
+@by_class
 def _lines(stmt: Stmt) -> list[str]:
     """The lines of a statement, not indented."""
     raise IRError(f"{type(stmt).__name__} is not a statement that can be printed")

@@ -9,7 +9,7 @@ check for faults (division by zero) first; here they give arbitrary values.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, singledispatch
+from functools import cache
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from tensorlang import lazy
 from tensorlang.errors import IRError
+from tensorlang.ir.by_class import by_class
 from tensorlang.ir.dtypes import DType, as_dtype
 from tensorlang.ir.intrinsics import INTRINSICS, intrinsic
 from tensorlang.ir.nodes import (
@@ -140,7 +141,7 @@ def bitcast(target: DType, a: Array) -> Array:
     return np.asarray(a).view(target.numpy)
 
 
-@singledispatch
+@by_class
 def apply(node: Expr, operands: Sequence[Array]) -> Array:
     """The value of `node` from the values of its children, in field order.
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
-from functools import singledispatch
 from operator import is_
 
 from tensorlang.ir.affine import Poly, add, constant, poly, value_of
 from tensorlang.ir.bounds import assume, decide
+from tensorlang.ir.by_class import by_class
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.folding import constant_of
@@ -146,7 +146,7 @@ def _named_by(facts: tuple[Poly, ...], new: frozenset[Var]) -> frozenset[Var] | 
     return new
 
 
-@singledispatch
+@by_class
 def _visit(stmt: Stmt, place: Place) -> Stmt:
     """The simplified statement; an empty `Seq` if nothing remains."""
     return rebuild(stmt, place.part)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import singledispatch
 from typing import Final, TypeAlias
 
 from tensorlang.errors import IRError
+from tensorlang.ir.by_class import by_class
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import (
     Alloc,
@@ -134,7 +134,7 @@ def visit(stmt: Stmt, site: Site, check: Check) -> None:
     _descend(stmt, site, check)
 
 
-@singledispatch
+@by_class
 def _descend(stmt: Stmt, site: Site, check: Check) -> None:
     """Visit the statements below a statement; most have none."""
 

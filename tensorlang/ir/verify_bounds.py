@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import singledispatchmethod
 from typing import Final
 
 from tensorlang.errors import IRError
@@ -27,6 +26,7 @@ from tensorlang.ir.affine import (
     scaled,
     value_of,
 )
+from tensorlang.ir.by_class import method_by_class
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.known import Known, Range
@@ -234,7 +234,7 @@ class _Bounds:
         self._name = name
         self._lets = lets
 
-    @singledispatchmethod
+    @method_by_class
     def visit(self, stmt: Stmt, around: _Around) -> None:
         """Check what a statement evaluates, and its child statements that run."""
         self._expressions(stmt, around)
@@ -269,7 +269,7 @@ class _Bounds:
         for inner in _run(stmt):
             self.visit(inner, around)
 
-    @visit.register(Store | AtomicUpdate)
+    @visit.register
     def _(self, stmt: Store | AtomicUpdate, around: _Around) -> None:
         self._expressions(stmt, around)
         if not isinstance(stmt, Store) or stmt.mask is None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import singledispatch
-
 from tensorlang.codegen.llvm import (
     arithmetic,
     convert,
@@ -17,6 +15,7 @@ from tensorlang.codegen.llvm.legalize import legalized
 from tensorlang.codegen.llvm.types import literal, llvm_type, mangled, vector_literal
 from tensorlang.errors import CodegenError
 from tensorlang.instructions import DOT_PRODUCTS
+from tensorlang.ir.by_class import by_class
 from tensorlang.ir.dtypes import DType, u32
 from tensorlang.ir.nodes import (
     Binary,
@@ -59,7 +58,7 @@ def _variable(var: Var, builder: Builder) -> str:
     return builder.variables[var.name]
 
 
-@singledispatch
+@by_class
 def _compute(expr: Expr, builder: Builder) -> str:
     del builder
     raise CodegenError(f"LLVM code has no {type(expr).__name__} expression")

@@ -13,11 +13,11 @@ twice equals rounding once (Boldo and Melquiond, 2008).
 from __future__ import annotations
 
 import math
-from functools import singledispatch
 from typing import Final
 
 from tensorlang.codegen.llvm.builder import Builder
 from tensorlang.codegen.narrow import NARROW, computed_wide
+from tensorlang.ir.by_class import by_class
 from tensorlang.ir.dtypes import DType, bf16, f32, f64, u16, u32, u64
 from tensorlang.ir.nodes import (
     Binary,
@@ -51,7 +51,7 @@ _SMALLEST_F16: Final = (127 - 14) << 23  # smallest normal f16
 _REBIASED: Final = (127 - 15) << 23  # difference of the exponent biases
 
 
-@singledispatch
+@by_class
 def legalized(expr: Expr, builder: Builder) -> Expr | None:
     """`expr` without what LLVM or the processor lacks; None if nothing is."""
     del builder

@@ -8,7 +8,6 @@ to registers.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import singledispatch
 from itertools import groupby
 from typing import TypeAlias
 
@@ -22,6 +21,7 @@ from tensorlang.codegen.multiples import multiple
 from tensorlang.codegen.narrow import NARROW
 from tensorlang.codegen.nontemporal import is_nontemporal
 from tensorlang.errors import CodegenError
+from tensorlang.ir.by_class import by_class
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
     Alloc,
@@ -47,7 +47,7 @@ _NO_VECTORS = '!{!"llvm.loop.vectorize.enable", i1 false}'
 _NO_UNROLL = '!{!"llvm.loop.unroll.disable"}'
 
 
-@singledispatch
+@by_class
 def run(stmt: Stmt, builder: Builder) -> None:
     """Append the instructions of a statement.
 

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import singledispatchmethod
 from typing import Final
 
 from tensorlang.codegen.simt.launches import is_launch
+from tensorlang.ir.by_class import method_by_class
 from tensorlang.ir.dtypes import i32, i64
 from tensorlang.ir.intervals import BINARY, Interval, hull, meet, within, wrapped
 from tensorlang.ir.nodes import (
@@ -81,7 +81,7 @@ class _Indices:
         self.intervals: dict[Var, Interval] = dict(sizes)
         self.narrow: dict[Var, Var] = {}
 
-    @singledispatchmethod
+    @method_by_class
     @rewriter
     def visit(self, node: Node) -> Node:
         """A node of the same type, computed in 32 bits where possible."""
@@ -146,7 +146,7 @@ class _Indices:
         """An i64 expression in 32 bits; None if it does not fit."""
         return self.look(expr)[0] if expr.dtype == i64 else None
 
-    @singledispatchmethod
+    @method_by_class
     def look(self, expr: Expr) -> Narrow:
         """An i64 expression in 32 bits, None if it does not fit, and its range."""
         del expr
