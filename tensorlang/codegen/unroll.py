@@ -6,7 +6,8 @@ for u in unrolled(2):             y[i * 2] = x[i * 2]
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from tensorlang.codegen.folding import fold_node
 from tensorlang.codegen.names import Names
@@ -20,13 +21,14 @@ from tensorlang.ir.nodes import (
     Function,
     If,
     Let,
+    Load,
     Node,
     Seq,
     Stmt,
     Var,
     seq,
 )
-from tensorlang.ir.visit import parts, rebuild, rewriter, walk_statements
+from tensorlang.ir.visit import nodes_of, rebuild, rewriter, variables, walk_statements
 
 
 def unroll(function: Function, names: Names, most: int | None = None) -> Function:
@@ -101,51 +103,64 @@ def _copy(body: Stmt, var: Var, number: int, names: Names) -> Stmt:
 
     Those inside conditions are renamed too: a condition may fold away later.
     """
-    variables: dict[Var, Expr] = {var: Const(number, var.dtype)}
+    values: dict[Var, Expr] = {var: Const(number, var.dtype)}
     buffers: dict[Buffer, Buffer] = {}
     if number:
         for stmt in walk_statements(body):
             if isinstance(stmt, Let):
                 renamed = names.var(stmt.var.name, stmt.var.dtype)
-                variables[stmt.var] = renamed
+                values[stmt.var] = renamed
             elif isinstance(stmt, Alloc):
                 name = names.fresh(stmt.buffer.name)
                 buffers[stmt.buffer] = replace(stmt.buffer, name=name)
-    return specialise(body, variables, buffers)
+    return specialise(body, values, buffers)
 
 
 def specialise(
-    body: Stmt, variables: dict[Var, Expr], buffers: dict[Buffer, Buffer]
+    body: Stmt, values: Mapping[Var, Expr], buffers: Mapping[Buffer, Buffer]
 ) -> Stmt:
     """The body with variables and buffers replaced and constants folded."""
-    # simplified statements share equal expressions, and so do their copies
-    done: dict[int, Node] = {}
+    return _Copy(values, buffers).visit(body)
+
+
+@dataclass(slots=True)
+class _Copy:
+    """A copy in the making; simplified statements share equal expressions."""
+
+    values: Mapping[Var, Expr]
+    buffers: Mapping[Buffer, Buffer]
+    done: dict[int, Node] = field(default_factory=dict)
 
     @rewriter
-    def visit(node: Node) -> Node:
-        if isinstance(node, Var):
-            return variables.get(node, node)
+    def visit(self, node: Node) -> Node:
+        """A node with variables and buffers replaced."""
         if isinstance(node, Expr):
-            found = done.get(id(node))
-            if found is None:
-                found = fold_node(rebuild(node, visit)) if affected(node) else node
-                done[id(node)] = found
-            return found
+            return self._value(node)
         if isinstance(node, Buffer):
-            return buffers.get(node, node)
+            return self.buffers.get(node, node)
         if isinstance(node, Seq):
-            return seq(*map(visit, node.stmts))
-        made = rebuild(node, visit)
+            return seq(*map(self.visit, node.stmts))
+        made = rebuild(node, self.visit)
         return _branch(made) if isinstance(made, If) else made
 
-    used = variables.keys()
+    def _value(self, expr: Expr) -> Node:
+        if isinstance(expr, Var):
+            return self.values.get(expr, expr)
+        if isinstance(expr, Const):
+            return expr
+        found = self.done.get(id(expr))
+        if found is None:
+            found = expr
+            if self._is_affected(expr):
+                found = fold_node(rebuild(expr, self.visit))
+            self.done[id(expr)] = found
+        return found
 
-    def affected(expr: Expr) -> bool:
-        if not used.isdisjoint(free_vars(expr)):
+    def _is_affected(self, expr: Expr) -> bool:
+        if not self.values.keys().isdisjoint(variables(expr)):
             return True
-        return bool(buffers) and not buffers.keys().isdisjoint(parts(expr))
-
-    return visit(body)
+        loads = nodes_of(expr, Load) if self.buffers else ()
+        return any(load.buffer in self.buffers for load in loads)
 
 
 def _branch(stmt: If) -> Stmt:

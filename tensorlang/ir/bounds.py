@@ -8,10 +8,10 @@ difference that decides a comparison, is used only if it provably does not.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import singledispatch
 from typing import Final
 
 from tensorlang.ir.affine import Poly, add, constant, poly, scaled
+from tensorlang.ir.by_class import by_class
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.intervals import Interval
 from tensorlang.ir.known import End, Known, Range, counted
@@ -105,7 +105,7 @@ def _blocks(counting: For | Axis) -> Expr:
     return extent.a if bound and isinstance(extent, Cast) else extent
 
 
-@singledispatch
+@by_class
 def decide(cond: Expr, known: Known) -> bool | None:
     """`prove`, given an analysis."""
     del cond, known
@@ -142,8 +142,18 @@ def _(cond: Binary, known: Known) -> bool | None:
     return None if a is None or b is None else not absorbing
 
 
+def never_above(a: Expr, b: Expr, known: Known) -> bool:
+    """Whether `a <= b` is proven, in all lanes; it is not asked whether it is false."""
+    return _compared(Compare("le", a, b), known, only=True) is True
+
+
 @decide.register
 def _(cond: Compare, known: Known) -> bool | None:
+    return _compared(cond, known)
+
+
+def _compared(cond: Compare, known: Known, *, only: bool = False) -> bool | None:
+    """`decide`; if only a proof that it is true matters, not more than that."""
     kind = cond.a.dtype
     if kind.is_float:
         return None
@@ -153,7 +163,7 @@ def _(cond: Compare, known: Known) -> bool | None:
         if differences and not any(differences):  # equal, even if both wrap
             return cond.op in ("eq", "le", "ge")
         if differences and all(map(known.fits, (*left, *right))):
-            return _agreed(cond.op, differences, known)
+            return _agreed(cond.op, differences, known, only=only)
     return _by_interval(cond.op, known.interval(cond.a), known.interval(cond.b))
 
 
@@ -170,14 +180,16 @@ def _lanes(expr: Expr, known: Known) -> tuple[Poly, ...]:
     return ()
 
 
-def _agreed(op: str, differences: list[Poly], known: Known) -> bool | None:
+def _agreed(
+    op: str, differences: list[Poly], known: Known, *, only: bool
+) -> bool | None:
     """`0 op d`, if it has one result for all `d`, which are linear in the lane."""
     true, false = _SIGNS[op], _SIGNS[NEGATED[op]]
     if op in ("eq", "ne") and len(differences) > 1:
         return _same_in_all_lanes(op, differences, known)
     if all(true(d, known) for d in differences):
         return True
-    if all(false(d, known) for d in differences):
+    if not only and all(false(d, known) for d in differences):
         return False
     return None
 

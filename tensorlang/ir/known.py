@@ -115,8 +115,11 @@ class Known:
         self.ranges: Mapping[Var, Range] = {} if ranges is None else ranges
         self.facts = facts
         self.polys: dict[Expr, Poly] = {}
-        self._outermost, self.depth = self, 0
-        self._places: dict[Var, Known] = {}  # the scope that defines a variable
+        self._numbers: dict[Expr, int] = {}  # of the variables, in order
+        self.depth = 0
+        self._around: Known | None = None  # the outermost scope, if not this one
+        self._own: Mapping[Var, Range] = {}  # the ranges that outer scopes lack
+        self._places: dict[Var, Known] = {}  # the outer scope that defines a variable
         self._intervals: dict[Expr, Interval] = {}
         self._under_way: set[Expr] = set()
         # number of recursive lookups of pending intervals, shared by all scopes
@@ -130,8 +133,9 @@ class Known:
         """An inner scope with more ranges and facts, sharing results on outer ones."""
         made = Known({**self.ranges, **ranges}, self.facts + facts)
         made.polys, made._guesses = self.polys, self._guesses
-        made._outermost, made.depth = self._outermost, self.depth + 1
-        made._places = {**self._places, **dict.fromkeys(ranges, made)}
+        made._around, made.depth = self._around or self, self.depth + 1
+        made._own = ranges
+        made._places = {**self._places, **dict.fromkeys(self._own, self)}
         return made
 
     def _outside(self, expr: Expr) -> Known | None:
@@ -141,9 +145,13 @@ class Known:
 
     def _where(self, *named: frozenset[Var]) -> Known:
         """The outermost scope with all facts about some variables."""
-        found = self._outermost
+        found = self._around
+        if found is None:
+            return self
         for each in named:
             for var in each:
+                if var in self._own:
+                    return self
                 place = self._places.get(var, found)
                 if place.depth > found.depth:
                     found = place
@@ -299,7 +307,10 @@ class Known:
 
         if len(left) < 2:
             return (left or found)[0]
-        places = {var: place for place, var in enumerate(self.ranges)}
+        places = self._numbers
+        if len(places) != len(self.ranges):
+            places = {var: place for place, var in enumerate(self.ranges)}
+            self._numbers = places
 
         def urgency(factor: Expr) -> tuple[int, int]:
             place = places.get(factor, -1) if isinstance(factor, Var) else 0

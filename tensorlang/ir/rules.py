@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import singledispatch
 from typing import TypeGuard
 
 from tensorlang.ir import conditions, division, lanes
@@ -19,7 +18,8 @@ from tensorlang.ir.affine import (
     product,
     scaled,
 )
-from tensorlang.ir.bounds import decide
+from tensorlang.ir.bounds import decide, never_above
+from tensorlang.ir.by_class import by_class
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.folding import constant_of, fold, identity
 from tensorlang.ir.intervals import within
@@ -63,22 +63,28 @@ class Simplifier:
     ) -> None:
         self.known = known
         self.depth: int = 0 if outer is None else outer.depth + 1
-        # the simplifier to use for a variable, and for expressions without variables
-        self.basis_of: dict[Var, Simplifier] = {} if outer is None else outer.basis_of
-        self.basis: Simplifier
-        self.basis = self if outer is None or new is None else outer.basis
-        if new:
-            self.basis_of = {**self.basis_of, **dict.fromkeys(new, self)}
+        self.new = new or frozenset()
+        # outer simplifiers: for expressions without variables, and by variable
+        self.basis: Simplifier | None = None
+        self.basis_of: dict[Var, Simplifier] = {}
+        if outer is not None:
+            self.basis = None if new is None else outer.basis or outer
+            given = dict.fromkeys(outer.new, outer)
+            self.basis_of = outer.basis_of | given if given else outer.basis_of
         self._done: dict[Expr, Expr] = {}
 
     def _outside(self, expr: Expr) -> Simplifier | None:
         """The innermost enclosing simplifier with all facts about an expression."""
         place = self.basis
+        if place is None:
+            return None
         for var in variables(expr):
+            if var in self.new:
+                return None
             known = self.basis_of.get(var, place)
             if known.depth > place.depth:
                 place = known
-        return None if place is self else place
+        return place
 
     def visit(self, expr: Expr) -> Expr:
         """The simplified expression."""
@@ -198,7 +204,7 @@ def _is_sum(expr: Expr) -> TypeGuard[Binary | Unary]:
     return isinstance(expr, Unary) and expr.op == "neg" and expr.dtype is i64
 
 
-@singledispatch
+@by_class
 def _rule(expr: Expr, known: Known) -> Expr | None:
     """A simpler form of a node with simplified children, or None."""
     del expr, known
@@ -242,8 +248,8 @@ def _(expr: Binary, known: Known) -> Expr | None:
 def _extremum(expr: Binary, known: Known) -> Expr | None:
     """The operand that is provably the minimum or maximum, or None."""
     for first, second in ((expr.a, expr.b), (expr.b, expr.a)):
-        op = "le" if expr.op == "min" else "ge"
-        if decide(Compare(op, first, second), known):
+        low, high = (first, second) if expr.op == "min" else (second, first)
+        if never_above(low, high, known):
             return first
     return None
 

@@ -17,7 +17,7 @@ the share of its own number.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tensorlang.codegen.llvm import instructions as ins
@@ -26,7 +26,7 @@ from tensorlang.codegen.llvm.arithmetic import compare
 from tensorlang.codegen.llvm.builder import Builder, Module
 from tensorlang.codegen.llvm.types import llvm_type
 from tensorlang.codegen.team import TEAM, TID, UNITS, USEFUL
-from tensorlang.ir.contents import allocations, free_vars, reads
+from tensorlang.ir.contents import free_vars, reads
 from tensorlang.ir.dtypes import i32, i64
 from tensorlang.ir.nodes import (
     Alloc,
@@ -37,13 +37,14 @@ from tensorlang.ir.nodes import (
     Function,
     If,
     Let,
+    Node,
     Seq,
     Stmt,
     Var,
     While,
     seq,
 )
-from tensorlang.ir.visit import children, parts, walk_statements
+from tensorlang.ir.visit import children, walk_statements
 
 _STAGE = "noinline nounwind"
 
@@ -148,36 +149,27 @@ def _record(builder: Builder, fault: str) -> None:
 
 
 def _used(body: Stmt, builder: Builder) -> tuple[list[Buffer], list[Var]]:
-    """Buffers and variables of the kernel that a stage uses, in order of use."""
-    inner = {b for b in allocations(body) if b not in builder.pointers}
+    """Buffers and variables of the kernel that a stage uses, in order of use.
+
+    Variables in shapes do not count.
+    """
     bound = {s.var.name for s in walk_statements(body) if isinstance(s, (For, Let))}
     buffers: dict[Buffer, None] = {}
     variables: dict[str, Var] = {}
-    for stmt in walk_statements(body):
-        for part in _named(stmt):
-            if isinstance(part, Buffer):
-                if part not in inner:
-                    buffers.setdefault(part)
-            elif part.name not in bound:
-                variables.setdefault(part.name, part)
+    seen: set[int] = set()  # simplified statements share many expressions
+    stack: list[Node] = [body]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Buffer):
+            buffers.setdefault(node)
+        elif isinstance(node, Var):
+            if node.name not in bound:
+                variables.setdefault(node.name, node)
+        elif id(node) not in seen:
+            seen.add(id(node))
+            stack += children(node)[::-1]
     known = [buffer for buffer in buffers if buffer in builder.pointers]
     return known, [var for var in variables.values() if var.name in builder.variables]
-
-
-def _named(stmt: Stmt) -> Iterator[Buffer | Var]:
-    """The buffers and variables of a statement, without variables in shapes."""
-    for child in children(stmt):
-        if isinstance(child, Stmt):
-            continue
-        shape = 0
-        for part in parts(child):
-            if shape:
-                shape -= 1
-            elif isinstance(part, Buffer):
-                shape = sum(1 for _ in parts(part)) - 1
-                yield part
-            elif isinstance(part, Var):
-                yield part
 
 
 def stage(
