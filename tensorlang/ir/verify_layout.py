@@ -89,7 +89,8 @@ def _collision(layout: IndexMap, extents: list[int]) -> str | None:
         return "has places below 0"
     if not places:
         return None if count == 1 else "sends all elements to one place"
-    distinct = np.unique(np.stack(places), axis=1).shape[1]
+    ordered = np.stack(places)[:, np.lexsort(places)]
+    distinct = 1 + int((ordered[:, 1:] != ordered[:, :-1]).any(axis=0).sum())
     if distinct < count:
         return f"sends {count} elements to {distinct} places; they must all differ"
     return None
