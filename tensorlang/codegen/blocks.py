@@ -22,11 +22,11 @@ import numpy as np
 
 from tensorlang.codegen.folding import fold
 from tensorlang.ir.bounds import bounds, counted
+from tensorlang.ir.conditions import conjunction, conjuncts
 from tensorlang.ir.contents import free_vars, reads, writes
 from tensorlang.ir.nodes import (
     Alloc,
     Axis,
-    Binary,
     Block,
     Buffer,
     Const,
@@ -136,14 +136,6 @@ def _first_instance(block: Block) -> Expr | None:
     """Whether every reduction axis is 0; None for a block without one."""
     tests = [axis.value.equal(as_expr(0)) for axis in _reductions(block)]
     return conjunction(tests)
-
-
-def conjunction(tests: Sequence[Expr]) -> Expr | None:
-    """Tests joined by `and`; None if there are none."""
-    result: Expr | None = None
-    for test in tests:
-        result = test if result is None else Binary("and", result, test)
-    return result
 
 
 @dataclass
@@ -287,17 +279,6 @@ def spatial_guard(
         for axis in others:
             kept += [axis.value >= as_expr(0), axis.value < axis.extent]
     return conjunction(kept)
-
-
-def conjuncts(cond: Expr | None) -> list[Expr]:
-    """Split a condition at its `and`s."""
-    match cond:
-        case None:
-            return []
-        case Binary(op="and", a=a, b=b):
-            return [*conjuncts(a), *conjuncts(b)]
-        case _:
-            return [cond]
 
 
 def _variables(values: Sequence[Expr]) -> frozenset[Var]:

@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from tensorlang.codegen.blocks import conjunction, conjuncts
 from tensorlang.codegen.folding import add, make, mul
 from tensorlang.codegen.names import Names
 from tensorlang.codegen.unroll import specialise
 from tensorlang.codegen.vector_exprs import Lanes
+from tensorlang.ir.conditions import conjunction, conjuncts
 from tensorlang.ir.contents import binders, free_vars
 from tensorlang.ir.nodes import (
     LANE_REDUCTIONS,

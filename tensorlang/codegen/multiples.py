@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from math import gcd
 from typing import Final, TypeAlias
 
-from tensorlang.codegen.blocks import conjuncts
+from tensorlang.ir.conditions import conjuncts
 from tensorlang.ir.nodes import Binary, Compare, Const, Expr, Ramp, Var
 
 # a divisor of each variable's value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import gcd
 from typing import Final
 
@@ -85,6 +86,17 @@ def parts_of(op: str, cond: Expr) -> list[Expr]:
     if isinstance(cond, Binary) and cond.op == op and cond.dtype.is_bool:
         return parts_of(op, cond.a) + parts_of(op, cond.b)
     return [cond]
+
+
+def conjuncts(cond: Expr | None) -> list[Expr]:
+    """The parts of `a & b & c`; none of None."""
+    return [] if cond is None else parts_of("and", cond)
+
+
+def conjunction(parts: Iterable[Expr]) -> Expr | None:
+    """`a & b & c`; None without parts."""
+    given = [*parts]
+    return joined("and", given) if given else None
 
 
 def junction(cond: Binary, known: Known) -> Expr | None:

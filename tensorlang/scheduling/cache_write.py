@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TypeGuard
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.contents import free_vars, names
+from tensorlang.ir.contents import free_vars, names, touches
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
     Alloc,
@@ -46,7 +46,6 @@ from tensorlang.scheduling.places import (
     site,
     stored,
     takes,
-    touches,
 )
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.regions import Region, region, relax, whole

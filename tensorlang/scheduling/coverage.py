@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tensorlang.ir.conditions import conjuncts
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import Binary, Block, Compare, Const, Expr, Var
-from tensorlang.scheduling.facts import conjuncts
 from tensorlang.scheduling.linear import Linear, divided, linear, number
 
 

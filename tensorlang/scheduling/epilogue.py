@@ -7,7 +7,8 @@ from collections.abc import Collection
 from itertools import takewhile
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.contents import allocations, free_vars, names, reads, writes
+from tensorlang.ir.conditions import conjunction
+from tensorlang.ir.contents import allocations, free_vars, names, reads, touches, writes
 from tensorlang.ir.nodes import (
     Alloc,
     Block,
@@ -28,11 +29,10 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.visit import fresh, rebuild, rewriter, substitute, walk
 from tensorlang.scheduling.coverage import bounds_of, dense, guards_of
-from tensorlang.scheduling.facts import conjunction
 from tensorlang.scheduling.guarding import read_indices
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.linear import linear
-from tensorlang.scheduling.places import extents, stored, touches, whole_axes
+from tensorlang.scheduling.places import extents, stored, whole_axes
 from tensorlang.scheduling.temporaries import dropped, only_written_by, users_of
 from tensorlang.scheduling.tree import (
     Path,

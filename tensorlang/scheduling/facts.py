@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from tensorlang.ir.bounds import Range, counted, prove
+from tensorlang.ir.conditions import conjuncts
 from tensorlang.ir.nodes import Binary, Const, Expr, If, Var, as_expr
 from tensorlang.ir.size_bounds import size_ranges
 from tensorlang.scheduling.linear import linear
@@ -52,24 +53,6 @@ def facts(path: Path) -> Iterator[Expr]:
     for parent, child in pairwise(path):
         if isinstance(parent, If) and child is parent.then:
             yield from conjuncts(parent.cond)
-
-
-def conjuncts(condition: Expr) -> Iterator[Expr]:
-    """The parts of `a & b & c`."""
-    match condition:
-        case Binary(op="and", a=a, b=b) if condition.dtype.is_bool:
-            yield from conjuncts(a)
-            yield from conjuncts(b)
-        case _:
-            yield condition
-
-
-def conjunction(conditions: Iterable[Expr]) -> Expr | None:
-    """`a & b & c`; None if there are no conditions."""
-    result: Expr | None = None
-    for condition in conditions:
-        result = condition if result is None else result & condition
-    return result
 
 
 def ranges_at(path: Path) -> Ranges:

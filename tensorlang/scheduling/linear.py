@@ -119,7 +119,7 @@ def _product(expr: Expr, a: Linear, b: Linear) -> Linear:
 
 def divided(form: Linear, divisor: int) -> Linear:
     """`form // divisor`: multiples of the divisor divide exactly."""
-    out, rest = _multiples(form, divisor)
+    out, rest = multiples(form, divisor)
     if rest.is_constant and 0 <= rest.constant < divisor:
         return out
     return out + Linear(((rest.expr() // divisor, 1),))
@@ -127,13 +127,13 @@ def divided(form: Linear, divisor: int) -> Linear:
 
 def remainder(form: Linear, divisor: int) -> Linear:
     """`form % divisor`: multiples of the divisor vanish."""
-    _, rest = _multiples(form, divisor)
+    _, rest = multiples(form, divisor)
     if rest.is_constant:
         return number(rest.constant % divisor)
     return Linear(((rest.expr() % divisor, 1),))
 
 
-def _multiples(form: Linear, divisor: int) -> tuple[Linear, Linear]:
+def multiples(form: Linear, divisor: int) -> tuple[Linear, Linear]:
     """The quotient of the divisible terms, and the rest (its constant in 0..d-1)."""
     exact = _form(
         {a: c // divisor for a, c in form.terms if c % divisor == 0},

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.conditions import conjunction
 from tensorlang.ir.contents import allocations, free_vars, writes
 from tensorlang.ir.nodes import (
     Binary,
@@ -30,7 +31,6 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.visit import holds, rebuild, rewriter, substitute, walk
-from tensorlang.scheduling.facts import conjunction
 from tensorlang.scheduling.inline import pointwise
 from tensorlang.scheduling.layout import with_buffer
 from tensorlang.scheduling.legality import legality

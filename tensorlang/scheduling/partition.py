@@ -7,6 +7,7 @@ from dataclasses import replace as with_fields
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.bounds import counted, prove
+from tensorlang.ir.conditions import conjuncts
 from tensorlang.ir.contents import free_vars, names
 from tensorlang.ir.nodes import (
     Binary,
@@ -26,7 +27,7 @@ from tensorlang.ir.nodes import (
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.visit import children, rebuild, rewriter, substitute
 from tensorlang.scheduling.extents import steady
-from tensorlang.scheduling.facts import Ranges, conjuncts, nonnegative, ranges_at
+from tensorlang.scheduling.facts import Ranges, nonnegative, ranges_at
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.terms import Term, term

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.bounds import prove
-from tensorlang.ir.contents import reads, writes
 from tensorlang.ir.nodes import (
     Alloc,
     Block,
@@ -29,7 +28,7 @@ from tensorlang.ir.nodes import (
     Var,
     seq,
 )
-from tensorlang.ir.visit import children, walk
+from tensorlang.ir.visit import children, nodes_of, walk
 from tensorlang.scheduling.coverage import dense
 from tensorlang.scheduling.facts import ranges_at
 from tensorlang.scheduling.linear import Linear, linear
@@ -196,12 +195,7 @@ def stored(block: Block) -> tuple[Store | Reduce, ...]:
 
 def loaded(node: Node) -> frozenset[Buffer]:
     """The buffers in loads; a reduction's own state does not count as loaded."""
-    return frozenset(n.buffer for n in walk(node) if isinstance(n, Load))
-
-
-def touches(node: Node, buffer: Buffer) -> bool:
-    """Whether something at or below `node` reads or writes the buffer."""
-    return buffer in reads(node) | writes(node)
+    return frozenset(load.buffer for load in nodes_of(node, Load))
 
 
 def need_alive(place: Site, buffer: Buffer) -> None:

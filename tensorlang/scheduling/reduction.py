@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.contents import free_vars, names, reads, writes
+from tensorlang.ir.conditions import conjunction
+from tensorlang.ir.contents import free_vars, names, reads, touches, writes
 from tensorlang.ir.nodes import (
     Alloc,
     Block,
@@ -26,10 +27,9 @@ from tensorlang.ir.visit import fresh, substitute, walk
 from tensorlang.scheduling.coverage import Bound, bounds_of, guards_of
 from tensorlang.scheduling.digits import fixed
 from tensorlang.scheduling.extents import known_without, steady
-from tensorlang.scheduling.facts import conjunction
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.partials import FOLDED
-from tensorlang.scheduling.places import loaded, touches
+from tensorlang.scheduling.places import loaded
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tiles import loop_kind
 from tensorlang.scheduling.tree import (

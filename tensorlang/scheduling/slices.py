@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import Binary, Const, Expr, Var
-from tensorlang.scheduling.linear import Linear, linear, number
+from tensorlang.scheduling.linear import Linear, linear, multiples, number
 
 Extents: TypeAlias = Mapping[Var, int | None]  # the loops that vary; None: unknown
 FAR: Final = 1 << 63
@@ -80,22 +80,15 @@ def _spread(expr: Expr, own: frozenset[tuple[Var, int | None]]) -> Linear:
 
 def _divided(form: Linear, divisor: int, extents: Extents) -> tuple[Linear, Linear]:
     """`form // divisor` and `form % divisor`."""
-    whole, rest = _multiples(form, divisor)
+    whole, rest = multiples(form, divisor)
     for unit in sorted({gcd(c, divisor) for _, c in rest.terms}, reverse=True):
-        coarse, fine = _multiples(rest, unit)
+        coarse, fine = multiples(rest, unit)
         low, high = bounds(fine, extents)
         if low >= 0 and high < unit:
             quotient, remains = _sliced(coarse, divisor // unit, extents)
             return whole + quotient, remains.scaled(unit) + fine
     quotient, remains = _sliced(rest, divisor, extents)
     return whole + quotient, remains
-
-
-def _multiples(form: Linear, unit: int) -> tuple[Linear, Linear]:
-    """The multiples of `unit` in a form, divided by it, and the rest."""
-    terms = tuple((a, c // unit) for a, c in form.terms if c % unit == 0)
-    whole = Linear(terms, form.constant // unit)
-    return whole, form - whole.scaled(unit)
 
 
 def _sliced(form: Linear, divisor: int, extents: Extents) -> tuple[Linear, Linear]:

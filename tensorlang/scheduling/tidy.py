@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tensorlang.ir.bounds import counted, prove
+from tensorlang.ir.conditions import conjunction, conjuncts
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
     Block,
@@ -23,7 +24,7 @@ from tensorlang.ir.nodes import (
     Var,
     seq,
 )
-from tensorlang.scheduling.facts import Ranges, conjunction, conjuncts
+from tensorlang.scheduling.facts import Ranges
 from tensorlang.scheduling.linear import Linear
 from tensorlang.scheduling.slices import spread
 from tensorlang.scheduling.tree import constant

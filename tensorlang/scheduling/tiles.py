@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.conditions import conjunction, conjuncts
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import (
     Axis,
@@ -33,7 +34,6 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.visit import fresh, rebuild, rewriter, substitute
 from tensorlang.scheduling.coverage import first_only
-from tensorlang.scheduling.facts import conjunction, conjuncts
 from tensorlang.scheduling.linear import Linear, linear, number
 from tensorlang.scheduling.regions import Range, Ranges, Region, relax
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
-from tensorlang.codegen.blocks import conjuncts
+from tensorlang.ir.conditions import conjuncts
 from tensorlang.ir.nodes import (
     Binary,
     Buffer,

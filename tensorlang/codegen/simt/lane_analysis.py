@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 from math import gcd
 
-from tensorlang.codegen.blocks import conjunction
 from tensorlang.codegen.folding import fold_node
 from tensorlang.codegen.multiples import CHANGES, Multiples, multiple
 from tensorlang.ir.bounds import Known
+from tensorlang.ir.conditions import conjunction
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import (
     Binary,

@@ -22,13 +22,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
-from tensorlang.codegen.blocks import conjunction
 from tensorlang.codegen.multiples import Multiples, multiple, multiples_where
 from tensorlang.codegen.names import Names
 from tensorlang.codegen.simt.ragged import Lanes, one_body
 from tensorlang.codegen.simt.wide_accesses import WideAccesses, is_own
 from tensorlang.codegen.vectorize import rename
 from tensorlang.ir.bounds import Known, ranges_in
+from tensorlang.ir.conditions import conjunction
 from tensorlang.ir.contents import allocations, free_vars, reads
 from tensorlang.ir.contents import writes as written_by
 from tensorlang.ir.dtypes import DType, i64

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tensorlang.codegen.blocks import conjuncts
 from tensorlang.ir.bounds import bounds, counted
+from tensorlang.ir.conditions import conjuncts
 from tensorlang.ir.contents import free_vars, reads, touches, writes
 from tensorlang.ir.nodes import (
     AtomicUpdate,
