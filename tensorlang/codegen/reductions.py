@@ -31,10 +31,13 @@ def expand_reductions(
     function: Function, names: Names, *, contract: bool = True
 ) -> Function:
     """The function without `Reduce`, and with contracted additions as `fma`."""
+    contracts = any(node.contract for node in nodes_of(function.body, Binary))
 
     @rewriter
     def visit(node: Node) -> Node:
         match node:
+            case Expr() if not contracts:
+                return node
             case Reduce():
                 return update(rebuild(node, visit), names, contract=contract)
             case Seq():

@@ -263,15 +263,23 @@ def _with_child(parent: Node, old: Node, new: Node) -> Node:
 
 def swap(node: N, old: Node, new: Node) -> N:
     """`node` with one of its descendants, found by identity, replaced."""
+    return _Swap(old, new)(node)  # type: ignore[return-value]
 
-    @rewriter
-    def visit(current: Node) -> Node:
-        if current is old:
-            return new
-        changed = rebuild(current, visit)
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Swap:
+    """Replaces a node; an object, as a function that calls itself is garbage."""
+
+    old: Node
+    new: Node
+
+    def __call__(self, node: Node) -> Node:
+        if node is self.old:
+            return self.new
+        if isinstance(node, Expr) and isinstance(self.old, Stmt):
+            return node
+        changed = rebuild(node, self)
         return seq(*changed.stmts) if isinstance(changed, Seq) else changed
-
-    return visit(node)  # type: ignore[return-value]
 
 
 def rename(node: N, taken: set[str], suffix: str = "") -> N:

@@ -24,7 +24,7 @@ from tensorlang.ir.nodes import (
     Store,
     splat,
 )
-from tensorlang.ir.visit import parts, rebuild, rewriter
+from tensorlang.ir.visit import nodes_of, rebuild, rewriter
 
 
 def unmask(function: Function) -> Function:
@@ -53,7 +53,7 @@ def unmask(function: Function) -> Function:
 
 def _has_mask(expr: Expr) -> bool:
     """Whether an expression contains a masked load."""
-    return any(type(p) is Load and p.mask is not None for p in parts(expr))
+    return any(load.mask is not None for load in nodes_of(expr, Load))
 
 
 def _mask(access: Load | Store) -> Expr:
