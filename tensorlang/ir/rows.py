@@ -20,8 +20,8 @@ from functools import cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from tensorlang import lazy
 from tensorlang.errors import ArgumentError
-from tensorlang.ir.chunks import Parts
 from tensorlang.ir.dtypes import f32
 from tensorlang.ir.elementwise import (
     NARROW,
@@ -34,8 +34,11 @@ from tensorlang.ir.nodes import Const, Expr, Reducer, Select, Var, as_expr
 from tensorlang.ir.sizes import require
 
 if TYPE_CHECKING:
+    from tensorlang.ir import chunks
     from tensorlang.ir.dtypes import DType
     from tensorlang.ir.frontend import Body, Tensor
+else:  # they load the simplifier
+    chunks = lazy.module("tensorlang.ir.chunks")
 
 Index: TypeAlias = "tuple[Any, ...]"
 Axes: TypeAlias = "int | tuple[int, ...] | None"
@@ -154,9 +157,9 @@ class Rows:
         """The index of an element's row."""
         return tuple(i for dim, i in enumerate(at) if dim not in self.dims)
 
-    def parts(self, name: str = "") -> Parts:
+    def parts(self, name: str = "") -> chunks.Parts:
         """The rows in chunks."""
-        return Parts(self, name)
+        return chunks.Parts(self, name)
 
     def fold(
         self, reducer: str | Reducer, value: Value, name: str | tuple[str, ...]
