@@ -29,7 +29,7 @@ class _Replay(Rewriter):
         return made
 
 
-def _again(graph: Graph, given: Sequence[Value]) -> tuple[Value, ...]:
+def _recomputed(graph: Graph, given: Sequence[Value]) -> tuple[Value, ...]:
     """Recompute a program here from its inputs."""
     replay = _Replay()
     replay.now.update(zip(graph.inputs, given, strict=True))
@@ -63,9 +63,9 @@ def _call(
         several = made if isinstance(made, tuple) else (made,)
         return list(zip(node.args, several, strict=True))
     given = [detached(value) for value in node.args]
-    outputs = _again(graph, given)
-    asked = [v for v in given if is_float(v)] + [v for v in graph.free if v in wanted]
-    found = backward(outputs, dys, asked)
+    outputs = _recomputed(graph, given)
+    wrt = [v for v in given if is_float(v)] + [v for v in graph.free if v in wanted]
+    found = backward(outputs, dys, wrt)
     both = [*zip(node.args, given, strict=True), *((v, v) for v in graph.free)]
     return [(value, found.get(inner)) for value, inner in both]
 
@@ -81,20 +81,20 @@ def _if(
     node: Node, dys: tuple[Value | None, ...], wanted: frozenset[Value]
 ) -> Gradients:
     """An `if` whose branches recompute the original branch and its gradients."""
-    around = dict.fromkeys(value for graph in node.graphs for value in graph.free)
-    asked = [value for value in around if value in wanted]
+    captured = dict.fromkeys(value for graph in node.graphs for value in graph.free)
+    wrt = [value for value in captured if value in wanted]
 
     def back(graph: Graph) -> Callable[[], tuple[Value, ...]]:
         def branch() -> tuple[Value, ...]:
-            found = backward(_again(graph, ()), dys, asked)
-            return tuple(or_zeros(found.get(value), value) for value in asked)
+            found = backward(_recomputed(graph, ()), dys, wrt)
+            return tuple(or_zeros(found.get(value), value) for value in wrt)
 
         return branch
 
     graphs = [trace(back(graph), (), name=graph.name) for graph in node.graphs]
-    specs = [value.spec for value in asked]
+    specs = [value.spec for value in wrt]
     made = make(IF, node.args, {}, specs, graphs=graphs, where=node.where)
-    return list(zip(asked, made.results, strict=True))
+    return list(zip(wrt, made.results, strict=True))
 
 
 def _loop(
@@ -114,10 +114,10 @@ def _loop(
 
     def turn(*given: Value) -> tuple[Value, ...]:
         inputs, back = given[: len(body.inputs)], given[len(body.inputs) :]
-        outputs = _again(body, inputs)
+        outputs = _recomputed(body, inputs)
         own = inputs[1:] if counted else inputs
-        asked = [*(own[n] for n in at), *free]
-        return tuple(gradients([outputs[n] for n in at], asked, back))
+        wrt = [*(own[n] for n in at), *free]
+        return tuple(gradients([outputs[n] for n in at], wrt, back))
 
     specs = [value.spec for value in body.inputs] + [carry[n].spec for n in at]
     step = trace(turn, specs, name="back")

@@ -13,27 +13,26 @@ from typing import Final
 from tensorlang.graph.autodiff import backward
 from tensorlang.graph.autodiff_forms import detached
 from tensorlang.graph.gradients import Gradients, Site, rule
-from tensorlang.graph.second_order_forms import WINDOW, WORDS
+from tensorlang.graph.second_order_forms import DECOMPOSED, WINDOW
 from tensorlang.graph.values import Value
 from tensorlang.ops import find, math, nn
 
 
-@rule(*(f"{id}_grad" for id in WORDS))
-def _rebuilt(site: Site) -> Gradients:
-    """Rebuild from plain operators on new values, and differentiate these."""
-    own = {k: detached(v) if isinstance(v, Value) else v for k, v in site.named.items()}
-    id = site.node.id.removesuffix("_grad")
-    made = WORDS[id](**own)
+@rule(*(f"{id}_grad" for id in DECOMPOSED))
+def _decomposed(site: Site) -> Gradients:
+    """Decompose into operators on detached values, and differentiate these."""
+    named = site.named
+    inputs = {k: detached(v) if isinstance(v, Value) else v for k, v in named.items()}
+    made = DECOMPOSED[site.node.id.removesuffix("_grad")](**inputs)
     results = made if isinstance(made, tuple) else (made,)
-    kept = [
-        value for value in results if value is not None
-    ]  # scalar operands have no gradient
-    asked = {own[k]: v for k, v in site.named.items() if v in site.wanted}
-    found = backward(kept[: len(site.dys)], site.dys, tuple(asked))
-    return [(value, found.get(inner)) for inner, value in asked.items()]
+    # scalar operands have no gradient
+    differentiable = [value for value in results if value is not None]
+    wrt = {inputs[k]: v for k, v in named.items() if v in site.wanted}
+    found = backward(differentiable[: len(site.dys)], site.dys, tuple(wrt))
+    return [(value, found.get(inner)) for inner, value in wrt.items()]
 
 
-# -------------------------------------------------------------- what is linear
+# ------------------------------------------------------------ linear operators
 
 _LINEAR: Final = (
     *("math.sum", "math.mean", "math.cumsum", "nn.global_avg_pool"),

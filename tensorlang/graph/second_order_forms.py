@@ -66,7 +66,7 @@ def _first(layout: str | None) -> bool:
     return layout is None or layout.index("C") == 1
 
 
-WORDS: Final[dict[str, Callable[..., OpResult]]] = {
+DECOMPOSED: Final[dict[str, Callable[..., OpResult]]] = {
     "math.matmul": _matmul,
     "nn.dense": _dense,
     **{f"nn.conv{rank}d": _convolution(rank) for rank in (1, 2, 3)},
