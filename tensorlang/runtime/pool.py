@@ -34,6 +34,8 @@ WAIT_SPINS: Final = 1000  # at a barrier, or waiting for the last worker
 SHARES_EACH: Final = 4  # of a stage, for each thread; at most 8: they have one line
 BACKOFF: Final = 20  # so a busy processor costs at most 1/20 of the time
 PATIENCE: Final = 200_000  # nanoseconds: waking a thread is no loss
+STREAK: Final = 32  # short jobs, so waking costs little of their time
+GAP: Final = 50_000  # nanoseconds between jobs in a loop: workers are still awake
 HABITS: Final = 1024  # kernels and sizes whose time is remembered
 MOST_LOST: Final = 10_000_000  # nanoseconds: a time slice; longer stops are of others
 
@@ -108,6 +110,8 @@ def _parameters() -> dict[str, object]:
         "backoff": BACKOFF,
         "patience": PATIENCE,
         "habits": HABITS,
+        "streak": STREAK,
+        "gap": GAP,
         "most_lost": MOST_LOST,
         "clock": {"wall": 1, "thread": 3} if linux else {"wall": 6, "thread": 16},
         "asleep": 1 << 30,
