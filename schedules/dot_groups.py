@@ -222,7 +222,7 @@ def _pack(s: Schedule, found: Products) -> str:
         f"{given[depth]} % {row.group}",
     )
     s.transform_layout(packed, f"lambda {', '.join(given)}: ({', '.join(laid)})")
-    if not (depth == at + 1 and s.attempt(_transpose, s, copy, row)):
+    if not (depth > at and s.attempt(_transpose, s, copy, row, at)):
         parallelize(s, s.loops(copy)[:1])
     return dot_name(row, found.x.dtype.name, "rows" if at < depth else "columns")
 
@@ -238,18 +238,22 @@ def _pad(s: Schedule, found: Products) -> None:
     s.pad(stage.name, [multiples.get(axis.var, 1) for axis in stage.block.axes])
 
 
-def _transpose(s: Schedule, copy: str, row: DotProduct) -> None:
-    """Copy in blocks of vectors by vectors, transposed in registers."""
+def _transpose(s: Schedule, copy: str, row: DotProduct, at: int) -> None:
+    """Copy in blocks of vectors by vectors, transposed in registers.
+
+    Loop `at` is over the columns, the last one over the reduction.
+    """
     around, wide = s.loops(copy), row.lanes * row.group
-    column, depth = around[-2:]
+    column, depth = around[at], around[-1]
+    others = [name for name in around if name not in {column, depth}]
     length = extent(s, depth) or 0
     if length % wide and length > wide:
         s.reorder(depth, *(name for name in around if name != depth))
         cut_at(s, copy, depth, length // wide * wide)
     column_0, column_1 = s.split(column, [None, row.lanes])
     depth_0, depth_1 = s.split(depth, [None, wide])
-    s.reorder(*around[:-2], column_0, depth_0, column_1, depth_1)
-    parallelize(s, [*around[:-2], column_0])
+    s.reorder(*others, column_0, depth_0, column_1, depth_1)
+    parallelize(s, [*others, column_0])
     for kind in ("copy", "flip"):
         name = f"{kind}_by_columns_{row.lanes}x{wide}x{row.b}"
         if s.attempt(s.tensorize, column_1, name):
@@ -344,9 +348,10 @@ def _lanes_tile(
     outer = [n for n in around if n not in (i, j, k)]
     i_0, i_1 = s.split(i, [None, min(size[0], extent(s, i) or 1)])
     j_0, j_1 = s.split(j, [None, min(size[1], extent(s, j) or 1)])
-    s.reorder(*outer, j_0, i_0, k, i_1, j_1)
+    s.reorder(j_0, i_0, *outer, k, i_1, j_1)
+    at = [i_0, *outer][-1]
     write, _ = s.cache_write(
-        block, stage.output.name, "register", at=i_0, accumulate=True
+        block, stage.output.name, "register", at=at, accumulate=True
     )
     steps, wide = extent(s, k) or 0, row.lanes * row.group
     rest = cut_at(s, block, k, steps // wide * wide)[1] if steps % wide else ""
@@ -366,10 +371,10 @@ def _lanes_tile(
         s.unroll(i_1)
         s.unroll(j_1)
         s.vectorize(lane)
-    inside = s.loops(write)[s.loops(write).index(i_0) + 1 :]
+    inside = s.loops(write)[s.loops(write).index(at) + 1 :]
     for loop in inside[:-1]:
         s.unroll(loop)
     if inside:
         s.vectorize(inside[-1])
     if plan.threads:
-        parallelize(s, [*outer, j_0, i_0])
+        parallelize(s, [j_0, i_0])

@@ -166,9 +166,11 @@ def _exact(
     else:
         unsigned = w
     products = ir.compute(
-        (x.shape[0], *w.shape[:-1]),
-        lambda i, *j: ir.sum(
-            x[(i, *j[1:], k)].cast(ir.i32) * unsigned[(*j, k)].cast(ir.i32), k
+        (*w.shape[1:-1], x.shape[0], w.shape[0]),
+        lambda *at: ir.sum(
+            x[(at[-2], *at[:-2], k)].cast(ir.i32)
+            * unsigned[(at[-1], *at[:-2], k)].cast(ir.i32),
+            k,
         ),
         "products",
     )
@@ -185,7 +187,7 @@ def _exact(
         """The parts by row and column first: epilogues read what is there before."""
         less = row_sums[(i, *j[1:])] * _HALF if signed else ir.as_expr(0, ir.i32)
         less = zero_points(i, less, lambda zero: less + zero * column_sums[j])
-        value: Expr = products[(i, *j)]
+        value: Expr = products[(*j[1:], i, j[0])]
         return value - less
 
     return at
