@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from tensorlang import lazy, targets
+from tensorlang import lazy, machine, targets
 from tensorlang.errors import ArgumentError, OperatorError, TensorlangError
 from tensorlang.gc_pause import gc_paused
 from tensorlang.ops import first_miss
@@ -65,7 +65,8 @@ def request(
     known = [choice.record for choice in lookup(workload, target)]
     pins = pinned(op)
     configured = [[record.algorithm, record.ir] for record in known]
-    key = json.dumps([workload.to_json(), configured, pins], sort_keys=True)
+    found = machine.edition() if target.model == "cpu" else ""
+    key = json.dumps([workload.to_json(), configured, pins, found], sort_keys=True)
     return key, lambda: scheduled(op, workload, target, known, pins)
 
 

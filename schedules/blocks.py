@@ -15,73 +15,23 @@ own in the same loops, a remainder of columns loops of its own.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.nodes import Const, For, Load
-from tensorlang.schedules.plan import Plan, Tile
+from tensorlang.ir.nodes import For, Load
+from tensorlang.schedules.contraction_space import SMALL, Blocks, Tile
+from tensorlang.schedules.packing import in_rows, is_packed, pack_strip, pack_whole
+from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.stages import Stage, column_dimension, extent_of, tile_axes
 from tensorlang.schedules.streaming import loop_named, whole_steps
 from tensorlang.schedules.tiling import (
     cut,
     cut_at,
-    divisors,
     extent,
     is_part,
+    nearest,
     parallelize,
 )
 from tensorlang.scheduling import Schedule
-
-SMALL: Final = (4, 1)  # rows of the tiles for a remainder of unknown length
-_ORDERS: Final = ("nkm", "nmk", "mkn", "mnk", "knm", "kmn")
-_STRIPS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
-_TILES: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
-_DEPTHS: Final = (32, 64, 96, 128, 192, 256, 320, 384, 512, 768, 1024, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Blocks:
-    """Blocks of a contraction.
-
-    Attributes:
-        order: The order of the loops over blocks of columns, rows and depth.
-        strips: Strips per block, each as wide as a register tile.
-        tiles: Register tiles per block of rows.
-        depth: Reduction steps per block; 0 for all.
-        packed: Whether each block of the columns' operand is packed.
-        rows_packed: Whether each block of the rows' operand is packed.
-        strips_first: Whether the loop over strips is outside the loop over tiles.
-    """
-
-    order: str
-    strips: int = 1
-    tiles: int = 1
-    depth: int = 0
-    packed: bool = True
-    rows_packed: bool = False
-    strips_first: bool = True
-
-
-def chosen(plan: Plan) -> Blocks | None:
-    """The blocks that the knobs choose; by default none.
-
-    Columns that are not contiguous are always packed.
-    """
-    knobs, stage = plan.knobs, plan.stage
-    order = knobs.choice("blocks", ("none", *_ORDERS), default="none")
-    if order == "none":
-        return None
-    places = [(column_dimension(stage, n), n.buffer.ndim - 1) for n in stage.loads]
-    contiguous = all(at in {None, last} for at, last in places)
-    return Blocks(
-        order,
-        knobs.choice("block_strips", _STRIPS, default=1),
-        knobs.choice("block_tiles", _TILES, default=1),
-        knobs.choice("block_depth", _DEPTHS, default=0),
-        not contiguous or knobs.flag("packed", default=True),
-        knobs.flag("rows_packed", default=False),
-        knobs.flag("strips_first", default=True),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +68,7 @@ class _Nest:
 
 
 def by_blocks(plan: Plan, tile: Tile, how: Blocks) -> None:
-    """Schedule a contraction.
+    """Schedule a contraction; columns that are not contiguous are always packed.
 
     Columns that fill no strip get narrower strips in loops of their own.
 
@@ -129,11 +79,15 @@ def by_blocks(plan: Plan, tile: Tile, how: Blocks) -> None:
     found = tile_axes(stage)
     loads = [load for load in stage.loads if column_dimension(stage, load) is not None]
     if found is None or len(loads) != 1:
-        raise ScheduleError(f"block {stage.name!r} is not a contraction of matrices")
+        raise ScheduleError("several operands have the columns of this contraction")
     length = extent_of(found[1])
     if length is None:
         raise ScheduleError(f"block {stage.name!r} has an unknown number of columns")
     rest, whole = stage.name, tile.vectors * tile.lanes
+    if how.packing == "none" and not in_rows(stage):
+        how = replace(how, packing="inside")
+    if how.packing == "before":
+        pack_whole(s, stage, tile)
     for width in (whole, tile.lanes, 1):
         if length < width:
             continue
@@ -153,7 +107,9 @@ def _strips(  # noqa: PLR0917 - the parts of a contraction
     """Schedule whole strips."""
     width = tile.vectors * tile.lanes
     nest = _nest(s, block, stage, how, width)
-    packed = how.packed and not is_packed(stage, load, width)
+    packed = how.packing == "inside" and not is_packed(stage, load, width)
+    at_column = column_dimension(stage, load)
+    assert at_column is not None
     copies: dict[str, tuple[str, str]] = {}
     at = nest.last("nk")
     if packed and nest.shares(at):
@@ -166,9 +122,9 @@ def _strips(  # noqa: PLR0917 - the parts of a contraction
         heads[part] = _tile(nest, part, stage, how, tile, (tiles, rows))
         if how.rows_packed and tiles > 1:
             _pack_rows(nest, part, stage, heads[part], tile.lanes)
-    for part, (copy, strips) in copies.items():
-        s.compute_at(copy, nest.part(part, nest.around[at]))
-        _pack(s, stage, load, copy, strips, tile.lanes)
+    for part, copied in copies.items():
+        s.compute_at(copied[0], nest.part(part, nest.around[at]))
+        pack_strip(s, load, at_column, copied, tile.lanes)
     _distribute(nest, heads)
 
 
@@ -183,19 +139,14 @@ def _nest(s: Schedule, block: str, stage: Stage, how: Blocks, width: int) -> _Ne
     )
     outer = [name for name in s.loops(block) if name not in {row, column, *folds}]
     count = (extent(s, column) or width) // width
-    n_0, strips, inside = s.split(column, [None, _nearest(count, how.strips), width])
+    n_0, strips, inside = s.split(column, [None, nearest(count, how.strips), width])
     blocks = {"n": n_0, "m": row}
     steps = extent(s, folds[-1])
     if steps is not None and 0 < how.depth < steps:
-        blocks["k"], folds[-1] = s.split(folds[-1], [None, _nearest(steps, how.depth)])
+        blocks["k"], folds[-1] = s.split(folds[-1], [None, nearest(steps, how.depth)])
     around = {kind: blocks[kind] for kind in how.order if kind in blocks}
     s.reorder(*outer, *around.values(), strips, inside, *folds)
     return _Nest(s, tuple(outer), around, strips, inside, tuple(folds))
-
-
-def _nearest(count: int, wanted: int) -> int:
-    """The divisor of a count that is nearest to what is wanted."""
-    return min(divisors(count), key=lambda n: max(n / wanted, wanted / n))
 
 
 def _row_parts(
@@ -271,54 +222,6 @@ def _write_back(s: Schedule, write: str, at: str, lanes: int) -> None:
     s.vectorize(last)
 
 
-def _pack(  # noqa: PLR0917 - the parts of a copy
-    s: Schedule, stage: Stage, load: Load, copy: str, strip: str, lanes: int
-) -> None:
-    """Pack one strip: transposed in registers, or row by row."""
-    at, rank = column_dimension(stage, load), load.buffer.ndim
-    assert at is not None
-    given = [f"d{n}" for n in range(rank)]
-    if at == rank - 1:
-        last = s.loops(copy)[-1]
-        _, lane = s.split(last, [None, lanes])
-        s.vectorize(lane)
-        return
-    laid = [*given[:at], *given[at + 1 :], given[at]]
-    s.transform_layout(strip, f"lambda {', '.join(given)}: ({', '.join(laid)})")
-    s.attempt(
-        _transpose,
-        s,
-        copy,
-        lanes,
-        f"copy_by_columns_{lanes}x{lanes}x{load.buffer.dtype}",
-    )
-
-
-def _transpose(s: Schedule, copy: str, lanes: int, intrinsic: str) -> None:
-    """Copy a matrix's strip in square blocks, transposed in registers."""
-    column, depth = s.loops(copy)[-2:]
-    length = extent(s, depth)
-    if length is None or length < lanes:
-        raise ScheduleError("the strip is not deep enough for a block")
-    if length % lanes:
-        s.reorder(depth, column)
-        s.partition(depth, length // lanes * lanes)
-    column_0, column_1 = s.split(column, [None, lanes])
-    depth_0, depth_1 = s.split(depth, [None, lanes])
-    s.reorder(column_0, depth_0, column_1, depth_1)
-    s.tensorize(column_1, intrinsic)
-
-
-def is_packed(stage: Stage, load: Load, width: int) -> bool:
-    """Whether the columns are already in strips that combine to `width`."""
-    last = load.buffer.shape[-1]
-    if column_dimension(stage, load) != load.buffer.ndim - 1 or not isinstance(
-        last, Const
-    ):
-        return False
-    return load.buffer.ndim > 2 and width % max(int(last.value), 1) == 0
-
-
 def _pack_rows(
     nest: _Nest, block: str, stage: Stage, around: dict[str, str], lanes: int
 ) -> None:
@@ -340,11 +243,12 @@ def _rows_operand(stage: Stage) -> Load:
 def _distribute(nest: _Nest, heads: dict[str, dict[str, str]]) -> None:
     """Distribute the outermost loops that are no reduction over threads."""
     s, order = nest.s, "".join(nest.around)
-    if not nest.outer and extent(s, nest.around["n"]) == 1:
+    batches = [name for name in nest.outer if extent(s, name) != 1]
+    if not batches and extent(s, nest.around["n"]) == 1:
         order = "m"
     for around in heads.values():
         free = [around[kind] for kind in order.partition("k")[0] or order.strip("k")]
-        first, *others = [*nest.outer, *free]
+        first, *others = [*batches, *free]
         body, names = loop_named(s, first).body, [first]
         while others and isinstance(body, For) and body.var.name == others[0]:
             body, names = body.body, [*names, others.pop(0)]

@@ -23,7 +23,8 @@ from tensorlang.errors import ScheduleError
 from tensorlang.instructions import DotProduct, dot_product
 from tensorlang.ir.contents import allocations
 from tensorlang.ir.nodes import Binary, Cast, Const, Expr, For, Load, Reduce, as_expr
-from tensorlang.schedules.plan import Plan, Tile
+from tensorlang.schedules.contraction_space import Tile
+from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.stages import Stage, extent_of, stages, tile_axes, variables
 from tensorlang.schedules.tiling import (
     cut,

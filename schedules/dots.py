@@ -13,9 +13,9 @@ more than adding up lanes.
 
 from __future__ import annotations
 
-from typing import Final
-
 from tensorlang.errors import ScheduleError
+from tensorlang.schedules.contraction_choice import Choice
+from tensorlang.schedules.contraction_space import SIDES
 from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.stages import Stage, extent_of, tile_axes
 from tensorlang.schedules.tiling import (
@@ -28,53 +28,23 @@ from tensorlang.schedules.tiling import (
 )
 from tensorlang.scheduling import Schedule
 
-_SIDES: Final = (1, 2, 3, 4, 5, 6, 8)
-_OPEN_ROWS: Final = (1, 2, 4, 8)  # halved for what is left of an unknown number
-_MOST_COLUMNS: Final = 5  # beside four rows, in three quarters of 32 registers
-_MOST_ROWS: Final = 6  # beside four columns
 
-
-def chosen(plan: Plan) -> bool:
+def chosen(plan: Plan, best: Choice) -> bool:
     """Whether the knobs choose dot products, where the operands' layout allows them."""
-    if not _suits(plan.stage):
+    if not suits(plan.stage):
         return False
-    along = "depth" if _worthwhile(plan) else "columns"
+    along = "depth" if best.by_depth else "columns"
     return plan.knobs.choice("lanes_along", ("columns", "depth"), along) == "depth"
 
 
-def _suits(stage: Stage) -> bool:
+def suits(stage: Stage) -> bool:
     """Whether both operands are contiguous along the only reduction."""
     folded = stage.driven("reduction")
     along = [load.indices[-1] for load in stage.loads]
     return len(folded) == 1 and along == [stage.axis(folded[0])] * 2
 
 
-def _worthwhile(plan: Plan) -> bool:
-    """Whether lanes along the reduction cost less than lanes along the columns.
-
-    A sum over lanes takes a shuffle and an addition per halving. Few rows are to pay
-    less for that than for transposing the columns' operand, a shuffle per vector and
-    halving, besides loads and stores; few columns less than for lanes that are idle.
-    Columns that several tiles of rows read should stay in the first cache.
-    """
-    stage, target, found = plan.stage, plan.s.target, tile_axes(plan.stage)
-    assert found is not None
-    rows, columns, steps = map(extent_of, (*found, *stage.driven("reduction")))
-    if columns is None or steps is None or target is None:
-        return False
-    halvings = plan.width.bit_length() - 1
-    if columns < plan.width:
-        return columns * (steps // plan.width + 2 * halvings) <= steps
-    tall, wide = _sides(plan, rows, columns)
-    block = wide * steps * stage.loads[0].buffer.dtype.bytes
-    return (
-        rows is not None
-        and (rows <= tall or block <= target.l1_bytes)
-        and rows * 2 * halvings * plan.width <= steps * (halvings + 2)
-    )
-
-
-def by_dots(plan: Plan) -> None:
+def by_dots(plan: Plan, best: Choice) -> None:
     """Schedule a contraction in tiles of dot products.
 
     Raises:
@@ -82,7 +52,7 @@ def by_dots(plan: Plan) -> None:
     """
     s, stage = plan.s, plan.stage
     found = tile_axes(stage)
-    if found is None or not _suits(stage):
+    if found is None or not suits(stage):
         raise ScheduleError("the operands are not contiguous along the reduction")
     steps = extent_of(stage.driven("reduction")[0])
     if steps is None or steps < plan.width:
@@ -90,27 +60,11 @@ def by_dots(plan: Plan) -> None:
             "the reduction has an unknown length, or less than a vector"
         )
     row, column = (loop.var.name for loop in found)
-    usual = _sides(plan, *map(extent_of, found))
-    rows = plan.knobs.choice("dot_rows", _SIDES, default=usual[0])
-    columns = plan.knobs.choice("dot_columns", _SIDES, default=usual[1])
+    rows = plan.knobs.choice("dot_rows", SIDES, default=best.dot_rows)
+    columns = plan.knobs.choice("dot_columns", SIDES, default=best.dot_columns)
     for narrow in cut(s, stage.name, column, columns):
         for part, tall in _cut_rows(s, narrow, row, rows):
             _tile(plan, part, (row, column), (tall, columns))
-
-
-def _sides(plan: Plan, rows: int | None, columns: int | None) -> tuple[int, int]:
-    """Rows and columns of a tile whose sums fill three quarters of the registers."""
-    most = (plan.s.target.vector_registers if plan.s.target else 16) * 3 // 4
-    if rows is None or (columns is not None and columns < min(rows, plan.width)):
-        wide = _even(columns or most, _MOST_COLUMNS)
-        return max(n for n in _OPEN_ROWS if n * wide <= max(most, wide)), wide
-    tall = _even(rows, _MOST_ROWS)
-    return tall, max(n for n in _SIDES if n * tall <= max(most, tall))
-
-
-def _even(length: int, most: int) -> int:
-    """The size of the parts of a length: as few as possible, of about the same size."""
-    return -(-length // -(-length // most))
 
 
 def _cut_rows(s: Schedule, block: str, row: str, rows: int) -> list[tuple[str, int]]:

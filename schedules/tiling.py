@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 from tensorlang.ir.contents import blocks, writes
 from tensorlang.ir.nodes import Expr, For
@@ -61,6 +62,12 @@ def written(s: Schedule, block: str) -> str:
     """The name of the only buffer that a block writes."""
     (buffer,) = writes(block_of(find_block(s.function, block)))
     return buffer.name
+
+
+@cache
+def nearest(count: int, wanted: int) -> int:
+    """The divisor of a count that is nearest to what is wanted."""
+    return min(divisors(count), key=lambda n: max(n / wanted, wanted / n))
 
 
 def divisors(number: int) -> list[int]:

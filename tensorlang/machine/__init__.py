@@ -9,17 +9,19 @@ loads neither NumPy nor LLVM.
 from __future__ import annotations
 
 from tensorlang.machine.description import Cache, Instruction, Machine
-from tensorlang.machine.store import here, keep, kept, load, may_probe
+from tensorlang.machine.store import edition, here, keep, kept, load, may_probe, of
 from tensorlang.machine.system import published
 
 __all__ = [
     "Cache",
     "Instruction",
     "Machine",
+    "edition",
     "here",
     "keep",
     "kept",
     "load",
     "may_probe",
+    "of",
     "published",
 ]

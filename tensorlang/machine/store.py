@@ -9,6 +9,7 @@ instead, or is `published` to use what the system publishes; neither is ever pro
 
 from __future__ import annotations
 
+import hashlib
 import os
 import warnings
 from functools import cache
@@ -20,7 +21,7 @@ from tensorlang.atomic_files import write_text
 from tensorlang.errors import RecordError
 from tensorlang.machine.description import Machine
 from tensorlang.machine.system import published
-from tensorlang.targets import host
+from tensorlang.targets import Target, host
 
 if TYPE_CHECKING:
     import platformdirs
@@ -98,6 +99,30 @@ def here() -> Machine:
         OSError: that file cannot be read.
     """
     return _here(os.environ.get(VARIABLE) or "", host().fingerprint)
+
+
+def of(target: Target) -> Machine:
+    """The machine of a CPU target: this one, or what is published for another CPU.
+
+    Raises:
+        RecordError, OSError: as for `here`.
+    """
+    own = target.kind != "llvm" or target.fingerprint == host().fingerprint
+    return here() if own or not may_probe() else _published(target)
+
+
+def edition() -> str:
+    """What tells kernels for this description of the machine from others.
+
+    Empty if it is as published.
+    """
+    found = here()
+    if not found.measured and not os.environ.get(VARIABLE):
+        return ""
+    return hashlib.sha256(found.to_json().encode()).hexdigest()[:16]
+
+
+_published: Final = cache(published)
 
 
 @cache

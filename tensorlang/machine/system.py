@@ -71,30 +71,37 @@ _MATRIX_LATENCY: Final = 52
 
 
 def published(target: Target | None = None) -> Machine:
-    """A CPU target (default: this machine's) with the figures of its architecture."""
+    """A CPU target (default: this machine's) with the figures of its architecture.
+
+    Of a target that is not this machine only what the target says is used.
+    """
     target = target or host()
     core = next((_CORES[at] for at in target.cpu.split("-") if at in _CORES), _USUAL)
-    clock = clock_of(_read(Path("/proc/cpuinfo")), _read(_MAX_CLOCK))
-    levels = caches_of(_CPU0 / "cache", _threads_per_core()) or _sizes(target)
+    own = target.fingerprint == host().fingerprint
+    clock, levels, cores, memory, threads = _USUAL_CLOCK, [], target.threads, 0, 1
+    if own:
+        clock = clock_of(_read(Path("/proc/cpuinfo")), _read(_MAX_CLOCK))
+        levels = caches_of(_CPU0 / "cache", _threads_per_core())
+        cores, memory, threads = hardware.cores(), _memory_bytes(), _threads_per_core()
     rates = {1: core.l1, 2: core.l2, 3: core.l3}
     return Machine(
         name=target.fingerprint,
         device=target.device,
-        cores=hardware.cores(),
-        threads_per_core=_threads_per_core(),
+        cores=cores,
+        threads_per_core=threads,
         clock=clock,
         vector_bytes=target.vector_bits // 8,
         vector_registers=target.vector_registers,
         instructions=_instructions(target, core, clock),
         caches=tuple(
             Cache(*level, bandwidth=clock * rates.get(level[0], core.l3))
-            for level in levels
+            for level in levels or _sizes(target)
         ),
-        memory_bytes=_memory_bytes(),
+        memory_bytes=memory,
         memory_bandwidth=_MEMORY,
-        memory_bandwidth_all=_MEMORY * min(_MEMORY_CORES, hardware.cores()),
+        memory_bandwidth_all=_MEMORY * min(_MEMORY_CORES, cores),
         wake=_WAKE,
-        scaling=float(hardware.cores()),
+        scaling=float(cores),
     )
 
 

@@ -67,16 +67,20 @@ def test_a_record_is_listed(tlang, record):
 
 def test_what_a_schedule_declined_twice_is_listed_once(tlang):
     @operator("records.twice")
-    def twice(x, w):
+    def twice(x, w, v):
         k, j = ir.reduce_axis(x.shape[1], "k"), ir.reduce_axis(w.shape[1], "j")
         inner = ir.compute(
-            (x.shape[0], w.shape[1]), lambda i, n: ir.sum(x[i, k] * w[k, n], k), "inner"
+            (x.shape[0], w.shape[1]),
+            lambda i, n: ir.sum(x[i, k] * w[k, n] * v[k, n], k),
+            "inner",
         )
-        return ir.compute(x.shape, lambda i, n: ir.sum(inner[i, j] * w[n, j], j))
+        return ir.compute(
+            x.shape, lambda i, n: ir.sum(inner[i, j] * w[n, j] * v[n, j], j)
+        )
 
-    shape = ("--shape", "40x16,16x24")
+    shape = ("--shape", "40x16,16x24,16x24")
     lines = tlang("records", "explain", twice.id, *shape).stdout.splitlines()
-    (step,) = [line for line in lines if line.startswith("strips.by_strips")]
+    (step,) = [line for line in lines if line.startswith("contraction.in_blocks")]
     assert step.split()[-1] == "2"
 
 

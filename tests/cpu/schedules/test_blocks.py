@@ -23,7 +23,7 @@ CHOICES = {
     "block_strips": (1, 2, 3, 64),
     "block_tiles": (1, 2, 4),
     "block_depth": (0, 32, 64),
-    "packed": (False, True),
+    "packing": ("inside", "before", "none"),
     "rows_packed": (False, True),
     "strips_first": (False, True),
 }
@@ -73,8 +73,8 @@ def test_strips_are_transposed_in_registers_whatever_the_depth(depth):
 
 
 @pytest.mark.parametrize("megabytes", [1, 64])
-def test_ragged_weights_that_no_cache_holds_are_packed_strip_by_strip(megabytes):
+def test_ragged_weights_are_packed_strip_by_strip(megabytes):
     bytes_ = megabytes << 20
     target = replace(targets.get("llvm"), l2_bytes=bytes_, l3_bytes=bytes_)
     s = scheduled("oi", 33, 776, 1025, Knobs(), target=target)
-    assert any("compute_at" in str(step) for step in s.trace) == (megabytes == 1)
+    assert any("compute_at" in str(step) for step in s.trace)

@@ -190,7 +190,9 @@ def test_pinned_knobs_are_obeyed():
     assert 'alloc(f32[4, 48], scope="register")' in show(made.function)
     knobs = Knobs()
     generic(Schedule(matmul(64, 64, 64), TARGET), knobs)
-    assert knobs.domains.keys() == {"rows", "vectors", "lanes_along", "blocks"}
+    blocks = {"blocks", "block_strips", "block_tiles", "block_depth", "strips_first"}
+    tile = {"rows", "vectors", "lanes_along"}
+    assert knobs.domains.keys() == tile | blocks | {"packing", "rows_packed"}
 
 
 def test_pinned_knobs_out_of_their_domain_are_refused():

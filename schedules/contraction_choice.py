@@ -1,0 +1,202 @@
+"""The default of a contraction's knobs: what the model predicts to be fastest.
+
+Register tiles that fit the registers, blocks that fit a cache, and a few orders of
+loops are compared by `contraction_model`; simpler ones come first, and win where the
+model does not tell them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import product as every
+from math import inf, prod
+from typing import Final, TypeVar
+
+from tensorlang.ir.contents import free_vars
+from tensorlang.ir.nodes import Const, Expr, Load, Var
+from tensorlang.schedules.contraction_model import Product, cycles, dot_cycles
+from tensorlang.schedules.contraction_space import (
+    DEPTHS,
+    ROWS,
+    SIDES,
+    VECTORS,
+    Blocks,
+)
+from tensorlang.schedules.core import Core
+from tensorlang.schedules.stages import Stage, extent_of, tile_axes
+from tensorlang.schedules.traffic import Operand
+
+T = TypeVar("T")
+_USUAL: Final = 128  # the size of an open dimension
+_FEW_AND_MANY: Final = (24, 512)  # rows, where their number is open
+_USUAL_BATCH: Final = 8  # the number of products if that is open
+USUAL: Final = Product(
+    1,
+    _USUAL,
+    _USUAL,
+    _USUAL,
+    Operand("km", "k", 0, 4),
+    Operand("kn", "n", 0, 4),
+    Operand("mn", "n", 0, 4),
+    open_rows=True,
+)
+_PACKING: Final = ("inside", "before", "none")
+_RESOLVED: Final = 0.98  # predictions closer to each other than this count as equal
+_SHORTER: Final = 2  # tiles that are shorter than the tallest of a width
+_TILES: Final = 2  # register tiles that are compared in all blocks
+_ALL: Final = 1 << 20  # strips: as many as there are
+# order, strips, tiles, whether strips are the outer loop of a block; the simplest first
+_LOOPS: Final = (
+    ("nkm", 1, 1, True),
+    ("nkm", 4, 1, False),
+    ("nkm", 64, 1, True),
+    ("mnk", 1, 1, True),
+    ("mnk", 64, 16, True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Defaults of a contraction.
+
+    Attributes:
+        rows: Rows of a register tile.
+        vectors: Vectors of columns of a register tile.
+        blocks: Its blocks.
+        by_depth: Whether lanes along the reduction are faster.
+        dot_rows: Rows of a tile of dot products.
+        dot_columns: Columns of a tile of dot products.
+    """
+
+    rows: int
+    vectors: int
+    blocks: Blocks
+    by_depth: bool
+    dot_rows: int
+    dot_columns: int
+
+
+def product_of(stage: Stage) -> Product | None:
+    """The sizes of a contraction; None if several operands have its columns."""
+    found, folded = tile_axes(stage), stage.driven("reduction")
+    if found is None or not folded:
+        return None
+    row, column = found
+    letters = {stage.axis(row): "m", stage.axis(column): "n"}
+    letters |= {stage.axis(loop): "k" for loop in folded}
+    others = [x for x in stage.driven("spatial") if x not in {row, column}]
+    loads = [_operand(load, letters) for load in stage.loads if load.indices]
+    left = [each for each in loads if "n" not in each.dims]
+    right = [each for each in loads if "n" in each.dims]
+    if not left or len(right) != 1:
+        return None
+    columns, depths = extent_of(column), [extent_of(loop) for loop in folded]
+    output, columns = stage.output, columns if columns is not None else _USUAL
+    size = output.dtype.bytes
+    return Product(
+        prod(extent_of(loop) or _USUAL_BATCH for loop in others),
+        extent_of(row) or _USUAL,
+        columns,
+        prod(_USUAL if depth is None else depth for depth in depths),
+        left[0],
+        right[0],
+        Operand("mn", "n", columns * size, size),
+        open_rows=extent_of(row) is None,
+    )
+
+
+def _operand(load: Load, letters: Mapping[Var, str]) -> Operand:
+    """An operand as the model sees it."""
+
+    def of(index: Expr) -> set[str]:
+        return {letters[var] for var in free_vars(index) if var in letters}
+
+    dims = set[str]().union(*map(of, load.indices))
+    last, length = of(load.indices[-1]), load.buffer.shape[-1]
+    run = min(last or dims or {"k"})
+    size = load.buffer.dtype.bytes
+    pitch = int(length.value) * size if isinstance(length, Const) else 0
+    return Operand("".join(sorted(dims | {run})), run, pitch, size)
+
+
+def tiles(core: Core, rows: int) -> list[tuple[int, int]]:
+    """Register tiles that fit the registers, of at most so many rows."""
+    found = []
+    for vectors in VECTORS:
+        fits = [n for n in ROWS if n * vectors + min(n, vectors) < core.registers]
+        tall = min(fits[-1], rows)
+        found += [(n, vectors) for n in range(tall, max(tall - _SHORTER, 1) - 1, -1)]
+    return found
+
+
+def blocks(core: Core, product: Product, tile: tuple[int, int]) -> Iterator[Blocks]:
+    """Blocks to compare for a register tile, the simplest first."""
+    rows, vectors = tile
+    step = vectors * core.lanes * product.right.bytes + rows * product.left.bytes
+    room = [level.capacity / step for level in core.levels[:2]]
+    depths = [max([n for n in DEPTHS if 0 < n <= most], default=0) for most in room]
+    strips = product.columns // (vectors * core.lanes)
+    for packing in _PACKING if product.right.run == "n" else _PACKING[:2]:
+        for order, most, many, first in _LOOPS:
+            if most == 1 or strips > 1:
+                yield Blocks(order, most, many, 0, packing, strips_first=first)
+        for depth in sorted({*depths} - {0}, reverse=True):
+            if depth < product.depth:
+                yield Blocks(_LOOPS[0][0], depth=depth, packing=packing)
+
+
+def _dots(core: Core, product: Product) -> list[tuple[int, int]]:
+    """Tiles of dot products that fit the registers."""
+    return [
+        (tall, wide)
+        for tall, wide in every(SIDES, SIDES)
+        if tall * wide + min(tall, wide) < core.registers
+        and tall <= product.rows
+        and wide <= product.columns
+    ]
+
+
+@lru_cache(maxsize=512)
+def choice(core: Core, product: Product, *, dots: bool) -> Choice:
+    """The fastest of all candidates, as predicted.
+
+    Args:
+        core: A core of the machine.
+        product: The contraction; of open rows, few and many count alike.
+        dots: Whether both operands are contiguous along the reduction.
+    """
+    some = _FEW_AND_MANY if product.open_rows else (product.rows,)
+    sizes = [replace(product, rows=rows) for rows in some]
+
+    def spent(tile: tuple[int, int], how: Blocks) -> float:
+        return prod([cycles(core, size, *tile, how) for size in sizes])
+
+    def by_dots(sides: tuple[int, int]) -> float:
+        return prod([dot_cycles(core, size, *sides) for size in sizes])
+
+    base = Blocks("nkm")
+    shapes = sorted(tiles(core, product.rows), key=lambda tile: spent(tile, base))
+    (tile, how), least = _best(
+        [
+            (tile, how)
+            for tile in shapes[:_TILES]
+            for how in blocks(core, product, tile)
+        ],
+        lambda each: spent(*each),
+    )
+    sides, quickest = (1, 1), inf
+    if dots:
+        sides = min(_dots(core, product), key=by_dots)
+        quickest = by_dots(sides)
+    return Choice(*tile, how, quickest < least, *sides)
+
+
+def _best(candidates: Sequence[T], spent: Callable[[T], float]) -> tuple[T, float]:
+    """The first candidate that the model does not tell from a faster one."""
+    best, least = candidates[0], inf
+    for candidate in candidates:
+        if (time := spent(candidate)) < least * _RESOLVED:
+            best, least = candidate, time
+    return best, least

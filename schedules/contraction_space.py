@@ -1,0 +1,50 @@
+"""The choices of a contraction: register tile, blocks, lanes along the reduction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+ROWS: Final = tuple(range(1, 15))
+VECTORS: Final = (1, 2, 3, 4)
+SIDES: Final = (1, 2, 3, 4, 5, 6, 8)  # rows and columns of a tile of dot products
+ORDERS: Final = ("nkm", "nmk", "mkn", "mnk", "knm", "kmn")
+STRIPS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
+TILES: Final = STRIPS
+DEPTHS: Final = (32, 64, 96, 128, 192, 256, 320, 384, 512, 768, 1024, 0)
+PACKING: Final = ("none", "inside", "before")
+SMALL: Final = (4, 1)  # rows of the tiles for a remainder of unknown length
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Sizes of a register tile, and whether its nest is parallel."""
+
+    rows: int
+    vectors: int
+    lanes: int
+    parallel: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Blocks of a contraction.
+
+    Attributes:
+        order: The order of the loops over blocks of columns, rows and depth.
+        strips: Strips per block, each as wide as a register tile.
+        tiles: Register tiles per block of rows.
+        depth: Reduction steps per block; 0 for all.
+        packing: Whether the columns' operand is packed: not at all, each block inside
+            of the loops, or all of it before them.
+        rows_packed: Whether each block of the rows' operand is packed.
+        strips_first: Whether the loop over strips is outside the loop over tiles.
+    """
+
+    order: str
+    strips: int = 1
+    tiles: int = 1
+    depth: int = 0
+    packing: str = "inside"
+    rows_packed: bool = False
+    strips_first: bool = True

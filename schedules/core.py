@@ -1,0 +1,127 @@
+"""A core as cost models see it: cycles and vectors, from a `Machine`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from tensorlang import machine
+from tensorlang.ir.dtypes import DType
+from tensorlang.machine import Cache, Machine
+from tensorlang.targets import Target
+
+_TRANSFER: Final = 1e-7  # seconds for a line to go from one core to another
+_PORTS: Final = 4.0  # power by which arithmetic and loads in one loop overlap
+_TRANSFERS: Final = 4  # a job, its result, and that each was seen
+
+
+def hypot_of(*times: float, power: float) -> float:
+    """The time of work that overlaps in part: of a high power, the longest one."""
+    return float(sum(time**power for time in times) ** (1.0 / power))
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A cache as one core of a team uses it.
+
+    Attributes:
+        cache: The cache.
+        capacity: Bytes that the core may fill.
+        rate: Bytes per cycle that come into it.
+    """
+
+    cache: Cache
+    capacity: float
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """A core of a team of threads; times are in cycles.
+
+    Attributes:
+        clock: Cycles per second.
+        lanes: Elements of a vector.
+        vector: Bytes of a vector.
+        registers: Vector registers.
+        products: Vector multiply-adds that start per cycle.
+        latency: Cycles of a multiply-add.
+        loads: Vectors loaded per cycle.
+        levels: Its caches, the first level first.
+        threads: Threads of the team.
+    """
+
+    clock: float
+    lanes: int
+    vector: int
+    registers: int
+    products: float
+    latency: float
+    loads: float
+    levels: tuple[Level, ...]
+    threads: int
+
+    @property
+    def handover(self) -> float:
+        """Cycles to hand work to the other threads and to wait for them."""
+        others = self.threads - 1
+        return self.clock * _TRANSFER * (_TRANSFERS + others - 1) if others else 0.0
+
+    @property
+    def crossing(self) -> float:
+        """Loads for each vector of an array that need not be aligned to lines."""
+        return 1.0 + self.vector / self.levels[0].cache.line if self.levels else 1.0
+
+    def tile(self, rows: int, vectors: int, crossing: float = 1.0) -> float:
+        """Cycles for one step of the reduction of a register tile.
+
+        `rows` values are broadcast and `vectors` loaded, each in `crossing` loads.
+        """
+        return self.step(rows * vectors, rows + vectors * crossing, min(rows, vectors))
+
+    def dots(self, rows: int, columns: int) -> float:
+        """Cycles for one step of a tile of dot products, whose operands are loaded."""
+        loads = (rows + columns) * self.crossing
+        return self.step(rows * columns, loads, min(rows, columns))
+
+    def step(self, sums: int, loads: float, operands: int) -> float:
+        """Cycles for multiply-adds to sums in registers, beside loads.
+
+        Each waits for the one before it. Sums for which no register is left, beside
+        those for operands and a factor, are stored and loaded again.
+        """
+        spilled = max(0, sums + operands + 1 - self.registers)
+        busy = hypot_of(sums / self.products, loads / self.loads, power=_PORTS)
+        return max(busy, self.latency) + 2.0 * spilled
+
+
+def core_of(target: Target, dtype: DType) -> Core:
+    """A core of a target, for arithmetic in a type."""
+    return modelled(machine.of(target), target, dtype)
+
+
+@cache
+def modelled(found: Machine, target: Target, dtype: DType) -> Core:
+    """A core of a machine that runs code for a target."""
+    clock, threads, vector = found.clock, target.threads, found.vector_bytes
+    memory = min(found.memory_bandwidth, found.memory_bandwidth_all / threads)
+    rates = [*(held.bandwidth for held in found.caches[1:]), memory]
+    rate = found.fma_rate(dtype.name) or found.fma_rate()
+    size = dtype.bytes if found.fma_rate(dtype.name) else 4
+    levels = tuple(
+        Level(held, held.bytes / min(held.shared_by, threads), (rate or clock) / clock)
+        for held, rate in zip(found.caches, rates, strict=True)
+    )
+    first = found.caches[0].bandwidth if found.caches else 0.0
+    return Core(
+        clock=clock,
+        lanes=target.lanes(dtype.bits),
+        vector=target.vector_bits // 8,
+        registers=target.vector_registers,
+        products=max(rate / clock / 2 / (vector / size), 0.5),
+        latency=found.fma_latency * clock or 4.0,
+        loads=max(first / clock / vector, 1.0),
+        levels=levels,
+        threads=threads,
+    )
