@@ -132,7 +132,10 @@ def tiles(core: Core, rows: int) -> list[tuple[int, int]]:
 
 
 def blocks(core: Core, product: Product, tile: tuple[int, int]) -> Iterator[Blocks]:
-    """Blocks to compare for a register tile, the simplest first."""
+    """Blocks to compare for a register tile, the simplest first.
+
+    An open number of rows may be too small for several blocks of many tiles.
+    """
     rows, vectors = tile
     step = vectors * core.lanes * product.right.bytes + rows * product.left.bytes
     room = [level.capacity / step for level in core.levels[:2]]
@@ -140,7 +143,7 @@ def blocks(core: Core, product: Product, tile: tuple[int, int]) -> Iterator[Bloc
     strips = product.columns // (vectors * core.lanes)
     for packing in _PACKING if product.right.run == "n" else _PACKING[:2]:
         for order, most, many, first in _LOOPS:
-            if most == 1 or strips > 1:
+            if (most == 1 or strips > 1) and (many == 1 or not product.open_rows):
                 yield Blocks(order, most, many, 0, packing, strips_first=first)
         for depth in sorted({*depths} - {0}, reverse=True):
             if depth < product.depth:
