@@ -46,13 +46,14 @@ _PACKING: Final = ("inside", "before", "none")
 _RESOLVED: Final = 0.98  # predictions closer to each other than this count as equal
 _SHORTER: Final = 2  # tiles that are shorter than the tallest of a width
 _TILES: Final = 2  # register tiles that are compared in all blocks
-_ALL: Final = 1 << 20  # strips: as many as there are
 # order, strips, tiles, whether strips are the outer loop of a block; the simplest first
 _LOOPS: Final = (
     ("nkm", 1, 1, True),
     ("nkm", 4, 1, False),
-    ("nkm", 64, 1, True),
+)
+_LOOPS_OF_MANY: Final = (  # of a known number of rows, enough for all threads
     ("mnk", 1, 1, True),
+    ("nkm", 64, 1, True),
     ("mnk", 64, 16, True),
 )
 
@@ -132,18 +133,16 @@ def tiles(core: Core, rows: int) -> list[tuple[int, int]]:
 
 
 def blocks(core: Core, product: Product, tile: tuple[int, int]) -> Iterator[Blocks]:
-    """Blocks to compare for a register tile, the simplest first.
-
-    An open number of rows may be too small for several blocks of many tiles.
-    """
+    """Blocks to compare for a register tile, the simplest first."""
+    orders = _LOOPS if product.open_rows else (*_LOOPS, *_LOOPS_OF_MANY)
     rows, vectors = tile
     step = vectors * core.lanes * product.right.bytes + rows * product.left.bytes
     room = [level.capacity / step for level in core.levels[:2]]
     depths = [max([n for n in DEPTHS if 0 < n <= most], default=0) for most in room]
     strips = product.columns // (vectors * core.lanes)
     for packing in _PACKING if product.right.run == "n" else _PACKING[:2]:
-        for order, most, many, first in _LOOPS:
-            if (most == 1 or strips > 1) and (many == 1 or not product.open_rows):
+        for order, most, many, first in orders:
+            if most == 1 or strips > 1:
                 yield Blocks(order, most, many, 0, packing, strips_first=first)
         for depth in sorted({*depths} - {0}, reverse=True):
             if depth < product.depth:

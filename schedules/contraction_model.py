@@ -174,10 +174,13 @@ class _Part:
     def _arithmetic(self) -> Iterator[float]:
         """Cycles of each part of the rows on one core."""
         core, deep = self.core, self.trips["k"]
+        broadcast = core.converted(self.product.left.bytes)
+        loaded = core.converted(self.product.right.bytes) * self.crossing
         vectors = -(-self.width // core.lanes)
         for trips, tiles, rows in self.parts:
             stores = rows * vectors * (2 if deep > 1 else 1)
-            steps = self.product.depth * core.tile(rows, vectors, self.crossing)
+            loads = rows * broadcast + vectors * loaded
+            steps = self.product.depth * core.tile(rows, vectors, loads)
             ends = deep * (_REFILL + core.latency + stores)
             yield trips * tiles * self.product.columns / self.width * (steps + ends)
 
@@ -274,7 +277,11 @@ def dot_cycles(core: Core, product: Product, rows: int, columns: int) -> float:
             sums = tall * wide
             end = _REFILL + core.latency * (1 + halvings)
             end += sums * (2 * halvings + rest) / core.products
-            total += high * across * (steps * core.dots(tall, wide) + end)
+            total += (
+                high
+                * across
+                * (steps * core.dots(tall, wide, product.left.bytes) + end)
+            )
     trips = {"m": product.rows / rows, "n": product.columns / columns}
     loops = (("n", trips["n"]), ("m", trips["m"]))
     tile = {"m": rows, "n": columns, "k": product.depth}

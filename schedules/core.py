@@ -73,16 +73,17 @@ class Core:
         """Loads for each vector of an array that need not be aligned to lines."""
         return 1.0 + self.vector / self.levels[0].cache.line if self.levels else 1.0
 
-    def tile(self, rows: int, vectors: int, crossing: float = 1.0) -> float:
-        """Cycles for one step of the reduction of a register tile.
+    def tile(self, rows: int, vectors: int, loads: float) -> float:
+        """Cycles for one step of the reduction of a register tile."""
+        return self.step(rows * vectors, loads, min(rows, vectors))
 
-        `rows` values are broadcast and `vectors` loaded, each in `crossing` loads.
-        """
-        return self.step(rows * vectors, rows + vectors * crossing, min(rows, vectors))
+    def converted(self, size: int) -> float:
+        """Operations to load a value of so many bytes: narrow ones are converted."""
+        return 2.0 if size * self.lanes < self.vector else 1.0
 
-    def dots(self, rows: int, columns: int) -> float:
+    def dots(self, rows: int, columns: int, size: int) -> float:
         """Cycles for one step of a tile of dot products, whose operands are loaded."""
-        loads = (rows + columns) * self.crossing
+        loads = (rows + columns) * self.crossing * self.converted(size)
         return self.step(rows * columns, loads, min(rows, columns))
 
     def step(self, sums: int, loads: float, operands: int) -> float:
