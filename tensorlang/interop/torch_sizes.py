@@ -45,6 +45,7 @@ class Sizes:
             call = interned(call.op, *self.named(call.given))
         if len(self.names) > _MOST:
             self.fixed = True
+            self.names.clear()
             return self.known(call, arrays)
         return call, tuple(specs)
 
