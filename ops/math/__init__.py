@@ -1,4 +1,4 @@
-"""Elementwise functions, comparisons, reductions, scans, sorting and matmul."""
+"""Elementwise functions, comparisons, reductions, scans, sorting, matmul and einsum."""
 
 from tensorlang.ops.math.binary import add as add
 from tensorlang.ops.math.binary import divide as divide
@@ -22,6 +22,7 @@ from tensorlang.ops.math.comparison import logical_and as logical_and
 from tensorlang.ops.math.comparison import logical_not as logical_not
 from tensorlang.ops.math.comparison import logical_or as logical_or
 from tensorlang.ops.math.comparison import not_equal as not_equal
+from tensorlang.ops.math.einsum import einsum as einsum
 from tensorlang.ops.math.matmul import matmul as matmul
 from tensorlang.ops.math.reductions import all as all
 from tensorlang.ops.math.reductions import any as any

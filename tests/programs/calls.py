@@ -26,6 +26,7 @@ _ARGUMENTS: dict[str, Callable[[Any, Any], tuple[Any, ...]]] = {
     "logical_not": lambda g, b: (g(b, 4, dtype="bool"),),
     "where": lambda g, b: (g(b, 4, dtype="bool"), g(b, 4), g(b, 4)),
     "matmul": lambda g, b: (g(b, 3, 4), g(b, 4, 5)),
+    "einsum": lambda g, b: ("bij,bkj->bik", g(b, 3, 4), g(b, 5, 4)),
     "attention": lambda g, b: (g(b, 4, 3, 5), g(b, 2, 6, 5), g(b, 2, 6, 5)),
     "rotary": lambda g, b: (g(b, 2, 3, 4), g(3, 2), g(3, 2)),
     "group_norm": lambda g, b: (g(b, 4, 3), 2, g(4), g(4)),

@@ -12,6 +12,7 @@ from tensorlang.onnx.writer import Writer, argument, writes
 from tensorlang.ops import math, nn
 
 _ACTIVATIONS: Final = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh"}
+_EINSUM: Final = ("subscripts", "a", "b")
 
 
 @reads("Gemm")
@@ -65,6 +66,12 @@ def matmul(a: Tensor, b: Tensor) -> Results:
     return made if shape == made.shape else nn.reshape(made, shape)
 
 
+@reads("Einsum")
+def einsum(*operands: Tensor, equation: str) -> Results:
+    """Sum of products of one operand or two."""
+    return math.einsum(equation, *map(to_value, operands))
+
+
 def activated(writer: Writer, y: str, activation: str | None) -> str:
     """Apply an activation to a product, if any."""
     if activation is None:
@@ -107,3 +114,22 @@ def write_matmul(writer: Writer, node: Node) -> str:
             name = writer.emit("Transpose", name, perm=axes)
         names.append(name)
     return writer.emit("MatMul", *names)
+
+
+@writes("math.einsum")
+def write_einsum(writer: Writer, node: Node) -> str:
+    """Sum of products of one operand or two."""
+    equation, *given = (argument(node, n, x, None) for n, x in enumerate(_EINSUM))
+    operands = [each for each in given if each is not None]
+    terms = equation.partition("->")[0].replace(" ", "").split(",")
+    dots = [
+        each.ndim - len(term.replace("...", ""))
+        for term, each in zip(terms, operands, strict=True)
+        if "..." in term
+    ]
+    if len({*dots}) > 1:
+        raise GraphError(
+            f"{node.place}: ONNX does not broadcast '...' of {dots[0]} dimensions with "
+            f"'...' of {dots[1]}; reshape an operand of einsum to save it"
+        )
+    return writer.emit("Einsum", *map(writer.name, operands), equation=equation)

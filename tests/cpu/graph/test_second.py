@@ -54,6 +54,7 @@ CASES = {
     "corners": lambda a, b: nn.relu(a - 0.5) * nn.leaky_relu(b - 0.5, 0.2) + a * a,
     "where": lambda a, b: math.where(math.greater(a, b), a * a, b * a),
     "products": lambda a, b: math.matmul(a, math.sin(b)),
+    "einsum": lambda a, b: math.einsum("ij,kj->k", a, math.sin(b)),
     "turned products": lambda a, b: math.matmul(
         a, math.matmul(a, b, transpose_b=True), transpose_a=True, transpose_b=True
     ),

@@ -29,6 +29,10 @@ SMOOTH = {
     "minimum with a number": (lambda x: ours.minimum(x, 0.5), M),
     "clip": (lambda x, low: ours.clip(x, low, 0.7), M, V),
     "matmul": (lambda a, b: ours.matmul(a, b, True, True), (4, 3), (2, 4)),
+    "einsum": (
+        lambda a, b: ours.einsum("iij,bj->bi", a, b),
+        *((3, 3, 4), (2, 4)),
+    ),
     "sum": (lambda x: ours.sum(ours.exp(x), (0, 2)), (2, 3, 4)),
     "mean": (lambda x: ours.mean(ours.exp(x), -1, True), (2, 3, 4)),
     "var": (lambda x: ours.var(x, (0, 1), 1.0), (2, 3, 4)),

@@ -159,7 +159,8 @@ class Words(Layer):
         x = self.norm(self.table(ids))
         x = math.add(self.inner(x), x)
         scores = math.matmul(x, x, transpose_b=True)
-        mixed = math.matmul(nn.softmax(math.multiply(scores, 0.5)), x)
+        mixed = math.einsum("bij,bjk->bik", nn.softmax(math.multiply(scores, 0.5)), x)
+        x = math.einsum("bij->bij", x)
         return math.mean(nn.concatenate([mixed, x], 2), 1)
 
 
@@ -170,6 +171,16 @@ def test_a_model_of_words_comes_back(tmp_path) -> None:
     found = session(tmp_path / "net.onnx").run(None, {"x0": ids})[0]
     np.testing.assert_allclose(found, model(ids), rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(Model.load(tmp_path / "net.onnx")(ids), model(ids))
+
+
+def test_einsum_of_different_ellipses_cannot_be_saved(tmp_path) -> None:
+    class Own(Layer):
+        def apply(self, x, y):
+            return math.einsum("...ij,...jk", x, y)
+
+    model = Model(Own()).compile(TensorSpec((3, 4)), TensorSpec((2, 4, 5)), train=False)
+    with pytest.raises(GraphError, match=r"'...' of 0 dimensions with '...' of 1"):
+        model.save(tmp_path / "net.onnx")
 
 
 def test_a_function_is_given_again(tmp_path) -> None:
