@@ -58,12 +58,14 @@ def einsum(subscripts: str, a: Floats, b: Floats | None = None) -> Tensor:
     operands, result, loops = _joined(arrays, terms, result, sizes)
     uses = Counter(chain(result, *({*each.labels} for each in operands)))
     operands = [each.summed(uses, loops) for each in operands]
-    products = _products(operands, result, loops)
-    made = ir.compute(
-        [loops[label] for label in result],
-        lambda *i: ir.stored(products[i], a.dtype),
-        "y",
-    )
+    order = _order(operands, result)
+    products = _products(operands, order, loops)
+
+    def rounded(*i: object) -> Expr:
+        place = dict(zip(result, i, strict=True))
+        return ir.stored(products[tuple(place[label] for label in order)], a.dtype)
+
+    made = ir.compute([loops[label] for label in result], rounded, "y")
     return ir.reshaped(made, shape)
 
 
@@ -108,6 +110,18 @@ def _products(
 
     made: Tensor = ir.compute([sizes[label] for label in order], element, name)
     return made
+
+
+def _order(operands: Sequence[_Operand], result: Labels) -> Labels:
+    """The order to compute a result in: its own, unless it ends in a batch.
+
+    Register tiles have columns that only one of the operands has.
+    """
+    both = set(result).intersection(*(each.labels for each in operands))
+    rest = tuple(label for label in result if label not in both)
+    if len(operands) == 1 or result[-1:] == rest[-1:]:
+        return result
+    return (*(label for label in result if label in both), *rest)
 
 
 def _joined(
