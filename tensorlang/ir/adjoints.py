@@ -287,18 +287,24 @@ class _Tape:
         return fresh(f"{name}_sum", self._taken) if narrow else name
 
     def _terms(self, buffer: Buffer, name: str) -> list[At]:
-        """The contributions to a gradient, with sums in stages of their own."""
+        """The contributions to a gradient, with sums in stages of their own.
+
+        Several are added unrounded; a single one is stored as it is, so that the
+        gradient of a copy in a narrow type is a copy.
+        """
         found: list[At] = []
-        for part in self._parts.get(buffer, []):
+        parts = self._parts.get(buffer, [])
+        for part in parts:
             if not part.free:
-                found.append(_at(part.unrounded, part.place))
+                value = part.unrounded if len(parts) > 1 else part.value
+                found.append(_at(value, part.place))
                 continue
             rest, common = moved_out(part.unrounded, part.free)
             known = closed(rest, part.place, part.free, self._forward.sums)
             if known is None:
                 title = fresh(f"{name}_sum", self._taken)
                 (made,) = self._sums([(part, rest)], [title])
-                value: Expr = Load(made.buffer, part.place)
+                value = Load(made.buffer, part.place)
             elif known == ZERO:
                 continue
             else:
