@@ -316,7 +316,8 @@ class Definition(Operator):  # noqa: D101 - it has one
             (kinds,) = kinds  # of what is drawn
         if isinstance(kinds, str):
             kinds = as_dtype(kinds).name
-            asked = {**dict.fromkeys(self.spec.types, kinds), **asked}
+            if not any(kinds in kind.dtypes for kind in self.spec.arrays.values()):
+                asked = {**dict.fromkeys(self.spec.types, kinds), **asked}
         named = self.spec.fitted(asked, len(given) + len(keys))
         slots, rest = self.spec.slots(named), iter(given)
         words = {name: _words(str(named[name])) for name in self.spec.keys}

@@ -125,7 +125,10 @@ def _transpose(s: Schedule, copy: str, lanes: int, intrinsic: str) -> None:
 
 def _transpose_strip(s: Schedule, copy: str, lanes: int, intrinsic: str) -> None:
     """Copy a matrix's strip in square blocks, transposed in registers."""
-    column, depth = s.loops(copy)[-2:]
+    around = s.loops(copy)
+    if len(around) < 2:
+        raise ScheduleError(f"block {copy!r} copies no matrix")
+    column, depth = around[-2:]
     length = extent(s, depth)
     if length is None or length < lanes:
         raise ScheduleError("the strip is not deep enough for a block")
