@@ -7,6 +7,8 @@ outside of parallel loops, one per thread if inside.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tensorlang.codegen.folding import add, make, maximum, mul
@@ -54,7 +56,7 @@ def layout(function: Function) -> tuple[tuple[Piece, ...], Expr]:
         CodegenError: a temporary's size depends on more than the scalars.
     """
     pieces: list[Piece] = []
-    total: Expr = as_expr(0)
+    sizes: Counter[Expr] = Counter()
     parts = shares(function)
     for buffer, per_thread in _temporaries(function.body, parts, shared=False):
         if on_stack(buffer):
@@ -66,9 +68,22 @@ def layout(function: Function) -> tuple[tuple[Piece, ...], Expr]:
                 f"{buffer.name}: a temporary's size may depend on the function's "
                 "scalars only"
             )
-        pieces.append(Piece(buffer, total, size, per_thread))
-        total = add(total, mul(size, useful(function)) if per_thread else size)
-    return tuple(pieces), total
+        pieces.append(Piece(buffer, _total(sizes), size, per_thread))
+        sizes[mul(size, useful(function)) if per_thread else size] += 1
+    return tuple(pieces), _total(sizes)
+
+
+def _total(sizes: Counter[Expr]) -> Expr:
+    """The sum of sizes, equal ones multiplied: many temporaries share few sizes."""
+    return _sum([mul(size, as_expr(count)) for size, count in sizes.items()])
+
+
+def _sum(terms: Sequence[Expr]) -> Expr:
+    """The sum of terms, by halves: a chain of many would be too deep to emit."""
+    if len(terms) < 2:
+        return terms[0] if terms else as_expr(0)
+    middle = (len(terms) + 1) // 2
+    return add(_sum(terms[:middle]), _sum(terms[middle:]))
 
 
 def _temporaries(
