@@ -108,7 +108,7 @@ class Builder:
                 table[expr] = _name(last)
         return _name(last)
 
-    def once(self, expr: Expr, compute: Callable[[], str]) -> str:
+    def once(self, expr: Expr, compute: Callable[[Expr, Builder], str]) -> str:
         """The value of `expr`, computed unless it is available."""
         for table in reversed(self._memo):
             if expr in table:
@@ -117,7 +117,7 @@ class Builder:
             self._read = True
             return self._reads[expr]
         outer, self._read = self._read, False
-        text = compute()
+        text = compute(expr, self)
         (self._reads if self._read else self._memo[-1])[expr] = text
         self._read = self._read or outer
         return text

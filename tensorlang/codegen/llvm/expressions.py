@@ -44,7 +44,7 @@ def value(expr: Expr, builder: Builder) -> str:
         return literal(expr)
     if isinstance(expr, Var):
         return _variable(expr, builder)
-    return builder.once(expr, lambda: _computed(expr, builder))
+    return builder.once(expr, _computed)
 
 
 def _computed(expr: Expr, builder: Builder) -> str:

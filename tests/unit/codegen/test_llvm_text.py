@@ -95,3 +95,15 @@ def test_what_was_not_lowered_is_refused():
     )
     with pytest.raises(CodegenError, match="f was not lowered"):
         render(function, TARGET)
+
+
+def test_a_deep_formula():
+    value = "x[i]"
+    for number in range(80):
+        value = f"({value} * 0.5 + {number}.0)"
+    text = source(f"""
+def f(x: f32[n], y: Out[f32[n]], *, n: i64):
+    for i in range(n):
+        y[i] = {value}
+""")
+    assert text.count(" fmul ") == text.count(" fadd ") == 80

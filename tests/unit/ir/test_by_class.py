@@ -67,3 +67,20 @@ def test_methods_are_found_by_their_argument() -> None:
     assert [one.hear(Base()), one.hear(Derived()), other.hear(Base())] == [1, 2, 1]
     with pytest.raises(TypeError, match="int"):
         one.hear(3)
+
+
+def test_deep_recursion() -> None:
+    """Each level counts twice towards Python's limit of 1000: two functions."""
+
+    @by_class
+    def depth(node: object) -> int:
+        raise TypeError(type(node).__name__)
+
+    @depth.register
+    def _(node: tuple) -> int:
+        return depth(node[0]) + 1 if node else 0
+
+    nested: tuple[object, ...] = ()
+    for _ in range(380):
+        nested = (nested,)
+    assert depth(nested) == 380
