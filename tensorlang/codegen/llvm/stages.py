@@ -57,6 +57,7 @@ class Kernel:
         faults: Whether stages can report faults.
         claimed: Whether threads claim shares.
         bounds: Variables that depend on the share.
+        alone: Whether a stage since the last wait may have a part for one thread.
     """
 
     function: Function
@@ -66,14 +67,26 @@ class Kernel:
     faults: bool
     claimed: bool
     bounds: dict[Var, Let] = field(default_factory=dict)
+    alone: bool = False
 
     def add(self, stmts: Sequence[Stmt]) -> None:
         """Emit a stage of these statements, and its call."""
         body = seq(*stmts)
-        if self.claimed:
-            self._claim(self._bounds_of(body), body)
-        else:
+        if not self.claimed:
             self._call(body)
+            return
+        if TID in free_vars(body):  # no barrier is between the parts of one thread
+            if self.alone:
+                self.wait()
+            self.alone = True
+        self._claim(self._bounds_of(body), body)
+
+    def wait(self) -> None:
+        """Wait until the stages that this thread has left behind are finished."""
+        self.module.declarations.add("void @tensorlang_wait(ptr)")
+        self.builder.emit(ins.Call("", "void", "tensorlang_wait", ["ptr %member"]))
+        self.builder.effect()
+        self.alone = False
 
     def _bounds_of(self, body: Stmt) -> list[Let]:
         """The bounds of a share that statements use, in order."""
@@ -220,8 +233,11 @@ def host(stmt: Stmt, kernel: Kernel) -> None:
     """Emit the host program: statements between barriers become stages."""
     pending: list[Stmt] = []
     for item in stmt.stmts if isinstance(stmt, Seq) else (stmt,):
-        if kernel.claimed and isinstance(item, Let) and _of_share(item, kernel):
-            kernel.bounds[item.var] = item
+        if kernel.claimed and isinstance(item, (Let, Alloc)):
+            if isinstance(item, Let) and _of_share(item, kernel):
+                kernel.bounds[item.var] = item
+            else:  # reads nothing that the pending stage writes
+                _host_statement(item, kernel)
         elif _stays(item):
             _flush(pending, kernel)
             _host_statement(item, kernel)
@@ -247,9 +263,7 @@ def _host_statement(stmt: Stmt, kernel: Kernel) -> None:
     builder = kernel.builder
     match stmt:
         case Barrier() if kernel.claimed:
-            builder.module.declarations.add("void @tensorlang_wait(ptr)")
-            builder.emit(ins.Call("", "void", "tensorlang_wait", ["ptr %member"]))
-            builder.effect()
+            kernel.wait()
         case Barrier():
             given = ["ptr %member", f"i64 {builder.variables['team']}"]
             builder.module.declarations.add("void @tensorlang_barrier(ptr, i64)")
@@ -258,7 +272,9 @@ def _host_statement(stmt: Stmt, kernel: Kernel) -> None:
         case Alloc(buffer=buffer) if buffer in builder.pointers:
             pass
         case For() | If() | While():
+            kernel.alone = True  # in other iterations, or in a branch
             statements.control(stmt, builder, lambda body: host(body, kernel))
+            kernel.alone = True
         case _:
             statements.run(stmt, builder)
 

@@ -242,6 +242,27 @@ def test_stages_of_one_thread_and_of_all_follow_each_other():
         np.testing.assert_array_equal(kernel(x), expected)
 
 
+# two parts of one thread, of which the second needs the first, around a variable
+ALONE = """
+def alone(x: f32[n], y: Out[f32[n]], z: Out[f32[1]], w: Out[f32[1]], *, n: i64):
+    for i in parallel(n):
+        y[i] = x[i]
+    z[0] = 0.0
+    for k in range(n):
+        z[0] = z[0] + x[k]
+    half: i64 = n // 2
+    w[0] = z[0] * cast(f32, half)
+"""
+
+
+def test_parts_of_one_thread_follow_each_other_whoever_runs_them():
+    kernel = build(parse(ALONE), targets.host().with_threads(2))
+    x = np.ones(300_000, F32)
+    for _ in range(40):
+        *_, w = kernel(x)
+        assert w[0] == F32(x.size) * F32(x.size // 2)
+
+
 def test_a_program_that_depends_on_data_has_fixed_shares():
     program = """
 def halved(x: f32[n], y: Out[f32[n]], *, n: i64):
@@ -324,8 +345,9 @@ def test_fork_after_use(scale):
 
 @pytest.mark.filterwarnings("ignore:os.fork")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
-def test_fork_while_another_thread_launches(scale):
-    x = np.ones(20_000, F32)
+@pytest.mark.parametrize("size", [20_000, 4_000_000])
+def test_fork_while_another_thread_launches(scale, size):
+    x = np.ones(size, F32)
     stop = threading.Event()
 
     def work():
@@ -335,7 +357,8 @@ def test_fork_while_another_thread_launches(scale):
     thread = threading.Thread(target=work)
     thread.start()
     try:
-        for _ in range(20):
+        for number in range(20):
+            time.sleep(0.002 * (number % 5))
             child = os.fork()
             if child == 0:
                 os._exit(0 if np.array_equal(scale(x, 3.0), x * 3) else 1)
