@@ -93,7 +93,7 @@ def _piece(parameter: Parameter, keys: Sequence[str]) -> _Piece:
         case Arrays(several=True):
             return _Piece((tuple,), _listed, f"*{name}", f"len({name})")
         case Arrays(packed=True):
-            return _Piece(array=name, attribute=f"__columns_of_{name}")
+            return _Piece(array=name, attribute=f"__packing_of_{name}")
         case Arrays():
             return _Piece(array=name)
         case Static(levels=levels) if levels:
@@ -276,9 +276,9 @@ def _unpacking(parameters: Sequence[Parameter], given: dict[str, Any]) -> Iterat
     for name, kind in ((p.name, p.kind) for p in parameters):
         if isinstance(kind, Arrays) and kind.packed:
             given["__packed"] = PackedWeight
-            yield f"__columns_of_{name} = 0"
+            yield f"__packing_of_{name} = 0"
             yield f"if type({name}) is __packed:"
-            yield f"    {name}, __columns_of_{name} = {name}.of(__op.id)"
+            yield f"    {name}, __packing_of_{name} = {name}.of(__op.id)"
 
 
 def _arguments(op: Definition, given: dict[str, Any]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,27 +24,33 @@ class PackedWeight:
             zero-padded; read-only.
         shape: The logical shape, `(out, in)`.
         group: Adjacent inputs of a column that are stored together.
+        packing: The columns, and the inputs of zeros that fill the last group.
     """
 
     operator: str
     array: np.ndarray
     shape: tuple[int, int]
     group: int = 1
+    packing: tuple[int, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        columns, depth = self.shape
+        object.__setattr__(self, "packing", (columns, -depth % self.group))
 
     @property
     def dtype(self) -> np.dtype:
         """The element type."""
         return self.array.dtype
 
-    def of(self, id: str) -> tuple[np.ndarray, int]:
-        """The strips and the number of columns, for an operator.
+    def of(self, id: str) -> tuple[np.ndarray, tuple[int, int]]:
+        """The strips and their packing, for an operator.
 
         Raises:
             ArgumentError: the weight is packed for another operator.
         """
         if id != self.operator:
             raise ArgumentError(f"{id}: this weight was packed for {self.operator}")
-        return self.array, self.shape[0]
+        return self.array, self.packing
 
     @property
     def not_an_array(self) -> str:

@@ -372,7 +372,7 @@ class Spec:
                 others = len(self.arrays) + len(self.shapes) - 1
                 made[p.name] = given.get(p.name, count - others)
             elif isinstance(p.kind, Arrays) and p.kind.packed:
-                made[p.name] = given.get(p.name, 0)
+                made[p.name] = PACKING.fitted(self.id, p.name, given.get(p.name, 0))
             elif p.is_a("key"):
                 usual = None if p.is_extra else "threefry2x32"
                 made[p.name] = given.get(p.name, usual)
@@ -534,6 +534,9 @@ else:
             return replace(of, batch=True)
 
 
+PACKING: Final = Static(
+    (tuple,), (0,), "the columns and the spare inputs of a packed weight, or 0"
+)
 FLAG: Final = Static((bool,), (), "True or False")
 _NAMES: Final = {
     int: "a whole number",

@@ -77,10 +77,17 @@ class KeyWords:
 
 @dataclass(frozen=True, slots=True)
 class Strips:
-    """A packed weight in a definition: its strips, and their number of columns."""
+    """A packed weight in a definition.
+
+    Attributes:
+        array: Its strips.
+        columns: The number of their columns.
+        spare: The inputs of zeros that fill the last group.
+    """
 
     array: Tensor
     columns: int
+    spare: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,8 +266,8 @@ class _Tracer:
                 self._numbers.append(Var(name, i32 if beside.is_bool else beside))
                 number: Expr = self._numbers[-1]  # kernels have no bool scalars
                 return number.not_equal(0) if beside.is_bool else number
-            made, columns = self._array(name, kind), self._attributes.get(name)
-            return Strips(made, columns) if columns else made
+            made, packing = self._array(name, kind), self._attributes.get(name)
+            return Strips(made, packing[0], sum(packing[1:])) if packing else made
         if parameter.is_a("share") and not self._attributes[name]:
             return None
         if parameter.is_a("scalar") or parameter.is_a("share"):

@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from tensorlang import ir, lazy
-from tensorlang.errors import DTypeError
+from tensorlang.errors import ArgumentError, DTypeError
 from tensorlang.ops.definition import operator
 from tensorlang.ops.nn.epilogues import activated
 from tensorlang.ops.nn.packing import GROUP, LANES
@@ -26,17 +26,16 @@ if TYPE_CHECKING:
     Activations: TypeAlias = Tensor
     Weights8: TypeAlias = Tensor
     Pairs4: TypeAlias = Tensor
-    Offsets: TypeAlias = Tensor
 else:
     demands = lazy.module("tensorlang.ops.demands")
     Activations = Arrays("8-bit activations", ("u8", "i8"))
     Weights8 = Arrays("8-bit weights", ("i8",))
     Pairs4 = Arrays("pairs of 4-bit weights", ("u8",))
-    Offsets = Arrays("zero points", ("i32", "i8", "u8"))
 
 Activation: TypeAlias = Literal["relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"]
 Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 _LONGEST: Final = (2**31 - 1) // (255 * 128)  # products whose sum fits into i32
+_LEAST, _MOST = 2.0**-126, (2 - 2.0**-23) * 2.0**127  # normal numbers of f32
 _HALF: Final = 128  # what an i8 lacks to be a u8
 _RESULTS: Final = ("f32", "bf16", "f16", "i8", "u8")
 _USUAL: Final = ((1024, 1024), (1024, 1024), (1024,))
@@ -53,10 +52,10 @@ def _from_sizes(given: Shapes) -> Shapes:
 
 def _from_sizes_4(given: Shapes) -> Shapes:
     """The shapes for a shorthand MxNxK, with a scale for each output."""
-    x, *others = _from_sizes(given)
-    if not others or len(given) > 1:
+    if (made := _from_sizes(given)) is given:
         return given
-    return x, (others[0][0], others[0][1] // 2), others[1]
+    x, (columns, depth), scales = made
+    return x, (columns, depth // 2), scales
 
 
 @operator(
@@ -73,7 +72,7 @@ def dense_int8(
     b: Singles | None = None,
     *,
     x_scales: Singles | None = None,
-    zero_points: Offsets | None = None,
+    zero_points: Activations | None = None,
     activation: Activation | None = None,
     dtype: ElementType = "f32",
     y_scale: Scalar = 1.0,
@@ -93,20 +92,21 @@ def dense_int8(
         b: Bias `[out]`, or None.
         x_scales: Scales of the activations: `[1]`, or one per row, of the shape of `x`
             without its last dimension; None for 1.
-        zero_points: The values of `x` that stand for 0, of such a shape; int32, int8 or
-            uint8. None for 0.
+        zero_points: The values of `x` that stand for 0, of its type and of such a
+            shape; None for 0.
         activation: None, `relu`, `gelu`, `gelu_tanh`, `silu`, `sigmoid` or `tanh`.
         dtype: Type of the result: `f32`, `bf16`, `f16`, `i8` or `u8`.
-        y_scale: Scale of an integer result.
-        y_zero_point: Value of an integer result that stands for 0.
+        y_scale: Scale of an integer result, greater than 0.
+        y_zero_point: Value of an integer result that stands for 0, one of its type.
         out: Output array, `[..., out]`.
 
     Raises:
         ShapeError: a shape does not fit, or sums of so many products may overflow.
         DTypeError: the type of an argument or of the result is none of these.
+        ArgumentError: the scale or the zero point of an integer result is none.
     """
-    _check_result(dtype)
-    columns, depth = _sizes(w, x)
+    _check_result(dtype, ir.as_expr(y_scale), ir.as_expr(y_zero_point))
+    columns, depth = _sizes(w)
     _check_weights(x, columns, depth, scales, b)
     rows = math.prod(x.shape[:-1])
     groups = tuple(int(n) for n in scales.shape[1:])
@@ -246,27 +246,27 @@ def _padded(x: Tensor, depth: int) -> Tensor:
     return made
 
 
-def _sizes(w: Tensor | Packed, x: Tensor) -> tuple[int, int]:
+def _sizes(w: Tensor | Packed) -> tuple[int, int]:
     """The columns and the depth of a weight.
 
     Raises:
-        ShapeError: not a matrix, or not packed for so many inputs.
+        ShapeError: not a matrix, or not packed for so many columns.
     """
     if isinstance(w, ir.Tensor):
         ir.require(w.ndim == 2, "the weight is a matrix, not of shape {w}", w=w.shape)
         columns, depth = map(int, w.shape)
         return columns, depth
-    depth, shape = int(x.shape[-1]) if x.ndim else 0, w.array.shape
-    wanted = (-(-w.columns // LANES), -(-depth // GROUP), LANES * GROUP)
+    shape = w.array.shape
     ir.require(
-        tuple(shape) == wanted,
-        "an array of shape {shape} holds no packed weight of {columns} columns and "
-        "{depth} inputs; nn.prepack makes one",
+        len(shape) == 3
+        and shape[0] == -(-w.columns // LANES)
+        and shape[2] == LANES * GROUP,
+        "an array of shape {shape} holds no packed weight of {columns} columns; "
+        "nn.prepack makes one",
         shape=shape,
         columns=w.columns,
-        depth=depth,
     )
-    return w.columns, depth
+    return w.columns, int(shape[1]) * GROUP - w.spare
 
 
 def _by_row(given: Tensor | None, x: Tensor, name: str) -> Callable[..., Expr]:
@@ -298,7 +298,13 @@ def _quantized(value: Expr, scale: Expr, zero_point: Expr, dtype: DType) -> Expr
     return ir.minimum(ir.maximum(value, low), high).cast(dtype)
 
 
-def _check_result(dtype: DType) -> None:
+def _check_result(dtype: DType, scale: Expr, zero_point: Expr) -> None:
+    """Check the type of the result and, of an integer result, what it stands for.
+
+    Raises:
+        DTypeError: no such type.
+        ArgumentError: the scale or the zero point of an integer result is none.
+    """
     ir.require(
         dtype.name in _RESULTS,
         "dtype is one of {known}, not {dtype}",
@@ -306,6 +312,26 @@ def _check_result(dtype: DType) -> None:
         known=", ".join(_RESULTS),
         dtype=dtype,
     )
+    if dtype.is_float:
+        return
+    least, most = map(int, dtype.limits)
+    for condition in (scale >= _LEAST, scale <= _MOST):  # NaN is neither
+        ir.require(
+            condition,
+            "y_scale is a finite f32 greater than 0, from {least:.3g} to {most:.3g}",
+            ArgumentError,
+            least=_LEAST,
+            most=_MOST,
+        )
+    for condition in (zero_point >= least, zero_point <= most):
+        ir.require(
+            condition,
+            "y_zero_point is a value of {dtype}, from {least} to {most}",
+            ArgumentError,
+            dtype=dtype,
+            least=least,
+            most=most,
+        )
 
 
 def _check_weights(
@@ -380,7 +406,7 @@ def dense_int4(
     Raises:
         ShapeError: a shape does not fit.
     """
-    rows, (columns, width) = math.prod(x.shape[:-1]), _sizes(w, x)
+    rows, (columns, width) = math.prod(x.shape[:-1]), _sizes(w)
     depth = 2 * width
     _check_weights(x, columns, depth, scales, b)
     given = ir.reshaped(x, (rows, depth))

@@ -64,12 +64,16 @@ def quantize(
         depth=depth,
         group=group,
     )
-    count = depth // group if depth else 1
-    shape = (1, math.prod(x.shape)) if per == "tensor" else (*lead, count, group)
+    count = depth // group if isinstance(per, int) else 1
+    elements = math.prod(x.shape) if depth else 0
+    shape = (1, elements) if per == "tensor" else (*lead, count, group)
     held = ir.reshaped(x, (math.prod(shape[:-1]), shape[-1]))
     rows = ir.rows.Rows(held)
     top = rows.fold_long("max", lambda at: _absolute(rows[at]), "top")
-    scales = rows.row(lambda row: top[row] / float(_LARGEST[bits]), "scales")
+    scales = rows.row(  # 0 for no elements
+        lambda row: ir.select(top[row] < 0.0, 0.0, top[row] / float(_LARGEST[bits])),
+        "scales",
+    )
 
     def element(row: object, place: object) -> Expr:
         scale = top[row] / float(_LARGEST[bits])
@@ -84,7 +88,7 @@ def quantize(
         return low | (high << ir.as_expr(4, ir.u8))
 
     if bits == 4:
-        q = ir.compute((held.shape[0], held.shape[1] // 2), pair, "q")
+        q = ir.compute((held.shape[0], shape[-1] // 2), pair, "q")
         q = ir.reshaped(q, (*lead, depth // 2))
     else:
         q = ir.reshaped(ir.compute(held.shape, element, "q"), x.shape)
@@ -176,11 +180,12 @@ def weights(q: Tensor, scales: Tensor, bits: int) -> Callable[[Any, Any], Expr]:
     depth = int(q.shape[-1]) * 8 // bits
     count = int(scales.shape[1]) if scales.ndim == 2 else 1
     ir.require(
-        count > 0 and depth % count == 0,
+        depth % count == 0 if count else depth == 0,
         "{count} groups do not divide {depth} numbers",
         count=count,
         depth=depth,
     )
+    length = max(depth // max(count, 1), 1)
 
     def at(row: Any, place: Any) -> Expr:
         row, place = ir.as_expr(row), ir.as_expr(place)
@@ -189,7 +194,7 @@ def weights(q: Tensor, scales: Tensor, bits: int) -> Callable[[Any, Any], Expr]:
         else:
             number = half(q[row, place // 2], place % 2)
         if scales.ndim == 2:
-            return number * scales[row, place // max(depth // count, 1)]
+            return number * scales[row, place // length]
         return number * scales[row if scales.shape[0] != 1 else 0]
 
     return at

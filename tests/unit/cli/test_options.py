@@ -59,3 +59,14 @@ def test_a_workload_of_a_batch_of_keys():
     workload = options.workload(find("bits"), "64x4, 28x28", "uint8", given)
     assert workload.shapes == ((64, 4), (784,))
     assert workload == options.workload(find("bits"), "64x4,784", "uint8", given)
+
+
+@pytest.mark.parametrize("name", ["dense", "dense_int8", "dense_int4"])
+def test_no_sizes_are_the_usual_ones(name):
+    op = find(name)
+    assert options.workload(op).shapes == op.default.shapes
+
+
+def test_sizes_of_a_layer_in_short():
+    made = options.workload(find("dense_int4"), "8x16x32")
+    assert made.shapes == ((8, 32), (16, 16), (16,))

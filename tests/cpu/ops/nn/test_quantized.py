@@ -49,7 +49,7 @@ def test_sums_are_exact(m, n, k, dtype):
     y = nn.dense_int8(x, w, np.ones(1, F32))
     assert y.dtype == F32
     np.testing.assert_array_equal(y, exact(x, w, np.ones(1)))  # below 2**24
-    packed, zero = nn.prepack(nn.dense_int8, w), octets(m, seed=3).astype(np.int32)
+    packed, zero = nn.prepack(nn.dense_int8, w), octets(m, dtype=dtype, seed=3)
     np.testing.assert_array_equal(nn.dense_int8(x, packed, np.ones(1, F32)), y)
     assert np.array_equal(packed.unpack(), w)
     y = nn.dense_int8(x, packed, np.ones(n, F32), zero_points=zero)
@@ -62,7 +62,7 @@ def test_scales_of_groups_and_rows_zero_points_and_a_bias(m, n, k, groups, dtype
     x, w = octets(m, k, dtype=dtype), octets(n, k, seed=1)
     b, rows = drawn(n), drawn(m, seed=3)
     for scales in (drawn(1), drawn(n), drawn(n, groups)):
-        for zero in (octets(1, dtype=dtype), octets(m, seed=5).astype(np.int32)):
+        for zero in (octets(1, dtype=dtype), octets(m, dtype=dtype, seed=5)):
             y = nn.dense_int8(
                 x, w, scales, b, x_scales=rows, zero_points=zero, activation="relu"
             )
@@ -82,6 +82,50 @@ def test_results_are_requantised(dtype):
     assert abs(y - expected.clip(limits.min, limits.max)).max() <= 1  # ties in f32
     assert (y == expected.clip(limits.min, limits.max)).mean() > 0.97
     assert {limits.min, limits.max} <= {*y.reshape(-1).tolist()}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        *(({"y_scale": n}, "y_scale is a finite") for n in (0.0, -1.0, np.nan, np.inf)),
+        ({"y_scale": 1e-300}, "y_scale is a finite"),
+        ({"y_zero_point": 256}, "y_zero_point is a value of u8, from 0 to 255"),
+        ({"y_zero_point": -1}, "y_zero_point is a value of u8, from 0 to 255"),
+    ],
+)
+def test_scales_and_zero_points_of_results_are_of_their_type(given, said):
+    for _ in range(2):  # a call that is prepared is refused as well
+        with pytest.raises(ArgumentError, match=said):
+            nn.dense_int8(X, W, S, dtype="u8", **given)
+        nn.dense_int8(X, W, S, dtype="u8", y_scale=1e-30, y_zero_point=255)
+
+
+def test_sums_are_exact_at_the_extremes_of_zero_points():
+    for dtype, zero in ((U8, 0), (U8, 255), (I8, -128), (I8, 127)):
+        limits = np.iinfo(dtype)
+        x = np.full((2, 65_793), limits.min + limits.max - zero, dtype)
+        w, ones = np.full((3, 65_793), -128, I8), np.ones(1, F32)
+        y = nn.dense_int8(x, w, ones, zero_points=np.array([zero], dtype))
+        np.testing.assert_array_equal(y, exact(x, w, ones, zero).astype(F32))
+
+
+def test_packed_weights_of_any_depth():
+    for depth in range(1, 9):
+        x, w = octets(2, depth), octets(5, depth)
+        packed = nn.prepack(nn.dense_int8, w)
+        y = nn.dense_int8(x, packed, np.ones(1, F32))
+        np.testing.assert_array_equal(y, exact(x, w, np.ones(1)))
+        for other in (depth - 1, depth + 1):
+            with pytest.raises(ShapeError, match=f"in the {depth} inputs"):
+                nn.dense_int8(octets(2, other), packed, np.ones(1, F32))
+
+
+def test_layers_of_one_input():
+    ones = np.ones(17, F32)
+    y = nn.dense_int8(np.ones((6, 1), I8), np.ones((17, 1), I8), ones)
+    np.testing.assert_array_equal(y, np.ones((6, 17), F32))
+    y = nn.dense_int4(np.ones((6, 2), F32), np.full((17, 1), 0x9A, U8), ones)
+    np.testing.assert_array_equal(y, np.full((6, 17), 3, F32))
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "f16"])
@@ -105,6 +149,14 @@ def test_empty_strided_and_given_arrays():
     np.testing.assert_array_equal(out[:, ::2], exact(x, w, ones))
 
 
+def test_packed_weights_of_no_columns():
+    x, w = octets(2, 8), octets(6, 8)[:0]
+    packed = nn.prepack(nn.dense_int8, w)
+    assert nn.dense_int8(x, packed, np.ones(1, F32)).shape == (2, 0)
+    packed = nn.prepack(nn.dense, w.astype(F32))
+    assert nn.dense(x.astype(F32), packed).shape == (2, 0)
+
+
 X, W, S = octets(2, 8), octets(6, 8), np.ones(6, F32)
 LONG, PACKED = np.zeros((1, 70_000), I8), nn.prepack(nn.dense_int8, W)
 
@@ -121,7 +173,22 @@ LONG, PACKED = np.zeros((1, 70_000), I8), nn.prepack(nn.dense_int8, W)
         (lambda: nn.dense_int8(X * 1.0, W, S), DTypeError, "takes u8, i8"),
         (lambda: nn.dense_int8(X, W.view(U8), S), DTypeError, "w is an array of i8"),
         (lambda: nn.dense_int8(LONG, LONG, S[:1]), ShapeError, "may overflow"),
-        (lambda: nn.dense_int8(X[:, :3], PACKED, S), ShapeError, "and 3 inputs"),
+        (lambda: nn.dense_int8(X[:, :3], PACKED, S), ShapeError, "in the 8 inputs"),
+        (
+            lambda: nn.dense_int8(X[:, :5], nn.prepack(nn.dense_int8, W[:, :6]), S),
+            ShapeError,
+            "in the 6 inputs",
+        ),
+        (
+            lambda: nn.dense_int8(X, W, S, zero_points=np.array([2**31 - 1], "i4")),
+            DTypeError,
+            "zero_points takes u8, i8, not i32",
+        ),
+        (
+            lambda: nn.dense_int8(X, W, S, zero_points=np.array([200], U8)),
+            DTypeError,
+            "one element type, not i8, u8",
+        ),
         (lambda: nn.dense_int8(X, PACKED, drawn(6, 2)), ShapeError, "no scales of gr"),
         (lambda: nn.dense(drawn(2, 8), PACKED), ArgumentError, "packed for nn.dense_i"),
         (lambda: nn.prepack(nn.dense_int8, drawn(6, 8)), DTypeError, "w is one of i8"),
@@ -153,6 +220,18 @@ def test_quantisation_is_within_half_a_step(per, bits):
     steps = np.repeat(scales, x.size // scales.size).reshape(x.shape)
     assert (abs(x - y) <= steps * F32(0.5001)).all()
     assert (y[0, 0] == 0).all()
+
+
+@pytest.mark.parametrize("per", ["row", "tensor", 2])
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("shape", [(3, 0), (0, 10), (0, 0), (0,), (2, 0, 4), (2, 3, 0)])
+def test_nothing_is_quantised_to_nothing(per, bits, shape):
+    q, scales = nn.quantize(np.zeros(shape, F32), per=per, bits=bits)
+    *lead, depth = shape
+    assert q.shape == (*lead, depth * bits // 8)
+    wanted = {"row": (*lead,), "tensor": (1,), 2: (*lead, depth // 2)}[per]
+    np.testing.assert_array_equal(scales, np.zeros(wanted, F32))
+    assert nn.dequantize(q, scales, bits=bits).shape == shape
 
 
 def test_pairs_have_the_even_one_below():
