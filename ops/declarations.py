@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tensorlang.workload import Workload
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype]"
+_MODERATE: Final = 16.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,15 @@ _ONE: Final = re.compile(r"(?:int\()?(\w+)\.shape\[(-?\d+)\](?:\.value)?\)?")
 _ALL: Final = re.compile(
     r"(?:map\(int, |[\[(](?:int\()?(\w+)(?:\.value)?\)? for \1 in )?(\w+)\.shape[\])]?"
 )
+
+
+def moderate(*arrays: Array) -> None:
+    """Bring floats to a moderate magnitude, for `samples`; infinities stay."""
+    for array in arrays:
+        with np.errstate(invalid="ignore"):  # signalling NaNs
+            wide = array.astype(np.float64)
+            near = np.clip(wide, -_MODERATE, _MODERATE)
+            array[...] = np.where(np.isinf(wide), wide, near)
 
 
 def declarations(  # noqa: PLR0917 - as the decorator takes them

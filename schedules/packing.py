@@ -101,6 +101,8 @@ def _by_rows(s: Schedule, copy: str, lanes: int) -> None:
 def _along_strips(s: Schedule, copy: str, at: int) -> None:
     """Copy few columns, in source order: threads would share cache lines."""
     around = s.loops(copy)
+    if len(around) < max(at + 1, 2):
+        raise ScheduleError(f"block {copy!r} has no loop around its columns")
     rest = [name for n, name in enumerate(around) if n != at]
     s.reorder(*rest, around[at])
     if (extent(s, rest[0]) or 0) > _STEPS:

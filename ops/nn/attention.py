@@ -10,41 +10,46 @@ calculation for softmax", 2018; Dao, "FlashAttention-2", 2023).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
 from tensorlang import ir, lazy
 from tensorlang.ops.algorithms import DIRECT
+from tensorlang.ops.declarations import moderate
 from tensorlang.ops.definition import Definition, algorithm, operator
 from tensorlang.ops.signature import Floats
 
 if TYPE_CHECKING:
     from tensorlang.ir import Tensor
+    from tensorlang.ops.declarations import Array
     from tensorlang.ops.nn import attention_definitions as loops
     from tensorlang.ops.nn import attention_gradient as gradient
     from tensorlang.ops.nn import attention_online as online
     from tensorlang.workload import Workload
-
-    Array = np.ndarray[Any, np.dtype[Any]]
 else:
     gradient = lazy.module("tensorlang.ops.nn.attention_gradient")
     online = lazy.module("tensorlang.ops.nn.attention_online")
     loops = lazy.module("tensorlang.ops.nn.attention_definitions")
 
 _USUAL: Final = (1, 12, 512, 64)
-_MOST: Final = 16.0  # magnitude of inputs that gradients are checked with
+
+
+def _has_columns(workload: Workload) -> bool:
+    """Whether keys and values have numbers, as tiles of them must."""
+    return all(shape[-1] > 0 for shape in workload.shapes[-2:])
 
 
 def _in_blocks(workload: Workload) -> bool:
     """Whether the gradient is worth blocks: more than one key, and one number each."""
     _, _, keys, depth = workload.shapes[2]
-    return keys > 1 and depth > 1
+    return keys > 1 and depth > 1 and _has_columns(workload)
 
 
-def _prefers(workload: Workload) -> str:
-    """The algorithm of the gradient."""
-    return "online" if _in_blocks(workload) else DIRECT
+def _online_if(serves: Callable[[Workload], bool]) -> Callable[[Workload], str]:
+    """Prefers blocks where they serve."""
+    return lambda workload: "online" if serves(workload) else DIRECT
 
 
 def _samples(
@@ -55,10 +60,7 @@ def _samples(
     Gradients of equal values are 0, and of very large ones are differences of those.
     """
     del options
-    for array in (dy, q, k, v):
-        with np.errstate(invalid="ignore"):  # signalling NaNs
-            wide = array.astype(np.float64)
-            array[...] = np.where(np.isinf(wide), wide, np.clip(wide, -_MOST, _MOST))
+    moderate(dy, q, k, v)
     row = np.arange(k.shape[-2])[:, None]
     k += (row % 5 / 4).astype(k.dtype)
     v += (row % 7 / 4).astype(v.dtype)
@@ -70,9 +72,9 @@ def _samples(
     aliases=("attention",),
     shapes=(_USUAL,) * 3,
     whole=True,
-    prefers=lambda _: "online",
+    prefers=_online_if(_has_columns),
     scheduled_as="attention",
-    gradient={"linear": False, "prefers": _prefers, "samples": _samples},
+    gradient={"linear": False, "prefers": _online_if(_in_blocks), "samples": _samples},
 )
 def attention(  # noqa: PLR0917 - options may be given by position
     q: Floats,
@@ -93,7 +95,8 @@ def attention(  # noqa: PLR0917 - options may be given by position
             `"lower_right"`, the last query sees all keys, and query `i` those up to
             `i + n - m`: the queries are the last ones of a sequence whose earlier keys
             and values were cached.
-        scale: Factor of the scores, by default `1 / sqrt(depth)`.
+        scale: Factor of the scores, by default `1 / sqrt(depth)`; finite in the type
+            that they are computed in.
         window: The number of keys, up to its own position, that a query sees; without
             `causal` also as many after it. By default all.
         out: Output array.
@@ -105,7 +108,7 @@ def attention(  # noqa: PLR0917 - options may be given by position
     return problem.result(loops.attention(problem))
 
 
-@algorithm(attention, "online")
+@algorithm(attention, "online", serves=_has_columns)
 def _online(  # noqa: PLR0917 - the parameters of the operator
     q: Floats,
     k: Floats,

@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tensorlang import ir
 from tensorlang.errors import ArgumentError
 
@@ -58,9 +60,10 @@ class Problem:
 
         Raises:
             ShapeError: the shapes do not go together, or there are no keys.
-            ArgumentError: the window is empty.
+            ArgumentError: the window is empty, or the scale is infinite.
         """
         _check(q, k, v, window)
+        _check_scale(q, scale)
         batch, heads, m, depth = q.shape
         _, groups, n, width = v.shape
         depth, width = int(depth), int(width)
@@ -146,6 +149,18 @@ def _check(q: Tensor, k: Tensor, v: Tensor, window: int | None) -> None:
         "a window of {window} holds no keys",
         ArgumentError,
         window=window,
+    )
+
+
+def _check_scale(q: Tensor, scale: float | None) -> None:
+    """Refuse a scale that the type of the scores does not hold."""
+    kind = ir.f32 if q.dtype.bits < 32 else q.dtype
+    ir.require(
+        scale is None or abs(scale) <= float(np.finfo(kind.numpy).max),
+        "a scale of {scale} is not a finite {kind}, which scores are computed in",
+        ArgumentError,
+        scale=scale,
+        kind=kind.name,
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+import numpy as np
+
 from tensorlang.errors import ArgumentError
 from tensorlang.graph.values import OpResult, Tensor
 from tensorlang.layers.basic import Dense
@@ -35,7 +37,8 @@ class MultiHeadAttention(Layer):
         """Set the sizes; `groups` is by default the number of heads.
 
         Raises:
-            ArgumentError: `width` is not a multiple of `heads`, or `heads` of `groups`.
+            ArgumentError: `width` is not a multiple of `heads`, or `heads` of `groups`;
+                `causal` is unknown, or a window holds no keys.
         """
         super().__init__()
         checked_integer("width of MultiHeadAttention", width, 1)
@@ -47,6 +50,13 @@ class MultiHeadAttention(Layer):
                 f"MultiHeadAttention: a width of {width}, {heads} heads and {shared} "
                 "groups: each must be a multiple of the next"
             )
+        if not isinstance(causal, (bool, np.bool_)) and causal != "lower_right":
+            raise ArgumentError(
+                "causal of MultiHeadAttention is True, False or 'lower_right', not "
+                f"{causal!r}"
+            )
+        if window is not None:
+            checked_integer("window of MultiHeadAttention", window, 1)
         self.depth, self.causal, self.window = width // heads, causal, window
         self.query, self.result = Dense(width), Dense(width)
         self.key, self.value = (Dense(shared * self.depth) for _ in range(2))

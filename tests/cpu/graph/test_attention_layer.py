@@ -57,3 +57,12 @@ def test_sizes_that_do_not_divide():
         MultiHeadAttention(24, 5)
     with pytest.raises(ArgumentError, match="multiple of the next"):
         MultiHeadAttention(24, 4, groups=3)
+
+
+def test_masks_that_are_none():
+    for causal in ("x", None, [True], 2):
+        with pytest.raises(ArgumentError, match="True, False or 'lower_right', not"):
+            MultiHeadAttention(24, 4, causal=causal)
+    for window in (0, -3, 2.5):
+        with pytest.raises(ArgumentError, match="window of MultiHeadAttention is an"):
+            MultiHeadAttention(24, 4, causal=True, window=window)

@@ -195,6 +195,20 @@ def test_empty_and_strided_arrays():
     assert (out == y).all()
 
 
+@pytest.mark.parametrize(("causal", "window"), MASKS)
+def test_gradients_of_one_head_of_depth_1(causal, window):
+    check_gradient((1, 1, 1, 7, 16, 1, 4), causal=causal, window=window)
+
+
+@pytest.mark.parametrize(("causal", "window"), MASKS)
+@pytest.mark.parametrize(("depth", "width"), [(0, 4), (3, 0), (0, 0)])
+def test_rows_without_numbers(depth, width, causal, window):
+    options = {"causal": causal, "scale": 0.5, "window": window}
+    check((2, 4, 2, 7, 16, depth, width), **options)
+    check_gradient((2, 4, 2, 7, 16, depth, width), **options)
+    assert nn.attention(*drawn((1, 1, 1, 7, 16, depth, width))).shape[-1] == width
+
+
 @pytest.mark.parametrize(
     ("shapes", "said"),
     [
@@ -217,6 +231,12 @@ def test_other_bad_calls():
         nn.attention(q, k, v, window=0)
     with pytest.raises(ArgumentError, match="lower_right"):
         nn.attention(q, k, v, causal="upper_left")
+    for scale in (1e300, -1e39, np.inf, np.nan):
+        with pytest.raises(ArgumentError, match="not a finite f32, which scores are"):
+            nn.attention(q, k, v, scale=scale)
+        with pytest.raises(ArgumentError, match="finite f32"):
+            nn.attention(*(x.astype(np.float16) for x in (q, k, v)), scale=scale)
+    check((1, 2, 2, 5, 6, 8, 8), np.float64, scale=1e39)
     with pytest.raises(DTypeError, match="one element type"):
         nn.attention(q, k.astype(np.float64), v)
     with pytest.raises(DTypeError):
