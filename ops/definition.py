@@ -254,9 +254,11 @@ class Definition(Operator):  # noqa: D101 - it has one
             inspect.signature(self).bind(*args, **kwargs)
         except TypeError:
             places = [p.name for p in self.parameters if not p.keyword]
-            given = {*places[: len(args)], *kwargs}
+            placed = {*places[: len(args)]}
+            given = placed | {*kwargs}
             missing = [n for n, p in known.items() if p.needed and n not in given]
-            if {*missing} - {*self.spec.arrays} or (missing and self.spec.keys):
+            others = (placed | {*missing}) - {*self.spec.arrays}
+            if missing and (others or self.spec.keys):
                 said = (f"{n}=" if known[n].keyword else n for n in missing)
                 raise ArgumentError(f"{self.id} needs {', '.join(said)}") from problem
             arrays, count = ", ".join(self.spec.arrays), len(self.spec.arrays)

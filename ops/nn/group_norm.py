@@ -10,12 +10,24 @@ from typing import TYPE_CHECKING
 
 from tensorlang import ir
 from tensorlang.errors import ArgumentError
+from tensorlang.ops.declarations import moderate
 from tensorlang.ops.definition import operator
 from tensorlang.ops.nn.norms import inverse_root
 from tensorlang.ops.signature import Floats, Scalar, Weights
 
 if TYPE_CHECKING:
     from tensorlang.ir import Expr, Reduction, Tensor
+    from tensorlang.ops.declarations import Array
+
+
+def _samples(dy: Array, x: Array, *weights: Array, **options: object) -> object:
+    """Inputs of the gradient whose differences are more than rounding errors.
+
+    The results of a group are differences of numbers as large as `dy * weight`.
+    """
+    del options
+    moderate(dy, *weights)
+    return dy, x, *weights
 
 
 @operator(
@@ -23,22 +35,24 @@ if TYPE_CHECKING:
     aliases=("group_norm",),
     shapes=((8, 64, 28, 28), (64,), (64,)),
     usual={"groups": 8},
-    gradient={"linear": False},
+    gradient={"linear": False, "samples": _samples},
 )
 def group_norm(
     x: Floats,
     groups: int,
-    weight: Weights,
-    bias: Weights,
+    weight: Weights | None = None,
+    bias: Weights | None = None,
     eps: Scalar = 1e-5,
 ) -> Tensor:
-    """Normalise groups of channels: `(x - mean) / sqrt(variance + eps)`.
+    """Normalise groups of channels.
+
+    `(x - mean) / sqrt(variance + eps) * weight + bias`.
 
     Args:
         x: Floats `[batch, channels, ...]`.
         groups: The number of groups; a divisor of the number of channels.
-        weight: Scale of each channel.
-        bias: Offset of each channel.
+        weight: Scale of each channel, or None.
+        bias: Offset of each channel, or None.
         eps: Added to the variance.
         out: Output array.
     """
@@ -51,19 +65,20 @@ def group_norm(
         groups=groups,
         channels=channels,
     )
-    ir.require(
-        weight.shape == (channels,) and bias.shape == (channels,),
-        "weight of {weight} and bias of {bias} have one number for each of {channels} "
-        "channels",
-        weight=weight.shape,
-        bias=bias.shape,
-        channels=channels,
-    )
+    for name, each in (("weight", weight), ("bias", bias)):
+        ir.require(
+            each is None or each.shape == (channels,),
+            "{name} has shape {shape}; it has one number for each of {channels} "
+            "channels",
+            name=name,
+            shape=each and each.shape,
+            channels=channels,
+        )
     pixels, own = 1, channels // groups
     for extent in image:
         pixels = pixels * extent
     view = ir.reshaped(x, (batch, groups, own, pixels))
-    scale, offset = (ir.reshaped(each, (groups, own)) for each in (weight, bias))
+    scale, offset = (w and ir.reshaped(w, (groups, own)) for w in (weight, bias))
     c, k = ir.reduce_axis(own, "c"), ir.reduce_axis(pixels, "k")
     count = ir.as_expr(own * pixels)
 
@@ -77,8 +92,9 @@ def group_norm(
 
     def element(b: Expr, g: Expr, channel: Expr, pixel: Expr) -> Expr:
         variance = squares[b, g] / count.cast(squares.dtype)
-        unit = deviation(b, g, channel, pixel) * inverse_root(variance + eps)
-        value = unit * ir.wide(scale[g, channel]) + ir.wide(offset[g, channel])
+        value = deviation(b, g, channel, pixel) * inverse_root(variance + eps)
+        value = value if scale is None else value * ir.wide(scale[g, channel])
+        value = value if offset is None else value + ir.wide(offset[g, channel])
         return ir.stored(value, x.dtype)
 
     whole = (batch, groups)

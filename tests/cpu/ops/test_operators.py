@@ -104,6 +104,16 @@ def test_wrong_calls(call, says):
         call()
 
 
+def test_an_array_after_an_attribute_is_missing():
+    @operator("test_operators.powers")
+    def powers(x, count: int, y):
+        return compute(x.shape, lambda i: x[i] * count + y[i])
+
+    for args in ((A,), (A, 2)):
+        with pytest.raises(ArgumentError, match=r"powers needs (count, )?y$"):
+            powers(*args)
+
+
 @pytest.mark.parametrize(
     "definition", [lambda x, out: x, lambda *xs: xs, lambda x, **more: x]
 )

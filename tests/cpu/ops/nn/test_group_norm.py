@@ -45,6 +45,41 @@ def test_bad_calls():
         nn.group_norm(x, 4, w, w)
     with pytest.raises(ArgumentError, match="0 groups"):
         nn.group_norm(x, 0, w, w)
-    with pytest.raises(ShapeError, match="each of 6"):
-        nn.group_norm(x, 2, w[:5], w)
+    for weights in ((w[:5], w), (w, w[:5]), (None, w[:, None])):
+        with pytest.raises(ShapeError, match="each of 6"):
+            nn.group_norm(x, 2, *weights)
+    with pytest.raises(ArgumentError, match="group_norm_grad needs groups"):
+        nn.group_norm_grad(x, x)
     assert nn.group_norm(x[:0], 2, w, w).shape == (0, 6, 5)
+
+
+@pytest.mark.parametrize("given", [(), ("weight",), ("bias",)])
+def test_weight_and_bias_are_optional(given):
+    rng = np.random.default_rng(0)
+    dy, x, weight, bias = (
+        rng.standard_normal(n, np.float32) for n in ((3, 6, 5), (3, 6, 5), 6, 6)
+    )
+    held = {"weight": weight, "bias": bias}
+    arrays = {name: held[name] for name in given}
+    wide = {n: torch.tensor(a, requires_grad=True) for n, a in arrays.items()}
+    seen = {"weight": torch.ones(6), **wide}  # PyTorch fails on a bias without it
+    tx = torch.tensor(x, requires_grad=True)
+    wanted = torch.nn.functional.group_norm(tx, 2, **seen)
+    wanted.backward(torch.tensor(dy))
+    found = nn.group_norm_grad(dy, x, 2, **arrays)
+    found = found if isinstance(found, tuple) else (found,)
+    rights = [wanted.detach(), *(each.grad for each in (tx, *wide.values()))]
+    for got, right in zip([nn.group_norm(x, 2, **arrays), *found], rights, strict=True):
+        np.testing.assert_allclose(got, right.numpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_inputs_of_the_gradient_are_moderate():
+    op = nn.group_norm.grad
+    shapes = (2, 4, 3), (2, 4, 3), (4,), (4,)
+    huge = [np.full(shape, 1e8, np.float32) for shape in shapes]
+    huge[2][1] = np.inf
+    workload = op.workload(*shapes, groups=2)
+    dy, x, weight, _ = op.declared.projected(workload, huge)
+    assert (dy == 16).all()
+    assert (x == 1e8).all()
+    assert (weight == np.array([16, np.inf, 16, 16])).all()
