@@ -74,7 +74,7 @@ class View:
 
     @cached_property
     def loops(self) -> list[Place]:
-        paths = paths_to(self.func, For)
+        paths = list(paths_to(self.func, For))
         count = Counter(path[-1].var.name for path in paths)  # type: ignore[attr-defined]
         made = []
         for path in paths:
