@@ -34,7 +34,14 @@ from tensorlang.schedules.contraction_space import (
 from tensorlang.schedules.packing import in_rows, pack_whole
 from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.stages import Stage, extent_of, tile_axes
-from tensorlang.schedules.tiling import cut, cut_unknown, extent, is_part, parallelize
+from tensorlang.schedules.tiling import (
+    cut,
+    cut_unknown,
+    extent,
+    is_part,
+    parallelize,
+    write_back,
+)
 from tensorlang.scheduling import Schedule
 
 
@@ -139,18 +146,6 @@ def _tile(s: Schedule, block: str, stage: Stage, axes: _Axes, tile: Tile) -> Non
     for loop in (i_1, j_1):
         s.unroll(loop)
     s.vectorize(j_2)
-    _write_back(s, write, i_0, lanes)
+    write_back(s, write, i_0, lanes)
     if tile.parallel:
         parallelize(s, [*outer, j_0, i_0])
-
-
-def _write_back(s: Schedule, write: str, at: str, lanes: int) -> None:
-    """Unroll and vectorize a tile's write-back, which keeps the tile in registers."""
-    around = s.loops(write)
-    inside = around[around.index(at) + 1 :]
-    for loop in inside[:-1]:
-        s.unroll(loop)
-    for loop in inside[-1:]:
-        vector, lane = s.split(loop, [None, lanes])
-        s.unroll(vector)
-        s.vectorize(lane)

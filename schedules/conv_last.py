@@ -22,7 +22,7 @@ from math import prod
 from typing import Final
 
 from tensorlang.ir.nodes import Var
-from tensorlang.schedules.conv_tiles import extents, vector_lines, width, write_back
+from tensorlang.schedules.conv_tiles import extents, vector_lines, width
 from tensorlang.schedules.products import (
     Product,
     loads,
@@ -30,7 +30,7 @@ from tensorlang.schedules.products import (
     readers,
     rearranged,
 )
-from tensorlang.schedules.tiling import cut_at, extent, parallelize
+from tensorlang.schedules.tiling import cut_at, extent, parallelize, write_back
 from tensorlang.scheduling import Knobs, Schedule
 from tensorlang.scheduling.tree import block_of, find_block, find_buffer
 

@@ -13,7 +13,7 @@ from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import Binary, Const, Let, Load, Var
 from tensorlang.ir.visit import walk
-from tensorlang.schedules.tiling import cut_at, extent, parallelize, written
+from tensorlang.schedules.tiling import cut_at, extent, parallelize, write_back, written
 from tensorlang.scheduling import Schedule
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.tree import block_of, constant, find_block, find_buffer
@@ -246,18 +246,6 @@ def line_tiles(
         write_back(s, write, around, count)
         found.append(around)
     return found
-
-
-def write_back(s: Schedule, write: str, at: str, lanes: int) -> None:
-    """Unroll and vectorize a tile's write-back, which keeps the tile in registers."""
-    loops = s.loops(write)
-    inside = loops[loops.index(at) + 1 :]
-    for loop in inside[:-1]:
-        s.unroll(loop)
-    for loop in inside[-1:]:
-        vector, lane = s.split(loop, [None, lanes])
-        s.unroll(vector)
-        s.vectorize(lane)
 
 
 def vector_lines(s: Schedule, result: str, lanes: int) -> None:

@@ -33,6 +33,7 @@ from tensorlang.schedules.tiling import (
     extent,
     is_part,
     parallelize,
+    write_back,
 )
 from tensorlang.scheduling import Schedule
 from tensorlang.scheduling.dot_intrinsics import FLIPPED, dot_name
@@ -372,10 +373,6 @@ def _lanes_tile(
         s.unroll(i_1)
         s.unroll(j_1)
         s.vectorize(lane)
-    inside = s.loops(write)[s.loops(write).index(at) + 1 :]
-    for loop in inside[:-1]:
-        s.unroll(loop)
-    if inside:
-        s.vectorize(inside[-1])
+    write_back(s, write, at)
     if plan.threads:
         parallelize(s, [j_0, i_0])

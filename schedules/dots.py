@@ -25,6 +25,7 @@ from tensorlang.schedules.tiling import (
     extent,
     is_part,
     parallelize,
+    write_back,
 )
 from tensorlang.scheduling import Schedule
 
@@ -110,10 +111,6 @@ def _tile(
         s.unroll(i_1)
         s.unroll(j_1)
         s.vectorize(lane)
-    inside = s.loops(write)[s.loops(write).index(i_0) + 1 :]
-    for loop in inside[:-1]:
-        s.unroll(loop)
-    if inside:
-        s.vectorize(inside[-1])
+    write_back(s, write, i_0)
     if plan.threads:
         parallelize(s, [*outer, j_0, i_0])

@@ -19,7 +19,14 @@ from tensorlang.schedules.dot_groups import sides
 from tensorlang.schedules.generic import generic
 from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.stages import Stage, extent_of, stages, tile_axes
-from tensorlang.schedules.tiling import cut, extent, in_lanes, is_part, parallelize
+from tensorlang.schedules.tiling import (
+    cut,
+    extent,
+    in_lanes,
+    is_part,
+    parallelize,
+    write_back,
+)
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
 _SIDES: Final = (1, 2, 3, 4, 5, 6, 8)
@@ -82,10 +89,6 @@ def _tile(plan: Plan, block: str, stage: Stage, size: tuple[int, int]) -> None:
         for loop in unrolled:
             s.unroll(loop)
         s.vectorize(lane)
-    inside = s.loops(write)[s.loops(write).index(i_0) + 1 :]
-    for loop in inside[:-1]:
-        s.unroll(loop)
-    if inside:
-        s.vectorize(inside[-1])
+    write_back(s, write, i_0)
     if plan.threads:
         parallelize(s, [j_0, i_0])

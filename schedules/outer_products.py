@@ -23,10 +23,9 @@ from tensorlang.schedules.conv_tiles import (
     vector_image,
     vector_lines,
     width,
-    write_back,
 )
 from tensorlang.schedules.products import Product, makers, rearranged
-from tensorlang.schedules.tiling import cut_at, extent, parallelize
+from tensorlang.schedules.tiling import cut_at, extent, parallelize, write_back
 from tensorlang.scheduling import Knobs, Schedule
 from tensorlang.scheduling.tree import find_buffer
 

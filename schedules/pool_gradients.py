@@ -20,11 +20,10 @@ from tensorlang.schedules.conv_tiles import (
     vector_image,
     vector_lines,
     width,
-    write_back,
 )
 from tensorlang.schedules.products import rearranged
 from tensorlang.schedules.stages import Stage, stages
-from tensorlang.schedules.tiling import cut_at, extent, parallelize
+from tensorlang.schedules.tiling import cut_at, extent, parallelize, write_back
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.tree import block_of, find_block, find_buffer
 

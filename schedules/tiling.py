@@ -93,6 +93,24 @@ def parallelize(s: Schedule, names: Sequence[str]) -> None:
         s.parallel(whole)
 
 
+def write_back(s: Schedule, write: str, at: str, lanes: int | None = None) -> None:
+    """Unroll and vectorize a tile's write-back, which keeps the tile in registers.
+
+    Vectors have `lanes` elements, by default as many as the innermost loop has steps.
+    """
+    around = s.loops(write)
+    inside = around[around.index(at) + 1 :]
+    for loop in inside[:-1]:
+        s.unroll(loop)
+    for loop in inside[-1:]:
+        if lanes is None:
+            s.vectorize(loop)
+        else:
+            vector, lane = s.split(loop, [None, lanes])
+            s.unroll(vector)
+            s.vectorize(lane)
+
+
 def in_lanes(s: Schedule, loop: For, lanes: int, rest: int | None = None) -> None:
     """Vectorize a loop, with its tail, if any, split off and masked.
 

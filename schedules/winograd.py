@@ -18,8 +18,8 @@ from typing import Final
 from tensorlang.ir.contents import blocks, free_vars
 from tensorlang.ir.nodes import Let, Load
 from tensorlang.ir.visit import walk
-from tensorlang.schedules.conv_tiles import vector_lines, write_back
-from tensorlang.schedules.tiling import cut_at, extent, parallelize, written
+from tensorlang.schedules.conv_tiles import vector_lines
+from tensorlang.schedules.tiling import cut_at, extent, parallelize, write_back, written
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.tree import block_of, constant, find_block
