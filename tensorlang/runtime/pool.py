@@ -28,11 +28,13 @@ SYMBOLS: Final = (
 )
 _PATIENCE: Final = "tensorlang_patience"
 _ALONE_UNTIL: Final = "tensorlang_alone_until"
+_ALONE_LEFT: Final = "tensorlang_alone_left"
 # spins before yielding the processor; 1000 take about 30 microseconds
 IDLE_SPINS: Final = 4000  # workers: still awake for calls in a loop
 WAIT_SPINS: Final = 1000  # at a barrier, or waiting for the last worker
 SHARES_EACH: Final = 4  # of a stage, for each thread; at most 8: they have one line
-BACKOFF: Final = 20  # so a busy processor costs at most 1/20 of the time
+BACKOFF: Final = 40  # so a busy processor costs at most 1/40 of the time of launches
+REST: Final = 400  # or, where launches are rare, 1/400 of all time
 PATIENCE: Final = 200_000  # nanoseconds: waking a thread is no loss
 STREAK: Final = 32  # short jobs, so waking costs little of their time
 GAP: Final = 50_000  # nanoseconds between jobs in a loop: workers are still awake
@@ -86,7 +88,8 @@ def _pool() -> llvm.Library:
         code = llvm.compile_quickly(pool_text())
         entry = store.Entry({}, {"object": code})
         store.save(key, entry)
-    return llvm.link([entry.blobs["object"]], (*SYMBOLS, _PATIENCE, _ALONE_UNTIL))
+    exported = (*SYMBOLS, _PATIENCE, _ALONE_UNTIL, _ALONE_LEFT)
+    return llvm.link([entry.blobs["object"]], exported)
 
 
 def pool_text() -> str:
@@ -108,6 +111,7 @@ def _parameters() -> dict[str, object]:
         "wait_spins": WAIT_SPINS,
         "shares_each": SHARES_EACH,
         "backoff": BACKOFF,
+        "rest": REST,
         "patience": PATIENCE,
         "habits": HABITS,
         "streak": STREAK,

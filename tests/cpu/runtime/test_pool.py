@@ -149,6 +149,9 @@ define i32 @NAME(ptr %args, i64 %tid, i64 %team, ptr %barrier) {
 """
 
 
+FOREVER = (1 << 63) - 1
+
+
 @pytest.fixture(autouse=True)
 def whole_teams():
     """Teams stay whole on a busy machine."""
@@ -169,15 +172,48 @@ def test_barriers_hold_every_thread(assemble, threads):
     assert counts[:threads].tolist() == [1000] * threads
 
 
+def backing_off(name):
+    address = pool._pool().addresses[f"tensorlang_alone_{name}"]
+    return ctypes.c_int64.from_address(address)
+
+
+def lose(until, left):
+    """As after a loss: launches run alone until then, or for so many nanoseconds."""
+    backing_off("until").value, backing_off("left").value = until, left
+
+
 def test_whole_teams_follow_a_loss_at_once_if_asked_for(assemble):
-    address = pool._pool().addresses["tensorlang_alone_until"]
     counts, kernel = np.zeros(4096, np.int64), team_kernel(assemble, COUNT, 2)
-    ctypes.c_int64.from_address(address).value = (1 << 63) - 1  # a loss without end
+    lose(FOREVER, FOREVER)
     kernel.launch(counts)
     assert counts[:2].tolist() == [1, 0]
     pool.always_share()
     kernel.launch(counts)
     assert counts[:2].tolist() == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("until", "left"),
+    [(time.clock_gettime_ns(time.CLOCK_MONOTONIC), FOREVER), (FOREVER, 0)],
+    ids=["later", "paid"],
+)
+def test_teams_are_back_when_the_time_is_over_or_the_loss_is_paid(
+    assemble, until, left
+):
+    counts, kernel = np.zeros(4096, np.int64), team_kernel(assemble, COUNT, 2)
+    lose(until, left)
+    kernel.launch(counts)
+    assert counts[:2].tolist() == [1, 1]
+
+
+def test_launches_alone_pay_for_a_loss_with_their_time(assemble):
+    counts, kernel = np.zeros(4096, np.int64), team_kernel(assemble, COUNT, 2)
+    lose(FOREVER, 50_000)
+    for _ in range(100_000):
+        kernel.launch(counts)
+        if counts[1]:
+            break
+    assert counts[1] == 1 < counts[0]
 
 
 @pytest.mark.parametrize("threads", [2, 5])
@@ -450,13 +486,16 @@ def test_a_worker_that_was_woken_may_run_everywhere_again(assemble):
 def test_a_caller_that_waits_for_a_held_worker_goes_on_alone_for_a_while(
     assemble, barrier
 ):
-    """The first loss makes workers measure, the second makes the caller go alone."""
+    """The second loss at the latest: the first may only make the workers measure."""
     pool.always_share(False)
     kernel = team_kernel(assemble, LATE.replace("BARRIER", barrier), 2)
     counts = np.zeros(4096, np.int64)
     teams = []
-    for pause in (0.5, 0, 0, 0.5):
+    for pause in (0.5, 0, 0):
         time.sleep(pause)
         kernel.launch(counts)
         teams.append(int(counts[0]))
-    assert teams == [2, 2, 1, 2]
+    assert (teams[0], teams[2]) == (2, 1)
+    left = backing_off("until").value - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    assert 0 < left <= pool.REST * pool.MOST_LOST
+    assert 0 < backing_off("left").value <= pool.BACKOFF * pool.MOST_LOST
