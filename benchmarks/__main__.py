@@ -4,7 +4,7 @@ Tables: `cpu` (all works against peers), `batches` (batch-generic against static
 kernels), `beside` (all threads while others compute), `defaults` (untuned against tuned
 configurations), `opencl` (OpenCL against LLVM, all threads), `operators` (each operator
 alone, for the figure on its page), `random` (shapes drawn at random against peers),
-`searching` (a search from scratch).
+`searching` (a search from scratch), `suite` (fixed f32 shapes without records).
 With `--only`, the rows measured replace the old ones; others are kept.
 
 Each thread count runs in a separate process, pinned to as many processors; within it
@@ -68,6 +68,7 @@ def _arguments() -> argparse.Namespace:
         "operators",
         "random",
         "searching",
+        "suite",
     )
     parser.add_argument("table", nargs="?", default=ALL, choices=tables)
     parser.add_argument("--rounds", type=int, default=15)

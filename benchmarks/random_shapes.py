@@ -47,10 +47,11 @@ def rows(rounds: int, only: str, seed: int, threads: int) -> Iterator[dict[str, 
             peers = {
                 peer.name: peer.make() for peer in rivals(op, arrays, given, threads)
             }
-            yield {"work": title, "floating": floating} | _row(ours, peers, rounds)
+            yield {"work": title, "floating": floating} | compared(ours, peers, rounds)
 
 
-def _row(ours: Call, peers: Mapping[str, Call], rounds: int) -> dict[str, Any]:
+def compared(ours: Call, peers: Mapping[str, Call], rounds: int) -> dict[str, Any]:
+    """Seconds of all, timed in turn, and the ratio to the fastest peer."""
     timings = interleaved(
         {"ours": ours, **peers}, rounds=rounds, min_sample=0.005, warm_up=0.1, rest=0.02
     )

@@ -15,6 +15,7 @@ from benchmarks import (
     opencl,
     random_shapes,
     searching,
+    suite,
 )
 
 Page = Callable[[Mapping[str, Any]], Iterator[str]]
@@ -27,6 +28,7 @@ PAGES: Final[dict[str, tuple[str, Page]]] = {
     "operators": (every_operator.HEAD, every_operator.page),
     "random": (random_shapes.HEAD, random_shapes.page),
     "searching": (searching.HEAD, searching.page),
+    "suite": (suite.HEAD, suite.page),
 }
 
 
@@ -48,6 +50,8 @@ def measured(  # noqa: PLR0917 - the command line's options
         return list(opencl.rows(rounds, only))
     if table == "random":
         return list(random_shapes.rows(rounds, only, seed, threads))
+    if table == "suite":
+        return list(suite.rows(rounds, only, threads))
     if table == "operators":
         return list(every_operator.rows(rounds, only))
     earlier = {row["work"]: row for row in _held(folder, "defaults", threads)}

@@ -76,7 +76,7 @@ def jax_call(op: str, arrays: Arrays, given: Given) -> Call:
     """JAX's function, jitted; its number of threads cannot be set."""
     moved = [jax.numpy.asarray(array) for array in arrays]
     jitted = jax.jit(lambda *a: _JAX[op](jax, a, given))
-    return lambda: jitted(*moved).block_until_ready()
+    return lambda: jax.block_until_ready(jitted(*moved))
 
 
 def numpy_call(op: str, arrays: Arrays, given: Given) -> Call:
@@ -142,6 +142,14 @@ _TORCH: Final[dict[str, Body]] = {
     "nn.gelu": lambda f, a, _: f.gelu(a[0]),
     "nn.max_pool2d": lambda f, a, _: f.max_pool2d(a[0], 2),
     "nn.attention": _torch_attention,
+    "nn.log_softmax": lambda f, a, _: f.log_softmax(a[0], -1),
+    "nn.rms_norm": lambda f, a, _: f.rms_norm(a[0], a[0].shape[-1:], a[1], 1e-6),
+    "nn.dense_grad": lambda _, a, __: (a[0] @ a[2], a[0].T @ a[1]),
+    "math.matmul": lambda _, a, __: a[0] @ a[1],
+    "sum of rows": lambda _, a, __: a[0].sum(1),
+    "sum of columns": lambda _, a, __: a[0].sum(0),
+    "add, a row": lambda _, a, __: a[0] + a[1],
+    "exp": lambda _, a, __: a[0].exp(),
     "dense, gelu, dropout": _torch_fused,
 }
 
@@ -185,11 +193,24 @@ _JAX: Final[dict[str, Body]] = {
     "nn.layer_norm": _jax_norm,
     "nn.gelu": lambda jax, a, _: jax.nn.gelu(a[0], approximate=False),
     "nn.max_pool2d": _jax_pool,
+    "nn.log_softmax": lambda jax, a, _: jax.nn.log_softmax(a[0], -1),
+    "nn.dense_grad": lambda _, a, __: (a[0] @ a[2], a[0].T @ a[1]),
+    "math.matmul": lambda _, a, __: a[0] @ a[1],
+    "sum of rows": lambda _, a, __: a[0].sum(1),
+    "sum of columns": lambda _, a, __: a[0].sum(0),
+    "add, a row": lambda _, a, __: a[0] + a[1],
+    "exp": lambda jax, a, _: jax.numpy.exp(a[0]),
     "dense, gelu, dropout": _jax_fused,
 }
 
 _NUMPY: Final[dict[str, Callable[[Arrays, Given], object]]] = {
     "nn.dense": lambda a, _: a[0] @ a[1].T,
+    "nn.dense_grad": lambda a, _: (a[0] @ a[2], a[0].T @ a[1]),
+    "math.matmul": lambda a, _: a[0] @ a[1],
+    "sum of rows": lambda a, _: a[0].sum(1),
+    "sum of columns": lambda a, _: a[0].sum(0),
+    "add, a row": lambda a, _: a[0] + a[1],
+    "exp": lambda a, _: np.exp(a[0]),
 }
 JAX_HAS: Final = frozenset(_JAX)
 NUMPY_HAS: Final = frozenset(_NUMPY)
