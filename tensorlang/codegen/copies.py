@@ -13,16 +13,14 @@ from tensorlang.ir.nodes import (
     Expr,
     Function,
     Load,
-    Node,
     Ramp,
     Select,
     Seq,
     Splat,
     Stmt,
     Store,
-    seq,
 )
-from tensorlang.ir.visit import rebuild, rewriter
+from tensorlang.ir.visit import transform_statements
 
 ASYNC: Final = "async"
 _WIDTHS: Final = (4, 8, 16)  # bytes per copy instruction
@@ -39,29 +37,27 @@ def is_copy_sync(stmt: Stmt) -> bool:
 
 def plain_copies(function: Function) -> Function:
     """The function with synchronous copies only."""
-    return replace(function, body=_visit(function.body, narrow_only=False))
+
+    def plain(stmt: Stmt) -> Stmt:
+        return Seq(()) if is_copy_sync(stmt) else _synchronous(stmt)
+
+    return transform_statements(function, plain)
 
 
 def narrow_copies(function: Function) -> Function:
     """Keep only asynchronous copies of 4, 8 or 16 contiguous bytes from global."""
-    return replace(function, body=_visit(function.body, narrow_only=True))
+
+    def narrow(stmt: Stmt) -> Stmt:
+        kept = isinstance(stmt, Store) and _is_copied(stmt)
+        return stmt if kept else _synchronous(stmt)
+
+    return transform_statements(function, narrow)
 
 
-@rewriter
-def _visit(node: Node, *, narrow_only: bool) -> Node:
-    match node:
-        case Seq():
-            kept = (s for s in node.stmts if narrow_only or not is_copy_sync(s))
-            return seq(*(_visit(stmt, narrow_only=narrow_only) for stmt in kept))
-        case Store(hints=hints) if ASYNC in hints:
-            if narrow_only and _is_copied(node):
-                return node
-            return replace(node, hints=tuple(h for h in hints if h != ASYNC))
-        case Stmt() if not narrow_only and is_copy_sync(node):
-            return Seq(())
-        case Stmt():
-            return rebuild(node, lambda child: _visit(child, narrow_only=narrow_only))
-    return node
+def _synchronous(stmt: Stmt) -> Stmt:
+    if not isinstance(stmt, Store) or ASYNC not in stmt.hints:
+        return stmt
+    return replace(stmt, hints=tuple(h for h in stmt.hints if h != ASYNC))
 
 
 def _is_copied(store: Store) -> bool:

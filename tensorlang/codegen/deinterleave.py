@@ -45,7 +45,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import holds, nodes_of, rebuild, rewriter
+from tensorlang.ir.visit import holds, nodes_of, rebuild, rebuild_statements, rewriter
 
 # buffer, variable part of the base, stride, lanes
 _Key: TypeAlias = tuple[Buffer, Expr | None, int, int]
@@ -56,23 +56,20 @@ _NEAR: int = 4  # largest stride for which adjacent loads beat a gather
 def deinterleave(function: Function, names: Names) -> Function:
     """The function with strided loads combined."""
 
-    @rewriter
-    def visit(node: Node) -> Node:
-        match node:
+    def visit(stmt: Stmt) -> Stmt:
+        match stmt:
             case Seq():
                 parts = [
-                    stmt if isinstance(stmt, (Let, Store)) else visit(stmt)
-                    for stmt in node.stmts
+                    item if isinstance(item, (Let, Store)) else visit(item)
+                    for item in stmt.stmts
                 ]
                 return seq(*_joined(parts, names))
             case Let() | Store():
-                return seq(*_joined([node], names))
-            case Stmt():
-                return rebuild(node, visit)
+                return seq(*_joined([stmt], names))
             case _:
-                return node
+                return rebuild_statements(stmt, visit)
 
-    return replace(function, body=visit(function.body))
+    return rebuild_statements(function, visit)
 
 
 def _joined(stmts: list[Stmt], names: Names) -> Iterator[Stmt]:

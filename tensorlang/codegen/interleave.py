@@ -19,7 +19,6 @@ from tensorlang.ir.nodes import (
     Expr,
     Function,
     Let,
-    Node,
     Ramp,
     Seq,
     Shuffle,
@@ -28,27 +27,19 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import rebuild, rewriter
+from tensorlang.ir.visit import transform_statements
 
 
 def interleave(function: Function) -> Function:
     """The function with complete groups of strided stores combined."""
-
-    @rewriter
-    def visit(node: Node) -> Node:
-        match node:
-            case Seq():
-                return seq(*_joined([visit(stmt) for stmt in node.stmts]))
-            case Stmt():
-                return rebuild(node, visit)
-            case _:
-                return node
-
-    return replace(function, body=visit(function.body))
+    return transform_statements(function, _joined)
 
 
-def _joined(stmts: Sequence[Stmt]) -> list[Stmt]:
-    out = list(stmts)
+def _joined(stmt: Stmt) -> Stmt:
+    """A sequence with its groups combined; other statements are unchanged."""
+    if not isinstance(stmt, Seq):
+        return stmt
+    out = list(stmt.stmts)
     at = 0
     while at < len(out):
         group = _group(out, at)
@@ -58,7 +49,7 @@ def _joined(stmts: Sequence[Stmt]) -> list[Stmt]:
             for n in reversed(group[:-1]):
                 del out[n]
         at += 1
-    return out
+    return seq(*out)
 
 
 def _group(stmts: list[Stmt], at: int) -> list[int]:

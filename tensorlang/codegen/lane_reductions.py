@@ -36,7 +36,6 @@ from tensorlang.ir.nodes import (
     LaneReduce,
     Let,
     Load,
-    Node,
     Ramp,
     Reduce,
     Reducer,
@@ -50,9 +49,9 @@ from tensorlang.ir.nodes import (
     splat,
 )
 from tensorlang.ir.visit import (
-    rebuild,
+    rebuild_statements,
     replace_buffers,
-    rewriter,
+    transform_statements,
     walk,
     walk_statements,
 )
@@ -106,11 +105,8 @@ class _LaneReductions:
     names: Names
     vector_bits: int
 
-    @rewriter
-    def visit(self, stmt: Node) -> Node:
+    def visit(self, stmt: Stmt) -> Stmt:
         """A statement with its vectorized reductions rewritten."""
-        if not isinstance(stmt, Stmt):
-            return stmt
         return _whole(self.partial(stmt))
 
     def partial(self, stmt: Stmt) -> Stmt | Partial:
@@ -129,7 +125,7 @@ class _LaneReductions:
                 loop = replace(stmt, body=inner.loop)
                 return Partial(inner.before, loop, inner.after)
             case _:
-                return rebuild(stmt, self.visit)
+                return rebuild_statements(stmt, self.visit)
 
     def sequence(self, stmt: Seq) -> Iterable[Stmt | Partial]:
         """The statements; consecutive parts of one reduction are joined."""
@@ -328,10 +324,8 @@ def _all(tests: list[Expr]) -> Expr:
 
 
 def _replaced(loop: For, changed: dict[Reduce, Reduce]) -> For:
-    @rewriter
-    def visit(node: Node) -> Node:
-        if isinstance(node, Reduce):
-            return changed.get(node, node)
-        return rebuild(node, visit) if isinstance(node, Stmt) else node
+    def visit(stmt: Stmt) -> Stmt:
+        return changed.get(stmt, stmt) if isinstance(stmt, Reduce) else stmt
 
-    return rebuild(loop, visit)
+    body = transform_statements(loop.body, visit)
+    return replace(loop, body=body)

@@ -8,28 +8,16 @@ and past stores to other buffers that do not read its buffer.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TypeGuard
 
 from tensorlang.ir.contents import reads
-from tensorlang.ir.nodes import Function, Let, Node, Seq, Stmt, Store, seq
-from tensorlang.ir.visit import rebuild, rewriter
+from tensorlang.ir.nodes import Function, Let, Seq, Stmt, Store, seq
+from tensorlang.ir.visit import transform_statements
 
 
 def sink_nontemporal(function: Function) -> Function:
     """The function with nontemporal stores as late in their sequence as possible."""
-
-    @rewriter
-    def visit(node: Node) -> Node:
-        match node:
-            case Seq():
-                return seq(*_gathered([visit(stmt) for stmt in node.stmts]))
-            case Stmt():
-                return rebuild(node, visit)
-            case _:
-                return node
-
-    return replace(function, body=visit(function.body))
+    return transform_statements(function, _gathered)
 
 
 def is_nontemporal(stmt: Stmt) -> TypeGuard[Store]:
@@ -42,10 +30,13 @@ def is_nontemporal(stmt: Stmt) -> TypeGuard[Store]:
     )
 
 
-def _gathered(stmts: Sequence[Stmt]) -> list[Stmt]:
+def _gathered(whole: Stmt) -> Stmt:
+    """A sequence with its nontemporal stores sunk; other statements are unchanged."""
+    if not isinstance(whole, Seq):
+        return whole
     out: list[Stmt] = []
     held: list[Store] = []
-    for stmt in stmts:
+    for stmt in whole.stmts:
         if is_nontemporal(stmt):
             held.append(stmt)
         elif held and _blocks(stmt, held):
@@ -53,7 +44,7 @@ def _gathered(stmts: Sequence[Stmt]) -> list[Stmt]:
             held = []
         else:
             out.append(stmt)
-    return out + held
+    return seq(*out, *held)
 
 
 def _blocks(stmt: Stmt, held: Sequence[Store]) -> bool:

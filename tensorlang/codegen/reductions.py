@@ -24,7 +24,7 @@ from tensorlang.ir.nodes import (
     Store,
     seq,
 )
-from tensorlang.ir.visit import nodes_of, rebuild, rewriter
+from tensorlang.ir.visit import nodes_of, rebuild, rebuild_statements, rewriter
 
 
 def expand_reductions(
@@ -41,7 +41,7 @@ def expand_reductions(
             case Reduce():
                 return update(rebuild(node, visit), names, contract=contract)
             case Seq():
-                return seq(*(visit(stmt) for stmt in node.stmts))
+                return rebuild_statements(node, visit)
             case Expr() if not any(part.contract for part in nodes_of(node, Binary)):
                 return node
             case Binary() if contract:

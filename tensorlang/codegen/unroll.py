@@ -28,7 +28,15 @@ from tensorlang.ir.nodes import (
     Var,
     seq,
 )
-from tensorlang.ir.visit import nodes_of, rebuild, rewriter, variables, walk_statements
+from tensorlang.ir.visit import (
+    nodes_of,
+    rebuild,
+    rebuild_statements,
+    rewriter,
+    transform_statements,
+    variables,
+    walk_statements,
+)
 
 
 def unroll(function: Function, names: Names, most: int | None = None) -> Function:
@@ -37,26 +45,18 @@ def unroll(function: Function, names: Names, most: int | None = None) -> Functio
     A loop that would expand to more than `most` statements is left for the compiler.
     """
 
-    @rewriter
-    def visit(node: Node) -> Node:
-        match node:
-            case For(kind="unrolled", extent=Const(value=count)):
-                body = visit(node.body)
+    def unrolled(stmt: Stmt) -> Stmt:
+        match stmt:
+            case For(var, Const(value=count), "unrolled", body):
                 if most is not None and _is_long(body, int(count), most):
-                    return replace(node, body=body)
-                return seq(
-                    *(_copy(body, node.var, n, names) for n in range(int(count)))
-                )
+                    return stmt
+                return seq(*(_copy(body, var, n, names) for n in range(int(count))))
             case For(kind="unrolled"):
-                return replace(node, kind="serial", body=visit(node.body))
-            case Seq():
-                return seq(*(visit(stmt) for stmt in node.stmts))
-            case Stmt():
-                return rebuild(node, visit)
+                return replace(stmt, kind="serial")
             case _:
-                return node
+                return stmt
 
-    return replace(function, body=visit(function.body))
+    return transform_statements(function, unrolled)
 
 
 def without_copies(function: Function) -> Function:
@@ -84,13 +84,12 @@ def without_copies(function: Function) -> Function:
             case _:
                 return rebuild(node, inside)
 
-    @rewriter
-    def visit(node: Node) -> Node:
-        if isinstance(node, For) and node.kind == "unrolled":
-            return inside(node)
-        return rebuild(node, visit) if isinstance(node, Stmt) else node
+    def visit(stmt: Stmt) -> Stmt:
+        if isinstance(stmt, For) and stmt.kind == "unrolled":
+            return inside(stmt)
+        return rebuild_statements(stmt, visit)
 
-    return replace(function, body=visit(function.body))
+    return rebuild_statements(function, visit)
 
 
 def _is_long(body: Stmt, count: int, most: int) -> bool:

@@ -33,7 +33,6 @@ from tensorlang.ir.nodes import (
     LaneReduce,
     Let,
     Load,
-    Node,
     Ramp,
     Seq,
     Stmt,
@@ -45,7 +44,7 @@ from tensorlang.ir.nodes import (
     splat,
 )
 from tensorlang.ir.size_bounds import size_ranges
-from tensorlang.ir.visit import rebuild, rewriter, substitute, walk
+from tensorlang.ir.visit import substitute, transform_statements, walk
 
 MAX_LANES: Final = 64
 
@@ -54,7 +53,7 @@ def vectorize(function: Function, names: Names, vector_bits: int) -> Function:
     """The function with its vectorized loops replaced by vector code."""
     ranges = ranges_in(function.body, size_ranges(function))
     state = _Vectorizer(names, vector_bits, Known(ranges))
-    return replace(function, body=state.visit(function.body))
+    return transform_statements(function, state.visit)
 
 
 @dataclass
@@ -63,20 +62,14 @@ class _Vectorizer:
     vector_bits: int
     known: Known
 
-    @rewriter
-    def visit(self, node: Node) -> Node:
+    def visit(self, stmt: Stmt) -> Stmt:
         """Rewrite bottom-up: of two nested vectorized loops the inner one is kept."""
-        if not isinstance(node, Stmt):
-            return node
-        if isinstance(node, Seq):
-            return seq(*(self.visit(stmt) for stmt in node.stmts))
-        new = rebuild(node, self.visit)
-        if not isinstance(new, For) or new.kind != "vectorized":
-            return new
+        if not isinstance(stmt, For) or stmt.kind != "vectorized":
+            return stmt
         try:
-            return self.loop(new)
+            return self.loop(stmt)
         except NotVectorizable:
-            return replace(new, kind="serial")
+            return replace(stmt, kind="serial")
 
     def loop(self, loop: For) -> Stmt:
         """Vectorize a loop, at once or in steps with a masked remainder."""

@@ -18,7 +18,7 @@ from operator import is_
 from typing import Any, Final, TypeAlias, TypeVar
 
 from tensorlang.ir.node_class import generated
-from tensorlang.ir.nodes import Node, Stmt
+from tensorlang.ir.nodes import Node, Seq, Stmt, seq
 
 Change: TypeAlias = Callable[[Any], Any]
 F = TypeVar("F")
@@ -54,7 +54,17 @@ def _changed(old: tuple[object, ...], change: Change) -> tuple[object, ...]:
 
 
 def _rebuild(kind: type) -> Callable[[Any, Change], object]:
-    below = _below(kind)
+    return _changing(kind, _below(kind), "kind")
+
+
+def _rebuild_statements(kind: type) -> Callable[[Any, Change], object]:
+    """Rebuilding of the child statements alone, which flattens sequences."""
+    return _changing(kind, _statement_fields(kind), "seq" if kind is Seq else "kind")
+
+
+def _changing(
+    kind: type, below: dict[str, str], make: str
+) -> Callable[[Any, Change], object]:
     lines = ["def rebuild(node, change):"]
     for name, text in below.items():
         lines.append(f"{name} = node.{name}")
@@ -71,10 +81,9 @@ def _rebuild(kind: type) -> Callable[[Any, Change], object]:
         for f in fields(kind)
         if f.init
     ]
-    lines.append(f"return kind({', '.join(given)})")
-    made: Callable[[Any, Change], Any] = generated(
-        kind, "rebuild", lines, {"kind": kind, "changed": _changed}
-    )
+    lines.append(f"return {make}({', '.join(given)})")
+    known = {"kind": kind, "seq": seq, "changed": _changed}
+    made: Callable[[Any, Change], Any] = generated(kind, "rebuild", lines, known)
     return made
 
 
@@ -84,8 +93,12 @@ def _children(kind: type) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def _statements(kind: type) -> Callable[[Any], tuple[Any, ...]]:
-    held = {name: text for name, text in _below(kind).items() if "Stmt" in text}
+    held = _statement_fields(kind)
     return _tuple(kind, "statements", [_spread(*item) for item in held.items()])
+
+
+def _statement_fields(kind: type) -> dict[str, str]:
+    return {name: text for name, text in _below(kind).items() if "Stmt" in text}
 
 
 def _tuple(
@@ -106,5 +119,8 @@ def _spread(name: str, text: str) -> str:
 
 
 REBUILD: Final[PerClass[Callable[[Any, Change], Any]]] = PerClass(_rebuild)
+REBUILD_STATEMENTS: Final[PerClass[Callable[[Any, Change], Any]]] = PerClass(
+    _rebuild_statements
+)
 CHILDREN: Final[PerClass[Callable[[Any], tuple[Node, ...]]]] = PerClass(_children)
 STATEMENTS: Final[PerClass[Callable[[Any], tuple[Stmt, ...]]]] = PerClass(_statements)

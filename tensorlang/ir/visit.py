@@ -9,7 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count, islice
 from typing import Concatenate, Final, ParamSpec, TypeVar, overload
 
-from tensorlang.ir.fields import CHILDREN, REBUILD, STATEMENTS, PerClass
+from tensorlang.ir.fields import (
+    CHILDREN,
+    REBUILD,
+    REBUILD_STATEMENTS,
+    STATEMENTS,
+    PerClass,
+)
 from tensorlang.ir.nodes import (
     Buffer,
     Const,
@@ -24,6 +30,7 @@ from tensorlang.ir.nodes import (
 
 N = TypeVar("N", bound=Node)
 Kind = TypeVar("Kind", Expr, Stmt, Node)
+Program = TypeVar("Program", Function, Stmt)
 P = ParamSpec("P")
 S = TypeVar("S")
 _NONE: Final[frozenset[Var]] = frozenset()
@@ -156,6 +163,21 @@ def variables(node: Node) -> frozenset[Var]:
 def rebuild(node: N, change: Callable[[Node], Node]) -> N:
     """`node` with `change` applied to each child; `node` itself if nothing changed."""
     return REBUILD[type(node)](node, change)  # type: ignore[no-any-return]
+
+
+def rebuild_statements(node: Program, change: Callable[[Stmt], Stmt]) -> Program:
+    """`node` with `change` applied to each child statement; sequences are flattened."""
+    return REBUILD_STATEMENTS[type(node)](node, change)  # type: ignore[no-any-return]
+
+
+def transform_statements(node: Program, change: Callable[[Stmt], Stmt]) -> Program:
+    """Rebuild the statements below `node` bottom-up, then `node` if it is one."""
+
+    def visit(stmt: Stmt) -> Stmt:
+        return change(rebuild_statements(stmt, visit))
+
+    made = rebuild_statements(node, visit)
+    return change(made) if isinstance(made, Stmt) else made  # type: ignore[return-value]
 
 
 def transform(node: N, change: Callable[[Node], Node]) -> N:

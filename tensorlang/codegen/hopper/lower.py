@@ -49,7 +49,13 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.simplify import simplify_function
-from tensorlang.ir.visit import rebuild, rewriter, substitute, walk_statements
+from tensorlang.ir.visit import (
+    rebuild,
+    rebuild_statements,
+    rewriter,
+    substitute,
+    walk_statements,
+)
 from tensorlang.targets import Target
 
 _NEEDS: Final = {
@@ -137,8 +143,7 @@ class _Roles:
     fresh: list[Stmt] = field(default_factory=list)
     threads: For | None = None
 
-    @rewriter
-    def visit(self, node: Node) -> Node:
+    def visit(self, node: Stmt) -> Stmt:
         """Rewrite a statement to instructions."""
         match node:
             case Seq():
@@ -156,9 +161,8 @@ class _Roles:
             case Block() if _is_collective(node):
                 assert self.threads is not None
                 return product_of(node, self.threads)
-            case Stmt():
-                return rebuild(node, self.visit)
-        return node
+            case _:
+                return rebuild_statements(node, self.visit)
 
     def declare(self, node: BarrierObject) -> Stmt:
         """Shared memory for the objects; a thread initialises them later."""

@@ -41,7 +41,13 @@ from tensorlang.ir.nodes import (
     Unary,
     Var,
 )
-from tensorlang.ir.visit import children, nodes_of, rebuild, rewriter
+from tensorlang.ir.visit import (
+    children,
+    nodes_of,
+    rebuild,
+    rebuild_statements,
+    rewriter,
+)
 
 Lanes: TypeAlias = tuple[Scalar, ...]  # the value of each lane
 _COMPARE: Final[dict[str, Callable[[float, float], bool]]] = {
@@ -191,12 +197,11 @@ def _rewritten(body: Stmt, masks: _Masks, live: dict[Buffer, set[int]]) -> Stmt:
         kept = {place for place, on in zip(places, off, strict=True) if not on}
         return inside and min(places) >= 0 and not kept & live[store.buffer]
 
-    @rewriter
-    def visit(node: Node) -> Node:
-        if isinstance(node, Store) and node.mask is not None and dead(node):
-            value = _anything(node.value, masks, masks.constant[id(node)])
-            return replace(node, value=value, mask=None)
-        return rebuild(node, visit) if isinstance(node, Stmt) else node
+    def visit(stmt: Stmt) -> Stmt:
+        if isinstance(stmt, Store) and stmt.mask is not None and dead(stmt):
+            value = _anything(stmt.value, masks, masks.constant[id(stmt)])
+            return replace(stmt, value=value, mask=None)
+        return rebuild_statements(stmt, visit)
 
     return visit(body)
 

@@ -41,13 +41,12 @@ from tensorlang.ir.nodes import (
     Load,
     Node,
     Reduce,
-    Seq,
     Stmt,
     Store,
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import children, rebuild, rewriter
+from tensorlang.ir.visit import children, rebuild, rebuild_statements, rewriter
 
 
 def lower_cross_thread_reductions(
@@ -65,21 +64,18 @@ def lower_cross_thread_reductions(
     """
     folding = _Folding(names, "shuffle" in features)
 
-    @rewriter
-    def visit(node: Node) -> Node:
-        if isinstance(node, For) and node.thread.startswith("block."):
-            outer, folding.around = folding.around, node
-            made = _own_states(replace(node, body=visit(node.body)), folding)
+    def visit(stmt: Stmt) -> Stmt:
+        if isinstance(stmt, For) and stmt.thread.startswith("block."):
+            outer, folding.around = folding.around, stmt
+            made = _own_states(replace(stmt, body=visit(stmt.body)), folding)
             folding.around = outer
             return made
-        if isinstance(node, For) and (found := fold_of(node)):
+        if isinstance(stmt, For) and (found := fold_of(stmt)):
             steps = seq(*folding.lowered(found))
             return steps if folding.around else _one_block(steps, names)
-        if isinstance(node, Seq):
-            return seq(*map(visit, node.stmts))
-        return rebuild(node, visit) if isinstance(node, Stmt) else node
+        return rebuild_statements(stmt, visit)
 
-    return replace(function, body=visit(function.body))
+    return rebuild_statements(function, visit)
 
 
 def _one_block(steps: Stmt, names: Names) -> For:

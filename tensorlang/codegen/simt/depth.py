@@ -43,7 +43,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import children, rebuild, rewriter, walk
+from tensorlang.ir.visit import children, rebuild, rebuild_statements, rewriter, walk
 
 DEEPEST: Final = 24  # levels of an expression
 
@@ -51,13 +51,11 @@ DEEPEST: Final = 24  # levels of an expression
 def bind_deep(function: Function, names: Names) -> Function:
     """The function with no device expression much deeper than `DEEPEST` levels."""
 
-    @rewriter
-    def visit(node: Node) -> Node:
-        if not isinstance(node, Stmt):
-            return node
-        return _in_threads(node, names) if is_launch(node) else rebuild(node, visit)
+    def visit(stmt: Stmt) -> Stmt:
+        inside = is_launch(stmt)
+        return _in_threads(stmt, names) if inside else rebuild_statements(stmt, visit)
 
-    return replace(function, body=visit(function.body))
+    return rebuild_statements(function, visit)
 
 
 def _in_threads(stmt: Stmt, names: Names) -> Stmt:

@@ -36,7 +36,7 @@ from tensorlang.ir.nodes import (
     Var,
     seq,
 )
-from tensorlang.ir.visit import rebuild, rewriter
+from tensorlang.ir.visit import rebuild, rewriter, transform_statements
 
 _THREAD = "thread."
 
@@ -47,19 +47,13 @@ def distribute(function: Function) -> Function:
     Raises:
         CodegenError: a loop over threads contains what cannot be distributed.
     """
-    return replace(function, body=_visit(function.body))
+    return transform_statements(function, _distributed)
 
 
-@rewriter
-def _visit(stmt: Node) -> Node:
-    if not isinstance(stmt, Stmt):
-        return stmt
-    if isinstance(stmt, Seq):
-        return seq(*map(_visit, stmt.stmts))
-    made = rebuild(stmt, _visit)
-    if isinstance(made, For) and made.thread.startswith(_THREAD) and _holds(made.body):
-        return _over(made, made.body)
-    return made
+def _distributed(stmt: Stmt) -> Stmt:
+    if isinstance(stmt, For) and stmt.thread.startswith(_THREAD) and _holds(stmt.body):
+        return _over(stmt, stmt.body)
+    return stmt
 
 
 def _holds(stmt: Stmt) -> bool:

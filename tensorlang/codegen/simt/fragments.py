@@ -30,7 +30,6 @@ from tensorlang.ir.nodes import (
     Function,
     Let,
     Load,
-    Node,
     Ramp,
     Seq,
     Stmt,
@@ -39,7 +38,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import rebuild, rewriter, substitute, walk
+from tensorlang.ir.visit import rebuild_statements, substitute, walk
 
 
 def hoist_fragments(function: Function, names: Names) -> Function:
@@ -47,18 +46,15 @@ def hoist_fragments(function: Function, names: Names) -> Function:
     if not any(map(is_collective, walk(function.body))):
         return function
 
-    @rewriter
-    def visit(stmt: Node) -> Node:
-        if not isinstance(stmt, Stmt):
-            return stmt
+    def visit(stmt: Stmt) -> Stmt:
         if isinstance(stmt, Seq):
-            return seq(*map(visit, stmt.stmts))
+            return rebuild_statements(stmt, visit)
         chain, inner = _chain(stmt)
         if chain and any(map(_is_fragment, inner)):
             return _Nest(chain, names).made(inner)
-        return rebuild(stmt, visit)
+        return rebuild_statements(stmt, visit)
 
-    return replace(function, body=visit(function.body))
+    return rebuild_statements(function, visit)
 
 
 def _chain(stmt: Stmt) -> tuple[tuple[For, ...], tuple[Stmt, ...]]:

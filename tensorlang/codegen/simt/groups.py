@@ -35,7 +35,6 @@ from tensorlang.ir.nodes import (
     Function,
     If,
     Let,
-    Node,
     Seq,
     Stmt,
     Var,
@@ -43,7 +42,12 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import rebuild, replace_buffers, rewriter, substitute
+from tensorlang.ir.visit import (
+    rebuild_statements,
+    replace_buffers,
+    substitute,
+    transform_statements,
+)
 from tensorlang.targets import Target
 
 _GROUPS: Final = 16  # per thread
@@ -72,23 +76,19 @@ class _Groups:
         self.most = most
         self.local_bytes = local_bytes
 
-    @rewriter
-    def visit(self, stmt: Node) -> Node:
+    def visit(self, stmt: Stmt) -> Stmt:
         """A statement of the host program, its outermost parallel loops bound."""
         match stmt:
-            case Seq():
-                return seq(*(self.visit(item) for item in stmt.stmts))
             case For(kind="parallel"):
                 return self.group(stmt)
-            case Stmt() if not has_parallel(stmt):
+            case _ if not has_parallel(stmt):
                 return stmt
             case While() | For(kind="vectorized" | "unrolled"):
                 return serial(stmt)
             case For(extent=decided) | If(cond=decided) if reads(decided):
                 return serial(stmt)
-            case Stmt():
-                return rebuild(stmt, self.visit)
-        return stmt
+            case _:
+                return rebuild_statements(stmt, self.visit)
 
     def group(self, loop: For) -> Stmt:
         """Divide a parallel loop into chunks, one per group."""
@@ -152,18 +152,10 @@ def _without(body: Stmt, moved: dict[Buffer, Buffer]) -> Stmt:
     """A body without the allocations of the moved buffers."""
     gone = set(moved.values())
 
-    @rewriter
-    def visit(node: Node) -> Node:
-        match node:
-            case Alloc(buffer=buffer) if buffer in gone:
-                return Seq(())
-            case Seq():
-                return seq(*map(visit, node.stmts))
-            case Stmt():
-                return rebuild(node, visit)
-        return node
+    def left(stmt: Stmt) -> Stmt:
+        return Seq(()) if isinstance(stmt, Alloc) and stmt.buffer in gone else stmt
 
-    return visit(body)
+    return transform_statements(body, left)
 
 
 def _divided_up(count: Expr, by: Expr) -> Expr:
@@ -173,15 +165,12 @@ def _divided_up(count: Expr, by: Expr) -> Expr:
 def without_copies(function: Function) -> Function:
     """Copy propagation: substitute lets of variables and constants."""
 
-    @rewriter
-    def visit(node: Node) -> Node:
-        if not isinstance(node, Stmt):
-            return node
-        if not isinstance(node, Seq):
-            return rebuild(node, visit)
+    def visit(whole: Stmt) -> Stmt:
+        if not isinstance(whole, Seq):
+            return rebuild_statements(whole, visit)
         made: list[Stmt] = []
         known: dict[Var, Expr] = {}
-        for stmt in node.stmts:
+        for stmt in whole.stmts:
             now = substitute(stmt, known)
             if isinstance(now, Let) and isinstance(now.value, Var | Const):
                 known[now.var] = now.value

@@ -52,9 +52,8 @@ from tensorlang.ir.nodes import (
     Stmt,
     Var,
     as_expr,
-    seq,
 )
-from tensorlang.ir.visit import children, rebuild, walk
+from tensorlang.ir.visit import children, rebuild_statements, walk
 
 Data: TypeAlias = Any
 STATIC_SHARED: Final = 48 << 10  # bytes of static shared memory per kernel
@@ -314,11 +313,7 @@ def around_launches(stmt: Stmt) -> Stmt:
     """The statements of a host program without its launches."""
     if is_launch(stmt):
         return Seq(())
-    if isinstance(stmt, Seq):
-        return seq(*map(around_launches, stmt.stmts))
-    return rebuild(
-        stmt, lambda child: around_launches(child) if isinstance(child, Stmt) else child
-    )
+    return rebuild_statements(stmt, around_launches)
 
 
 def host_program(function: Function) -> dict[str, Data]:

@@ -41,7 +41,7 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.size_bounds import size_ranges
-from tensorlang.ir.visit import rebuild, rewriter
+from tensorlang.ir.visit import rebuild, rebuild_statements, rewriter
 
 MOST_BYTES: Final = 1 << 40  # per array
 _FITS: Final[Interval] = i32.limits
@@ -58,12 +58,11 @@ def narrow_indices(function: Function) -> Function:
     """The function with indices in its launches narrowed to 32 bits where they fit."""
     sizes = size_bounds(function)
 
-    @rewriter
-    def visit(node: Node) -> Node:
-        if isinstance(node, For) and is_launch(node):
-            launch: Stmt = _Indices(sizes).visit(node)
+    def visit(stmt: Stmt) -> Stmt:
+        if isinstance(stmt, For) and is_launch(stmt):
+            launch: Stmt = _Indices(sizes).visit(stmt)
             return launch
-        return rebuild(node, visit) if isinstance(node, Stmt) else node
+        return rebuild_statements(stmt, visit)
 
     return replace(function, body=visit(function.body))
 

@@ -53,7 +53,14 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.size_bounds import size_ranges
-from tensorlang.ir.visit import N, rebuild, rewriter, substitute, walk
+from tensorlang.ir.visit import (
+    N,
+    rebuild,
+    rebuild_statements,
+    rewriter,
+    substitute,
+    walk,
+)
 
 _WIDEST: Final = 16  # lanes of a vector type
 _MOST_LANES: Final = 64
@@ -67,21 +74,17 @@ def in_lockstep(function: Function, names: Names, access_bytes: int) -> Function
         _Lockstep, known=Known(ranges), access_bytes=access_bytes, sizes=sizes
     )
 
-    @rewriter
-    def visit(node: Node, multiples: Multiples) -> Node:
-        match node:
+    def visit(stmt: Stmt, multiples: Multiples) -> Stmt:
+        match stmt:
             case For(kind="vectorized"):
-                whole = replace(node, body=visit(node.body, multiples))
+                whole = replace(stmt, body=visit(stmt.body, multiples))
                 return _lanes(whole, names, partial(lockstep, whole, multiples))
             case If(cond, then, orelse):
                 inside = {**multiples, **multiples_where(cond)}
                 other = orelse if orelse is None else visit(orelse, multiples)
                 return If(cond, visit(then, inside), other)
-            case Seq():
-                return seq(*(visit(stmt, multiples) for stmt in node.stmts))
-            case Stmt():
-                return rebuild(node, lambda child: visit(child, multiples))
-        return node
+            case _:
+                return rebuild_statements(stmt, lambda part: visit(part, multiples))
 
     return replace(function, body=visit(function.body, {}))
 

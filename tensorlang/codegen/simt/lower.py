@@ -39,7 +39,7 @@ from tensorlang.codegen.vectorize import vectorize
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import For, Function, Let, Node, Reduce, Stmt
 from tensorlang.ir.simplify import entry, simplify_function
-from tensorlang.ir.visit import rebuild, rewriter, walk
+from tensorlang.ir.visit import transform_statements, walk
 from tensorlang.targets import Target
 
 # statements up to which unrolled loops are expanded here, not by the device's compiler
@@ -104,16 +104,12 @@ def _for_groups(function: Function, target: Target) -> Function:
 def _folding_in_order(function: Function) -> Function:
     """Make vectorized loops serial if their lanes reduce into one state."""
 
-    @rewriter
-    def visit(node: Node) -> Node:
-        if not isinstance(node, Stmt):
-            return node
-        new = rebuild(node, visit)
-        if isinstance(new, For) and new.kind == "vectorized" and _folds(new):
-            return replace(new, kind="serial")
-        return new
+    def visit(stmt: Stmt) -> Stmt:
+        if isinstance(stmt, For) and stmt.kind == "vectorized" and _folds(stmt):
+            return replace(stmt, kind="serial")
+        return stmt
 
-    return replace(function, body=visit(function.body))
+    return transform_statements(function, visit)
 
 
 def _folds(loop: For) -> bool:

@@ -34,19 +34,23 @@ from tensorlang.ir.nodes import (
     Var,
     seq,
 )
-from tensorlang.ir.visit import children, holds, rebuild, rewriter, walk
+from tensorlang.ir.visit import (
+    children,
+    holds,
+    rebuild,
+    rebuild_statements,
+    rewriter,
+    walk,
+)
 
 
 def hoist_divisions(function: Function, names: Names) -> Function:
     """The function with loop-invariant quotients hoisted in each thread."""
 
-    @rewriter
-    def visit(node: Node) -> Node:
-        if not isinstance(node, Stmt):
-            return node
-        if _is_thread(node):
-            return replace(node, body=_named(node.body, names))
-        return rebuild(node, visit)
+    def visit(stmt: Stmt) -> Stmt:
+        if _is_thread(stmt):
+            return replace(stmt, body=_named(stmt.body, names))
+        return rebuild_statements(stmt, visit)
 
     return replace(function, body=visit(function.body))
 

@@ -43,7 +43,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.visit import rebuild, replace_buffers, rewriter
+from tensorlang.ir.visit import replace_buffers, transform_statements
 
 BLOCKS: Final = ("block.x", "block.y", "block.z")
 THREADS: Final = ("thread.x", "thread.y", "thread.z")
@@ -109,20 +109,10 @@ def _scratch(stmt: Stmt) -> Iterable[Buffer]:
 def _without(stmt: Stmt, scratch: tuple[Buffer, ...]) -> Stmt:
     """The statement without the allocations of these buffers."""
 
-    @rewriter
-    def visit(node: Node) -> Node:
-        if isinstance(node, Seq):
-            kept = (s for s in node.stmts if not _allocates(s, scratch))
-            return seq(*map(visit, kept))
-        if not isinstance(node, Stmt):
-            return node
-        return rebuild(node, visit)
+    def left(part: Stmt) -> Stmt:
+        return Seq(()) if isinstance(part, Alloc) and part.buffer in scratch else part
 
-    return Seq(()) if _allocates(stmt, scratch) else visit(stmt)
-
-
-def _allocates(stmt: Stmt, scratch: tuple[Buffer, ...]) -> bool:
-    return isinstance(stmt, Alloc) and stmt.buffer in scratch
+    return transform_statements(stmt, left)
 
 
 def _block_scratch(

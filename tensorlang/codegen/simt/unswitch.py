@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Final
 
 from tensorlang.ir.contents import free_vars, reads
-from tensorlang.ir.nodes import For, Function, If, Node, Stmt
-from tensorlang.ir.visit import rebuild, rewriter
+from tensorlang.ir.nodes import For, Function, If, Stmt
+from tensorlang.ir.visit import rebuild_statements, transform_statements
 
 _ONE_THREAD: Final = ("serial", "unrolled")  # loops of one thread
 
@@ -22,23 +22,15 @@ _ONE_THREAD: Final = ("serial", "unrolled")  # loops of one thread
 def unswitch_loops(function: Function) -> Function:
     """The function with loop-invariant conditions hoisted in device code."""
 
-    @rewriter
-    def visit(node: Node) -> Node:
-        if not isinstance(node, Stmt):
-            return node
-        made = rebuild(node, visit)
-        return _outside(made) if isinstance(made, For) else made
+    def launch(stmt: Stmt) -> Stmt:
+        if isinstance(stmt, For) and stmt.kind == "bound":
+            return transform_statements(stmt, _outside)
+        return rebuild_statements(stmt, launch)
 
-    @rewriter
-    def launch(node: Node) -> Node:
-        if isinstance(node, For) and node.kind == "bound":
-            return visit(node)
-        return rebuild(node, launch) if isinstance(node, Stmt) else node
-
-    return replace(function, body=launch(function.body))
+    return rebuild_statements(function, launch)
 
 
-def _outside(loop: For) -> Stmt:
+def _outside(loop: Stmt) -> Stmt:
     """Hoist a condition around the whole body of a loop out of it."""
     match loop:
         case For(body=If(cond=cond, then=then, orelse=None)) if (
