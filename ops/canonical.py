@@ -15,10 +15,9 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard, TypeVar
 
-from tensorlang.ir.affine import Poly, add, expression, poly, product
-from tensorlang.ir.affine import merged as merged_factors
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
+from tensorlang.ir.integers.polynomials import Poly, poly
 from tensorlang.ir.nodes import (
     Alloc,
     Axis,
@@ -235,7 +234,7 @@ def _place(index: Expr, axes: Collection[Var], moving: Collection[Var]) -> Place
     total = poly(index)
     along = [m[0] for m, by in total.items() if len(m) == by == 1 and m[0] in axes]
     if len(along) == 1:
-        begin = expression(add(total, poly(along[0]), -1))
+        begin = (total - poly(along[0])).expr()
         if free_vars(begin).isdisjoint(moving):
             return Place(along[0], begin)
     return Place(index, _ZERO)
@@ -244,11 +243,11 @@ def _place(index: Expr, axes: Collection[Var], moving: Collection[Var]) -> Place
 def _index(place: Place) -> Expr:
     if place.begin == _ZERO:
         return place.along
-    return expression(add(poly(place.along), poly(place.begin)))
+    return (poly(place.along) + poly(place.begin)).expr()
 
 
 def _product(a: Expr, b: Expr) -> Expr:
-    return expression(product(poly(a), poly(b)))
+    return poly(a).product(poly(b)).expr()
 
 
 def merged(func: Function) -> Function:
@@ -399,7 +398,7 @@ def _without_plain_names(node: Node) -> Node:
 
 def _divided(expr: Expr, products: Sequence[tuple[Poly, Var]]) -> Expr:
     """A polynomial of sizes, rewritten in sizes that stand for products."""
-    total: Poly = {}
+    total = Poly()
     for monomial, times in poly(expr).items():
         left, coefficient = list(monomial), times
         for whole, var in products:
@@ -410,5 +409,5 @@ def _divided(expr: Expr, products: Sequence[tuple[Poly, Var]]) -> Expr:
                     left.remove(factor)
                 left.append(var)
                 coefficient //= by
-        total = add(total, {merged_factors(tuple(left), ()): coefficient})
-    return expr if total == poly(expr) else expression(total)
+        total.accumulate(tuple(left), coefficient)
+    return expr if total == poly(expr) else total.expr()

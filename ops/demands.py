@@ -14,9 +14,9 @@ from itertools import chain
 from typing import Any, Final
 
 from tensorlang.errors import ShapeError
-from tensorlang.ir.affine import Poly, add, constant, expression, factors, poly, product
 from tensorlang.ir.contents import blocks, free_vars
-from tensorlang.ir.known import Known, Range
+from tensorlang.ir.integers.known import Known, Range
+from tensorlang.ir.integers.polynomials import Poly, factors, poly
 from tensorlang.ir.nodes import (
     Axis,
     Binary,
@@ -84,7 +84,7 @@ def stay_inside(func: Function, facts: Facts) -> None:
                 if same and facts.holds("eq", size, known[index]):  # type: ignore[index]
                     continue
                 total = poly(facts.resolved(index))
-                for room in (add(add(poly(size), constant(1), -1), total, -1), total):
+                for room in (poly(size).shifted(-1) - total, total):
                     if not _proven(room, known, facts) and not (
                         runs and _guarded(room, known, facts)
                     ):
@@ -143,8 +143,7 @@ def _proven(room: Poly, extents: Extents, facts: Facts) -> bool:
     """Whether a polynomial is provably at least 0 in all iterations, for all sizes."""
     sizes: dict[Var, Range] = dict.fromkeys(facts.values, (0, None))
     loops: dict[Var, Range] = {
-        var: (0, expression(add(poly(extent), constant(1), -1)))
-        for var, extent in extents.items()
+        var: (0, poly(extent).shifted(-1).expr()) for var, extent in extents.items()
     }
     return Known(sizes | loops).at_least_zero(room)
 
@@ -152,25 +151,25 @@ def _proven(room: Poly, extents: Extents, facts: Facts) -> bool:
 def _guarded(room: Poly, extents: Extents, facts: Facts) -> bool:
     """Whether a linear expression is at least 0 in this call; adds a guard if so."""
     for var, extent in extents.items():
-        slope = {
-            tuple(f for f in monomial if f != var): coefficient
-            for monomial, coefficient in room.items()
-            if var in monomial
-        }
-        rest = {m: c for m, c in room.items() if var not in m}
+        slope = Poly(
+            {
+                tuple(f for f in monomial if f != var): coefficient
+                for monomial, coefficient in room.items()
+                if var in monomial
+            }
+        )
+        rest = Poly({m: c for m, c in room.items() if var not in m})
         falls = any(coefficient < 0 for coefficient in slope.values())
-        last = add(poly(extent), constant(1), -1) if falls else {}
-        room = add(rest, product(slope, last))
-    left = {var for factor in factors(room) for var in free_vars(factor)}
-    return left <= facts.values.keys() and facts.holds(
-        "ge", expression(room), as_expr(0)
-    )
+        last = poly(extent).shifted(-1) if falls else Poly()
+        room = rest + slope.product(last)
+    known = room.vars <= facts.values.keys()
+    return known and facts.holds("ge", room.expr(), as_expr(0))
 
 
 def _outside(room: Poly, extents: Extents, facts: Facts) -> bool:
     """Whether a linear expression is below 0 in some iteration of this call."""
     known = {var: as_expr(value) for var, value in facts.values.items()}
-    total = poly(substitute(expression(room), known))
+    total = poly(substitute(room.expr(), known))
     loops: dict[Var, Range] = {
         var: (0, _value(facts, extent) - 1) for var, extent in extents.items()
     }

@@ -11,7 +11,7 @@ import numpy as np
 from tensorlang.errors import ShapeError
 from tensorlang.ir.domains import Domain, domains
 from tensorlang.ir.dtypes import DType
-from tensorlang.ir.intervals import meet
+from tensorlang.ir.integers.intervals import meet
 from tensorlang.runtime.describing import signature_of
 from tensorlang.runtime.signature import evaluate
 

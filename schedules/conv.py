@@ -27,6 +27,7 @@ from dataclasses import replace
 from math import prod
 from typing import Final
 
+from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.nodes import Binary, Const
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.visit import substitute, walk
@@ -50,7 +51,6 @@ from tensorlang.schedules.products import (
 from tensorlang.schedules.stages import stages
 from tensorlang.schedules.tiling import cut_at, extent, parallelize
 from tensorlang.scheduling import Knobs, Schedule
-from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.tree import block_of, find_block
 
 _MOST_INTERLEAVED: Final = 8  # stores that can be combined into one

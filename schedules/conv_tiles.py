@@ -11,11 +11,11 @@ from math import prod
 
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
+from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.nodes import Binary, Const, Let, Load, Var
 from tensorlang.ir.visit import walk
 from tensorlang.schedules.tiling import cut_at, extent, parallelize, write_back, written
 from tensorlang.scheduling import Schedule
-from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.tree import block_of, constant, find_block, find_buffer
 
 

@@ -18,6 +18,7 @@ from math import prod
 from typing import Final
 
 from tensorlang.ir.contents import blocks
+from tensorlang.ir.integers.indices import linear
 from tensorlang.schedules.conv_tiles import (
     line_tiles,
     vector_image,
@@ -29,7 +30,6 @@ from tensorlang.schedules.products import readers, rearranged
 from tensorlang.schedules.stages import Stage, extent_of, stages
 from tensorlang.schedules.tiling import extent, parallelize
 from tensorlang.scheduling import Knobs, Schedule, schedule
-from tensorlang.scheduling.linear import linear
 
 _MOST_TAPS: Final = 64  # unrolled window elements
 

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from tensorlang.ir.contents import allocations, writes
+from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.nodes import Block, Store
 from tensorlang.ir.visit import substitute, walk
 from tensorlang.schedules.generic import generic
 from tensorlang.schedules.tiling import fused
 from tensorlang.scheduling import Knobs, Schedule, schedule
-from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.tree import Path, block_of, enclosing_loops, paths_to
 
 _LANES: Final = (8, 16, 32, 64)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import prod
 
 from tensorlang.ir.contents import free_vars
+from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.intrinsics import INTRINSICS
 from tensorlang.ir.nodes import (
     Binary,
@@ -31,7 +32,6 @@ from tensorlang.ir.nodes import (
     Var,
 )
 from tensorlang.ir.visit import substitute, walk
-from tensorlang.scheduling.linear import linear
 
 INJECTIVE, REDUCTION, CONTRACTION = "injective", "reduction", "contraction"
 

@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from tensorlang.ir.contents import blocks, free_vars
+from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.nodes import Let, Load
 from tensorlang.ir.visit import walk
 from tensorlang.schedules.conv_tiles import vector_lines
 from tensorlang.schedules.tiling import cut_at, extent, parallelize, write_back, written
 from tensorlang.scheduling import Knobs, Schedule, schedule
-from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.tree import block_of, constant, find_block
 
 _LANES: Final = 16

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.affine import add, poly, value_of
 from tensorlang.ir.contents import free_vars, loops
+from tensorlang.ir.integers.polynomials import poly
 from tensorlang.ir.nodes import (
     Compare,
     Const,
@@ -127,7 +127,7 @@ def _is_wide(place: Load | Store, axis: Var, lanes: int) -> bool:
         return True
     length = place.buffer.shape[-1]
     rows = isinstance(length, Const) and int(length.value) % lanes == 0
-    start = value_of(add(poly(place.indices[-1]), poly(axis), -1))
+    start = (poly(place.indices[-1]) - poly(axis)).value
     whole = start is not None and start % lanes == 0
     return rows and whole and _is_part(place, axis, lanes)
 

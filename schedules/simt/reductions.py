@@ -13,13 +13,13 @@ from typing import Final
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import free_vars
+from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.nodes import For, Load
 from tensorlang.schedules.simt.matrices import writer_of
 from tensorlang.schedules.simt.row_threads import RowThreads, distribute_row, row_knobs
 from tensorlang.schedules.stages import Stage, contiguous_loop, extent_of
 from tensorlang.schedules.tiling import extent, fused
 from tensorlang.scheduling import Knobs, Schedule
-from tensorlang.scheduling.linear import linear
 
 _SHORT: Final = 32  # elements that one thread reduces as fast as several do
 _WARP: Final = 32

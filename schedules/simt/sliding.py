@@ -14,9 +14,9 @@ from math import prod
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import free_vars
+from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.nodes import Load, Var
 from tensorlang.schedules.stages import Stage, extent_of
-from tensorlang.scheduling.linear import linear
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.nodes import Binary, Expr, Let, Load, Store, Var
 from tensorlang.ir.visit import substitute, walk
 from tensorlang.schedules.generic import stage_named, stage_names
@@ -20,7 +21,6 @@ from tensorlang.schedules.stages import INJECTIVE, kind_of
 from tensorlang.schedules.streaming import loop_named
 from tensorlang.schedules.tiling import cut_at, extent
 from tensorlang.scheduling import Schedule
-from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.tree import block_of, find_block
 
 

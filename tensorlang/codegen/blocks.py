@@ -21,9 +21,10 @@ from typing import Final
 import numpy as np
 
 from tensorlang.codegen.folding import fold
-from tensorlang.ir.bounds import bounds, counted
 from tensorlang.ir.conditions import conjunction, conjuncts
 from tensorlang.ir.contents import free_vars, reads, writes
+from tensorlang.ir.integers.bounds import bounds, counted
+from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.nodes import (
     Alloc,
     Axis,
@@ -47,7 +48,6 @@ from tensorlang.ir.nodes import (
 from tensorlang.ir.semantics import evaluate
 from tensorlang.ir.visit import rebuild, substitute, walk
 from tensorlang.scheduling.coverage import first_only, injective
-from tensorlang.scheduling.linear import linear
 
 _MOST_ENUMERATED: Final = 1 << 18  # iterations to enumerate
 _OTHERS: Final = (0, 5)  # values tried for the other variables

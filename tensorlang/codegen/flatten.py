@@ -13,7 +13,8 @@ from typing import Final
 from tensorlang.codegen.folding import add, make, mul, product
 from tensorlang.codegen.team import TEAM, TID
 from tensorlang.errors import CodegenError
-from tensorlang.ir.bounds import Known, ranges_in
+from tensorlang.ir.integers.bounds import Known, ranges_in
+from tensorlang.ir.integers.size_bounds import size_ranges
 from tensorlang.ir.lanewise import as_ramp
 from tensorlang.ir.nodes import (
     Alloc,
@@ -31,7 +32,6 @@ from tensorlang.ir.nodes import (
     as_expr,
     splat,
 )
-from tensorlang.ir.size_bounds import size_ranges
 from tensorlang.ir.visit import holds, rebuild, rewriter
 
 REGISTER_BYTES: Final = 64

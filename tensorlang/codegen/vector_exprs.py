@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 
 from tensorlang.codegen.folding import add, is_const, make, mul, sub
 from tensorlang.codegen.multiples import CHANGES, is_uniform, quotient_is_uniform
-from tensorlang.ir.bounds import Known
 from tensorlang.ir.by_class import method_by_class
 from tensorlang.ir.dtypes import i32, i64
+from tensorlang.ir.integers.bounds import Known
 from tensorlang.ir.nodes import (
     Binary,
     Bitcast,

@@ -18,8 +18,9 @@ from tensorlang.codegen.multiples import multiple
 from tensorlang.codegen.names import Names
 from tensorlang.codegen.unroll import specialise
 from tensorlang.codegen.vector_exprs import Lanes, NotVectorizable, both
-from tensorlang.ir.bounds import Known, counted, ranges_in
 from tensorlang.ir.by_class import method_by_class
+from tensorlang.ir.integers.bounds import Known, counted, ranges_in
+from tensorlang.ir.integers.size_bounds import size_ranges
 from tensorlang.ir.nodes import (
     Alloc,
     Buffer,
@@ -43,7 +44,6 @@ from tensorlang.ir.nodes import (
     seq,
     splat,
 )
-from tensorlang.ir.size_bounds import size_ranges
 from tensorlang.ir.visit import substitute, transform_statements, walk
 
 MAX_LANES: Final = 64

@@ -22,10 +22,8 @@ from operator import and_
 from typing import Final, TypeAlias
 
 from tensorlang.errors import OperatorError
-from tensorlang.ir import affine
 from tensorlang.ir.adjoint_stages import Forward, replaced, written
 from tensorlang.ir.adjoint_sums import added, by_loops, closed, moved_out
-from tensorlang.ir.bounds import Range, decide
 from tensorlang.ir.contents import blocks, free_vars
 from tensorlang.ir.derivatives import ZERO, gradients
 from tensorlang.ir.derivatives import written as to_expr
@@ -40,7 +38,9 @@ from tensorlang.ir.frontend import (
     reduction,
     reshaped,
 )
-from tensorlang.ir.known import Known, counted
+from tensorlang.ir.integers.bounds import Range, decide
+from tensorlang.ir.integers.known import Known, counted
+from tensorlang.ir.integers.polynomials import Poly, poly
 from tensorlang.ir.nodes import (
     Binary,
     Block,
@@ -406,7 +406,7 @@ class _Axes:
     def solve(self, index: Expr, place: Var, reduced: frozenset[Var]) -> None:
         """Solve `index == place` for an axis, or add it as a condition."""
         index = substitute(index, self.values)
-        terms = affine.poly(index)
+        terms = poly(index)
         by = {
             m[0]: c
             for m, c in terms.items()
@@ -419,14 +419,13 @@ class _Axes:
         axis = min(by, key=lambda var: (var in reduced, abs(by[var]) != 1))
         others = [var for var in by if var != axis]
         step, sign = abs(by[axis]), 1 if by[axis] > 0 else -1
-        rest = {m: c for m, c in terms.items() if m != (axis,)}
         # sign * (place - rest) is step * axis
-        moved = affine.scaled(affine.add(affine.poly(place), rest, -1), sign)
+        moved = (poly(place) - terms.without(axis)).scaled(sign)
         overlapping = step > 1 and len(others) == 1 and others[0] in reduced
         if overlapping and self._window(axis, others[0], by, moved):
             return
         extent = self.free.pop(axis)
-        found = affine.expression(moved)
+        found = moved.expr()
         self._let({axis: found // step if step > 1 else found})
         self._inside(axis, moved, step, extent, place)
         if step > 1:
@@ -449,15 +448,13 @@ class _Axes:
         self.values |= found
         self.limits = [substitute(limit, found) for limit in self.limits]
 
-    def _window(
-        self, axis: Var, tap: Var, by: Mapping[Var, int], moved: affine.Poly
-    ) -> bool:
+    def _window(self, axis: Var, tap: Var, by: Mapping[Var, int], moved: Poly) -> bool:
         """Overlapping windows: iterate over those that contain the place."""
         size, step, along = self.free[tap], by[axis], by[tap]
         if not isinstance(size, Const) or step < 0 or along < 0:
             return False
         around = (int(size.value) - 1) * along // step + 1
-        whole = affine.expression(affine.add(moved, affine.poly(tap), along))
+        whole = moved.plus(poly(tap), along).expr()
         extent = self.free.pop(axis)
         del self.free[tap]
         near = Var(f"{tap.name}_near", i64)
@@ -476,33 +473,32 @@ class _Axes:
         return True
 
     def _inside(
-        self, axis: Var, moved: affine.Poly, step: int, extent: Expr, place: Var
+        self, axis: Var, moved: Poly, step: int, extent: Expr, place: Var
     ) -> None:
         """Add the conditions for a solved axis to lie within its extent."""
-        if not self._is_positive(affine.add(moved, affine.constant(1))):
+        if not self._is_positive(moved.shifted(1)):
             self.limit(_bound(moved, place), axis)
-        over = affine.add(affine.scaled(affine.poly(extent), step), moved, -1)
+        over = poly(extent).scaled(step) - moved
         if not self._is_positive(over):
-            last = affine.add(over, affine.constant(step), -1)
+            last = over.shifted(-step)
             self.limit(_bound(last, place), axis)
 
     @property
     def _facts(self) -> Known:
         return Known(self.known)
 
-    def _is_positive(self, total: affine.Poly) -> bool:
+    def _is_positive(self, total: Poly) -> bool:
         """Whether a polynomial is positive over all ranges."""
         least = total
         for var, (low, high) in reversed(self.known.items()):  # sizes are last
-            by = least.get((var,), 0)
+            by = least.at(var)
             end = low if by > 0 else high
             if by and isinstance(end, (int, Expr)):
-                rest = {m: c for m, c in least.items() if m != (var,)}
-                least = affine.add(rest, affine.poly(as_expr(end)), by)
-        value = affine.value_of(least)
+                least = least.without(var).plus(poly(as_expr(end)), by)
+        value = least.value
         if value is not None and value > 0:
             return True
-        return decide(affine.expression(total) > 0, self._facts) is True
+        return decide(total.expr() > 0, self._facts) is True
 
     def limit(self, condition: Expr, axis: Var | None = None) -> None:
         """Add a condition, unless it is implied by the ranges."""
@@ -511,15 +507,14 @@ class _Axes:
             self.limited |= set() if axis is None else {axis}
 
 
-def _bound(total: affine.Poly, place: Var) -> Expr:
+def _bound(total: Poly, place: Var) -> Expr:
     """`total >= 0`, as a bound on `place` where possible."""
-    by = total.get((place,), 0)
-    rest = {m: c for m, c in total.items() if m != (place,)}
-    if abs(by) != 1 or any(place in free_vars(f) for m in rest for f in m):
-        return affine.expression(total) >= 0
+    by, rest = total.at(place), total.without(place)
+    if abs(by) != 1 or place in rest.vars:
+        return total.expr() >= 0
     if by > 0:
-        return place >= affine.expression(affine.scaled(rest, -1))
-    return place < affine.expression(affine.add(rest, affine.constant(1)))
+        return place >= (-rest).expr()
+    return place < rest.shifted(1).expr()
 
 
 class _Solved:

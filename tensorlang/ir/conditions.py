@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from math import gcd
 from typing import Final
 
-from tensorlang.ir.affine import ONE, Poly, add, constant, expression, poly
-from tensorlang.ir.bounds import NEGATED, assume, decide
 from tensorlang.ir.dtypes import boolean, i64
 from tensorlang.ir.folding import constant_of
-from tensorlang.ir.known import Known
+from tensorlang.ir.integers.bounds import NEGATED, assume, decide
+from tensorlang.ir.integers.known import Known
+from tensorlang.ir.integers.polynomials import Poly, number
 from tensorlang.ir.nodes import Binary, Compare, Const, Expr, Unary, splat
 
 _MIRRORED: Final = {"lt": "gt", "le": "ge", "eq": "eq", "ne": "ne"}
@@ -31,16 +31,12 @@ def comparison(cond: Compare, known: Known) -> Expr | None:
         return truth(cond.op in ("eq", "le", "ge"), cond.dtype.lanes)
     if cond.a.dtype != i64 or not (known.exact(cond.a) and known.exact(cond.b)):
         return None
-    op, difference = cond.op, add(poly(cond.b, known.polys), poly(cond.a), -1)
+    op, difference = cond.op, known.polys[cond.b] - known.polys[cond.a]
     if op in ("gt", "le"):  # 0 > d is -d > 0, so 0 < -d; 0 <= d is 0 < d + 1
-        op, difference = "lt", _shifted(op, difference)
+        op, difference = "lt", -difference if op == "gt" else difference.shifted(1)
     elif op == "ge":  # 0 >= d is 0 < 1 - d
-        op, difference = "lt", add(constant(1), difference, -1)
+        op, difference = "lt", number(1) - difference
     return _arranged(op, difference, cond, known)
-
-
-def _shifted(op: str, d: Poly) -> Poly:
-    return add({}, d, -1) if op == "gt" else add(d, constant(1))
 
 
 def _arranged(op: str, d: Poly, cond: Compare, known: Known) -> Expr | None:
@@ -49,22 +45,21 @@ def _arranged(op: str, d: Poly, cond: Compare, known: Known) -> Expr | None:
     for monomial, coefficient in d.items():
         if monomial:
             step = gcd(step, coefficient)
-    rest = d.get(ONE, 0)
+    rest = d.constant
     if op in ("eq", "ne") and rest % step:
         return truth(op == "ne")
     if step > 1:  # 0 < s*t + c is 0 < t + ceil(c / s)
-        d = {m: c // step for m, c in d.items() if m}
-        d = add(d, constant(-(-rest // step)))
-    right = {m: c for m, c in d.items() if c > 0}
-    left = {m: -c for m, c in d.items() if c < 0}
-    if op == "lt" and right.get(ONE) == 1 and (len(right) > 1 or left):
-        op, right = "le", add(right, constant(1), -1)
+        d = Poly({m: c // step for m, c in d.items() if m}).shifted(-(-rest // step))
+    right = Poly({m: c for m, c in d.items() if c > 0})
+    left = Poly({m: -c for m, c in d.items() if c < 0})
+    if op == "lt" and right.constant == 1 and (len(right) > 1 or left):
+        op, right = "le", right.shifted(-1)
     if not known.fits(left) or not known.fits(right):
         return None
     bare = not any(left) and any(right)  # constants go to the right
     if bare or cond.op in ("gt", "ge"):
-        return Compare(_MIRRORED[op], expression(right), expression(left))
-    return Compare(op, expression(left), expression(right))
+        return Compare(_MIRRORED[op], right.expr(), left.expr())
+    return Compare(op, left.expr(), right.expr())
 
 
 def negation(inner: Expr) -> Expr | None:

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from tensorlang.ir.bounds import bounds
 from tensorlang.ir.dtypes import i64
-from tensorlang.ir.intervals import UNKNOWN, Interval, meet
+from tensorlang.ir.integers.bounds import bounds
+from tensorlang.ir.integers.intervals import UNKNOWN, Interval, meet
 from tensorlang.ir.nodes import (
     AtomicUpdate,
     Binary,

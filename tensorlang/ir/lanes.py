@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from tensorlang.ir.division import remainder
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.folding import constant_of
-from tensorlang.ir.known import Known
+from tensorlang.ir.integers.division import remainder
+from tensorlang.ir.integers.known import Known
 from tensorlang.ir.nodes import (
     Binary,
     Bitcast,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tensorlang.ir.affine import add, poly
 from tensorlang.ir.dtypes import i64
-from tensorlang.ir.known import Known
+from tensorlang.ir.integers.known import Known
+from tensorlang.ir.integers.polynomials import poly
 from tensorlang.ir.nodes import Binary, Const, Expr, Node, Ramp, Splat, as_expr
 from tensorlang.ir.rules import Simplifier
 from tensorlang.ir.visit import rebuild, walk
@@ -22,13 +22,11 @@ def as_ramp(expr: Expr, known: Known) -> Expr:
     simplifier = Simplifier(known)
     values = [simplifier.visit(_lane(expr, lane)) for lane in range(lanes)]
     first = poly(values[0])
-    step = add(poly(values[1]), first, -1)
-    if any(key for key in step):
+    stride = (poly(values[1]) - first).value
+    if stride is None:
         return expr
-    stride = step.get((), 0)
     for lane, value in enumerate(values):
-        rest = add(poly(value), first, -1)
-        if any(key for key in rest) or rest.get((), 0) != stride * lane:
+        if poly(value) != first.shifted(stride * lane):
             return expr
     return Ramp(values[0], as_expr(stride), lanes)
 

@@ -4,26 +4,15 @@ from __future__ import annotations
 
 from typing import TypeGuard
 
-from tensorlang.ir import conditions, division, lanes
-from tensorlang.ir.affine import (
-    MOST_TERMS,
-    ONE,
-    Poly,
-    accumulate,
-    add,
-    expression,
-    multiplies,
-    ordered,
-    poly,
-    product,
-    scaled,
-)
-from tensorlang.ir.bounds import decide, never_above
+from tensorlang.ir import conditions, lanes
 from tensorlang.ir.by_class import by_class
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.folding import constant_of, fold, identity
-from tensorlang.ir.intervals import within
-from tensorlang.ir.known import Known
+from tensorlang.ir.integers import division
+from tensorlang.ir.integers.bounds import decide, never_above
+from tensorlang.ir.integers.intervals import within
+from tensorlang.ir.integers.known import Known
+from tensorlang.ir.integers.polynomials import MOST_TERMS, ONE, Poly, term
 from tensorlang.ir.nodes import (
     Binary,
     Bitcast,
@@ -108,24 +97,24 @@ class Simplifier:
 
     def _summed(self, expr: Binary | Unary) -> Expr:
         """A sum of i64 simplified as a whole: only its factors are visited."""
-        found = expression(self._total(expr))
+        found = self._total(expr).expr()
         return self._fixed(found) if isinstance(found, Var) else found
 
     def _total(self, expr: Expr) -> Poly:
         """The normal form of a sum with simplified factors."""
         if not _is_sum(expr):
-            return poly(self.visit(expr), self.known.polys)
-        plain: Poly = {}
+            return self.known.polys[self.visit(expr)]
+        plain = Poly()
         if self._gather(expr, 1, plain):
             return plain
         total = self._terms(expr)
         joined = division.rejoined(total, self.known)
-        return ordered(total) if joined is total else self._total(expression(joined))
+        return total.ordered() if joined is total else self._total(joined.expr())
 
     def _gather(self, expr: Expr, scale: int, total: Poly) -> bool:
         """Accumulate a sum in place; False if it needs more than adding terms up."""
         if isinstance(expr, Const):
-            accumulate(total, ONE, scale * int(expr.value))
+            total.accumulate(ONE, scale * int(expr.value))
             return True
         if isinstance(expr, Binary) and expr.dtype is i64:
             a, b = expr.a, expr.b
@@ -135,31 +124,31 @@ class Simplifier:
                 if expr.op == "mul":
                     return self._gather(a, scale * int(b.value), total)
                 if expr.op == "sub":
-                    accumulate(total, ONE, -scale * int(b.value))
+                    total.accumulate(ONE, -scale * int(b.value))
                     return self._gather(a, scale, total)
         if _is_sum(expr):
             return False
         factor = self.visit(expr)
         if isinstance(factor, Const):
-            accumulate(total, ONE, scale * int(factor.value))
+            total.accumulate(ONE, scale * int(factor.value))
         elif _is_sum(factor) or (
             isinstance(factor, Binary) and factor.op == "floormod"
         ):
             return False
         else:
-            accumulate(total, (factor,), scale)
+            total.accumulate((factor,), scale)
         return len(total) <= MOST_TERMS
 
     def _terms(self, expr: Binary | Unary) -> Poly:
         a = self._total(expr.a)
         if isinstance(expr, Unary):
-            return scaled(a, -1)
+            return -a
         b = self._total(expr.b)
         if expr.op != "mul":
-            return add(a, b, 1 if expr.op == "add" else -1)
-        if multiplies(a, b):
-            return product(a, b)
-        return {(Binary("mul", expression(a), expression(b)),): 1}
+            return a + b if expr.op == "add" else a - b
+        if a.multiplies(b):
+            return a.product(b)
+        return term(Binary("mul", a.expr(), b.expr()))
 
     def _child(self, child: Node) -> Node:
         return self.visit(child) if isinstance(child, Expr) else child

@@ -11,13 +11,14 @@ from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from operator import is_
 
-from tensorlang.ir.affine import Poly, add, constant, poly, value_of
-from tensorlang.ir.bounds import assume, decide
 from tensorlang.ir.by_class import by_class
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.folding import constant_of
-from tensorlang.ir.known import Known, Range, counted
+from tensorlang.ir.integers.bounds import assume, decide
+from tensorlang.ir.integers.known import Known, Range, counted
+from tensorlang.ir.integers.polynomials import Poly, poly
+from tensorlang.ir.integers.size_bounds import size_ranges
 from tensorlang.ir.nodes import (
     Axis,
     Binary,
@@ -40,7 +41,6 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.rules import Simplifier
-from tensorlang.ir.size_bounds import size_ranges
 from tensorlang.ir.visit import holds, rebuild, substitute, walk
 
 
@@ -49,7 +49,7 @@ def simplify(expr: Expr, ranges: Mapping[Var, Range] | None = None) -> Expr:
 
     Args:
         expr: Any expression; loads stay, with simplified indices.
-        ranges: Inclusive bounds of variables, as in `tensorlang.ir.bounds`.
+        ranges: Inclusive bounds of variables, as in `tensorlang.ir.integers.bounds`.
     """
     return Simplifier(Known(ranges)).visit(expr)
 
@@ -185,8 +185,8 @@ def _below(var: Var, extent: Expr, place: Place) -> Place:
     """Inside a loop: its variable has its range, and the extent is at least 1."""
     reads = holds(extent, Load)
     exact = var.dtype == i64 and not reads and place.known.exact(extent)
-    last = add(poly(extent), constant(1), -1)
-    least = () if not exact or value_of(last) is not None else (last,)
+    last = poly(extent).shifted(-1)
+    least = () if not exact or last.value is not None else (last,)
     return place.inside({var: counted(extent)}, least)
 
 

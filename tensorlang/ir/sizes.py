@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang.errors import IRError, ShapeError, TensorlangError
-from tensorlang.ir.affine import add, expression, poly, scaled, value_of
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
+from tensorlang.ir.integers.polynomials import poly
 from tensorlang.ir.nodes import (
     Binary,
     Compare,
@@ -88,7 +88,7 @@ class Facts:
 
     def resolved(self, expr: Expr) -> Expr:
         """The expression in the remaining symbols, as a sum of terms."""
-        return expression(poly(self.renamed(expr)))
+        return poly(self.renamed(expr)).expr()
 
     def renamed(self, expr: Expr) -> Expr:
         """The expression in the remaining symbols."""
@@ -100,7 +100,7 @@ class Facts:
     def holds(self, op: str, a: Expr, b: Expr) -> bool:
         """Whether a comparison holds; adds a guard, unless that is so for all sizes."""
         a, b = self.resolved(a), self.resolved(b)
-        known = value_of(add(poly(a), poly(b), -1))
+        known = (poly(a) - poly(b)).value
         if known is not None:
             return _COMPARISONS[op](known, 0)
         found = bool(evaluate(Compare(op, a, b), self.values))
@@ -123,11 +123,11 @@ class Facts:
 
     def _equate(self, a: Expr, b: Expr) -> None:
         self.guards[Compare("eq", a, b)] = None
-        total = add(poly(a), poly(b), -1)
+        total = poly(a) - poly(b)
         outer = self.outer & (free_vars(a) | free_vars(b))
         for var in sorted(outer, key=lambda var: var.name):
-            by = total.get((var,), 0)
-            other = expression(add(scaled(total, -by), poly(var)))
+            by = total.at(var)
+            other = (poly(var) - total.scaled(by)).expr()
             if abs(by) == 1 and var not in free_vars(other):
                 self.same[var] = other
                 return
@@ -197,7 +197,7 @@ def _arithmetic(op: str, *, swapped: bool = False) -> Callable[[Size, ExprLike],
             pair = (other, self) if swapped else (self, other)
             return binary(op, pair[0], pair[1])
         a, b = (expr, self.expr) if swapped else (self.expr, expr)
-        return Size(self.facts, expression(poly(Binary(op, a, b))))
+        return Size(self.facts, poly(Binary(op, a, b)).expr())
 
     return method
 

@@ -11,25 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from tensorlang.errors import IRError
-from tensorlang.ir.affine import (
-    Poly,
-    add,
-    constant,
-    expression,
-    factors,
-    multiplies,
-    poly,
-    product,
-    scaled,
-    value_of,
-)
 from tensorlang.ir.by_class import method_by_class
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
-from tensorlang.ir.known import Known, Range
+from tensorlang.ir.integers.known import Known, Range
+from tensorlang.ir.integers.polynomials import Poly, factors, number, poly, term
 from tensorlang.ir.nodes import (
     AtomicUpdate,
     Binary,
@@ -52,8 +40,6 @@ from tensorlang.ir.nodes import (
     While,
 )
 from tensorlang.ir.visit import children, holds
-
-_ONE: Final = constant(1)
 
 
 def check_bounds(func: Function) -> None:
@@ -81,31 +67,31 @@ class _Around:
         return replace(self, values={**self.values, var: value})
 
     def with_loop(self, var: Var, extent: Poly) -> _Around:
-        inner = self.with_value(var, {(var,): 1})
+        inner = self.with_value(var, term(var))
         return replace(inner, loops={**self.loops, var: extent})
 
     def poly(self, expr: Expr) -> Poly | None:
         """The value in terms of loops and scalars, if it is a polynomial of them."""
         if expr.dtype != i64:
             return None
-        total: Poly = {}
+        total = Poly()
         for monomial, coefficient in poly(expr).items():
-            part: Poly = constant(coefficient)
+            part = number(coefficient)
             for factor in monomial:
                 value = self._value(factor)
-                if value is None or not multiplies(part, value):
+                if value is None or not part.multiplies(value):
                     return None
-                part = product(part, value)
-            total = add(total, part)
+                part = part.product(value)
+            total += part
         return total
 
     def _value(self, factor: Expr) -> Poly | None:
         if isinstance(factor, Var):
-            return self.values.get(factor, {(factor,): 1})
+            return self.values.get(factor, term(factor))
         moves = any(var in self.values for var in free_vars(factor))
         if moves or holds(factor, Load):
             return None
-        return {(factor,): 1}
+        return term(factor)
 
     def reached(self, total: Poly) -> Poly | None:
         """The maximum over the loops, if provably nonnegative."""
@@ -114,10 +100,10 @@ class _Around:
             slope = _slope(total, var)
             if any(factor in self.loops for factor in factors(slope)):
                 return None
-            total = add(total, product(slope, {(var,): 1}), -1)
+            total -= slope.product(term(var))
             if known.at_least_zero(slope):
-                total = add(total, product(slope, add(extent, _ONE, -1)))
-            elif not known.at_least_zero(scaled(slope, -1)):
+                total += slope.product(extent.shifted(-1))
+            elif not known.at_least_zero(-slope):
                 return None
         return total if known.at_least_zero(total) else None
 
@@ -127,16 +113,16 @@ class _Around:
         facts = []
         for extent in self.loops.values():
             scalar = next(iter(factors(extent)), None)
-            if isinstance(scalar, Var) and extent == {(scalar,): 1}:
+            if isinstance(scalar, Var) and extent == term(scalar):
                 ranges[scalar] = (1, None)
-            elif value_of(extent) is None:
-                facts.append(add(extent, _ONE, -1))
+            elif extent.value is None:
+                facts.append(extent.shifted(-1))
         return Known(ranges, tuple(facts))
 
 
 def _slope(total: Poly, var: Var) -> Poly:
     """The cofactor of a variable; for its square, the variable again."""
-    slope: Poly = {}
+    slope = Poly()
     for monomial, coefficient in total.items():
         if var in monomial:
             at = monomial.index(var)
@@ -157,7 +143,7 @@ def _factor_grows(factor: Expr, around: _Around) -> bool:
     if isinstance(factor, Var):
         return factor not in around.values
     if isinstance(factor, Binary) and factor.op == "floordiv":
-        divisor = value_of(poly(factor.b))
+        divisor = poly(factor.b).value
         return divisor is not None and divisor > 0 and _grows(poly(factor.a), around)
     return False
 
@@ -257,7 +243,7 @@ class _Bounds:
         extent = around.poly(stmt.extent)
         if extent is None:
             return
-        count = value_of(extent)
+        count = extent.value
         if _grows(extent, around) if count is None else count > 0:
             self.visit(stmt.body, around.with_loop(stmt.var, extent))
 
@@ -294,12 +280,12 @@ class _Bounds:
             at, size = around.poly(index), around.poly(extent)
             if at is None or size is None:
                 continue
-            above = around.reached(add(at, size, -1))
+            above = around.reached(at - size)
             if above is not None:
-                raise self._fault(buffer, indices, add(above, size), size)
-            below = around.reached(scaled(add(at, _ONE), -1))
+                raise self._fault(buffer, indices, above + size, size)
+            below = around.reached(-at.shifted(1))
             if below is not None:
-                raise self._fault(buffer, indices, scaled(add(below, _ONE), -1), size)
+                raise self._fault(buffer, indices, -below.shifted(1), size)
 
     def _fault(
         self, buffer: Buffer, indices: tuple[Expr, ...], at: Poly, size: Poly
@@ -307,6 +293,6 @@ class _Bounds:
         place = ", ".join(map(repr, indices))
         return IRError(
             f"function {self._name!r}: {buffer.name}[{place}] comes to "
-            f"{expression(at)!r}, outside of its dimension of {expression(size)!r}; "
+            f"{at.expr()!r}, outside of its dimension of {size.expr()!r}; "
             "end the loop earlier, or run the block only where the index is inside"
         )

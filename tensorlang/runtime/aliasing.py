@@ -12,8 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from tensorlang.ir.bounds import Range, counted, prove
 from tensorlang.ir.contents import free_vars, touches
+from tensorlang.ir.integers.bounds import Range, counted, prove
+from tensorlang.ir.integers.digits import fixed
+from tensorlang.ir.integers.size_bounds import size_ranges
 from tensorlang.ir.nodes import (
     AtomicUpdate,
     Block,
@@ -34,9 +36,7 @@ from tensorlang.ir.nodes import (
     While,
 )
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.size_bounds import size_ranges
 from tensorlang.ir.visit import children, substitute, walk
-from tensorlang.scheduling.digits import fixed
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,6 +9,7 @@ from typing import TypeGuard
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import free_vars, names, touches
 from tensorlang.ir.dtypes import i64
+from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.nodes import (
     Alloc,
     Axis,
@@ -29,7 +30,6 @@ from tensorlang.scheduling.cache import constant_tile, localized
 from tensorlang.scheduling.coverage import bounds_of, dense, guards_of
 from tensorlang.scheduling.guarding import carried_guards, ends, plain_axis
 from tensorlang.scheduling.legality import legality
-from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.memory import outside_of_threads
 from tensorlang.scheduling.partials import (
     FOLDED,

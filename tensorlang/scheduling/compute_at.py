@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import allocations, free_vars, names, reads, writes
+from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.nodes import (
     Alloc,
     Block,
@@ -21,7 +22,6 @@ from tensorlang.scheduling.cache import constant_tile, localized
 from tensorlang.scheduling.guarding import read_indices
 from tensorlang.scheduling.inline import sources_stay
 from tensorlang.scheduling.legality import legality
-from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.memory import outside_of_threads
 from tensorlang.scheduling.moving import (
     by_axes,

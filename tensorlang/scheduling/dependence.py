@@ -15,8 +15,10 @@ from functools import lru_cache
 from itertools import combinations_with_replacement, product
 from typing import Any, Final
 
-from tensorlang.ir.bounds import bounds
 from tensorlang.ir.contents import allocations, contents, free_vars, writes
+from tensorlang.ir.integers.bounds import bounds
+from tensorlang.ir.integers.digits import fixed, never_behind
+from tensorlang.ir.integers.indices import Extents
 from tensorlang.ir.natives import COPY_SYNCS
 from tensorlang.ir.nodes import (
     Arrive,
@@ -40,8 +42,6 @@ from tensorlang.ir.nodes import (
     Wait,
 )
 from tensorlang.ir.visit import children, holds, nodes_of, substitute, walk
-from tensorlang.scheduling.digits import fixed, never_behind
-from tensorlang.scheduling.slices import Extents
 from tensorlang.scheduling.tree import Path, constant, enclosing_loops
 
 MEETINGS = (Barrier, Role, BarrierObject, Arrive, Wait)

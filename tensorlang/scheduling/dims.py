@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.bounds import counted
+from tensorlang.ir.integers.bounds import counted
+from tensorlang.ir.integers.size_bounds import size_ranges
 from tensorlang.ir.nodes import (
     Alloc,
     AtomicUpdate,
@@ -22,7 +23,6 @@ from tensorlang.ir.nodes import (
     Store,
 )
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.size_bounds import size_ranges
 from tensorlang.ir.visit import rebuild, rewriter, walk
 from tensorlang.scheduling.facts import Ranges
 from tensorlang.scheduling.fuse_axes import flat, need_constants, product, simple_index

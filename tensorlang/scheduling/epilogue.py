@@ -9,6 +9,7 @@ from itertools import takewhile
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.conditions import conjunction
 from tensorlang.ir.contents import allocations, free_vars, names, reads, touches, writes
+from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.nodes import (
     Alloc,
     Block,
@@ -31,7 +32,6 @@ from tensorlang.ir.visit import fresh, rebuild, rewriter, substitute, walk
 from tensorlang.scheduling.coverage import bounds_of, dense, guards_of
 from tensorlang.scheduling.guarding import read_indices
 from tensorlang.scheduling.legality import legality
-from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.places import extents, stored, whole_axes
 from tensorlang.scheduling.temporaries import dropped, only_written_by, users_of
 from tensorlang.scheduling.tree import (

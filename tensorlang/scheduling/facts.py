@@ -6,14 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import TypeAlias
 
-from tensorlang.ir.bounds import Range, counted, prove
 from tensorlang.ir.conditions import conjuncts
+from tensorlang.ir.integers.bounds import Range, counted, prove
+from tensorlang.ir.integers.indices import linear
+from tensorlang.ir.integers.size_bounds import size_ranges
 from tensorlang.ir.nodes import Binary, Const, Expr, If, Var, as_expr
-from tensorlang.ir.size_bounds import size_ranges
-from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.tree import Path, constant, enclosing_loops, function_of
 
-Ranges: TypeAlias = Mapping[Var, Range]  # inclusive ends, as in `tensorlang.ir.bounds`
+Ranges: TypeAlias = Mapping[
+    Var, Range
+]  # inclusive ends, as in `tensorlang.ir.integers.bounds`
 
 
 def product(factors: Iterable[Expr]) -> Expr:

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.bounds import counted
 from tensorlang.ir.contents import names
 from tensorlang.ir.dtypes import i64
+from tensorlang.ir.integers.bounds import counted
+from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.nodes import (
     AtomicUpdate,
     Axis,
@@ -30,7 +31,6 @@ from tensorlang.ir.simplify import simplify
 from tensorlang.ir.visit import fresh, rebuild, rewriter, substitute
 from tensorlang.scheduling.facts import Ranges, ranges_at
 from tensorlang.scheduling.legality import legality
-from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tree import block_of, find_block, replace
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from itertools import takewhile
 
 from tensorlang.ir.contents import free_vars
+from tensorlang.ir.integers.indices import linear
+from tensorlang.ir.integers.polynomials import Poly
 from tensorlang.ir.nodes import Block, Buffer, Expr, If, Load, Store, Var, While
 from tensorlang.ir.visit import walk
 from tensorlang.scheduling.coverage import bounds_of, guards_of
-from tensorlang.scheduling.linear import Linear, linear
 from tensorlang.scheduling.partials import starts_below
 from tensorlang.scheduling.places import Site, loop_ranges, stored, whole_axes
 from tensorlang.scheduling.regions import Region, region
@@ -24,9 +25,7 @@ def plain_axis(index: Expr) -> Var | None:
     return None
 
 
-def ends(
-    place: Site, indices: tuple[Expr, ...], cond: Expr
-) -> list[tuple[int, Linear]]:
+def ends(place: Site, indices: tuple[Expr, ...], cond: Expr) -> list[tuple[int, Poly]]:
     """The tile dimensions that a condition of the block bounds, with the bounds."""
     inner = {loop.var for loop in place.inner}
     return [

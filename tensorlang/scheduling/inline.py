@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import free_vars, names, reads, writes
+from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.nodes import (
     Alloc,
     Block,
@@ -29,7 +30,6 @@ from tensorlang.ir.nodes import (
 from tensorlang.ir.visit import fresh, rebuild, rewriter, substitute, walk
 from tensorlang.scheduling.epilogue import fuse_epilogue
 from tensorlang.scheduling.legality import legality
-from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.temporaries import (
     dropped,

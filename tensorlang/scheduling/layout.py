@@ -11,14 +11,14 @@ from typing import TypeAlias
 from tensorlang.errors import ParseError, ScheduleError
 from tensorlang.ir.contents import allocations
 from tensorlang.ir.dtypes import i64
+from tensorlang.ir.integers.indices import Slice, linear, slice_of
+from tensorlang.ir.integers.polynomials import Poly
 from tensorlang.ir.nodes import Buffer, Const, Function, IndexMap, Var, as_expr
 from tensorlang.ir.parser import parse
 from tensorlang.ir.verify_layout import MAX_EXHAUSTIVE, layout_fault
 from tensorlang.ir.visit import replace_buffers
 from tensorlang.scheduling.legality import legality
-from tensorlang.scheduling.linear import Linear, linear
 from tensorlang.scheduling.primitives import primitive
-from tensorlang.scheduling.slices import Slice, slice_of
 from tensorlang.scheduling.tree import find_buffer
 
 Layout: TypeAlias = IndexMap | Callable[..., object] | str
@@ -91,9 +91,7 @@ def _keeps_digits(buffer: Buffer, layout: IndexMap) -> bool:
     )
 
 
-def _readable(
-    terms: list[tuple[Slice | None, int]], extents: dict[Var, Linear]
-) -> bool:
+def _readable(terms: list[tuple[Slice | None, int]], extents: dict[Var, Poly]) -> bool:
     """Whether distinct combinations of digits sum to distinct addresses."""
     reach: int | None = 0
     for part, weight in sorted(terms, key=lambda term: term[1]):
@@ -106,7 +104,7 @@ def _readable(
     return True
 
 
-def _complete(slices: list[Slice], extent: Linear) -> bool:
+def _complete(slices: list[Slice], extent: Poly) -> bool:
     """Whether the slices of one index include all its digits."""
     filled: int | None = 1
     for part in sorted(slices, key=lambda part: part.start):

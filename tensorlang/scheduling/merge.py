@@ -7,6 +7,7 @@ from dataclasses import replace as with_fields
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import allocations, binders
+from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.nodes import (
     Alloc,
     Buffer,
@@ -22,7 +23,6 @@ from tensorlang.ir.nodes import (
 from tensorlang.ir.visit import substitute, walk
 from tensorlang.scheduling.dependence import meetings
 from tensorlang.scheduling.legality import legality
-from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tree import Path, find_loop, loop_of, replace
 

@@ -8,11 +8,11 @@ from collections.abc import Collection, Sequence
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.conditions import conjunction
 from tensorlang.ir.contents import binders, free_vars
+from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.nodes import Axis, Block, Buffer, Expr, For, Function, Stmt, Var
 from tensorlang.ir.visit import substitute
 from tensorlang.scheduling.coverage import bounds_of, guards_of
 from tensorlang.scheduling.legality import legality
-from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.places import whole_axes
 from tensorlang.scheduling.reduction import renest
 from tensorlang.scheduling.tiles import Copy

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tensorlang.ir.dtypes import i64
+from tensorlang.ir.integers.indices import linear
+from tensorlang.ir.integers.polynomials import Poly
 from tensorlang.ir.nodes import (
     Buffer,
     Const,
@@ -20,7 +22,6 @@ from tensorlang.ir.nodes import (
     Var,
 )
 from tensorlang.ir.visit import fresh, rebuild, rewriter, walk
-from tensorlang.scheduling.linear import Linear, linear
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ def last_dims(buffer: Buffer, count: int) -> tuple[int | None, ...]:
 
 def _plus(base: Expr, index: Expr) -> Expr:
     """`base + index`, folded into a ramp's base if `index` is one."""
-    if linear(base) == Linear():
+    if linear(base) == Poly():
         return index
     if isinstance(index, Ramp):
         return dataclasses.replace(index, base=_plus(base, index.base))

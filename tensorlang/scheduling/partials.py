@@ -14,11 +14,12 @@ from typing import Final
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
+from tensorlang.ir.integers.indices import divided, linear, multiples
+from tensorlang.ir.integers.polynomials import Poly, term
 from tensorlang.ir.nodes import Axis, Block, Const, Expr, For, Stmt, Var
 from tensorlang.ir.visit import fresh, substitute
 from tensorlang.scheduling.coverage import Bound, bounds_of, guards_of
 from tensorlang.scheduling.legality import legality
-from tensorlang.scheduling.linear import Linear, divided, linear
 from tensorlang.scheduling.regions import Ranges, relax
 
 FOLDED: Final = ("reduction", "ordered")
@@ -53,14 +54,14 @@ def partial(
     values: dict[Var, Expr] = {}
     for axis in block.axes:
         fixed, rest = _parted(block, axis, names if axis.kind in FOLDED else _NONE)
-        if fixed == Linear():
+        if fixed == Poly():
             axes.append(axis)
             continue
         step = gcd(*(c for _, c in rest.terms)) or 1
         kept = _rest_axis(axis, rest, step, ranges, taken)
         axes += [kept] if kept else []
         outer = linear(substitute(fixed.expr(), {v: a.var for v, a in pins.items()}))
-        inner = Linear(((kept.var, step),), rest.constant) if kept else rest
+        inner = term(kept.var, step).shifted(rest.constant) if kept else rest
         values[axis.var] = (outer + inner).expr()
     if not any(axis.kind in FOLDED for axis in axes):
         only = Var(fresh("v_once", taken), i64)
@@ -129,26 +130,26 @@ def starts_below(
     return room.is_constant and room.constant > 0
 
 
-def _parted(block: Block, axis: Axis, pinned: frozenset[Var]) -> tuple[Linear, Linear]:
+def _parted(block: Block, axis: Axis, pinned: frozenset[Var]) -> tuple[Poly, Poly]:
     """The part of an axis driven by pinned loops, and the rest."""
     form = linear(axis.value)
-    fixed = tuple((a, c) for a, c in form.terms if free_vars(a) & pinned)
-    for atom, _ in fixed:
+    fixed = form.only(lambda atom: bool(free_vars(atom) & pinned))
+    for atom, _ in fixed.terms:
         if free_vars(atom) - pinned:
             raise ScheduleError(
                 f"axis {axis.var.name!r} of block {block.name!r} mixes loops in "
                 f"{atom!r}; split before fusing"
             )
-    return Linear(fixed), form - Linear(fixed)
+    return fixed, form - fixed
 
 
 def _rest_axis(
-    axis: Axis, rest: Linear, step: int, ranges: Ranges, taken: set[str]
+    axis: Axis, rest: Poly, step: int, ranges: Ranges, taken: set[str]
 ) -> Axis | None:
     """An axis that counts the rest of another one in units of `step`."""
     if rest.is_constant:
         return None
-    rest = Linear(tuple((atom, c // step) for atom, c in rest.terms))
+    rest, _ = multiples(rest.shifted(-rest.constant), step)
     found = relax(rest.expr(), ranges)
     extent = found.extent.expr() if found else axis.extent
     var = Var(fresh(f"{axis.var.name}_in", taken), i64)

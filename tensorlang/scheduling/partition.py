@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace as with_fields
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.bounds import counted, prove
 from tensorlang.ir.conditions import conjuncts
 from tensorlang.ir.contents import free_vars, names
+from tensorlang.ir.integers.bounds import counted, prove
 from tensorlang.ir.nodes import (
     Binary,
     Block,

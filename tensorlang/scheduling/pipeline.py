@@ -8,9 +8,10 @@ from dataclasses import replace as with_fields
 from typing import Final
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.bounds import ranges_in
 from tensorlang.ir.contents import blocks, free_vars, names, reads, writes
 from tensorlang.ir.dtypes import i64
+from tensorlang.ir.integers.bounds import ranges_in
+from tensorlang.ir.integers.size_bounds import size_ranges
 from tensorlang.ir.natives import native
 from tensorlang.ir.nodes import (
     Alloc,
@@ -37,7 +38,6 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.size_bounds import size_ranges
 from tensorlang.ir.visit import fresh, rebuild, rewriter, substitute
 from tensorlang.scheduling.extents import steady
 from tensorlang.scheduling.facts import Ranges

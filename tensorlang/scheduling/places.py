@@ -10,7 +10,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.bounds import prove
+from tensorlang.ir.integers.bounds import prove
+from tensorlang.ir.integers.indices import linear
+from tensorlang.ir.integers.polynomials import Poly
 from tensorlang.ir.nodes import (
     Alloc,
     Block,
@@ -31,7 +33,6 @@ from tensorlang.ir.nodes import (
 from tensorlang.ir.visit import children, nodes_of, walk
 from tensorlang.scheduling.coverage import dense
 from tensorlang.scheduling.facts import ranges_at
-from tensorlang.scheduling.linear import Linear, linear
 from tensorlang.scheduling.regions import Range, of_extent, relax
 from tensorlang.scheduling.tree import (
     Path,
@@ -161,7 +162,7 @@ def loop_ranges(loops: tuple[For, ...]) -> Mapping[Var, Range | None]:
     return ranges
 
 
-def extents(loops: tuple[For, ...]) -> Mapping[Var, Linear]:
+def extents(loops: tuple[For, ...]) -> Mapping[Var, Poly]:
     """The extent of each loop as a linear form."""
     return {loop.var: linear(loop.extent) for loop in loops}
 

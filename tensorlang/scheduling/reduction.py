@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.conditions import conjunction
 from tensorlang.ir.contents import free_vars, names, reads, touches, writes
+from tensorlang.ir.integers.digits import fixed
 from tensorlang.ir.nodes import (
     Alloc,
     Block,
@@ -25,7 +26,6 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.visit import fresh, substitute, walk
 from tensorlang.scheduling.coverage import Bound, bounds_of, guards_of
-from tensorlang.scheduling.digits import fixed
 from tensorlang.scheduling.extents import known_without, steady
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.partials import FOLDED

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tensorlang.ir.contents import free_vars
+from tensorlang.ir.integers.indices import divided, linear, remainder
+from tensorlang.ir.integers.polynomials import Poly, number
 from tensorlang.ir.nodes import (
     AtomicUpdate,
     Binary,
@@ -31,18 +33,17 @@ from tensorlang.ir.nodes import (
     Var,
 )
 from tensorlang.ir.visit import children, holds
-from tensorlang.scheduling.linear import Linear, divided, linear, number, remainder
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
     """The integers `low .. high`, both ends included."""
 
-    low: Linear
-    high: Linear
+    low: Poly
+    high: Poly
 
     @property
-    def extent(self) -> Linear:
+    def extent(self) -> Poly:
         """The number of integers."""
         return (self.high - self.low).shifted(1)
 
@@ -64,12 +65,12 @@ class Access:
     ranges: Ranges = field(repr=False)
 
 
-def of_extent(extent: Linear) -> Range:
+def of_extent(extent: Poly) -> Range:
     """`0 .. extent-1`."""
     return Range(number(0), extent.shifted(-1))
 
 
-def point(form: Linear) -> Range:
+def point(form: Poly) -> Range:
     """The range of a single value."""
     return Range(form, form)
 
@@ -106,7 +107,7 @@ def _fixed(expr: Expr, ranges: Ranges) -> bool:
     return not holds(expr, Load)
 
 
-def _ramp(base: Range | None, stride: Linear, lanes: int) -> Range | None:
+def _ramp(base: Range | None, stride: Poly, lanes: int) -> Range | None:
     if base is None or not stride.is_constant:
         return None
     step = stride.constant * (lanes - 1)
@@ -162,20 +163,20 @@ def _positive(b: Range) -> int | None:
 
 def _min(a: Range, b: Range) -> Range | None:
     low, high = _lower(a.low, b.low), _lower(a.high, b.high)
-    return Range(low, high) if low and high else None
+    return None if low is None or high is None else Range(low, high)
 
 
 def _max(a: Range, b: Range) -> Range | None:
     low, high = _higher(a.low, b.low), _higher(a.high, b.high)
-    return Range(low, high) if low and high else None
+    return None if low is None or high is None else Range(low, high)
 
 
-def _lower(a: Linear, b: Linear) -> Linear | None:
+def _lower(a: Poly, b: Poly) -> Poly | None:
     gap = a - b
     return (a if gap.constant <= 0 else b) if gap.is_constant else None
 
 
-def _higher(a: Linear, b: Linear) -> Linear | None:
+def _higher(a: Poly, b: Poly) -> Poly | None:
     gap = a - b
     return (a if gap.constant >= 0 else b) if gap.is_constant else None
 
@@ -191,7 +192,7 @@ _RULES = {
 }
 
 
-def clip(found: Range | None, extent: Linear) -> Range:
+def clip(found: Range | None, extent: Poly) -> Range:
     """`found` clipped to `0 .. extent-1` if its size stays known; else all of that."""
     whole = of_extent(extent)
     if found is None or not found.extent.is_constant:
@@ -199,7 +200,8 @@ def clip(found: Range | None, extent: Linear) -> Range:
     if found.extent.constant == 1:
         return found
     if found.low.is_constant:
-        high = _lower(found.high, whole.high) or found.high
+        least = _lower(found.high, whole.high)
+        high = found.high if least is None else least
         return Range(number(max(found.low.constant, 0)), high)
     small = (extent - found.extent).constant if extent.is_constant else 1
     return found if small > 0 else whole
@@ -210,7 +212,7 @@ def union(a: Range | None, b: Range | None) -> Range | None:
     if a is None or b is None:
         return None
     low, high = _lower(a.low, b.low), _higher(a.high, b.high)
-    return Range(low, high) if low and high else None
+    return None if low is None or high is None else Range(low, high)
 
 
 def accesses(node: Node, ranges: Ranges | None = None) -> Iterator[Access]:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import binders, free_vars, names, reads, writes
+from tensorlang.ir.integers.digits import fixed
+from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.nodes import (
     Alloc,
     Block,
@@ -24,10 +26,8 @@ from tensorlang.ir.visit import fresh, rebuild, rewriter, substitute, walk
 from tensorlang.scheduling.cache import unchanged_while_read
 from tensorlang.scheduling.cache_write import own_start, sole_user
 from tensorlang.scheduling.coverage import bounds_of, guards_of
-from tensorlang.scheduling.digits import fixed
 from tensorlang.scheduling.guarding import read_indices
 from tensorlang.scheduling.legality import legality
-from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.places import Site, need_alive, site, stored, whole_axes
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.regions import whole

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import names, reads, writes
+from tensorlang.ir.integers.indices import linear
+from tensorlang.ir.integers.polynomials import Poly, number
 from tensorlang.ir.nodes import (
     Alloc,
     Block,
@@ -25,7 +27,6 @@ from tensorlang.scheduling.coverage import dense
 from tensorlang.scheduling.epilogue import early_enough, left_for_good, named_before
 from tensorlang.scheduling.guarding import read_indices
 from tensorlang.scheduling.legality import legality
-from tensorlang.scheduling.linear import Linear, linear, number
 from tensorlang.scheduling.moving import (
     by_axes,
     goes_over_all,
@@ -93,7 +94,7 @@ def _makes_all(place: Site, update: Store | Reduce, buffer: Buffer) -> bool:
     return [sizes.get(v) for v in used] == shape and whole_axes(place.path, used)
 
 
-def _exact(place: Site, value: Linear, part: Range) -> bool:
+def _exact(place: Site, value: Poly, part: Range) -> bool:
     """Whether a dimension of the region moves with the loops that drive it."""
     moving = {x.var for x in place.outer if linear(x.extent) != number(1)}
     return value.vars & moving <= part.low.vars

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import names
 from tensorlang.ir.dtypes import i64
+from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.nodes import (
     Alloc,
     Axis,
@@ -27,7 +28,6 @@ from tensorlang.ir.nodes import (
 from tensorlang.ir.visit import fresh, rebuild, rewriter
 from tensorlang.scheduling.extents import known_without
 from tensorlang.scheduling.legality import legality
-from tensorlang.scheduling.linear import Linear, linear
 from tensorlang.scheduling.partials import FOLDED, none_empty, only_reduces, partial
 from tensorlang.scheduling.places import loop_ranges, stored
 from tensorlang.scheduling.primitives import primitive
@@ -69,8 +69,8 @@ def order_kept(
 def _leads(axis: Axis, loop: For, loops: Sequence[For]) -> bool:
     """Whether each value of the loop is one contiguous piece of the axis, in order."""
     form = linear(axis.value)
-    step = dict(form.terms).get(loop.var, 0)
-    rest = form - Linear(((loop.var, step),))
+    step = form.at(loop.var)
+    rest = form.without(loop.var)
     ranges = loop_ranges(tuple(loops))
     found = relax(rest.expr(), ranges)
     if found is None or loop.var in rest.vars:

@@ -8,6 +8,8 @@ from itertools import pairwise
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import free_vars, reads, touches
+from tensorlang.ir.integers.digits import fixed
+from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.nodes import (
     Alloc,
     AtomicUpdate,
@@ -37,9 +39,7 @@ from tensorlang.ir.visit import (
 )
 from tensorlang.scheduling.coverage import dense
 from tensorlang.scheduling.dependence import accesses
-from tensorlang.scheduling.digits import fixed
 from tensorlang.scheduling.legality import legality
-from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.memory import outside_of_threads
 from tensorlang.scheduling.moving import by_axes, goes_over_all, shared_loops
 from tensorlang.scheduling.places import extents

@@ -9,9 +9,10 @@ from dataclasses import dataclass, fields
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import free_vars, names, writes
 from tensorlang.ir.dtypes import i64
+from tensorlang.ir.integers.indices import linear, spread
+from tensorlang.ir.integers.polynomials import Poly
 from tensorlang.ir.nodes import (
     Axis,
-    Binary,
     Block,
     Buffer,
     Const,
@@ -26,16 +27,16 @@ from tensorlang.ir.nodes import (
     Var,
     seq,
 )
-from tensorlang.ir.visit import rebuild, rewriter, substitute, walk
+from tensorlang.ir.visit import substitute, walk
 from tensorlang.scheduling.coverage import guards_of
 from tensorlang.scheduling.legality import legality
-from tensorlang.scheduling.linear import Linear, linear
 from tensorlang.scheduling.memory import THREAD
 from tensorlang.scheduling.operands import Operand, last_dims, placed
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tensor_intrinsics import TensorIntrinsic, tensor_intrinsic
 from tensorlang.scheduling.tree import (
     Path,
+    constant,
     enclosing_loops,
     find_block,
     find_loop,
@@ -52,48 +53,20 @@ class _Nest:
     loops: tuple[For, ...]
     block: Block
 
-    def form(self, index: Expr) -> Linear:
-        """An index of the block as a linear form of the loops."""
-        values = {a.var: a.value for a in self.block.axes}
-        return linear(self.divided(substitute(index, values)))
+    def form(self, index: Expr) -> Poly:
+        """An index of the block in terms of the loops.
 
-    def divided(self, index: Expr) -> Expr:
-        """The index with quotients and remainders of whole tiles carried out.
-
-        `(8 * i + l) // 8` is `i`, and `(8 * i + l) % 8` is `l`, if `l` counts to 8.
+        Quotients and remainders of whole tiles are carried out: `(8 * i + l) // 8` is
+        `i`, and `(8 * i + l) % 8` is `l`, if `l` counts to 8.
         """
+        values = {a.var: a.value for a in self.block.axes}
+        lengths = {loop.var: constant(loop.extent) for loop in self.loops}
+        return spread(substitute(index, values), lengths)
 
-        @rewriter
-        def visit(node: Node) -> Node:
-            node = rebuild(node, visit)
-            match node:
-                case Binary("floordiv" | "floormod" as op, a, Const(value=by)) if by:
-                    parts = self._parts(linear(a), int(by))
-                    if parts is not None:
-                        return parts[op == "floormod"].expr()
-            return node
-
-        return visit(index)
-
-    def _parts(self, form: Linear, by: int) -> tuple[Linear, Linear] | None:
-        """Quotient and remainder, if the latter is of the tile's loops alone."""
-        lengths = {loop.var: loop.extent for loop in self.loops}
-        whole = tuple((a, c // by) for a, c in form.terms if c % by == 0)
-        rest = tuple((a, c) for a, c in form.terms if c % by)
-        most = form.constant % by
-        for atom, step in rest:
-            length = lengths.get(atom) if isinstance(atom, Var) else None
-            if not isinstance(length, Const) or step < 0:
-                return None
-            most += step * (int(length.value) - 1)
-        if most >= by:
-            return None
-        return Linear(whole, form.constant // by), Linear(rest, form.constant % by)
-
-    def inner(self, form: Linear) -> Linear:
+    def inner(self, form: Poly) -> Poly:
         """The terms of a form that the nest's loops drive."""
         own = {loop.var for loop in self.loops}
-        return Linear(tuple((a, c) for a, c in form.terms if free_vars(a) & own))
+        return form.only(lambda atom: bool(free_vars(atom) & own))
 
 
 @legality("an intrinsic computes what it replaces")
@@ -330,13 +303,13 @@ def _operands(meaning: _Nest, tile: _Nest) -> dict[Buffer, Operand]:
 
 
 def _dims(
-    wanted: Sequence[Linear], found: Sequence[Linear]
+    wanted: Sequence[Poly], found: Sequence[Poly]
 ) -> tuple[int | None, ...] | None:
     """The wanted dimension along each found one; None if they do not match."""
-    left = [d for d, form in enumerate(wanted) if form != Linear()]
+    left = [d for d, form in enumerate(wanted) if form != Poly()]
     dims: list[int | None] = []
     for form in found:
-        if form == Linear():
+        if form == Poly():
             dims.append(None)
         elif left and wanted[left[0]] == form:
             dims.append(left.pop(0))
@@ -350,7 +323,7 @@ def _origin(tile: _Nest, indices: Sequence[Expr]) -> tuple[Expr, ...]:
     gone = {
         axis.var: Const(0, axis.var.dtype)
         for axis in tile.block.axes
-        if _outer_part(tile, axis) == Linear()
+        if _outer_part(tile, axis) == Poly()
     }
     return tuple(
         index
@@ -360,7 +333,7 @@ def _origin(tile: _Nest, indices: Sequence[Expr]) -> tuple[Expr, ...]:
     )
 
 
-def _outer_part(tile: _Nest, axis: Axis) -> Linear:
+def _outer_part(tile: _Nest, axis: Axis) -> Poly:
     """An axis's value at the tile's first element; 0 if the tile drives all of it."""
     form = linear(axis.value)
     return form - tile.inner(form)
@@ -376,7 +349,7 @@ def _instruction(
     axes = tuple(
         dataclasses.replace(axis, value=outer.expr())
         for axis in tile.block.axes
-        if (outer := _outer_part(tile, axis)) != Linear()
+        if (outer := _outer_part(tile, axis)) != Poly()
     )
     body = placed(entry.implementation.body, operands, {}, taken)
     folds = any(axis.kind == "reduction" for axis in axes)

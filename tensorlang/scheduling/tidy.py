@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tensorlang.ir.bounds import counted, prove
 from tensorlang.ir.conditions import conjunction, conjuncts
 from tensorlang.ir.dtypes import i64
+from tensorlang.ir.integers.bounds import counted, prove
+from tensorlang.ir.integers.indices import spread
+from tensorlang.ir.integers.polynomials import Poly
 from tensorlang.ir.nodes import (
     Block,
     Compare,
@@ -25,8 +27,6 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.scheduling.facts import Ranges
-from tensorlang.scheduling.linear import Linear
-from tensorlang.scheduling.slices import spread
 from tensorlang.scheduling.tree import constant
 
 NOTHING = Seq(())
@@ -119,7 +119,7 @@ def _upper(condition: Expr, var: Var, ranges: Ranges) -> int | None:
     return (found[0].constant - least) // -coefficient + 1
 
 
-def _at_least(condition: Expr, ranges: Ranges) -> tuple[Linear, int] | None:
+def _at_least(condition: Expr, ranges: Ranges) -> tuple[Poly, int] | None:
     """A comparison as `form >= least`, dropping loops of extent 1, which are 0."""
     if not isinstance(condition, Compare) or condition.a.dtype != i64:
         return None
@@ -132,5 +132,5 @@ def _at_least(condition: Expr, ranges: Ranges) -> tuple[Linear, int] | None:
     a, b = spread(condition.a, extents), spread(condition.b, extents)
     form = (b - a).scaled(sign)
     once = {var for var, extent in extents.items() if extent == 1}
-    terms = tuple((atom, c) for atom, c in form.terms if atom not in once)
-    return Linear(terms, form.constant), least
+    left = form.only(lambda atom: atom not in once)
+    return left.shifted(form.constant), least

@@ -17,6 +17,8 @@ from typing import TypeVar
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.conditions import conjunction, conjuncts
 from tensorlang.ir.dtypes import i64
+from tensorlang.ir.integers.indices import linear
+from tensorlang.ir.integers.polynomials import Poly, number, term
 from tensorlang.ir.nodes import (
     Axis,
     Block,
@@ -34,7 +36,6 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.visit import fresh, rebuild, rewriter, substitute
 from tensorlang.scheduling.coverage import first_only
-from tensorlang.scheduling.linear import Linear, linear, number
 from tensorlang.scheduling.regions import Range, Ranges, Region, relax
 
 N = TypeVar("N", bound=Node)
@@ -63,14 +64,14 @@ class Localizer:
     taken: set[str]
     axes: list[Axis] = field(default_factory=list)
 
-    def index(self, index: Expr, start: Linear) -> Expr:
+    def index(self, index: Expr, start: Poly) -> Expr:
         """`index - start` in terms of the block's axes and of new ones."""
         if isinstance(index, Ramp):
             base = self.index(index.base, start)
             return dataclasses.replace(index, base=base)
         if not self._moving(start):
-            return index if start == Linear() else (linear(index) - start).expr()
-        rest, total = Linear() - start, Linear()
+            return index if start == Poly() else _relative(index, start)
+        rest, total = Poly() - start, Poly()
         for atom, coefficient in linear(index).terms:
             axis = self._axis(atom)
             low = self._low(axis) if axis else None
@@ -78,30 +79,30 @@ class Localizer:
                 total += self._local(axis, low).scaled(coefficient)
                 rest += low.scaled(coefficient)
             else:
-                total += Linear(((atom, coefficient),))
+                total += term(atom, coefficient)
         rest = rest.shifted(linear(index).constant)
         if self._moving(rest):
-            return (linear(index) - linear(self._pinned(start.expr()))).expr()
+            return _relative(index, linear(self._pinned(start.expr())))
         return (total + rest).expr()
 
-    def _moving(self, form: Linear) -> bool:
+    def _moving(self, form: Poly) -> bool:
         return bool(form.vars & self.outside.keys())
 
     def _axis(self, atom: Expr) -> Axis | None:
         return next((axis for axis in self.block.axes if axis.var == atom), None)
 
-    def _low(self, axis: Axis) -> Linear | None:
+    def _low(self, axis: Axis) -> Poly | None:
         found = relax(axis.value, self.inside)
         return found.low if found else None
 
-    def _local(self, axis: Axis, low: Linear) -> Linear:
+    def _local(self, axis: Axis, low: Poly) -> Poly:
         """`axis` relative to the tile's start: a new axis, or a constant."""
         value = linear(axis.value) - low
         found = relax(axis.value, self.inside)
         if value.is_constant or found is None:
             return value
         name, extent = f"{axis.var.name}_in", found.extent.expr()
-        return Linear(((self._extra(name, axis.kind, extent, value.expr()), 1),))
+        return term(self._extra(name, axis.kind, extent, value.expr()))
 
     def _extra(self, name: str, kind: str, extent: Expr, value: Expr) -> Var:
         for axis in (*self.block.axes, *self.axes):
@@ -132,6 +133,13 @@ class Localizer:
     def finish(self, block: Block) -> Block:
         """`block` with the additional axes."""
         return dataclasses.replace(block, axes=(*block.axes, *self.axes))
+
+
+def _relative(index: Expr, start: Poly) -> Expr:
+    """`index - start`; only scalars are sums of terms."""
+    if index.dtype.lanes > 1:
+        return index - start.expr()
+    return (linear(index) - start).expr()
 
 
 def loop_kind(block: Block, loop: Var) -> str:
@@ -263,7 +271,7 @@ def copy_over(
 def _local_axis(
     part: Range, axis: Axis, counter: Expr, axes: list[Axis], taken: set[str]
 ) -> Expr:
-    if part.low == Linear():
+    if part.low == Poly():
         return axis.var
     if not isinstance(counter, Var):
         return counter
@@ -284,7 +292,7 @@ def _inside(part: Range, extent: Expr, value: Expr, around: Ranges) -> list[Expr
     return asked
 
 
-def _extreme(form: Linear, around: Ranges, *, high: bool = True) -> Linear:
+def _extreme(form: Poly, around: Ranges, *, high: bool = True) -> Poly:
     found = relax(form.expr(), around)
     if found is None:
         return form

@@ -14,17 +14,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.bounds import counted
 from tensorlang.ir.collectives import WARP
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
+from tensorlang.ir.integers.bounds import counted
+from tensorlang.ir.integers.indices import linear
+from tensorlang.ir.integers.polynomials import Poly
 from tensorlang.ir.nodes import Axis, Block, Buffer, Const, Expr, For, Stmt, Var, seq
 from tensorlang.ir.semantics import evaluate
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.visit import fresh, substitute
 from tensorlang.scheduling.coverage import guards_of
 from tensorlang.scheduling.legality import legality
-from tensorlang.scheduling.linear import Linear, linear
 from tensorlang.scheduling.operands import Operand, placed
 from tensorlang.scheduling.tensor_intrinsics import TensorIntrinsic
 
@@ -81,7 +82,7 @@ class Lanes:
         thread = self.threads.var
         warps = int(self.threads.extent.value) // WARP  # type: ignore[attr-defined]
         zero[thread] = thread // WARP * WARP if warps > 1 else Const(0, i64)
-        form, ranges = Linear(), {thread: counted(self.threads.extent)}
+        form, ranges = Poly(), {thread: counted(self.threads.extent)}
         for atom, factor in linear(self.value(index)).terms:
             new = substitute(atom, zero) if free_vars(atom) & self.moving else atom
             form = form + linear(simplify(new, ranges)).scaled(factor)
@@ -91,16 +92,11 @@ class Lanes:
         loops = (self.threads, *self.loops)
         return tuple(int(loop.extent.value) for loop in loops)  # type: ignore[attr-defined]
 
-    def _moving(self, index: Expr) -> Linear | None:
+    def _moving(self, index: Expr) -> Poly | None:
         """The terms that move in the tile; None if some also depend on other loops."""
-        terms = []
-        for atom, factor in linear(self.value(index)).terms:
-            used = free_vars(atom) & self.moving
-            if used and free_vars(atom) - self.moving:
-                return None
-            if used:
-                terms.append((atom, factor))
-        return Linear(tuple(terms))
+        form = linear(self.value(index))
+        moving = form.only(lambda atom: bool(free_vars(atom) & self.moving))
+        return moving if moving.vars <= self.moving else None
 
 
 @legality("all lanes of a warp reach its instruction")

@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from tensorlang.ir.bounds import Known, Range, ranges_in
 from tensorlang.ir.dtypes import i32, i64
-from tensorlang.ir.intervals import within
-from tensorlang.ir.node_intervals import node_interval
+from tensorlang.ir.integers.bounds import Known, Range, ranges_in
+from tensorlang.ir.integers.intervals import within
+from tensorlang.ir.integers.node_intervals import node_interval
 from tensorlang.ir.nodes import (
     Binary,
     Cast,

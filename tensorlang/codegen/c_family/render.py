@@ -28,10 +28,11 @@ from tensorlang.codegen.simt.indices import MOST_BYTES
 from tensorlang.codegen.simt.multi_tensor import multi_tensor_launch
 from tensorlang.codegen.simt.nonempty import sizes_in_launch
 from tensorlang.errors import CodegenError
-from tensorlang.ir.bounds import ranges_in
 from tensorlang.ir.collectives import is_collective
 from tensorlang.ir.contents import free_vars, reads, writes
 from tensorlang.ir.dtypes import DType, u32
+from tensorlang.ir.integers.bounds import ranges_in
+from tensorlang.ir.integers.size_bounds import size_ranges
 from tensorlang.ir.natives import COPY_SYNCS
 from tensorlang.ir.nodes import (
     Barrier,
@@ -48,7 +49,6 @@ from tensorlang.ir.nodes import (
     Unary,
 )
 from tensorlang.ir.rules import Simplifier
-from tensorlang.ir.size_bounds import size_ranges
 from tensorlang.ir.visit import walk
 from tensorlang.targets import Target
 

@@ -12,9 +12,10 @@ from collections.abc import Iterable
 import numpy as np
 
 from tensorlang.ir.contents import free_vars
+from tensorlang.ir.integers.indices import linear
+from tensorlang.ir.integers.polynomials import Poly, term
 from tensorlang.ir.nodes import Const, Expr, For
 from tensorlang.ir.semantics import evaluate
-from tensorlang.scheduling.linear import Linear, linear
 
 
 def rejoined(index: Expr, threads: Iterable[For]) -> Expr:
@@ -25,14 +26,13 @@ def rejoined(index: Expr, threads: Iterable[For]) -> Expr:
     return index if form == linear(index) else form.expr()
 
 
-def _joined(form: Linear, loop: For) -> Linear:
-    own = [term for term in form.terms if free_vars(term[0]) == {loop.var}]
-    if len(own) < 2 or not isinstance(loop.extent, Const):
+def _joined(form: Poly, loop: For) -> Poly:
+    digits = form.only(lambda atom: free_vars(atom) == {loop.var})
+    if len(digits) < 2 or not isinstance(loop.extent, Const):
         return form
-    digits = Linear(tuple(own))
     numbers = np.arange(int(loop.extent.value))
     values = evaluate(digits.expr(), {loop.var: numbers})
     if (values != values[0] + numbers * (values[1] - values[0])).any():
         return form
     step, start = int(values[1] - values[0]), int(values[0])
-    return form - digits + Linear(((loop.var, step),), start)
+    return (form - digits + term(loop.var, step)).shifted(start)

@@ -22,7 +22,15 @@ from typing import Final
 from tensorlang.codegen.simt.launches import is_launch
 from tensorlang.ir.by_class import method_by_class
 from tensorlang.ir.dtypes import i32, i64
-from tensorlang.ir.intervals import BINARY, Interval, hull, meet, within, wrapped
+from tensorlang.ir.integers.intervals import (
+    BINARY,
+    Interval,
+    hull,
+    meet,
+    within,
+    wrapped,
+)
+from tensorlang.ir.integers.size_bounds import size_ranges
 from tensorlang.ir.nodes import (
     Binary,
     Buffer,
@@ -40,7 +48,6 @@ from tensorlang.ir.nodes import (
     Var,
     seq,
 )
-from tensorlang.ir.size_bounds import size_ranges
 from tensorlang.ir.visit import rebuild, rebuild_statements, rewriter
 
 MOST_BYTES: Final = 1 << 40  # per array

@@ -7,9 +7,9 @@ from math import gcd
 
 from tensorlang.codegen.folding import fold_node
 from tensorlang.codegen.multiples import CHANGES, Multiples, multiple
-from tensorlang.ir.bounds import Known
 from tensorlang.ir.conditions import conjunction
 from tensorlang.ir.contents import free_vars
+from tensorlang.ir.integers.bounds import Known
 from tensorlang.ir.nodes import (
     Binary,
     Buffer,

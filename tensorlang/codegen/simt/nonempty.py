@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from tensorlang.ir.bounds import Range
+from tensorlang.ir.integers.bounds import Range
 from tensorlang.ir.nodes import Binary, Cast, Const, Expr, Var
 
 

@@ -15,9 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tensorlang.ir.bounds import bounds, counted
 from tensorlang.ir.conditions import conjuncts
 from tensorlang.ir.contents import free_vars, reads, touches, writes
+from tensorlang.ir.integers.bounds import bounds, counted
+from tensorlang.ir.integers.indices import linear
+from tensorlang.ir.integers.polynomials import Poly
 from tensorlang.ir.nodes import (
     AtomicUpdate,
     Buffer,
@@ -32,7 +34,6 @@ from tensorlang.ir.nodes import (
     Var,
 )
 from tensorlang.ir.visit import children, nodes_of
-from tensorlang.scheduling.linear import Linear, linear
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class _Place:
     """
 
     threads: Mapping[str, tuple[int, int]]
-    block: Linear
+    block: Poly
     rest: tuple[int, int]
 
 
@@ -113,15 +114,15 @@ def _place(
     found: dict[str, tuple[int, int]] = {}
     for loop in threads.values():
         count = _count(loop, around)
-        multiple = dict(form.terms).get(loop.var, 0)
+        multiple = form.at(loop.var)
         if count is None or (multiple <= 0 and count > 1):
             return None
         if count > 1:
             found[loop.thread] = multiple, count
-    own = tuple(term for term in form.terms if free_vars(term[0]) <= block)
-    rest = form - Linear(own) - Linear(tuple(_terms(form, threads)))
+    own = form.only(lambda atom: free_vars(atom) <= block)
+    rest = form - own - form.only(threads.__contains__)
     span = _span(rest.expr(), loops)
-    return None if span is None else _Place(found, Linear(own), span)
+    return None if span is None else _Place(found, own, span)
 
 
 def _count(loop: For, around: tuple[For | If, ...]) -> int | None:
@@ -136,13 +137,6 @@ def _count(loop: For, around: tuple[For | If, ...]) -> int | None:
                     if a == loop.var:
                         count = min(count, int(end) + (op == "le"))
     return count
-
-
-def _terms(form: Linear, threads: Mapping[Var, For]) -> Iterator[tuple[Expr, int]]:
-    """The terms in thread indices."""
-    for atom, multiple in form.terms:
-        if isinstance(atom, Var) and atom in threads:
-            yield atom, multiple
 
 
 def _span(rest: Expr, around: tuple[For, ...]) -> tuple[int, int] | None:

@@ -17,8 +17,9 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from tensorlang.codegen.simt.digits import rejoined
-from tensorlang.ir.bounds import Range, bounds, counted
 from tensorlang.ir.contents import touches
+from tensorlang.ir.integers.bounds import Range, bounds, counted
+from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.nodes import (
     AtomicUpdate,
     Buffer,
@@ -34,7 +35,6 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.visit import children, nodes_of, rebuild, rewriter
-from tensorlang.scheduling.linear import linear
 
 _THREAD = "thread."
 _Steps: TypeAlias = tuple[tuple[str, int], ...]  # index coefficient by thread index

@@ -15,6 +15,7 @@ from typing import Final
 
 from tensorlang.ir.contents import free_vars, reads
 from tensorlang.ir.dtypes import i64
+from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.nodes import (
     Expr,
     Function,
@@ -29,7 +30,6 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.visit import holds, rebuild, rewriter, substitute
-from tensorlang.scheduling.linear import linear
 from tensorlang.scheduling.memory import OWN
 
 _Named = dict[Var, Expr]

@@ -9,9 +9,9 @@ from typing import Final
 from tensorlang.codegen.copies import ASYNC, is_zero
 from tensorlang.codegen.multiples import Multiples, multiple
 from tensorlang.codegen.simt.lane_analysis import LaneAnalysis
-from tensorlang.ir.bounds import Known
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
+from tensorlang.ir.integers.bounds import Known
 from tensorlang.ir.nodes import (
     Buffer,
     Const,

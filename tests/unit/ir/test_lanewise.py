@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tensorlang.ir.dtypes import i64
-from tensorlang.ir.known import Known
+from tensorlang.ir.integers.known import Known
 from tensorlang.ir.lanewise import as_ramp
 from tensorlang.ir.nodes import Const, Expr, Ramp, Splat, Var, as_expr
 

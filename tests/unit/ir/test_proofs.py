@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tensorlang.ir import compute, function, placeholder, show, size, verify
-from tensorlang.ir.bounds import prove
+from tensorlang.ir.integers.bounds import prove
 from tensorlang.ir.nodes import Var
 
 N, K, LANE = Var("n"), Var("k"), Var("lane")

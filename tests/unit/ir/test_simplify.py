@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensorlang.ir import intrinsics as fn
-from tensorlang.ir.bounds import bounds, prove
 from tensorlang.ir.dtypes import boolean, f32, i32, i64, u8, u32
+from tensorlang.ir.integers.bounds import bounds, prove
 from tensorlang.ir.nodes import (
     Binary,
     Bitcast,

@@ -6,7 +6,7 @@ import gc
 
 from tensorlang.ir import Var, f32, i64
 from tensorlang.ir.contents import contents, free_vars, names
-from tensorlang.ir.known import Known
+from tensorlang.ir.integers.known import Known
 from tensorlang.ir.nodes import (
     Binary,
     Block,

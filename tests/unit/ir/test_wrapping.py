@@ -13,10 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensorlang.ir import affine, bounds, conditions, division, known, lanes, rules
-from tensorlang.ir.bounds import prove
+from tensorlang.ir import conditions, lanes, rules
 from tensorlang.ir.dtypes import i8, i32, i64
-from tensorlang.ir.known import Known
+from tensorlang.ir.integers import bounds, division, known, polynomials
+from tensorlang.ir.integers.bounds import prove
+from tensorlang.ir.integers.known import Known
+from tensorlang.ir.integers.size_bounds import size_ranges
 from tensorlang.ir.nodes import (
     COMPARISONS,
     Binary,
@@ -38,9 +40,8 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.semantics import evaluate
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.size_bounds import size_ranges
 
-MODULES = (affine, bounds, conditions, division, known, lanes, rules)
+MODULES = (bounds, conditions, division, known, lanes, polynomials, rules)
 X, Y = Var("x", i8), Var("y", i8)
 ALL = np.arange(-128, 128).astype(np.int8)
 PAIRS = {X: np.repeat(ALL, 256), Y: np.tile(ALL, 256)}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tensorlang.ir.dtypes import i64
+from tensorlang.ir.integers.digits import fixed
 from tensorlang.ir.nodes import Buffer, Expr, Var, as_expr
-from tensorlang.scheduling.digits import fixed
 
 A, B, F, N, M = Var("i"), Var("j"), Var("f"), Var("n"), Var("m")
 TABLE = Buffer("table", i64, (as_expr(64),))

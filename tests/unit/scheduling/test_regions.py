@@ -6,12 +6,13 @@ import pytest
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.dtypes import i64
+from tensorlang.ir.integers.indices import linear
+from tensorlang.ir.integers.polynomials import number
 from tensorlang.ir.nodes import For, Var
 from tensorlang.ir.parser import parse
 from tensorlang.scheduling.cache_write import cache_write
 from tensorlang.scheduling.coverage import bounds_of, dense, guards_of
 from tensorlang.scheduling.inline import inline
-from tensorlang.scheduling.linear import linear, number
 from tensorlang.scheduling.reduction import decompose_reduction
 from tensorlang.scheduling.regions import region
 from tensorlang.scheduling.tree import block_of, find_block

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from tensorlang.ir.by_class import by_class
 from tensorlang.ir.dtypes import DType
-from tensorlang.ir.intervals import (
+from tensorlang.ir.integers.intervals import (
     BINARY,
     UNKNOWN,
     Interval,

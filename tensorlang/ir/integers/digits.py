@@ -22,14 +22,14 @@ from math import gcd
 from typing import Final, TypeAlias
 
 from tensorlang.ir.contents import free_vars
+from tensorlang.ir.integers.indices import FAR, Extents, Slice, linear, slice_of, spread
+from tensorlang.ir.integers.polynomials import Poly
 from tensorlang.ir.nodes import Binary, Const, Expr, Load, Ramp, Var
 from tensorlang.ir.visit import holds
-from tensorlang.scheduling.linear import Linear, linear
-from tensorlang.scheduling.slices import FAR, Extents, Slice, slice_of, spread
 
 # A digit of a variable, by its weight; or an atom that is no slice of a variable.
 Digit: TypeAlias = tuple[Var, int] | Expr
-_Meeting: TypeAlias = tuple[Linear, Linear, int]  # a, b, their maximal distance
+_Meeting: TypeAlias = tuple[Poly, Poly, int]  # a, b, their maximal distance
 Cuts: TypeAlias = Mapping[Var, tuple[int, ...]]
 _KEPT: Final = 1 << 12  # cached results: schedules repeat their queries
 
@@ -102,7 +102,7 @@ def never_behind(
         for form in forms:
             if form.constant == 0 and _counts_up(form, loops):
                 zero.update(atom for atom, _ in form.terms)
-        parts = _parts((Linear(tuple((a, 1) for a in zero)),), extents)
+        parts = _parts((Poly({(a,): 1 for a in zero}),), extents)
         forms = [
             whole
             for atom, whole in parts.items()
@@ -117,7 +117,7 @@ def never_behind(
     return frozenset(var for var, own in found.digits.items() if own <= least)
 
 
-def _counts_up(form: Linear, loops: Collection[Var]) -> bool:
+def _counts_up(form: Poly, loops: Collection[Var]) -> bool:
     """Whether no term of a form is ever negative."""
     return all(c > 0 and _never_negative(atom, loops) for atom, c in form.terms)
 
@@ -190,7 +190,7 @@ def _joined(pairs: Sequence[tuple[Expr, Expr]]) -> Iterator[tuple[Expr, Expr]]:
             yield pair
 
 
-def _parts(forms: Iterable[Linear], extents: Extents) -> dict[Binary, Linear]:
+def _parts(forms: Iterable[Poly], extents: Extents) -> dict[Binary, Poly]:
     """The dividends of the quotients and remainders in some forms."""
     return {
         atom: spread(atom.a, extents)
@@ -210,7 +210,7 @@ class _Spans(dict[Digit, int]):
         return FAR
 
 
-def _wholes(parts: dict[Binary, Linear], zero: set[Digit]) -> list[Linear]:
+def _wholes(parts: dict[Binary, Poly], zero: set[Digit]) -> list[Poly]:
     """Every `x` whose `x // c` and `x % c` agree; each is returned once."""
     found = []
     for atom in [atom for atom in parts if atom in zero]:
@@ -249,7 +249,7 @@ def _agrees(
     return slack == 0 and reach[digit] < others
 
 
-def _cuts(forms: Iterable[Linear], extents: Extents) -> dict[Var, tuple[int, ...]]:
+def _cuts(forms: Iterable[Poly], extents: Extents) -> dict[Var, tuple[int, ...]]:
     """The digit boundaries of each variable; none if its slices do not nest."""
     starts: dict[Var, set[int]] = {var: {1} for var in extents}
     for form in forms:
@@ -276,7 +276,7 @@ def _digits(var: Var, cuts: Cuts, extents: Extents) -> Iterator[tuple[Digit, int
         yield (var, place), span
 
 
-def _expand(form: Linear, cuts: Cuts) -> dict[Digit, int]:
+def _expand(form: Poly, cuts: Cuts) -> dict[Digit, int]:
     """A form as coefficients of digits and other atoms."""
     digits: dict[Digit, int] = {}
     for atom, c in form.terms:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from tensorlang.ir.affine import Poly, add, constant, poly, scaled
 from tensorlang.ir.by_class import by_class
 from tensorlang.ir.dtypes import i64
-from tensorlang.ir.intervals import Interval
-from tensorlang.ir.known import End, Known, Range, counted
+from tensorlang.ir.integers.intervals import Interval
+from tensorlang.ir.integers.known import End, Known, Range, counted
+from tensorlang.ir.integers.polynomials import Poly, poly
 from tensorlang.ir.nodes import (
     Axis,
     Binary,
@@ -47,7 +47,6 @@ __all__ = [
     "ranges_in",
 ]
 
-_ONE: Final = constant(1)
 NEGATED: Final = {
     "lt": "ge",
     "ge": "lt",
@@ -159,7 +158,7 @@ def _compared(cond: Compare, known: Known, *, only: bool = False) -> bool | None
         return None
     if kind.scalar == i64:
         left, right = _lanes(cond.a, known), _lanes(cond.b, known)
-        differences = [add(b, a, -1) for a, b in zip(left, right, strict=False)]
+        differences = [b - a for a, b in zip(left, right, strict=False)]
         if differences and not any(differences):  # equal, even if both wrap
             return cond.op in ("eq", "le", "ge")
         if differences and all(map(known.fits, (*left, *right))):
@@ -170,13 +169,13 @@ def _compared(cond: Compare, known: Known, *, only: bool = False) -> bool | None
 def _lanes(expr: Expr, known: Known) -> tuple[Poly, ...]:
     """A scalar, or both ends of a vector linear in the lane, otherwise nothing."""
     if expr.dtype.lanes == 1:
-        return (poly(expr, known.polys),)
+        return (known.polys[expr],)
     if isinstance(expr, Splat):
-        value = poly(expr.value, known.polys)
+        value = known.polys[expr.value]
         return value, value
     if isinstance(expr, Ramp):
-        first, step = poly(expr.base, known.polys), poly(expr.stride, known.polys)
-        return first, add(first, step, expr.lanes - 1)
+        first, step = known.polys[expr.base], known.polys[expr.stride]
+        return first, first.plus(step, expr.lanes - 1)
     return ()
 
 
@@ -203,22 +202,22 @@ def _same_in_all_lanes(op: str, ends: list[Poly], known: Known) -> bool | None:
 
 
 def _above(d: Poly, known: Known) -> bool:
-    return known.at_least_zero(add(d, _ONE, -1))
+    return known.at_least_zero(d.shifted(-1))
 
 
 def _below(d: Poly, known: Known) -> bool:
-    return known.at_least_zero(add(scaled(d, -1), _ONE, -1))
+    return known.at_least_zero((-d).shifted(-1))
 
 
 def _zero(d: Poly, known: Known) -> bool:
-    return not d or (known.at_least_zero(d) and known.at_least_zero(scaled(d, -1)))
+    return not d or (known.at_least_zero(d) and known.at_least_zero(-d))
 
 
 _SIGNS: Final[dict[str, Callable[[Poly, Known], bool]]] = {
     "lt": _above,
     "gt": _below,
     "le": lambda d, known: known.at_least_zero(d),
-    "ge": lambda d, known: known.at_least_zero(scaled(d, -1)),
+    "ge": lambda d, known: known.at_least_zero(-d),
     "eq": _zero,
     "ne": lambda d, known: _above(d, known) or _below(d, known),
 }
@@ -258,7 +257,7 @@ def assume(cond: Expr, known: Known, holds: bool = True) -> Iterator[Poly]:
     elif isinstance(cond, Compare) and cond.a.dtype == i64 and not _reads(cond):
         op = cond.op if holds else NEGATED[cond.op]
         if known.exact(cond.a) and known.exact(cond.b):
-            yield from _inequalities(op, add(poly(cond.b), poly(cond.a), -1))
+            yield from _inequalities(op, poly(cond.b) - poly(cond.a))
 
 
 def _reads(cond: Expr) -> bool:
@@ -267,11 +266,11 @@ def _reads(cond: Expr) -> bool:
 
 def _inequalities(op: str, d: Poly) -> Iterator[Poly]:
     """`0 op d` as polynomials that are nonnegative."""
-    back = scaled(d, -1)
+    back = -d
     if op == "lt":
-        yield add(d, _ONE, -1)
+        yield d.shifted(-1)
     elif op == "gt":
-        yield add(back, _ONE, -1)
+        yield back.shifted(-1)
     if op in ("le", "eq"):
         yield d
     if op in ("ge", "eq"):

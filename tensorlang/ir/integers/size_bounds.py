@@ -32,7 +32,7 @@ class Size:
 def size_ranges(
     func: Function, most_bytes: int = MOST_BYTES
 ) -> dict[Var, tuple[int, Size]]:
-    """The ranges of a function's sizes, as in `tensorlang.ir.bounds`.
+    """The ranges of a function's sizes, as in `tensorlang.ir.integers.bounds`.
 
     A size is a factor of a parameter's dimension. No parameter has more than
     `most_bytes`, counting dimensions of 0 as 1.

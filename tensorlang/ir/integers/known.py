@@ -15,22 +15,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from tensorlang.ir.affine import (
-    ONE,
-    Monomial,
-    Poly,
-    accumulate,
-    add,
-    constant,
-    factors,
-    merged,
-    poly,
-    product,
-    scaled,
-    value_of,
-)
 from tensorlang.ir.dtypes import DType, i64
-from tensorlang.ir.intervals import (
+from tensorlang.ir.integers.indices import divisor_of
+from tensorlang.ir.integers.intervals import (
     BINARY,
     UNKNOWN,
     Interval,
@@ -38,7 +25,18 @@ from tensorlang.ir.intervals import (
     within,
     wrapped,
 )
-from tensorlang.ir.node_intervals import node_interval, type_limits
+from tensorlang.ir.integers.node_intervals import node_interval, type_limits
+from tensorlang.ir.integers.polynomials import (
+    ONE,
+    Monomial,
+    Poly,
+    Polys,
+    factors,
+    merged,
+    number,
+    term,
+)
+from tensorlang.ir.integers.size_bounds import Size
 from tensorlang.ir.nodes import (
     Binary,
     Call,
@@ -51,7 +49,6 @@ from tensorlang.ir.nodes import (
     Unary,
     Var,
 )
-from tensorlang.ir.size_bounds import Size
 from tensorlang.ir.visit import variables, walk
 
 End: TypeAlias = int | Expr | Size | None
@@ -114,7 +111,7 @@ class Known:
     ) -> None:
         self.ranges: Mapping[Var, Range] = {} if ranges is None else ranges
         self.facts = facts
-        self.polys: dict[Expr, Poly] = {}
+        self.polys = Polys()
         self._numbers: dict[Expr, int] = {}  # of the variables, in order
         self.depth = 0
         self._around: Known | None = None  # the outermost scope, if not this one
@@ -168,21 +165,19 @@ class Known:
         found = self._exact.get(expr)
         if found is None:
             outer = self._outside(expr)
-            found = outer.exact(expr) if outer else self.fits(poly(expr, self.polys))
+            found = outer.exact(expr) if outer else self.fits(self.polys[expr])
             self._exact[expr] = found
         return found
 
-    def fits(self, total: Mapping[Monomial, int]) -> bool:
+    def fits(self, total: Poly) -> bool:
         """Whether a polynomial never exceeds i64."""
         if len(total) == 1:
             ((monomial, coefficient),) = total.items()
             if len(monomial) == coefficient == 1:
                 return True  # whatever the machine has computed
-        return within(self._coarse(total), _I64) or within(
-            (self.lower(total), self.upper(total)), _I64
-        )
+        return within(self._coarse(total), _I64) or within(self.span(total), _I64)
 
-    def _coarse(self, total: Mapping[Monomial, int]) -> Interval:
+    def _coarse(self, total: Poly) -> Interval:
         """The interval of a sum, from those of its factors."""
         found: Interval = (0, 0)
         for monomial, coefficient in total.items():
@@ -195,11 +190,11 @@ class Known:
             span = BINARY["mul"](span, self.interval(factor))
         return span
 
-    def upper(self, total: Mapping[Monomial, int]) -> int | None:
+    def upper(self, total: Poly) -> int | None:
         """The least upper bound found for a polynomial, None if there is none."""
-        rest = {m: c for m, c in total.items() if m}
+        rest = Poly({m: c for m, c in total.items() if m})
         if not rest:
-            return total.get(ONE, 0)
+            return total.constant
         key = frozenset(rest.items())
         if key in self._uppers:
             bound = self._uppers[key]
@@ -210,7 +205,7 @@ class Known:
             bound = where._upper(rest, key)  # noqa: SLF001 - same class
             if guesses == self._guesses[0]:  # else it depends on a pending result
                 self._uppers[key] = bound
-        return None if bound is None else bound + total.get(ONE, 0)
+        return None if bound is None else bound + total.constant
 
     def _upper(self, rest: Poly, key: frozenset[tuple[Monomial, int]]) -> int | None:
         if key in self._uppers:
@@ -225,29 +220,33 @@ class Known:
             self._uppers[key] = bound
         return bound
 
-    def lower(self, total: Mapping[Monomial, int]) -> int | None:
+    def lower(self, total: Poly) -> int | None:
         """The greatest lower bound found for a polynomial."""
-        bound = self.upper(scaled(total, -1))
+        bound = self.upper(-total)
         return None if bound is None else -bound
 
-    def at_least_zero(self, total: Mapping[Monomial, int]) -> bool:
+    def span(self, total: Poly) -> Interval:
+        """The interval found for a polynomial."""
+        return self.lower(total), self.upper(total)
+
+    def at_least_zero(self, total: Poly) -> bool:
         """Whether a polynomial is provably nonnegative."""
         low = self.lower(total)
         if low is not None and low >= 0:
             return True
         if any(self._follows(total, fact) for fact in self.facts):
             return True
-        above = self._eliminate(scaled(total, -1), _Search(_quotients_first))
+        above = self._eliminate(-total, _Search(_quotients_first))
         return above is not None and above <= 0
 
-    def _follows(self, total: Mapping[Monomial, int], fact: Poly) -> bool:
+    def _follows(self, total: Poly, fact: Poly) -> bool:
         if not any(monomial in total for monomial in fact if monomial):
             return False
-        low = self.lower(add(total, fact, -1))
+        low = self.lower(total - fact)
         return low is not None and low >= 0
 
     def _eliminate(self, total: Poly, search: _Search) -> int | None:
-        value = value_of(total)
+        value = total.value
         if value is not None or search.fuel <= 0:
             return value
         search.fuel -= 1
@@ -346,7 +345,7 @@ class Known:
         assert isinstance(factor, Binary | Select)
         if not self.exact(factor.a) or not self.exact(factor.b):
             return []
-        return [poly(factor.a, self.polys), poly(factor.b, self.polys)]
+        return [self.polys[factor.a], self.polys[factor.b]]
 
     def _either(
         self, total: Poly, factor: Binary, arms: list[Poly]
@@ -385,16 +384,16 @@ class Known:
         if end is None or isinstance(end, Size):
             return None
         if isinstance(end, int):
-            return constant(end)
+            return number(end)
         found = self._found_ends.get((end, side))
         if found is None and (outer := self._outside(end)):
             return outer._end(end, side)  # noqa: SLF001 - same class
         if found is None:
             symbolic = end.dtype == i64 and not any(map(_is_read, walk(end)))
-            found = poly(end, self.polys) if symbolic else {}
-            fits = self.fits(found) or self.fits(add(found, constant(1)))
+            found = self.polys[end] if symbolic else Poly()
+            fits = self.fits(found) or self.fits(found.shifted(1))
             if not symbolic or not fits:
-                found = constant(self.interval(end)[side] or 0)
+                found = number(self.interval(end)[side] or 0)
             self._found_ends[end, side] = found
         return found
 
@@ -402,10 +401,10 @@ class Known:
         self, total: Poly, factor: Expr, low: Poly | None, high: Poly | None
     ) -> Poly | None:
         """`total` with `factor` replaced by the end that maximizes it."""
-        result: Poly = {}
+        result = Poly()
         for monomial, coefficient in total.items():
             if factor not in monomial:
-                accumulate(result, monomial, coefficient)
+                result.accumulate(monomial, coefficient)
                 continue
             sign = self._sign(monomial, coefficient, factor)
             end = {1: high, -1: low, 0: None}[sign]
@@ -435,59 +434,56 @@ class Known:
         rounds = sign > 0 and low is not None and low >= 0
         if not sign or not (whole or rounds) or not self.exact(factor.a):
             return []
-        inner = poly(factor.a, self.polys)
+        inner = self.polys[factor.a]
         if sign < 0:
-            inner = add(add(inner, poly(factor.b), -1), constant(1))
-        rest = {m: c for m, c in total.items() if m != monomial}
-        return [add(rest, product({others: share}, inner))]
+            inner = (inner - self.polys[factor.b]).shifted(1)
+        rest = Poly({m: c for m, c in total.items() if m != monomial})
+        return [rest + Poly({others: share}).product(inner)]
 
     def _by_other_quotients(self, total: Poly, factor: Binary) -> list[Poly]:
         """`d * (x // (c*d)) <= x // c <= d * (x // (c*d)) + d - 1`, if both occur."""
         coefficient, own = total.get((factor,)), _divisor(factor)
         if coefficient is None or own is None:
             return []
-        rest = add(total, {(factor,): coefficient}, -1)
+        rest = total.plus(term(factor), -coefficient)
         found = []
         for other in factors(rest):
             known = _divisor(other)
             if not isinstance(other, Binary) or other.a != factor.a or known is None:
                 continue
             ratio, odd = divmod(max(known, own), min(known, own))
-            slack = constant(ratio - 1)
             if odd or ratio == 1:
                 continue
             if known > own:  # x // own, in terms of the coarser quotient
-                by = scaled({(other,): 1}, ratio)
-                by = add(by, slack) if coefficient > 0 else by
-                found.append(add(rest, by, coefficient))
+                by = term(other, ratio).shifted(ratio - 1 if coefficient > 0 else 0)
+                found.append(rest.plus(by, coefficient))
             elif coefficient % ratio == 0:  # in terms of the finer one
-                by = {(other,): 1}
-                by = by if coefficient > 0 else add(by, slack, -1)
-                found.append(add(rest, by, coefficient // ratio))
+                by = term(other).shifted(0 if coefficient > 0 else 1 - ratio)
+                found.append(rest.plus(by, coefficient // ratio))
         return found
 
     def _remainder_below(self, total: Poly, factor: Binary) -> list[Poly]:
         """`0 <= x % n <= n - 1` for an expression n that is positive."""
         if isinstance(factor.b, Const):
             return []
-        divisor = poly(factor.b, self.polys)
+        divisor = self.polys[factor.b]
         if (self.interval(factor.b)[0] or 0) < 1:
             return []
-        high = add(divisor, constant(1), -1)
-        relaxed = self._towards(total, factor, constant(0), high)
+        high = divisor.shifted(-1)
+        relaxed = self._towards(total, factor, number(0), high)
         return [] if relaxed is None else [relaxed]
 
     def _numeric(self, total: Poly, factor: Expr) -> list[Poly]:
         """Every monomial with `factor` replaced by its maximum, if any."""
-        result: Poly = {}
+        result = Poly()
         for monomial, coefficient in total.items():
             if factor not in monomial:
-                accumulate(result, monomial, coefficient)
+                result.accumulate(monomial, coefficient)
                 continue
             largest = self._product(monomial, coefficient)[1]
             if largest is None:
                 return []
-            accumulate(result, ONE, largest)
+            result.accumulate(ONE, largest)
         return [result]
 
     # ------------------------------------------------------- intervals
@@ -512,15 +508,14 @@ class Known:
         if limits == UNKNOWN:
             return UNKNOWN
         if expr.dtype == i64 and isinstance(expr, (Binary, Unary, Var)):
-            total = poly(expr, self.polys)
+            total = self.polys[expr]
             if isinstance(expr, Var):
                 low, high = self.ranges.get(expr, UNKNOWN)
                 low = low if isinstance(low, int) else self.lower(total)
                 high = high if isinstance(high, int) else self.upper(total)
                 return meet(limits, (low, high))
-            ends = self.lower(total), self.upper(total)
-            if total != {(expr,): 1}:
-                return wrapped(ends, limits)
+            if total != term(expr):
+                return wrapped(self.span(total), limits)
         if isinstance(expr, Var):  # of another integer type: its ends are constants
             low, high = self.ranges.get(expr, UNKNOWN)
             return meet(limits, (self._number(low, 0), self._number(high, 1)))
@@ -543,12 +538,12 @@ def _is_read(node: Node) -> bool:
 
 
 def _replaced(total: Poly, factor: Expr, by: Poly) -> Poly:
-    result: Poly = {}
+    result = Poly()
     for monomial, coefficient in total.items():
         if factor in monomial:
             _multiplied(result, _without(monomial, factor), coefficient, by)
         else:
-            accumulate(result, monomial, coefficient)
+            result.accumulate(monomial, coefficient)
     return result
 
 
@@ -567,12 +562,10 @@ def _without_one(monomial: Monomial, factor: Expr) -> Monomial:
 def _multiplied(total: Poly, rest: Monomial, coefficient: int, by: Poly) -> None:
     """Add a term times a polynomial in place."""
     for monomial, times in by.items():
-        accumulate(total, merged(rest, monomial), coefficient * times)
+        total.accumulate(merged(rest, monomial), coefficient * times)
 
 
 def _divisor(factor: Expr) -> int | None:
     """The positive constant divisor of a floor division."""
-    if not isinstance(factor, Binary) or factor.op != "floordiv":
-        return None
-    value = factor.b.value if isinstance(factor.b, Const) else 0
-    return int(value) if value > 0 else None
+    floor = isinstance(factor, Binary) and factor.op == "floordiv"
+    return divisor_of(factor) if floor else None
