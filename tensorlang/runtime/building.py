@@ -26,6 +26,7 @@ from tensorlang.targets import Target
 
 if TYPE_CHECKING:
     from tensorlang.codegen import checked as bounds_checks
+    from tensorlang.codegen import meanings
     from tensorlang.ir import digest as digests
     from tensorlang.ir.nodes import Function
     from tensorlang.runtime import checked as checked_kernels
@@ -34,10 +35,12 @@ if TYPE_CHECKING:
 else:  # a warm process needs none of these
     bounds_checks = lazy.module("tensorlang.codegen.checked")
     checked_kernels = lazy.module("tensorlang.runtime.checked")
+    meanings = lazy.module("tensorlang.codegen.meanings")
     describing = lazy.module("tensorlang.runtime.describing")
     digests = lazy.module("tensorlang.ir.digest")
 
 CHECKED_VARIABLE: Final = "TENSORLANG_CHECKED"
+MEANING_VARIABLE: Final = "TENSORLANG_BY_MEANING"
 _CODES: Final = ("object_code", "wrapper_code")
 _TEXTS: Final = ("ir", "lowered", "source", "trace")
 _STAGES: Final = ("lower", "render", "compile")
@@ -73,6 +76,7 @@ def build(
     knobs: Mapping[str, object] | None = None,
     store: bool = True,
     checked: bool | None = None,
+    by_meaning: bool | None = None,
 ) -> Kernel:
     """The kernel of a function, or of a `Schedule` with its function and trace.
 
@@ -85,6 +89,9 @@ def build(
         checked: Whether the kernel checks the bounds of every access and raises
             `KernelError` (access, index, size, line) instead of touching other memory.
             CPU only, and slow. Default: whether `TENSORLANG_CHECKED=1`.
+        by_meaning: Whether dot product instructions are replaced by the arithmetic that
+            they mean, so that a kernel for another CPU runs on this one: slow, with the
+            same bits. Default: whether `TENSORLANG_BY_MEANING=1`.
 
     Raises:
         IRError: the function is malformed.
@@ -93,13 +100,15 @@ def build(
     """
     chosen = targets.get(target)
     recipe = _recipe(func, trace, knobs)
-    if _checked_by_default() if checked is None else checked:
+    if _is_set(MEANING_VARIABLE) if by_meaning is None else by_meaning:
+        recipe = replace(recipe, function=meanings.by_meaning(recipe.function))
+    if _is_set(CHECKED_VARIABLE) if checked is None else checked:
         return _checked(recipe, chosen, store=store)
     return _built(recipe, chosen, store=store)
 
 
-def _checked_by_default() -> bool:
-    return os.environ.get(CHECKED_VARIABLE, "") not in ("", "0")
+def _is_set(variable: str) -> bool:
+    return os.environ.get(variable, "") not in ("", "0")
 
 
 def _checked(recipe: Recipe, target: Target, *, store: bool) -> Kernel:
@@ -141,7 +150,7 @@ def cached_kernel(
     found = _NAMED.get((key, chosen))
     if found is not None:
         return found
-    if _checked_by_default():
+    if _is_set(CHECKED_VARIABLE) or _is_set(MEANING_VARIABLE):
         return _NAMED.setdefault((key, chosen), build(make(), chosen, knobs=knobs))
     name = _name(key, chosen)
     with _lock(name):

@@ -107,12 +107,15 @@ def test_any_size_here(seed, kinds, flips, along):
 @pytest.mark.parametrize(("kinds", "flips"), CASES)
 def test_the_instructions_of_others_by_their_meaning(cpu, kinds, flips):
     for m, n, k in ((7, 40, 132), (2, 9, 150), (5, 33, 11)):
-        s = scheduled(product(m, n, k, kinds, flips=flips), elsewhere(cpu))
+        target = elsewhere(cpu)
+        s = scheduled(product(m, n, k, kinds, flips=flips), target)
         assert "dot(" in str(s.function) or "dpbusd" in str(s.function)
         x, w, expected = arrays(m, n, k, kinds, flips=flips)
         y = np.zeros((m, n), np.float32)
         run(s.function, x, w, y)
         np.testing.assert_array_equal(y, expected)
+        kernel = build(s.function, target, store=False, by_meaning=True)
+        np.testing.assert_array_equal(kernel(x, w), expected)
 
 
 @pytest.mark.parametrize("cpu", PROCESSORS)
