@@ -91,7 +91,8 @@ class DerivedGradient(Definition):
         if not kinds and _gives_several(self.of):
             kinds = {"y": Arrays(several=True)}
         elif not kinds:
-            kinds = {"y": Arrays(first.says, first.dtypes) if self.linear else _FLOATS}
+            alike = self.linear or (first.dtypes and {*first.dtypes} <= {*FLOATS})
+            kinds = {"y": Arrays(first.says, first.dtypes) if alike else _FLOATS}
         return tuple(
             Parameter(
                 seed_name(name, taken), kind, inspect.Parameter.empty, keyword=False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
+from itertools import chain, repeat
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -12,7 +13,7 @@ from typing import Any, Final
 import jinja2
 import roofline
 
-from tensorlang.errors import OperatorError
+from tensorlang.errors import DTypeError, OperatorError
 from tensorlang.ir import show
 from tensorlang.ir.cost import cost
 from tensorlang.ops import Operator, building, find, operators
@@ -95,7 +96,10 @@ def conversions(op: Operator) -> tuple[str, ...]:
 
 
 def _conversion(op: Operator, dtype: str) -> str:
-    results = ", ".join(str(result) for result in _results(op, dtype))
+    try:
+        results = ", ".join(str(result) for result in _results(op, dtype))
+    except DTypeError:  # with the representative attributes
+        return f"{dtype} with other attributes"
     return dtype if results == dtype else f"{dtype} to {results}"
 
 
@@ -110,10 +114,20 @@ def _results(op: Operator, dtype: str) -> list[Any]:
     # only arrays of the operator's main dtype vary, not indices and conditions
     usual_type = next((t for t in reversed(default.dtypes) if t in op.dtypes), None)
     replaced = usual_type or default.dtypes[0]
-    dtypes = tuple(dtype if t == replaced else t for t in default.dtypes)
     attributes = attributes_of(default.named | extra)
+    slots = chain(op.spec.slots(default.named), repeat(""))
+    dtypes = tuple(
+        dtype if t == replaced and _admits(op, slot, dtype) else t
+        for slot, t in zip(slots, default.dtypes, strict=False)
+    )
     function = op.function(replace(default, dtypes=dtypes, attributes=attributes))
     return [p.buffer.dtype for p in function.params if p.role != "in"]
+
+
+def _admits(op: Operator, slot: str, dtype: str) -> bool:
+    """Whether an array may be of this type, which others of the operator have."""
+    declared = op.spec.arrays.get(slot)
+    return declared is None or not declared.dtypes or dtype in declared.dtypes
 
 
 def element_types() -> str:

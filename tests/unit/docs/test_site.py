@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tensorlang.ops import find
+from tensorlang.ops import find, operators
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
@@ -35,6 +35,16 @@ def test_a_page_tells_what_an_operator_is():
     assert "   * - bytes written\n     - ``n0 * 4``\n" in text
     assert "   * - ``lanes``\n     - one of 8, 16," in text
     assert "    def random_uniform(key: u32[2]" in text
+
+
+def test_one_table_has_the_element_types_of_every_operator():
+    from operator_pages import element_types
+
+    rows = dict(re.findall(r"^\| `(.+)` \| (.+) \|$", element_types(), re.MULTILINE))
+    assert rows.keys() == {op.id for op in operators() if op.in_library}
+    assert rows["nn.dense_int4"] == "f32; bf16; f16"
+    assert rows["nn.dequantize"] == "u8 with other attributes; i8 to f32"
+    assert "f32 to bool" in rows["math.equal"]
 
 
 def test_a_page_tells_tolerances_and_schedules_of_every_algorithm():

@@ -294,6 +294,21 @@ def test_gradients_of_float_arrays():
         ).sum().backward()
 
 
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
+def test_gradients_of_4_bit_layers_have_the_type_of_their_array(dtype):
+    """The scales stay f32 beside narrow activations, and so does their gradient."""
+    x, dy = drawn(7, 64).astype(dtype), drawn(7, 24, seed=1).astype(dtype)
+    w, scales = octets(24, 32, dtype=U8), drawn(24, 4)
+    dx, dscales = nn.dense_int4_grad(dy, x, w, scales)
+    assert (dx.dtype, dscales.dtype, dscales.shape) == (x.dtype, F32, scales.shape)
+    pairs = np.stack([w & 15, w >> 4], axis=-1).reshape(24, 4, 16).astype(float) - 8
+    wide = (pairs * scales[..., None]).reshape(24, 64)
+    rounding = float(ml_dtypes.finfo(dtype).eps) * np.abs(wide).sum(0).max()
+    np.testing.assert_allclose(dx.astype(float), dy.astype(float) @ wide, 0, rounding)
+    each = (dy.astype(float).T @ x.astype(float)).reshape(24, 4, 16)
+    np.testing.assert_allclose(dscales, (each * pairs).sum(-1), 1e-5, 1e-4)
+
+
 @pytest.mark.parametrize("dtype", [I8, U8])
 def test_packed_weights_are_read_in_vectors(dtype):
     packed = nn.prepack(nn.dense_int8, octets(40, 72))
