@@ -41,8 +41,7 @@ from tensorlang.ops.tensors import call, viewed
 if TYPE_CHECKING:
     import ml_dtypes
 
-    from tensorlang.ops.definition import Definition
-    from tensorlang.ops.operator import Launch
+    from tensorlang.ops.operator import Launch, Operator
     from tensorlang.ops.random import keys as keys_of
     from tensorlang.ops.random import states
 else:  # needed when a call is first bound
@@ -149,7 +148,7 @@ def _piece(parameter: Parameter, keys: Sequence[str]) -> _Piece:
     return _Piece(attribute=name)
 
 
-def bound(op: Definition) -> Callable[..., Launch]:
+def bound(op: Operator) -> Callable[..., Launch]:
     """The call function of an operator: from a call's arguments to its launch."""
     pieces = {  # derived scalars share one piece
         DERIVED if p.is_a("derived") else p.name: _piece(p, op.spec.keys)
@@ -215,7 +214,7 @@ def _deriving(
     yield made
 
 
-def _short(op: Definition, pieces: Mapping[str, _Piece]) -> Iterator[str]:
+def _short(op: Operator, pieces: Mapping[str, _Piece]) -> Iterator[str]:
     """The fast path for draws into `out`, inlined from `tensors.call`."""
     given = [piece.array for piece in pieces.values() if piece.array]
     arrays = [array for array in given if array in op.spec.arrays]
@@ -281,7 +280,7 @@ def _unpacking(parameters: Sequence[Parameter], given: dict[str, Any]) -> Iterat
             yield f"    {name}, __packing_of_{name} = {name}.of(__op.id)"
 
 
-def _arguments(op: Definition, given: dict[str, Any]) -> Iterator[str]:
+def _arguments(op: Operator, given: dict[str, Any]) -> Iterator[str]:
     keyword = False
     for parameter in op.parameters:
         if parameter.keyword and not keyword:
@@ -297,8 +296,8 @@ def _arguments(op: Definition, given: dict[str, Any]) -> Iterator[str]:
     yield from (f"{name}=None" for name in op.shared)
 
 
-def _hosted(op: Definition) -> str:
-    """The line that calls `host`; see `Definition`."""
+def _hosted(op: Operator) -> str:
+    """The line that calls `host`; see `Operator`."""
     assert op.host is not None
     asked = spec(op.id, op.host).parameters
     taken = [f"{p.name}={p.name}" if p.keyword else p.name for p in asked]
@@ -312,7 +311,7 @@ class _Handing:
     """The lines that pass the arguments on."""
 
     def __init__(
-        self, op: Definition, pieces: Mapping[str, _Piece], given: dict[str, Any]
+        self, op: Operator, pieces: Mapping[str, _Piece], given: dict[str, Any]
     ) -> None:
         self._op, self._given = op, given
         self._arrays = [p.array for p in pieces.values() if p.array]
@@ -417,7 +416,7 @@ class Pattern(NamedTuple):
     attributes: dict[str, Any]
 
 
-def _pattern(op: Definition, codes: Sequence[int]) -> Pattern:
+def _pattern(op: Operator, codes: Sequence[int]) -> Pattern:
     """The pattern of calls whose operands are of these kinds.
 
     Raises:
@@ -460,7 +459,7 @@ def _pattern(op: Definition, codes: Sequence[int]) -> Pattern:
 
 
 def mixed(  # noqa: PLR0917 - as `call`
-    op: Definition,
+    op: Operator,
     operands: Sequence[object],
     attributes: dict[str, Any],
     scalars: tuple[object, ...],

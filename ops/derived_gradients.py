@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final, get_origin
 from tensorlang import ir
 from tensorlang.errors import ArgumentError, DTypeError, OperatorError
 from tensorlang.ops import signature
-from tensorlang.ops.definition import Body, Definition
 from tensorlang.ops.elementwise import seed_name
+from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.signature import (
     FLOATS,
     Arrays,
@@ -42,7 +42,7 @@ _LIKE: Final = Other("like")
 _FLOATS: Final = Arrays("floats", FLOATS)
 
 
-class DerivedGradient(Definition):
+class DerivedGradient(Operator):
     """The gradient of an operator, derived from its definition.
 
     Args:
@@ -51,12 +51,12 @@ class DerivedGradient(Definition):
         results: For an operator of several results, their names, each with the array
             that it goes with: without that array, there is no such result. Any of
             their gradients may then be None. Without names, there is a list of them.
-        options: As for `Definition`.
+        options: As for `Operator`.
     """
 
     def __init__(
         self,
-        of: Definition,
+        of: Operator,
         *,
         linear: bool,
         results: Mapping[str, str] | None = None,
@@ -227,7 +227,7 @@ class DerivedGradient(Definition):
         return x
 
 
-def _results(of: Definition) -> Mapping[str, str]:
+def _results(of: Operator) -> Mapping[str, str]:
     """The names of the results of a gradient: those of its arrays, unless listed."""
     arrays = of.of.spec.arrays if isinstance(of, DerivedGradient) else {}
     if len(arrays) == 1 or any(kind.several for kind in arrays.values()):
@@ -249,7 +249,7 @@ def _is_float(value: object) -> bool:
     return isinstance(value, ir.Tensor) and value.dtype.is_float
 
 
-def _gives_several(of: Definition) -> bool:
+def _gives_several(of: Operator) -> bool:
     """Whether an operator is declared to return several results."""
     if isinstance(of, DerivedGradient):
         return any(kind.several for kind in of.of.spec.arrays.values())
@@ -305,7 +305,7 @@ def _differentiable(
     return wrt, names
 
 
-def may_derive(of: Definition) -> bool:
+def may_derive(of: Operator) -> bool:
     """Whether to derive a gradient: a pure function of float arrays, without keys."""
     kinds = of.spec.arrays.values()
     floats = any(map(_may_be_float, kinds))
@@ -315,7 +315,7 @@ def may_derive(of: Definition) -> bool:
     return floats and not others and not any(k.inplace or k.packed for k in kinds)
 
 
-def _documented(of: Definition) -> Body:
+def _documented(of: Operator) -> Body:
     def gradient() -> None: ...
 
     gradient.__doc__ = f"The gradient of `{of.id}`: derived from its definition."

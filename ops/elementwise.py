@@ -25,23 +25,23 @@ from typing import TYPE_CHECKING, Any, Final, get_args, get_origin
 from tensorlang import ir
 from tensorlang.ops import signature
 from tensorlang.ops.decorator_options import decorator
-from tensorlang.ops.definition import Body, Definition
+from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.signature import FLOATS, Arrays, Parameter, Spec, Static
 
 if TYPE_CHECKING:
-    from tensorlang.ops.operator import Operator, Shapes
+    from tensorlang.ops.operator import Shapes
 
 _LONG: Final = 1 << 24
 _NONE: Final[Mapping[str, str]] = {}
 
 
-class Elementwise(Definition):
+class Elementwise(Operator):
     """An elementwise operator.
 
     Args:
         id: The canonical id.
         element: Maps operands, by position, and attributes to one or several elements.
-        options: As for `Definition`.
+        options: As for `Operator`.
 
     Attributes:
         outputs: The results, each with the operand whose shape it has, or an empty

@@ -24,7 +24,7 @@ from tensorlang import ir
 from tensorlang.errors import OperatorError, ShapeError
 from tensorlang.ops import signature
 from tensorlang.ops.decorator_options import decorator
-from tensorlang.ops.definition import Body, Definition
+from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.signature import FLOATS, Arrays, Parameter, Spec, Static
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def _static(name: str, kind: Static, default: object) -> Parameter:
     return Parameter(name, kind, default, keyword=False)
 
 
-class Fold(Definition):
+class Fold(Operator):
     """An operator that reduces each row to one value.
 
     Args:
@@ -56,7 +56,7 @@ class Fold(Definition):
         empty: Whether the value of an empty row is defined.
         position: Whether the value is a position, along one axis or in the flattened
             array.
-        options: As for `Definition`.
+        options: As for `Operator`.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Fold(Definition):
         return FoldGradient(self, rule)
 
 
-class FoldGradient(Definition):
+class FoldGradient(Operator):
     """The gradient of a fold.
 
     Args:

@@ -199,7 +199,7 @@ class Other:
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """A number that `host` takes; see `Definition`.
+    """A number that `host` takes; see `Operator`.
 
     Attributes:
         type: The type of values that are accepted unchanged,

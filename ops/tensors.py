@@ -16,11 +16,10 @@ from tensorlang.errors import ArgumentError, ShapeError, TensorlangError
 from tensorlang.ir.dtypes import as_dtype
 from tensorlang.ops import on_torch, results
 from tensorlang.ops.dispatch import NOWHERE, Late, own
-from tensorlang.ops.operator import Launch, Operator
 from tensorlang.ops.update_checks import check_updated
 
 if TYPE_CHECKING:
-    from tensorlang.ops.definition import Definition
+    from tensorlang.ops.operator import Launch, Operator
     from tensorlang.ops.random import keys
     from tensorlang.ops.random.keys import Key
 else:  # it stands on operators
@@ -95,7 +94,7 @@ class Ready:
 
 
 def call(  # noqa: PLR0917 - by position, for speed
-    op: Definition,
+    op: Operator,
     arrays: Sequence[Any],
     attributes: dict[str, Any],
     scalars: tuple[Any, ...],
@@ -179,7 +178,7 @@ def call(  # noqa: PLR0917 - by position, for speed
 
 
 def viewed(  # noqa: PLR0917 - as `call`
-    op: Definition,
+    op: Operator,
     arrays: Sequence[object],
     attributes: dict[str, Any],
     scalars: tuple[object, ...],
@@ -209,7 +208,7 @@ def viewed(  # noqa: PLR0917 - as `call`
 
 
 def _seen_as(
-    op: Definition, key: Hashable, array: Any, attributes: dict[str, Any]
+    op: Operator, key: Hashable, array: Any, attributes: dict[str, Any]
 ) -> Shape:
     """The shape of the view, found without tracing."""
     assert op.view is not None
@@ -229,7 +228,7 @@ def _seen_as(
 
 
 def _prepared(
-    op: Definition,
+    op: Operator,
     key: Hashable,
     arrays: Sequence[Any],
     attributes: dict[str, Any],

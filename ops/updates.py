@@ -25,8 +25,8 @@ import numpy as np
 from tensorlang import ir, runtime
 from tensorlang.errors import ArgumentError, OperatorError
 from tensorlang.ops.decorator_options import decorator
-from tensorlang.ops.definition import Body, Definition
 from tensorlang.ops.dispatch import Nowhere
+from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.signature import ABSENT
 from tensorlang.ops.update_checks import Sets, kinds_of, of_one_shape
 
@@ -170,13 +170,13 @@ def _nothing() -> None:
     """Update no set."""
 
 
-class Update(Definition):
+class Update(Operator):
     """An operator that updates arrays in place, element by element; see `update`.
 
     Args:
         id: The canonical id.
         element: Maps elements and scalars to the new elements of the updated arrays.
-        options: As for `Definition`.
+        options: As for `Operator`.
     """
 
     ending: ClassVar[Callable[..., Launch]] = staticmethod(updated)
@@ -270,7 +270,7 @@ def update(id: str, **options: object) -> Callable[[Body], Update]:
 
     Args:
         id: The canonical id, such as `my.decay`.
-        options: As for `Definition`.
+        options: As for `Operator`.
 
     Raises:
         OperatorError: the name is not an identifier, or is taken.

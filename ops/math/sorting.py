@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from tensorlang import lazy
-from tensorlang.ops.definition import Body, Definition, algorithm, operator
+from tensorlang.ops.definition import algorithm, operator
+from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.signature import Anything, Floats
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ _USUAL: Final = (512, 4096)
 _COUNTED: Final = 192  # row length up to which sorting by rank is faster
 
 
-def _operator(name: str, arrays: int = 1) -> Callable[[Body], Definition]:
+def _operator(name: str, arrays: int = 1) -> Callable[[Body], Operator]:
     return operator(
         f"math.{name}",
         shapes=(_USUAL,) * arrays,

@@ -18,7 +18,8 @@ import numpy as np
 from tensorlang import ir, lazy
 from tensorlang.ops.algorithms import DIRECT
 from tensorlang.ops.declarations import moderate
-from tensorlang.ops.definition import Definition, algorithm, operator
+from tensorlang.ops.definition import algorithm, operator
+from tensorlang.ops.operator import Operator
 from tensorlang.ops.signature import Floats
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def _online(  # noqa: PLR0917 - the parameters of the operator
 
 
 _grad = attention.grad
-assert isinstance(_grad, Definition)
+assert isinstance(_grad, Operator)
 
 
 @algorithm(_grad, "online", serves=_in_blocks, tolerance=1e-5, finite=True)

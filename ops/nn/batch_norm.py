@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tensorlang import ir
-from tensorlang.ops.definition import Body, Definition, operator
+from tensorlang.ops.definition import operator
 from tensorlang.ops.nn.norms import inverse_root
+from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.signature import Floats, Scalar, Weights
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ _MEANINGS: Final = {
 
 def _operator(
     name: str, arrays: int, weights: int, of: str = ""
-) -> Callable[[Body], Definition]:
+) -> Callable[[Body], Operator]:
     """An operator on images and per-channel arrays, or the gradient of `of`."""
     return operator(
         f"nn.{name}",

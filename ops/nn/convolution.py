@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError
-from tensorlang.ops.definition import Body, Definition, algorithm, operator
+from tensorlang.ops.definition import algorithm, operator
 from tensorlang.ops.nn.convolution_choice import ALGORITHMS, PREFERS, Row, of_weights
 from tensorlang.ops.nn.convolution_problem import Problem, activation_of, convolution
 from tensorlang.ops.nn.winograd import Tolerance
 from tensorlang.ops.nn.winograd_packing import PackedWindows, convolve
+from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.signature import Batch, Floats, Ints, Padding, Sizes
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def _operator(
     by: Callable[[str, Row], Body],
     arrays: str,
     **options: Any,
-) -> Definition:
+) -> Operator:
     """An operator with all its algorithms."""
     id, image = f"nn.conv{rank}d{suffix}", _IMAGES[rank]
     usual = {
@@ -270,22 +271,22 @@ def _asked(
     }
 
 
-def _convolution(rank: int) -> Definition:
+def _convolution(rank: int) -> Operator:
     packed = {"w": (PackedWindows, convolve)} if rank == 2 else {}
     return _operator(rank, "", _forward, "x w", instead=packed)
 
 
-def _data(rank: int) -> Definition:
+def _data(rank: int) -> Operator:
     usual = {"size": _IMAGES[rank]}
     return _operator(rank, "_grad_data", _of_data, "dy w", usual=usual)
 
 
-def _weight(rank: int) -> Definition:
+def _weight(rank: int) -> Operator:
     usual = {"window": (3,) * rank}
     return _operator(rank, "_grad_weight", _of_weight, "dy x", usual=usual)
 
 
-def _transpose_grad(rank: int) -> Definition:
+def _transpose_grad(rank: int) -> Operator:
     by = partial(_gradients, transposed=True)
     return _operator(rank, "_transpose_grad", by, "x dy w")
 

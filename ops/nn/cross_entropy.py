@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tensorlang import ir, lazy, runtime
 from tensorlang.errors import ArgumentError
-from tensorlang.ops.definition import Body, Definition, operator
+from tensorlang.ops.definition import operator
+from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.signature import Floats, Indices, Number, Scalar
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def _wrong_label(args: Sequence[Any]) -> str:
     )
 
 
-def _operator(name: str, *before: tuple[int, ...]) -> Callable[[Body], Definition]:
+def _operator(name: str, *before: tuple[int, ...]) -> Callable[[Body], Operator]:
     return operator(
         f"nn.{name}",
         shapes=(*before, *_USUAL),

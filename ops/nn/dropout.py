@@ -18,7 +18,8 @@ import numpy as np
 from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError, DTypeError
 from tensorlang.ir.dtypes import as_dtype
-from tensorlang.ops.definition import Body, Definition, operator
+from tensorlang.ops.definition import operator
+from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.random.draw import Stream
 from tensorlang.ops.signature import Derived, Floats, Key, Replayed
 
@@ -96,7 +97,7 @@ def _number(rate: object) -> float:
     return rate if isinstance(rate, int) else float(rate)
 
 
-def _operator(name: str, derive: Callable[..., object]) -> Callable[[Body], Definition]:
+def _operator(name: str, derive: Callable[..., object]) -> Callable[[Body], Operator]:
     return operator(
         f"nn.{name}",
         family="threefry",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError
-from tensorlang.ops.definition import Body, Definition, algorithm, operator
+from tensorlang.ops.definition import algorithm, operator
 from tensorlang.ops.nn.windows import (
     LAYOUTS,
     Windows,
@@ -22,6 +22,7 @@ from tensorlang.ops.nn.windows import (
     several,
     windows,
 )
+from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.signature import Floats, Ints, Padding
 
 if TYPE_CHECKING:
@@ -285,7 +286,7 @@ def _prefers(workload: Workload) -> str:
 # -------------------------------------------------------------------- the operators
 
 
-def _operator(id: str, rank: int = 0, **options: Any) -> Callable[[Body], Definition]:
+def _operator(id: str, rank: int = 0, **options: Any) -> Callable[[Body], Operator]:
     """An operator on images of this rank (0: any), or the gradient of one."""
     of = id.removesuffix("_grad")
     image = _IMAGES.get(rank, _WHOLE)
@@ -301,7 +302,7 @@ def _operator(id: str, rank: int = 0, **options: Any) -> Callable[[Body], Defini
     )
 
 
-def _max(rank: int) -> tuple[Definition, Definition]:
+def _max(rank: int) -> tuple[Operator, Operator]:
     id, usual = f"nn.max_pool{rank}d", {"kernel": (2,) * rank}
 
     @_operator(id, rank, usual=usual)
@@ -354,7 +355,7 @@ def _max(rank: int) -> tuple[Definition, Definition]:
     return max_pool, grad
 
 
-def _avg(rank: int) -> Definition:
+def _avg(rank: int) -> Operator:
     id, usual = f"nn.avg_pool{rank}d", {"kernel": (2,) * rank}
 
     @_operator(id, rank, usual=usual, gradient={"linear": False})
@@ -384,7 +385,7 @@ def _avg(rank: int) -> Definition:
         )
 
     grad = avg_pool.grad
-    assert isinstance(grad, Definition)
+    assert isinstance(grad, Operator)
 
     @algorithm(grad, "gathered", serves=_gathers_several)
     def avg_pool_grad(  # noqa: PLR0917 - as above
@@ -418,7 +419,7 @@ def _divisor(id: str, given: int | None) -> int | None:
 _ALL: Final = {"count_include_pad": True, "divisor": None}
 
 
-def _adaptive(kind: str, rank: int) -> tuple[Definition, Definition]:
+def _adaptive(kind: str, rank: int) -> tuple[Operator, Operator]:
     id = f"nn.adaptive_{kind}_pool{rank}d"
     usual = {"results": tuple(n // 2 for n in _IMAGES[rank])}
 
@@ -445,7 +446,7 @@ def _adaptive(kind: str, rank: int) -> tuple[Definition, Definition]:
     return _called(kind, adaptive_pool), adaptive_pool_grad
 
 
-def _global(kind: str, **options: Any) -> Definition:
+def _global(kind: str, **options: Any) -> Operator:
     id = f"nn.global_{kind}_pool"
 
     @_operator(id, **options)
@@ -462,7 +463,7 @@ def global_max_pool_grad(dy: Floats, x: Floats, layout: str | None = None) -> Te
     return _spread("max", _whole("nn.global_max_pool", x, layout), dy, x)
 
 
-def _called(kind: str, pool: Definition) -> Definition:
+def _called(kind: str, pool: Operator) -> Operator:
     """Replace "mean or maximum" in the operator's docstring by the one it computes."""
     taken = {"avg": "mean", "max": "maximum"}[kind]
     said = pool.body.__doc__ or ""

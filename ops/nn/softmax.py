@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from tensorlang import ir
-from tensorlang.ops.definition import Body, Definition, operator
+from tensorlang.ops.definition import operator
+from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.signature import Floats
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 _USUAL: Final = (512, 4096)
 
 
-def _operator(name: str) -> Callable[[Body], Definition]:
+def _operator(name: str) -> Callable[[Body], Operator]:
     """An operator along an axis, whose gradient is derived."""
     return operator(
         f"nn.{name}",

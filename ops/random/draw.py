@@ -16,7 +16,7 @@ from tensorlang import lazy
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
 from tensorlang.ir.dtypes import DType, as_dtype
 from tensorlang.ops.binding import shape_of
-from tensorlang.ops.definition import Body, Definition
+from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.random.formats import result_of, width_of
 from tensorlang.ops.random.impls import elements_per_hash, impl
 from tensorlang.ops.signature import Elements, ElementType, Key, Offset
@@ -44,7 +44,7 @@ _MEANINGS: Final = {
 }
 
 
-class Draw(Definition):
+class Draw(Operator):
     """A draw: its result's shape and type are known without tracing its definition.
 
     So a first call whose kernel is cached loads no IR. One kernel serves all shapes,
@@ -55,7 +55,7 @@ class Draw(Definition):
         body: The definition.
         draws: The element types that it draws.
         shapes: The shape of the default workload.
-        options: As for `Definition`.
+        options: As for `Operator`.
     """
 
     # keys, and elements of each, in the workload of batches
@@ -153,7 +153,7 @@ def drawn(
         id: Its canonical id.
         draws: The element types that it draws.
         kind: The class of the draw.
-        options: As for `Definition`.
+        options: As for `Operator`.
     """
     meanings = _MEANINGS | {"dtype": _MEANINGS["dtype"].format(", ".join(draws))}
 

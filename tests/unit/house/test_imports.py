@@ -23,7 +23,7 @@ UPWARD = {
     ("tensorlang.graph.values", "tensorlang.graph.indexing"): "x[i] of a tensor",
     ("tensorlang.graph.program", "tensorlang.graph.execution"): "a program is called",
     ("tensorlang.graph.program", "tensorlang.graph.rewriting"): "called on symbols",
-    ("tensorlang.ops.definition", "tensorlang.ops.derived_gradients"): (
+    ("tensorlang.ops.operator", "tensorlang.ops.derived_gradients"): (
         "an operator's gradient is an operator"
     ),
 }
