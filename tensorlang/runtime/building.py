@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from tensorlang.codegen import checked as bounds_checks
     from tensorlang.codegen import meanings
     from tensorlang.ir import digest as digests
-    from tensorlang.ir.nodes import Function
     from tensorlang.runtime import checked as checked_kernels
     from tensorlang.runtime import describing
     from tensorlang.scheduling.schedule import Schedule
@@ -62,14 +61,14 @@ class Recipe:
     rejects.
     """
 
-    function: Function
+    function: ir.Function
     trace: str = ""
     knobs: Mapping[str, object] = field(default_factory=dict)
     verified: bool = False
 
 
 def build(
-    func: Function | Schedule,
+    func: ir.Function | Schedule,
     target: str | Target | None = None,
     *,
     trace: str | Iterable[object] | None = None,
@@ -136,7 +135,7 @@ def _built(recipe: Recipe, chosen: Target, *, store: bool) -> Kernel:
 
 def cached_kernel(
     key: str,
-    make: Callable[[], Function | Schedule],
+    make: Callable[[], ir.Function | Schedule],
     target: str | Target | None = None,
     *,
     knobs: Mapping[str, object] | None = None,
@@ -167,7 +166,7 @@ def is_cached(key: str, target: Target) -> bool:
 
 
 def file_kernel(
-    key: str, make: Callable[[], Function | Schedule], target: Target
+    key: str, make: Callable[[], ir.Function | Schedule], target: Target
 ) -> None:
     """Put the kernel called `key` on disk if it is not there, without loading it."""
     name = _name(key, target)

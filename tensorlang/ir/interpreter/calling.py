@@ -10,15 +10,13 @@ from tensorlang.errors import ArgumentError, DTypeError, ShapeError
 from tensorlang.ir.contents import writes
 from tensorlang.ir.interpreter.evaluate import evaluate
 from tensorlang.ir.interpreter.execute import execute
-from tensorlang.ir.interpreter.lanes import Lanes
+from tensorlang.ir.interpreter.lanes import Array, Lanes
 from tensorlang.ir.interpreter.memory import Memory
 from tensorlang.ir.interpreter.state import ALL_CHECKS, FUEL, Machine, RunReport
 from tensorlang.ir.nodes import Function, Param, Var
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from tensorlang.ir.interpreter.lanes import Array
 
 _WRITTEN_BACK: Final = ("out", "inout")
 
