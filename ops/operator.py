@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from tensorlang.ir import cost as costs
+    from tensorlang.ir import nodes
     from tensorlang.ir.cost import Cost
-    from tensorlang.ir.nodes import Function
     from tensorlang.ops import building, derived_gradients, tracing
     from tensorlang.ops.signature import Parameter, Spec
     from tensorlang.ops.tracing import Trace
@@ -311,7 +311,7 @@ class Operator:  # noqa: D101 - it has one
     def define(self, algorithm: str, body: Body | None = None) -> Define:
         """A function from workloads to the IR of an algorithm."""
 
-        def function(workload: Workload) -> Function:
+        def function(workload: Workload) -> nodes.Function:
             return self.traced(workload, algorithm, body).function
 
         return function
@@ -358,7 +358,7 @@ class Operator:  # noqa: D101 - it has one
         values = made.values(workload.shapes)
         return dict(zip(made.sizes, made.at(made.sizes.values(), values), strict=True))
 
-    def function(self, workload: Workload, algorithm: str = DIRECT) -> Function:
+    def function(self, workload: Workload, algorithm: str = DIRECT) -> nodes.Function:
         """The unscheduled IR of an algorithm for a workload.
 
         Raises:

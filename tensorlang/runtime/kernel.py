@@ -20,9 +20,8 @@ from tensorlang.targets import Target
 
 if TYPE_CHECKING:
     from tensorlang.ir import cost as costs
-    from tensorlang.ir import parser
+    from tensorlang.ir import nodes, parser
     from tensorlang.ir.cost import Cost
-    from tensorlang.ir.nodes import Function
     from tensorlang.runtime import describing
     from tensorlang.runtime.device_arrays import PlacedArray
 else:  # a call needs none of these
@@ -128,7 +127,7 @@ class Kernel(ABC):
         return self.artifact.trace
 
     @cached_property
-    def ir(self) -> Function:
+    def ir(self) -> nodes.Function:
         """The function that was built."""
         return parser.parse(self.artifact.ir)
 
@@ -138,7 +137,7 @@ class Kernel(ABC):
         return describing.nests(self.ir)
 
     @cached_property
-    def lowered(self) -> Function:
+    def lowered(self) -> nodes.Function:
         """The lowered function that `source` was printed from."""
         return parser.parse(self.artifact.lowered)
 
