@@ -11,10 +11,17 @@ import os
 import platform
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from tensorlang import lazy
+
+if TYPE_CHECKING:
+    from tensorlang import tile_permission
+else:  # few processors have tiles
+    tile_permission = lazy.module("tensorlang.tile_permission")
 
 MAX_THREADS: Final = 1024
 CPUINFO_VARIABLE: Final = "TENSORLANG_CPUINFO"
@@ -96,16 +103,26 @@ def vector_tags(features: tuple[str, ...], *, every: bool = False) -> list[str]:
 
 @cache
 def processor() -> Processor:
-    """The processor of this machine."""
-    cpuinfo = Path(os.environ.get(CPUINFO_VARIABLE) or _CPUINFO)
+    """The processor of this machine, without AMX if the system does not grant it."""
+    emulated = os.environ.get(CPUINFO_VARIABLE)
+    cpuinfo = Path(emulated or _CPUINFO)
     if cpuinfo.exists():
-        return _from_cpuinfo(cpuinfo.read_text())
+        found = _from_cpuinfo(cpuinfo.read_text())
+        return found if emulated else usable(found)
     brand = _sysctl("machdep.cpu.brand_string") or platform.processor() or "unknown"
     arm = platform.machine() in ("arm64", "aarch64")
     features = ("asimd",) if arm else tuple(_sysctl("machdep.cpu.features").split())
     name = "-".join(brand.lower().replace("(r)", "").split()[:3])
     lowered = tuple(sorted(feature.lower() for feature in features))
     return Processor(_identifier(name), brand, lowered)
+
+
+def usable(found: Processor) -> Processor:
+    """The processor without AMX if the system refuses the tile registers."""
+    if _EXTRAS["amx"] not in found.features or tile_permission.granted():
+        return found
+    left = tuple(name for name in found.features if not name.startswith("amx"))
+    return replace(found, features=left)
 
 
 def _from_cpuinfo(text: str) -> Processor:

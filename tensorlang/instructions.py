@@ -1,6 +1,7 @@
-"""Dot product instructions of CPUs, a row each: all that is known of them is here.
+"""Dot and matrix product instructions of CPUs, a row each: all that is known of them.
 
-A row adds `group` products to each of `lanes` sums. From it follow the native of the IR
+A dot product adds `group` products to each of `lanes` sums. A matrix product does so
+`steps` times for each of several rows of sums. From a row follow the native of the IR
 (`tensorlang.ir.cpu_natives`), its loop nests and layouts
 (`tensorlang.scheduling.dot_intrinsics`), the code (`tensorlang.codegen.llvm`), the
 schedules that use it, and what a machine is taken to have (`tensorlang.machine`).
@@ -42,6 +43,44 @@ class DotProduct:
         return not {*self.features} - {*features}
 
 
+@dataclass(frozen=True, slots=True)
+class MatrixProduct:
+    """An instruction on tiles: `sums[m, l] += a[m, s, 0] * b[s, l, 0] + ...`.
+
+    Attributes:
+        name: The native's name, and the beginning of its tensor intrinsics' names.
+        sums: Type of the sums, `rows` by `lanes`.
+        a: Type of the first factors, `rows` by `steps * group`.
+        b: Type of the second factors, `steps` by `lanes` by `group`.
+        rows: The most rows of a tile.
+        lanes: Columns of the sums.
+        steps: Number of groups that are added to each sum.
+        group: Number of products per step, adjacent in memory.
+        llvm: The LLVM intrinsic.
+        features: The processor features that it needs, by Linux's names.
+    """
+
+    name: str
+    sums: str
+    a: str
+    b: str
+    rows: int
+    lanes: int
+    steps: int
+    group: int
+    llvm: str
+    features: tuple[str, ...]
+
+    @property
+    def depth(self) -> int:
+        """Number of products added to each sum."""
+        return self.steps * self.group
+
+    def fits(self, features: Collection[str]) -> bool:
+        """Whether a processor with these features has it."""
+        return not {*self.features} - {*features}
+
+
 def _row(  # noqa: PLR0917 - the columns of a table
     name: str,
     types: tuple[str, str, str],
@@ -69,6 +108,36 @@ _ROWS: Final = (
     _row("sdot", _SIGNED, 4, 4, "aarch64.neon.sdot.v4i32.v16i8", "asimd asimddp"),
 )
 DOT_PRODUCTS: Final = {row.name: row for row in _ROWS}
+
+
+def _amx(name: str, types: str, feature: str) -> MatrixProduct:
+    """A row of AMX: tiles of 16 rows of 64 bytes, of groups of 4 bytes."""
+    sums, a, b = types.split()
+    group = 2 if sums == "f32" else 4
+    needs = ("amx_tile", feature)
+    llvm = f"llvm.x86.{name}.internal"
+    return MatrixProduct(name, sums, a, b, 16, 16, 16, group, llvm, needs)
+
+
+_TILES: Final = (
+    _amx("tdpbf16ps", "f32 bf16 bf16", "amx_bf16"),
+    _amx("tdpfp16ps", "f32 f16 f16", "amx_fp16"),
+    _amx("tdpbssd", "i32 i8 i8", "amx_int8"),
+    _amx("tdpbsud", "i32 i8 u8", "amx_int8"),
+    _amx("tdpbusd", "i32 u8 i8", "amx_int8"),
+    _amx("tdpbuud", "i32 u8 u8", "amx_int8"),
+)
+MATRIX_PRODUCTS: Final = {row.name: row for row in _TILES}
+
+
+def matrix_product(
+    features: Collection[str], factors: tuple[str, str]
+) -> MatrixProduct | None:
+    """The matrix product of a processor for factors of two types, in this order."""
+    for row in MATRIX_PRODUCTS.values():
+        if row.fits(features) and (row.a, row.b) == factors:
+            return row
+    return None
 
 
 def dot_product(

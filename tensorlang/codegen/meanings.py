@@ -1,51 +1,148 @@
-"""Dot products as the arithmetic that they mean, for processors without them.
+"""Dot and matrix products as what they mean, for processors without them.
 
     c[...] = dpbusd(c[...], a0, a1, a2, a3, b0, b1, b2, b3)
 ->  c[...] = c[...] + cast(i32x16, a0) * cast(i32x16, b0) + ...
 
-A build option of the tests: what is scheduled for another processor runs on this one,
-with the same bits.
+A matrix product becomes loops over its rows and steps. A build option of the tests:
+what is scheduled for another processor runs on this one, with the same bits.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
-from tensorlang.instructions import DOT_PRODUCTS
-from tensorlang.ir.dtypes import f32, f64
+from tensorlang.codegen.names import Names
+from tensorlang.instructions import DOT_PRODUCTS, MATRIX_PRODUCTS, MatrixProduct
+from tensorlang.ir.dtypes import f32, f64, i64
 from tensorlang.ir.natives import native
-from tensorlang.ir.nodes import Call, Const, Expr, Function, Node, Splat, select, unary
-from tensorlang.ir.visit import transform
+from tensorlang.ir.nodes import (
+    Alloc,
+    Buffer,
+    Call,
+    Const,
+    Expr,
+    For,
+    Function,
+    Load,
+    Node,
+    Ramp,
+    Splat,
+    Stmt,
+    Store,
+    Var,
+    select,
+    seq,
+    unary,
+    whole,
+)
+from tensorlang.ir.visit import rebuild, transform
 
 _TINY: Final = 2.0**-126 - 2.0**-151  # what rounds below it is subnormal
 
 
 def by_meaning(function: Function) -> Function:
-    """The function without dot product instructions, equal to it in every bit."""
+    """The function without dot and matrix products, equal to it in every bit."""
+    names = Names(function)
 
     def change(node: Node) -> Node:
-        if isinstance(node, Call) and node.name in DOT_PRODUCTS:
-            sums, *factors = node.args
-            half = len(factors) // 2
-            add = {"f32": _of_floats, "i32": _of_bytes}[node.dtype.name]
-            return add(sums, factors[:half], factors[half:])
+        match node:
+            case Call(name=name) if name in DOT_PRODUCTS:
+                sums, *factors = node.args
+                half = len(factors) // 2
+                add = _of_bytes if node.dtype.is_integer else _of_floats
+                return add(sums, factors[:half], factors[half:])
+            case Store(value=Call(name=name)) if name in MATRIX_PRODUCTS:
+                return _rows(node, MATRIX_PRODUCTS[name], names)
         return node
 
     return transform(function, change)
 
 
-def _of_bytes(sums: Expr, a: list[Expr], b: list[Expr]) -> Expr:
+def _rows(stmt: Store, row: MatrixProduct, names: Names) -> Stmt:
+    """A matrix product row by row."""
+    call = stmt.value
+    assert isinstance(call, Call)
+    sums, a, b = call.args
+    m, s = names.var("m", i64), names.var("s", i64)
+    place = m * row.lanes, 1, row.lanes
+    held = Store(stmt.buffer, tuple(lanes_of(i, *place) for i in stmt.indices), sums)
+    first = [m * row.depth + s * row.group + p for p in range(row.group)]
+    wide = row.lanes * row.group
+    x = [Splat(lanes_of(a, at, 1, 1), row.lanes) for at in first]
+    y = [lanes_of(b, s * wide + p, row.group, row.lanes) for p in range(row.group)]
+    old = lanes_of(sums, *place)
+    if call.dtype.is_integer:
+        body: Stmt = _each(s, row, replace(held, value=_of_bytes(old, x, y)))
+    else:
+        size = (whole(row.lanes, i64),)
+        apart = [Buffer(names.fresh("apart"), f32, size, "register") for _ in x]
+        body = _floats(replace(held, value=old), row, s, apart, x, y)
+    return For(m, whole(call.dtype.lanes // row.lanes, i64), "serial", body)
+
+
+def _each(s: Var, row: MatrixProduct, body: Stmt) -> Stmt:
+    return For(s, whole(row.steps, i64), "serial", body)
+
+
+def _floats(  # noqa: PLR0917 - the parts of a row
+    held: Store,
+    row: MatrixProduct,
+    s: Var,
+    apart: list[Buffer],
+    x: Sequence[Expr],
+    y: Sequence[Expr],
+) -> Stmt:
+    """A row of sums, plus the even products and the odd ones added up apart."""
+    lanes = (Ramp(whole(0, i64), whole(1, i64), row.lanes),)
+    zero, one = (Splat(Const(value, f32), row.lanes) for value in (0.0, 1.0))
+    parts = [Load(part, lanes) for part in apart]
+    steps = [
+        Store(part.buffer, lanes, fused(_float(a), _float(b), part))
+        for part, a, b in zip(parts, x, y, strict=True)
+    ]
+    total = fused(one, fused(one, *parts), flushed(held.value))
+    return seq(
+        *(seq(Alloc(part), Store(part, lanes, zero)) for part in apart),
+        _each(s, row, seq(*steps)),
+        replace(held, value=total),
+    )
+
+
+def lanes_of(expr: Expr, start: Expr, step: int, count: int) -> Expr:
+    """The lanes `start`, `start + step`, ... of a vector of loads and indices."""
+    match expr:
+        case Splat(value=value):
+            return Splat(value, count) if count > 1 else value
+        case Ramp(base=base, stride=stride):
+            first = base + start * stride
+            return Ramp(first, stride * step, count) if count > 1 else first
+    if expr.dtype.lanes == 1:
+        return expr
+
+    def child(node: Node) -> Node:
+        return lanes_of(node, start, step, count) if isinstance(node, Expr) else node
+
+    return rebuild(expr, child)
+
+
+def _of_bytes(sums: Expr, a: Sequence[Expr], b: Sequence[Expr]) -> Expr:
     for x, y in zip(a, b, strict=True):
         sums += x.cast(sums.dtype) * y.cast(sums.dtype)
     return sums
 
 
-def _of_floats(sums: Expr, a: list[Expr], b: list[Expr]) -> Expr:
+def _of_floats(sums: Expr, a: Sequence[Expr], b: Sequence[Expr]) -> Expr:
     """Fused steps, the last product first, that flush what is subnormal."""
     sums = flushed(sums)
     for x, y in reversed(list(zip(a, b, strict=True))):
-        sums = fused(flushed(x.cast(sums.dtype)), flushed(y.cast(sums.dtype)), sums)
+        sums = fused(_float(x), _float(y), sums)
     return sums
+
+
+def _float(x: Expr) -> Expr:
+    return flushed(x.cast(f32.vector(x.dtype.lanes)))
 
 
 def flushed(x: Expr) -> Expr:

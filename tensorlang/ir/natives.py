@@ -204,7 +204,8 @@ def _fit(name: str, args: tuple[ExprLike, ...]) -> tuple[Expr, ...]:
         return as_expr(args[0]), as_expr(args[1], i64)
     kind = known[0].scalar if known else None
     lanes = max((dtype.lanes for dtype in known), default=1)
-    return tuple(splat(as_expr(arg, kind), lanes) for arg in args)
+    fitted = (as_expr(arg, kind) for arg in args)
+    return tuple(splat(arg, lanes) if arg.dtype.lanes == 1 else arg for arg in fitted)
 
 
 def native(name: str, *args: ExprLike) -> Call:

@@ -63,10 +63,11 @@ _EXTRAS: Final = {
     "asimdhp": ("fma", "f16"),
     "bf16": ("dot", "bf16"),
     "amx_bf16": ("matrix", "bf16"),
+    "amx_fp16": ("matrix", "f16"),
     "amx_int8": ("matrix", "i8"),
 }
 # operations per cycle: 16 x 16 sums of 32 bf16 or 64 i8 products in 16 cycles
-_MATRIX: Final = {"bf16": 1024, "i8": 2048}
+_MATRIX: Final = {"bf16": 1024, "f16": 1024, "i8": 2048}
 _MATRIX_LATENCY: Final = 52
 
 

@@ -88,7 +88,7 @@ def build(
         checked: Whether the kernel checks the bounds of every access and raises
             `KernelError` (access, index, size, line) instead of touching other memory.
             CPU only, and slow. Default: whether `TENSORLANG_CHECKED=1`.
-        by_meaning: Whether dot product instructions are replaced by the arithmetic that
+        by_meaning: Whether dot and matrix products are replaced by the arithmetic that
             they mean, so that a kernel for another CPU runs on this one: slow, with the
             same bits. Default: whether `TENSORLANG_BY_MEANING=1`.
 

@@ -12,7 +12,12 @@ from functools import cache
 from typing import Final
 
 from tensorlang.errors import ScheduleError
-from tensorlang.instructions import DOT_PRODUCTS, DotProduct
+from tensorlang.instructions import (
+    DOT_PRODUCTS,
+    MATRIX_PRODUCTS,
+    DotProduct,
+    MatrixProduct,
+)
 from tensorlang.ir.dtypes import DType, as_dtype, i64, u8
 from tensorlang.ir.nodes import (
     Const,
@@ -28,7 +33,9 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.parser import parse
+from tensorlang.scheduling import matrix_intrinsics
 from tensorlang.scheduling.dot_intrinsics import SIGN, dot_name, layouts, nests
+from tensorlang.scheduling.matrix_intrinsics import HEIGHTS, matrix_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +74,31 @@ def _dot(row: DotProduct, x: str, layout: str) -> Callable[[str], TensorIntrinsi
     def make(name: str) -> TensorIntrinsic:
         meaning, vectors = map(parse, nests(name, row, x, layout))
         return TensorIntrinsic(name, meaning, vectors, features=row.features)
+
+    return make
+
+
+def _matrix(
+    row: MatrixProduct, height: int, layout: str
+) -> Callable[[str], TensorIntrinsic]:
+    """A matrix product instruction; see `matrix_intrinsics.nests`."""
+
+    def make(name: str) -> TensorIntrinsic:
+        texts = matrix_intrinsics.nests(name, row, height, layout)
+        meaning, tiles = map(parse, texts)
+        return TensorIntrinsic(name, meaning, tiles, features=row.features)
+
+    return make
+
+
+def _tile(
+    nests: Callable[[str, str, int, int], tuple[str, str]], dtype: str, height: int
+) -> Callable[[str], TensorIntrinsic]:
+    """A step on a tile of 16 sums a row."""
+
+    def make(name: str) -> TensorIntrinsic:
+        meaning, tile = map(parse, nests(name, dtype, height, 16))
+        return TensorIntrinsic(name, meaning, tile)
 
     return make
 
@@ -191,6 +223,21 @@ _TABLE: Final[dict[str, Callable[[str], TensorIntrinsic]]] = {
         for row in DOT_PRODUCTS.values()
         for x in dict.fromkeys((row.a, row.b))
         for layout in layouts(row, x)
+    },
+    **{
+        matrix_name(row, height, layout): _matrix(row, height, layout)
+        for row in MATRIX_PRODUCTS.values()
+        for height in HEIGHTS
+        for layout in matrix_intrinsics.LAYOUTS
+    },
+    **{
+        f"{step}_{height}x16x{dtype}": _tile(made, dtype, height)
+        for step, made in (
+            ("zero", matrix_intrinsics.zeros),
+            ("copy", matrix_intrinsics.copies),
+        )
+        for height in HEIGHTS
+        for dtype in ("f32", "i32")
     },
     **{
         f"transpose_{size}x{size}x{dtype}": _transpose(size, dtype)

@@ -32,8 +32,9 @@ class Builder:
 
     `memo` holds the values of pure expressions that are available here, in a stack of
     scopes, so that a value is only reused where it dominates. Values that read memory
-    are in `reads` until the next side effect. `narrow` maps variables to the f16 or
-    bf16 variables that they were widened from.
+    are in `reads` until the next side effect, and tiles of factors in `factors`. The
+    buffers of sums of matrix products are `tiles`. `narrow` maps variables to the f16
+    or bf16 variables that they were widened from.
     """
 
     def __init__(self, module: Module, routine: ins.Routine) -> None:
@@ -46,6 +47,8 @@ class Builder:
         self.aligned: set[Buffer] = set()
         self.multiples: dict[Var, int] = {}
         self.narrow: dict[Var, Var] = {}
+        self.tiles: frozenset[Buffer] = frozenset()
+        self.factors: dict[Expr, str] = {}
         self.faults = ""
         self.streams = False
         self._names: dict[str, int] = {"entry": 1}  # the first block's
@@ -129,6 +132,7 @@ class Builder:
     def effect(self) -> None:
         """Note a write to memory: values read from it are no longer available."""
         self._reads = {}
+        self.factors = {}
 
     @contextmanager
     def scope(self) -> Iterator[None]:

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tensorlang.codegen.llvm import instructions as ins
-from tensorlang.codegen.llvm import statements
+from tensorlang.codegen.llvm import matrix_products, statements
 from tensorlang.codegen.llvm.arithmetic import compare
 from tensorlang.codegen.llvm.builder import Builder, Module
 from tensorlang.codegen.llvm.types import llvm_type
@@ -207,6 +207,7 @@ def stage(
         builder.variables[var.name] = builder.name(var.name)
         params.append(f"{llvm_type(var.dtype)} {builder.variables[var.name]}")
     routine.params = params
+    builder.tiles = matrix_products.tiles_of(body)
     statements.run(body, builder)
     finish(builder, kernel.faults)
     return routine

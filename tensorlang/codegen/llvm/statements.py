@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import TypeAlias
 
 from tensorlang.codegen.llvm import instructions as ins
-from tensorlang.codegen.llvm import memory, nontemporal
+from tensorlang.codegen.llvm import matrix_products, memory, nontemporal
 from tensorlang.codegen.llvm.arithmetic import compare
 from tensorlang.codegen.llvm.builder import Builder
 from tensorlang.codegen.llvm.expressions import value
@@ -101,6 +101,8 @@ def _store(stmt: Store, builder: Builder) -> None:
     if stmt.mask is not None and stmt.mask.dtype.lanes == 1:
         plain = Store(stmt.buffer, stmt.indices, stmt.value, None, stmt.hints)
         run(If(stmt.mask, plain), builder)
+        return
+    if matrix_products.store(builder, stmt, value):
         return
     if is_nontemporal(stmt):
         nontemporal.store_all(builder, [stmt], value)
