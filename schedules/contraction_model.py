@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from math import ceil, hypot, prod
-from typing import Final
 
 from tensorlang.schedules.contraction_space import SMALL, Blocks
-from tensorlang.schedules.core import Core
+from tensorlang.schedules.core import REFILL, Core
+from tensorlang.schedules.tile_model import Nest, shared
 from tensorlang.schedules.tiling import nearest
 from tensorlang.schedules.traffic import (
     Loops,
@@ -25,8 +25,6 @@ from tensorlang.schedules.traffic import (
     period_of,
     places,
 )
-
-_REFILL: Final = 16  # cycles to fill a pipeline again after a loop's last iteration
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +179,7 @@ class _Part:
             stores = rows * vectors * (2 if deep > 1 else 1)
             loads = rows * broadcast + vectors * loaded
             steps = self.product.depth * core.tile(rows, vectors, loads)
-            ends = deep * (_REFILL + core.latency + stores)
+            ends = deep * (REFILL + core.latency + stores)
             yield trips * tiles * self.product.columns / self.width * (steps + ends)
 
     def _operands(self) -> list[Operand]:
@@ -275,7 +273,7 @@ def dot_cycles(core: Core, product: Product, rows: int, columns: int) -> float:
     for tall, high in _divided(product.rows, rows):
         for wide, across in _divided(product.columns, columns):
             sums = tall * wide
-            end = _REFILL + core.latency * (1 + halvings)
+            end = REFILL + core.latency * (1 + halvings)
             end += sums * (2 * halvings + rest) / core.products
             total += (
                 high
@@ -285,15 +283,10 @@ def dot_cycles(core: Core, product: Product, rows: int, columns: int) -> float:
     trips = {"m": product.rows / rows, "n": product.columns / columns}
     loops = (("n", trips["n"]), ("m", trips["m"]))
     tile = {"m": rows, "n": columns, "k": product.depth}
-    operands = [product.left, product.right, replace(product.result, moves=2)]
-    moving = [
-        sum(moved(loops, tile, operands, level.cache, level.capacity)) / level.rate
-        for level in core.levels
-    ]
+    operands = (product.left, product.right, replace(product.result, moves=2))
     chunks = product.batch * prod(ceil(each) for each in trips.values())
-    alone = product.batch * hypot(total, *moving)
-    share = ceil(chunks / core.threads) / chunks
-    return min(alone, alone * share + core.handover)
+    nest = Nest(total, chunks, loops, tile, operands)
+    return shared(core, product.batch * nest.alone(core), chunks)
 
 
 @cache

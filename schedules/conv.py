@@ -34,13 +34,13 @@ from tensorlang.ir.visit import substitute, walk
 from tensorlang.schedules.conv_tiles import (
     Tile,
     copied_image,
+    core,
     extents,
     over,
     tiles,
     vector_lines,
-    width,
 )
-from tensorlang.schedules.conv_work import ENOUGH_UNITS, VECTORS, Work, choose
+from tensorlang.schedules.conv_work import VECTORS, Work, choose
 from tensorlang.schedules.products import (
     Product,
     makers,
@@ -51,7 +51,7 @@ from tensorlang.schedules.products import (
 from tensorlang.schedules.stages import stages
 from tensorlang.schedules.tiling import cut_at, extent, parallelize
 from tensorlang.scheduling import Knobs, Schedule
-from tensorlang.scheduling.tree import block_of, find_block
+from tensorlang.scheduling.tree import block_of, constant, find_block
 
 _MOST_INTERLEAVED: Final = 8  # stores that can be combined into one
 
@@ -78,12 +78,12 @@ def forward(s: Schedule, knobs: Knobs, sums: Sequence[Product]) -> set[str]:
 
 def _chosen(s: Schedule, knobs: Knobs, name: str, work: Work) -> tuple[Tile, int]:
     """The tile and the lines per unit: knobs, by default the cheapest."""
-    lanes, registers = width(s, name)
-    tile, lines = choose(work, lanes, registers)
+    found = core(s, name)
+    tile, lines = choose(work, found)
     rows = knobs.choice("rows", work.tile_rows, default=tile.rows)
     vectors = knobs.choice("vectors", VECTORS, default=tile.vectors)
     lines = knobs.choice("lines", work.cuts, default=lines)
-    return Tile(rows, vectors, lanes), lines
+    return Tile(rows, vectors, found.lanes), lines
 
 
 def _units(
@@ -159,7 +159,14 @@ def _work(
     several = strides[0] == 1 or len(place) > 1
     whole = several and (extent(s, place[0]) or 1) % strides[0] == 0
     units = prod(extents(s, groups))
-    return Work(outputs, sizes[0], pitch[0], last, parts, units, whole)
+    planes = _elements(first) / units / (sizes[0] * pitch[0])
+    size = first.output.dtype.bytes
+    return Work(outputs, planes, sizes[0], pitch[0], last, parts, units, size, whole)
+
+
+def _elements(product: Product) -> int:
+    """The number of elements of an image, if known."""
+    return prod(constant(size) or 1 for size in product.image.buffer.shape[1:])
 
 
 def _strides(s: Schedule, result: str, place: Sequence[str]) -> list[int]:
@@ -231,7 +238,17 @@ def _pixels(s: Schedule, product: Product, knobs: Knobs) -> None:
     batch, *groups, output, q, channel, tap = s.loops(product.name)
     length, steps = extent(s, q) or 1, extent(s, channel) or 1
     outputs = extent(s, output) or 1
-    work = Work(outputs, 1, length, length, [(1, steps)], ENOUGH_UNITS)
+    work = Work(
+        outputs,
+        planes=steps,
+        lines=1,
+        pitch=length,
+        last=length,
+        parts=[(1, steps)],
+        units=prod(extents(s, groups)),
+        bytes=product.output.dtype.bytes,
+        scratch=False,
+    )
     tile, _ = _chosen(s, knobs, product.name, work)
     some, one = s.split(output, [None, tile.rows])
     s.reorder(batch, *groups, some, one, q, channel, tap)

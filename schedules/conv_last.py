@@ -18,11 +18,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import prod
-from typing import Final
+from math import ceil, prod
 
 from tensorlang.ir.nodes import Var
-from tensorlang.schedules.conv_tiles import extents, vector_lines, width
+from tensorlang.schedules.contraction_space import ROWS, VECTORS
+from tensorlang.schedules.conv_tiles import MOST_TAPS, core, extents, vector_lines
 from tensorlang.schedules.products import (
     Product,
     loads,
@@ -30,16 +30,11 @@ from tensorlang.schedules.products import (
     readers,
     rearranged,
 )
+from tensorlang.schedules.tile_model import Nest, fastest, tile_cycles
 from tensorlang.schedules.tiling import cut_at, extent, parallelize, write_back
+from tensorlang.schedules.traffic import Operand
 from tensorlang.scheduling import Knobs, Schedule
-from tensorlang.scheduling.tree import block_of, find_block, find_buffer
-
-_ROWS: Final = tuple(range(1, 15))
-_VECTORS: Final = (1, 2, 3, 4)
-_HIDING: Final = 8  # sums that hide the latency of a fused multiply-add
-_FEW_SUMS: Final = 16  # leaving registers for values shared by neighbouring taps
-_MOST_TAPS: Final = 128  # unrolled products of a tile
-_MOST_BYTES: Final = 5 << 17  # of a unit's weights: they stay in the L2 cache
+from tensorlang.scheduling.tree import block_of, constant, find_block, find_buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +50,11 @@ class _Tile:
         """Outputs per tile."""
         return self.vectors * self.lanes
 
-    def cost(self, rows: int) -> float:
-        """Half cycles per step of a tile of `rows` pixels, by its bottleneck."""
-        sums = rows * self.vectors
-        return max(sums, _HIDING, rows + 2 * self.vectors) if rows else 0.0
-
 
 def forward(s: Schedule, knobs: Knobs, sums: Sequence[Product]) -> set[str]:
     """Register tiles for the sums of each phase, then the blocks computed from them."""
     first, names = sums[0], [product.name for product in sums]
-    lanes, _ = width(s, first.name)
+    lanes = core(s, first.name).lanes
     copies = [maker.name for maker in makers(s, first.image.buffer)]
     for name in copies:
         vector_lines(s, name, lanes)
@@ -121,33 +111,53 @@ def _far(s: Schedule, name: str, product: Product) -> bool:
 
 
 def _chosen(s: Schedule, knobs: Knobs, sums: Sequence[Product]) -> _Tile:
-    """The tile: knobs, by default the cheapest for the shape."""
+    """The tile: knobs, by default the fastest, as predicted for one image."""
     first = sums[0]
-    lanes, registers = width(s, first.name)
+    model = core(s, first.name)
     (output,) = first.batch[-1:] if first.depthwise else first.n
-    outputs, columns = extent(s, output) or 1, extent(s, first.places[-1]) or 1
+    *lines, columns = extents(s, first.places)
+    strips = -(-(extent(s, output) or 1) // model.lanes)
     steps = max(prod(extents(s, (*each.k, *each.taps))) for each in sums)
-    depthwise = first.depthwise
-    whole = -(-outputs // lanes)
+    groups = 1 if first.depthwise else prod(extents(s, first.batch))
+    pixels = prod(constant(n) or 1 for n in first.image.buffer.shape[1:])
+    planes = pixels / (groups * prod(lines) * columns)
+    size = first.output.dtype.bytes
+    operands = (
+        Operand("cyj", "c", 0, size),
+        Operand("gnk", "n", 0, size),
+        Operand("gyjn", "n", 0, size, moves=2),
+    )
 
-    def cost(tile: _Tile) -> tuple[float, int]:
-        full = tile.rows * tile.vectors + tile.vectors + 2 > registers
-        strips, left = divmod(columns, tile.rows)
-        each = strips * tile.cost(tile.rows) + tile.cost(left)
-        far = 1.2 if tile.wide * steps * 4 > _MOST_BYTES else 1.0
-        count = -(-whole // tile.vectors) * each * far
-        sums = tile.rows * tile.vectors
-        return (float("inf") if full else count), abs(sums - _FEW_SUMS)
+    def nest(tile: tuple[int, int]) -> Nest:
+        rows, vectors = tile
+        many, left = divmod(columns, rows)
+        line = many * tile_cycles(model, rows, vectors, steps)
+        line += tile_cycles(model, left, vectors, steps) if left else 0
+        across = ceil(strips / vectors)
+        around = (("g", float(groups)), ("n", strips / vectors), ("y", prod(lines)))
+        return Nest(
+            groups * across * prod(lines) * line,
+            groups * across * prod(lines),
+            (*around, ("j", columns / rows)),
+            {"c": planes, "j": rows, "n": vectors * model.lanes, "k": steps}
+            | {"g": 1.0, "y": 1.0},
+            operands,
+        )
 
-    vectors = [1] if depthwise else [n for n in _VECTORS if n <= whole]
-    tiles = [_Tile(r, v, lanes) for r in _ROWS for v in vectors if r <= columns]
-    if depthwise:
-        tiles = [t for t in tiles if t.rows * steps <= _MOST_TAPS] or tiles[:1]
-    best = min(tiles, key=cost)
+    vectors = [1] if first.depthwise else [n for n in VECTORS if n <= strips]
+    tiles = [
+        (r, v)
+        for r in ROWS
+        for v in vectors
+        if r <= columns and r * v + min(r, v) < model.registers
+    ]
+    if first.depthwise:
+        tiles = [each for each in tiles if each[0] * steps <= MOST_TAPS] or tiles[:1]
+    best = fastest(model, tiles, nest) or (1, 1)
     return _Tile(
-        knobs.choice("rows", _ROWS, default=best.rows),
-        knobs.choice("vectors", _VECTORS, default=best.vectors),
-        lanes,
+        knobs.choice("rows", ROWS, default=best[0]),
+        knobs.choice("vectors", VECTORS, default=best[1]),
+        model.lanes,
     )
 
 
@@ -205,8 +215,9 @@ def _tile(s: Schedule, piece: str, product: Product, tile: _Tile) -> None:
     tall, row = s.split(column, [None, rows])
     s.reorder(tall, *folded, row, vector, lane)
     write, _ = s.cache_write(piece, product.name, "register", at=tall)
-    written = folded[-1:] if rows * tile.vectors <= _FEW_SUMS else []
-    if product.depthwise and rows * prod(extents(s, folded)) <= _MOST_TAPS:
+    few = 2 * rows * tile.vectors <= core(s, piece).registers
+    written = folded[-1:] if few else []  # neighbouring taps then share values
+    if product.depthwise and rows * prod(extents(s, folded)) <= MOST_TAPS:
         written = folded
     for loop in (*written, row, vector):
         s.unroll(loop)

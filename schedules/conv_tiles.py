@@ -8,15 +8,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Final
 
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.nodes import Binary, Const, Let, Load, Var
 from tensorlang.ir.visit import walk
+from tensorlang.schedules.core import Core, core_of
 from tensorlang.schedules.tiling import cut_at, extent, parallelize, write_back, written
 from tensorlang.scheduling import Schedule
 from tensorlang.scheduling.tree import block_of, constant, find_block, find_buffer
+
+MOST_TAPS: Final = 128  # products of a loop's body: their code stays in its caches
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,32 +32,11 @@ class Tile:
     lanes: int
 
 
-def step_cost(rows: int, vectors: int) -> float:
-    """Half cycles of one reduction step of a tile.
-
-    Two multiply-adds per cycle with eight in flight; two loads per cycle, and those of
-    the image cross cache lines.
-    """
-    if not vectors:
-        return 0.0
-    loads = rows + 2 * vectors
-    return max(rows * vectors, 8, loads) + loads / 16
-
-
-def tile_cost(span: int, tile: Tile, steps: int) -> float:
-    """Half cycles for all tiles over `span` elements, including write-back."""
-    whole, rest = divmod(-(-span // tile.lanes), tile.vectors)
-    cost = whole * step_cost(tile.rows, tile.vectors) + step_cost(tile.rows, rest)
-    return cost * steps + 6 * tile.rows * -(-span // tile.lanes)
-
-
-def width(s: Schedule, name: str) -> tuple[int, int]:
-    """Lanes of a vector of the block's operands, and the number of vector registers."""
+def core(s: Schedule, name: str) -> Core:
+    """A core that computes a block, in the widest type of its operands."""
     block = block_of(find_block(s.function, name))
-    wide = max(n.buffer.dtype.bits for n in walk(block) if isinstance(n, Load))
-    if s.target is None:
-        return 512 // wide, 32
-    return s.target.lanes(wide), s.target.vector_registers
+    kinds = [n.buffer.dtype for n in walk(block) if isinstance(n, Load)]
+    return core_of(s.target, max(kinds, key=lambda each: each.bits))
 
 
 def extents(s: Schedule, loops: Sequence[str]) -> list[int]:
@@ -66,7 +49,7 @@ def extents(s: Schedule, loops: Sequence[str]) -> list[int]:
 
 def copied_image(s: Schedule, name: str) -> None:
     """Copy images, split by phase and flattened."""
-    lanes, _ = width(s, name)
+    lanes = core(s, name).lanes
     *outer, row = s.loops(name)
     vector_image(s, name, lanes, row=row, step=extent(s, outer[-1]) or 1)
     parallelize(s, outer[:2])

@@ -10,14 +10,20 @@ for unit in parallel(outputs // rows * inputs // columns):
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import product as every
+from math import prod
 from typing import Final
 
-from tensorlang.schedules.conv_tiles import copied_image, width
+from tensorlang.schedules.conv_tiles import copied_image, core, extents
+from tensorlang.schedules.core import REFILL
 from tensorlang.schedules.products import Product, rearranged
-from tensorlang.schedules.tiling import extent, parallelize
+from tensorlang.schedules.tile_model import Nest, fastest
+from tensorlang.schedules.tiling import parallelize
+from tensorlang.schedules.traffic import Operand
 from tensorlang.scheduling import Knobs, Schedule
 
-_MOST_ROWS: Final = 14
+_ROWS: Final = tuple(range(1, 15))
 
 
 def weights(s: Schedule, knobs: Knobs, product: Product, dw: str) -> set[str]:
@@ -34,7 +40,7 @@ def weights(s: Schedule, knobs: Knobs, product: Product, dw: str) -> set[str]:
     rank = len(product.places)
     *groups, output, channel = outer[:-rank]
     window = outer[-rank:]
-    rows, columns = _weight_tile(s, part, output, channel, window[-1], knobs)
+    rows, columns = _weight_tile(s, product, output, channel, window, knobs)
     some, one = s.split(output, [None, rows])
     several, each = s.split(channel, [None, columns])
     around = [*groups, some, several, *window[:-1]]
@@ -55,23 +61,33 @@ def weights(s: Schedule, knobs: Knobs, product: Product, dw: str) -> set[str]:
 
 
 def _weight_tile(  # noqa: PLR0917 - the loops of a tile
-    s: Schedule, part: str, output: str, channel: str, tap: str, knobs: Knobs
+    s: Schedule,
+    product: Product,
+    output: str,
+    channel: str,
+    window: Sequence[str],
+    knobs: Knobs,
 ) -> tuple[int, int]:
-    """Outputs and inputs of a tile: the most products per load."""
-    _, registers = width(s, part)
-    taps = extent(s, tap) or 1
-    outputs, channels = extent(s, output) or 1, extent(s, channel) or 1
-    rows = [n for n in range(1, _MOST_ROWS + 1) if outputs % n == 0]
-    columns = [n for n in range(1, _MOST_ROWS + 1) if channels % n == 0]
+    """Outputs and inputs of a tile: the fastest, as predicted."""
+    model = core(s, product.name)
+    outputs, channels, taps = extents(s, (output, channel, window[-1]))
+    steps, windows = prod(extents(s, product.taps)), prod(extents(s, window[:-1]))
+    rows = [n for n in _ROWS if outputs % n == 0]
+    columns = [n for n in _ROWS if channels % n == 0]
+    size = product.output.dtype.bytes
+    read = (Operand("mk", "k", 0, size), Operand("nk", "k", 0, size))
 
-    def cost(tile: tuple[int, int]) -> tuple[float, int]:
+    def nest(tile: tuple[int, int]) -> Nest:
         row, column = tile
-        products = row * column * taps
-        if products + min(row, column * taps) + 2 > registers and products > 1:
-            return float("inf"), products
-        return max(products, 8, row + 2 * column * taps) / products, -products
+        sums = row * column * taps
+        step = model.dots(row, column * taps, size)
+        loops = (("m", outputs / row), ("n", channels / column), ("t", float(windows)))
+        count = prod(trips for _, trips in loops)
+        busy = count * (steps * step + REFILL + model.latency + sums)
+        block = {"m": row, "n": column, "k": steps * model.lanes, "t": 1.0}
+        return Nest(busy, count, loops, block, read)
 
-    best = min(((r, c) for r in rows for c in columns), key=cost)
+    best = fastest(model, every(rows, columns), nest) or (1, 1)
     return (
         knobs.choice("outputs", rows, default=best[0]),
         knobs.choice("inputs", columns, default=best[1]),

@@ -11,9 +11,11 @@ from tensorlang.ir.dtypes import DType
 from tensorlang.machine import Cache, Machine
 from tensorlang.targets import Target
 
+REFILL: Final = 16  # cycles to fill a pipeline again after a loop's last iteration
 _TRANSFER: Final = 1e-7  # seconds for a line to go from one core to another
 _PORTS: Final = 4.0  # power by which arithmetic and loads in one loop overlap
 _TRANSFERS: Final = 4  # a job, its result, and that each was seen
+_ANY: Final = Target(vector_bits=512, vector_registers=32)  # of a schedule without one
 
 
 def hypot_of(*times: float, power: float) -> float:
@@ -97,8 +99,9 @@ class Core:
         return max(busy, self.latency) + 2.0 * spilled
 
 
-def core_of(target: Target, dtype: DType) -> Core:
+def core_of(target: Target | None, dtype: DType) -> Core:
     """A core of a target, for arithmetic in a type."""
+    target = target or _ANY
     return modelled(machine.of(target), target, dtype)
 
 

@@ -18,12 +18,13 @@ from math import prod
 from typing import Final
 
 from tensorlang.schedules.conv_tiles import (
+    MOST_TAPS,
+    core,
     extents,
     line_tiles,
     over,
     vector_image,
     vector_lines,
-    width,
 )
 from tensorlang.schedules.products import Product, only, readers, rearranged
 from tensorlang.schedules.tiling import extent, parallelize
@@ -31,7 +32,6 @@ from tensorlang.scheduling import Knobs, Schedule
 from tensorlang.scheduling.tree import constant, find_buffer
 
 _ROWS: Final = (1, 2, 3, 4, 5, 6, 7, 8)
-_MOST_TAPS: Final = 128  # unrolled products of a tile
 
 
 def forward(s: Schedule, knobs: Knobs, sums: Sequence[Product]) -> set[str]:
@@ -41,7 +41,7 @@ def forward(s: Schedule, knobs: Knobs, sums: Sequence[Product]) -> set[str]:
     """
     product = only(sums, "convolution")
     name, taps, rank = product.name, product.taps, product.rank
-    lanes, _ = width(s, name)
+    lanes = core(s, name).lanes
     image = rearranged(s, product.image.buffer)
     result = only(readers(s, name) or [""], "reader of the sums")
     batch, group, *place = s.loops(result or name)[: rank + 2]
@@ -58,7 +58,7 @@ def forward(s: Schedule, knobs: Knobs, sums: Sequence[Product]) -> set[str]:
             s.reorder(column, one, *folded)
     elif result:
         s.compute_at(name, group)
-    line_tiles(s, name, rank + tall, lanes, _MOST_TAPS)
+    line_tiles(s, name, rank + tall, lanes, MOST_TAPS)
     if result:
         vector_lines(s, result, lanes)
     if image:
@@ -101,7 +101,7 @@ def depthwise_weights(
             s.unroll(loop)
     if image:
         s.compute_at(image, group)
-        vector_image(s, image, width(s, first.name)[0])
+        vector_image(s, image, core(s, first.name).lanes)
     parallelize(s, [batch, group])
     done = {part.name for part, _ in sums} | {*added, top}
     return done | ({image} if image else set())
@@ -109,7 +109,7 @@ def depthwise_weights(
 
 def _window_lanes(s: Schedule, part: str, group: str, rank: int, knobs: Knobs) -> None:
     """Registers for all window elements, or only the last dimension's if too many."""
-    _, registers = width(s, part)
+    registers = core(s, part).registers
     own = s.loops(part)[s.loops(part).index(group) + 1 :]
     folded = over(s, part)
     spatial = own[: len(own) - len(folded)]
@@ -144,5 +144,5 @@ def _rows(
     lines = extent(s, line) or 1
     count = prod(extent(s, loop) or 1 for loop in taps)
     fit = [n for n in _ROWS if lines % n == 0]
-    best = max((n for n in fit if n <= 4 and n * count <= _MOST_TAPS), default=1)
+    best = max((n for n in fit if n <= 4 and n * count <= MOST_TAPS), default=1)
     return knobs.choice(name, fit, default=best)

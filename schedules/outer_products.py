@@ -17,24 +17,24 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final
 
+from tensorlang.schedules.contraction_space import ROWS, VECTORS
 from tensorlang.schedules.conv_tiles import (
+    core,
     extents,
     over,
     vector_image,
     vector_lines,
-    width,
 )
+from tensorlang.schedules.core import Core
 from tensorlang.schedules.products import Product, makers, rearranged
+from tensorlang.schedules.tile_model import Nest, fastest, tile_cycles
 from tensorlang.schedules.tiling import cut_at, extent, parallelize, write_back
+from tensorlang.schedules.traffic import Operand
 from tensorlang.scheduling import Knobs, Schedule
 from tensorlang.scheduling.tree import find_buffer
 
-_ROWS: Final = tuple(range(1, 15))
-_VECTORS: Final = (1, 2, 3, 4)
-_ENOUGH_UNITS: Final = 8
 _MANY_PIXELS: Final = 256  # per image, from which images are processed one by one
 _FEW_STRIPS: Final = 8  # vectors of channels to distribute over threads
-_HIDING: Final = 8  # sums that hide the latency of a fused multiply-add
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +50,11 @@ class _Tile:
         """Registers of sums."""
         return self.rows * self.taps * self.vectors
 
-    @property
-    def cost(self) -> float:
-        """Half cycles per vector of products, by the bottleneck."""
-        loads = self.rows * self.taps + 2 * self.vectors
-        return max(self.sums, _HIDING, loads) / self.sums
-
 
 def outer_products(s: Schedule, knobs: Knobs, product: Product, dw: str) -> set[str]:
     """Copies, products, and weights in their layout."""
-    lanes, registers = width(s, product.name)
+    model = core(s, product.name)
+    lanes = model.lanes
     image = rearranged(s, product.image.buffer)
     pixels = [maker.name for maker in makers(s, product.other.buffer)]
     images = [maker.name for maker in makers(s, product.image.buffer)]
@@ -67,11 +62,11 @@ def outer_products(s: Schedule, knobs: Knobs, product: Product, dw: str) -> set[
     rank = len(product.places)
     if product.depthwise:
         _copied(s, copies, image if product.lines else None, lanes)
-        _depthwise(s, product, lanes, registers)
+        _depthwise(s, product, model)
         return {*copies, product.name}
     *own, channel = s.loops(dw)[:-rank]
     window, output = s.loops(dw)[-rank:], own[-1]
-    tile = _chosen(s, knobs, output, channel, window[-1], lanes, registers)
+    tile = _chosen(s, knobs, product, (output, channel, *window))
     for name in pixels[-1:]:
         _packed(s, name, rank, tile.vectors * lanes)
     if image and not product.lines and (extent(s, channel) or 1) % lanes == 0:
@@ -81,7 +76,7 @@ def outer_products(s: Schedule, knobs: Knobs, product: Product, dw: str) -> set[
     several, each = s.split(channel, [None, tile.rows])
     around = [*own[:-1], some, several]
     count = prod(extents(s, around))
-    if rank > 1 and count < _ENOUGH_UNITS:
+    if rank > 1 and count < model.threads:
         around.append(window[0])
     inside = [loop for loop in window if loop not in around]
     s.reorder(*around, one, each, *inside)
@@ -93,9 +88,10 @@ def outer_products(s: Schedule, knobs: Knobs, product: Product, dw: str) -> set[
     return {*copies, product.name, dw}
 
 
-def _depthwise(s: Schedule, product: Product, lanes: int, registers: int) -> None:
+def _depthwise(s: Schedule, product: Product, model: Core) -> None:
     """Depthwise: a vector of channels for every window element."""
     name, rank = product.name, len(product.places)
+    lanes = model.lanes
     loops = s.loops(name)
     output = loops[rank]
     length = extent(s, output) or 1
@@ -107,7 +103,9 @@ def _depthwise(s: Schedule, product: Product, lanes: int, registers: int) -> Non
         count = min(lanes, extent(s, output) or 1)
         several, lane = s.split(output, [None, count])
         first = rank - 1 if length < _FEW_STRIPS * lanes else 0
-        while first < rank and prod(extents(s, inner[first:rank])) > registers - 4:
+        while (
+            first < rank and prod(extents(s, inner[first:rank])) > model.registers - 4
+        ):
             first += 1
         around, taps = [several, *inner[:first]], inner[first:rank]
         s.reorder(*around, *inner[rank:], *taps, lane)
@@ -136,27 +134,48 @@ def _copied(s: Schedule, copies: Sequence[str], image: str | None, lanes: int) -
         parallelize(s, s.loops(name)[:2])
 
 
-def _chosen(  # noqa: PLR0917 - the parameters of a tile's cost
-    s: Schedule,
-    knobs: Knobs,
-    output: str,
-    channel: str,
-    tap: str,
-    lanes: int,
-    registers: int,
-) -> _Tile:
-    """The tile: knobs, by default the cheapest for the shape."""
-    outputs, channels = extent(s, output) or 1, extent(s, channel) or 1
-    vectors = [n for n in _VECTORS if -(-outputs // lanes) % n == 0]
-    rows = [n for n in _ROWS if channels % n == 0]
-    taps = extent(s, tap) or 1
-    taps = taps if taps + 2 <= registers else 1
+def _chosen(s: Schedule, knobs: Knobs, product: Product, loops: Sequence[str]) -> _Tile:
+    """The tile: knobs, by default the fastest, as predicted for one image.
 
-    def cost(tile: _Tile) -> tuple[float, int]:
-        full = tile.sums + min(tile.vectors, tile.rows * taps) + 2 > registers
-        return (float("inf") if full else tile.cost), tile.sums
+    Args:
+        s: The schedule.
+        knobs: The knobs.
+        product: The sums over pixels.
+        loops: The loops over outputs, channels and the window.
+    """
+    model = core(s, product.name)
+    outputs, channels, *window = extents(s, loops)
+    strips = -(-outputs // model.lanes)
+    pixels = prod(extents(s, product.taps))
+    taps = window[-1] if window[-1] + 2 <= model.registers else 1
+    size = product.output.dtype.bytes
+    operands = (
+        Operand("mk", "k", 0, size),
+        Operand("nk", "n", 0, size),
+        Operand("mtn", "n", 0, size, moves=2),
+    )
 
-    best = min((_Tile(r, taps, v) for r in rows for v in vectors), key=cost)
+    def nest(tile: _Tile) -> Nest:
+        rows, vectors = tile.rows * taps, tile.vectors
+        busy = tile_cycles(model, rows, vectors, pixels)
+        around = (("n", strips / vectors), ("m", channels / tile.rows))
+        units = prod(trips for _, trips in around)
+        windows = prod(window) / taps
+        return Nest(
+            units * windows * busy,
+            units * (window[0] if len(window) > 1 and units < model.threads else 1),
+            (*around, ("t", windows)),
+            {"m": tile.rows, "n": vectors * model.lanes, "k": pixels, "t": taps},
+            operands,
+        )
+
+    vectors = [n for n in VECTORS if strips % n == 0]
+    rows = [n for n in ROWS if channels % n == 0]
+    tiles = [_Tile(r, taps, v) for r in rows for v in vectors]
+    fitting = [
+        t for t in tiles if t.sums + min(t.vectors, t.rows * taps) < model.registers
+    ]
+    best = fastest(model, fitting, nest) or tiles[0]
     return _Tile(
         knobs.choice("inputs", rows, default=best.rows),
         taps,

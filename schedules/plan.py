@@ -10,11 +10,9 @@ from tensorlang.schedules.core import Core, core_of
 from tensorlang.schedules.stages import Stage, has_long_chains
 from tensorlang.schedules.streaming import Stream, stream_knobs
 from tensorlang.scheduling import Knobs, Schedule
-from tensorlang.targets import Target
 
 _WORTH_THREADS: Final = 1 << 15  # block instances below which one thread is faster
 _PARTIALS: Final = (8, 16, 32, 64, 128)
-_ANY: Final = Target(vector_bits=512)  # of a schedule without a target
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +37,7 @@ class Plan:
     @property
     def core(self) -> Core:
         """A core that runs the stage."""
-        return core_of(self.s.target or _ANY, self.dtype)
+        return core_of(self.s.target, self.dtype)
 
     def _lanes(self, bits: int) -> int:
         return self.s.target.lanes(bits) if self.s.target else 512 // max(bits, 8)

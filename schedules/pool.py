@@ -20,10 +20,10 @@ from typing import Final
 from tensorlang.ir.contents import blocks
 from tensorlang.ir.integers.indices import linear
 from tensorlang.schedules.conv_tiles import (
+    core,
     line_tiles,
     vector_image,
     vector_lines,
-    width,
 )
 from tensorlang.schedules.generic import generic
 from tensorlang.schedules.products import readers, rearranged
@@ -66,7 +66,7 @@ def _windows(s: Schedule, folded: Stage) -> None:
     name, taps = folded.name, len(folded.driven("reduction"))
     image = next((rearranged(s, load.buffer) for load in folded.loads), None)
     (result,) = readers(s, folded.output.name) or [""]
-    lanes, _ = width(s, name)
+    lanes = core(s, name).lanes
     batch, *place = s.loops(result) if result else s.loops(name)[:-taps]
     if result:
         s.compute_at(name, place[-2] if len(place) > 1 else batch)

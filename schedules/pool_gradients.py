@@ -15,11 +15,11 @@ from __future__ import annotations
 from tensorlang.ir.nodes import Binary, Const, Var
 from tensorlang.ir.visit import walk
 from tensorlang.schedules.conv_tiles import (
+    core,
     line_tiles,
     over,
     vector_image,
     vector_lines,
-    width,
 )
 from tensorlang.schedules.products import rearranged
 from tensorlang.schedules.stages import Stage, stages
@@ -35,7 +35,7 @@ def interleaved(s: Schedule, knobs: Knobs) -> None:
     *before, last = stages(s.function)
     sums = last if last.driven("reduction") else before.pop()
     copies = [each.name for each in before if rearranged(s, each.output)]
-    lanes, _ = width(s, sums.name)
+    lanes = core(s, sums.name).lanes
     batch = at = s.loops(last.name)[0]
     if sums != last:
         s.compute_at(sums.name, batch)
