@@ -14,11 +14,17 @@ Remainders of a dimension are split off and get smaller tiles of their own.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tensorlang.errors import ScheduleError
 from tensorlang.schedules import dot_groups, dots
 from tensorlang.schedules.blocks import by_blocks
-from tensorlang.schedules.contraction_choice import USUAL, choice, product_of
+from tensorlang.schedules.contraction_choice import (
+    USUAL,
+    choice,
+    predicted,
+    product_of,
+)
 from tensorlang.schedules.contraction_space import (
     DEPTHS,
     ORDERS,
@@ -75,6 +81,7 @@ def tiles(plan: Plan) -> None:
         raise ScheduleError("a vector times rows: partial sums in lanes are faster")
     if extent_of(column) == 1:
         raise ScheduleError("rows times a vector: partial sums in lanes are faster")
+    plan.knobs.costs.append(partial(predicted, plan.core, product, best))
     folded = tuple(loop.var.name for loop in stage.driven("reduction"))
     axes = _Axes(row.var.name, column.var.name, folded)
     if dots.chosen(plan, best) and s.attempt(dots.by_dots, plan, best):

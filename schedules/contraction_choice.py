@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product as every
 from math import inf, prod
+from statistics import geometric_mean
 from typing import Final, TypeVar
 
 from tensorlang.ir.contents import free_vars
@@ -27,6 +28,7 @@ from tensorlang.schedules.contraction_space import (
 from tensorlang.schedules.core import Core
 from tensorlang.schedules.stages import Stage, extent_of, tile_axes
 from tensorlang.schedules.traffic import Operand
+from tensorlang.scheduling.knobs import Value
 
 T = TypeVar("T")
 _USUAL: Final = 128  # the size of an open dimension
@@ -169,8 +171,7 @@ def choice(core: Core, product: Product, *, dots: bool) -> Choice:
         product: The contraction; of open rows, few and many count alike.
         dots: Whether both operands are contiguous along the reduction.
     """
-    some = _FEW_AND_MANY if product.open_rows else (product.rows,)
-    sizes = [replace(product, rows=rows) for rows in some]
+    sizes = _sizes(product)
 
     def spent(tile: tuple[int, int], how: Blocks) -> float:
         return prod([cycles(core, size, *tile, how) for size in sizes])
@@ -193,6 +194,57 @@ def choice(core: Core, product: Product, *, dots: bool) -> Choice:
         sides = min(_dots(core, product), key=by_dots)
         quickest = by_dots(sides)
     return Choice(*tile, how, quickest < least, *sides)
+
+
+def predicted(
+    core: Core, product: Product, best: Choice, values: Mapping[str, Value]
+) -> float:
+    """Cycles of a contraction by its knobs, absent ones as in `best`."""
+    of = {**_values(best), **values}
+    if product.right.run != "n" and of["packing"] == "none":
+        of["packing"] = "inside"  # as columns that are not contiguous always are
+    sizes = _sizes(product)
+    if of["lanes_along"] == "depth":
+        sides = int(of["dot_rows"] or 1), int(of["dot_columns"] or 1)
+        each = [dot_cycles(core, size, *sides) for size in sizes]
+    else:
+        how = Blocks(
+            order=str(of["blocks"]),
+            strips=int(of["block_strips"] or 1),
+            tiles=int(of["block_tiles"] or 1),
+            depth=int(of["block_depth"] or 0),
+            packing=str(of["packing"]),
+            rows_packed=bool(of["rows_packed"]),
+            strips_first=bool(of["strips_first"]),
+        )
+        tile = int(of["rows"] or 1), int(of["vectors"] or 1)
+        each = [cycles(core, size, *tile, how) for size in sizes]
+    return geometric_mean(each)
+
+
+def _values(best: Choice) -> dict[str, Value]:
+    """The values of the knobs by default, by name."""
+    how = best.blocks
+    return {
+        "rows": best.rows,
+        "vectors": best.vectors,
+        "lanes_along": "depth" if best.by_depth else "columns",
+        "dot_rows": best.dot_rows,
+        "dot_columns": best.dot_columns,
+        "blocks": how.order,
+        "block_strips": how.strips,
+        "block_tiles": how.tiles,
+        "block_depth": how.depth,
+        "packing": how.packing,
+        "rows_packed": how.rows_packed,
+        "strips_first": how.strips_first,
+    }
+
+
+def _sizes(product: Product) -> list[Product]:
+    """The contraction, or with few and with many rows if their number is open."""
+    some = _FEW_AND_MANY if product.open_rows else (product.rows,)
+    return [replace(product, rows=rows) for rows in some]
 
 
 def _best(candidates: Sequence[T], spent: Callable[[T], float]) -> tuple[T, float]:

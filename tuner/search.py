@@ -22,10 +22,13 @@ from tensorlang.tuner.storage import Trials
 
 if TYPE_CHECKING:
     import optuna
+
+    from tensorlang.tuner import sampler
+    from tensorlang.tuner.sampler import ModelSampler
 else:  # slow to import
     optuna = lazy.module("optuna")
+    sampler = lazy.module("tensorlang.tuner.sampler")
 
-_STARTUP: Final = 12
 _REPEATS: Final = 64  # consecutive suggestions without anything new
 _LONGEST_VERDICT: Final = 300
 _TOLD: Final = 512  # rows of earlier runs passed to the sampler
@@ -69,7 +72,7 @@ class Search:
         hints: Sequence[Candidate] = (),
     ) -> None:
         self.space, self._trials, self._hints = space, trials, hints
-        self._study = _study(seed, grouped=len(space.algorithms) > 1)
+        self._sampler, self._study = _study(space, seed)
         self.known: dict[str, tuple[Candidate, Outcome]] = {}
         self._by_code: dict[str, Outcome] = {}
         self._current_keys: set[str] = set()
@@ -185,6 +188,7 @@ class Search:
 
     def _remember(self, candidate: Candidate, outcome: Outcome) -> None:
         self.known[candidate.key] = candidate, outcome
+        self._sampler.learn(candidate, outcome)
         if outcome.ir:
             self._by_code[outcome.ir] = outcome
 
@@ -195,15 +199,13 @@ class Search:
             self._study.tell(trial, state=optuna.trial.TrialState.PRUNED)
 
 
-def _study(seed: int, *, grouped: bool) -> optuna.Study:
+def _study(space: Space, seed: int) -> tuple[ModelSampler, optuna.Study]:
     """An in-memory study; finished trials are persisted separately."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        sampler = optuna.samplers.TPESampler(
-            seed=seed, n_startup_trials=_STARTUP, multivariate=True, group=grouped
-        )
-    return optuna.create_study(sampler=sampler, direction="minimize")
+        found = sampler.ModelSampler(space, seed)
+    return found, optuna.create_study(sampler=found, direction="minimize")
 
 
 def _telling(rows: list[Row]) -> list[Row]:

@@ -16,7 +16,7 @@ from tensorlang.errors import TensorlangError
 from tensorlang.ir.digest import digest
 from tensorlang.ops import building
 from tensorlang.scheduling import Knobs
-from tensorlang.scheduling.knobs import Choice, Domain, Integer, V, Value
+from tensorlang.scheduling.knobs import Choice, Cost, Domain, Integer, V, Value
 from tensorlang.tuner.deadline import Overdue, deadline
 from tensorlang.tuner.protocol import FAILED, HUNG, ILLEGAL, Candidate, Outcome
 from tensorlang.tuner.pruning import refusal
@@ -55,8 +55,10 @@ class Space:
 
     Attributes:
         algorithms: Those that support the workload; the first is the default.
-        spent: Seconds spent on scheduling.
+        spent: Seconds spent on scheduling, predictions of its cost models included.
         limit: Seconds for scheduling one point.
+        domains: The domains of the knobs seen so far, by algorithm.
+        defaults: Their defaults, likewise.
     """
 
     op: Operator
@@ -65,7 +67,9 @@ class Space:
     algorithms: tuple[str, ...] = field(init=False)
     spent: float = 0.0
     limit: float = 10.0
-    _domains: dict[str, dict[str, Domain]] = field(default_factory=dict)
+    domains: dict[str, dict[str, Domain]] = field(default_factory=dict)
+    defaults: dict[str, dict[str, Value]] = field(default_factory=dict)
+    _costs: dict[str, list[Cost]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         first = building.preferred(self.op, self.workload, self.target)
@@ -96,7 +100,7 @@ class Space:
 
     def point(self, algorithm: str, knobs: Knobs) -> Point:
         """Run the schedule and record the result."""
-        start = time.perf_counter()
+        start = time.perf_counter() - self.spent  # predictions may be made meanwhile
         ir, outcome = "", None
         try:
             with deadline(self.limit):
@@ -114,8 +118,10 @@ class Space:
         except Exception as problem:  # noqa: BLE001 - a schedule may raise anything
             said = " ".join(f"{type(problem).__name__}: {problem}".split())
             outcome = Outcome(FAILED, f"its schedule raised {said}"[:400])
-        self._domains.setdefault(algorithm, {}).update(knobs.domains)
-        self.spent += time.perf_counter() - start
+        self.domains.setdefault(algorithm, {}).update(knobs.domains)
+        self.defaults.setdefault(algorithm, {}).update(knobs.defaults)
+        self._costs.setdefault(algorithm, knobs.costs)
+        self.spent = time.perf_counter() - start
         candidate = Candidate(algorithm, dict(knobs.values))
         return Point(candidate, dict(knobs.domains), ir, outcome)
 
@@ -125,20 +131,43 @@ class Space:
 
         None until every algorithm has been scheduled once.
         """
-        if any(name not in self._domains for name in self.algorithms):
+        if any(name not in self.domains for name in self.algorithms):
             return None
-        every = (self._domains[name].values() for name in self.algorithms)
+        every = (self.domains[name].values() for name in self.algorithms)
         return sum(prod(map(_count, domains)) for domains in every)
+
+    @property
+    def modelled(self) -> list[str]:
+        """The algorithms whose schedules predict times."""
+        return [name for name in self.algorithms if self._costs.get(name)]
+
+    def predicted(self, candidate: Candidate) -> float:
+        """The time that a schedule predicts for a candidate, in any unit.
+
+        Raises:
+            KeyError: it predicts none.
+        """
+        start = time.perf_counter()
+        costs = self._costs[candidate.algorithm]
+        total = sum(cost(candidate.knobs) for cost in costs)
+        self.spent += time.perf_counter() - start
+        return total
 
     def parameters(self, point: Point) -> dict[str, tuple[Domain, Value]]:
         """Domain and value of each of Optuna's parameters at a point."""
-        algorithm = point.candidate.algorithm
+        return self.named(point.candidate, point.domains)
+
+    def named(
+        self, candidate: Candidate, domains: Mapping[str, Domain]
+    ) -> dict[str, tuple[Domain, Value]]:
+        """Domain and value of each of Optuna's parameters of a candidate."""
+        algorithm = candidate.algorithm
         found: dict[str, tuple[Domain, Value]] = {}
         if len(self.algorithms) > 1:
             choices = Choice(self.algorithms)
             found[f"{ALGORITHM}: {choices}"] = choices, algorithm
-        for knob, domain in point.domains.items():
-            value = point.candidate.knobs[knob]
+        for knob, domain in domains.items():
+            value = candidate.knobs[knob]
             found[parameter(algorithm, knob, domain)] = domain, value
         return found
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tensorlang.workload import Workload
 
 _LOG: Final = logging.getLogger(__name__)
-_FINALISTS: Final = 3
+_FINALISTS: Final = 5
 _FINALS_SHARE: Final = 0.4  # maximum fraction of the budget
 _AFTERWARDS: Final = 0.6  # seconds for measuring machine limits and writing records
 _AFTER_INTERRUPT: Final = 10.0  # seconds for finals after Ctrl-C

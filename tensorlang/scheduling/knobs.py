@@ -9,7 +9,7 @@ domains; otherwise they take the defaults. Domains and values are recorded.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -74,6 +74,7 @@ class Integer:
 
 
 Domain: TypeAlias = Choice | Integer
+Cost: TypeAlias = Callable[[Mapping[str, Value]], float]
 
 
 class Knobs:
@@ -82,6 +83,10 @@ class Knobs:
     Attributes:
         domains: The domain of each knob used so far, by name.
         values: The value of each knob used so far, by name; JSON-able.
+        defaults: The default of each knob used so far, by name.
+        costs: The schedule's cost model, if any: a sum of predicted times, in any
+            unit, by the values of its knobs; those that are absent have their defaults.
+            A search begins with what it predicts to be fastest.
     """
 
     def __init__(
@@ -103,6 +108,8 @@ class Knobs:
         self._complete = complete
         self.domains: dict[str, Domain] = {}
         self.values: dict[str, Value] = {}
+        self.defaults: dict[str, Value] = {}
+        self.costs: list[Cost] = []
 
     @classmethod
     def replay(cls, values: Mapping[str, Value]) -> Knobs:
@@ -174,6 +181,7 @@ class Knobs:
         if value not in domain:
             raise ArgumentError(f"knob {name!r} is {domain}, not {value!r}")
         self.domains[name], self.values[name] = domain, value
+        self.defaults[name] = default
         return value
 
     def _value(self, name: str, domain: Domain, default: Value) -> Value:
