@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard, TypeVar
 
+from tensorlang.ir.accesses import buffers_of
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.polynomials import Poly, poly
@@ -112,7 +113,7 @@ class Stage:
         place: dict[Expr, int] = {axis.var: n for n, axis in enumerate(self.block.axes)}
         before = len(self.joined), sum(map(len, dims.values()))
         for access in self.accesses:
-            buffers = _buffers(access)
+            buffers = buffers_of(access)
             shape = buffers[0].shape
             found = [self.places[index] for index in access.indices]
             at = [place.get(each.along, -2) for each in found]
@@ -170,7 +171,7 @@ class Stage:
                 return replace(changed, b=_product(changed.b, longer[changed.a]))
             if not isinstance(changed, (Load, Store, Reduce)):
                 return changed
-            first, *_ = held = _buffers(changed)
+            first, *_ = held = buffers_of(changed)
             places = self._places(node.indices, changed.indices, first, dims[first])
             indices = tuple(map(_index, places))
             if isinstance(changed, Reduce):
@@ -258,7 +259,7 @@ def merged(func: Function) -> Function:
     if None in found:
         return func
     held = [*func.buffers, *(s.buffer for s in stmts if isinstance(s, Alloc))]
-    used = {b for stage in stages for a in stage.accesses for b in _buffers(a)}
+    used = {b for stage in stages for a in stage.accesses for b in buffers_of(a)}
     dims = {b: set(range(b.ndim - 1)) if b in used else set[int]() for b in held}
     while any(stage.narrow(dims) for stage in stages):
         pass
@@ -285,10 +286,6 @@ def _stage(stmt: Stmt) -> Stage | None:
         (loop.var, loop.extent) for loop in loops
     ]
     return Stage(stmt, tuple(loops), set()) if plain else None  # type: ignore[arg-type]
-
-
-def _buffers(access: Access) -> tuple[Buffer, ...]:
-    return access.buffers if isinstance(access, Reduce) else (access.buffer,)
 
 
 def _joined(extents: Sequence[Expr], joined: set[int]) -> tuple[Expr, ...]:

@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Any, Final
 
 from tensorlang.errors import ShapeError
+from tensorlang.ir.accesses import buffers_of
 from tensorlang.ir.contents import blocks, free_vars
 from tensorlang.ir.integers.known import Known, Range
 from tensorlang.ir.integers.polynomials import Poly, factors, poly
@@ -59,8 +60,7 @@ def accesses(block: Block) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
             continue
         elif isinstance(node, (Load, Store, Reduce)):
             indices = tuple(substitute(index, named) for index in node.indices)
-            held = node.buffers if isinstance(node, Reduce) else (node.buffer,)
-            yield from ((buffer, indices) for buffer in held)
+            yield from ((buffer, indices) for buffer in buffers_of(node))
 
 
 def stay_inside(func: Function, facts: Facts) -> None:

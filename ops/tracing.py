@@ -14,12 +14,12 @@ from typing import Any, Final, TypeAlias
 
 from tensorlang.errors import OperatorError, ShapeError, TensorlangError
 from tensorlang.ir import f32, f64, function, i32, i64, u64
-from tensorlang.ir.assembly import bound, with_variables
+from tensorlang.ir.assembly import bound
 from tensorlang.ir.dtypes import DType, as_dtype
 from tensorlang.ir.frontend import Tensor
 from tensorlang.ir.nodes import Axis, Buffer, Expr, For, Function, Var, as_expr
 from tensorlang.ir.sizes import TRACED, Facts, Size, compiled, evaluate
-from tensorlang.ir.visit import fresh, rebuild, replace_buffers, walk
+from tensorlang.ir.visit import fresh, rebuild, replace_buffers, substitute, walk
 from tensorlang.ops.canonical import merged, with_sizes
 from tensorlang.ops.demands import fix_short, fix_small, stay_inside
 from tensorlang.ops.random.impls import impl
@@ -545,5 +545,5 @@ def _with_names(
         for var in bound(func.body)
         if var.name in given
     }
-    body = with_variables(replace_buffers(func.body, renamed), apart)
+    body = substitute(replace_buffers(func.body, renamed), apart)
     return replace(func, params=params, body=body)

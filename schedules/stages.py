@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
+from tensorlang.ir.accesses import buffers_of
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.intrinsics import INTRINSICS
@@ -56,8 +57,7 @@ class Stage:
     @property
     def outputs(self) -> tuple[Buffer, ...]:
         """The buffers written last: all components of a reduction's state."""
-        update = self.update
-        return update.buffers if isinstance(update, Reduce) else (update.buffer,)
+        return buffers_of(self.update)
 
     @property
     def output(self) -> Buffer:

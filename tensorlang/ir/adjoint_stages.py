@@ -32,7 +32,14 @@ from tensorlang.ir.nodes import (
     Store,
     Var,
 )
-from tensorlang.ir.visit import fresh, rebuild, rewriter, substitute, walk
+from tensorlang.ir.visit import (
+    fresh,
+    rebuild,
+    rewriter,
+    substitute,
+    transform_statements,
+    walk,
+)
 
 SUMS: Final = ("sum", "sums")
 SHIFT: Final = "top"  # `rows.top_of`: what is subtracted before exp cancels
@@ -145,13 +152,10 @@ def _place(call: Call, axes: Mapping[Var, Expr]) -> tuple[Var, ...] | None:
 def _with_body(nest: Stmt, body: Reduce) -> Stmt:
     """The nest with another body of its only block."""
 
-    @rewriter
-    def visit(node: Node) -> Node:
-        if isinstance(node, Block):
-            return replace(node, body=body)
-        return rebuild(node, visit)
+    def change(stmt: Stmt) -> Stmt:
+        return replace(stmt, body=body) if isinstance(stmt, Block) else stmt
 
-    return visit(nest)
+    return transform_statements(nest, change)
 
 
 def replaced(value: Expr, by: Mapping[Expr, Expr]) -> Expr:

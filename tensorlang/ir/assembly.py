@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from tensorlang.errors import IRError
 from tensorlang.ir.contents import binders
@@ -14,14 +14,12 @@ from tensorlang.ir.nodes import (
     For,
     Function,
     Let,
-    Node,
     Param,
-    Reducer,
     Stmt,
     Var,
     seq,
 )
-from tensorlang.ir.visit import fresh, rebuild, replace_buffers, rewriter, walk
+from tensorlang.ir.visit import fresh, replace_buffers, substitute, walk
 
 
 def function(
@@ -98,26 +96,12 @@ def reachable(outputs: Iterable[Tensor]) -> list[Stage]:
 def _with_own_names(nest: Stmt, taken: set[str]) -> Stmt:
     """The nest with loops, axes and lets renamed if their names are taken."""
     apart = {var: Var(fresh(var.name, taken), var.dtype) for var in bound(nest)}
-    return with_variables(nest, {old: new for old, new in apart.items() if old != new})
+    return substitute(nest, {old: new for old, new in apart.items() if old != new})
 
 
 def bound(nest: Stmt) -> dict[Var, None]:
     """The variables of loops, axes and lets, in order of appearance."""
     return dict.fromkeys(n.var for n in walk(nest) if isinstance(n, (For, Let, Axis)))
-
-
-def with_variables(nest: Stmt, changed: Mapping[Var, Var]) -> Stmt:
-    """The nest with variables replaced, also where they are bound."""
-
-    @rewriter
-    def visit(node: Node) -> Node:
-        if isinstance(node, Reducer):  # its variables are local
-            return node
-        if isinstance(node, Var):
-            return changed.get(node, node)
-        return rebuild(node, visit)
-
-    return visit(nest) if changed else nest
 
 
 def _with_scalars(made: Function) -> Function:

@@ -11,15 +11,14 @@ from tensorlang.ir.nodes import (
     Binary,
     Block,
     Function,
-    Node,
     Reduce,
     Reducer,
     seq,
 )
-from tensorlang.ir.visit import rebuild, rewriter, walk
+from tensorlang.ir.visit import walk
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.primitives import primitive
-from tensorlang.scheduling.tree import block_of, find_block, replace
+from tensorlang.scheduling.tree import block_of, find_block, replace, swap
 
 
 @legality("an atomic update needs an initialized state")
@@ -59,14 +58,7 @@ def atomic(func: Function, block: str) -> Function:
     op = _operation(old, update.reducer)
     set_before(old)
     made = AtomicUpdate(op, update.buffers[0], update.indices, update.values[0])
-
-    @rewriter
-    def visit(node: Node) -> Node:
-        if node is update:
-            return made
-        return rebuild(node, visit)
-
-    return replace(path, with_fields(old, body=visit(old.body)))
+    return replace(path, with_fields(old, body=swap(old.body, update, made)))
 
 
 def _only_update(block: Block) -> Reduce:

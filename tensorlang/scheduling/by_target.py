@@ -18,7 +18,6 @@ from tensorlang.ir.nodes import (
     If,
     Let,
     Load,
-    Node,
     Reduce,
     Seq,
     Stmt,
@@ -30,7 +29,7 @@ from tensorlang.ir.nodes import (
 from tensorlang.ir.visit import fresh, holds, walk
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.primitives import primitive
-from tensorlang.scheduling.tree import block_of, find_block, replace
+from tensorlang.scheduling.tree import block_of, find_block, nest_of, replace
 
 
 @primitive
@@ -86,18 +85,10 @@ def by_target(
     body = _only_where(old.body, (place % groups).equal(var), store.buffer)
     made = dataclasses.replace(old, axes=(axis, *old.axes), body=body)
     inner = replace(path, made)
-    top = _top(find_block(inner, block))
+    top = nest_of(find_block(inner, block))
     nest = top[-1]
     assert isinstance(nest, Stmt)
     return replace(top, For(loop, as_expr(groups), "serial", nest)), loop.name
-
-
-def _top(path: tuple[Node, ...]) -> tuple[Node, ...]:
-    """The path to the outermost loop of the perfect nest around the block."""
-    depth = len(path) - 1
-    while isinstance(path[depth - 1], For):
-        depth -= 1
-    return path[: depth + 1]
 
 
 def _grouped(block: Block, of: str | None) -> Store:

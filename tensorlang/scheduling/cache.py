@@ -6,7 +6,17 @@ from collections.abc import Mapping
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import names, reads, writes
-from tensorlang.ir.nodes import Alloc, Block, Buffer, Function, If, Load, Store, While
+from tensorlang.ir.nodes import (
+    Alloc,
+    Block,
+    Buffer,
+    Expr,
+    Function,
+    If,
+    Load,
+    Store,
+    While,
+)
 from tensorlang.ir.visit import fresh
 from tensorlang.scheduling.guarding import (
     carried_guards,
@@ -161,11 +171,10 @@ def localized(
 ) -> Block:
     """The block, reading (or writing) the tiles instead of the buffers."""
     local = Localizer(block, place.inner_ranges, place.outer_extents, taken)
-    body = retarget(
-        block,
-        tiles,
-        lambda d, index: local.index(index, part[d].low),
-        reads=reading,
-        writes=not reading,
-    )
+
+    def move(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        pairs = zip(indices, part, strict=True)
+        return tuple(local.index(index, own.low) for index, own in pairs)
+
+    body = retarget(block, tiles, move, reads=reading, writes=not reading)
     return local.finish(body)

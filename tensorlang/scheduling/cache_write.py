@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TypeGuard
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.accesses import buffers_of
 from tensorlang.ir.contents import free_vars, names, touches
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.indices import linear
@@ -90,7 +91,7 @@ def own_start(
     if own - {update.indices} or (own and isinstance(update, Reduce)):
         return (
             f"block {block.name!r} reads other elements of "
-            f"{_buffers(update)[0].name!r}, which would still be in the tile"
+            f"{buffers_of(update)[0].name!r}, which would still be in the tile"
         )
     folds = any(axis.kind == "reduction" for axis in block.axes)
     again = bool(own) and any(axis.kind in FOLDED for axis in block.axes)
@@ -101,13 +102,13 @@ def own_start(
     if folds and accumulate and _reduction_loops(place):
         return None
     return (
-        f"block {block.name!r} goes on from what {_buffers(update)[0].name!r} holds; "
+        f"block {block.name!r} goes on from what {buffers_of(update)[0].name!r} holds; "
         "cache_write before decompose_reduction, and not an update in place"
     )
 
 
 def _loads_state(node: Node, update: Store | Reduce) -> TypeGuard[Load]:
-    return isinstance(node, Load) and node.buffer in _buffers(update)
+    return isinstance(node, Load) and node.buffer in buffers_of(update)
 
 
 @legality("the block writes every element of its tile")
@@ -142,7 +143,7 @@ def fills_tile(place: Site, update: Store | Reduce) -> str | None:
 def _takes_tile(place: Site, update: Store | Reduce) -> bool:
     """Whether the inner loops cover all of the tile."""
     values = {axis.var: axis.value for axis in place.block.axes}
-    part = _written(place, _buffers(update)[0])
+    part = _written(place, buffers_of(update)[0])
     for index, wanted in zip(update.indices, part, strict=True):
         placed = substitute(index, values)
         found = relax(placed, place.inner_ranges)
@@ -237,7 +238,7 @@ def cache_write(
     """
     place = site(func, block, at)
     update = _update_of(place, find_buffer(func, buffer))
-    buffers = _buffers(update)
+    buffers = buffers_of(update)
     for held in buffers:
         need_alive(place, held)
     own_start(place, update, accumulate=accumulate)
@@ -269,17 +270,13 @@ def _need_fold(place: Site, update: Store | Reduce) -> None:
 
 
 def _update_of(place: Site, target: Buffer) -> Store | Reduce:
-    found = [u for u in stored(place.block) if target in _buffers(u)]
+    found = [u for u in stored(place.block) if target in buffers_of(u)]
     if len(found) == 1:
         return found[0]
     raise ScheduleError(
         f"block {place.block.name!r} writes {target.name!r} in {len(found)} places; "
         "cache_write needs exactly one"
     )
-
-
-def _buffers(update: Store | Reduce) -> tuple[Buffer, ...]:
-    return update.buffers if isinstance(update, Reduce) else (update.buffer,)
 
 
 def _cached(

@@ -28,7 +28,6 @@ from tensorlang.scheduling.moving import (
     goes_over_all,
     moved_nest,
     shared_loops,
-    without_nest,
 )
 from tensorlang.scheduling.places import loop_ranges, site, stored
 from tensorlang.scheduling.primitives import primitive
@@ -49,6 +48,7 @@ from tensorlang.scheduling.tree import (
     function_of,
     loop_of,
     replace,
+    without_nest,
 )
 
 
@@ -237,7 +237,7 @@ def _moved(
         path, indices, copy, buffer, shared=shared_loops(path, target), taken=taken
     )
     nest = retarget(
-        nest, {buffer: tile}, lambda d, _: copy.local[d], reads=False, writes=True
+        nest, {buffer: tile}, lambda _: copy.local, reads=False, writes=True
     )
     func = without_nest(func, block_of(path).name)
     func = replace(find_alloc(func, buffer.name), None)

@@ -15,6 +15,7 @@ from functools import lru_cache
 from itertools import combinations_with_replacement, product
 from typing import Any, Final
 
+from tensorlang.ir.accesses import ACCESSES, buffers_of
 from tensorlang.ir.contents import allocations, contents, free_vars, writes
 from tensorlang.ir.integers.bounds import bounds
 from tensorlang.ir.integers.digits import fixed, never_behind
@@ -146,19 +147,13 @@ class _Scan:
                 self.visit(child, env, block)
 
     def _touch(self, node: Node, env: Mapping[Var, Expr], block: str) -> None:
-        match node:
-            case Load(indices=given) | Store(indices=given) | Reduce(indices=given):
-                pass
-            case AtomicUpdate(indices=given):
-                pass
-            case _:
-                return
-        own = tuple(substitute(index, env) for index in given)
+        if not isinstance(node, ACCESSES):
+            return
+        own = tuple(substitute(index, env) for index in node.indices)
         axes = self.blocks[block].axes if block else ()
         values = {axis.var: axis.value for axis in axes}
         indices = tuple(substitute(index, values) for index in own)
-        buffers = node.buffers if isinstance(node, Reduce) else (node.buffer,)
-        for buffer in buffers:
+        for buffer in buffers_of(node):
             touch = Touch(buffer, indices, own, block, not isinstance(node, Load))
             self.touches.append(replace(touch, **_how(node)))
 

@@ -7,20 +7,18 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.accesses import ACCESSES, buffers_of, moved
 from tensorlang.ir.integers.bounds import counted
 from tensorlang.ir.integers.size_bounds import size_ranges
 from tensorlang.ir.nodes import (
     Alloc,
-    AtomicUpdate,
     Block,
     Buffer,
     Expr,
     For,
     Function,
-    Load,
     Node,
     Reduce,
-    Store,
 )
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.visit import rebuild, rewriter, walk
@@ -154,13 +152,8 @@ def _moved(
             return Alloc(new) if node.buffer == old else node
         inner = {**ranges, **_ranges_of(node)}
         made = rebuild(node, lambda child: visit(child, inner))
-        if isinstance(made, Load | Store | AtomicUpdate) and made.buffer == old:
-            indices = at(made.indices, ranges)
-            return dataclasses.replace(made, buffer=new, indices=indices)
-        if isinstance(made, Reduce) and old in made.buffers:
-            indices = at(made.indices, ranges)
-            buffers = tuple(new if b == old else b for b in made.buffers)
-            return dataclasses.replace(made, buffers=buffers, indices=indices)
+        if isinstance(made, ACCESSES) and old in buffers_of(made):
+            return moved(made, {old: new}, at(made.indices, ranges))
         return made
 
     func = function_of(path)

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from itertools import takewhile
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.accesses import Access, change_accesses
 from tensorlang.ir.conditions import conjunction
 from tensorlang.ir.contents import allocations, free_vars, names, reads, touches, writes
 from tensorlang.ir.integers.indices import linear
@@ -21,14 +22,13 @@ from tensorlang.ir.nodes import (
     Let,
     Load,
     Node,
-    Seq,
     Stmt,
     Store,
     Var,
     While,
     seq,
 )
-from tensorlang.ir.visit import fresh, rebuild, rewriter, substitute, walk
+from tensorlang.ir.visit import fresh, substitute, walk
 from tensorlang.scheduling.coverage import bounds_of, dense, guards_of
 from tensorlang.scheduling.guarding import read_indices
 from tensorlang.scheduling.legality import legality
@@ -48,6 +48,7 @@ from tensorlang.scheduling.tree import (
     paths_to,
     rename,
     replace,
+    swap,
     values_of,
 )
 
@@ -327,24 +328,13 @@ def _with_epilogue(maker: Block, store: Store, user: Block, taken: set[str]) -> 
     ends = _beyond(user, store.buffer, read_indices(user, store.buffer)) or {}
     inside = conjunction(places[i] < end for i, end in ends.items())
 
-    @rewriter
-    def use(node: Node) -> Node:
-        if isinstance(node, Buffer):
-            return node
-        if isinstance(node, Load) and node.buffer == store.buffer:
-            return var
-        return rebuild(node, use)
+    def use(access: Access) -> Node:
+        read = isinstance(access, Load) and access.buffer == store.buffer
+        return var if read else access
 
-    @rewriter
-    def put(node: Node) -> Node:
-        if node is store:
-            made = seq(Let(var, store.value), use(body))
-            return made if inside is None else If(inside, made)
-        if isinstance(node, Seq):
-            return seq(*(put(stmt) for stmt in node.stmts))
-        return rebuild(node, put) if isinstance(node, Stmt) else node
-
-    return dataclasses.replace(maker, body=put(maker.body))
+    made = seq(Let(var, store.value), change_accesses(body, use))
+    new = made if inside is None else If(inside, made)
+    return dataclasses.replace(maker, body=swap(maker.body, store, new))
 
 
 def _alive_from(func: Function, results: frozenset[Buffer], buffer: Buffer) -> Function:

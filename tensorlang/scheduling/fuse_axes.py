@@ -7,28 +7,24 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.accesses import Access, buffers_of, change_accesses, moved
 from tensorlang.ir.contents import names
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.bounds import counted
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.nodes import (
-    AtomicUpdate,
     Axis,
     Block,
-    Buffer,
     Const,
     Expr,
     For,
     Function,
-    Load,
-    Node,
-    Reduce,
-    Store,
+    Stmt,
     Var,
     as_expr,
 )
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.visit import fresh, rebuild, rewriter, substitute
+from tensorlang.ir.visit import fresh, substitute
 from tensorlang.scheduling.facts import Ranges, ranges_at
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.primitives import primitive
@@ -142,18 +138,14 @@ def _with_axis(
     )
 
 
-@rewriter
-def _placed(node: Node, ranges: Ranges) -> Node:
+def _placed(stmt: Stmt, ranges: Ranges) -> Stmt:
     """The statement with the indices of its accesses simplified."""
-    if isinstance(node, Buffer):
-        return node
-    made = rebuild(node, lambda child: _placed(child, ranges))
-    if isinstance(made, Load | Store | Reduce | AtomicUpdate):
-        shape = (made.buffers[0] if isinstance(made, Reduce) else made.buffer).shape
-        pairs = zip(made.indices, shape, strict=True)
-        indices = tuple(simple_index(index, extent, ranges) for index, extent in pairs)
-        return dataclasses.replace(made, indices=indices)
-    return made
+
+    def change(access: Access) -> Access:
+        pairs = zip(access.indices, buffers_of(access)[0].shape, strict=True)
+        return moved(access, {}, tuple(simple_index(i, n, ranges) for i, n in pairs))
+
+    return change_accesses(stmt, change)
 
 
 def simple_index(index: Expr, extent: Expr, ranges: Ranges) -> Expr:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from itertools import takewhile
 
+from tensorlang.ir.accesses import buffers_of
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.integers.polynomials import Poly
-from tensorlang.ir.nodes import Block, Buffer, Expr, If, Load, Store, Var, While
+from tensorlang.ir.nodes import Block, Buffer, Expr, If, Load, Var, While
 from tensorlang.ir.visit import walk
 from tensorlang.scheduling.coverage import bounds_of, guards_of
 from tensorlang.scheduling.partials import starts_below
@@ -134,7 +135,7 @@ def _writes_whole(path: Path, buffer: Buffer) -> bool:
     extents = {axis.var: linear(axis.extent) for axis in block.axes}
     sizes = [linear(extent) for extent in buffer.shape]
     for update in stored(block):
-        held = update.buffer if isinstance(update, Store) else update.buffers[0]
+        held = buffers_of(update)[0]
         axes = [index for index in update.indices if isinstance(index, Var)]
         if held == buffer and len(set(axes)) == buffer.ndim:
             full = all(

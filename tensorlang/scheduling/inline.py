@@ -27,7 +27,14 @@ from tensorlang.ir.nodes import (
     While,
     seq,
 )
-from tensorlang.ir.visit import fresh, rebuild, rewriter, substitute, walk
+from tensorlang.ir.visit import (
+    fresh,
+    rebuild,
+    rewriter,
+    substitute,
+    transform_statements,
+    walk,
+)
 from tensorlang.scheduling.epilogue import fuse_epilogue
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.primitives import primitive
@@ -239,13 +246,10 @@ def inline(func: Function, block: str, *, reverse: bool = False) -> Function:
 
 
 def _swapped(func: Function, new: Mapping[Node, Block]) -> Function:
-    @rewriter
-    def visit(node: Node) -> Node:
-        if isinstance(node, Block):
-            return new.get(node, node)
-        return rebuild(node, visit) if isinstance(node, Stmt) else node
+    def change(stmt: Stmt) -> Stmt:
+        return new.get(stmt, stmt) if isinstance(stmt, Block) else stmt
 
-    return dataclasses.replace(func, body=visit(func.body))
+    return transform_statements(func, change)
 
 
 def _use(user: Block, found: Pointwise, taken: set[str]) -> Block:

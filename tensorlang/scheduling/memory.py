@@ -7,6 +7,7 @@ from dataclasses import replace as with_fields
 from typing import Final
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.accesses import Access, change_accesses
 from tensorlang.ir.contents import loops, reads, writes
 from tensorlang.ir.nodes import (
     BUFFER_SCOPES,
@@ -16,10 +17,9 @@ from tensorlang.ir.nodes import (
     For,
     Function,
     Load,
-    Node,
     Store,
 )
-from tensorlang.ir.visit import rebuild, replace_buffers, rewriter
+from tensorlang.ir.visit import replace_buffers
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tree import (
@@ -130,14 +130,12 @@ def hint(func: Function, block: str, buffer: str, *hints: str) -> Function:
     if not hints or not set(hints) <= set(_SETTABLE):
         raise ScheduleError(f"hint: hints are {', '.join(_SETTABLE)}, not {hints}")
 
-    @rewriter
-    def visit(node: Node) -> Node:
-        changed = rebuild(node, visit)
-        if isinstance(changed, (Load, Store)) and changed.buffer == target:
-            return with_fields(changed, hints=_joined(changed.hints, hints))
-        return changed
+    def change(access: Access) -> Access:
+        if isinstance(access, (Load, Store)) and access.buffer == target:
+            return with_fields(access, hints=_joined(access.hints, hints))
+        return access
 
-    hinted = visit(block_of(path))
+    hinted = change_accesses(block_of(path), change)
     if hinted == block_of(path) and target not in reads(hinted) | writes(hinted):
         raise ScheduleError(f"hint: block {block!r} does not touch {buffer}")
     return replace(path, hinted)

@@ -9,7 +9,7 @@ from tensorlang.errors import ScheduleError
 from tensorlang.ir.conditions import conjunction
 from tensorlang.ir.contents import binders, free_vars
 from tensorlang.ir.integers.indices import linear
-from tensorlang.ir.nodes import Axis, Block, Buffer, Expr, For, Function, Stmt, Var
+from tensorlang.ir.nodes import Axis, Block, Buffer, Expr, For, Stmt, Var
 from tensorlang.ir.visit import substitute
 from tensorlang.scheduling.coverage import bounds_of, guards_of
 from tensorlang.scheduling.legality import legality
@@ -20,8 +20,6 @@ from tensorlang.scheduling.tree import (
     Path,
     block_of,
     enclosing_loops,
-    find_block,
-    replace,
 )
 
 
@@ -180,12 +178,3 @@ def _carried(
         if bound.limit != ends[bound.axis]:
             guards.append(homes[bound.axis] < bound.limit.expr())
     return guards
-
-
-def without_nest(func: Function, block: str) -> Function:
-    """The function without a block and the loops around only it."""
-    path = find_block(func, block)
-    depth = len(path) - 1
-    while isinstance(path[depth - 1], For):
-        depth -= 1
-    return replace(path[: depth + 1], None)

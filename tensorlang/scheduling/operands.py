@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tensorlang.ir.accesses import Access, change_accesses, moved
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.integers.polynomials import Poly
@@ -14,14 +15,12 @@ from tensorlang.ir.nodes import (
     Const,
     Expr,
     Let,
-    Load,
-    Node,
     Ramp,
+    Reduce,
     Stmt,
-    Store,
     Var,
 )
-from tensorlang.ir.visit import fresh, rebuild, rewriter, walk
+from tensorlang.ir.visit import fresh, substitute, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +70,10 @@ def placed(
         if isinstance(node, Let):
             named[node.var] = Var(fresh(node.var.name, taken), node.var.dtype)
 
-    @rewriter
-    def put(node: Node) -> Node:
-        if isinstance(node, Var):
-            return named.get(node, node)
-        if isinstance(node, Buffer):
-            return node
-        node = rebuild(node, put)
-        if isinstance(node, (Load, Store)) and node.buffer in operands:
-            place = operands[node.buffer]
-            at = place.at(node.indices)
-            return dataclasses.replace(node, buffer=place.buffer, indices=at)
-        return node
+    def put(access: Access) -> Access:
+        if isinstance(access, Reduce) or access.buffer not in operands:
+            return access
+        place = operands[access.buffer]
+        return moved(access, {access.buffer: place.buffer}, place.at(access.indices))
 
-    return put(body)
+    return change_accesses(substitute(body, named), put)

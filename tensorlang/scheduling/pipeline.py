@@ -38,7 +38,13 @@ from tensorlang.ir.nodes import (
     seq,
 )
 from tensorlang.ir.simplify import simplify
-from tensorlang.ir.visit import fresh, rebuild, rewriter, substitute
+from tensorlang.ir.visit import (
+    fresh,
+    rebuild,
+    rewriter,
+    substitute,
+    transform_statements,
+)
 from tensorlang.scheduling.extents import steady
 from tensorlang.scheduling.facts import Ranges
 from tensorlang.scheduling.legality import legality
@@ -304,25 +310,25 @@ def _fetched(
 def _simplified(stmt: Stmt, ranges: Ranges) -> Stmt:
     """Simplify axis values such as `(k + 1) * 16`."""
 
-    @rewriter
-    def visit(node: Node) -> Node:
-        if isinstance(node, Axis):
-            return with_fields(node, value=simplify(node.value, ranges))
-        return rebuild(node, visit) if isinstance(node, Stmt) else node
+    def change(part: Stmt) -> Stmt:
+        if not isinstance(part, Block):
+            return part
+        values = [simplify(axis.value, ranges) for axis in part.axes]
+        pairs = zip(part.axes, values, strict=True)
+        return with_fields(part, axes=tuple(with_fields(a, value=v) for a, v in pairs))
 
-    return visit(stmt)
+    return transform_statements(stmt, change)
 
 
 def _copied(stmt: Stmt) -> Stmt:
     """The statement with its copies hinted `async`."""
 
-    @rewriter
-    def visit(node: Node) -> Node:
-        if isinstance(node, Store) and _is_copy(node.value):
-            return with_fields(node, hints=(*node.hints, "async"))
-        return rebuild(node, visit) if isinstance(node, Stmt) else node
+    def change(part: Stmt) -> Stmt:
+        if isinstance(part, Store) and _is_copy(part.value):
+            return with_fields(part, hints=(*part.hints, "async"))
+        return part
 
-    return visit(stmt)
+    return transform_statements(stmt, change)
 
 
 def _is_copy(value: Expr) -> bool:

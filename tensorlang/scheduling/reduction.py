@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.conditions import conjunction
@@ -277,19 +277,13 @@ def renest(below: Path, block: Block, taken: set[str]) -> Stmt:
     loops = [loop for loop in below if isinstance(loop, For) and loop.var in used]
     gone = [n for n in below if isinstance(n, For) and n not in loops]
     known_without(loops, gone)
-    new = {loop.var: Var(fresh(loop.var.name, taken), loop.var.dtype) for loop in loops}
+    new: dict[Var, Expr] = {
+        loop.var: Var(fresh(loop.var.name, taken), loop.var.dtype) for loop in loops
+    }
     made: Stmt = block
     for loop in reversed(loops):
         made = dataclasses.replace(loop, body=made)
-    return _renamed(made, new)
-
-
-def _renamed(nest: Stmt, new: Mapping[Var, Var]) -> Stmt:
-    if not isinstance(nest, For):
-        return substitute(nest, new)
-    body = _renamed(nest.body, new)
-    extent = substitute(nest.extent, new)
-    return dataclasses.replace(nest, var=new[nest.var], extent=extent, body=body)
+    return substitute(made, new)
 
 
 def _insert_before(func: Function, block: str, depth: int, new: Stmt) -> Function:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.accesses import buffers_of
 from tensorlang.ir.contents import binders, free_vars, names, reads, writes
 from tensorlang.ir.integers.digits import fixed
 from tensorlang.ir.integers.indices import linear
@@ -16,13 +17,12 @@ from tensorlang.ir.nodes import (
     Expr,
     Function,
     Load,
-    Node,
     Reduce,
     Store,
     Var,
     seq,
 )
-from tensorlang.ir.visit import fresh, rebuild, rewriter, substitute, walk
+from tensorlang.ir.visit import fresh, substitute, walk
 from tensorlang.scheduling.cache import unchanged_while_read
 from tensorlang.scheduling.cache_write import own_start, sole_user
 from tensorlang.scheduling.coverage import bounds_of, guards_of
@@ -31,7 +31,7 @@ from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.places import Site, need_alive, site, stored, whole_axes
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.regions import whole
-from tensorlang.scheduling.tiles import at_once, copy_over
+from tensorlang.scheduling.tiles import copy_over, retarget
 from tensorlang.scheduling.tree import Path, block_of, constant, find_buffer, new_names
 
 
@@ -139,7 +139,7 @@ def _gathered(place: Site, old: Buffer) -> tuple[Function, tuple[str, str]]:
 
 def _scattered(place: Site, old: Buffer) -> tuple[Function, tuple[str, str]]:
     update = _update_of(place.block, old)
-    buffers = update.buffers if isinstance(update, Reduce) else (old,)
+    buffers = buffers_of(update)
     for buffer in buffers:
         need_alive(place, buffer)
     own_start(place, update)
@@ -212,24 +212,8 @@ def _redirected(
     reading: bool,
 ) -> Block:
     """The block with its accesses redirected to the new buffers."""
-
-    @rewriter
-    def visit(node: Node) -> Node:
-        if isinstance(node, Buffer):
-            return node
-        node = rebuild(node, visit)
-        match node:
-            case Load(buffer=old) if reading and old in new:
-                return Load(new[old], axes)
-            case Store(buffer=old) if not reading and old in new:
-                return dataclasses.replace(
-                    node, buffer=new[old], indices=axes, hints=at_once(node)
-                )
-            case Reduce(buffers=old) if not reading and old[0] in new:
-                held = tuple(new[buffer] for buffer in old)
-                return dataclasses.replace(node, buffers=held, indices=axes)
-        return node
-
-    if reading:  # an init keeps reading the old buffer
-        return dataclasses.replace(block, body=visit(block.body))
-    return rebuild(block, visit)
+    if not reading:
+        return retarget(block, new, lambda _: axes, reads=False, writes=True)
+    # an init keeps reading the old buffer
+    body = retarget(block.body, new, lambda _: axes, reads=True, writes=False)
+    return dataclasses.replace(block, body=body)

@@ -32,7 +32,6 @@ from tensorlang.scheduling.moving import (
     goes_over_all,
     moved_nest,
     shared_loops,
-    without_nest,
 )
 from tensorlang.scheduling.partials import FOLDED
 from tensorlang.scheduling.places import Site, extents, site, stored, whole_axes
@@ -51,6 +50,7 @@ from tensorlang.scheduling.tree import (
     find_block,
     paths_to,
     replace,
+    without_nest,
 )
 
 

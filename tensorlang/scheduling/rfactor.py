@@ -19,13 +19,12 @@ from tensorlang.ir.nodes import (
     For,
     Function,
     Load,
-    Node,
     Reduce,
     Stmt,
     Var,
     seq,
 )
-from tensorlang.ir.visit import fresh, rebuild, rewriter
+from tensorlang.ir.visit import fresh, transform_statements
 from tensorlang.scheduling.extents import known_without
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.partials import FOLDED, none_empty, only_reduces, partial
@@ -45,6 +44,7 @@ from tensorlang.scheduling.tree import (
     block_of,
     enclosing_loops,
     find_block,
+    nest_of,
     replace,
 )
 
@@ -144,7 +144,7 @@ def rfactor(
     target = path[position(path, loop)]
     assert isinstance(target, For)
     loops = enclosing_loops(path)
-    top = _top(path)
+    top = len(nest_of(path)) - 1
     only_reduces(old, target)
     order_kept(old, update, target, loops)
     own_nest(path, top)
@@ -171,14 +171,6 @@ def _one_update(block: Block) -> Reduce:
         f"block {block.name!r} reduces {len(updates)} states and updates "
         f"{len(stored(block))}; rfactor takes one alone"
     )
-
-
-def _top(path: Path) -> int:
-    """Where the chain of loops around only the block begins."""
-    depth = len(path) - 1
-    while isinstance(path[depth - 1], For):
-        depth -= 1
-    return depth
 
 
 def _part_buffers(
@@ -220,14 +212,14 @@ class _Factor:
         block = partial(old, (self.loop,), ranges, taken)
         pin = next(a.var for a in reversed(block.axes) if a.value == self.loop.var)
 
-        @rewriter
-        def visit(node: Node) -> Node:
-            if isinstance(node, Reduce):
-                indices = _with(node.indices, self.axis, pin)
-                return dataclasses.replace(node, buffers=self.parts, indices=indices)
-            return rebuild(node, visit) if isinstance(node, Stmt) else node
+        def change(stmt: Stmt) -> Stmt:
+            if not isinstance(stmt, Reduce):
+                return stmt
+            indices = _with(stmt.indices, self.axis, pin)
+            return dataclasses.replace(stmt, buffers=self.parts, indices=indices)
 
-        return dataclasses.replace(block, body=visit(block.body))
+        body = transform_statements(block.body, change)
+        return dataclasses.replace(block, body=body)
 
     def final(self, taken: set[str]) -> Stmt:
         """The nest that combines the partial results."""

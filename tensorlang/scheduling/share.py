@@ -10,16 +10,14 @@ from tensorlang.ir.nodes import (
     Alloc,
     Block,
     Buffer,
+    Expr,
     Function,
-    IndexMap,
-    Node,
-    Reducer,
     Seq,
     Stmt,
     Var,
     seq,
 )
-from tensorlang.ir.visit import rebuild, replace_buffers, rewriter
+from tensorlang.ir.visit import replace_buffers, substitute, transform_statements
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tree import alloc_of, find_alloc, replace
@@ -130,17 +128,11 @@ def filled_alike(a: tuple[Stmt, Buffer], b: tuple[Stmt, Buffer]) -> str | None:
 
 def _unnamed(nest: Stmt) -> Stmt:
     """The nest with its variables numbered and its blocks unnamed."""
-    own: dict[Node, Var] = {}
+    own: dict[Var, Expr] = {}
     for number, var in enumerate(binders(nest)):
         own.setdefault(var, Var(f"@{number}", var.dtype))
 
-    @rewriter
-    def visit(node: Node) -> Node:
-        if isinstance(node, (Reducer, IndexMap, Buffer)):
-            return node
-        if isinstance(node, Var):
-            return own.get(node, node)
-        made = rebuild(node, visit)
-        return dataclasses.replace(made, name="") if isinstance(made, Block) else made
+    def unnamed(stmt: Stmt) -> Stmt:
+        return dataclasses.replace(stmt, name="") if isinstance(stmt, Block) else stmt
 
-    return visit(nest)
+    return transform_statements(substitute(nest, own), unnamed)

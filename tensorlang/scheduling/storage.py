@@ -7,12 +7,12 @@ from dataclasses import replace as with_fields
 from itertools import pairwise
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.accesses import ACCESSES, Access, buffers_of, change_accesses, moved
 from tensorlang.ir.contents import free_vars, reads, touches
 from tensorlang.ir.integers.digits import fixed
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.nodes import (
     Alloc,
-    AtomicUpdate,
     Block,
     Buffer,
     Expr,
@@ -32,9 +32,7 @@ from tensorlang.ir.visit import (
     children,
     holds,
     nodes_of,
-    rebuild,
     replace_buffers,
-    rewriter,
     walk,
 )
 from tensorlang.scheduling.coverage import dense
@@ -178,31 +176,20 @@ def _is_used_beside_blocks(node: Node, buffer: Buffer) -> bool:
 
 
 def _is_use(node: Node, buffer: Buffer) -> bool:
-    if isinstance(node, (Load, Store, AtomicUpdate)):
-        return node.buffer == buffer
-    return isinstance(node, Reduce) and buffer in node.buffers
+    return isinstance(node, ACCESSES) and buffer in buffers_of(node)
 
 
 def _at_zero(stmt: Stmt, old: Buffer, new: Buffer, dims: Collection[int]) -> Stmt:
     """The statement using the small buffer, whose dropped dimensions have extent 1."""
 
-    @rewriter
-    def visit(node: Node) -> Node:
-        if isinstance(node, Stmt) and not touches(node, old):
-            return node
-        changed = rebuild(node, visit)
-        if not isinstance(changed, (Load, Store, AtomicUpdate, Reduce)):
-            return changed
-        if not _is_use(node, old):
-            return changed
-        own = enumerate(changed.indices)
+    def change(access: Access) -> Access:
+        if old not in buffers_of(access):
+            return access
+        own = enumerate(access.indices)
         at = tuple(as_expr(0) if d in dims else index for d, index in own)
-        if isinstance(changed, Reduce):
-            buffers = tuple(new if b == old else b for b in changed.buffers)
-            return with_fields(changed, buffers=buffers, indices=at)
-        return with_fields(changed, buffer=new, indices=at)
+        return moved(access, {old: new}, at)
 
-    return visit(stmt)
+    return change_accesses(stmt, change)
 
 
 # ----------------------------------------------------------------------- store_in

@@ -12,9 +12,9 @@ from tensorlang.scheduling.tree import (
     actions,
     block_of,
     find_alloc,
-    find_block,
     function_of,
     replace,
+    without_nest,
 )
 
 
@@ -74,9 +74,5 @@ def without_body(node: Node) -> Node:
 
 def dropped(func: Function, block: str, buffer: Buffer) -> Function:
     """The function without a block, the loops around only it, and its buffer."""
-    path = find_block(func, block)
-    depth = len(path) - 1
-    while isinstance(path[depth - 1], For):
-        depth -= 1
-    func = replace(path[: depth + 1], None)
+    func = without_nest(func, block)
     return replace(find_alloc(func, buffer.name), None)

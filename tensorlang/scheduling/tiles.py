@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.accesses import Access, buffers_of, change_accesses, moved
 from tensorlang.ir.conditions import conjunction, conjuncts
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.indices import linear
@@ -29,12 +30,11 @@ from tensorlang.ir.nodes import (
     Load,
     Node,
     Ramp,
-    Reduce,
     Stmt,
     Store,
     Var,
 )
-from tensorlang.ir.visit import fresh, rebuild, rewriter, substitute
+from tensorlang.ir.visit import fresh, substitute
 from tensorlang.scheduling.coverage import first_only
 from tensorlang.scheduling.regions import Range, Ranges, Region, relax
 
@@ -154,41 +154,26 @@ def loop_kind(block: Block, loop: Var) -> str:
 def retarget(
     node: N,
     tiles: Mapping[Buffer, Buffer],
-    move: Callable[[int, Expr], Expr],
+    move: Callable[[tuple[Expr, ...]], tuple[Expr, ...]],
     *,
     reads: bool,
     writes: bool,
 ) -> N:
     """`node` with its loads or stores of the buffers redirected to their tiles.
 
-    `move(dimension, index)` maps an index to the tile. Stores to a tile are
-    synchronous.
+    `move` maps indices to those in the tile. Stores to a tile are synchronous.
     """
 
-    def moved(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        return tuple(move(d, index) for d, index in enumerate(indices))
+    def change(access: Access) -> Access:
+        wanted = reads if isinstance(access, Load) else writes
+        if not wanted or buffers_of(access)[0] not in tiles:
+            return access
+        made = moved(access, tiles, move(access.indices))
+        if isinstance(made, Store):
+            return dataclasses.replace(made, hints=at_once(made))
+        return made
 
-    @rewriter
-    def visit(current: Node) -> Node:
-        if isinstance(current, Buffer):
-            return current
-        current = rebuild(current, visit)
-        match current:
-            case Load(buffer=buffer) if reads and buffer in tiles:
-                at = moved(current.indices)
-                return dataclasses.replace(current, buffer=tiles[buffer], indices=at)
-            case Store(buffer=buffer) if writes and buffer in tiles:
-                at, hints = moved(current.indices), at_once(current)
-                return dataclasses.replace(
-                    current, buffer=tiles[buffer], indices=at, hints=hints
-                )
-            case Reduce(buffers=buffers) if writes and buffers[0] in tiles:
-                held = tuple(tiles[buffer] for buffer in buffers)
-                at = moved(current.indices)
-                return dataclasses.replace(current, buffers=held, indices=at)
-        return current
-
-    return visit(node)  # type: ignore[return-value]
+    return change_accesses(node, change)
 
 
 def at_once(store: Store) -> tuple[str, ...]:

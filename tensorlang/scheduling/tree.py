@@ -41,6 +41,7 @@ from tensorlang.ir.visit import (
     fresh,
     holds,
     rebuild,
+    rebuild_statements,
     rewriter,
     statements,
     walk,
@@ -201,6 +202,14 @@ def blocks_under(node: Node) -> Iterator[Block]:
         yield from blocks_under(child)
 
 
+def nest_of(path: Path) -> Path:
+    """The path to the outermost loop that is around nothing else."""
+    depth = len(path) - 1
+    while isinstance(path[depth - 1], For):
+        depth -= 1
+    return path[: depth + 1]
+
+
 def conditions_apart(path: Path, other: Path) -> Iterator[If | While]:
     """The conditions around one place but not another, or in the other branch."""
     for node, below in pairwise(path):
@@ -247,39 +256,36 @@ def replace(path: Path, new: Stmt | None) -> Function:
 
     A `Seq` inserted into a `Seq` is spliced.
     """
-    old = path[-1]
-    changed: Node = seq() if new is None else new
-    for parent in reversed(path[:-1]):
+    old, changed = path[-1], seq() if new is None else new
+    for parent in reversed(path[1:-1]):
+        assert isinstance(parent, Stmt)
         changed, old = _with_child(parent, old, changed), parent
-    return _last((changed,), Function)
+    return dataclasses.replace(function_of(path), body=changed)
 
 
-@rewriter
-def _with_child(parent: Node, old: Node, new: Node) -> Node:
-    if isinstance(parent, Seq) and isinstance(new, Stmt):
-        return seq(*(new if stmt is old else stmt for stmt in parent.stmts))
-    return rebuild(parent, lambda child: new if child is old else child)
+def _with_child(parent: Stmt, old: Node, new: Stmt) -> Stmt:
+    return rebuild_statements(parent, lambda child: new if child is old else child)
 
 
-def swap(node: N, old: Node, new: Node) -> N:
-    """`node` with one of its descendants, found by identity, replaced."""
-    return _Swap(old, new)(node)  # type: ignore[return-value]
+def without_nest(func: Function, block: str) -> Function:
+    """The function without a block and the loops around only it."""
+    return replace(nest_of(find_block(func, block)), None)
+
+
+def swap(stmt: Stmt, old: Stmt, new: Stmt) -> Stmt:
+    """A statement with one at or below it, found by identity, replaced."""
+    return _Swap(old, new)(stmt)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Swap:
-    """Replaces a node; an object, as a function that calls itself is garbage."""
+    """Replaces a statement; an object, as a function that calls itself is garbage."""
 
-    old: Node
-    new: Node
+    old: Stmt
+    new: Stmt
 
-    def __call__(self, node: Node) -> Node:
-        if node is self.old:
-            return self.new
-        if isinstance(node, Expr) and isinstance(self.old, Stmt):
-            return node
-        changed = rebuild(node, self)
-        return seq(*changed.stmts) if isinstance(changed, Seq) else changed
+    def __call__(self, stmt: Stmt) -> Stmt:
+        return self.new if stmt is self.old else rebuild_statements(stmt, self)
 
 
 def rename(node: N, taken: set[str], suffix: str = "") -> N:
