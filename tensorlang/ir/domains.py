@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final
 
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.bounds import bounds
 from tensorlang.ir.integers.intervals import UNKNOWN, Interval, meet
+from tensorlang.ir.integers.polynomials import Poly, Polys, factors
 from tensorlang.ir.nodes import (
     AtomicUpdate,
     Binary,
@@ -40,8 +41,6 @@ from tensorlang.ir.nodes import (
 )
 from tensorlang.ir.visit import children, holds, substitute, walk
 
-# a sum of integer expressions: coefficient by summand, the constant under None
-Sum: TypeAlias = "dict[Expr | None, int]"
 _LONGEST_LOOP: Final = 64  # iterations of a loop whose extent no memory bounds
 # the interval of a difference for which a comparison with 0 holds
 _HOLDS: Final[Mapping[str, Interval]] = {
@@ -99,29 +98,20 @@ def domains(func: Function, sizes: Mapping[str, int]) -> Domains:
     return Domains(found.needs, found.complete)
 
 
-def linear(expr: Expr) -> Sum:
-    """An integer expression as a sum; subexpressions that are no sums are summands."""
-    if isinstance(expr, Const):
-        return {None: int(expr.value)}
-    if isinstance(expr, Cast) and not expr.a.dtype.is_float:
-        return linear(expr.a)
-    if isinstance(expr, Unary) and expr.op == "neg":
-        return _added({}, linear(expr.a), -1)
-    if isinstance(expr, Binary) and expr.op in ("add", "sub"):
-        return _added(linear(expr.a), linear(expr.b), 1 if expr.op == "add" else -1)
-    if isinstance(expr, Binary) and expr.op == "mul":
-        a, b = linear(expr.a), linear(expr.b)
-        for one, other in ((a, b), (b, a)):
-            if one.keys() <= {None}:
-                return _added({}, other, one.get(None, 0))
-    return {expr: 1}
+class _Sums(Polys):
+    """Sums of integers of any type, none of which wraps."""
+
+    def read(self, expr: Expr) -> Poly:
+        """The sum that an expression is; conversions do not change it."""
+        if isinstance(expr, Cast) and not expr.a.dtype.is_float:
+            return self[expr.a]
+        if isinstance(expr, Binary | Unary) and expr.dtype.is_integer:
+            return self.arithmetic(expr)
+        return super().read(expr)
 
 
-def _added(a: Sum, b: Sum, scale: int) -> Sum:
-    total = dict(a)
-    for part, coefficient in b.items():
-        total[part] = total.get(part, 0) + scale * coefficient
-    return {part: c for part, c in total.items() if c}
+def _sum(expr: Expr) -> Poly:
+    return _Sums()[expr]
 
 
 @dataclass(slots=True)
@@ -146,7 +136,7 @@ class _Needs:
         elif isinstance(stmt, For):
             self.loops[stmt.var] = extent = self._known(stmt.extent)
             if _loads(extent):  # a single trip count must not be negative, either
-                low = 0 if len(linear(extent)) == 1 else None
+                low = 0 if len(_sum(extent)) == 1 else None
                 self.within(extent, (low, _LONGEST_LOOP), self.loops)
         elif isinstance(stmt, Store | Reduce | AtomicUpdate):
             self._stored(stmt)
@@ -183,8 +173,8 @@ class _Needs:
     def _operation(self, part: Binary) -> None:
         if part.op in ("floordiv", "floormod"):
             divisor = self._known(part.b)
-            summands = linear(divisor)
-            for load in summands:
+            summands = _sum(divisor)
+            for load in factors(summands):
                 if isinstance(load, Load) and len(summands) == 1:
                     self._of(load.buffer).nonzero = True
                 elif _loads(divisor):
@@ -192,9 +182,9 @@ class _Needs:
 
     def _access(self, buffer: Buffer, indices: tuple[Expr, ...]) -> None:
         for index, extent in zip(indices, buffer.shape, strict=True):
-            last = linear(self._known(extent))
-            if last.keys() <= {None}:
-                limit = (0, last.get(None, 0) - 1)
+            size = _sum(self._known(extent)).value
+            if size is not None:
+                limit = (0, size - 1)
                 self.within(self._known(index), limit, self.loops)
 
     def _known(self, expr: Expr) -> Expr:
@@ -209,20 +199,19 @@ class _Needs:
             return
         low, high = limit
         if high is not None:
-            self._below(_extreme(linear(expr), loops, 1), high, loops)
+            self._below(_extreme(_sum(expr), loops, 1), high, loops)
         if low is not None:
-            least = _extreme(linear(expr), loops, -1)
-            self._below(_added({}, least, -1), -low, loops)
+            self._below(-_extreme(_sum(expr), loops, -1), -low, loops)
 
-    def _below(self, total: Sum, high: int, loops: Mapping[Var, Expr]) -> None:
+    def _below(self, total: Poly, high: int, loops: Mapping[Var, Expr]) -> None:
         """Require a sum to be at most `high`, constraining each summand separately.
 
         Of several, as in `row[i] * width + column[i]`, each stays below the next larger
         coefficient, and negative values are not credited.
         """
-        high -= total.get(None, 0)
-        parts = sorted((abs(c), c, n) for n, (e, c) in enumerate(_parts(total)))
-        named = [e for e, _ in _parts(total)]
+        high -= total.constant
+        parts = sorted((abs(c), c, n) for n, (_, c) in enumerate(total.terms))
+        named = [e for e, _ in total.terms]
         for number, (size, coefficient, at) in enumerate(parts):
             most = high // size
             if number + 1 < len(parts):
@@ -261,17 +250,12 @@ def _loads(expr: Expr) -> bool:
     return holds(expr, Load)
 
 
-def _parts(total: Sum) -> Iterator[tuple[Expr, int]]:
-    return ((part, c) for part, c in total.items() if part is not None)
-
-
-def _extreme(total: Sum, loops: Mapping[Var, Expr], sign: int) -> Sum:
+def _extreme(total: Poly, loops: Mapping[Var, Expr], sign: int) -> Poly:
     """The maximum of a sum over the loops around it, or the minimum."""
     for var, extent in reversed(tuple(loops.items())):
-        coefficient = total.pop(var, 0)
+        coefficient, total = total.at(var), total.without(var)
         if coefficient * sign > 0:
-            last = _added(linear(extent), {None: 1}, -1)
-            total = _added(total, last, coefficient)
+            total = total.plus(_sum(extent).shifted(-1), coefficient)
     return total
 
 

@@ -212,19 +212,24 @@ class Polys(dict[Expr, Poly]):
         """The polynomial of an expression that has not been asked for before."""
         if isinstance(expr, Const):
             return number(int(expr.value))
+        if isinstance(expr, (Binary, Unary)) and expr.dtype is i64:
+            return self.arithmetic(expr)
+        return term(expr)
+
+    def arithmetic(self, expr: Binary | Unary) -> Poly:
+        """The polynomial of an operation."""
         found = None
-        if isinstance(expr, Binary) and expr.dtype is i64:
-            if expr.op == "add":
-                return self[expr.a] + self[expr.b]
-            if expr.op == "sub":
-                return self[expr.a] - self[expr.b]
-            if expr.op == "mul":
-                a, b = self[expr.a], self[expr.b]
-                found = a.product(b) if a.multiplies(b) else None
-            elif expr.op in ("floordiv", "floormod"):
-                found = self.divided(expr)
-        elif isinstance(expr, Unary) and expr.op == "neg" and expr.dtype is i64:
-            return -self[expr.a]
+        if isinstance(expr, Unary):
+            found = -self[expr.a] if expr.op == "neg" else None
+        elif expr.op == "add":
+            return self[expr.a] + self[expr.b]
+        elif expr.op == "sub":
+            return self[expr.a] - self[expr.b]
+        elif expr.op == "mul":
+            a, b = self[expr.a], self[expr.b]
+            found = a.product(b) if a.multiplies(b) else None
+        elif expr.op in ("floordiv", "floormod"):
+            found = self.divided(expr)
         return term(expr) if found is None else found
 
     def divided(self, expr: Binary) -> Poly | None:
