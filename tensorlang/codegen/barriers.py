@@ -17,24 +17,8 @@ from typing import ClassVar, Final
 
 from tensorlang.codegen.copies import ASYNC, is_copy_sync
 from tensorlang.errors import CodegenError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import allocations, reads, writes
-from tensorlang.ir.nodes import (
-    Alloc,
-    Barrier,
-    Buffer,
-    Call,
-    Evaluate,
-    Expr,
-    For,
-    If,
-    Let,
-    Node,
-    Seq,
-    Stmt,
-    Store,
-    While,
-    seq,
-)
 from tensorlang.ir.visit import walk_statements
 
 OWN: Final = ("register", "private")
@@ -44,10 +28,10 @@ OWN: Final = ("register", "private")
 class Access:
     """Buffers read and written since the last barrier."""
 
-    reads: set[Buffer] = field(default_factory=set)
-    writes: set[Buffer] = field(default_factory=set)
+    reads: set[ir.Buffer] = field(default_factory=set)
+    writes: set[ir.Buffer] = field(default_factory=set)
 
-    def conflicts(self, read: set[Buffer], write: set[Buffer]) -> bool:
+    def conflicts(self, read: set[ir.Buffer], write: set[ir.Buffer]) -> bool:
         """Whether accesses to these buffers must wait for the ones recorded here."""
         return bool(self.writes & (read | write) or self.reads & write)
 
@@ -80,11 +64,11 @@ class Pending:
         self.shared.join(other.shared)
 
 
-def copied(node: Node) -> set[Buffer]:
+def copied(node: ir.Node) -> set[ir.Buffer]:
     """Buffers below a node that only asynchronous copies write."""
-    found: dict[bool, set[Buffer]] = {True: set(), False: set()}
+    found: dict[bool, set[ir.Buffer]] = {True: set(), False: set()}
     for part in walk_statements(node):
-        if isinstance(part, Store):
+        if isinstance(part, ir.Store):
             found[ASYNC in part.hints].add(part.buffer)
     return found[True] - found[False]
 
@@ -100,43 +84,43 @@ class Barriers(ABC):
     scope: ClassVar[str]
     holder: ClassVar[str]
 
-    def __init__(self, first: Expr) -> None:
+    def __init__(self, first: ir.Expr) -> None:
         """`first` is true in the one thread that runs undivided statements."""
         self.first = first
         self.pending = Pending()
-        self.copied: set[Buffer] = set()
+        self.copied: set[ir.Buffer] = set()
 
     @abstractmethod
-    def holds(self, stmt: Stmt) -> bool:
+    def holds(self, stmt: ir.Stmt) -> bool:
         """Whether a statement contains a divided loop."""
 
     @abstractmethod
-    def divides(self, stmt: Stmt) -> bool:
+    def divides(self, stmt: ir.Stmt) -> bool:
         """Whether a statement is itself a divided loop."""
 
     @abstractmethod
-    def divide(self, loop: For) -> list[Stmt]:
+    def divide(self, loop: ir.For) -> list[ir.Stmt]:
         """One thread's share of such a loop."""
 
-    def is_apart(self, buffer: Buffer) -> bool:
+    def is_apart(self, buffer: ir.Buffer) -> bool:
         """Whether each thread accesses only its own elements of a buffer."""
         del buffer
         return False
 
-    def run(self, stmt: Stmt) -> Stmt:
+    def run(self, stmt: ir.Stmt) -> ir.Stmt:
         """The statements that every thread runs for a part of the program."""
-        out: list[Stmt] = []
-        alone: list[Stmt] = []
+        out: list[ir.Stmt] = []
+        alone: list[ir.Stmt] = []
 
         def flush() -> None:
             if alone:
-                out.append(If(self.first, seq(*alone)))
+                out.append(ir.If(self.first, ir.seq(*alone)))
                 alone.clear()
 
-        for item in stmt.stmts if isinstance(stmt, Seq) else (stmt,):
-            if isinstance(item, Alloc):
+        for item in stmt.stmts if isinstance(stmt, ir.Seq) else (stmt,):
+            if isinstance(item, ir.Alloc):
                 out.append(item)
-            elif isinstance(item, Let) or is_copy_sync(item) or self.holds(item):
+            elif isinstance(item, ir.Let) or is_copy_sync(item) or self.holds(item):
                 flush()
                 out.extend(self.team(item))
             else:
@@ -146,32 +130,32 @@ class Barriers(ABC):
                     out.extend(waits)
                 alone.append(item)
         flush()
-        return seq(*out)
+        return ir.seq(*out)
 
-    def team(self, stmt: Stmt) -> list[Stmt]:
+    def team(self, stmt: ir.Stmt) -> list[ir.Stmt]:
         """A statement that every thread executes."""
         match stmt:
-            case Let():
+            case ir.Let():
                 return [*self.wait(stmt, alone=False), stmt]
-            case Evaluate(expr=Call(name="wait_copies")):
+            case ir.Evaluate(expr=ir.Call(name="wait_copies")):
                 self.pending.shared.writes |= self.copied
                 return [stmt]
-            case Evaluate():
+            case ir.Evaluate():
                 return [stmt]
-            case For() if self.divides(stmt):
+            case ir.For() if self.divides(stmt):
                 return [*self.wait(stmt, alone=False), *self.divide(stmt)]
-            case For():
+            case ir.For():
                 waits = self.wait(stmt.extent, alone=False)
                 return [*waits, replace(stmt, body=self.repeat(stmt.body, None))]
-            case While():
+            case ir.While():
                 waits = self.wait(stmt.cond, alone=False)
                 return [*waits, replace(stmt, body=self.repeat(stmt.body, stmt.cond))]
-            case If():
+            case ir.If():
                 waits = self.wait(stmt.cond, alone=False)
                 return [*waits, *self.ahead(stmt), self.branch(stmt)]
         raise CodegenError(f"a {type(stmt).__name__} cannot hold a {self.holder} loop")
 
-    def wait(self, node: Node, *, alone: bool) -> list[Stmt]:
+    def wait(self, node: ir.Node, *, alone: bool) -> list[ir.Stmt]:
         """Record the accesses of a node; returns a barrier if they conflict."""
         own = set(allocations(node))
         read, write = (
@@ -181,20 +165,20 @@ class Barriers(ABC):
         started = {b for b in copied(node) if b not in own}
         self.copied |= started
         others = [self.pending.shared] if alone else [*self.pending.each()]
-        found: list[Stmt] = []
+        found: list[ir.Stmt] = []
         if any(access.conflicts(read, write) for access in others):
-            found = [Barrier(self.scope)]
+            found = [ir.Barrier(self.scope)]
             self.pending = Pending()
         mine = self.pending.alone if alone else self.pending.shared
         mine.join(Access(read, write - started))
         return found
 
-    def ahead(self, stmt: If) -> list[Stmt]:
+    def ahead(self, stmt: ir.If) -> list[ir.Stmt]:
         """Barriers to hoist before a branch; none here."""
         del stmt
         return []
 
-    def repeat(self, body: Stmt, cond: Expr | None) -> Stmt:
+    def repeat(self, body: ir.Stmt, cond: ir.Expr | None) -> ir.Stmt:
         """A loop body: its start may conflict with its own end."""
         before = self.pending.copy()
         self.run(body)
@@ -204,13 +188,13 @@ class Barriers(ABC):
         result = self.run(body)
         waits = [] if cond is None else self.wait(cond, alone=False)
         self.pending.join(before)
-        return seq(result, *waits)
+        return ir.seq(result, *waits)
 
-    def branch(self, stmt: If) -> If:
+    def branch(self, stmt: ir.If) -> ir.If:
         """Both branches start from the same accesses; their records are merged."""
         before = self.pending.copy()
         then = self.run(stmt.then)
         after, self.pending = self.pending, before
         orelse = None if stmt.orelse is None else self.run(stmt.orelse)
         self.pending.join(after)
-        return If(stmt.cond, then, orelse)
+        return ir.If(stmt.cond, then, orelse)

@@ -21,30 +21,11 @@ from typing import Final
 import numpy as np
 
 from tensorlang.codegen.folding import fold
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.conditions import conjunction, conjuncts
 from tensorlang.ir.contents import free_vars, reads, writes
 from tensorlang.ir.integers.bounds import bounds, counted
 from tensorlang.ir.integers.indices import linear
-from tensorlang.ir.nodes import (
-    Alloc,
-    Axis,
-    Block,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    Function,
-    If,
-    Let,
-    Load,
-    Reduce,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-    as_expr,
-    seq,
-)
 from tensorlang.ir.semantics import evaluate
 from tensorlang.ir.visit import rebuild, substitute, walk
 from tensorlang.scheduling.coverage import first_only, injective
@@ -53,7 +34,7 @@ _MOST_ENUMERATED: Final = 1 << 18  # iterations to enumerate
 _OTHERS: Final = (0, 5)  # values tried for the other variables
 
 
-def remove_blocks(function: Function) -> Function:
+def remove_blocks(function: ir.Function) -> ir.Function:
     """The function as plain loops and statements."""
     state = _Placing({}, [])
     body = state.visit(function.body, ())
@@ -64,36 +45,38 @@ def remove_blocks(function: Function) -> Function:
 class _Placing:
     """`hoisted` maps a loop (by id) to the statements to insert before it."""
 
-    hoisted: dict[int, list[Stmt]]
-    path: list[Stmt]
+    hoisted: dict[int, list[ir.Stmt]]
+    path: list[ir.Stmt]
 
-    def visit(self, stmt: Stmt, path: tuple[Stmt, ...]) -> Stmt:
+    def visit(self, stmt: ir.Stmt, path: tuple[ir.Stmt, ...]) -> ir.Stmt:
         """`stmt` without blocks; `path` holds the enclosing statements."""
         match stmt:
-            case Block():
+            case ir.Block():
                 return self.block(stmt, path)
-            case Seq():
-                return seq(*self._sequence(stmt, path))
+            case ir.Seq():
+                return ir.seq(*self._sequence(stmt, path))
             case _:
                 inner = (*path, stmt)
                 new = rebuild(
                     stmt,
                     lambda child: (
-                        self.visit(child, inner) if isinstance(child, Stmt) else child
+                        self.visit(child, inner)
+                        if isinstance(child, ir.Stmt)
+                        else child
                     ),
                 )
-                return seq(*self.hoisted.pop(id(stmt), []), new)
+                return ir.seq(*self.hoisted.pop(id(stmt), []), new)
 
-    def _sequence(self, stmt: Seq, path: tuple[Stmt, ...]) -> list[Stmt]:
+    def _sequence(self, stmt: ir.Seq, path: tuple[ir.Stmt, ...]) -> list[ir.Stmt]:
         """Its statements; preceding allocations and lets count as enclosing."""
-        found: list[Stmt] = []
+        found: list[ir.Stmt] = []
         for item in stmt.stmts:
             found.append(self.visit(item, path))
-            if isinstance(item, (Alloc, Let)):
+            if isinstance(item, (ir.Alloc, ir.Let)):
                 path = (*path, item)
         return found
 
-    def block(self, block: Block, path: tuple[Stmt, ...]) -> Stmt:
+    def block(self, block: ir.Block, path: tuple[ir.Stmt, ...]) -> ir.Stmt:
         """A block's body on plain indices, with its init hoisted or guarded."""
         values = {axis.var: axis.value for axis in block.axes}
         body = self.visit(substitute(block.body, values), path)
@@ -102,39 +85,39 @@ class _Placing:
             init = substitute(init, values)
             place = find_place(block, path)
             if place is None:
-                body = seq(_guarded(init, _first_instance(block)), body)
+                body = ir.seq(_guarded(init, _first_instance(block)), body)
             elif isinstance(place, Hoist):
                 before = self.hoisted.setdefault(id(place.loop), [])
                 before.append(place.wrap(init))
         return _guarded(body, block.where)
 
 
-def _guarded(stmt: Stmt, cond: Expr | None) -> Stmt:
-    return stmt if cond is None else If(cond, stmt)
+def _guarded(stmt: ir.Stmt, cond: ir.Expr | None) -> ir.Stmt:
+    return stmt if cond is None else ir.If(cond, stmt)
 
 
-def initial(block: Block) -> Stmt | None:
+def initial(block: ir.Block) -> ir.Stmt | None:
     """A block's initialisation: its own, or the reducer's identity."""
     if block.init is not None:
         return block.init
     if not _reductions(block):
         return None
     stores = [
-        Store(buffer, node.indices, identity)
+        ir.Store(buffer, node.indices, identity)
         for node in walk(block.body)
-        if isinstance(node, Reduce)
+        if isinstance(node, ir.Reduce)
         for buffer, identity in zip(node.buffers, node.reducer.identity, strict=True)
     ]
-    return seq(*stores) if stores else None
+    return ir.seq(*stores) if stores else None
 
 
-def _reductions(block: Block) -> list[Axis]:
+def _reductions(block: ir.Block) -> list[ir.Axis]:
     return [axis for axis in block.axes if axis.kind == "reduction"]
 
 
-def _first_instance(block: Block) -> Expr | None:
+def _first_instance(block: ir.Block) -> ir.Expr | None:
     """Whether every reduction axis is 0; None for a block without one."""
-    tests = [axis.value.equal(as_expr(0)) for axis in _reductions(block)]
+    tests = [axis.value.equal(ir.as_expr(0)) for axis in _reductions(block)]
     return conjunction(tests)
 
 
@@ -142,18 +125,18 @@ def _first_instance(block: Block) -> Expr | None:
 class Hoist:
     """Initialise right before `loop`, inside copies of the loops and ifs `around`."""
 
-    loop: For
-    around: tuple[Stmt, ...]
-    guard: Expr | None
+    loop: ir.For
+    around: tuple[ir.Stmt, ...]
+    guard: ir.Expr | None
 
-    def wrap(self, init: Stmt) -> Stmt:
+    def wrap(self, init: ir.Stmt) -> ir.Stmt:
         """`init` in its own loop nest."""
         nest = _guarded(init, self.guard)
         for outer in reversed(self.around):
-            if isinstance(outer, If):
-                nest = If(outer.cond, nest)
+            if isinstance(outer, ir.If):
+                nest = ir.If(outer.cond, nest)
             else:
-                assert isinstance(outer, For)
+                assert isinstance(outer, ir.For)
                 nest = replace(outer, body=nest)
         return nest
 
@@ -162,10 +145,10 @@ class Never:
     """No instance here is the first of its reduction: nothing to initialise."""
 
 
-def find_place(block: Block, path: tuple[Stmt, ...]) -> Hoist | Never | None:
+def find_place(block: ir.Block, path: tuple[ir.Stmt, ...]) -> Hoist | Never | None:
     """Where to initialise a block's state; None for a guard in the block itself."""
     values = [axis.value for axis in _reductions(block)]
-    around = [stmt for stmt in path if isinstance(stmt, For)]
+    around = [stmt for stmt in path if isinstance(stmt, ir.For)]
     ranges = {loop.var: counted(loop.extent) for loop in around}
     lows = [bounds(value, ranges)[0] for value in values]
     if any(low is not None and low > 0 for low in lows):
@@ -178,7 +161,7 @@ def find_place(block: Block, path: tuple[Stmt, ...]) -> Hoist | Never | None:
         (
             n
             for n, stmt in enumerate(inside)
-            if isinstance(stmt, For) and stmt.var in reduced
+            if isinstance(stmt, ir.For) and stmt.var in reduced
         ),
         None,
     )
@@ -191,13 +174,13 @@ def find_place(block: Block, path: tuple[Stmt, ...]) -> Hoist | Never | None:
     return _hoist(block, inside[position:], reduced)
 
 
-def _made_inside(block: Block, loop: Stmt) -> bool:
+def _made_inside(block: ir.Block, loop: ir.Stmt) -> bool:
     """Whether the init reads what the loop it would precede computes."""
     return block.init is not None and bool(reads(block.init) & writes(loop))
 
 
 def _hoist(
-    block: Block, path: tuple[Stmt, ...], reduced: frozenset[Var]
+    block: ir.Block, path: tuple[ir.Stmt, ...], reduced: frozenset[ir.Var]
 ) -> Hoist | None:
     """The place before `path[0]`, if all statements in between permit it."""
     others = [axis for axis in block.axes if axis.kind != "reduction"]
@@ -205,39 +188,41 @@ def _hoist(
     if spatial & reduced:
         return None
     guard = spatial_guard(block, others, reduced)
-    asked = [stmt.cond for stmt in path if isinstance(stmt, If)]
+    asked = [stmt.cond for stmt in path if isinstance(stmt, ir.If)]
     needed = spatial | _variables(asked if guard is None else [*asked, guard])
-    around: list[Stmt] = []
-    again: list[For] = []
+    around: list[ir.Stmt] = []
+    again: list[ir.For] = []
     for stmt in path:
         match stmt:
-            case For(var=var, kind=kind) if var in reduced:
+            case ir.For(var=var, kind=kind) if var in reduced:
                 if kind in ("parallel", "bound"):
                     return None
-            case For(extent=extent) if not free_vars(extent) & reduced:
+            case ir.For(extent=extent) if not free_vars(extent) & reduced:
                 if stmt.var in needed:
                     around.append(stmt)
                 again.append(stmt)
-            case Let(var=var) if var not in needed:
+            case ir.Let(var=var) if var not in needed:
                 continue
-            case Alloc():
+            case ir.Alloc():
                 continue
-            case If(orelse=None) if not free_vars(stmt.cond) & reduced:
+            case ir.If(orelse=None) if not free_vars(stmt.cond) & reduced:
                 around.append(stmt)
             case _:
                 return None
     first = path[0]
-    assert isinstance(first, For)
+    assert isinstance(first, ir.For)
     if not _set_once(block, again):
         return None
     return Hoist(first, tuple(around), guard)
 
 
-def _set_once(block: Block, loops: Sequence[For]) -> bool:
+def _set_once(block: ir.Block, loops: Sequence[ir.For]) -> bool:
     """Whether different iterations of the loops initialise different elements."""
     values = {axis.var: axis.value for axis in block.axes}
-    extents = {x.var: linear(x.extent) for x in loops if x.extent != as_expr(1)}
-    sets = [node for node in walk(initial(block) or seq()) if isinstance(node, Store)]
+    extents = {x.var: linear(x.extent) for x in loops if x.extent != ir.as_expr(1)}
+    sets = [
+        node for node in walk(initial(block) or ir.seq()) if isinstance(node, ir.Store)
+    ]
     for store in sets:
         indices = [substitute(index, values) for index in store.indices]
         if not injective([linear(index) for index in indices], extents):
@@ -248,11 +233,11 @@ def _set_once(block: Block, loops: Sequence[For]) -> bool:
     return True
 
 
-def _all_different(indices: Sequence[Expr], counts: Mapping[Var, int]) -> bool:
+def _all_different(indices: Sequence[ir.Expr], counts: Mapping[ir.Var, int]) -> bool:
     """Whether the indices differ in all iterations, by enumerating them."""
     size = math.prod(counts.values())
     if size > _MOST_ENUMERATED or any(
-        isinstance(node, Load) for index in indices for node in walk(index)
+        isinstance(node, ir.Load) for index in indices for node in walk(index)
     ):
         return False
     grid = dict(zip(counts, np.indices((*counts.values(),)), strict=True))
@@ -267,8 +252,8 @@ def _all_different(indices: Sequence[Expr], counts: Mapping[Var, int]) -> bool:
 
 
 def spatial_guard(
-    block: Block, others: Sequence[Axis], reduced: frozenset[Var]
-) -> Expr | None:
+    block: ir.Block, others: Sequence[ir.Axis], reduced: frozenset[ir.Var]
+) -> ir.Expr | None:
     """The part of `where` on spatial indices; a bounds check if tests mix the two."""
     tests = conjuncts(block.where)
     values = {axis.var: axis.value for axis in block.axes}
@@ -277,32 +262,36 @@ def spatial_guard(
     mixed = [test for test in tests if free_vars(test) & reduced]
     if any(free_vars(test) - reduced for test in mixed):
         for axis in others:
-            kept += [axis.value >= as_expr(0), axis.value < axis.extent]
+            kept += [axis.value >= ir.as_expr(0), axis.value < axis.extent]
     return conjunction(kept)
 
 
-def _variables(values: Sequence[Expr]) -> frozenset[Var]:
-    found: frozenset[Var] = frozenset()
+def _variables(values: Sequence[ir.Expr]) -> frozenset[ir.Var]:
+    found: frozenset[ir.Var] = frozenset()
     return found.union(*(free_vars(value) for value in values))
 
 
-def _starts_known(value: Expr, around: Sequence[For]) -> bool:
+def _starts_known(value: ir.Expr, around: Sequence[ir.For]) -> bool:
     """Whether an axis has a constant value in the first iteration of all loops.
 
     If it is a size instead, this may be the tail of a split reduction.
     """
-    zeros: dict[Var, Expr] = {loop.var: Const(0, loop.var.dtype) for loop in around}
-    return isinstance(fold(substitute(value, zeros)), Const)
+    zeros: dict[ir.Var, ir.Expr] = {
+        loop.var: ir.Const(0, loop.var.dtype) for loop in around
+    }
+    return isinstance(fold(substitute(value, zeros)), ir.Const)
 
 
-def _inside_allocation(block: Block, path: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+def _inside_allocation(
+    block: ir.Block, path: tuple[ir.Stmt, ...]
+) -> tuple[ir.Stmt, ...]:
     """The part of the path inside the allocation of the block's own state."""
-    states: set[Buffer] = set()
+    states: set[ir.Buffer] = set()
     for node in walk(block.body):
-        if isinstance(node, Reduce):
+        if isinstance(node, ir.Reduce):
             states.update(node.buffers)
     for n in range(len(path) - 1, -1, -1):
         stmt = path[n]
-        if isinstance(stmt, Alloc) and stmt.buffer in states:
+        if isinstance(stmt, ir.Alloc) and stmt.buffer in states:
             return path[n + 1 :]
-    return tuple(stmt for stmt in path if not isinstance(stmt, Alloc))
+    return tuple(stmt for stmt in path if not isinstance(stmt, ir.Alloc))

@@ -18,37 +18,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars, names
 from tensorlang.ir.dtypes import i64
-from tensorlang.ir.nodes import (
-    AtomicUpdate,
-    Axis,
-    Binary,
-    Block,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    Function,
-    If,
-    LaneReduce,
-    Let,
-    Load,
-    Node,
-    Param,
-    Reduce,
-    Select,
-    Seq,
-    Stmt,
-    Store,
-    Unary,
-    Var,
-    While,
-    as_expr,
-    binary,
-    seq,
-    splat,
-)
 from tensorlang.ir.visit import children, fresh, rebuild, rewriter, substitute, walk
 
 COLUMNS: Final = 3  # whether an index was out of bounds, the index, and the size
@@ -77,32 +49,33 @@ class Access:
         )
 
 
-def _as_defined(access: Expr) -> str:
+def _as_defined(access: ir.Expr) -> str:
     """An access with axes named as before `partition` split off a ragged tail."""
     before = {
-        var: Var(var.name.removesuffix("_tail"), var.dtype) for var in free_vars(access)
+        var: ir.Var(var.name.removesuffix("_tail"), var.dtype)
+        for var in free_vars(access)
     }
     return repr(substitute(access, before))
 
 
-def checked(function: Function) -> tuple[Function, tuple[Access, ...]]:
+def checked(function: ir.Function) -> tuple[ir.Function, tuple[Access, ...]]:
     """The function with its accesses checked, and the subjects of the report's rows."""
-    state = _Checking(Buffer(fresh("outside", names(function)), i64, _shape(1)))
+    state = _Checking(ir.Buffer(fresh("outside", names(function)), i64, _shape(1)))
     body = state.visit(function.body, "")
     rows = max(len(state.accesses), 1)
     report = replace(state.report, shape=_shape(rows))
     body = _with(body, state.report, report)
-    params = (*function.params, Param(report, "inout"))
+    params = (*function.params, ir.Param(report, "inout"))
     return replace(function, params=params, body=body), tuple(state.accesses)
 
 
-def _shape(rows: int) -> tuple[Expr, ...]:
-    return as_expr(rows), as_expr(COLUMNS)
+def _shape(rows: int) -> tuple[ir.Expr, ...]:
+    return ir.as_expr(rows), ir.as_expr(COLUMNS)
 
 
-def _with(body: Stmt, old: Buffer, new: Buffer) -> Stmt:
+def _with(body: ir.Stmt, old: ir.Buffer, new: ir.Buffer) -> ir.Stmt:
     @rewriter
-    def visit(node: Node) -> Node:
+    def visit(node: ir.Node) -> ir.Node:
         made = rebuild(node, visit)
         return new if made == old else made
 
@@ -112,65 +85,67 @@ def _with(body: Stmt, old: Buffer, new: Buffer) -> Stmt:
 class _Checking:
     """Rewrites the statements of a function in order."""
 
-    def __init__(self, report: Buffer) -> None:
+    def __init__(self, report: ir.Buffer) -> None:
         self.report = report
         self.accesses: list[Access] = []
 
-    def visit(self, stmt: Stmt, line: str) -> Stmt:
+    def visit(self, stmt: ir.Stmt, line: str) -> ir.Stmt:
         """A statement preceded by its reports; `line` is its block's line."""
-        if isinstance(stmt, Seq):
-            return seq(*(self.visit(inner, line) for inner in stmt.stmts))
-        line = stmt.line or line if isinstance(stmt, Block) else line
+        if isinstance(stmt, ir.Seq):
+            return ir.seq(*(self.visit(inner, line) for inner in stmt.stmts))
+        line = stmt.line or line if isinstance(stmt, ir.Block) else line
         first = len(self.accesses)
         reports = [t for part in _own(stmt) for t in self.loads(part, line)]
 
         @rewriter
-        def change(child: Node) -> Node:
-            if isinstance(child, Stmt):
+        def change(child: ir.Node) -> ir.Node:
+            if isinstance(child, ir.Stmt):
                 return self.visit(child, line)
-            if isinstance(child, Axis):
+            if isinstance(child, ir.Axis):
                 return rebuild(child, _inside)
             return _inside(child)
 
         new = rebuild(stmt, change)
-        if isinstance(new, For) and new.kind in ("vectorized", "unrolled"):
+        if isinstance(new, ir.For) and new.kind in ("vectorized", "unrolled"):
             new = replace(new, kind="serial")
-        if isinstance(new, For) and any(isinstance(n, Load) for n in walk(new.extent)):
-            assert isinstance(stmt, For)
+        if isinstance(new, ir.For) and any(
+            isinstance(n, ir.Load) for n in walk(new.extent)
+        ):
+            assert isinstance(stmt, ir.For)
             for size in _along(stmt.body, stmt.var):
-                new = replace(new, extent=Binary("min", new.extent, size + 1))
-        if isinstance(new, While):
+                new = replace(new, extent=ir.Binary("min", new.extent, size + 1))
+        if isinstance(new, ir.While):
             rows = range(first, len(self.accesses))
             fine = (self.report[row, 0].equal(0) for row in rows)
             cond = functools.reduce(operator.and_, fine, new.cond)
-            new = replace(new, cond=cond, body=seq(new.body, *reports))
+            new = replace(new, cond=cond, body=ir.seq(new.body, *reports))
         for buffer, indices, mask in _targets(stmt):
             text = _as_defined(buffer[getattr(stmt, "indices", ())])
             reports += self.rows(buffer, indices, mask, text, line)
             if mask is None:
-                new = If(_all(_within(buffer, indices)), new)
+                new = ir.If(_all(_within(buffer, indices)), new)
             else:
-                assert isinstance(new, Store)
-                both = binary("and", mask, _within(buffer, indices))
+                assert isinstance(new, ir.Store)
+                both = ir.binary("and", mask, _within(buffer, indices))
                 new = replace(new, mask=both)
-        return seq(*reports, new)
+        return ir.seq(*reports, new)
 
-    def loads(self, expr: Node, line: str) -> Iterator[Stmt]:
+    def loads(self, expr: ir.Node, line: str) -> Iterator[ir.Stmt]:
         """Report statements for the loads in an expression, inner ones first."""
         for child in children(expr):
             yield from self.loads(child, line)
-        if isinstance(expr, Load):
+        if isinstance(expr, ir.Load):
             text = _as_defined(expr)
             yield from self.rows(expr.buffer, expr.indices, expr.mask, text, line)
 
     def rows(
         self,
-        buffer: Buffer,
-        indices: tuple[Expr, ...],
-        mask: Expr | None,
+        buffer: ir.Buffer,
+        indices: tuple[ir.Expr, ...],
+        mask: ir.Expr | None,
         text: str,
         line: str,
-    ) -> Iterator[Stmt]:
+    ) -> Iterator[ir.Stmt]:
         """A row per dimension of an access, written if the index is out of bounds."""
         for dimension, (index, size) in enumerate(
             zip(indices, buffer.shape, strict=True)
@@ -178,70 +153,70 @@ class _Checking:
             at = _inside(index)
             good = _between(at, size)
             if mask is not None:
-                good = Binary("or", splat(good, mask.dtype.lanes), ~_inside(mask))
-            values = (as_expr(1), _worst(at), size)
+                good = ir.Binary("or", ir.splat(good, mask.dtype.lanes), ~_inside(mask))
+            values = (ir.as_expr(1), _worst(at), size)
             row = len(self.accesses)
             self.accesses.append(Access(text, dimension, line))
             stores = [
-                Store(self.report, (as_expr(row), as_expr(column)), value)
+                ir.Store(self.report, (ir.as_expr(row), ir.as_expr(column)), value)
                 for column, value in enumerate(values)
             ]
-            yield If(Unary("not", _all(good)), seq(*stores))
+            yield ir.If(ir.Unary("not", _all(good)), ir.seq(*stores))
 
 
-def _along(stmt: Stmt, index: Var) -> Iterator[Expr]:
+def _along(stmt: ir.Stmt, index: ir.Var) -> Iterator[ir.Expr]:
     """Sizes of the dimensions that a variable indexes in every run of a statement."""
-    if isinstance(stmt, Seq):
+    if isinstance(stmt, ir.Seq):
         for inner in stmt.stmts:
             yield from _along(inner, index)
-    elif isinstance(stmt, Block) and stmt.where is None:
+    elif isinstance(stmt, ir.Block) and stmt.where is None:
         for var in (axis.var for axis in stmt.axes if axis.value == index):
             yield from _along(stmt.body, var)
-    elif isinstance(stmt, (Let, Store, Reduce)):
+    elif isinstance(stmt, (ir.Let, ir.Store, ir.Reduce)):
         for access in (node for part in _own(stmt) for node in walk(part)):
-            if isinstance(access, Load) and access.mask is None:
+            if isinstance(access, ir.Load) and access.mask is None:
                 pairs = zip(access.indices, access.buffer.shape, strict=True)
                 yield from (size for at, size in pairs if at == index)
 
 
-def _own(stmt: Stmt) -> Iterator[Node]:
+def _own(stmt: ir.Stmt) -> Iterator[ir.Node]:
     """A statement's own expressions, in evaluation order."""
     for child in children(stmt):
-        if not isinstance(child, Stmt | Buffer):
+        if not isinstance(child, ir.Stmt | ir.Buffer):
             yield child
 
 
 def _targets(
-    stmt: Stmt,
-) -> Iterator[tuple[Buffer, tuple[Expr, ...], Expr | None]]:
+    stmt: ir.Stmt,
+) -> Iterator[tuple[ir.Buffer, tuple[ir.Expr, ...], ir.Expr | None]]:
     """What a statement writes: buffer, indices, mask."""
     indices = tuple(map(_inside, getattr(stmt, "indices", ())))
     match stmt:
-        case Store(buffer=buffer, mask=mask):
+        case ir.Store(buffer=buffer, mask=mask):
             yield buffer, indices, None if mask is None else _inside(mask)
-        case AtomicUpdate(buffer=buffer):
+        case ir.AtomicUpdate(buffer=buffer):
             yield buffer, indices, None
-        case Reduce(buffers=buffers):
+        case ir.Reduce(buffers=buffers):
             yield from ((buffer, indices, None) for buffer in buffers)
 
 
 @rewriter
-def _inside(node: Node) -> Node:
+def _inside(node: ir.Node) -> ir.Node:
     """An expression whose loads stay in bounds."""
-    if isinstance(node, Buffer) or not isinstance(node, Expr):
+    if isinstance(node, ir.Buffer) or not isinstance(node, ir.Expr):
         return node
     made = rebuild(node, _inside)
-    if not isinstance(made, Load):
+    if not isinstance(made, ir.Load):
         return made
     kept = [
-        Select(_between(i, size), i, splat(Const(0, i64), i.dtype.lanes))
+        ir.Select(_between(i, size), i, ir.splat(ir.Const(0, i64), i.dtype.lanes))
         for i, size in zip(made.indices, made.buffer.shape, strict=True)
     ]
     lanes = made.indices[0].dtype.lanes if made.indices else 1
     masks = [
-        splat(size > 0, lanes)
+        ir.splat(size > 0, lanes)
         for size in made.buffer.shape
-        if not isinstance(size, Const) or size.value < 1
+        if not isinstance(size, ir.Const) or size.value < 1
     ]
     if made.mask is not None:
         masks.append(made.mask)
@@ -249,26 +224,26 @@ def _inside(node: Node) -> Node:
     return replace(made, indices=tuple(kept), mask=mask)
 
 
-def _between(index: Expr, size: Expr) -> Expr:
+def _between(index: ir.Expr, size: ir.Expr) -> ir.Expr:
     lanes = index.dtype.lanes
-    return Binary("and", index >= 0, index < splat(size, lanes))
+    return ir.Binary("and", index >= 0, index < ir.splat(size, lanes))
 
 
-def _within(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
+def _within(buffer: ir.Buffer, indices: tuple[ir.Expr, ...]) -> ir.Expr:
     """Whether all indices of an access are in bounds."""
-    found: Expr = as_expr(True)
+    found: ir.Expr = ir.as_expr(True)
     for index, size in zip(indices, buffer.shape, strict=True):
-        found = binary("and", found, _between(index, size))
+        found = ir.binary("and", found, _between(index, size))
     return found
 
 
-def _all(cond: Expr) -> Expr:
-    return cond if cond.dtype.lanes == 1 else LaneReduce("and", cond)
+def _all(cond: ir.Expr) -> ir.Expr:
+    return cond if cond.dtype.lanes == 1 else ir.LaneReduce("and", cond)
 
 
-def _worst(index: Expr) -> Expr:
+def _worst(index: ir.Expr) -> ir.Expr:
     """The index, or for vectors that of an out-of-bounds lane."""
     if index.dtype.lanes == 1:
         return index
-    low = LaneReduce("min", index)
-    return Select(low < 0, low, LaneReduce("max", index))
+    low = ir.LaneReduce("min", index)
+    return ir.Select(low < 0, low, ir.LaneReduce("max", index))

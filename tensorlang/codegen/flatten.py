@@ -13,38 +13,23 @@ from typing import Final
 from tensorlang.codegen.folding import add, make, mul, product
 from tensorlang.codegen.team import TEAM, TID
 from tensorlang.errors import CodegenError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.integers.bounds import Known, ranges_in
 from tensorlang.ir.integers.size_bounds import size_ranges
 from tensorlang.ir.lanewise import as_ramp
-from tensorlang.ir.nodes import (
-    Alloc,
-    AtomicUpdate,
-    Binary,
-    Buffer,
-    Const,
-    Expr,
-    Function,
-    Load,
-    Node,
-    Param,
-    Store,
-    Var,
-    as_expr,
-    splat,
-)
 from tensorlang.ir.visit import holds, rebuild, rewriter
 
 REGISTER_BYTES: Final = 64
 MOST_THREADS: Final = 1 << 12  # per team
 
 
-def flatten(function: Function) -> Function:
+def flatten(function: ir.Function) -> ir.Function:
     """The function with one-dimensional buffers and no layouts."""
-    places: dict[Buffer, tuple[Buffer, tuple[Expr, ...]]] = {}
+    places: dict[ir.Buffer, tuple[ir.Buffer, tuple[ir.Expr, ...]]] = {}
     ranges = {TID: (0, MOST_THREADS), TEAM: (1, MOST_THREADS)}
     known = Known(ranges_in(function.body, {**ranges, **size_ranges(function)}))
 
-    def place(buffer: Buffer) -> tuple[Buffer, tuple[Expr, ...]]:
+    def place(buffer: ir.Buffer) -> tuple[ir.Buffer, tuple[ir.Expr, ...]]:
         if buffer not in places:
             shape = physical_shape(buffer)
             size = _whole_registers(buffer, product(shape))
@@ -53,114 +38,118 @@ def flatten(function: Function) -> Function:
         return places[buffer]
 
     @rewriter
-    def visit(node: Node) -> Node:
+    def visit(node: ir.Node) -> ir.Node:
         match node:
-            case Load() | Store() | AtomicUpdate():
+            case ir.Load() | ir.Store() | ir.AtomicUpdate():
                 new = rebuild(node, visit)
                 flat, shape = place(node.buffer)
                 index = offset(node.buffer, new.indices, shape)
                 if node.buffer.layout is not None:
                     index = as_ramp(index, known)
                 return replace(new, buffer=flat, indices=(index,))
-            case Alloc():
-                return Alloc(place(node.buffer)[0])
-            case Buffer():
+            case ir.Alloc():
+                return ir.Alloc(place(node.buffer)[0])
+            case ir.Buffer():
                 return node
-            case Expr() if not holds(node, Load):
+            case ir.Expr() if not holds(node, ir.Load):
                 return node
             case _:
                 return rebuild(node, visit)
 
     params = tuple(
-        Param(place(param.buffer)[0], param.role) for param in function.params
+        ir.Param(place(param.buffer)[0], param.role) for param in function.params
     )
     return replace(function, params=params, body=visit(function.body))
 
 
-def _whole_registers(buffer: Buffer, size: Expr) -> Expr:
+def _whole_registers(buffer: ir.Buffer, size: ir.Expr) -> ir.Expr:
     """A tile's size, rounded up so that its last vector is full."""
-    if buffer.scope not in ("register", "private") or not isinstance(size, Const):
+    if buffer.scope not in ("register", "private") or not isinstance(size, ir.Const):
         return size
     lanes, count = REGISTER_BYTES // buffer.dtype.bytes, int(size.value)
-    return size if count <= lanes else Const(-(-count // lanes) * lanes, size.dtype)
+    return size if count <= lanes else ir.Const(-(-count // lanes) * lanes, size.dtype)
 
 
-def physical_shape(buffer: Buffer) -> tuple[Expr, ...]:
+def physical_shape(buffer: ir.Buffer) -> tuple[ir.Expr, ...]:
     """The extents of a buffer's memory, with its layout applied."""
     if buffer.layout is None:
         return buffer.shape
     last = {
-        var: add(extent, as_expr(-1))
+        var: add(extent, ir.as_expr(-1))
         for var, extent in zip(buffer.layout.vars, buffer.shape, strict=True)
     }
     return tuple(
-        add(_largest(buffer, result, last), as_expr(1))
+        add(_largest(buffer, result, last), ir.as_expr(1))
         for result in buffer.layout.results
     )
 
 
-def _largest(buffer: Buffer, result: Expr, last: dict[Var, Expr]) -> Expr:
+def _largest(
+    buffer: ir.Buffer, result: ir.Expr, last: dict[ir.Var, ir.Expr]
+) -> ir.Expr:
     """An upper bound of a layout's result; variables range over 0 .. last."""
 
-    def visit(expr: Expr) -> Expr:
+    def visit(expr: ir.Expr) -> ir.Expr:
         match expr:
-            case Const():
+            case ir.Const():
                 return expr
-            case Var():
+            case ir.Var():
                 return last[expr]
-            case Binary(op="floormod", b=Const(value=modulus)):
+            case ir.Binary(op="floormod", b=ir.Const(value=modulus)):
                 whole = visit(expr.a)
                 cut = int(modulus) - 1
                 return (
-                    as_expr(min(cut, int(whole.value)))
-                    if isinstance(whole, Const)
-                    else as_expr(cut)
+                    ir.as_expr(min(cut, int(whole.value)))
+                    if isinstance(whole, ir.Const)
+                    else ir.as_expr(cut)
                 )
-            case Binary(op="floordiv", b=Const()):
+            case ir.Binary(op="floordiv", b=ir.Const()):
                 return make("floordiv", visit(expr.a), expr.b)
-            case Binary(op="sub"):
+            case ir.Binary(op="sub"):
                 return visit(expr.a)
-            case Binary(op="add" | "mul" | "max"):
+            case ir.Binary(op="add" | "mul" | "max"):
                 return make(expr.op, visit(expr.a), visit(expr.b))
-            case Binary(op="xor" | "or"):
+            case ir.Binary(op="xor" | "or"):
                 return _all_ones(visit(expr.a), visit(expr.b))
-            case Binary(op="and" | "min"):
-                return visit(expr.b) if isinstance(expr.b, Const) else visit(expr.a)
+            case ir.Binary(op="and" | "min"):
+                return visit(expr.b) if isinstance(expr.b, ir.Const) else visit(expr.a)
         raise CodegenError(f"{buffer.name}: no bound for the layout index {result}")
 
     return visit(result)
 
 
-def _all_ones(a: Expr, b: Expr) -> Expr:
+def _all_ones(a: ir.Expr, b: ir.Expr) -> ir.Expr:
     """The largest number of as many bits as either (sizes of swizzles are constant)."""
-    if not isinstance(a, Const) or not isinstance(b, Const):
+    if not isinstance(a, ir.Const) or not isinstance(b, ir.Const):
         return add(a, b)
     bits = max(int(a.value).bit_length(), int(b.value).bit_length())
-    return as_expr((1 << bits) - 1)
+    return ir.as_expr((1 << bits) - 1)
 
 
-def offset(buffer: Buffer, indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Expr:
+def offset(
+    buffer: ir.Buffer, indices: tuple[ir.Expr, ...], shape: tuple[ir.Expr, ...]
+) -> ir.Expr:
     """The row-major offset of the element at logical `indices`."""
     if buffer.layout is not None:
         values = dict(zip(buffer.layout.vars, indices, strict=True))
         indices = tuple(_mapped(r, values) for r in buffer.layout.results)
-    position: Expr = as_expr(0)
+    position: ir.Expr = ir.as_expr(0)
     for index, extent in zip(indices, shape, strict=True):
         position = add(*same_lanes(mul(*same_lanes(position, extent)), index))
     return position
 
 
-def _mapped(result: Expr, values: dict[Var, Expr]) -> Expr:
+def _mapped(result: ir.Expr, values: dict[ir.Var, ir.Expr]) -> ir.Expr:
     """A layout's result for logical indices, some of which may be vectors."""
-    if isinstance(result, Var):
+    if isinstance(result, ir.Var):
         return values[result]
-    if isinstance(result, Binary):
+    if isinstance(result, ir.Binary):
         a, b = (_mapped(side, values) for side in (result.a, result.b))
-        return Binary(result.op, *same_lanes(a, b))
+        return ir.Binary(result.op, *same_lanes(a, b))
     return result
 
 
-def same_lanes(a: Expr, b: Expr) -> tuple[Expr, Expr]:
+def same_lanes(a: ir.Expr, b: ir.Expr) -> tuple[ir.Expr, ir.Expr]:
     """Two operands, the scalar one broadcast to the other's lanes."""
     lanes = max(a.dtype.lanes, b.dtype.lanes)
-    return splat(a, lanes), splat(b, lanes)
+    return ir.splat(a, lanes), ir.splat(b, lanes)

@@ -10,17 +10,7 @@ import operator
 from collections.abc import Callable
 from typing import Final
 
-from tensorlang.ir.nodes import (
-    Binary,
-    Compare,
-    Const,
-    Expr,
-    Node,
-    Select,
-    Splat,
-    as_expr,
-    whole,
-)
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.visit import transform
 
 _EXACT: Final[dict[str, Callable[[int, int], int]]] = {
@@ -48,32 +38,32 @@ _COMPARE: Final[dict[str, Callable[[int, int], bool]]] = {
 _ZERO_RIGHT: Final = ("add", "sub", "or", "xor", "shl", "shr")
 
 
-def is_const(expr: Expr, value: int | None = None) -> bool:
+def is_const(expr: ir.Expr, value: int | None = None) -> bool:
     """Whether an expression is an integer constant (of this value)."""
-    if not isinstance(expr, Const) or not expr.dtype.is_integer:
+    if not isinstance(expr, ir.Const) or not expr.dtype.is_integer:
         return False
     return value is None or expr.value == value
 
 
-def make(op: str, a: Expr, b: Expr, contract: bool = False) -> Expr:
+def make(op: str, a: ir.Expr, b: ir.Expr, contract: bool = False) -> ir.Expr:
     """`a op b`, folded if both are integer constants or one is neutral."""
     found = _folded(op, a, b)
-    return Binary(op, a, b, contract) if found is None else found
+    return ir.Binary(op, a, b, contract) if found is None else found
 
 
-def _folded(op: str, a: Expr, b: Expr) -> Expr | None:
+def _folded(op: str, a: ir.Expr, b: ir.Expr) -> ir.Expr | None:
     """A simpler form of `a op b`, or None."""
     kind = a.dtype
-    if kind.lanes > 1 or not (isinstance(a, Const) or isinstance(b, Const)):
+    if kind.lanes > 1 or not (isinstance(a, ir.Const) or isinstance(b, ir.Const)):
         return None
     if kind.is_bool:
         return _truth(op, a, b)
     if not kind.is_integer:
         return None
-    if isinstance(a, Const) and isinstance(b, Const):
+    if isinstance(a, ir.Const) and isinstance(b, ir.Const):
         number = _number(op, int(a.value), int(b.value))
         if number is not None:
-            return whole(number, kind)
+            return ir.whole(number, kind)
     return _neutral(op, a, b)
 
 
@@ -85,7 +75,7 @@ def _number(op: str, a: int, b: int) -> int | None:
     return None
 
 
-def _neutral(op: str, a: Expr, b: Expr) -> Expr | None:
+def _neutral(op: str, a: ir.Expr, b: ir.Expr) -> ir.Expr | None:
     """The result where one operand is neutral or absorbing, or constants combine."""
     if op in _ZERO_RIGHT and is_const(b, 0):
         return a
@@ -99,70 +89,70 @@ def _neutral(op: str, a: Expr, b: Expr) -> Expr | None:
     if op == "floordiv" and is_const(b, 1):
         return a
     if op == "floormod" and is_const(b, 1):
-        return Const(0, a.dtype)
-    if op == "add" and isinstance(b, Const) and _adds_constant(a):
-        assert isinstance(a, Binary)
+        return ir.Const(0, a.dtype)
+    if op == "add" and isinstance(b, ir.Const) and _adds_constant(a):
+        assert isinstance(a, ir.Binary)
         return make("add", a.a, make("add", a.b, b))
     return None
 
 
-def _adds_constant(a: Expr) -> bool:
-    return isinstance(a, Binary) and a.op == "add" and isinstance(a.b, Const)
+def _adds_constant(a: ir.Expr) -> bool:
+    return isinstance(a, ir.Binary) and a.op == "add" and isinstance(a.b, ir.Const)
 
 
-def _truth(op: str, a: Expr, b: Expr) -> Expr | None:
+def _truth(op: str, a: ir.Expr, b: ir.Expr) -> ir.Expr | None:
     for known, other in ((a, b), (b, a)):
-        if isinstance(known, Const) and op in ("and", "or"):
+        if isinstance(known, ir.Const) and op in ("and", "or"):
             return other if known.value == (op == "and") else known
     return None
 
 
-def add(a: Expr, b: Expr) -> Expr:
+def add(a: ir.Expr, b: ir.Expr) -> ir.Expr:
     """`a + b`, folded."""
     return make("add", a, b)
 
 
-def sub(a: Expr, b: Expr) -> Expr:
+def sub(a: ir.Expr, b: ir.Expr) -> ir.Expr:
     """`a - b`, folded."""
     return make("sub", a, b)
 
 
-def mul(a: Expr, b: Expr) -> Expr:
+def mul(a: ir.Expr, b: ir.Expr) -> ir.Expr:
     """`a * b`, folded."""
     return make("mul", a, b)
 
 
-def maximum(a: Expr, b: Expr) -> Expr:
+def maximum(a: ir.Expr, b: ir.Expr) -> ir.Expr:
     """`max(a, b)`, folded."""
     return make("max", a, b)
 
 
-def product(extents: tuple[Expr, ...]) -> Expr:
+def product(extents: tuple[ir.Expr, ...]) -> ir.Expr:
     """The product of all extents; 1 if there are none."""
-    total: Expr = as_expr(1)
+    total: ir.Expr = ir.as_expr(1)
     for extent in extents:
         total = mul(total, extent)
     return total
 
 
-def fold_node(node: Node) -> Node:
+def fold_node(node: ir.Node) -> ir.Node:
     """Fold one node whose children are folded."""
-    if isinstance(node, Binary):
+    if isinstance(node, ir.Binary):
         found = _folded(node.op, node.a, node.b)
         return node if found is None else found
     match node:
-        case Compare(op=op, a=Const(value=a), b=Const(value=b)) if (
+        case ir.Compare(op=op, a=ir.Const(value=a), b=ir.Const(value=b)) if (
             node.a.dtype.is_integer
         ):
-            return as_expr(_COMPARE[op](int(a), int(b)))
-        case Select(cond=Const(value=known)):
+            return ir.as_expr(_COMPARE[op](int(a), int(b)))
+        case ir.Select(cond=ir.Const(value=known)):
             return node.a if known else node.b
-        case Splat(value=value, lanes=1):
+        case ir.Splat(value=value, lanes=1):
             return value
         case _:
             return node
 
 
-def fold(expr: Expr) -> Expr:
+def fold(expr: ir.Expr) -> ir.Expr:
     """An expression with its integer constants folded."""
     return transform(expr, fold_node)

@@ -12,32 +12,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import reads
-from tensorlang.ir.nodes import (
-    Binary,
-    Const,
-    Expr,
-    Function,
-    Let,
-    Ramp,
-    Seq,
-    Shuffle,
-    Stmt,
-    Store,
-    as_expr,
-    seq,
-)
 from tensorlang.ir.visit import transform_statements
 
 
-def interleave(function: Function) -> Function:
+def interleave(function: ir.Function) -> ir.Function:
     """The function with complete groups of strided stores combined."""
     return transform_statements(function, _joined)
 
 
-def _joined(stmt: Stmt) -> Stmt:
+def _joined(stmt: ir.Stmt) -> ir.Stmt:
     """A sequence with its groups combined; other statements are unchanged."""
-    if not isinstance(stmt, Seq):
+    if not isinstance(stmt, ir.Seq):
         return stmt
     out = list(stmt.stmts)
     at = 0
@@ -49,24 +36,28 @@ def _joined(stmt: Stmt) -> Stmt:
             for n in reversed(group[:-1]):
                 del out[n]
         at += 1
-    return seq(*out)
+    return ir.seq(*out)
 
 
-def _group(stmts: list[Stmt], at: int) -> list[int]:
+def _group(stmts: list[ir.Stmt], at: int) -> list[int]:
     """Positions of a complete group that starts at `at`; empty if there is none."""
     first = stmts[at]
     parts = _strided(first)
     if parts is None:
         return []
-    assert isinstance(first, Store)
+    assert isinstance(first, ir.Store)
     stride = parts[2]
     found: dict[int, int] = {}
     for n in range(at, len(stmts)):
         stmt = stmts[n]
         other = _strided(stmt)
-        if isinstance(stmt, Let) and first.buffer not in reads(stmt):
+        if isinstance(stmt, ir.Let) and first.buffer not in reads(stmt):
             continue
-        if not isinstance(stmt, Store) or other is None or first.buffer in reads(stmt):
+        if (
+            not isinstance(stmt, ir.Store)
+            or other is None
+            or first.buffer in reads(stmt)
+        ):
             break
         offset = other[1] - parts[1]
         same = (other[0], stride, stmt.value.dtype, stmt.buffer, stmt.hints)
@@ -81,35 +72,35 @@ def _group(stmts: list[Stmt], at: int) -> list[int]:
     return []
 
 
-def _strided(stmt: Stmt) -> tuple[Expr | None, int, int] | None:
+def _strided(stmt: ir.Stmt) -> tuple[ir.Expr | None, int, int] | None:
     """Variable base, constant offset and stride of a strided vector store."""
     match stmt:
-        case Store(
-            mask=None, indices=(Ramp(base=base, stride=Const(value=stride)),)
+        case ir.Store(
+            mask=None, indices=(ir.Ramp(base=base, stride=ir.Const(value=stride)),)
         ) if 2 <= stride <= 8:
             return *split_base(base), int(stride)
     return None
 
 
-def split_base(base: Expr) -> tuple[Expr | None, int]:
+def split_base(base: ir.Expr) -> tuple[ir.Expr | None, int]:
     """Split an index into a variable part (None if there is none) and a constant."""
     match base:
-        case Binary(op="add", a=rest, b=Const(value=offset)):
+        case ir.Binary(op="add", a=rest, b=ir.Const(value=offset)):
             return rest, int(offset)
-        case Const(value=offset):
+        case ir.Const(value=offset):
             return None, int(offset)
     return base, 0
 
 
-def _together(stores: Sequence[Stmt]) -> Stmt:
+def _together(stores: Sequence[ir.Stmt]) -> ir.Stmt:
     """One contiguous store of all lanes."""
     ordered = sorted(stores, key=lambda stmt: (_strided(stmt) or (None, 0, 0))[1])
     first = ordered[0]
-    assert isinstance(first, Store)
-    values = tuple(stmt.value for stmt in ordered if isinstance(stmt, Store))
+    assert isinstance(first, ir.Store)
+    values = tuple(stmt.value for stmt in ordered if isinstance(stmt, ir.Store))
     lanes, count = first.value.dtype.lanes, len(values)
     taken = tuple(n * lanes + lane for lane in range(lanes) for n in range(count))
     (index,) = first.indices
-    assert isinstance(index, Ramp)
-    whole = Ramp(index.base, as_expr(1), lanes * count)
-    return replace(first, indices=(whole,), value=Shuffle(values, taken))
+    assert isinstance(index, ir.Ramp)
+    whole = ir.Ramp(index.base, ir.as_expr(1), lanes * count)
+    return replace(first, indices=(whole,), value=ir.Shuffle(values, taken))

@@ -11,23 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from tensorlang.codegen.folding import fold_node
 from tensorlang.codegen.names import Names
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars
-from tensorlang.ir.nodes import (
-    Alloc,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    Function,
-    If,
-    Let,
-    Load,
-    Node,
-    Seq,
-    Stmt,
-    Var,
-    seq,
-)
 from tensorlang.ir.visit import (
     nodes_of,
     rebuild,
@@ -39,19 +24,19 @@ from tensorlang.ir.visit import (
 )
 
 
-def unroll(function: Function, names: Names, most: int | None = None) -> Function:
+def unroll(function: ir.Function, names: Names, most: int | None = None) -> ir.Function:
     """The function without unrolled loops; those of unknown extent become serial.
 
     A loop that would expand to more than `most` statements is left for the compiler.
     """
 
-    def unrolled(stmt: Stmt) -> Stmt:
+    def unrolled(stmt: ir.Stmt) -> ir.Stmt:
         match stmt:
-            case For(var, Const(value=count), "unrolled", body):
+            case ir.For(var, ir.Const(value=count), "unrolled", body):
                 if most is not None and _is_long(body, int(count), most):
                     return stmt
-                return seq(*(_copy(body, var, n, names) for n in range(int(count))))
-            case For(kind="unrolled"):
+                return ir.seq(*(_copy(body, var, n, names) for n in range(int(count))))
+            case ir.For(kind="unrolled"):
                 return replace(stmt, kind="serial")
             case _:
                 return stmt
@@ -59,65 +44,67 @@ def unroll(function: Function, names: Names, most: int | None = None) -> Functio
     return transform_statements(function, unrolled)
 
 
-def without_copies(function: Function) -> Function:
+def without_copies(function: ir.Function) -> ir.Function:
     """The function without `Let` copies of variables and constants in unrolled loops.
 
     Unrolling would duplicate them in every iteration.
     """
-    values: dict[Var, Expr] = {}
+    values: dict[ir.Var, ir.Expr] = {}
 
     @rewriter
-    def inside(node: Node) -> Node:
+    def inside(node: ir.Node) -> ir.Node:
         match node:
-            case Var():
+            case ir.Var():
                 return values.get(node, node)
-            case Expr():
+            case ir.Expr():
                 same = values.keys().isdisjoint(free_vars(node))
                 return node if same else rebuild(node, inside)
-            case Let(var=var, value=Var() | Const()):
+            case ir.Let(var=var, value=ir.Var() | ir.Const()):
                 values[var] = inside(node.value)
-                return Seq(())
-            case Seq():
-                return seq(*map(inside, node.stmts))
-            case Buffer():
+                return ir.Seq(())
+            case ir.Seq():
+                return ir.seq(*map(inside, node.stmts))
+            case ir.Buffer():
                 return node
             case _:
                 return rebuild(node, inside)
 
-    def visit(stmt: Stmt) -> Stmt:
-        if isinstance(stmt, For) and stmt.kind == "unrolled":
+    def visit(stmt: ir.Stmt) -> ir.Stmt:
+        if isinstance(stmt, ir.For) and stmt.kind == "unrolled":
             return inside(stmt)
         return rebuild_statements(stmt, visit)
 
     return rebuild_statements(function, visit)
 
 
-def _is_long(body: Stmt, count: int, most: int) -> bool:
-    statements = sum(not isinstance(stmt, Seq) for stmt in walk_statements(body))
+def _is_long(body: ir.Stmt, count: int, most: int) -> bool:
+    statements = sum(not isinstance(stmt, ir.Seq) for stmt in walk_statements(body))
     return count * statements > most
 
 
-def _copy(body: Stmt, var: Var, number: int, names: Names) -> Stmt:
+def _copy(body: ir.Stmt, var: ir.Var, number: int, names: Names) -> ir.Stmt:
     """A copy of the body for one value, with fresh names for its variables and buffers.
 
     Those inside conditions are renamed too: a condition may fold away later.
     """
-    values: dict[Var, Expr] = {var: Const(number, var.dtype)}
-    buffers: dict[Buffer, Buffer] = {}
+    values: dict[ir.Var, ir.Expr] = {var: ir.Const(number, var.dtype)}
+    buffers: dict[ir.Buffer, ir.Buffer] = {}
     if number:
         for stmt in walk_statements(body):
-            if isinstance(stmt, Let):
+            if isinstance(stmt, ir.Let):
                 renamed = names.var(stmt.var.name, stmt.var.dtype)
                 values[stmt.var] = renamed
-            elif isinstance(stmt, Alloc):
+            elif isinstance(stmt, ir.Alloc):
                 name = names.fresh(stmt.buffer.name)
                 buffers[stmt.buffer] = replace(stmt.buffer, name=name)
     return specialise(body, values, buffers)
 
 
 def specialise(
-    body: Stmt, values: Mapping[Var, Expr], buffers: Mapping[Buffer, Buffer]
-) -> Stmt:
+    body: ir.Stmt,
+    values: Mapping[ir.Var, ir.Expr],
+    buffers: Mapping[ir.Buffer, ir.Buffer],
+) -> ir.Stmt:
     """The body with variables and buffers replaced and constants folded."""
     return _Copy(values, buffers).visit(body)
 
@@ -126,26 +113,26 @@ def specialise(
 class _Copy:
     """A copy in the making; simplified statements share equal expressions."""
 
-    values: Mapping[Var, Expr]
-    buffers: Mapping[Buffer, Buffer]
-    done: dict[int, Node] = field(default_factory=dict)
+    values: Mapping[ir.Var, ir.Expr]
+    buffers: Mapping[ir.Buffer, ir.Buffer]
+    done: dict[int, ir.Node] = field(default_factory=dict)
 
     @rewriter
-    def visit(self, node: Node) -> Node:
+    def visit(self, node: ir.Node) -> ir.Node:
         """A node with variables and buffers replaced."""
-        if isinstance(node, Expr):
+        if isinstance(node, ir.Expr):
             return self._value(node)
-        if isinstance(node, Buffer):
+        if isinstance(node, ir.Buffer):
             return self.buffers.get(node, node)
-        if isinstance(node, Seq):
-            return seq(*map(self.visit, node.stmts))
+        if isinstance(node, ir.Seq):
+            return ir.seq(*map(self.visit, node.stmts))
         made = rebuild(node, self.visit)
-        return _branch(made) if isinstance(made, If) else made
+        return _branch(made) if isinstance(made, ir.If) else made
 
-    def _value(self, expr: Expr) -> Node:
-        if isinstance(expr, Var):
+    def _value(self, expr: ir.Expr) -> ir.Node:
+        if isinstance(expr, ir.Var):
             return self.values.get(expr, expr)
-        if isinstance(expr, Const):
+        if isinstance(expr, ir.Const):
             return expr
         found = self.done.get(id(expr))
         if found is None:
@@ -155,17 +142,17 @@ class _Copy:
             self.done[id(expr)] = found
         return found
 
-    def _is_affected(self, expr: Expr) -> bool:
+    def _is_affected(self, expr: ir.Expr) -> bool:
         if not self.values.keys().isdisjoint(variables(expr)):
             return True
-        loads = nodes_of(expr, Load) if self.buffers else ()
+        loads = nodes_of(expr, ir.Load) if self.buffers else ()
         return any(load.buffer in self.buffers for load in loads)
 
 
-def _branch(stmt: If) -> Stmt:
+def _branch(stmt: ir.If) -> ir.Stmt:
     """An `If` with a constant condition becomes one of its branches."""
-    if not isinstance(stmt.cond, Const):
+    if not isinstance(stmt.cond, ir.Const):
         return stmt
     if stmt.cond.value:
         return stmt.then
-    return stmt.orelse or Seq(())
+    return stmt.orelse or ir.Seq(())

@@ -10,28 +10,10 @@ from dataclasses import dataclass, field, replace
 
 from tensorlang.codegen.folding import add, is_const, make, mul, sub
 from tensorlang.codegen.multiples import CHANGES, is_uniform, quotient_is_uniform
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.by_class import method_by_class
 from tensorlang.ir.dtypes import i32, i64
 from tensorlang.ir.integers.bounds import Known
-from tensorlang.ir.nodes import (
-    Binary,
-    Bitcast,
-    Buffer,
-    Call,
-    Cast,
-    Compare,
-    Const,
-    Expr,
-    LaneReduce,
-    Load,
-    Ramp,
-    Select,
-    Splat,
-    Unary,
-    Var,
-    as_expr,
-    splat,
-)
 
 
 class NotVectorizable(Exception):  # noqa: N818 - a signal between passes
@@ -48,18 +30,18 @@ class Lanes:
     """
 
     count: int
-    values: dict[Var, Expr]
-    tiles: dict[Buffer, Buffer] = field(default_factory=dict)
-    mask: Expr | None = None
-    multiples: dict[Var, int] = field(default_factory=dict)
+    values: dict[ir.Var, ir.Expr]
+    tiles: dict[ir.Buffer, ir.Buffer] = field(default_factory=dict)
+    mask: ir.Expr | None = None
+    multiples: dict[ir.Var, int] = field(default_factory=dict)
     known: Known = field(default_factory=Known)
 
-    def wide(self, expr: Expr) -> Expr:
+    def wide(self, expr: ir.Expr) -> ir.Expr:
         """The value in all lanes, as a vector."""
-        return splat(self.over(expr), self.count)
+        return ir.splat(self.over(expr), self.count)
 
     @method_by_class
-    def over(self, expr: Expr) -> Expr:
+    def over(self, expr: ir.Expr) -> ir.Expr:
         """The value over the lanes; a scalar if it is uniform.
 
         Raises:
@@ -70,13 +52,13 @@ class Lanes:
         return expr
 
     @over.register
-    def _var(self, expr: Var) -> Expr:
+    def _var(self, expr: ir.Var) -> ir.Expr:
         if expr.dtype.lanes > 1:
             raise NotVectorizable
         return self.values.get(expr, expr)
 
     @over.register
-    def _binary(self, expr: Binary) -> Expr:
+    def _binary(self, expr: ir.Binary) -> ir.Expr:
         a, b = self.over(expr.a), self.over(expr.b)
         if a.dtype.lanes == b.dtype.lanes == 1:
             return (
@@ -90,11 +72,11 @@ class Lanes:
         if stepped is not None:
             return stepped
         n = self.count
-        return Binary(expr.op, splat(a, n), splat(b, n), expr.contract)
+        return ir.Binary(expr.op, ir.splat(a, n), ir.splat(b, n), expr.contract)
 
-    def divided(self, op: str, a: Expr, b: Expr) -> Expr | None:
+    def divided(self, op: str, a: ir.Expr, b: ir.Expr) -> ir.Expr | None:
         """Quotient or remainder of a ramp with the same quotient in all lanes."""
-        if not isinstance(a, Ramp) or not isinstance(b, Const):
+        if not isinstance(a, ir.Ramp) or not isinstance(b, ir.Const):
             return None
         if op == "shr" and 0 <= b.value < a.base.dtype.bits:
             divisor = 1 << int(b.value)
@@ -105,79 +87,79 @@ class Lanes:
         if not quotient_is_uniform(a, divisor, self.multiples):
             return None
         first = make(op, a.base, b)
-        return Ramp(first, a.stride, a.lanes) if op == "floormod" else first
+        return ir.Ramp(first, a.stride, a.lanes) if op == "floormod" else first
 
     @over.register
-    def _compare(self, expr: Compare) -> Expr:
+    def _compare(self, expr: ir.Compare) -> ir.Expr:
         a, b = self.over(expr.a), self.over(expr.b)
         if a.dtype.lanes == b.dtype.lanes == 1:
-            return Compare(expr.op, a, b)
+            return ir.Compare(expr.op, a, b)
         match a, b:
-            case Ramp(base=base), Const(value=last) if expr.op in CHANGES:
+            case ir.Ramp(base=base), ir.Const(value=last) if expr.op in CHANGES:
                 if is_uniform(a, int(last) + CHANGES[expr.op], self.multiples):
-                    return Compare(expr.op, base, b)
+                    return ir.Compare(expr.op, base, b)
         return self.compared(expr.op, a, b)
 
-    def compared(self, op: str, a: Expr, b: Expr) -> Expr:
+    def compared(self, op: str, a: ir.Expr, b: ir.Expr) -> ir.Expr:
         """Compare lanes; an index against a bound in i32.
 
         `base + lane < n` is `lane < clamp(n - base, 0, count)`, half the work of i64.
         """
         match op, a:
-            case "lt", Ramp(base=base, stride=Const(value=1)) if b.dtype == i64:
+            case "lt", ir.Ramp(base=base, stride=ir.Const(value=1)) if b.dtype == i64:
                 room = self.room(base, b)
                 if room is not None:
-                    left = make("min", room, as_expr(self.count)).cast(i32)
-                    lane = Ramp(Const(0, i32), Const(1, i32), self.count)
-                    return Compare("lt", lane, Splat(left, self.count))
-        return Compare(op, splat(a, self.count), splat(b, self.count))
+                    left = make("min", room, ir.as_expr(self.count)).cast(i32)
+                    lane = ir.Ramp(ir.Const(0, i32), ir.Const(1, i32), self.count)
+                    return ir.Compare("lt", lane, ir.Splat(left, self.count))
+        return ir.Compare(op, ir.splat(a, self.count), ir.splat(b, self.count))
 
-    def room(self, base: Expr, end: Expr) -> Expr | None:
+    def room(self, base: ir.Expr, end: ir.Expr) -> ir.Expr | None:
         """`max(end - base, 0)`; None if it or a lane's index may wrap."""
         if not self.known.exact(base + (self.count - 1)):
             return None
         if self.known.exact(end - base):
-            return make("max", sub(end, base), as_expr(0))
+            return make("max", sub(end, base), ir.as_expr(0))
         low = self.known.interval(base)[0]
         return (
             sub(make("max", end, base), base) if low is not None and low >= 0 else None
         )
 
     @over.register
-    def _unary(self, expr: Unary) -> Expr:
+    def _unary(self, expr: ir.Unary) -> ir.Expr:
         return replace(expr, a=self.over(expr.a))
 
     @over.register
-    def _select(self, expr: Select) -> Expr:
+    def _select(self, expr: ir.Select) -> ir.Expr:
         cond, a, b = self.over(expr.cond), self.over(expr.a), self.over(expr.b)
         if cond.dtype.lanes == a.dtype.lanes == b.dtype.lanes == 1:
-            return Select(cond, a, b)
-        return Select(cond, splat(a, self.count), splat(b, self.count))
+            return ir.Select(cond, a, b)
+        return ir.Select(cond, ir.splat(a, self.count), ir.splat(b, self.count))
 
     @over.register
-    def _cast(self, expr: Cast) -> Expr:
+    def _cast(self, expr: ir.Cast) -> ir.Expr:
         a = self.over(expr.a)
         target = expr.dtype.vector(a.dtype.lanes)
-        if isinstance(a, Ramp) and _narrows(a, expr):
-            return Ramp(a.base.cast(expr.dtype), a.stride.cast(expr.dtype), a.lanes)
-        return Cast(target, a)
+        if isinstance(a, ir.Ramp) and _narrows(a, expr):
+            return ir.Ramp(a.base.cast(expr.dtype), a.stride.cast(expr.dtype), a.lanes)
+        return ir.Cast(target, a)
 
     @over.register
-    def _bitcast(self, expr: Bitcast) -> Expr:
+    def _bitcast(self, expr: ir.Bitcast) -> ir.Expr:
         a = self.over(expr.a)
-        return Bitcast(expr.dtype.vector(a.dtype.lanes), a)
+        return ir.Bitcast(expr.dtype.vector(a.dtype.lanes), a)
 
     @over.register
-    def _call(self, expr: Call) -> Expr:
+    def _call(self, expr: ir.Call) -> ir.Expr:
         args = tuple(self.over(arg) for arg in expr.args)
         lanes = max((arg.dtype.lanes for arg in args), default=1)
         if lanes == 1:
-            return Call(expr.name, args, expr.dtype)
-        wide = tuple(splat(arg, self.count) for arg in args)
-        return Call(expr.name, wide, expr.dtype.vector(self.count))
+            return ir.Call(expr.name, args, expr.dtype)
+        wide = tuple(ir.splat(arg, self.count) for arg in args)
+        return ir.Call(expr.name, wide, expr.dtype.vector(self.count))
 
     @over.register
-    def _load(self, expr: Load) -> Expr:
+    def _load(self, expr: ir.Load) -> ir.Expr:
         if expr.dtype.lanes > 1:
             raise NotVectorizable
         buffer, index = self.place(expr.buffer, expr.indices[0])
@@ -186,54 +168,54 @@ class Lanes:
         if mask is not None and _inside(expr.buffer, index):
             mask = own
         if mask is not None and index.dtype.lanes == 1 and mask.dtype.lanes > 1:
-            mask = LaneReduce("or", mask)
+            mask = ir.LaneReduce("or", mask)
         if mask is not None:
-            mask = splat(mask, index.dtype.lanes)
-        return Load(buffer, (index,), mask, expr.hints)
+            mask = ir.splat(mask, index.dtype.lanes)
+        return ir.Load(buffer, (index,), mask, expr.hints)
 
-    def place(self, buffer: Buffer, index: Expr) -> tuple[Buffer, Expr]:
+    def place(self, buffer: ir.Buffer, index: ir.Expr) -> tuple[ir.Buffer, ir.Expr]:
         """The memory and the lanes' indices; lanes are a tile's innermost dimension."""
         over = self.over(index)
         if buffer not in self.tiles:
             return buffer, over
-        count = as_expr(self.count)
+        count = ir.as_expr(self.count)
         match over:
-            case Ramp(base=base, stride=stride):
-                step = add(mul(stride, count), as_expr(1))
-                return self.tiles[buffer], Ramp(mul(base, count), step, self.count)
+            case ir.Ramp(base=base, stride=stride):
+                step = add(mul(stride, count), ir.as_expr(1))
+                return self.tiles[buffer], ir.Ramp(mul(base, count), step, self.count)
             case _ if over.dtype.lanes == 1:
-                one = as_expr(1)
-                return self.tiles[buffer], Ramp(mul(over, count), one, self.count)
+                one = ir.as_expr(1)
+                return self.tiles[buffer], ir.Ramp(mul(over, count), one, self.count)
             case _:
-                lane = Ramp(as_expr(0), as_expr(1), self.count)
-                wide = Binary("mul", over, Splat(count, self.count))
-                return self.tiles[buffer], Binary("add", wide, lane)
+                lane = ir.Ramp(ir.as_expr(0), ir.as_expr(1), self.count)
+                wide = ir.Binary("mul", over, ir.Splat(count, self.count))
+                return self.tiles[buffer], ir.Binary("add", wide, lane)
 
 
-def both(a: Expr | None, b: Expr | None) -> Expr | None:
+def both(a: ir.Expr | None, b: ir.Expr | None) -> ir.Expr | None:
     """The conjunction of two masks; None means all lanes."""
     if a is None or b is None:
         return b if a is None else a
     lanes = max(a.dtype.lanes, b.dtype.lanes)
-    return Binary("and", splat(a, lanes), splat(b, lanes))
+    return ir.Binary("and", ir.splat(a, lanes), ir.splat(b, lanes))
 
 
-def _inside(buffer: Buffer, index: Expr) -> bool:
+def _inside(buffer: ir.Buffer, index: ir.Expr) -> bool:
     """Whether a constant index is in the bounds of a constant shape."""
     (extent,) = buffer.shape
     return (
-        isinstance(extent, Const)
-        and isinstance(index, Const)
+        isinstance(extent, ir.Const)
+        and isinstance(index, ir.Const)
         and 0 <= index.value < extent.value
     )
 
 
-def _narrows(ramp: Ramp, cast: Cast) -> bool:
+def _narrows(ramp: ir.Ramp, cast: ir.Cast) -> bool:
     source = ramp.base.dtype
     return cast.dtype.is_integer and cast.dtype.bits <= source.bits
 
 
-def _stepped(op: str, a: Expr, b: Expr, count: int) -> Expr | None:
+def _stepped(op: str, a: ir.Expr, b: ir.Expr, count: int) -> ir.Expr | None:
     """Apply `op` to ramps and uniform integers; None if the result is no ramp."""
     if not a.dtype.is_integer or op not in ("add", "sub", "mul", "shl"):
         return None
@@ -246,24 +228,24 @@ def _stepped(op: str, a: Expr, b: Expr, count: int) -> Expr | None:
     elif op == "mul" and (is_const(step_a, 0) or is_const(step_b, 0)):
         base = mul(base_a, base_b)
         step = add(mul(step_a, base_b), mul(base_a, step_b))
-    elif op == "shl" and isinstance(base_b, Const) and is_const(step_b, 0):
+    elif op == "shl" and isinstance(base_b, ir.Const) and is_const(step_b, 0):
         if not 0 <= base_b.value < a.dtype.bits:
             return None
-        factor = Const(1 << int(base_b.value), a.dtype.scalar)
+        factor = ir.Const(1 << int(base_b.value), a.dtype.scalar)
         base, step = mul(base_a, factor), mul(step_a, factor)
     else:
         return None
-    return Splat(base, count) if is_const(step, 0) else Ramp(base, step, count)
+    return ir.Splat(base, count) if is_const(step, 0) else ir.Ramp(base, step, count)
 
 
-def _steps(expr: Expr) -> tuple[Expr, Expr] | None:
+def _steps(expr: ir.Expr) -> tuple[ir.Expr, ir.Expr] | None:
     """Base and stride of a ramp or a uniform value."""
     match expr:
-        case Ramp(base=base, stride=stride):
+        case ir.Ramp(base=base, stride=stride):
             return base, stride
-        case Splat(value=value):
-            return value, Const(0, value.dtype)
+        case ir.Splat(value=value):
+            return value, ir.Const(0, value.dtype)
         case _ if expr.dtype.lanes == 1:
-            return expr, Const(0, expr.dtype)
+            return expr, ir.Const(0, expr.dtype)
         case _:
             return None

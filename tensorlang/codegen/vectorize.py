@@ -18,38 +18,16 @@ from tensorlang.codegen.multiples import multiple
 from tensorlang.codegen.names import Names
 from tensorlang.codegen.unroll import specialise
 from tensorlang.codegen.vector_exprs import Lanes, NotVectorizable, both
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.by_class import method_by_class
 from tensorlang.ir.integers.bounds import Known, counted, ranges_in
 from tensorlang.ir.integers.size_bounds import size_ranges
-from tensorlang.ir.nodes import (
-    Alloc,
-    Buffer,
-    Call,
-    Const,
-    Evaluate,
-    Expr,
-    For,
-    Function,
-    If,
-    LaneReduce,
-    Let,
-    Load,
-    Ramp,
-    Seq,
-    Stmt,
-    Store,
-    Unary,
-    Var,
-    as_expr,
-    seq,
-    splat,
-)
 from tensorlang.ir.visit import substitute, transform_statements, walk
 
 MAX_LANES: Final = 64
 
 
-def vectorize(function: Function, names: Names, vector_bits: int) -> Function:
+def vectorize(function: ir.Function, names: Names, vector_bits: int) -> ir.Function:
     """The function with its vectorized loops replaced by vector code."""
     ranges = ranges_in(function.body, size_ranges(function))
     state = _Vectorizer(names, vector_bits, Known(ranges))
@@ -62,73 +40,79 @@ class _Vectorizer:
     vector_bits: int
     known: Known
 
-    def visit(self, stmt: Stmt) -> Stmt:
+    def visit(self, stmt: ir.Stmt) -> ir.Stmt:
         """Rewrite bottom-up: of two nested vectorized loops the inner one is kept."""
-        if not isinstance(stmt, For) or stmt.kind != "vectorized":
+        if not isinstance(stmt, ir.For) or stmt.kind != "vectorized":
             return stmt
         try:
             return self.loop(stmt)
         except NotVectorizable:
             return replace(stmt, kind="serial")
 
-    def loop(self, loop: For) -> Stmt:
+    def loop(self, loop: ir.For) -> ir.Stmt:
         """Vectorize a loop, at once or in steps with a masked remainder."""
         extent = loop.extent
-        if isinstance(extent, Const) and 0 < int(extent.value) <= MAX_LANES:
-            return self.lanes(loop, Const(0, loop.var.dtype), int(extent.value), None)
-        if isinstance(extent, Const) and extent.value <= 0:
-            return Seq(())
+        if isinstance(extent, ir.Const) and 0 < int(extent.value) <= MAX_LANES:
+            return self.lanes(
+                loop, ir.Const(0, loop.var.dtype), int(extent.value), None
+            )
+        if isinstance(extent, ir.Const) and extent.value <= 0:
+            return ir.Seq(())
         return self.steps(loop, self.width(loop))
 
-    def width(self, loop: For) -> int:
+    def width(self, loop: ir.For) -> int:
         """Lanes of a vector register, for the widest type that the loop stores."""
-        sizes = [n.value.dtype.bits for n in walk(loop) if isinstance(n, Store)]
+        sizes = [n.value.dtype.bits for n in walk(loop) if isinstance(n, ir.Store)]
         return max(self.vector_bits // max(sizes, default=32), 1)
 
-    def steps(self, loop: For, width: int) -> Stmt:
+    def steps(self, loop: ir.For, width: int) -> ir.Stmt:
         """`extent // width` full vectors, then a masked one for the remainder."""
         var, kind = loop.var, loop.var.dtype
-        lanes = Const(width, kind)
+        lanes = ir.Const(width, kind)
         whole = make("floordiv", loop.extent, lanes)
         outer = self.names.var(f"{var.name}_step", kind)
         self.known.learn(outer, counted(whole))
         main = self.lanes(loop, mul(outer, lanes), width, None)
         done = mul(whole, lanes)
         rest = sub(loop.extent, done)
-        if isinstance(rest, Const):
+        if isinstance(rest, ir.Const):
             tail = (
                 []
                 if rest.value == 0
                 else [self.lanes(loop, done, int(rest.value), None)]
             )
         else:
-            tail = [If(rest > Const(0, kind), self.lanes(loop, done, width, rest))]
+            tail = [
+                ir.If(rest > ir.Const(0, kind), self.lanes(loop, done, width, rest))
+            ]
         renamed = [rename(stmt, self.names) for stmt in tail]
-        return seq(For(outer, whole, "serial", main), *renamed)
+        return ir.seq(ir.For(outer, whole, "serial", main), *renamed)
 
-    def lanes(self, loop: For, start: Expr, count: int, rest: Expr | None) -> Stmt:
+    def lanes(
+        self, loop: ir.For, start: ir.Expr, count: int, rest: ir.Expr | None
+    ) -> ir.Stmt:
         """The body for lanes `start .. start + count - 1`, `rest` of them active."""
         if count == 1:
             body = substitute(loop.body, {loop.var: start})
-            return body if rest is None else If(rest > Const(0, rest.dtype), body)
-        ramp = Ramp(start, Const(1, start.dtype), count)
+            return body if rest is None else ir.If(rest > ir.Const(0, rest.dtype), body)
+        ramp = ir.Ramp(start, ir.Const(1, start.dtype), count)
         state = Lanes(count, {loop.var: ramp}, known=self.known)
         if rest is not None:
-            zero = Const(0, start.dtype)
-            low = Ramp(zero, Const(1, start.dtype), count)
+            zero = ir.Const(0, start.dtype)
+            low = ir.Ramp(zero, ir.Const(1, start.dtype), count)
             state.mask = replace(state, values={loop.var: low}).over(loop.var < rest)
         return _Body(state, self.names).run(loop.body)
 
 
-def rename(stmt: Stmt, names: Names) -> Stmt:
+def rename(stmt: ir.Stmt, names: Names) -> ir.Stmt:
     """A copy of a body with fresh names for its lets and allocations."""
-    variables: dict[Var, Expr] = {}
-    buffers: dict[Buffer, Buffer] = {}
+    variables: dict[ir.Var, ir.Expr] = {}
+    buffers: dict[ir.Buffer, ir.Buffer] = {}
     for node in walk(stmt):
-        if isinstance(node, Let):
+        if isinstance(node, ir.Let):
             made = names.var(node.var.name, node.var.dtype)
             variables[node.var] = made
-        elif isinstance(node, Alloc):
+        elif isinstance(node, ir.Alloc):
             name = names.fresh(node.buffer.name)
             buffers[node.buffer] = replace(node.buffer, name=name)
     return specialise(stmt, variables, buffers)
@@ -142,38 +126,38 @@ class _Body:
         self.names = names
 
     @method_by_class
-    def run(self, stmt: Stmt) -> Stmt:
+    def run(self, stmt: ir.Stmt) -> ir.Stmt:
         """A statement for all lanes."""
         del stmt
         raise NotVectorizable
 
     @run.register
-    def _seq(self, stmt: Seq) -> Stmt:
-        return seq(*(self.run(item) for item in stmt.stmts))
+    def _seq(self, stmt: ir.Seq) -> ir.Stmt:
+        return ir.seq(*(self.run(item) for item in stmt.stmts))
 
     @run.register
-    def _alloc(self, stmt: Alloc) -> Stmt:
+    def _alloc(self, stmt: ir.Alloc) -> ir.Stmt:
         buffer = stmt.buffer
         (extent,) = buffer.shape
-        wide = replace(buffer, shape=(mul(extent, as_expr(self.lanes.count)),))
+        wide = replace(buffer, shape=(mul(extent, ir.as_expr(self.lanes.count)),))
         self.lanes.tiles[buffer] = wide
-        return Alloc(wide)
+        return ir.Alloc(wide)
 
     @run.register
-    def _let(self, stmt: Let) -> Stmt:
+    def _let(self, stmt: ir.Let) -> ir.Stmt:
         value = self.lanes.over(stmt.value)
-        if isinstance(value, Ramp):
+        if isinstance(value, ir.Ramp):
             base = self.names.var(f"{stmt.var.name}_base", stmt.var.dtype)
-            self.lanes.values[stmt.var] = Ramp(base, value.stride, value.lanes)
+            self.lanes.values[stmt.var] = ir.Ramp(base, value.stride, value.lanes)
             self.lanes.multiples[base] = multiple(value.base, self.lanes.multiples)
             self.lanes.known.learn(base, (value.base, value.base))
-            return Let(base, value.base)
-        made = Var(stmt.var.name, value.dtype)
+            return ir.Let(base, value.base)
+        made = ir.Var(stmt.var.name, value.dtype)
         self.lanes.values[stmt.var] = made
-        return Let(made, value)
+        return ir.Let(made, value)
 
     @run.register
-    def _store(self, stmt: Store) -> Stmt:
+    def _store(self, stmt: ir.Store) -> ir.Stmt:
         buffer, index = self.lanes.place(stmt.buffer, stmt.indices[0])
         value = self.lanes.over(stmt.value)
         own = None if stmt.mask is None else self.lanes.over(stmt.mask)
@@ -182,32 +166,32 @@ class _Body:
             if value.dtype.lanes > 1:
                 raise NotVectorizable  # every lane writes the same element
             if mask is not None and mask.dtype.lanes > 1:
-                mask = LaneReduce("or", mask)
+                mask = ir.LaneReduce("or", mask)
         else:
-            value = splat(value, index.dtype.lanes)
-            mask = None if mask is None else splat(mask, index.dtype.lanes)
-        return Store(buffer, (index,), value, mask, stmt.hints)
+            value = ir.splat(value, index.dtype.lanes)
+            mask = None if mask is None else ir.splat(mask, index.dtype.lanes)
+        return ir.Store(buffer, (index,), value, mask, stmt.hints)
 
     @run.register
-    def _for(self, stmt: For) -> Stmt:
+    def _for(self, stmt: ir.For) -> ir.Stmt:
         extent = self.lanes.over(stmt.extent)
         if extent.dtype.lanes > 1 or stmt.kind not in ("serial", "unrolled"):
             raise NotVectorizable
         return replace(stmt, extent=extent, body=self.run(stmt.body))
 
     @run.register
-    def _if(self, stmt: If) -> Stmt:
+    def _if(self, stmt: ir.If) -> ir.Stmt:
         cond = self.lanes.over(stmt.cond)
         if cond.dtype.lanes == 1:
             orelse = None if stmt.orelse is None else self.run(stmt.orelse)
-            return If(cond, self.run(stmt.then), orelse)
+            return ir.If(cond, self.run(stmt.then), orelse)
         name = self.names.var("lanes", cond.dtype)
-        parts: list[Stmt] = [Let(name, cond), self._masked(stmt.then, name)]
+        parts: list[ir.Stmt] = [ir.Let(name, cond), self._masked(stmt.then, name)]
         if stmt.orelse is not None:
-            parts.append(self._masked(stmt.orelse, Unary("not", name)))
-        return seq(*parts)
+            parts.append(self._masked(stmt.orelse, ir.Unary("not", name)))
+        return ir.seq(*parts)
 
-    def _masked(self, stmt: Stmt, cond: Expr) -> Stmt:
+    def _masked(self, stmt: ir.Stmt, cond: ir.Expr) -> ir.Stmt:
         outer = self.lanes.mask
         self.lanes.mask = both(outer, cond)
         made = self.run(stmt)
@@ -215,26 +199,28 @@ class _Body:
         return made
 
     @run.register
-    def _evaluate(self, stmt: Evaluate) -> Stmt:
+    def _evaluate(self, stmt: ir.Evaluate) -> ir.Stmt:
         call = stmt.expr
-        if not isinstance(call, Call):
+        if not isinstance(call, ir.Call):
             raise NotVectorizable
         if call.name == "prefetch":
             (target,) = call.args
-            assert isinstance(target, Load)
+            assert isinstance(target, ir.Load)
             index = self.lanes.over(target.indices[0])
-            first = index.base if isinstance(index, Ramp) else index
+            first = index.base if isinstance(index, ir.Ramp) else index
             if first.dtype.lanes > 1:
-                return Seq(())
-            return Evaluate(replace(call, args=(target.buffer[first],)))
+                return ir.Seq(())
+            return ir.Evaluate(replace(call, args=(target.buffer[first],)))
         if call.name != "check":
             raise NotVectorizable
-        return Evaluate(replace(call, args=(self._checked(call.args[0]), call.args[1])))
+        return ir.Evaluate(
+            replace(call, args=(self._checked(call.args[0]), call.args[1]))
+        )
 
-    def _checked(self, cond: Expr) -> Expr:
+    def _checked(self, cond: ir.Expr) -> ir.Expr:
         """Whether the condition holds in every active lane."""
         over = self.lanes.over(cond)
         if self.lanes.mask is not None:
-            idle = Unary("not", self.lanes.mask)
-            over = make("or", splat(over, self.lanes.count), idle)
-        return LaneReduce("and", over) if over.dtype.lanes > 1 else over
+            idle = ir.Unary("not", self.lanes.mask)
+            over = make("or", ir.splat(over, self.lanes.count), idle)
+        return ir.LaneReduce("and", over) if over.dtype.lanes > 1 else over

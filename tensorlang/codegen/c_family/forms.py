@@ -18,23 +18,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.dtypes import i32, i64
 from tensorlang.ir.integers.bounds import Known, Range, ranges_in
 from tensorlang.ir.integers.intervals import within
 from tensorlang.ir.integers.node_intervals import node_interval
-from tensorlang.ir.nodes import (
-    Binary,
-    Cast,
-    Compare,
-    Const,
-    Expr,
-    Load,
-    Node,
-    Select,
-    Splat,
-    Unary,
-    Var,
-)
 from tensorlang.ir.visit import children
 
 SYMBOLS: Final = {
@@ -72,27 +60,27 @@ _CLOSED: Final = (6, 7, 8, 11)
 class Facts:
     """Integer ranges in a kernel, and the forms that follow from them."""
 
-    def __init__(self, body: Node, sizes: Mapping[Var, Range]) -> None:
+    def __init__(self, body: ir.Node, sizes: Mapping[ir.Var, Range]) -> None:
         self.known = Known(ranges_in(body, sizes))
 
-    def fits(self, expr: Binary | Unary) -> bool:
+    def fits(self, expr: ir.Binary | ir.Unary) -> bool:
         """Whether an integer operation is proven not to wrap."""
-        parts = [part for part in children(expr) if isinstance(part, Expr)]
+        parts = [part for part in children(expr) if isinstance(part, ir.Expr)]
         if expr.dtype == i64 and all(map(self.known.exact, (expr, *parts))):
             return True
         exact = node_interval(expr, self.known.interval)
         return within(exact, expr.dtype.limits)
 
-    def at_least_zero(self, expr: Expr) -> bool:
+    def at_least_zero(self, expr: ir.Expr) -> bool:
         """Whether an integer is proven to be non-negative."""
         low = self.known.interval(expr)[0]
         return low is not None and low >= 0
 
-    def shifts(self, expr: Binary) -> bool:
+    def shifts(self, expr: ir.Binary) -> bool:
         """Whether a shift is proven to be by less than the width."""
         return within(self.known.interval(expr.b), (0, expr.dtype.bits - 1))
 
-    def form(self, expr: Binary) -> str:
+    def form(self, expr: ir.Binary) -> str:
         """The form of an operation."""
         dtype, op = expr.dtype, expr.op
         if op in ("min", "max") or (op in ("shl", "shr") and not self.shifts(expr)):
@@ -111,16 +99,16 @@ class Facts:
         plain = op != "shl" or (dtype == i32 and self.at_least_zero(expr.a))
         return "infix" if plain and self.fits(expr) else "wrapped"
 
-    def _vector_division(self, expr: Binary) -> str:
+    def _vector_division(self, expr: ir.Binary) -> str:
         """Division of vectors: C has no floor division for them."""
-        by = expr.b.value if isinstance(expr.b, Splat) else expr.b
-        divisor = int(by.value) if isinstance(by, Const) else 0
+        by = expr.b.value if isinstance(expr.b, ir.Splat) else expr.b
+        divisor = int(by.value) if isinstance(by, ir.Const) else 0
         if divisor <= 0 or divisor & (divisor - 1):
             return "call"
         return "shift" if expr.op == "floordiv" else "mask"
 
-    def _division(self, expr: Binary) -> str:
-        divisor = int(expr.b.value) if isinstance(expr.b, Const) else 0
+    def _division(self, expr: ir.Binary) -> str:
+        divisor = int(expr.b.value) if isinstance(expr.b, ir.Const) else 0
         shifts = divisor > 0 and divisor & (divisor - 1) == 0
         positive = (self.known.interval(expr.b)[0] or 0) > 0
         natural = positive and self.at_least_zero(expr.a)
@@ -128,34 +116,34 @@ class Facts:
             return "shift" if expr.op == "floordiv" else "mask"
         return "infix" if natural else "call"
 
-    def level(self, expr: Expr) -> int:
+    def level(self, expr: ir.Expr) -> int:
         """Precedence of the written expression."""
         match expr:
-            case Const(value=value):
+            case ir.Const(value=value):
                 negative = not expr.dtype.is_bool and value < 0
                 return CAST if negative else ATOM
-            case Binary():
+            case ir.Binary():
                 return self._level(expr)
-            case Compare(op=op):
+            case ir.Compare(op=op):
                 return LEVELS[SYMBOLS[op]]
-            case Load() if expr.dtype.is_bool and expr.dtype.lanes == 1:
+            case ir.Load() if expr.dtype.is_bool and expr.dtype.lanes == 1:
                 return LEVELS["!="]
-            case Cast() if expr.dtype.is_bool:
+            case ir.Cast() if expr.dtype.is_bool:
                 return LEVELS["!="]
-            case Cast() | Unary():
+            case ir.Cast() | ir.Unary():
                 return CAST
-            case Select():
+            case ir.Select():
                 return SELECTION
         return ATOM
 
-    def _level(self, expr: Binary) -> int:
+    def _level(self, expr: ir.Binary) -> int:
         form = self.form(expr)
         if form in ("wrapped", "narrowed"):
             return CAST
         written = {"shift": ">>", "mask": "&", "infix": SYMBOLS.get(expr.op, "")}
         return LEVELS[written[form]] if form in written else ATOM
 
-    def bare(self, expr: Expr, around: int, *, right: bool = False) -> bool:
+    def bare(self, expr: ir.Expr, around: int, *, right: bool = False) -> bool:
         """Whether an operand needs no parentheses next to an operator."""
         return binds(self.level(expr), around, right=right)
 
@@ -168,19 +156,19 @@ def binds(own: int, around: int, *, right: bool = False) -> bool:
     return own > around and (not mixed or own >= CAST)
 
 
-def unpromoted(index: Expr) -> Expr:
+def unpromoted(index: ir.Expr) -> ir.Expr:
     """An i32 index without its cast to i64, which C performs implicitly."""
-    if isinstance(index, Cast) and index.dtype == i64 and index.a.dtype == i32:
+    if isinstance(index, ir.Cast) and index.dtype == i64 and index.a.dtype == i32:
         return index.a
     return index
 
 
-def promoted(a: Expr, b: Expr) -> tuple[Expr, Expr]:
+def promoted(a: ir.Expr, b: ir.Expr) -> tuple[ir.Expr, ir.Expr]:
     """Two operands, without a cast that C's usual conversions perform."""
     if a.dtype != i64 or b.dtype != i64:
         return a, b
-    if unpromoted(a) is not a and not isinstance(b, Const):
+    if unpromoted(a) is not a and not isinstance(b, ir.Const):
         return unpromoted(a), b
-    if unpromoted(b) is not b and not isinstance(a, Const):
+    if unpromoted(b) is not b and not isinstance(a, ir.Const):
         return a, unpromoted(b)
     return a, b

@@ -28,26 +28,13 @@ from tensorlang.codegen.simt.indices import MOST_BYTES
 from tensorlang.codegen.simt.multi_tensor import multi_tensor_launch
 from tensorlang.codegen.simt.nonempty import sizes_in_launch
 from tensorlang.errors import CodegenError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.collectives import is_collective
 from tensorlang.ir.contents import free_vars, reads, writes
 from tensorlang.ir.dtypes import DType, u32
 from tensorlang.ir.integers.bounds import ranges_in
 from tensorlang.ir.integers.size_bounds import size_ranges
 from tensorlang.ir.natives import COPY_SYNCS
-from tensorlang.ir.nodes import (
-    Barrier,
-    Binary,
-    Buffer,
-    Call,
-    Const,
-    Expr,
-    Function,
-    Node,
-    Param,
-    Ramp,
-    Seq,
-    Unary,
-)
 from tensorlang.ir.rules import Simplifier
 from tensorlang.ir.visit import walk
 from tensorlang.targets import Target
@@ -66,7 +53,7 @@ _ON_CPU: Final = "opencl_cpu.cl.j2"
 
 
 def render(
-    function: Function, target: Target, knobs: Mapping[str, object] | None = None
+    function: ir.Function, target: Target, knobs: Mapping[str, object] | None = None
 ) -> str:
     """The source of a lowered function's launches, with a header.
 
@@ -94,7 +81,7 @@ def _width(name: str) -> tuple[bool, int, str]:
 
 
 def _header(
-    function: Function, target: Target, knobs: Mapping[str, object]
+    function: ir.Function, target: Target, knobs: Mapping[str, object]
 ) -> list[str]:
     lines = [f"{function.name}, for {target}"]
     lines += [f"  {_signature(param)}" for param in function.params]
@@ -104,7 +91,7 @@ def _header(
     return lines
 
 
-def _signature(param: Param) -> str:
+def _signature(param: ir.Param) -> str:
     shape = ", ".join(map(str, param.buffer.shape))
     return f"{param.role} {param.buffer.name}: {param.buffer.dtype}[{shape}]"
 
@@ -115,9 +102,9 @@ def _templates(target: Target) -> tuple[str, ...]:
     return (*_TEMPLATES[target.kind], *on_cpu)
 
 
-def _exchanged(launch: Launch) -> frozenset[Buffer]:
+def _exchanged(launch: Launch) -> frozenset[ir.Buffer]:
     """Buffers that must not be `restrict`: compilers hoist such loads over barriers."""
-    if not any(isinstance(node, Barrier) for node in walk(launch.nest)):
+    if not any(isinstance(node, ir.Barrier) for node in walk(launch.nest)):
         return frozenset()
     return reads(launch.nest) & writes(launch.nest)
 
@@ -140,17 +127,17 @@ class _Macros:
 class Printer:
     """Prints nodes by their macros, and records the types and functions they need."""
 
-    def __init__(self, function: Function, target: Target) -> None:
+    def __init__(self, function: ir.Function, target: Target) -> None:
         self.function = function
         self.sizes = size_ranges(function, MOST_BYTES)
         self.host = around_launches(function.body)
         self.types: set[str] = set()
         self.needed: dict[str, tuple[str, tuple[str, ...]]] = {}
-        self.facts = forms.Facts(Seq(()), {})
+        self.facts = forms.Facts(ir.Seq(()), {})
         self.launch: Launch | None = None
-        self.tiles: dict[Buffer, int] = {}
-        self.wide: frozenset[Buffer] = frozenset()
-        self.exchanged: frozenset[Buffer] = frozenset()
+        self.tiles: dict[ir.Buffer, int] = {}
+        self.wide: frozenset[ir.Buffer] = frozenset()
+        self.exchanged: frozenset[ir.Buffer] = frozenset()
         self.products: frozenset[int] = frozenset()
         given = {
             "emit": self.emit,
@@ -218,7 +205,7 @@ class Printer:
         macro = self.macros["KernelOfSets" if of else "Kernel"]
         return str(macro(of or launch, writes(launch.nest), indices))
 
-    def is_exchanged(self, buffer: Buffer) -> bool:
+    def is_exchanged(self, buffer: ir.Buffer) -> bool:
         """Whether threads may read what others wrote to a buffer after a barrier."""
         return buffer in self.exchanged
 
@@ -227,7 +214,7 @@ class Printer:
         """Whether the language has vector types."""
         return "VectorBinary" in self.macros.found
 
-    def emit(self, node: Node) -> str:
+    def emit(self, node: ir.Node) -> str:
         """Print a node by its macro, or by the vector macro for vectors."""
         name = type(node).__name__
         if vectors.lanes_of(node) > 1 and f"Vector{name}" in self.macros.found:
@@ -239,44 +226,44 @@ class Printer:
         assert self.launch is not None
         return self.launch
 
-    def tile(self, buffer: Buffer) -> int:
+    def tile(self, buffer: ir.Buffer) -> int:
         """Lanes of a private array of vectors; 0 for an array of scalars."""
         return self.tiles.get(buffer, 0)
 
-    def is_wide(self, buffer: Buffer) -> bool:
+    def is_wide(self, buffer: ir.Buffer) -> bool:
         """Whether a private array is accessed by vectors."""
         return buffer in self.wide
 
-    def is_product(self, rotation: Call) -> bool:
+    def is_product(self, rotation: ir.Call) -> bool:
         """Whether a rotation is written as a multiplication; see `rotations`."""
         by = rotation.args[1]
-        plain = isinstance(by, Const) and rotation.dtype == u32
+        plain = isinstance(by, ir.Const) and rotation.dtype == u32
         return plain and int(by.value) in self.products  # type: ignore[attr-defined]
 
-    def space(self, buffer: Buffer) -> str:
+    def space(self, buffer: ir.Buffer) -> str:
         """The address space of a buffer: `global`, `local` or `private`."""
         assert self.launch is not None
         if buffer in self.launch.shared:
             return "local"
         return "global" if buffer in self.launch.buffers else "private"
 
-    def form(self, expr: Binary) -> str:
+    def form(self, expr: ir.Binary) -> str:
         """The form of an operation; see `forms`."""
         return self.facts.form(expr)
 
-    def fits(self, expr: Binary | Unary) -> bool:
+    def fits(self, expr: ir.Binary | ir.Unary) -> bool:
         """Whether an operation is proven not to wrap."""
         return self.facts.fits(expr)
 
-    def tile_index(self, index: Ramp) -> Expr:
+    def tile_index(self, index: ir.Ramp) -> ir.Expr:
         """Index of a vector in its tile."""
         return Simplifier(self.facts.known).visit(index.base // index.lanes)
 
-    def is_wrapping(self, expr: Expr) -> bool:
+    def is_wrapping(self, expr: ir.Expr) -> bool:
         """Whether an operation is signed and may wrap."""
-        return isinstance(expr, Binary) and self.form(expr) == "wrapped"
+        return isinstance(expr, ir.Binary) and self.form(expr) == "wrapped"
 
-    def paren(self, expr: Expr, around: int, right: bool = False) -> str:
+    def paren(self, expr: ir.Expr, around: int, right: bool = False) -> str:
         """An operand, parenthesised if necessary."""
         text = self.emit(expr)
         return text if self.facts.bare(expr, around, right=right) else f"({text})"

@@ -15,63 +15,52 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.conditions import conjuncts
-from tensorlang.ir.nodes import (
-    Binary,
-    Buffer,
-    Compare,
-    Const,
-    Expr,
-    Function,
-    Load,
-    Node,
-    Select,
-    Stmt,
-)
 from tensorlang.ir.visit import rebuild, rewriter, walk
 from tensorlang.scheduling.memory import OWN
 
 # ranges of expressions under a condition
-_Known: TypeAlias = Mapping[Expr, tuple[int | None, int | None]]
+_Known: TypeAlias = Mapping[ir.Expr, tuple[int | None, int | None]]
 
 
-def tidy_selects(function: Function) -> Function:
+def tidy_selects(function: ir.Function) -> ir.Function:
     """The function with simplified selects; valid with C's semantics only."""
 
     @rewriter
-    def visit(node: Node) -> Node:
-        if isinstance(node, Buffer):
+    def visit(node: ir.Node) -> ir.Node:
+        if isinstance(node, ir.Buffer):
             return node
         new = rebuild(node, visit)
-        return _tidy(new) if isinstance(new, Select) else new
+        return _tidy(new) if isinstance(new, ir.Select) else new
 
     @rewriter
-    def visit_statements(node: Node) -> Node:
-        return visit(node) if isinstance(node, Stmt) else node
+    def visit_statements(node: ir.Node) -> ir.Node:
+        return visit(node) if isinstance(node, ir.Stmt) else node
 
     return replace(function, body=visit_statements(function.body))
 
 
-def _tidy(select: Select) -> Select:
+def _tidy(select: ir.Select) -> ir.Select:
     cond, a, b = select.cond, select.a, select.b
-    if isinstance(b, Select) and b.a == a and _is_free(b.cond):
-        return _tidy(replace(select, cond=Binary("or", cond, b.cond), b=b.b))
+    if isinstance(b, ir.Select) and b.a == a and _is_free(b.cond):
+        return _tidy(replace(select, cond=ir.Binary("or", cond, b.cond), b=b.b))
     known = _known(cond)
     return replace(select, a=_without_bounds(a, known)) if known else select
 
 
-def _is_free(cond: Expr) -> bool:
+def _is_free(cond: ir.Expr) -> bool:
     """Whether a condition may be evaluated speculatively: its loads are private."""
-    loads = (node for node in walk(cond) if isinstance(node, Load))
+    loads = (node for node in walk(cond) if isinstance(node, ir.Load))
     return all(load.buffer.scope in OWN for load in loads)
 
 
-def _known(cond: Expr) -> _Known:
+def _known(cond: ir.Expr) -> _Known:
     """Integer ranges that a condition implies."""
-    known: dict[Expr, tuple[int | None, int | None]] = {}
+    known: dict[ir.Expr, tuple[int | None, int | None]] = {}
     for test in conjuncts(cond):
         match test:
-            case Compare(op=op, a=a, b=Const(value=value)) if a.dtype.is_integer:
+            case ir.Compare(op=op, a=a, b=ir.Const(value=value)) if a.dtype.is_integer:
                 low, high = known.get(a, (None, None))
                 match op:
                     case "ge" | "gt":
@@ -82,27 +71,27 @@ def _known(cond: Expr) -> _Known:
     return known
 
 
-def _without_bounds(value: Expr, known: _Known) -> Expr:
+def _without_bounds(value: ir.Expr, known: _Known) -> ir.Expr:
     """A value without clamps of its indices that `known` implies."""
 
     @rewriter
-    def visit(node: Node) -> Node:
-        if isinstance(node, Buffer):
+    def visit(node: ir.Node) -> ir.Node:
+        if isinstance(node, ir.Buffer):
             return node
-        if isinstance(node, Load):
+        if isinstance(node, ir.Load):
             return rebuild(node, index)
         return rebuild(node, visit)
 
     @rewriter
-    def index(node: Node) -> Node:
-        if isinstance(node, Buffer):
+    def index(node: ir.Node) -> ir.Node:
+        if isinstance(node, ir.Buffer):
             return node
         new = rebuild(node, index)
         match new:
-            case Binary(op="max", a=a, b=Const(value=bound)):
+            case ir.Binary(op="max", a=a, b=ir.Const(value=bound)):
                 low, _ = _between(a, known)
                 return a if low is not None and low >= int(bound) else new
-            case Binary(op="min", a=a, b=Const(value=bound)):
+            case ir.Binary(op="min", a=a, b=ir.Const(value=bound)):
                 _, high = _between(a, known)
                 return a if high is not None and high <= int(bound) else new
         return new
@@ -110,18 +99,18 @@ def _without_bounds(value: Expr, known: _Known) -> Expr:
     return visit(value)
 
 
-def _between(expr: Expr, known: _Known) -> tuple[int | None, int | None]:
+def _between(expr: ir.Expr, known: _Known) -> tuple[int | None, int | None]:
     """The range of an expression."""
     if expr in known:
         return known[expr]
     match expr:
-        case Binary(op="floordiv", a=a, b=Const(value=by)) if int(by) > 0:
+        case ir.Binary(op="floordiv", a=a, b=ir.Const(value=by)) if int(by) > 0:
             low, high = _between(a, known)
             return (
                 None if low is None else low // int(by),
                 None if high is None else high // int(by),
             )
-        case Binary(op="min" | "max" as op, a=a, b=Const(value=bound)):
+        case ir.Binary(op="min" | "max" as op, a=a, b=ir.Const(value=bound)):
             low, high = _between(a, known)
             if op == "min":
                 return low if low is not None and low <= int(bound) else None, int(

@@ -9,56 +9,44 @@ from typing import Final
 from tensorlang.codegen.multiples import multiple
 from tensorlang.codegen.simt.host import Launch, is_private
 from tensorlang.codegen.vector_sizes import pieces
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import allocations
-from tensorlang.ir.nodes import (
-    Buffer,
-    Const,
-    Expr,
-    Insert,
-    Load,
-    Node,
-    Ramp,
-    Shuffle,
-    Splat,
-    Store,
-    as_expr,
-)
 from tensorlang.ir.visit import walk
 
 _WHOLE: Final = 32  # bits: narrower numbers are promoted next to a vector
 _LOWEST: Final = -(1 << 31)  # of i32: C has no literal of that type for it
 
 
-def lanes_of(node: Node) -> int:
+def lanes_of(node: ir.Node) -> int:
     """Lanes of an expression's value, or of the value that a statement stores."""
-    value = node.value if isinstance(node, Store) else node
-    return value.dtype.lanes if isinstance(value, Expr) else 1
+    value = node.value if isinstance(node, ir.Store) else node
+    return value.dtype.lanes if isinstance(value, ir.Expr) else 1
 
 
-def same_in_all_lanes(expr: Expr) -> bool:
+def same_in_all_lanes(expr: ir.Expr) -> bool:
     """Whether a vector may be written as a scalar next to another vector."""
-    if not isinstance(expr, Splat) or expr.dtype.bits < _WHOLE:
+    if not isinstance(expr, ir.Splat) or expr.dtype.bits < _WHOLE:
         return False
     return not is_number(expr.value, _LOWEST)
 
 
-def is_number(expr: Expr, value: int) -> bool:
+def is_number(expr: ir.Expr, value: int) -> bool:
     """Whether an expression is this constant."""
-    return isinstance(expr, Const) and expr.value == value
+    return isinstance(expr, ir.Const) and expr.value == value
 
 
-def is_contiguous(index: Expr) -> bool:
+def is_contiguous(index: ir.Expr) -> bool:
     """Whether lanes are contiguous in memory."""
-    return isinstance(index, Ramp) and is_number(index.stride, 1)
+    return isinstance(index, ir.Ramp) and is_number(index.stride, 1)
 
 
-def picked(expr: Shuffle | Insert) -> list[tuple[Expr, list[int]]]:
+def picked(expr: ir.Shuffle | ir.Insert) -> list[tuple[ir.Expr, list[int]]]:
     """The parts of a shuffle or insert: vectors, and the lanes taken from each.
 
     A part has 1, 2, 4, 8 or 16 lanes, the vector sizes of the language.
     """
     runs = groupby(_lanes(expr), key=lambda pick: pick[0])
-    found: list[tuple[Expr, list[int]]] = []
+    found: list[tuple[ir.Expr, list[int]]] = []
     for vector, run in runs:
         lanes = [lane for _, lane in run]
         if vector.dtype.lanes == 1:
@@ -70,9 +58,9 @@ def picked(expr: Shuffle | Insert) -> list[tuple[Expr, list[int]]]:
     return found
 
 
-def _lanes(expr: Shuffle | Insert) -> Iterator[tuple[Expr, int]]:
+def _lanes(expr: ir.Shuffle | ir.Insert) -> Iterator[tuple[ir.Expr, int]]:
     """The source of each lane: a vector, and the lane in it."""
-    if isinstance(expr, Insert):
+    if isinstance(expr, ir.Insert):
         for lane in range(expr.dtype.lanes):
             own = lane != expr.lane
             yield (expr.vector, lane) if own else (expr.value, 0)
@@ -81,18 +69,18 @@ def _lanes(expr: Shuffle | Insert) -> Iterator[tuple[Expr, int]]:
     yield from (sources[lane] for lane in expr.lanes_taken)
 
 
-def tiles(launch: Launch) -> dict[Buffer, int]:
+def tiles(launch: Launch) -> dict[ir.Buffer, int]:
     """Private arrays that are only accessed by whole vectors, and their lanes.
 
     Declared as arrays of vectors they become registers; compilers do not see through
     vector accesses to arrays of scalars.
     """
-    found: dict[Buffer, set[int]] = {}
+    found: dict[ir.Buffer, set[int]] = {}
     for buffer in allocations(launch.body):
         if is_private(buffer):
             found[buffer] = set()
     for node in walk(launch.body):
-        if isinstance(node, (Load, Store)) and node.buffer in found:
+        if isinstance(node, (ir.Load, ir.Store)) and node.buffer in found:
             found[node.buffer].add(_whole_lanes(node))
     return {
         buffer: lanes.pop()
@@ -101,27 +89,27 @@ def tiles(launch: Launch) -> dict[Buffer, int]:
     }
 
 
-def wide(launch: Launch) -> frozenset[Buffer]:
+def wide(launch: Launch) -> frozenset[ir.Buffer]:
     """Private arrays with vector accesses."""
     return frozenset(
         node.buffer
         for node in walk(launch.body)
-        if isinstance(node, (Load, Store))
+        if isinstance(node, (ir.Load, ir.Store))
         and lanes_of(node) > 1
         and is_private(node.buffer)
     )
 
 
-def _whole_lanes(access: Load | Store) -> int:
+def _whole_lanes(access: ir.Load | ir.Store) -> int:
     """Lanes of an access to a whole vector of a tile; 0 if it is none."""
     lanes = lanes_of(access)
-    index = access.indices[0] if access.indices else as_expr(0)
+    index = access.indices[0] if access.indices else ir.as_expr(0)
     if access.mask is not None or lanes == 1 or not is_contiguous(index):
         return 0
-    assert isinstance(index, Ramp)
+    assert isinstance(index, ir.Ramp)
     return 0 if multiple(index.base, {}) % lanes else lanes
 
 
-def _divides(buffer: Buffer, lanes: int) -> bool:
+def _divides(buffer: ir.Buffer, lanes: int) -> bool:
     (extent,) = buffer.shape
-    return isinstance(extent, Const) and int(extent.value) % lanes == 0
+    return isinstance(extent, ir.Const) and int(extent.value) % lanes == 0

@@ -13,19 +13,8 @@ from math import prod
 from tensorlang.codegen.hopper.effects import COPY, effect
 from tensorlang.codegen.hopper.layouts import extents, swizzle_of
 from tensorlang.errors import CodegenError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars
-from tensorlang.ir.nodes import (
-    Const,
-    Evaluate,
-    Expr,
-    For,
-    Load,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-    as_expr,
-)
 from tensorlang.ir.simplify import simplify
 
 _LARGEST = 256  # rows or columns of a box
@@ -35,10 +24,10 @@ _LARGEST = 256  # rows or columns of a box
 class Copy:
     """A copy of a whole tile, `to[.., i, j] = source[row + i, column + j]`."""
 
-    to: Load
-    source: Load
-    row: Expr
-    column: Expr
+    to: ir.Load
+    source: ir.Load
+    row: ir.Expr
+    column: ir.Expr
     box: tuple[int, int]
     swizzle: int
 
@@ -47,32 +36,36 @@ class Copy:
         """Bytes moved."""
         return prod(self.box) * self.to.dtype.bytes
 
-    def statement(self, arrives: Load) -> Evaluate:
+    def statement(self, arrives: ir.Load) -> ir.Evaluate:
         """The instruction, which arrives at a barrier object on completion."""
         rows, columns = self.source.buffer.shape
         place = self.to, self.source, self.row, self.column
         return effect(COPY, arrives, *place, rows, columns, *self.box, self.swizzle)
 
 
-def copies_of(stmt: Stmt) -> list[Copy]:
+def copies_of(stmt: ir.Stmt) -> list[Copy]:
     """The bulk copies in a statement.
 
     Raises:
         CodegenError: a statement is not expressible as a bulk copy.
     """
-    stmts = stmt.stmts if isinstance(stmt, Seq) else (stmt,)
+    stmts = stmt.stmts if isinstance(stmt, ir.Seq) else (stmt,)
     return [_copy(item) for item in stmts]
 
 
-def _copy(stmt: Stmt) -> Copy:
-    loops: list[For] = []
-    body: Stmt = stmt
-    while isinstance(body, For):
+def _copy(stmt: ir.Stmt) -> Copy:
+    loops: list[ir.For] = []
+    body: ir.Stmt = stmt
+    while isinstance(body, ir.For):
         loops.append(body)
         body = body.body
-    if not isinstance(body, Store) or not isinstance(body.value, Load) or body.mask:
+    if (
+        not isinstance(body, ir.Store)
+        or not isinstance(body.value, ir.Load)
+        or body.mask
+    ):
         raise _no_copy(stmt, "it is not a nest around one store of a load")
-    source, to = body.value, Load(body.buffer, body.indices)
+    source, to = body.value, ir.Load(body.buffer, body.indices)
     if len(loops) != 2 or source.buffer.ndim != 2 or source.mask is not None:
         raise _no_copy(stmt, "it does not copy a matrix by rows and columns")
     if source.buffer.scope != "global" or to.buffer.scope != "shared":
@@ -84,11 +77,11 @@ def _copy(stmt: Stmt) -> Copy:
 
 
 def _placed(
-    stmt: Stmt,
-    to: Load,
-    source: Load,
-    loops: tuple[Var, Var],
-    counts: tuple[Expr, ...],
+    stmt: ir.Stmt,
+    to: ir.Load,
+    source: ir.Load,
+    loops: tuple[ir.Var, ir.Var],
+    counts: tuple[ir.Expr, ...],
 ) -> Copy:
     corner = [simplify(at - var) for at, var in zip(source.indices, loops, strict=True)]
     if any(free_vars(at) & set(loops) for at in corner):
@@ -99,11 +92,11 @@ def _placed(
     if swizzle is None:
         raise _no_copy(stmt, f"{to.buffer.name} has a layout that it cannot write")
     _fits(stmt, source, shape[-2:])
-    zero = as_expr(0)
+    zero = ir.as_expr(0)
     lead = to.indices[:-2]
     return Copy(
-        Load(to.buffer, (*lead, zero, zero)),
-        Load(source.buffer, (zero, zero)),
+        ir.Load(to.buffer, (*lead, zero, zero)),
+        ir.Load(source.buffer, (zero, zero)),
         corner[0],
         corner[1],
         (shape[-2], shape[-1]),
@@ -111,7 +104,7 @@ def _placed(
     )
 
 
-def _fits(stmt: Stmt, source: Load, box: tuple[int, ...]) -> None:
+def _fits(stmt: ir.Stmt, source: ir.Load, box: tuple[int, ...]) -> None:
     width = source.dtype.bytes
     if max(box) > _LARGEST or box[-1] * width % 16:
         raise _no_copy(
@@ -119,10 +112,10 @@ def _fits(stmt: Stmt, source: Load, box: tuple[int, ...]) -> None:
             f"a box of {box} exceeds 256, or its rows are not multiples of 16 bytes",
         )
     pitch = source.buffer.shape[1]
-    if isinstance(pitch, Const) and int(pitch.value) * width % 16:
+    if isinstance(pitch, ir.Const) and int(pitch.value) * width % 16:
         raise _no_copy(stmt, f"rows of {pitch.value} are not a multiple of 16 bytes")
 
 
-def _no_copy(stmt: Stmt, why: str) -> CodegenError:
+def _no_copy(stmt: ir.Stmt, why: str) -> CodegenError:
     first = repr(stmt).split("\n", 1)[0]
     return CodegenError(f"{first!r} cannot be a bulk copy: {why}")

@@ -24,30 +24,9 @@ from tensorlang.codegen.hopper.registers import (
     threads_of,
 )
 from tensorlang.errors import CodegenError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import reads
 from tensorlang.ir.dtypes import i64, u64
-from tensorlang.ir.nodes import (
-    Alloc,
-    Arrive,
-    Barrier,
-    BarrierObject,
-    Block,
-    Buffer,
-    Expr,
-    For,
-    Function,
-    If,
-    Let,
-    Load,
-    Node,
-    Role,
-    Seq,
-    Stmt,
-    Var,
-    Wait,
-    as_expr,
-    seq,
-)
 from tensorlang.ir.simplify import simplify_function
 from tensorlang.ir.visit import (
     rebuild,
@@ -59,14 +38,14 @@ from tensorlang.ir.visit import (
 from tensorlang.targets import Target
 
 _NEEDS: Final = {
-    Role: "tma",
-    BarrierObject: "tma",
-    Arrive: "tma",
-    Wait: "tma",
+    ir.Role: "tma",
+    ir.BarrierObject: "tma",
+    ir.Arrive: "tma",
+    ir.Wait: "tma",
 }
 
 
-def lower_roles(function: Function, target: Target) -> Function:
+def lower_roles(function: ir.Function, target: Target) -> ir.Function:
     """The function without roles, barrier objects and warpgroup blocks.
 
     Raises:
@@ -80,7 +59,7 @@ def lower_roles(function: Function, target: Target) -> Function:
     return replace(plain, body=_Roles().visit(plain.body))
 
 
-def refuse_roles(function: Function, target: Target) -> None:
+def refuse_roles(function: ir.Function, target: Target) -> None:
     """Check that a target supports the roles and barrier objects in a function.
 
     Raises:
@@ -95,24 +74,24 @@ def refuse_roles(function: Function, target: Target) -> None:
             )
 
 
-def _is_ours(node: Node) -> bool:
+def _is_ours(node: ir.Node) -> bool:
     return type(node) in _NEEDS or _is_collective(node)
 
 
-def _is_collective(node: Node) -> bool:
-    return isinstance(node, Block) and node.scope == "warpgroup"
+def _is_collective(node: ir.Node) -> bool:
+    return isinstance(node, ir.Block) and node.scope == "warpgroup"
 
 
 @rewriter
-def _without_axes(stmt: Node, inside: bool = False) -> Node:
+def _without_axes(stmt: ir.Node, inside: bool = False) -> ir.Node:
     """Remove the axes of collective blocks, and all blocks inside these and copies."""
-    if not isinstance(stmt, Stmt):
+    if not isinstance(stmt, ir.Stmt):
         return stmt
-    below = inside or isinstance(stmt, Arrive) or _is_collective(stmt)
+    below = inside or isinstance(stmt, ir.Arrive) or _is_collective(stmt)
     made = rebuild(stmt, lambda child: _without_axes(child, below))
-    if not isinstance(made, Block) or not below:
+    if not isinstance(made, ir.Block) or not below:
         return made
-    if made.where is not None or made.init not in (None, Seq(())):
+    if made.where is not None or made.init not in (None, ir.Seq(())):
         raise CodegenError(
             f"block {made.name} is part of an instruction: it can have neither a "
             "condition nor an init"
@@ -121,15 +100,15 @@ def _without_axes(stmt: Node, inside: bool = False) -> Node:
     return body if inside else replace(made, axes=(), body=body, init=None)
 
 
-def _without_names(node: Seq) -> Iterator[Stmt]:
+def _without_names(node: ir.Seq) -> Iterator[ir.Stmt]:
     """The statements with integer lets substituted.
 
     Register indices are compared by their value for each thread.
     """
-    values: dict[Var, Expr] = {}
+    values: dict[ir.Var, ir.Expr] = {}
     for stmt in node.stmts:
         placed = substitute(stmt, values)
-        if isinstance(placed, Let) and placed.var.dtype == i64 and not reads(placed):
+        if isinstance(placed, ir.Let) and placed.var.dtype == i64 and not reads(placed):
             values[placed.var] = placed.value
         else:
             yield placed
@@ -139,65 +118,69 @@ def _without_names(node: Seq) -> Iterator[Stmt]:
 class _Roles:
     """`objects` maps names to barrier objects in scope; `threads` is their loop."""
 
-    objects: dict[str, Buffer] = field(default_factory=dict)
-    fresh: list[Stmt] = field(default_factory=list)
-    threads: For | None = None
+    objects: dict[str, ir.Buffer] = field(default_factory=dict)
+    fresh: list[ir.Stmt] = field(default_factory=list)
+    threads: ir.For | None = None
 
-    def visit(self, node: Stmt) -> Stmt:
+    def visit(self, node: ir.Stmt) -> ir.Stmt:
         """Rewrite a statement to instructions."""
         match node:
-            case Seq():
-                return seq(*[self.visit(stmt) for stmt in _without_names(node)])
-            case BarrierObject():
+            case ir.Seq():
+                return ir.seq(*[self.visit(stmt) for stmt in _without_names(node)])
+            case ir.BarrierObject():
                 return self.declare(node)
-            case For(thread="thread.x"):
+            case ir.For(thread="thread.x"):
                 return self.loop(node)
-            case Role():
-                return If(node.cond, seq(*self.registers(node), self.visit(node.body)))
-            case Arrive():
+            case ir.Role():
+                return ir.If(
+                    node.cond, ir.seq(*self.registers(node), self.visit(node.body))
+                )
+            case ir.Arrive():
                 return self.arrive(node)
-            case Wait():
+            case ir.Wait():
                 return effect("wait_phase", self.place(node), node.phase & 1)
-            case Block() if _is_collective(node):
+            case ir.Block() if _is_collective(node):
                 assert self.threads is not None
                 return product_of(node, self.threads)
             case _:
                 return rebuild_statements(node, self.visit)
 
-    def declare(self, node: BarrierObject) -> Stmt:
+    def declare(self, node: ir.BarrierObject) -> ir.Stmt:
         """Shared memory for the objects; a thread initialises them later."""
-        buffer = Buffer(node.name, u64, (as_expr(node.size),), "shared")
+        buffer = ir.Buffer(node.name, u64, (ir.as_expr(node.size),), "shared")
         self.objects[node.name] = buffer
         for at in range(node.size):
             self.fresh.append(effect("barrier_init", buffer[at], node.count))
-        return Alloc(buffer)
+        return ir.Alloc(buffer)
 
-    def loop(self, node: For) -> For:
+    def loop(self, node: ir.For) -> ir.For:
         """The thread loop; its first thread initialises the objects."""
-        first: list[Stmt] = []
+        first: list[ir.Stmt] = []
         if self.fresh:
-            alone = If(node.var.equal(0), seq(*self.fresh, effect("barrier_fence")))
-            first = [alone, Barrier("block")]
+            alone = ir.If(
+                node.var.equal(0), ir.seq(*self.fresh, effect("barrier_fence"))
+            )
+            first = [alone, ir.Barrier("block")]
         self.fresh, self.threads = [], node
         check_registers(node)
-        return replace(node, body=seq(*first, self.visit(node.body)))
+        return replace(node, body=ir.seq(*first, self.visit(node.body)))
 
-    def registers(self, node: Role) -> Iterator[Stmt]:
+    def registers(self, node: ir.Role) -> Iterator[ir.Stmt]:
         """Increase or decrease the registers of the role's threads."""
         if node.registers and self.threads is not None:
             more = node.registers > at_start(threads_of(self.threads))
             yield effect("set_registers", node.registers, more)
 
-    def arrive(self, node: Arrive) -> Stmt:
+    def arrive(self, node: ir.Arrive) -> ir.Stmt:
         """An arrival; it expects the bytes of its copies."""
         at = self.place(node)
         if node.copies is None:
             return effect("arrive", at)
         copies = copies_of(node.copies)
         expected = effect("arrive_expecting", at, sum(copy.bytes for copy in copies))
-        return seq(expected, *[copy.statement(at) for copy in copies])
+        return ir.seq(expected, *[copy.statement(at) for copy in copies])
 
-    def place(self, node: Arrive | Wait) -> Load:
+    def place(self, node: ir.Arrive | ir.Wait) -> ir.Load:
         """The barrier object it refers to."""
-        index: Expr = node.index
-        return Load(self.objects[node.name], (index,))
+        index: ir.Expr = node.index
+        return ir.Load(self.objects[node.name], (index,))

@@ -21,21 +21,8 @@ from tensorlang.codegen.hopper.layouts import (
     swizzle_of,
 )
 from tensorlang.errors import CodegenError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars
-from tensorlang.ir.nodes import (
-    Binary,
-    Block,
-    Cast,
-    Const,
-    Evaluate,
-    Expr,
-    For,
-    Load,
-    Reduce,
-    Stmt,
-    Var,
-    as_expr,
-)
 from tensorlang.ir.semantics import evaluate
 from tensorlang.ir.simplify import simplify
 
@@ -44,7 +31,7 @@ _STEP = 16  # k per instruction
 _ROW_BYTES = 128
 
 
-def product_of(block: Block, thread: For) -> Evaluate:
+def product_of(block: ir.Block, thread: ir.For) -> ir.Evaluate:
     """The instructions of a warpgroup's collective block, for one thread.
 
     Raises:
@@ -52,7 +39,7 @@ def product_of(block: Block, thread: For) -> Evaluate:
     """
     loops = {loop.var: loop for loop in _nest(block.body)}
     fold = _innermost(block.body)
-    if not isinstance(fold, Reduce) or fold.reducer.name != "sum" or len(loops) != 3:
+    if not isinstance(fold, ir.Reduce) or fold.reducer.name != "sum" or len(loops) != 3:
         raise _no_product(block, "it is not a nest of three loops around one sum")
     left, right = _factors(block, fold)
     sums = fold.buffers[0]
@@ -69,38 +56,40 @@ def product_of(block: Block, thread: For) -> Evaluate:
         raise _no_product(
             block, f"{sums.name} does not have the layout of accumulators in registers"
         )
-    _own_rows(block, Load(sums, (base, as_expr(0))), thread)
+    _own_rows(block, ir.Load(sums, (base, ir.as_expr(0))), thread)
     t = thread.var
-    first = Load(sums, (base + t % 128 // 32 * 16 + t % 32 // 4, t % 4 * 2))
+    first = ir.Load(sums, (base + t % 128 // 32 * 16 + t % 32 // 4, t % 4 * 2))
     starts = [_start(block, load, at, q) for load, at in ((left, i), (right, j))]
     return effect("warpgroup_product", columns, depth // _STEP, first, *starts)
 
 
-def _nest(stmt: Stmt) -> Iterator[For]:
-    while isinstance(stmt, For):
+def _nest(stmt: ir.Stmt) -> Iterator[ir.For]:
+    while isinstance(stmt, ir.For):
         yield stmt
         stmt = stmt.body
 
 
-def _innermost(stmt: Stmt) -> Stmt:
-    while isinstance(stmt, For):
+def _innermost(stmt: ir.Stmt) -> ir.Stmt:
+    while isinstance(stmt, ir.For):
         stmt = stmt.body
     return stmt
 
 
-def _factors(block: Block, fold: Reduce) -> tuple[Load, Load]:
+def _factors(block: ir.Block, fold: ir.Reduce) -> tuple[ir.Load, ir.Load]:
     value = fold.values[0]
     found = []
-    for side in (value.a, value.b) if isinstance(value, Binary) else ():
-        load = side.a if isinstance(side, Cast) and side.dtype.name == "f32" else side
-        if isinstance(load, Load) and load.dtype.name == "bf16":
+    for side in (value.a, value.b) if isinstance(value, ir.Binary) else ():
+        load = (
+            side.a if isinstance(side, ir.Cast) and side.dtype.name == "f32" else side
+        )
+        if isinstance(load, ir.Load) and load.dtype.name == "bf16":
             found.append(load)
-    if len(found) != 2 or not isinstance(value, Binary) or value.op != "mul":
+    if len(found) != 2 or not isinstance(value, ir.Binary) or value.op != "mul":
         raise _no_product(block, "it does not multiply bf16 values in f32")
     return found[0], found[1]
 
 
-def _moved(block: Block, index: Expr, loops: dict[Var, For]) -> Var:
+def _moved(block: ir.Block, index: ir.Expr, loops: dict[ir.Var, ir.For]) -> ir.Var:
     """The loop variable in an index."""
     found = free_vars(index) & loops.keys()
     if len(found) != 1:
@@ -110,15 +99,15 @@ def _moved(block: Block, index: Expr, loops: dict[Var, For]) -> Var:
     return next(iter(found))
 
 
-def _extent(block: Block, loop: For) -> int:
-    if not isinstance(loop.extent, Const):
+def _extent(block: ir.Block, loop: ir.For) -> int:
+    if not isinstance(loop.extent, ir.Const):
         raise _no_product(block, f"the length of loop {loop.var.name} varies")
     return int(loop.extent.value)
 
 
-def _own_rows(block: Block, first: Load, thread: For) -> None:
+def _own_rows(block: ir.Block, first: ir.Load, thread: ir.For) -> None:
     """Check that each warpgroup multiplies the rows whose accumulators it holds."""
-    if not isinstance(thread.extent, Const):
+    if not isinstance(thread.extent, ir.Const):
         raise _no_product(block, "its number of threads varies")
     numbers = np.arange(int(thread.extent.value))
     rows = evaluate(first.indices[0], {thread.var: numbers})
@@ -129,7 +118,7 @@ def _own_rows(block: Block, first: Load, thread: For) -> None:
         raise _no_product(block, "a warpgroup adds to accumulators of another one")
 
 
-def _start(block: Block, load: Load, row: Var, step: Var) -> Load:
+def _start(block: ir.Block, load: ir.Load, row: ir.Var, step: ir.Var) -> ir.Load:
     """Start of an operand's tile; its rows are indexed by `row`, its k by `step`."""
     buffer = load.buffer
     *lead, at, k = load.indices
@@ -137,18 +126,18 @@ def _start(block: Block, load: Load, row: Var, step: Var) -> Load:
     if k != step or free_vars(base) & {row, step} or _varies(lead, row, step):
         raise _no_product(block, f"{load!r} does not run along rows and k")
     wide = simplify(buffer.shape[-1] * buffer.dtype.bytes)
-    if buffer.scope != "shared" or wide != as_expr(_ROW_BYTES):
+    if buffer.scope != "shared" or wide != ir.as_expr(_ROW_BYTES):
         raise _no_product(
             block, f"{buffer.name} is not shared memory with rows of 128 bytes"
         )
     if swizzle_of(buffer) != _ROW_BYTES:
         raise _no_product(block, f"{buffer.name} does not have the 128-byte swizzle")
-    return Load(buffer, (*lead, base, as_expr(0)))
+    return ir.Load(buffer, (*lead, base, ir.as_expr(0)))
 
 
-def _varies(exprs: list[Expr], *variables: Var) -> bool:
+def _varies(exprs: list[ir.Expr], *variables: ir.Var) -> bool:
     return any(free_vars(expr) & set(variables) for expr in exprs)
 
 
-def _no_product(block: Block, why: str) -> CodegenError:
+def _no_product(block: ir.Block, why: str) -> CodegenError:
     return CodegenError(f"block {block.name} cannot be a warpgroup product: {why}")

@@ -17,30 +17,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from tensorlang.codegen.storage import on_stack
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import allocations
-from tensorlang.ir.nodes import (
-    AtomicUpdate,
-    Binary,
-    Buffer,
-    Call,
-    Cast,
-    Compare,
-    Const,
-    Expr,
-    Function,
-    Let,
-    Load,
-    Node,
-    Ramp,
-    Scalar,
-    Select,
-    Seq,
-    Splat,
-    Stmt,
-    Store,
-    Unary,
-    Var,
-)
 from tensorlang.ir.visit import (
     children,
     nodes_of,
@@ -49,7 +27,7 @@ from tensorlang.ir.visit import (
     rewriter,
 )
 
-Lanes: TypeAlias = tuple[Scalar, ...]  # the value of each lane
+Lanes: TypeAlias = tuple[ir.Scalar, ...]  # the value of each lane
 _COMPARE: Final[dict[str, Callable[[float, float], bool]]] = {
     "lt": operator.lt,
     "le": operator.le,
@@ -64,7 +42,7 @@ _BITS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 }
 
 
-def drop_dead_lanes(function: Function) -> Function:
+def drop_dead_lanes(function: ir.Function) -> ir.Function:
     """The function without masks that only protect lanes which are never read."""
     if not has_masks(function):
         return function
@@ -78,11 +56,11 @@ def drop_dead_lanes(function: Function) -> Function:
     return replace(function, body=_rewritten(function.body, masks, live))
 
 
-def has_masks(function: Function) -> bool:
+def has_masks(function: ir.Function) -> bool:
     """Whether any access is masked."""
     body = function.body
-    return any(load.mask is not None for load in nodes_of(body, Load)) or any(
-        store.mask is not None for store in nodes_of(body, Store)
+    return any(load.mask is not None for load in nodes_of(body, ir.Load)) or any(
+        store.mask is not None for store in nodes_of(body, ir.Store)
     )
 
 
@@ -90,31 +68,35 @@ def has_masks(function: Function) -> bool:
 class _Masks:
     """Constant masks, by the id of their access."""
 
-    values: dict[Var, Lanes] = field(default_factory=dict)
+    values: dict[ir.Var, Lanes] = field(default_factory=dict)
     constant: dict[int, Lanes] = field(default_factory=dict)
     varying: set[int] = field(default_factory=set)
 
-    def visit(self, node: Node) -> None:
+    def visit(self, node: ir.Node) -> None:
         """Record the masks below a statement; lets precede their uses."""
         match node:
-            case Seq(stmts=stmts):
+            case ir.Seq(stmts=stmts):
                 for stmt in stmts:
                     self.visit(stmt)
-            case Let(var=var, value=value):
+            case ir.Let(var=var, value=value):
                 self._note(value)
                 known = self.lanes(value) if var.dtype.is_bool else None
                 self.values.pop(var, None)
                 if known is not None:
                     self.values[var] = known
-            case Store():
+            case ir.Store():
                 self._note(node)
             case _:
                 for child in children(node):
-                    self.visit(child) if isinstance(child, Stmt) else self._note(child)
+                    self.visit(child) if isinstance(child, ir.Stmt) else self._note(
+                        child
+                    )
 
-    def _note(self, node: Node) -> None:
-        accesses: list[Load | Store] = [node] if isinstance(node, Store) else []
-        for access in (*accesses, *nodes_of(node, Load)):
+    def _note(self, node: ir.Node) -> None:
+        accesses: list[ir.Load | ir.Store] = (
+            [node] if isinstance(node, ir.Store) else []
+        )
+        for access in (*accesses, *nodes_of(node, ir.Load)):
             if access.mask is not None:
                 known = self.lanes(access.mask)
                 if known is None or self.constant.get(id(access), known) != known:
@@ -122,59 +104,63 @@ class _Masks:
                 else:
                     self.constant[id(access)] = known
 
-    def lanes(self, expr: Expr) -> Lanes | None:
+    def lanes(self, expr: ir.Expr) -> Lanes | None:
         """The value of a condition in each lane; None if it is not constant."""
         match expr:
-            case Var():
+            case ir.Var():
                 return self.values.get(expr)
-            case Const(value=value):
+            case ir.Const(value=value):
                 return (value,)
-            case Splat(value=Const(value=value), lanes=count):
+            case ir.Splat(value=ir.Const(value=value), lanes=count):
                 return (value,) * count
-            case Ramp(base=Const(value=first), stride=Const(value=step), lanes=count):
+            case ir.Ramp(
+                base=ir.Const(value=first), stride=ir.Const(value=step), lanes=count
+            ):
                 return tuple(first + step * lane for lane in range(count))
-            case Compare(op=op, a=a, b=b):
+            case ir.Compare(op=op, a=a, b=b):
                 return self._both(_COMPARE[op], a, b)
-            case Binary(op=op, a=a, b=b) if op in _BITS:
+            case ir.Binary(op=op, a=a, b=b) if op in _BITS:
                 return self._both(_BITS[op], a, b)
-            case Unary(op="not", a=a) if a.dtype.is_bool:
+            case ir.Unary(op="not", a=a) if a.dtype.is_bool:
                 known = self.lanes(a)
                 return None if known is None else tuple(not lane for lane in known)
         return None
 
-    def _both(self, op: Callable[..., bool], a: Expr, b: Expr) -> Lanes | None:
+    def _both(self, op: Callable[..., bool], a: ir.Expr, b: ir.Expr) -> Lanes | None:
         left, right = self.lanes(a), self.lanes(b)
         if left is None or right is None:
             return None
         return tuple(op(x, y) for x, y in zip(left, right, strict=True))
 
 
-def _places(access: Load | Store) -> list[int] | None:
+def _places(access: ir.Load | ir.Store) -> list[int] | None:
     """The element of each lane; None if not constant."""
     if len(access.indices) != 1:
         return None
     match access.indices[0]:
-        case Ramp(base=Const(value=first), stride=Const(value=step), lanes=count):
+        case ir.Ramp(
+            base=ir.Const(value=first), stride=ir.Const(value=step), lanes=count
+        ):
             return [int(first) + int(step) * lane for lane in range(count)]
-        case Const(value=place):
+        case ir.Const(value=place):
             return [int(place)]
     return None
 
 
-def _live(function: Function, masks: _Masks) -> dict[Buffer, set[int]]:
+def _live(function: ir.Function, masks: _Masks) -> dict[ir.Buffer, set[int]]:
     """Elements that loads may read of temporaries that are stored to with masks.
 
     Without those of unknown access.
     """
-    masked = {s.buffer for s in nodes_of(function.body, Store) if s.mask is not None}
-    live: dict[Buffer, set[int]] = {
+    masked = {s.buffer for s in nodes_of(function.body, ir.Store) if s.mask is not None}
+    live: dict[ir.Buffer, set[int]] = {
         buffer: set()
         for buffer in allocations(function.body)
         if buffer in masked and on_stack(buffer)
     }
-    for update in nodes_of(function.body, AtomicUpdate):
+    for update in nodes_of(function.body, ir.AtomicUpdate):
         live.pop(update.buffer, None)
-    for node in nodes_of(function.body, Load):
+    for node in nodes_of(function.body, ir.Load):
         if node.buffer not in live:
             continue
         places = _places(node)
@@ -186,19 +172,21 @@ def _live(function: Function, masks: _Masks) -> dict[Buffer, set[int]]:
     return live
 
 
-def _rewritten(body: Stmt, masks: _Masks, live: dict[Buffer, set[int]]) -> Stmt:
-    def dead(store: Store) -> bool:
+def _rewritten(
+    body: ir.Stmt, masks: _Masks, live: dict[ir.Buffer, set[int]]
+) -> ir.Stmt:
+    def dead(store: ir.Store) -> bool:
         """Whether the lanes that the mask preserves are never read."""
         off, places = masks.constant.get(id(store)), _places(store)
         if off is None or places is None or store.buffer not in live:
             return False
         (extent,) = store.buffer.shape
-        inside = isinstance(extent, Const) and max(places) < extent.value
+        inside = isinstance(extent, ir.Const) and max(places) < extent.value
         kept = {place for place, on in zip(places, off, strict=True) if not on}
         return inside and min(places) >= 0 and not kept & live[store.buffer]
 
-    def visit(stmt: Stmt) -> Stmt:
-        if isinstance(stmt, Store) and stmt.mask is not None and dead(stmt):
+    def visit(stmt: ir.Stmt) -> ir.Stmt:
+        if isinstance(stmt, ir.Store) and stmt.mask is not None and dead(stmt):
             value = _anything(stmt.value, masks, masks.constant[id(stmt)])
             return replace(stmt, value=value, mask=None)
         return rebuild_statements(stmt, visit)
@@ -206,17 +194,17 @@ def _rewritten(body: Stmt, masks: _Masks, live: dict[Buffer, set[int]]) -> Stmt:
     return visit(body)
 
 
-def _anything(expr: Expr, masks: _Masks, active: Lanes) -> Expr:
+def _anything(expr: ir.Expr, masks: _Masks, active: Lanes) -> ir.Expr:
     """A value that may be arbitrary in lanes outside of `active`."""
 
     @rewriter
-    def visit(node: Node) -> Node:
+    def visit(node: ir.Node) -> ir.Node:
         match node:
-            case Load(buffer=buffer, mask=Expr()) if on_stack(buffer):
+            case ir.Load(buffer=buffer, mask=ir.Expr()) if on_stack(buffer):
                 known, places = masks.constant.get(id(node)), _places(node)
                 same = known == active and places is not None
                 return replace(node, mask=None) if same else node
-            case Binary() | Unary() | Call() | Select() | Cast():
+            case ir.Binary() | ir.Unary() | ir.Call() | ir.Select() | ir.Cast():
                 return rebuild(node, visit)
         return node
 

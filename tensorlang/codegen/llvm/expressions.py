@@ -15,74 +15,56 @@ from tensorlang.codegen.llvm.legalize import legalized
 from tensorlang.codegen.llvm.types import literal, llvm_type, mangled, vector_literal
 from tensorlang.errors import CodegenError
 from tensorlang.instructions import DOT_PRODUCTS
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.by_class import by_class
 from tensorlang.ir.dtypes import DType, u32
-from tensorlang.ir.nodes import (
-    Binary,
-    Bitcast,
-    Call,
-    Cast,
-    Compare,
-    Const,
-    Expr,
-    Extract,
-    Insert,
-    LaneReduce,
-    Load,
-    Ramp,
-    Select,
-    Shuffle,
-    Splat,
-    Unary,
-    Var,
-)
 
 
-def value(expr: Expr, builder: Builder) -> str:
+def value(expr: ir.Expr, builder: Builder) -> str:
     """The operand holding `expr`: a literal, or the name of an instruction."""
-    if isinstance(expr, Const):
+    if isinstance(expr, ir.Const):
         return literal(expr)
-    if isinstance(expr, Var):
+    if isinstance(expr, ir.Var):
         return _variable(expr, builder)
     return builder.once(expr, _computed)
 
 
-def _computed(expr: Expr, builder: Builder) -> str:
+def _computed(expr: ir.Expr, builder: Builder) -> str:
     other = legalized(expr, builder)
     return _compute(expr, builder) if other is None else value(other, builder)
 
 
-def _variable(var: Var, builder: Builder) -> str:
+def _variable(var: ir.Var, builder: Builder) -> str:
     if var.name not in builder.variables:
         raise CodegenError(f"{var.name} is undefined where it is used")
     return builder.variables[var.name]
 
 
 @by_class
-def _compute(expr: Expr, builder: Builder) -> str:
+def _compute(expr: ir.Expr, builder: Builder) -> str:
     del builder
     raise CodegenError(f"LLVM code has no {type(expr).__name__} expression")
 
 
 @_compute.register
-def _binary(expr: Binary, builder: Builder) -> str:
+def _binary(expr: ir.Binary, builder: Builder) -> str:
     a, b = value(expr.a, builder), value(expr.b, builder)
     return arithmetic.binary(builder, expr.op, expr.dtype, a, b, expr.b)
 
 
 @_compute.register
-def _unary(expr: Unary, builder: Builder) -> str:
+def _unary(expr: ir.Unary, builder: Builder) -> str:
     return arithmetic.unary(builder, expr.op, expr.dtype, value(expr.a, builder))
 
 
 @_compute.register
-def _compare(expr: Compare, builder: Builder) -> str:
+def _compare(expr: ir.Compare, builder: Builder) -> str:
     a, b = value(expr.a, builder), value(expr.b, builder)
     return arithmetic.compare(builder, expr.op, expr.a.dtype, a, b)
 
 
 @_compute.register
-def _select(expr: Select, builder: Builder) -> str:
+def _select(expr: ir.Select, builder: Builder) -> str:
     cond = value(expr.cond, builder)
     a, b = value(expr.a, builder), value(expr.b, builder)
     kinds = llvm_type(expr.cond.dtype), llvm_type(expr.dtype)
@@ -91,16 +73,18 @@ def _select(expr: Select, builder: Builder) -> str:
 
 
 @_compute.register
-def _cast(expr: Cast, builder: Builder) -> str:
+def _cast(expr: ir.Cast, builder: Builder) -> str:
     match expr:
-        case Cast(DType("u16", lanes), Binary("shr", words, Splat(Const(16)))):
+        case ir.Cast(
+            DType("u16", lanes), ir.Binary("shr", words, ir.Splat(ir.Const(16)))
+        ):
             if words.dtype.scalar == u32:
                 return convert.upper_halves(builder, lanes, value(words, builder))
     return convert.cast(builder, expr.a.dtype, value(expr.a, builder), expr.dtype)
 
 
 @_compute.register
-def _bitcast(expr: Bitcast, builder: Builder) -> str:
+def _bitcast(expr: ir.Bitcast, builder: Builder) -> str:
     source, target = llvm_type(expr.a.dtype), llvm_type(expr.dtype)
     text = value(expr.a, builder)
     if source == target:
@@ -109,17 +93,17 @@ def _bitcast(expr: Bitcast, builder: Builder) -> str:
 
 
 @_compute.register
-def _load(expr: Load, builder: Builder) -> str:
+def _load(expr: ir.Load, builder: Builder) -> str:
     builder.reading()
     mask = None if expr.mask is None else value(expr.mask, builder)
     return memory.load(builder, expr, mask, value)
 
 
 @_compute.register
-def _call(expr: Call, builder: Builder) -> str:
+def _call(expr: ir.Call, builder: Builder) -> str:
     if expr.name == "prefetch":
         (target,) = expr.args
-        assert isinstance(target, Load)
+        assert isinstance(target, ir.Load)
         return memory.prefetch(builder, target, value)
     if expr.name in DOT_PRODUCTS:
         return dot_products.call(builder, expr, value)
@@ -128,14 +112,16 @@ def _call(expr: Call, builder: Builder) -> str:
 
 
 @_compute.register
-def _ramp(expr: Ramp, builder: Builder) -> str:
+def _ramp(expr: ir.Ramp, builder: Builder) -> str:
     """The lanes' multiples of the stride, a literal if constant, plus the base."""
     kind, element = expr.dtype, llvm_type(expr.base.dtype)
     base = splat(builder, value(expr.base, builder), expr.base, kind.lanes)
-    if isinstance(expr.stride, Const):
-        steps = [Const(i * expr.stride.value, kind.scalar) for i in range(kind.lanes)]
+    if isinstance(expr.stride, ir.Const):
+        steps = [
+            ir.Const(i * expr.stride.value, kind.scalar) for i in range(kind.lanes)
+        ]
         lanes = vector_literal(element, [literal(step) for step in steps])
-        if isinstance(expr.base, Const) and expr.base.value == 0:
+        if isinstance(expr.base, ir.Const) and expr.base.value == 0:
             return lanes
         return builder.emit(
             ins.Binary(builder.name(), "add", llvm_type(kind), base, lanes)
@@ -149,11 +135,11 @@ def _ramp(expr: Ramp, builder: Builder) -> str:
 
 
 @_compute.register
-def _splat(expr: Splat, builder: Builder) -> str:
+def _splat(expr: ir.Splat, builder: Builder) -> str:
     return splat(builder, value(expr.value, builder), expr.value, expr.lanes)
 
 
-def splat(builder: Builder, text: str, scalar: Expr, lanes: int) -> str:
+def splat(builder: Builder, text: str, scalar: ir.Expr, lanes: int) -> str:
     """A scalar operand in all lanes; a literal for a literal."""
     element = llvm_type(scalar.dtype)
     if not text.startswith("%"):
@@ -162,7 +148,7 @@ def splat(builder: Builder, text: str, scalar: Expr, lanes: int) -> str:
 
 
 @_compute.register
-def _shuffle(expr: Shuffle, builder: Builder) -> str:
+def _shuffle(expr: ir.Shuffle, builder: Builder) -> str:
     """LLVM shuffles two vectors of one type: join more pairwise first."""
     parts: list[tuple[str, DType]] = []
     places: list[int] = []
@@ -179,14 +165,14 @@ def _shuffle(expr: Shuffle, builder: Builder) -> str:
 
 
 @_compute.register
-def _extract(expr: Extract, builder: Builder) -> str:
+def _extract(expr: ir.Extract, builder: Builder) -> str:
     vector = value(expr.vector, builder)
     kind = llvm_type(expr.vector.dtype)
     return builder.emit(ins.Extract(builder.name(), kind, vector, expr.lane))
 
 
 @_compute.register
-def _insert(expr: Insert, builder: Builder) -> str:
+def _insert(expr: ir.Insert, builder: Builder) -> str:
     vector, item = value(expr.vector, builder), value(expr.value, builder)
     kinds = llvm_type(expr.dtype), llvm_type(expr.value.dtype)
     return builder.emit(
@@ -195,7 +181,7 @@ def _insert(expr: Insert, builder: Builder) -> str:
 
 
 @_compute.register
-def _lane_reduce(expr: LaneReduce, builder: Builder) -> str:
+def _lane_reduce(expr: ir.LaneReduce, builder: Builder) -> str:
     """Bools and sums of integers; `legalize` expands the others into halves."""
     kind = expr.vector.dtype
     function = f"llvm.vector.reduce.{expr.op}.{mangled(kind)}"

@@ -17,26 +17,9 @@ from typing import Final
 
 from tensorlang.codegen.llvm.builder import Builder
 from tensorlang.codegen.narrow import NARROW, computed_wide
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.by_class import by_class
 from tensorlang.ir.dtypes import DType, bf16, f32, f64, u16, u32, u64
-from tensorlang.ir.nodes import (
-    Binary,
-    Bitcast,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    ExprLike,
-    Extract,
-    LaneReduce,
-    Select,
-    Shuffle,
-    Splat,
-    Unary,
-    Var,
-    select,
-    splat,
-)
 
 # functions whose results on narrow floats are exactly representable
 _EXACT: Final = ("floor", "ceil", "round", "trunc", "copysign")
@@ -52,34 +35,34 @@ _REBIASED: Final = (127 - 15) << 23  # difference of the exponent biases
 
 
 @by_class
-def legalized(expr: Expr, builder: Builder) -> Expr | None:
+def legalized(expr: ir.Expr, builder: Builder) -> ir.Expr | None:
     """`expr` without what LLVM or the processor lacks; None if nothing is."""
     del builder
     return _by_f32(expr)
 
 
-def _by_f32(expr: Expr) -> Expr | None:
+def _by_f32(expr: ir.Expr) -> ir.Expr | None:
     made = computed_wide(expr)
-    return made if isinstance(made, Expr) and made is not expr else None
+    return made if isinstance(made, ir.Expr) and made is not expr else None
 
 
 @legalized.register
-def _unary(expr: Unary, builder: Builder) -> Expr | None:
+def _unary(expr: ir.Unary, builder: Builder) -> ir.Expr | None:
     """Negation and absolute value of narrow floats change the sign bit."""
     del builder
     if expr.dtype.name not in NARROW:
         return None
-    bits = Bitcast(_of(u16, expr), expr.a)
+    bits = ir.Bitcast(_of(u16, expr), expr.a)
     changed = bits ^ _SIGN if expr.op == "neg" else bits & (_SIGN - 1)
-    return Bitcast(expr.dtype, changed)
+    return ir.Bitcast(expr.dtype, changed)
 
 
 @legalized.register
-def _call(expr: Call, builder: Builder) -> Expr | None:
+def _call(expr: ir.Call, builder: Builder) -> ir.Expr | None:
     if expr.name == "isnan":
         return expr.args[0].not_equal(expr.args[0])
     if expr.name == "isinf":
-        return Unary("abs", expr.args[0]).equal(math.inf)
+        return ir.Unary("abs", expr.args[0]).equal(math.inf)
     if expr.name != "fma":
         return _by_f32(expr)
     if expr.dtype.name == "f64" or (
@@ -87,11 +70,11 @@ def _call(expr: Call, builder: Builder) -> Expr | None:
     ):
         return None
     a, b, c = (_double(arg) for arg in expr.args)
-    return Cast(expr.dtype, _sum_to_odd(a * b, c))  # the product is exact
+    return ir.Cast(expr.dtype, _sum_to_odd(a * b, c))  # the product is exact
 
 
 @legalized.register
-def _lane_reduce(expr: LaneReduce, builder: Builder) -> Expr | None:
+def _lane_reduce(expr: ir.LaneReduce, builder: Builder) -> ir.Expr | None:
     """Reduce all lanes by halves, in the interpreter's order.
 
     Sums of integers have any order. LLVM 22 takes the halves of a sum of products of u8
@@ -107,33 +90,33 @@ def _lane_reduce(expr: LaneReduce, builder: Builder) -> Expr | None:
         return vector
     half = lanes // 2
     low, high = (_lanes(vector, first, half) for first in (0, half))
-    folded: Expr = Binary(expr.op, low, high)
+    folded: ir.Expr = ir.Binary(expr.op, low, high)
     if lanes % 2:  # the last odd lane joins the next round
         taken = (*range(half), max(half, 2) + lanes - 1)
-        folded = Shuffle((splat(folded, max(half, 2)), vector), taken)
-    return LaneReduce(expr.op, folded)
+        folded = ir.Shuffle((ir.splat(folded, max(half, 2)), vector), taken)
+    return ir.LaneReduce(expr.op, folded)
 
 
-def _lanes(vector: Expr, first: int, count: int) -> Expr:
+def _lanes(vector: ir.Expr, first: int, count: int) -> ir.Expr:
     if count == 1:
-        return Extract(vector, first)
-    return Shuffle((vector,), tuple(range(first, first + count)))
+        return ir.Extract(vector, first)
+    return ir.Shuffle((vector,), tuple(range(first, first + count)))
 
 
 # ---------------------------------------------------------------- conversions
 
 
 @legalized.register
-def _cast(expr: Cast, builder: Builder) -> Expr | None:
+def _cast(expr: ir.Cast, builder: Builder) -> ir.Expr | None:
     a, source, result = expr.a, expr.a.dtype.scalar, expr.dtype.scalar
     if source.name in NARROW:
         return _widened(a, builder) if result == f32 else _by_f32(expr)
     if result.name not in NARROW:
         return None
     if source == f64:
-        return Cast(expr.dtype, _narrow_to_odd(a))
+        return ir.Cast(expr.dtype, _narrow_to_odd(a))
     if source.bits == 64:
-        return Cast(expr.dtype, _exact_sum(a))
+        return ir.Cast(expr.dtype, _exact_sum(a))
     if source != f32:
         return _by_f32(expr)
     if (kept := _kept(a, result, builder)) is not None:
@@ -143,59 +126,59 @@ def _cast(expr: Cast, builder: Builder) -> Expr | None:
     return None if builder.module.target.has("f16 conversions") else _rounded_to_f16(a)
 
 
-def _kept(expr: Expr, narrow: DType, builder: Builder) -> Expr | None:
+def _kept(expr: ir.Expr, narrow: DType, builder: Builder) -> ir.Expr | None:
     """The narrow float that an f32 provably equals; None if unknown."""
 
-    def kept(*parts: Expr) -> list[Expr] | None:
+    def kept(*parts: ir.Expr) -> list[ir.Expr] | None:
         found = [_kept(part, narrow, builder) for part in parts]
         return None if None in found else found  # type: ignore[return-value]
 
     match expr:
-        case Cast(a=a) if a.dtype.scalar == narrow:
+        case ir.Cast(a=a) if a.dtype.scalar == narrow:
             return a
-        case Var():
+        case ir.Var():
             twin = builder.narrow.get(expr)
             return twin if twin is not None and twin.dtype.scalar == narrow else None
-        case Const(value=value) if Const(value, narrow).value == value:
-            return Const(value, narrow)
-        case Splat(value=a) if made := kept(a):
-            return Splat(made[0], expr.lanes)
-        case Unary(op=op, a=a) if made := kept(a):
-            return Unary(op, made[0])
-        case Select(cond=cond, a=a, b=b) if made := kept(a, b):
-            return Select(cond, *made)
-        case Binary(op="min" | "max", a=a, b=b) if narrow == bf16 and kept(a, b):
+        case ir.Const(value=value) if ir.Const(value, narrow).value == value:
+            return ir.Const(value, narrow)
+        case ir.Splat(value=a) if made := kept(a):
+            return ir.Splat(made[0], expr.lanes)
+        case ir.Unary(op=op, a=a) if made := kept(a):
+            return ir.Unary(op, made[0])
+        case ir.Select(cond=cond, a=a, b=b) if made := kept(a, b):
+            return ir.Select(cond, *made)
+        case ir.Binary(op="min" | "max", a=a, b=b) if narrow == bf16 and kept(a, b):
             return _upper_half(_bits(expr))
-        case Call(name=name, args=args) if name in _EXACT and narrow == bf16:
+        case ir.Call(name=name, args=args) if name in _EXACT and narrow == bf16:
             return _upper_half(_bits(expr)) if kept(*args) else None
     return None
 
 
-def _upper_half(words: Expr) -> Expr:
+def _upper_half(words: ir.Expr) -> ir.Expr:
     """The bf16 in the upper half of each 32-bit word."""
-    return Bitcast(_of(bf16, words), Cast(_of(u16, words), words >> 16))
+    return ir.Bitcast(_of(bf16, words), ir.Cast(_of(u16, words), words >> 16))
 
 
-def _widened(expr: Expr, builder: Builder) -> Expr | None:
+def _widened(expr: ir.Expr, builder: Builder) -> ir.Expr | None:
     """An f16 or bf16 as f32, exactly."""
     if expr.dtype.name == "bf16":
-        return Bitcast(_of(f32, expr), _word(expr) << 16)
+        return ir.Bitcast(_of(f32, expr), _word(expr) << 16)
     return None if builder.module.target.has("f16 conversions") else _widened_f16(expr)
 
 
-def _widened_f16(expr: Expr) -> Expr:
+def _widened_f16(expr: ir.Expr) -> ir.Expr:
     """Place exponent and fraction, and scale by 2^112; correct for subnormals as well.
 
     The largest exponent (infinity, NaN) is mapped to the largest.
     """
     single, raw = _of(f32, expr), _word(expr)
     size = raw & (_SIGN - 1)
-    scaled = _bits(Bitcast(single, size << 13) * 2.0**112)
-    finite = select(size < _F16_INFINITY, scaled, scaled | _INFINITY)
-    return Bitcast(single, finite | ((raw & _SIGN) << 16))
+    scaled = _bits(ir.Bitcast(single, size << 13) * 2.0**112)
+    finite = ir.select(size < _F16_INFINITY, scaled, scaled | _INFINITY)
+    return ir.Bitcast(single, finite | ((raw & _SIGN) << 16))
 
 
-def _rounded_to_bf16(near: Expr) -> Expr:
+def _rounded_to_bf16(near: ir.Expr) -> ir.Expr:
     """Round to the upper 16 bits: add half a unit in the last place, ties to even.
 
     A carry from the fraction correctly propagates into the exponent, up to infinity.
@@ -203,40 +186,43 @@ def _rounded_to_bf16(near: Expr) -> Expr:
     """
     bits = _bits(near)
     rounded = bits + 0x7FFF + ((bits >> 16) & 1)
-    return select(near.equal(near), rounded, bits | (1 << 22))
+    return ir.select(near.equal(near), rounded, bits | (1 << 22))
 
 
-def _rounded_to_f16(near: Expr) -> Expr:
+def _rounded_to_f16(near: ir.Expr) -> ir.Expr:
     """Round to 10 bits of fraction; subnormals are rounded by adding 0.5."""
     bits = _bits(near)
     size = bits & ((1 << 31) - 1)
     normal = (size + (0xFFF - _REBIASED) + ((size >> 13) & 1)) >> 13
-    small = _bits(Bitcast(near.dtype, size) + 0.5) - _HALF
-    finite = select(size < _SMALLEST_F16, small, normal)
-    number, infinity = near.equal(near), splat(Const(_F16_INFINITY, u32), _count(near))
-    rounded = select(size < _65536, finite, select(number, infinity, _F16_NAN))
-    half = Cast(_of(u16, near), rounded | ((bits >> 16) & _SIGN))
-    return Bitcast(DType("f16", _count(near)), half)
+    small = _bits(ir.Bitcast(near.dtype, size) + 0.5) - _HALF
+    finite = ir.select(size < _SMALLEST_F16, small, normal)
+    number, infinity = (
+        near.equal(near),
+        ir.splat(ir.Const(_F16_INFINITY, u32), _count(near)),
+    )
+    rounded = ir.select(size < _65536, finite, ir.select(number, infinity, _F16_NAN))
+    half = ir.Cast(_of(u16, near), rounded | ((bits >> 16) & _SIGN))
+    return ir.Bitcast(DType("f16", _count(near)), half)
 
 
 # ------------------------------------------------------------ rounding to odd
 
 
-def _exact_sum(whole: Expr) -> Expr:
+def _exact_sum(whole: ir.Expr) -> ir.Expr:
     """A 64-bit integer as f64, rounded to odd: the sum of two exact parts."""
     low = whole & 0xFF
     return _sum_to_odd(*(part.cast(_of(f64, whole)) for part in (whole - low, low)))
 
 
-def _narrow_to_odd(wide: Expr) -> Expr:
+def _narrow_to_odd(wide: ir.Expr) -> ir.Expr:
     """An f64 as f32, rounded to odd."""
     near = wide.cast(_of(f32, wide))
     back = near.cast(wide.dtype)
-    above = Unary("abs", back) > Unary("abs", wide)
+    above = ir.Unary("abs", back) > ir.Unary("abs", wide)
     return _odd(near, above, _differ(back, wide))
 
 
-def _sum_to_odd(a: Expr, b: Expr) -> Expr:
+def _sum_to_odd(a: ir.Expr, b: ir.Expr) -> ir.Expr:
     """`a + b` in f64, rounded to odd; the error term is exact (Knuth's TwoSum)."""
     total = a + b
     back = total - a
@@ -245,34 +231,36 @@ def _sum_to_odd(a: Expr, b: Expr) -> Expr:
     return _odd(total, ((total < 0.0) ^ (error < 0.0)) & lost, lost)
 
 
-def _differ(a: Expr, b: ExprLike) -> Expr:
+def _differ(a: ir.Expr, b: ir.ExprLike) -> ir.Expr:
     """Whether two numbers differ; false for NaN."""
     return (a < b) | (a > b)
 
 
-def _odd(near: Expr, above: Expr, lost: Expr) -> Expr:
+def _odd(near: ir.Expr, above: ir.Expr, lost: ir.Expr) -> ir.Expr:
     """Round to odd: step towards 0 if `near` is above, then set the sticky bit."""
-    bits = Bitcast(_of(u32 if near.dtype.bits == 32 else u64, near), near)
-    return Bitcast(near.dtype, (bits - above.cast(bits.dtype)) | lost.cast(bits.dtype))
+    bits = ir.Bitcast(_of(u32 if near.dtype.bits == 32 else u64, near), near)
+    return ir.Bitcast(
+        near.dtype, (bits - above.cast(bits.dtype)) | lost.cast(bits.dtype)
+    )
 
 
-def _double(expr: Expr) -> Expr:
+def _double(expr: ir.Expr) -> ir.Expr:
     """The exact value as f64."""
     return expr.cast(_of(f32, expr)).cast(_of(f64, expr))
 
 
-def _word(half: Expr) -> Expr:
+def _word(half: ir.Expr) -> ir.Expr:
     """The bits of an f16 or bf16, as u32."""
-    return Bitcast(_of(u16, half), half).cast(_of(u32, half))
+    return ir.Bitcast(_of(u16, half), half).cast(_of(u32, half))
 
 
-def _bits(single: Expr) -> Expr:
-    return Bitcast(_of(u32, single), single)
+def _bits(single: ir.Expr) -> ir.Expr:
+    return ir.Bitcast(_of(u32, single), single)
 
 
-def _of(dtype: DType, like: Expr) -> DType:
+def _of(dtype: DType, like: ir.Expr) -> DType:
     return dtype.vector(_count(like))
 
 
-def _count(expr: Expr) -> int:
+def _count(expr: ir.Expr) -> int:
     return expr.dtype.lanes

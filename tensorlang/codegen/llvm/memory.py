@@ -22,33 +22,26 @@ from tensorlang.codegen.llvm.types import (
 )
 from tensorlang.codegen.multiples import multiple
 from tensorlang.errors import CodegenError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.dtypes import DType
-from tensorlang.ir.nodes import (
-    AtomicUpdate,
-    Binary,
-    Const,
-    Expr,
-    Load,
-    Ramp,
-    Store,
-    Var,
-)
 
-Value: TypeAlias = Callable[[Expr, Builder], str]
+Value: TypeAlias = Callable[[ir.Expr, Builder], str]
 _LINE = 64
 _ATOMIC = ("add", "and", "or", "xor")
 
 
-def contiguous(index: Expr) -> bool:
+def contiguous(index: ir.Expr) -> bool:
     """Whether the lanes of an index are contiguous in memory."""
     match index:
-        case Ramp(stride=Const(value=1)):
+        case ir.Ramp(stride=ir.Const(value=1)):
             return True
         case _:
             return False
 
 
-def address(builder: Builder, access: Load | Store | AtomicUpdate, value: Value) -> str:
+def address(
+    builder: Builder, access: ir.Load | ir.Store | ir.AtomicUpdate, value: Value
+) -> str:
     """The address of the (first) element of an access to flattened memory."""
     buffer = access.buffer
     if len(access.indices) > 1:
@@ -57,31 +50,31 @@ def address(builder: Builder, access: Load | Store | AtomicUpdate, value: Value)
         )
     if buffer not in builder.pointers:
         raise CodegenError(f"{buffer.name} is used outside of its allocation")
-    index = access.indices[0] if access.indices else Const(0, DType("i64"))
+    index = access.indices[0] if access.indices else ir.Const(0, DType("i64"))
     pointer = builder.pointers[buffer]
     match index:
-        case Ramp(stride=Const(value=1)):
+        case ir.Ramp(stride=ir.Const(value=1)):
             index = index.base
-    if isinstance(index, Const) and index.value == 0:
+    if isinstance(index, ir.Const) and index.value == 0:
         return pointer
     kind = llvm_type(index.dtype)
     text = value(index, builder)
     element = memory_type(buffer.dtype)
-    whole = isinstance(access, AtomicUpdate) or access.mask is None
+    whole = isinstance(access, ir.AtomicUpdate) or access.mask is None
     name = builder.name()
     return builder.emit(ins.Address(name, element, pointer, kind, text, whole))
 
 
-def alignment(builder: Builder, access: Load | Store) -> int:
+def alignment(builder: Builder, access: ir.Load | ir.Store) -> int:
     """Known alignment of an access, in bytes."""
     size = access.buffer.dtype.bytes
-    index = access.indices[0] if access.indices else Const(0, DType("i64"))
+    index = access.indices[0] if access.indices else ir.Const(0, DType("i64"))
     lanes = index.dtype.lanes
     if "aligned" in access.hints and not lanes & (lanes - 1):
         return max(size, min(size * lanes, _LINE))
     if access.buffer not in builder.aligned:
         return size
-    base = index.base if isinstance(index, Ramp) else index
+    base = index.base if isinstance(index, ir.Ramp) else index
     return (
         gcd(_LINE, multiple(base, builder.multiples) * size)
         if contiguous(index)
@@ -89,7 +82,7 @@ def alignment(builder: Builder, access: Load | Store) -> int:
     )
 
 
-def load(builder: Builder, expr: Load, mask: str | None, value: Value) -> str:
+def load(builder: Builder, expr: ir.Load, mask: str | None, value: Value) -> str:
     """A scalar, contiguous or gathered load; masked-off lanes are 0."""
     stored = memory_type(expr.dtype)
     index = expr.indices[0] if expr.indices else None
@@ -114,7 +107,7 @@ def dtype_of_bytes(dtype: DType) -> DType:
     return DType("u8", dtype.lanes) if dtype.is_bool else dtype
 
 
-def _masked_load(builder: Builder, expr: Load, pointer: str, mask: str) -> str:
+def _masked_load(builder: Builder, expr: ir.Load, pointer: str, mask: str) -> str:
     """A masked load; a scalar as one lane, which LLVM turns into a branch."""
     dtype = dtype_of_bytes(expr.dtype)
     lanes = dtype.lanes
@@ -136,7 +129,7 @@ def _masked_load(builder: Builder, expr: Load, pointer: str, mask: str) -> str:
     return builder.emit(ins.Extract(builder.name(), kind, text, 0))
 
 
-def _gather(builder: Builder, expr: Load, pointers: str, mask: str | None) -> str:
+def _gather(builder: Builder, expr: ir.Load, pointers: str, mask: str | None) -> str:
     dtype = dtype_of_bytes(expr.dtype)
     lanes, kind = dtype.lanes, llvm_type(dtype)
     every = vector_literal("i1", ["true"])
@@ -150,7 +143,7 @@ def _gather(builder: Builder, expr: Load, pointers: str, mask: str | None) -> st
     )
 
 
-def store(builder: Builder, stmt: Store, value: Value) -> None:
+def store(builder: Builder, stmt: ir.Store, value: Value) -> None:
     """The mirror of `load`; the caller branches around a masked scalar store."""
     text, dtype = stored(builder, stmt, value)
     mask = None if stmt.mask is None else value(stmt.mask, builder)
@@ -173,7 +166,7 @@ def store(builder: Builder, stmt: Store, value: Value) -> None:
         builder.emit(ins.Store(kind, text, pointer, align))
 
 
-def stored(builder: Builder, stmt: Store, value: Value) -> tuple[str, DType]:
+def stored(builder: Builder, stmt: ir.Store, value: Value) -> tuple[str, DType]:
     """The value of a store as represented in memory, and its type there."""
     text = value(stmt.value, builder)
     dtype = dtype_of_bytes(stmt.value.dtype)
@@ -197,7 +190,7 @@ def _scatter(
     )
 
 
-def atomic(builder: Builder, stmt: AtomicUpdate, value: Value) -> None:
+def atomic(builder: Builder, stmt: ir.AtomicUpdate, value: Value) -> None:
     """`atomicrmw` if LLVM has it, else a compare-and-exchange loop.
 
     `atomicrmw` of min and max treats NaN as the IR does.
@@ -227,13 +220,13 @@ def _atomic_op(op: str, dtype: DType) -> str:
 
 
 def _exchange(
-    builder: Builder, stmt: AtomicUpdate, text: str, pointer: str, value: Value
+    builder: Builder, stmt: ir.AtomicUpdate, text: str, pointer: str, value: Value
 ) -> None:
     """A compare-and-exchange loop that computes the new value."""
     dtype = stmt.buffer.dtype
     kind, bits = llvm_type(dtype), f"i{dtype.bits}"
     again, done = builder.label("update"), builder.label("updated")
-    old, new = (Var(builder.name(hint)[1:], dtype) for hint in ("old", "new"))
+    old, new = (ir.Var(builder.name(hint)[1:], dtype) for hint in ("old", "new"))
     builder.emit(ins.Jump(again))
     builder.start(again)
     with builder.scope():
@@ -241,14 +234,14 @@ def _exchange(
         raw = builder.emit(ins.AtomicLoad(builder.name(), bits, pointer, dtype.bytes))
         builder.emit(ins.Cast(name, "bitcast", bits, raw, kind))
         builder.variables |= {old.name: name, new.name: text}
-        made = value(Binary(stmt.op, old, new), builder)
+        made = value(ir.Binary(stmt.op, old, new), builder)
         made = builder.emit(ins.Cast(builder.name(), "bitcast", kind, made, bits))
         kept = builder.emit(ins.Exchange(builder.name(), bits, pointer, raw, made))
     builder.emit(ins.Branch(kept, done, again))
     builder.start(done)
 
 
-def prefetch(builder: Builder, target: Load, value: Value) -> str:
+def prefetch(builder: Builder, target: ir.Load, value: Value) -> str:
     """A read prefetch into all cache levels."""
     pointer = address(builder, target, value)
     given = [("ptr", pointer), ("i32", "0"), ("i32", "3"), ("i32", "1")]

@@ -15,17 +15,8 @@ from tensorlang.codegen.folding import add, make, maximum, mul
 from tensorlang.codegen.storage import on_stack
 from tensorlang.codegen.team import shares, useful
 from tensorlang.errors import CodegenError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars
-from tensorlang.ir.nodes import (
-    Alloc,
-    Buffer,
-    Expr,
-    For,
-    Function,
-    Stmt,
-    Var,
-    as_expr,
-)
 from tensorlang.ir.visit import children
 
 _LINE = 64
@@ -35,28 +26,28 @@ _LINE = 64
 class Piece:
     """A buffer's place: bytes into the workspace, and its size, maybe per thread."""
 
-    buffer: Buffer
-    offset: Expr
-    size: Expr
+    buffer: ir.Buffer
+    offset: ir.Expr
+    size: ir.Expr
     per_thread: bool
 
 
-def _rounded(buffer: Buffer) -> Expr:
+def _rounded(buffer: ir.Buffer) -> ir.Expr:
     """The size of a buffer in bytes, rounded up to whole cache lines."""
-    extent = buffer.shape[0] if buffer.shape else as_expr(1)
-    size = mul(maximum(extent, as_expr(1)), as_expr(buffer.dtype.bytes))
-    lines = make("floordiv", add(size, as_expr(_LINE - 1)), as_expr(_LINE))
-    return mul(lines, as_expr(_LINE))
+    extent = buffer.shape[0] if buffer.shape else ir.as_expr(1)
+    size = mul(maximum(extent, ir.as_expr(1)), ir.as_expr(buffer.dtype.bytes))
+    lines = make("floordiv", add(size, ir.as_expr(_LINE - 1)), ir.as_expr(_LINE))
+    return mul(lines, ir.as_expr(_LINE))
 
 
-def layout(function: Function) -> tuple[tuple[Piece, ...], Expr]:
+def layout(function: ir.Function) -> tuple[tuple[Piece, ...], ir.Expr]:
     """The pieces of a lowered function's workspace, and its size in bytes.
 
     Raises:
         CodegenError: a temporary's size depends on more than the scalars.
     """
     pieces: list[Piece] = []
-    sizes: Counter[Expr] = Counter()
+    sizes: Counter[ir.Expr] = Counter()
     parts = shares(function)
     for buffer, per_thread in _temporaries(function.body, parts, shared=False):
         if on_stack(buffer):
@@ -73,28 +64,28 @@ def layout(function: Function) -> tuple[tuple[Piece, ...], Expr]:
     return tuple(pieces), _total(sizes)
 
 
-def _total(sizes: Counter[Expr]) -> Expr:
+def _total(sizes: Counter[ir.Expr]) -> ir.Expr:
     """The sum of sizes, equal ones multiplied: many temporaries share few sizes."""
-    return _sum([mul(size, as_expr(count)) for size, count in sizes.items()])
+    return _sum([mul(size, ir.as_expr(count)) for size, count in sizes.items()])
 
 
-def _sum(terms: Sequence[Expr]) -> Expr:
+def _sum(terms: Sequence[ir.Expr]) -> ir.Expr:
     """The sum of terms, by halves: a chain of many would be too deep to emit."""
     if len(terms) < 2:
-        return terms[0] if terms else as_expr(0)
+        return terms[0] if terms else ir.as_expr(0)
     middle = (len(terms) + 1) // 2
     return add(_sum(terms[:middle]), _sum(terms[middle:]))
 
 
 def _temporaries(
-    stmt: Stmt, parts: frozenset[Var], *, shared: bool
-) -> list[tuple[Buffer, bool]]:
+    stmt: ir.Stmt, parts: frozenset[ir.Var], *, shared: bool
+) -> list[tuple[ir.Buffer, bool]]:
     """Every allocation, and whether it is inside a parallel loop."""
-    if isinstance(stmt, Alloc):
+    if isinstance(stmt, ir.Alloc):
         return [(stmt.buffer, shared)]
-    inside = shared or (isinstance(stmt, For) and stmt.extent in parts)
-    found: list[tuple[Buffer, bool]] = []
+    inside = shared or (isinstance(stmt, ir.For) and stmt.extent in parts)
+    found: list[tuple[ir.Buffer, bool]] = []
     for child in children(stmt):
-        if isinstance(child, Stmt):
+        if isinstance(child, ir.Stmt):
             found += _temporaries(child, parts, shared=inside)
     return found

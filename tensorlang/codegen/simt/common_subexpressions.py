@@ -15,54 +15,34 @@ from dataclasses import replace
 from typing import Final
 
 from tensorlang.codegen.names import Names
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.natives import COPY_SYNCS
-from tensorlang.ir.nodes import (
-    AtomicUpdate,
-    Binary,
-    Buffer,
-    Call,
-    Const,
-    Evaluate,
-    Expr,
-    For,
-    Function,
-    If,
-    Let,
-    Load,
-    Node,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-    While,
-    seq,
-)
 from tensorlang.ir.visit import children, holds, rebuild, rewriter
 
-_RUN: Final = (Let, Store, Evaluate, AtomicUpdate)
+_RUN: Final = (ir.Let, ir.Store, ir.Evaluate, ir.AtomicUpdate)
 
 
-def bind_common(function: Function, names: Names) -> Function:
+def bind_common(function: ir.Function, names: Names) -> ir.Function:
     """The function with common subexpressions bound to variables."""
     return replace(function, body=_visit(function.body, names))
 
 
-def _visit(stmt: Stmt, names: Names) -> Stmt:
+def _visit(stmt: ir.Stmt, names: Names) -> ir.Stmt:
     match stmt:
-        case Seq():
-            return seq(*_runs(stmt.stmts, names))
-        case Store():
-            return seq(*_named([stmt], names))
-        case For() | If() | While():
+        case ir.Seq():
+            return ir.seq(*_runs(stmt.stmts, names))
+        case ir.Store():
+            return ir.seq(*_named([stmt], names))
+        case ir.For() | ir.If() | ir.While():
             return rebuild(
-                stmt, lambda c: _visit(c, names) if isinstance(c, Stmt) else c
+                stmt, lambda c: _visit(c, names) if isinstance(c, ir.Stmt) else c
             )
     return stmt
 
 
-def _runs(stmts: Iterable[Stmt], names: Names) -> Iterable[Stmt]:
+def _runs(stmts: Iterable[ir.Stmt], names: Names) -> Iterable[ir.Stmt]:
     """The statements, with each run of simple ones rewritten."""
-    run: list[Stmt] = []
+    run: list[ir.Stmt] = []
     for stmt in stmts:
         if isinstance(stmt, _RUN):
             run.append(stmt)
@@ -73,24 +53,24 @@ def _runs(stmts: Iterable[Stmt], names: Names) -> Iterable[Stmt]:
     yield from _named(run, names)
 
 
-def _named(run: list[Stmt], names: Names) -> list[Stmt]:
+def _named(run: list[ir.Stmt], names: Names) -> list[ir.Stmt]:
     """A run of statements with a `Let` before the first use of each repetition."""
     chosen = _repeated(run)
     if not chosen:
         return run
-    made: list[Stmt] = []
-    known: dict[Node, Var] = {}
+    made: list[ir.Stmt] = []
+    known: dict[ir.Node, ir.Var] = {}
 
     @rewriter
-    def visit(node: Node) -> Node:
-        if isinstance(node, Buffer):
+    def visit(node: ir.Node) -> ir.Node:
+        if isinstance(node, ir.Buffer):
             return node
         if node in known:
             return known[node]
         new = rebuild(node, visit)
-        if isinstance(new, Expr) and node in chosen:
+        if isinstance(new, ir.Expr) and node in chosen:
             var = names.var("at" if new.dtype.name == "i64" else "t", new.dtype)
-            made.append(Let(var, new))
+            made.append(ir.Let(var, new))
             known[node] = var
             return var
         return new
@@ -100,18 +80,18 @@ def _named(run: list[Stmt], names: Names) -> list[Stmt]:
     return made
 
 
-def _repeated(run: list[Stmt]) -> set[Expr]:
+def _repeated(run: list[ir.Stmt]) -> set[ir.Expr]:
     """Compound expressions without loads that occur more than once in a run."""
-    uses: Counter[Expr] = Counter()
-    values = {stmt.value for stmt in run if isinstance(stmt, Let)}
+    uses: Counter[ir.Expr] = Counter()
+    values = {stmt.value for stmt in run if isinstance(stmt, ir.Let)}
 
-    def count(node: Node) -> None:
-        if isinstance(node, Expr) and _worth(node):
+    def count(node: ir.Node) -> None:
+        if isinstance(node, ir.Expr) and _worth(node):
             uses[node] += 1
             if uses[node] > 1:
                 return
         for child in children(node):
-            if not isinstance(child, Buffer):
+            if not isinstance(child, ir.Buffer):
                 count(child)
 
     for stmt in run:
@@ -119,11 +99,11 @@ def _repeated(run: list[Stmt]) -> set[Expr]:
     return {expr for expr, times in uses.items() if times > 1 and expr not in values}
 
 
-def _worth(expr: Expr) -> bool:
-    if not isinstance(expr, (Binary, Call)):
+def _worth(expr: ir.Expr) -> bool:
+    if not isinstance(expr, (ir.Binary, ir.Call)):
         return False
-    if isinstance(expr, Call) and expr.name in COPY_SYNCS:
+    if isinstance(expr, ir.Call) and expr.name in COPY_SYNCS:
         return False
-    operands = [c for c in children(expr) if not isinstance(c, (Const, Var))]
-    simple = not operands and isinstance(expr, Binary) and expr.op in ("add", "sub")
-    return not simple and not holds(expr, Load)
+    operands = [c for c in children(expr) if not isinstance(c, (ir.Const, ir.Var))]
+    simple = not operands and isinstance(expr, ir.Binary) and expr.op in ("add", "sub")
+    return not simple and not holds(expr, ir.Load)

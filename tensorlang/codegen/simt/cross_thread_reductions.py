@@ -28,30 +28,16 @@ from tensorlang.codegen.simt.reduction_steps import (
     tree_steps,
     warp_steps,
 )
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.collectives import WARP
 from tensorlang.ir.contents import allocations, loops
 from tensorlang.ir.dtypes import i64
-from tensorlang.ir.nodes import (
-    Alloc,
-    AtomicUpdate,
-    Buffer,
-    Const,
-    For,
-    Function,
-    Load,
-    Node,
-    Reduce,
-    Stmt,
-    Store,
-    as_expr,
-    seq,
-)
 from tensorlang.ir.visit import children, rebuild, rebuild_statements, rewriter
 
 
 def lower_cross_thread_reductions(
-    function: Function, names: Names, features: Collection[str] = ()
-) -> Function:
+    function: ir.Function, names: Names, features: Collection[str] = ()
+) -> ir.Function:
     """The function without reductions across threads.
 
     Args:
@@ -64,23 +50,23 @@ def lower_cross_thread_reductions(
     """
     folding = _Folding(names, "shuffle" in features)
 
-    def visit(stmt: Stmt) -> Stmt:
-        if isinstance(stmt, For) and stmt.thread.startswith("block."):
+    def visit(stmt: ir.Stmt) -> ir.Stmt:
+        if isinstance(stmt, ir.For) and stmt.thread.startswith("block."):
             outer, folding.around = folding.around, stmt
             made = _own_states(replace(stmt, body=visit(stmt.body)), folding)
             folding.around = outer
             return made
-        if isinstance(stmt, For) and (found := fold_of(stmt)):
-            steps = seq(*folding.lowered(found))
+        if isinstance(stmt, ir.For) and (found := fold_of(stmt)):
+            steps = ir.seq(*folding.lowered(found))
             return steps if folding.around else _one_block(steps, names)
         return rebuild_statements(stmt, visit)
 
     return rebuild_statements(function, visit)
 
 
-def _one_block(steps: Stmt, names: Names) -> For:
+def _one_block(steps: ir.Stmt, names: Names) -> ir.For:
     """The steps of a reduction outside any loop over blocks, as one block."""
-    return For(names.var("block", i64), as_expr(1), "bound", steps, "block.x")
+    return ir.For(names.var("block", i64), ir.as_expr(1), "bound", steps, "block.x")
 
 
 class _Folding:
@@ -94,25 +80,25 @@ class _Folding:
     def __init__(self, names: Names, shuffle: bool) -> None:
         self.names = names
         self.shuffle = shuffle
-        self.around: For | None = None
-        self.states: dict[Buffer, For] = {}
+        self.around: ir.For | None = None
+        self.states: dict[ir.Buffer, ir.For] = {}
 
-    def lowered(self, fold: Fold) -> Iterator[Stmt]:
+    def lowered(self, fold: Fold) -> Iterator[ir.Stmt]:
         """The statements of one reduction."""
         dims = (*fold.results, *fold.lanes)
         parts = state_buffers(fold, self.names, "part", dims)
         at = tuple(loop.var for loop in dims)
         identity = fold.update.reducer.identity
-        start = (Store(b, at, e) for b, e in zip(parts, identity, strict=True))
-        yield from map(Alloc, parts)
-        yield nest(dims, seq(*start))
+        start = (ir.Store(b, at, e) for b, e in zip(parts, identity, strict=True))
+        yield from map(ir.Alloc, parts)
+        yield nest(dims, ir.seq(*start))
         yield fold.with_parts(parts, at)
         yield from lane_steps(fold, parts)
         alike = all(self.each_has(fold, buffer) for buffer in fold.update.buffers)
         if alike:
             self.states |= dict.fromkeys(fold.update.buffers, fold.across)
-        first = (*at[: len(fold.results)], *(as_expr(0) for _ in fold.lanes))
-        mine = tuple(Load(part, first) for part in parts)
+        first = (*at[: len(fold.results)], *(ir.as_expr(0) for _ in fold.lanes))
+        mine = tuple(ir.Load(part, first) for part in parts)
         if fold.threads == 1:
             yield nest(fold.every, fold.state(mine))
             return
@@ -125,9 +111,9 @@ class _Folding:
             return False
         around = self.around or fold.chain[0]
         counts = [x.extent for x in loops(around) if x.thread == "thread.x"]
-        return all(isinstance(n, Const) and not int(n.value) % WARP for n in counts)
+        return all(isinstance(n, ir.Const) and not int(n.value) % WARP for n in counts)
 
-    def each_has(self, fold: Fold, state: Buffer) -> bool:
+    def each_has(self, fold: Fold, state: ir.Buffer) -> bool:
         """Whether a state can be replicated: only threads of this block read it."""
         around = self.around
         if around is None or fold.block.init is not None or state.layout is not None:
@@ -135,28 +121,30 @@ class _Folding:
         return state in set(allocations(around)) and _read_alike(around, fold, state)
 
 
-def _read_alike(around: For, fold: Fold, state: Buffer) -> bool:
+def _read_alike(around: ir.For, fold: Fold, state: ir.Buffer) -> bool:
     """Whether all other uses are loads by as many threads along the same index."""
 
-    def visit(node: Node, alike: bool) -> bool:
+    def visit(node: ir.Node, alike: bool) -> bool:
         if node is fold.block:
             return True
         match node:
-            case Load(buffer=buffer) if buffer == state and not alike:
+            case ir.Load(buffer=buffer) if buffer == state and not alike:
                 return False
-            case Store(buffer=buffer) | AtomicUpdate(buffer=buffer) if buffer == state:
+            case ir.Store(buffer=buffer) | ir.AtomicUpdate(buffer=buffer) if (
+                buffer == state
+            ):
                 return False
-            case Reduce(buffers=buffers) if state in buffers:
+            case ir.Reduce(buffers=buffers) if state in buffers:
                 return False
-            case For(thread=fold.across.thread):
+            case ir.For(thread=fold.across.thread):
                 alike = node.extent == fold.across.extent
-        inner = (child for child in children(node) if not isinstance(child, Buffer))
+        inner = (child for child in children(node) if not isinstance(child, ir.Buffer))
         return all(visit(child, alike) for child in inner)
 
     return visit(around, False)
 
 
-def _own_states(around: For, folding: _Folding) -> Stmt:
+def _own_states(around: ir.For, folding: _Folding) -> ir.Stmt:
     """The loop over blocks with these states replicated per thread."""
     states, folding.states = folding.states, {}
     moved = {
@@ -165,15 +153,15 @@ def _own_states(around: For, folding: _Folding) -> Stmt:
     }
 
     @rewriter
-    def visit(node: Node, threads: dict[str, For]) -> Node:
-        if isinstance(node, Alloc) and node.buffer in moved:
-            return Alloc(moved[node.buffer])
-        if isinstance(node, Buffer):
+    def visit(node: ir.Node, threads: dict[str, ir.For]) -> ir.Node:
+        if isinstance(node, ir.Alloc) and node.buffer in moved:
+            return ir.Alloc(moved[node.buffer])
+        if isinstance(node, ir.Buffer):
             return node
-        if isinstance(node, For) and node.thread:
+        if isinstance(node, ir.For) and node.thread:
             threads = threads | {node.thread: node}
         new = rebuild(node, lambda child: visit(child, threads))
-        if isinstance(new, Load | Store) and new.buffer in moved:
+        if isinstance(new, ir.Load | ir.Store) and new.buffer in moved:
             thread = threads[states[new.buffer].thread].var
             indices = (thread, *new.indices)
             return replace(new, buffer=moved[new.buffer], indices=indices)

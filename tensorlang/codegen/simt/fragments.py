@@ -19,35 +19,19 @@ from dataclasses import replace
 
 from tensorlang.codegen.folding import add, mul
 from tensorlang.codegen.names import Names
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.collectives import is_collective
 from tensorlang.ir.contents import free_vars, reads, writes
-from tensorlang.ir.nodes import (
-    Alloc,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    Function,
-    Let,
-    Load,
-    Ramp,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-    as_expr,
-    seq,
-)
 from tensorlang.ir.visit import rebuild_statements, substitute, walk
 
 
-def hoist_fragments(function: Function, names: Names) -> Function:
+def hoist_fragments(function: ir.Function, names: Names) -> ir.Function:
     """The function with fragment loads hoisted out of loops."""
     if not any(map(is_collective, walk(function.body))):
         return function
 
-    def visit(stmt: Stmt) -> Stmt:
-        if isinstance(stmt, Seq):
+    def visit(stmt: ir.Stmt) -> ir.Stmt:
+        if isinstance(stmt, ir.Seq):
             return rebuild_statements(stmt, visit)
         chain, inner = _chain(stmt)
         if chain and any(map(_is_fragment, inner)):
@@ -57,42 +41,42 @@ def hoist_fragments(function: Function, names: Names) -> Function:
     return rebuild_statements(function, visit)
 
 
-def _chain(stmt: Stmt) -> tuple[tuple[For, ...], tuple[Stmt, ...]]:
+def _chain(stmt: ir.Stmt) -> tuple[tuple[ir.For, ...], tuple[ir.Stmt, ...]]:
     """Perfectly nested unrolled loops, and the statements of the innermost one."""
-    chain: list[For] = []
-    while isinstance(stmt, For) and stmt.kind == "unrolled":
-        if not isinstance(stmt.extent, Const):
+    chain: list[ir.For] = []
+    while isinstance(stmt, ir.For) and stmt.kind == "unrolled":
+        if not isinstance(stmt.extent, ir.Const):
             break
         chain.append(stmt)
         stmt = stmt.body
-    return tuple(chain), stmt.stmts if isinstance(stmt, Seq) else (stmt,)
+    return tuple(chain), stmt.stmts if isinstance(stmt, ir.Seq) else (stmt,)
 
 
-def _is_fragment(stmt: Stmt) -> bool:
+def _is_fragment(stmt: ir.Stmt) -> bool:
     """Whether a statement binds a fragment load."""
     return (
-        isinstance(stmt, Let)
+        isinstance(stmt, ir.Let)
         and is_collective(stmt.value)
-        and isinstance(stmt.value.args[0], Load)  # type: ignore[attr-defined]
+        and isinstance(stmt.value.args[0], ir.Load)  # type: ignore[attr-defined]
     )
 
 
 class _Nest:
     """Loops around products, and the statements hoisted to each level."""
 
-    def __init__(self, chain: tuple[For, ...], names: Names) -> None:
+    def __init__(self, chain: tuple[ir.For, ...], names: Names) -> None:
         self.chain = chain
         self.names = names
-        self.ahead: list[list[Stmt]] = [[] for _ in range(len(chain) + 1)]
+        self.ahead: list[list[ir.Stmt]] = [[] for _ in range(len(chain) + 1)]
 
-    def made(self, inner: tuple[Stmt, ...]) -> Stmt:
+    def made(self, inner: tuple[ir.Stmt, ...]) -> ir.Stmt:
         """The loops with their fragment loads hoisted."""
-        body: list[Stmt] = []
+        body: list[ir.Stmt] = []
         written = frozenset().union(*map(writes, inner))
-        instead: dict[Var, Expr] = {}
+        instead: dict[ir.Var, ir.Expr] = {}
         for stmt in inner:
             if (
-                isinstance(stmt, Let)
+                isinstance(stmt, ir.Let)
                 and _is_fragment(stmt)
                 and not reads(stmt.value) & written
             ):
@@ -101,12 +85,12 @@ class _Nest:
                     instead[stmt.var] = held
             else:
                 body.append(substitute(stmt, instead) if instead else stmt)
-        whole = seq(*self.ahead[-1], *body)
+        whole = ir.seq(*self.ahead[-1], *body)
         for loop, ahead in zip(reversed(self.chain), self.ahead[-2::-1], strict=True):
-            whole = seq(*ahead, replace(loop, body=whole))
+            whole = ir.seq(*ahead, replace(loop, body=whole))
         return whole
 
-    def held(self, let: Let) -> Expr | None:
+    def held(self, let: ir.Let) -> ir.Expr | None:
         """Hoist a fragment load; returns its array element if one is needed."""
         used = free_vars(let.value)
         needed = [loop for loop in self.chain if loop.var in used]
@@ -120,20 +104,20 @@ class _Nest:
             return None
         return self.array(let, level, inner)
 
-    def array(self, let: Let, level: int, inner: list[For]) -> Expr:
+    def array(self, let: ir.Let, level: int, inner: list[ir.For]) -> ir.Expr:
         """An array of fragments, indexed by inner loops; returns its element."""
         lanes = let.var.dtype.lanes
-        place: Expr = as_expr(0)
+        place: ir.Expr = ir.as_expr(0)
         count = lanes
         for loop in inner:
             place = add(mul(place, loop.extent), loop.var)
-            count *= int(loop.extent.value) if isinstance(loop.extent, Const) else 1
+            count *= int(loop.extent.value) if isinstance(loop.extent, ir.Const) else 1
         name = self.names.fresh(f"{let.var.name}_held")
-        array = Buffer(name, let.var.dtype.scalar, (as_expr(count),), "register")
-        first = mul(place, as_expr(lanes))
-        index = Ramp(first, Const(1, first.dtype), lanes)
-        fill: Stmt = Store(array, (index,), let.value)
+        array = ir.Buffer(name, let.var.dtype.scalar, (ir.as_expr(count),), "register")
+        first = mul(place, ir.as_expr(lanes))
+        index = ir.Ramp(first, ir.Const(1, first.dtype), lanes)
+        fill: ir.Stmt = ir.Store(array, (index,), let.value)
         for loop in reversed(inner):
             fill = replace(loop, body=fill)
-        self.ahead[level] += [Alloc(array), fill]
-        return Load(array, (index,))
+        self.ahead[level] += [ir.Alloc(array), fill]
+        return ir.Load(array, (index,))

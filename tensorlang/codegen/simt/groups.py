@@ -24,24 +24,9 @@ from tensorlang.codegen.simt.threads import size_in_bytes
 from tensorlang.codegen.team import has_parallel, serial
 from tensorlang.codegen.unroll import specialise
 from tensorlang.errors import CodegenError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import allocations, reads
 from tensorlang.ir.dtypes import i64
-from tensorlang.ir.nodes import (
-    Alloc,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    Function,
-    If,
-    Let,
-    Seq,
-    Stmt,
-    Var,
-    While,
-    as_expr,
-    seq,
-)
 from tensorlang.ir.visit import (
     rebuild_statements,
     replace_buffers,
@@ -53,7 +38,7 @@ from tensorlang.targets import Target
 _GROUPS: Final = 16  # per thread
 
 
-def make_groups(function: Function, names: Names, target: Target) -> Function:
+def make_groups(function: ir.Function, names: Names, target: Target) -> ir.Function:
     """The function as launches of groups that share its parallel loops.
 
     If the host would have to read what a launch computes, everything is one launch of
@@ -64,7 +49,7 @@ def make_groups(function: Function, names: Names, target: Target) -> Function:
         shared = replace(function, body=state.visit(function.body))
         return make_launches(shared, names)
     except CodegenError:
-        whole = state.launch(as_expr(1), serial(function.body))
+        whole = state.launch(ir.as_expr(1), serial(function.body))
         return make_launches(replace(function, body=whole), names)
 
 
@@ -76,69 +61,73 @@ class _Groups:
         self.most = most
         self.local_bytes = local_bytes
 
-    def visit(self, stmt: Stmt) -> Stmt:
+    def visit(self, stmt: ir.Stmt) -> ir.Stmt:
         """A statement of the host program, its outermost parallel loops bound."""
         match stmt:
-            case For(kind="parallel"):
+            case ir.For(kind="parallel"):
                 return self.group(stmt)
             case _ if not has_parallel(stmt):
                 return stmt
-            case While() | For(kind="vectorized" | "unrolled"):
+            case ir.While() | ir.For(kind="vectorized" | "unrolled"):
                 return serial(stmt)
-            case For(extent=decided) | If(cond=decided) if reads(decided):
+            case ir.For(extent=decided) | ir.If(cond=decided) if reads(decided):
                 return serial(stmt)
             case _:
                 return rebuild_statements(stmt, self.visit)
 
-    def group(self, loop: For) -> Stmt:
+    def group(self, loop: ir.For) -> ir.Stmt:
         """Divide a parallel loop into chunks, one per group."""
         var, count = loop.var, loop.extent.cast(i64)
         group = self.names.var("group", i64)
         lets, each, groups = self.shares(count)
-        if isinstance(each, Const) and each.value == 1:
+        if isinstance(each, ir.Const) and each.value == 1:
             body = specialise(serial(loop.body), {var: group.cast(var.dtype)}, {})
-            return seq(*lets, self.launch(groups, body, group))
+            return ir.seq(*lets, self.launch(groups, body, group))
         first = self.names.var("first", i64)
         length = self.shortest(count, each, first)
-        position = add(first, Var(var.name, i64)).cast(var.dtype)
+        position = add(first, ir.Var(var.name, i64)).cast(var.dtype)
         body = specialise(serial(loop.body), {var: position}, {})
-        loop = For(Var(var.name, i64), length, "serial", body)
-        inner: Stmt = loop
-        if not isinstance(length, Const):
+        loop = ir.For(ir.Var(var.name, i64), length, "serial", body)
+        inner: ir.Stmt = loop
+        if not isinstance(length, ir.Const):
             size = self.names.var("count", i64)
-            inner = seq(Let(size, length), replace(loop, extent=size))
-        inner = seq(Let(first, mul(group, each)), inner)
-        return seq(*lets, self.launch(groups, inner, group))
+            inner = ir.seq(ir.Let(size, length), replace(loop, extent=size))
+        inner = ir.seq(ir.Let(first, mul(group, each)), inner)
+        return ir.seq(*lets, self.launch(groups, inner, group))
 
-    def shares(self, count: Expr) -> tuple[list[Stmt], Expr, Expr]:
+    def shares(self, count: ir.Expr) -> tuple[list[ir.Stmt], ir.Expr, ir.Expr]:
         """Lets for the host, the iterations per group, and the number of groups."""
-        if isinstance(count, Const):
+        if isinstance(count, ir.Const):
             size = max(-(-int(count.value) // self.most), 1)
-            return [], as_expr(size), as_expr(-(-int(count.value) // size))
+            return [], ir.as_expr(size), ir.as_expr(-(-int(count.value) // size))
         each = self.names.var("each", i64)
-        share = maximum(_divided_up(count, as_expr(self.most)), as_expr(1))
-        return [Let(each, share)], each, _divided_up(count, each)
+        share = maximum(_divided_up(count, ir.as_expr(self.most)), ir.as_expr(1))
+        return [ir.Let(each, share)], each, _divided_up(count, each)
 
-    def shortest(self, count: Expr, each: Expr, first: Expr) -> Expr:
+    def shortest(self, count: ir.Expr, each: ir.Expr, first: ir.Expr) -> ir.Expr:
         """The iterations of a group; the last one may have fewer."""
         match count, each:
-            case Const(value=whole), Const(value=part) if int(whole) % int(part) == 0:
+            case ir.Const(value=whole), ir.Const(value=part) if (
+                int(whole) % int(part) == 0
+            ):
                 return each
         return make("min", each, sub(count, first))
 
-    def launch(self, groups: Expr, body: Stmt, group: Var | None = None) -> Stmt:
+    def launch(
+        self, groups: ir.Expr, body: ir.Stmt, group: ir.Var | None = None
+    ) -> ir.Stmt:
         """Groups of one work-item, with larger scratch in local memory."""
         own, body = self.local(body)
         item = self.names.var("item", i64)
-        alone = For(item, as_expr(1), "bound", body, "thread.x")
-        inside = seq(*map(Alloc, own), alone)
+        alone = ir.For(item, ir.as_expr(1), "bound", body, "thread.x")
+        inside = ir.seq(*map(ir.Alloc, own), alone)
         if group is None:
             group = self.names.var("group", i64)
-        return For(group, groups, "bound", inside, "block.x")
+        return ir.For(group, groups, "bound", inside, "block.x")
 
-    def local(self, body: Stmt) -> tuple[list[Buffer], Stmt]:
+    def local(self, body: ir.Stmt) -> tuple[list[ir.Buffer], ir.Stmt]:
         """Scratch moved to local memory as far as it fits, and the body using it."""
-        moved: dict[Buffer, Buffer] = {}
+        moved: dict[ir.Buffer, ir.Buffer] = {}
         left = self.local_bytes
         for buffer in allocations(body):
             size = size_in_bytes(buffer)
@@ -148,34 +137,36 @@ class _Groups:
         return list(moved.values()), _without(replace_buffers(body, moved), moved)
 
 
-def _without(body: Stmt, moved: dict[Buffer, Buffer]) -> Stmt:
+def _without(body: ir.Stmt, moved: dict[ir.Buffer, ir.Buffer]) -> ir.Stmt:
     """A body without the allocations of the moved buffers."""
     gone = set(moved.values())
 
-    def left(stmt: Stmt) -> Stmt:
-        return Seq(()) if isinstance(stmt, Alloc) and stmt.buffer in gone else stmt
+    def left(stmt: ir.Stmt) -> ir.Stmt:
+        return (
+            ir.Seq(()) if isinstance(stmt, ir.Alloc) and stmt.buffer in gone else stmt
+        )
 
     return transform_statements(body, left)
 
 
-def _divided_up(count: Expr, by: Expr) -> Expr:
-    return make("floordiv", add(count, sub(by, as_expr(1))), by)
+def _divided_up(count: ir.Expr, by: ir.Expr) -> ir.Expr:
+    return make("floordiv", add(count, sub(by, ir.as_expr(1))), by)
 
 
-def without_copies(function: Function) -> Function:
+def without_copies(function: ir.Function) -> ir.Function:
     """Copy propagation: substitute lets of variables and constants."""
 
-    def visit(whole: Stmt) -> Stmt:
-        if not isinstance(whole, Seq):
+    def visit(whole: ir.Stmt) -> ir.Stmt:
+        if not isinstance(whole, ir.Seq):
             return rebuild_statements(whole, visit)
-        made: list[Stmt] = []
-        known: dict[Var, Expr] = {}
+        made: list[ir.Stmt] = []
+        known: dict[ir.Var, ir.Expr] = {}
         for stmt in whole.stmts:
             now = substitute(stmt, known)
-            if isinstance(now, Let) and isinstance(now.value, Var | Const):
+            if isinstance(now, ir.Let) and isinstance(now.value, ir.Var | ir.Const):
                 known[now.var] = now.value
             else:
                 made.append(visit(now))
-        return seq(*made)
+        return ir.seq(*made)
 
     return replace(function, body=visit(function.body))

@@ -30,29 +30,9 @@ from tensorlang.codegen.simt.alignment import alignments
 from tensorlang.codegen.simt.launches import is_launch
 from tensorlang.codegen.simt.threads import BLOCKS, THREADS
 from tensorlang.errors import CodegenError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import allocations, free_vars
 from tensorlang.ir.dtypes import i64
-from tensorlang.ir.nodes import (
-    Alloc,
-    Binary,
-    Buffer,
-    Call,
-    Cast,
-    Compare,
-    Const,
-    Evaluate,
-    Expr,
-    For,
-    Function,
-    If,
-    Let,
-    Node,
-    Select,
-    Seq,
-    Stmt,
-    Var,
-    as_expr,
-)
 from tensorlang.ir.visit import children, rebuild_statements, walk
 
 Data: TypeAlias = Any
@@ -77,47 +57,49 @@ class Launch:
     """
 
     name: str
-    nest: For
-    function: Function
+    nest: ir.For
+    function: ir.Function
 
     @cached_property
-    def parts(self) -> tuple[tuple[For, ...], tuple[Stmt, ...], tuple[For, ...], Stmt]:
+    def parts(
+        self,
+    ) -> tuple[tuple[ir.For, ...], tuple[ir.Stmt, ...], tuple[ir.For, ...], ir.Stmt]:
         """Block loops, per-block allocations, thread loops, body."""
-        found: dict[tuple[str, ...], list[For]] = {BLOCKS: [], THREADS: []}
-        scratch: tuple[Stmt, ...] = ()
-        body: Stmt = self.nest
+        found: dict[tuple[str, ...], list[ir.For]] = {BLOCKS: [], THREADS: []}
+        scratch: tuple[ir.Stmt, ...] = ()
+        body: ir.Stmt = self.nest
         for indices in (BLOCKS, THREADS):
-            while isinstance(body, For) and body.thread in indices:
+            while isinstance(body, ir.For) and body.thread in indices:
                 found[indices].append(body)
                 body = body.body
-            if indices is BLOCKS and isinstance(body, Seq):
+            if indices is BLOCKS and isinstance(body, ir.Seq):
                 *first, body = body.stmts
                 scratch = tuple(first)
         return tuple(found[BLOCKS]), scratch, tuple(found[THREADS]), body
 
     @property
-    def blocks(self) -> tuple[For, ...]:
+    def blocks(self) -> tuple[ir.For, ...]:
         """The loops over blocks, outermost first."""
         return self.parts[0]
 
     @property
-    def threads(self) -> tuple[For, ...]:
+    def threads(self) -> tuple[ir.For, ...]:
         """The loops over the threads of a block, outermost first."""
         return self.parts[2]
 
     @property
-    def shared(self) -> tuple[Buffer, ...]:
+    def shared(self) -> tuple[ir.Buffer, ...]:
         """Buffers in shared memory."""
-        found = [s.buffer for s in self.parts[1] if isinstance(s, Alloc)]
+        found = [s.buffer for s in self.parts[1] if isinstance(s, ir.Alloc)]
         return tuple(b for b in found if b.scope == "shared")
 
     @cached_property
-    def shared_offsets(self) -> dict[Buffer, int]:
+    def shared_offsets(self) -> dict[ir.Buffer, int]:
         """Offsets of shared buffers in dynamic shared memory.
 
         Empty if they fit in static shared memory.
         """
-        found: dict[Buffer, int] = {}
+        found: dict[ir.Buffer, int] = {}
         end = 0
         for buffer in self.shared:
             found[buffer] = -(-end // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
@@ -143,8 +125,8 @@ class Launch:
             getattr(node, "name", "") == "set_registers" for node in walk(self.body)
         ):
             return 1
-        items = self.body.stmts if isinstance(self.body, Seq) else ()
-        own = (item.buffer for item in items if isinstance(item, Alloc))
+        items = self.body.stmts if isinstance(self.body, ir.Seq) else ()
+        own = (item.buffer for item in items if isinstance(item, ir.Alloc))
         held = sum(_bytes(buffer) // 4 for buffer in own if is_private(buffer))
         if held < _HELD or not self.shared:
             return 0
@@ -159,20 +141,20 @@ class Launch:
         return tensor_maps(self.nest)
 
     @property
-    def body(self) -> Stmt:
+    def body(self) -> ir.Stmt:
         """The body of each thread."""
         return self.parts[3]
 
     @cached_property
-    def scratch(self) -> dict[Buffer, str]:
+    def scratch(self) -> dict[ir.Buffer, str]:
         """Buffers in the workspace, and whether each is per `block` or per `thread`."""
-        blocks = [s.buffer for s in self.parts[1] if isinstance(s, Alloc)]
+        blocks = [s.buffer for s in self.parts[1] if isinstance(s, ir.Alloc)]
         found = {b: "block" for b in blocks if b.scope != "shared"}
         inner = (b for b in allocations(self.body) if not is_private(b))
         return found | dict.fromkeys(inner, "thread")
 
     @cached_property
-    def buffers(self) -> tuple[Buffer, ...]:
+    def buffers(self) -> tuple[ir.Buffer, ...]:
         """Its buffer arguments in order of use, parameters first."""
         own = {*self.shared, *filter(is_private, allocations(self.body))}
         used = dict.fromkeys(b for b in _used(self.nest) if b not in own)
@@ -183,7 +165,7 @@ class Launch:
         )
 
     @cached_property
-    def scalars(self) -> tuple[Var, ...]:
+    def scalars(self) -> tuple[ir.Var, ...]:
         """Its scalar arguments: the function's, then those the host computes."""
         used = free_vars(self.nest)
         for buffer in self.scratch:
@@ -199,7 +181,7 @@ class Launch:
         return any(_is_check(node) for node in walk(self.body))
 
     @property
-    def grid(self) -> tuple[Expr, ...]:
+    def grid(self) -> tuple[ir.Expr, ...]:
         """Number of blocks along x, y and z."""
         return tuple(_extent(self.blocks, index) for index in BLOCKS)
 
@@ -207,7 +189,7 @@ class Launch:
     def block(self) -> tuple[int, ...]:
         """Threads per block along x, y and z."""
         sizes = (_extent(self.threads, index) for index in THREADS)
-        return tuple(int(size.value) for size in sizes if isinstance(size, Const))
+        return tuple(int(size.value) for size in sizes if isinstance(size, ir.Const))
 
     def data(self) -> dict[str, Data]:
         """The launch as data for the runtime."""
@@ -235,61 +217,63 @@ class Launch:
         }
         return ["tensor_map", self.function.buffers.index(given.buffer), numbers]
 
-    def _buffer(self, buffer: Buffer) -> Data:
+    def _buffer(self, buffer: ir.Buffer) -> Data:
         if buffer in self.function.buffers:
             return ["param", self.function.buffers.index(buffer)]
-        size = mul(product(buffer.shape), as_expr(buffer.dtype.bytes))
+        size = mul(product(buffer.shape), ir.as_expr(buffer.dtype.bytes))
         owner = self.scratch.get(buffer, "")
         if owner:
             size = mul(size, product(self.grid))
         if owner == "thread":
-            size = mul(size, product(tuple(as_expr(n) for n in self.block)))
+            size = mul(size, product(tuple(ir.as_expr(n) for n in self.block)))
         return ["temporary", buffer.name, data_of(size)]
 
 
-def _bytes(buffer: Buffer) -> int:
+def _bytes(buffer: ir.Buffer) -> int:
     """Size in bytes of a buffer of constant extent."""
-    (extent,) = buffer.shape or (as_expr(1),)
-    assert isinstance(extent, Const)
+    (extent,) = buffer.shape or (ir.as_expr(1),)
+    assert isinstance(extent, ir.Const)
     return int(extent.value) * buffer.dtype.bytes
 
 
-def _extent(around: tuple[For, ...], index: str) -> Expr:
-    found = next((loop.extent for loop in around if loop.thread == index), as_expr(1))
+def _extent(around: tuple[ir.For, ...], index: str) -> ir.Expr:
+    found = next(
+        (loop.extent for loop in around if loop.thread == index), ir.as_expr(1)
+    )
     match found:  # in the 64 bits that the host computes in
-        case Cast(a=a):
+        case ir.Cast(a=a):
             return a
-        case Const(value=value):
-            return as_expr(int(value))
+        case ir.Const(value=value):
+            return ir.as_expr(int(value))
     return found.cast(i64)
 
 
-def _used(node: Node) -> Iterator[Buffer]:
+def _used(node: ir.Node) -> Iterator[ir.Buffer]:
     """The buffers that a node accesses, in order; bulk copies use tensor maps."""
     below = children(node)
-    if isinstance(node, Call) and node.name == COPY:
+    if isinstance(node, ir.Call) and node.name == COPY:
         below = tuple(part for part in below if part is not node.args[2])
     for child in below:
-        if isinstance(child, Buffer):
-            if not isinstance(node, Alloc):
+        if isinstance(child, ir.Buffer):
+            if not isinstance(node, ir.Alloc):
                 yield child
         else:
             yield from _used(child)
 
 
-def is_private(buffer: Buffer) -> bool:
+def is_private(buffer: ir.Buffer) -> bool:
     """Whether a thread's temporary is in registers or on its stack."""
-    (extent,) = buffer.shape or (as_expr(1),)
-    if not isinstance(extent, Const):
+    (extent,) = buffer.shape or (ir.as_expr(1),)
+    if not isinstance(extent, ir.Const):
         return False
     return int(extent.value) * buffer.dtype.bytes <= PRIVATE_BYTES
 
 
-def _is_check(node: Node) -> bool:
-    return isinstance(node, Evaluate) and getattr(node.expr, "name", "") == "check"
+def _is_check(node: ir.Node) -> bool:
+    return isinstance(node, ir.Evaluate) and getattr(node.expr, "name", "") == "check"
 
 
-def launches(function: Function) -> tuple[Launch, ...]:
+def launches(function: ir.Function) -> tuple[Launch, ...]:
     """The launches of a lowered function, in program order."""
     nests = list(_nests(function.body))
     names = [function.name]
@@ -300,23 +284,23 @@ def launches(function: Function) -> tuple[Launch, ...]:
     )
 
 
-def _nests(stmt: Stmt) -> Iterator[For]:
-    if isinstance(stmt, For) and is_launch(stmt):
+def _nests(stmt: ir.Stmt) -> Iterator[ir.For]:
+    if isinstance(stmt, ir.For) and is_launch(stmt):
         yield stmt
         return
     for child in children(stmt):
-        if isinstance(child, Stmt):
+        if isinstance(child, ir.Stmt):
             yield from _nests(child)
 
 
-def around_launches(stmt: Stmt) -> Stmt:
+def around_launches(stmt: ir.Stmt) -> ir.Stmt:
     """The statements of a host program without its launches."""
     if is_launch(stmt):
-        return Seq(())
+        return ir.Seq(())
     return rebuild_statements(stmt, around_launches)
 
 
-def host_program(function: Function) -> dict[str, Data]:
+def host_program(function: ir.Function) -> dict[str, Data]:
     """The host program of a lowered function, as data.
 
     Raises:
@@ -325,23 +309,23 @@ def host_program(function: Function) -> dict[str, Data]:
     made = launches(function)
     numbers = iter(range(len(made)))
 
-    def program(stmt: Stmt | None) -> list[Data]:
-        items = stmt.stmts if isinstance(stmt, Seq) else (stmt,)
+    def program(stmt: ir.Stmt | None) -> list[Data]:
+        items = stmt.stmts if isinstance(stmt, ir.Seq) else (stmt,)
         return [part for item in items for part in statement(item)]
 
-    def statement(stmt: Stmt | None) -> list[Data]:
+    def statement(stmt: ir.Stmt | None) -> list[Data]:
         match stmt:
-            case None | Alloc():
+            case None | ir.Alloc():
                 return []
-            case For(kind="bound"):
+            case ir.For(kind="bound"):
                 return [["launch", next(numbers)]]
-            case For():
+            case ir.For():
                 inside = program(stmt.body)
                 return [["for", stmt.var.name, data_of(stmt.extent), inside]]
-            case If():
+            case ir.If():
                 then = program(stmt.then)
                 return [["if", data_of(stmt.cond), then, program(stmt.orelse)]]
-            case Let():
+            case ir.Let():
                 return [["let", stmt.var.name, data_of(stmt.value)]]
         raise CodegenError(f"a host program cannot contain a {type(stmt).__name__}")
 
@@ -353,21 +337,21 @@ def host_program(function: Function) -> dict[str, Data]:
     }
 
 
-def data_of(expr: Expr) -> Data:
+def data_of(expr: ir.Expr) -> Data:
     """A number that the host computes, as data.
 
     Raises:
         CodegenError: it is not of integers and bools.
     """
     match expr:
-        case Const(value=value):
+        case ir.Const(value=value):
             return int(value)
-        case Var(name=name):
+        case ir.Var(name=name):
             return name
-        case Binary(op=op, a=a, b=b) | Compare(op=op, a=a, b=b):
+        case ir.Binary(op=op, a=a, b=b) | ir.Compare(op=op, a=a, b=b):
             return [op, data_of(a), data_of(b)]
-        case Select(cond=cond, a=a, b=b):
+        case ir.Select(cond=cond, a=a, b=b):
             return ["select", data_of(cond), data_of(a), data_of(b)]
-        case Cast(a=a) if not a.dtype.is_float and not expr.dtype.is_float:
+        case ir.Cast(a=a) if not a.dtype.is_float and not expr.dtype.is_float:
             return data_of(a)
     raise CodegenError(f"the host cannot compute {expr!r}")

@@ -7,20 +7,10 @@ from math import gcd
 
 from tensorlang.codegen.folding import fold_node
 from tensorlang.codegen.multiples import CHANGES, Multiples, multiple
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.conditions import conjunction
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.integers.bounds import Known
-from tensorlang.ir.nodes import (
-    Binary,
-    Buffer,
-    Compare,
-    Const,
-    Expr,
-    For,
-    Node,
-    Var,
-    as_expr,
-)
 from tensorlang.ir.rules import Simplifier
 from tensorlang.ir.visit import rebuild, rewriter, substitute
 
@@ -36,66 +26,66 @@ class LaneAnalysis:
         varying: Variables that differ between lanes.
     """
 
-    def __init__(self, loop: For, multiples: Multiples, known: Known) -> None:
+    def __init__(self, loop: ir.For, multiples: Multiples, known: Known) -> None:
         self.lane = loop.var
-        self.count = int(loop.extent.value) if isinstance(loop.extent, Const) else 0
+        self.count = int(loop.extent.value) if isinstance(loop.extent, ir.Const) else 0
         self.multiples = multiples
         self.simple = Simplifier(known).visit
-        self.varying: set[Var] = {loop.var}
+        self.varying: set[ir.Var] = {loop.var}
 
-    def varies(self, node: Node) -> bool:
+    def varies(self, node: ir.Node) -> bool:
         """Whether a value differs between lanes."""
         return bool(free_vars(node) & self.varying)
 
-    def at(self, expr: Expr, lane: int) -> Expr:
+    def at(self, expr: ir.Expr, lane: int) -> ir.Expr:
         """An expression in one lane."""
-        number = Const(lane, self.lane.dtype)
+        number = ir.Const(lane, self.lane.dtype)
 
         @rewriter
-        def visit(node: Node) -> Node:
+        def visit(node: ir.Node) -> ir.Node:
             if node == self.lane:
                 return number
-            if isinstance(node, (Const, Buffer)):
+            if isinstance(node, (ir.Const, ir.Buffer)):
                 return node
             return fold_node(rebuild(node, visit))
 
         return self.simple(visit(expr))
 
-    def neighbours(self, index: Expr) -> list[bool]:
+    def neighbours(self, index: ir.Expr) -> list[bool]:
         """For each lane but the first, whether its index is the previous one plus 1."""
         every = [self.at(index, lane) for lane in range(self.count)]
-        return [self.simple(b - a) == as_expr(1) for a, b in pairwise(every)]
+        return [self.simple(b - a) == ir.as_expr(1) for a, b in pairwise(every)]
 
-    def rises(self, index: Expr) -> bool:
+    def rises(self, index: ir.Expr) -> bool:
         """Whether an index is non-decreasing across lanes."""
         every = [self.at(index, lane) for lane in range(self.count)]
         steps = [self.simple(b - a) for a, b in pairwise(every)]
-        return all(isinstance(step, Const) and step.value >= 0 for step in steps)
+        return all(isinstance(step, ir.Const) and step.value >= 0 for step in steps)
 
-    def is_same(self, cond: Expr) -> bool:
+    def is_same(self, cond: ir.Expr) -> bool:
         """Whether a condition is uniform across lanes, by divisibility.
 
         The first index and the bounds are multiples of the number of lanes.
         """
         match cond:
-            case Binary(op="and", a=a, b=b):
+            case ir.Binary(op="and", a=a, b=b):
                 return self.is_same(a) and self.is_same(b)
-            case Compare(op=op, a=a, b=Const(value=last)) if self.varies(a):
+            case ir.Compare(op=op, a=a, b=ir.Const(value=last)) if self.varies(a):
                 if op not in CHANGES or free_vars(a) & self.varying != {self.lane}:
                     return False
                 bound = int(last) + CHANGES[op]
                 step = gcd(multiple(self.at(a, 0), self.multiples), bound)
                 return step >= self.count and all(self.neighbours(a))
-            case Compare():
+            case ir.Compare():
                 return not self.varies(cond)
         return False
 
-    def in_all(self, cond: Expr) -> Expr:
+    def in_all(self, cond: ir.Expr) -> ir.Expr:
         """The condition that `cond` is true in all lanes."""
         match cond:
-            case Binary(op="and", a=a, b=b):
-                return Binary("and", self.in_all(a), self.in_all(b))
-            case Compare(op="lt" | "le", a=a, b=b) if not self.varies(b):
+            case ir.Binary(op="and", a=a, b=b):
+                return ir.Binary("and", self.in_all(a), self.in_all(b))
+            case ir.Compare(op="lt" | "le", a=a, b=b) if not self.varies(b):
                 if self.rises(a):
                     return self.at(cond, self.count - 1)
         tests = dict.fromkeys(self.at(cond, lane) for lane in range(self.count))
@@ -103,19 +93,19 @@ class LaneAnalysis:
         assert together is not None
         return together
 
-    def in_some(self, cond: Expr) -> Expr | None:
+    def in_some(self, cond: ir.Expr) -> ir.Expr | None:
         """The condition that `cond` holds in any lane; None if unknown from lane 0."""
         match cond:
-            case Binary(op="and", a=a, b=b):
+            case ir.Binary(op="and", a=a, b=b):
                 some, more = self.in_some(a), self.in_some(b)
                 if some is None or more is None:
                     return None
-                return Binary("and", some, more)
-            case Compare(op="lt" | "le", a=a, b=b) if not self.varies(b):
+                return ir.Binary("and", some, more)
+            case ir.Compare(op="lt" | "le", a=a, b=b) if not self.varies(b):
                 return self.at(cond, 0) if self.rises(a) else None
         return None if self.varies(cond) else cond
 
-    def renumbered(self, expr: Expr, lane: Expr) -> Expr:
+    def renumbered(self, expr: ir.Expr, lane: ir.Expr) -> ir.Expr:
         """An expression with the lane number replaced."""
-        made: Expr = substitute(expr, {self.lane: lane})
+        made: ir.Expr = substitute(expr, {self.lane: lane})
         return made

@@ -27,32 +27,13 @@ from tensorlang.codegen.names import Names
 from tensorlang.codegen.simt.ragged import Lanes, one_body
 from tensorlang.codegen.simt.wide_accesses import WideAccesses, is_own
 from tensorlang.codegen.vectorize import rename
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.conditions import conjunction
 from tensorlang.ir.contents import allocations, free_vars, reads
 from tensorlang.ir.contents import writes as written_by
 from tensorlang.ir.dtypes import DType, i64
 from tensorlang.ir.integers.bounds import Known, ranges_in
 from tensorlang.ir.integers.size_bounds import size_ranges
-from tensorlang.ir.nodes import (
-    Alloc,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    Function,
-    If,
-    Let,
-    Load,
-    Node,
-    Ramp,
-    Select,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-    as_expr,
-    seq,
-)
 from tensorlang.ir.visit import (
     N,
     rebuild,
@@ -66,7 +47,7 @@ _WIDEST: Final = 16  # lanes of a vector type
 _MOST_LANES: Final = 64
 
 
-def in_lockstep(function: Function, names: Names, access_bytes: int) -> Function:
+def in_lockstep(function: ir.Function, names: Names, access_bytes: int) -> ir.Function:
     """The function without vectorized loops; accesses up to `access_bytes` bytes."""
     sizes = frozenset(var for var in function.scalars if var.dtype == i64)
     ranges = ranges_in(function.body, size_ranges(function))
@@ -74,34 +55,34 @@ def in_lockstep(function: Function, names: Names, access_bytes: int) -> Function
         _Lockstep, known=Known(ranges), access_bytes=access_bytes, sizes=sizes
     )
 
-    def visit(stmt: Stmt, multiples: Multiples) -> Stmt:
+    def visit(stmt: ir.Stmt, multiples: Multiples) -> ir.Stmt:
         match stmt:
-            case For(kind="vectorized"):
+            case ir.For(kind="vectorized"):
                 whole = replace(stmt, body=visit(stmt.body, multiples))
                 return _lanes(whole, names, partial(lockstep, whole, multiples))
-            case If(cond, then, orelse):
+            case ir.If(cond, then, orelse):
                 inside = {**multiples, **multiples_where(cond)}
                 other = orelse if orelse is None else visit(orelse, multiples)
-                return If(cond, visit(then, inside), other)
+                return ir.If(cond, visit(then, inside), other)
             case _:
                 return rebuild_statements(stmt, lambda part: visit(part, multiples))
 
     return replace(function, body=visit(function.body, {}))
 
 
-def _lanes(loop: For, names: Names, lockstep: Callable[..., _Lockstep]) -> Stmt:
+def _lanes(loop: ir.For, names: Names, lockstep: Callable[..., _Lockstep]) -> ir.Stmt:
     """Rewrite a vectorized loop; it stays a loop if it allocates memory per lane."""
-    if not isinstance(loop.extent, Const) or int(loop.extent.value) > _MOST_LANES:
+    if not isinstance(loop.extent, ir.Const) or int(loop.extent.value) > _MOST_LANES:
         return replace(loop, kind="serial")
     if any(True for _ in allocations(loop.body)):
         return replace(loop, kind="unrolled")
-    kept: frozenset[Var] = frozenset()
+    kept: frozenset[ir.Var] = frozenset()
     while True:
         made = lockstep(names=deepcopy(names), kept=kept)
         body = made.whole(loop.body)
         if made.missed <= kept:
             names.__dict__.update(made.names.__dict__)
-            return seq(*map(Alloc, made.arrays.values()), *body)
+            return ir.seq(*map(ir.Alloc, made.arrays.values()), *body)
         kept |= made.missed
 
 
@@ -109,16 +90,16 @@ def _lanes(loop: For, names: Names, lockstep: Callable[..., _Lockstep]) -> Stmt:
 class _Group:
     """A loop over lanes, with the wide accesses before and after it."""
 
-    before: list[Stmt] = field(default_factory=list)
-    lanes: list[Stmt] = field(default_factory=list)
-    after: list[Stmt] = field(default_factory=list)
-    written: set[Buffer] = field(default_factory=set)
-    held: dict[tuple[Buffer, Expr], Buffer] = field(default_factory=dict)
+    before: list[ir.Stmt] = field(default_factory=list)
+    lanes: list[ir.Stmt] = field(default_factory=list)
+    after: list[ir.Stmt] = field(default_factory=list)
+    written: set[ir.Buffer] = field(default_factory=set)
+    held: dict[tuple[ir.Buffer, ir.Expr], ir.Buffer] = field(default_factory=dict)
 
     @property
-    def pending(self) -> frozenset[Buffer]:
+    def pending(self) -> frozenset[ir.Buffer]:
         """Buffers that are written only after the loop over lanes."""
-        return frozenset(s.buffer for s in self.after if isinstance(s, Store))
+        return frozenset(s.buffer for s in self.after if isinstance(s, ir.Store))
 
 
 class _Lockstep(WideAccesses):
@@ -126,24 +107,24 @@ class _Lockstep(WideAccesses):
 
     def __init__(
         self,
-        loop: For,
+        loop: ir.For,
         multiples: Multiples,
         *,
         names: Names,
-        kept: frozenset[Var],
+        kept: frozenset[ir.Var],
         **around: Any,
     ) -> None:
         super().__init__(loop, multiples, **around)
         self.names = names
         self.kept = kept
-        self.missed: set[Var] = set()
-        self.arrays: dict[Var, Buffer] = {}
-        self.closed: dict[Var, Expr] = {}
-        self.places: dict[Var, Expr] = {}
+        self.missed: set[ir.Var] = set()
+        self.arrays: dict[ir.Var, ir.Buffer] = {}
+        self.closed: dict[ir.Var, ir.Expr] = {}
+        self.places: dict[ir.Var, ir.Expr] = {}
         self.group = _Group()
-        self.made: list[Stmt] = []
+        self.made: list[ir.Stmt] = []
 
-    def whole(self, stmt: Stmt) -> list[Stmt]:
+    def whole(self, stmt: ir.Stmt) -> list[ir.Stmt]:
         """A statement in all lanes, including all pending stores."""
         outer, self.made, self.group = self.made, [], _Group()
         self.run(stmt)
@@ -156,14 +137,14 @@ class _Lockstep(WideAccesses):
         group, self.group = self.group, _Group()
         self.made += group.before
         if group.lanes:
-            body = seq(*group.lanes)
-            count = Const(self.count, self.lane.dtype)
-            self.made.append(For(self.lane, count, "unrolled", body))
+            body = ir.seq(*group.lanes)
+            count = ir.Const(self.count, self.lane.dtype)
+            self.made.append(ir.For(self.lane, count, "unrolled", body))
         self.made += group.after
         for stmt in group.lanes:
-            if isinstance(stmt, Let):
+            if isinstance(stmt, ir.Let):
                 array = self.arrays.get(stmt.var)
-                at = Load(array, (self.lane,)) if array is not None else stmt.var
+                at = ir.Load(array, (self.lane,)) if array is not None else stmt.var
                 self.closed[stmt.var] = at
 
     def known(self, node: N) -> N:
@@ -176,7 +157,7 @@ class _Lockstep(WideAccesses):
         self.missed |= used
         return substitute(node, {var: self.closed[var] for var in used})
 
-    def is_neighbour(self, stmt: Let) -> bool:
+    def is_neighbour(self, stmt: ir.Let) -> bool:
         """Whether a value is an index that increases by one from lane to lane.
 
         It is substituted: indices through variables are not recognised as contiguous.
@@ -188,35 +169,35 @@ class _Lockstep(WideAccesses):
 
     # ------------------------------------------------------------------ statements
 
-    def run(self, stmt: Stmt) -> None:
+    def run(self, stmt: ir.Stmt) -> None:
         """Rewrite a statement for all lanes."""
-        if isinstance(stmt, Seq):
+        if isinstance(stmt, ir.Seq):
             for item in _direct(stmt.stmts):
                 self.run(item)
             return
         stmt = self.known(stmt)
         match stmt:
-            case Let():
+            case ir.Let():
                 self.let(stmt)
-            case Store(mask=None):
+            case ir.Store(mask=None):
                 self.store(stmt)
-            case If() if not self.varies(stmt.cond):
+            case ir.If() if not self.varies(stmt.cond):
                 self.close()
                 orelse = None if stmt.orelse is None else self.inside(stmt.orelse)
-                self.made.append(If(stmt.cond, self.inside(stmt.then), orelse))
-            case If(orelse=None) if self.has_wide(stmt.then):
+                self.made.append(ir.If(stmt.cond, self.inside(stmt.then), orelse))
+            case ir.If(orelse=None) if self.has_wide(stmt.then):
                 self.branch(stmt)
-            case For(kind="serial" | "unrolled") if not self.varies(stmt.extent):
+            case ir.For(kind="serial" | "unrolled") if not self.varies(stmt.extent):
                 self.close()
                 self.made.append(replace(stmt, body=self.inside(stmt.body)))
             case _:
                 self.each(stmt)
 
-    def inside(self, stmt: Stmt) -> Stmt:
+    def inside(self, stmt: ir.Stmt) -> ir.Stmt:
         """Rewrite a nested statement for all lanes."""
-        return seq(*self.whole(stmt))
+        return ir.seq(*self.whole(stmt))
 
-    def each(self, stmt: Stmt) -> None:
+    def each(self, stmt: ir.Stmt) -> None:
         """A statement that is executed lane by lane."""
         if (reads(stmt) | written_by(stmt)) & self.group.pending:
             self.close()
@@ -225,13 +206,13 @@ class _Lockstep(WideAccesses):
         for buffer in written_by(stmt):
             self.wrote(buffer)
 
-    def wrote(self, buffer: Buffer) -> None:
+    def wrote(self, buffer: ir.Buffer) -> None:
         """Invalidate the values loaded from a buffer that is written."""
         group = self.group
         group.written.add(buffer)
         group.held = {at: to for at, to in group.held.items() if at[0] != buffer}
 
-    def let(self, stmt: Let) -> None:
+    def let(self, stmt: ir.Let) -> None:
         """Bind a value per lane, or a uniform one."""
         if self.is_same(stmt.value):
             stmt = replace(stmt, value=self.at(stmt.value, 0))
@@ -249,9 +230,9 @@ class _Lockstep(WideAccesses):
         if stmt.var in self.kept:
             array = self.array(stmt.var.name, stmt.var.dtype)
             self.arrays[stmt.var] = array
-            self.each(Store(array, (self.lane,), stmt.var))
+            self.each(ir.Store(array, (self.lane,), stmt.var))
 
-    def store(self, stmt: Store) -> None:
+    def store(self, stmt: ir.Store) -> None:
         """A store; after the loop over lanes if it is contiguous."""
         branch = self.chosen(stmt)
         if branch is not None:
@@ -272,29 +253,32 @@ class _Lockstep(WideAccesses):
         if stmt.buffer in self.group.written | self.group.pending and held is None:
             self.close()
         target = held or self.wide_array(stmt.buffer)
-        self.each(Store(target, (self.lane,), value))
+        self.each(ir.Store(target, (self.lane,), value))
         self.wrote(stmt.buffer)
         group = self.group
         group.held[at] = target
-        stores: list[Stmt] = [
+        stores: list[ir.Stmt] = [
             replace(
-                stmt, indices=(to,), value=Load(target, (own,)), hints=_hints(stmt, to)
+                stmt,
+                indices=(to,),
+                value=ir.Load(target, (own,)),
+                hints=_hints(stmt, to),
             )
             for own, to in self.ramps(parts)
         ]
         group.after = [s for s in group.after if s not in stores] + stores
 
-    def chosen(self, stmt: Store) -> If | None:
+    def chosen(self, stmt: ir.Store) -> ir.If | None:
         """A branch around a load and store that are conditional in all lanes alike."""
         match stmt.value:
-            case Select(cond=cond, a=Load(mask=mask) as load, b=other) if (
+            case ir.Select(cond=cond, a=ir.Load(mask=mask) as load, b=other) if (
                 mask == cond and not self.varies(cond) and self.has_wide(stmt)
             ):
                 loaded = replace(stmt, value=replace(load, mask=None))
-                return If(cond, loaded, replace(stmt, value=other))
+                return ir.If(cond, loaded, replace(stmt, value=other))
         return None
 
-    def branch(self, stmt: If) -> None:
+    def branch(self, stmt: ir.If) -> None:
         """Wide code if all lanes meet the condition, else lane by lane."""
         self.close()
         stmt = self.known(stmt)
@@ -310,7 +294,7 @@ class _Lockstep(WideAccesses):
         assert together is not None
         some = self.in_some(stmt.cond)
         if some == together:  # `2 * i < 14` is `2 * i + 1 < 14`: none or all
-            self.made.append(If(together, whole))
+            self.made.append(ir.If(together, whole))
             return
         if some is not None:
             lanes = Lanes(self.lane, stmt.cond, some, together, self.renumbered)
@@ -318,27 +302,27 @@ class _Lockstep(WideAccesses):
             if made is not None:
                 self.made.append(made)
                 return
-        self.made.append(If(together, whole, self.in_turn(stmt)))
+        self.made.append(ir.If(together, whole, self.in_turn(stmt)))
 
-    def in_turn(self, stmt: Stmt) -> Stmt:
+    def in_turn(self, stmt: ir.Stmt) -> ir.Stmt:
         """A statement executed lane by lane."""
         lane = self.names.var(self.lane.name, self.lane.dtype)
         body = rename(substitute(stmt, {self.lane: lane}), self.names)
         held = any(map(is_own, reads(stmt) | written_by(stmt)))  # registers need unroll
         kind = "unrolled" if held else "serial"
-        return For(lane, Const(self.count, lane.dtype), kind, body)
+        return ir.For(lane, ir.Const(self.count, lane.dtype), kind, body)
 
     # -------------------------------------------------------------- wide accesses
 
-    def gathered(self, value: Expr) -> Expr:
+    def gathered(self, value: ir.Expr) -> ir.Expr:
         """The value, with wide loads replaced by elements of the arrays they fill."""
 
         @rewriter
-        def visit(node: Node) -> Node:
-            if isinstance(node, Buffer):
+        def visit(node: ir.Node) -> ir.Node:
+            if isinstance(node, ir.Buffer):
                 return node
             new = rebuild(node, visit)
-            if not isinstance(new, Load) or new.mask is not None or not new.indices:
+            if not isinstance(new, ir.Load) or new.mask is not None or not new.indices:
                 return new
             return self.loaded(new)
 
@@ -349,11 +333,11 @@ class _Lockstep(WideAccesses):
                 break
         return visit(value)
 
-    def is_held(self, load: Load) -> bool:
+    def is_held(self, load: ir.Load) -> bool:
         """Whether an array holds the value of a load."""
         return bool(load.indices) and (load.buffer, load.indices[0]) in self.group.held
 
-    def loaded(self, load: Load) -> Expr:
+    def loaded(self, load: ir.Load) -> ir.Expr:
         """A load, or the lane's element of the array that a wide load fills."""
         at = (load.buffer, load.indices[0])
         if at not in self.group.held:
@@ -363,31 +347,31 @@ class _Lockstep(WideAccesses):
             array = self.wide_array(load.buffer)
             for own, ramp in self.ramps(parts):
                 whole = replace(load, indices=(ramp,))
-                self.group.before.append(Store(array, (own,), whole))
+                self.group.before.append(ir.Store(array, (own,), whole))
             self.group.held[at] = array
-        return Load(self.group.held[at], (self.lane,))
+        return ir.Load(self.group.held[at], (self.lane,))
 
-    def array(self, name: str, dtype: DType) -> Buffer:
+    def array(self, name: str, dtype: DType) -> ir.Buffer:
         """A register array with an element per lane."""
-        size = as_expr(self.count)
-        return Buffer(self.names.fresh(name), dtype, (size,), "register")
+        size = ir.as_expr(self.count)
+        return ir.Buffer(self.names.fresh(name), dtype, (size,), "register")
 
-    def wide_array(self, buffer: Buffer) -> Buffer:
+    def wide_array(self, buffer: ir.Buffer) -> ir.Buffer:
         """A register array for a buffer's elements, until the end of the group."""
         made = self.array(f"{buffer.name}_wide", buffer.dtype)
-        self.group.before.append(Alloc(made))
+        self.group.before.append(ir.Alloc(made))
         return made
 
 
-def _direct(stmts: Sequence[Stmt]) -> list[Stmt]:
+def _direct(stmts: Sequence[ir.Stmt]) -> list[ir.Stmt]:
     """Statements in order; a load that is only stored next is forwarded."""
-    made: list[Stmt] = []
+    made: list[ir.Stmt] = []
     for number, stmt in enumerate(stmts):
         last = made[-1] if made else None
         if (
-            isinstance(last, Let)
-            and isinstance(stmt, Store)
-            and isinstance(last.value, Load)
+            isinstance(last, ir.Let)
+            and isinstance(stmt, ir.Store)
+            and isinstance(last.value, ir.Load)
             and stmt.value == last.var
             and not any(last.var in free_vars(s) for s in stmts[number + 1 :])
             and last.var not in frozenset().union(*map(free_vars, stmt.indices))
@@ -398,11 +382,11 @@ def _direct(stmts: Sequence[Stmt]) -> list[Stmt]:
     return made
 
 
-def _hints(stmt: Store, to: Ramp) -> tuple[str, ...]:
+def _hints(stmt: ir.Store, to: ir.Ramp) -> tuple[str, ...]:
     """A store's hints, with `aligned` if the compiler cannot see it."""
     seen = multiple(to.base, {}) % to.lanes == 0
     return stmt.hints if seen else tuple(dict.fromkeys((*stmt.hints, "aligned")))
 
 
-def _loads(value: Expr) -> list[Load]:
-    return [node for node in walk(value) if isinstance(node, Load)]
+def _loads(value: ir.Expr) -> list[ir.Load]:
+    return [node for node in walk(value) if isinstance(node, ir.Load)]

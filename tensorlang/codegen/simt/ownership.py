@@ -15,24 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.conditions import conjuncts
 from tensorlang.ir.contents import free_vars, reads, touches, writes
 from tensorlang.ir.integers.bounds import bounds, counted
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.integers.polynomials import Poly
-from tensorlang.ir.nodes import (
-    AtomicUpdate,
-    Buffer,
-    Compare,
-    Const,
-    Expr,
-    For,
-    If,
-    Load,
-    Stmt,
-    Store,
-    Var,
-)
 from tensorlang.ir.visit import children, nodes_of
 
 
@@ -51,7 +39,7 @@ class _Place:
     rest: tuple[int, int]
 
 
-def owned(body: Stmt) -> frozenset[Buffer]:
+def owned(body: ir.Stmt) -> frozenset[ir.Buffer]:
     """The buffers in a block's body that need no barriers."""
     block = free_vars(body)
     touched = reads(body) | writes(body)
@@ -82,32 +70,37 @@ def _disjoint(places: list[_Place | None]) -> bool:
 
 
 def _places(
-    node: Stmt, buffer: Buffer, block: frozenset[Var], around: tuple[For | If, ...] = ()
+    node: ir.Stmt,
+    buffer: ir.Buffer,
+    block: frozenset[ir.Var],
+    around: tuple[ir.For | ir.If, ...] = (),
 ) -> Iterator[_Place | None]:
     """All accesses of a buffer; None for those that cannot be analysed."""
     if not touches(node, buffer):
         return
-    if isinstance(node, (Store, AtomicUpdate)) and node.buffer == buffer:
+    if isinstance(node, (ir.Store, ir.AtomicUpdate)) and node.buffer == buffer:
         yield _place(node, block, around)
-    inside = (*around, node) if isinstance(node, (For, If)) else around
+    inside = (*around, node) if isinstance(node, (ir.For, ir.If)) else around
     for child in children(node):
-        held = around if isinstance(node, If) and child is not node.then else inside
-        if isinstance(child, Stmt):
+        held = around if isinstance(node, ir.If) and child is not node.then else inside
+        if isinstance(child, ir.Stmt):
             yield from _places(child, buffer, block, held)
             continue
-        for load in nodes_of(child, Load):
+        for load in nodes_of(child, ir.Load):
             if load.buffer == buffer:
                 yield _place(load, block, held)
 
 
 def _place(
-    access: Load | Store | AtomicUpdate,
-    block: frozenset[Var],
-    around: tuple[For | If, ...],
+    access: ir.Load | ir.Store | ir.AtomicUpdate,
+    block: frozenset[ir.Var],
+    around: tuple[ir.For | ir.If, ...],
 ) -> _Place | None:
-    loops = tuple(stmt for stmt in around if isinstance(stmt, For))
+    loops = tuple(stmt for stmt in around if isinstance(stmt, ir.For))
     threads = {loop.var: loop for loop in loops if loop.thread.startswith("thread")}
-    plain = isinstance(access, Load) or (isinstance(access, Store) and not access.hints)
+    plain = isinstance(access, ir.Load) or (
+        isinstance(access, ir.Store) and not access.hints
+    )
     if not plain or not threads or len(access.indices) != 1:
         return None
     form = linear(access.indices[0])
@@ -125,21 +118,21 @@ def _place(
     return None if span is None else _Place(found, own, span)
 
 
-def _count(loop: For, around: tuple[For | If, ...]) -> int | None:
+def _count(loop: ir.For, around: tuple[ir.For | ir.If, ...]) -> int | None:
     """Number of threads that execute an access, the first of their loop."""
-    if not isinstance(loop.extent, Const):
+    if not isinstance(loop.extent, ir.Const):
         return None
     count = int(loop.extent.value)
     for stmt in around:
-        for test in conjuncts(stmt.cond) if isinstance(stmt, If) else ():
+        for test in conjuncts(stmt.cond) if isinstance(stmt, ir.If) else ():
             match test:
-                case Compare(op="lt" | "le" as op, a=a, b=Const(value=end)):
+                case ir.Compare(op="lt" | "le" as op, a=a, b=ir.Const(value=end)):
                     if a == loop.var:
                         count = min(count, int(end) + (op == "le"))
     return count
 
 
-def _span(rest: Expr, around: tuple[For, ...]) -> tuple[int, int] | None:
+def _span(rest: ir.Expr, around: tuple[ir.For, ...]) -> tuple[int, int] | None:
     """The range of an expression; None if unknown."""
     ranges = {loop.var: counted(loop.extent) for loop in around}
     low, high = bounds(rest, ranges)

@@ -16,24 +16,8 @@ from dataclasses import replace
 from typing import TypeGuard
 
 from tensorlang.codegen.names import Names
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import binders, free_vars, loops
-from tensorlang.ir.nodes import (
-    Binary,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    Function,
-    If,
-    Let,
-    Load,
-    Node,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-    seq,
-)
 from tensorlang.ir.visit import (
     children,
     holds,
@@ -44,10 +28,10 @@ from tensorlang.ir.visit import (
 )
 
 
-def hoist_divisions(function: Function, names: Names) -> Function:
+def hoist_divisions(function: ir.Function, names: Names) -> ir.Function:
     """The function with loop-invariant quotients hoisted in each thread."""
 
-    def visit(stmt: Stmt) -> Stmt:
+    def visit(stmt: ir.Stmt) -> ir.Stmt:
         if _is_thread(stmt):
             return replace(stmt, body=_named(stmt.body, names))
         return rebuild_statements(stmt, visit)
@@ -55,72 +39,72 @@ def hoist_divisions(function: Function, names: Names) -> Function:
     return replace(function, body=visit(function.body))
 
 
-def _is_thread(stmt: Stmt) -> TypeGuard[For]:
+def _is_thread(stmt: ir.Stmt) -> TypeGuard[ir.For]:
     """Whether a loop is the innermost thread loop."""
-    bound = isinstance(stmt, For) and stmt.kind == "bound"
+    bound = isinstance(stmt, ir.For) and stmt.kind == "bound"
     return bound and all(loop.kind != "bound" for loop in loops(stmt.body))  # type: ignore[attr-defined]
 
 
-def _named(body: Stmt, names: Names) -> Stmt:
+def _named(body: ir.Stmt, names: Names) -> ir.Stmt:
     """A thread's body, preceded by its loop-invariant quotients."""
     inner = frozenset(var for node in walk(body) for var in binders(node))
     found = dict.fromkeys(e for e in _in_loops(body) if not free_vars(e) & inner)
     if not found:
         return body
-    known: dict[Node, Var] = {}
+    known: dict[ir.Node, ir.Var] = {}
 
     @rewriter
-    def visit(node: Node) -> Node:
-        if isinstance(node, Buffer):
+    def visit(node: ir.Node) -> ir.Node:
+        if isinstance(node, ir.Buffer):
             return node
         if node in known:
             return known[node]
         return rebuild(node, visit)
 
-    lets: list[Stmt] = []
+    lets: list[ir.Stmt] = []
     for expr in found:
         var = names.var("quotient" if expr.op == "floordiv" else "rest", expr.dtype)
-        lets.append(Let(var, visit(expr)))
+        lets.append(ir.Let(var, visit(expr)))
         known[expr] = var
-    return seq(*lets, visit(body))
+    return ir.seq(*lets, visit(body))
 
 
-def _in_loops(body: Stmt) -> Iterator[Binary]:
+def _in_loops(body: ir.Stmt) -> Iterator[ir.Binary]:
     """The divisions that loops execute unconditionally, innermost first."""
-    stmts = body.stmts if isinstance(body, Seq) else (body,)
+    stmts = body.stmts if isinstance(body, ir.Seq) else (body,)
     for stmt in stmts:
-        if isinstance(stmt, For) and _runs(stmt):
+        if isinstance(stmt, ir.For) and _runs(stmt):
             yield from _in_any_case(stmt.body)
 
 
-def _runs(loop: For) -> bool:
+def _runs(loop: ir.For) -> bool:
     """Whether a loop is known to have an iteration."""
-    return isinstance(loop.extent, Const) and loop.extent.value > 0
+    return isinstance(loop.extent, ir.Const) and loop.extent.value > 0
 
 
-def _in_any_case(node: Node) -> Iterator[Binary]:
-    if isinstance(node, If):
+def _in_any_case(node: ir.Node) -> Iterator[ir.Binary]:
+    if isinstance(node, ir.If):
         yield from _in_any_case(node.cond)
         return
-    if isinstance(node, (Load, Store)) and node.mask is not None:
+    if isinstance(node, (ir.Load, ir.Store)) and node.mask is not None:
         return
-    if isinstance(node, For) and not _runs(node):
+    if isinstance(node, ir.For) and not _runs(node):
         yield from _in_any_case(node.extent)
         return
-    if isinstance(node, (Seq, For, Let, Store, Expr)):
+    if isinstance(node, (ir.Seq, ir.For, ir.Let, ir.Store, ir.Expr)):
         for child in children(node):
-            if not isinstance(child, Buffer):
+            if not isinstance(child, ir.Buffer):
                 yield from _in_any_case(child)
     if _divides(node):
         yield node
 
 
-def _divides(node: Node) -> TypeGuard[Binary]:
+def _divides(node: ir.Node) -> TypeGuard[ir.Binary]:
     """Whether a node is a scalar division by a non-constant, without loads."""
     return (
-        isinstance(node, Binary)
+        isinstance(node, ir.Binary)
         and node.op in ("floordiv", "floormod")
         and node.dtype.lanes == 1
-        and not isinstance(node.b, Const)
-        and not holds(node, Load)
+        and not isinstance(node.b, ir.Const)
+        and not holds(node, ir.Load)
     )

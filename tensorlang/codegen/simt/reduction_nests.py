@@ -15,21 +15,8 @@ from dataclasses import dataclass, replace
 
 from tensorlang.codegen.blocks import spatial_guard
 from tensorlang.errors import CodegenError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars, loops
-from tensorlang.ir.nodes import (
-    Axis,
-    Block,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    If,
-    Reduce,
-    Stmt,
-    Store,
-    Var,
-    seq,
-)
 from tensorlang.ir.visit import substitute, walk
 
 THREAD = "thread."
@@ -47,74 +34,76 @@ class Fold:
         lanes: Vectorized reduction loops.
     """
 
-    chain: tuple[For, ...]
-    block: Block
-    across: For
-    own: tuple[For, ...]
-    lanes: tuple[For, ...]
+    chain: tuple[ir.For, ...]
+    block: ir.Block
+    across: ir.For
+    own: tuple[ir.For, ...]
+    lanes: tuple[ir.For, ...]
 
     @property
-    def update(self) -> Reduce:
+    def update(self) -> ir.Reduce:
         """The block's one reduction."""
-        return next(n for n in walk(self.block.body) if isinstance(n, Reduce))
+        return next(n for n in walk(self.block.body) if isinstance(n, ir.Reduce))
 
     @property
     def threads(self) -> int:
         """Number of threads that reduce together."""
-        assert isinstance(self.across.extent, Const)
+        assert isinstance(self.across.extent, ir.Const)
         return int(self.across.extent.value)
 
     @property
-    def results(self) -> tuple[For, ...]:
+    def results(self) -> tuple[ir.For, ...]:
         """The loops that index partial results: threads first."""
         bound = [loop for loop in (self.across, *self.own) if loop.thread]
         bound.sort(key=lambda loop: loop.thread)
         return (*bound, *(x for x in self.own if not x.thread))
 
     @property
-    def every(self) -> tuple[For, ...]:
+    def every(self) -> tuple[ir.For, ...]:
         """The loops over all participating threads, then over their results."""
         return (self.across, *sorted(self.own, key=lambda loop: not loop.thread))
 
-    def state(self, values: tuple[Expr, ...]) -> Stmt:
+    def state(self, values: tuple[ir.Expr, ...]) -> ir.Stmt:
         """Store the reduced values into the state."""
         update, block = self.update, self.block
         axes = {axis.var: axis.value for axis in block.axes}
         indices = tuple(substitute(index, axes) for index in update.indices)
         if block.init is None:
             stores = zip(update.buffers, values, strict=True)
-            made = seq(*(Store(b, indices, v) for b, v in stores))
+            made = ir.seq(*(ir.Store(b, indices, v) for b, v in stores))
         else:
             folded = replace(update, indices=indices, values=values)
-            made = seq(substitute(block.init, axes), folded)
+            made = ir.seq(substitute(block.init, axes), folded)
         guard = self._guard()
-        return made if guard is None else If(guard, made)
+        return made if guard is None else ir.If(guard, made)
 
-    def _guard(self) -> Expr | None:
+    def _guard(self) -> ir.Expr | None:
         """Guard of the result, if the nest has points without one."""
         others = [axis for axis in self.block.axes if axis.kind != "reduction"]
         kept = {loop.var for loop in self.own}
         folded = frozenset(x.var for x in self.chain if x.var not in kept)
         return spatial_guard(self.block, others, folded)
 
-    def with_parts(self, parts: tuple[Buffer, ...], at: tuple[Expr, ...]) -> Stmt:
+    def with_parts(
+        self, parts: tuple[ir.Buffer, ...], at: tuple[ir.Expr, ...]
+    ) -> ir.Stmt:
         """The nest, reducing into partial results."""
         values = {axis.var: axis.value for axis in self.block.axes}
 
-        def visit(stmt: Stmt) -> Stmt:
-            if isinstance(stmt, Reduce):
+        def visit(stmt: ir.Stmt) -> ir.Stmt:
+            if isinstance(stmt, ir.Reduce):
                 return replace(stmt, buffers=parts, indices=at)
             return stmt
 
         body = substitute(self.block.body, values)
         stmts = body.stmts if hasattr(body, "stmts") else (body,)
-        made = seq(*map(visit, stmts))
+        made = ir.seq(*map(visit, stmts))
         where = self.block.where
-        guarded = made if where is None else If(substitute(where, values), made)
+        guarded = made if where is None else ir.If(substitute(where, values), made)
         return nest(self.chain, guarded)
 
 
-def nest(around: Sequence[For], body: Stmt) -> Stmt:
+def nest(around: Sequence[ir.For], body: ir.Stmt) -> ir.Stmt:
     """A body inside loops, given outermost first."""
     made = body
     for loop in reversed(around):
@@ -122,31 +111,31 @@ def nest(around: Sequence[For], body: Stmt) -> Stmt:
     return made
 
 
-def fold_of(outermost: For) -> Fold | None:
+def fold_of(outermost: ir.For) -> Fold | None:
     """The cross-thread reduction of a nest; None if it has none.
 
     Raises:
         CodegenError: the reduction shares its loops with other statements, or runs
             along two thread indices.
     """
-    chain: list[For] = []
-    inner: Stmt = outermost
-    while isinstance(inner, For) and not inner.thread.startswith("block."):
+    chain: list[ir.For] = []
+    inner: ir.Stmt = outermost
+    while isinstance(inner, ir.For) and not inner.thread.startswith("block."):
         chain.append(inner)
         inner = inner.body
-    folded = _folded(inner) if isinstance(inner, Block) else []
+    folded = _folded(inner) if isinstance(inner, ir.Block) else []
     across = [x for x in chain if x.thread and _drives(x.var, folded)]
     if not across:
         _need_own_nest(outermost)
         return None
-    assert isinstance(inner, Block)
+    assert isinstance(inner, ir.Block)
     if len(across) > 1:
         raise CodegenError(
             f"block {inner.name}: threads fold it along {across[0].thread} and "
             f"{across[1].thread}; fuse the two loops"
         )
-    updates = [n for n in walk(inner.body) if isinstance(n, Reduce | Store)]
-    if len(updates) != 1 or not isinstance(updates[0], Reduce):
+    updates = [n for n in walk(inner.body) if isinstance(n, ir.Reduce | ir.Store)]
+    if len(updates) != 1 or not isinstance(updates[0], ir.Reduce):
         raise CodegenError(
             f"block {inner.name}: a reduction across threads must be its only update"
         )
@@ -156,23 +145,23 @@ def fold_of(outermost: For) -> Fold | None:
     return Fold(tuple(chain), inner, across[0], own, lanes)
 
 
-def _folded(block: Block) -> list[Axis]:
+def _folded(block: ir.Block) -> list[ir.Axis]:
     """The reduction axes of a block; none for atomic updates."""
-    if not any(isinstance(n, Reduce) for n in walk(block.body)):
+    if not any(isinstance(n, ir.Reduce) for n in walk(block.body)):
         return []
     return [axis for axis in block.axes if axis.kind == "reduction"]
 
 
-def _drives(var: Var, axes: Iterable[Axis]) -> bool:
+def _drives(var: ir.Var, axes: Iterable[ir.Axis]) -> bool:
     return any(var in free_vars(axis.value) for axis in axes)
 
 
-def _need_own_nest(outermost: For) -> None:
+def _need_own_nest(outermost: ir.For) -> None:
     """Reject a cross-thread reduction next to other statements in its loops."""
     if not outermost.thread.startswith(THREAD):
         return
     around = [x for x in loops(outermost) if x.thread.startswith(THREAD)]
-    for block in (n for n in walk(outermost.body) if isinstance(n, Block)):
+    for block in (n for n in walk(outermost.body) if isinstance(n, ir.Block)):
         for loop in around:
             if _drives(loop.var, _folded(block)):
                 raise CodegenError(

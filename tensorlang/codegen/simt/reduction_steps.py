@@ -24,67 +24,53 @@ from typing import Final, TypeAlias
 from tensorlang.codegen.names import Names
 from tensorlang.codegen.simt.reduction_nests import Fold, nest
 from tensorlang.errors import CodegenError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.collectives import WARP, shuffle_index, shuffle_xor
 from tensorlang.ir.contraction import combination
-from tensorlang.ir.nodes import (
-    Alloc,
-    Binary,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    If,
-    Let,
-    Load,
-    Reduce,
-    Reducer,
-    Stmt,
-    Store,
-    as_expr,
-    seq,
-)
 from tensorlang.ir.visit import substitute
 
-State: TypeAlias = tuple[Expr, ...]
+State: TypeAlias = tuple[ir.Expr, ...]
 _RADIX: Final = 4  # parts combined by a thread between two barriers
 _SHUFFLED: Final = ("f32", "f64", "i32", "i64", "u32", "u64")
 _SYMMETRIC: Final = ("add", "mul", "min", "max", "and", "or", "xor")
 
 
 def state_buffers(
-    fold: Fold, names: Names, what: str, dims: Sequence[For]
-) -> tuple[Buffer, ...]:
+    fold: Fold, names: Names, what: str, dims: Sequence[ir.For]
+) -> tuple[ir.Buffer, ...]:
     """Shared buffers for the components of a state, with these loops as dimensions.
 
     Raises:
         CodegenError: a loop's extent is not constant.
     """
     for loop in dims:
-        if not isinstance(loop.extent, Const):
+        if not isinstance(loop.extent, ir.Const):
             raise CodegenError(
                 f"block {fold.block.name}: loop {loop.var.name} runs {loop.extent!r} "
                 "times around a reduction across threads; split it by a constant"
             )
     shape = tuple(loop.extent for loop in dims)
     return tuple(
-        Buffer(names.fresh(f"{b.name}_{what}"), b.dtype, shape, "shared")
+        ir.Buffer(names.fresh(f"{b.name}_{what}"), b.dtype, shape, "shared")
         for b in fold.update.buffers
     )
 
 
-def lane_steps(fold: Fold, parts: tuple[Buffer, ...]) -> Iterator[Stmt]:
+def lane_steps(fold: Fold, parts: tuple[ir.Buffer, ...]) -> Iterator[ir.Stmt]:
     """Reduce the parts of a thread's lanes into the first of them."""
     if not fold.lanes:
         return
     at = tuple(x.var for x in fold.results)
     lanes = product(*(range(int(x.extent.value)) for x in fold.lanes))  # type: ignore[attr-defined]
-    first, *others = ((*at, *map(as_expr, place)) for place in lanes)
+    first, *others = ((*at, *map(ir.as_expr, place)) for place in lanes)
     yield nest(
-        fold.results, seq(*(_update(fold, parts, first, other) for other in others))
+        fold.results, ir.seq(*(_update(fold, parts, first, other) for other in others))
     )
 
 
-def tree_steps(fold: Fold, names: Names, mine: State, *, alike: bool) -> Iterator[Stmt]:
+def tree_steps(
+    fold: Fold, names: Names, mine: State, *, alike: bool
+) -> Iterator[ir.Stmt]:
     """Reduce all parts in shared memory, and store the result.
 
     Args:
@@ -98,44 +84,46 @@ def tree_steps(fold: Fold, names: Names, mine: State, *, alike: bool) -> Iterato
     dims = (*(x for x in fold.results if not x.thread), *slowest_first)
     trees = state_buffers(fold, names, "tree", dims)
     place = tuple(x.var for x in dims)
-    own = seq(*(Store(t, place, v) for t, v in zip(trees, mine, strict=True)))
-    done = tuple(Load(tree, _at(fold, place, as_expr(0))) for tree in trees)
-    yield from map(Alloc, trees)
+    own = ir.seq(*(ir.Store(t, place, v) for t, v in zip(trees, mine, strict=True)))
+    done = tuple(ir.Load(tree, _at(fold, place, ir.as_expr(0))) for tree in trees)
+    yield from map(ir.Alloc, trees)
     yield nest(fold.results, own)
     size = fold.threads
     while size > 1:
         step = -(-size // _RADIX) if size > 2 else 1
         fewer = [_shorter(x, fold.across, step) for x in fold.results]
         ends = (fold.state(done),) if step == 1 and not alike else ()
-        yield nest(fewer, seq(*_round(fold, trees, place, (size, step)), *ends))
+        yield nest(fewer, ir.seq(*_round(fold, trees, place, (size, step)), *ends))
         size = step
     if alike:
         yield nest(fold.every, fold.state(done))
 
 
 def _round(
-    fold: Fold, trees: tuple[Buffer, ...], place: State, sizes: tuple[int, int]
-) -> Iterable[Stmt]:
+    fold: Fold, trees: tuple[ir.Buffer, ...], place: State, sizes: tuple[int, int]
+) -> Iterable[ir.Stmt]:
     """Reduce `size` parts to `step`, for one thread."""
     size, step = sizes
     var = fold.across.var
     for start in range(step, size, step):
         update = _update(fold, trees, place, _at(fold, place, var + start))
         full = start + step <= size
-        yield update if full else If(var < size - start, update)
+        yield update if full else ir.If(var < size - start, update)
 
 
-def _update(fold: Fold, into: tuple[Buffer, ...], at: State, other: State) -> Reduce:
-    values = tuple(Load(buffer, other) for buffer in into)
-    return Reduce(fold.update.reducer, into, at, values)
+def _update(
+    fold: Fold, into: tuple[ir.Buffer, ...], at: State, other: State
+) -> ir.Reduce:
+    values = tuple(ir.Load(buffer, other) for buffer in into)
+    return ir.Reduce(fold.update.reducer, into, at, values)
 
 
-def _at(fold: Fold, place: State, value: Expr) -> State:
+def _at(fold: Fold, place: State, value: ir.Expr) -> State:
     return tuple(substitute(index, {fold.across.var: value}) for index in place)
 
 
-def _shorter(loop: For, across: For, extent: int) -> For:
-    return replace(loop, extent=as_expr(extent)) if loop is across else loop
+def _shorter(loop: ir.For, across: ir.For, extent: int) -> ir.For:
+    return replace(loop, extent=ir.as_expr(extent)) if loop is across else loop
 
 
 # ------------------------------------------------------------------------- warps
@@ -148,32 +136,34 @@ def in_warps(fold: Fold) -> bool:
     return whole and types <= {*_SHUFFLED}
 
 
-def warp_steps(fold: Fold, names: Names, mine: State, *, alike: bool) -> Iterator[Stmt]:
+def warp_steps(
+    fold: Fold, names: Names, mine: State, *, alike: bool
+) -> Iterator[ir.Stmt]:
     """As `tree_steps`, by shuffles within warps and shared memory between them."""
     made, state = _butterfly(fold, names, mine)
     if fold.threads == WARP and alike:
-        yield nest(fold.results, seq(*made, fold.state(state)))
+        yield nest(fold.results, ir.seq(*made, fold.state(state)))
         return
     first = fold.across.var % WARP
     if fold.threads == WARP:
-        store = If(first.equal(0), fold.state(state))
-        yield nest(fold.results, seq(*made, store))
+        store = ir.If(first.equal(0), fold.state(state))
+        yield nest(fold.results, ir.seq(*made, store))
         return
-    warps = replace(fold.across, extent=as_expr(fold.threads // WARP))
+    warps = replace(fold.across, extent=ir.as_expr(fold.threads // WARP))
     dims = [x for x in (*fold.results[::-1], fold.across) if x is not fold.across]
     across = state_buffers(fold, names, "warps", (*dims, warps))
     place = (*(x.var for x in dims), fold.across.var // WARP)
-    stores = (Store(b, place, v) for b, v in zip(across, state, strict=True))
-    yield from map(Alloc, across)
-    yield nest(fold.results, seq(*made, If(first.equal(0), seq(*stores))))
+    stores = (ir.Store(b, place, v) for b, v in zip(across, state, strict=True))
+    yield from map(ir.Alloc, across)
+    yield nest(fold.results, ir.seq(*made, ir.If(first.equal(0), ir.seq(*stores))))
     joined, whole = _joined(fold, names, across, place[:-1])
     alone = tuple(_shorter(x, fold.across, 1) for x in fold.every)
-    yield nest(fold.every if alike else alone, seq(*joined, fold.state(whole)))
+    yield nest(fold.every if alike else alone, ir.seq(*joined, fold.state(whole)))
 
 
-def _butterfly(fold: Fold, names: Names, mine: State) -> tuple[list[Stmt], State]:
+def _butterfly(fold: Fold, names: Names, mine: State) -> tuple[list[ir.Stmt], State]:
     """A butterfly reduction within a warp, and the result, equal in all lanes."""
-    made: list[Stmt] = []
+    made: list[ir.Stmt] = []
     state = _named(names, "own", mine, made)
     mask = WARP // 2
     while mask:
@@ -188,13 +178,13 @@ def _butterfly(fold: Fold, names: Names, mine: State) -> tuple[list[Stmt], State
 
 
 def _joined(
-    fold: Fold, names: Names, across: tuple[Buffer, ...], place: State
-) -> tuple[list[Stmt], State]:
+    fold: Fold, names: Names, across: tuple[ir.Buffer, ...], place: State
+) -> tuple[list[ir.Stmt], State]:
     """Reduce the states of all warps, in order."""
-    made: list[Stmt] = []
+    made: list[ir.Stmt] = []
     state: State | None = None
     for warp in range(fold.threads // WARP):
-        loads = tuple(Load(buffer, (*place, as_expr(warp))) for buffer in across)
+        loads = tuple(ir.Load(buffer, (*place, ir.as_expr(warp))) for buffer in across)
         other = _named(names, "warp", loads, made)
         both = (state, other) if state else None
         state = _combined(fold.update.reducer, names, both, made) if both else other
@@ -203,22 +193,22 @@ def _joined(
 
 
 def _combined(
-    reducer: Reducer, names: Names, sides: tuple[State, State], made: list[Stmt]
+    reducer: ir.Reducer, names: Names, sides: tuple[State, State], made: list[ir.Stmt]
 ) -> State:
     return _named(names, "both", combination(reducer, *sides), made)
 
 
-def _named(names: Names, what: str, values: State, made: list[Stmt]) -> State:
+def _named(names: Names, what: str, values: State, made: list[ir.Stmt]) -> State:
     """Bind values to variables, as each is used several times."""
     found = []
     for value in values:
         var = names.var(what, value.dtype)
-        made.append(Let(var, value))
+        made.append(ir.Let(var, value))
         found.append(var)
     return tuple(found)
 
 
-def _is_symmetric(reducer: Reducer) -> bool:
+def _is_symmetric(reducer: ir.Reducer) -> bool:
     """Whether swapping the operands gives bitwise the same result."""
     (whole, *more) = reducer.combine
-    return not more and isinstance(whole, Binary) and whole.op in _SYMMETRIC
+    return not more and isinstance(whole, ir.Binary) and whole.op in _SYMMETRIC

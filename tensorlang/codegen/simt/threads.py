@@ -26,23 +26,9 @@ from tensorlang.codegen.simt.ownership import owned
 from tensorlang.codegen.simt.privatise import privatise
 from tensorlang.codegen.unroll import specialise
 from tensorlang.errors import CodegenError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import loops, reads, writes
 from tensorlang.ir.dtypes import i64
-from tensorlang.ir.nodes import (
-    Alloc,
-    Barrier,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    If,
-    Node,
-    Seq,
-    Stmt,
-    Var,
-    as_expr,
-    seq,
-)
 from tensorlang.ir.visit import replace_buffers, transform_statements
 
 BLOCKS: Final = ("block.x", "block.y", "block.z")
@@ -50,12 +36,12 @@ THREADS: Final = ("thread.x", "thread.y", "thread.z")
 SHARED_BYTES: Final = 16 << 10  # larger block scratch is in the workspace
 
 
-def has_bound(node: Node, among: Sequence[str] = BLOCKS + THREADS) -> bool:
+def has_bound(node: ir.Node, among: Sequence[str] = BLOCKS + THREADS) -> bool:
     """Whether a loop below is bound to one of these indices."""
     return any(loop.thread in among for loop in loops(node) if loop.thread)
 
 
-def share_among_threads(body: Stmt, names: Names) -> Stmt:
+def share_among_threads(body: ir.Stmt, names: Names) -> ir.Stmt:
     """A block's scratch, then its thread loops around the whole body."""
     extents = _extents(body)
     variables = {index: names.var(_NAMES[index], i64) for index in extents}
@@ -63,24 +49,26 @@ def share_among_threads(body: Stmt, names: Names) -> Stmt:
     body, own = privatise(_without(body, held), held)
     left = tuple(b for b in held if b.name not in {made.name for made in own})
     body, scratch = _block_scratch(body, left)
-    inside = seq(*map(Alloc, own), _Threads(extents, variables, owned(body)).run(body))
+    inside = ir.seq(
+        *map(ir.Alloc, own), _Threads(extents, variables, owned(body)).run(body)
+    )
     for index in extents:  # thread.x varies fastest: it is innermost
-        extent = as_expr(extents[index])
-        inside = For(variables[index], extent, "bound", inside, index)
-    return seq(*map(Alloc, scratch), inside)
+        extent = ir.as_expr(extents[index])
+        inside = ir.For(variables[index], extent, "bound", inside, index)
+    return ir.seq(*map(ir.Alloc, scratch), inside)
 
 
 _NAMES: Final = dict(zip(THREADS, ("thread", "thread_y", "thread_z"), strict=True))
 
 
-def _extents(body: Stmt) -> dict[str, int]:
+def _extents(body: ir.Stmt) -> dict[str, int]:
     """Threads of a block along each index; at least one along `thread.x`."""
     found = {"thread.x": 1}
     for index in THREADS:
         for loop in loops(body):
             if loop.thread != index:
                 continue
-            if not isinstance(loop.extent, Const):
+            if not isinstance(loop.extent, ir.Const):
                 raise CodegenError(
                     f"loop {loop.var.name} is bound to {index}, but its extent "
                     f"{loop.extent!r} varies; split it by a constant first"
@@ -89,37 +77,41 @@ def _extents(body: Stmt) -> dict[str, int]:
     return found
 
 
-def _scratch(stmt: Stmt) -> Iterable[Buffer]:
+def _scratch(stmt: ir.Stmt) -> Iterable[ir.Buffer]:
     """Buffers allocated by statements that all threads of a block run."""
     match stmt:
-        case Seq():
+        case ir.Seq():
             for item in stmt.stmts:
                 yield from _scratch(item)
-        case Alloc():
+        case ir.Alloc():
             yield stmt.buffer
-        case For(kind="bound"):
+        case ir.For(kind="bound"):
             return
-        case For() if has_bound(stmt):
+        case ir.For() if has_bound(stmt):
             yield from _scratch(stmt.body)
-        case If() if has_bound(stmt):
+        case ir.If() if has_bound(stmt):
             yield from _scratch(stmt.then)
-            yield from _scratch(stmt.orelse or Seq(()))
+            yield from _scratch(stmt.orelse or ir.Seq(()))
 
 
-def _without(stmt: Stmt, scratch: tuple[Buffer, ...]) -> Stmt:
+def _without(stmt: ir.Stmt, scratch: tuple[ir.Buffer, ...]) -> ir.Stmt:
     """The statement without the allocations of these buffers."""
 
-    def left(part: Stmt) -> Stmt:
-        return Seq(()) if isinstance(part, Alloc) and part.buffer in scratch else part
+    def left(part: ir.Stmt) -> ir.Stmt:
+        return (
+            ir.Seq(())
+            if isinstance(part, ir.Alloc) and part.buffer in scratch
+            else part
+        )
 
     return transform_statements(stmt, left)
 
 
 def _block_scratch(
-    body: Stmt, buffers: tuple[Buffer, ...]
-) -> tuple[Stmt, tuple[Buffer, ...]]:
+    body: ir.Stmt, buffers: tuple[ir.Buffer, ...]
+) -> tuple[ir.Stmt, tuple[ir.Buffer, ...]]:
     """Place a block's scratch: in shared memory if small, else in the workspace."""
-    moved: dict[Buffer, Buffer] = {}
+    moved: dict[ir.Buffer, ir.Buffer] = {}
     for buffer in buffers:
         size = size_in_bytes(buffer)
         fits = size is not None and size <= SHARED_BYTES
@@ -128,11 +120,11 @@ def _block_scratch(
     return replace_buffers(body, moved), tuple(moved.values())
 
 
-def size_in_bytes(buffer: Buffer) -> int | None:
+def size_in_bytes(buffer: ir.Buffer) -> int | None:
     """The size of a flattened buffer in bytes; None if it is not constant."""
     total = buffer.dtype.bytes
     for extent in buffer.shape:
-        if not isinstance(extent, Const):
+        if not isinstance(extent, ir.Const):
             return None
         total *= int(extent.value)
     return total
@@ -147,8 +139,8 @@ class _Threads(Barriers):
     def __init__(
         self,
         extents: dict[str, int],
-        variables: dict[str, Var],
-        owned: frozenset[Buffer],
+        variables: dict[str, ir.Var],
+        owned: frozenset[ir.Buffer],
     ) -> None:
         """`owned`: buffers of which each thread accesses only its own part."""
         tests = [variables[i].equal(0) for i, n in extents.items() if n > 1]
@@ -157,19 +149,19 @@ class _Threads(Barriers):
         self.extents = extents
         self.variables = variables
 
-    def is_apart(self, buffer: Buffer) -> bool:
+    def is_apart(self, buffer: ir.Buffer) -> bool:
         """Whether each thread accesses only its own elements of a buffer."""
         return buffer in self.owned
 
-    def holds(self, stmt: Stmt) -> bool:
+    def holds(self, stmt: ir.Stmt) -> bool:
         """Whether a statement contains a loop over threads."""
         return is_copy_sync(stmt) or has_bound(stmt, THREADS)
 
-    def divides(self, stmt: Stmt) -> bool:
+    def divides(self, stmt: ir.Stmt) -> bool:
         """Whether a statement is a loop over threads."""
-        return isinstance(stmt, For) and stmt.kind == "bound"
+        return isinstance(stmt, ir.For) and stmt.kind == "bound"
 
-    def ahead(self, stmt: If) -> list[Stmt]:
+    def ahead(self, stmt: ir.If) -> list[ir.Stmt]:
         """A barrier before a branch that conflicts with earlier accesses.
 
         Inside the branch, statements after it could not rely on the barrier.
@@ -179,18 +171,21 @@ class _Threads(Barriers):
         if not any(access.conflicts(read, write) for access in self.pending.each()):
             return []
         self.pending = Pending()
-        return [Barrier(self.scope)]
+        return [ir.Barrier(self.scope)]
 
-    def divide(self, loop: For) -> list[Stmt]:
+    def divide(self, loop: ir.For) -> list[ir.Stmt]:
         """One thread's iteration, guarded if there are more threads than iterations."""
-        values: dict[Var, Expr] = {}
-        guards: list[Expr] = []
+        values: dict[ir.Var, ir.Expr] = {}
+        guards: list[ir.Expr] = []
         idle = dict(self.extents)
-        body: Stmt = loop
-        while isinstance(body, For) and body.kind == "bound" and body.thread in idle:
+        body: ir.Stmt = loop
+        while isinstance(body, ir.For) and body.kind == "bound" and body.thread in idle:
             var, extent = self.variables[body.thread], body.extent
             values[body.var] = var.cast(body.var.dtype)
-            if isinstance(extent, Const) and extent.value < self.extents[body.thread]:
+            if (
+                isinstance(extent, ir.Const)
+                and extent.value < self.extents[body.thread]
+            ):
                 guards.append(var < extent.cast(i64))
             idle.pop(body.thread)
             body = body.body
@@ -198,11 +193,11 @@ class _Threads(Barriers):
             raise CodegenError("loops over threads must be perfectly nested")
         guards += [self.variables[i].equal(0) for i, n in idle.items() if n > 1]
         made = specialise(body, values, {})
-        return [If(_all(guards), made) if guards else made]
+        return [ir.If(_all(guards), made) if guards else made]
 
 
-def _all(tests: list[Expr]) -> Expr:
-    cond: Expr = as_expr(True)
+def _all(tests: list[ir.Expr]) -> ir.Expr:
+    cond: ir.Expr = ir.as_expr(True)
     for number, test in enumerate(tests):
         cond = test if number == 0 else cond & test
     return cond

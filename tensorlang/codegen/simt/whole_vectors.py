@@ -16,58 +16,42 @@ from dataclasses import replace
 from itertools import pairwise
 
 from tensorlang.codegen.multiples import multiple
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars
-from tensorlang.ir.nodes import (
-    Buffer,
-    Const,
-    Expr,
-    Extract,
-    Function,
-    Let,
-    Load,
-    Node,
-    Ramp,
-    Seq,
-    Shuffle,
-    Stmt,
-    Store,
-    as_expr,
-    seq,
-)
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.visit import rebuild, rewriter
 
 
-def combine_vectors(function: Function) -> Function:
+def combine_vectors(function: ir.Function) -> ir.Function:
     """The function with vector accesses to registers where possible."""
     return replace(function, body=_visit(function.body))
 
 
 @rewriter
-def _visit(node: Node) -> Node:
+def _visit(node: ir.Node) -> ir.Node:
     match node:
-        case Buffer():
+        case ir.Buffer():
             return node
-        case Seq():
-            return seq(*_inlined(_stored([_visit(stmt) for stmt in node.stmts])))
-        case Shuffle(vectors=vectors, lanes_taken=lanes) if lanes == _all(vectors):
+        case ir.Seq():
+            return ir.seq(*_inlined(_stored([_visit(stmt) for stmt in node.stmts])))
+        case ir.Shuffle(vectors=vectors, lanes_taken=lanes) if lanes == _all(vectors):
             whole = _loaded(node)
             return rebuild(node, _visit) if whole is None else whole
-        case Shuffle(vectors=(Load() as load,)):
+        case ir.Shuffle(vectors=(ir.Load() as load,)):
             part = _part(load, node.lanes_taken)
             return rebuild(node, _visit) if part is None else part
-        case Node():
+        case ir.Node():
             return rebuild(node, _visit)
     return node
 
 
-def _all(vectors: Sequence[Expr]) -> tuple[int, ...]:
+def _all(vectors: Sequence[ir.Expr]) -> tuple[int, ...]:
     return tuple(range(len(vectors)))
 
 
-def _loaded(vector: Shuffle) -> Expr | None:
+def _loaded(vector: ir.Shuffle) -> ir.Expr | None:
     """One load in place of those that a shuffle combines."""
-    loads = [v for v in vector.vectors if isinstance(v, Load) and v.mask is None]
+    loads = [v for v in vector.vectors if isinstance(v, ir.Load) and v.mask is None]
     if len(loads) != len(vector.vectors):
         return None
     first = _first([(load.buffer, load.indices) for load in loads])
@@ -76,10 +60,10 @@ def _loaded(vector: Shuffle) -> Expr | None:
     return replace(loads[0], indices=(_ramp(first, len(loads)),))
 
 
-def _part(load: Load, lanes: Sequence[int]) -> Expr | None:
+def _part(load: ir.Load, lanes: Sequence[int]) -> ir.Expr | None:
     """Contiguous lanes of a wide load as a narrower load."""
     (index,) = load.indices
-    if load.buffer.scope != "register" or not isinstance(index, Ramp):
+    if load.buffer.scope != "register" or not isinstance(index, ir.Ramp):
         return None
     if tuple(lanes) != tuple(range(lanes[0], lanes[0] + len(lanes))):
         return None
@@ -89,9 +73,9 @@ def _part(load: Load, lanes: Sequence[int]) -> Expr | None:
     return replace(load, indices=(_ramp(first, len(lanes)),))
 
 
-def _stored(stmts: list[Stmt]) -> list[Stmt]:
+def _stored(stmts: list[ir.Stmt]) -> list[ir.Stmt]:
     """Combine consecutive stores of a vector's lanes."""
-    made: list[Stmt] = []
+    made: list[ir.Stmt] = []
     while stmts:
         run = _lanes(stmts)
         if run is None:
@@ -104,18 +88,18 @@ def _stored(stmts: list[Stmt]) -> list[Stmt]:
     return made
 
 
-def _lanes(stmts: list[Stmt]) -> tuple[int, Store] | None:
+def _lanes(stmts: list[ir.Stmt]) -> tuple[int, ir.Store] | None:
     """The number of leading statements that store a vector's lanes, and their store."""
     head = stmts[0]
-    if not isinstance(head, Store) or not isinstance(head.value, Extract):
+    if not isinstance(head, ir.Store) or not isinstance(head.value, ir.Extract):
         return None
     vector = head.value.vector
     run = stmts[: vector.dtype.lanes]
     places = [
         (stmt.buffer, stmt.indices)
         for lane, stmt in enumerate(run)
-        if isinstance(stmt, Store) and stmt.mask is None
-        if stmt.value == Extract(vector, lane)
+        if isinstance(stmt, ir.Store) and stmt.mask is None
+        if stmt.value == ir.Extract(vector, lane)
     ]
     first = _first(places) if len(places) == vector.dtype.lanes else None
     if first is None:
@@ -123,14 +107,14 @@ def _lanes(stmts: list[Stmt]) -> tuple[int, Store] | None:
     return len(run), replace(head, indices=(_ramp(first, len(run)),), value=vector)
 
 
-def _inlined(stmts: list[Stmt]) -> list[Stmt]:
+def _inlined(stmts: list[ir.Stmt]) -> list[ir.Stmt]:
     """Forward vectors that are bound only to be stored next."""
-    made: list[Stmt] = []
+    made: list[ir.Stmt] = []
     for number, stmt in enumerate(stmts):
         last = made[-1] if made else None
         if (
-            isinstance(last, Let)
-            and isinstance(stmt, Store)
+            isinstance(last, ir.Let)
+            and isinstance(stmt, ir.Store)
             and stmt.value == last.var
             and last.var.dtype.lanes > 1
             and not any(last.var in free_vars(later) for later in stmts[number + 1 :])
@@ -141,7 +125,7 @@ def _inlined(stmts: list[Stmt]) -> list[Stmt]:
     return made
 
 
-def _first(places: list[tuple[Buffer, tuple[Expr, ...]]]) -> Expr | None:
+def _first(places: list[tuple[ir.Buffer, tuple[ir.Expr, ...]]]) -> ir.Expr | None:
     """The first index, if the indices are contiguous and aligned in registers."""
     buffers = {buffer for buffer, _ in places}
     if len(buffers) != 1 or next(iter(buffers)).scope != "register":
@@ -149,10 +133,10 @@ def _first(places: list[tuple[Buffer, tuple[Expr, ...]]]) -> Expr | None:
     if len(places) < 2 or any(len(indices) != 1 for _, indices in places):
         return None
     every = [indices[0] for _, indices in places]
-    if any(simplify(b - a) != as_expr(1) for a, b in pairwise(every)):
+    if any(simplify(b - a) != ir.as_expr(1) for a, b in pairwise(every)):
         return None
     return None if multiple(every[0], {}) % len(places) else every[0]
 
 
-def _ramp(first: Expr, lanes: int) -> Ramp:
-    return Ramp(first, Const(1, first.dtype), lanes)
+def _ramp(first: ir.Expr, lanes: int) -> ir.Ramp:
+    return ir.Ramp(first, ir.Const(1, first.dtype), lanes)

@@ -9,22 +9,10 @@ from typing import Final
 from tensorlang.codegen.copies import ASYNC, is_zero
 from tensorlang.codegen.multiples import Multiples, multiple
 from tensorlang.codegen.simt.lane_analysis import LaneAnalysis
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.bounds import Known
-from tensorlang.ir.nodes import (
-    Buffer,
-    Const,
-    Expr,
-    For,
-    Load,
-    Ramp,
-    Select,
-    Splat,
-    Stmt,
-    Store,
-    Var,
-)
 from tensorlang.ir.visit import walk
 
 _WIDEST: Final = 16  # lanes of a vector type
@@ -41,21 +29,21 @@ class WideAccesses(LaneAnalysis):
 
     def __init__(
         self,
-        loop: For,
+        loop: ir.For,
         multiples: Multiples,
         known: Known,
         *,
         access_bytes: int,
-        sizes: frozenset[Var],
+        sizes: frozenset[ir.Var],
     ) -> None:
         super().__init__(loop, multiples, known)
         self.access_bytes = access_bytes
         self.sizes = sizes
-        self.even: set[tuple[Var, int]] | None = None
+        self.even: set[tuple[ir.Var, int]] | None = None
 
     def parts(
-        self, buffer: Buffer, index: Expr, *, own: bool = False
-    ) -> list[Expr] | None:
+        self, buffer: ir.Buffer, index: ir.Expr, *, own: bool = False
+    ) -> list[ir.Expr] | None:
         """The first indices of wide accesses; None if the access is not wide.
 
         `own` permits registers, for copies from or to memory.
@@ -73,7 +61,7 @@ class WideAccesses(LaneAnalysis):
         firsts = [self.at(index, n) for n in range(0, self.count, max(width, 1))]
         return firsts if width > 1 and self.are_even(firsts, width) else None
 
-    def are_even(self, firsts: list[Expr], width: int) -> bool:
+    def are_even(self, firsts: list[ir.Expr], width: int) -> bool:
         """Whether indices are multiples of `width`, if the requested tests hold."""
         asked = dict.fromkeys(self.sizes, width) if self.even is not None else {}
         known = {**self.multiples, **asked}
@@ -89,7 +77,7 @@ class WideAccesses(LaneAnalysis):
         self.even = {*(self.even or ()), *asked.items()}
         return True
 
-    def has_wide(self, stmt: Stmt) -> bool:
+    def has_wide(self, stmt: ir.Stmt) -> bool:
         """Whether a statement has wide accesses, supposing all lanes run it."""
         if free_vars(stmt) & self.varying != {self.lane}:
             return False
@@ -97,25 +85,25 @@ class WideAccesses(LaneAnalysis):
         found = any(
             bool(node.indices) and self.parts(node.buffer, node.indices[0]) is not None
             for node in walk(stmt)
-            if isinstance(node, (Load, Store))
+            if isinstance(node, (ir.Load, ir.Store))
         )
         self.even = outer
         return found
 
-    def ramps(self, parts: list[Expr]) -> list[tuple[Ramp, Ramp]]:
+    def ramps(self, parts: list[ir.Expr]) -> list[tuple[ir.Ramp, ir.Ramp]]:
         """Indices of each wide access: in an array of lanes, and in memory."""
         width = self.count // len(parts)
         return [
-            (_ramp(Const(n * width, i64), width), _ramp(first, width))
+            (_ramp(ir.Const(n * width, i64), width), _ramp(first, width))
             for n, first in enumerate(parts)
         ]
 
-    def copies(self, stmt: Store) -> list[Stmt] | None:
+    def copies(self, stmt: ir.Store) -> list[ir.Stmt] | None:
         """Wide copies, possibly zero-filled; None if the two sides do not match."""
         value = stmt.value
-        source = value.a if isinstance(value, Select) else value
+        source = value.a if isinstance(value, ir.Select) else value
         if (
-            not isinstance(source, Load)
+            not isinstance(source, ir.Load)
             or source.mask is not None
             or not source.indices
         ):
@@ -126,16 +114,16 @@ class WideAccesses(LaneAnalysis):
         sources = self.parts(source.buffer, source.indices[0], own=True)
         if parts is None or sources is None or len(sources) != len(parts):
             return None
-        if isinstance(value, Select) and (
+        if isinstance(value, ir.Select) and (
             ASYNC not in stmt.hints or self.varies(value.cond) or not is_zero(value.b)
         ):
             return None
-        made: list[Stmt] = []
+        made: list[ir.Stmt] = []
         width = self.count // len(parts)
         for to, first in zip(parts, sources, strict=True):
-            whole: Expr = replace(source, indices=(_ramp(first, width),))
-            if isinstance(value, Select):
-                whole = Select(value.cond, whole, Splat(value.b, width))
+            whole: ir.Expr = replace(source, indices=(_ramp(first, width),))
+            if isinstance(value, ir.Select):
+                whole = ir.Select(value.cond, whole, ir.Splat(value.b, width))
             made.append(replace(stmt, indices=(_ramp(to, width),), value=whole))
         return made
 
@@ -145,10 +133,10 @@ def _in_runs(steps: Sequence[bool], width: int) -> bool:
     return all(step or not lane % width for lane, step in enumerate(steps, 1))
 
 
-def is_own(buffer: Buffer) -> bool:
+def is_own(buffer: ir.Buffer) -> bool:
     """Whether a buffer is in the thread's registers."""
     return buffer.scope in ("register", "private")
 
 
-def _ramp(first: Expr, width: int) -> Ramp:
-    return Ramp(first, Const(1, first.dtype), width)
+def _ramp(first: ir.Expr, width: int) -> ir.Ramp:
+    return ir.Ramp(first, ir.Const(1, first.dtype), width)
