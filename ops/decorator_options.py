@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import Any, Final, TypeVar
 
 from tensorlang.errors import OperatorError
+from tensorlang.ops.operator import Operator
 
 Made = TypeVar("Made")
 
@@ -21,6 +22,7 @@ _TYPES: Final[Mapping[str, tuple[Any, str]]] = {
     "aliases": ((tuple, list), "a tuple of names"),
     "tolerance": ((int, float), "a number"),
     "whole": (bool, "True or False"),
+    "parameters_of": (Operator, "an operator"),
 }
 
 

@@ -25,7 +25,7 @@ from tensorlang.errors import OperatorError, ShapeError
 from tensorlang.ops import signature
 from tensorlang.ops.decorator_options import decorator
 from tensorlang.ops.operator import Body, Operator
-from tensorlang.ops.signature import FLOATS, Arrays, Parameter, Spec, Static
+from tensorlang.ops.signature import Arrays, Floats, Parameter, Spec, Static
 
 if TYPE_CHECKING:
     from tensorlang.ir.frontend import Tensor
@@ -113,67 +113,43 @@ class Fold(Operator):
 
     # ------------------------------------------------------------------- gradients
 
-    def gradient(self, rule: Body) -> FoldGradient:
+    def gradient(self, rule: Body) -> Operator:
         """Decorator: define the gradient.
 
         The rule takes the gradient of the result, then the definition's arguments, and
         returns the gradient of the array.
         """
-        return FoldGradient(self, rule)
 
+        def gradient(dy: Floats, x: Floats, **given: Any) -> Tensor:
+            axis, keepdims = given.pop("axis"), given.pop("keepdims")
+            rows = ir.rows.along(x, axis)
+            made = rows.shape(keepdims=keepdims)
+            ir.require(
+                len(dy.shape) == len(made) and dy.shape == made,
+                "dy has shape {dy}; folding axis {axis} of shape {x} gives {made}",
+                ShapeError,
+                dy=dy.shape,
+                axis=axis,
+                x=x.shape,
+                made=made,
+            )
+            result: Tensor = rule(dy, rows, **given)
+            _check(result, "a value a place, as rows.each", rows.array.shape, x.shape)
+            return rows.whole(result)
 
-class FoldGradient(Operator):
-    """The gradient of a fold.
-
-    Args:
-        of: The fold.
-        rule: Maps the gradient of its result, rows and further parameters to the
-            gradient of the array.
-    """
-
-    def __init__(self, of: Fold, rule: Body) -> None:
-        self.of = of
-        super().__init__(
-            f"{of.id}_grad",
-            rule,
+        gradient.__doc__ = rule.__doc__
+        return Operator(
+            f"{self.id}_grad",
+            gradient,
+            parameters_of=self,
             shapes=(_USUAL[:1], _USUAL),
             usual={"axis": -1},
             whole=True,
-            aliases=tuple(f"{alias}_grad" for alias in of.aliases),
-            scheduled_as=of.scheduled_as,
+            aliases=tuple(f"{alias}_grad" for alias in self.aliases),
+            scheduled_as=self.scheduled_as,
             gradient={"linear": False},
-            module=of.module,
+            module=self.module,
         )
-
-    @cached_property
-    def spec(self) -> Spec:
-        """The gradient of the result, and what the fold takes, of floats."""
-        none, kind = inspect.Parameter.empty, Arrays("floats", FLOATS)
-        arrays = [Parameter(name, kind, none, keyword=False) for name in ("dy", "x")]
-        return Spec(self.id, (*arrays, *self.of.spec.parameters[1:]))
-
-    @property
-    def definition(self) -> Body:
-        """The definition on tensors."""
-        return self._spread
-
-    def _spread(
-        self, *, dy: Tensor, x: Tensor, axis: Any, keepdims: bool, **more: object
-    ) -> Tensor:
-        rows = ir.rows.along(x, axis)
-        made = rows.shape(keepdims=keepdims)
-        ir.require(
-            len(dy.shape) == len(made) and dy.shape == made,
-            "dy has shape {dy}; folding axis {axis} of shape {x} gives {made}",
-            ShapeError,
-            dy=dy.shape,
-            axis=axis,
-            x=x.shape,
-            made=made,
-        )
-        result: Tensor = self.body(dy, rows, **more)
-        _check(result, "a value a place, as rows.each", rows.array.shape, x.shape)
-        return rows.whole(result)
 
 
 def _check(made: object, says: str, *shapes: Sequence[Any]) -> None:

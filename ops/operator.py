@@ -112,6 +112,8 @@ class Operator:  # noqa: D101 - it has one
             workload, such as one row beside many, so that no later call must compile.
         instead: Other types that arrays may have, by name, each with a function that
             makes the launch of a call from all arguments by name.
+        parameters_of: The operator whose parameters `**` in the definition's signature
+            stands for, without those that the signature names itself.
         derive: Checks those arguments of a call that it names, and derives scalars from
             them before the kernel is looked up. It returns their description, which
             is part of the kernel, such as `"rate:u32,f32"` (see
@@ -161,6 +163,7 @@ class Operator:  # noqa: D101 - it has one
         missing: Mapping[str, Callable[[str], object]] | None = None,
         faults: Callable[[Sequence[Any]], str] | None = None,
         instead: Mapping[str, tuple[type, Callable[..., Launch]]] | None = None,
+        parameters_of: Operator | None = None,
         derive: Callable[..., tuple[str, tuple[object, ...]]] | None = None,
         measured: Sequence[Mapping[str, object]] = ({},),
         view: Callable[..., tuple[int, ...]] | None = None,
@@ -179,6 +182,7 @@ class Operator:  # noqa: D101 - it has one
         self.meanings, self.missing = dict(meanings or {}), missing or {}
         self._shapes, self.usual_attributes, self.is_whole = shapes, usual, whole
         self._gradient, self.host, self.instead = gradient, host, instead or {}
+        self._parameters_of = parameters_of
         self._faults, self.view, self._variants = faults, view, variants
         self.derive, self.measured = derive, measured
         self.prefers, self.shorthand = prefers or _direct, shorthand or _as_given
@@ -215,7 +219,8 @@ class Operator:  # noqa: D101 - it has one
     @cached_property
     def spec(self) -> Spec:
         """The parameters of the operator, other than `target` and `out`."""
-        return signature.spec(self.id, self.body)
+        of = self._parameters_of
+        return signature.spec(self.id, self.body, of.spec.parameters if of else ())
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:

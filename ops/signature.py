@@ -32,6 +32,9 @@ r"""The kinds of an operator's parameters: its definition's annotations, as data
 | `int`, `float`, `bool`, `str`, `tuple`, `Literal`, None | an attribute | itself |
 | `Ints`, `Padding`, `Sizes` | integers: one, or one per dimension | itself |
 
+With `parameters_of=`, `**given` stands for the parameters of another operator, such as
+those of the forward operator in the signature of its gradient, that are not named.
+
 Arrays with the same annotation have the same element type. In an elementwise
 definition, whose parameters are single elements, the names are `Float`, `Integer`,
 `Real`, `Truth` and `Value`; each may also be a Python number. Without an annotation,
@@ -547,14 +550,25 @@ _NAMES: Final = {
 }
 
 
-def spec(id: str, definition: Callable[..., object]) -> Spec:
+def spec(
+    id: str, definition: Callable[..., object], rest: Sequence[Parameter] = ()
+) -> Spec:
     """The spec for the signature of a definition.
+
+    Args:
+        id: The operator's id.
+        definition: Its definition.
+        rest: What `**` in the signature stands for, without what it names itself.
 
     Raises:
         OperatorError: a parameter has a reserved name or an unknown annotation.
     """
-    found = []
+    found: list[Parameter] = []
     for name, given in inspect.signature(definition).parameters.items():
+        if rest and given.kind is given.VAR_KEYWORD:
+            own = {p.name for p in found}
+            found += [p for p in rest if p.name not in own]
+            continue
         if name in RESERVED:
             raise OperatorError(f"{id}: {name!r} is a name every operator has already")
         if given.kind not in (given.KEYWORD_ONLY, given.POSITIONAL_OR_KEYWORD):

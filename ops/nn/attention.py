@@ -11,7 +11,7 @@ calculation for softmax", 2018; Dao, "FlashAttention-2", 2023).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from tensorlang import ir, lazy
 from tensorlang.ops.algorithms import DIRECT
 from tensorlang.ops.declarations import moderate
 from tensorlang.ops.definition import algorithm, operator
-from tensorlang.ops.operator import Operator
 from tensorlang.ops.signature import Floats
 
 if TYPE_CHECKING:
@@ -110,32 +109,19 @@ def attention(  # noqa: PLR0917 - options may be given by position
 
 
 @algorithm(attention, "online", serves=_has_columns)
-def _online(  # noqa: PLR0917 - the parameters of the operator
-    q: Floats,
-    k: Floats,
-    v: Floats,
-    causal: bool | Literal["lower_right"] = False,
-    scale: float | None = None,
-    window: int | None = None,
-) -> Tensor:
-    problem = loops.Problem.of(q, k, v, causal, scale, window)
+def _online(**given: Any) -> Tensor:
+    problem = loops.Problem.of(**given)
     return problem.result(online.attention(problem))
 
 
 _grad = attention.grad
-assert isinstance(_grad, Operator)
+assert _grad is not None
 
 
 @algorithm(_grad, "online", serves=_in_blocks, tolerance=1e-5, finite=True)
-def _online_grad(  # noqa: PLR0917 - as above
-    dy: Floats,
-    q: Floats,
-    k: Floats,
-    v: Floats,
-    causal: bool | Literal["lower_right"] = False,
-    scale: float | None = None,
-    window: int | None = None,
+def _online_grad(
+    dy: Tensor, k: Tensor, v: Tensor, **given: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
-    problem = loops.Problem.of(q, k, v, causal, scale, window)
+    problem = loops.Problem.of(k=k, v=v, **given)
     dq, dk, dv = gradient.attention_grad(problem.per_query(dy), problem)
     return problem.result(dq), ir.reshaped(dk, k.shape), ir.reshaped(dv, v.shape)

@@ -15,7 +15,7 @@ from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.signature import Floats, Indices, Number, Scalar
 
 if TYPE_CHECKING:
-    from tensorlang.ir import Expr, Tensor
+    from tensorlang.ir import Tensor
     from tensorlang.ops.nn import cross_entropy_definitions as definitions
 else:
     definitions = lazy.module("tensorlang.ops.nn.cross_entropy_definitions")
@@ -39,7 +39,9 @@ def _wrong_label(args: Sequence[Any]) -> str:
     )
 
 
-def _operator(name: str, *before: tuple[int, ...]) -> Callable[[Body], Operator]:
+def _operator(
+    name: str, *before: tuple[int, ...], **options: Any
+) -> Callable[[Body], Operator]:
     return operator(
         f"nn.{name}",
         shapes=(*before, *_USUAL),
@@ -48,6 +50,7 @@ def _operator(name: str, *before: tuple[int, ...]) -> Callable[[Body], Operator]
         whole=True,
         faults=_wrong_label,
         gradient={"linear": False, "faults": _wrong_label} if before else None,
+        **options,
     )
 
 
@@ -76,21 +79,18 @@ def cross_entropy(
     Raises:
         KernelError: a label is out of range.
     """
-    given = _laid(logits, labels, axis, ir.as_expr(ignore_index), label_smoothing)
+    given = _laid(logits, labels, ignore_index, label_smoothing, axis)
     made = definitions.loss(given, reduction)
     return given.rows.folded(made, keepdims=False) if reduction == "none" else made
 
 
-@_operator("cross_entropy_grad", ())
+@_operator("cross_entropy_grad", (), parameters_of=cross_entropy)
 def cross_entropy_grad(
     dy: Floats | Number,
     logits: Floats,
     labels: Indices,
     reduction: Literal["mean", "sum", "none"] = "mean",
-    *,
-    ignore_index: Scalar = _IGNORED,
-    label_smoothing: float = 0.0,
-    axis: int | None = None,
+    **given: Any,
 ) -> Tensor:
     """The gradient of `nn.cross_entropy` for the logits.
 
@@ -102,7 +102,7 @@ def cross_entropy_grad(
     Raises:
         KernelError: a label is out of range.
     """
-    given = _laid(logits, labels, axis, ir.as_expr(ignore_index), label_smoothing)
+    laid = _laid(logits, labels, **given)
     each, shape = reduction == "none", getattr(dy, "shape", ())
     wanted = labels.shape if each else ()
     ir.require(
@@ -111,20 +111,24 @@ def cross_entropy_grad(
         dy=shape,
         wanted=wanted,
     )
-    of_row = given.rows.a_row(dy) if isinstance(dy, ir.Tensor) and each else dy
-    shares = definitions.shares(given, of_row, reduction)
-    return ir.adjoint([definitions.losses(given)], [shares], [logits], ["dx"])[0]
+    of_row = laid.rows.a_row(dy) if isinstance(dy, ir.Tensor) and each else dy
+    shares = definitions.shares(laid, of_row, reduction)
+    return ir.adjoint([definitions.losses(laid)], [shares], [logits], ["dx"])[0]
 
 
 def _laid(
-    logits: Tensor, labels: Tensor, axis: int | None, ignored: Expr, smoothing: float
+    logits: Tensor,
+    labels: Tensor,
+    ignore_index: Scalar,
+    label_smoothing: float,
+    axis: int | None,
 ) -> definitions.Labelled:
     """Logits as rows over the classes, with their labels."""
     ir.require(
-        0.0 <= smoothing <= 1.0,
+        0.0 <= label_smoothing <= 1.0,
         "label_smoothing is from 0 to 1, not {given}",
         ArgumentError,
-        given=smoothing,
+        given=label_smoothing,
     )
     at = min(logits.ndim - 1, 1) if axis is None else axis
     rows = ir.rows.along(logits, at, fixed=True)
@@ -142,4 +146,5 @@ def _laid(
         "logits of shape {logits} have no classes",
         logits=logits.shape,
     )
-    return definitions.Labelled(rows, rows.a_row(labels), ignored, smoothing)
+    ignored = ir.as_expr(ignore_index)
+    return definitions.Labelled(rows, rows.a_row(labels), ignored, label_smoothing)

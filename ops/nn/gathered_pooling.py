@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from tensorlang.ir import as_expr
 from tensorlang.ir import sum as total
@@ -30,22 +30,20 @@ from tensorlang.ops.nn.pooling_stages import (
     windows_before,
     windows_near,
 )
-from tensorlang.ops.nn.sliding import Steps, slides
+from tensorlang.ops.nn.pooling_windows import Steps, at_fixed_stride
 
 if TYPE_CHECKING:
     from tensorlang.ir import Reduction
     from tensorlang.ir.frontend import Tensor
     from tensorlang.ir.nodes import Expr
+    from tensorlang.ops.nn.pooling_windows import Slide
 
 Indices: TypeAlias = "tuple[Expr, ...]"
 
 
-def max_pool_grad(
-    dy: Tensor, x: Tensor, *, layout: str, results: tuple[int, ...], **how: Any
-) -> Tensor:
+def max_pool_grad(dy: Tensor, x: Tensor, layout: str, slid: Sequence[Slide]) -> Tensor:
     """As `pooling_definitions.max_pool_grad`, for windows at a fixed stride."""
-    frame = Layout(layout)
-    steps = _steps(slides(image_extents(frame, x), results, **how))
+    frame, steps = Layout(layout), at_fixed_stride(slid)
     framed = [_framed(s) for s in steps]
     windows, low = [s.count for s in framed], [windows_before(s) for s in steps]
     image = padded(
@@ -79,17 +77,16 @@ def max_pool_grad(
 
 def avg_pool_grad(
     dy: Tensor,
-    *,
+    x: Tensor,
     layout: str,
-    size: tuple[int, ...],
+    slid: Sequence[Slide],
+    *,
     count_include_pad: bool,
     divisor: int | None,
-    **how: Any,
 ) -> Tensor:
     """As `pooling_definitions.avg_pool_grad`, for windows at a fixed stride."""
-    frame = Layout(layout)
-    slid = slides(size, image_extents(frame, dy), **how)
-    steps = _steps(slid)
+    del x  # not read
+    frame, steps = Layout(layout), at_fixed_stride(slid)
     windows, low = [_framed(s).count for s in steps], [windows_before(s) for s in steps]
     around = window_axes([s.around for s in steps])
     given = padded(dy, frame, low, windows, name="given")
@@ -111,12 +108,8 @@ def avg_pool_grad(
         where = frame.joined(batch, own, near)
         return total(or_zero(there, shares[where]), around)
 
-    sums = over_images(frame, dy, size, element, "dx")
+    sums = over_images(frame, dy, [s.extent for s in steps], element, "dx")
     return narrowed(sums, frame, dy.dtype)
-
-
-def _steps(slid: Sequence[object]) -> list[Steps]:
-    return [s for s in slid if isinstance(s, Steps)]
 
 
 def _framed(s: Steps) -> Steps:

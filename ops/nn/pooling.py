@@ -8,8 +8,8 @@ contributions of the windows that cover a pixel.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tensorlang import ir, lazy
@@ -27,12 +27,14 @@ from tensorlang.ops.signature import Floats, Ints, Padding
 
 if TYPE_CHECKING:
     from tensorlang.ir import Tensor
-    from tensorlang.ops.nn import gathered_pooling
+    from tensorlang.ops.nn import gathered_pooling, pooling_windows
     from tensorlang.ops.nn import pooling_definitions as loops
+    from tensorlang.ops.nn.pooling_windows import Slide, Steps
     from tensorlang.workload import Workload
 else:
     gathered_pooling = lazy.module("tensorlang.ops.nn.gathered_pooling")
     loops = lazy.module("tensorlang.ops.nn.pooling_definitions")
+    pooling_windows = lazy.module("tensorlang.ops.nn.pooling_windows")
 
 Shape: TypeAlias = tuple[int, ...]
 _RANKS: Final = (1, 2, 3)
@@ -59,27 +61,28 @@ _MEANINGS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Slid:
-    """The placement of windows on images.
+class _Pooling:
+    """Windows on images.
 
     Attributes:
         first: Whether channels come first.
-        size: Spatial extents of the image.
-        results: Number of windows along each dimension.
-        how: Kernel, stride, padding and dilation; empty for windows of unequal size.
-        shown: Spatial extents of the result, if of higher rank than `results`.
+        slid: The windows along each dimension.
+        shown: Spatial extents of the result, if of higher rank than the windows.
     """
 
     first: bool
-    size: Shape
-    results: Shape
-    how: Mapping[str, Shape]
+    slid: tuple[Slide, ...]
     shown: Shape = ()
 
     @property
     def layout(self) -> str:
         """The layout; leading channels are part of the batch."""
-        return LAYOUTS[len(self.size)][0 if self.first else 1]
+        return LAYOUTS[len(self.slid)][0 if self.first else 1]
+
+    @property
+    def results(self) -> Shape:
+        """The number of windows along each dimension."""
+        return tuple(s.count for s in self.slid)
 
     def shape(self, x: Tensor) -> tuple[Any, ...]:
         """The shape of the result for images."""
@@ -96,38 +99,32 @@ class _Slid:
             shape = (ir.elements(array.shape[:1]), *spatial, int(array.shape[-1]))
         return ir.reshaped(array, shape)
 
-    def pooled(self, define: Body, x: Tensor, **how: object) -> Tensor:
-        """Apply a pooling definition to images."""
-        images = self.seen(x, self.size)
-        made = define(
-            images, layout=self.layout, results=self.results, **self.how, **how
-        )
+    def images(self, x: Tensor) -> Tensor:
+        """Images in the canonical form."""
+        return self.seen(x, tuple(s.extent for s in self.slid))
+
+    def forward(self, define: Body, x: Tensor, **options: object) -> Tensor:
+        """Apply a definition of pooling."""
+        made = define(self.images(x), self.layout, self.slid, **options)
         return ir.reshaped(made, self.shape(x))
 
-    def check(self, dy: Tensor, x: Tensor) -> None:
-        """Check that `dy` has the shape of the result."""
-        made = self.shape(x)
+    def backward(
+        self, define: Body, dy: Tensor, x: Tensor, **options: object
+    ) -> Tensor:
+        """Apply a definition of the gradient.
+
+        Raises:
+            ShapeError: `dy` has another shape than the result.
+        """
+        shape = self.shape(x)
         ir.require(
-            dy.ndim == len(made) and dy.shape == made,
+            dy.ndim == len(shape) and dy.shape == shape,
             "dy has shape {dy}; the result had {made}",
             dy=dy.shape,
-            made=made,
+            made=shape,
         )
-
-    def of_max(self, define: Body, dy: Tensor, x: Tensor) -> Tensor:
-        """Apply a definition of the gradient of max pooling."""
-        self.check(dy, x)
-        given, images = self.seen(dy, self.results), self.seen(x, self.size)
-        made = define(
-            given, images, layout=self.layout, results=self.results, **self.how
-        )
-        return ir.reshaped(made, x.shape)
-
-    def of_mean(self, define: Body, dy: Tensor, x: Tensor, **how: object) -> Tensor:
-        """Apply a definition of the gradient of average pooling; `x` is not read."""
-        self.check(dy, x)
-        given, _ = self.seen(dy, self.results), self.seen(x, self.size)
-        made = define(given, layout=self.layout, size=self.size, **self.how, **how)
+        given, images = self.seen(dy, self.results), self.images(x)
+        made = define(given, images, self.layout, self.slid, **options)
         return ir.reshaped(made, x.shape)
 
 
@@ -154,7 +151,7 @@ def _image(id: str, x: Tensor, rank: int, layout: str | None) -> tuple[bool, Sha
     return first, tuple(map(int, spatial))
 
 
-def _slid(  # noqa: PLR0917 - the operator's parameters
+def _sliding(  # noqa: PLR0917 - the operator's parameters
     id: str,
     image: tuple[bool, Shape],
     kernel: object,
@@ -162,7 +159,7 @@ def _slid(  # noqa: PLR0917 - the operator's parameters
     padding: object,
     dilation: object = 1,
     ceil_mode: bool = False,
-) -> _Slid:
+) -> _Pooling:
     """Windows of one size at a fixed stride.
 
     Raises:
@@ -179,16 +176,7 @@ def _slid(  # noqa: PLR0917 - the operator's parameters
             f"{id}: padding {slid.padding} is more than half of a window of {kernel}"
         )
     found = _ending_outside if ceil_mode else Windows.outputs
-    return _Slid(first, size, found(slid, id, size), _how(slid))
-
-
-def _how(slid: Windows) -> dict[str, Shape]:
-    return {
-        "kernel": slid.size,
-        "stride": slid.stride,
-        "padding": slid.padding,
-        "dilation": slid.dilation,
-    }
+    return _Pooling(first, pooling_windows.steps(slid, size, found(slid, id, size)))
 
 
 def _ending_outside(slid: Windows, id: str, size: Shape) -> Shape:
@@ -206,7 +194,7 @@ def _ending_outside(slid: Windows, id: str, size: Shape) -> Shape:
     return tuple(found)
 
 
-def _shares(id: str, image: tuple[bool, Shape], wanted: object) -> _Slid:
+def _shares(id: str, image: tuple[bool, Shape], wanted: object) -> _Pooling:
     """Equal windows where the output size divides the image, else uneven ones."""
     first, size = image
     rank = len(size)
@@ -214,14 +202,14 @@ def _shares(id: str, image: tuple[bool, Shape], wanted: object) -> _Slid:
     if len(given) == rank:
         given = tuple(n if w is None else w for w, n in zip(given, size, strict=True))
     results = several(id, "results", given, rank)
-    slid = Windows((), (), (), ())
-    if not any(n % count for n, count in zip(size, results, strict=True)):
-        kernel = tuple(n // count for n, count in zip(size, results, strict=True))
-        slid = Windows(kernel, kernel, (1,) * rank, (0,) * (2 * rank))
-    return _Slid(first, size, results, _how(slid))
+    if any(n % count for n, count in zip(size, results, strict=True)):
+        return _Pooling(first, tuple(map(pooling_windows.Shares, size, results)))
+    kernel = tuple(n // count for n, count in zip(size, results, strict=True))
+    slid = Windows(kernel, kernel, (1,) * rank, (0,) * (2 * rank))
+    return _Pooling(first, pooling_windows.steps(slid, size, results))
 
 
-def _whole(id: str, x: Tensor, layout: str | None) -> _Slid:
+def _whole(id: str, x: Tensor, layout: str | None) -> _Pooling:
     """One window over all pixels, flattened, of images of any rank."""
     rank = x.ndim - 2
     ir.require(
@@ -233,50 +221,47 @@ def _whole(id: str, x: Tensor, layout: str | None) -> _Slid:
     )
     first, size = _image(id, x, rank, layout)
     pixels = math.prod(size)
-    how = _how(Windows((pixels,), (pixels,), (1,), (0, 0)))
-    return _Slid(first, (pixels,), (1,), how, (1,) * rank)
+    return replace(_shares(id, (first, (pixels,)), 1), shown=(1,) * rank)
 
 
 # -------------------------------------------------- predicates of the algorithms
 
 
-def _of(workload: Workload) -> _Slid:
-    """The windows of a workload of max or average pooling."""
+def _of(workload: Workload) -> tuple[bool, list[Steps]]:
+    """Whether channels come first in a workload, and the windows."""
     given: dict[str, Any] = dict(workload.named)
     id, shape = workload.operator, workload.shapes[-1]
     rank = len(shape) - 2
     first = channels_first(id, given["layout"] or LAYOUTS[rank][0], rank)
     image = first, shape[2:] if first else shape[1:-1]
     names = ("kernel", "stride", "padding", "dilation", "ceil_mode")
-    return _slid(id, image, **{name: given[name] for name in names if name in given})
+    made = _sliding(id, image, **{name: given[name] for name in names if name in given})
+    return first, pooling_windows.at_fixed_stride(made.slid)
 
 
 def _interleaved(workload: Workload) -> bool:
     """Whether channels come first and pixels a stride apart form vectors."""
-    slid = _of(workload)
-    kernel, stride, dilation = (slid.how[n] for n in ("kernel", "stride", "dilation"))
-    reach = ((k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True))
-    around = math.prod(-(-far // s) for far, s in zip(reach, stride, strict=True))
-    few = around <= _MOST_TAPS and math.prod(kernel) <= _MOST_TAPS
-    several = slid.results[-1] > 1 and slid.size[-1] > stride[-1]
-    return slid.first and stride[-1] <= _MOST_INTERLEAVED and few and several
+    first, slid = _of(workload)
+    last = slid[-1]
+    few = math.prod(s.around for s in slid) <= _MOST_TAPS
+    several = last.count > 1 and last.extent > last.stride
+    return first and last.stride <= _MOST_INTERLEAVED and few and _few(slid) and several
+
+
+def _few(slid: Sequence[Steps]) -> bool:
+    """Whether windows have so few elements that loops over them are unrolled."""
+    return math.prod(s.kernel for s in slid) <= _MOST_TAPS
 
 
 def _gathered(workload: Workload) -> bool:
     """Whether few windows cover a pixel."""
-    how = _of(workload).how
-    few = math.prod(how["kernel"]) <= _MOST_TAPS
-    return max(how["stride"]) <= _MOST_INTERLEAVED and few
+    _, slid = _of(workload)
+    return max(s.stride for s in slid) <= _MOST_INTERLEAVED and _few(slid)
 
 
 def _gathers_several(workload: Workload) -> bool:
     """Whether a pixel gathers from several windows, but few."""
-    how = _of(workload).how
-    reach = (
-        (k - 1) * d + 1 for k, d in zip(how["kernel"], how["dilation"], strict=True)
-    )
-    apart = all(far <= step for far, step in zip(reach, how["stride"], strict=True))
-    return _gathered(workload) and not apart
+    return _gathered(workload) and any(s.around > 1 for s in _of(workload)[1])
 
 
 def _prefers(workload: Workload) -> str:
@@ -322,28 +307,19 @@ def _max(rank: int) -> tuple[Operator, Operator]:
             1) / stride + 1`, rounded down, or up with `ceil_mode`.
         """
         image = _image(id, x, rank, layout)
-        slid = _slid(id, image, kernel, stride, padding, dilation, ceil_mode)
-        return slid.pooled(loops.max_pool, x)
+        slid = _sliding(id, image, kernel, stride, padding, dilation, ceil_mode)
+        return slid.forward(loops.max_pool, x)
 
     def gradient(define: Callable[[], Body]) -> Body:
-        def max_pool_grad(  # noqa: PLR0917 - as above
-            dy: Floats,
-            x: Floats,
-            kernel: Ints,
-            stride: Ints | None = None,
-            padding: Padding = 0,
-            dilation: Ints = 1,
-            ceil_mode: bool = False,
-            layout: str | None = None,
-        ) -> Tensor:
+        def max_pool_grad(dy: Floats, x: Floats, **given: Any) -> Tensor:
             """The gradient of max pooling: dy goes to each window's first maximum."""
-            image = _image(id, x, rank, layout)
-            slid = _slid(id, image, kernel, stride, padding, dilation, ceil_mode)
-            return slid.of_max(define(), dy, x)
+            image = _image(id, x, rank, given.pop("layout"))
+            return _sliding(id, image, **given).backward(define(), dy, x)
 
         return max_pool_grad
 
-    grad = _operator(f"{id}_grad", rank, usual=usual, prefers=_prefers)(
+    options: dict[str, Any] = {"usual": usual, "prefers": _prefers}
+    grad = _operator(f"{id}_grad", rank, parameters_of=max_pool, **options)(
         gradient(lambda: loops.max_pool_grad)
     )
     algorithm(grad, "interleaved", serves=_interleaved)(
@@ -376,47 +352,34 @@ def _avg(rank: int) -> Operator:
             rounded down, or up with `ceil_mode`.
         """
         image = _image(id, x, rank, layout)
-        slid = _slid(id, image, kernel, stride, padding, ceil_mode=ceil_mode)
-        return slid.pooled(
-            loops.avg_pool,
-            x,
-            count_include_pad=count_include_pad,
-            divisor=_divisor(id, divisor),
-        )
+        slid = _sliding(id, image, kernel, stride, padding, ceil_mode=ceil_mode)
+        divided = _divided(id, count_include_pad, divisor)
+        return slid.forward(loops.avg_pool, x, **divided)
 
     grad = avg_pool.grad
-    assert isinstance(grad, Operator)
+    assert grad is not None
 
     @algorithm(grad, "gathered", serves=_gathers_several)
-    def avg_pool_grad(  # noqa: PLR0917 - as above
+    def avg_pool_grad(
         dy: Floats,
         x: Floats,
-        kernel: Ints,
-        stride: Ints | None = None,
-        padding: Padding = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor: int | None = None,
-        layout: str | None = None,
+        layout: str | None,
+        count_include_pad: bool,
+        divisor: int | None,
+        **given: Any,
     ) -> Tensor:
-        image = _image(id, x, rank, layout)
-        slid = _slid(id, image, kernel, stride, padding, ceil_mode=ceil_mode)
-        return slid.of_mean(
-            gathered_pooling.avg_pool_grad,
-            dy,
-            x,
-            count_include_pad=count_include_pad,
-            divisor=_divisor(id, divisor),
-        )
+        slid = _sliding(id, _image(id, x, rank, layout), **given)
+        divided = _divided(id, count_include_pad, divisor)
+        return slid.backward(gathered_pooling.avg_pool_grad, dy, x, **divided)
 
     return avg_pool
 
 
-def _divisor(id: str, given: int | None) -> int | None:
-    return given if given is None else several(id, "divisor", given, 1)[0]
-
-
-_ALL: Final = {"count_include_pad": True, "divisor": None}
+def _divided(id: str, padding: bool, divisor: int | None) -> dict[str, Any]:
+    """What the sums of windows are divided by."""
+    if divisor is not None:
+        (divisor,) = several(id, "divisor", divisor, 1)
+    return {"count_include_pad": padding, "divisor": divisor}
 
 
 def _adaptive(kind: str, rank: int) -> tuple[Operator, Operator]:
@@ -471,16 +434,16 @@ def _called(kind: str, pool: Operator) -> Operator:
     return pool
 
 
-def _pooled(kind: str, slid: _Slid, x: Tensor) -> Tensor:
+def _pooled(kind: str, slid: _Pooling, x: Tensor) -> Tensor:
     if kind == "avg":
-        return slid.pooled(loops.avg_pool, x, **_ALL)
-    return slid.pooled(loops.max_pool, x)
+        return slid.forward(loops.avg_pool, x)
+    return slid.forward(loops.max_pool, x)
 
 
-def _spread(kind: str, slid: _Slid, dy: Tensor, x: Tensor) -> Tensor:
+def _spread(kind: str, slid: _Pooling, dy: Tensor, x: Tensor) -> Tensor:
     if kind == "avg":
-        return slid.of_mean(loops.avg_pool_grad, dy, x, **_ALL)
-    return slid.of_max(loops.max_pool_grad, dy, x)
+        return slid.backward(loops.avg_pool_grad, dy, x)
+    return slid.backward(loops.max_pool_grad, dy, x)
 
 
 max_pool1d, max_pool1d_grad = _max(1)

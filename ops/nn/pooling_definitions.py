@@ -7,7 +7,8 @@ Images are `(n, *spatial)` with channels first, which are then part of the batch
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from tensorlang.ir import reduction
 from tensorlang.ir import sum as total
@@ -32,20 +33,20 @@ from tensorlang.ops.nn.pooling_stages import (
     windows_before,
     windows_near,
 )
-from tensorlang.ops.nn.sliding import Steps, slides
+from tensorlang.ops.nn.pooling_windows import Shares, at_fixed_stride
 
 if TYPE_CHECKING:
     from tensorlang.ir import Reduction
     from tensorlang.ir.frontend import Tensor
     from tensorlang.ir.nodes import Expr
+    from tensorlang.ops.nn.pooling_windows import Slide
 
 Indices: TypeAlias = "tuple[Expr, ...]"
 
 
-def max_pool(x: Tensor, *, layout: str, results: tuple[int, ...], **how: Any) -> Tensor:
+def max_pool(x: Tensor, layout: str, slid: Sequence[Slide]) -> Tensor:
     """The maximum of each window; NaN if it contains one."""
-    frame = Layout(layout)
-    slid = slides(image_extents(frame, x), results, **how)
+    frame, results = Layout(layout), [s.count for s in slid]
     image = reached(x, frame, slid, -math.inf)
     taps = window_axes([s.kernel for s in slid])
 
@@ -59,16 +60,13 @@ def max_pool(x: Tensor, *, layout: str, results: tuple[int, ...], **how: Any) ->
     return narrowed(over_images(frame, x, results, element, name), frame, x.dtype)
 
 
-def max_pool_grad(
-    dy: Tensor, x: Tensor, *, layout: str, results: tuple[int, ...], **how: Any
-) -> Tensor:
+def max_pool_grad(dy: Tensor, x: Tensor, layout: str, slid: Sequence[Slide]) -> Tensor:
     """The gradient of max pooling: dy goes to the first maximum of each window.
 
     The position of each window's maximum is recomputed; then each pixel gathers the
     gradients of the windows whose maximum it is.
     """
-    frame = Layout(layout)
-    slid = slides(image_extents(frame, x), results, **how)
+    frame, results = Layout(layout), [s.count for s in slid]
     image = reached(x, frame, slid, -math.inf)
     sizes = [s.kernel for s in slid]
     taps, around = window_axes(sizes), window_axes([s.around for s in slid])
@@ -93,16 +91,15 @@ def max_pool_grad(
 
 
 def max_pool_grad_interleaved(
-    dy: Tensor, x: Tensor, *, layout: str, results: tuple[int, ...], **how: Any
+    dy: Tensor, x: Tensor, layout: str, slid: Sequence[Slide]
 ) -> Tensor:
     """As `max_pool_grad`, with channels first and windows at a fixed stride.
 
     Pixels a stride apart are the same elements of the windows that cover them and form
     vectors; `dy` and the positions of maxima are padded with dummy windows.
     """
-    frame = Layout(layout)
-    slid = slides(image_extents(frame, x), results, **how)
-    steps = [s for s in slid if isinstance(s, Steps)]
+    frame, results = Layout(layout), [s.count for s in slid]
+    steps = at_fixed_stride(slid)
     image = reached(x, frame, slid, -math.inf)
     sizes = [s.kernel for s in steps]
     taps, around = window_axes(sizes), window_axes([s.around for s in steps])
@@ -135,24 +132,21 @@ def max_pool_grad_interleaved(
 
 def avg_pool(
     x: Tensor,
-    *,
     layout: str,
-    results: tuple[int, ...],
-    count_include_pad: bool,
-    divisor: int | None,
-    **how: Any,
+    slid: Sequence[Slide],
+    *,
+    count_include_pad: bool = True,
+    divisor: int | None = None,
 ) -> Tensor:
     """Average pooling: the mean of each window."""
-    frame = Layout(layout)
-    slid = slides(image_extents(frame, x), results, **how)
+    frame, results = Layout(layout), [s.count for s in slid]
     image = reached(x, frame, slid, 0.0)
     taps = window_axes([s.kernel for s in slid])
 
     def summed(at: Indices) -> Reduction:
         value = wide(image[element_of(frame, slid, at, taps)])
-        _, _, windows = frame.parts(at)
-        if not how["kernel"]:
-            for s, window, tap in zip(slid, windows, taps, strict=True):
+        for s, window, tap in zip(slid, frame.parts(at)[2], taps, strict=True):
+            if isinstance(s, Shares):
                 value = or_zero(s.has(window, tap.var), value)
         return total(value, taps)
 
@@ -168,16 +162,16 @@ def avg_pool(
 
 def avg_pool_grad(
     dy: Tensor,
-    *,
+    x: Tensor,
     layout: str,
-    size: tuple[int, ...],
-    count_include_pad: bool,
-    divisor: int | None,
-    **how: Any,
+    slid: Sequence[Slide],
+    *,
+    count_include_pad: bool = True,
+    divisor: int | None = None,
 ) -> Tensor:
     """The gradient of average pooling: each pixel gathers its windows' shares of dy."""
-    frame = Layout(layout)
-    slid = slides(size, image_extents(frame, dy), **how)
+    del x  # not read
+    frame, size = Layout(layout), [s.extent for s in slid]
     around = window_axes([s.around for s in slid])
 
     def share(at: Indices) -> Expr:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tensorlang.ir.dtypes import DType
     from tensorlang.ir.frontend import ReduceAxis, Tensor
     from tensorlang.ir.nodes import Expr
-    from tensorlang.ops.nn.sliding import Slide, Steps
+    from tensorlang.ops.nn.pooling_windows import Slide, Steps
 
 Indices = tuple[Any, ...]
 _TAPS: Final = ("kz", "ky", "kx")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
+
+import numpy as np
 import pytest
 
 from tensorlang import ir
-from tensorlang.errors import OperatorError
+from tensorlang.errors import ArgumentError, OperatorError
 from tensorlang.ops import elementwise, fold, operator
 from tensorlang.ops.signature import Floats
 
@@ -33,11 +36,41 @@ def test_a_decorator_without_a_name_says_so():
         ({"samples": 3}, "samples= is a function, not 3"),
         ({"gradient": True}, "gradient= is a dictionary, not True"),
         ({"aliases": "other"}, "aliases= is a tuple of names, not 'other'"),
+        ({"parameters_of": body}, "parameters_of= is an operator, not <function"),
     ],
 )
 def test_wrong_options_are_named(options, said):
     with pytest.raises(OperatorError, match=f"decorated.wrong: .*{said}"):
         operator("decorated.wrong", **options)(body)
+
+
+def test_parameters_of_another_operator():
+    """Those that are named stand where they are named, the others as there."""
+
+    @operator("decorated.forward")
+    def forward(x: Floats, scale: float, *, power: int = 2, flip: bool = False):
+        factor = scale * power if flip else scale
+        return ir.compute(x.shape, lambda i: x[i] * factor)
+
+    @operator("decorated.forward_grad", parameters_of=forward)
+    def gradient(dy: Floats, x: Floats, power: int, **given: object):
+        assert given == {"scale": 0.5, "flip": True}
+        return ir.compute(dy.shape, lambda i: dy[i] * x[i] * power)
+
+    shown = str(inspect.signature(gradient))
+    assert shown.startswith(
+        "(dy: 'Any', x: 'Any', power: 'int', scale: 'float', *, flip: 'bool' = Fal"
+    )
+    ones = np.ones(3, np.float32)
+    made = gradient(ones, ones, 4, 0.5, flip=True)
+    np.testing.assert_array_equal(made, 4 * ones)
+    with pytest.raises(ArgumentError, match="no attribute other; it has power, scale"):
+        gradient(ones, ones, scale=1.0, other=1)
+
+
+def test_keywords_stand_for_nothing_by_themselves():
+    with pytest.raises(OperatorError, match="a definition names its arrays: no"):
+        operator("decorated.keywords")(lambda x, **_: x)
 
 
 def test_what_is_no_definition():

@@ -16,6 +16,7 @@ from tensorlang.ir.nodes import binary
 
 if TYPE_CHECKING:
     from tensorlang.ir.nodes import Expr
+    from tensorlang.ops.nn.windows import Windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,26 +150,14 @@ class Shares:
 Slide: TypeAlias = Steps | Shares
 
 
-def slides(  # noqa: PLR0917 - the order of a workload
-    size: Sequence[int],
-    results: Sequence[int],
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
+def steps(
+    slid: Windows, size: Sequence[int], counts: Sequence[int]
 ) -> tuple[Slide, ...]:
-    """The windows along each dimension; adaptive ones if there is no kernel."""
-    if not kernel:
-        return tuple(map(Shares, size, results))
-    return tuple(
-        map(
-            Steps,
-            size,
-            results,
-            kernel,
-            stride,
-            dilation,
-            padding[::2],
-            padding[1::2],
-        )
-    )
+    """The windows along each dimension, of images of a size."""
+    of = slid.size, slid.stride, slid.dilation, slid.padding[::2], slid.padding[1::2]
+    return tuple(map(Steps, size, counts, *of))
+
+
+def at_fixed_stride(slid: Sequence[Slide]) -> list[Steps]:
+    """The windows, of which none is adaptive."""
+    return [s for s in slid if isinstance(s, Steps)]
