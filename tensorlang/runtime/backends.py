@@ -13,13 +13,17 @@ from tensorlang import lazy
 from tensorlang.targets import Target
 
 if TYPE_CHECKING:
-    from tensorlang.runtime import cuda, host, opencl
+    from tensorlang.runtime import cuda, llvm_kernel, opencl
 else:  # each loads its device's driver
     cuda = lazy.module("tensorlang.runtime.cuda")
-    host = lazy.module("tensorlang.runtime.host")
+    llvm_kernel = lazy.module("tensorlang.runtime.llvm_kernel")
     opencl = lazy.module("tensorlang.runtime.opencl")
 
-_BACKENDS: Final[dict[str, ModuleType]] = {"llvm": host, "opencl": opencl, "cuda": cuda}
+_BACKENDS: Final[dict[str, ModuleType]] = {
+    "llvm": llvm_kernel,
+    "opencl": opencl,
+    "cuda": cuda,
+}
 
 
 def of(target: Target) -> ModuleType:

@@ -4,8 +4,8 @@ import pytest
 
 from tensorlang import targets
 from tensorlang.runtime import llvm, wrapper
-from tensorlang.runtime.host import HostKernel
 from tensorlang.runtime.kernel import Artifact
+from tensorlang.runtime.llvm_kernel import LLVMKernel
 from tensorlang.runtime.signature import BufferSpec, ScalarSpec, Signature
 
 QUERIES = """
@@ -51,7 +51,7 @@ def assemble():
             signature, threads, independent=wrapper.is_barrier_free(source)
         )
         artifact = Artifact(signature, code, wrapped, source=source)
-        return HostKernel(artifact, targets.host())
+        return LLVMKernel(artifact, targets.host())
 
     make.buffer = buffer
     make.scale = SCALE

@@ -53,7 +53,7 @@ def compiled(
     )
 
 
-class HostKernel(Kernel):
+class LLVMKernel(Kernel):
     """A kernel that runs on this machine's CPU."""
 
     out_of_memory: ClassVar[int] = wrapper.OUT_OF_MEMORY
@@ -102,4 +102,4 @@ class HostKernel(Kernel):
             self._fault(code)
 
 
-load = HostKernel
+load = LLVMKernel
