@@ -2,7 +2,8 @@
 
 Python code that builds an expression and uses it twice creates a DAG; expanded to a
 tree it doubles with every use (a million-fold for Threefry's twenty rounds). Value
-numbering identifies equal structures, and values used twice become `Let`s.
+numbering identifies equal structures, and values used twice become `Let`s. So do parts
+of an expression that is deep, as a loop in Python makes it: passes are recursive.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, fields
+from typing import Final
 
 from tensorlang.ir.nodes import Buffer, Const, Expr, Let, Node, Unary, Var
 from tensorlang.ir.visit import children, fresh, rebuild, rewriter
+
+MOST_LEVELS: Final = 96  # of an expression; deeper ones are named
 
 
 class _Numbering:
@@ -74,6 +78,7 @@ def lets(
     uses = _count_uses(roots)
     made: list[Let] = []
     done: dict[int, Expr] = {}
+    levels: dict[int, int] = {}
 
     @rewriter
     def visit(node: Node) -> Node:
@@ -84,11 +89,14 @@ def lets(
         if id(node) in done:
             return done[id(node)]
         result: Expr = rebuild(node, visit)
-        if id(node) in wished or (uses[id(node)] > 1 and not _trivial(result)):
+        level = 1 + max((levels.get(id(c), 0) for c in _below(node)), default=0)
+        again = uses[id(node)] > 1 and not _trivial(result)
+        if id(node) in wished or again or level > MOST_LEVELS:
+            level = 0
             var = Var(fresh(wished.get(id(node), "t"), taken), result.dtype)
             made.append(Let(var, result))
             result = var
-        done[id(node)] = result
+        done[id(node)], levels[id(node)] = result, level
         return result
 
     for part in _children_first(roots):

@@ -426,6 +426,28 @@ def test_a_family_without_schedules_is_refused():
         misspelt(np.ones(3, np.float32))
 
 
+@operator("own.deep")
+def deep(x: Float):
+    """A polynomial of many terms."""
+
+    def horner(i):
+        value = x[i]
+        for term in range(400):
+            value = value * x[i] + 1.0 / (term + 1)
+        return value
+
+    return ir.compute(x.shape, horner)
+
+
+@pytest.mark.parametrize("length", [0, 1, 37])
+def test_a_deep_formula_runs(length):
+    x = np.linspace(-0.9, 0.9, length, dtype=np.float32)
+    y = x.astype(np.float64)
+    for term in range(400):
+        y = y * x + 1.0 / (term + 1)
+    np.testing.assert_allclose(deep(x), y, rtol=1e-4)
+
+
 @operator("own.gate")
 def gate(x: Floats, y: Floats):
     k = ir.reduce_axis(x.shape[0])

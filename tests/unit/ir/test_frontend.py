@@ -113,3 +113,24 @@ def test_a_shared_value_is_not_called_like_an_axis():
     y = compute((9,), total, "y")
     made = function("f", [x], [y])
     ir.verify(made)
+
+
+def test_a_deep_value_is_named_in_parts():
+    """A loop in Python makes an expression deeper than any pass recurses."""
+    x = placeholder((5,), "f32", "x")
+
+    def steps(i):
+        value = x[i]
+        for step in range(1500):
+            value = 1.5 - x[i] * value if step % 2 else value / 3.0
+        return value
+
+    func = function("f", [x], [compute((5,), steps, "y")])
+    ir.verify(func)
+    given = np.linspace(-1, 1, 5, dtype=np.float32)
+    want = given
+    for step in range(1500):
+        want = np.float32(1.5) - given * want if step % 2 else want / np.float32(3)
+    found = np.zeros_like(given)
+    run(func, given, found)
+    np.testing.assert_array_equal(found, want)
