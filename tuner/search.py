@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -30,6 +30,8 @@ else:  # slow to import
     sampler = lazy.module("tensorlang.tuner.sampler")
 
 _REPEATS: Final = 64  # consecutive suggestions without anything new
+_SMALL: Final = 1024  # points of a space whose rest is enumerated
+_SMALL_REPEATS: Final = 4  # consecutive suggestions without anything new, before that
 _LONGEST_VERDICT: Final = 300
 _TOLD: Final = 512  # rows of earlier runs passed to the sampler
 
@@ -76,6 +78,7 @@ class Search:
         self.known: dict[str, tuple[Candidate, Outcome]] = {}
         self._by_code: dict[str, Outcome] = {}
         self._current_keys: set[str] = set()
+        self._enumerated = False
         earlier = list(trials.finished())
         for row in earlier:
             self._remember(row.candidate, row.outcome)
@@ -110,10 +113,18 @@ class Search:
     def exhausted(self) -> bool:
         """Whether every configuration of the space was tried."""
         size = self.space.size
-        return size is not None and len(self._current_keys) >= size
+        full = size is not None and len(self._current_keys) >= size
+        return full or self._enumerated
 
-    def suggestions(self) -> Iterator[Suggestion]:
-        """Suggestions until the space seems exhausted; `file` each one."""
+    def suggestions(
+        self, over: Callable[[], bool] = lambda: False
+    ) -> Iterator[Suggestion]:
+        """Suggestions until the space seems exhausted; `file` each one.
+
+        Args:
+            over: Whether the time is up, asked before each schedule that is run; the
+                default is suggested all the same.
+        """
         default = self.space.default()
         held = self.held(default)
         known = self.known.get(default.candidate.key)
@@ -122,11 +133,19 @@ class Search:
         if held is None or not held.ok:
             yield Suggestion(default)
         for candidate in self._hints:
+            if over():
+                return
             point = self.space.given(candidate)
             if point.outcome is None and self.held(point) is None:
                 yield Suggestion(point)
         repeats = 0
-        while repeats < _REPEATS and not self.exhausted:
+        while not (over() or self.exhausted):
+            size = self.space.size
+            if repeats >= _SMALL_REPEATS and size is not None and size <= _SMALL:
+                yield from self._rest(over)
+                return
+            if repeats >= _REPEATS:
+                return
             trial = self._study.ask()
             point = self.space.suggested(trial)
             held = self.held(point)
@@ -135,9 +154,25 @@ class Search:
                 yield Suggestion(point, trial)
             else:  # answered from a known row
                 repeats += 1
-                self._remember(point.candidate, held)
-                self._current_keys.add(point.candidate.key)
+                self._answer(point, held)
                 self._tell(trial, held)
+
+    def _rest(self, over: Callable[[], bool]) -> Iterator[Suggestion]:
+        """All points that were not tried yet."""
+        for point in self.space.every():
+            held = self.held(point)
+            if held is None:
+                yield Suggestion(point)
+            else:
+                self._answer(point, held)
+            if over():
+                return
+        self._enumerated = True
+
+    def _answer(self, point: Point, held: Outcome) -> None:
+        """Take the outcome of a point from a known row."""
+        self._remember(point.candidate, held)
+        self._current_keys.add(point.candidate.key)
 
     def held(self, point: Point) -> Outcome | None:
         """The known outcome for the code of a point."""

@@ -7,7 +7,7 @@ Rejections by the schedule or by machine limits are known without building.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Final
@@ -97,6 +97,14 @@ class Space:
             name = f"{ALGORITHM}: {choices}"
             algorithm = trial.suggest_categorical(name, self.algorithms)
         return self.point(algorithm, Knobs(trial=_Named(trial, algorithm)))
+
+    def every(self) -> Iterator[Point]:
+        """Every point, each once."""
+        for algorithm in self.algorithms:
+            path = _Path()
+            yield self.point(algorithm, Knobs(trial=path))
+            while path.advance():
+                yield self.point(algorithm, Knobs(trial=path))
 
     def point(self, algorithm: str, knobs: Knobs) -> Point:
         """Run the schedule and record the result."""
@@ -192,6 +200,45 @@ class _Named:
         known = parameter(self.algorithm, name, Integer(low, high, step, log))
         chosen: int = self.trial.suggest_int(known, low, high, step=step, log=log)
         return chosen
+
+
+class _Path:
+    """A trial that chooses the next combination of values each time, as an odometer.
+
+    Knobs that are asked for only with some values of others are met on the way.
+    """
+
+    def __init__(self) -> None:
+        self._path: list[tuple[int, int]] = []  # index of the value, number of values
+        self._asked = 0
+
+    def suggest_categorical(self, name: str, choices: Sequence[V]) -> V:  # noqa: ARG002
+        """One of the choices."""
+        return choices[self._index(len(choices))]
+
+    def suggest_int(
+        self, name: str, low: int, high: int, *, step: int, log: bool
+    ) -> int:
+        """An integer from `low` to `high`."""
+        del name, log
+        return low + step * self._index((high - low) // step + 1)
+
+    def _index(self, count: int) -> int:
+        if self._asked == len(self._path):
+            self._path.append((0, count))
+        self._asked += 1
+        return self._path[self._asked - 1][0]
+
+    def advance(self) -> bool:
+        """Go on to the next combination; False after the last one."""
+        del self._path[self._asked :]
+        self._asked = 0
+        while self._path:
+            index, count = self._path.pop()
+            if index + 1 < count:
+                self._path.append((index + 1, count))
+                return True
+        return False
 
 
 def _count(domain: Domain) -> int:

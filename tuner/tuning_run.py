@@ -147,7 +147,7 @@ class Run:
         return Finals()
 
     def _explore(self, search: Search, worker: Worker, default: Candidate) -> None:
-        suggestions = search.suggestions()
+        suggestions = search.suggestions(lambda: self._left(search, default) <= 0)
         while True:
             with self._bookkeeping(search):
                 suggestion = next(suggestions, None)

@@ -244,6 +244,60 @@ def test_knobs_of_one_name_may_differ_between_algorithms(scheduled: Any) -> None
     assert {s.candidate.knobs["n"] for s in found} == {2, 4, 8, 16, 32}
 
 
+def test_every_point_of_a_space_whose_knobs_depend_on_others(scheduled: Any) -> None:
+    def nested(s: Schedule, knobs: Knobs) -> None:
+        if knobs.flag("split"):
+            _, inner = s.split("i", [None, knobs.integer("n", 2, 8, step=2)])
+            if knobs.choice("how", ["plain", "vectors"]) == "vectors":
+                s.vectorize(inner)
+
+    scheduled(nested)
+    points = [point.candidate.knobs for point in space().every()]
+    assert points[0] == {"split": False}
+    pairs = [(n, how) for n in (2, 4, 6, 8) for how in ("plain", "vectors")]
+    assert [(p["n"], p["how"]) for p in points[1:]] == pairs
+    search = Search(space(), Kept(), 0)
+    assert len(explored_by(search)) == 9
+    assert search.exhausted
+
+
+def explored_by(search: Search) -> list[str]:
+    """The code of all points that are suggested."""
+    return [suggestion.point.ir for suggestion in _all(search)]
+
+
+def test_a_repeated_suggestion_looks_at_the_clock(scheduled: Any) -> None:
+    """Where most points are of one code, suggestions repeat."""
+
+    def idle(s: Schedule, knobs: Knobs) -> None:
+        knobs.integer("idle", 1, 100_000)
+        s.parallel("i")
+
+    scheduled(idle)
+    search, looks = Search(space(), Kept(), 0), 0
+
+    def over() -> bool:
+        nonlocal looks
+        looks += 1
+        return looks > 10
+
+    tried = []
+    for suggestion in search.suggestions(over):
+        tried.append(suggestion.candidate)
+        search.file(suggestion, Outcome(OK, "", 1.0))
+    assert len(tried) == 1
+    assert looks == 11
+    assert not search.exhausted
+
+
+def test_a_time_that_is_up_leaves_the_default(scheduled: Any) -> None:
+    scheduled(vectors)
+    hints = [Candidate("direct", {"lanes": 8, "chunk": 64})]
+    search = Search(space(), Kept(), 0, hints)
+    tried = [s.candidate.knobs for s in search.suggestions(lambda: True)]
+    assert tried == [{"lanes": 4, "chunk": 1}]
+
+
 def test_code_that_is_too_long_is_refused_before_it_is_built(scheduled: Any) -> None:
     def unrolled(s: Schedule, knobs: Knobs) -> None:
         times = knobs.choice("times", [8, 256])
