@@ -12,8 +12,8 @@ from math import inf
 from statistics import median
 from typing import Final
 
-from tensorlang.tuner.process import Died, Silent, Worker
-from tensorlang.tuner.protocol import CRASHED, HUNG, WRONG, Candidate, Outcome
+from tensorlang.tuner.process import Died, Silent, Unavailable, Worker
+from tensorlang.tuner.protocol import CRASHED, HUNG, LOST, WRONG, Candidate, Outcome
 from tensorlang.tuner.rounds import Ratio, paired_ratio
 
 MOST_ROUNDS: Final = 25
@@ -86,6 +86,8 @@ def run(
         lost = _heat(worker, [*base, other], left, finals)
         if lost is None:
             return finals
+        if lost.status == LOST:
+            break
         finals.failed.append((other.candidate, lost))
     if len(base) > 1:
         _heat(worker, base, left, finals)
@@ -103,7 +105,10 @@ def _heat(
     try:
         samples, failed = worker.finals([e.candidate for e in entrants], rounds, limit)
     except Died as death:
-        return Outcome(CRASHED, f"{death}, in the finals")
+        status = LOST if death.outside else CRASHED
+        return Outcome(status, f"{death}, in the finals")
+    except Unavailable as problem:
+        return Outcome(LOST, str(problem))
     except Silent:
         return None if left() <= 0 else Outcome(HUNG, "hung in the finals")
     finals.samples.update(samples)

@@ -1,7 +1,9 @@
 """The worker process from the tuner's side: start, request, monitor, replace.
 
 A worker is reused between candidates, as starting one takes seconds; it is replaced
-after a crash or hang, and the candidate is recorded with the stage it was in.
+after a crash or hang, and the candidate is recorded with the stage it was in. A worker
+that is killed from outside, as by the system where memory runs out, says nothing about
+the candidate, which is tried again.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from math import inf
 from pathlib import Path
@@ -22,10 +25,21 @@ from typing import IO, Any, Final, Self
 from tensorlang.errors import TuningError
 from tensorlang.tuner import protocol
 from tensorlang.tuner.patience import Patience
-from tensorlang.tuner.protocol import CRASHED, HUNG, Candidate, Outcome
+from tensorlang.tuner.protocol import CRASHED, HUNG, LOST, Candidate, Outcome
 from tensorlang.workload import Workload
 
 _START_SECONDS: Final = 60.0
+_PAUSES: Final = (0.0, 0.5, 3.0)  # seconds before each attempt to start, or to go on
+_TAG: Final = "TENSORLANG_TUNER_WORKER"  # inherited by what a candidate starts
+_FAULTS: Final = (  # signals that a process causes itself
+    signal.SIGSEGV,
+    signal.SIGBUS,
+    signal.SIGILL,
+    signal.SIGFPE,
+    signal.SIGABRT,
+    signal.SIGTRAP,
+    signal.SIGSYS,
+)
 _DOING: Final = {
     "build": "building",
     "estimate": "being estimated",
@@ -35,11 +49,23 @@ _DOING: Final = {
 
 
 class Died(Exception):  # noqa: N818 - an event, told as an outcome
-    """The worker died during a request; the message says how."""
+    """The worker died during a request; the message says how.
+
+    Attributes:
+        outside: Whether something else than the candidate killed it.
+    """
+
+    def __init__(self, said: str, *, outside: bool = False) -> None:
+        super().__init__(said)
+        self.outside = outside
 
 
 class Silent(Exception):  # noqa: N818 - an event, told as an outcome
     """The worker did not answer in time."""
+
+
+class Unavailable(TuningError):  # noqa: N818 - likewise
+    """No worker can be started at present."""
 
 
 class Worker:
@@ -75,6 +101,7 @@ class Worker:
         }
         self._process: subprocess.Popen[bytes] | None = None
         self._log = log
+        self._tag = uuid.uuid4().hex
         self._errors: IO[bytes] | None = None
         self._said = 0  # size of the log before the process started
         self._pending = b""
@@ -85,7 +112,8 @@ class Worker:
 
     def __enter__(self) -> Self:
         """Start the process; it loads while the tuner prepares."""
-        self._spawn()
+        with contextlib.suppress(OSError):  # tried again when it is needed
+            self._spawn()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -110,17 +138,20 @@ class Worker:
             left: Seconds until the absolute deadline.
 
         Raises:
-            TuningError: the worker cannot start, or cannot judge any candidate.
+            Unavailable: the worker cannot start.
+            TuningError: it cannot judge any candidate.
         """
         start = time.perf_counter()
         request = {"do": "attempt", "best": best, **_plain(candidate)}
         try:
             return Outcome.from_json(self._ask(request, limit, left))
         except Died as death:
-            status, reason = CRASHED, str(death)
+            status, reason = LOST if death.outside else CRASHED, str(death)
         except Silent:
-            status = HUNG
-            reason = f"not done after {limit:.3g} s, still {self._doing()}"
+            status, reason = HUNG, f"not done after {limit:.3g} s, still"
+            if self._suspended():
+                status, reason = LOST, "the worker was suspended while"
+            reason = f"{reason} {self._doing()}"
         self.stop()
         return Outcome(status, reason, spent={"lost": time.perf_counter() - start})
 
@@ -146,28 +177,37 @@ class Worker:
         return answer["samples"], answer["failed"]
 
     def stop(self) -> None:
-        """Kill the process and its children, if it is running."""
+        """Kill the process and all that it started, if it is running."""
         process, self._process = self._process, None
         if process is None:
             return
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        _kill_tagged(self._tag)
         for stream in (process.stdin, process.stdout, self._errors):
             if stream is not None:
                 with contextlib.suppress(OSError):
                     stream.close()
 
     def _ask(self, request: Mapping[str, object], limit: float, left: float) -> Any:
-        """The answer to a request, within `limit` busy seconds and `left` seconds."""
+        """The answer to a request, within `limit` busy seconds and `left` seconds.
+
+        It is repeated if the worker is killed from outside.
+        """
         until = time.monotonic() + left
-        if self._process is None:
-            self._spawn()
-        if not self._open:
-            self._opened()
-        self._stage = ""
-        self._send(request)
-        return self._answer(limit, until)
+        for pause in _PAUSES:
+            self._opened(pause)
+            self._stage = ""
+            try:
+                self._send(request)
+                return self._answer(limit, until)
+            except Died as death:
+                if not death.outside:
+                    raise
+                last = death
+                self.stop()
+        raise last
 
     def _spawn(self) -> None:
         opened = tempfile.TemporaryFile if self._log is None else self._log.open
@@ -178,20 +218,33 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
-            env=os.environ | {"PYTHONPATH": _import_path()},
+            env=os.environ | {"PYTHONPATH": _import_path(), _TAG: self._tag},
             start_new_session=True,  # the tuner handles Ctrl-C
         )
         self._pending, self._stage, self._open = b"", "", False
         self.started += 1
 
-    def _opened(self) -> None:
-        try:
-            self._send(self._opening)
-            self._answer(_START_SECONDS)
-        except (Died, Silent, TuningError) as problem:
-            self.stop()
-            raise TuningError(f"the worker could not start: {problem}") from None
-        self._open = True
+    def _opened(self, pause: float) -> None:
+        """Make sure that a worker runs and has opened the workload."""
+        if self._process is not None and self._open:
+            return
+        for more in _PAUSES:
+            time.sleep(max(pause, more))
+            try:
+                if self._process is None:
+                    self._spawn()
+                self._send(self._opening)
+                self._answer(_START_SECONDS)
+            except (Died, Silent, OSError) as problem:
+                self.stop()
+                last = problem
+            except TuningError as problem:
+                self.stop()
+                raise TuningError(f"the worker could not start: {problem}") from None
+            else:
+                self._open = True
+                return
+        raise Unavailable(f"the worker could not start: {last}")
 
     def _send(self, request: Mapping[str, object]) -> None:
         assert self._process is not None
@@ -200,7 +253,7 @@ class Worker:
             self._process.stdin.write(protocol.encode(request))
             self._process.stdin.flush()
         except BrokenPipeError:
-            raise Died(self._death()) from None
+            raise self._death() from None
 
     def _answer(self, limit: float, until: float = inf) -> object:
         assert self._process is not None
@@ -228,12 +281,21 @@ class Worker:
                     continue
                 data = os.read(descriptor, 1 << 16)
                 if not data:
-                    raise Died(self._death())
+                    raise self._death()
                 self._pending += data
         line, _, self._pending = self._pending.partition(b"\n")
         return line.decode("utf-8", "replace")
 
-    def _death(self) -> str:
+    def _suspended(self) -> bool:
+        """Whether the process is stopped by a signal, in Linux's /proc."""
+        assert self._process is not None
+        try:
+            told = Path(f"/proc/{self._process.pid}/stat").read_text()
+        except OSError:
+            return False
+        return told.rpartition(")")[2].split()[0] == "T"
+
+    def _death(self) -> Died:
         """How the worker died, with the last line of its log."""
         assert self._process is not None
         code = self._process.wait()
@@ -247,12 +309,23 @@ class Worker:
         self._errors.seek(self._said)
         said = self._errors.read().decode("utf-8", "replace").strip().splitlines()
         last = f": {said[-1][:200]}" if said and code >= 0 else ""
-        return f"{how} while {self._doing()}{last}"
+        idle = self._open and not self._stage
+        outside = idle or (code < 0 and -code not in _FAULTS)
+        return Died(f"{how} while {self._doing()}{last}", outside=outside)
 
     def _doing(self) -> str:
         if not self._open:
             return "starting"
         return _DOING.get(self._stage, "being timed")
+
+
+def _kill_tagged(tag: str) -> None:
+    """Kill the processes that a worker started, also those that left its group."""
+    wanted = f"{_TAG}={tag}".encode()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # ended, or another user's
+            if wanted in (folder / "environ").read_bytes().split(b"\0"):
+                os.kill(int(folder.name), signal.SIGKILL)
 
 
 def _import_path() -> str:

@@ -20,8 +20,9 @@ FAILED: Final = "failed"  # did not build
 WRONG: Final = "wrong"  # wrong result
 CRASHED: Final = "crashed"  # killed the worker
 HUNG: Final = "hung"  # timed out
+LOST: Final = "lost"  # not judged, for reasons of the surroundings; tried again later
 CHECKS: Final = 2  # revision of the checks; outcomes of earlier revisions are retried
-STATUSES: Final = (OK, ILLEGAL, FAILED, WRONG, CRASHED, HUNG)
+STATUSES: Final = (OK, ILLEGAL, FAILED, WRONG, CRASHED, HUNG, LOST)
 
 
 @dataclass(frozen=True, slots=True)

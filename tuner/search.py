@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tensorlang import lazy
-from tensorlang.tuner.protocol import WRONG, Candidate, Outcome
+from tensorlang.tuner.protocol import LOST, WRONG, Candidate, Outcome
 from tensorlang.tuner.rows import Row
 from tensorlang.tuner.space import Point, Space
 from tensorlang.tuner.storage import Trials
@@ -218,12 +218,14 @@ class Search:
         self._remember(point.candidate, outcome)
         self._current_keys.add(point.candidate.key)
         row = Row.of(point.candidate, outcome, self.space.parameters(point))
-        self._trials.add(row)
+        if outcome.status != LOST:
+            self._trials.add(row)
         return row
 
     def _remember(self, candidate: Candidate, outcome: Outcome) -> None:
         self.known[candidate.key] = candidate, outcome
-        self._sampler.learn(candidate, outcome)
+        if outcome.status != LOST:
+            self._sampler.learn(candidate, outcome)
         if outcome.ir:
             self._by_code[outcome.ir] = outcome
 
@@ -231,7 +233,9 @@ class Search:
         if outcome.ok:
             self._study.tell(trial, outcome.seconds)
         else:
-            self._study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+            states = optuna.trial.TrialState
+            lost = outcome.status == LOST  # which samplers pass over
+            self._study.tell(trial, state=states.FAIL if lost else states.PRUNED)
 
 
 def _study(space: Space, seed: int) -> tuple[ModelSampler, optuna.Study]:

@@ -225,7 +225,7 @@ def _note(run: Run, search: Search, default: Candidate, *, compared: bool) -> st
         for name in space.algorithms
         for entry in building.schedules(space.op, name, space.target)
     ]
-    if said := space_note(space, schedules):
+    if said := run.trouble or space_note(space, schedules):
         return said
     if compared:
         return ""

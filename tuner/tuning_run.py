@@ -23,6 +23,7 @@ from tensorlang.tuner.protocol import (
     CRASHED,
     FAILED,
     HUNG,
+    LOST,
     Candidate,
     Outcome,
 )
@@ -42,6 +43,7 @@ _AFTERWARDS: Final = 0.6  # seconds for measuring machine limits and writing rec
 _AFTER_INTERRUPT: Final = 10.0  # seconds for finals after Ctrl-C
 _PATIENCE: Final = 20  # multiple of the usual time of a candidate
 _LEAST_PATIENCE: Final = 5.0
+_MOST_LOST: Final = 3  # candidates in succession, before the search is given up
 
 
 @dataclass(slots=True)
@@ -63,6 +65,7 @@ class Run:
         interrupted: Whether Ctrl-C ended the exploration.
         static: Whether candidates are only compiled and estimated.
         log: File for the output of workers, tracebacks included.
+        trouble: Why the search was given up early, in a sentence; else empty.
     """
 
     op: Operator
@@ -79,6 +82,7 @@ class Run:
     interrupted: bool = False
     static: bool = False
     log: Path | None = None
+    trouble: str = ""
     _begun: float = field(default_factory=time.monotonic)
     _usual: float = 0.0  # maximum busy seconds of correct candidates
 
@@ -148,6 +152,7 @@ class Run:
 
     def _explore(self, search: Search, worker: Worker, default: Candidate) -> None:
         suggestions = search.suggestions(lambda: self._left(search, default) <= 0)
+        lost = 0
         while True:
             with self._bookkeeping(search):
                 suggestion = next(suggestions, None)
@@ -166,6 +171,10 @@ class Run:
                     f"the default configuration of {self.workload} is itself "
                     f"{outcome.status}: {outcome.reason}{self._hint(outcome)}"
                 )
+            lost = lost + 1 if outcome.status == LOST else 0
+            if lost == _MOST_LOST:
+                self.trouble = f"the search was given up: {outcome.reason}"
+                return
 
     def _hint(self, outcome: Outcome) -> str:
         """Where to find the traceback of a failure."""
@@ -187,7 +196,12 @@ class Run:
             limit = min(limit, max(_PATIENCE * self._usual, _LEAST_PATIENCE))
         _LOG.info("trying %s", candidate)
         best = search.fastest() or 0.0
-        outcome = worker.attempt(candidate, limit, best, left=left)
+        try:
+            outcome = worker.attempt(candidate, limit, best, left=left)
+        except TuningError as problem:
+            if candidate == default:
+                raise
+            outcome = Outcome(LOST, str(problem))
         for stage, seconds in outcome.spent.items():
             self.spent[stage] += seconds
         if outcome.ok and candidate != default:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import io
-from collections.abc import Callable
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +16,9 @@ import pytest
 
 from tensorlang.errors import ArgumentError, TuningError
 from tensorlang.ops import find
-from tensorlang.tuner import Progress, tune
+from tensorlang.tuner import Progress, process, tune
+from tensorlang.tuner.process import Worker
+from tensorlang.tuner.search import Search, Suggestion
 
 SHAPE = [(1 << 14,)]
 
@@ -137,3 +143,119 @@ def test_modules_that_read_standard_input_or_are_called_like_others(
         name, shapes=SHAPE, dtypes="u32", budget=300, limit=10, storage=storage
     )
     assert report.best.knobs == {"way": "fast"}
+
+
+@pytest.fixture
+def kills(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Kill the worker with a signal as soon as it has got some of its requests."""
+
+    def arm(number: int, wanted: Callable[[Mapping[str, Any]], bool]) -> None:
+        send = Worker._send
+
+        def sent(worker: Worker, request: Mapping[str, Any]) -> None:
+            send(worker, request)
+            if wanted(request):
+                assert worker._process is not None
+                os.kill(worker._process.pid, number)
+
+        monkeypatch.setattr(Worker, "_send", sent)
+        monkeypatch.setattr(process, "_PAUSES", (0.0, 0.0, 0.0))
+
+    return arm
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_a_worker_killed_from_outside_is_not_the_candidate_s_fault(
+    user_operator: Callable[..., str], storage: str, kills: Any, number: int
+) -> None:
+    name, seen = user_operator("slow", "fast"), Counter[str]()
+
+    def once(request: Mapping[str, Any]) -> bool:
+        seen[str(request.get("knobs", request["do"]))] += 1
+        return seen[str(request.get("knobs", request["do"]))] == 1
+
+    kills(number, once)
+    (report,) = tune(name, shapes=SHAPE, dtypes="u32", budget=300, storage=storage)
+    assert report.counts == {"ok": 2}
+    assert report.best.knobs == {"way": "fast"}
+    assert report.ratio is not None
+    assert report.record is not None
+
+
+def test_a_candidate_that_could_not_be_judged_is_tried_again_by_the_next_run(
+    user_operator: Callable[..., str], storage: str, kills: Any
+) -> None:
+    name = user_operator("slow", "fast", "wrong")
+    arguments: dict[str, Any] = {
+        "shapes": SHAPE, "dtypes": "u32", "budget": 300, "storage": storage
+    }  # fmt: skip
+    short = [True]
+    kills(
+        signal.SIGKILL,
+        lambda request: short[0] and request.get("knobs") == {"way": "fast"},
+    )
+    (report,) = tune(name, **arguments)
+    assert report.counts == {"ok": 1, "wrong": 1, "lost": 1}
+    assert report.best.knobs == {"way": "slow"}
+    (reason,) = (said for said in report.reasons if said.startswith("lost"))
+    assert "killed by SIGKILL while" in reason
+    short[0] = False  # the memory is free again
+    (report,) = tune(name, **arguments)
+    assert report.counts == {"ok": 2, "wrong": 1}
+    assert report.earlier == 2
+    assert report.best.knobs == {"way": "fast"}
+
+
+def test_workers_that_cannot_start_any_more_do_not_end_the_run(
+    user_operator: Callable[..., str], storage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = user_operator("slow", "segfault", "fast")
+    spawn, left = Worker._spawn, [1]
+
+    def spawned(worker: Worker) -> None:
+        if not left:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        left.pop()
+        spawn(worker)
+
+    monkeypatch.setattr(Worker, "_spawn", spawned)
+    monkeypatch.setattr(process, "_PAUSES", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(Search, "suggestions", _in_order)
+    (report,) = tune(name, shapes=SHAPE, dtypes="u32", budget=300, storage=storage)
+    assert report.counts == {"ok": 1, "crashed": 1, "lost": 1}
+    assert report.best.knobs == {"way": "slow"}
+    assert any("temporarily unavailable" in said for said in report.reasons)
+
+
+def _in_order(search: Search, over: object = None) -> Iterator[Suggestion]:
+    del over
+    for point in search.space.every():
+        yield Suggestion(point)
+
+
+def test_what_a_candidate_starts_ends_with_it(
+    user_operator: Callable[..., str], storage: str, tmp_path: Path
+) -> None:
+    name = user_operator("slow", "fast")
+    path, told = tmp_path / f"{name.partition(':')[0]}.py", tmp_path / "started"
+    start = f"""
+    import os, subprocess
+    if "TENSORLANG_TUNER_WORKER" in os.environ:
+        held = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+        with open({str(told)!r}, "a") as log:
+            print(held.pid, file=log)
+"""
+    text = path.read_text()
+    path.write_text(text.replace("    way = knobs", f"{start}    way = knobs"))
+    tune(name, shapes=SHAPE, dtypes="u32", budget=300, storage=storage)
+    started = [int(line) for line in told.read_text().split()]
+    assert started
+    assert not [pid for pid in started if _runs(pid)]
+
+
+def _runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
