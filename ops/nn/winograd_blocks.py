@@ -84,7 +84,7 @@ def blocks(m: int, p: Problem) -> Blocks:
     return Blocks(TRANSFORMS[m], p.inputs, p.outputs, p.image, low, p.result, rows)
 
 
-def transformed(
+def packed_shape(
     outputs: int, inputs: int, transforms: Transforms
 ) -> tuple[int, int, int, int]:
     """The shape of transformed weights.

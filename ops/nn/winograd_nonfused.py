@@ -21,8 +21,8 @@ from tensorlang.ir.nodes import Buffer
 from tensorlang.ops.nn.epilogues import activated
 from tensorlang.ops.nn.images import source, staged
 from tensorlang.ops.nn.multi_store import Indices, extents, multi_store
-from tensorlang.ops.nn.winograd_matrices import TRANSFORMS, WINDOW
-from tensorlang.ops.nn.winograd_products import both
+from tensorlang.ops.nn.winograd_matrices import TRANSFORMS
+from tensorlang.ops.nn.winograd_products import transformed
 
 if TYPE_CHECKING:
     from tensorlang.ir import Reduction
@@ -60,16 +60,13 @@ def _image(x: Tensor, p: Problem, tiles: list[int], transforms: Transforms) -> T
             [source(tile * m + at - before, extent) for at in range(points)]
             for tile, before, extent in zip((i, j), low, size, strict=True)
         )
-        grid = [
-            [
-                select(above & beside, x[batch, c, row, column], as_expr(0.0, f32))
-                for column, beside in columns
-            ]
-            for row, above in rows
-        ]
         tile = (batch * tiles[0] + i) * tiles[1] + j
-        values = enumerate(both(transforms.image, grid))
-        return [((p, c, tile), value) for p, value in values]
+
+        def pixel(row: int, column: int) -> Expr:
+            (y, above), (left, beside) = rows[row], columns[column]
+            return select(above & beside, x[batch, c, y, left], as_expr(0.0, f32))
+
+        return transformed(transforms.image, pixel, lambda p: (p, c, tile))
 
     return multi_store(
         made, ("b", "c", "i", "j"), (n, inputs, *extents(*tiles)), body, x
@@ -81,9 +78,9 @@ def _weight(w: Tensor, transforms: Transforms) -> Tensor:
     made = Buffer("weight", f32, (*extents(transforms.points**2), outputs, inputs))
 
     def body(at: Indices) -> list[tuple[Indices, Expr]]:
-        grid = [[w[(*at, y, x)] for x in range(WINDOW)] for y in range(WINDOW)]
-        values = enumerate(both(transforms.weight, grid))
-        return [((p, *at), value) for p, value in values]
+        return transformed(
+            transforms.weight, lambda y, x: w[(*at, y, x)], lambda p: (p, *at)
+        )
 
     return multi_store(made, ("wo", "wc"), (outputs, inputs), body, w)
 
@@ -117,17 +114,19 @@ def _results(  # noqa: PLR0917 - operands of an epilogue
     def body(at: Indices) -> list[tuple[Indices, Expr]]:
         batch, o, i, j = at
         tile = (batch * tiles[0] + i) * tiles[1] + j
-        grid = [
-            [sums[row * points + column, o, tile] for column in range(points)]
-            for row in range(points)
-        ]
-        stores = []
-        for place, value in enumerate(both(transforms.result, grid)):
-            row, column = divmod(place, m)
-            shifted = value if b is None else value + b[o]
-            made = activated(shifted, activation or "none")
-            stores.append(((batch, o, i * m + row, j * m + column), made))
-        return stores
+
+        def point(row: int, column: int) -> Expr:
+            return sums[row * points + column, o, tile]
+
+        def place(number: int) -> Indices:
+            row, column = divmod(number, m)
+            return batch, o, i * m + row, j * m + column
+
+        def finished(value: Expr) -> Expr:
+            return activated(value if b is None else value + b[o], activation)
+
+        stores = transformed(transforms.result, point, place)
+        return [(to, finished(value)) for to, value in stores]
 
     inputs = (sums,) if b is None else (sums, b)
     sizes = (n, outputs, *extents(*tiles))

@@ -13,7 +13,7 @@ from tensorlang.ops.definition import operator
 from tensorlang.ops.dispatch import own
 from tensorlang.ops.nn.convolution_problem import activation_of, biased, problem
 from tensorlang.ops.nn.winograd import NAMES
-from tensorlang.ops.nn.winograd_blocks import LANES, STRIP, blocks, transformed
+from tensorlang.ops.nn.winograd_blocks import LANES, STRIP, blocks, packed_shape
 from tensorlang.ops.nn.winograd_matrices import F4, TRANSFORMS, WINDOW
 from tensorlang.ops.signature import Batch, Padding, Singles
 from tensorlang.ops.tensors import Shape
@@ -85,7 +85,7 @@ def pack(w: object, tolerance: float | None) -> PackedWindows:
         )
     array, m = runtime.arrays.view(w, "nn.prepack: w"), max(allowed)
     shape = _windows(array.shape)
-    made = runtime.buffers.empty(transformed(*shape[:2], TRANSFORMS[m]), array.dtype)
+    made = runtime.buffers.empty(packed_shape(*shape[:2], TRANSFORMS[m]), array.dtype)
     conv2d_winograd_weight(array, m, out=made)
     return PackedWindows(CONVOLUTION, NAMES[m], read_only(made), shape)
 
@@ -211,7 +211,7 @@ def conv2d_winograd(  # noqa: PLR0917 - the order of `conv2d`
     inputs = int(x.shape[1]) if x.ndim == 4 else 0
     m = _SIDES.get(given[1], 0) if len(given) == 4 else 0
     ir.require(
-        m and inputs and given == transformed(outputs, inputs, TRANSFORMS[m]),
+        m and inputs and given == packed_shape(outputs, inputs, TRANSFORMS[m]),
         "weights of shape {given}, packed for {outputs} outputs, do not go with images "
         "of shape {x}",
         given=given,

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from tensorlang.ir import as_expr, f32
 from tensorlang.ir.intrinsics import fma
 
 if TYPE_CHECKING:
     from tensorlang.ir.nodes import Expr
+    from tensorlang.ops.nn.multi_store import Indices
     from tensorlang.ops.nn.winograd_matrices import Matrix
 
 
-def both(matrix: Matrix, grid: list[list[Any]]) -> list[Expr]:
-    """`M grid M^T`, flattened in row-major order."""
-    columns = [product(matrix, column) for column in zip(*grid, strict=True)]
+def transformed(
+    matrix: Matrix,
+    read: Callable[[int, int], Expr],
+    place: Callable[[int], Indices],
+) -> list[tuple[Indices, Expr]]:
+    """The stores of `M grid M^T`, in row-major order.
+
+    Args:
+        matrix: M.
+        read: Gives an element of the grid, by row and column.
+        place: Gives the indices of the element of this number.
+    """
+    side = range(len(matrix[0]))
+    columns = [product(matrix, [read(row, column) for row in side]) for column in side]
     rows = [product(matrix, row) for row in zip(*columns, strict=True)]
-    return [value for row in rows for value in row]
+    values = (value for row in rows for value in row)
+    return [(place(number), value) for number, value in enumerate(values)]
 
 
 def product(matrix: Matrix, values: Sequence[Expr]) -> list[Expr]:

@@ -26,7 +26,7 @@ from tensorlang.ops.nn.epilogues import activated
 from tensorlang.ops.nn.images import source, staged
 from tensorlang.ops.nn.multi_store import Indices, extents, multi_store
 from tensorlang.ops.nn.winograd_blocks import LANES, STRIP, Blocks
-from tensorlang.ops.nn.winograd_products import both
+from tensorlang.ops.nn.winograd_products import transformed
 
 if TYPE_CHECKING:
     from tensorlang.ir import Reduction
@@ -91,19 +91,15 @@ def image(turned: Tensor, cut: Blocks) -> Tensor:
     made = Buffer("image", f32, shape)
 
     def body(at: Indices) -> list[tuple[Indices, Expr]]:
-        image, block, group, i, j, c = at
-        grid = [
-            [
-                turned[image, block, group, (i * m + y) * cut.pitch + (j * m + x), c]
-                for x in range(points)
-            ]
-            for y in range(points)
-        ]
+        *before, group, i, j, c = at
         tile = i * cut.across + j
-        return [
-            ((image, block, p, group, tile, c), value)
-            for p, value in enumerate(both(transforms.image, grid))
-        ]
+
+        def pixel(y: int, x: int) -> Expr:
+            return turned[(*before, group, (i * m + y) * cut.pitch + (j * m + x), c)]
+
+        return transformed(
+            transforms.image, pixel, lambda p: (*before, p, group, tile, c)
+        )
 
     sizes = (n, g, groups, *extents(cut.rows, cut.across), lanes)
     return multi_store(made, ("b", "g", "cg", "i", "j", "c"), sizes, body, turned)
@@ -144,21 +140,17 @@ def tiles(sums: Tensor, cut: Blocks) -> Tensor:
     made = Buffer("tiles", f32, (n, g, strips, *extents(halves, pixels, LANES)))
 
     def body(at: Indices) -> list[tuple[Indices, Expr]]:
-        image, block, s, half, i, j, o = at
+        *strip, half, i, j, o = at
         tile = i * cut.across + j
-        grid = [
-            [
-                sums[image, block, s, y * points + x, tile, half * LANES + o]
-                for x in range(points)
-            ]
-            for y in range(points)
-        ]
-        stores = []
-        for at_result, value in enumerate(both(transforms.result, grid)):
-            y, x = divmod(at_result, m)
-            pixel = (i * m + y) * cut.line + (j * m + x)
-            stores.append(((image, block, s, half, pixel, o), value))
-        return stores
+
+        def point(y: int, x: int) -> Expr:
+            return sums[(*strip, y * points + x, tile, half * LANES + o)]
+
+        def place(number: int) -> Indices:
+            y, x = divmod(number, m)
+            return (*strip, half, (i * m + y) * cut.line + (j * m + x), o)
+
+        return transformed(transforms.result, point, place)
 
     sizes = (n, g, strips, *extents(halves, cut.rows, cut.across, LANES))
     return multi_store(made, ("b", "g", "s", "h", "i", "j", "o"), sizes, body, sums)

@@ -14,9 +14,9 @@ from tensorlang.ir.frontend import Stage, Tensor
 from tensorlang.ir.nodes import Buffer, binary, seq
 from tensorlang.ops.nn.images import numbers, staged
 from tensorlang.ops.nn.multi_store import extents, multi_store
-from tensorlang.ops.nn.winograd_blocks import LANES, STRIP, transformed
+from tensorlang.ops.nn.winograd_blocks import LANES, STRIP, packed_shape
 from tensorlang.ops.nn.winograd_matrices import TRANSFORMS, WINDOW
-from tensorlang.ops.nn.winograd_products import both
+from tensorlang.ops.nn.winograd_products import transformed
 
 if TYPE_CHECKING:
     from tensorlang.ir.nodes import Expr
@@ -80,20 +80,16 @@ def weights(w: Tensor, transforms: Transforms) -> Tensor:
         lambda at: lines[(*at[:3], at[4], at[3])],
         "weight_turned",
     )
-    made = Buffer("weight", f32, extents(*transformed(outputs, inputs, transforms)))
+    made = Buffer("weight", f32, extents(*packed_shape(outputs, inputs, transforms)))
 
     def body(at: Indices) -> list[tuple[Indices, Expr]]:
         s, group, half, c, o = at
-        grid = [
-            [
-                turned[s, group, half, c * _TAPS + (ky * WINDOW + kx), o]
-                for kx in range(WINDOW)
-            ]
-            for ky in range(WINDOW)
-        ]
         place = (group * LANES + c, half * LANES + o)
-        values = both(transforms.weight, grid)
-        return [((s, p, *place), value) for p, value in enumerate(values)]
+
+        def tap(y: int, x: int) -> Expr:
+            return turned[s, group, half, c * _TAPS + (y * WINDOW + x), o]
+
+        return transformed(transforms.weight, tap, lambda p: (s, p, *place))
 
     sizes = extents(strips, groups, halves, LANES, LANES)
     return multi_store(made, ("s", "cg", "h", "c", "o"), sizes, body, turned)
