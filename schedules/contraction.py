@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from tensorlang.errors import ScheduleError
-from tensorlang.schedules import dot_groups, dots
+from tensorlang.schedules import dot_groups, dots, matrix_tiles
 from tensorlang.schedules.blocks import by_blocks
 from tensorlang.schedules.contraction_choice import (
     USUAL,
@@ -75,6 +75,9 @@ def tiles(plan: Plan) -> None:
         plan.width,
         plan.threads,
     )
+    depth = matrix_tiles.chosen(plan, product_of(stage), best)
+    if depth is not None and s.attempt(matrix_tiles.by_tiles, plan, depth):
+        return
     if dot_groups.products(s, stage) and s.attempt(dot_groups.by_groups, plan, tile):
         return
     if extent_of(row) == 1 and not in_rows(stage):

@@ -171,7 +171,7 @@ def choice(core: Core, product: Product, *, dots: bool) -> Choice:
         product: The contraction; of open rows, few and many count alike.
         dots: Whether both operands are contiguous along the reduction.
     """
-    sizes = _sizes(product)
+    sizes = sizes_of(product)
 
     def spent(tile: tuple[int, int], how: Blocks) -> float:
         return prod([cycles(core, size, *tile, how) for size in sizes])
@@ -203,7 +203,7 @@ def predicted(
     of = {**_values(best), **values}
     if product.right.run != "n" and of["packing"] == "none":
         of["packing"] = "inside"  # as columns that are not contiguous always are
-    sizes = _sizes(product)
+    sizes = sizes_of(product)
     if of["lanes_along"] == "depth":
         sides = int(of["dot_rows"] or 1), int(of["dot_columns"] or 1)
         each = [dot_cycles(core, size, *sides) for size in sizes]
@@ -241,7 +241,7 @@ def _values(best: Choice) -> dict[str, Value]:
     }
 
 
-def _sizes(product: Product) -> list[Product]:
+def sizes_of(product: Product) -> list[Product]:
     """The contraction, or with few and with many rows if their number is open."""
     some = _FEW_AND_MANY if product.open_rows else (product.rows,)
     return [replace(product, rows=rows) for rows in some]

@@ -16,11 +16,12 @@ with lanes along the reduction, and the lanes are added up at the end.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from tensorlang.errors import ScheduleError
-from tensorlang.instructions import DotProduct, dot_product
+from tensorlang.instructions import DotProduct, MatrixProduct, dot_product
 from tensorlang.ir.contents import allocations
 from tensorlang.ir.nodes import Binary, Cast, Const, Expr, For, Load, Reduce, as_expr
 from tensorlang.schedules.contraction_space import Tile
@@ -38,12 +39,13 @@ from tensorlang.schedules.tiling import (
 from tensorlang.scheduling import Schedule
 from tensorlang.scheduling.dot_intrinsics import FLIPPED, dot_name
 
+Row = TypeVar("Row", bound=DotProduct | MatrixProduct)
 _SMALL: Final = (4, 1)  # rows of the tiles for a remainder of unknown length
 _SIDES: Final = (1, 2, 3, 4, 5, 6, 8)
 
 
 @dataclass(frozen=True, slots=True)
-class Products:
+class Products(Generic[Row]):
     """A contraction that an instruction computes.
 
     Attributes:
@@ -55,7 +57,7 @@ class Products:
     """
 
     stage: Stage
-    row: DotProduct
+    row: Row
     x: Load
     w: Load
     flipped: bool = False
@@ -88,8 +90,20 @@ class Products:
         return i, j, k
 
 
-def products(s: Schedule, stage: Stage) -> Products | None:
+def products(s: Schedule, stage: Stage) -> Products[DotProduct] | None:
     """The stage as dot products of one of the processor's instructions, if it is that.
+
+    See `products_by`.
+    """
+    return products_by(s, stage, dot_product)
+
+
+def products_by(
+    s: Schedule,
+    stage: Stage,
+    instruction: Callable[[Collection[str], tuple[str, str]], Row | None],
+) -> Products[Row] | None:
+    """The stage as products by one of the processor's instructions, if it is that.
 
     It multiplies two loads, converted to the type of the sums, first that of the rows;
     sizes other than the number of rows are known.
@@ -99,7 +113,7 @@ def products(s: Schedule, stage: Stage) -> Products | None:
         return None
     match update:
         case Reduce(values=(Binary("mul", Cast(_, Load() as x), Cast(_, factor)),)):
-            row = dot_product(s.target.features, (x.dtype.name, factor.dtype.name))
+            row = instruction(s.target.features, (x.dtype.name, factor.dtype.name))
         case _:
             return None
     match factor:
@@ -149,7 +163,7 @@ def by_groups(plan: Plan, tile: Tile) -> None:
     _by_columns(plan.s, found, tile)
 
 
-def _along(found: Products) -> bool | None:
+def _along(found: Products[DotProduct]) -> bool | None:
     """Whether lanes along the reduction are faster; None if they are not possible.
 
     Adding up the lanes takes a shuffle and an addition per halving and sum; packing,
@@ -170,14 +184,14 @@ def _along(found: Products) -> bool | None:
 # ------------------------------------------------------------------- lanes of columns
 
 
-def _by_columns(s: Schedule, found: Products, tile: Tile) -> None:
+def _by_columns(s: Schedule, found: Products[DotProduct], tile: Tile) -> None:
     """Pack the columns' operand, and tile rows by vectors of columns."""
     name, names, x = found.stage.name, found.names, found.x.dtype.name
     if found.is_packed:
         layout = f"strips{FLIPPED}" if found.flipped else "strips"
-        instruction = dot_name(found.row, x, layout)
     else:
-        instruction = _pack(s, found)
+        layout = pack(s, found)
+    instruction = dot_name(found.row, x, layout)
     for tall, rows in _cut_rows(s, name, names[0], tile.rows):
         for part in cut(s, tall, names[1], tile.vectors * tile.lanes):
             _tile(s, part, found, names, replace(tile, rows=rows), instruction)
@@ -197,8 +211,8 @@ def _cut_rows(s: Schedule, block: str, row: str, rows: int) -> list[tuple[str, i
     return [*found, (block, 1)]
 
 
-def _pack(s: Schedule, found: Products) -> str:
-    """Interleave the columns' operand in groups; returns the instruction to use."""
+def pack(s: Schedule, found: Products[Row]) -> str:
+    """Interleave the columns' operand in groups; returns its layout to a nest."""
     stage, row, (_, columns, steps) = found.stage, found.row, found.sizes
     made = {each.output: each.name for each in stages(s.function)}
     buffer = found.w.buffer
@@ -208,7 +222,7 @@ def _pack(s: Schedule, found: Products) -> str:
         copy, packed = s.cache_read(stage.name, buffer.name, "global")
     if found.flipped:
         raise ScheduleError("128 is added where weights are packed, or not at all")
-    if columns % row.lanes or steps % row.group:
+    if columns % row.lanes or steps % row.depth:
         _pad(s, found)
     _, column, k = map(stage.axis, found.loops)
     at, depth = _at(found.w, column), _at(found.w, k)
@@ -226,21 +240,23 @@ def _pack(s: Schedule, found: Products) -> str:
     s.transform_layout(packed, f"lambda {', '.join(given)}: ({', '.join(laid)})")
     if not (depth > at and s.attempt(_transpose, s, copy, row, at)):
         parallelize(s, s.loops(copy)[:1])
-    return dot_name(row, found.x.dtype.name, "rows" if at < depth else "columns")
+    return "rows" if at < depth else "columns"
 
 
-def _pad(s: Schedule, found: Products) -> None:
-    """Round columns up to whole vectors, and the reduction to whole groups."""
+def _pad(s: Schedule, found: Products[Row]) -> None:
+    """Round columns up to whole vectors, and the reduction to whole groups or tiles."""
     stage, row = found.stage, found.row
     _, column, k = map(stage.axis, found.loops)
-    if found.sizes[2] % row.group:
+    if found.sizes[2] % row.depth:
         copy, _ = s.cache_read(stage.name, found.x.buffer.name, "global")
         parallelize(s, s.loops(copy)[:1])
-    multiples = {column: row.lanes, k: row.group}
+    multiples = {column: row.lanes, k: row.depth}
     s.pad(stage.name, [multiples.get(axis.var, 1) for axis in stage.block.axes])
 
 
-def _transpose(s: Schedule, copy: str, row: DotProduct, at: int) -> None:
+def _transpose(
+    s: Schedule, copy: str, row: DotProduct | MatrixProduct, at: int
+) -> None:
     """Copy in blocks of vectors by vectors, transposed in registers.
 
     Loop `at` is over the columns, the last one over the reduction.
@@ -266,7 +282,7 @@ def _transpose(s: Schedule, copy: str, row: DotProduct, at: int) -> None:
 def _tile(  # noqa: PLR0917 - the parts of a tile
     s: Schedule,
     block: str,
-    found: Products,
+    found: Products[DotProduct],
     names: tuple[str, str, str],
     how: Tile,
     instruction: str,
@@ -306,7 +322,7 @@ def _unroll(s: Schedule, block: str, at: str, lanes: int) -> None:
 # ------------------------------------------------------------- lanes of the reduction
 
 
-def _by_lanes(plan: Plan, found: Products) -> None:
+def _by_lanes(plan: Plan, found: Products[DotProduct]) -> None:
     """Tiles of sums whose lanes are along the reduction, without packing."""
     s, name, names = plan.s, found.stage.name, found.names
     layout, made = f"along{FLIPPED if found.flipped else ''}", made_factors(s)
@@ -341,7 +357,11 @@ def sides(plan: Plan, rows: int, columns: int) -> tuple[int, int]:
 
 
 def _lanes_tile(
-    plan: Plan, block: str, found: Products, size: tuple[int, int], instruction: str
+    plan: Plan,
+    block: str,
+    found: Products[DotProduct],
+    size: tuple[int, int],
+    instruction: str,
 ) -> None:
     """Tile one part of the results; what fills no vector of factors is added after."""
     s, stage, row = plan.s, found.stage, found.row

@@ -38,6 +38,11 @@ class DotProduct:
     llvm: str
     features: tuple[str, ...]
 
+    @property
+    def depth(self) -> int:
+        """Number of products added to each sum."""
+        return self.group
+
     def fits(self, features: Collection[str]) -> bool:
         """Whether a processor with these features has it."""
         return not {*self.features} - {*features}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from tensorlang.codegen.names import Names
 from tensorlang.instructions import DOT_PRODUCTS, MATRIX_PRODUCTS, MatrixProduct
@@ -25,6 +25,7 @@ from tensorlang.ir.nodes import (
     Expr,
     For,
     Function,
+    Let,
     Load,
     Node,
     Ramp,
@@ -76,9 +77,7 @@ def _rows(stmt: Store, row: MatrixProduct, names: Names) -> Stmt:
     if call.dtype.is_integer:
         body: Stmt = _each(s, row, replace(held, value=_of_bytes(old, x, y)))
     else:
-        size = (whole(row.lanes, i64),)
-        apart = [Buffer(names.fresh("apart"), f32, size, "register") for _ in x]
-        body = _floats(replace(held, value=old), row, s, apart, x, y)
+        body = _floats(replace(held, value=old), _Steps(row, s, x, y), names)
     return For(m, whole(call.dtype.lanes // row.lanes, i64), "serial", body)
 
 
@@ -86,27 +85,37 @@ def _each(s: Var, row: MatrixProduct, body: Stmt) -> Stmt:
     return For(s, whole(row.steps, i64), "serial", body)
 
 
-def _floats(  # noqa: PLR0917 - the parts of a row
-    held: Store,
-    row: MatrixProduct,
-    s: Var,
-    apart: list[Buffer],
-    x: Sequence[Expr],
-    y: Sequence[Expr],
-) -> Stmt:
+class _Steps(NamedTuple):
+    """The factors `x` and `y` of the products that step `s` adds to a row of sums."""
+
+    row: MatrixProduct
+    s: Var
+    x: Sequence[Expr]
+    y: Sequence[Expr]
+
+
+def _floats(held: Store, steps: _Steps, names: Names) -> Stmt:
     """A row of sums, plus the even products and the odd ones added up apart."""
-    lanes = (Ramp(whole(0, i64), whole(1, i64), row.lanes),)
-    zero, one = (Splat(Const(value, f32), row.lanes) for value in (0.0, 1.0))
-    parts = [Load(part, lanes) for part in apart]
-    steps = [
-        Store(part.buffer, lanes, fused(_float(a), _float(b), part))
-        for part, a, b in zip(parts, x, y, strict=True)
-    ]
-    total = fused(one, fused(one, *parts), flushed(held.value))
+    count = steps.row.lanes
+    lanes = (Ramp(whole(0, i64), whole(1, i64), count),)
+    zero, one = (Splat(Const(value, f32), count) for value in (0.0, 1.0))
+    start: list[Stmt] = []
+    adding: list[Stmt] = []
+    parts: list[Expr] = []
+    for a, b in zip(steps.x, steps.y, strict=True):
+        part = Buffer(names.fresh("apart"), f32, (whole(count, i64),), "register")
+        x, y, old = (names.var(name, f32.vector(count)) for name in ("x", "y", "old"))
+        start += [Alloc(part), Store(part, lanes, zero)]
+        parts.append(Load(part, lanes))
+        adding += [Let(x, _float(a)), Let(y, _float(b)), Let(old, parts[-1])]
+        adding.append(Store(part, lanes, fused(x, y, old)))
+    both, last = (names.var(name, f32.vector(count)) for name in ("both", "old"))
     return seq(
-        *(seq(Alloc(part), Store(part, lanes, zero)) for part in apart),
-        _each(s, row, seq(*steps)),
-        replace(held, value=total),
+        *start,
+        _each(steps.s, steps.row, seq(*adding)),
+        Let(last, held.value),
+        Let(both, fused(one, *parts)),
+        replace(held, value=fused(one, both, flushed(last))),
     )
 
 

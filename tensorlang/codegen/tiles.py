@@ -96,9 +96,10 @@ def _product(x: _Vector, scalar: Expr) -> _Vector | None:
 
 def _divided(op: str, x: _Vector, by: Expr) -> _Vector | None:
     """The quotient or remainder of a vector of constants."""
-    constant = isinstance(x.base, Const) and isinstance(by, Const)
-    if not constant or not set(x.steps) <= {_ONE}:
-        return None
-    values = x.steps.get(_ONE, 0) + int(x.base.value)  # type: ignore[attr-defined]
-    divide = np.floor_divide if op == "floordiv" else np.remainder
-    return _Vector(_ZERO, {_ONE: divide(values, int(by.value))})  # type: ignore[attr-defined]
+    match x.base, by:
+        case Const(value=first), Const(value=number) if set(x.steps) == {_ONE}:
+            divide = np.floor_divide if op == "floordiv" else np.remainder
+            return _Vector(
+                _ZERO, {_ONE: divide(x.steps[_ONE] + int(first), int(number))}
+            )
+    return None

@@ -82,12 +82,18 @@ def zeros(name: str, dtype: str, height: int, lanes: int) -> tuple[str, str]:
 
 
 def copies(name: str, dtype: str, height: int, lanes: int) -> tuple[str, str]:
-    """`c[m, l] = a[m, l]`, as loops and on a tile."""
+    """`c[m, l] = a[m, l]`, as loops and on a tile; copies have no loop over one row."""
     kind, place = f"{dtype}[{height}, {lanes}]", tile(height, lanes)
     head = f"def {name}(a: {kind}, c: Out[{kind}]):\n"
-    return head + _each(
-        height, lanes, "a[vm, vl]"
-    ), head + f"    c[{place}] = a[{place}]\n"
+    vectors = f"    c[{place}] = a[{place}]\n"
+    if height > 1:
+        return head + _each(height, lanes, "a[vm, vl]"), head + vectors
+    row = f"""
+    for l in range({lanes}):
+        with block("tile", vl=spatial({lanes}, l)):
+            c[0, vl] = a[0, vl]
+"""
+    return head + row, head + vectors
 
 
 def _each(height: int, lanes: int, value: str) -> str:
