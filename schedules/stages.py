@@ -10,28 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.accesses import buffers_of
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.intrinsics import INTRINSICS
-from tensorlang.ir.nodes import (
-    Binary,
-    Block,
-    Buffer,
-    Call,
-    Const,
-    Evaluate,
-    Expr,
-    For,
-    Function,
-    Let,
-    Load,
-    Reduce,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-)
 from tensorlang.ir.visit import substitute, walk
 
 INJECTIVE, REDUCTION, CONTRACTION = "injective", "reduction", "contraction"
@@ -41,8 +24,8 @@ INJECTIVE, REDUCTION, CONTRACTION = "injective", "reduction", "contraction"
 class Stage:
     """A block and the loops around it, outermost first, each driving one axis."""
 
-    block: Block
-    loops: tuple[For, ...]
+    block: ir.Block
+    loops: tuple[ir.For, ...]
 
     @property
     def name(self) -> str:
@@ -50,37 +33,39 @@ class Stage:
         return self.block.name
 
     @property
-    def update(self) -> Store | Reduce:
+    def update(self) -> ir.Store | ir.Reduce:
         """The block's last store or reduction."""
-        return [n for n in walk(self.block.body) if isinstance(n, (Store, Reduce))][-1]
+        return [
+            n for n in walk(self.block.body) if isinstance(n, (ir.Store, ir.Reduce))
+        ][-1]
 
     @property
-    def outputs(self) -> tuple[Buffer, ...]:
+    def outputs(self) -> tuple[ir.Buffer, ...]:
         """The buffers written last: all components of a reduction's state."""
         return buffers_of(self.update)
 
     @property
-    def output(self) -> Buffer:
+    def output(self) -> ir.Buffer:
         """The first output."""
         return self.outputs[0]
 
     @property
-    def loads(self) -> tuple[Load, ...]:
+    def loads(self) -> tuple[ir.Load, ...]:
         """The block's distinct loads, lets substituted, in terms of its axes."""
-        named: dict[Var, Expr] = {}
+        named: dict[ir.Var, ir.Expr] = {}
         found = []
         for node in walk(self.block.body):
-            if isinstance(node, Let):
+            if isinstance(node, ir.Let):
                 named[node.var] = substitute(node.value, named)
-            if isinstance(node, Load):
+            if isinstance(node, ir.Load):
                 found.append(substitute(node, named))
         return tuple(dict.fromkeys(found))
 
-    def axis(self, loop: For) -> Var:
+    def axis(self, loop: ir.For) -> ir.Var:
         """The axis that a loop drives."""
         return next(a.var for a in self.block.axes if a.value == loop.var)
 
-    def driven(self, kind: str) -> tuple[For, ...]:
+    def driven(self, kind: str) -> tuple[ir.For, ...]:
         """The loops that drive axes of a kind."""
         kinds = {a.value: a.kind for a in self.block.axes}
         return tuple(loop for loop in self.loops if kinds.get(loop.var) == kind)
@@ -93,27 +78,29 @@ class Stage:
         return prod(known) if len(known) == len(sizes) else None
 
 
-def extent_of(loop: For) -> int | None:
+def extent_of(loop: ir.For) -> int | None:
     """A loop's extent, if constant."""
-    return int(loop.extent.value) if isinstance(loop.extent, Const) else None
+    return int(loop.extent.value) if isinstance(loop.extent, ir.Const) else None
 
 
-def stages(func: Function) -> Iterator[Stage]:
+def stages(func: ir.Function) -> Iterator[Stage]:
     """The recognised stages, in program order."""
-    body = func.body.stmts if isinstance(func.body, Seq) else (func.body,)
+    body = func.body.stmts if isinstance(func.body, ir.Seq) else (func.body,)
     for stmt in body:
-        chain: list[For] = []
-        inner: Stmt = stmt
-        while isinstance(inner, For):
+        chain: list[ir.For] = []
+        inner: ir.Stmt = stmt
+        while isinstance(inner, ir.For):
             chain.append(inner)
             inner = inner.body
-        if chain and isinstance(inner, Block) and _plain(inner, chain):
+        if chain and isinstance(inner, ir.Block) and _plain(inner, chain):
             yield Stage(inner, tuple(chain))
 
 
-def _plain(block: Block, chain: list[For]) -> bool:
+def _plain(block: ir.Block, chain: list[ir.For]) -> bool:
     """Whether loops and axes match one to one, without guards or annotations."""
-    driving = [axis.value for axis in block.axes if not isinstance(axis.value, Const)]
+    driving = [
+        axis.value for axis in block.axes if not isinstance(axis.value, ir.Const)
+    ]
     one_to_one = sorted(map(repr, driving)) == sorted(loop.var.name for loop in chain)
     usual = block.where is None and block.init is None and block.scope == "thread"
     kinds = {axis.kind for axis in block.axes}
@@ -126,13 +113,13 @@ def _plain(block: Block, chain: list[For]) -> bool:
     )
 
 
-def _computes(block: Block, *, folds: bool) -> bool:
+def _computes(block: ir.Block, *, folds: bool) -> bool:
     """Whether the body is lets and checks, then stores or one reduction."""
-    body = block.body.stmts if isinstance(block.body, Seq) else (block.body,)
-    updates = [stmt for stmt in body if not isinstance(stmt, (Let, Evaluate))]
+    body = block.body.stmts if isinstance(block.body, ir.Seq) else (block.body,)
+    updates = [stmt for stmt in body if not isinstance(stmt, (ir.Let, ir.Evaluate))]
     if folds:
-        return len(updates) == 1 and isinstance(updates[0], Reduce)
-    return bool(updates) and all(isinstance(stmt, Store) for stmt in updates)
+        return len(updates) == 1 and isinstance(updates[0], ir.Reduce)
+    return bool(updates) and all(isinstance(stmt, ir.Store) for stmt in updates)
 
 
 def kind_of(stage: Stage) -> str:
@@ -142,14 +129,14 @@ def kind_of(stage: Stage) -> str:
     return CONTRACTION if tile_axes(stage) else REDUCTION
 
 
-def tile_axes(stage: Stage) -> tuple[For, For] | None:
+def tile_axes(stage: Stage) -> tuple[ir.For, ir.For] | None:
     """The loops over a tile's rows and columns, if a stage is a contraction.
 
     Columns are the output's last dimension. Rows are the last spatial loop that does
     not index the operands the columns index, so that these are reused for all rows.
     """
     update, spatial = stage.update, stage.driven("spatial")
-    folds = isinstance(update, Reduce) and update.reducer.name == "sum"
+    folds = isinstance(update, ir.Reduce) and update.reducer.name == "sum"
     if not folds or len(spatial) < 2 or not is_product(stage):
         return None
     columns = spatial[-1]
@@ -165,7 +152,7 @@ def tile_axes(stage: Stage) -> tuple[For, For] | None:
     return (rows[-1], columns) if used and rows else None
 
 
-def column_dimension(stage: Stage, load: Load) -> int | None:
+def column_dimension(stage: Stage, load: ir.Load) -> int | None:
     """The (last) dimension of an operand that the columns index."""
     found = tile_axes(stage)
     assert found is not None
@@ -176,16 +163,18 @@ def column_dimension(stage: Stage, load: Load) -> int | None:
 
 def is_product(stage: Stage) -> bool:
     """Whether the block multiplies."""
-    return any(isinstance(n, Binary) and n.op == "mul" for n in walk(stage.block.body))
+    return any(
+        isinstance(n, ir.Binary) and n.op == "mul" for n in walk(stage.block.body)
+    )
 
 
-def variables(load: Load) -> frozenset[Var]:
+def variables(load: ir.Load) -> frozenset[ir.Var]:
     """The variables of a load's indices."""
-    found: frozenset[Var] = frozenset()
+    found: frozenset[ir.Var] = frozenset()
     return found.union(*(free_vars(index) for index in load.indices))
 
 
-def contiguous_loop(stage: Stage) -> For | None:
+def contiguous_loop(stage: Stage) -> ir.For | None:
     """The loop along which the largest operand is contiguous.
 
     A window slides along two: its results count, as their vectors need no sum at the
@@ -204,34 +193,35 @@ def is_elementwise(stage: Stage) -> bool:
     """Whether all operands have one shape and are read at the written index."""
     axes = tuple(stage.axis(loop) for loop in stage.loops)
     shape = tuple(loop.extent for loop in stage.loops)
-    places: list[tuple[Buffer, tuple[Expr, ...]]] = [
+    places: list[tuple[ir.Buffer, tuple[ir.Expr, ...]]] = [
         (n.buffer, n.indices)
         for n in walk(stage.block.body)
-        if isinstance(n, (Load, Store))
+        if isinstance(n, (ir.Load, ir.Store))
     ]
     return all(
         (indices == axes and buffer.shape == shape)
-        or all(isinstance(index, Const) for index in indices)
+        or all(isinstance(index, ir.Const) for index in indices)
         for buffer, indices in places
     )
 
 
-def steps_of(block: Block) -> int:
+def steps_of(block: ir.Block) -> int:
     """The number of operations and calls of a block."""
-    return sum(isinstance(n, (Binary, Call)) for n in walk(block.body))
+    return sum(isinstance(n, (ir.Binary, ir.Call)) for n in walk(block.body))
 
 
-def is_cheap(block: Block) -> bool:
+def is_cheap(block: ir.Block) -> bool:
     """Whether recomputing a value costs no more than reading it back."""
     nodes = list(walk(block.body))
     return steps_of(block) <= 3 and not any(
-        isinstance(n, Call) or (isinstance(n, Binary) and n.op == "div") for n in nodes
+        isinstance(n, ir.Call) or (isinstance(n, ir.Binary) and n.op == "div")
+        for n in nodes
     )
 
 
 def has_long_chains(stage: Stage) -> bool:
     """Whether a value calls a function that expands into a long dependency chain."""
     return any(
-        isinstance(n, Call) and INTRINSICS[n.name].expands
+        isinstance(n, ir.Call) and INTRINSICS[n.name].expands
         for n in walk(stage.block.body)
     )

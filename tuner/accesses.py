@@ -18,30 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.dtypes import DType
-from tensorlang.ir.nodes import (
-    AtomicUpdate,
-    Barrier,
-    Binary,
-    Buffer,
-    Cast,
-    Compare,
-    Const,
-    Expr,
-    For,
-    If,
-    Let,
-    Load,
-    Node,
-    Ramp,
-    Select,
-    Seq,
-    Splat,
-    Store,
-    Unary,
-    Var,
-    While,
-)
 from tensorlang.ir.visit import children, walk
 from tensorlang.tuner.gpu_specs import WARP
 
@@ -84,7 +62,7 @@ class Traffic:
         barriers: Barriers that a block waits at.
     """
 
-    sectors: dict[Buffer, float] = field(default_factory=lambda: defaultdict(float))
+    sectors: dict[ir.Buffer, float] = field(default_factory=lambda: defaultdict(float))
     passes: float = 0.0
     loads: float = 0.0
     moved: float = 0.0
@@ -112,46 +90,46 @@ class _Counted:
 
     values: dict[str, Any]
     warps: Lanes
-    shared: set[Buffer]
+    shared: set[ir.Buffer]
     traffic: Traffic = field(default_factory=Traffic)
-    held: set[Load] = field(default_factory=set)  # currently in registers
+    held: set[ir.Load] = field(default_factory=set)  # currently in registers
 
     def statement(self, stmt: Stmt, times: float, active: Lanes) -> None:
         """Count a statement that the active threads run `times` times."""
         match stmt:
-            case Seq(stmts=parts):
+            case ir.Seq(stmts=parts):
                 for part in parts:
                     self.statement(part, times, active)
                 return
-            case For():
+            case ir.For():
                 self._expressions((stmt.extent,), times, active)
                 turns = times * self._turns(stmt.extent)
                 self.values[stmt.var.name] = np.int64(0)
                 if turns:
                     self._inside(stmt.body, turns, active)
                 return
-            case While():
+            case ir.While():
                 self._expressions((stmt.cond,), times * _TURNS, active)
                 self._inside(stmt.body, times * _TURNS, active)
                 return
-            case If():
+            case ir.If():
                 self._branch(stmt, times, active)
                 return
-            case Let():
+            case ir.Let():
                 try:
                     self.values[stmt.var.name] = self.value(stmt.value)
                 except Unknown:
                     self.values.pop(stmt.var.name, None)
-            case Store() | AtomicUpdate():
+            case ir.Store() | ir.AtomicUpdate():
                 lanes = stmt.value.dtype.lanes
                 self._access(stmt.buffer, stmt.indices[0], lanes, times, active)
-            case Barrier():
+            case ir.Barrier():
                 self.traffic.barriers += times
                 self.held.clear()
             case _:
                 pass
         self._expressions(children(stmt), times, active)
-        if isinstance(stmt, (Store, AtomicUpdate)):
+        if isinstance(stmt, (ir.Store, ir.AtomicUpdate)):
             self.held = {load for load in self.held if load.buffer != stmt.buffer}
 
     def _inside(self, body: Stmt, times: float, active: Lanes) -> None:
@@ -161,13 +139,13 @@ class _Counted:
         self.held.clear()
 
     def _expressions(
-        self, nodes: Iterable[Node | None], times: float, active: Lanes
+        self, nodes: Iterable[ir.Node | None], times: float, active: Lanes
     ) -> None:
         for node in nodes:
-            if not isinstance(node, Expr):
+            if not isinstance(node, ir.Expr):
                 continue
             for load in walk(node):
-                if isinstance(load, Load) and load not in self.held:
+                if isinstance(load, ir.Load) and load not in self.held:
                     self.held.add(load)
                     self._access(
                         load.buffer, load.indices[0], load.dtype.lanes, times, active
@@ -176,13 +154,13 @@ class _Counted:
                         warps = len(np.unique(self.warps[active]))
                         self.traffic.loads += times * warps
 
-    def _turns(self, extent: Expr) -> float:
+    def _turns(self, extent: ir.Expr) -> float:
         try:
             return float(np.max(self.value(extent)))
         except Unknown:
             return _TURNS
 
-    def _branch(self, stmt: If, times: float, active: Lanes) -> None:
+    def _branch(self, stmt: ir.If, times: float, active: Lanes) -> None:
         self._expressions((stmt.cond,), times, active)
         try:
             taken = active & np.broadcast_to(self.value(stmt.cond), active.shape)
@@ -199,8 +177,8 @@ class _Counted:
 
     def _access(
         self,
-        buffer: Buffer,
-        index: Expr,
+        buffer: ir.Buffer,
+        index: ir.Expr,
         lanes: int,
         times: float,
         active: Lanes,
@@ -222,33 +200,33 @@ class _Counted:
             warps, first, buffer.dtype, size
         )
 
-    def value(self, expr: Expr) -> Any:
+    def value(self, expr: ir.Expr) -> Any:
         """Evaluate a numeric expression for all threads.
 
         Raises:
             Unknown: it depends on data.
         """
         match expr:
-            case Const(value=known):
+            case ir.Const(value=known):
                 return np.asarray(known, expr.dtype.numpy)
-            case Var(name=name) if name in self.values:
+            case ir.Var(name=name) if name in self.values:
                 return self.values[name]
-            case Binary(op=op, a=a, b=b) | Compare(op=op, a=a, b=b):
+            case ir.Binary(op=op, a=a, b=b) | ir.Compare(op=op, a=a, b=b):
                 return _OPERATIONS[op](self.value(a), self.value(b))
-            case Unary(op=op, a=a):
+            case ir.Unary(op=op, a=a):
                 return _OPERATIONS[op](self.value(a))
-            case Select(cond=cond, a=a, b=b):
+            case ir.Select(cond=cond, a=a, b=b):
                 return np.where(self.value(cond), self.value(a), self.value(b))
-            case Cast(a=a):
+            case ir.Cast(a=a):
                 return np.asarray(self.value(a)).astype(expr.dtype.numpy)
         raise Unknown
 
 
-def _base(index: Expr) -> Expr:
+def _base(index: ir.Expr) -> ir.Expr:
     """The first element of a vector access."""
-    if isinstance(index, Ramp):
+    if isinstance(index, ir.Ramp):
         return index.base
-    return index.value if isinstance(index, Splat) else index
+    return index.value if isinstance(index, ir.Splat) else index
 
 
 def _sectors(warps: Lanes, first: Lanes | None, dtype: DType, size: int) -> int:

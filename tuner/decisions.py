@@ -15,26 +15,12 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from tensorlang.errors import TensorlangError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.dtypes import DType
-from tensorlang.ir.nodes import (
-    COMPARISONS,
-    Binary,
-    Bitcast,
-    Cast,
-    Compare,
-    Const,
-    Expr,
-    Function,
-    Let,
-    Load,
-    Splat,
-    Unary,
-    Var,
-)
 from tensorlang.ir.visit import walk
 from tensorlang.tuner.special_values import Constants
 
-_CHOICES: Final = ("min", "max", *COMPARISONS)
+_CHOICES: Final = ("min", "max", *ir.COMPARISONS)
 _DEEPEST: Final = 32
 _MOST: Final = 64  # values per type
 Number: TypeAlias = Any  # a literal, or a NumPy scalar with specific bits
@@ -51,12 +37,12 @@ _INVERSE: Final[Mapping[str, Callable[[Number, Number], Number]]] = {
 }
 
 
-def decisions(func: Function) -> Constants:
+def decisions(func: ir.Function) -> Constants:
     """Decision values and their neighbours, by dtype."""
-    lets = {n.var: n.value for n in walk(func.body) if isinstance(n, Let)}
+    lets = {n.var: n.value for n in walk(func.body) if isinstance(n, ir.Let)}
     found: dict[DType, dict[Number, None]] = defaultdict(dict)
     for node in walk(func.body):
-        if isinstance(node, Compare | Binary) and node.op in _CHOICES:
+        if isinstance(node, ir.Compare | ir.Binary) and node.op in _CHOICES:
             for side, other in ((node.a, node.b), (node.b, node.a)):
                 constant = _constant(other, lets)
                 if constant is not None:
@@ -68,48 +54,48 @@ def decisions(func: Function) -> Constants:
     }
 
 
-def _constant(expr: Expr, lets: Mapping[Var, Expr]) -> Number:
+def _constant(expr: ir.Expr, lets: Mapping[ir.Var, ir.Expr]) -> Number:
     """The value of a literal; None for anything else."""
-    while isinstance(expr, Splat | Var | Cast):
-        if isinstance(expr, Var):
+    while isinstance(expr, ir.Splat | ir.Var | ir.Cast):
+        if isinstance(expr, ir.Var):
             if expr not in lets:
                 return None
             expr = lets[expr]
         else:
-            expr = expr.value if isinstance(expr, Splat) else expr.a
-    return expr.value if isinstance(expr, Const) else None
+            expr = expr.value if isinstance(expr, ir.Splat) else expr.a
+    return expr.value if isinstance(expr, ir.Const) else None
 
 
 def _sources(
-    expr: Expr, value: Number, lets: Mapping[Var, Expr], depth: int
+    expr: ir.Expr, value: Number, lets: Mapping[ir.Var, ir.Expr], depth: int
 ) -> Iterator[tuple[DType, Number]]:
     """Elements and the values for which an expression has a given value."""
     if depth == 0:
         return
-    if isinstance(expr, Load):
+    if isinstance(expr, ir.Load):
         yield expr.dtype.scalar, value
-    elif isinstance(expr, Var):
+    elif isinstance(expr, ir.Var):
         if expr in lets:
             yield from _sources(lets[expr], value, lets, depth - 1)
-    elif isinstance(expr, Bitcast) and expr.dtype.lanes == 1:
+    elif isinstance(expr, ir.Bitcast) and expr.dtype.lanes == 1:
         bits = np.array(_fitting(expr.dtype, value), expr.dtype.numpy)
         yield from _sources(expr.a, bits.view(expr.a.dtype.numpy)[()], lets, depth)
-    elif isinstance(expr, Binary):
+    elif isinstance(expr, ir.Binary):
         for operand, inner in _undone(expr, value, lets):
             yield from _sources(operand, inner, lets, depth - 1)
-    elif isinstance(expr, Unary):
+    elif isinstance(expr, ir.Unary):
         inner = ~value if expr.op == "not" and isinstance(value, int) else -value
         yield from _sources(expr.a, inner, lets, depth - 1)
         if expr.op == "abs":
             yield from _sources(expr.a, value, lets, depth - 1)
-    elif isinstance(expr, Cast | Splat):
-        inner = expr.a if isinstance(expr, Cast) else expr.value
+    elif isinstance(expr, ir.Cast | ir.Splat):
+        inner = expr.a if isinstance(expr, ir.Cast) else expr.value
         yield from _sources(inner, value, lets, depth - 1)
 
 
 def _undone(
-    expr: Binary, value: Number, lets: Mapping[Var, Expr]
-) -> Iterator[tuple[Expr, Number]]:
+    expr: ir.Binary, value: Number, lets: Mapping[ir.Var, ir.Expr]
+) -> Iterator[tuple[ir.Expr, Number]]:
     """The non-constant operand, and its value if the result is `value`."""
     left, right = _constant(expr.a, lets), _constant(expr.b, lets)
     if right is not None:
@@ -157,4 +143,4 @@ def _fitting(dtype: DType, value: Number) -> Number:
     """The value rounded or wrapped to a type."""
     number = value.item() if isinstance(value, np.generic) else value
     whole = dtype.is_integer and isinstance(number, float)
-    return Const(math.floor(number) if whole else number, dtype.scalar).value
+    return ir.Const(math.floor(number) if whole else number, dtype.scalar).value

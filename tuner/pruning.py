@@ -14,19 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from tensorlang.codegen.simt.host import Launch, launches
 from tensorlang.codegen.simt.lower import lower
-from tensorlang.ir.nodes import (
-    Alloc,
-    Axis,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    Function,
-    Load,
-    Node,
-    Stmt,
-    Store,
-)
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.visit import children, walk
 from tensorlang.targets import Target
 from tensorlang.tuner.gpu_specs import MOST_REGISTERS, REGISTER_FILE, gpu_of
@@ -39,9 +27,9 @@ MOST_STACK: Final = 256 << 10  # bytes of one thread's registers and private arr
 _ON_STACK: Final = ("register", "private")
 
 
-def refusal(func: Function, target: Target) -> str:
+def refusal(func: ir.Function, target: Target) -> str:
     """Why a scheduled function is not worth building; else empty."""
-    stack = sum(_bytes(stmt) for stmt in walk(func.body) if isinstance(stmt, Alloc))
+    stack = sum(_bytes(stmt) for stmt in walk(func.body) if isinstance(stmt, ir.Alloc))
     if stack > MOST_STACK:
         return (
             f"its temporaries take {stack} bytes of a thread's stack, "
@@ -86,10 +74,10 @@ def _too_large(launch: Launch, target: Target) -> str:
     return ""
 
 
-def _held(stmt: Node) -> int:
+def _held(stmt: ir.Node) -> int:
     """The maximum bytes of registers that a thread holds at once."""
-    below = [_held(child) for child in children(stmt) if isinstance(child, Stmt)]
-    own = (c for c in children(stmt) if isinstance(c, Alloc))
+    below = [_held(child) for child in children(stmt) if isinstance(child, ir.Stmt)]
+    own = (c for c in children(stmt) if isinstance(c, ir.Alloc))
     kept = sum(_size(c.buffer) for c in own if c.buffer.scope == "register")
     return kept + max(below, default=0)
 
@@ -113,48 +101,48 @@ def overrun(kernel: Kernel) -> str:
     return ""
 
 
-def _bytes(stmt: Alloc) -> int:
+def _bytes(stmt: ir.Alloc) -> int:
     return _size(stmt.buffer) if stmt.buffer.scope in _ON_STACK else 0
 
 
-def _size(buffer: Buffer) -> int:
+def _size(buffer: ir.Buffer) -> int:
     """Bytes of a buffer; unknown sizes count as one."""
-    extents = (int(e.value) if isinstance(e, Const) else 1 for e in buffer.shape)
+    extents = (int(e.value) if isinstance(e, ir.Const) else 1 for e in buffer.shape)
     return buffer.dtype.bytes * prod(extents)
 
 
 @singledispatch
-def _written_out(node: Node, lanes: int, vector_bits: int) -> int:
+def _written_out(node: ir.Node, lanes: int, vector_bits: int) -> int:
     return sum(_written_out(child, lanes, vector_bits) for child in children(node))
 
 
 @_written_out.register
-def _(loop: For, lanes: int, vector_bits: int) -> int:
-    extent = int(loop.extent.value) if isinstance(loop.extent, Const) else 1
+def _(loop: ir.For, lanes: int, vector_bits: int) -> int:
+    extent = int(loop.extent.value) if isinstance(loop.extent, ir.Const) else 1
     if loop.kind == "vectorized":
         return _written_out(loop.body, lanes * extent, vector_bits)
     times = extent if loop.kind == "unrolled" else 1
     return times * _written_out(loop.body, lanes, vector_bits)
 
 
-def _addressing(node: Node, lanes: int, vector_bits: int) -> int:
+def _addressing(node: ir.Node, lanes: int, vector_bits: int) -> int:
     """How many of these compute addresses."""
-    if isinstance(node, For):
-        extent = int(node.extent.value) if isinstance(node.extent, Const) else 1
+    if isinstance(node, ir.For):
+        extent = int(node.extent.value) if isinstance(node.extent, ir.Const) else 1
         if node.kind == "vectorized":
             return _addressing(node.body, lanes * extent, vector_bits)
         times = extent if node.kind == "unrolled" else 1
         return times * _addressing(node.body, lanes, vector_bits)
-    if isinstance(node, Axis):
+    if isinstance(node, ir.Axis):
         return _written_out(node, lanes, vector_bits)
-    places = node.indices if isinstance(node, (Load, Store)) else ()
+    places = node.indices if isinstance(node, (ir.Load, ir.Store)) else ()
     count = sum(_written_out(place, lanes, vector_bits) for place in places)
     others = (c for c in children(node) if not any(c is place for place in places))
     return count + sum(_addressing(c, lanes, vector_bits) for c in others)
 
 
 @_written_out.register
-def _(expr: Expr, lanes: int, vector_bits: int) -> int:
+def _(expr: ir.Expr, lanes: int, vector_bits: int) -> int:
     registers = -(-lanes * expr.dtype.bits // vector_bits)
-    below = (c for c in children(expr) if isinstance(c, (Expr, Stmt)))
+    below = (c for c in children(expr) if isinstance(c, (ir.Expr, ir.Stmt)))
     return registers + sum(_written_out(child, lanes, vector_bits) for child in below)

@@ -18,22 +18,11 @@ import numpy as np
 
 from tensorlang import targets
 from tensorlang.errors import KernelError, ScheduleError, TensorlangError, TuningError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import blocks
 from tensorlang.ir.cost import cost
 from tensorlang.ir.domains import domains
 from tensorlang.ir.interpreter import run
-from tensorlang.ir.nodes import (
-    AtomicUpdate,
-    Binary,
-    Block,
-    Compare,
-    For,
-    Load,
-    Node,
-    Reduce,
-    Store,
-    While,
-)
 from tensorlang.ir.visit import walk
 from tensorlang.ops.examples import Fill, Taken
 from tensorlang.runtime import build
@@ -138,10 +127,10 @@ class Reference:
     @cached_property
     def multiplies(self) -> bool:
         """Whether it reduces by products, whose overflow depends on the order."""
-        reducers = (n.reducer for n in walk(self.func.body) if isinstance(n, Reduce))
+        reducers = (n.reducer for n in walk(self.func.body) if isinstance(n, ir.Reduce))
         parts = (part for r in reducers for c in r.combine for part in walk(c))
         return any(
-            isinstance(part, Binary) and part.op == "mul" and part.dtype.is_float
+            isinstance(part, ir.Binary) and part.op == "mul" and part.dtype.is_float
             for part in parts
         )
 
@@ -151,7 +140,7 @@ class Reference:
         own = list(blocks(self.func.body))
         inside = {id(n) for block in own for n in walk(block)}
         return all(map(_is_pointwise, own)) and not any(
-            isinstance(node, Store | Reduce | While) and id(node) not in inside
+            isinstance(node, ir.Store | ir.Reduce | ir.While) and id(node) not in inside
             for node in walk(self.func.body)
         )
 
@@ -279,24 +268,30 @@ class Reference:
         return steps
 
 
-def _is_pointwise(block: Block) -> bool:
+def _is_pointwise(block: ir.Block) -> bool:
     if any(axis.kind not in ("spatial", "disjoint") for axis in block.axes):
         return False
-    loads = {n for n in walk(block) if isinstance(n, Load)}
-    folds = (n for n in walk(block) if isinstance(n, For | Reduce | AtomicUpdate))
+    loads = {n for n in walk(block) if isinstance(n, ir.Load)}
+    folds = (
+        n for n in walk(block) if isinstance(n, ir.For | ir.Reduce | ir.AtomicUpdate)
+    )
     return len({load.buffer for load in loads}) == len(loads) and not any(folds)
 
 
-def _loses_the_sign_of_zero(node: Node) -> bool:
+def _loses_the_sign_of_zero(node: ir.Node) -> bool:
     """Whether the sign of a zero result is unspecified: maximum and minimum.
 
     In a comparing reduction, the order decides which of two equal values is kept.
     """
-    if isinstance(node, Reduce):
+    if isinstance(node, ir.Reduce):
         parts = (part for each in node.reducer.combine for part in walk(each))
-        return any(isinstance(p, Compare) or _loses_the_sign_of_zero(p) for p in parts)
+        return any(
+            isinstance(p, ir.Compare) or _loses_the_sign_of_zero(p) for p in parts
+        )
     return (
-        isinstance(node, Binary) and node.op in ("min", "max") and node.dtype.is_float
+        isinstance(node, ir.Binary)
+        and node.op in ("min", "max")
+        and node.dtype.is_float
     )
 
 

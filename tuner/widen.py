@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.dtypes import DType
-from tensorlang.ir.nodes import (
-    Bitcast,
-    Buffer,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    Function,
-    Node,
-    Var,
-)
 from tensorlang.ir.visit import rebuild, rewriter, walk
 
 
-def widened(func: Function) -> Function | None:
+def widened(func: ir.Function) -> ir.Function | None:
     """`func` with every float type replaced by f64; None if it uses bits of floats."""
-    if any(isinstance(node, Bitcast) for node in walk(func)):
+    if any(isinstance(node, ir.Bitcast) for node in walk(func)):
         return None
     if not any(buffer.dtype.is_float for buffer in func.buffers):
         return None
@@ -33,20 +23,20 @@ def _wide(dtype: DType) -> DType:
 
 
 @rewriter
-def _visit(node: Node) -> Node:
-    if isinstance(node, Const):
-        return Const(node.value, _wide(node.dtype))
-    if isinstance(node, Var):
-        return Var(node.name, _wide(node.dtype))
-    if isinstance(node, Buffer):
+def _visit(node: ir.Node) -> ir.Node:
+    if isinstance(node, ir.Const):
+        return ir.Const(node.value, _wide(node.dtype))
+    if isinstance(node, ir.Var):
+        return ir.Var(node.name, _wide(node.dtype))
+    if isinstance(node, ir.Buffer):
         return dataclasses.replace(node, dtype=_wide(node.dtype))
-    if isinstance(node, (Cast, Call)):
+    if isinstance(node, (ir.Cast, ir.Call)):
         return _retyped(node)
     return rebuild(node, _visit)
 
 
-def _retyped(node: Cast | Call) -> Expr:
-    if isinstance(node, Cast):
+def _retyped(node: ir.Cast | ir.Call) -> ir.Expr:
+    if isinstance(node, ir.Cast):
         a, dtype = _visit(node.a), _wide(node.dtype)
-        return a if a.dtype == dtype else Cast(dtype, a)
-    return Call(node.name, tuple(map(_visit, node.args)), _wide(node.dtype))
+        return a if a.dtype == dtype else ir.Cast(dtype, a)
+    return ir.Call(node.name, tuple(map(_visit, node.args)), _wide(node.dtype))

@@ -14,20 +14,9 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars, loops
 from tensorlang.ir.integers.polynomials import poly
-from tensorlang.ir.nodes import (
-    Compare,
-    Const,
-    For,
-    Function,
-    Let,
-    Load,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-)
 from tensorlang.ir.visit import walk
 from tensorlang.schedules.generic import inline_producers, stage_named, stage_names
 from tensorlang.schedules.simt.channels_last import channels_last
@@ -100,7 +89,7 @@ def _steps(stage: Stage) -> int:
     Three source arrays are enough with one read each; so is a compute-bound body.
     """
     sources = {load.buffer for load in stage.loads if load.indices}
-    named = sum(isinstance(node, Let) for node in walk(stage.block.body))
+    named = sum(isinstance(node, ir.Let) for node in walk(stage.block.body))
     few = stage.work is not None and stage.work < _MANY
     return 2 if 0 < len(sources) <= _FEW and named < _LONG and not few else 1
 
@@ -109,8 +98,8 @@ def _is_contiguous(stage: Stage, lanes: int) -> bool:
     """Whether all accesses along the innermost loop are contiguous and wide."""
     loop = stage.loops[-1]
     axis, length = stage.axis(loop), extent_of(loop)
-    stores = [n for n in walk(stage.block.body) if isinstance(n, Store)]
-    places: list[Load | Store] = [*stage.loads, *stores]
+    stores = [n for n in walk(stage.block.body) if isinstance(n, ir.Store)]
+    places: list[ir.Load | ir.Store] = [*stage.loads, *stores]
     return (
         length is not None
         and length % _WIDE == 0
@@ -119,28 +108,28 @@ def _is_contiguous(stage: Stage, lanes: int) -> bool:
     )
 
 
-def _is_wide(place: Load | Store, axis: Var, lanes: int) -> bool:
+def _is_wide(place: ir.Load | ir.Store, axis: ir.Var, lanes: int) -> bool:
     """Whether neighbours along an axis are one wide access, or the same element."""
     if axis not in free_vars(place):
         return True
     if place.mask is None and place.indices[-1] == axis:
         return True
     length = place.buffer.shape[-1]
-    rows = isinstance(length, Const) and int(length.value) % lanes == 0
+    rows = isinstance(length, ir.Const) and int(length.value) % lanes == 0
     start = (poly(place.indices[-1]) - poly(axis)).value
     whole = start is not None and start % lanes == 0
     return rows and whole and _is_part(place, axis, lanes)
 
 
-def _is_part(place: Load | Store, axis: Var, lanes: int) -> bool:
+def _is_part(place: ir.Load | ir.Store, axis: ir.Var, lanes: int) -> bool:
     """Whether a mask begins and ends at multiples of a vector."""
     if place.mask is None:
         return True
-    guards = [n for n in walk(place.mask) if isinstance(n, Compare)]
+    guards = [n for n in walk(place.mask) if isinstance(n, ir.Compare)]
     return all(
         n.op in {"lt", "ge"}
         and n.a == axis
-        and isinstance(n.b, Const)
+        and isinstance(n.b, ir.Const)
         and int(n.b.value) % lanes == 0
         for n in guards
         if axis in free_vars(n)
@@ -186,14 +175,14 @@ def bind_outer_loops(s: Schedule, chain: Sequence[str]) -> None:
         s.attempt(s.bind, chain[0], "block.x")
 
 
-def _unbound(func: Function) -> list[list[str]]:
+def _unbound(func: ir.Function) -> list[list[str]]:
     """The perfectly nested serial loops of each outermost statement not yet bound."""
-    body = func.body.stmts if isinstance(func.body, Seq) else (func.body,)
+    body = func.body.stmts if isinstance(func.body, ir.Seq) else (func.body,)
     found = []
     for stmt in body:
         chain: list[str] = []
-        inner: Stmt = stmt
-        while isinstance(inner, For) and inner.kind == "serial":
+        inner: ir.Stmt = stmt
+        while isinstance(inner, ir.For) and inner.kind == "serial":
             chain.append(inner.var.name)
             inner = inner.body
         if chain and not any(loop.thread for loop in loops(stmt)):

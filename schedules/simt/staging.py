@@ -14,19 +14,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import allocations, blocks, free_vars
-from tensorlang.ir.nodes import (
-    Binary,
-    Block,
-    Buffer,
-    Const,
-    Expr,
-    Let,
-    Load,
-    Store,
-    Var,
-    as_expr,
-)
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.visit import rebuild, substitute, walk
 from tensorlang.schedules.simt.register_tiles import WIDE
@@ -123,7 +112,7 @@ def memory_order(s: Schedule, copy: str, lanes: int = WIDE) -> tuple[bool, bool]
     return contiguous_along_steps(block), contiguous_along_rows(block, lanes)
 
 
-def contiguous_along_steps(block: Block) -> bool:
+def contiguous_along_steps(block: ir.Block) -> bool:
     """Whether a gathered operand has its longest contiguous runs along steps."""
     load = gathered(block)
     row, step = _row_and_step(block)
@@ -131,7 +120,7 @@ def contiguous_along_steps(block: Block) -> bool:
     return _run(load, step, others) >= _run(load, row, others)
 
 
-def contiguous_along_rows(block: Block, lanes: int = WIDE) -> bool:
+def contiguous_along_rows(block: ir.Block, lanes: int = WIDE) -> bool:
     """Whether `lanes` rows are contiguous, so that they are read at once.
 
     True as well of rows that are channels of pixels: `x[row // 256, row % 256]`.
@@ -140,48 +129,48 @@ def contiguous_along_rows(block: Block, lanes: int = WIDE) -> bool:
     row, _ = _row_and_step(block)
     *before, last = load.indices
     match last:
-        case Binary(op="floormod", a=inner, b=Const(value=size)) if inner == row:
+        case ir.Binary(op="floormod", a=inner, b=ir.Const(value=size)) if inner == row:
             return not int(size) % lanes and all(
                 row not in free_vars(_of_chunks(index, row, lanes)) for index in before
             )
     return last == row and all(row not in free_vars(index) for index in before)
 
 
-def _row_and_step(block: Block) -> tuple[Var, Var]:
+def _row_and_step(block: ir.Block) -> tuple[ir.Var, ir.Var]:
     """The axes of a copy's last two dimensions."""
-    (store,) = (n for n in walk(block.body) if isinstance(n, Store))
+    (store,) = (n for n in walk(block.body) if isinstance(n, ir.Store))
     row, step = store.indices[-2:]
-    assert isinstance(row, Var)
-    assert isinstance(step, Var)
+    assert isinstance(row, ir.Var)
+    assert isinstance(step, ir.Var)
     return row, step
 
 
-def _of_chunks(index: Expr, row: Var, lanes: int) -> Expr:
+def _of_chunks(index: ir.Expr, row: ir.Var, lanes: int) -> ir.Expr:
     """An index without terms that are equal for all rows read at once."""
 
     def visit(node: Any) -> Any:
         match node:
-            case Buffer():
+            case ir.Buffer():
                 return node
-            case Binary(op="floordiv", a=inner, b=Const(value=size)):
+            case ir.Binary(op="floordiv", a=inner, b=ir.Const(value=size)):
                 if inner == row and not int(size) % lanes:
-                    return as_expr(0)
+                    return ir.as_expr(0)
         return rebuild(node, visit)
 
     return visit(index)  # type: ignore[no-any-return]
 
 
-def gathered(block: Block) -> Load:
+def gathered(block: ir.Block) -> ir.Load:
     """A copy's only load, lets substituted, in terms of its axes."""
-    named: dict[Var, Expr] = {}
+    named: dict[ir.Var, ir.Expr] = {}
     for node in walk(block.body):
-        if isinstance(node, Let):
+        if isinstance(node, ir.Let):
             named[node.var] = substitute(node.value, named)
-    (load,) = {n for n in walk(block.body) if isinstance(n, Load)}
+    (load,) = {n for n in walk(block.body) if isinstance(n, ir.Load)}
     return substitute(load, named)
 
 
-def _run(load: Load, axis: Var, axes: AbstractSet[Var]) -> int:
+def _run(load: ir.Load, axis: ir.Var, axes: AbstractSet[ir.Var]) -> int:
     """The length of the contiguous run along an axis, from its start.
 
     Other axes are zero and sizes are large: padded copies clamped by `min(i, n - 1)`
@@ -189,7 +178,11 @@ def _run(load: Load, axis: Var, axes: AbstractSet[Var]) -> int:
     """
     index = substitute(
         _without_edges(_flat(load)),
-        {v: as_expr(0 if v in axes else _FAR) for v in _variables(load) if v != axis},
+        {
+            v: ir.as_expr(0 if v in axes else _FAR)
+            for v in _variables(load)
+            if v != axis
+        },
     )
     start, count = _value(index, axis, 0), 1
     while count < _LOOKED_AT and _value(index, axis, count) == start + count:
@@ -197,32 +190,32 @@ def _run(load: Load, axis: Var, axes: AbstractSet[Var]) -> int:
     return count
 
 
-def _variables(load: Load) -> set[Var]:
-    return {n for n in walk(load) if isinstance(n, Var)}
+def _variables(load: ir.Load) -> set[ir.Var]:
+    return {n for n in walk(load) if isinstance(n, ir.Var)}
 
 
-def _flat(load: Load) -> Expr:
+def _flat(load: ir.Load) -> ir.Expr:
     """The linear index; dimensions of unknown extent count as large."""
-    total: Expr = as_expr(0)
+    total: ir.Expr = ir.as_expr(0)
     for index, extent in zip(load.indices, load.buffer.shape, strict=True):
-        size = extent if isinstance(extent, Const) else as_expr(_FAR)
+        size = extent if isinstance(extent, ir.Const) else ir.as_expr(_FAR)
         total = total * size + index
     return total
 
 
-def _without_edges(index: Expr) -> Expr:
+def _without_edges(index: ir.Expr) -> ir.Expr:
     """`min(max(i - 1, 0), 13)` as `i - 1`."""
 
     def visit(node: Any) -> Any:
-        node = node if isinstance(node, Buffer) else rebuild(node, visit)
+        node = node if isinstance(node, ir.Buffer) else rebuild(node, visit)
         match node:
-            case Binary(op="min" | "max", a=inner, b=Const()):
+            case ir.Binary(op="min" | "max", a=inner, b=ir.Const()):
                 return inner
         return node
 
     return visit(index)  # type: ignore[no-any-return]
 
 
-def _value(index: Expr, axis: Var, at: int) -> int:
-    found = simplify(substitute(index, {axis: as_expr(at)}))
-    return int(found.value) if isinstance(found, Const) else -1
+def _value(index: ir.Expr, axis: ir.Var, at: int) -> int:
+    found = simplify(substitute(index, {axis: ir.as_expr(at)}))
+    return int(found.value) if isinstance(found, ir.Const) else -1

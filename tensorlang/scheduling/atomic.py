@@ -5,16 +5,7 @@ from __future__ import annotations
 from dataclasses import replace as with_fields
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.nodes import (
-    LANE_REDUCTIONS,
-    AtomicUpdate,
-    Binary,
-    Block,
-    Function,
-    Reduce,
-    Reducer,
-    seq,
-)
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.visit import walk
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.primitives import primitive
@@ -22,16 +13,16 @@ from tensorlang.scheduling.tree import block_of, find_block, replace, swap
 
 
 @legality("an atomic update needs an initialized state")
-def set_before(block: Block) -> str | None:
+def set_before(block: ir.Block) -> str | None:
     """The block does not initialize the state itself."""
     folds = any(axis.kind == "reduction" for axis in block.axes)
-    if block.init != seq() and (folds or block.init is not None):
+    if block.init != ir.seq() and (folds or block.init is not None):
         return f"block {block.name!r} starts its state; decompose_reduction first"
     return None
 
 
 @primitive
-def atomic(func: Function, block: str) -> Function:
+def atomic(func: ir.Function, block: str) -> ir.Function:
     """Update memory atomically, so that iterations may run concurrently.
 
     The order is then up to the hardware: integer results do not depend on it, but
@@ -57,12 +48,12 @@ def atomic(func: Function, block: str) -> Function:
     update = _only_update(old)
     op = _operation(old, update.reducer)
     set_before(old)
-    made = AtomicUpdate(op, update.buffers[0], update.indices, update.values[0])
+    made = ir.AtomicUpdate(op, update.buffers[0], update.indices, update.values[0])
     return replace(path, with_fields(old, body=swap(old.body, update, made)))
 
 
-def _only_update(block: Block) -> Reduce:
-    found = [node for node in walk(block.body) if isinstance(node, Reduce)]
+def _only_update(block: ir.Block) -> ir.Reduce:
+    found = [node for node in walk(block.body) if isinstance(node, ir.Reduce)]
     if len(found) != 1 or len(found[0].buffers) != 1:
         raise ScheduleError(
             f"block {block.name!r} does not reduce one value into one element; "
@@ -71,18 +62,18 @@ def _only_update(block: Block) -> Reduce:
     return found[0]
 
 
-def _operation(block: Block, reducer: Reducer) -> str:
+def _operation(block: ir.Block, reducer: ir.Reducer) -> str:
     """The operation that a reducer applies."""
     combine = reducer.combine[0]
     sides = {reducer.left[0], reducer.right[0]}
     if (
-        isinstance(combine, Binary)
-        and combine.op in LANE_REDUCTIONS
+        isinstance(combine, ir.Binary)
+        and combine.op in ir.LANE_REDUCTIONS
         and {combine.a, combine.b} == sides
         and reducer.commutative
     ):
         return combine.op
     raise ScheduleError(
         f"block {block.name!r} reduces by {reducer.name!r}, which is not one of "
-        f"{', '.join(LANE_REDUCTIONS)}; only these can be atomic"
+        f"{', '.join(ir.LANE_REDUCTIONS)}; only these can be atomic"
     )

@@ -5,27 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars, names, reads, writes
 from tensorlang.ir.dtypes import i64
-from tensorlang.ir.nodes import (
-    AtomicUpdate,
-    Axis,
-    Block,
-    Buffer,
-    Expr,
-    For,
-    Function,
-    If,
-    Let,
-    Load,
-    Reduce,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-    as_expr,
-    seq,
-)
 from tensorlang.ir.visit import fresh, holds, walk
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.primitives import primitive
@@ -34,8 +16,8 @@ from tensorlang.scheduling.tree import block_of, find_block, nest_of, replace
 
 @primitive
 def by_target(
-    func: Function, block: str, groups: int, of: str | None = None
-) -> tuple[Function, str]:
+    func: ir.Function, block: str, groups: int, of: str | None = None
+) -> tuple[ir.Function, str]:
     """Run all iterations of a block once per group, each group for its own targets.
 
     Updates at data-dependent indices must run in order. With the loop over groups
@@ -80,18 +62,18 @@ def by_target(
     own_place_only(old, store)
     place = _place(old, store)
     taken = names(func)
-    loop, var = Var(fresh("group", taken), i64), Var(fresh("vgroup", taken), i64)
-    axis = Axis(var, "disjoint", as_expr(groups), loop)
+    loop, var = ir.Var(fresh("group", taken), i64), ir.Var(fresh("vgroup", taken), i64)
+    axis = ir.Axis(var, "disjoint", ir.as_expr(groups), loop)
     body = _only_where(old.body, (place % groups).equal(var), store.buffer)
     made = dataclasses.replace(old, axes=(axis, *old.axes), body=body)
     inner = replace(path, made)
     top = nest_of(find_block(inner, block))
     nest = top[-1]
-    assert isinstance(nest, Stmt)
-    return replace(top, For(loop, as_expr(groups), "serial", nest)), loop.name
+    assert isinstance(nest, ir.Stmt)
+    return replace(top, ir.For(loop, ir.as_expr(groups), "serial", nest)), loop.name
 
 
-def _grouped(block: Block, of: str | None) -> Store:
+def _grouped(block: ir.Block, of: str | None) -> ir.Store:
     """The store whose targets are grouped."""
     found = _stores(block, of)
     ordered = any(axis.kind == "ordered" for axis in block.axes)
@@ -103,13 +85,13 @@ def _grouped(block: Block, of: str | None) -> Store:
     return found[0]
 
 
-def _stores(block: Block, of: str | None) -> list[Store]:
-    stores = (n for n in walk(block.body) if isinstance(n, Store))
+def _stores(block: ir.Block, of: str | None) -> list[ir.Store]:
+    stores = (n for n in walk(block.body) if isinstance(n, ir.Store))
     return [s for s in stores if of is None or s.buffer.name == of]
 
 
 @legality("groups partition the targets of one update")
-def one_update(block: Block, of: str | None) -> str | None:
+def one_update(block: ir.Block, of: str | None) -> str | None:
     """One of several stores is selected, and there are no reductions besides."""
     found = _stores(block, of)
     if len(found) != 1:
@@ -117,7 +99,7 @@ def one_update(block: Block, of: str | None) -> str | None:
             f"by_target: block {block.name!r} has {len(found)} stores to group; name "
             "the buffer that only one of them writes"
         )
-    if any(isinstance(n, Reduce | AtomicUpdate) for n in walk(block.body)):
+    if any(isinstance(n, ir.Reduce | ir.AtomicUpdate) for n in walk(block.body)):
         return (
             f"by_target: block {block.name!r} also reduces, which groups would reorder"
         )
@@ -125,9 +107,9 @@ def one_update(block: Block, of: str | None) -> str | None:
 
 
 @legality("a grouped update reads only its own target")
-def own_place_only(block: Block, store: Store) -> str | None:
+def own_place_only(block: ir.Block, store: ir.Store) -> str | None:
     """What the block writes, it reads only at the index of its store."""
-    loads = [n for n in walk(block.body) if isinstance(n, Load)]
+    loads = [n for n in walk(block.body) if isinstance(n, ir.Load)]
     others = writes(block) - {store.buffer}
     for load in loads:
         elsewhere = load.buffer == store.buffer and load.indices != store.indices
@@ -140,7 +122,7 @@ def own_place_only(block: Block, store: Store) -> str | None:
     return None
 
 
-def _place(block: Block, store: Store) -> Expr:
+def _place(block: ir.Block, store: ir.Store) -> ir.Expr:
     """The data-dependent index at which a block updates memory."""
     data = _from_data(block)
     found = [i for i in store.indices if _has_load(i) or free_vars(i) & data]
@@ -152,42 +134,42 @@ def _place(block: Block, store: Store) -> Expr:
     return found[0]
 
 
-def _from_data(block: Block) -> set[Var]:
+def _from_data(block: ir.Block) -> set[ir.Var]:
     """The lets that depend on loaded values."""
-    data: set[Var] = set()
+    data: set[ir.Var] = set()
     for node in walk(block.body):
-        if isinstance(node, Let) and (
+        if isinstance(node, ir.Let) and (
             _has_load(node.value) or free_vars(node.value) & data
         ):
             data.add(node.var)
     return data
 
 
-def _has_load(expr: Expr) -> bool:
-    return holds(expr, Load)
+def _has_load(expr: ir.Expr) -> bool:
+    return holds(expr, ir.Load)
 
 
-def _only_where(stmt: Stmt, cond: Expr, buffer: Buffer) -> Stmt:
+def _only_where(stmt: ir.Stmt, cond: ir.Expr, buffer: ir.Buffer) -> ir.Stmt:
     """The statement, accessing the updated buffer only under a condition."""
-    stmts = stmt.stmts if isinstance(stmt, Seq) else (stmt,)
+    stmts = stmt.stmts if isinstance(stmt, ir.Seq) else (stmt,)
     count = next(n for n, s in enumerate(stmts) if _goes_to(s, buffer))
-    first, rest = stmts[:count], seq(*stmts[count:])
-    late = free_vars(cond) & {n.var for n in walk(rest) if isinstance(n, Let)}
+    first, rest = stmts[:count], ir.seq(*stmts[count:])
+    late = free_vars(cond) & {n.var for n in walk(rest) if isinstance(n, ir.Let)}
     if late:
         name = min(var.name for var in late)
         raise ScheduleError(
             f"by_target: the place is named by {name!r}, after the first use of memory "
             "that the block writes; name it before"
         )
-    return seq(*first, _if(cond, rest))
+    return ir.seq(*first, _if(cond, rest))
 
 
-def _if(cond: Expr, stmt: Stmt) -> Stmt:
-    if isinstance(stmt, If) and stmt.orelse is None:
-        return If(cond & stmt.cond, stmt.then)
-    return If(cond, stmt)
+def _if(cond: ir.Expr, stmt: ir.Stmt) -> ir.Stmt:
+    if isinstance(stmt, ir.If) and stmt.orelse is None:
+        return ir.If(cond & stmt.cond, stmt.then)
+    return ir.If(cond, stmt)
 
 
-def _goes_to(stmt: Stmt, buffer: Buffer) -> bool:
-    stores = any(isinstance(node, Store) for node in walk(stmt))
+def _goes_to(stmt: ir.Stmt, buffer: ir.Buffer) -> bool:
+    stores = any(isinstance(node, ir.Store) for node in walk(stmt))
     return stores or buffer in reads(stmt)

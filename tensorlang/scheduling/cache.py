@@ -5,18 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import names, reads, writes
-from tensorlang.ir.nodes import (
-    Alloc,
-    Block,
-    Buffer,
-    Expr,
-    Function,
-    If,
-    Load,
-    Store,
-    While,
-)
 from tensorlang.ir.visit import fresh
 from tensorlang.scheduling.guarding import (
     carried_guards,
@@ -40,7 +30,7 @@ from tensorlang.scheduling.tree import find_buffer
 
 
 @legality("a cached buffer does not change while the copy is in use")
-def unchanged_while_read(place: Site, buffer: Buffer) -> str | None:
+def unchanged_while_read(place: Site, buffer: ir.Buffer) -> str | None:
     """The nest that reads the copy does not write the original."""
     if buffer not in writes(place.child):
         return None
@@ -52,7 +42,7 @@ def unchanged_while_read(place: Site, buffer: Buffer) -> str | None:
 
 
 @legality("a tile has a constant size")
-def constant_tile(buffer: Buffer, part: Region, scope: str) -> str | None:
+def constant_tile(buffer: ir.Buffer, part: Region, scope: str) -> str | None:
     """Only `global` memory can be allocated with a dynamic size."""
     if scope == "global" or all(r.extent.is_constant for r in part):
         return None
@@ -64,11 +54,11 @@ def constant_tile(buffer: Buffer, part: Region, scope: str) -> str | None:
 
 
 @legality("only written elements are copied")
-def written_only(place: Site, buffer: Buffer, part: Region) -> str | None:
+def written_only(place: Site, buffer: ir.Buffer, part: Region) -> str | None:
     """A temporary is fully written, or the reader's accesses are known exactly."""
     if wholly_written(place, buffer, part):
         return None
-    if any(isinstance(node, (If, While)) for node in place.path[place.depth :]):
+    if any(isinstance(node, (ir.If, ir.While)) for node in place.path[place.depth :]):
         return (
             f"block {place.block.name!r} reads {buffer.name!r} under a condition, and "
             "the copy would be made without it; cache it at a loop inside"
@@ -88,8 +78,8 @@ def _under(place: Site) -> str:
 
 @primitive
 def cache_read(
-    func: Function, block: str, buffer: str, scope: str, at: str | None = None
-) -> tuple[Function, tuple[str, str]]:
+    func: ir.Function, block: str, buffer: str, scope: str, at: str | None = None
+) -> tuple[ir.Function, tuple[str, str]]:
     """Copy what `block` reads of `buffer` into a new buffer, and read that.
 
     Args:
@@ -141,19 +131,21 @@ def cache_read(
     if not wholly_written(place, source, part):
         (indices, *_) = read_indices(place.block, source)
         copy = copy.guarded(carried_guards(place, indices, copy))
-    fill = copy.nest(name, Store(tile, copy.local, Load(source, copy.at)))
+    fill = copy.nest(name, ir.Store(tile, copy.local, ir.Load(source, copy.at)))
     reader = localized(place, place.block, {source: tile}, part, taken, reading=True)
-    made = place.with_block(reader).beside((Alloc(tile), fill))
+    made = place.with_block(reader).beside((ir.Alloc(tile), fill))
     return made, (name, tile.name)
 
 
-def _read_region(place: Site, source: Buffer) -> Region:
+def _read_region(place: Site, source: ir.Buffer) -> Region:
     """The region that the block reads, as seen from the site."""
     found = region(place.block, source, writes=False, ranges=place.inner_ranges)
     return need_known(found, f"{place.block.name!r} does not read {source.name!r}")
 
 
-def _need_use(place: Site, buffer: Buffer, used: frozenset[Buffer], verb: str) -> None:
+def _need_use(
+    place: Site, buffer: ir.Buffer, used: frozenset[ir.Buffer], verb: str
+) -> None:
     if buffer not in used:
         raise ScheduleError(
             f"block {place.block.name!r} does not {verb} {buffer.name!r}"
@@ -162,17 +154,17 @@ def _need_use(place: Site, buffer: Buffer, used: frozenset[Buffer], verb: str) -
 
 def localized(
     place: Site,
-    block: Block,
-    tiles: Mapping[Buffer, Buffer],
+    block: ir.Block,
+    tiles: Mapping[ir.Buffer, ir.Buffer],
     part: Region,
     taken: set[str],
     *,
     reading: bool,
-) -> Block:
+) -> ir.Block:
     """The block, reading (or writing) the tiles instead of the buffers."""
     local = Localizer(block, place.inner_ranges, place.outer_extents, taken)
 
-    def move(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    def move(indices: tuple[ir.Expr, ...]) -> tuple[ir.Expr, ...]:
         pairs = zip(indices, part, strict=True)
         return tuple(local.index(index, own.low) for index, own in pairs)
 

@@ -7,25 +7,11 @@ from collections.abc import Mapping
 from typing import TypeGuard
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.accesses import buffers_of
 from tensorlang.ir.contents import free_vars, names, touches
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.indices import linear
-from tensorlang.ir.nodes import (
-    Alloc,
-    Axis,
-    Buffer,
-    Expr,
-    For,
-    Function,
-    Load,
-    Node,
-    Reduce,
-    Stmt,
-    Store,
-    Var,
-    seq,
-)
 from tensorlang.ir.visit import fresh, substitute, walk
 from tensorlang.scheduling.cache import constant_tile, localized
 from tensorlang.scheduling.coverage import bounds_of, dense, guards_of
@@ -55,7 +41,7 @@ from tensorlang.scheduling.tree import acting, called, find_buffer
 
 
 @legality("a cached result is used by its own block only")
-def sole_user(place: Site, buffers: tuple[Buffer, ...]) -> str | None:
+def sole_user(place: Site, buffers: tuple[ir.Buffer, ...]) -> str | None:
     """No other block in the nest reads or writes what is cached."""
     for other in acting(place.child):
         if other is not place.block and any(touches(other, b) for b in buffers):
@@ -79,7 +65,7 @@ def complete_under(place: Site) -> str | None:
 
 @legality("a cached reduction initializes its own state")
 def own_start(
-    place: Site, update: Store | Reduce, *, accumulate: bool = False
+    place: Site, update: ir.Store | ir.Reduce, *, accumulate: bool = False
 ) -> str | None:
     """The block neither updates previous contents nor relies on an init block.
 
@@ -88,16 +74,16 @@ def own_start(
     """
     block = place.block
     own = {n.indices for n in walk(block.body) if _loads_state(n, update)}
-    if own - {update.indices} or (own and isinstance(update, Reduce)):
+    if own - {update.indices} or (own and isinstance(update, ir.Reduce)):
         return (
             f"block {block.name!r} reads other elements of "
             f"{buffers_of(update)[0].name!r}, which would still be in the tile"
         )
     folds = any(axis.kind == "reduction" for axis in block.axes)
     again = bool(own) and any(axis.kind in FOLDED for axis in block.axes)
-    if isinstance(update, Store) and not again:
+    if isinstance(update, ir.Store) and not again:
         return None
-    if isinstance(update, Reduce) and folds and block.init != seq():
+    if isinstance(update, ir.Reduce) and folds and block.init != ir.seq():
         return None
     if folds and accumulate and _reduction_loops(place):
         return None
@@ -107,12 +93,12 @@ def own_start(
     )
 
 
-def _loads_state(node: Node, update: Store | Reduce) -> TypeGuard[Load]:
-    return isinstance(node, Load) and node.buffer in buffers_of(update)
+def _loads_state(node: ir.Node, update: ir.Store | ir.Reduce) -> TypeGuard[ir.Load]:
+    return isinstance(node, ir.Load) and node.buffer in buffers_of(update)
 
 
 @legality("the block writes every element of its tile")
-def fills_tile(place: Site, update: Store | Reduce) -> str | None:
+def fills_tile(place: Site, update: ir.Store | ir.Reduce) -> str | None:
     """Every element that is written back has been computed."""
     block = place.block
     values = {axis.var: linear(axis.value) for axis in block.axes}
@@ -140,7 +126,7 @@ def fills_tile(place: Site, update: Store | Reduce) -> str | None:
     )
 
 
-def _takes_tile(place: Site, update: Store | Reduce) -> bool:
+def _takes_tile(place: Site, update: ir.Store | ir.Reduce) -> bool:
     """Whether the inner loops cover all of the tile."""
     values = {axis.var: axis.value for axis in place.block.axes}
     part = _written(place, buffers_of(update)[0])
@@ -152,7 +138,7 @@ def _takes_tile(place: Site, update: Store | Reduce) -> bool:
     return True
 
 
-def _known_guard(place: Site, update: Store | Reduce, cond: Expr) -> bool:
+def _known_guard(place: Site, update: ir.Store | ir.Reduce, cond: ir.Expr) -> bool:
     """Whether a condition is constant over a tile, or bounds an axis or a reduction."""
     if not free_vars(cond) & {loop.var for loop in place.inner}:
         return True
@@ -162,7 +148,7 @@ def _known_guard(place: Site, update: Store | Reduce, cond: Expr) -> bool:
     )
 
 
-def _reduction_loops(place: Site) -> tuple[For, ...]:
+def _reduction_loops(place: Site) -> tuple[ir.For, ...]:
     """The loops from `at` outwards that drive reduction or ordered axes."""
     return tuple(
         loop for loop in place.outer if loop_kind(place.block, loop.var) in FOLDED
@@ -171,14 +157,14 @@ def _reduction_loops(place: Site) -> tuple[For, ...]:
 
 @primitive
 def cache_write(
-    func: Function,
+    func: ir.Function,
     block: str,
     buffer: str,
     scope: str,
     at: str | None = None,
     *,
     accumulate: bool = False,
-) -> tuple[Function, tuple[str, str]]:
+) -> tuple[ir.Function, tuple[str, str]]:
     """Compute into a new buffer that is written back when it is complete.
 
     All components of a tuple state are cached together.
@@ -255,9 +241,9 @@ def cache_write(
     return _cached(place, update, buffers, scope, accumulate=accumulate)
 
 
-def _need_fold(place: Site, update: Store | Reduce) -> None:
+def _need_fold(place: Site, update: ir.Store | ir.Reduce) -> None:
     """Partial results are combined in program order, so any reducer is allowed."""
-    if isinstance(update, Store):
+    if isinstance(update, ir.Store):
         raise ScheduleError(
             f"block {place.block.name!r} stores and reduces nothing to accumulate; "
             "leave accumulate out"
@@ -269,7 +255,7 @@ def _need_fold(place: Site, update: Store | Reduce) -> None:
         )
 
 
-def _update_of(place: Site, target: Buffer) -> Store | Reduce:
+def _update_of(place: Site, target: ir.Buffer) -> ir.Store | ir.Reduce:
     found = [u for u in stored(place.block) if target in buffers_of(u)]
     if len(found) == 1:
         return found[0]
@@ -281,12 +267,12 @@ def _update_of(place: Site, target: Buffer) -> Store | Reduce:
 
 def _cached(
     place: Site,
-    update: Store | Reduce,
-    buffers: tuple[Buffer, ...],
+    update: ir.Store | ir.Reduce,
+    buffers: tuple[ir.Buffer, ...],
     scope: str,
     *,
     accumulate: bool,
-) -> tuple[Function, tuple[str, str]]:
+) -> tuple[ir.Function, tuple[str, str]]:
     taken = names(place.func)
     part = _written(place, buffers[0])
     constant_tile(buffers[0], part, scope)
@@ -304,11 +290,11 @@ def _cached(
         fresh_state = dataclasses.replace(block, init=None)
         block = partial(fresh_state, _reduction_loops(place), place.ranges, taken)
     block = localized(place, block, tiles, part, taken, reading=False)
-    allocs = tuple(Alloc(tile) for tile in tiles.values())
+    allocs = tuple(ir.Alloc(tile) for tile in tiles.values())
     return place.with_block(block).beside(allocs, (back,)), (name, first)
 
 
-def _written(place: Site, buffer: Buffer) -> Region:
+def _written(place: Site, buffer: ir.Buffer) -> Region:
     if place.at is None:
         return whole(buffer)
     found = region(place.block, buffer, writes=True, ranges=place.inner_ranges)
@@ -317,31 +303,31 @@ def _written(place: Site, buffer: Buffer) -> Region:
 
 def _write_back(
     place: Site,
-    update: Store | Reduce,
-    tiles: Mapping[Buffer, Buffer],
+    update: ir.Store | ir.Reduce,
+    tiles: Mapping[ir.Buffer, ir.Buffer],
     part: Region,
     taken: set[str],
     *,
     name: str,
     accumulate: bool,
-) -> Stmt:
+) -> ir.Stmt:
     """The nest that writes the tile back."""
     plain = copy_over(next(iter(tiles)), part, place.outer_ranges, taken)
     copy = plain.guarded(carried_guards(place, update.indices, plain))
-    values = tuple(Load(tile, copy.local) for tile in tiles.values())
+    values = tuple(ir.Load(tile, copy.local) for tile in tiles.values())
     if not accumulate:
-        stores = (Store(b, copy.at, v) for b, v in zip(tiles, values, strict=True))
-        return copy.nest(name, seq(*stores))
-    assert isinstance(update, Reduce)
+        stores = (ir.Store(b, copy.at, v) for b, v in zip(tiles, values, strict=True))
+        return copy.nest(name, ir.seq(*stores))
+    assert isinstance(update, ir.Reduce)
     folded = tuple(
-        Axis(
-            Var(fresh(f"v{loop.var.name}", taken), i64),
+        ir.Axis(
+            ir.Var(fresh(f"v{loop.var.name}", taken), i64),
             "reduction",
             loop.extent,
             loop.var,
         )
         for loop in _reduction_loops(place)
     )
-    fold = Reduce(update.reducer, tuple(tiles), copy.at, values)
+    fold = ir.Reduce(update.reducer, tuple(tiles), copy.at, values)
     init = moved_init(place.block, update.indices, copy.at)
     return copy.nest(name, fold, folded, init)

@@ -5,19 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import allocations, free_vars, names, reads, writes
 from tensorlang.ir.integers.indices import linear
-from tensorlang.ir.nodes import (
-    Alloc,
-    Block,
-    Buffer,
-    Expr,
-    Function,
-    Node,
-    Seq,
-    Stmt,
-    Var,
-)
 from tensorlang.scheduling.cache import constant_tile, localized
 from tensorlang.scheduling.guarding import read_indices
 from tensorlang.scheduling.inline import sources_stay
@@ -67,7 +57,7 @@ def readers_inside(path: Path, loop: Path, readers: list[Path]) -> str | None:
 
 @legality("a moved producer computes each element once")
 def made_once(
-    path: Path, indices: tuple[Expr, ...], shared: frozenset[Var]
+    path: Path, indices: tuple[ir.Expr, ...], shared: frozenset[ir.Var]
 ) -> str | None:
     """Axes missing from its indices are reduced, or invariant at the new place."""
     block = block_of(path)
@@ -104,20 +94,20 @@ def sources_there(path: Path, loop: Path, reader: Path) -> str | None:
     return None
 
 
-def _crossed(path: Path, loop: Path, reader: Path) -> Iterator[Stmt]:
+def _crossed(path: Path, loop: Path, reader: Path) -> Iterator[ir.Stmt]:
     """The loop's statements from the first reader on, up to the block if inside.
 
     In the next iteration the block runs again, after all of the loop body.
     """
     body = loop_of(loop).body
-    parts = body.stmts if isinstance(body, Seq) else (body,)
+    parts = body.stmts if isinstance(body, ir.Seq) else (body,)
     starts = next((i for i, p in enumerate(parts) if _holds(reader, p)), len(parts))
     ends = next((i for i, p in enumerate(parts) if _holds(path, p)), len(parts))
     for part in parts[min(starts, ends) : ends + 1]:
         yield from (stmt for stmt in acting(part) if stmt is not path[-1])
 
 
-def _holds(path: Path, node: Node) -> bool:
+def _holds(path: Path, node: ir.Node) -> bool:
     return any(node is other for other in path)
 
 
@@ -147,7 +137,7 @@ def same_iteration(path: Path, readers: list[Path]) -> str | None:
 
 
 @primitive
-def compute_at(func: Function, block: str, loop: str) -> Function:
+def compute_at(func: ir.Function, block: str, loop: str) -> ir.Function:
     """Compute the part of a producer that a loop body needs right there.
 
     The producer's buffer shrinks to the region that the body reads.
@@ -199,7 +189,9 @@ def compute_at(func: Function, block: str, loop: str) -> Function:
     return _moved(path, target, (buffer, indices), readers)
 
 
-def _written(func: Function, block: Block) -> tuple[Buffer, tuple[Expr, ...]]:
+def _written(
+    func: ir.Function, block: ir.Block
+) -> tuple[ir.Buffer, tuple[ir.Expr, ...]]:
     """The temporary a block writes, and the indices."""
     updates = stored(block)
     places = {update.indices for update in updates}
@@ -220,9 +212,9 @@ def _written(func: Function, block: Block) -> tuple[Buffer, tuple[Expr, ...]]:
 def _moved(
     path: Path,
     target: Path,
-    written: tuple[Buffer, tuple[Expr, ...]],
+    written: tuple[ir.Buffer, tuple[ir.Expr, ...]],
     readers: list[Path],
-) -> Function:
+) -> ir.Function:
     func, (buffer, indices) = function_of(path), written
     loop, taken = loop_of(target), names(func)
     part = need_known(
@@ -247,4 +239,4 @@ def _moved(
         held = localized(place, place.block, {buffer: tile}, part, taken, reading=True)
         func = place.with_block(held).func
     first = site(func, block_of(inside[0]).name, loop.var.name)
-    return first.beside((Alloc(tile), nest))
+    return first.beside((ir.Alloc(tile), nest))

@@ -15,37 +15,17 @@ from functools import lru_cache
 from itertools import combinations_with_replacement, product
 from typing import Any, Final
 
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.accesses import ACCESSES, buffers_of
 from tensorlang.ir.contents import allocations, contents, free_vars, writes
 from tensorlang.ir.integers.bounds import bounds
 from tensorlang.ir.integers.digits import fixed, never_behind
 from tensorlang.ir.integers.indices import Extents
 from tensorlang.ir.natives import COPY_SYNCS
-from tensorlang.ir.nodes import (
-    Arrive,
-    AtomicUpdate,
-    Barrier,
-    BarrierObject,
-    Block,
-    Buffer,
-    Expr,
-    For,
-    Function,
-    Let,
-    Load,
-    Node,
-    Reduce,
-    Role,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-    Wait,
-)
 from tensorlang.ir.visit import children, holds, nodes_of, substitute, walk
 from tensorlang.scheduling.tree import Path, constant, enclosing_loops
 
-MEETINGS = (Barrier, Role, BarrierObject, Arrive, Wait)
+MEETINGS = (ir.Barrier, ir.Role, ir.BarrierObject, ir.Arrive, ir.Wait)
 COMMUTING_ATOMICS = ("min", "max", "and", "or", "xor")
 _UNLIMITED: Final = 1 << 48
 _KEPT: Final = 1 << 10  # cached scans of blocks: most steps leave blocks unchanged
@@ -58,9 +38,9 @@ class Touch:
     Inside a block (`block` is its name), `own` are the indices in terms of its axes.
     """
 
-    buffer: Buffer
-    indices: tuple[Expr, ...]
-    own: tuple[Expr, ...]
+    buffer: ir.Buffer
+    indices: tuple[ir.Expr, ...]
+    own: tuple[ir.Expr, ...]
     block: str
     writes: bool
     atomic: str = ""
@@ -74,10 +54,10 @@ class Dependence:
     For a commutative reduction, `place` holds the variables in its state's indices.
     """
 
-    loops: frozenset[Var]
+    loops: frozenset[ir.Var]
     why: str
     reduction: bool = False
-    place: frozenset[Var] = frozenset()
+    place: frozenset[ir.Var] = frozenset()
 
 
 @dataclass(slots=True)
@@ -85,41 +65,41 @@ class _Scan:
     """The accesses under a statement, its outermost blocks, and loops on the way."""
 
     touches: list[Touch] = field(default_factory=list)
-    blocks: dict[str, Block] = field(default_factory=dict)
-    extents: dict[Var, int | None] = field(default_factory=dict)
-    around: frozenset[Var] = frozenset()
+    blocks: dict[str, ir.Block] = field(default_factory=dict)
+    extents: dict[ir.Var, int | None] = field(default_factory=dict)
+    around: frozenset[ir.Var] = frozenset()
 
-    def visit(self, node: Node, env: Mapping[Var, Expr], block: str) -> None:
+    def visit(self, node: ir.Node, env: Mapping[ir.Var, ir.Expr], block: str) -> None:
         """Record every access at or below `node`; `env` maps variables to values."""
         match node:
-            case Buffer():
+            case ir.Buffer():
                 return
-            case Seq(stmts=stmts):
+            case ir.Seq(stmts=stmts):
                 env = dict(env)
                 for stmt in stmts:
                     self.visit(stmt, env, block)
-                    if isinstance(stmt, Let):
+                    if isinstance(stmt, ir.Let):
                         env[stmt.var] = substitute(stmt.value, env)
                 return
-            case For(var=var, extent=extent):
+            case ir.For(var=var, extent=extent):
                 self.extents[var] = _widest(self.extents, var, _most(extent))
-            case Block() if not block:
+            case ir.Block() if not block:
                 self._outermost(node, env)
                 return
-            case Block():
+            case ir.Block():
                 inner = {axis.var: substitute(axis.value, env) for axis in node.axes}
                 self._visit_block(node, {**env, **inner}, block)
                 return
             case _:
                 self._touch(node, env, block)
         for child in children(node):
-            if isinstance(child, Stmt):
+            if isinstance(child, ir.Stmt):
                 self.visit(child, env, block)
                 continue
-            for load in nodes_of(child, Load):
+            for load in nodes_of(child, ir.Load):
                 self._touch(load, env, block)
 
-    def _outermost(self, node: Block, env: Mapping[Var, Expr]) -> None:
+    def _outermost(self, node: ir.Block, env: Mapping[ir.Var, ir.Expr]) -> None:
         """Scan an outermost block, through the cache if no `Let` is in scope."""
         if env:
             self.blocks[node.name] = _placed_axes(node, env)
@@ -131,12 +111,14 @@ class _Scan:
         for var, extent in seen.extents.items():
             self.extents[var] = _widest(self.extents, var, extent)
 
-    def _visit_block(self, node: Block, env: Mapping[Var, Expr], block: str) -> None:
+    def _visit_block(
+        self, node: ir.Block, env: Mapping[ir.Var, ir.Expr], block: str
+    ) -> None:
         """A block; initializing a reduction's state counts as part of the reduction."""
         if node.init is not None:
             first = len(self.touches)
             self.visit(node.init, env, block)
-            folded = (n.buffers for n in walk(node.body) if isinstance(n, Reduce))
+            folded = (n.buffers for n in walk(node.body) if isinstance(n, ir.Reduce))
             state = {buffer for buffers in folded for buffer in buffers}
             self.touches[first:] = [
                 replace(touch, folds=touch.writes and touch.buffer in state)
@@ -146,7 +128,7 @@ class _Scan:
             if child is not None:
                 self.visit(child, env, block)
 
-    def _touch(self, node: Node, env: Mapping[Var, Expr], block: str) -> None:
+    def _touch(self, node: ir.Node, env: Mapping[ir.Var, ir.Expr], block: str) -> None:
         if not isinstance(node, ACCESSES):
             return
         own = tuple(substitute(index, env) for index in node.indices)
@@ -154,29 +136,29 @@ class _Scan:
         values = {axis.var: axis.value for axis in axes}
         indices = tuple(substitute(index, values) for index in own)
         for buffer in buffers_of(node):
-            touch = Touch(buffer, indices, own, block, not isinstance(node, Load))
+            touch = Touch(buffer, indices, own, block, not isinstance(node, ir.Load))
             self.touches.append(replace(touch, **_how(node)))
 
 
 @lru_cache(maxsize=_KEPT)
-def _block(node: Block) -> _Scan:
+def _block(node: ir.Block) -> _Scan:
     """The accesses in a block, cached; do not modify them."""
     scan = _Scan(blocks={node.name: node})
     scan._visit_block(node, {}, node.name)  # noqa: SLF001 - its own kind
     return scan
 
 
-def _how(node: Node) -> dict[str, Any]:
+def _how(node: ir.Node) -> dict[str, Any]:
     """How a node writes."""
     match node:
-        case AtomicUpdate(buffer=buffer, op=op):
+        case ir.AtomicUpdate(buffer=buffer, op=op):
             exact = buffer.dtype.is_integer or op in COMMUTING_ATOMICS
             return {"atomic": op if exact else ""}
-    return {"folds": isinstance(node, Reduce)}
+    return {"folds": isinstance(node, ir.Reduce)}
 
 
 @lru_cache(maxsize=_KEPT)
-def _most(extent: Expr) -> int | None:
+def _most(extent: ir.Expr) -> int | None:
     """An upper bound on a loop's extent; None if only its dtype bounds it."""
     if (exact := constant(extent)) is not None:
         return exact
@@ -184,12 +166,12 @@ def _most(extent: Expr) -> int | None:
     return high if high is not None and high < _UNLIMITED else None
 
 
-def _widest(extents: Extents, var: Var, extent: int | None) -> int | None:
+def _widest(extents: Extents, var: ir.Var, extent: int | None) -> int | None:
     known = extents.get(var, 0)
     return None if known is None or extent is None else max(known, extent)
 
 
-def _placed_axes(block: Block, env: Mapping[Var, Expr]) -> Block:
+def _placed_axes(block: ir.Block, env: Mapping[ir.Var, ir.Expr]) -> ir.Block:
     axes = tuple(
         replace(axis, value=substitute(axis.value, env)) for axis in block.axes
     )
@@ -197,7 +179,7 @@ def _placed_axes(block: Block, env: Mapping[Var, Expr]) -> Block:
 
 
 def dependences(
-    path: Path, chain: Sequence[For], *, threads: bool = False
+    path: Path, chain: Sequence[ir.For], *, threads: bool = False
 ) -> Iterator[Dependence]:
     """The dependences that the loops of a perfect nest may carry.
 
@@ -221,7 +203,7 @@ def dependences(
         yield Dependence(loops, "threads wait inside, for others or for copies")
 
 
-def meetings(a: Stmt, b: Stmt, around: Collection[Var]) -> Iterator[str]:
+def meetings(a: ir.Stmt, b: ir.Stmt, around: Collection[ir.Var]) -> Iterator[str]:
     """Conflicts between `a` and `b` in different iterations of loops.
 
     Args:
@@ -230,7 +212,7 @@ def meetings(a: Stmt, b: Stmt, around: Collection[Var]) -> Iterator[str]:
         around: The variables of the loops.
     """
     scans = [_Scan(), _Scan()]
-    extents: dict[Var, int | None] = dict.fromkeys(around)
+    extents: dict[ir.Var, int | None] = dict.fromkeys(around)
     for scan, stmt in zip(scans, (a, b), strict=True):
         scan.visit(stmt, {}, "")
         for var, extent in scan.extents.items():
@@ -246,20 +228,20 @@ def meetings(a: Stmt, b: Stmt, around: Collection[Var]) -> Iterator[str]:
         yield "threads wait inside, for others or for copies"
 
 
-def _meets(stmt: Stmt) -> bool:
+def _meets(stmt: ir.Stmt) -> bool:
     """Whether threads wait in a statement, for each other or for their copies."""
     waits = any(holds(stmt, kind) for kind in MEETINGS)
     return waits or not contents(stmt).calls.isdisjoint(COPY_SYNCS)
 
 
-def accesses(func: Function, buffer: Buffer) -> tuple[list[Touch], Extents]:
+def accesses(func: ir.Function, buffer: ir.Buffer) -> tuple[list[Touch], Extents]:
     """Every access of a buffer, and the extents of all loops."""
     scan = _Scan()
     scan.visit(func.body, {}, "")
     return [t for t in scan.touches if t.buffer == buffer], scan.extents
 
 
-def _in_order(block: Block, loops: frozenset[Var]) -> Iterator[Dependence]:
+def _in_order(block: ir.Block, loops: frozenset[ir.Var]) -> Iterator[Dependence]:
     """The loops that drive axes with ordered instances."""
     values = _values(block, ("ordered", "opaque"))
     carried = loops.intersection(*[frozenset().union(*map(free_vars, values))])
@@ -267,40 +249,40 @@ def _in_order(block: Block, loops: frozenset[Var]) -> Iterator[Dependence]:
         yield Dependence(carried, f"block {block.name!r} runs in order")
 
 
-def _updates_atomically(block: Block) -> bool:
+def _updates_atomically(block: ir.Block) -> bool:
     """Whether a block writes only by atomic updates, one per buffer."""
     private = frozenset(allocations(block.body))
-    updates = [n.buffer for n in walk(block.body) if isinstance(n, AtomicUpdate)]
-    read = {node.buffer for node in walk(block.body) if isinstance(node, Load)}
+    updates = [n.buffer for n in walk(block.body) if isinstance(n, ir.AtomicUpdate)]
+    read = {node.buffer for node in walk(block.body) if isinstance(node, ir.Load)}
     others = {
         buffer
         for node in walk(block.body)
-        if isinstance(node, Store | Reduce)
+        if isinstance(node, ir.Store | ir.Reduce)
         for buffer in writes(node)
     }
     whole = len(updates) == len(set(updates)) > 0
     return whole and others <= private and not read & set(updates)
 
 
-def _values(block: Block, kinds: tuple[str, ...]) -> list[Expr]:
+def _values(block: ir.Block, kinds: tuple[str, ...]) -> list[ir.Expr]:
     return [axis.value for axis in block.axes if axis.kind in kinds]
 
 
-def folds(block: Block) -> bool:
+def folds(block: ir.Block) -> bool:
     """Whether all writes of a block go through commutative reducers."""
-    found = [node for node in walk(block.body) if isinstance(node, Reduce)]
+    found = [node for node in walk(block.body) if isinstance(node, ir.Reduce)]
     private = frozenset(allocations(block.body))
     stored = {
         node.buffer
         for node in walk(block.body)
-        if isinstance(node, (Store, AtomicUpdate))
+        if isinstance(node, (ir.Store, ir.AtomicUpdate))
     }
     commuting = all(node.reducer.commutative for node in found)
     return bool(found) and commuting and stored <= private
 
 
 def _between(
-    scan: _Scan, loops: frozenset[Var], private: frozenset[Buffer]
+    scan: _Scan, loops: frozenset[ir.Var], private: frozenset[ir.Buffer]
 ) -> Iterator[Dependence]:
     """Conflicts between two accesses in different iterations."""
     shared = [t for t in dict.fromkeys(scan.touches) if t.buffer not in private]
@@ -321,7 +303,7 @@ def _between(
         yield found
 
 
-def _told_apart(block: Block, a: Touch, b: Touch, extents: Extents) -> list[Expr]:
+def _told_apart(block: ir.Block, a: Touch, b: Touch, extents: Extents) -> list[ir.Expr]:
     """The axis values on which two conflicting instances must agree.
 
     For `disjoint` axes that is declared, for others it follows from the indices.
@@ -336,7 +318,7 @@ def _told_apart(block: Block, a: Touch, b: Touch, extents: Extents) -> list[Expr
 
 
 def _of_a_fold(
-    block: Block, found: Dependence, place: tuple[Expr, ...], scan: _Scan
+    block: ir.Block, found: Dependence, place: tuple[ir.Expr, ...], scan: _Scan
 ) -> Dependence:
     """The dependence of a state on itself: any order is valid if it commutes.
 
@@ -346,7 +328,7 @@ def _of_a_fold(
     agreed = fixed([(value, value) for value in (*place, *terms)], scan.extents)
     once = agreed is not None and found.loops <= agreed
     first = never_behind(place, terms, scan.extents, scan.around)
-    begun = block.init == Seq(()) or found.loops <= first
+    begun = block.init == ir.Seq(()) or found.loops <= first
     why = "" if begun or not once else ", which one of them starts"
     return Dependence(
         found.loops,

@@ -7,19 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.accesses import ACCESSES, buffers_of, moved
 from tensorlang.ir.integers.bounds import counted
 from tensorlang.ir.integers.size_bounds import size_ranges
-from tensorlang.ir.nodes import (
-    Alloc,
-    Block,
-    Buffer,
-    Expr,
-    For,
-    Function,
-    Node,
-    Reduce,
-)
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.visit import rebuild, rewriter, walk
 from tensorlang.scheduling.facts import Ranges
@@ -28,11 +19,11 @@ from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tree import Path, alloc_of, find_alloc, function_of
 
-_Indices: TypeAlias = tuple[Expr, ...]
+_Indices: TypeAlias = tuple[ir.Expr, ...]
 
 
 @primitive
-def fuse_dims(func: Function, buffer: str, dims: Sequence[int]) -> Function:
+def fuse_dims(func: ir.Function, buffer: str, dims: Sequence[int]) -> ir.Function:
     """Fuse several dimensions of a temporary into one.
 
     Args:
@@ -65,7 +56,7 @@ def fuse_dims(func: Function, buffer: str, dims: Sequence[int]) -> Function:
     shape = _fused(old.shape, dims, extent)
     new = dataclasses.replace(old, shape=shape)
 
-    def at(indices: tuple[Expr, ...], ranges: Ranges) -> tuple[Expr, ...]:
+    def at(indices: tuple[ir.Expr, ...], ranges: Ranges) -> tuple[ir.Expr, ...]:
         whole = flat([indices[dim] for dim in dims], extents)
         return _fused(indices, dims, simple_index(whole, extent, ranges))
 
@@ -73,7 +64,7 @@ def fuse_dims(func: Function, buffer: str, dims: Sequence[int]) -> Function:
 
 
 @primitive
-def permute_dims(func: Function, buffer: str, order: Sequence[int]) -> Function:
+def permute_dims(func: ir.Function, buffer: str, order: Sequence[int]) -> ir.Function:
     """Permute the dimensions of a temporary.
 
     Args:
@@ -101,7 +92,7 @@ def permute_dims(func: Function, buffer: str, order: Sequence[int]) -> Function:
         )
     new = dataclasses.replace(old, shape=tuple(old.shape[dim] for dim in order))
 
-    def at(indices: tuple[Expr, ...], ranges: Ranges) -> tuple[Expr, ...]:
+    def at(indices: tuple[ir.Expr, ...], ranges: Ranges) -> tuple[ir.Expr, ...]:
         del ranges
         return tuple(indices[dim] for dim in order)
 
@@ -109,7 +100,7 @@ def permute_dims(func: Function, buffer: str, order: Sequence[int]) -> Function:
 
 
 @legality("reordered dimensions are a permutation")
-def every_dimension_once(buffer: Buffer, order: Sequence[int]) -> str | None:
+def every_dimension_once(buffer: ir.Buffer, order: Sequence[int]) -> str | None:
     """No two elements get the same address."""
     if sorted(order) != list(range(buffer.ndim)):
         return (
@@ -120,17 +111,17 @@ def every_dimension_once(buffer: Buffer, order: Sequence[int]) -> str | None:
 
 
 @legality("components of a state have the same indices")
-def sole_component(func: Function, buffer: Buffer) -> str | None:
+def sole_component(func: ir.Function, buffer: ir.Buffer) -> str | None:
     """No reduction combines it together with another buffer."""
     for node in walk(func.body):
-        if isinstance(node, Reduce) and buffer in node.buffers and node.buffers[1:]:
+        if isinstance(node, ir.Reduce) and buffer in node.buffers and node.buffers[1:]:
             return f"{buffer.name!r} is one of several states, which are indexed alike"
     return None
 
 
 def _fused(
-    items: tuple[Expr, ...], dims: Sequence[int], whole: Expr
-) -> tuple[Expr, ...]:
+    items: tuple[ir.Expr, ...], dims: Sequence[int], whole: ir.Expr
+) -> tuple[ir.Expr, ...]:
     """Per-dimension items, with `whole` in place of those fused."""
     return tuple(
         whole if dim == dims[0] else item
@@ -140,16 +131,19 @@ def _fused(
 
 
 def _moved(
-    path: Path, old: Buffer, new: Buffer, at: Callable[[_Indices, Ranges], _Indices]
-) -> Function:
+    path: Path,
+    old: ir.Buffer,
+    new: ir.Buffer,
+    at: Callable[[_Indices, Ranges], _Indices],
+) -> ir.Function:
     """The function using another buffer, at indices mapped by `at`."""
 
     @rewriter
-    def visit(node: Node, ranges: Ranges) -> Node:
-        if isinstance(node, Buffer):
+    def visit(node: ir.Node, ranges: Ranges) -> ir.Node:
+        if isinstance(node, ir.Buffer):
             return node
-        if isinstance(node, Alloc):
-            return Alloc(new) if node.buffer == old else node
+        if isinstance(node, ir.Alloc):
+            return ir.Alloc(new) if node.buffer == old else node
         inner = {**ranges, **_ranges_of(node)}
         made = rebuild(node, lambda child: visit(child, inner))
         if isinstance(made, ACCESSES) and old in buffers_of(made):
@@ -161,9 +155,9 @@ def _moved(
     return dataclasses.replace(func, body=visit(func.body, size_ranges(func)))
 
 
-def _ranges_of(node: Node) -> Ranges:
-    if isinstance(node, For):
+def _ranges_of(node: ir.Node) -> Ranges:
+    if isinstance(node, ir.For):
         return {node.var: counted(node.extent)}
-    if isinstance(node, Block):
+    if isinstance(node, ir.Block):
         return {axis.var: counted(axis.extent) for axis in node.axes}
     return {}

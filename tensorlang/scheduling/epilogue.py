@@ -7,27 +7,11 @@ from collections.abc import Collection
 from itertools import takewhile
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.accesses import Access, change_accesses
 from tensorlang.ir.conditions import conjunction
 from tensorlang.ir.contents import allocations, free_vars, names, reads, touches, writes
 from tensorlang.ir.integers.indices import linear
-from tensorlang.ir.nodes import (
-    Alloc,
-    Block,
-    Buffer,
-    Expr,
-    For,
-    Function,
-    If,
-    Let,
-    Load,
-    Node,
-    Stmt,
-    Store,
-    Var,
-    While,
-    seq,
-)
 from tensorlang.ir.visit import fresh, substitute, walk
 from tensorlang.scheduling.coverage import bounds_of, dense, guards_of
 from tensorlang.scheduling.guarding import read_indices
@@ -54,11 +38,13 @@ from tensorlang.scheduling.tree import (
 
 
 @legality("an epilogue runs once for each element")
-def once_each(maker: Path, reader: Path, store: Store) -> str | None:
+def once_each(maker: Path, reader: Path, store: ir.Store) -> str | None:
     """Every element is computed once, and the epilogue has an instance for each."""
     block, loops, user = block_of(maker), enclosing_loops(maker), block_of(reader)
     axes = {axis.var: axis for axis in block.axes}
-    named = [axes[i].value for i in store.indices if isinstance(i, Var) and i in axes]
+    named = [
+        axes[i].value for i in store.indices if isinstance(i, ir.Var) and i in axes
+    ]
     used = frozenset().union(*(linear(value).vars for value in named))
     if (
         len(named) == store.buffer.ndim
@@ -77,7 +63,7 @@ def once_each(maker: Path, reader: Path, store: Store) -> str | None:
 
 
 @legality("an epilogue of several blocks sees final values")
-def final_values(makers: list[Path], user: Path, buffer: Buffer) -> str | None:
+def final_values(makers: list[Path], user: Path, buffer: ir.Buffer) -> str | None:
     """The stored values are never updated, and all elements are visited.
 
     An element may then be stored more than once: its last value comes last, followed by
@@ -97,20 +83,20 @@ def final_values(makers: list[Path], user: Path, buffer: Buffer) -> str | None:
     return f"block {block.name!r} does not go over all of {buffer.name!r} by its axes"
 
 
-def _visits_each(user: Block, buffer: Buffer) -> bool:
+def _visits_each(user: ir.Block, buffer: ir.Buffer) -> bool:
     """Like `_visits_all`, or for a padded buffer, only the unpadded elements."""
     ends = _beyond(user, buffer, read_indices(user, buffer, everywhere=True))
     return _visits_all(user, buffer) if ends == {} else ends is not None
 
 
 def _beyond(
-    user: Block, buffer: Buffer, found: Collection[tuple[Expr, ...]]
-) -> dict[Expr, Expr] | None:
+    user: ir.Block, buffer: ir.Buffer, found: Collection[tuple[ir.Expr, ...]]
+) -> dict[ir.Expr, ir.Expr] | None:
     """The block's axes that end before the dimension of the buffer they index.
 
     None if the block does not read the buffer exactly once by all its axes.
     """
-    sizes: dict[Expr, Expr] = {axis.var: axis.extent for axis in user.axes}
+    sizes: dict[ir.Expr, ir.Expr] = {axis.var: axis.extent for axis in user.axes}
     if len(found) != 1 or any(axis.kind != "spatial" for axis in user.axes):
         return None
     (indices,) = found
@@ -120,12 +106,12 @@ def _beyond(
     return {i: sizes[i] for i, n in pairs if linear(sizes[i]) != linear(n)}
 
 
-def _visits_all(user: Block, buffer: Buffer) -> bool:
+def _visits_all(user: ir.Block, buffer: ir.Buffer) -> bool:
     """Whether a block has one instance per element, read at its axes."""
     found = read_indices(user, buffer, everywhere=True)
     sizes = {axis.var: linear(axis.extent) for axis in user.axes}
     for indices in found:
-        given = [sizes.get(i) if isinstance(i, Var) else None for i in indices]
+        given = [sizes.get(i) if isinstance(i, ir.Var) else None for i in indices]
         whole = given == [linear(extent) for extent in buffer.shape]
         ends = all(
             any(bound.limit == sizes[bound.axis] for bound in bounds_of(user, cond))
@@ -143,7 +129,7 @@ def _visits_all(user: Block, buffer: Buffer) -> bool:
     return False
 
 
-def _stores_apart(user: Block) -> bool:
+def _stores_apart(user: ir.Block) -> bool:
     """Whether instances store to distinct elements, so that any order is valid.
 
     False for pipeline stages, which share the slots of a ring buffer.
@@ -191,7 +177,7 @@ def left_for_good(user: Path, around: Path) -> str | None:
         around: The path to its new place.
     """
     block = block_of(user)
-    left = [n for n in user if isinstance(n, (For, While))]
+    left = [n for n in user if isinstance(n, (ir.For, ir.While))]
     left = [loop for loop in left if all(loop is not node for node in around)]
     if not left:
         return None
@@ -202,7 +188,7 @@ def left_for_good(user: Path, around: Path) -> str | None:
     for path in behind:
         node = path[-1]
         inside = any(n is left[0] for n in path)
-        if not inside or not isinstance(node, Stmt) or isinstance(node, _AROUND):
+        if not inside or not isinstance(node, ir.Stmt) or isinstance(node, _AROUND):
             continue
         made, given = writes(block), reads(block)
         shared = ((reads(node) | writes(node)) & made) | (writes(node) & given)
@@ -215,17 +201,19 @@ def left_for_good(user: Path, around: Path) -> str | None:
     return None
 
 
-_AROUND = For, If, While  # visited by their parts
+_AROUND = ir.For, ir.If, ir.While  # visited by their parts
 
 
-def _loop_name(loop: For | While) -> str:
+def _loop_name(loop: ir.For | ir.While) -> str:
     return (
-        f"loop {loop.var.name!r}" if isinstance(loop, For) else f"while {loop.cond!r}"
+        f"loop {loop.var.name!r}"
+        if isinstance(loop, ir.For)
+        else f"while {loop.cond!r}"
     )
 
 
 @legality("an epilogue can run as soon as its element is computed")
-def early_enough(maker: Path, user: Path, ready: frozenset[Buffer]) -> str | None:
+def early_enough(maker: Path, user: Path, ready: frozenset[ir.Buffer]) -> str | None:
     """No conflicting access from the producer's nest up to the epilogue."""
     block = block_of(user)
     sources, results = reads(block) - ready, writes(block)
@@ -235,7 +223,7 @@ def early_enough(maker: Path, user: Path, ready: frozenset[Buffer]) -> str | Non
     order = [
         p
         for p in actions(function_of(maker))
-        if not isinstance(p[-1], (For, If, While))
+        if not isinstance(p[-1], (ir.For, ir.If, ir.While))
     ]
     inside = [p for p in order if len(p) > top and p[top] is maker[top]]
     start, stop = order.index(inside[0]), order.index(user)
@@ -246,7 +234,7 @@ def early_enough(maker: Path, user: Path, ready: frozenset[Buffer]) -> str | Non
         )
     for other in order[start:stop]:
         node = other[-1]
-        assert isinstance(node, Stmt)
+        assert isinstance(node, ir.Stmt)
         late = sources & writes(node)
         clash = next((b for b in results if touches(node, b)), None)
         if late or clash is not None:
@@ -258,7 +246,7 @@ def early_enough(maker: Path, user: Path, ready: frozenset[Buffer]) -> str | Non
     return None
 
 
-def fuse_epilogue(func: Function, block: str) -> Function:
+def fuse_epilogue(func: ir.Function, block: str) -> ir.Function:
     """`inline(block, reverse=True)`: see there."""
     user = find_block(func, block)
     temporaries = set(allocations(func)) & reads(block_of(user).body)
@@ -289,19 +277,21 @@ def fuse_epilogue(func: Function, block: str) -> Function:
     )
 
 
-def _makers(func: Function, buffer: Buffer) -> list[Path]:
+def _makers(func: ir.Function, buffer: ir.Buffer) -> list[Path]:
     """The blocks that store (and do not reduce into) a buffer."""
     return [
         path
-        for path in paths_to(func, Block)
+        for path in paths_to(func, ir.Block)
         if any(
-            isinstance(n, Store) and n.buffer == buffer for n in walk(block_of(path))
+            isinstance(n, ir.Store) and n.buffer == buffer for n in walk(block_of(path))
         )
     ]
 
 
-def _only_store(block: Block, buffer: Buffer) -> Store:
-    found = [n for n in walk(block.body) if isinstance(n, Store) and n.buffer == buffer]
+def _only_store(block: ir.Block, buffer: ir.Buffer) -> ir.Store:
+    found = [
+        n for n in walk(block.body) if isinstance(n, ir.Store) and n.buffer == buffer
+    ]
     if len(found) == 1 and found[0].mask is None:
         return found[0]
     raise ScheduleError(
@@ -310,7 +300,7 @@ def _only_store(block: Block, buffer: Buffer) -> Store:
     )
 
 
-def _need_sole_reader(func: Function, block: str, buffer: Buffer) -> None:
+def _need_sole_reader(func: ir.Function, block: str, buffer: ir.Buffer) -> None:
     for path in users_of(func, buffer):
         other = block_of(path)
         if other.name != block:
@@ -319,27 +309,33 @@ def _need_sole_reader(func: Function, block: str, buffer: Buffer) -> None:
             )
 
 
-def _with_epilogue(maker: Block, store: Store, user: Block, taken: set[str]) -> Block:
+def _with_epilogue(
+    maker: ir.Block, store: ir.Store, user: ir.Block, taken: set[str]
+) -> ir.Block:
     """The producer with the epilogue in place of its store."""
-    var = Var(fresh(store.buffer.name, taken), store.value.dtype)
+    var = ir.Var(fresh(store.buffer.name, taken), store.value.dtype)
     ((*indices,),) = read_indices(user, store.buffer)
     places = dict(zip(indices, store.indices, strict=True))
     body = substitute(rename(user.body, taken), places)  # type: ignore[arg-type]
     ends = _beyond(user, store.buffer, read_indices(user, store.buffer)) or {}
     inside = conjunction(places[i] < end for i, end in ends.items())
 
-    def use(access: Access) -> Node:
-        read = isinstance(access, Load) and access.buffer == store.buffer
+    def use(access: Access) -> ir.Node:
+        read = isinstance(access, ir.Load) and access.buffer == store.buffer
         return var if read else access
 
-    made = seq(Let(var, store.value), change_accesses(body, use))
-    new = made if inside is None else If(inside, made)
+    made = ir.seq(ir.Let(var, store.value), change_accesses(body, use))
+    new = made if inside is None else ir.If(inside, made)
     return dataclasses.replace(maker, body=swap(maker.body, store, new))
 
 
-def _alive_from(func: Function, results: frozenset[Buffer], buffer: Buffer) -> Function:
+def _alive_from(
+    func: ir.Function, results: frozenset[ir.Buffer], buffer: ir.Buffer
+) -> ir.Function:
     """The function with temporaries among `results` allocated along with `buffer`."""
     held = sorted(results & set(allocations(func)), key=lambda b: b.name)
     for result in held:
         func = replace(find_alloc(func, result.name), None)
-    return replace(find_alloc(func, buffer.name), seq(*map(Alloc, held), Alloc(buffer)))
+    return replace(
+        find_alloc(func, buffer.name), ir.seq(*map(ir.Alloc, held), ir.Alloc(buffer))
+    )

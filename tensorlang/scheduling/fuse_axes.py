@@ -7,22 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.accesses import Access, buffers_of, change_accesses, moved
 from tensorlang.ir.contents import names
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.bounds import counted
 from tensorlang.ir.integers.indices import linear
-from tensorlang.ir.nodes import (
-    Axis,
-    Block,
-    Const,
-    Expr,
-    For,
-    Function,
-    Stmt,
-    Var,
-    as_expr,
-)
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.visit import fresh, substitute
 from tensorlang.scheduling.facts import Ranges, ranges_at
@@ -35,8 +25,8 @@ _KINDS: Final = ("spatial", "reduction")
 
 @primitive
 def fuse_axes(
-    func: Function, block: str, axes: Sequence[str]
-) -> tuple[Function, tuple[str, ...]]:
+    func: ir.Function, block: str, axes: Sequence[str]
+) -> tuple[ir.Function, tuple[str, ...]]:
     """Fuse several axes of a block into one.
 
     This turns a convolution into a matrix product; `fuse` its loops first.
@@ -71,18 +61,18 @@ def fuse_axes(
     need_constants(extents, f"axes of block {block!r}")
     ranges = ranges_at(path)
     value = simplify(flat([axis.value for axis in chosen], extents), ranges)
-    var = Var(fresh("_".join(axes), names(func)), i64)
-    whole = Axis(var, chosen[0].kind, simplify(product(extents)), value)
+    var = ir.Var(fresh("_".join(axes), names(func)), i64)
+    whole = ir.Axis(var, chosen[0].kind, simplify(product(extents)), value)
     digits = dict(zip((a.var for a in chosen), _digits(var, extents), strict=True))
     func = replace(path, _with_axis(block_of(path), whole, digits, ranges))
     return _as_long(func, block, whole), (var.name,)
 
 
-def _as_long(func: Function, block: str, whole: Axis) -> Function:
+def _as_long(func: ir.Function, block: str, whole: ir.Axis) -> ir.Function:
     """Spell the driving loop's extent, if there is one, like the axis's."""
     path = find_block(func, block)
     for depth, loop in enumerate(path):
-        if not isinstance(loop, For) or loop.var != whole.value:
+        if not isinstance(loop, ir.For) or loop.var != whole.value:
             continue
         if linear(loop.extent) == linear(whole.extent):
             made = dataclasses.replace(loop, extent=whole.extent)
@@ -90,7 +80,7 @@ def _as_long(func: Function, block: str, whole: Axis) -> Function:
     return func
 
 
-def _chosen(block: Block, axes: Sequence[str]) -> list[Axis]:
+def _chosen(block: ir.Block, axes: Sequence[str]) -> list[ir.Axis]:
     known = {axis.var.name: axis for axis in block.axes}
     chosen = [known[name] for name in axes if name in known]
     if len(chosen) != len(axes) or len(chosen) <= 1 or len(set(axes)) < len(axes):
@@ -108,7 +98,7 @@ def _chosen(block: Block, axes: Sequence[str]) -> list[Axis]:
 
 
 @legality("fused axes are all spatial or all reduction axes")
-def of_one_kind(block: Block, axes: Sequence[Axis]) -> str | None:
+def of_one_kind(block: ir.Block, axes: Sequence[ir.Axis]) -> str | None:
     """A fused axis has one kind, and one that does not prescribe an order."""
     if len({axis.kind for axis in axes}) > 1 or axes[0].kind not in _KINDS:
         names = ", ".join(axis.var.name for axis in axes)
@@ -120,8 +110,8 @@ def of_one_kind(block: Block, axes: Sequence[Axis]) -> str | None:
 
 
 def _with_axis(
-    block: Block, whole: Axis, digits: Mapping[Var, Expr], around: Ranges
-) -> Block:
+    block: ir.Block, whole: ir.Axis, digits: Mapping[ir.Var, ir.Expr], around: Ranges
+) -> ir.Block:
     """The block with one axis in place of those that are its digits."""
     first = next(axis for axis in block.axes if axis.var in digits)
     kept = [
@@ -138,7 +128,7 @@ def _with_axis(
     )
 
 
-def _placed(stmt: Stmt, ranges: Ranges) -> Stmt:
+def _placed(stmt: ir.Stmt, ranges: Ranges) -> ir.Stmt:
     """The statement with the indices of its accesses simplified."""
 
     def change(access: Access) -> Access:
@@ -148,37 +138,37 @@ def _placed(stmt: Stmt, ranges: Ranges) -> Stmt:
     return change_accesses(stmt, change)
 
 
-def simple_index(index: Expr, extent: Expr, ranges: Ranges) -> Expr:
+def simple_index(index: ir.Expr, extent: ir.Expr, ranges: Ranges) -> ir.Expr:
     """An index simplified, unless that is out of bounds, as in code that never runs."""
     made = simplify(index, ranges)
-    if isinstance(made, Const) and isinstance(extent, Const):
+    if isinstance(made, ir.Const) and isinstance(extent, ir.Const):
         return made if 0 <= made.value < extent.value else index
     return made
 
 
-def need_constants(extents: Sequence[Expr], what: str) -> None:
+def need_constants(extents: Sequence[ir.Expr], what: str) -> None:
     """Refuse to fuse by dynamic extents, except for the first.
 
     Raises:
         ScheduleError: naming `what` would be fused.
     """
     for extent in extents[1:]:
-        if not isinstance(extent, Const):
+        if not isinstance(extent, ir.Const):
             raise ScheduleError(
                 f"the {what} are fused by extents that are constants, but for the "
                 f"first; {extent!r} varies"
             )
 
 
-def product(extents: Sequence[Expr]) -> Expr:
+def product(extents: Sequence[ir.Expr]) -> ir.Expr:
     """The product of the extents."""
-    total: Expr = as_expr(1)
+    total: ir.Expr = ir.as_expr(1)
     for extent in extents:
         total = total * extent
     return total
 
 
-def flat(values: Sequence[Expr], extents: Sequence[Expr]) -> Expr:
+def flat(values: Sequence[ir.Expr], extents: Sequence[ir.Expr]) -> ir.Expr:
     """The mixed-radix number with these digits."""
     total = values[0]
     for value, extent in zip(values[1:], extents[1:], strict=True):
@@ -186,9 +176,9 @@ def flat(values: Sequence[Expr], extents: Sequence[Expr]) -> Expr:
     return total
 
 
-def _digits(whole: Expr, extents: Sequence[Expr]) -> list[Expr]:
+def _digits(whole: ir.Expr, extents: Sequence[ir.Expr]) -> list[ir.Expr]:
     """The digits of a number, slowest first."""
-    found: list[Expr] = []
+    found: list[ir.Expr] = []
     for extent in reversed(extents[1:]):
         found.insert(0, whole % extent)
         whole = whole // extent

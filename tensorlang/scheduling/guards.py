@@ -5,72 +5,55 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import singledispatch
 
-from tensorlang.ir.nodes import (
-    Alloc,
-    Arrive,
-    Barrier,
-    BarrierObject,
-    Block,
-    Expr,
-    For,
-    If,
-    Let,
-    Load,
-    Node,
-    Role,
-    Seq,
-    Stmt,
-    Wait,
-    seq,
-)
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.visit import walk
 
 
 @singledispatch
-def guarded(stmt: Stmt, condition: Expr) -> Stmt:
+def guarded(stmt: ir.Stmt, condition: ir.Expr) -> ir.Stmt:
     """The statement, executed only where `condition` holds.
 
     Loops stay outside the condition, so that a perfect nest remains one.
     """
-    return If(condition, stmt)
+    return ir.If(condition, stmt)
 
 
 @guarded.register
-def _(stmt: Block, condition: Expr) -> Stmt:
+def _(stmt: ir.Block, condition: ir.Expr) -> ir.Stmt:
     own = [axis.value for axis in stmt.axes]
     if any(map(_loads, own if stmt.where is None else [*own, stmt.where])):
-        return If(condition, stmt)
+        return ir.If(condition, stmt)
     where = condition if stmt.where is None else condition & stmt.where
     return replace(stmt, where=where)
 
 
 @guarded.register
-def _(stmt: For, condition: Expr) -> Stmt:
+def _(stmt: ir.For, condition: ir.Expr) -> ir.Stmt:
     if _loads(stmt.extent):
-        return If(condition, stmt)
+        return ir.If(condition, stmt)
     return replace(stmt, body=guarded(stmt.body, condition))
 
 
 @guarded.register
-def _(stmt: Seq, condition: Expr) -> Stmt:
-    if any(isinstance(part, Let) for part in stmt.stmts):
-        return If(condition, stmt)
-    return seq(*(guarded(part, condition) for part in stmt.stmts))
+def _(stmt: ir.Seq, condition: ir.Expr) -> ir.Stmt:
+    if any(isinstance(part, ir.Let) for part in stmt.stmts):
+        return ir.If(condition, stmt)
+    return ir.seq(*(guarded(part, condition) for part in stmt.stmts))
 
 
 @guarded.register
-def _(stmt: Role, condition: Expr) -> Stmt:
+def _(stmt: ir.Role, condition: ir.Expr) -> ir.Stmt:
     return replace(stmt, body=guarded(stmt.body, condition))
 
 
-@guarded.register(Alloc)
-@guarded.register(Barrier)
-@guarded.register(BarrierObject)
-@guarded.register(Arrive)
-@guarded.register(Wait)
-def _(stmt: Stmt, condition: Expr) -> Stmt:  # noqa: ARG001 - these are never skipped
+@guarded.register(ir.Alloc)
+@guarded.register(ir.Barrier)
+@guarded.register(ir.BarrierObject)
+@guarded.register(ir.Arrive)
+@guarded.register(ir.Wait)
+def _(stmt: ir.Stmt, condition: ir.Expr) -> ir.Stmt:  # noqa: ARG001 - these are never skipped
     return stmt
 
 
-def _loads(node: Node) -> bool:
-    return any(isinstance(part, Load) for part in walk(node))
+def _loads(node: ir.Node) -> bool:
+    return any(isinstance(part, ir.Load) for part in walk(node))

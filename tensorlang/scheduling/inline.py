@@ -7,26 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars, names, reads, writes
 from tensorlang.ir.integers.indices import linear
-from tensorlang.ir.nodes import (
-    Alloc,
-    Block,
-    Buffer,
-    Expr,
-    For,
-    Function,
-    Let,
-    Load,
-    Node,
-    Reduce,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-    While,
-    seq,
-)
 from tensorlang.ir.visit import (
     fresh,
     rebuild,
@@ -60,44 +43,48 @@ from tensorlang.scheduling.tree import (
 class Pointwise:
     """A block that computes one element at a time: lets, then one store."""
 
-    block: Block
-    lets: tuple[Let, ...]
-    store: Store
+    block: ir.Block
+    lets: tuple[ir.Let, ...]
+    store: ir.Store
 
-    def at(self, indices: tuple[Expr, ...], taken: set[str]) -> tuple[list[Let], Expr]:
+    def at(
+        self, indices: tuple[ir.Expr, ...], taken: set[str]
+    ) -> tuple[list[ir.Let], ir.Expr]:
         """The value it stores at these indices, with fresh names for its lets."""
-        values: dict[Var, Expr] = {}
+        values: dict[ir.Var, ir.Expr] = {}
         for own, given in zip(self.store.indices, indices, strict=True):
             form = linear(own)
             if form.terms:
                 axis = form.terms[0][0]
-                assert isinstance(axis, Var)
+                assert isinstance(axis, ir.Var)
                 shifted = linear(given).shifted(-form.constant)
                 values[axis] = shifted.expr() if form.constant else given
         made = []
         for let in self.lets:
-            var = Var(fresh(let.var.name, taken), let.var.dtype)
-            made.append(Let(var, substitute(let.value, values)))
+            var = ir.Var(fresh(let.var.name, taken), let.var.dtype)
+            made.append(ir.Let(var, substitute(let.value, values)))
             values[let.var] = var
         return made, substitute(self.store.value, values)
 
 
-def pointwise(block: Block) -> Pointwise:
+def pointwise(block: ir.Block) -> Pointwise:
     """View a block as lets and a store indexed by its axes.
 
     Raises:
         ScheduleError: it has other statements.
     """
-    stmts = block.body.stmts if isinstance(block.body, Seq) else (block.body,)
+    stmts = block.body.stmts if isinstance(block.body, ir.Seq) else (block.body,)
     *before, last = stmts or (block.body,)
-    lets = tuple(stmt for stmt in before if isinstance(stmt, Let))
-    plain = isinstance(last, Store) and last.mask is None and len(lets) == len(before)
+    lets = tuple(stmt for stmt in before if isinstance(stmt, ir.Let))
+    plain = (
+        isinstance(last, ir.Store) and last.mask is None and len(lets) == len(before)
+    )
     if not plain or block.init is not None:
         raise ScheduleError(
             f"block {block.name!r} does more than store one value; only a block of "
             "lets and one store can be inlined"
         )
-    assert isinstance(last, Store)
+    assert isinstance(last, ir.Store)
     return Pointwise(block, lets, last)
 
 
@@ -107,12 +94,12 @@ def named_by_indices(found: Pointwise) -> str | None:
     axes = {axis.var for axis in found.block.axes}
     if found.store.buffer in reads(found.block.body):
         return _not_named(found, "its value goes on from others of the same buffer")
-    used: list[Var] = []
+    used: list[ir.Var] = []
     for index in found.store.indices:
         terms = linear(index).terms
         if terms and not (len(terms) == 1 and terms[0][0] in axes and terms[0][1] == 1):
             return _not_named(found, f"stores at {index!r}")
-        used += [term for term, _ in terms if isinstance(term, Var)]
+        used += [term for term, _ in terms if isinstance(term, ir.Var)]
     values = [let.value for let in found.lets] + [found.store.value]
     needed = frozenset().union(*(free_vars(value) for value in values)) & axes
     if len(set(used)) < len(used) or needed - set(used):
@@ -131,7 +118,7 @@ def _not_named(found: Pointwise, why: str) -> str:
 def sources_stay(path: Path, users: list[Path]) -> str | None:
     """Nothing between the block and its last user writes its operands."""
     func, used = function_of(path), reads(block_of(path).body)
-    for place in paths_to(func, Alloc):
+    for place in paths_to(func, ir.Alloc):
         if alloc_of(place).buffer in used and any(place[-2] not in u for u in users):
             name = alloc_of(place).buffer.name
             return f"{name!r} is not alive where block {block_of(path).name!r} is used"
@@ -156,23 +143,23 @@ def sources_stay(path: Path, users: list[Path]) -> str | None:
     return None
 
 
-def _made_again(path: Path, user: Path, other: Path, buffer: Buffer) -> bool:
+def _made_again(path: Path, user: Path, other: Path, buffer: ir.Buffer) -> bool:
     """Whether a loop around the block but not its user rewrites a buffer."""
-    left = [n for n in path if isinstance(n, (For, While))]
+    left = [n for n in path if isinstance(n, (ir.For, ir.While))]
     left = [loop for loop in left if all(loop is not node for node in user)]
     node = other[-1]
-    axes = {a.var: a.value for a in node.axes} if isinstance(node, Block) else {}
+    axes = {a.var: a.value for a in node.axes} if isinstance(node, ir.Block) else {}
     written = [
         n.indices
         for n in walk(node)
-        if (isinstance(n, Store) and n.buffer == buffer)
-        or (isinstance(n, Reduce) and buffer in n.buffers)
+        if (isinstance(n, ir.Store) and n.buffer == buffer)
+        or (isinstance(n, ir.Reduce) and buffer in n.buffers)
     ]
     places = [substitute(index, axes) for indices in written for index in indices]
-    driving = frozenset[Var]().union(*(linear(place).vars for place in places))
+    driving = frozenset[ir.Var]().union(*(linear(place).vars for place in places))
     return any(
         any(loop is around for around in other)
-        and not (isinstance(loop, For) and loop.var in driving)
+        and not (isinstance(loop, ir.For) and loop.var in driving)
         for loop in left
     )
 
@@ -183,18 +170,20 @@ def _shared_loop(path: Path, user: Path, other: Path) -> bool:
     for depth, (mine, theirs) in enumerate(zip(path, user, strict=False)):
         if mine is not theirs:
             return False
-        if isinstance(mine, For) and not _allocates(mine, block):
+        if isinstance(mine, ir.For) and not _allocates(mine, block):
             return len(other) > depth and other[depth] is mine
     return False
 
 
-def _allocates(loop: For, block: Block) -> bool:
+def _allocates(loop: ir.For, block: ir.Block) -> bool:
     held = writes(block)
-    return any(isinstance(node, Alloc) and node.buffer in held for node in walk(loop))
+    return any(
+        isinstance(node, ir.Alloc) and node.buffer in held for node in walk(loop)
+    )
 
 
 @primitive
-def inline(func: Function, block: str, *, reverse: bool = False) -> Function:
+def inline(func: ir.Function, block: str, *, reverse: bool = False) -> ir.Function:
     """Substitute what `block` computes where it is read, and drop its buffer.
 
     Args:
@@ -245,53 +234,57 @@ def inline(func: Function, block: str, *, reverse: bool = False) -> Function:
     return dropped(_swapped(func, bodies), block, buffer)
 
 
-def _swapped(func: Function, new: Mapping[Node, Block]) -> Function:
-    def change(stmt: Stmt) -> Stmt:
-        return new.get(stmt, stmt) if isinstance(stmt, Block) else stmt
+def _swapped(func: ir.Function, new: Mapping[ir.Node, ir.Block]) -> ir.Function:
+    def change(stmt: ir.Stmt) -> ir.Stmt:
+        return new.get(stmt, stmt) if isinstance(stmt, ir.Block) else stmt
 
     return transform_statements(func, change)
 
 
-def _use(user: Block, found: Pointwise, taken: set[str]) -> Block:
+def _use(user: ir.Block, found: Pointwise, taken: set[str]) -> ir.Block:
     """A reader with the value substituted for its loads."""
     body = _inlined(user.body, found, taken)
     init = None if user.init is None else _inlined(user.init, found, taken)
     return dataclasses.replace(user, body=body, init=init)
 
 
-def _inlined(stmt: Stmt, found: Pointwise, taken: set[str]) -> Stmt:
-    if isinstance(stmt, Seq):
-        return seq(*(_inlined(part, found, taken) for part in stmt.stmts))
-    before: list[Let] = []
-    done: dict[tuple[Expr, ...], Expr] = {}
+def _inlined(stmt: ir.Stmt, found: Pointwise, taken: set[str]) -> ir.Stmt:
+    if isinstance(stmt, ir.Seq):
+        return ir.seq(*(_inlined(part, found, taken) for part in stmt.stmts))
+    before: list[ir.Let] = []
+    done: dict[tuple[ir.Expr, ...], ir.Expr] = {}
 
     @rewriter
-    def visit(node: Node) -> Node:
-        if isinstance(node, Stmt):
+    def visit(node: ir.Node) -> ir.Node:
+        if isinstance(node, ir.Stmt):
             return _inlined(node, found, taken)
-        if isinstance(node, Buffer):
+        if isinstance(node, ir.Buffer):
             return node
         node = rebuild(node, visit)
-        if not isinstance(node, Load) or node.buffer != found.store.buffer:
+        if not isinstance(node, ir.Load) or node.buffer != found.store.buffer:
             return node
         if node.indices not in done:
             done[node.indices] = _value(node, stmt, found, before, taken)
         return done[node.indices]
 
     changed = rebuild(stmt, visit)
-    return seq(*before, changed)
+    return ir.seq(*before, changed)
 
 
 def _value(
-    load: Load, stmt: Stmt, found: Pointwise, before: list[Let], taken: set[str]
-) -> Expr:
+    load: ir.Load,
+    stmt: ir.Stmt,
+    found: Pointwise,
+    before: list[ir.Let],
+    taken: set[str],
+) -> ir.Expr:
     """The value at a load; lets it needs are appended to `before`."""
     if load.mask is not None or load.dtype.lanes > 1:
         raise ScheduleError(
             f"{load!r} is a masked or vector load; inline before vectorizing"
         )
     lets, value = found.at(load.indices, taken)
-    if isinstance(stmt, While) and lets:
+    if isinstance(stmt, ir.While) and lets:
         raise ScheduleError(
             f"{load!r} stands in the condition of a while; its block has lets and "
             "cannot be inlined there"
@@ -299,11 +292,13 @@ def _value(
     before += lets
     uses = sum(1 for n in walk(stmt) if n == load)
     if uses > 1 and any(True for _ in _operators(value)):
-        var = Var(fresh(found.store.buffer.name, taken), value.dtype)
-        before.append(Let(var, value))
+        var = ir.Var(fresh(found.store.buffer.name, taken), value.dtype)
+        before.append(ir.Let(var, value))
         return var
     return value
 
 
-def _operators(value: Expr) -> Iterator[Node]:
-    return (n for n in walk(value) if isinstance(n, Expr) and not isinstance(n, Var))
+def _operators(value: ir.Expr) -> Iterator[ir.Node]:
+    return (
+        n for n in walk(value) if isinstance(n, ir.Expr) and not isinstance(n, ir.Var)
+    )

@@ -7,18 +7,9 @@ from dataclasses import replace as with_fields
 from typing import Final
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.accesses import Access, change_accesses
 from tensorlang.ir.contents import loops, reads, writes
-from tensorlang.ir.nodes import (
-    BUFFER_SCOPES,
-    HINTS,
-    Buffer,
-    Const,
-    For,
-    Function,
-    Load,
-    Store,
-)
 from tensorlang.ir.visit import replace_buffers
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.primitives import primitive
@@ -42,7 +33,7 @@ _SETTABLE: Final = (
 
 
 @legality("threads share no temporary of one thread")
-def outside_of_threads(buffer: Buffer, around: Sequence[For]) -> str | None:
+def outside_of_threads(buffer: ir.Buffer, around: Sequence[ir.For]) -> str | None:
     """A temporary allocated per thread is not in shared memory."""
     for loop in around:
         if buffer.scope == "shared" and loop.thread.startswith(THREAD):
@@ -53,7 +44,7 @@ def outside_of_threads(buffer: Buffer, around: Sequence[For]) -> str | None:
     return None
 
 
-def need_thread_private(buffer: Buffer, loop: For) -> None:
+def need_thread_private(buffer: ir.Buffer, loop: ir.For) -> None:
     """Refuse a loop whose threads would share thread-private memory.
 
     Raises:
@@ -68,9 +59,9 @@ def need_thread_private(buffer: Buffer, loop: For) -> None:
     )
 
 
-def _need_constant_size(buffer: Buffer) -> None:
+def _need_constant_size(buffer: ir.Buffer) -> None:
     """Refuse registers and shared memory of dynamic size."""
-    varies = not all(isinstance(extent, Const) for extent in buffer.shape)
+    varies = not all(isinstance(extent, ir.Const) for extent in buffer.shape)
     if varies and buffer.scope in ("register", "shared"):
         raise ScheduleError(
             f"set_scope: the size of {buffer.name} varies, so it cannot be in "
@@ -79,7 +70,7 @@ def _need_constant_size(buffer: Buffer) -> None:
 
 
 @primitive
-def set_scope(func: Function, buffer: str, scope: str) -> Function:
+def set_scope(func: ir.Function, buffer: str, scope: str) -> ir.Function:
     """Place a temporary in another memory.
 
     Args:
@@ -95,8 +86,8 @@ def set_scope(func: Function, buffer: str, scope: str) -> Function:
 
         t = alloc(f32[16])        ->    t = alloc(f32[16], scope="register")
     """
-    if scope not in BUFFER_SCOPES:
-        raise ScheduleError(f"set_scope: {scope!r} is none of {BUFFER_SCOPES}")
+    if scope not in ir.BUFFER_SCOPES:
+        raise ScheduleError(f"set_scope: {scope!r} is none of {ir.BUFFER_SCOPES}")
     path = find_alloc(func, buffer)
     old = alloc_of(path).buffer
     new = with_fields(old, scope=scope)
@@ -109,7 +100,7 @@ def set_scope(func: Function, buffer: str, scope: str) -> Function:
 
 
 @primitive
-def hint(func: Function, block: str, buffer: str, *hints: str) -> Function:
+def hint(func: ir.Function, block: str, buffer: str, *hints: str) -> ir.Function:
     """Add hints to a block's loads and stores of a buffer.
 
     Args:
@@ -131,7 +122,7 @@ def hint(func: Function, block: str, buffer: str, *hints: str) -> Function:
         raise ScheduleError(f"hint: hints are {', '.join(_SETTABLE)}, not {hints}")
 
     def change(access: Access) -> Access:
-        if isinstance(access, (Load, Store)) and access.buffer == target:
+        if isinstance(access, (ir.Load, ir.Store)) and access.buffer == target:
             return with_fields(access, hints=_joined(access.hints, hints))
         return access
 
@@ -142,4 +133,4 @@ def hint(func: Function, block: str, buffer: str, *hints: str) -> Function:
 
 
 def _joined(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name for name in HINTS if name in old or name in new)
+    return tuple(name for name in ir.HINTS if name in old or name in new)

@@ -6,20 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace as with_fields
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import allocations, binders
 from tensorlang.ir.integers.indices import linear
-from tensorlang.ir.nodes import (
-    Alloc,
-    Buffer,
-    For,
-    Function,
-    Let,
-    Load,
-    Seq,
-    Stmt,
-    Var,
-    seq,
-)
 from tensorlang.ir.visit import substitute, walk
 from tensorlang.scheduling.dependence import meetings
 from tensorlang.scheduling.legality import legality
@@ -28,7 +17,7 @@ from tensorlang.scheduling.tree import Path, find_loop, loop_of, replace
 
 
 @legality("merged loops have equal extents")
-def equally_often(first: For, second: For) -> str | None:
+def equally_often(first: ir.For, second: ir.For) -> str | None:
     """Both loops have the same extent."""
     if linear(first.extent) == linear(second.extent):
         return None
@@ -39,7 +28,7 @@ def equally_often(first: For, second: For) -> str | None:
 
 
 @legality("merged iterations conflict only with their own")
-def only_their_own(first: For, second: For) -> str | None:
+def only_their_own(first: ir.For, second: ir.For) -> str | None:
     """Only corresponding iterations of the two loops conflict.
 
     Iterations of the first loop then need not all precede those of the second.
@@ -54,7 +43,7 @@ def only_their_own(first: For, second: For) -> str | None:
 
 
 @primitive
-def merge(func: Function, first: str, second: str) -> Function:
+def merge(func: ir.Function, first: str, second: str) -> ir.Function:
     """Merge two consecutive loops into one, which keeps the first one's name.
 
     Args:
@@ -91,32 +80,36 @@ def merge(func: Function, first: str, second: str) -> Function:
     start = next(n for n, stmt in enumerate(around.stmts) if stmt is a)
     stop = next(n for n, stmt in enumerate(around.stmts) if stmt is b)
     between = around.stmts[start + 1 : stop]
-    made = with_fields(a, body=seq(a.body, body))
+    made = with_fields(a, body=ir.seq(a.body, body))
     stmts = (*around.stmts[:start], *between, made, *around.stmts[stop + 1 :])
-    return replace(path[:-1], seq(*stmts))
+    return replace(path[:-1], ir.seq(*stmts))
 
 
-def _in_force(loop: For) -> set[str]:
+def _in_force(loop: ir.For) -> set[str]:
     """The names a loop's body would leave in scope after it."""
-    body = loop.body.stmts if isinstance(loop.body, Seq) else (loop.body,)
-    outer = (stmt for stmt in body if isinstance(stmt, (Let, Alloc)))
+    body = loop.body.stmts if isinstance(loop.body, ir.Seq) else (loop.body,)
+    outer = (stmt for stmt in body if isinstance(stmt, (ir.Let, ir.Alloc)))
     return {loop.var.name, *(n.name for stmt in outer for n in _named(stmt))}
 
 
-def _named(node: Stmt) -> Iterator[Var | Buffer]:
+def _named(node: ir.Stmt) -> Iterator[ir.Var | ir.Buffer]:
     """The variables and temporaries that a statement introduces."""
     yield from binders(node)
     yield from allocations(node)
 
 
-def _neighbours(first: Path, second: Path) -> Seq:
+def _neighbours(first: Path, second: Path) -> ir.Seq:
     """The sequence in which both loops stand, one after the other."""
     a, b, around = loop_of(first), loop_of(second), first[-2]
-    if isinstance(around, Seq) and around is second[-2] and len(first) == len(second):
+    if (
+        isinstance(around, ir.Seq)
+        and around is second[-2]
+        and len(first) == len(second)
+    ):
         places = [n for n, s in enumerate(around.stmts) if s is a or s is b]
         between = around.stmts[places[0] + 1 : places[-1]]
         ordered = around.stmts[places[0]] is a and len(places) == 2
-        if ordered and all(isinstance(stmt, Alloc) for stmt in between):
+        if ordered and all(isinstance(stmt, ir.Alloc) for stmt in between):
             _plain(a)
             _plain(b)
             return around
@@ -126,8 +119,8 @@ def _neighbours(first: Path, second: Path) -> Seq:
     )
 
 
-def _plain(loop: For) -> None:
-    loads = [n for n in walk(loop.extent) if isinstance(n, Load)]
+def _plain(loop: ir.For) -> None:
+    loads = [n for n in walk(loop.extent) if isinstance(n, ir.Load)]
     if loop.kind != "serial" or loads:
         raise ScheduleError(
             f"merge: loop {loop.var.name!r} is {loop.kind} or has an extent that is "

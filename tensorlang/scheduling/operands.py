@@ -6,20 +6,11 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.accesses import Access, change_accesses, moved
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.integers.polynomials import Poly
-from tensorlang.ir.nodes import (
-    Buffer,
-    Const,
-    Expr,
-    Let,
-    Ramp,
-    Reduce,
-    Stmt,
-    Var,
-)
 from tensorlang.ir.visit import fresh, substitute, walk
 
 
@@ -31,11 +22,11 @@ class Operand:
     along it, or None.
     """
 
-    buffer: Buffer
-    origin: tuple[Expr, ...]
+    buffer: ir.Buffer
+    origin: tuple[ir.Expr, ...]
     dims: tuple[int | None, ...]
 
-    def at(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+    def at(self, indices: Sequence[ir.Expr]) -> tuple[ir.Expr, ...]:
         """The buffer indices of an element of the operand."""
         return tuple(
             base if d is None else _plus(base, indices[d])
@@ -43,35 +34,35 @@ class Operand:
         )
 
 
-def last_dims(buffer: Buffer, count: int) -> tuple[int | None, ...]:
+def last_dims(buffer: ir.Buffer, count: int) -> tuple[int | None, ...]:
     """The dimensions of an operand that occupies the last ones of its buffer."""
     first = buffer.ndim - count
     return (*(None,) * first, *range(count))
 
 
-def _plus(base: Expr, index: Expr) -> Expr:
+def _plus(base: ir.Expr, index: ir.Expr) -> ir.Expr:
     """`base + index`, folded into a ramp's base if `index` is one."""
     if linear(base) == Poly():
         return index
-    if isinstance(index, Ramp):
+    if isinstance(index, ir.Ramp):
         return dataclasses.replace(index, base=_plus(base, index.base))
-    return base if index == Const(0, i64) else base + index
+    return base if index == ir.Const(0, i64) else base + index
 
 
 def placed(
-    body: Stmt,
-    operands: Mapping[Buffer, Operand],
-    variables: Mapping[Var, Expr],
+    body: ir.Stmt,
+    operands: Mapping[ir.Buffer, Operand],
+    variables: Mapping[ir.Var, ir.Expr],
     taken: set[str],
-) -> Stmt:
+) -> ir.Stmt:
     """An intrinsic's statements, applied to its operands, with fresh names."""
-    named: dict[Var, Expr] = dict(variables)
+    named: dict[ir.Var, ir.Expr] = dict(variables)
     for node in walk(body):
-        if isinstance(node, Let):
-            named[node.var] = Var(fresh(node.var.name, taken), node.var.dtype)
+        if isinstance(node, ir.Let):
+            named[node.var] = ir.Var(fresh(node.var.name, taken), node.var.dtype)
 
     def put(access: Access) -> Access:
-        if isinstance(access, Reduce) or access.buffer not in operands:
+        if isinstance(access, ir.Reduce) or access.buffer not in operands:
             return access
         place = operands[access.buffer]
         return moved(access, {access.buffer: place.buffer}, place.at(access.indices))

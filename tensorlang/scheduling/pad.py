@@ -6,30 +6,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.conditions import conjunction
 from tensorlang.ir.contents import allocations, free_vars, writes
-from tensorlang.ir.nodes import (
-    Binary,
-    Block,
-    Buffer,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    For,
-    Function,
-    Let,
-    Load,
-    Node,
-    Reduce,
-    Select,
-    Stmt,
-    Store,
-    Unary,
-    Var,
-    binary,
-    seq,
-)
 from tensorlang.ir.visit import holds, rebuild, rewriter, substitute, walk
 from tensorlang.scheduling.inline import pointwise
 from tensorlang.scheduling.layout import with_buffer
@@ -47,18 +26,18 @@ from tensorlang.scheduling.tree import (
     replace,
 )
 
-Growth = Mapping[Var, tuple[Expr, Expr]]  # axis -> old and new extent
+Growth = Mapping[ir.Var, tuple[ir.Expr, ir.Expr]]  # axis -> old and new extent
 
 
 @legality("padding adds nothing to a reduction")
-def adds_nothing(block: Block, grown: Growth) -> str | None:
+def adds_nothing(block: ir.Block, grown: Growth) -> str | None:
     """Where a reduction axis is padded, the terms are the identity, 0."""
     folded = {a.var for a in block.axes if a.kind in FOLDED} & grown.keys()
     for update in stored(block):
-        if not folded or not isinstance(update, Reduce):
+        if not folded or not isinstance(update, ir.Reduce):
             continue
         zeros = all(
-            isinstance(start, Const) and start.value == 0
+            isinstance(start, ir.Const) and start.value == 0
             for start in update.reducer.identity
         )
         plain = update.reducer.commutative and update.reducer.name in (
@@ -76,46 +55,46 @@ def adds_nothing(block: Block, grown: Growth) -> str | None:
     return None
 
 
-def _is_zero(value: Expr, axis: Var) -> bool:
+def _is_zero(value: ir.Expr, axis: ir.Var) -> bool:
     """Whether a value is 0 if everything indexed by the axis is 0."""
     match value:
-        case Load(indices=indices):
+        case ir.Load(indices=indices):
             return axis in indices
-        case Const(value=number):
+        case ir.Const(value=number):
             return number == 0
-        case Binary(op="mul", a=a, b=b) if value.dtype.is_float:
+        case ir.Binary(op="mul", a=a, b=b) if value.dtype.is_float:
             return _is_zero(a, axis) and _is_zero(b, axis)  # 0 * inf is not 0
-        case Binary(op="mul" | "and", a=a, b=b):
+        case ir.Binary(op="mul" | "and", a=a, b=b):
             return _is_zero(a, axis) or _is_zero(b, axis)
-        case Binary(op="add" | "sub" | "or" | "xor", a=a, b=b):
+        case ir.Binary(op="add" | "sub" | "or" | "xor", a=a, b=b):
             return _is_zero(a, axis) and _is_zero(b, axis)
-        case Cast(a=a) | Unary(op="neg" | "abs", a=a):
+        case ir.Cast(a=a) | ir.Unary(op="neg" | "abs", a=a):
             return _is_zero(a, axis)
     return False
 
 
 @legality("padded elements can be computed")
-def harmless(block: Block) -> str | None:
+def harmless(block: ir.Block) -> str | None:
     """Nothing in the block faults on zero operands."""
     for node in walk(block.body):
         match node:
-            case Binary(op="floordiv" | "floormod", b=Const()):
+            case ir.Binary(op="floordiv" | "floormod", b=ir.Const()):
                 continue
-            case Binary(op="floordiv" | "floormod"):
+            case ir.Binary(op="floordiv" | "floormod"):
                 return f"block {block.name!r} computes {node!r}: padding may fault"
-            case Call(name="check"):
+            case ir.Call(name="check"):
                 return f"block {block.name!r} checks its operands, padding included"
-            case Load(indices=indices) if any(map(_loads, indices)):
+            case ir.Load(indices=indices) if any(map(_loads, indices)):
                 return f"block {block.name!r} reads {node!r}, at a place from data"
     return None
 
 
-def _loads(index: Expr) -> bool:
-    return holds(index, Load)
+def _loads(index: ir.Expr) -> bool:
+    return holds(index, ir.Load)
 
 
 @primitive
-def pad(func: Function, name: str, multiples: Sequence[int]) -> Function:
+def pad(func: ir.Function, name: str, multiples: Sequence[int]) -> ir.Function:
     """Round the extents of a temporary, or of a block's axes, up to multiples.
 
     A padded temporary is filled with 0 beyond its old shape. A padded block iterates
@@ -147,7 +126,7 @@ def pad(func: Function, name: str, multiples: Sequence[int]) -> Function:
             with block("t", vi=spatial(12, i)):
                 t[vi] = select(vi < 10, x[min(vi, 9)], 0.0)
     """
-    blocks = {block_of(path).name for path in paths_to(func, Block)}
+    blocks = {block_of(path).name for path in paths_to(func, ir.Block)}
     held = [b for b in allocations(func) if b.name == name]
     if held and (name not in blocks or len(multiples) == held[0].ndim):
         buffer = held[0]
@@ -163,15 +142,17 @@ def _need_count(name: str, multiples: Sequence[int], count: int) -> None:
         )
 
 
-def _rounded(extent: Expr, multiple: int) -> Expr:
-    if isinstance(extent, Const):
-        return Const(-(-int(extent.value) // multiple) * multiple, extent.dtype)
+def _rounded(extent: ir.Expr, multiple: int) -> ir.Expr:
+    if isinstance(extent, ir.Const):
+        return ir.Const(-(-int(extent.value) // multiple) * multiple, extent.dtype)
     if multiple == 1:
         return extent
     return (extent + (multiple - 1)) // multiple * multiple
 
 
-def _pad_buffer(func: Function, name: str, shape: tuple[Expr, ...]) -> Function:
+def _pad_buffer(
+    func: ir.Function, name: str, shape: tuple[ir.Expr, ...]
+) -> ir.Function:
     """The function with a temporary enlarged, 0 beyond its old shape."""
     old = find_buffer(func, name)
     if old in func.buffers:
@@ -181,7 +162,7 @@ def _pad_buffer(func: Function, name: str, shape: tuple[Expr, ...]) -> Function:
         )
     if shape == old.shape:
         return func
-    makers = [p for p in paths_to(func, Block) if old in writes(p[-1])]
+    makers = [p for p in paths_to(func, ir.Block) if old in writes(p[-1])]
     if len(makers) != 1:
         raise ScheduleError(f"{len(makers)} blocks write {name!r}; pad needs one")
     found = pointwise(block_of(makers[0]))
@@ -193,18 +174,18 @@ def _pad_buffer(func: Function, name: str, shape: tuple[Expr, ...]) -> Function:
 
 
 def _growth(
-    block: Block,
-    indices: Sequence[Expr],
-    old: Sequence[Expr],
-    new: Sequence[Expr],
+    block: ir.Block,
+    indices: Sequence[ir.Expr],
+    old: Sequence[ir.Expr],
+    new: Sequence[ir.Expr],
 ) -> Growth:
     """The axes that grow because they index padded dimensions."""
     extents = {axis.var: axis.extent for axis in block.axes}
-    grown: dict[Var, tuple[Expr, Expr]] = {}
+    grown: dict[ir.Var, tuple[ir.Expr, ir.Expr]] = {}
     for index, before, after in zip(indices, old, new, strict=True):
         if before == after:
             continue
-        if not isinstance(index, Var) or extents.get(index) != before:
+        if not isinstance(index, ir.Var) or extents.get(index) != before:
             raise ScheduleError(
                 f"block {block.name!r} stores at {index!r}, not by an axis over all of "
                 "that dimension; reindex it first"
@@ -213,44 +194,46 @@ def _growth(
     return grown
 
 
-def _filled(block: Block, lets: Sequence[Let], store: Store, grown: Growth) -> Block:
+def _filled(
+    block: ir.Block, lets: Sequence[ir.Let], store: ir.Store, grown: Growth
+) -> ir.Block:
     """The block storing 0 beyond the old extents, reading operands within them."""
-    held = {var: binary("min", var, old - 1) for var, (old, _) in grown.items()}
+    held = {var: ir.binary("min", var, old - 1) for var, (old, _) in grown.items()}
     inside = conjunction(var < old for var, (old, _) in grown.items())
     assert inside is not None
-    zero = Const(0, store.value.dtype)
-    value = Select(inside, substitute(store.value, held), zero)
+    zero = ir.Const(0, store.value.dtype)
+    value = ir.Select(inside, substitute(store.value, held), zero)
     within = [dataclasses.replace(x, value=substitute(x.value, held)) for x in lets]
-    body = seq(*within, dataclasses.replace(store, value=value))
+    body = ir.seq(*within, dataclasses.replace(store, value=value))
     return dataclasses.replace(block, body=_folded_constants(body))
 
 
-def _folded_constants(stmt: Stmt) -> Stmt:
+def _folded_constants(stmt: ir.Stmt) -> ir.Stmt:
     """Fold constant differences: `10 - 1` to `9`."""
 
     @rewriter
-    def visit(node: Node) -> Node:
-        node = node if isinstance(node, Buffer) else rebuild(node, visit)
+    def visit(node: ir.Node) -> ir.Node:
+        node = node if isinstance(node, ir.Buffer) else rebuild(node, visit)
         match node:
-            case Binary(op="sub", a=Const(value=a), b=Const(value=b)):
-                return Const(int(a) - int(b), node.dtype)
+            case ir.Binary(op="sub", a=ir.Const(value=a), b=ir.Const(value=b)):
+                return ir.Const(int(a) - int(b), node.dtype)
         return node
 
     return visit(stmt)
 
 
-def _replace_nest(path: Path, block: Block, grown: Growth) -> Function:
+def _replace_nest(path: Path, block: ir.Block, grown: Growth) -> ir.Function:
     """The function with a nest's block replaced and its loops grown as well.
 
     Raises:
         ScheduleError: a grown axis is not driven by exactly one loop.
     """
     loops = {loop.var: loop for loop in enclosing_loops(path)}
-    longer: dict[Var, Expr] = {}
+    longer: dict[ir.Var, ir.Expr] = {}
     for axis in block.axes:
         if axis.var not in grown:
             continue
-        loop = loops.get(axis.value) if isinstance(axis.value, Var) else None
+        loop = loops.get(axis.value) if isinstance(axis.value, ir.Var) else None
         others = [a.value for a in block.axes if a is not axis]
         others += [x.extent for x in loops.values()]
         alone = not any(axis.value in free_vars(other) for other in others)
@@ -265,12 +248,12 @@ def _replace_nest(path: Path, block: Block, grown: Growth) -> Function:
         dataclasses.replace(a, extent=grown[a.var][1]) if a.var in grown else a
         for a in block.axes
     )
-    new: Stmt = dataclasses.replace(block, axes=axes)
+    new: ir.Stmt = dataclasses.replace(block, axes=axes)
     depth = len(path) - 1
-    while isinstance(path[depth - 1], For):
+    while isinstance(path[depth - 1], ir.For):
         depth -= 1
         loop = path[depth]  # type: ignore[assignment]
-        assert isinstance(loop, For)
+        assert isinstance(loop, ir.For)
         extent = longer.pop(loop.var, loop.extent)
         new = dataclasses.replace(loop, extent=extent, body=new)
     if longer:
@@ -279,7 +262,7 @@ def _replace_nest(path: Path, block: Block, grown: Growth) -> Function:
     return replace(path[: depth + 1], new)
 
 
-def _pad_block(func: Function, name: str, multiples: Sequence[int]) -> Function:
+def _pad_block(func: ir.Function, name: str, multiples: Sequence[int]) -> ir.Function:
     """The function with a block over rounded axes, and its buffers padded to match."""
     block = block_of(find_block(func, name))
     _need_count(name, multiples, len(block.axes))
@@ -292,11 +275,13 @@ def _pad_block(func: Function, name: str, multiples: Sequence[int]) -> Function:
     harmless(block)
     func = _replace_nest(find_block(func, name), block, grown)
     used = [
-        (n.buffer, n.indices) for n in walk(block.body) if isinstance(n, (Load, Store))
+        (n.buffer, n.indices)
+        for n in walk(block.body)
+        if isinstance(n, (ir.Load, ir.Store))
     ] + [
         (b, n.indices)
         for n in stored(block)
-        if isinstance(n, Reduce)
+        if isinstance(n, ir.Reduce)
         for b in n.buffers
     ]
     for old, indices in used:
@@ -310,12 +295,12 @@ def _pad_block(func: Function, name: str, multiples: Sequence[int]) -> Function:
 
 
 def _matching(
-    block: Block, buffer: Buffer, indices: Sequence[Expr], grown: Growth
-) -> tuple[Expr, ...]:
+    block: ir.Block, buffer: ir.Buffer, indices: Sequence[ir.Expr], grown: Growth
+) -> tuple[ir.Expr, ...]:
     """The shape of a buffer indexed by rounded axes."""
     shape = []
     for index, extent in zip(indices, buffer.shape, strict=True):
-        if isinstance(index, Var) and index in grown and grown[index][0] == extent:
+        if isinstance(index, ir.Var) and index in grown and grown[index][0] == extent:
             shape.append(grown[index][1])
         elif free_vars(index) & grown.keys():
             raise ScheduleError(
@@ -327,7 +312,9 @@ def _matching(
     return tuple(shape)
 
 
-def _enlarged(func: Function, buffer: Buffer, shape: tuple[Expr, ...]) -> Function:
+def _enlarged(
+    func: ir.Function, buffer: ir.Buffer, shape: tuple[ir.Expr, ...]
+) -> ir.Function:
     """The function with a temporary written by the padded block enlarged."""
     if buffer in func.buffers:
         raise ScheduleError(

@@ -6,24 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace as with_fields
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.conditions import conjuncts
 from tensorlang.ir.contents import free_vars, names
 from tensorlang.ir.integers.bounds import counted, prove
-from tensorlang.ir.nodes import (
-    Binary,
-    Block,
-    Buffer,
-    Compare,
-    Const,
-    Expr,
-    For,
-    Function,
-    If,
-    Node,
-    Stmt,
-    Var,
-    seq,
-)
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.visit import children, rebuild, rewriter, substitute
 from tensorlang.scheduling.extents import steady
@@ -44,7 +30,7 @@ from tensorlang.scheduling.tree import (
 
 
 @legality("a reduction is initialized in one part")
-def reductions_go_on(tail: For, ranges: Ranges) -> str | None:
+def reductions_go_on(tail: ir.For, ranges: Ranges) -> str | None:
     """The tail never has the first term of a reduction driven by the loop."""
     for block, inside in _cut_reductions(tail, tail.var, ranges):
         if not _goes_on(block, inside):
@@ -56,30 +42,30 @@ def reductions_go_on(tail: For, ranges: Ranges) -> str | None:
 
 
 def _cut_reductions(
-    stmt: Stmt, var: Var, ranges: Ranges
-) -> Iterator[tuple[Block, Ranges]]:
+    stmt: ir.Stmt, var: ir.Var, ranges: Ranges
+) -> Iterator[tuple[ir.Block, Ranges]]:
     """The blocks that initialize a reduction driven by `var`."""
     match stmt:
-        case For():
+        case ir.For():
             inside = {**ranges, stmt.var: counted(stmt.extent)}
             yield from _cut_reductions(stmt.body, var, inside)
-        case Block(axes=axes, init=init) if init != NOTHING:
+        case ir.Block(axes=axes, init=init) if init != NOTHING:
             folded = [axis.value for axis in axes if axis.kind == "reduction"]
             if any(var in free_vars(value) for value in folded):
                 yield stmt, ranges
         case _:
             for child in children(stmt):
-                if isinstance(child, Stmt):
+                if isinstance(child, ir.Stmt):
                     yield from _cut_reductions(child, var, ranges)
 
 
-def _goes_on(block: Block, ranges: Ranges) -> bool:
+def _goes_on(block: ir.Block, ranges: Ranges) -> bool:
     """Whether no instance is the first of its reduction."""
     folded = [axis.value for axis in block.axes if axis.kind == "reduction"]
     return any(prove(value >= 1, ranges) for value in folded)
 
 
-def _continued(stmt: Stmt, var: Var, ranges: Ranges) -> Stmt:
+def _continued(stmt: ir.Stmt, var: ir.Var, ranges: Ranges) -> ir.Stmt:
     """The tail, its reductions continuing those of the main part: `init` is empty."""
     for block, inside in list(_cut_reductions(stmt, var, ranges)):
         if _goes_on(block, inside):
@@ -88,7 +74,9 @@ def _continued(stmt: Stmt, var: Var, ranges: Ranges) -> Stmt:
 
 
 @primitive
-def partition(func: Function, loop: str, at: Term) -> tuple[Function, tuple[str, str]]:
+def partition(
+    func: ir.Function, loop: str, at: Term
+) -> tuple[ir.Function, tuple[str, str]]:
     """Split the range of a loop in two, a main part and a tail, scheduled separately.
 
     Args:
@@ -130,10 +118,10 @@ def partition(func: Function, loop: str, at: Term) -> tuple[Function, tuple[str,
     tail = rename(rest, names(func), suffix="_tail")
     reductions_go_on(tail, around)
     parts = [tidy(main, around), _continued(tidy(tail, around), tail.var, around)]
-    return replace(path, seq(*parts)), (old.var.name, tail.var.name)
+    return replace(path, ir.seq(*parts)), (old.var.name, tail.var.name)
 
 
-def _cut(loop: For, at: Expr, path: Path) -> Expr:
+def _cut(loop: ir.For, at: ir.Expr, path: Path) -> ir.Expr:
     """`at`, clamped to 0 and to the loop's extent."""
     have, wanted = constant(loop.extent), constant(at)
     if wanted is not None and (wanted <= 0 or (have is not None and wanted >= have)):
@@ -148,22 +136,24 @@ def _cut(loop: For, at: Expr, path: Path) -> Expr:
             f"is {at!r} of {at.dtype}"
         )
     if not _at_most(at, loop.extent, ranges_at(path)):
-        at = Binary("min", at, loop.extent)
+        at = ir.Binary("min", at, loop.extent)
     return nonnegative(at, path)
 
 
-def _at_most(a: Expr, b: Expr, ranges: Ranges) -> bool:
+def _at_most(a: ir.Expr, b: ir.Expr, ranges: Ranges) -> bool:
     """Whether `a <= b`; `n // 4 <= (n + 3) // 4` because `n <= n + 3`."""
     match a, b:
-        case Binary("floordiv", x, Const(value=c)), Binary("floordiv", y, d) if (
-            c > 0 and constant(d) == c
-        ):
+        case ir.Binary("floordiv", x, ir.Const(value=c)), ir.Binary(
+            "floordiv", y, d
+        ) if c > 0 and constant(d) == c:
             a, b = x, y
     return bool(prove(a <= b, ranges))
 
 
 @primitive
-def specialize(func: Function, loop: str, condition: Term) -> tuple[Function, str]:
+def specialize(
+    func: ir.Function, loop: str, condition: Term
+) -> tuple[ir.Function, str]:
     """Duplicate a nest under a condition, so that one copy can assume that it holds.
 
     Args:
@@ -195,22 +185,22 @@ def specialize(func: Function, loop: str, condition: Term) -> tuple[Function, st
     if not cond.dtype.is_bool:
         raise ScheduleError(f"specialize: {cond!r} is {cond.dtype}, not a condition")
     other = rename(old, names(func), suffix="_else")
-    choice = If(cond, _assuming(old, cond, ranges_at(path)), other)
+    choice = ir.If(cond, _assuming(old, cond, ranges_at(path)), other)
     return replace(path, choice), other.var.name
 
 
-def _assuming(loop: For, condition: Expr, around: Ranges) -> Stmt:
+def _assuming(loop: ir.For, condition: ir.Expr, around: Ranges) -> ir.Stmt:
     """The loop under a condition: sizes equal to a constant are substituted."""
     values = {
         part.a: part.b
         for part in conjuncts(condition)
-        if isinstance(part, Compare) and part.op == "eq"
-        if isinstance(part.a, Var) and isinstance(part.b, Const)
+        if isinstance(part, ir.Compare) and part.op == "eq"
+        if isinstance(part.a, ir.Var) and isinstance(part.b, ir.Const)
     }
 
     @rewriter
-    def visit(current: Node) -> Node:
-        if isinstance(current, Buffer):
+    def visit(current: ir.Node) -> ir.Node:
+        if isinstance(current, ir.Buffer):
             return current
         return values[current] if current in values else rebuild(current, visit)
 

@@ -8,35 +8,12 @@ from dataclasses import replace as with_fields
 from typing import Final
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import blocks, free_vars, names, reads, writes
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.bounds import ranges_in
 from tensorlang.ir.integers.size_bounds import size_ranges
 from tensorlang.ir.natives import native
-from tensorlang.ir.nodes import (
-    Alloc,
-    Axis,
-    Binary,
-    Block,
-    Buffer,
-    Const,
-    Evaluate,
-    Expr,
-    For,
-    Function,
-    If,
-    IndexMap,
-    Let,
-    Load,
-    Node,
-    Select,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-    as_expr,
-    seq,
-)
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.visit import (
     fresh,
@@ -58,24 +35,24 @@ MOST_STAGES: Final = 8
 class _Parts:
     """A loop's body: allocations kept, staged buffers, their copies, and the rest."""
 
-    loop: For
-    kept: tuple[Alloc, ...]
-    staged: tuple[Buffer, ...]
-    fetch: tuple[Stmt, ...]
-    compute: tuple[Stmt, ...]
+    loop: ir.For
+    kept: tuple[ir.Alloc, ...]
+    staged: tuple[ir.Buffer, ...]
+    fetch: tuple[ir.Stmt, ...]
+    compute: tuple[ir.Stmt, ...]
 
 
-def _parts(loop: For) -> _Parts:
+def _parts(loop: ir.For) -> _Parts:
     """Split the body; staged buffers are those filled only from outside the loop.
 
     Raises:
         ScheduleError: there are none.
     """
-    body = loop.body.stmts if isinstance(loop.body, Seq) else (loop.body,)
-    allocs = [stmt for stmt in body if isinstance(stmt, Alloc)]
+    body = loop.body.stmts if isinstance(loop.body, ir.Seq) else (loop.body,)
+    allocs = [stmt for stmt in body if isinstance(stmt, ir.Alloc)]
     own = {stmt.buffer for stmt in allocs}
     changed = writes(loop.body)
-    steps = [stmt for stmt in body if not isinstance(stmt, Alloc)]
+    steps = [stmt for stmt in body if not isinstance(stmt, ir.Alloc)]
     fetch = [
         s for s in steps if writes(s) and writes(s) <= own and not reads(s) & changed
     ]
@@ -95,7 +72,7 @@ def _parts(loop: For) -> _Parts:
 def filled_first(parts: _Parts) -> str | None:
     """The computation neither writes staged buffers nor precedes the copies."""
     loop = parts.loop
-    body = loop.body.stmts if isinstance(loop.body, Seq) else (loop.body,)
+    body = loop.body.stmts if isinstance(loop.body, ir.Seq) else (loop.body,)
     begun = False
     for stmt in body:
         used = (reads(stmt) | writes(stmt)) & set(parts.staged)
@@ -112,11 +89,11 @@ def filled_first(parts: _Parts) -> str | None:
 
 
 @legality("iterations of a pipelined loop run in order")
-def in_order(loop: For, parts: _Parts) -> str | None:
+def in_order(loop: ir.For, parts: _Parts) -> str | None:
     """The loop is serial, and defines no lets that its stages need."""
     if loop.kind != "serial":
         return f"loop {loop.var.name!r} is {loop.kind}: pipeline it while it is serial"
-    if any(isinstance(stmt, Let) for stmt in parts.compute):
+    if any(isinstance(stmt, ir.Let) for stmt in parts.compute):
         return (
             f"loop {loop.var.name!r} names values in its body, outside of blocks: "
             "pipeline it before these are there"
@@ -130,7 +107,7 @@ def folded_or_not(parts: _Parts) -> str | None:
     var = parts.loop.var
     for stmt in parts.compute:
         for block in blocks(stmt):
-            if not reads(block) & set(parts.staged) or block.init == seq():
+            if not reads(block) & set(parts.staged) or block.init == ir.seq():
                 continue
             kinds = {a.kind for a in block.axes if var in free_vars(a.value)}
             starts = block.init is not None and reads(block.init) & set(parts.staged)
@@ -148,12 +125,12 @@ def folded_or_not(parts: _Parts) -> str | None:
     return None
 
 
-def _named(buffers: Iterable[Buffer]) -> str:
+def _named(buffers: Iterable[ir.Buffer]) -> str:
     return ", ".join(sorted(repr(buffer.name) for buffer in buffers))
 
 
 @primitive
-def pipeline(func: Function, loop: str, stages: int) -> Function:
+def pipeline(func: ir.Function, loop: str, stages: int) -> ir.Function:
     """Prefetch a loop's staged data `stages - 1` iterations ahead, asynchronously.
 
     Each staged temporary (a `cache_read` at the loop) becomes a ring buffer of several
@@ -208,7 +185,7 @@ def pipeline(func: Function, loop: str, stages: int) -> Function:
 
 
 @primitive
-def double_buffer(func: Function, loop: str) -> Function:
+def double_buffer(func: ir.Function, loop: str) -> ir.Function:
     """Double-buffer a loop's staged data: load the next iteration's before computing.
 
     Like `pipeline` with two stages, with plain loads and stores, for every target.
@@ -240,7 +217,7 @@ def double_buffer(func: Function, loop: str) -> Function:
     return _staged(func, find_loop(func, loop), 2, ahead=False)
 
 
-def _staged(func: Function, path: Path, stages: int, *, ahead: bool) -> Function:
+def _staged(func: ir.Function, path: Path, stages: int, *, ahead: bool) -> ir.Function:
     loop = loop_of(path)
     parts = _parts(loop)
     steady([loop], loop.body)
@@ -249,20 +226,20 @@ def _staged(func: Function, path: Path, stages: int, *, ahead: bool) -> Function
     folded_or_not(parts)
     taken = names(func)
     ring = {b: _with_stages(b, stages, taken) for b in parts.staged}
-    first = Var(fresh(f"{loop.var.name}_first", taken), i64)
+    first = ir.Var(fresh(f"{loop.var.name}_first", taken), i64)
     ranges = {**ranges_in(func.body, size_ranges(func)), first: (0, stages - 2)}
     early = _fetched(parts, ring, first, taken, ranges, ahead=ahead, new=True)
     later = loop.var + (stages - 1)
     late = _fetched(parts, ring, later, taken, ranges, ahead=ahead, new=False)
-    commit = [Evaluate(native("commit_copies"))] if ahead else []
-    wait = [Evaluate(native("wait_copies", stages - 2))] if ahead else []
-    prologue = For(
+    commit = [ir.Evaluate(native("commit_copies"))] if ahead else []
+    wait = [ir.Evaluate(native("wait_copies", stages - 2))] if ahead else []
+    prologue = ir.For(
         first,
-        as_expr(stages - 1),
+        ir.as_expr(stages - 1),
         "serial",
-        seq(_if_in_range(first, loop.extent, early), commit),
+        ir.seq(_if_in_range(first, loop.extent, early), commit),
     )
-    body = seq(
+    body = ir.seq(
         *parts.kept,
         wait,
         _if_in_range(later, loop.extent, late),
@@ -270,33 +247,33 @@ def _staged(func: Function, path: Path, stages: int, *, ahead: bool) -> Function
         *(_in_stage(s, ring, loop.var, taken) for s in parts.compute),
     )
     made = with_fields(loop, body=body)
-    return replace(path, seq(*map(Alloc, ring.values()), prologue, made))
+    return replace(path, ir.seq(*map(ir.Alloc, ring.values()), prologue, made))
 
 
-def _if_in_range(index: Expr, extent: Expr, stmts: list[Stmt]) -> Stmt:
+def _if_in_range(index: ir.Expr, extent: ir.Expr, stmts: list[ir.Stmt]) -> ir.Stmt:
     """The copies for an iteration, if there is one."""
-    return If(index < extent, seq(*stmts))
+    return ir.If(index < extent, ir.seq(*stmts))
 
 
-def _with_stages(buffer: Buffer, stages: int, taken: set[str]) -> Buffer:
+def _with_stages(buffer: ir.Buffer, stages: int, taken: set[str]) -> ir.Buffer:
     """A temporary with room for several iterations, the stage being its first index."""
     layout = buffer.layout
     if layout is not None:
-        stage = Var(fresh("stage", taken), i64)
-        layout = IndexMap((stage, *layout.vars), (stage, *layout.results))
-    return with_fields(buffer, shape=(as_expr(stages), *buffer.shape), layout=layout)
+        stage = ir.Var(fresh("stage", taken), i64)
+        layout = ir.IndexMap((stage, *layout.vars), (stage, *layout.results))
+    return with_fields(buffer, shape=(ir.as_expr(stages), *buffer.shape), layout=layout)
 
 
 def _fetched(
     parts: _Parts,
-    ring: dict[Buffer, Buffer],
-    index: Expr,
+    ring: dict[ir.Buffer, ir.Buffer],
+    index: ir.Expr,
     taken: set[str],
     ranges: Ranges,
     *,
     ahead: bool,
     new: bool,
-) -> list[Stmt]:
+) -> list[ir.Stmt]:
     """The copies that fill an iteration's stage; renamed if `new`."""
     made = []
     for stmt in parts.fetch:
@@ -307,11 +284,11 @@ def _fetched(
     return made
 
 
-def _simplified(stmt: Stmt, ranges: Ranges) -> Stmt:
+def _simplified(stmt: ir.Stmt, ranges: Ranges) -> ir.Stmt:
     """Simplify axis values such as `(k + 1) * 16`."""
 
-    def change(part: Stmt) -> Stmt:
-        if not isinstance(part, Block):
+    def change(part: ir.Stmt) -> ir.Stmt:
+        if not isinstance(part, ir.Block):
             return part
         values = [simplify(axis.value, ranges) for axis in part.axes]
         pairs = zip(part.axes, values, strict=True)
@@ -320,38 +297,40 @@ def _simplified(stmt: Stmt, ranges: Ranges) -> Stmt:
     return transform_statements(stmt, change)
 
 
-def _copied(stmt: Stmt) -> Stmt:
+def _copied(stmt: ir.Stmt) -> ir.Stmt:
     """The statement with its copies hinted `async`."""
 
-    def change(part: Stmt) -> Stmt:
-        if isinstance(part, Store) and _is_copy(part.value):
+    def change(part: ir.Stmt) -> ir.Stmt:
+        if isinstance(part, ir.Store) and _is_copy(part.value):
             return with_fields(part, hints=(*part.hints, "async"))
         return part
 
     return transform_statements(stmt, change)
 
 
-def _is_copy(value: Expr) -> bool:
-    while isinstance(value, Select) and simplify(value.b) == Const(0, value.dtype):
+def _is_copy(value: ir.Expr) -> bool:
+    while isinstance(value, ir.Select) and simplify(value.b) == ir.Const(
+        0, value.dtype
+    ):
         value = value.a
-    return isinstance(value, Load) and value.buffer.scope == "global"
+    return isinstance(value, ir.Load) and value.buffer.scope == "global"
 
 
 def _in_stage(
-    stmt: Stmt, ring: dict[Buffer, Buffer], index: Expr, taken: set[str]
-) -> Stmt:
+    stmt: ir.Stmt, ring: dict[ir.Buffer, ir.Buffer], index: ir.Expr, taken: set[str]
+) -> ir.Stmt:
     """A statement on an iteration's stage: each of its blocks gets one more axis."""
     count = next(iter(ring.values())).shape[0]
-    own = Binary("floormod", index, count)
+    own = ir.Binary("floormod", index, count)
 
     @rewriter
-    def visit(node: Node, stage: Expr) -> Node:
-        if isinstance(node, Buffer):
+    def visit(node: ir.Node, stage: ir.Expr) -> ir.Node:
+        if isinstance(node, ir.Buffer):
             return node
-        if isinstance(node, Block) and (reads(node) | writes(node)) & ring.keys():
+        if isinstance(node, ir.Block) and (reads(node) | writes(node)) & ring.keys():
             return _with_axis(node, own, count, visit, taken)
         new = rebuild(node, lambda child: visit(child, stage))
-        if isinstance(new, (Load, Store)) and new.buffer in ring:
+        if isinstance(new, (ir.Load, ir.Store)) and new.buffer in ring:
             at = (stage, *new.indices)
             return with_fields(new, buffer=ring[new.buffer], indices=at)
         return new
@@ -360,19 +339,19 @@ def _in_stage(
 
 
 def _with_axis(
-    block: Block,
-    value: Expr,
-    count: Expr,
-    visit: Callable[[Stmt, Expr], Stmt],
+    block: ir.Block,
+    value: ir.Expr,
+    count: ir.Expr,
+    visit: Callable[[ir.Stmt, ir.Expr], ir.Stmt],
     taken: set[str],
-) -> Block:
+) -> ir.Block:
     """A block with a stage axis, of reduction kind if the loop drives a reduction."""
-    stage = Var(fresh("stage", taken), i64)
+    stage = ir.Var(fresh("stage", taken), i64)
     moving = free_vars(value)
     folds = any(
         a.kind == "reduction" and free_vars(a.value) & moving for a in block.axes
     )
-    axis = Axis(stage, "reduction" if folds else "spatial", count, value)
+    axis = ir.Axis(stage, "reduction" if folds else "spatial", count, value)
     init = None if block.init is None else visit(block.init, stage)
     body = visit(block.body, stage)
     return with_fields(block, axes=(*block.axes, axis), body=body, init=init)

@@ -6,24 +6,10 @@ import dataclasses
 from collections.abc import Sequence
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.conditions import conjunction
 from tensorlang.ir.contents import free_vars, names, reads, touches, writes
 from tensorlang.ir.integers.digits import fixed
-from tensorlang.ir.nodes import (
-    Alloc,
-    Block,
-    Buffer,
-    Expr,
-    For,
-    Function,
-    Let,
-    Reduce,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-    seq,
-)
 from tensorlang.ir.visit import fresh, substitute, walk
 from tensorlang.scheduling.coverage import Bound, bounds_of, guards_of
 from tensorlang.scheduling.extents import known_without, steady
@@ -44,16 +30,16 @@ from tensorlang.scheduling.tree import (
 )
 
 
-def updates_of(block: Block) -> tuple[Reduce, ...]:
+def updates_of(block: ir.Block) -> tuple[ir.Reduce, ...]:
     """The reductions in a block that initializes its own state.
 
     Raises:
         ScheduleError: it reduces nothing, or its state is initialized elsewhere.
     """
-    found = tuple(n for n in walk(block.body) if isinstance(n, Reduce))
+    found = tuple(n for n in walk(block.body) if isinstance(n, ir.Reduce))
     folds = any(axis.kind == "reduction" for axis in block.axes)
     state = {buffer for update in found for buffer in update.buffers}
-    if found and folds and block.init != seq() and not state & loaded(block.body):
+    if found and folds and block.init != ir.seq() and not state & loaded(block.body):
         return found
     why = "has its init already" if folds and found else "has no reduction"
     raise ScheduleError(f"block {block.name!r} {why}; there is nothing to decompose")
@@ -63,7 +49,7 @@ def position(path: Path, loop: str) -> int:
     """The position of a loop in the path to a block."""
     name = loop.rpartition("/")[2]
     for depth, node in enumerate(path):
-        if isinstance(node, For) and node.var.name == name:
+        if isinstance(node, ir.For) and node.var.name == name:
             return depth
     around = ", ".join(outer.var.name for outer in enclosing_loops(path)) or "none"
     raise ScheduleError(
@@ -86,7 +72,7 @@ def starts_before(path: Path, depth: int) -> str | None:
 
 
 @legality("nothing else uses the state of the init")
-def sole_writer(path: Path, depth: int, buffers: frozenset[Buffer]) -> str | None:
+def sole_writer(path: Path, depth: int, buffers: frozenset[ir.Buffer]) -> str | None:
     """No other block under the loop uses the reduction's buffers."""
     name = block_of(path).name
     for other in acting(path[depth]):
@@ -99,11 +85,11 @@ def sole_writer(path: Path, depth: int, buffers: frozenset[Buffer]) -> str | Non
 
 
 @legality("a decomposed reduction is initialized once")
-def started_once(path: Path, depth: int, updates: Sequence[Reduce]) -> str | None:
+def started_once(path: Path, depth: int, updates: Sequence[ir.Reduce]) -> str | None:
     """Under the loop, no state is initialized again or gets one of its terms twice."""
     block = block_of(path)
     values = {axis.var: axis.value for axis in block.axes}
-    below = {n.var: constant(n.extent) for n in path[depth:] if isinstance(n, For)}
+    below = {n.var: constant(n.extent) for n in path[depth:] if isinstance(n, ir.For)}
     told = [a.value for a in block.axes if a.kind in ("reduction", "disjoint")]
     for update in updates:
         places = [substitute(index, values) for index in update.indices]
@@ -121,7 +107,7 @@ def started_once(path: Path, depth: int, updates: Sequence[Reduce]) -> str | Non
 def init_stays(path: Path, depth: int) -> str | None:
     """Nothing under the loop writes the operands of the block's init."""
     block = block_of(path)
-    read = frozenset[Buffer]() if block.init is None else reads(block.init)
+    read = frozenset[ir.Buffer]() if block.init is None else reads(block.init)
     for buffer in read & writes(path[depth]):
         return (
             f"the init of block {block.name!r} reads {buffer.name!r}, which is written "
@@ -145,7 +131,7 @@ def guarded_by_ends(path: Path) -> str | None:
     return None
 
 
-def _ends_fold(block: Block, bound: Bound, loops: Sequence[For]) -> bool:
+def _ends_fold(block: ir.Block, bound: Bound, loops: Sequence[ir.For]) -> bool:
     """Whether a bound on a reduction axis does not depend on the reduction."""
     kind = next(axis.kind for axis in block.axes if axis.var == bound.axis)
     return kind in FOLDED and not any(
@@ -154,7 +140,7 @@ def _ends_fold(block: Block, bound: Bound, loops: Sequence[For]) -> bool:
     )
 
 
-def folded(block: Block, cond: Expr, loops: Sequence[For]) -> bool:
+def folded(block: ir.Block, cond: ir.Expr, loops: Sequence[ir.For]) -> bool:
     """Whether a condition depends on a loop or axis of the reduction."""
     used = free_vars(cond)
     axes = {axis.var for axis in block.axes if axis.kind in FOLDED}
@@ -164,7 +150,9 @@ def folded(block: Block, cond: Expr, loops: Sequence[For]) -> bool:
 
 
 @primitive
-def decompose_reduction(func: Function, block: str, loop: str) -> tuple[Function, str]:
+def decompose_reduction(
+    func: ir.Function, block: str, loop: str
+) -> tuple[ir.Function, str]:
     """Initialize a reduction's state in a nest of its own, before `loop`.
 
     Args:
@@ -206,12 +194,12 @@ def decompose_reduction(func: Function, block: str, loop: str) -> tuple[Function
     init_stays(path, depth)
     guarded_by_ends(path)
     _need_what_stays(path[depth:], writes(old))
-    steady([n for n in path[depth:] if isinstance(n, For)], path[depth])  # type: ignore[arg-type]
+    steady([n for n in path[depth:] if isinstance(n, ir.For)], path[depth])  # type: ignore[arg-type]
     taken = names(func)
     name = fresh(f"{block}_init", taken)
     made = dataclasses.replace(spatial_part(path), name=name, body=_start(old, updates))
     start = renest(path[depth:], made, taken)
-    update = dataclasses.replace(old, init=seq())
+    update = dataclasses.replace(old, init=ir.seq())
     changed = replace(path, update)
     return _insert_before(changed, block, depth, start), name
 
@@ -220,37 +208,38 @@ def need_loops_only(below: Path) -> None:
     """Raise a `ScheduleError` unless only loops are around the block."""
     block = block_of(below).name
     for parent in below[:-1]:
-        named = isinstance(parent, Seq) and any(
-            isinstance(stmt, (Let, Alloc)) for stmt in parent.stmts
+        named = isinstance(parent, ir.Seq) and any(
+            isinstance(stmt, (ir.Let, ir.Alloc)) for stmt in parent.stmts
         )
-        if named or not isinstance(parent, (For, Seq)):
+        if named or not isinstance(parent, (ir.For, ir.Seq)):
             raise ScheduleError(
                 f"block {block!r} is under more than loops there (a condition, a "
                 "let or an allocation); choose a loop further in"
             )
 
 
-def _need_what_stays(below: Path, state: frozenset[Buffer]) -> None:
+def _need_what_stays(below: Path, state: frozenset[ir.Buffer]) -> None:
     """Raise a `ScheduleError` if the init would need what is defined inside the loop.
 
     Allocations inside the loop do not matter, unless they hold the state.
     """
     for parent in below[:-1]:
-        kept = isinstance(parent, Seq) and not any(
-            isinstance(stmt, Let) or (isinstance(stmt, Alloc) and stmt.buffer in state)
+        kept = isinstance(parent, ir.Seq) and not any(
+            isinstance(stmt, ir.Let)
+            or (isinstance(stmt, ir.Alloc) and stmt.buffer in state)
             for stmt in parent.stmts
         )
-        if not kept and not isinstance(parent, For):
+        if not kept and not isinstance(parent, ir.For):
             need_loops_only(below)
 
 
-def _start(block: Block, updates: Sequence[Reduce]) -> Stmt:
+def _start(block: ir.Block, updates: Sequence[ir.Reduce]) -> ir.Stmt:
     """The initialization: the block's own init, or the reducers' identities."""
     if block.init is not None:
         return block.init
-    return seq(
+    return ir.seq(
         *(
-            Store(buffer, update.indices, identity)
+            ir.Store(buffer, update.indices, identity)
             for update in updates
             for buffer, identity in zip(
                 update.buffers, update.reducer.identity, strict=True
@@ -259,7 +248,7 @@ def _start(block: Block, updates: Sequence[Reduce]) -> Stmt:
     )
 
 
-def spatial_part(path: Path) -> Block:
+def spatial_part(path: Path) -> ir.Block:
     """The block without its reduction axes and the conditions on them."""
     block = block_of(path)
     kept = [
@@ -271,23 +260,25 @@ def spatial_part(path: Path) -> Block:
     return dataclasses.replace(block, axes=axes, where=conjunction(kept), init=None)
 
 
-def renest(below: Path, block: Block, taken: set[str]) -> Stmt:
+def renest(below: Path, block: ir.Block, taken: set[str]) -> ir.Stmt:
     """The block in new loops, like those on the path that drive its axes."""
     used = frozenset().union(*(free_vars(axis.value) for axis in block.axes))
-    loops = [loop for loop in below if isinstance(loop, For) and loop.var in used]
-    gone = [n for n in below if isinstance(n, For) and n not in loops]
+    loops = [loop for loop in below if isinstance(loop, ir.For) and loop.var in used]
+    gone = [n for n in below if isinstance(n, ir.For) and n not in loops]
     known_without(loops, gone)
-    new: dict[Var, Expr] = {
-        loop.var: Var(fresh(loop.var.name, taken), loop.var.dtype) for loop in loops
+    new: dict[ir.Var, ir.Expr] = {
+        loop.var: ir.Var(fresh(loop.var.name, taken), loop.var.dtype) for loop in loops
     }
-    made: Stmt = block
+    made: ir.Stmt = block
     for loop in reversed(loops):
         made = dataclasses.replace(loop, body=made)
     return substitute(made, new)
 
 
-def _insert_before(func: Function, block: str, depth: int, new: Stmt) -> Function:
+def _insert_before(
+    func: ir.Function, block: str, depth: int, new: ir.Stmt
+) -> ir.Function:
     path = find_block(func, block)
     target = path[depth]
-    assert isinstance(target, Stmt)
-    return replace(path[: depth + 1], seq(new, target))
+    assert isinstance(target, ir.Stmt)
+    return replace(path[: depth + 1], ir.seq(new, target))

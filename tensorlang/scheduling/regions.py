@@ -10,28 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.integers.indices import divided, linear, remainder
 from tensorlang.ir.integers.polynomials import Poly, number
-from tensorlang.ir.nodes import (
-    AtomicUpdate,
-    Binary,
-    Block,
-    Buffer,
-    Cast,
-    Expr,
-    For,
-    Let,
-    Load,
-    Node,
-    Ramp,
-    Reduce,
-    Splat,
-    Stmt,
-    Store,
-    Unary,
-    Var,
-)
 from tensorlang.ir.visit import children, holds
 
 
@@ -49,7 +31,7 @@ class Range:
 
 
 Region: TypeAlias = tuple[Range, ...]
-Ranges: TypeAlias = Mapping[Var, Range | None]
+Ranges: TypeAlias = Mapping[ir.Var, Range | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +41,8 @@ class Access:
     `ranges` has the variables bound inside the statement in question.
     """
 
-    buffer: Buffer
-    indices: tuple[Expr, ...]
+    buffer: ir.Buffer
+    indices: tuple[ir.Expr, ...]
     writes: bool
     ranges: Ranges = field(repr=False)
 
@@ -75,22 +57,22 @@ def point(form: Poly) -> Range:
     return Range(form, form)
 
 
-def relax(expr: Expr, ranges: Ranges) -> Range | None:
+def relax(expr: ir.Expr, ranges: Ranges) -> Range | None:
     """The range of an integer expression; variables not in `ranges` stay symbolic.
 
     None if it cannot be bounded, for example if it is loaded from memory.
     """
     match expr:
-        case Var():
+        case ir.Var():
             return ranges[expr] if expr in ranges else point(linear(expr))
-        case Cast(a=a) | Splat(value=a) if expr.dtype.is_integer:
+        case ir.Cast(a=a) | ir.Splat(value=a) if expr.dtype.is_integer:
             return relax(a, ranges) if a.dtype.is_integer else None
-        case Ramp(base=base, stride=stride, lanes=lanes):
+        case ir.Ramp(base=base, stride=stride, lanes=lanes):
             return _ramp(relax(base, ranges), linear(stride), lanes)
-        case Unary(op="neg", a=a):
+        case ir.Unary(op="neg", a=a):
             inner = relax(a, ranges)
             return inner and Range(inner.high.scaled(-1), inner.low.scaled(-1))
-        case Binary(op=op, a=a, b=b) if op in _RULES:
+        case ir.Binary(op=op, a=a, b=b) if op in _RULES:
             if _fixed(expr, ranges):
                 return point(linear(expr))
             left, right = relax(a, ranges), relax(b, ranges)
@@ -100,11 +82,11 @@ def relax(expr: Expr, ranges: Ranges) -> Range | None:
     return point(linear(expr))
 
 
-def _fixed(expr: Expr, ranges: Ranges) -> bool:
+def _fixed(expr: ir.Expr, ranges: Ranges) -> bool:
     """Whether it is a single value: no vector, variable of `ranges`, or load."""
     if expr.dtype.lanes > 1 or not ranges.keys().isdisjoint(free_vars(expr)):
         return False
-    return not holds(expr, Load)
+    return not holds(expr, ir.Load)
 
 
 def _ramp(base: Range | None, stride: Poly, lanes: int) -> Range | None:
@@ -215,36 +197,36 @@ def union(a: Range | None, b: Range | None) -> Range | None:
     return None if low is None or high is None else Range(low, high)
 
 
-def accesses(node: Node, ranges: Ranges | None = None) -> Iterator[Access]:
+def accesses(node: ir.Node, ranges: Ranges | None = None) -> Iterator[Access]:
     """Every access at or below `node`, in program order."""
     return _visit(node, dict(ranges or {}))
 
 
-def _visit(node: Node, ranges: dict[Var, Range | None]) -> Iterator[Access]:
+def _visit(node: ir.Node, ranges: dict[ir.Var, Range | None]) -> Iterator[Access]:
     match node:
-        case Buffer():
+        case ir.Buffer():
             return
-        case For(var=var, extent=extent, body=body):
+        case ir.For(var=var, extent=extent, body=body):
             yield from _visit(extent, ranges)
             last = relax(extent, ranges)
             inside = last and Range(number(0), last.high.shifted(-1))
             yield from _visit(body, ranges | {var: inside})
             return
-        case Block():
+        case ir.Block():
             yield from _visit_block(node, ranges)
             return
-        case Let(var=var, value=value):
+        case ir.Let(var=var, value=value):
             yield from _visit(value, ranges)
             ranges[var] = relax(value, ranges) if var.dtype.is_integer else None
             return
-        case Load(buffer=buffer, indices=indices):
+        case ir.Load(buffer=buffer, indices=indices):
             yield Access(buffer, indices, writes=False, ranges=dict(ranges))
-        case Store(buffer=buffer, indices=indices):
+        case ir.Store(buffer=buffer, indices=indices):
             yield Access(buffer, indices, writes=True, ranges=dict(ranges))
-        case AtomicUpdate(buffer=buffer, indices=indices):
+        case ir.AtomicUpdate(buffer=buffer, indices=indices):
             yield Access(buffer, indices, writes=False, ranges=dict(ranges))
             yield Access(buffer, indices, writes=True, ranges=dict(ranges))
-        case Reduce(buffers=buffers, indices=indices, values=values):
+        case ir.Reduce(buffers=buffers, indices=indices, values=values):
             for buffer in buffers:
                 yield Access(buffer, indices, writes=False, ranges=dict(ranges))
                 yield Access(buffer, indices, writes=True, ranges=dict(ranges))
@@ -255,7 +237,9 @@ def _visit(node: Node, ranges: dict[Var, Range | None]) -> Iterator[Access]:
         yield from _visit(child, ranges)
 
 
-def _visit_block(block: Block, ranges: dict[Var, Range | None]) -> Iterator[Access]:
+def _visit_block(
+    block: ir.Block, ranges: dict[ir.Var, Range | None]
+) -> Iterator[Access]:
     for axis in block.axes:
         yield from _visit(axis.value, ranges)
     if block.where is not None:
@@ -270,8 +254,8 @@ def _visit_block(block: Block, ranges: dict[Var, Range | None]) -> Iterator[Acce
 
 
 def region(
-    node: Stmt,
-    buffer: Buffer,
+    node: ir.Stmt,
+    buffer: ir.Buffer,
     *,
     writes: bool | None = None,
     ranges: Ranges | None = None,
@@ -299,6 +283,6 @@ def region(
     return tuple(map(clip, found, extents))
 
 
-def whole(buffer: Buffer) -> Region:
+def whole(buffer: ir.Buffer) -> Region:
     """All of a buffer."""
     return tuple(of_extent(linear(extent)) for extent in buffer.shape)

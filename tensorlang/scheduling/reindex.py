@@ -6,22 +6,11 @@ import dataclasses
 from collections.abc import Mapping
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.accesses import buffers_of
 from tensorlang.ir.contents import binders, free_vars, names, reads, writes
 from tensorlang.ir.integers.digits import fixed
 from tensorlang.ir.integers.indices import linear
-from tensorlang.ir.nodes import (
-    Alloc,
-    Block,
-    Buffer,
-    Expr,
-    Function,
-    Load,
-    Reduce,
-    Store,
-    Var,
-    seq,
-)
 from tensorlang.ir.visit import fresh, substitute, walk
 from tensorlang.scheduling.cache import unchanged_while_read
 from tensorlang.scheduling.cache_write import own_start, sole_user
@@ -55,7 +44,7 @@ def full_axes(path: Path) -> str | None:
 
 
 @legality("a scattered result writes each element once")
-def scattered_once(block: Block, indices: tuple[Expr, ...]) -> str | None:
+def scattered_once(block: ir.Block, indices: tuple[ir.Expr, ...]) -> str | None:
     """No two values of the axes used in the indices map to one element."""
     sizes = {axis.var: constant(axis.extent) for axis in block.axes}
     agreed = fixed([(index, index) for index in indices], sizes)
@@ -70,8 +59,8 @@ def scattered_once(block: Block, indices: tuple[Expr, ...]) -> str | None:
 
 @primitive
 def reindex(
-    func: Function, block: str, buffer: str
-) -> tuple[Function, tuple[str, str]]:
+    func: ir.Function, block: str, buffer: str
+) -> tuple[ir.Function, tuple[str, str]]:
     """Replace `buffer` in a block by a copy indexed exactly by the block's axes.
 
     Operands are gathered before the block's nest (`im2col`, for a convolution); results
@@ -117,7 +106,7 @@ def reindex(
     return _gathered(place, old)
 
 
-def _gathered(place: Site, old: Buffer) -> tuple[Function, tuple[str, str]]:
+def _gathered(place: Site, old: ir.Buffer) -> tuple[ir.Function, tuple[str, str]]:
     found = read_indices(place.block, old)
     if len(found) != 1:
         raise ScheduleError(
@@ -131,13 +120,13 @@ def _gathered(place: Site, old: Buffer) -> tuple[Function, tuple[str, str]]:
     copy = copy_over(new, whole(new), {}, taken)
     homes = dict(zip(_used_axes(place.block, indices), copy.at, strict=True))
     name = fresh(f"{new.name}_copy", taken)
-    load = Load(old, tuple(substitute(index, homes) for index in indices))
-    fill = copy.nest(name, Store(new, copy.at, load))
+    load = ir.Load(old, tuple(substitute(index, homes) for index in indices))
+    fill = copy.nest(name, ir.Store(new, copy.at, load))
     block = _redirected(place.block, {old: new}, tuple(homes), reading=True)
-    return place.with_block(block).beside((Alloc(new), fill)), (name, new.name)
+    return place.with_block(block).beside((ir.Alloc(new), fill)), (name, new.name)
 
 
-def _scattered(place: Site, old: Buffer) -> tuple[Function, tuple[str, str]]:
+def _scattered(place: Site, old: ir.Buffer) -> tuple[ir.Function, tuple[str, str]]:
     update = _update_of(place.block, old)
     buffers = buffers_of(update)
     for buffer in buffers:
@@ -152,14 +141,14 @@ def _scattered(place: Site, old: Buffer) -> tuple[Function, tuple[str, str]]:
     homes = dict(zip(_used_axes(place.block, update.indices), copy.at, strict=True))
     name = fresh(f"{first.name}_write", taken)
     indices = tuple(substitute(index, homes) for index in update.indices)
-    stores = (Store(b, indices, Load(t, copy.at)) for b, t in new.items())
+    stores = (ir.Store(b, indices, ir.Load(t, copy.at)) for b, t in new.items())
     block = _redirected(place.block, new, tuple(homes), reading=False)
-    allocs = tuple(Alloc(buffer) for buffer in new.values())
-    back = copy.nest(name, seq(*stores))
+    allocs = tuple(ir.Alloc(buffer) for buffer in new.values())
+    back = copy.nest(name, ir.seq(*stores))
     return place.with_block(block).beside(allocs, (back,)), (name, first.name)
 
 
-def _update_of(block: Block, buffer: Buffer) -> Store | Reduce:
+def _update_of(block: ir.Block, buffer: ir.Buffer) -> ir.Store | ir.Reduce:
     found = [update for update in stored(block) if buffer in writes(update)]
     if len(found) == 1 and buffer not in reads_besides(block, found[0]):
         return found[0]
@@ -169,13 +158,15 @@ def _update_of(block: Block, buffer: Buffer) -> Store | Reduce:
     )
 
 
-def reads_besides(block: Block, update: Store | Reduce) -> frozenset[Buffer]:
+def reads_besides(
+    block: ir.Block, update: ir.Store | ir.Reduce
+) -> frozenset[ir.Buffer]:
     """The buffers a block loads, excluding the state of its own reduction."""
-    loads = frozenset(n.buffer for n in walk(block.body) if isinstance(n, Load))
-    return loads | (frozenset() if isinstance(update, Reduce) else reads(update))
+    loads = frozenset(n.buffer for n in walk(block.body) if isinstance(n, ir.Load))
+    return loads | (frozenset() if isinstance(update, ir.Reduce) else reads(update))
 
 
-def _used_axes(block: Block, indices: tuple[Expr, ...]) -> tuple[Var, ...]:
+def _used_axes(block: ir.Block, indices: tuple[ir.Expr, ...]) -> tuple[ir.Var, ...]:
     """The axes that occur in indices, in the block's order.
 
     Raises:
@@ -187,7 +178,7 @@ def _used_axes(block: Block, indices: tuple[Expr, ...]) -> tuple[Var, ...]:
         )
     used = frozenset().union(*(free_vars(index) for index in indices))
     if used & set(binders(block.body)) or any(
-        isinstance(node, Load) for index in indices for node in walk(index)
+        isinstance(node, ir.Load) for index in indices for node in walk(index)
     ):
         shown = ", ".join(map(repr, indices))
         raise ScheduleError(
@@ -196,21 +187,21 @@ def _used_axes(block: Block, indices: tuple[Expr, ...]) -> tuple[Var, ...]:
     return tuple(axis.var for axis in block.axes if axis.var in used)
 
 
-def _shaped(place: Site, old: Buffer, indices: tuple[Expr, ...]) -> Buffer:
+def _shaped(place: Site, old: ir.Buffer, indices: tuple[ir.Expr, ...]) -> ir.Buffer:
     """A buffer with one dimension per axis in the indices."""
     extents = {axis.var: axis.extent for axis in place.block.axes}
     shape = tuple(extents[var] for var in _used_axes(place.block, indices))
     (name,) = new_names(place.func, f"{old.name}_{place.block.name}")
-    return Buffer(name, old.dtype, shape)
+    return ir.Buffer(name, old.dtype, shape)
 
 
 def _redirected(
-    block: Block,
-    new: Mapping[Buffer, Buffer],
-    axes: tuple[Var, ...],
+    block: ir.Block,
+    new: Mapping[ir.Buffer, ir.Buffer],
+    axes: tuple[ir.Var, ...],
     *,
     reading: bool,
-) -> Block:
+) -> ir.Block:
     """The block with its accesses redirected to the new buffers."""
     if not reading:
         return retarget(block, new, lambda _: axes, reads=False, writes=True)

@@ -6,22 +6,10 @@ import dataclasses
 from collections.abc import Mapping
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import names, reads, writes
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.integers.polynomials import Poly, number
-from tensorlang.ir.nodes import (
-    Alloc,
-    Block,
-    Buffer,
-    Expr,
-    Function,
-    Reduce,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-    seq,
-)
 from tensorlang.ir.visit import substitute
 from tensorlang.scheduling.coverage import dense
 from tensorlang.scheduling.epilogue import early_enough, left_for_good, named_before
@@ -55,7 +43,7 @@ from tensorlang.scheduling.tree import (
 
 
 @legality("iterations write disjoint tiles for a moved consumer")
-def separate_tiles(place: Site, buffer: Buffer, part: Region) -> str | None:
+def separate_tiles(place: Site, buffer: ir.Buffer, part: Region) -> str | None:
     """Each element is completed in one iteration, whose region is known exactly."""
     block = place.block
     loops = (*place.outer, *place.inner)
@@ -64,7 +52,7 @@ def separate_tiles(place: Site, buffer: Buffer, part: Region) -> str | None:
     if update is None:
         return f"{called(block)} updates {buffer.name!r} by atomics, in any order"
     named = [
-        axes[i] if isinstance(i, Var) and i in axes else None for i in update.indices
+        axes[i] if isinstance(i, ir.Var) and i in axes else None for i in update.indices
     ]
     values = [value for value in named if value is not None]
     used = frozenset().union(*(value.vars for value in values))
@@ -86,10 +74,10 @@ def separate_tiles(place: Site, buffer: Buffer, part: Region) -> str | None:
     )
 
 
-def _makes_all(place: Site, update: Store | Reduce, buffer: Buffer) -> bool:
+def _makes_all(place: Site, update: ir.Store | ir.Reduce, buffer: ir.Buffer) -> bool:
     """Whether the producer stores all elements of its buffer."""
     sizes = {axis.var: linear(axis.extent) for axis in place.block.axes}
-    used = [index for index in update.indices if isinstance(index, Var)]
+    used = [index for index in update.indices if isinstance(index, ir.Var)]
     shape = [linear(extent) for extent in buffer.shape]
     return [sizes.get(v) for v in used] == shape and whole_axes(place.path, used)
 
@@ -101,7 +89,7 @@ def _exact(place: Site, value: Poly, part: Range) -> bool:
 
 
 @legality("a moved consumer sees finished values")
-def finished(user: Path, place: Site, buffer: Buffer) -> str | None:
+def finished(user: Path, place: Site, buffer: ir.Buffer) -> str | None:
     """The consumer follows, and no block in between writes its operands."""
     after = False
     for node in acting(place.func.body):
@@ -136,7 +124,7 @@ def no_partial_result(user: Path, place: Site) -> str | None:
 
 
 @primitive
-def reverse_compute_at(func: Function, block: str, loop: str) -> Function:
+def reverse_compute_at(func: ir.Function, block: str, loop: str) -> ir.Function:
     """Consume what a loop body has produced right there.
 
     Inside loops of a reduction, the consumer runs in their last iteration.
@@ -213,11 +201,11 @@ def reverse_compute_at(func: Function, block: str, loop: str) -> Function:
     return site(func, place.block.name, place.at.var.name).beside((), (nest,))
 
 
-def _producer(func: Function, user: Block, loop: str) -> tuple[Site, Buffer]:
+def _producer(func: ir.Function, user: ir.Block, loop: str) -> tuple[Site, ir.Buffer]:
     """The last block under the loop that writes an operand of the consumer."""
     name = loop.rpartition("/")[2]
     found = None
-    for path in paths_to(func, Block):
+    for path in paths_to(func, ir.Block):
         around = {outer.var.name for outer in enclosing_loops(path)}
         shared = writes(path[-1]) & reads(user)
         if shared and name in around and block_of(path).name != user.name:
@@ -231,8 +219,8 @@ def _producer(func: Function, user: Block, loop: str) -> tuple[Site, Buffer]:
 
 
 def _companions(
-    place: Site, user: Path, parts: Mapping[Expr, Range]
-) -> dict[Buffer, Site]:
+    place: Site, user: Path, parts: Mapping[ir.Expr, Range]
+) -> dict[ir.Buffer, Site]:
     """The consumer's other operands that the same iteration completes.
 
     Args:
@@ -240,9 +228,9 @@ def _companions(
         user: The consumer.
         parts: The range of each of the consumer's axes in an iteration.
     """
-    found: dict[Buffer, Site] = {}
+    found: dict[ir.Buffer, Site] = {}
     assert place.at is not None
-    for path in paths_to(place.func, Block):
+    for path in paths_to(place.func, ir.Block):
         if path[-1] is place.path[-1]:
             break
         if place.at not in path:
@@ -258,7 +246,7 @@ def _companions(
 
 
 def _same_tile(
-    user: Block, buffer: Buffer, part: Region, parts: Mapping[Expr, Range]
+    user: ir.Block, buffer: ir.Buffer, part: Region, parts: Mapping[ir.Expr, Range]
 ) -> bool:
     """Whether the consumer reads of a buffer exactly what an iteration writes."""
     places = read_indices(user, buffer, everywhere=True)
@@ -271,7 +259,7 @@ def _same_tile(
     )
 
 
-def _read_once(user: Block, buffer: Buffer) -> tuple[Expr, ...]:
+def _read_once(user: ir.Block, buffer: ir.Buffer) -> tuple[ir.Expr, ...]:
     found = read_indices(user, buffer, everywhere=True)
     folded = {axis.var for axis in user.axes if axis.kind != "spatial"}
     if len(found) == 1 and not folded & set(next(iter(found))):
@@ -283,7 +271,7 @@ def _read_once(user: Block, buffer: Buffer) -> tuple[Expr, ...]:
 
 
 def _in_every_tile(
-    user: Block, indices: tuple[Expr, ...], buffer: Buffer, part: Region
+    user: ir.Block, indices: tuple[ir.Expr, ...], buffer: ir.Buffer, part: Region
 ) -> None:
     """Raise a `ScheduleError` if the consumer reads one fixed element of many."""
     axes = {axis.var for axis in user.axes}
@@ -295,9 +283,9 @@ def _in_every_tile(
             )
 
 
-def _results_alive(place: Site, results: frozenset[Buffer]) -> None:
+def _results_alive(place: Site, results: frozenset[ir.Buffer]) -> None:
     """Raise a `ScheduleError` if a result is allocated inside the loop."""
-    for path in paths_to(place.func, Alloc):
+    for path in paths_to(place.func, ir.Alloc):
         inside = any(node is place.child for node in path)
         if inside and alloc_of(path).buffer in results:
             raise ScheduleError(
@@ -316,7 +304,7 @@ def _on_one_way(place: Site, user: Path) -> None:
             )
 
 
-def _last(place: Site, buffer: Buffer) -> list[Expr]:
+def _last(place: Site, buffer: ir.Buffer) -> list[ir.Expr]:
     """The conditions that reduction loops around the tile are at their last value."""
     used = _driving(place, buffer)
     return [
@@ -326,7 +314,7 @@ def _last(place: Site, buffer: Buffer) -> list[Expr]:
     ]
 
 
-def _driving(place: Site, buffer: Buffer) -> frozenset[Var]:
+def _driving(place: Site, buffer: ir.Buffer) -> frozenset[ir.Var]:
     """The loops that drive the producer's store indices."""
     (update, *_) = (u for u in stored(place.block) if buffer in writes(u))
     axes = {axis.var: axis.value for axis in place.block.axes}
@@ -335,26 +323,28 @@ def _driving(place: Site, buffer: Buffer) -> frozenset[Var]:
     )
 
 
-def _hoisted(func: Function, place: Site, results: frozenset[Buffer]) -> Function:
+def _hoisted(
+    func: ir.Function, place: Site, results: frozenset[ir.Buffer]
+) -> ir.Function:
     """The function with the allocations of `results` in scope at the producer."""
     for buffer in sorted(results, key=lambda b: b.name):
-        held = [p for p in paths_to(func, Alloc) if alloc_of(p).buffer == buffer]
+        held = [p for p in paths_to(func, ir.Alloc) if alloc_of(p).buffer == buffer]
         maker = find_block(func, place.block.name)
         if not held:
             continue
         level = len(held[0]) - 1
         around = held[0][level - 1]
-        if not isinstance(around, Seq) or around not in maker:
+        if not isinstance(around, ir.Seq) or around not in maker:
             raise ScheduleError(f"{buffer.name!r} is not alive at {place.block.name!r}")
         child = maker[level]
-        assert isinstance(child, Stmt)
+        assert isinstance(child, ir.Stmt)
         places = [id(stmt) for stmt in around.stmts]
         if places.index(id(child)) < places.index(id(held[0][-1])):
             func = replace(held[0], None)
             maker = find_block(func, place.block.name)
-            func = replace(_up_to(maker, child), seq(Alloc(buffer), child))
+            func = replace(_up_to(maker, child), ir.seq(ir.Alloc(buffer), child))
     return func
 
 
-def _up_to(path: Path, node: Stmt) -> Path:
+def _up_to(path: Path, node: ir.Stmt) -> Path:
     return path[: next(i for i, step in enumerate(path) if step is node) + 1]

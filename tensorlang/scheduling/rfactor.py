@@ -7,23 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import names
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.indices import linear
-from tensorlang.ir.nodes import (
-    Alloc,
-    Axis,
-    Block,
-    Buffer,
-    Expr,
-    For,
-    Function,
-    Load,
-    Reduce,
-    Stmt,
-    Var,
-    seq,
-)
 from tensorlang.ir.visit import fresh, transform_statements
 from tensorlang.scheduling.extents import known_without
 from tensorlang.scheduling.legality import legality
@@ -51,7 +38,7 @@ from tensorlang.scheduling.tree import (
 
 @legality("partial results are combined in a valid order")
 def order_kept(
-    block: Block, update: Reduce, loop: For, loops: Sequence[For]
+    block: ir.Block, update: ir.Reduce, loop: ir.For, loops: Sequence[ir.For]
 ) -> str | None:
     """A non-commutative reducer is factored by its outermost split only."""
     ordered = any(axis.kind == "ordered" for axis in block.axes)
@@ -66,7 +53,7 @@ def order_kept(
     )
 
 
-def _leads(axis: Axis, loop: For, loops: Sequence[For]) -> bool:
+def _leads(axis: ir.Axis, loop: ir.For, loops: Sequence[ir.For]) -> bool:
     """Whether each value of the loop is one contiguous piece of the axis, in order."""
     form = linear(axis.value)
     step = form.at(loop.var)
@@ -94,8 +81,8 @@ def own_nest(path: Path, top: int) -> str | None:
 
 @primitive
 def rfactor(
-    func: Function, block: str, loop: str, axis: int = 0
-) -> tuple[Function, tuple[str, str]]:
+    func: ir.Function, block: str, loop: str, axis: int = 0
+) -> tuple[ir.Function, tuple[str, str]]:
     """Reduce to one partial result per value of `loop`, then reduce these.
 
     The loop then drives a spatial axis: it may be parallelized or vectorized.
@@ -142,7 +129,7 @@ def rfactor(
     old = block_of(path)
     update = _one_update(old)
     target = path[position(path, loop)]
-    assert isinstance(target, For)
+    assert isinstance(target, ir.For)
     loops = enclosing_loops(path)
     top = len(nest_of(path)) - 1
     only_reduces(old, target)
@@ -150,20 +137,20 @@ def rfactor(
     own_nest(path, top)
     guarded_by_ends(path)
     none_empty(old, (target,), loop_ranges(loops))
-    known_without([target], [n for n in path[top:] if isinstance(n, For)])
+    known_without([target], [n for n in path[top:] if isinstance(n, ir.For)])
     taken = names(func)
     name = fresh(f"{block}_rf", taken)
     parts = _part_buffers(update, name, target, axis, taken)
     factor = _Factor(path, top, update, target, axis, parts)
     part = factor.parts_block(fresh(f"{name}_part", taken), taken)
     nest = find_block(replace(path, part), part.name)[top]
-    assert isinstance(nest, Stmt)
-    allocs = [Alloc(buffer) for buffer in parts]
-    made = seq(*allocs, nest, factor.final(taken))
+    assert isinstance(nest, ir.Stmt)
+    allocs = [ir.Alloc(buffer) for buffer in parts]
+    made = ir.seq(*allocs, nest, factor.final(taken))
     return replace(path[: top + 1], made), (part.name, name)
 
 
-def _one_update(block: Block) -> Reduce:
+def _one_update(block: ir.Block) -> ir.Reduce:
     updates = updates_of(block)
     if len(updates) == len(stored(block)) == 1:
         return updates[0]
@@ -174,8 +161,8 @@ def _one_update(block: Block) -> Reduce:
 
 
 def _part_buffers(
-    update: Reduce, name: str, loop: For, axis: int, taken: set[str]
-) -> tuple[Buffer, ...]:
+    update: ir.Reduce, name: str, loop: ir.For, axis: int, taken: set[str]
+) -> tuple[ir.Buffer, ...]:
     first = update.buffers[0]
     if not 0 <= axis <= first.ndim:
         raise ScheduleError(
@@ -186,11 +173,11 @@ def _part_buffers(
     for buffer in update.buffers:
         own = name if buffer is first else fresh(f"{buffer.name}_rf", taken)
         shape = _with(buffer.shape, axis, loop.extent)
-        made.append(Buffer(own, buffer.dtype, shape))
+        made.append(ir.Buffer(own, buffer.dtype, shape))
     return tuple(made)
 
 
-def _with(items: tuple[Expr, ...], axis: int, new: Expr) -> tuple[Expr, ...]:
+def _with(items: tuple[ir.Expr, ...], axis: int, new: ir.Expr) -> tuple[ir.Expr, ...]:
     return (*items[:axis], new, *items[axis:])
 
 
@@ -200,20 +187,20 @@ class _Factor:
 
     path: Path
     top: int
-    update: Reduce
-    loop: For
+    update: ir.Reduce
+    loop: ir.For
     axis: int
-    parts: tuple[Buffer, ...]
+    parts: tuple[ir.Buffer, ...]
 
-    def parts_block(self, name: str, taken: set[str]) -> Block:
+    def parts_block(self, name: str, taken: set[str]) -> ir.Block:
         """The block that computes the partial results."""
         old = dataclasses.replace(block_of(self.path), name=name, init=None)
         ranges = loop_ranges(enclosing_loops(self.path))
         block = partial(old, (self.loop,), ranges, taken)
         pin = next(a.var for a in reversed(block.axes) if a.value == self.loop.var)
 
-        def change(stmt: Stmt) -> Stmt:
-            if not isinstance(stmt, Reduce):
+        def change(stmt: ir.Stmt) -> ir.Stmt:
+            if not isinstance(stmt, ir.Reduce):
                 return stmt
             indices = _with(stmt.indices, self.axis, pin)
             return dataclasses.replace(stmt, buffers=self.parts, indices=indices)
@@ -221,12 +208,12 @@ class _Factor:
         body = transform_statements(block.body, change)
         return dataclasses.replace(block, body=body)
 
-    def final(self, taken: set[str]) -> Stmt:
+    def final(self, taken: set[str]) -> ir.Stmt:
         """The nest that combines the partial results."""
-        var = Var(fresh(f"v{self.loop.var.name}", taken), i64)
-        pin = Axis(var, "reduction", self.loop.extent, self.loop.var)
+        var = ir.Var(fresh(f"v{self.loop.var.name}", taken), i64)
+        pin = ir.Axis(var, "reduction", self.loop.extent, self.loop.var)
         indices = _with(self.update.indices, self.axis, var)
-        values = tuple(Load(part, indices) for part in self.parts)
+        values = tuple(ir.Load(part, indices) for part in self.parts)
         block = spatial_part(self.path)
         made = dataclasses.replace(
             block,

@@ -5,18 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import binders, reads, writes
-from tensorlang.ir.nodes import (
-    Alloc,
-    Block,
-    Buffer,
-    Expr,
-    Function,
-    Seq,
-    Stmt,
-    Var,
-    seq,
-)
 from tensorlang.ir.visit import replace_buffers, substitute, transform_statements
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.primitives import primitive
@@ -24,7 +14,7 @@ from tensorlang.scheduling.tree import alloc_of, find_alloc, replace
 
 
 @primitive
-def share(func: Function, buffer: str, other: str) -> Function:
+def share(func: ir.Function, buffer: str, other: str) -> ir.Function:
     """Replace a temporary by another one with the same contents.
 
     Args:
@@ -53,7 +43,7 @@ def share(func: Function, buffer: str, other: str) -> Function:
     first, second = find_alloc(func, buffer), find_alloc(func, other)
     kept, gone = alloc_of(first).buffer, alloc_of(second).buffer
     around = first[-2]
-    if not isinstance(around, Seq) or around is not second[-2]:
+    if not isinstance(around, ir.Seq) or around is not second[-2]:
         raise ScheduleError(
             f"share: {buffer!r} and {other!r} are not allocated in one sequence"
         )
@@ -65,12 +55,12 @@ def share(func: Function, buffer: str, other: str) -> Function:
     filled_earlier(around, (a, kept), (b, gone))
     constant_source(func, a, b)
     filled_alike((a, kept), (b, gone))
-    left = (s for s in around.stmts if s is not b and s != Alloc(gone))
-    made = seq(*(replace_buffers(stmt, {gone: kept}) for stmt in left))
+    left = (s for s in around.stmts if s is not b and s != ir.Alloc(gone))
+    made = ir.seq(*(replace_buffers(stmt, {gone: kept}) for stmt in left))
     return replace(first[:-1], made)
 
 
-def _maker(around: Seq, buffer: Buffer) -> Stmt:
+def _maker(around: ir.Seq, buffer: ir.Buffer) -> ir.Stmt:
     """The nest that fills a temporary."""
     for stmt in around.stmts:
         if buffer in writes(stmt):
@@ -87,7 +77,7 @@ def another(buffer: str, other: str) -> str | None:
 
 
 @legality("a shared copy is filled by a nest of its own")
-def filled_by_one(around: Seq, buffer: Buffer) -> str | None:
+def filled_by_one(around: ir.Seq, buffer: ir.Buffer) -> str | None:
     """Nothing else writes it, and the nest writes nothing else."""
     found = [stmt for stmt in around.stmts if buffer in writes(stmt)]
     if len(found) != 1 or buffer in reads(found[0]) or writes(found[0]) != {buffer}:
@@ -97,7 +87,7 @@ def filled_by_one(around: Seq, buffer: Buffer) -> str | None:
 
 @legality("a shared copy is filled before all of its readers")
 def filled_earlier(
-    around: Seq, a: tuple[Stmt, Buffer], b: tuple[Stmt, Buffer]
+    around: ir.Seq, a: tuple[ir.Stmt, ir.Buffer], b: tuple[ir.Stmt, ir.Buffer]
 ) -> str | None:
     """The copy that stays is filled before the one that goes."""
     first = next(stmt for stmt in around.stmts if stmt is a[0] or stmt is b[0])
@@ -107,7 +97,7 @@ def filled_earlier(
 
 
 @legality("the source of shared copies is constant")
-def constant_source(func: Function, *nests: Stmt) -> str | None:
+def constant_source(func: ir.Function, *nests: ir.Stmt) -> str | None:
     """The function does not write the sources of the copies."""
     for source in frozenset().union(*(reads(nest) for nest in nests)):
         if source in writes(func.body):
@@ -118,7 +108,9 @@ def constant_source(func: Function, *nests: Stmt) -> str | None:
 
 
 @legality("shared copies have the same contents")
-def filled_alike(a: tuple[Stmt, Buffer], b: tuple[Stmt, Buffer]) -> str | None:
+def filled_alike(
+    a: tuple[ir.Stmt, ir.Buffer], b: tuple[ir.Stmt, ir.Buffer]
+) -> str | None:
     """The two nests differ only in names."""
     (nest, kept), (other, gone) = a, b
     if _unnamed(nest) != _unnamed(replace_buffers(other, {gone: kept})):
@@ -126,13 +118,15 @@ def filled_alike(a: tuple[Stmt, Buffer], b: tuple[Stmt, Buffer]) -> str | None:
     return None
 
 
-def _unnamed(nest: Stmt) -> Stmt:
+def _unnamed(nest: ir.Stmt) -> ir.Stmt:
     """The nest with its variables numbered and its blocks unnamed."""
-    own: dict[Var, Expr] = {}
+    own: dict[ir.Var, ir.Expr] = {}
     for number, var in enumerate(binders(nest)):
-        own.setdefault(var, Var(f"@{number}", var.dtype))
+        own.setdefault(var, ir.Var(f"@{number}", var.dtype))
 
-    def unnamed(stmt: Stmt) -> Stmt:
-        return dataclasses.replace(stmt, name="") if isinstance(stmt, Block) else stmt
+    def unnamed(stmt: ir.Stmt) -> ir.Stmt:
+        return (
+            dataclasses.replace(stmt, name="") if isinstance(stmt, ir.Block) else stmt
+        )
 
     return transform_statements(substitute(nest, own), unnamed)

@@ -7,27 +7,11 @@ from dataclasses import replace as with_fields
 from itertools import pairwise
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.accesses import ACCESSES, Access, buffers_of, change_accesses, moved
 from tensorlang.ir.contents import free_vars, reads, touches
 from tensorlang.ir.integers.digits import fixed
 from tensorlang.ir.integers.indices import linear
-from tensorlang.ir.nodes import (
-    Alloc,
-    Block,
-    Buffer,
-    Expr,
-    For,
-    Function,
-    Load,
-    Node,
-    Reduce,
-    Seq,
-    Stmt,
-    Store,
-    While,
-    as_expr,
-    seq,
-)
 from tensorlang.ir.visit import (
     children,
     holds,
@@ -65,7 +49,7 @@ def own_part(path: Path, place: Path) -> str | None:
             f"store_at: {buffer.name!r} lives inside of loop {loop.var.name!r} "
             "already; choose a loop further in"
         )
-    loops = [n.var for n in place[len(path) - 1 :] if isinstance(n, For)]
+    loops = [n.var for n in place[len(path) - 1 :] if isinstance(n, ir.For)]
     found = list(_own_indices(path, place).values())
     _, extents = accesses(function_of(path), buffer)
     agreed = fixed([(index, index) for index in found], extents)
@@ -77,7 +61,7 @@ def own_part(path: Path, place: Path) -> str | None:
     )
 
 
-def _own_indices(path: Path, place: Path) -> dict[int, Expr]:
+def _own_indices(path: Path, place: Path) -> dict[int, ir.Expr]:
     """The dimensions with the same index in all accesses of an iteration, and that."""
     buffer = alloc_of(path).buffer
     found, extents = accesses(function_of(path), buffer)
@@ -88,12 +72,12 @@ def _own_indices(path: Path, place: Path) -> dict[int, Expr]:
         for d, index in enumerate(found[0].indices if found else ())
         if all(touch.indices[d] == index for touch in found)
         and not free_vars(index) & inside
-        and not holds(index, Load)
+        and not holds(index, ir.Load)
     }
 
 
 @primitive
-def store_at(func: Function, buffer: str, loop: str) -> Function:
+def store_at(func: ir.Function, buffer: str, loop: str) -> ir.Function:
     """Allocate a temporary per iteration of a loop, with only the elements it needs.
 
     Args:
@@ -120,19 +104,21 @@ def store_at(func: Function, buffer: str, loop: str) -> Function:
             "loops first"
         )
     _not_beside_others(target, old)
-    if any(isinstance(node, While) for node in place[len(path) - 1 :]):
+    if any(isinstance(node, ir.While) for node in place[len(path) - 1 :]):
         raise ScheduleError(f"store_at: {buffer!r} lives on from round to round")
     own_part(path, place)
     dims = _own_indices(path, place)
-    shape = tuple(as_expr(1) if d in dims else n for d, n in enumerate(old.shape))
+    shape = tuple(ir.as_expr(1) if d in dims else n for d, n in enumerate(old.shape))
     new = with_fields(old, shape=shape)
     outside_of_threads(new, [target])
     inside = find_loop(replace(path, None), loop)
     body = _at_zero(loop_of(inside).body, old, new, dims)
-    return replace(inside, with_fields(loop_of(inside), body=seq(Alloc(new), body)))
+    return replace(
+        inside, with_fields(loop_of(inside), body=ir.seq(ir.Alloc(new), body))
+    )
 
 
-def _of_plain_layout(path: Path) -> Buffer:
+def _of_plain_layout(path: Path) -> ir.Buffer:
     buffer = alloc_of(path).buffer
     if buffer.layout is not None:
         raise ScheduleError(
@@ -141,9 +127,9 @@ def _of_plain_layout(path: Path) -> Buffer:
     return buffer
 
 
-def _not_beside_others(loop: For, buffer: Buffer) -> None:
+def _not_beside_others(loop: ir.For, buffer: ir.Buffer) -> None:
     """Refuse a component of a tuple state: all of them have the same indices."""
-    for node in nodes_of(loop, Reduce):
+    for node in nodes_of(loop, ir.Reduce):
         if buffer in node.buffers:
             others = [b.name for b in node.buffers if b != buffer]
             if others:
@@ -153,7 +139,7 @@ def _not_beside_others(loop: For, buffer: Buffer) -> None:
                 )
 
 
-def _is_used_outside(place: Path, buffer: Buffer) -> bool:
+def _is_used_outside(place: Path, buffer: ir.Buffer) -> bool:
     """Whether something outside a loop's body reads or writes a buffer."""
     return any(
         touches(child, buffer)
@@ -163,30 +149,32 @@ def _is_used_outside(place: Path, buffer: Buffer) -> bool:
     )
 
 
-def _is_used_beside_blocks(node: Node, buffer: Buffer) -> bool:
+def _is_used_beside_blocks(node: ir.Node, buffer: ir.Buffer) -> bool:
     """Whether something outside of blocks reads or writes a buffer."""
-    if isinstance(node, Block) or not touches(node, buffer):
+    if isinstance(node, ir.Block) or not touches(node, buffer):
         return False
     return _is_use(node, buffer) or any(
         _is_used_beside_blocks(child, buffer)
-        if isinstance(child, Stmt)
+        if isinstance(child, ir.Stmt)
         else touches(child, buffer)
         for child in children(node)
     )
 
 
-def _is_use(node: Node, buffer: Buffer) -> bool:
+def _is_use(node: ir.Node, buffer: ir.Buffer) -> bool:
     return isinstance(node, ACCESSES) and buffer in buffers_of(node)
 
 
-def _at_zero(stmt: Stmt, old: Buffer, new: Buffer, dims: Collection[int]) -> Stmt:
+def _at_zero(
+    stmt: ir.Stmt, old: ir.Buffer, new: ir.Buffer, dims: Collection[int]
+) -> ir.Stmt:
     """The statement using the small buffer, whose dropped dimensions have extent 1."""
 
     def change(access: Access) -> Access:
         if old not in buffers_of(access):
             return access
         own = enumerate(access.indices)
-        at = tuple(as_expr(0) if d in dims else index for d, index in own)
+        at = tuple(ir.as_expr(0) if d in dims else index for d, index in own)
         return moved(access, {old: new}, at)
 
     return change_accesses(stmt, change)
@@ -196,11 +184,11 @@ def _at_zero(stmt: Stmt, old: Buffer, new: Buffer, dims: Collection[int]) -> Stm
 
 
 @legality("a result holds a temporary until it overwrites it")
-def made_in_place(maker: Path, buffer: Buffer, store: Store) -> str | None:
+def made_in_place(maker: Path, buffer: ir.Buffer, store: ir.Store) -> str | None:
     """Each element of the result is written last, from the temporary's same element."""
     block, axes = block_of(maker), {a.var: a.value for a in block_of(maker).axes}
     if any(
-        isinstance(node, Load)
+        isinstance(node, ir.Load)
         and node.buffer == buffer
         and node.indices != store.indices
         for node in walk(block.body)
@@ -209,8 +197,8 @@ def made_in_place(maker: Path, buffer: Buffer, store: Store) -> str | None:
             f"store_in: block {block.name!r} reads {buffer.name!r} at another place "
             "than it stores at, which it would have overwritten"
         )
-    stmts = block.body.stmts if isinstance(block.body, Seq) else (block.body,)
-    if store not in stmts or buffer in reads(seq(*stmts[stmts.index(store) + 1 :])):
+    stmts = block.body.stmts if isinstance(block.body, ir.Seq) else (block.body,)
+    if store not in stmts or buffer in reads(ir.seq(*stmts[stmts.index(store) + 1 :])):
         return (
             f"store_in: block {block.name!r} may read {buffer.name!r} after it has "
             "overwritten it"
@@ -223,12 +211,12 @@ def made_in_place(maker: Path, buffer: Buffer, store: Store) -> str | None:
     return _used_later(maker, buffer, store)
 
 
-def _used_later(maker: Path, buffer: Buffer, store: Store) -> str | None:
+def _used_later(maker: Path, buffer: ir.Buffer, store: ir.Store) -> str | None:
     """A use of the temporary after its memory was overwritten."""
     func, block = function_of(maker), block_of(maker)
     found, sizes = accesses(func, buffer)
     made = next(t for t in accesses(func, store.buffer)[0] if t.writes)
-    users = {block_of(path).name: path for path in paths_to(func, Block)}
+    users = {block_of(path).name: path for path in paths_to(func, ir.Block)}
     order = list(users)
     for touch in found:
         if touch.block == block.name:
@@ -246,7 +234,7 @@ def _used_later(maker: Path, buffer: Buffer, store: Store) -> str | None:
 
 
 @primitive
-def store_in(func: Function, buffer: str, result: str) -> Function:
+def store_in(func: ir.Function, buffer: str, result: str) -> ir.Function:
     """Store a temporary in the memory of the result computed from it.
 
     Args:
@@ -276,7 +264,7 @@ def store_in(func: Function, buffer: str, result: str) -> Function:
     return replace_buffers(replace(path, None), {old: new})
 
 
-def _result(func: Function, old: Buffer, name: str) -> Buffer:
+def _result(func: ir.Function, old: ir.Buffer, name: str) -> ir.Buffer:
     """The result that can hold a temporary, by shape and dtype."""
     for param in func.params:
         fits = (param.buffer.dtype, param.buffer.shape) == (old.dtype, old.shape)
@@ -288,7 +276,7 @@ def _result(func: Function, old: Buffer, name: str) -> Buffer:
     )
 
 
-def _only_in_blocks(path: Path, buffer: Buffer) -> None:
+def _only_in_blocks(path: Path, buffer: ir.Buffer) -> None:
     """Refuse a temporary allocated in a loop, and uses outside of blocks."""
     body = function_of(path).body
     if enclosing_loops(path) or _is_used_beside_blocks(body, buffer):
@@ -298,11 +286,11 @@ def _only_in_blocks(path: Path, buffer: Buffer) -> None:
         )
 
 
-def _maker(func: Function, result: Buffer) -> tuple[Path, Store]:
+def _maker(func: ir.Function, result: ir.Buffer) -> tuple[Path, ir.Store]:
     """The block that stores the whole result, and its store, which is the only use."""
-    makers = [p for p in paths_to(func, Block) if touches(p[-1], result)]
+    makers = [p for p in paths_to(func, ir.Block) if touches(p[-1], result)]
     uses = [node for p in makers for node in walk(p[-1]) if _is_use(node, result)]
-    stores = [node for node in uses if isinstance(node, Store)]
+    stores = [node for node in uses if isinstance(node, ir.Store)]
     beside = _is_used_beside_blocks(func.body, result)
     if len(makers) == len(stores) == len(uses) == 1 and not beside:
         (maker,), (store,) = makers, stores

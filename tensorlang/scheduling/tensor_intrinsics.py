@@ -18,20 +18,8 @@ from tensorlang.instructions import (
     DotProduct,
     MatrixProduct,
 )
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.dtypes import DType, as_dtype, i64, u8
-from tensorlang.ir.nodes import (
-    Const,
-    Expr,
-    Function,
-    Let,
-    Load,
-    Ramp,
-    Shuffle,
-    Splat,
-    Store,
-    Var,
-    seq,
-)
 from tensorlang.ir.parser import parse
 from tensorlang.scheduling import matrix_intrinsics
 from tensorlang.scheduling.dot_intrinsics import SIGN, dot_name, layouts, nests
@@ -43,8 +31,8 @@ class TensorIntrinsic:
     """An intrinsic: its semantics, its implementation, and the features required."""
 
     name: str
-    meaning: Function
-    implementation: Function
+    meaning: ir.Function
+    implementation: ir.Function
     features: tuple[str, ...] = ()
 
 
@@ -115,13 +103,13 @@ def {name}(a: {dtype}[{size}, {size}], b: Out[{dtype}[{size}, {size}]]):
                 b[vj, vi] = a[vi, vj]
 """)
         lets, rows = _butterfly(meaning, size, as_dtype(dtype))
-        lanes = Ramp(Const(0, i64), Const(1, i64), size)
+        lanes = ir.Ramp(ir.Const(0, i64), ir.Const(1, i64), size)
         stores = [
-            Store(meaning.buffers[1], (Const(i, i64), lanes), row)
+            ir.Store(meaning.buffers[1], (ir.Const(i, i64), lanes), row)
             for i, row in enumerate(rows)
         ]
-        body = seq(*lets, *stores)
-        done = Function(name, meaning.params, meaning.scalars, body)
+        body = ir.seq(*lets, *stores)
+        done = ir.Function(name, meaning.params, meaning.scalars, body)
         return TensorIntrinsic(name, meaning, done)
 
     return make
@@ -149,51 +137,51 @@ def {name}(a: {dtype}[{size}, {columns}], b: Out[{made}[{size}, {columns}]]):
                 b[vi, vj] = {value}
 """)
         lets, rows = _butterfly(meaning, size, as_dtype(dtype), group)
-        lanes = Ramp(Const(0, i64), Const(1, i64), columns)
-        wide = Const(group, i64)
+        lanes = ir.Ramp(ir.Const(0, i64), ir.Const(1, i64), columns)
+        wide = ir.Const(group, i64)
         stores = [
-            Store(
+            ir.Store(
                 meaning.buffers[1],
-                (lanes, Const(i, i64))
+                (lanes, ir.Const(i, i64))
                 if group == 1
                 else (
-                    lanes // Splat(wide, columns),
-                    Splat(Const(i * group, i64), columns)
-                    + lanes % Splat(wide, columns),
+                    lanes // ir.Splat(wide, columns),
+                    ir.Splat(ir.Const(i * group, i64), columns)
+                    + lanes % ir.Splat(wide, columns),
                 ),
-                row.cast(u8.vector(columns)) ^ Splat(Const(SIGN, u8), columns)
+                row.cast(u8.vector(columns)) ^ ir.Splat(ir.Const(SIGN, u8), columns)
                 if flips
                 else row,
             )
             for i, row in enumerate(rows)
         ]
-        body = seq(*lets, *stores)
-        done = Function(name, meaning.params, meaning.scalars, body)
+        body = ir.seq(*lets, *stores)
+        done = ir.Function(name, meaning.params, meaning.scalars, body)
         return TensorIntrinsic(name, meaning, done)
 
     return make
 
 
 def _butterfly(
-    func: Function, size: int, dtype: DType, group: int = 1
-) -> tuple[list[Let], list[Expr]]:
+    func: ir.Function, size: int, dtype: DType, group: int = 1
+) -> tuple[list[ir.Let], list[ir.Expr]]:
     """The columns of the first buffer as vectors, by exchanging row and lane numbers.
 
     Proceeds bit by bit, with `group` neighbouring elements as one.
     """
     a = func.buffers[0]
-    lanes = Ramp(Const(0, i64), Const(1, i64), size * group)
+    lanes = ir.Ramp(ir.Const(0, i64), ir.Const(1, i64), size * group)
     lets = []
 
-    def named(name: str, value: Expr) -> Expr:
-        var = Var(name, dtype.vector(size * group))
-        lets.append(Let(var, value))
+    def named(name: str, value: ir.Expr) -> ir.Expr:
+        var = ir.Var(name, dtype.vector(size * group))
+        lets.append(ir.Let(var, value))
         return var
 
     def taken(places: list[int]) -> tuple[int, ...]:
         return tuple(place * group + n for place in places for n in range(group))
 
-    rows = [named(f"r{i}", Load(a, (Const(i, i64), lanes))) for i in range(size)]
+    rows = [named(f"r{i}", ir.Load(a, (ir.Const(i, i64), lanes))) for i in range(size)]
     bit = 1
     while bit < size:
         low = taken([x if not x & bit else size + (x ^ bit) for x in range(size)])
@@ -201,8 +189,8 @@ def _butterfly(
         for i in range(size):
             if not i & bit:
                 pair = rows[i], rows[i | bit]
-                rows[i] = named(f"s{bit}_{i}", Shuffle(pair, low))
-                rows[i | bit] = named(f"s{bit}_{i | bit}", Shuffle(pair, high))
+                rows[i] = named(f"s{bit}_{i}", ir.Shuffle(pair, low))
+                rows[i | bit] = named(f"s{bit}_{i | bit}", ir.Shuffle(pair, high))
         bit *= 2
     return lets, rows
 

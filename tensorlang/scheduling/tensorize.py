@@ -7,26 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars, names, writes
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.indices import linear, spread
 from tensorlang.ir.integers.polynomials import Poly
-from tensorlang.ir.nodes import (
-    Axis,
-    Block,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    Function,
-    Load,
-    Node,
-    Reduce,
-    Stmt,
-    Store,
-    Var,
-    seq,
-)
 from tensorlang.ir.visit import substitute, walk
 from tensorlang.scheduling.coverage import guards_of
 from tensorlang.scheduling.legality import legality
@@ -50,10 +35,10 @@ from tensorlang.scheduling.warps import lanes_of, same_places, warp_block, whole
 class _Nest:
     """Perfectly nested loops around one block."""
 
-    loops: tuple[For, ...]
-    block: Block
+    loops: tuple[ir.For, ...]
+    block: ir.Block
 
-    def form(self, index: Expr) -> Poly:
+    def form(self, index: ir.Expr) -> Poly:
         """An index of the block in terms of the loops.
 
         Quotients and remainders of whole tiles are carried out: `(8 * i + l) // 8` is
@@ -83,21 +68,21 @@ def same_computation(meaning: _Nest, target: _Nest, name: str) -> str | None:
     )
 
 
-def _starts(block: Block) -> bool:
+def _starts(block: ir.Block) -> bool:
     """Whether a block initializes a reduction, rather than continuing one."""
     folds = any(axis.kind == "reduction" for axis in block.axes)
-    return folds and block.init != seq()
+    return folds and block.init != ir.seq()
 
 
 def _agree(a: object, b: object) -> bool:
     """Whether two trees compute the same from what they load, in order."""
     if isinstance(a, tuple) and isinstance(b, tuple):
         return len(a) == len(b) and all(map(_agree, a, b))
-    if isinstance(a, Load) and isinstance(b, Load):
+    if isinstance(a, ir.Load) and isinstance(b, ir.Load):
         return a.dtype == b.dtype and a.mask is b.mask is None
-    if isinstance(a, Buffer) and isinstance(b, Buffer):
+    if isinstance(a, ir.Buffer) and isinstance(b, ir.Buffer):
         return a.dtype == b.dtype
-    if type(a) is not type(b) or not isinstance(a, Node) or isinstance(a, Var):
+    if type(a) is not type(b) or not isinstance(a, ir.Node) or isinstance(a, ir.Var):
         return bool(a == b)
     given = [f.name for f in fields(a) if f.init and f.name not in ("indices", "hints")]  # type: ignore[arg-type]
     return all(_agree(getattr(a, name), getattr(b, name)) for name in given)
@@ -117,7 +102,7 @@ def no_guard_inside(target: _Nest) -> str | None:
 
 
 @legality("operands of an instruction do not overlap")
-def no_overlap(operands: Mapping[Buffer, Operand], meaning: _Nest) -> str | None:
+def no_overlap(operands: Mapping[ir.Buffer, Operand], meaning: _Nest) -> str | None:
     """No operand overlaps the buffer that the intrinsic writes."""
     for written in writes(meaning.block.body):
         for other, place in operands.items():
@@ -130,10 +115,10 @@ def no_overlap(operands: Mapping[Buffer, Operand], meaning: _Nest) -> str | None
 
 
 @legality("an intrinsic does not reduce across threads")
-def folded_by_one(tile: _Nest, around: Sequence[For]) -> str | None:
+def folded_by_one(tile: _Nest, around: Sequence[ir.For]) -> str | None:
     """No thread loop drives the tile's reduction: an intrinsic runs in one thread."""
     folded = [a.value for a in tile.block.axes if a.kind == "reduction"]
-    driving = frozenset[Var]().union(*map(free_vars, folded))
+    driving = frozenset[ir.Var]().union(*map(free_vars, folded))
     for loop in around:
         if loop.thread.startswith(THREAD) and loop.var in driving:
             return (
@@ -145,7 +130,7 @@ def folded_by_one(tile: _Nest, around: Sequence[For]) -> str | None:
 
 
 @primitive
-def tensorize(func: Function, target: str, intrinsic: str) -> Function:
+def tensorize(func: ir.Function, target: str, intrinsic: str) -> ir.Function:
     """Replace a tile's loops by an intrinsic with the semantics of that loop nest.
 
     Args:
@@ -194,7 +179,7 @@ def tensorize(func: Function, target: str, intrinsic: str) -> Function:
     return replace(path, _instruction(entry, tile, operands, names(func)))
 
 
-def _tensorize_warp(func: Function, target: str, name: str) -> Function:
+def _tensorize_warp(func: ir.Function, target: str, name: str) -> ir.Function:
     """The function with a tile multiplied by the lanes of each warp together."""
     entry = warp_intrinsic(name)
     wanted = _nest(entry.meaning.body, name)
@@ -206,11 +191,11 @@ def _tensorize_warp(func: Function, target: str, name: str) -> Function:
     same_computation(wanted, nest, name)
     folded_by_one(nest, around)
     whole_warps(tile, around)
-    places: dict[Buffer, Operand] = {}
+    places: dict[ir.Buffer, Operand] = {}
     pairs = zip(_accesses(wanted.block), _accesses(nest.block), strict=True)
     for (own, indices), (buffer, found) in pairs:
         _need_matrix(nest.block, buffer)
-        first = (Const(0, i64),) * (buffer.ndim - len(indices))
+        first = (ir.Const(0, i64),) * (buffer.ndim - len(indices))
         for index, given in zip(found, (*first, *indices), strict=True):
             same_places(meaning, tile, index, given)
         dims = last_dims(buffer, len(indices))
@@ -218,7 +203,7 @@ def _tensorize_warp(func: Function, target: str, name: str) -> Function:
     return replace(path, warp_block(entry, tile, places, names(func)))
 
 
-def _need_matrix(block: Block, buffer: Buffer) -> None:
+def _need_matrix(block: ir.Block, buffer: ir.Buffer) -> None:
     """Refuse buffers of fewer than two dimensions."""
     if buffer.ndim < 2:
         raise ScheduleError(
@@ -227,9 +212,9 @@ def _need_matrix(block: Block, buffer: Buffer) -> None:
         )
 
 
-def _tile_path(func: Function, target: str, depth: int) -> Path:
+def _tile_path(func: ir.Function, target: str, depth: int) -> Path:
     """The path to the tile's outermost loop."""
-    blocks = {n.name for n in walk(func.body) if isinstance(n, Block)}
+    blocks = {n.name for n in walk(func.body) if isinstance(n, ir.Block)}
     if target not in blocks:
         return find_loop(func, target)
     path = find_block(func, target)
@@ -245,12 +230,12 @@ def _not_in_lanes(path: Path) -> None:
             )
 
 
-def _nest(stmt: Node, what: str) -> _Nest:
+def _nest(stmt: ir.Node, what: str) -> _Nest:
     loops = []
-    while isinstance(stmt, For):
+    while isinstance(stmt, ir.For):
         loops.append(stmt)
         stmt = stmt.body
-    if not isinstance(stmt, Block):
+    if not isinstance(stmt, ir.Block):
         raise ScheduleError(f"{what!r} is not a nest of loops around one block")
     return _Nest(tuple(loops), stmt)
 
@@ -265,23 +250,23 @@ def _same_loops(meaning: _Nest, tile: _Nest, name: str) -> None:
         )
 
 
-def _accesses(block: Block) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
+def _accesses(block: ir.Block) -> Iterator[tuple[ir.Buffer, tuple[ir.Expr, ...]]]:
     """The accesses of a block's body, in tree order."""
     for node in walk(block.body):
-        if isinstance(node, (Load, Store)):
+        if isinstance(node, (ir.Load, ir.Store)):
             yield node.buffer, node.indices
-        elif isinstance(node, Reduce):
+        elif isinstance(node, ir.Reduce):
             yield from ((buffer, node.indices) for buffer in node.buffers)
 
 
-def _operands(meaning: _Nest, tile: _Nest) -> dict[Buffer, Operand]:
+def _operands(meaning: _Nest, tile: _Nest) -> dict[ir.Buffer, Operand]:
     """Match each operand with a part of a buffer.
 
     Raises:
         ScheduleError: the tile's indices do not match the intrinsic's.
     """
     loops = {a.var: b.var for a, b in zip(meaning.loops, tile.loops, strict=True)}
-    found: dict[Buffer, Operand] = {}
+    found: dict[ir.Buffer, Operand] = {}
     pairs = zip(_accesses(meaning.block), _accesses(tile.block), strict=False)
     for (own, wanted), (buffer, indices) in pairs:
         forms = [meaning.form(index) for index in wanted]
@@ -318,22 +303,22 @@ def _dims(
     return None if left else tuple(dims)
 
 
-def _origin(tile: _Nest, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+def _origin(tile: _Nest, indices: Sequence[ir.Expr]) -> tuple[ir.Expr, ...]:
     """The indices of the tile's first element, in terms of the remaining axes."""
     gone = {
-        axis.var: Const(0, axis.var.dtype)
+        axis.var: ir.Const(0, axis.var.dtype)
         for axis in tile.block.axes
         if _outer_part(tile, axis) == Poly()
     }
     return tuple(
         index
-        if isinstance(index, Var) and index not in gone
+        if isinstance(index, ir.Var) and index not in gone
         else linear(substitute(index, gone)).expr()
         for index in indices
     )
 
 
-def _outer_part(tile: _Nest, axis: Axis) -> Poly:
+def _outer_part(tile: _Nest, axis: ir.Axis) -> Poly:
     """An axis's value at the tile's first element; 0 if the tile drives all of it."""
     form = linear(axis.value)
     return form - tile.inner(form)
@@ -342,9 +327,9 @@ def _outer_part(tile: _Nest, axis: Axis) -> Poly:
 def _instruction(
     entry: TensorIntrinsic,
     tile: _Nest,
-    operands: Mapping[Buffer, Operand],
+    operands: Mapping[ir.Buffer, Operand],
     taken: set[str],
-) -> Stmt:
+) -> ir.Stmt:
     """The block with the intrinsic, run once per tile."""
     axes = tuple(
         dataclasses.replace(axis, value=outer.expr())

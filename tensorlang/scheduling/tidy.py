@@ -9,32 +9,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.conditions import conjunction, conjuncts
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.bounds import counted, prove
 from tensorlang.ir.integers.indices import spread
 from tensorlang.ir.integers.polynomials import Poly
-from tensorlang.ir.nodes import (
-    Block,
-    Compare,
-    Const,
-    Expr,
-    For,
-    If,
-    Seq,
-    Stmt,
-    Var,
-    seq,
-)
 from tensorlang.scheduling.facts import Ranges
 from tensorlang.scheduling.tree import constant
 
-NOTHING = Seq(())
+NOTHING = ir.Seq(())
 # a comparison of a and b holds iff sign * (b - a) >= the second number
 _SENSE = {"lt": (1, 1), "le": (1, 0), "gt": (-1, 1), "ge": (-1, 0)}
 
 
-def tidy(stmt: Stmt, ranges: Ranges) -> Stmt:
+def tidy(stmt: ir.Stmt, ranges: Ranges) -> ir.Stmt:
     """The statement with its guards resolved and its loops shortened accordingly.
 
     Args:
@@ -42,19 +31,19 @@ def tidy(stmt: Stmt, ranges: Ranges) -> Stmt:
         ranges: The ranges of variables around it (see `facts.ranges_at`).
     """
     match stmt:
-        case Seq(stmts=stmts):
-            return seq(*(tidy(part, ranges) for part in stmts))
-        case For():
+        case ir.Seq(stmts=stmts):
+            return ir.seq(*(tidy(part, ranges) for part in stmts))
+        case ir.For():
             return _tidy_loop(stmt, ranges)
-        case Block(where=where) if where is not None:
+        case ir.Block(where=where) if where is not None:
             left = _unsettled(where, ranges)
             return NOTHING if isinstance(left, bool) else replace(stmt, where=left)
-        case If():
+        case ir.If():
             return _tidy_if(stmt, ranges)
     return stmt
 
 
-def _unsettled(condition: Expr, ranges: Ranges) -> Expr | bool | None:
+def _unsettled(condition: ir.Expr, ranges: Ranges) -> ir.Expr | bool | None:
     """The remaining condition; None if it always holds, False if it never does."""
     left = []
     for part in conjuncts(condition):
@@ -66,7 +55,7 @@ def _unsettled(condition: Expr, ranges: Ranges) -> Expr | bool | None:
     return conjunction(left)
 
 
-def _tidy_if(stmt: If, ranges: Ranges) -> Stmt:
+def _tidy_if(stmt: ir.If, ranges: Ranges) -> ir.Stmt:
     then = tidy(stmt.then, ranges)
     orelse = None if stmt.orelse is None else tidy(stmt.orelse, ranges)
     left = _unsettled(stmt.cond, ranges)
@@ -76,10 +65,10 @@ def _tidy_if(stmt: If, ranges: Ranges) -> Stmt:
         return NOTHING if orelse is None else orelse
     if then == NOTHING and orelse is None:
         return NOTHING
-    return If(left if orelse is None else stmt.cond, then, orelse)
+    return ir.If(left if orelse is None else stmt.cond, then, orelse)
 
 
-def _tidy_loop(loop: For, ranges: Ranges) -> Stmt:
+def _tidy_loop(loop: ir.For, ranges: Ranges) -> ir.Stmt:
     size = constant(loop.extent)
     inside = {**ranges, loop.var: counted(loop.extent)}
     body = tidy(loop.body, inside)
@@ -89,26 +78,26 @@ def _tidy_loop(loop: For, ranges: Ranges) -> Stmt:
         body = tidy(body, {**ranges, loop.var: (0, size - 1)})
     if body == NOTHING or (size is not None and size <= 0):
         return NOTHING
-    extent = loop.extent if size is None else Const(size, loop.var.dtype)
+    extent = loop.extent if size is None else ir.Const(size, loop.var.dtype)
     return replace(loop, extent=extent, body=body)
 
 
-def _limit(stmt: Stmt, var: Var, ranges: Ranges) -> int | None:
+def _limit(stmt: ir.Stmt, var: ir.Var, ranges: Ranges) -> int | None:
     """The value from which on guards skip everything; None if they do not."""
     match stmt:
-        case Seq(stmts=stmts) if stmts:
+        case ir.Seq(stmts=stmts) if stmts:
             limits = [_limit(part, var, ranges) for part in stmts]
             known = [limit for limit in limits if limit is not None]
             return max(known) if len(known) == len(limits) else None
-        case For(body=body, extent=extent, var=inner):
+        case ir.For(body=body, extent=extent, var=inner):
             return _limit(body, var, {**ranges, inner: counted(extent)})
-        case Block(where=where) if where is not None:
+        case ir.Block(where=where) if where is not None:
             tests = (_upper(part, var, ranges) for part in conjuncts(where))
             return min((test for test in tests if test is not None), default=None)
     return None
 
 
-def _upper(condition: Expr, var: Var, ranges: Ranges) -> int | None:
+def _upper(condition: ir.Expr, var: ir.Var, ranges: Ranges) -> int | None:
     """The value of `var` from which a condition fails, if nothing else decides it."""
     found = _at_least(condition, ranges)
     if found is None or len(found[0].terms) != 1:
@@ -119,9 +108,9 @@ def _upper(condition: Expr, var: Var, ranges: Ranges) -> int | None:
     return (found[0].constant - least) // -coefficient + 1
 
 
-def _at_least(condition: Expr, ranges: Ranges) -> tuple[Poly, int] | None:
+def _at_least(condition: ir.Expr, ranges: Ranges) -> tuple[Poly, int] | None:
     """A comparison as `form >= least`, dropping loops of extent 1, which are 0."""
-    if not isinstance(condition, Compare) or condition.a.dtype != i64:
+    if not isinstance(condition, ir.Compare) or condition.a.dtype != i64:
         return None
     sign, least = _SENSE.get(condition.op, (0, 0))
     if sign == 0:

@@ -15,36 +15,23 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.accesses import Access, buffers_of, change_accesses, moved
 from tensorlang.ir.conditions import conjunction, conjuncts
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.integers.polynomials import Poly, number, term
-from tensorlang.ir.nodes import (
-    Axis,
-    Block,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    Load,
-    Node,
-    Ramp,
-    Stmt,
-    Store,
-    Var,
-)
 from tensorlang.ir.visit import fresh, substitute
 from tensorlang.scheduling.coverage import first_only
 from tensorlang.scheduling.regions import Range, Ranges, Region, relax
 
-N = TypeVar("N", bound=Node)
+N = TypeVar("N", bound=ir.Node)
 
 
-def tile_of(buffer: Buffer, region: Region, name: str, scope: str) -> Buffer:
+def tile_of(buffer: ir.Buffer, region: Region, name: str, scope: str) -> ir.Buffer:
     """A buffer for a region of another one."""
     shape = tuple(part.extent.expr() for part in region)
-    return Buffer(name, buffer.dtype, shape, scope)
+    return ir.Buffer(name, buffer.dtype, shape, scope)
 
 
 @dataclass(slots=True)
@@ -58,15 +45,15 @@ class Localizer:
         taken: Names in use.
     """
 
-    block: Block
+    block: ir.Block
     inside: Ranges
-    outside: Mapping[Var, Expr]
+    outside: Mapping[ir.Var, ir.Expr]
     taken: set[str]
-    axes: list[Axis] = field(default_factory=list)
+    axes: list[ir.Axis] = field(default_factory=list)
 
-    def index(self, index: Expr, start: Poly) -> Expr:
+    def index(self, index: ir.Expr, start: Poly) -> ir.Expr:
         """`index - start` in terms of the block's axes and of new ones."""
-        if isinstance(index, Ramp):
+        if isinstance(index, ir.Ramp):
             base = self.index(index.base, start)
             return dataclasses.replace(index, base=base)
         if not self._moving(start):
@@ -88,14 +75,14 @@ class Localizer:
     def _moving(self, form: Poly) -> bool:
         return bool(form.vars & self.outside.keys())
 
-    def _axis(self, atom: Expr) -> Axis | None:
+    def _axis(self, atom: ir.Expr) -> ir.Axis | None:
         return next((axis for axis in self.block.axes if axis.var == atom), None)
 
-    def _low(self, axis: Axis) -> Poly | None:
+    def _low(self, axis: ir.Axis) -> Poly | None:
         found = relax(axis.value, self.inside)
         return found.low if found else None
 
-    def _local(self, axis: Axis, low: Poly) -> Poly:
+    def _local(self, axis: ir.Axis, low: Poly) -> Poly:
         """`axis` relative to the tile's start: a new axis, or a constant."""
         value = linear(axis.value) - low
         found = relax(axis.value, self.inside)
@@ -104,24 +91,24 @@ class Localizer:
         name, extent = f"{axis.var.name}_in", found.extent.expr()
         return term(self._extra(name, axis.kind, extent, value.expr()))
 
-    def _extra(self, name: str, kind: str, extent: Expr, value: Expr) -> Var:
+    def _extra(self, name: str, kind: str, extent: ir.Expr, value: ir.Expr) -> ir.Var:
         for axis in (*self.block.axes, *self.axes):
             if axis.value == value and axis.kind == kind:
                 return axis.var
-        var = Var(fresh(name, self.taken), i64)
-        self.axes.append(Axis(var, kind, extent, value))
+        var = ir.Var(fresh(name, self.taken), i64)
+        self.axes.append(ir.Axis(var, kind, extent, value))
         return var
 
-    def _pinned(self, expr: Expr) -> Expr:
+    def _pinned(self, expr: ir.Expr) -> ir.Expr:
         """`expr` with an axis of the block in place of each outer loop."""
-        pins: dict[Var, Expr] = {}
+        pins: dict[ir.Var, ir.Expr] = {}
         named = linear(expr).vars
         for var in filter(named.__contains__, self.outside):  # in the loops' order
             kind = self._kind(var)
             pins[var] = self._extra(f"v{var.name}", kind, self.outside[var], var)
         return substitute(expr, pins)
 
-    def _kind(self, loop: Var) -> str:
+    def _kind(self, loop: ir.Var) -> str:
         """The kind of an axis driven by one loop; it must not restart a reduction."""
         kind, extent = loop_kind(self.block, loop), linear(self.outside[loop])
         folds = [axis for axis in self.block.axes if axis.kind == "reduction"]
@@ -130,19 +117,19 @@ class Localizer:
             return "spatial"
         return kind
 
-    def finish(self, block: Block) -> Block:
+    def finish(self, block: ir.Block) -> ir.Block:
         """`block` with the additional axes."""
         return dataclasses.replace(block, axes=(*block.axes, *self.axes))
 
 
-def _relative(index: Expr, start: Poly) -> Expr:
+def _relative(index: ir.Expr, start: Poly) -> ir.Expr:
     """`index - start`; only scalars are sums of terms."""
     if index.dtype.lanes > 1:
         return index - start.expr()
     return (linear(index) - start).expr()
 
 
-def loop_kind(block: Block, loop: Var) -> str:
+def loop_kind(block: ir.Block, loop: ir.Var) -> str:
     """The kind of a loop for a block: the least free kind of the axes it drives."""
     kinds = {axis.kind for axis in block.axes if loop in linear(axis.value).vars}
     for kind in ("ordered", "reduction", "opaque", "disjoint"):
@@ -153,8 +140,8 @@ def loop_kind(block: Block, loop: Var) -> str:
 
 def retarget(
     node: N,
-    tiles: Mapping[Buffer, Buffer],
-    move: Callable[[tuple[Expr, ...]], tuple[Expr, ...]],
+    tiles: Mapping[ir.Buffer, ir.Buffer],
+    move: Callable[[tuple[ir.Expr, ...]], tuple[ir.Expr, ...]],
     *,
     reads: bool,
     writes: bool,
@@ -165,18 +152,18 @@ def retarget(
     """
 
     def change(access: Access) -> Access:
-        wanted = reads if isinstance(access, Load) else writes
+        wanted = reads if isinstance(access, ir.Load) else writes
         if not wanted or buffers_of(access)[0] not in tiles:
             return access
         made = moved(access, tiles, move(access.indices))
-        if isinstance(made, Store):
+        if isinstance(made, ir.Store):
             return dataclasses.replace(made, hints=at_once(made))
         return made
 
     return change_accesses(node, change)
 
 
-def at_once(store: Store) -> tuple[str, ...]:
+def at_once(store: ir.Store) -> tuple[str, ...]:
     """The hints of a store, without `async`."""
     return tuple(hint for hint in store.hints if hint != "async")
 
@@ -188,13 +175,13 @@ class Copy:
     `loops` are the new loops, outermost first; `where` keeps accesses in bounds.
     """
 
-    loops: tuple[tuple[Var, Expr], ...]
-    axes: tuple[Axis, ...]
-    at: tuple[Expr, ...]
-    local: tuple[Expr, ...]
-    where: Expr | None
+    loops: tuple[tuple[ir.Var, ir.Expr], ...]
+    axes: tuple[ir.Axis, ...]
+    at: tuple[ir.Expr, ...]
+    local: tuple[ir.Expr, ...]
+    where: ir.Expr | None
 
-    def guarded(self, conditions: Sequence[Expr]) -> Copy:
+    def guarded(self, conditions: Sequence[ir.Expr]) -> Copy:
         """The same copy under additional conditions."""
         held = () if self.where is None else tuple(conjuncts(self.where))
         where = conjunction(dict.fromkeys((*held, *conditions)))
@@ -203,19 +190,19 @@ class Copy:
     def nest(
         self,
         name: str,
-        body: Stmt,
-        extra: Sequence[Axis] = (),
-        init: Stmt | None = None,
-    ) -> Stmt:
+        body: ir.Stmt,
+        extra: Sequence[ir.Axis] = (),
+        init: ir.Stmt | None = None,
+    ) -> ir.Stmt:
         """The loops around one block with this body."""
-        made: Stmt = Block(name, (*self.axes, *extra), body, self.where, init)
+        made: ir.Stmt = ir.Block(name, (*self.axes, *extra), body, self.where, init)
         for var, extent in reversed(self.loops):
-            made = For(var, extent, "serial", made)
+            made = ir.For(var, extent, "serial", made)
         return made
 
 
 def copy_over(
-    buffer: Buffer,
+    buffer: ir.Buffer,
     region: Region,
     around: Ranges,
     taken: set[str],
@@ -228,18 +215,18 @@ def copy_over(
         around: Ranges of the enclosing loops, to prove guards superfluous.
         taken: Names in use; new ones are added.
     """
-    loops: list[tuple[Var, Expr]] = []
-    axes: list[Axis] = []
-    at: list[Expr] = []
-    local: list[Expr] = []
-    where: list[Expr] = []
+    loops: list[tuple[ir.Var, ir.Expr]] = []
+    axes: list[ir.Axis] = []
+    at: list[ir.Expr] = []
+    local: list[ir.Expr] = []
+    where: list[ir.Expr] = []
     for d, (part, extent) in enumerate(zip(region, buffer.shape, strict=True)):
-        counter: Expr = Const(0, i64)
+        counter: ir.Expr = ir.Const(0, i64)
         if part.extent != number(1):
-            counter = Var(fresh(f"c{d}", taken), i64)
+            counter = ir.Var(fresh(f"c{d}", taken), i64)
             loops.append((counter, part.extent.expr()))
         value = (part.low + linear(counter)).expr()
-        axis = Axis(Var(fresh(f"v{d}", taken), i64), "spatial", extent, value)
+        axis = ir.Axis(ir.Var(fresh(f"v{d}", taken), i64), "spatial", extent, value)
         axes.append(axis)
         at.append(axis.var)
         where += _inside(part, extent, value, around)
@@ -254,18 +241,20 @@ def copy_over(
 
 
 def _local_axis(
-    part: Range, axis: Axis, counter: Expr, axes: list[Axis], taken: set[str]
-) -> Expr:
+    part: Range, axis: ir.Axis, counter: ir.Expr, axes: list[ir.Axis], taken: set[str]
+) -> ir.Expr:
     if part.low == Poly():
         return axis.var
-    if not isinstance(counter, Var):
+    if not isinstance(counter, ir.Var):
         return counter
-    var = Var(fresh(f"{axis.var.name}_in", taken), i64)
-    axes.append(Axis(var, "spatial", part.extent.expr(), counter))
+    var = ir.Var(fresh(f"{axis.var.name}_in", taken), i64)
+    axes.append(ir.Axis(var, "spatial", part.extent.expr(), counter))
     return var
 
 
-def _inside(part: Range, extent: Expr, value: Expr, around: Ranges) -> list[Expr]:
+def _inside(
+    part: Range, extent: ir.Expr, value: ir.Expr, around: Ranges
+) -> list[ir.Expr]:
     """The bounds checks needed to keep `value` within the dimension."""
     low, high = _extreme(part.low, around, high=False), _extreme(part.high, around)
     room = linear(extent) - high

@@ -15,27 +15,8 @@ from itertools import pairwise
 from typing import TypeAlias, TypeVar
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import allocations, names, structure
-from tensorlang.ir.nodes import (
-    Alloc,
-    Axis,
-    Block,
-    Buffer,
-    Const,
-    Expr,
-    For,
-    Function,
-    If,
-    IndexMap,
-    Let,
-    Node,
-    Reducer,
-    Seq,
-    Stmt,
-    Var,
-    While,
-    seq,
-)
 from tensorlang.ir.visit import (
     children,
     fresh,
@@ -47,11 +28,11 @@ from tensorlang.ir.visit import (
     walk,
 )
 
-Path: TypeAlias = tuple[Node, ...]
-N = TypeVar("N", bound=Node)
+Path: TypeAlias = tuple[ir.Node, ...]
+N = TypeVar("N", bound=ir.Node)
 
 
-def paths(func: Function) -> Iterator[Path]:
+def paths(func: ir.Function) -> Iterator[Path]:
     """The path to every statement, in program order, parents first."""
     stack: list[Path] = [(func, func.body)]
     while stack:
@@ -60,7 +41,7 @@ def paths(func: Function) -> Iterator[Path]:
         stack.extend([(*path, child) for child in statements(path[-1])[::-1]])
 
 
-def paths_to(func: Function, kind: type[Node]) -> Iterator[Path]:
+def paths_to(func: ir.Function, kind: type[ir.Node]) -> Iterator[Path]:
     """The paths to all statements of one node class, in program order."""
     stack: list[Path] = [(func, func.body)]
     while stack:
@@ -71,7 +52,7 @@ def paths_to(func: Function, kind: type[Node]) -> Iterator[Path]:
         stack.extend([(*path, child) for child in below if holds(child, kind)])
 
 
-def find_block(func: Function, name: str) -> Path:
+def find_block(func: ir.Function, name: str) -> Path:
     """The path to the block called `name`.
 
     Raises:
@@ -85,7 +66,7 @@ def find_block(func: Function, name: str) -> Path:
     raise ScheduleError(f"{func.name} has no block {name!r}; its blocks: {known}")
 
 
-def find_loop(func: Function, name: str) -> Path:
+def find_loop(func: ir.Function, name: str) -> Path:
     """The path to the loop over the variable `name`, or `"block/name"`.
 
     Raises:
@@ -110,7 +91,7 @@ def find_loop(func: Function, name: str) -> Path:
 def _loop_around(path: Path, var: str) -> Path:
     for depth in range(len(path) - 1, 0, -1):
         outer = path[depth]
-        if isinstance(outer, For) and outer.var.name == var:
+        if isinstance(outer, ir.For) and outer.var.name == var:
             return path[: depth + 1]
     block = block_of(path).name
     known = _listed(loop.var.name for loop in enclosing_loops(path))
@@ -119,12 +100,12 @@ def _loop_around(path: Path, var: str) -> Path:
     )
 
 
-def _path_to(func: Function, stmt: For | Block | Alloc) -> Path:
+def _path_to(func: ir.Function, stmt: ir.For | ir.Block | ir.Alloc) -> Path:
     """The path to the first occurrence of a loop, block or allocation."""
     return next(path for path in paths_to(func, type(stmt)) if path[-1] is stmt)
 
 
-def _qualified(loop: For, var: str) -> str:
+def _qualified(loop: ir.For, var: str) -> str:
     inside = next(blocks_under(loop), None)
     return f"{inside.name}/{var}" if inside else f"{var} (around no block)"
 
@@ -133,7 +114,7 @@ def _listed(items: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(items)) or "none"
 
 
-def find_buffer(func: Function, name: str) -> Buffer:
+def find_buffer(func: ir.Function, name: str) -> ir.Buffer:
     """The parameter or temporary called `name`.
 
     Raises:
@@ -147,7 +128,7 @@ def find_buffer(func: Function, name: str) -> Buffer:
     raise ScheduleError(f"{func.name} has no buffer {name!r}; its buffers: {known}")
 
 
-def find_alloc(func: Function, name: str) -> Path:
+def find_alloc(func: ir.Function, name: str) -> Path:
     """The path to the allocation of the temporary called `name`.
 
     Raises:
@@ -161,24 +142,24 @@ def find_alloc(func: Function, name: str) -> Path:
     raise ScheduleError(f"{func.name} allocates no {name!r}; its temporaries: {known}")
 
 
-def function_of(path: Path) -> Function:
+def function_of(path: Path) -> ir.Function:
     """The function a path starts from."""
-    return _last(path[:1], Function)
+    return _last(path[:1], ir.Function)
 
 
-def loop_of(path: Path) -> For:
+def loop_of(path: Path) -> ir.For:
     """The loop a path leads to."""
-    return _last(path, For)
+    return _last(path, ir.For)
 
 
-def block_of(path: Path) -> Block:
+def block_of(path: Path) -> ir.Block:
     """The block a path leads to."""
-    return _last(path, Block)
+    return _last(path, ir.Block)
 
 
-def alloc_of(path: Path) -> Alloc:
+def alloc_of(path: Path) -> ir.Alloc:
     """The allocation a path leads to."""
-    return _last(path, Alloc)
+    return _last(path, ir.Alloc)
 
 
 def _last(path: Path, kind: type[N]) -> N:
@@ -188,14 +169,14 @@ def _last(path: Path, kind: type[N]) -> N:
     return node
 
 
-def enclosing_loops(path: Path) -> tuple[For, ...]:
+def enclosing_loops(path: Path) -> tuple[ir.For, ...]:
     """The loops around the node a path leads to, outermost first."""
-    return tuple(node for node in path[:-1] if isinstance(node, For))
+    return tuple(node for node in path[:-1] if isinstance(node, ir.For))
 
 
-def blocks_under(node: Node) -> Iterator[Block]:
+def blocks_under(node: ir.Node) -> Iterator[ir.Block]:
     """The outermost blocks at or below `node`, in program order."""
-    if isinstance(node, Block):
+    if isinstance(node, ir.Block):
         yield node
         return
     for child in statements(node):
@@ -205,74 +186,76 @@ def blocks_under(node: Node) -> Iterator[Block]:
 def nest_of(path: Path) -> Path:
     """The path to the outermost loop that is around nothing else."""
     depth = len(path) - 1
-    while isinstance(path[depth - 1], For):
+    while isinstance(path[depth - 1], ir.For):
         depth -= 1
     return path[: depth + 1]
 
 
-def conditions_apart(path: Path, other: Path) -> Iterator[If | While]:
+def conditions_apart(path: Path, other: Path) -> Iterator[ir.If | ir.While]:
     """The conditions around one place but not another, or in the other branch."""
     for node, below in pairwise(path):
-        if isinstance(node, (If, While)) and all(below is not part for part in other):
+        if isinstance(node, (ir.If, ir.While)) and all(
+            below is not part for part in other
+        ):
             yield node
 
 
-def values_of(path: Path) -> list[Let]:
+def values_of(path: Path) -> list[ir.Let]:
     """The lets in scope at a place."""
-    found: list[Let] = []
+    found: list[ir.Let] = []
     for node, below in pairwise(path):
-        for stmt in node.stmts if isinstance(node, Seq) else ():
+        for stmt in node.stmts if isinstance(node, ir.Seq) else ():
             if stmt is below:
                 break
-            if isinstance(stmt, Let):
+            if isinstance(stmt, ir.Let):
                 found.append(stmt)
     return found
 
 
-def actions(func: Function) -> Iterator[Path]:
+def actions(func: ir.Function) -> Iterator[Path]:
     """The paths to blocks, and to all but sequences and allocations outside of them."""
     for path in paths(func):
-        inside = any(isinstance(node, Block) for node in path[:-1])
-        if not inside and not isinstance(path[-1], (Seq, Alloc)):
+        inside = any(isinstance(node, ir.Block) for node in path[:-1])
+        if not inside and not isinstance(path[-1], (ir.Seq, ir.Alloc)):
             yield path
 
 
-def acting(node: Node) -> Iterator[Stmt]:
+def acting(node: ir.Node) -> Iterator[ir.Stmt]:
     """The outermost blocks and the single statements at or below `node`, in order."""
-    if isinstance(node, (Seq, For, While, If)):
+    if isinstance(node, (ir.Seq, ir.For, ir.While, ir.If)):
         for child in children(node):
             yield from acting(child)
-    elif isinstance(node, Stmt) and not isinstance(node, Alloc):
+    elif isinstance(node, ir.Stmt) and not isinstance(node, ir.Alloc):
         yield node
 
 
-def called(stmt: Stmt) -> str:
+def called(stmt: ir.Stmt) -> str:
     """A block by its name, for messages; any other statement as such."""
-    return f"block {stmt.name!r}" if isinstance(stmt, Block) else "a statement"
+    return f"block {stmt.name!r}" if isinstance(stmt, ir.Block) else "a statement"
 
 
-def replace(path: Path, new: Stmt | None) -> Function:
+def replace(path: Path, new: ir.Stmt | None) -> ir.Function:
     """The function with the statement at `path` replaced, or removed if `new` is None.
 
     A `Seq` inserted into a `Seq` is spliced.
     """
-    old, changed = path[-1], seq() if new is None else new
+    old, changed = path[-1], ir.seq() if new is None else new
     for parent in reversed(path[1:-1]):
-        assert isinstance(parent, Stmt)
+        assert isinstance(parent, ir.Stmt)
         changed, old = _with_child(parent, old, changed), parent
     return dataclasses.replace(function_of(path), body=changed)
 
 
-def _with_child(parent: Stmt, old: Node, new: Stmt) -> Stmt:
+def _with_child(parent: ir.Stmt, old: ir.Node, new: ir.Stmt) -> ir.Stmt:
     return rebuild_statements(parent, lambda child: new if child is old else child)
 
 
-def without_nest(func: Function, block: str) -> Function:
+def without_nest(func: ir.Function, block: str) -> ir.Function:
     """The function without a block and the loops around only it."""
     return replace(nest_of(find_block(func, block)), None)
 
 
-def swap(stmt: Stmt, old: Stmt, new: Stmt) -> Stmt:
+def swap(stmt: ir.Stmt, old: ir.Stmt, new: ir.Stmt) -> ir.Stmt:
     """A statement with one at or below it, found by identity, replaced."""
     return _Swap(old, new)(stmt)
 
@@ -281,10 +264,10 @@ def swap(stmt: Stmt, old: Stmt, new: Stmt) -> Stmt:
 class _Swap:
     """Replaces a statement; an object, as a function that calls itself is garbage."""
 
-    old: Stmt
-    new: Stmt
+    old: ir.Stmt
+    new: ir.Stmt
 
-    def __call__(self, stmt: Stmt) -> Stmt:
+    def __call__(self, stmt: ir.Stmt) -> ir.Stmt:
         return self.new if stmt is self.old else rebuild_statements(stmt, self)
 
 
@@ -294,24 +277,24 @@ def rename(node: N, taken: set[str], suffix: str = "") -> N:
     The names get the suffix and, if then still in use, a number; they are added to
     `taken`, so that both copies can be in one function.
     """
-    new: dict[Node, Node] = {}
+    new: dict[ir.Node, ir.Node] = {}
     for current in walk(node):
-        if isinstance(current, (For, Let, Axis)):
-            new[current.var] = Var(
+        if isinstance(current, (ir.For, ir.Let, ir.Axis)):
+            new[current.var] = ir.Var(
                 fresh(current.var.name + suffix, taken), current.var.dtype
             )
-        elif isinstance(current, Alloc):
+        elif isinstance(current, ir.Alloc):
             name = fresh(current.buffer.name + suffix, taken)
             new[current.buffer] = dataclasses.replace(current.buffer, name=name)
 
     @rewriter
-    def visit(current: Node) -> Node:
-        if isinstance(current, (Reducer, IndexMap)):
+    def visit(current: ir.Node) -> ir.Node:
+        if isinstance(current, (ir.Reducer, ir.IndexMap)):
             return current
-        if isinstance(current, Var):
+        if isinstance(current, ir.Var):
             return new.get(current, current)
         changed = rebuild(new.get(current, current), visit)
-        if isinstance(changed, Block):
+        if isinstance(changed, ir.Block):
             return dataclasses.replace(
                 changed, name=fresh(changed.name + suffix, taken)
             )
@@ -320,14 +303,14 @@ def rename(node: N, taken: set[str], suffix: str = "") -> N:
     return visit(node)  # type: ignore[return-value]
 
 
-def new_names(func: Function, *wanted: str) -> tuple[str, ...]:
+def new_names(func: ir.Function, *wanted: str) -> tuple[str, ...]:
     """The wanted names, each numbered if the function already uses it."""
     taken = names(func)
     return tuple(fresh(name, taken) for name in wanted)
 
 
-def constant(expr: Expr) -> int | None:
+def constant(expr: ir.Expr) -> int | None:
     """The value of an integer constant; None for anything else."""
-    if isinstance(expr, Const) and expr.dtype.is_integer:
+    if isinstance(expr, ir.Const) and expr.dtype.is_integer:
         return int(expr.value)
     return None

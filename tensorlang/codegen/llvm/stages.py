@@ -26,24 +26,9 @@ from tensorlang.codegen.llvm.arithmetic import compare
 from tensorlang.codegen.llvm.builder import Builder, Module
 from tensorlang.codegen.llvm.types import llvm_type
 from tensorlang.codegen.team import TEAM, TID, UNITS, USEFUL
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars, reads
 from tensorlang.ir.dtypes import i32, i64
-from tensorlang.ir.nodes import (
-    Alloc,
-    Barrier,
-    Buffer,
-    Evaluate,
-    For,
-    Function,
-    If,
-    Let,
-    Node,
-    Seq,
-    Stmt,
-    Var,
-    While,
-    seq,
-)
 from tensorlang.ir.visit import children, walk_statements
 
 _STAGE = "noinline nounwind"
@@ -60,18 +45,18 @@ class Kernel:
         alone: Whether a stage since the last wait may have a part for one thread.
     """
 
-    function: Function
+    function: ir.Function
     module: Module
     builder: Builder
     routines: list[ins.Routine]
     faults: bool
     claimed: bool
-    bounds: dict[Var, Let] = field(default_factory=dict)
+    bounds: dict[ir.Var, ir.Let] = field(default_factory=dict)
     alone: bool = False
 
-    def add(self, stmts: Sequence[Stmt]) -> None:
+    def add(self, stmts: Sequence[ir.Stmt]) -> None:
         """Emit a stage of these statements, and its call."""
-        body = seq(*stmts)
+        body = ir.seq(*stmts)
         if not self.claimed:
             self._call(body)
             return
@@ -88,7 +73,7 @@ class Kernel:
         self.builder.effect()
         self.alone = False
 
-    def _bounds_of(self, body: Stmt) -> list[Let]:
+    def _bounds_of(self, body: ir.Stmt) -> list[ir.Let]:
         """The bounds of a share that statements use, in order."""
         needed = set(free_vars(body))
         for var, let in reversed(self.bounds.items()):
@@ -96,7 +81,7 @@ class Kernel:
                 needed |= free_vars(let.value)
         return [let for var, let in self.bounds.items() if var in needed]
 
-    def _claim(self, bounds: Sequence[Let], body: Stmt) -> None:
+    def _claim(self, bounds: Sequence[ir.Let], body: ir.Stmt) -> None:
         """A loop over the shares of a stage that this thread claims."""
         builder, variables = self.builder, self.builder.variables
         shares = self._shares() if bounds or TEAM in free_vars(body) else "1"
@@ -135,7 +120,7 @@ class Kernel:
         self.module.declarations.add(f"i64 @{name}({kinds})")
         self.builder.emit(ins.Call(result, "i64", name, ["ptr %member", *numbers]))
 
-    def _call(self, body: Stmt) -> None:
+    def _call(self, body: ir.Stmt) -> None:
         buffers, variables = _used(body, self.builder)
         name = f"{self.function.name}.stage{len(self.routines)}"
         routine = stage(self, name, body, buffers, variables)
@@ -161,21 +146,23 @@ def _record(builder: Builder, fault: str) -> None:
     builder.emit(ins.Store("i32", new, builder.faults, 4))
 
 
-def _used(body: Stmt, builder: Builder) -> tuple[list[Buffer], list[Var]]:
+def _used(body: ir.Stmt, builder: Builder) -> tuple[list[ir.Buffer], list[ir.Var]]:
     """Buffers and variables of the kernel that a stage uses, in order of use.
 
     Variables in shapes do not count.
     """
-    bound = {s.var.name for s in walk_statements(body) if isinstance(s, (For, Let))}
-    buffers: dict[Buffer, None] = {}
-    variables: dict[str, Var] = {}
+    bound = {
+        s.var.name for s in walk_statements(body) if isinstance(s, (ir.For, ir.Let))
+    }
+    buffers: dict[ir.Buffer, None] = {}
+    variables: dict[str, ir.Var] = {}
     seen: set[int] = set()  # simplified statements share many expressions
-    stack: list[Node] = [body]
+    stack: list[ir.Node] = [body]
     while stack:
         node = stack.pop()
-        if isinstance(node, Buffer):
+        if isinstance(node, ir.Buffer):
             buffers.setdefault(node)
-        elif isinstance(node, Var):
+        elif isinstance(node, ir.Var):
             if node.name not in bound:
                 variables.setdefault(node.name, node)
         elif id(node) not in seen:
@@ -188,9 +175,9 @@ def _used(body: Stmt, builder: Builder) -> tuple[list[Buffer], list[Var]]:
 def stage(
     kernel: Kernel,
     name: str,
-    body: Stmt,
-    buffers: Sequence[Buffer],
-    variables: Sequence[Var],
+    body: ir.Stmt,
+    buffers: Sequence[ir.Buffer],
+    variables: Sequence[ir.Var],
 ) -> ins.Routine:
     """The routine of one stage."""
     result = "i32" if kernel.faults else "void"
@@ -230,12 +217,12 @@ def finish(builder: Builder, faults: bool) -> None:
     builder.body[:0] = front
 
 
-def host(stmt: Stmt, kernel: Kernel) -> None:
+def host(stmt: ir.Stmt, kernel: Kernel) -> None:
     """Emit the host program: statements between barriers become stages."""
-    pending: list[Stmt] = []
-    for item in stmt.stmts if isinstance(stmt, Seq) else (stmt,):
-        if kernel.claimed and isinstance(item, (Let, Alloc)):
-            if isinstance(item, Let) and _of_share(item, kernel):
+    pending: list[ir.Stmt] = []
+    for item in stmt.stmts if isinstance(stmt, ir.Seq) else (stmt,):
+        if kernel.claimed and isinstance(item, (ir.Let, ir.Alloc)):
+            if isinstance(item, ir.Let) and _of_share(item, kernel):
                 kernel.bounds[item.var] = item
             else:  # reads nothing that the pending stage writes
                 _host_statement(item, kernel)
@@ -247,32 +234,32 @@ def host(stmt: Stmt, kernel: Kernel) -> None:
     _flush(pending, kernel)
 
 
-def _flush(pending: list[Stmt], kernel: Kernel) -> None:
+def _flush(pending: list[ir.Stmt], kernel: Kernel) -> None:
     if pending:
         kernel.add(pending)
     pending.clear()
 
 
-def _stays(stmt: Stmt) -> bool:
+def _stays(stmt: ir.Stmt) -> bool:
     """Whether a statement stays in the kernel: barriers, and what stages refer to."""
-    if isinstance(stmt, (Let, Alloc)):
+    if isinstance(stmt, (ir.Let, ir.Alloc)):
         return True
-    return any(isinstance(inner, Barrier) for inner in walk_statements(stmt))
+    return any(isinstance(inner, ir.Barrier) for inner in walk_statements(stmt))
 
 
-def _host_statement(stmt: Stmt, kernel: Kernel) -> None:
+def _host_statement(stmt: ir.Stmt, kernel: Kernel) -> None:
     builder = kernel.builder
     match stmt:
-        case Barrier() if kernel.claimed:
+        case ir.Barrier() if kernel.claimed:
             kernel.wait()
-        case Barrier():
+        case ir.Barrier():
             given = ["ptr %member", f"i64 {builder.variables['team']}"]
             builder.module.declarations.add("void @tensorlang_barrier(ptr, i64)")
             builder.emit(ins.Call("", "void", "tensorlang_barrier", given))
             builder.effect()
-        case Alloc(buffer=buffer) if buffer in builder.pointers:
+        case ir.Alloc(buffer=buffer) if buffer in builder.pointers:
             pass
-        case For() | If() | While():
+        case ir.For() | ir.If() | ir.While():
             kernel.alone = True  # in other iterations, or in a branch
             statements.control(stmt, builder, lambda body: host(body, kernel))
             kernel.alone = True
@@ -280,30 +267,30 @@ def _host_statement(stmt: Stmt, kernel: Kernel) -> None:
             statements.run(stmt, builder)
 
 
-def _of_share(let: Let, kernel: Kernel) -> bool:
+def _of_share(let: ir.Let, kernel: Kernel) -> bool:
     """Whether a variable depends on the share that is run."""
     return not free_vars(let.value).isdisjoint((TID, TEAM, *kernel.bounds))
 
 
-def has_claims(function: Function) -> bool:
+def has_claims(function: ir.Function) -> bool:
     """Whether threads claim the shares of stages."""
     return TEAM in free_vars(function.body) and _is_timeless(function.body)
 
 
-def _is_timeless(stmt: Stmt) -> bool:
+def _is_timeless(stmt: ir.Stmt) -> bool:
     """Whether the host program is the same for a thread that is late.
 
     So it is if nothing that it depends on is in memory, which may have changed since.
     """
-    for item in stmt.stmts if isinstance(stmt, Seq) else (stmt,):
+    for item in stmt.stmts if isinstance(stmt, ir.Seq) else (stmt,):
         match item:
-            case Let(value=depends) | For(extent=depends) | If(cond=depends):
+            case ir.Let(value=depends) | ir.For(extent=depends) | ir.If(cond=depends):
                 pass
-            case While(cond=depends):
+            case ir.While(cond=depends):
                 pass
             case _:
                 continue
-        if isinstance(item, Let) or _stays(item):
+        if isinstance(item, ir.Let) or _stays(item):
             if reads(depends):
                 return False
             if not all(_is_timeless(part) for part in _bodies(item)):
@@ -311,14 +298,14 @@ def _is_timeless(stmt: Stmt) -> bool:
     return True
 
 
-def _bodies(stmt: Stmt) -> list[Stmt]:
-    return [child for child in children(stmt) if isinstance(child, Stmt)]
+def _bodies(stmt: ir.Stmt) -> list[ir.Stmt]:
+    return [child for child in children(stmt) if isinstance(child, ir.Stmt)]
 
 
-def has_faults(function: Function) -> bool:
+def has_faults(function: ir.Function) -> bool:
     """Whether any statement of the function can report a fault."""
     return any(
         getattr(stmt.expr, "name", "") == "check"
         for stmt in walk_statements(function.body)
-        if isinstance(stmt, Evaluate)
+        if isinstance(stmt, ir.Evaluate)
     )

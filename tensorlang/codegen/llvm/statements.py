@@ -21,34 +21,18 @@ from tensorlang.codegen.multiples import multiple
 from tensorlang.codegen.narrow import NARROW
 from tensorlang.codegen.nontemporal import is_nontemporal
 from tensorlang.errors import CodegenError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.by_class import by_class
 from tensorlang.ir.dtypes import i64
-from tensorlang.ir.nodes import (
-    Alloc,
-    AtomicUpdate,
-    Cast,
-    Const,
-    Evaluate,
-    For,
-    If,
-    Let,
-    Ramp,
-    Seq,
-    Splat,
-    Stmt,
-    Store,
-    Var,
-    While,
-)
 from tensorlang.ir.visit import walk
 
-Body: TypeAlias = Callable[[Stmt], None]
+Body: TypeAlias = Callable[[ir.Stmt], None]
 _NO_VECTORS = '!{!"llvm.loop.vectorize.enable", i1 false}'
 _NO_UNROLL = '!{!"llvm.loop.unroll.disable"}'
 
 
 @by_class
-def run(stmt: Stmt, builder: Builder) -> None:
+def run(stmt: ir.Stmt, builder: Builder) -> None:
     """Append the instructions of a statement.
 
     Raises:
@@ -59,7 +43,7 @@ def run(stmt: Stmt, builder: Builder) -> None:
 
 
 @run.register
-def _seq(stmt: Seq, builder: Builder) -> None:
+def _seq(stmt: ir.Seq, builder: Builder) -> None:
     for streaming, items in groupby(stmt.stmts, is_nontemporal):
         if streaming:
             nontemporal.store_all(
@@ -72,24 +56,24 @@ def _seq(stmt: Seq, builder: Builder) -> None:
 
 
 @run.register
-def _let(stmt: Let, builder: Builder) -> None:
+def _let(stmt: ir.Let, builder: Builder) -> None:
     text = value(stmt.value, builder)
     name = stmt.var.name
     builder.variables[name] = builder.rename(stmt.value, text, name)
     builder.multiples[stmt.var] = multiple(stmt.value, builder.multiples)
     match stmt.value:
-        case Cast(a=a) if a.dtype.name in NARROW:
-            twin = Var(builder.name(f"{name}.{a.dtype.name}")[1:], a.dtype)
+        case ir.Cast(a=a) if a.dtype.name in NARROW:
+            twin = ir.Var(builder.name(f"{name}.{a.dtype.name}")[1:], a.dtype)
             builder.variables[twin.name] = value(a, builder)
             builder.narrow[stmt.var] = twin
 
 
 @run.register
-def _alloc(stmt: Alloc, builder: Builder) -> None:
+def _alloc(stmt: ir.Alloc, builder: Builder) -> None:
     if stmt.buffer in builder.pointers:  # in the workspace
         return
-    (extent,) = stmt.buffer.shape or (Const(1, i64),)
-    if not isinstance(extent, Const):
+    (extent,) = stmt.buffer.shape or (ir.Const(1, i64),)
+    if not isinstance(extent, ir.Const):
         raise CodegenError(
             f"{stmt.buffer.name}: a buffer on the stack needs a constant size"
         )
@@ -97,10 +81,10 @@ def _alloc(stmt: Alloc, builder: Builder) -> None:
 
 
 @run.register
-def _store(stmt: Store, builder: Builder) -> None:
+def _store(stmt: ir.Store, builder: Builder) -> None:
     if stmt.mask is not None and stmt.mask.dtype.lanes == 1:
-        plain = Store(stmt.buffer, stmt.indices, stmt.value, None, stmt.hints)
-        run(If(stmt.mask, plain), builder)
+        plain = ir.Store(stmt.buffer, stmt.indices, stmt.value, None, stmt.hints)
+        run(ir.If(stmt.mask, plain), builder)
         return
     if matrix_products.store(builder, stmt, value):
         return
@@ -112,45 +96,45 @@ def _store(stmt: Store, builder: Builder) -> None:
 
 
 @run.register
-def _atomic(stmt: AtomicUpdate, builder: Builder) -> None:
+def _atomic(stmt: ir.AtomicUpdate, builder: Builder) -> None:
     memory.atomic(builder, stmt, value)
     builder.effect()
 
 
 @run.register
-def _evaluate(stmt: Evaluate, builder: Builder) -> None:
+def _evaluate(stmt: ir.Evaluate, builder: Builder) -> None:
     builder.effect()  # repeated checks must not be merged
     with builder.scope():
         value(stmt.expr, builder)
 
 
 @run.register
-def _if(stmt: If, builder: Builder) -> None:
+def _if(stmt: ir.If, builder: Builder) -> None:
     control(stmt, builder, lambda body: run(body, builder))
 
 
 @run.register
-def _for(stmt: For, builder: Builder) -> None:
+def _for(stmt: ir.For, builder: Builder) -> None:
     control(stmt, builder, lambda body: run(body, builder))
 
 
 @run.register
-def _while(stmt: While, builder: Builder) -> None:
+def _while(stmt: ir.While, builder: Builder) -> None:
     control(stmt, builder, lambda body: run(body, builder))
 
 
-def control(stmt: If | For | While, builder: Builder, body: Body) -> None:
+def control(stmt: ir.If | ir.For | ir.While, builder: Builder, body: Body) -> None:
     """Emit a branch or loop; `body` emits the statements inside."""
     match stmt:
-        case If():
+        case ir.If():
             _branch(stmt, builder, body)
-        case For():
+        case ir.For():
             _loop(stmt, builder, body)
-        case While():
+        case ir.While():
             _repeat(stmt, builder, body)
 
 
-def _branch(stmt: If, builder: Builder, body: Body) -> None:
+def _branch(stmt: ir.If, builder: Builder, body: Body) -> None:
     cond = value(stmt.cond, builder)
     hints = ("then", "else", "joined") if stmt.orelse else ("then", "joined")
     labels = [builder.label(hint) for hint in hints]
@@ -164,7 +148,7 @@ def _branch(stmt: If, builder: Builder, body: Body) -> None:
     builder.start(labels[-1])
 
 
-def _loop(stmt: For, builder: Builder, body: Body) -> None:
+def _loop(stmt: ir.For, builder: Builder, body: Body) -> None:
     if stmt.kind != "serial":
         raise CodegenError(f"loop {stmt.var.name}: {stmt.kind} should be lowered")
     extent, kind = value(stmt.extent, builder), llvm_type(stmt.var.dtype)
@@ -187,10 +171,10 @@ def _loop(stmt: For, builder: Builder, body: Body) -> None:
     builder.start(after)
 
 
-def _enter(stmt: For, builder: Builder, extent: str, head: str, after: str) -> str:
+def _enter(stmt: ir.For, builder: Builder, extent: str, head: str, after: str) -> str:
     """Branch into a loop, or past an empty one; returns the block branched from."""
     before = builder.block
-    if isinstance(stmt.extent, Const) and stmt.extent.value > 0:
+    if isinstance(stmt.extent, ir.Const) and stmt.extent.value > 0:
         builder.emit(ins.Jump(head))
     else:
         some = compare(builder, "gt", stmt.var.dtype, extent, "0")
@@ -198,13 +182,13 @@ def _enter(stmt: For, builder: Builder, extent: str, head: str, after: str) -> s
     return before
 
 
-def _properties(stmt: For) -> tuple[str, ...]:
+def _properties(stmt: ir.For) -> tuple[str, ...]:
     """Keep loops over vectors as scheduled; LLVM may transform others."""
-    scheduled = any(isinstance(n, (Ramp, Splat)) for n in walk(stmt.body))
+    scheduled = any(isinstance(n, (ir.Ramp, ir.Splat)) for n in walk(stmt.body))
     return (_NO_VECTORS, _NO_UNROLL) if scheduled else ()
 
 
-def _repeat(stmt: While, builder: Builder, body: Body) -> None:
+def _repeat(stmt: ir.While, builder: Builder, body: Body) -> None:
     labels = [builder.label(f"while.{part}") for part in ("test", "body", "done")]
     builder.emit(ins.Jump(labels[0]))
     builder.start(labels[0])
