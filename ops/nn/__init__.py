@@ -35,6 +35,8 @@ from tensorlang.ops.nn.cross_entropy import cross_entropy as cross_entropy
 from tensorlang.ops.nn.cross_entropy import cross_entropy_grad as cross_entropy_grad
 from tensorlang.ops.nn.dense import dense as dense
 from tensorlang.ops.nn.dense import dense_grad as dense_grad
+from tensorlang.ops.nn.dense_int4 import dense_int4 as dense_int4
+from tensorlang.ops.nn.dense_int8 import dense_int8 as dense_int8
 from tensorlang.ops.nn.dropout import dropout as dropout
 from tensorlang.ops.nn.dropout import dropout_grad as dropout_grad
 from tensorlang.ops.nn.dropout import dropout_train as dropout_train
@@ -92,8 +94,6 @@ from tensorlang.ops.nn.pooling import max_pool2d as max_pool2d
 from tensorlang.ops.nn.pooling import max_pool2d_grad as max_pool2d_grad
 from tensorlang.ops.nn.pooling import max_pool3d as max_pool3d
 from tensorlang.ops.nn.pooling import max_pool3d_grad as max_pool3d_grad
-from tensorlang.ops.nn.quantized import dense_int4 as dense_int4
-from tensorlang.ops.nn.quantized import dense_int8 as dense_int8
 from tensorlang.ops.nn.quantizing import dequantize as dequantize
 from tensorlang.ops.nn.quantizing import quantize as quantize
 from tensorlang.ops.nn.rotary import rotary as rotary

@@ -14,6 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError
 from tensorlang.ops.definition import algorithm, operator
+from tensorlang.ops.nn.dense_shapes import (
+    Activation,
+    check_bias,
+    from_sizes,
+    sizes_of,
+)
 from tensorlang.ops.nn.epilogues import activated
 from tensorlang.ops.nn.packing import STRIP
 from tensorlang.ops.signature import NARROW, Floats, Key, Packed, Share
@@ -29,21 +35,11 @@ else:
     demands = lazy.module("tensorlang.ops.demands")
     draws = lazy.module("tensorlang.ops.random.definitions")
 
-Activation: TypeAlias = Literal["relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"]
 Layout: TypeAlias = Literal["oi", "io"]
-Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 TF32_TOLERANCE: Final = 2.0**-10  # two roundings to 10 fraction bits
 _MANY: Final = 64  # representative row count for all but one
 _USUAL: Final = (1024, 1024)
 _BITS: Final = 9  # of a word that an f32 uniform discards
-
-
-def _from_sizes(given: Shapes) -> Shapes:
-    """The shapes of x and w for a shorthand MxNxK."""
-    if len(given) == 1 and len(given[0]) == 3:
-        rows, columns, depth = given[0]
-        return (rows, depth), (columns, depth)
-    return given
 
 
 def _other_rows(workload: Workload) -> tuple[Workload, ...]:
@@ -65,7 +61,7 @@ def _other_rows(workload: Workload) -> tuple[Workload, ...]:
     "nn.dense",
     shapes=(_USUAL,) * 2,
     whole=True,
-    shorthand=_from_sizes,
+    shorthand=from_sizes,
     variants=_other_rows,
 )
 def dense(
@@ -179,22 +175,14 @@ def _weight(
     Raises:
         ShapeError: not a weight of a dense layer.
     """
-    if isinstance(w, ir.Tensor):
-        ir.require(w.ndim == 2, "the weight is a matrix, not of shape {w}", w=w.shape)
-        columns, depth = map(int, w.shape if layout == "oi" else w.shape[::-1])
-        if layout == "oi":
-            return (lambda j, k: w[j, k]), columns, depth
-        return (lambda j, k: w[k, j]), columns, depth
-    strips, shape = w.array, w.array.shape
-    ir.require(
-        strips.ndim == 3 and shape[2] == STRIP and shape[0] == -(-w.columns // STRIP),
-        "an array of shape {shape} holds no packed weight of {columns} columns; "
-        "nn.prepack makes one",
-        shape=shape,
-        columns=w.columns,
-    )
-    depth = int(shape[1])
-    return (lambda j, k: strips[j // STRIP, k, j % STRIP]), w.columns, depth
+    columns, depth = sizes_of(w, STRIP, layout=layout)
+
+    def at(j: Any, k: Any) -> Expr:
+        if not isinstance(w, ir.Tensor):
+            return w.array[j // STRIP, k, j % STRIP]
+        return w[j, k] if layout == "oi" else w[k, j]
+
+    return at, columns, depth
 
 
 def _check_shapes(  # noqa: PLR0917 - operands of a layer
@@ -223,12 +211,7 @@ def _check_shapes(  # noqa: PLR0917 - operands of a layer
         w=array.shape,
         layout=kind,
     )
-    ir.require(
-        b is None or (b.ndim == 1 and b.shape[0] == columns),
-        "the bias has shape {b}, not ({columns},)",
-        b=b and b.shape,
-        columns=columns,
-    )
+    check_bias(b, columns)
     shape = (*x.shape[:-1], columns)
     ir.require(
         residual is None or (residual.ndim == x.ndim and residual.shape == shape),

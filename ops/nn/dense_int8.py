@@ -1,4 +1,4 @@
-"""Dense layers of integer weights: 8-bit activations, or weights only in 4 bits.
+"""Dense layers of 8-bit activations and weights.
 
 Jacob et al., "Quantization and Training of Neural Networks for Efficient
 Integer-Arithmetic-Only Inference", 2018. Integer weights have no gradient.
@@ -7,63 +7,51 @@ Integer-Arithmetic-Only Inference", 2018. Integer weights have no gradient.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from tensorlang import ir, lazy
+from tensorlang import ir
 from tensorlang.errors import ArgumentError, DTypeError
 from tensorlang.ops.definition import operator
+from tensorlang.ops.nn.dense_shapes import (
+    Activation,
+    Shapes,
+    check_quantized,
+    from_sizes,
+    sizes_of,
+)
 from tensorlang.ops.nn.epilogues import activated
 from tensorlang.ops.nn.packing import GROUP, LANES
-from tensorlang.ops.nn.quantizing import Narrowed, half, weights
 from tensorlang.ops.signature import Arrays, ElementType, Packed, Scalar, Singles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tensorlang.ir import DType, Expr, Tensor
-    from tensorlang.ops import demands
 
     Activations: TypeAlias = Tensor
     Weights8: TypeAlias = Tensor
-    Pairs4: TypeAlias = Tensor
 else:
-    demands = lazy.module("tensorlang.ops.demands")
     Activations = Arrays("8-bit activations", ("u8", "i8"))
     Weights8 = Arrays("8-bit weights", ("i8",))
-    Pairs4 = Arrays("pairs of 4-bit weights", ("u8",))
 
-Activation: TypeAlias = Literal["relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"]
-Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 _LONGEST: Final = (2**31 - 1) // (255 * 128)  # products whose sum fits into i32
 _LEAST, _MOST = 2.0**-126, (2 - 2.0**-23) * 2.0**127  # normal numbers of f32
 _HALF: Final = 128  # what an i8 lacks to be a u8
 _RESULTS: Final = ("f32", "bf16", "f16", "i8", "u8")
-_USUAL: Final = ((1024, 1024), (1024, 1024), (1024,))
-_USUAL_4: Final = ((1024, 1024), (1024, 512), (1024,))
 
 
-def _from_sizes(given: Shapes) -> Shapes:
+def _with_scales(given: Shapes) -> Shapes:
     """The shapes for a shorthand MxNxK, with a scale for each output."""
-    if len(given) == 1 and len(given[0]) == 3:
-        rows, columns, depth = given[0]
-        return (rows, depth), (columns, depth), (columns,)
-    return given
-
-
-def _from_sizes_4(given: Shapes) -> Shapes:
-    """The shapes for a shorthand MxNxK, with a scale for each output."""
-    if (made := _from_sizes(given)) is given:
-        return given
-    x, (columns, depth), scales = made
-    return x, (columns, depth // 2), scales
+    made = from_sizes(given)
+    return given if made is given else (*made, made[1][:1])
 
 
 @operator(
     "nn.dense_int8",
     aliases=("dense_int8",),
-    shapes=_USUAL,
+    shapes=((1024, 1024), (1024, 1024), (1024,)),
     whole=True,
-    shorthand=_from_sizes,
+    shorthand=_with_scales,
 )
 def dense_int8(
     x: Activations,
@@ -106,8 +94,8 @@ def dense_int8(
         ArgumentError: the scale or the zero point of an integer result is none.
     """
     _check_result(dtype, ir.as_expr(y_scale), ir.as_expr(y_zero_point))
-    columns, depth = _sizes(w)
-    _check_weights(x, columns, depth, scales, b)
+    columns, depth = sizes_of(w, LANES, GROUP)
+    check_quantized(x, columns, depth, scales, b)
     rows = math.prod(x.shape[:-1])
     groups = tuple(int(n) for n in scales.shape[1:])
     length = depth // math.prod(groups or (1,)) if depth else 0
@@ -182,15 +170,7 @@ def _exact(
         lambda *at: ir.sum(w[(*at, of_w)].cast(ir.i32), of_w),
         "column_sums",
     )
-
-    def at(i: Expr, *j: Any) -> Expr:
-        """The parts by row and column first: epilogues read what is there before."""
-        less = row_sums[(i, *j[1:])] * _HALF if signed else ir.as_expr(0, ir.i32)
-        less = zero_points(i, less, lambda zero: less + zero * column_sums[j])
-        value: Expr = products[(*j[1:], i, j[0])]
-        return value - less
-
-    return at
+    return _less_zeros(products, row_sums, column_sums, zero_points, signed=signed)
 
 
 def _exact_of_strips(
@@ -224,11 +204,32 @@ def _exact_of_strips(
         lambda j: ir.sum(weight(j, of_w).cast(ir.i32), of_w),
         "column_sums",
     )
+    return _less_zeros(products, row_sums, column_sums, zero_points, signed=signed)
 
-    def at(i: Expr, j: Expr) -> Expr:
-        less = row_sums[i] * _HALF if signed else ir.as_expr(0, ir.i32)
+
+def _less_zeros(
+    products: Tensor,
+    row_sums: Tensor,
+    column_sums: Tensor,
+    zero_points: Callable[..., Expr],
+    *,
+    signed: bool,
+) -> Callable[..., Expr]:
+    """An accessor of sums of products, less what offsets and zero points add to them.
+
+    Args:
+        products: The sums of products.
+        row_sums: The sum of each row's activations.
+        column_sums: The sum of each column's weights.
+        zero_points: Applies the zero point of a row; see `_by_row`.
+        signed: Whether the weights that were multiplied are offset.
+    """
+
+    def at(i: Expr, *j: Any) -> Expr:
+        """The parts by row and column first: epilogues read what is there before."""
+        less = row_sums[(i, *j[1:])] * _HALF if signed else ir.as_expr(0, ir.i32)
         less = zero_points(i, less, lambda zero: less + zero * column_sums[j])
-        value: Expr = products[i, j]
+        value: Expr = products[(*j[1:], i, j[0])]
         return value - less
 
     return at
@@ -244,29 +245,6 @@ def _padded(x: Tensor, depth: int) -> Tensor:
 
     made: Tensor = ir.compute((x.shape[0], depth), element, "padded")
     return made
-
-
-def _sizes(w: Tensor | Packed) -> tuple[int, int]:
-    """The columns and the depth of a weight.
-
-    Raises:
-        ShapeError: not a matrix, or not packed for so many columns.
-    """
-    if isinstance(w, ir.Tensor):
-        ir.require(w.ndim == 2, "the weight is a matrix, not of shape {w}", w=w.shape)
-        columns, depth = map(int, w.shape)
-        return columns, depth
-    shape = w.array.shape
-    ir.require(
-        len(shape) == 3
-        and shape[0] == -(-w.columns // LANES)
-        and shape[2] == LANES * GROUP,
-        "an array of shape {shape} holds no packed weight of {columns} columns; "
-        "nn.prepack makes one",
-        shape=shape,
-        columns=w.columns,
-    )
-    return w.columns, int(shape[1]) * GROUP - w.spare
 
 
 def _by_row(given: Tensor | None, x: Tensor, name: str) -> Callable[..., Expr]:
@@ -332,136 +310,3 @@ def _check_result(dtype: DType, scale: Expr, zero_point: Expr) -> None:
             least=least,
             most=most,
         )
-
-
-def _check_weights(
-    x: Tensor, columns: int, depth: int, scales: Tensor, b: Tensor | None
-) -> None:
-    """Check that the arrays belong to one layer of `depth` inputs.
-
-    Raises:
-        ShapeError: a shape does not fit.
-    """
-    ir.require(
-        x.ndim > 0 and x.shape[-1] == depth,
-        "x of shape {x} does not end in the {depth} inputs of a weight with {columns} "
-        "columns",
-        x=x.shape,
-        depth=depth,
-        columns=columns,
-    )
-    ir.require(
-        (scales.ndim == 1 and (scales.shape[0] == columns or scales.shape[0] == 1))
-        or (
-            scales.ndim == 2
-            and scales.shape[0] == columns
-            and scales.shape[1] > 0
-            and depth % int(scales.shape[1]) == 0
-        ),
-        "scales of shape {scales} are neither (1,), ({columns},) nor ({columns}, "
-        "groups) with groups that divide {depth} inputs",
-        scales=scales.shape,
-        columns=columns,
-        depth=depth,
-    )
-    ir.require(
-        b is None or (b.ndim == 1 and b.shape[0] == columns),
-        "the bias has shape {b}, not ({columns},)",
-        b=b and b.shape,
-        columns=columns,
-    )
-
-
-@operator(
-    "nn.dense_int4",
-    aliases=("dense_int4",),
-    shapes=_USUAL_4,
-    whole=True,
-    shorthand=_from_sizes_4,
-    scheduled_as="dense_int4",
-    gradient={"linear": False},
-)
-def dense_int4(
-    x: Narrowed,
-    w: Pairs4,
-    scales: Singles,
-    b: Singles | None = None,
-    *,
-    activation: Activation | None = None,
-) -> Tensor:
-    """Dense layer of float activations and 4-bit weights, with sums in f32.
-
-    `activation(x @ dequantize(w, scales).T + b)`.
-
-    Args:
-        x: Activations, floats `[..., in]`.
-        w: Weights, uint8 `[out, in / 2]`, two to a byte: those of even index in the
-            lower four bits, and a value of 8 stands for 0, as `nn.quantize` makes them.
-        scales: Scales of the weights: `[1]`, `[out]`, or `[out, groups]` for groups of
-            `in / groups` adjacent weights.
-        b: Bias `[out]`, or None.
-        activation: None, `relu`, `gelu`, `gelu_tanh`, `silu`, `sigmoid` or `tanh`.
-        out: Output array, `[..., out]`, of the type of `x`.
-
-    Raises:
-        ShapeError: a shape does not fit.
-    """
-    rows, (columns, width) = math.prod(x.shape[:-1]), _sizes(w)
-    depth = 2 * width
-    _check_weights(x, columns, depth, scales, b)
-    given = ir.reshaped(x, (rows, depth))
-    groups = int(scales.shape[1]) if scales.ndim == 2 else 1
-    whole = depth // groups % 2 == 0
-    few = rows <= demands.FEW and whole
-    products = (_by_bytes if few else _by_numbers)(given, w, scales)
-
-    def element(i: Expr, j: Expr) -> Expr:
-        value: Expr = products[i, j]
-        if few and scales.ndim == 1:
-            value = value * scales[j if scales.shape[0] != 1 else 0]
-        value = activated(value if b is None else value + b[j], activation)
-        return value.cast(x.dtype)
-
-    y = ir.compute((rows, columns), element, "y")
-    return ir.reshaped(y, (*x.shape[:-1], columns))
-
-
-def _by_numbers(x: Tensor, w: Tensor, scales: Tensor) -> Tensor:
-    """Sums of products with dequantised weights, which many rows share."""
-    weight, depth = weights(w, scales, 4), x.shape[1]
-    numbers = ir.compute((w.shape[0], depth), weight, "numbers")
-    k = ir.reduce_axis(depth, "k")
-    made: Tensor = ir.compute(
-        (x.shape[0], w.shape[0]),
-        lambda i, j: ir.sum(ir.wide(x[i, k]) * numbers[j, k], k),
-        "products",
-    )
-    return made
-
-
-def _by_bytes(x: Tensor, w: Tensor, scales: Tensor) -> Tensor:
-    """Sums of products with both halves of each byte, scaled if there are groups.
-
-    Activations of even and of odd index are apart, as the halves of a vector of bytes.
-    """
-    (columns, width), grouped = w.shape, scales.ndim == 2
-    halves = ir.compute(
-        (x.shape[0], 2, width), lambda i, h, k: ir.wide(x[i, k * 2 + h]), "halves"
-    )
-    count = int(scales.shape[1]) if grouped else 1
-    g = ir.reduce_axis(count, "g")
-    byte, h = ir.reduce_axis(int(width) // count, "k"), ir.reduce_axis(2, "h")
-
-    def term(i: Expr, j: Expr) -> Expr:
-        at = g * (int(width) // count) + byte if grouped else byte
-        number: Expr = half(w[j, at], ir.as_expr(h))
-        number = number * scales[j, g] if grouped else number
-        product: Expr = halves[i, h, at] * number
-        return product
-
-    made: Tensor = ir.compute(
-        (x.shape[0], columns),
-        lambda i, j: ir.sum(term(i, j), (g, byte, h) if grouped else (byte, h)),
-        "products",
-    )
-    return made
