@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tensorlang import records
-from tensorlang.errors import TensorlangError
+from tensorlang.errors import RecordError, TensorlangError
 from tensorlang.record_files import Record, path_of
 from tensorlang.tuner.protocol import Candidate
 from tensorlang.tuner.roofline import fraction
@@ -98,7 +98,12 @@ def store_winner(
         incumbent is not None and candidate_of(incumbent).key in measured.samples
     )
     beaten = [incumbent.ir] if incumbent and timed_too else []
-    kept = records.add(record, beaten=[*beaten, *run.stale])
+    try:
+        kept = records.add(record, beaten=[*beaten, *run.stale])
+    except (RecordError, OSError) as problem:
+        said = f"the winner could not be recorded: {problem}; run it again"
+        note = "; ".join(filter(None, (report.note, said)))
+        return dataclasses.replace(report, note=note)
     run.op.forget()
     if run.static and not kept:
         return report

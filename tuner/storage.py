@@ -1,12 +1,14 @@
 """Storage of trials: an Optuna storage, by default a SQLite file of the user.
 
 Finished trials are written in one transaction each, with a write-ahead log: `kill -9`
-loses at most the running trial, and the same command resumes.
+loses at most the running trial, and the same command resumes. A storage that cannot be
+reached for a while gets them later; see `spool`.
 """
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -15,7 +17,7 @@ from urllib.parse import unquote
 
 from tensorlang import lazy
 from tensorlang.errors import RecordError, TuningError
-from tensorlang.tuner import rows
+from tensorlang.tuner import rows, spool
 from tensorlang.tuner.rows import Row
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ else:  # slow to import
 _FILE: Final = "tuning.db"
 _SQLITE: Final = "sqlite:///"
 _SECONDS_TO_WAIT: Final = 30
+_WRITE_WAIT: Final = 3  # seconds for a locked database before a trial is kept
+_PAUSE: Final = 5.0  # seconds until a storage that failed is tried again
 _LONGEST_NAME: Final = 500
 # everything between the user's name and the last @; secret query parameters
 _PASSWORD: Final = re.compile(r"(?:(?<=://)|^(?!.*://))([^/:@]*):(.*)@")
@@ -70,6 +74,9 @@ class Trials:
         url: An Optuna storage URL, such as `sqlite:///trials.db`.
         study: The study's name; long ones are cut.
 
+    Attributes:
+        trouble: Why the storage could not take the last trial; else empty.
+
     Raises:
         RecordError: the database cannot be used; the message names it.
         TuningError: invalid URL, or no driver for it is installed.
@@ -80,7 +87,12 @@ class Trials:
         with _named(url), _alone(url):
             storage = _opened(url)
             self._engine = storage.engine
-            self._study = _study_id(storage, study[:_LONGEST_NAME])
+            self._name = study[:_LONGEST_NAME]
+            self._study = _study_id(storage, self._name)
+        self.trouble = ""
+        self._held: list[Row] = []
+        self._again = 0.0  # when a storage that failed is tried again
+        self._deliver()
 
     def finished(self) -> Iterator[Row]:
         """Earlier trials, oldest first."""
@@ -88,12 +100,36 @@ class Trials:
             yield from rows.read(self._engine, self._study)
 
     def add(self, row: Row) -> None:
-        """Add a trial."""
-        with _named(self._url):
-            rows.write(self._engine, self._study, row)
+        """Add a trial; one that the storage cannot take is kept, and added later."""
+        if self.trouble and time.monotonic() < self._again:
+            self._keep([row])
+            return
+        self._held.append(row)
+        self._deliver()
+
+    def _deliver(self) -> None:
+        """Add the trials that were kept."""
+        waiting = [*spool.take(self._url, self._name), *self._held]
+        self._held, done = [], 0
+        try:
+            with _named(self._url):
+                for row in waiting:
+                    rows.write(self._engine, self._study, row)
+                    done += 1
+            self.trouble = ""
+        except RecordError as problem:
+            self.trouble = str(problem)
+            self._again = time.monotonic() + _PAUSE
+            self._keep(waiting[done:])
+
+    def _keep(self, waiting: list[Row]) -> None:
+        if spool.keep(self._url, self._name, waiting) is None:
+            self._held += waiting
 
     def close(self) -> None:
-        """Close the database."""
+        """Deliver what was kept, if possible, and close the database."""
+        if self.trouble:
+            self._deliver()
         self._engine.dispose()
 
 
@@ -163,6 +199,7 @@ def _opened(url: str) -> optuna.storages.RDBStorage:
     def write_ahead(connection: sqlite3.Connection, _: object) -> None:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
+        connection.execute(f"PRAGMA busy_timeout={1000 * _WRITE_WAIT}")
 
     storage.engine.dispose()
     return storage

@@ -160,6 +160,9 @@ def _tuned(run: Run, url: str, study: str, seed: int) -> Report:
             measured = run.measure(search, worker, default)
         finally:
             trials.close()
+        if trials.trouble:
+            later = "trials are kept on this machine, and delivered by the next run"
+            run.trouble = "; ".join(filter(None, (run.trouble, trials.trouble, later)))
     if run.static:
         made = static_tuning.report(run, search, default)
         if made.best != default:

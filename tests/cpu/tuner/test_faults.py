@@ -6,6 +6,7 @@ import errno
 import io
 import os
 import signal
+import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tensorlang import records
 from tensorlang.errors import ArgumentError, TuningError
 from tensorlang.ops import find
 from tensorlang.tuner import Progress, process, tune
@@ -231,6 +233,43 @@ def _in_order(search: Search, over: object = None) -> Iterator[Suggestion]:
     del over
     for point in search.space.every():
         yield Suggestion(point)
+
+
+def test_a_database_that_is_away_ends_no_run_and_gets_its_trials_from_the_next(
+    user_operator: Callable[..., str], storage: str, tmp_path: Path
+) -> None:
+    name, held = user_operator("slow", "fast"), []
+
+    def listen(_: Progress) -> None:
+        if not held:
+            held.append(sqlite3.connect(tmp_path / "trials.db"))
+            held[0].execute("BEGIN IMMEDIATE")
+
+    arguments: dict[str, Any] = {"shapes": SHAPE, "dtypes": "u32", "budget": 300}
+    (report,) = tune(name, storage=storage, listen=listen, **arguments)
+    assert report.best.knobs == {"way": "fast"}
+    assert report.record is not None
+    assert "delivered by the next run" in report.note
+    held[0].close()
+    (report,) = tune(name, storage=storage, **arguments)
+    assert report.earlier == report.trials == 2
+    assert report.note == ""
+
+
+def test_a_disk_that_is_full_at_the_end_is_said_in_the_report(
+    user_operator: Callable[..., str], storage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> bool:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(records, "add", full)
+    (report,) = tune(
+        user_operator("slow", "fast"),
+        shapes=SHAPE, dtypes="u32", budget=300, storage=storage,
+    )  # fmt: skip
+    assert report.best.knobs == {"way": "fast"}
+    assert report.record is None
+    assert "could not be recorded: [Errno 28] No space left" in report.note
 
 
 def test_what_a_candidate_starts_ends_with_it(

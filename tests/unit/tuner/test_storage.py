@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import sqlite3
 import threading
 from pathlib import Path
 
@@ -10,6 +12,8 @@ import pytest
 
 from tensorlang.errors import RecordError, TuningError
 from tensorlang.scheduling.knobs import Choice, Integer
+from tensorlang.tuner import rows as tables
+from tensorlang.tuner import spool, storage
 from tensorlang.tuner.protocol import OK, WRONG, Candidate, Outcome
 from tensorlang.tuner.rows import Row, parameter
 from tensorlang.tuner.storage import Trials, default_url, redacted
@@ -166,3 +170,81 @@ def test_the_default_is_a_file_of_the_users(
 def test_a_long_name_of_a_study_is_cut_and_found_again(url: str) -> None:
     Trials(url, "x" * 2000).add(row())
     assert list(Trials(url, "x" * 2000).finished()) == [row()]
+
+
+@pytest.fixture
+def spooled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of undelivered trials, of the test's own."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setattr(spool.tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
+    monkeypatch.setattr(storage, "_WRITE_WAIT", 0.05)
+    return tmp_path / "data" / "tensorlang" / "undelivered"
+
+
+def test_a_locked_database_gets_its_trials_later(url: str, spooled: Path) -> None:
+    trials = Trials(url, "study")
+    trials.add(row(0))
+    other = sqlite3.connect(url.removeprefix("sqlite:///"))
+    other.execute("BEGIN IMMEDIATE")
+    trials.add(row(1))
+    assert "locked" in trials.trouble
+    trials.add(row(2))  # does not wait for the database again
+    assert len(list(spooled.glob("*.jsonl"))) == 1
+    other.rollback()
+    other.close()
+    trials._again = 0.0  # the pause is over
+    trials.add(row(3))
+    assert trials.trouble == ""
+    assert list(trials.finished()) == [row(n) for n in range(4)]
+    assert not list(spooled.glob("*.jsonl"))
+
+
+def test_a_run_that_ends_first_leaves_them_to_the_next(url: str, spooled: Path) -> None:
+    trials, elsewhere = Trials(url, "study"), Trials(url, "another study")
+    other = sqlite3.connect(url.removeprefix("sqlite:///"))
+    other.execute("BEGIN IMMEDIATE")
+    trials.add(row(0))
+    trials.add(row(1))
+    trials.close()
+    assert trials.trouble
+    other.close()
+    elsewhere.add(row(2))
+    assert list(Trials(url, "another study").finished()) == [row(2)]
+    again = Trials(url, "study")
+    assert list(again.finished()) == [row(0), row(1)]
+    assert list(Trials(url, "study").finished()) == [row(0), row(1)]
+    assert not list(spooled.glob("*.jsonl"))
+
+
+def test_a_full_disk_loses_no_trial(
+    url: str, spooled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trials = Trials(url, "study")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tables, "write", full)
+        patched.setattr(spool, "write_text", full)
+        trials.add(row(0))
+        trials.add(row(1))
+        assert "No space left" in trials.trouble
+        assert not list(spooled.glob("*.jsonl"))
+        patched.undo()
+    trials.close()
+    assert list(Trials(url, "study").finished()) == [row(0), row(1)]
+
+
+def test_the_other_folder_is_used_where_the_first_takes_nothing(
+    url: str, spooled: Path, tmp_path: Path
+) -> None:
+    spooled.parent.mkdir(parents=True)
+    spooled.write_text("a file in place of the folder")
+    kept = spool.keep(url, "study", [row(0)])
+    assert kept is not None
+    assert kept.is_relative_to(tmp_path / "tmp")
+    with kept.open("a") as file:
+        file.write("not a trial\n")
+    assert spool.take(url, "study") == [row(0)]
+    assert spool.take(url, "study") == []
