@@ -11,6 +11,12 @@ from tensorlang.ops.math.binary import multiply as multiply
 from tensorlang.ops.math.binary import power as power
 from tensorlang.ops.math.binary import remainder as remainder
 from tensorlang.ops.math.binary import subtract as subtract
+from tensorlang.ops.math.bits import bitwise_and as bitwise_and
+from tensorlang.ops.math.bits import bitwise_or as bitwise_or
+from tensorlang.ops.math.bits import bitwise_xor as bitwise_xor
+from tensorlang.ops.math.bits import invert as invert
+from tensorlang.ops.math.bits import left_shift as left_shift
+from tensorlang.ops.math.bits import right_shift as right_shift
 from tensorlang.ops.math.comparison import equal as equal
 from tensorlang.ops.math.comparison import greater as greater
 from tensorlang.ops.math.comparison import greater_equal as greater_equal
@@ -21,7 +27,9 @@ from tensorlang.ops.math.comparison import less_equal as less_equal
 from tensorlang.ops.math.comparison import logical_and as logical_and
 from tensorlang.ops.math.comparison import logical_not as logical_not
 from tensorlang.ops.math.comparison import logical_or as logical_or
+from tensorlang.ops.math.comparison import logical_xor as logical_xor
 from tensorlang.ops.math.comparison import not_equal as not_equal
+from tensorlang.ops.math.conversion import cast as cast
 from tensorlang.ops.math.einsum import einsum as einsum
 from tensorlang.ops.math.matmul import matmul as matmul
 from tensorlang.ops.math.reductions import all as all
@@ -46,8 +54,12 @@ from tensorlang.ops.math.sorting import argsort as argsort
 from tensorlang.ops.math.sorting import sort as sort
 from tensorlang.ops.math.sorting import sort_grad as sort_grad
 from tensorlang.ops.math.unary import abs as abs
+from tensorlang.ops.math.unary import acosh as acosh
+from tensorlang.ops.math.unary import asinh as asinh
+from tensorlang.ops.math.unary import atanh as atanh
 from tensorlang.ops.math.unary import ceil as ceil
 from tensorlang.ops.math.unary import cos as cos
+from tensorlang.ops.math.unary import cosh as cosh
 from tensorlang.ops.math.unary import erf as erf
 from tensorlang.ops.math.unary import exp as exp
 from tensorlang.ops.math.unary import expm1 as expm1
@@ -56,11 +68,14 @@ from tensorlang.ops.math.unary import log as log
 from tensorlang.ops.math.unary import log1p as log1p
 from tensorlang.ops.math.unary import negative as negative
 from tensorlang.ops.math.unary import reciprocal as reciprocal
+from tensorlang.ops.math.unary import round as round
 from tensorlang.ops.math.unary import rsqrt as rsqrt
 from tensorlang.ops.math.unary import sign as sign
 from tensorlang.ops.math.unary import sin as sin
+from tensorlang.ops.math.unary import sinh as sinh
 from tensorlang.ops.math.unary import sqrt as sqrt
 from tensorlang.ops.math.unary import square as square
+from tensorlang.ops.math.unary import tan as tan
 from tensorlang.ops.math.unary import tanh as tanh
 from tensorlang.ops.operator import Operator
 from tensorlang.ops.registry import attribute

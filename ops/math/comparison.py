@@ -55,6 +55,12 @@ def logical_or(a: Value, b: Value) -> Truth:
     return _truth(a) | _truth(b)
 
 
+@elementwise("math.logical_xor", onnx="Xor")
+def logical_xor(a: Value, b: Value) -> Truth:
+    """Elementwise exclusive or; nonzero numbers are true."""
+    return _truth(a).not_equal(_truth(b))
+
+
 @elementwise("math.logical_not", onnx="Not")
 def logical_not(x: Value) -> Truth:
     """Elementwise logical not; nonzero numbers are true."""

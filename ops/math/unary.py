@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from tensorlang import ir
 from tensorlang.ops.elementwise import elementwise
 from tensorlang.ops.signature import Float, Real
@@ -109,3 +111,61 @@ def floor(x: Float) -> Float:
 def ceil(x: Float) -> Float:
     """Round up to an integer."""
     return ir.ceil(x)
+
+
+@elementwise("math.round", onnx="Round")
+def round(x: Float) -> Float:
+    """Round to the nearest whole number, ties to even."""
+    return ir.round(x)
+
+
+@elementwise("math.tan", onnx="Tan")
+def tan(x: Float) -> Float:
+    """Tangent of x in radians."""
+    return ir.sin(x) / ir.cos(x)
+
+
+@elementwise("math.sinh", onnx="Sinh")
+def sinh(x: Float) -> Float:
+    """Hyperbolic sine, accurate near 0."""
+    size = ir.unary("abs", x)
+    less, root = ir.expm1(size), ir.exp(size * 0.5)
+    large = root * 0.5 * root  # where e^x overflows, this may not
+    return _odd(x, ir.select(size < 20.0, (less + less / (less + 1.0)) * 0.5, large))
+
+
+def _odd(x: Float, of_size: Float) -> Float:
+    """The value of an odd function, from that of the absolute value."""
+    return ir.select(x.equal(0), x, ir.select(x < 0, -of_size, of_size))
+
+
+@elementwise("math.cosh", onnx="Cosh")
+def cosh(x: Float) -> Float:
+    """Hyperbolic cosine."""
+    half = ir.exp(ir.unary("abs", x) * 0.5)
+    return half * 0.5 * half + 0.5 / half / half
+
+
+@elementwise("math.asinh", onnx="Asinh")
+def asinh(x: Float) -> Float:
+    """Inverse hyperbolic sine, accurate near 0."""
+    size = ir.unary("abs", x)
+    square = size * size
+    small = ir.log1p(size + square / (1.0 + ir.sqrt(square + 1.0)))
+    large = ir.log(size) + math.log(2)  # where the square may overflow
+    return _odd(x, ir.select(size < 1e9, small, large))
+
+
+@elementwise("math.acosh", onnx="Acosh")
+def acosh(x: Float) -> Float:
+    """Inverse hyperbolic cosine; NaN below 1."""
+    above = x - 1.0
+    small = ir.log1p(above + ir.sqrt(above * above + above * 2.0))
+    return ir.select(x < 1e9, small, ir.log(x) + math.log(2))
+
+
+@elementwise("math.atanh", onnx="Atanh")
+def atanh(x: Float) -> Float:
+    """Inverse hyperbolic tangent, accurate near 0; NaN outside of -1 and 1."""
+    size = ir.unary("abs", x)
+    return _odd(x, ir.log1p(size * 2.0 / (1.0 - size)) * 0.5)

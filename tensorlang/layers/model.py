@@ -9,7 +9,7 @@ y = model(images)
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import numpy as np
@@ -53,6 +53,7 @@ class Model:
         self.extras: dict[str, Array] = {}
         self._network: Network | None = None
         self._trainer: Trainer | None = None
+        self._late: Callable[[Sequence[Input]], Network] | None = None
 
     def compile(
         self,
@@ -90,12 +91,20 @@ class Model:
             )
         given = [_spec_of(spec) for spec in specs]
         self._network = Network(self._apply, *given, key=key, weights=weights)
-        self._trainer = None
+        self._trainer, self._late = None, None
         if train:
             self._trainer = Trainer(
                 self._network, loss=loss, optimizer=optimizer, target=target
             )
         return self
+
+    def compile_at_calls(self, late: Callable[[Sequence[Input]], Network]) -> None:
+        """Compile at each call, for inference, what depends on the inputs' values.
+
+        Args:
+            late: Gives the network for inputs.
+        """
+        self._network, self._late = None, late
 
     def _apply(self, *inputs: graph.Value) -> OpResult:
         return self.layer(*inputs)
@@ -142,6 +151,8 @@ class Model:
         """Run it on arrays of any batch size, or apply it to symbolic tensors."""
         if any(isinstance(value, graph.Value) for value in inputs):
             return self.layer(*inputs)
+        if self._late is not None:
+            self._network = self._late(inputs)
         return self.network.transform(*inputs)
 
     def train_one_batch(self, *arrays: Input) -> float:

@@ -17,11 +17,17 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from tensorlang import onnx
-from tensorlang.errors import ArgumentError, GraphError, WeightError
+from tensorlang.errors import (
+    ArgumentError,
+    GraphError,
+    TensorlangError,
+    WeightError,
+)
 from tensorlang.graph.specs import TensorSpec
 from tensorlang.graph.weights import fill
 from tensorlang.layers import optimizers
 from tensorlang.layers.trainer import LOSSES, Loss
+from tensorlang.onnx.by_value import ByValue
 from tensorlang.onnx.checks import Note
 
 if TYPE_CHECKING:
@@ -135,7 +141,12 @@ def load(
     if trained:
         given["loss"] = loss or _from_note(program.note, "loss", path)
         given["optimizer"] = optimizer or _optimizer(program.note, path)
-    model.compile(*program.specs, train=trained, target=target, **given)
+    try:
+        model.compile(*program.specs, train=trained, target=target, **given)
+    except TensorlangError:
+        if trained or not program.asked:
+            raise
+        model.compile_at_calls(ByValue(program, program))
     model.extras = extras
     _restore(model, states)
     return model

@@ -40,6 +40,7 @@ class Call:
         given: The attributes set by the node, as ONNX has them.
         version: The operator's version in the file's opset.
         program: The program that contains it.
+        node: The node itself.
         around: All values visible to the node, by name.
 
     Raises:
@@ -48,6 +49,7 @@ class Call:
 
     def __init__(self, program: Program, node: NodeProto, around: Around) -> None:
         self.program, self.around, self.version = program, around, 1
+        self.node = node
         self.domain, self.kind = kind_of(node)
         self.names, self.outputs = tuple(node.input), tuple(node.output)
         self.inputs = [value_named(around, name) for name in self.names]
@@ -61,6 +63,8 @@ class Call:
         """
         if isinstance(value, Weight):
             value = self.program.arrays[value.path]
+        if isinstance(value, Tensor):
+            value = self.program.evaluated(value)
         if not isinstance(value, np.ndarray):
             raise GraphError(f"its input {what!r} depends on data; make it constant")
         return value

@@ -10,14 +10,14 @@ become references too.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tensorlang import graph
 from tensorlang.errors import ArgumentError, GraphError, TensorlangError
-from tensorlang.graph.leaves import Weight
+from tensorlang.graph.leaves import ConstantTensor, Weight
 from tensorlang.graph.scopes import training
 from tensorlang.graph.specs import KeySpec, TensorSpec
 from tensorlang.graph.values import Key, Tensor, Value
@@ -32,6 +32,7 @@ from tensorlang.onnx.calls import (
     value_named,
 )
 from tensorlang.onnx.checks import check_functions, check_texts, note_of, specs_of
+from tensorlang.onnx.expansion import is_function
 from tensorlang.onnx.external_data import read
 from tensorlang.onnx.files import nodes_of
 from tensorlang.onnx.folding import (
@@ -46,9 +47,10 @@ from tensorlang.onnx.reading import READERS, applied
 from tensorlang.ops import nn, random
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto
+    from onnx import GraphProto, ModelProto, NodeProto
 
 GENERATOR = "generator"
+_FEW = ((), *((n,) for n in range(9)))  # shapes of floats that may be scales
 
 
 class Program:
@@ -64,6 +66,9 @@ class Program:
         note: The metadata of our writer; empty for other files.
         opsets: The versions of its operator sets, by domain.
         key: The key that the next dropout splits.
+        depth: The number of functions that are being inlined.
+        fixed: Known values of inputs.
+        asked: Names of inputs whose values the last call needed.
     """
 
     def __init__(
@@ -107,6 +112,10 @@ class Program:
         with limited(largest):
             self.specs = specs_of(self.inputs, name)
         self.key: Key | None = None
+        self.depth = 0
+        self.fixed: Mapping[str, np.ndarray] = {}
+        self.asked: set[str] = set()
+        self._given: dict[Value, str] = {}
         self._made: dict[str, Weight] = {}
         self._computed = 0  # bytes of folded constants
 
@@ -118,7 +127,11 @@ class Program:
                 outputs.
         """
         model = self.model
-        kinds = {kind_of(node) for node in nodes_of(model.graph)} - READERS.keys()
+        kinds = {
+            kind_of(node)
+            for node in nodes_of(model.graph)
+            if kind_of(node) not in READERS and not is_function(model, node)
+        }
         if kinds:
             listed = ", ".join(sorted(".".join(filter(None, each)) for each in kinds))
             raise GraphError(f"{self.name} has unsupported operators: {listed}")
@@ -171,20 +184,40 @@ class Program:
                 f"{self.name} takes {len(self.specs)} inputs "
                 f"({', '.join(v.name for v in self.inputs)}), got {len(inputs)}"
             )
-        self._computed = 0
+        self._computed, self.asked = 0, set()
         values: dict[str, Held | TensorlangError] = {"": None}
         for name, array in self.arrays.items():
             values[name] = self._weight(name) if name in self.weights else array
-        values.update((v.name, x) for v, x in zip(self.inputs, inputs, strict=True))
+        named = [each.name for each in self.inputs]
+        values |= dict(zip(named, inputs, strict=True)) | dict(self.fixed)
+        self._given = {
+            x: name
+            for name, x in zip(named, inputs, strict=True)
+            if isinstance(x, Tensor)
+        }
         values.update({name: graph.read(ref) for name, ref in self.moments.items()})
         values.update(self._opened())
         with limited(self.largest):
-            self._nodes(self.model.graph, values)
+            self.nodes(self.model.graph.node, values)
         self._closed(values)
         whole = self.model.graph.output
         outs = whole[: len(whole) - len(self.states)]
         made = tuple(self._output(out.name, values) for out in outs)
         return made[0] if len(made) == 1 else made
+
+    def evaluated(self, value: Tensor) -> np.ndarray | Tensor:
+        """The array of a value that only depends on constants.
+
+        If it depends on inputs that are small, as shapes and axes are, these are asked
+        for.
+        """
+        own = graph.Graph((), value, name="constant")
+        made = graph.fold(own).outputs[0] if not own.stateful else value
+        if isinstance(made, ConstantTensor):
+            return made.data
+        if all(leaf in self._given and _is_small(leaf) for leaf in own.free):
+            self.asked |= {self._given[leaf] for leaf in own.free}
+        return value
 
     def _output(self, name: str, values: Around) -> Value:
         """A result of the program.
@@ -238,7 +271,7 @@ class Program:
             for each in block.initializer
         )
         values.update((v.name, x) for v, x in zip(block.input, inputs, strict=True))
-        self._nodes(block, values)
+        self.nodes(block.node, values)
         self.settle()
         return [value_named(values, out.name) for out in block.output]
 
@@ -263,15 +296,15 @@ class Program:
             self._made[name] = Weight(spec, name, _Begin(array), trainable=free)
         return self._made[name]
 
-    def _nodes(
-        self, block: GraphProto, values: dict[str, Held | TensorlangError]
+    def nodes(
+        self, nodes: Iterable[NodeProto], values: dict[str, Held | TensorlangError]
     ) -> None:
-        """Read the nodes of a graph.
+        """Read the nodes of a graph or a function.
 
         Raises:
             TensorlangError: names the node that does not fit.
         """
-        for node in block.node:
+        for node in nodes:
             try:
                 made = applied(Call(self, node, values))
                 for each in made:
@@ -305,6 +338,12 @@ class _Begin:
 
 
 _GENERATOR = graph.ref(KeySpec(), GENERATOR)
+
+
+def _is_small(value: Value) -> bool:
+    """Whether an input may be a shape, axes or numbers for sizes."""
+    whole = isinstance(value.spec, TensorSpec) and value.spec.numpy.kind in "iub"
+    return value.ndim < 2 and (whole or value.shape in _FEW)
 
 
 def _floats(arrays: Mapping[str, np.ndarray]) -> list[str]:

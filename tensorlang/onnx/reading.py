@@ -31,6 +31,7 @@ from tensorlang.onnx.calls import (
     dtype_named,
     type_of,
 )
+from tensorlang.onnx.expansion import expanded, is_function
 from tensorlang.onnx.files import library
 from tensorlang.onnx.folding import to_value
 
@@ -117,7 +118,7 @@ def applied(call: Call) -> tuple[Held, ...]:
     """
     reader = READERS.get((call.domain, call.kind))
     if reader is None:
-        raise GraphError("this operator is not supported")
+        return expanded(call)
     schema = None if call.domain else schema_of(call, reader)
     types = {} if schema is None else _type_variables(call, schema)
     usual = (
@@ -137,6 +138,8 @@ def applied(call: Call) -> tuple[Held, ...]:
     own = (call,) if reader.takes_call else ()
     made = reader.read(*own, *inputs, **_attributes(reader, given))
     several = made if isinstance(made, tuple) else (made,)
+    if any(call.outputs[len(several) :]) and is_function(call.program.model, call.node):
+        return expanded(call)
     return several if schema is None else tuple(_results(schema, several, types))
 
 

@@ -120,6 +120,24 @@ def divide(a: Operand, b: Operand) -> Operand:
     return where(up, _add(quotient, 1), quotient)
 
 
+@reads("BitShift", folds=True)
+def shift(x: Operand, y: Operand, *, direction: str) -> Results:
+    """Shift bits."""
+    if direction not in {"LEFT", "RIGHT"}:
+        raise GraphError(f"attribute direction={direction!r} is not supported")
+    left = direction == "LEFT"
+    return foldable(math.left_shift if left else math.right_shift)(x, y)
+
+
+@reads("IsInf")
+def infinite(x: Tensor, *, detect_negative: bool, detect_positive: bool) -> Results:
+    """Whether numbers are infinite."""
+    found = math.isinf(x)
+    if not detect_negative:
+        found = math.logical_and(found, math.greater(x, 0))
+    return found if detect_positive else math.logical_and(found, math.less(x, 0))
+
+
 @reads("Mod", folds=True)
 def modulo(a: Operand, b: Operand, *, fmod: bool) -> Results:
     """Remainder with the sign of `b`, or of `a` if `fmod` is set."""
@@ -237,12 +255,33 @@ def write_clip(writer: Writer, node: Node) -> str:
 def cast(
     input: Operand, *, to: int, saturate: int = 1, round_mode: str = "up"
 ) -> Results:
-    """Convert the type: any for constants; only to or from bool for data.
+    """Convert the type.
 
     Saturation and rounding modes only apply to 8-bit floats.
     """
     del saturate, round_mode
-    dtype = dtype_of(to, "the result")
+    return converted(input, dtype_of(to, "the result"))
+
+
+@reads("CastLike", folds=True)
+def cast_like(
+    input: Operand,
+    target_type: Operand,
+    *,
+    saturate: int = 1,
+    round_mode: str = "up",
+) -> Results:
+    """Convert to the type of another array."""
+    del saturate, round_mode
+    return converted(input, dtype_in(target_type))
+
+
+def converted(input: Operand, dtype: np.dtype) -> Operand:
+    """Convert the type.
+
+    Raises:
+        GraphError: a symbolic size becomes something else than an int64.
+    """
     if _has_sizes(input):
         if dtype != np.int64:
             raise GraphError(
@@ -251,14 +290,10 @@ def cast(
         return input
     if not isinstance(input, Value):
         return _cast(input, dtype)
-    own = dtype_in(input)
-    if own == dtype:
-        return input
-    if dtype.kind == "b":
-        return math.not_equal(input, 0)
-    if own.kind == "b":
-        return where(input, np.ones((), dtype), np.zeros((), dtype))
-    raise GraphError(f"a cast of {input.spec} to {dtype} is not supported")
+    made: Tensor = input
+    if dtype_in(input) != dtype:
+        made = math.cast(input, dtype.name)
+    return made
 
 
 def _cast(x: np.ndarray, dtype: np.dtype) -> np.ndarray:

@@ -77,6 +77,8 @@ def dropout(
     del seed
     if not is_test:
         raise GraphError("training is supported as training_mode, from opset 12 on")
+    if training_mode and ratio and call.names[2] in call.program.fixed:
+        raise GraphError("training_mode is true at a call; train the model instead")
     if training() and training_mode and ratio:
         return call.program.dropped(data, as_decimal(ratio))
     if call.version < 12 or len(call.outputs) < 2:

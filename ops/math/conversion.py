@@ -1,0 +1,28 @@
+"""Conversion of element types."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tensorlang import ir
+from tensorlang.ops.definition import operator
+from tensorlang.ops.signature import Anything, ElementType
+
+if TYPE_CHECKING:
+    from tensorlang.ir import Tensor
+
+
+@operator("math.cast", shapes=((1 << 24,),), whole=True, gradient={})
+def cast(x: Anything, dtype: ElementType) -> Tensor:
+    """Convert to another element type.
+
+    Floats become integers by truncation, saturated at the limits of the type, with 0
+    for NaN; integers wrap; bool is whether a number is not 0.
+
+    Args:
+        x: Numbers or truth values of any shape.
+        dtype: The element type of the result.
+    """
+    flat = ir.reshaped(x, (ir.elements(x.shape),))
+    made = ir.compute(flat.shape, lambda i: flat[i].cast(dtype), "y")
+    return ir.reshaped(made, x.shape)

@@ -1,0 +1,107 @@
+"""Networks that depend on the values of inputs: shapes, axes and sizes.
+
+A file may take as an input what a program must know, such as the shape of a Reshape.
+Such a network is traced at the call, and kept for these values and all shapes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tensorlang.errors import ArgumentError, DTypeError, TensorlangError
+from tensorlang.graph.execution import KEPT
+from tensorlang.graph.network import Network
+from tensorlang.graph.specs import TensorSpec
+from tensorlang.onnx.programs import Program
+
+if TYPE_CHECKING:
+    from tensorlang.graph.execution import Input
+    from tensorlang.graph.program import Body
+
+    Arrays = dict[str, np.ndarray]
+    Shapes = tuple[tuple[int, ...], ...]
+    Key = tuple[Shapes, tuple[tuple[str, bytes], ...]]  # and the values known
+
+
+class ByValue:
+    """The networks of a program for the values of some inputs.
+
+    Args:
+        program: The program, whose `asked` names the inputs.
+        apply: What the networks trace: it calls the program.
+    """
+
+    def __init__(self, program: Program, apply: Body) -> None:
+        self._program, self._apply = program, apply
+        self._names = set(program.asked)
+        self._made: dict[Key, Network] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, inputs: Sequence[Input]) -> Network:
+        """The network for these inputs.
+
+        Raises:
+            ArgumentError, DTypeError: an input does not fit.
+            TensorlangError: the program does not fit the values.
+        """
+        arrays = self._arrays(inputs)
+        with self._lock:
+            while True:
+                fixed = {name: arrays[name] for name in sorted(self._names)}
+                key = (
+                    tuple(array.shape for array in arrays.values()),
+                    tuple((name, array.tobytes()) for name, array in fixed.items()),
+                )
+                if key in self._made:
+                    return self._made[key]
+                try:
+                    made = self._traced(fixed, arrays)
+                except TensorlangError:
+                    if self._program.asked <= self._names:
+                        raise
+                    self._names |= self._program.asked
+                    continue
+                if len(self._made) >= KEPT:
+                    self._made.clear()
+                self._made[key] = made
+                return made
+
+    def _arrays(self, inputs: Sequence[Input]) -> Arrays:
+        """The inputs by name.
+
+        Raises:
+            ArgumentError: another number.
+            DTypeError: one has another type or rank.
+        """
+        program = self._program
+        if len(inputs) != len(program.specs):
+            raise ArgumentError(
+                f"{program.name} takes {len(program.specs)} inputs, got {len(inputs)}"
+            )
+        arrays = {}
+        for value, spec, given in zip(
+            program.inputs, program.specs, inputs, strict=True
+        ):
+            array = arrays[value.name] = np.asarray(given)
+            if array.dtype != spec.numpy or array.ndim != len(spec.shape):
+                raise DTypeError(
+                    f"{program.name}: input {value.name!r} is {spec}, not "
+                    f"{array.dtype}{list(array.shape)}"
+                )
+        return arrays
+
+    def _traced(self, fixed: Arrays, arrays: Arrays) -> Network:
+        program = self._program
+        program.fixed = {name: array.copy() for name, array in fixed.items()}
+        try:
+            return Network(self._apply, *map(_spec, arrays.values()))
+        finally:
+            program.fixed = {}
+
+
+def _spec(array: np.ndarray) -> TensorSpec:
+    return TensorSpec(array.shape, array.dtype.name)
