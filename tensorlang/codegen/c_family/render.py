@@ -17,6 +17,7 @@ from tensorlang.codegen.c_family import atomics, forms, rotations, vectors
 from tensorlang.codegen.c_family.literals import literal
 from tensorlang.codegen.c_family.selects import tidy_selects
 from tensorlang.codegen.copies import copied_from
+from tensorlang.codegen.headers import header
 from tensorlang.codegen.hopper import printing as hopper
 from tensorlang.codegen.simt.host import (
     Launch,
@@ -67,7 +68,7 @@ def render(
     prelude = printer.prelude()
     return str(
         printer.macros["Source"](
-            header=_header(function, target, knobs or {}),
+            header=header(function, target, knobs or {}),
             types=sorted(printer.types, key=_width),
             prelude=prelude,
             kernels=kernels,
@@ -78,22 +79,6 @@ def render(
 def _width(name: str) -> tuple[bool, int, str]:
     """Sort key: scalar types before vector types."""
     return "x" in name, len(name), name
-
-
-def _header(
-    function: ir.Function, target: Target, knobs: Mapping[str, object]
-) -> list[str]:
-    lines = [f"{function.name}, for {target}"]
-    lines += [f"  {_signature(param)}" for param in function.params]
-    lines += [f"  {var.name}: {var.dtype}" for var in function.scalars]
-    if knobs:
-        lines.append(", ".join(f"{k}={v}" for k, v in sorted(knobs.items())))
-    return lines
-
-
-def _signature(param: ir.Param) -> str:
-    shape = ", ".join(map(str, param.buffer.shape))
-    return f"{param.role} {param.buffer.name}: {param.buffer.dtype}[{shape}]"
 
 
 def _templates(target: Target) -> tuple[str, ...]:

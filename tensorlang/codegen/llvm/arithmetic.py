@@ -158,7 +158,7 @@ def compare(builder: Builder, op: str, dtype: DType, a: str, b: str) -> str:
     predicate = _PREDICATES[dtype.kind][op]
     name = builder.name()
     return builder.emit(
-        ins.Compare(name, f"{opcode} {predicate}", llvm_type(dtype), a, b)
+        ins.Binary(name, f"{opcode} {predicate}", llvm_type(dtype), a, b)
     )
 
 

@@ -105,7 +105,7 @@ class Builder:
         last = self.body[-1] if self.body else None
         if last is None or not text.startswith("%.") or _name(last) != text:
             return text
-        last.name = self.name(hint)  # type: ignore[union-attr]
+        last.name = self.name(hint)  # type: ignore[attr-defined]
         for table in (self._memo[-1], self._reads):
             if table.get(expr) == text:
                 table[expr] = _name(last)

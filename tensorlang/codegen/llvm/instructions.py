@@ -7,11 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+
+
+class Instruction:
+    """A line of a routine; those that have a value have a `name`."""
+
+    __slots__ = ()
 
 
 @dataclass(eq=False, repr=False, slots=True)
-class Alloca:
+class Alloca(Instruction):
     """Stack memory for `count` elements, aligned to `align` bytes."""
 
     name: str
@@ -26,8 +31,8 @@ class Alloca:
 
 
 @dataclass(eq=False, repr=False, slots=True)
-class Binary:
-    """`op` (with its flags) on two operands of one type."""
+class Binary(Instruction):
+    """`op`, with its flags or predicate, on two operands of one type."""
 
     name: str
     op: str
@@ -40,7 +45,7 @@ class Binary:
 
 
 @dataclass(eq=False, repr=False, slots=True)
-class Negate:
+class Negate(Instruction):
     """A float with its sign flipped."""
 
     name: str
@@ -52,21 +57,7 @@ class Negate:
 
 
 @dataclass(eq=False, repr=False, slots=True)
-class Compare:
-    """`op` is `icmp` or `fcmp` with its predicate."""
-
-    name: str
-    op: str
-    type: str
-    a: str
-    b: str
-
-    def __str__(self) -> str:
-        return f"{self.name} = {self.op} {self.type} {self.a}, {self.b}"
-
-
-@dataclass(eq=False, repr=False, slots=True)
-class Select:
+class Select(Instruction):
     """`a` if `cond` (of `cond_type`) is true, else `b`."""
 
     name: str
@@ -84,7 +75,7 @@ class Select:
 
 
 @dataclass(eq=False, repr=False, slots=True)
-class Cast:
+class Cast(Instruction):
     """`a` of type `source` converted by `op` to `type`."""
 
     name: str
@@ -98,7 +89,7 @@ class Cast:
 
 
 @dataclass(eq=False, repr=False, slots=True)
-class Call:
+class Call(Instruction):
     """A call; `args` are `type operand` texts, `name` is empty for `void`."""
 
     name: str
@@ -112,7 +103,7 @@ class Call:
 
 
 @dataclass(eq=False, repr=False, slots=True)
-class Splat:
+class Splat(Instruction):
     """A scalar in all of `lanes` lanes."""
 
     name: str
@@ -131,7 +122,7 @@ class Splat:
 
 
 @dataclass(eq=False, repr=False, slots=True)
-class Shuffle:
+class Shuffle(Instruction):
     """Lanes `taken` from the concatenation of `a` and `b` (both of `type`)."""
 
     name: str
@@ -149,7 +140,7 @@ class Shuffle:
 
 
 @dataclass(eq=False, repr=False, slots=True)
-class Extract:
+class Extract(Instruction):
     """One lane of a vector."""
 
     name: str
@@ -164,7 +155,7 @@ class Extract:
 
 
 @dataclass(eq=False, repr=False, slots=True)
-class Insert:
+class Insert(Instruction):
     """A vector with one lane replaced."""
 
     name: str
@@ -182,7 +173,7 @@ class Insert:
 
 
 @dataclass(eq=False, repr=False, slots=True)
-class Address:
+class Address(Instruction):
     """The address of element `index` (`index_type` may be a vector) from `base`.
 
     `inbounds` unless the access is masked.
@@ -204,20 +195,25 @@ class Address:
 
 
 @dataclass(eq=False, repr=False, slots=True)
-class Load:
-    """A value of `type` from memory."""
+class Load(Instruction):
+    """A value of `type` from memory, optionally atomic."""
 
     name: str
     type: str
     pointer: str
     align: int
+    atomic: bool = False
 
     def __str__(self) -> str:
-        return f"{self.name} = load {self.type}, ptr {self.pointer}, align {self.align}"
+        how, order = ("atomic ", " monotonic") if self.atomic else ("", "")
+        return (
+            f"{self.name} = load {how}{self.type}, ptr {self.pointer}{order}, "
+            f"align {self.align}"
+        )
 
 
 @dataclass(eq=False, repr=False, slots=True)
-class Store:
+class Store(Instruction):
     """A value of `type` to memory, optionally nontemporal."""
 
     type: str
@@ -235,7 +231,7 @@ class Store:
 
 
 @dataclass(eq=False, repr=False, slots=True)
-class Atomic:
+class Atomic(Instruction):
     """An atomic update of one element; the old value is unused."""
 
     name: str
@@ -252,23 +248,7 @@ class Atomic:
 
 
 @dataclass(eq=False, repr=False, slots=True)
-class AtomicLoad:
-    """An atomic load."""
-
-    name: str
-    type: str
-    pointer: str
-    align: int
-
-    def __str__(self) -> str:
-        return (
-            f"{self.name} = load atomic {self.type}, ptr {self.pointer} monotonic, "
-            f"align {self.align}"
-        )
-
-
-@dataclass(eq=False, repr=False, slots=True)
-class Exchange:
+class Exchange(Instruction):
     """Compare and exchange: store `new` if memory holds `old`; returns success."""
 
     name: str
@@ -286,7 +266,7 @@ class Exchange:
 
 
 @dataclass(eq=False, repr=False, slots=True)
-class Phi:
+class Phi(Instruction):
     """A value that depends on the predecessor: `(value, label)` pairs."""
 
     name: str
@@ -299,7 +279,7 @@ class Phi:
 
 
 @dataclass(eq=False, repr=False, slots=True)
-class Label:
+class Label(Instruction):
     """The start of a basic block."""
 
     name: str
@@ -309,7 +289,7 @@ class Label:
 
 
 @dataclass(eq=False, repr=False, slots=True)
-class Jump:
+class Jump(Instruction):
     """An unconditional branch."""
 
     target: str
@@ -319,7 +299,7 @@ class Jump:
 
 
 @dataclass(eq=False, repr=False, slots=True)
-class Branch:
+class Branch(Instruction):
     """A conditional branch; a back edge names its loop metadata."""
 
     cond: str
@@ -333,7 +313,7 @@ class Branch:
 
 
 @dataclass(eq=False, repr=False, slots=True)
-class Return:
+class Return(Instruction):
     """A return."""
 
     type: str
@@ -341,32 +321,6 @@ class Return:
 
     def __str__(self) -> str:
         return f"ret {self.type} {self.value}"
-
-
-Instruction: TypeAlias = (
-    Alloca
-    | Binary
-    | Negate
-    | Compare
-    | Select
-    | Cast
-    | Call
-    | Splat
-    | Shuffle
-    | Extract
-    | Insert
-    | Address
-    | Load
-    | Store
-    | Atomic
-    | AtomicLoad
-    | Exchange
-    | Phi
-    | Label
-    | Jump
-    | Branch
-    | Return
-)
 
 
 @dataclass(eq=False, repr=False)

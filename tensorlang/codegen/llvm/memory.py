@@ -231,7 +231,9 @@ def _exchange(
     builder.start(again)
     with builder.scope():
         name = f"%{old.name}"
-        raw = builder.emit(ins.AtomicLoad(builder.name(), bits, pointer, dtype.bytes))
+        raw = builder.emit(
+            ins.Load(builder.name(), bits, pointer, dtype.bytes, atomic=True)
+        )
         builder.emit(ins.Cast(name, "bitcast", bits, raw, kind))
         builder.variables |= {old.name: name, new.name: text}
         made = value(ir.Binary(stmt.op, old, new), builder)

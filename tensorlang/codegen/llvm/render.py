@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tensorlang import templates
+from tensorlang.codegen.headers import header
 from tensorlang.codegen.llvm import instructions as ins
 from tensorlang.codegen.llvm import stages, workspace
 from tensorlang.codegen.llvm.builder import Builder, Module
@@ -15,7 +16,7 @@ from tensorlang.codegen.llvm.unmask import unmask
 from tensorlang.codegen.team import useful
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import DType, i64
-from tensorlang.ir.nodes import Expr, Function, Param, Var
+from tensorlang.ir.nodes import Expr, Function, Var
 from tensorlang.targets import Target
 
 _KERNEL = "nounwind"
@@ -43,27 +44,11 @@ def render(
     ]
     return templates.render(
         "llvm.ll.j2",
-        header=_header(function, target, knobs or {}),
+        header=header(function, target, knobs or {}),
         routines=routines,
         declarations=sorted(module.declarations),
         loops=module.loops,
     )
-
-
-def _header(
-    function: Function, target: Target, knobs: Mapping[str, object]
-) -> Sequence[str]:
-    lines = [f"{function.name}, for {target}"]
-    lines += [f"  {_signature(param)}" for param in function.params]
-    lines += [f"  {var.name}: {var.dtype}" for var in function.scalars]
-    if knobs:
-        lines.append(", ".join(f"{k}={v}" for k, v in sorted(knobs.items())))
-    return lines
-
-
-def _signature(param: Param) -> str:
-    shape = ", ".join(map(str, param.buffer.shape))
-    return f"{param.role} {param.buffer.name}: {param.buffer.dtype}[{shape}]"
 
 
 def _arguments(function: Function, builder: Builder, names: set[str]) -> None:
@@ -80,7 +65,7 @@ def _argument(builder: Builder, slot: int, var: Var) -> str:
     text = builder.emit(ins.Load(name, llvm_type(kind), _slot(builder, slot), 8))
     if not var.dtype.is_bool:
         return text
-    return builder.emit(ins.Compare(builder.name(), "icmp ne", "i8", text, "0"))
+    return builder.emit(ins.Binary(builder.name(), "icmp ne", "i8", text, "0"))
 
 
 def _slot(builder: Builder, number: int) -> str:
