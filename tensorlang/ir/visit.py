@@ -129,7 +129,11 @@ def kinds(node: Node) -> int:
 
 def holds(node: Node, kind: type[Node]) -> bool:
     """Whether a node of a class is at or below `node`."""
-    return bool(kinds(node) & _BIT[kind])
+    try:  # as `kinds`, asked most often
+        found = node._kinds  # type: ignore[attr-defined] # noqa: SLF001
+    except AttributeError:
+        found = kinds(node)
+    return bool(found & _BIT[kind])
 
 
 def nodes_of(node: Node, kind: type[N]) -> Iterator[N]:
@@ -153,7 +157,9 @@ def variables(node: Node) -> frozenset[Var]:
             found = frozenset((node,))
         elif not isinstance(node, (Const, IndexMap, Reducer)):
             for child in CHILDREN[type(node)](node):
-                below = variables(child)
+                below = child._free  # type: ignore[attr-defined] # noqa: SLF001
+                if below is None:
+                    below = variables(child)
                 if below is not found and below:
                     found = found | below if found else below
         object.__setattr__(node, "_free", found)

@@ -47,8 +47,12 @@ class Poly(dict[Monomial, int]):
     def plus(self, other: Poly, times: int = 1) -> Poly:
         """`self + times * other`."""
         total = Poly(self)
-        for monomial, coefficient in other.items():
-            total.accumulate(monomial, times * coefficient)
+        for monomial, coefficient in other.items():  # `accumulate`, called most often
+            value = total.get(monomial, 0) + times * coefficient
+            if value:
+                total[monomial] = value
+            else:
+                total.pop(monomial, None)
         return total
 
     def accumulate(self, monomial: Monomial, coefficient: int) -> None:
@@ -67,7 +71,11 @@ class Poly(dict[Monomial, int]):
 
     def shifted(self, amount: int) -> Poly:
         """This polynomial plus an integer."""
-        return self.plus(number(amount)) if amount else self
+        if not amount:
+            return self
+        total = Poly(self)
+        total.accumulate(ONE, amount)
+        return total
 
     def product(self, other: Poly) -> Poly:
         """The product, expanded."""
