@@ -17,8 +17,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from tensorlang.ir.contents import blocks
+from tensorlang.ir.dtypes import f32
 from tensorlang.ir.nodes import Block, Reduce, Store, seq
 from tensorlang.ir.visit import walk
+from tensorlang.schedules.core import core_of
 from tensorlang.schedules.reductions import fold_in_lanes
 from tensorlang.schedules.streaming import loop_named, whole_steps
 from tensorlang.schedules.tiling import cut_at, extent, parallelize, written
@@ -80,16 +82,14 @@ class _Tile:
     @classmethod
     def of(cls, s: Schedule, knobs: Knobs, name: str) -> _Tile:
         """The knobs; by default the tile with the most products per operand loaded."""
-        target, kind = s.target, s.function.buffers[-1].dtype
-        bits, registers = 512, 32
-        if target is not None:
-            bits, registers = target.vector_bits, target.vector_registers
-        per = max(_LANES * max(kind.bits, 32) // bits, 1)
+        kind = s.function.buffers[-1].dtype
+        core = core_of(s.target, max(kind, f32, key=lambda each: each.bits))
+        per = max(_LANES // core.lanes, 1)
         fitting = [
             (rows * vectors / (rows + vectors * per), vectors, rows)
             for rows in _SIDES
             for vectors in _SIDES[:3]
-            if (rows * vectors + vectors) * per < registers
+            if (rows * vectors + vectors) * per < core.registers
         ]
         _, vectors, rows = max(fitting)
         return cls(

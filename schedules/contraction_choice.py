@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache
 from itertools import product as every
 from math import inf, prod
 from statistics import geometric_mean
@@ -22,6 +22,8 @@ from tensorlang.schedules.contraction_space import (
     DEPTHS,
     ROWS,
     SIDES,
+    STRIPS,
+    USUAL_SIZE,
     VECTORS,
     Blocks,
 )
@@ -31,14 +33,13 @@ from tensorlang.schedules.traffic import Operand
 from tensorlang.scheduling.knobs import Value
 
 T = TypeVar("T")
-_USUAL: Final = 128  # the size of an open dimension
 _FEW_AND_MANY: Final = (24, 512)  # rows, where their number is open
 _USUAL_BATCH: Final = 8  # the number of products if that is open
 USUAL: Final = Product(
     1,
-    _USUAL,
-    _USUAL,
-    _USUAL,
+    USUAL_SIZE,
+    USUAL_SIZE,
+    USUAL_SIZE,
     Operand("km", "k", 0, 4),
     Operand("kn", "n", 0, 4),
     Operand("mn", "n", 0, 4),
@@ -47,6 +48,7 @@ USUAL: Final = Product(
 _PACKING: Final = ("inside", "before", "none")
 _RESOLVED: Final = 0.98  # predictions closer to each other than this count as equal
 _SHORTER: Final = 2  # tiles that are shorter than the tallest of a width
+_MANY_TILES: Final = 16  # of a block of rows that is read from a cache
 _TILES: Final = 2  # register tiles that are compared in all blocks
 # order, strips, tiles, whether strips are the outer loop of a block; the simplest first
 _LOOPS: Final = (
@@ -55,8 +57,8 @@ _LOOPS: Final = (
 )
 _LOOPS_OF_MANY: Final = (  # of a known number of rows, enough for all threads
     ("mnk", 1, 1, True),
-    ("nkm", 64, 1, True),
-    ("mnk", 64, 16, True),
+    ("nkm", STRIPS[-1], 1, True),
+    ("mnk", STRIPS[-1], _MANY_TILES, True),
 )
 
 
@@ -96,13 +98,13 @@ def product_of(stage: Stage) -> Product | None:
     if not left or len(right) != 1:
         return None
     columns, depths = extent_of(column), [extent_of(loop) for loop in folded]
-    output, columns = stage.output, columns if columns is not None else _USUAL
+    output, columns = stage.output, columns if columns is not None else USUAL_SIZE
     size = output.dtype.bytes
     return Product(
         prod(extent_of(loop) or _USUAL_BATCH for loop in others),
-        extent_of(row) or _USUAL,
+        extent_of(row) or USUAL_SIZE,
         columns,
-        prod(_USUAL if depth is None else depth for depth in depths),
+        prod(USUAL_SIZE if depth is None else depth for depth in depths),
         left[0],
         right[0],
         Operand("mn", "n", columns * size, size),
@@ -162,7 +164,7 @@ def _dots(core: Core, product: Product) -> list[tuple[int, int]]:
     ]
 
 
-@lru_cache(maxsize=512)
+@cache
 def choice(core: Core, product: Product, *, dots: bool) -> Choice:
     """The fastest of all candidates, as predicted.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from math import log2
 from typing import Final
 
 from tensorlang import machine
@@ -12,6 +13,7 @@ from tensorlang.machine import Cache, Machine
 from tensorlang.targets import Target
 
 REFILL: Final = 16  # cycles to fill a pipeline again after a loop's last iteration
+PAGE: Final = 4096  # bytes of memory whose addresses keep their order in a cache
 _TRANSFER: Final = 1e-7  # seconds for a line to go from one core to another
 _PORTS: Final = 4.0  # power by which arithmetic and loads in one loop overlap
 _TRANSFERS: Final = 4  # a job, its result, and that each was seen
@@ -69,6 +71,22 @@ class Core:
         """Cycles to hand work to the other threads and to wait for them."""
         others = self.threads - 1
         return self.clock * _TRANSFER * (_TRANSFERS + others - 1) if others else 0.0
+
+    def worth_threads(self, cycles: float) -> bool:
+        """Whether two threads do work that takes so long faster than one.
+
+        This does not depend on the number of threads, and so neither do results.
+        """
+        return cycles > 2 * self.clock * _TRANSFER * _TRANSFERS
+
+    @property
+    def grain(self) -> int:
+        """Elements of a unit of work: the power of two that fills the first cache.
+
+        They take several times as long as handing them over.
+        """
+        size = self.levels[0].cache.bytes if self.levels else PAGE
+        return 1 << round(log2(size * self.lanes / self.vector))
 
     @property
     def crossing(self) -> float:

@@ -40,6 +40,7 @@ from tensorlang.scheduling import Schedule
 from tensorlang.scheduling.dot_intrinsics import FLIPPED, dot_name
 
 Row = TypeVar("Row", bound=DotProduct | MatrixProduct)
+_SIGN: Final = 128  # the sign bit of a byte
 _SMALL: Final = (4, 1)  # rows of the tiles for a remainder of unknown length
 _SIDES: Final = (1, 2, 3, 4, 5, 6, 8)
 
@@ -119,7 +120,7 @@ def products_by(
     match factor:
         case Load() as w:
             pass
-        case Binary("xor", Cast(_, Load() as w), Const(128)):
+        case Binary("xor", Cast(_, Load() as w), Const(bit)) if bit == _SIGN:
             pass
         case _:
             return None
@@ -345,7 +346,7 @@ def sides(plan: Plan, rows: int, columns: int) -> tuple[int, int]:
 
     They are the products of a step and the loads for them, in whole tiles.
     """
-    most = (plan.s.target.vector_registers if plan.s.target else 16) * 3 // 4
+    most = plan.core.registers * 3 // 4
 
     def cost(tile: tuple[int, int]) -> int:
         tall, wide = tile

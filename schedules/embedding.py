@@ -14,14 +14,17 @@ from __future__ import annotations
 from typing import Final
 
 from tensorlang.ir.contents import blocks
+from tensorlang.ir.dtypes import f32
+from tensorlang.schedules.core import PAGE, core_of
 from tensorlang.schedules.generic import generic
-from tensorlang.schedules.streaming import loop_named
+from tensorlang.schedules.streaming import loop_named, nearest_option
 from tensorlang.schedules.tiling import cut, extent, in_lanes
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
 _ELEMENTS: Final = (1 << 10, 1 << 12, 1 << 14)  # per thread's unit of work
 _STRIPS: Final = (1, 2, 4, 8)  # vectors side by side
 _MANY_STRIPS: Final = 4
+_PAGES: Final = 4  # of a thread's unit of work
 
 
 @schedule("embedding")
@@ -40,16 +43,17 @@ def embedding(s: Schedule, knobs: Knobs) -> None:
 
 def _width(s: Schedule) -> int:
     """Lanes of a vector register of the table's elements."""
-    floats = [b.dtype.bits for b in s.function.buffers if b.dtype.is_float]
-    bits = max(*floats, 32)
-    return s.target.lanes(bits) if s.target else 512 // bits
+    floats = [b.dtype for b in s.function.buffers if b.dtype.is_float]
+    widest = max(*floats, f32, key=lambda each: each.bits)
+    return core_of(s.target, widest).lanes
 
 
 def _read(s: Schedule, knobs: Knobs) -> None:
     (block,) = blocks(s.function)
     row, column = s.loops(block.name)
     columns = extent(s, column) or 1
-    elements = knobs.choice("elements", _ELEMENTS, default=1 << 12)
+    usual = nearest_option(_PAGES * PAGE / f32.bytes, _ELEMENTS)
+    elements = knobs.choice("elements", _ELEMENTS, default=usual)
     in_lanes(s, loop_named(s, column), 2 * _width(s))
     rows, _ = s.split(row, [None, max(elements // columns, 1)])
     s.parallel(rows)

@@ -33,7 +33,7 @@ from tensorlang.schedules.traffic import Operand
 from tensorlang.scheduling import Knobs, Schedule
 from tensorlang.scheduling.tree import find_buffer
 
-_MANY_PIXELS: Final = 256  # per image, from which images are processed one by one
+_RESOLVED: Final = 0.02  # share of a tile's time that is not worth other loops
 _FEW_STRIPS: Final = 8  # vectors of channels to distribute over threads
 
 
@@ -81,7 +81,7 @@ def outer_products(s: Schedule, knobs: Knobs, product: Product, dw: str) -> set[
     inside = [loop for loop in window if loop not in around]
     s.reorder(*around, one, each, *inside)
     s.compute_at(product.name, around[-1])
-    _tile(s, product.name, tile, around[-1], lanes)
+    _tile(s, product.name, tile, around[-1], model)
     for loop in inside[-1:]:
         s.unroll(loop)
     parallelize(s, around)
@@ -183,17 +183,23 @@ def _chosen(s: Schedule, knobs: Knobs, product: Product, loops: Sequence[str]) -
     )
 
 
-def _tile(s: Schedule, name: str, tile: _Tile, at: str, lanes: int) -> None:
-    """Accumulate one unit's sums in registers."""
+def _tile(s: Schedule, name: str, tile: _Tile, at: str, model: Core) -> None:
+    """Accumulate one unit's sums in registers.
+
+    Images are processed one by one where adding each to the sums takes no time.
+    """
     loops = s.loops(name)
     folded = over(s, name)
     inner = loops[loops.index(at) + 1 : len(loops) - len(folded)]
     *taps, output = inner
     rows = [taps.pop()] if tile.rows > 1 else []
     columns = [taps.pop()] if tile.taps > 1 else []
-    vector, lane = s.split(output, [None, lanes])
+    vector, lane = s.split(output, [None, model.lanes])
     batch, *spatial = folded
-    apart = prod(extents(s, spatial)) >= _MANY_PIXELS
+    size, steps = (tile.rows * tile.taps, tile.vectors), prod(extents(s, spatial))
+    whole, ends = (tile_cycles(model, *size, count) for count in (steps, 0))
+    added = ends + tile.sums
+    apart = added <= _RESOLVED * whole
     taps = [batch, *taps] if apart else taps
     pixels = spatial if apart else [batch, *spatial]
     s.reorder(*taps, *pixels, *columns, *rows, vector, lane)
@@ -202,4 +208,4 @@ def _tile(s: Schedule, name: str, tile: _Tile, at: str, lanes: int) -> None:
     for loop in (*columns, *rows, vector):
         s.unroll(loop)
     s.vectorize(lane)
-    write_back(s, write, around, lanes)
+    write_back(s, write, around, model.lanes)

@@ -6,16 +6,13 @@ its loops. Where its columns are not contiguous, squares are transposed in regis
 
 from __future__ import annotations
 
-from typing import Final
-
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.nodes import Const, Load
 from tensorlang.schedules.contraction_space import Tile
+from tensorlang.schedules.core import PAGE
 from tensorlang.schedules.stages import Stage, column_dimension
 from tensorlang.schedules.tiling import cut, extent, parallelize
 from tensorlang.scheduling import Schedule
-
-_STEPS: Final = 1 << 10  # iterations of a narrow copy worth a thread
 
 
 def in_rows(stage: Stage) -> bool:
@@ -56,7 +53,7 @@ def pack_whole(s: Schedule, stage: Stage, tile: Tile, *, rows: bool = True) -> N
         if at == rank - 1:
             s.attempt(_by_rows, s, copy, tile.lanes)
         elif not s.attempt(_transpose, s, copy, tile.lanes, _squares(load, tile.lanes)):
-            s.attempt(_along_strips, s, copy, at)
+            s.attempt(_along_strips, s, copy, at, PAGE // load.buffer.dtype.bytes)
 
 
 def pack_strip(
@@ -98,15 +95,18 @@ def _by_rows(s: Schedule, copy: str, lanes: int) -> None:
     parallelize(s, outer)
 
 
-def _along_strips(s: Schedule, copy: str, at: int) -> None:
-    """Copy few columns, in source order: threads would share cache lines."""
+def _along_strips(s: Schedule, copy: str, at: int, steps: int) -> None:
+    """Copy few columns, in source order: threads would share cache lines.
+
+    Chunks of so many steps, a page of memory, go to threads.
+    """
     around = s.loops(copy)
     if len(around) < max(at + 1, 2):
         raise ScheduleError(f"block {copy!r} has no loop around its columns")
     rest = [name for n, name in enumerate(around) if n != at]
     s.reorder(*rest, around[at])
-    if (extent(s, rest[0]) or 0) > _STEPS:
-        first, _ = s.split(rest[0], [None, _STEPS])
+    if (extent(s, rest[0]) or 0) > steps:
+        first, _ = s.split(rest[0], [None, steps])
         s.parallel(first)
 
 

@@ -15,11 +15,11 @@ elements is loaded contiguously and shuffled in registers.
 from __future__ import annotations
 
 from math import prod
-from typing import Final
 
 from tensorlang.ir.contents import blocks
 from tensorlang.ir.integers.indices import linear
 from tensorlang.schedules.conv_tiles import (
+    MOST_TAPS,
     core,
     line_tiles,
     vector_image,
@@ -30,8 +30,6 @@ from tensorlang.schedules.products import readers, rearranged
 from tensorlang.schedules.stages import Stage, extent_of, stages
 from tensorlang.schedules.tiling import extent, parallelize
 from tensorlang.scheduling import Knobs, Schedule, schedule
-
-_MOST_TAPS: Final = 64  # unrolled window elements
 
 
 @schedule("pool")
@@ -57,7 +55,7 @@ def _in_lines(folded: Stage) -> bool:
     column, taps = folded.driven("spatial")[-1], folded.driven("reduction")
     steps = [dict(linear(load.indices[-1]).terms) for load in folded.loads]
     size = prod(extent_of(loop) or 1 for loop in taps)
-    few = (extent_of(column) or 0) >= 4 and size <= _MOST_TAPS
+    few = (extent_of(column) or 0) >= 4 and size <= MOST_TAPS
     return few and all(folded.axis(column) in terms for terms in steps)
 
 
@@ -73,7 +71,7 @@ def _windows(s: Schedule, folded: Stage) -> None:
     inner = s.loops(name)[-taps:]
     size = prod(extent(s, loop) or 1 for loop in inner)
     for around in line_tiles(s, name, taps, lanes):
-        if not result and size * (extent(s, around) or 1) <= _MOST_TAPS:
+        if not result and size * (extent(s, around) or 1) <= MOST_TAPS:
             s.unroll(around)  # consecutive lines then share loads
     if result:
         vector_lines(s, result, lanes)

@@ -13,11 +13,11 @@ from typing import Final
 from tensorlang.ir.contents import blocks, loops
 from tensorlang.ir.nodes import For, Function, Seq, Store, as_expr
 from tensorlang.ir.visit import walk
+from tensorlang.schedules.core import core_of
 from tensorlang.schedules.streaming import Stream, loop_named, stream, stream_knobs
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
 _REGISTERS_SIDE_BY_SIDE: Final = 4
-_ROWS_A_THREAD: Final = 16
 _ONE: Final = as_expr(1)
 
 
@@ -28,9 +28,9 @@ def random(s: Schedule, knobs: Knobs) -> None:
     Single hashes, such as the remainder after the last whole one, stay as they are.
     """
     keys = next(b for b in s.function.buffers if b.dtype.is_integer)
-    word = 8 * keys.dtype.bytes
-    width = s.target.lanes(word) if s.target else 16
-    how = stream_knobs(knobs, lanes=_REGISTERS_SIDE_BY_SIDE * width)
+    core = core_of(s.target, keys.dtype)
+    width = core.lanes
+    how = stream_knobs(knobs, core, _REGISTERS_SIDE_BY_SIDE * width)
     names = [[loop.var.name for loop in chain] for chain in nests(s.function)]
     for *rows, element in names:
         if rows:
@@ -57,7 +57,7 @@ def nests(func: Function) -> Iterator[list[For]]:
 def _batch(s: Schedule, row: str, element: str, how: Stream, width: int) -> None:
     """Many keys: vectorize across short rows, or along long ones."""
     long_row = s.specialize(row, loop_named(s, element).extent < how.lanes)
-    rows, _, lanes = s.split(row, [None, _ROWS_A_THREAD, width])
+    rows, _, lanes = s.split(row, [None, how.chunk // _REGISTERS_SIDE_BY_SIDE, width])
     s.parallel(rows)
     s.vectorize(lanes)
     s.parallel(long_row)

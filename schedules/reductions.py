@@ -14,8 +14,7 @@ from tensorlang.schedules.tiling import cut, cut_at, extent, fused, is_part, par
 from tensorlang.scheduling import Schedule
 
 _FEW_CHUNKS: Final = 8
-_PART: Final = 1 << 14  # elements per chunk of a long reduction
-_PART_OF_MANY: Final = 1 << 12  # of varying lengths: a short last chunk is masked
+_SHORTER: Final = 4  # chunks of varying lengths: a short last chunk is masked
 
 
 def long_parts(plan: Plan) -> None:
@@ -29,7 +28,7 @@ def long_parts(plan: Plan) -> None:
         raise ScheduleError("there are enough results to distribute")
     first, *inner = stage.loops
     total = extent_of(first)
-    most = _PART if total is not None else _PART_OF_MANY
+    most = plan.core.grain // (_SHORTER if total is None else 1)
     length = max(most // prod(extent_of(loop) or 1 for loop in inner), 1)
     parts, _ = s.split(first.var.name, [None, length])
     name, _ = s.rfactor(stage.name, parts)

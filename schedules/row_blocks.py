@@ -17,11 +17,14 @@ from typing import Final
 
 from tensorlang.ir.contents import blocks, loops
 from tensorlang.ir.nodes import Expr
+from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.stages import Stage, extent_of, stages
+from tensorlang.schedules.streaming import nearest_option
 from tensorlang.schedules.tiling import fused
 from tensorlang.scheduling import Knobs, Schedule
 
 _LANES: Final = (16, 32, 64, 128)
+_REGISTERS: Final = 4  # side by side, which hides the latency of a reduction
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,9 @@ class _Pass:
 
 def row_blocks(s: Schedule, knobs: Knobs) -> None:
     """Blocks of rows to threads, each running all its stages together."""
-    lanes = knobs.choice("block", _LANES, default=64)
+    first = Plan(s, knobs, next(stages(s.function)))
+    wide = nearest_option(_REGISTERS * first.width, _LANES)
+    lanes = knobs.choice("block", _LANES, default=wide)
     made = []
     rows: tuple[Expr, ...] = ()
     for stage in list(stages(s.function)):

@@ -21,17 +21,20 @@ from typing import Final
 
 from tensorlang.ir.contents import allocations, touches
 from tensorlang.ir.nodes import Buffer, Expr, For, as_expr
+from tensorlang.schedules.contraction_space import USUAL_SIZE
+from tensorlang.schedules.core import PAGE, core_of
 from tensorlang.schedules.generic import generic
 from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.reductions import fold_any_length, fold_in_lanes
 from tensorlang.schedules.row_blocks import row_blocks
 from tensorlang.schedules.stages import Stage, contiguous_loop, extent_of, stages
-from tensorlang.schedules.streaming import LANES, loop_named
+from tensorlang.schedules.streaming import LANES, loop_named, nearest_option
 from tensorlang.schedules.tiling import fused, in_lanes
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
 _PARTS: Final = (8, 16, 32, 64, 128, 256)  # rows of a chunk
-_MOST_IN_REGISTERS: Final = 64  # elements of a temporary
+_REGISTERS: Final = 4  # of a temporary, or of elements side by side
+_PAGES: Final = 4  # of a chunk of rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,10 @@ def _merged(s: Schedule, knobs: Knobs) -> Iterator[_Group]:
     found = list(stages(s.function))
     rows = rows_of(found[0]) if found else ()
     down = [stage for stage in found if _folds_rows(stage, rows)]
-    size = knobs.choice("part", _PARTS, default=32) if down else None
+    size = None
+    if down:
+        length = _PAGES * PAGE // (down[0].output.dtype.bytes * USUAL_SIZE)
+        size = knobs.choice("part", _PARTS, default=nearest_option(length, _PARTS))
     group: _Group | None = None
     for stage in found:
         if stage.driven("reduction") and stage not in down:
@@ -183,7 +189,7 @@ def _private_temporaries(s: Schedule, loop: str) -> None:
     for buffer in list(allocations(s.function)):
         if touches(used, buffer) and s.attempt(s.store_at, buffer.name, loop):
             made = next(b for b in allocations(s.function) if b.name == buffer.name)
-            if _elements(made) <= _MOST_IN_REGISTERS:
+            if _elements(made) <= _REGISTERS * core_of(s.target, made.dtype).lanes:
                 s.set_scope(buffer.name, "register")
 
 
@@ -207,7 +213,8 @@ def _in_lanes(s: Schedule, knobs: Knobs, joined: list[_Pass]) -> None:
         else:
             fold_in_lanes(s, loop, lanes)
     else:
-        _written_in_lanes(s, loop, knobs.choice("lanes", LANES, default=64))
+        wide = nearest_option(_REGISTERS * Plan(s, knobs, first.stage).width, LANES)
+        _written_in_lanes(s, loop, knobs.choice("lanes", LANES, default=wide))
 
 
 def _written_in_lanes(s: Schedule, loop: For, lanes: int) -> None:

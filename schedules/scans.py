@@ -17,10 +17,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from tensorlang.ir.contents import allocations, writes
+from tensorlang.ir.dtypes import f32
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.nodes import Block, Store
 from tensorlang.ir.visit import substitute, walk
+from tensorlang.schedules.core import core_of
 from tensorlang.schedules.generic import generic
+from tensorlang.schedules.streaming import nearest_option
 from tensorlang.schedules.tiling import fused
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.tree import Path, block_of, enclosing_loops, paths_to
@@ -54,7 +57,8 @@ class Nest:
 @schedule("scan")
 def scan(s: Schedule, knobs: Knobs) -> None:
     """Every scan with its initialization; all other stages by their kind."""
-    lanes = knobs.choice("lanes", _LANES, default=16)
+    wide = nearest_option(core_of(s.target, f32).lanes, _LANES)
+    lanes = knobs.choice("lanes", _LANES, default=wide)
     first: Nest | None = None
     for nest in map(nest_of, paths_to(s.function, Block)):
         if first and nest and nest.ordered and len(first.rows) == len(nest.rows) > 0:

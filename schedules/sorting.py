@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from tensorlang.ir.contents import blocks, loops
+from tensorlang.ir.dtypes import f32
 from tensorlang.ir.nodes import as_expr
-from tensorlang.schedules.streaming import loop_named
+from tensorlang.schedules.core import core_of
+from tensorlang.schedules.streaming import loop_named, nearest_option
 from tensorlang.schedules.tiling import in_lanes, written
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
@@ -21,7 +23,8 @@ _LANES: Final = (8, 16, 32, 64)
 @schedule("sorting")
 def sort(s: Schedule, knobs: Knobs) -> None:
     """Parallelize over rows, whichever algorithm sorts them."""
-    lanes = knobs.choice("lanes", _LANES, default=16)
+    wide = nearest_option(core_of(s.target, f32).lanes, _LANES)
+    lanes = knobs.choice("lanes", _LANES, default=wide)
     kinds = {b.name: {axis.kind for axis in b.axes} for b in blocks(s.function)}
     if any("reduction" in of for of in kinds.values()):
         _counting_sort(s, lanes, *kinds)

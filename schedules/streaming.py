@@ -19,6 +19,7 @@ from tensorlang.ir.contents import loops
 from tensorlang.ir.integers.size_bounds import size_ranges
 from tensorlang.ir.nodes import Const, Expr, For
 from tensorlang.ir.simplify import simplify
+from tensorlang.schedules.core import PAGE, Core
 from tensorlang.scheduling import Knobs, Schedule
 
 LANES: Final = (8, 16, 32, 48, 64, 96, 128)
@@ -39,18 +40,26 @@ class Stream:
         return self.lanes * self.chunk
 
 
-def stream_knobs(
-    knobs: Knobs, *, lanes: int, chunk: int = 64, nontemporal: bool = False
-) -> Stream:
-    """The knobs of a stream, with these defaults."""
+def stream_knobs(knobs: Knobs, core: Core, lanes: int) -> Stream:
+    """The knobs of a stream.
+
+    By default a unit of work has as many steps as vectors fit a page of memory.
+
+    Args:
+        knobs: The knobs.
+        core: A core that runs it.
+        lanes: Elements side by side.
+    """
+    chunk = nearest_option(PAGE // core.vector, _CHUNKS)
     return Stream(
-        knobs.choice("lanes", LANES, default=_nearest(lanes, LANES)),
-        knobs.choice("chunk", _CHUNKS, default=_nearest(chunk, _CHUNKS)),
-        knobs.flag("nontemporal", default=nontemporal),
+        knobs.choice("lanes", LANES, default=nearest_option(lanes, LANES)),
+        knobs.choice("chunk", _CHUNKS, default=chunk),
+        knobs.flag("nontemporal"),
     )
 
 
-def _nearest(wanted: int, options: tuple[int, ...]) -> int:
+def nearest_option(wanted: float, options: tuple[int, ...]) -> int:
+    """The option of a knob that is nearest to what is wanted."""
     return min(options, key=lambda option: abs(option - wanted))
 
 

@@ -15,8 +15,8 @@ from math import gcd
 from typing import Final, TypeAlias
 
 from tensorlang.machine import Cache
+from tensorlang.schedules.core import PAGE
 
-PAGE: Final = 4096  # bytes of memory whose addresses keep their order in a cache
 _KEPT: Final = 0.9  # of a cache: what is prefetched and written takes the rest
 _OVER: Final = 4.0  # a cache that is over this by a third keeps nothing
 

@@ -12,6 +12,7 @@ last, nothing needs transposing.
 
 from __future__ import annotations
 
+from math import inf
 from typing import Final
 
 from tensorlang.errors import ScheduleError
@@ -23,7 +24,6 @@ from tensorlang.schedules.streaming import whole_steps
 from tensorlang.schedules.tiling import cut_at, fused, is_part
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
-_LARGEST: Final = 16  # rows of a tile: it occupies as many registers
 _TILES: Final = (1, 2, 4, 8)
 
 
@@ -51,7 +51,7 @@ def _transposed_loop(stage: Stage) -> For | None:
 def _tiles(plan: Plan, turned: For) -> None:
     """Whole tiles, and the remainders of both dimensions."""
     s, stage = plan.s, plan.stage
-    side = min(plan.width, _LARGEST)
+    side = min(plan.width, plan.core.registers // 2)
     around = plan.knobs.choice("tiles", _TILES, default=4)
     column, row = stage.loops[-1], turned
     for loop in (row, column):
@@ -111,9 +111,9 @@ def _short(plan: Plan, turned: For) -> None:
     """A short dimension: innermost but for the lanes along the other one."""
     s, stage = plan.s, plan.stage
     column = stage.loops[-1]
-    few, many = sorted((turned, column), key=lambda loop: extent_of(loop) or 1 << 62)
+    few, many = sorted((turned, column), key=lambda loop: extent_of(loop) or inf)
     length = extent_of(few)
-    if length is None or length > _LARGEST:
+    if length is None or length > plan.core.registers // 2:
         raise ScheduleError("no dimension is short")
     outer, *_ = _loops(s, stage.name, turned, column)
     step = plan.width * plan.knobs.choice("vectors", (1, 2, 4), default=1)

@@ -16,10 +16,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from tensorlang.ir.contents import blocks, free_vars
+from tensorlang.ir.dtypes import f32
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.nodes import Let, Load
 from tensorlang.ir.visit import walk
 from tensorlang.schedules.conv_tiles import vector_lines
+from tensorlang.schedules.core import core_of
 from tensorlang.schedules.tiling import cut_at, extent, parallelize, write_back, written
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.tree import block_of, constant, find_block
@@ -139,9 +141,8 @@ def _columns_of_image(s: Schedule, name: str) -> tuple[int, int]:
 
 def _machine(s: Schedule) -> tuple[int, int]:
     """Lanes of a register, at most `_LANES`, and the number of registers."""
-    if s.target is None:
-        return _LANES, 32
-    return min(s.target.lanes(32), _LANES), s.target.vector_registers
+    core = core_of(s.target, f32)
+    return min(core.lanes, _LANES), core.registers
 
 
 def _transpose(s: Schedule, name: str, lane_at: int) -> None:
