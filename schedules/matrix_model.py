@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache
 from math import ceil, hypot, prod
 from typing import Final
 
@@ -86,7 +86,7 @@ def _parts(length: int, size: int) -> Iterator[tuple[int, int]]:
         size //= 2
 
 
-@lru_cache(maxsize=512)
+@cache
 def tiles_depth(
     core: Core, target: Target, row: MatrixProduct, product: Product, best: Choice
 ) -> tuple[bool, int]:
