@@ -25,6 +25,8 @@ REASONS = {
     "core._ANY": "vectors and registers of a schedule without a target",
     "dot_groups._SIGN": "the sign bit of a byte",
     "generic._MOST_FOLDED": "operations of an epilogue that compile fast in tiles",
+    "matrix_model._BYTES": "bytes of a row of a tile register",
+    "matrix_tiles._OPEN": "rows of one and of two tile registers",
     "winograd._LANES": "channels of a block in the definition",
 }
 
