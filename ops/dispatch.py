@@ -55,7 +55,7 @@ class Late:
         return runtime.arrays.as_kind(self.array, self.kind)
 
 
-class Foreign(Exception):  # noqa: N818 - a signal between a front and its operator
+class Foreign(Exception):  # noqa: N818 - a signal from binding to the operator
     """Raised for an argument that overloads the call."""
 
 

@@ -59,7 +59,7 @@ Kernel: TypeAlias = Callable[..., Any]
 Body: TypeAlias = Callable[..., Any]
 # a kernel, its arguments, and the operator's result
 Launch: TypeAlias = tuple[Kernel, tuple[Any, ...], Any]
-Front: TypeAlias = Callable[..., Launch]
+Bind: TypeAlias = Callable[..., Launch]  # from the arguments of a call
 Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 _MOST_TRACES: Final = 64  # of one pattern
 _MOST_PATTERNS: Final = 1024
@@ -191,7 +191,7 @@ class Operator:  # noqa: D101 - it has one
         self.patterns: dict[tuple[int, ...], binding.Pattern] = {}
         self._launches: dict[Kernel, Kernel] = {}
         self._traces: dict[Hashable, list[Trace]] = {}
-        self._front: Front = self._bound
+        self._bind: Bind = self._bound
         self.algorithms: dict[str, Algorithm] = {
             DIRECT: Algorithm(DIRECT, self.define(DIRECT), tolerance=tolerance)
         }
@@ -298,9 +298,9 @@ class Operator:  # noqa: D101 - it has one
         """
         return workloads.workload(self, shapes, dtypes, threads, attributes)
 
-    def told(self, workload: Workload) -> str:
+    def described(self, workload: Workload) -> str:
         """The workload as text, without attributes that have their default values."""
-        return workloads.told(self, workload)
+        return workloads.described(self, workload)
 
     def scalars(self, workload: Workload) -> Mapping[str, Any]:
         """Typical values of the scalars by name, for measuring."""
@@ -425,16 +425,16 @@ class Operator:  # noqa: D101 - it has one
 
     def __call__(self, *args: object, out: object = None, **kwargs: object) -> Any:
         """Compute on arrays; an argument with `__tensorlang_op__` takes over."""
-        front = self._front if self.kernels else self._first
+        bind = self._bind if self.kernels else self._first
         try:
             if out is not None and not kwargs and len(args) == 2:
                 # fast path of the most frequent calls: forwarding dictionaries costs
                 # as much as the kernel of a small array
-                kernel, arguments, result = front(args[0], args[1], out=out)
+                kernel, arguments, result = bind(args[0], args[1], out=out)
             else:
                 if out is not None:
                     kwargs["out"] = out
-                kernel, arguments, result = front(*args, **kwargs)
+                kernel, arguments, result = bind(*args, **kwargs)
         except (Foreign, TypeError, TensorlangError) as problem:
             if isinstance(problem, Foreign) or takes_over(*args, *kwargs.values()):
                 if out is not None:
@@ -454,12 +454,12 @@ class Operator:  # noqa: D101 - it has one
         return result
 
     def _bound(self, *args: object, **kwargs: object) -> Launch:
-        self._front = binding.bound(self)
-        return self._front(*args, **kwargs)
+        self._bind = binding.bound(self)
+        return self._bind(*args, **kwargs)
 
     def _first(self, *args: object, **kwargs: object) -> Launch:
         with FIRST_CALLS:  # a fork during an import would deadlock the child
-            return self._front(*args, **kwargs)
+            return self._bind(*args, **kwargs)
 
     def prepare(self, *args: object, **kwargs: object) -> Launch:
         """The launch of a call, without running it: kernel, arguments and result.
@@ -467,9 +467,9 @@ class Operator:  # noqa: D101 - it has one
         Calling the kernel with the arguments fills the result. It may be repeated, and
         reads the current contents of the arrays each time.
         """
-        front = self._front if self.kernels else self._first
+        bind = self._bind if self.kernels else self._first
         try:
-            return front(*args, **kwargs)
+            return bind(*args, **kwargs)
         except TypeError as problem:
             call_signature.refuse(self, args, kwargs, problem)
             raise
@@ -478,7 +478,7 @@ class Operator:  # noqa: D101 - it has one
         """The kernel that a call with these arguments would run; consumes no key."""
         spare = [value.clone() if _is_key(value) else value for value in args]
         named = {k: v.clone() if _is_key(v) else v for k, v in kwargs.items()}
-        found = self._front(*spare, **named)[0]
+        found = self._bind(*spare, **named)[0]
         inner = getattr(found, "kernel", found)
         return self._launches.get(inner, inner)
 

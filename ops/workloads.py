@@ -76,7 +76,7 @@ def workload(
     return Workload(op.id, given, kinds[: len(given)], attributes_of(named), threads)
 
 
-def told(op: Operator, workload: Workload) -> str:
+def described(op: Operator, workload: Workload) -> str:
     """The workload as text, without attributes that have their default values."""
     usual = {p.name: p.default for p in op.spec.parameters} | {NUMBERS: ""}
     told = (name for name in (*op.spec.attributes, NUMBERS) if name in usual)

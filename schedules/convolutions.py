@@ -27,8 +27,8 @@ from tensorlang.scheduling import Knobs, Schedule, schedule
 # schedules sums of a convolution, and returns the names of the blocks it is done with
 Forward: TypeAlias = Callable[[Schedule, Knobs, Sequence[Product]], set[str]]
 _FORWARD: Final[dict[str, Forward]] = {
-    "flat": conv.forward,
-    "last": conv_last.forward,
+    "implicit_gemm": conv.forward,
+    "channels_last": conv_last.forward,
     "depthwise": depthwise.forward,
 }
 
@@ -89,5 +89,6 @@ def _register(algorithm: str, forward: Forward | None) -> None:
     )
 
 
-for _name, _forward in {**_FORWARD, "outer": None, "lanes": None}.items():
+_OF_WEIGHTS: Final = dict.fromkeys(("outer_products", "dot_products"))
+for _name, _forward in {**_FORWARD, **_OF_WEIGHTS}.items():
     _register(_name, _forward)

@@ -20,7 +20,7 @@ from tensorlang.ops.nn.winograd_matrices import TRANSFORMS
 if TYPE_CHECKING:
     from tensorlang.ops.nn import convolution_definitions as loops
     from tensorlang.ops.nn import (
-        weight_gradient_lanes,
+        weight_gradient_dots,
         weight_gradients,
         winograd_definitions,
         winograd_nonfused,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tensorlang.workload import Workload
 else:
     loops = lazy.module("tensorlang.ops.nn.convolution_definitions")
-    weight_gradient_lanes = lazy.module("tensorlang.ops.nn.weight_gradient_lanes")
+    weight_gradient_dots = lazy.module("tensorlang.ops.nn.weight_gradient_dots")
     weight_gradients = lazy.module("tensorlang.ops.nn.weight_gradients")
     winograd_definitions = lazy.module("tensorlang.ops.nn.winograd_definitions")
     winograd_nonfused = lazy.module("tensorlang.ops.nn.winograd_nonfused")
@@ -93,7 +93,7 @@ def _alone_back(workload: Workload) -> bool:
     return _alone(workload) and {*p.stride} == {1} and p.image[-1] > 1
 
 
-def _lanes(workload: Workload) -> bool:
+def _dots(workload: Workload) -> bool:
     """Whether channels come first, and depthwise or windows are single pixels."""
     p = of(workload)
     return _alone(workload) or (p.first and p.pixels and not p.depthwise)
@@ -123,15 +123,15 @@ def _plain(workload: Workload) -> str:
     if _alone(workload):
         return "depthwise"
     if _last(workload):
-        return "last"
-    return "flat" if _mixed(workload) else DIRECT
+        return "channels_last"
+    return "implicit_gemm" if _mixed(workload) else DIRECT
 
 
 def of_weights(p: Problem) -> str:
     """The algorithm of a weight gradient."""
     if p.first and (p.result[-1] > 1 if p.depthwise else p.pixels):
-        return "lanes"
-    return "outer" if p.image and not (p.first and p.depthwise) else DIRECT
+        return "dot_products"
+    return "outer_products" if p.image and not (p.first and p.depthwise) else DIRECT
 
 
 def _transposed(workload: Workload) -> str:
@@ -139,8 +139,8 @@ def _transposed(workload: Workload) -> str:
     if _alone_back(workload):
         return "depthwise"
     if _last(workload):
-        return "last"
-    return "flat" if _apart(workload) else DIRECT
+        return "channels_last"
+    return "implicit_gemm" if _apart(workload) else DIRECT
 
 
 PREFERS: Final[Mapping[str, Callable[[Workload], str]]] = {
@@ -169,14 +169,14 @@ def _winograd(m: int, name: str, serves: Serves, define: Callable[[int], Any]) -
 
 _DIRECT: Final = (
     Row(DIRECT, _all, lambda: loops.conv),
-    Row("flat", _mixed, lambda: partial(loops.conv, rows=True)),
-    Row("last", _last, lambda: partial(loops.conv, packed=True)),
+    Row("implicit_gemm", _mixed, lambda: partial(loops.conv, rows=True)),
+    Row("channels_last", _last, lambda: partial(loops.conv, packed=True)),
     Row("depthwise", _alone, lambda: loops.conv),
 )
 _BACK: Final = (
     Row(DIRECT, _all, lambda: loops.conv_dilated),
-    Row("flat", _apart, lambda: partial(loops.conv_transposed, rows=True)),
-    Row("last", _last, lambda: partial(loops.conv_transposed, packed=True)),
+    Row("implicit_gemm", _apart, lambda: partial(loops.conv_transposed, rows=True)),
+    Row("channels_last", _last, lambda: partial(loops.conv_transposed, packed=True)),
     Row("depthwise", _alone_back, lambda: loops.conv_transposed),
 )
 ALGORITHMS: Final[Mapping[str, tuple[Row, ...]]] = {
@@ -196,8 +196,8 @@ ALGORITHMS: Final[Mapping[str, tuple[Row, ...]]] = {
     "_grad_data": _BACK,
     "_grad_weight": (
         Row(DIRECT, _all, lambda: weight_gradients.direct),
-        Row("outer", _outer, lambda: weight_gradients.outer),
-        Row("lanes", _lanes, lambda: weight_gradient_lanes.lanes),
+        Row("outer_products", _outer, lambda: weight_gradients.outer_products),
+        Row("dot_products", _dots, lambda: weight_gradient_dots.dot_products),
     ),
     "_transpose_grad": _DIRECT,
 }

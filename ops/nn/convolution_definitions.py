@@ -31,8 +31,8 @@ from tensorlang.ops.nn.convolution_sides import (
 from tensorlang.ops.nn.convolution_stages import (
     channels,
     finished,
+    flipped_weights,
     packed_weights,
-    turned,
     widened,
 )
 from tensorlang.ops.nn.images import Layout, padded, staged, window_names
@@ -106,7 +106,7 @@ def conv_dilated(
         replace(side, given=n, before=0, extent=n, step=1, lines=lines)
         for side, n, lines in zip(sides(p), extents, p.image, strict=True)
     ]
-    found = _summed(image, turned(w, frame.rank), Lines(frame, of))
+    found = _summed(image, flipped_weights(w, frame.rank), Lines(frame, of))
     return finished(found[0][1], b, frame, activation, x.dtype)
 
 

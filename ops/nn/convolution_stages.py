@@ -66,7 +66,7 @@ def packed_weights(w: Tensor, rank: int, *, back: bool) -> Tensor:
     return made
 
 
-def turned(w: Tensor, rank: int) -> Tensor:
+def flipped_weights(w: Tensor, rank: int) -> Tensor:
     """Weights with inputs and outputs exchanged and flipped windows."""
     cut = len(w.shape) - rank
     leading, window = w.shape[:cut], w.shape[cut:]

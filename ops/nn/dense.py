@@ -302,9 +302,11 @@ def dense_grad(
     dx = summed(
         below.shape, lambda i, k: ir.sum(upper(i, j) * ir.wide(weight(j, k)), j), "dx"
     )
-    turned = layout == "io"
+    transposed = layout == "io"
     dw = summed(
-        w.shape, (lambda k, column: of_weight(column, k)) if turned else of_weight, "dw"
+        w.shape,
+        (lambda k, column: of_weight(column, k)) if transposed else of_weight,
+        "dw",
     )
     db = summed((columns,), lambda j: ir.sum(upper(also, j), also), "db")
     return ir.reshaped(dx, x.shape), dw, db

@@ -56,9 +56,9 @@ def rotary(x: Floats, cos: Floats, sin: Floats, interleaved: bool = False) -> Te
     def element(b: Expr, i: Expr, first: Expr, second: Expr) -> Expr:
         side, pair = (second, first) if interleaved else (first, second)
         other = (first, 1 - second) if interleaved else (1 - first, second)
-        turned = ir.wide(view[(b, i, *other)])
-        turned = ir.select(side.equal(0), -turned, turned) * ir.wide(sin[i, pair])
-        value = ir.wide(view[b, i, first, second]) * ir.wide(cos[i, pair]) + turned
+        rotated = ir.wide(view[(b, i, *other)])
+        rotated = ir.select(side.equal(0), -rotated, rotated) * ir.wide(sin[i, pair])
+        value = ir.wide(view[b, i, first, second]) * ir.wide(cos[i, pair]) + rotated
         return ir.stored(value, x.dtype)
 
     return ir.reshaped(ir.compute((rows, length, *pairs), element, "y"), x.shape)

@@ -1,6 +1,6 @@
 """Gradients of convolutions for weights and bias: sums over batch and pixels.
 
-`outer` sums outer products, vectorised over outputs. At each pixel, the contiguous
+`outer_products` sums them, vectorised over outputs. At each pixel, the contiguous
 outputs of `dy` (copied if channels come first) are multiplied by broadcast elements of
 the image: each weight's sum stays in its lane, so there are no cross-lane sums and no
 gaps between lines to zero.
@@ -51,7 +51,7 @@ def direct(dy: Tensor, x: Tensor, p: Problem) -> Tensor:
     return narrowed(sums, dy.dtype, names)
 
 
-def outer(dy: Tensor, x: Tensor, p: Problem) -> Tensor:
+def outer_products(dy: Tensor, x: Tensor, p: Problem) -> Tensor:
     """As `direct`, not for depthwise convolutions with channels first."""
     rank = len(p.window)
     (*groups, outputs), inner = channels_of(dy, x, p)
@@ -75,13 +75,15 @@ def outer(dy: Tensor, x: Tensor, p: Problem) -> Tensor:
         "products",
     )
 
-    def turned(at: Indices) -> Expr:
+    def transposed(at: Indices) -> Expr:
         group, o, c, tap = split(at, count, 1, len(inner))
         value: Expr = sums[(*group, *tap, *c, *o)]
         return value
 
     names, behind = (*named, "o", *inputs, *taps), (*inner, *p.window)
-    whole: Tensor = staged((*groups, pixels.shape[-1], *behind), names, turned, "dw")
+    whole: Tensor = staged(
+        (*groups, pixels.shape[-1], *behind), names, transposed, "dw"
+    )
     dw = whole
     if pixels.shape[-1] != outputs:  # drop the padding outputs last
         shape = (*groups, outputs, *behind)

@@ -38,6 +38,6 @@ def convolved(
         cut: The blocking.
         activation: Name of the activation.
     """
-    image = stages.image(stages.turned(stages.lines(x, cut, weight)), cut)
+    image = stages.image(stages.transposed(stages.lines(x, cut, weight)), cut)
     tiles = stages.tiles(stages.sums(image, weight, cut), cut)
-    return stages.results(stages.turned_back(tiles), b, cut, activation)
+    return stages.results(stages.transposed_back(tiles), b, cut, activation)

@@ -70,7 +70,7 @@ def lines(x: Tensor, cut: Blocks, weight: Tensor) -> Tensor:
     return multi_store(made, ("b", "g", "cg", "c", "i", "j"), sizes, body, weight, x)
 
 
-def turned(lines: Tensor) -> Tensor:
+def transposed(lines: Tensor) -> Tensor:
     """The lines transposed to channels last."""
     n, g, groups, lanes, length = lines.buffer.shape
     made: Tensor = staged(
@@ -82,9 +82,9 @@ def turned(lines: Tensor) -> Tensor:
     return made
 
 
-def image(turned: Tensor, cut: Blocks) -> Tensor:
+def image(transposed: Tensor, cut: Blocks) -> Tensor:
     """The input transform B^T d B: `[n, block, point, group, tile, channel]`."""
-    n, g, groups, _, lanes = turned.buffer.shape
+    n, g, groups, _, lanes = transposed.buffer.shape
     transforms, m = cut.transforms, cut.transforms.outputs
     points = transforms.points
     shape = (n, g, as_expr(points**2), groups, as_expr(cut.tiles | 1), lanes)
@@ -95,14 +95,16 @@ def image(turned: Tensor, cut: Blocks) -> Tensor:
         tile = i * cut.across + j
 
         def pixel(y: int, x: int) -> Expr:
-            return turned[(*before, group, (i * m + y) * cut.pitch + (j * m + x), c)]
+            return transposed[
+                (*before, group, (i * m + y) * cut.pitch + (j * m + x), c)
+            ]
 
         return transformed(
             transforms.image, pixel, lambda p: (*before, p, group, tile, c)
         )
 
     sizes = (n, g, groups, *extents(cut.rows, cut.across), lanes)
-    return multi_store(made, ("b", "g", "cg", "i", "j", "c"), sizes, body, turned)
+    return multi_store(made, ("b", "g", "cg", "i", "j", "c"), sizes, body, transposed)
 
 
 def sums(image: Tensor, weight: Tensor, cut: Blocks) -> Tensor:
@@ -156,7 +158,7 @@ def tiles(sums: Tensor, cut: Blocks) -> Tensor:
     return multi_store(made, ("b", "g", "s", "h", "i", "j", "o"), sizes, body, sums)
 
 
-def turned_back(tiles: Tensor) -> Tensor:
+def transposed_back(tiles: Tensor) -> Tensor:
     """The tiles transposed to outputs first."""
     n, g, strips, halves, pixels, lanes = tiles.buffer.shape
     made: Tensor = staged(
@@ -169,10 +171,10 @@ def turned_back(tiles: Tensor) -> Tensor:
 
 
 def results(
-    turned: Tensor, b: Tensor | None, cut: Blocks, activation: str | None
+    transposed: Tensor, b: Tensor | None, cut: Blocks, activation: str | None
 ) -> Tensor:
     """The blocks cropped to the image, with bias and activation."""
-    n, g, strips, _, _, _ = turned.buffer.shape
+    n, g, strips, _, _, _ = transposed.buffer.shape
     y = Buffer("y", f32, (n, *extents(cut.outputs, *cut.results)))
     names = ("b", "g", "s", "h", "o", "i", "j")
     sizes = (
@@ -194,11 +196,11 @@ def results(
     def body(at: Indices) -> list[tuple[Indices, Expr]]:
         image, block, s, half, o, i, j = at
         output = s * STRIP + half * LANES + o
-        value: Expr = turned[image, block, s, half, o, i * cut.line + j]
+        value: Expr = transposed[image, block, s, half, o, i * cut.line + j]
         if b is not None:
             value = value + b[output]
         value = activated(value, activation or "none")
         return [((image, output, block * cut.lines + i, j), value)]
 
-    inputs = (turned,) if b is None else (turned, b)
+    inputs = (transposed,) if b is None else (transposed, b)
     return multi_store(y, names, sizes, body, *inputs, guard=guard)

@@ -74,7 +74,7 @@ def weights(w: Tensor, transforms: Transforms) -> Tensor:
         element,
         "weight_lines",
     )
-    turned: Tensor = staged(
+    transposed: Tensor = staged(
         (strips, groups, halves, row, LANES),
         ("s", "cg", "h", "q", "o"),
         lambda at: lines[(*at[:3], at[4], at[3])],
@@ -87,9 +87,9 @@ def weights(w: Tensor, transforms: Transforms) -> Tensor:
         place = (group * LANES + c, half * LANES + o)
 
         def tap(y: int, x: int) -> Expr:
-            return turned[s, group, half, c * _TAPS + (y * WINDOW + x), o]
+            return transposed[s, group, half, c * _TAPS + (y * WINDOW + x), o]
 
         return transformed(transforms.weight, tap, lambda p: (s, p, *place))
 
     sizes = extents(strips, groups, halves, LANES, LANES)
-    return multi_store(made, ("s", "cg", "h", "c", "o"), sizes, body, turned)
+    return multi_store(made, ("s", "cg", "h", "c", "o"), sizes, body, transposed)

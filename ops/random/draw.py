@@ -114,7 +114,7 @@ class Draw(Operator):
         workload = self.workload((*flat, width), (count,), **named)
         launch = self._kernel(workload, target)
         if apart or count >= CHUNK:
-            launch = Parts.of(launch, workload)
+            launch = Chunks.of(launch, workload)
         check_result(self.id, (*keys, *shape))
         dtype = DType(_drawn(workload)[0]).numpy
         result = (*keys, *shape), (*flat, count), dtype
@@ -201,7 +201,7 @@ def from_bits(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Parts:
+class Chunks:
     """A launch of any length, from any element of a stream.
 
     It takes the arguments of the kernel, with the first element and a 0 in place of the
@@ -218,8 +218,8 @@ class Parts:
     bits: int
 
     @classmethod
-    def of(cls, kernel: object, workload: Workload) -> Parts:
-        """The launch of a draw's kernel in parts."""
+    def of(cls, kernel: object, workload: Workload) -> Chunks:
+        """The launch of a draw's kernel in chunks."""
         named = workload.named
         how, stream = impl(str(named["key"])), str(named["stream"])
         per = elements_per_hash(how, stream, _drawn(workload)[1])

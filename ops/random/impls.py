@@ -164,9 +164,9 @@ def _threefry(
 def _inject(
     x: list[Any], schedule: list[Any], step: int, arithmetic: Arithmetic[Any]
 ) -> list[Any]:
-    turned = [schedule[(step + i) % len(schedule)] for i in range(len(x))]
-    turned[-1] = turned[-1] + arithmetic.constant(step)
-    return [a + b for a, b in zip(x, turned, strict=True)]
+    rotated = [schedule[(step + i) % len(schedule)] for i in range(len(x))]
+    rotated[-1] = rotated[-1] + arithmetic.constant(step)
+    return [a + b for a, b in zip(x, rotated, strict=True)]
 
 
 def _philox(

@@ -112,7 +112,7 @@ def explain(
     found = options.operator(op)
     workload = options.workload(found, shape, dtype, attr)
     chosen = configuration.choose(found, workload, machine)
-    console.say(f"{found.told(workload)} on {machine.fingerprint}")
+    console.say(f"{found.described(workload)} on {machine.fingerprint}")
     settings = ", ".join(f"{k}={v}" for k, v in chosen.knobs.values.items())
     console.say(f"chosen: {chosen.algorithm}({settings})")
     console.say(f"because: {chosen.why}")

@@ -203,7 +203,7 @@ def _row(report: Report) -> tuple[str, ...]:
     spread = f" +- {report.spread:.1%}" if report.spread else ""
     about = "about " if report.static else ""
     return (
-        find(report.operator).told(report.workload),
+        find(report.operator).described(report.workload),
         about + console.duration(report.default_seconds),
         about + console.duration(report.seconds) + spread,
         _faster(report),

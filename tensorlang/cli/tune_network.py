@@ -33,7 +33,7 @@ def tune_network(
         ("workload", "times", "a call", "share"),
         [
             (
-                row.op.told(row.workload),
+                row.op.described(row.workload),
                 str(row.count),
                 console.duration(row.seconds),
                 f"{row.share:.0%}",
@@ -43,7 +43,7 @@ def tune_network(
     )
 
     def announce(row: Ranked) -> None:
-        console.say(f"tuning {row.op.told(row.workload)}")
+        console.say(f"tuning {row.op.described(row.workload)}")
 
     left = budget - (time.monotonic() - begun)
     reports = tune_model(rows, budget=left, begun=announce, **how)

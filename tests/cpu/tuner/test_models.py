@@ -70,7 +70,7 @@ def small_network(folder: Path) -> Path:
 def names(path, batch):
     """The workloads of a file, as people read them, and how often each stands there."""
     counted = workloads(*program(path, batch))
-    return {op.told(workload): n for (op, workload), n in counted.items()}
+    return {op.described(workload): n for (op, workload), n in counted.items()}
 
 
 def test_workloads_of_a_network_are_those_that_run(tmp_path):

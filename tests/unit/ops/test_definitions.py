@@ -12,7 +12,7 @@ from tensorlang.ir.parser import parse
 from tensorlang.ir.printer import show
 from tensorlang.ir.verifier import verify
 from tensorlang.ops import find, operators
-from tensorlang.ops.random.draw import Parts
+from tensorlang.ops.random.draw import Chunks
 from tensorlang.ops.random.impls import hash_numpy, impl
 
 IMPLS = ("threefry2x32", "threefry4x32-13", "threefry2x64", "threefry4x64-13")
@@ -36,7 +36,7 @@ def draw(op: str, dtype: str, count: int, *scalars: Any, **given: Any) -> np.nda
         run(func, keys, part, **dict(zip(names, numbers, strict=False)) | own)
 
     if start or not count:
-        parts = Parts.of(launch, workload)
+        parts = Chunks.of(launch, workload)
         parts(keys, out, start * parts.per_hash, 0, *scalars)
     else:
         launch(keys.reshape(rows, -1) if rows else keys, out, 0, 0, *scalars)

@@ -19,40 +19,48 @@ LAST = {"layout": "NHWC"}
 X, DY = (2, 6, 9, 11), (2, 8, 9, 11)
 X_LAST, DY_LAST = (2, 9, 11, 6), (2, 9, 11, 8)
 CASES = {
-    "flat": ("nn.conv2d", (X, (8, 6, 3, 3), (8,)), {"activation": "relu"}),
-    "flat ": ("nn.conv2d", (X, (8, 6, 3, 3)), {"stride": 2, "dtypes": "bf16"}),
-    "flat, pixels": ("nn.conv1d", ((2, 6, 99), (8, 6, 1)), {}),
-    "flat, gradient": (
+    "implicit_gemm": ("nn.conv2d", (X, (8, 6, 3, 3), (8,)), {"activation": "relu"}),
+    "implicit_gemm ": ("nn.conv2d", (X, (8, 6, 3, 3)), {"stride": 2, "dtypes": "bf16"}),
+    "implicit_gemm, pixels": ("nn.conv1d", ((2, 6, 99), (8, 6, 1)), {}),
+    "implicit_gemm, gradient": (
         "nn.conv2d_grad",
         ((2, 64, 9, 11), (2, 64, 9, 11), (64, 64, 9, 9)),
         {"padding": 4},
     ),
-    "flat, transposed": (
+    "implicit_gemm, transposed": (
         "nn.conv2d_transpose_grad",
         (X, DY, (8, 6, 3, 3)),
         {"padding": 1},
     ),
-    "lanes": ("nn.conv2d_grad_weight", (DY, X), {"window": (1, 1)}),
-    "last": ("nn.conv2d", (X_LAST, (40, 6, 3, 3)), LAST | {"dtypes": "bf16"}),
-    "last, groups": ("nn.conv2d", (X_LAST, (8, 3, 3, 3)), LAST | {"groups": 2}),
-    "last, depthwise": ("nn.conv2d", (X_LAST, (6, 1, 3, 3)), LAST | THIN),
-    "last, gradient": (
+    "dot_products": ("nn.conv2d_grad_weight", (DY, X), {"window": (1, 1)}),
+    "channels_last": ("nn.conv2d", (X_LAST, (40, 6, 3, 3)), LAST | {"dtypes": "bf16"}),
+    "channels_last, groups": (
+        "nn.conv2d",
+        (X_LAST, (8, 3, 3, 3)),
+        LAST | {"groups": 2},
+    ),
+    "channels_last, depthwise": ("nn.conv2d", (X_LAST, (6, 1, 3, 3)), LAST | THIN),
+    "channels_last, gradient": (
         "nn.conv2d_grad",
         (DY_LAST, (2, 18, 22, 6), (8, 3, 3, 3)),
         LAST | {"stride": 2, "groups": 2, "padding": (1, 0, 1, 0)},
     ),
-    "flat, phases": (
+    "implicit_gemm, phases": (
         "nn.conv2d_transpose",
         (DY, (8, 6, 3, 3), (6,)),
         {"stride": 2, "padding": 1},
     ),
-    "flat, depthwise phases": (
+    "implicit_gemm, depthwise phases": (
         "nn.conv2d_grad",
         ((2, 6, 9, 11), (2, 6, 17, 21), (6, 1, 3, 3)),
         THIN | {"stride": 2},
     ),
-    "outer": ("nn.conv2d_grad_weight", (DY, X), {"window": (3, 3), "padding": 1}),
-    "outer, last": (
+    "outer_products": (
+        "nn.conv2d_grad_weight",
+        (DY, X),
+        {"window": (3, 3), "padding": 1},
+    ),
+    "outer_products, last": (
         "nn.conv2d_grad_weight",
         (DY_LAST, X_LAST),
         LAST | {"window": (3, 3), "padding": 1, "dtypes": "bf16"},
@@ -157,7 +165,7 @@ def blurred(photo, taps):
 
 
 OWN = {
-    "last": (
+    "channels_last": (
         filtered,
         ((2, 9, 40, 6), (6, 3, 3, 40)),
         ((2, 9, 40, 6), (40, 6, 3, 3)),

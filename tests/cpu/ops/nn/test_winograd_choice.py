@@ -36,7 +36,10 @@ def test_a_tolerance_chooses_the_algorithm():
         )
         for allowed in (None, 0, 1e-6, F2.tolerance, F4.tolerance, 1.0)
     }
-    assert list(chosen.values()) == ["flat"] * 3 + ["winograd23"] + ["winograd43"] * 2
+    assert (
+        list(chosen.values())
+        == ["implicit_gemm"] * 3 + ["winograd23"] + ["winograd43"] * 2
+    )
     for given in ({"stride": 2}, {"dilation": 2}, {"groups": 2}, {"layout": "NHWC"}):
         other = ((1, 56, 56, 64), (64, 64, 3, 3)) if "layout" in given else sizes
         own = 64 // given.get("groups", 1)
@@ -51,7 +54,7 @@ def test_few_channels_and_small_images_stay_with_the_plain_sum():
         found = nn.conv2d.workload(
             (1, channels, size, size), (outputs, channels, 3, 3), tolerance=1.0
         )
-        assert nn.conv2d.prefers(found) == "flat"
+        assert nn.conv2d.prefers(found) == "implicit_gemm"
 
 
 def test_calls_share_a_kernel_whatever_they_allow_beyond_it():
@@ -92,7 +95,12 @@ def test_tuning_starts_from_what_runs_untuned():
     of = nn.conv2d.workload((1, 64, 28, 28), (64, 64, 3, 3), padding=1, tolerance=FREE)
     space = Space(nn.conv2d, of, targets.get("llvm"))
     assert space.algorithms[0] == nn.conv2d.prefers(of) == "winograd43"
-    assert set(space.algorithms) == {"direct", "flat", "winograd23", "winograd43"}
+    assert set(space.algorithms) == {
+        "direct",
+        "implicit_gemm",
+        "winograd23",
+        "winograd43",
+    }
     tight = nn.conv2d.workload((1, 64, 28, 28), (64, 64, 3, 3), padding=1)
     plain = Space(nn.conv2d, tight, targets.get("llvm"))
-    assert plain.algorithms == ("flat", "direct")
+    assert plain.algorithms == ("implicit_gemm", "direct")

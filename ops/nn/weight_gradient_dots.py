@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Indices = tuple[Any, ...]
 
 
-def lanes(dy: Tensor, x: Tensor, p: Problem) -> Tensor:
+def dot_products(dy: Tensor, x: Tensor, p: Problem) -> Tensor:
     """As `direct`, for channels first: depthwise, or windows of one pixel."""
     return _of_lines(dy, x, p) if p.depthwise else _of_rows(dy, x, p)
 
