@@ -79,7 +79,7 @@ def _hashed(name: str, counter: str, key: str, out: str, target: object) -> Answ
     return Answer(asked, got.reshape(-1), _hex(out, how.dtype))
 
 
-def _inputs(name: str) -> Iterator[tuple[str, str]]:
+def inputs(name: str) -> Iterator[tuple[str, str]]:
     """Counter and key: all zeros, all ones, the digits of pi."""
     how = impl(name)
     digits = (known.PI_32 if how.bits == 32 else known.PI_64).split()
@@ -92,7 +92,7 @@ def _inputs(name: str) -> Iterator[tuple[str, str]]:
 def _published(table: dict[str, Any]) -> Check:
     def check(target: object) -> Iterator[Answer]:
         for name, answers in table.items():
-            for (counter, key), out in zip(_inputs(name), answers, strict=False):
+            for (counter, key), out in zip(inputs(name), answers, strict=False):
                 yield _hashed(name, counter, key, out, target)
 
     return check

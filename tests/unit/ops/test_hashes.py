@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from tensorlang.errors import ArgumentError
+from tensorlang.ops.random import known_answers as known
+from tensorlang.ops.random import verification
 from tensorlang.ops.random.impls import elements_per_hash, hash_numpy, impl
 
-DATA = Path(__file__).parents[2] / "data" / "random_vectors.json"
-THREEFRY = json.loads(DATA.read_text())["threefry"]
+THREEFRY = [
+    (name, counter.split(), key.split(), answer.split())
+    for name, answers in known.RANDOM123.items()
+    for (counter, key), answer in zip(verification.inputs(name), answers, strict=True)
+]
 PI = [
     *(0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
     *(0xA4093822, 0x299F31D0, 0x082EFA98, 0xEC4E6C89),
@@ -51,13 +53,9 @@ def test_there_are_36_threefry_vectors():
     assert len(THREEFRY) == 36
 
 
-@pytest.mark.parametrize(
-    "vector", THREEFRY, ids=lambda v: f"{v['n']}x{v['w']}-{v['rounds']}"
-)
-def test_threefry_known_answers(vector):
-    name = f"threefry{vector['n']}x{vector['w']}-{vector['rounds']}"
-    answer = hashed(name, numbers(vector["ctr"]), numbers(vector["key"]))
-    assert answer == numbers(vector["out"])
+@pytest.mark.parametrize(("name", "counter", "key", "answer"), THREEFRY)
+def test_threefry_known_answers(name, counter, key, answer):
+    assert hashed(name, numbers(counter), numbers(key)) == numbers(answer)
 
 
 @pytest.mark.parametrize(("name", "counter", "key", "answer"), PHILOX)
