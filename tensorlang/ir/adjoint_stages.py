@@ -14,24 +14,12 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tensorlang.errors import OperatorError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.adjoint_sums import KnownSum
 from tensorlang.ir.assembly import reachable
 from tensorlang.ir.contents import blocks, free_vars
 from tensorlang.ir.derivatives import gradients
 from tensorlang.ir.frontend import Stage, Tensor, compute
-from tensorlang.ir.nodes import (
-    Block,
-    Buffer,
-    Call,
-    Expr,
-    Let,
-    Load,
-    Node,
-    Reduce,
-    Stmt,
-    Store,
-    Var,
-)
 from tensorlang.ir.visit import (
     fresh,
     rebuild,
@@ -57,14 +45,14 @@ class Forward:
         taken: The names of all buffers.
     """
 
-    needed: set[Buffer]
+    needed: set[ir.Buffer]
     stages: list[Stage] = field(default_factory=list)
-    tensors: dict[Buffer, Tensor] = field(default_factory=dict)
+    tensors: dict[ir.Buffer, Tensor] = field(default_factory=dict)
     sums: list[KnownSum] = field(default_factory=list)
     taken: set[str] = field(default_factory=set)
 
     @classmethod
-    def of(cls, results: Iterable[Tensor], wrt: Iterable[Buffer]) -> Forward:
+    def of(cls, results: Iterable[Tensor], wrt: Iterable[ir.Buffer]) -> Forward:
         """The stages that results need."""
         stages, made = reachable(results), cls(set(wrt))
         named = [b for s in stages for b in (*s.outputs, *(t.buffer for t in s.inputs))]
@@ -78,7 +66,7 @@ class Forward:
         stage = replace(stage, inputs=tuple(inputs))
         (block, *others), sums = blocks(stage.nest), []
         if not others:
-            sums = [n for n in walk(block.body) if isinstance(n, Reduce)]
+            sums = [n for n in walk(block.body) if isinstance(n, ir.Reduce)]
         if any(each.reducer.name == SHIFT for each in sums):
             self._add(stage)
             return
@@ -93,27 +81,27 @@ class Forward:
         self.tensors |= {out: Tensor(out, stage) for out in stage.outputs}
         self.sums += _sums_of(stage)
 
-    def _with_calls_stored(self, stage: Stage, block: Block, by: Reduce) -> Stage:
+    def _with_calls_stored(self, stage: Stage, block: ir.Block, by: ir.Reduce) -> Stage:
         """A stage that sums, with the calls that its derivative repeats stored."""
         values = [value for _, _, value in written(block, {})]
         loads = [
             node
             for value in values
             for node in walk(value)
-            if isinstance(node, Load) and node.buffer in self.needed
+            if isinstance(node, ir.Load) and node.buffer in self.needed
         ]
-        seeds = [Var(f"seed{n}", value.dtype) for n, value in enumerate(values)]
+        seeds = [ir.Var(f"seed{n}", value.dtype) for n, value in enumerate(values)]
         pairs = list(zip(values, seeds, strict=True))
         slopes = gradients(pairs, [*dict.fromkeys(loads)])
-        again = {n for slope in slopes for n in walk(slope) if isinstance(n, Call)}
+        again = {n for slope in slopes for n in walk(slope) if isinstance(n, ir.Call)}
         axes = {axis.var: axis.extent for axis in block.axes}
-        stored: dict[Expr, Expr] = {}
+        stored: dict[ir.Expr, ir.Expr] = {}
         for call in dict.fromkeys(n for v in values for n in walk(v) if n in again):
-            assert isinstance(call, Call)
+            assert isinstance(call, ir.Call)
             place = _place(call, axes)
             if place is not None and len(loads) == 1:
                 tensor = self._stored(call, place, axes, stage)
-                stored[call] = Load(tensor.buffer, place)
+                stored[call] = ir.Load(tensor.buffer, place)
         if not stored:
             return stage
         new = tuple(replaced(value, stored) for value in values)
@@ -122,11 +110,15 @@ class Forward:
         return replace(stage, nest=nest, inputs=(*stage.inputs, *read))
 
     def _stored(
-        self, call: Call, place: Sequence[Var], axes: Mapping[Var, Expr], stage: Stage
+        self,
+        call: ir.Call,
+        place: Sequence[ir.Var],
+        axes: Mapping[ir.Var, ir.Expr],
+        stage: Stage,
     ) -> Tensor:
         """A call at each index, in a stage of its own."""
 
-        def element(*at: Var) -> Expr:
+        def element(*at: ir.Var) -> ir.Expr:
             return substitute(call, dict(zip(place, at, strict=True)))
 
         name = fresh(call.name, self.taken)
@@ -138,10 +130,10 @@ class Forward:
         return self.tensors[made.buffer]
 
 
-def _place(call: Call, axes: Mapping[Var, Expr]) -> tuple[Var, ...] | None:
+def _place(call: ir.Call, axes: Mapping[ir.Var, ir.Expr]) -> tuple[ir.Var, ...] | None:
     """The index of the elements that a call is made of, if that is all axes."""
     for node in walk(call):
-        if isinstance(node, Load) and {*node.indices} == axes.keys():
+        if isinstance(node, ir.Load) and {*node.indices} == axes.keys():
             narrow = node.dtype.bits < call.dtype.bits and len(axes) > 2
             whole = len(node.indices) == len(axes)
             free = all(free_vars(e).isdisjoint(axes) for e in axes.values())
@@ -149,21 +141,21 @@ def _place(call: Call, axes: Mapping[Var, Expr]) -> tuple[Var, ...] | None:
     return None
 
 
-def _with_body(nest: Stmt, body: Reduce) -> Stmt:
+def _with_body(nest: ir.Stmt, body: ir.Reduce) -> ir.Stmt:
     """The nest with another body of its only block."""
 
-    def change(stmt: Stmt) -> Stmt:
-        return replace(stmt, body=body) if isinstance(stmt, Block) else stmt
+    def change(stmt: ir.Stmt) -> ir.Stmt:
+        return replace(stmt, body=body) if isinstance(stmt, ir.Block) else stmt
 
     return transform_statements(nest, change)
 
 
-def replaced(value: Expr, by: Mapping[Expr, Expr]) -> Expr:
+def replaced(value: ir.Expr, by: Mapping[ir.Expr, ir.Expr]) -> ir.Expr:
     """An expression with some subexpressions replaced."""
 
     @rewriter
-    def visit(node: Node) -> Node:
-        if isinstance(node, Expr) and node in by:
+    def visit(node: ir.Node) -> ir.Node:
+        if isinstance(node, ir.Expr) and node in by:
             return by[node]
         return rebuild(node, visit)
 
@@ -173,32 +165,32 @@ def replaced(value: Expr, by: Mapping[Expr, Expr]) -> Expr:
 def _sums_of(stage: Stage) -> Iterator[KnownSum]:
     """The sums that a stage computes."""
     block, *others = blocks(stage.nest)
-    reduces = [node for node in walk(block.body) if isinstance(node, Reduce)]
+    reduces = [node for node in walk(block.body) if isinstance(node, ir.Reduce)]
     if others or len(reduces) != 1 or reduces[0].reducer.name not in SUMS:
         return
     summed = {a.var: a.extent for a in block.axes if a.kind == "reduction"}
     for out, place, value in written(block, {}):
-        if all(isinstance(index, Var) for index in place):
+        if all(isinstance(index, ir.Var) for index in place):
             yield KnownSum(out, place, summed, value)  # type: ignore[arg-type]
 
 
 def written(
-    block: Block, axes: Mapping[Var, Expr]
-) -> list[tuple[Buffer, tuple[Expr, ...], Expr]]:
+    block: ir.Block, axes: Mapping[ir.Var, ir.Expr]
+) -> list[tuple[ir.Buffer, tuple[ir.Expr, ...], ir.Expr]]:
     """The buffers, indices and values that a block writes, with its axes replaced.
 
     Raises:
         OperatorError: it reduces by something else than a sum.
     """
     named = {**axes}
-    found: list[tuple[Buffer, tuple[Expr, ...], Expr]] = []
+    found: list[tuple[ir.Buffer, tuple[ir.Expr, ...], ir.Expr]] = []
     for node in walk(block.body):
         match node:
-            case Let(var=var, value=value):
+            case ir.Let(var=var, value=value):
                 named[var] = substitute(value, named)
-            case Store(buffer=buffer, indices=indices, value=value):
+            case ir.Store(buffer=buffer, indices=indices, value=value):
                 found.append((buffer, indices, value))
-            case Reduce(reducer=reducer, buffers=buffers, indices=indices):
+            case ir.Reduce(reducer=reducer, buffers=buffers, indices=indices):
                 if reducer.name not in SUMS:
                     raise OperatorError(
                         f"a reduction by {reducer.name} has no derivative; give the "

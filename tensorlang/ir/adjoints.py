@@ -22,6 +22,7 @@ from operator import and_
 from typing import Final, TypeAlias
 
 from tensorlang.errors import OperatorError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.adjoint_stages import Forward, replaced, written
 from tensorlang.ir.adjoint_sums import added, by_loops, closed, moved_out
 from tensorlang.ir.contents import blocks, free_vars
@@ -41,31 +42,15 @@ from tensorlang.ir.frontend import (
 from tensorlang.ir.integers.bounds import Range, decide
 from tensorlang.ir.integers.known import Known, counted
 from tensorlang.ir.integers.polynomials import Poly, poly
-from tensorlang.ir.nodes import (
-    Binary,
-    Block,
-    Buffer,
-    Call,
-    Cast,
-    Compare,
-    Const,
-    Expr,
-    Load,
-    Node,
-    Reduce,
-    Select,
-    Var,
-    as_expr,
-)
 from tensorlang.ir.rows import two_sums
 from tensorlang.ir.simplify import Place
 from tensorlang.ir.sizes import TRACED
 from tensorlang.ir.visit import fresh, holds, rebuild, rewriter, substitute, walk
 
-Ranges: TypeAlias = dict[Var, Range]
-At: TypeAlias = Callable[[tuple[Expr, ...]], Expr]
-_ZERO: Final = as_expr(0)
-_ONE: Final = as_expr(1)
+Ranges: TypeAlias = dict[ir.Var, Range]
+At: TypeAlias = Callable[[tuple[ir.Expr, ...]], ir.Expr]
+_ZERO: Final = ir.as_expr(0)
+_ONE: Final = ir.as_expr(1)
 _MOST: Final = 1 << 48  # of any size: sums of them do not wrap
 
 
@@ -117,10 +102,10 @@ class _Part:
         reduced: The block's reduction axes.
     """
 
-    indices: tuple[Expr, ...]
-    value: Expr
-    axes: Mapping[Var, Expr]
-    reduced: frozenset[Var] = frozenset()
+    indices: tuple[ir.Expr, ...]
+    value: ir.Expr
+    axes: Mapping[ir.Var, ir.Expr]
+    reduced: frozenset[ir.Var] = frozenset()
 
 
 class _Tape:
@@ -134,7 +119,7 @@ class _Tape:
         self._forward = forward
         self._needed, self._taken = forward.needed, forward.taken
         self._tensors = dict(forward.tensors)
-        self._parts: dict[Buffer, list[_Solved]] = {}
+        self._parts: dict[ir.Buffer, list[_Solved]] = {}
         self._apart = 0  # numbers the axes of blocks
 
     def seed(self, result: Tensor, seed: Tensor) -> None:
@@ -142,11 +127,11 @@ class _Tape:
         self._tensors.setdefault(result.buffer, result)
         self._tensors[seed.buffer] = seed
         self._taken.add(seed.buffer.name)
-        axes = {Var(f"seed{n}", i64): e for n, e in enumerate(result.buffer.shape)}
+        axes = {ir.Var(f"seed{n}", i64): e for n, e in enumerate(result.buffer.shape)}
         place = tuple(axes)
-        self._add(result.buffer, _Part(place, Load(seed.buffer, place), axes))
+        self._add(result.buffer, _Part(place, ir.Load(seed.buffer, place), axes))
 
-    def _add(self, buffer: Buffer, part: _Part) -> None:
+    def _add(self, buffer: ir.Buffer, part: _Part) -> None:
         self._parts.setdefault(buffer, []).append(_Solved(part, buffer))
 
     def back(self, stage: Stage) -> None:
@@ -176,13 +161,13 @@ class _Tape:
             value = part.value
             if copy.there is not None:
                 inside = inside.where(copy.there)
-                zero = as_expr(0, value.dtype)
-                value = Select(substitute(copy.there, moved), value, zero)
+                zero = ir.as_expr(0, value.dtype)
+                value = ir.Select(substitute(copy.there, moved), value, zero)
             at = (substitute(inside.simple(i), moved) for i in load.indices)
             self._add(load.buffer, replace(part, indices=tuple(at), value=value))
         return True
 
-    def _of_output(self, out: Buffer, readers: Sequence[Block]) -> At | None:
+    def _of_output(self, out: ir.Buffer, readers: Sequence[ir.Block]) -> At | None:
         """The gradient of a stage's output, as a function of the index; None for 0.
 
         It gets no stage of its own if it is a plain read, such as that of a result's
@@ -200,30 +185,30 @@ class _Tape:
             return None
         alike = len(readers) == 1 and len(readers[0].axes) == out.ndim
         sums = all(part.free for part in parts)
-        plain = len(terms) == 1 and (sums or not holds(parts[0].value, Call))
+        plain = len(terms) == 1 and (sums or not holds(parts[0].value, ir.Call))
         once = alike or (plain and all(map(self._reads_once, readers)))
         if once and out.dtype.name not in NARROW:
             return lambda at: added([term(at) for term in terms])
         made = self._total(out, name, terms)
-        return lambda at: Load(made.buffer, at)
+        return lambda at: ir.Load(made.buffer, at)
 
-    def _reads_once(self, block: Block) -> bool:
+    def _reads_once(self, block: ir.Block) -> bool:
         """Whether a block reads an element of an input at each of its iterations."""
         axes = {axis.var for axis in block.axes}
         return any(
-            isinstance(node, Load)
+            isinstance(node, ir.Load)
             and node.buffer in self._needed
             and axes.issubset(node.indices)
             for node in walk(block.body)
         )
 
-    def _block(self, block: Block, given: Mapping[Buffer, At]) -> None:
-        own = {a.var: Var(f"{a.var.name}_{self._apart}", i64) for a in block.axes}
+    def _block(self, block: ir.Block, given: Mapping[ir.Buffer, At]) -> None:
+        own = {a.var: ir.Var(f"{a.var.name}_{self._apart}", i64) for a in block.axes}
         self._apart += 1
-        axes = {a.value: own[a.var] for a in block.axes if isinstance(a.value, Var)}
+        axes = {a.value: own[a.var] for a in block.axes if isinstance(a.value, ir.Var)}
         extents = {own[a.var]: substitute(a.extent, axes) for a in block.axes}
         if any(
-            isinstance(e, Load) for extent in extents.values() for e in walk(extent)
+            isinstance(e, ir.Load) for extent in extents.values() for e in walk(extent)
         ):
             raise OperatorError(
                 "a reduction whose extent depends on data has no derivative; give the "
@@ -232,30 +217,32 @@ class _Tape:
         reduced = frozenset(own[a.var] for a in block.axes if a.kind == "reduction")
         made = [each for each in written(block, own) if each[0] in given]
         pairs = [(value, given[buffer](indices)) for buffer, indices, value in made]
-        stores = not any(isinstance(node, Reduce) for node in walk(block.body))
-        stored: dict[Expr, Expr] = {
-            value: Load(buffer, indices)
+        stores = not any(isinstance(node, ir.Reduce) for node in walk(block.body))
+        stored: dict[ir.Expr, ir.Expr] = {
+            value: ir.Load(buffer, indices)
             for buffer, indices, value in made
-            if stores and isinstance(value, Call) and value.dtype == buffer.dtype
+            if stores and isinstance(value, ir.Call) and value.dtype == buffer.dtype
         }
         loads = dict.fromkeys(
             node
             for value, _ in pairs
             for node in walk(value)
-            if isinstance(node, Load) and node.buffer in self._needed
+            if isinstance(node, ir.Load) and node.buffer in self._needed
         )
         for load, slope in zip(loads, gradients(pairs, [*loads]), strict=True):
             value = replaced(_in_order(slope, pairs[0][0], load), stored)
             self._add(load.buffer, _Part(load.indices, value, extents, reduced))
 
-    def gathered(self, wanted: Sequence[Buffer], names: Sequence[str]) -> list[Tensor]:
+    def gathered(
+        self, wanted: Sequence[ir.Buffer], names: Sequence[str]
+    ) -> list[Tensor]:
         """The gradients of buffers: the sums of their contributions.
 
         Two that are sums over the same axes, as of a weight and a bias, are one stage.
         """
         pairs = zip(wanted, names, strict=True)
         named = {buffer: fresh(name, self._taken) for buffer, name in pairs}
-        made: dict[Buffer, Tensor] = {}
+        made: dict[ir.Buffer, Tensor] = {}
         for parts in self._alone(wanted):
             titles = [self._title(buffer, named[buffer]) for buffer in parts]
             summands = [(part, part.unrounded) for part in parts.values()]
@@ -267,9 +254,9 @@ class _Tape:
                 made[buffer] = self._total(buffer, name, [_element_of(made[buffer])])
         return [made[buffer] for buffer in wanted]
 
-    def _alone(self, wanted: Sequence[Buffer]) -> Iterator[dict[Buffer, _Solved]]:
+    def _alone(self, wanted: Sequence[ir.Buffer]) -> Iterator[dict[ir.Buffer, _Solved]]:
         """The gradients that are a single sum, in pairs where two read the same."""
-        alike: dict[Hashable, dict[Buffer, _Solved]] = {}
+        alike: dict[Hashable, dict[ir.Buffer, _Solved]] = {}
         for buffer in wanted:
             part, *others = self._parts.get(buffer, [None])
             if part is not None and part.free and not others:
@@ -281,12 +268,12 @@ class _Tape:
             else:
                 yield from ({buffer: part} for buffer, part in parts.items())
 
-    def _title(self, buffer: Buffer, name: str) -> str:
+    def _title(self, buffer: ir.Buffer, name: str) -> str:
         """The name of a sum, which is rounded to get the gradient of a narrow type."""
         narrow = buffer.dtype.name in NARROW
         return fresh(f"{name}_sum", self._taken) if narrow else name
 
-    def _terms(self, buffer: Buffer, name: str) -> list[At]:
+    def _terms(self, buffer: ir.Buffer, name: str) -> list[At]:
         """The contributions to a gradient, with sums in stages of their own.
 
         Several are added unrounded; a single one is stored as it is, so that the
@@ -304,7 +291,7 @@ class _Tape:
             if known is None:
                 title = fresh(f"{name}_sum", self._taken)
                 (made,) = self._sums([(part, rest)], [title])
-                value = Load(made.buffer, part.place)
+                value = ir.Load(made.buffer, part.place)
             elif known == ZERO:
                 continue
             else:
@@ -314,12 +301,12 @@ class _Tape:
         return found
 
     def _sums(
-        self, summands: Sequence[tuple[_Solved, Expr]], names: Sequence[str]
+        self, summands: Sequence[tuple[_Solved, ir.Expr]], names: Sequence[str]
     ) -> list[Tensor]:
         """Sums over the free axes of contributions, one or two, in one stage."""
         first, _ = summands[0]
 
-        def element(*i: Var) -> Reduction:
+        def element(*i: ir.Var) -> Reduction:
             loops = [reduce_axis(e, f"r_{v.name}") for v, e in first.free.items()]
             here = (*i, *(axis.var for axis in loops))
             values = [
@@ -336,15 +323,15 @@ class _Tape:
         found = compute(first.shape, element, tuple(names))
         return self._made(found if isinstance(found, tuple) else (found,))
 
-    def _total(self, buffer: Buffer, name: str, terms: Sequence[At]) -> Tensor:
+    def _total(self, buffer: ir.Buffer, name: str, terms: Sequence[At]) -> Tensor:
         """The sum of contributions."""
 
-        def element(*i: Var) -> Expr:
+        def element(*i: ir.Var) -> ir.Expr:
             values = [term(i) for term in terms]
             if len(values) > 1:
                 values = [wide(value) for value in values]
             if not values:
-                return as_expr(0, buffer.dtype)
+                return ir.as_expr(0, buffer.dtype)
             value = _by_reciprocal(by_loops(added(values), i, i[-1:]))
             return stored(value, buffer.dtype)
 
@@ -359,7 +346,7 @@ class _Tape:
         """
         stage = tensors[0].stage
         assert stage is not None
-        read = {node.buffer for node in walk(stage.nest) if isinstance(node, Load)}
+        read = {node.buffer for node in walk(stage.nest) if isinstance(node, ir.Load)}
         inputs = [self._tensors[b] for b in self._tensors if b in read]
         inputs.sort(key=lambda tensor: tensor.buffer.ndim)
         stage = replace(stage, inputs=tuple(inputs))
@@ -372,7 +359,7 @@ def _read_alike(one: _Solved, other: _Solved) -> bool:
     """Whether two sums over as many axes read an element in common at each step."""
     axes = dict(zip(other.free, one.free, strict=True))
     pair = one.unrounded, substitute(other.unrounded, axes)
-    first, second = ({n for n in walk(v) if isinstance(n, Load)} for v in pair)
+    first, second = ({n for n in walk(v) if isinstance(n, ir.Load)} for v in pair)
     return not first.isdisjoint(second)
 
 
@@ -380,7 +367,7 @@ def _element_of(tensor: Tensor) -> At:
     return lambda at: tensor[at]
 
 
-def _at(value: Expr, place: Sequence[Var]) -> At:
+def _at(value: ir.Expr, place: Sequence[ir.Var]) -> At:
     """An expression of an index as a function of it."""
     return lambda at: substitute(value, dict(zip(place, at, strict=True)))
 
@@ -398,12 +385,12 @@ class _Axes:
     """
 
     known: Ranges
-    free: dict[Var, Expr]
-    values: dict[Var, Expr] = field(default_factory=dict)
-    limits: list[Expr] = field(default_factory=list)
-    limited: set[Var] = field(default_factory=set)
+    free: dict[ir.Var, ir.Expr]
+    values: dict[ir.Var, ir.Expr] = field(default_factory=dict)
+    limits: list[ir.Expr] = field(default_factory=list)
+    limited: set[ir.Var] = field(default_factory=set)
 
-    def solve(self, index: Expr, place: Var, reduced: frozenset[Var]) -> None:
+    def solve(self, index: ir.Expr, place: ir.Var, reduced: frozenset[ir.Var]) -> None:
         """Solve `index == place` for an axis, or add it as a condition."""
         index = substitute(index, self.values)
         terms = poly(index)
@@ -431,35 +418,37 @@ class _Axes:
         if step > 1:
             self.limit((found % step).equal(0), axis)
 
-    def _is_at(self, place: Var, index: Expr) -> Expr:
+    def _is_at(self, place: ir.Var, index: ir.Expr) -> ir.Expr:
         """Whether a place is at an index, compared in the type of the index if it fits.
 
         More lanes compare narrow integers at once.
         """
-        if isinstance(index, Cast) and index.a.dtype == i32:
+        if isinstance(index, ir.Cast) and index.a.dtype == i32:
             _, high = self.known[place]
             if isinstance(high, int) and high <= i32.limits[1]:
-                return Compare("eq", place.cast(i32), index.a)
-        return Compare("eq", place, index)
+                return ir.Compare("eq", place.cast(i32), index.a)
+        return ir.Compare("eq", place, index)
 
-    def _let(self, found: Mapping[Var, Expr]) -> None:
+    def _let(self, found: Mapping[ir.Var, ir.Expr]) -> None:
         """Record solved axes, and substitute them in earlier solutions."""
         self.values = {v: substitute(e, found) for v, e in self.values.items()}
         self.values |= found
         self.limits = [substitute(limit, found) for limit in self.limits]
 
-    def _window(self, axis: Var, tap: Var, by: Mapping[Var, int], moved: Poly) -> bool:
+    def _window(
+        self, axis: ir.Var, tap: ir.Var, by: Mapping[ir.Var, int], moved: Poly
+    ) -> bool:
         """Overlapping windows: iterate over those that contain the place."""
         size, step, along = self.free[tap], by[axis], by[tap]
-        if not isinstance(size, Const) or step < 0 or along < 0:
+        if not isinstance(size, ir.Const) or step < 0 or along < 0:
             return False
         around = (int(size.value) - 1) * along // step + 1
         whole = moved.plus(poly(tap), along).expr()
         extent = self.free.pop(axis)
         del self.free[tap]
-        near = Var(f"{tap.name}_near", i64)
+        near = ir.Var(f"{tap.name}_near", i64)
         if around > 1:
-            self.free[near] = as_expr(around)
+            self.free[near] = ir.as_expr(around)
             self.known[near] = 0, around - 1
         back = near if around > 1 else _ZERO
         window = whole // step - back
@@ -473,7 +462,7 @@ class _Axes:
         return True
 
     def _inside(
-        self, axis: Var, moved: Poly, step: int, extent: Expr, place: Var
+        self, axis: ir.Var, moved: Poly, step: int, extent: ir.Expr, place: ir.Var
     ) -> None:
         """Add the conditions for a solved axis to lie within its extent."""
         if not self._is_positive(moved.shifted(1)):
@@ -493,21 +482,21 @@ class _Axes:
         for var, (low, high) in reversed(self.known.items()):  # sizes are last
             by = least.at(var)
             end = low if by > 0 else high
-            if by and isinstance(end, (int, Expr)):
-                least = least.without(var).plus(poly(as_expr(end)), by)
+            if by and isinstance(end, (int, ir.Expr)):
+                least = least.without(var).plus(poly(ir.as_expr(end)), by)
         value = least.value
         if value is not None and value > 0:
             return True
         return decide(total.expr() > 0, self._facts) is True
 
-    def limit(self, condition: Expr, axis: Var | None = None) -> None:
+    def limit(self, condition: ir.Expr, axis: ir.Var | None = None) -> None:
         """Add a condition, unless it is implied by the ranges."""
         if decide(condition, self._facts) is not True:
             self.limits.append(condition)
             self.limited |= set() if axis is None else {axis}
 
 
-def _bound(total: Poly, place: Var) -> Expr:
+def _bound(total: Poly, place: ir.Var) -> ir.Expr:
     """`total >= 0`, as a bound on `place` where possible."""
     by, rest = total.at(place), total.without(place)
     if abs(by) != 1 or place in rest.vars:
@@ -526,22 +515,22 @@ class _Solved:
         place: Its index, in `value`.
     """
 
-    def __init__(self, part: _Part, buffer: Buffer) -> None:
+    def __init__(self, part: _Part, buffer: ir.Buffer) -> None:
         self.part, self._buffer, self.shape = part, buffer, buffer.shape
-        self.place = tuple(Var(f"vi{n}", i64) for n in range(buffer.ndim))
+        self.place = tuple(ir.Var(f"vi{n}", i64) for n in range(buffer.ndim))
 
     @property
-    def free(self) -> Mapping[Var, Expr]:
+    def free(self) -> Mapping[ir.Var, ir.Expr]:
         """The extents of the axes that are left to sum over."""
         return self._axes.free
 
     @property
-    def unrounded(self) -> Expr:
+    def unrounded(self) -> ir.Expr:
         """The contribution without its final rounding to a narrow type."""
         return _unrounded(self.value)
 
     @cached_property
-    def value(self) -> Expr:
+    def value(self) -> ir.Expr:
         """The contribution to `place`, by the free axes; 0 outside the extents."""
         return self._value(self._axes)
 
@@ -562,7 +551,7 @@ class _Solved:
         waiting = list(zip(self.part.indices, self.place, strict=True))
         while waiting:
 
-            def open_axes(pair: tuple[Expr, Var]) -> int:
+            def open_axes(pair: tuple[ir.Expr, ir.Var]) -> int:
                 return len(free_vars(pair[0]) & found.free.keys())
 
             first = min(waiting, key=open_axes)
@@ -570,32 +559,32 @@ class _Solved:
             found.solve(*first, self.part.reduced)
         return found
 
-    def _value(self, axes: _Axes) -> Expr:
+    def _value(self, axes: _Axes) -> ir.Expr:
         """The contribution of a solution; 0 where it lies outside the extents."""
         inside = reduce(and_, axes.limits) if axes.limits else None
         facts = TRACED.get()
         here = Place(Known(axes.known))
         if inside is not None:
             if here.holds(inside) is False:
-                return as_expr(0, self._buffer.dtype)
+                return ir.as_expr(0, self._buffer.dtype)
             here = here.where(inside)
 
-        def simple(cond: Expr) -> Expr:
+        def simple(cond: ir.Expr) -> ir.Expr:
             cond = substitute(cond, axes.values)
             return here.simple(facts.renamed(cond) if facts else cond)
 
         @rewriter
-        def visit(node: Node) -> Node:
-            if isinstance(node, Select):
+        def visit(node: ir.Node) -> ir.Node:
+            if isinstance(node, ir.Select):
                 cond = simple(node.cond)
                 sides = visit(node.a), visit(node.b)
-                if isinstance(cond, Const):
+                if isinstance(cond, ir.Const):
                     return sides[0 if cond.value else 1]
-                return Select(cond, *sides)
-            if not isinstance(node, Load):
+                return ir.Select(cond, *sides)
+            if not isinstance(node, ir.Load):
                 return rebuild(node, visit)
             mask = None if node.mask is None else simple(node.mask)
-            if isinstance(mask, Const) and mask.value:
+            if isinstance(mask, ir.Const) and mask.value:
                 mask = None
             at = frozenset().union(*map(free_vars, node.indices))
             if inside is not None and not axes.limited.isdisjoint(at):
@@ -605,18 +594,20 @@ class _Solved:
         value = substitute(visit(self.part.value), axes.values)
         if inside is None:
             return value
-        return Select(inside, value, as_expr(0, value.dtype))
+        return ir.Select(inside, value, ir.as_expr(0, value.dtype))
 
 
-def _in_order(slope: Expr, value: Expr, load: Load) -> Expr:
+def _in_order(slope: ir.Expr, value: ir.Expr, load: ir.Load) -> ir.Expr:
     """A product with its factors in the order of the product it derives from."""
     match slope, value:
-        case Cast(a=a), _:
+        case ir.Cast(a=a), _:
             return replace(slope, a=_in_order(a, value, load))
-        case _, Cast(a=a):
+        case _, ir.Cast(a=a):
             return _in_order(slope, a, load)
-        case Binary(op="mul", a=p, b=q), Binary(op="mul", a=a) if load not in walk(a):
-            return Binary("mul", q, p)
+        case ir.Binary(op="mul", a=p, b=q), ir.Binary(op="mul", a=a) if (
+            load not in walk(a)
+        ):
+            return ir.Binary("mul", q, p)
     return slope
 
 
@@ -631,69 +622,69 @@ class _Copy:
         there: where this condition holds, if there is one; else it writes a number.
     """
 
-    out: Buffer
-    axes: dict[Var, Expr]
-    load: Load
-    there: Expr | None
+    out: ir.Buffer
+    axes: dict[ir.Var, ir.Expr]
+    load: ir.Load
+    there: ir.Expr | None
 
 
 def _copy(stage: Stage) -> _Copy | None:
     """A stage as a copy, or None if it is something else."""
     block, *others = blocks(stage.nest)
-    own = {a.var: Var(f"copied{n}", i64) for n, a in enumerate(block.axes)}
-    if others or any(isinstance(node, Reduce) for node in walk(block)):
+    own = {a.var: ir.Var(f"copied{n}", i64) for n, a in enumerate(block.axes)}
+    if others or any(isinstance(node, ir.Reduce) for node in walk(block)):
         return None
     (out, place, value), *more = written(block, own)
-    loads = [node for node in walk(value) if isinstance(node, Load)]
+    loads = [node for node in walk(value) if isinstance(node, ir.Load)]
     if more or len(loads) != 1 or place != (*own.values(),):
         return None
     axes = {own[a.var]: a.extent for a in block.axes}
     match value:
-        case Load(mask=None):
+        case ir.Load(mask=None):
             return _Copy(out, axes, value, None)
-        case Select(cond=cond, a=Load(mask=None) as load):
+        case ir.Select(cond=cond, a=ir.Load(mask=None) as load):
             return _Copy(out, axes, load, cond)
     return None
 
 
-def _is_read(value: Expr) -> bool:
+def _is_read(value: ir.Expr) -> bool:
     """Whether a value is a load, possibly cast, or scaled by a common factor."""
     match value:
-        case Cast(a=a):
+        case ir.Cast(a=a):
             return _is_read(a)
-        case Binary(op="mul", a=a, b=b):
+        case ir.Binary(op="mul", a=a, b=b):
             return _is_read(a) and _is_common(b)
-    return isinstance(value, Load)
+    return isinstance(value, ir.Load)
 
 
-def _is_common(value: Expr) -> bool:
+def _is_common(value: ir.Expr) -> bool:
     """Whether a value is the same for all elements: made of numbers and sizes."""
     facts = TRACED.get()
     sizes = facts.values.keys() if facts is not None else ()
     return free_vars(value) <= {*sizes} and not any(
-        isinstance(node, Load) for node in walk(value)
+        isinstance(node, ir.Load) for node in walk(value)
     )
 
 
-def _by_reciprocal(value: Expr) -> Expr:
+def _by_reciprocal(value: ir.Expr) -> ir.Expr:
     """A quotient by a common divisor as a product: one division for all elements."""
     match value:
-        case Cast(a=a):
+        case ir.Cast(a=a):
             return replace(value, a=_by_reciprocal(a))
-        case Binary(op="div", a=a, b=b) if _is_common(b):
-            return Binary("mul", a, 1.0 / b)
+        case ir.Binary(op="div", a=a, b=b) if _is_common(b):
+            return ir.Binary("mul", a, 1.0 / b)
     return value
 
 
-def _unrounded(value: Expr) -> Expr:
+def _unrounded(value: ir.Expr) -> ir.Expr:
     """A summand without its final rounding to a narrow type."""
     if value.dtype.name not in NARROW:
         return value
     match value:
-        case Cast(a=a) if a.dtype == f32:
+        case ir.Cast(a=a) if a.dtype == f32:
             return a
-        case Select(cond=cond, a=a, b=b):
-            return Select(cond, _unrounded(a), _unrounded(b))
-        case Const(value=number):
-            return as_expr(number, f32)
+        case ir.Select(cond=cond, a=a, b=b):
+            return ir.Select(cond, _unrounded(a), _unrounded(b))
+        case ir.Const(value=number):
+            return ir.as_expr(number, f32)
     return wide(value)

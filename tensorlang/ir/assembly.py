@@ -5,20 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tensorlang.errors import IRError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import binders
 from tensorlang.ir.frontend import Stage, Tensor
-from tensorlang.ir.nodes import (
-    Alloc,
-    Axis,
-    Buffer,
-    For,
-    Function,
-    Let,
-    Param,
-    Stmt,
-    Var,
-    seq,
-)
 from tensorlang.ir.visit import fresh, replace_buffers, substitute, walk
 
 
@@ -28,8 +17,8 @@ def function(
     outputs: Sequence[Tensor],
     *,
     inplace: Sequence[tuple[Tensor, Tensor]] = (),
-    scalars: Sequence[Var] = (),
-) -> Function:
+    scalars: Sequence[ir.Var] = (),
+) -> ir.Function:
     """The function that computes `outputs` from `inputs`.
 
     Args:
@@ -43,23 +32,25 @@ def function(
     """
     targets = {new.buffer: old.buffer for old, new in inplace}
     stages = reachable([*outputs, *(new for _, new in inplace)])
-    params = [Param(tensor.buffer, "in") for tensor in inputs]
-    params += [Param(old.buffer, "inout") for old, _ in inplace]
-    params += [Param(tensor.buffer, "out") for tensor in outputs]
+    params = [ir.Param(tensor.buffer, "in") for tensor in inputs]
+    params += [ir.Param(old.buffer, "inout") for old, _ in inplace]
+    params += [ir.Param(tensor.buffer, "out") for tensor in outputs]
     known = {param.buffer for param in params} | set(targets)
     made = [buffer for stage in stages for buffer in stage.outputs]
     _distinct(name, [param.buffer for param in params], made)
     _all_there(name, stages, known)
-    temporaries = [Alloc(buffer) for buffer in made if buffer not in known]
+    temporaries = [ir.Alloc(buffer) for buffer in made if buffer not in known]
     nests = [replace_buffers(stage.nest, targets) for stage in stages]
     taken = {buffer.name for buffer in [*made, *(p.buffer for p in params)]}
     taken |= {var.name for var in scalars}
-    body = seq(temporaries, [_with_own_names(nest, taken) for nest in nests])
-    return _with_scalars(Function(name, tuple(params), tuple(scalars), body))
+    body = ir.seq(temporaries, [_with_own_names(nest, taken) for nest in nests])
+    return _with_scalars(ir.Function(name, tuple(params), tuple(scalars), body))
 
 
-def _distinct(name: str, params: Sequence[Buffer], made: Sequence[Buffer]) -> None:
-    held: dict[str, Buffer] = {}
+def _distinct(
+    name: str, params: Sequence[ir.Buffer], made: Sequence[ir.Buffer]
+) -> None:
+    held: dict[str, ir.Buffer] = {}
     for buffer in [*params, *made]:
         if held.setdefault(buffer.name, buffer) is not buffer:
             raise IRError(
@@ -67,7 +58,7 @@ def _distinct(name: str, params: Sequence[Buffer], made: Sequence[Buffer]) -> No
             )
 
 
-def _all_there(name: str, stages: Sequence[Stage], known: set[Buffer]) -> None:
+def _all_there(name: str, stages: Sequence[Stage], known: set[ir.Buffer]) -> None:
     for tensor in (tensor for stage in stages for tensor in stage.inputs):
         if tensor.stage is None and tensor.buffer not in known:
             raise IRError(
@@ -93,22 +84,24 @@ def reachable(outputs: Iterable[Tensor]) -> list[Stage]:
     return list(order.values())
 
 
-def _with_own_names(nest: Stmt, taken: set[str]) -> Stmt:
+def _with_own_names(nest: ir.Stmt, taken: set[str]) -> ir.Stmt:
     """The nest with loops, axes and lets renamed if their names are taken."""
-    apart = {var: Var(fresh(var.name, taken), var.dtype) for var in bound(nest)}
+    apart = {var: ir.Var(fresh(var.name, taken), var.dtype) for var in bound(nest)}
     return substitute(nest, {old: new for old, new in apart.items() if old != new})
 
 
-def bound(nest: Stmt) -> dict[Var, None]:
+def bound(nest: ir.Stmt) -> dict[ir.Var, None]:
     """The variables of loops, axes and lets, in order of appearance."""
-    return dict.fromkeys(n.var for n in walk(nest) if isinstance(n, (For, Let, Axis)))
+    return dict.fromkeys(
+        n.var for n in walk(nest) if isinstance(n, (ir.For, ir.Let, ir.Axis))
+    )
 
 
-def _with_scalars(made: Function) -> Function:
+def _with_scalars(made: ir.Function) -> ir.Function:
     """The function with all free variables as scalar parameters."""
     listed = dict.fromkeys(made.scalars)
     bound = set(binders(made))
     for node in walk(made):
-        if isinstance(node, Var) and node not in bound:
+        if isinstance(node, ir.Var) and node not in bound:
             listed.setdefault(node)
-    return Function(made.name, made.params, tuple(listed), made.body)
+    return ir.Function(made.name, made.params, tuple(listed), made.body)

@@ -4,21 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.frontend import Stage, Tensor
-from tensorlang.ir.nodes import (
-    Axis,
-    Block,
-    Buffer,
-    Expr,
-    For,
-    Load,
-    Stmt,
-    Store,
-    Var,
-    as_expr,
-    seq,
-)
 from tensorlang.ir.sizes import sizes_of
 
 
@@ -29,25 +17,31 @@ def joined(arrays: Sequence[Tensor], axis: int, name: str = "y") -> Tensor:
         starts.append(starts[-1] + array.shape[axis])
     shape = [*first.shape]
     shape[axis] = starts.pop()
-    buffer = Buffer(name, first.dtype, tuple(map(as_expr, shape)))
+    buffer = ir.Buffer(name, first.dtype, tuple(map(ir.as_expr, shape)))
     nests = [
-        _copied(f"part{n}", array.buffer, buffer, axis, as_expr(start))
+        _copied(f"part{n}", array.buffer, buffer, axis, ir.as_expr(start))
         for n, (array, start) in enumerate(zip(arrays, starts, strict=True))
     ]
-    return Tensor(buffer, Stage(seq(nests), (buffer,), tuple(arrays)), sizes_of(shape))
+    return Tensor(
+        buffer, Stage(ir.seq(nests), (buffer,), tuple(arrays)), sizes_of(shape)
+    )
 
 
-def _copied(name: str, x: Buffer, y: Buffer, axis: int, start: Expr) -> Stmt:
+def _copied(
+    name: str, x: ir.Buffer, y: ir.Buffer, axis: int, start: ir.Expr
+) -> ir.Stmt:
     """Loops that copy `x` to its offset in `y`."""
-    loops = [Var(f"{name}_{n}", i64) for n in range(x.ndim)]
-    inside = [Var(f"v{loop.name}", i64) for loop in loops]
-    place: list[Expr] = [*inside]
-    place[axis] = inside[axis] if start == as_expr(0) else inside[axis] + start
+    loops = [ir.Var(f"{name}_{n}", i64) for n in range(x.ndim)]
+    inside = [ir.Var(f"v{loop.name}", i64) for loop in loops]
+    place: list[ir.Expr] = [*inside]
+    place[axis] = inside[axis] if start == ir.as_expr(0) else inside[axis] + start
     axes = tuple(
-        Axis(var, "spatial", extent, loop)
+        ir.Axis(var, "spatial", extent, loop)
         for var, extent, loop in zip(inside, x.shape, loops, strict=True)
     )
-    nest: Stmt = Block(name, axes, Store(y, tuple(place), Load(x, tuple(inside))))
+    nest: ir.Stmt = ir.Block(
+        name, axes, ir.Store(y, tuple(place), ir.Load(x, tuple(inside)))
+    )
     for loop, extent in reversed(list(zip(loops, x.shape, strict=True))):
-        nest = For(loop, extent, "serial", nest)
+        nest = ir.For(loop, extent, "serial", nest)
     return nest

@@ -13,33 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tensorlang.errors import IRError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.by_class import by_class
 from tensorlang.ir.contents import writes
-from tensorlang.ir.nodes import (
-    AtomicUpdate,
-    Binary,
-    Block,
-    Buffer,
-    Call,
-    Compare,
-    Const,
-    Expr,
-    For,
-    Function,
-    If,
-    LaneReduce,
-    Let,
-    Load,
-    Node,
-    Reduce,
-    Seq,
-    Stmt,
-    Store,
-    Unary,
-    Var,
-    While,
-    as_expr,
-)
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.visit import children, substitute, walk
 
@@ -55,10 +31,10 @@ class Cost:
         bytes_written: Bytes of the `out` and `inout` parameters.
     """
 
-    float_ops: Expr
-    integer_ops: Expr
-    bytes_read: Expr
-    bytes_written: Expr
+    float_ops: ir.Expr
+    integer_ops: ir.Expr
+    bytes_read: ir.Expr
+    bytes_written: ir.Expr
 
     def at(self, sizes: Mapping[str, int]) -> tuple[int, int, int, int]:
         """The four counts for the given sizes.
@@ -70,14 +46,14 @@ class Cost:
         return tuple(_evaluate(part, sizes) for part in parts)  # type: ignore[return-value]
 
 
-def cost(func: Function) -> Cost:
+def cost(func: ir.Function) -> Cost:
     """The work of one call of `func`."""
     place = _Place((), {}, writes(func.body))
     floats, integers = _statement(func.body, place)
-    zero: Expr = as_expr(0)
+    zero: ir.Expr = ir.as_expr(0)
     read = written = zero
     for param in func.params:
-        size: Expr = as_expr(param.buffer.dtype.bytes)
+        size: ir.Expr = ir.as_expr(param.buffer.dtype.bytes)
         for extent in param.buffer.shape:
             size = size * extent
         read = read + size if param.role != "out" else read
@@ -86,20 +62,20 @@ def cost(func: Function) -> Cost:
     return Cost(*(simplify(count) for count in counts))
 
 
-def _evaluate(count: Expr, sizes: Mapping[str, int]) -> int:
+def _evaluate(count: ir.Expr, sizes: Mapping[str, int]) -> int:
     known = {
-        v: as_expr(sizes[v.name])
+        v: ir.as_expr(sizes[v.name])
         for v in walk(count)
-        if isinstance(v, Var) and v.name in sizes
+        if isinstance(v, ir.Var) and v.name in sizes
     }
     result = simplify(substitute(count, known))
-    if not isinstance(result, Const):
+    if not isinstance(result, ir.Const):
         raise IRError(f"the cost depends on sizes that were not given: {result}")
     return int(result.value)
 
 
-Counts = tuple[Expr, Expr]
-_NONE: Counts = (as_expr(0), as_expr(0))
+Counts = tuple[ir.Expr, ir.Expr]
+_NONE: Counts = (ir.as_expr(0), ir.as_expr(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,36 +88,38 @@ class _Place:
         written: Buffers that the function writes: their elements vary with all loops.
     """
 
-    extents: tuple[Expr, ...]
-    depths: Mapping[Var, int]
-    written: frozenset[Buffer]
+    extents: tuple[ir.Expr, ...]
+    depths: Mapping[ir.Var, int]
+    written: frozenset[ir.Buffer]
 
-    def inside(self, loop: For) -> _Place:
+    def inside(self, loop: ir.For) -> _Place:
         """The context of the loop's body."""
         extents = (*self.extents, loop.extent)
         return self._with({loop.var: len(extents)}, extents)
 
-    def named(self, values: Mapping[Var, Expr]) -> _Place:
+    def named(self, values: Mapping[ir.Var, ir.Expr]) -> _Place:
         """The context with variables bound to these values."""
         depths = {var: self.depth(value) for var, value in values.items()}
         return self._with(depths, self.extents)
 
-    def depth(self, node: Node) -> int:
+    def depth(self, node: ir.Node) -> int:
         """The depth of the innermost loop a value varies with, where it is computed."""
-        if isinstance(node, Var):
+        if isinstance(node, ir.Var):
             return self.depths.get(node, 0)
-        if isinstance(node, Load) and node.buffer in self.written:
+        if isinstance(node, ir.Load) and node.buffer in self.written:
             return len(self.extents)
         return max(map(self.depth, children(node)), default=0)
 
-    def times(self, count: int, depth: int) -> Expr:
+    def times(self, count: int, depth: int) -> ir.Expr:
         """`count` per iteration of the outermost `depth` loops."""
-        total: Expr = as_expr(count)
+        total: ir.Expr = ir.as_expr(count)
         for extent in self.extents[:depth]:
             total = total * extent
         return total
 
-    def _with(self, depths: Mapping[Var, int], extents: tuple[Expr, ...]) -> _Place:
+    def _with(
+        self, depths: Mapping[ir.Var, int], extents: tuple[ir.Expr, ...]
+    ) -> _Place:
         return _Place(extents, {**self.depths, **depths}, self.written)
 
 
@@ -152,21 +130,21 @@ def _plus(*counts: Counts) -> Counts:
     return floats, integers
 
 
-def _weights(node: Node) -> tuple[int, int]:
+def _weights(node: ir.Node) -> tuple[int, int]:
     """Float and integer operations of one expression node, without its operands.
 
     Index arithmetic, which is i64, and selects are free.
     """
-    if not isinstance(node, (Unary, Binary, Compare, Call, LaneReduce)):
+    if not isinstance(node, (ir.Unary, ir.Binary, ir.Compare, ir.Call, ir.LaneReduce)):
         return 0, 0
-    dtype = node.a.dtype if isinstance(node, Compare) else node.dtype
+    dtype = node.a.dtype if isinstance(node, ir.Compare) else node.dtype
     weight = 2 if getattr(node, "name", "") == "fma" else 1
     if dtype.is_float:
         return weight * dtype.lanes, 0
     return 0, 0 if dtype.scalar.name == "i64" else weight * dtype.lanes
 
 
-def _operations(expr: Node, place: _Place) -> Counts:
+def _operations(expr: ir.Node, place: _Place) -> Counts:
     """The operations of all subexpressions, each for the loops it varies with."""
     parts = []
     for node in walk(expr):
@@ -178,63 +156,63 @@ def _operations(expr: Node, place: _Place) -> Counts:
 
 
 @by_class
-def _statement(stmt: Stmt, place: _Place) -> Counts:
+def _statement(stmt: ir.Stmt, place: _Place) -> Counts:
     del stmt, place
     return _NONE
 
 
 @_statement.register
-def _(stmt: Seq, place: _Place) -> Counts:
+def _(stmt: ir.Seq, place: _Place) -> Counts:
     parts = []
     for part in stmt.stmts:
         parts.append(_statement(part, place))
-        if isinstance(part, Let):
+        if isinstance(part, ir.Let):
             place = place.named({part.var: part.value})
     return _plus(*parts)
 
 
 @_statement.register
-def _(stmt: For, place: _Place) -> Counts:
+def _(stmt: ir.For, place: _Place) -> Counts:
     return _statement(stmt.body, place.inside(stmt))
 
 
 @_statement.register
-def _(stmt: While, place: _Place) -> Counts:
+def _(stmt: ir.While, place: _Place) -> Counts:
     return _plus(_operations(stmt.cond, place), _statement(stmt.body, place))
 
 
 @_statement.register
-def _(stmt: If, place: _Place) -> Counts:
+def _(stmt: ir.If, place: _Place) -> Counts:
     other = _statement(stmt.orelse, place) if stmt.orelse else _NONE
     return _plus(_statement(stmt.then, place), other)
 
 
 @_statement.register
-def _(stmt: Block, place: _Place) -> Counts:
+def _(stmt: ir.Block, place: _Place) -> Counts:
     axes = {axis.var: axis.value for axis in stmt.axes}
     return _statement(stmt.body, place.named(axes))
 
 
 @_statement.register
-def _(stmt: Let, place: _Place) -> Counts:
+def _(stmt: ir.Let, place: _Place) -> Counts:
     return _operations(stmt.value, place)
 
 
 @_statement.register
-def _(stmt: Store, place: _Place) -> Counts:
+def _(stmt: ir.Store, place: _Place) -> Counts:
     return _operations(stmt.value, place)
 
 
 @_statement.register
-def _(stmt: AtomicUpdate, place: _Place) -> Counts:
-    own = place.times(1, len(place.extents)), as_expr(0)
+def _(stmt: ir.AtomicUpdate, place: _Place) -> Counts:
+    own = place.times(1, len(place.extents)), ir.as_expr(0)
     if not stmt.buffer.dtype.is_float:
         own = own[1], own[0]
     return _plus(_operations(stmt.value, place), own)
 
 
 @_statement.register
-def _(stmt: Reduce, place: _Place) -> Counts:
+def _(stmt: ir.Reduce, place: _Place) -> Counts:
     parts = [_operations(value, place) for value in stmt.values]
     floats = integers = 0
     for combined in stmt.reducer.combine:

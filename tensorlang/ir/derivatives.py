@@ -19,23 +19,13 @@ from typing import Final, TypeAlias
 
 from tensorlang.errors import OperatorError
 from tensorlang.ir import intrinsics
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import DType
-from tensorlang.ir.nodes import (
-    Binary,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    Select,
-    Unary,
-    Var,
-    as_expr,
-)
 from tensorlang.ir.visit import children, fresh, substitute
 
 # factors with their powers, in order of first occurrence
-Product: TypeAlias = "tuple[tuple[Expr, int], ...]"
+Product: TypeAlias = "tuple[tuple[ir.Expr, int], ...]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +39,7 @@ class Sum:
 class Branch:
     """One slope where a condition holds, another one elsewhere."""
 
-    cond: Expr
+    cond: ir.Expr
     then: Slope
     other: Slope
 
@@ -63,11 +53,11 @@ Factor: TypeAlias = "tuple[float, Product]"
 
 def derivative(
     element: Callable[..., object],
-    seeds: Sequence[Expr | None],
-    operands: Sequence[Expr | None],
+    seeds: Sequence[ir.Expr | None],
+    operands: Sequence[ir.Expr | None],
     floats: Sequence[bool],
     attributes: Mapping[str, object],
-) -> tuple[Expr | None, ...]:
+) -> tuple[ir.Expr | None, ...]:
     """The gradients of the operands of a definition, from those of its results.
 
     Args:
@@ -81,10 +71,10 @@ def derivative(
         A gradient, or None, for each operand that may have one.
     """
     # derivatives of derivatives already use such names
-    used = [e for e in (*seeds, *operands) if isinstance(e, Expr)]
-    taken = {var.name for var in set[Var]().union(*map(free_vars, used))}
+    used = [e for e in (*seeds, *operands) if isinstance(e, ir.Expr)]
+    taken = {var.name for var in set[ir.Var]().union(*map(free_vars, used))}
     held = {
-        Var(fresh("operand", taken), value.dtype): value
+        ir.Var(fresh("operand", taken), value.dtype): value
         for value in operands
         if value is not None
     }
@@ -93,7 +83,7 @@ def derivative(
     made = element(*given, **attributes)
     several = made if isinstance(made, tuple) else (made,)
     needed = [  # omitted operands have no gradient
-        (as_expr(result), seed)
+        (ir.as_expr(result), seed)
         for result, seed in zip(several, seeds, strict=True)
         if result is not None and seed is not None
     ]
@@ -103,7 +93,9 @@ def derivative(
     return tuple(None if var is None else substitute(found[var], held) for var in wrt)
 
 
-def gradients(results: Sequence[tuple[Expr, Expr]], wrt: Sequence[Expr]) -> list[Expr]:
+def gradients(
+    results: Sequence[tuple[ir.Expr, ir.Expr]], wrt: Sequence[ir.Expr]
+) -> list[ir.Expr]:
     """The gradients with respect to `wrt`, from those of the results.
 
     Args:
@@ -114,7 +106,7 @@ def gradients(results: Sequence[tuple[Expr, Expr]], wrt: Sequence[Expr]) -> list
     Raises:
         OperatorError: a subexpression has no derivative.
     """
-    slopes: dict[Expr, Slope] = {}
+    slopes: dict[ir.Expr, Slope] = {}
     for result, seed in results:
         coefficient, product = factor(seed)
         _add(slopes, result, Sum(((product, coefficient),)))
@@ -125,14 +117,14 @@ def gradients(results: Sequence[tuple[Expr, Expr]], wrt: Sequence[Expr]) -> list
     return [written(slopes.get(var, ZERO), var.dtype) for var in wrt]
 
 
-def _between(results: Iterable[Expr], wrt: set[Expr]) -> list[Expr]:
+def _between(results: Iterable[ir.Expr], wrt: set[ir.Expr]) -> list[ir.Expr]:
     """The float subexpressions between variables and results, in topological order."""
-    order: dict[Expr, bool] = {}
+    order: dict[ir.Expr, bool] = {}
     moved = {var.dtype for var in wrt}
 
-    def visit(node: Expr) -> bool:
+    def visit(node: ir.Expr) -> bool:
         if node not in order:
-            below = [visit(c) for c in children(node) if isinstance(c, Expr)]
+            below = [visit(c) for c in children(node) if isinstance(c, ir.Expr)]
             may = node.dtype.is_float or node.dtype in moved
             order[node] = node in wrt or (any(below) and may)
         return order[node]
@@ -142,32 +134,32 @@ def _between(results: Iterable[Expr], wrt: set[Expr]) -> list[Expr]:
     return [node for node, needed in order.items() if needed]
 
 
-def _add(slopes: dict[Expr, Slope], node: Expr, slope: Slope) -> None:
+def _add(slopes: dict[ir.Expr, Slope], node: ir.Expr, slope: Slope) -> None:
     slopes[node] = plus(slopes.get(node, ZERO), slope)
 
 
-def _contributions(node: Expr, slope: Slope) -> Iterable[tuple[Expr, Slope]]:
+def _contributions(node: ir.Expr, slope: Slope) -> Iterable[tuple[ir.Expr, Slope]]:
     """The contributions of a node's slope to the slopes of its operands."""
     match node:
-        case Binary(op="add", a=a, b=b):
+        case ir.Binary(op="add", a=a, b=b):
             return (a, slope), (b, slope)
-        case Binary(op="sub", a=a, b=b):
+        case ir.Binary(op="sub", a=a, b=b):
             return (a, slope), (b, times(slope, (-1.0, ())))
-        case Binary(op="mul", a=a, b=b):
+        case ir.Binary(op="mul", a=a, b=b):
             return (a, times(slope, factor(b))), (b, times(slope, factor(a)))
-        case Binary(op="div", a=a, b=b):
+        case ir.Binary(op="div", a=a, b=b):
             up = times(slope, factor(b, -1))
             return (a, up), (b, times(times(up, factor(node)), (-1.0, ())))
-        case Unary(op="neg", a=a):
+        case ir.Unary(op="neg", a=a):
             return ((a, times(slope, (-1.0, ()))),)
-        case Unary(op="abs", a=a):
+        case ir.Unary(op="abs", a=a):
             return ((a, times(slope, factor(_sign(a)))),)
-        case Select(cond=cond, a=a, b=b):
+        case ir.Select(cond=cond, a=a, b=b):
             return (a, branch(cond, slope, ZERO)), (b, branch(cond, ZERO, slope))
-        case Cast(a=a) if a.dtype.is_float:
+        case ir.Cast(a=a) if a.dtype.is_float:
             narrow = written(slope, node.dtype).cast(a.dtype)
             return ((a, Sum((_product({narrow: 1}),))),)
-        case Call(name=name, args=args) if name in _CALLS:
+        case ir.Call(name=name, args=args) if name in _CALLS:
             made = _CALLS[name](slope, node, *args)
             return zip(args, made if isinstance(made, tuple) else (made,), strict=False)
     raise OperatorError(
@@ -179,21 +171,21 @@ def _contributions(node: Expr, slope: Slope) -> Iterable[tuple[Expr, Slope]]:
 # ----------------------------------------------------------------------- calculating
 
 
-def factor(expr: Expr, power: int = 1) -> Factor:
+def factor(expr: ir.Expr, power: int = 1) -> Factor:
     """A factor as a coefficient and the powers of its parts."""
-    coefficient, powers = 1.0, Counter[Expr]()
+    coefficient, powers = 1.0, Counter[ir.Expr]()
     waiting = [(expr, power)]
     while waiting:
         part, n = waiting.pop()
         match part:
-            case Const(value=value) if value != 0:
+            case ir.Const(value=value) if value != 0:
                 coefficient *= float(value) ** n
-            case Unary(op="neg", a=a):
+            case ir.Unary(op="neg", a=a):
                 coefficient = -coefficient
                 waiting.append((a, n))
-            case Binary(op="mul", a=a, b=b):
+            case ir.Binary(op="mul", a=a, b=b):
                 waiting += [(b, n), (a, n)]
-            case Binary(op="div", a=a, b=b):
+            case ir.Binary(op="div", a=a, b=b):
                 waiting += [(b, -n), (a, n)]
             case _:
                 powers[part] += n
@@ -201,12 +193,12 @@ def factor(expr: Expr, power: int = 1) -> Factor:
 
 
 def _product(
-    powers: dict[Expr, int], coefficient: float = 1.0
+    powers: dict[ir.Expr, int], coefficient: float = 1.0
 ) -> tuple[Product, float]:
     """A product after cancellation; e^z over e^z + 1 is the sigmoid of z."""
     for part, n in list(powers.items()):
-        if isinstance(part, Call) and part.name == "exp" and n > 0:
-            below = Binary("add", part, as_expr(1.0, part.dtype))
+        if isinstance(part, ir.Call) and part.name == "exp" and n > 0:
+            below = ir.Binary("add", part, ir.as_expr(1.0, part.dtype))
             if powers.get(below) == -n:
                 del powers[below]
                 powers[part] = 0
@@ -234,14 +226,14 @@ def plus(a: Slope, b: Slope) -> Slope:
         return branch(a.cond, plus(a.then, b.then), plus(a.other, b.other))
     if ZERO in (a, b):
         return b if a == ZERO else a
-    terms: dict[frozenset[tuple[Expr, int]], tuple[Product, float]] = {}
+    terms: dict[frozenset[tuple[ir.Expr, int]], tuple[Product, float]] = {}
     for product, coefficient in (*_terms(a), *_terms(b)):
         first, held = terms.get(frozenset(product), (product, 0.0))
         terms[frozenset(product)] = first, held + coefficient
     return Sum(tuple(term for term in terms.values() if term[1]))
 
 
-def branch(cond: Expr, then: Slope, other: Slope) -> Slope:
+def branch(cond: ir.Expr, then: Slope, other: Slope) -> Slope:
     """One slope where a condition holds, another one elsewhere."""
     return then if then == other else Branch(cond, then, other)
 
@@ -262,15 +254,15 @@ def _dtype(slope: Slope) -> DType:
 # --------------------------------------------------------------------------- writing
 
 
-def written(slope: Slope, dtype: DType) -> Expr:
+def written(slope: Slope, dtype: DType) -> ir.Expr:
     """A slope as an expression."""
     if isinstance(slope, Branch):
         sides = written(slope.then, dtype), written(slope.other, dtype)
-        return Select(slope.cond, *sides)
+        return ir.Select(slope.cond, *sides)
     return _sum([(dict(product), c) for product, c in slope.terms], dtype)
 
 
-def _sum(terms: Sequence[tuple[dict[Expr, int], float]], dtype: DType) -> Expr:
+def _sum(terms: Sequence[tuple[dict[ir.Expr, int], float]], dtype: DType) -> ir.Expr:
     """A sum, with factors shared by several terms factored out."""
     shared = Counter((part, n > 0) for powers, _ in terms for part, n in powers.items())
     (part, above), uses = max(
@@ -291,9 +283,9 @@ def _sum(terms: Sequence[tuple[dict[Expr, int], float]], dtype: DType) -> Expr:
     return made + _sum(rest, dtype) if rest else made
 
 
-def _added(terms: Sequence[tuple[dict[Expr, int], float]], dtype: DType) -> Expr:
+def _added(terms: Sequence[tuple[dict[ir.Expr, int], float]], dtype: DType) -> ir.Expr:
     """Add products, subtracting those with a negative coefficient."""
-    total: Expr | None = None
+    total: ir.Expr | None = None
     for powers, c in sorted(terms, key=lambda term: term[1] < 0):
         if total is None:
             total = _written(powers, c, dtype)
@@ -301,10 +293,10 @@ def _added(terms: Sequence[tuple[dict[Expr, int], float]], dtype: DType) -> Expr
             total = total + _written(powers, c, dtype)
         else:
             total = total - _written(powers, -c, dtype)
-    return as_expr(0, dtype) if total is None else total
+    return ir.as_expr(0, dtype) if total is None else total
 
 
-def _written(powers: dict[Expr, int], coefficient: float, dtype: DType) -> Expr:
+def _written(powers: dict[ir.Expr, int], coefficient: float, dtype: DType) -> ir.Expr:
     """A product: its first factor times all others."""
     above = [part for part, n in powers.items() for _ in range(n)]
     below = [part for part, n in powers.items() for _ in range(-n)]
@@ -314,7 +306,7 @@ def _written(powers: dict[Expr, int], coefficient: float, dtype: DType) -> Expr:
         above += [inverse[part] for part in below if part in deep]
         below = [part for part in below if part not in deep]
     if not above:
-        above, coefficient = [as_expr(coefficient, dtype)], 1.0
+        above, coefficient = [ir.as_expr(coefficient, dtype)], 1.0
     first, *rest = above
     if coefficient == -1:
         first, coefficient = -first, 1.0
@@ -331,7 +323,7 @@ def _written(powers: dict[Expr, int], coefficient: float, dtype: DType) -> Expr:
 # ------------------------------------------------------------- functions of one operand
 
 
-def _by(*parts: Expr, below: Expr | None = None, times_: float = 1.0) -> Rule:
+def _by(*parts: ir.Expr, below: ir.Expr | None = None, times_: float = 1.0) -> Rule:
     def rule(slope: Slope) -> Slope:
         for part in parts:
             slope = times(slope, factor(part))
@@ -342,14 +334,14 @@ def _by(*parts: Expr, below: Expr | None = None, times_: float = 1.0) -> Rule:
     return rule
 
 
-def _sign(x: Expr) -> Expr:
+def _sign(x: ir.Expr) -> ir.Expr:
     """1 above 0, -1 below, else 0."""
-    one, zero = as_expr(1.0, x.dtype), as_expr(0.0, x.dtype)
-    return Select(x > zero, one, Select(x < zero, -one, zero))
+    one, zero = ir.as_expr(1.0, x.dtype), ir.as_expr(0.0, x.dtype)
+    return ir.Select(x > zero, one, ir.Select(x < zero, -one, zero))
 
 
 # by name: from the call and its operand to the factor of slopes
-_FUNCTIONS: Final[dict[str, Callable[[Expr, Expr], Rule]]] = {
+_FUNCTIONS: Final[dict[str, Callable[[ir.Expr, ir.Expr], Rule]]] = {
     "exp": lambda y, _: _by(y),
     "exp2": lambda y, _: _by(y, times_=math.log(2)),
     "expm1": lambda _, x: _by(intrinsics.exp(x)),
@@ -367,7 +359,7 @@ _FUNCTIONS: Final[dict[str, Callable[[Expr, Expr], Rule]]] = {
 }
 
 
-def _pow(slope: Slope, y: Expr, a: Expr, b: Expr) -> tuple[Slope, Slope]:
+def _pow(slope: Slope, y: ir.Expr, a: ir.Expr, b: ir.Expr) -> tuple[Slope, Slope]:
     """No base gradient if b is 0, and no exponent gradient if a is 0 and b >= 0."""
     base = times(times(slope, factor(b)), factor(intrinsics.pow(a, b - 1.0)))
     exponent = times(times(slope, factor(y)), factor(intrinsics.log(a)))
@@ -377,14 +369,16 @@ def _pow(slope: Slope, y: Expr, a: Expr, b: Expr) -> tuple[Slope, Slope]:
     )
 
 
-def _fma(slope: Slope, _: Expr, a: Expr, b: Expr, c: Expr) -> tuple[Slope, ...]:
+def _fma(
+    slope: Slope, _: ir.Expr, a: ir.Expr, b: ir.Expr, c: ir.Expr
+) -> tuple[Slope, ...]:
     del c
     return times(slope, factor(b)), times(slope, factor(a)), slope
 
 
 def _of_one(
-    rule: Callable[[Expr, Expr], Rule],
-) -> Callable[[Slope, Expr, Expr], Slope]:
+    rule: Callable[[ir.Expr, ir.Expr], Rule],
+) -> Callable[[Slope, ir.Expr, ir.Expr], Slope]:
     return lambda slope, y, x: rule(y, x)(slope)
 
 

@@ -12,33 +12,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.bounds import bounds
 from tensorlang.ir.integers.intervals import UNKNOWN, Interval, meet
 from tensorlang.ir.integers.polynomials import Poly, Polys, factors
-from tensorlang.ir.nodes import (
-    AtomicUpdate,
-    Binary,
-    Block,
-    Buffer,
-    Call,
-    Cast,
-    Compare,
-    Const,
-    Evaluate,
-    Expr,
-    For,
-    Function,
-    Let,
-    Load,
-    Reduce,
-    Select,
-    Stmt,
-    Store,
-    Unary,
-    Var,
-    While,
-)
 from tensorlang.ir.visit import children, holds, substitute, walk
 
 _LONGEST_LOOP: Final = 64  # iterations of a loop whose extent no memory bounds
@@ -79,14 +57,14 @@ class Domains:
     complete: bool
 
 
-def domains(func: Function, sizes: Mapping[str, int]) -> Domains:
+def domains(func: ir.Function, sizes: Mapping[str, int]) -> Domains:
     """The domains of the buffers whose elements determine what a function accesses.
 
     Args:
         func: A definition, not scheduled.
         sizes: The values of its symbolic sizes.
     """
-    found = _Needs({Var(name, i64): Const(n, i64) for name, n in sizes.items()})
+    found = _Needs({ir.Var(name, i64): ir.Const(n, i64) for name, n in sizes.items()})
     found.visit(func.body)
     for _ in range(_MOST_ROUNDS):
         before = {name: domain.interval for name, domain in found.needs.items()}
@@ -101,16 +79,16 @@ def domains(func: Function, sizes: Mapping[str, int]) -> Domains:
 class _Sums(Polys):
     """Sums of integers of any type, none of which wraps."""
 
-    def read(self, expr: Expr) -> Poly:
+    def read(self, expr: ir.Expr) -> Poly:
         """The sum that an expression is; conversions do not change it."""
-        if isinstance(expr, Cast) and not expr.a.dtype.is_float:
+        if isinstance(expr, ir.Cast) and not expr.a.dtype.is_float:
             return self[expr.a]
-        if isinstance(expr, Binary | Unary) and expr.dtype.is_integer:
+        if isinstance(expr, ir.Binary | ir.Unary) and expr.dtype.is_integer:
             return self.arithmetic(expr)
         return super().read(expr)
 
 
-def _sum(expr: Expr) -> Poly:
+def _sum(expr: ir.Expr) -> Poly:
     return _Sums()[expr]
 
 
@@ -118,44 +96,46 @@ def _sum(expr: Expr) -> Poly:
 class _Needs:
     """Visitor that collects requirements, given the values of variables."""
 
-    values: dict[Var, Expr]
-    loops: dict[Var, Expr] = field(default_factory=dict)
+    values: dict[ir.Var, ir.Expr]
+    loops: dict[ir.Var, ir.Expr] = field(default_factory=dict)
     needs: dict[str, Domain] = field(default_factory=dict)
-    stores: list[tuple[str, Expr, dict[Var, Expr]]] = field(default_factory=list)
+    stores: list[tuple[str, ir.Expr, dict[ir.Var, ir.Expr]]] = field(
+        default_factory=list
+    )
     complete: bool = True
 
-    def visit(self, stmt: Stmt) -> None:
+    def visit(self, stmt: ir.Stmt) -> None:
         """Collect the requirements of a statement and its children."""
-        if isinstance(stmt, Let):
+        if isinstance(stmt, ir.Let):
             self._expression(stmt.value)
             self.values[stmt.var] = self._known(stmt.value)
             return
-        if isinstance(stmt, Block):
+        if isinstance(stmt, ir.Block):
             for axis in stmt.axes:
                 self.values[axis.var] = self._known(axis.value)
-        elif isinstance(stmt, For):
+        elif isinstance(stmt, ir.For):
             self.loops[stmt.var] = extent = self._known(stmt.extent)
             if _loads(extent):  # a single trip count must not be negative, either
                 low = 0 if len(_sum(extent)) == 1 else None
                 self.within(extent, (low, _LONGEST_LOOP), self.loops)
-        elif isinstance(stmt, Store | Reduce | AtomicUpdate):
+        elif isinstance(stmt, ir.Store | ir.Reduce | ir.AtomicUpdate):
             self._stored(stmt)
-        elif isinstance(stmt, Evaluate):
+        elif isinstance(stmt, ir.Evaluate):
             for difference, limit in _checked(stmt.expr):
                 self.within(self._known(difference), limit, self.loops)
-        elif isinstance(stmt, While):
+        elif isinstance(stmt, ir.While):
             self.complete = False
         for child in children(stmt):
-            if isinstance(child, Stmt):
+            if isinstance(child, ir.Stmt):
                 self.visit(child)
-            elif isinstance(child, Expr):
+            elif isinstance(child, ir.Expr):
                 self._expression(child)
-        if isinstance(stmt, For):
+        if isinstance(stmt, ir.For):
             del self.loops[stmt.var]
 
-    def _stored(self, stmt: Store | Reduce | AtomicUpdate) -> None:
-        pairs = [(stmt.buffer, stmt.value)] if not isinstance(stmt, Reduce) else []
-        if isinstance(stmt, Reduce):
+    def _stored(self, stmt: ir.Store | ir.Reduce | ir.AtomicUpdate) -> None:
+        pairs = [(stmt.buffer, stmt.value)] if not isinstance(stmt, ir.Reduce) else []
+        if isinstance(stmt, ir.Reduce):
             pairs = list(zip(stmt.buffers, stmt.values, strict=True))
         for buffer, value in pairs:
             self._access(buffer, stmt.indices)
@@ -163,37 +143,39 @@ class _Needs:
                 known = self._known(value), dict(self.loops)
                 self.stores.append((buffer.name, *known))
 
-    def _expression(self, expr: Expr) -> None:
+    def _expression(self, expr: ir.Expr) -> None:
         for part in walk(expr):
-            if isinstance(part, Load):
+            if isinstance(part, ir.Load):
                 self._access(part.buffer, part.indices)
-            elif isinstance(part, Binary) and part.dtype.is_integer:
+            elif isinstance(part, ir.Binary) and part.dtype.is_integer:
                 self._operation(part)
 
-    def _operation(self, part: Binary) -> None:
+    def _operation(self, part: ir.Binary) -> None:
         if part.op in ("floordiv", "floormod"):
             divisor = self._known(part.b)
             summands = _sum(divisor)
             for load in factors(summands):
-                if isinstance(load, Load) and len(summands) == 1:
+                if isinstance(load, ir.Load) and len(summands) == 1:
                     self._of(load.buffer).nonzero = True
                 elif _loads(divisor):
                     self.complete = False
 
-    def _access(self, buffer: Buffer, indices: tuple[Expr, ...]) -> None:
+    def _access(self, buffer: ir.Buffer, indices: tuple[ir.Expr, ...]) -> None:
         for index, extent in zip(indices, buffer.shape, strict=True):
             size = _sum(self._known(extent)).value
             if size is not None:
                 limit = (0, size - 1)
                 self.within(self._known(index), limit, self.loops)
 
-    def _known(self, expr: Expr) -> Expr:
+    def _known(self, expr: ir.Expr) -> ir.Expr:
         return substitute(expr, self.values) if self.values else expr
 
-    def _of(self, buffer: Buffer) -> Domain:
+    def _of(self, buffer: ir.Buffer) -> Domain:
         return self.needs.setdefault(buffer.name, Domain())
 
-    def within(self, expr: Expr, limit: Interval, loops: Mapping[Var, Expr]) -> None:
+    def within(
+        self, expr: ir.Expr, limit: Interval, loops: Mapping[ir.Var, ir.Expr]
+    ) -> None:
         """Require an expression to be within an interval for all loop values."""
         if not any(map(_loads, (expr, *loops.values()))):
             return
@@ -203,7 +185,7 @@ class _Needs:
         if low is not None:
             self._below(-_extreme(_sum(expr), loops, -1), -low, loops)
 
-    def _below(self, total: Poly, high: int, loops: Mapping[Var, Expr]) -> None:
+    def _below(self, total: Poly, high: int, loops: Mapping[ir.Var, ir.Expr]) -> None:
         """Require a sum to be at most `high`, constraining each summand separately.
 
         Of several, as in `row[i] * width + column[i]`, each stays below the next larger
@@ -220,9 +202,11 @@ class _Needs:
             limit = (None, most) if coefficient > 0 else (-most, None)
             self._need(named[at], limit, loops)
 
-    def _need(self, expr: Expr, limit: Interval, loops: Mapping[Var, Expr]) -> None:
+    def _need(
+        self, expr: ir.Expr, limit: Interval, loops: Mapping[ir.Var, ir.Expr]
+    ) -> None:
         """Require one summand to be within an interval."""
-        if isinstance(expr, Load) and expr.dtype.is_integer:
+        if isinstance(expr, ir.Load) and expr.dtype.is_integer:
             held = self._of(expr.buffer)
             held.interval = meet(held.interval, limit)
             return
@@ -235,22 +219,22 @@ class _Needs:
         self.complete &= bool(needed) or not _loads(expr)
 
 
-def _checked(expr: Expr) -> Iterator[tuple[Expr, Interval]]:
+def _checked(expr: ir.Expr) -> Iterator[tuple[ir.Expr, Interval]]:
     """The requirements of a check: differences and their intervals."""
-    if isinstance(expr, Call) and expr.name == "check":
+    if isinstance(expr, ir.Call) and expr.name == "check":
         yield from _checked(expr.args[0])
-    elif isinstance(expr, Binary) and expr.op in ("and", "or"):
+    elif isinstance(expr, ir.Binary) and expr.op in ("and", "or"):
         for side in (expr.a, expr.b) if expr.op == "and" else (expr.a,):
             yield from _checked(side)
-    elif isinstance(expr, Compare) and expr.op in _HOLDS and expr.a.dtype.is_integer:
-        yield Binary("sub", expr.a, expr.b), _HOLDS[expr.op]
+    elif isinstance(expr, ir.Compare) and expr.op in _HOLDS and expr.a.dtype.is_integer:
+        yield ir.Binary("sub", expr.a, expr.b), _HOLDS[expr.op]
 
 
-def _loads(expr: Expr) -> bool:
-    return holds(expr, Load)
+def _loads(expr: ir.Expr) -> bool:
+    return holds(expr, ir.Load)
 
 
-def _extreme(total: Poly, loops: Mapping[Var, Expr], sign: int) -> Poly:
+def _extreme(total: Poly, loops: Mapping[ir.Var, ir.Expr], sign: int) -> Poly:
     """The maximum of a sum over the loops around it, or the minimum."""
     for var, extent in reversed(tuple(loops.items())):
         coefficient, total = total.at(var), total.without(var)
@@ -269,18 +253,18 @@ def _unmet(own: Interval, limit: Interval) -> Interval:
     return low, high
 
 
-def _operands(expr: Expr, limit: Interval) -> Iterator[tuple[Expr, Interval]]:
+def _operands(expr: ir.Expr, limit: Interval) -> Iterator[tuple[ir.Expr, Interval]]:
     """Intervals of an operation's operands that keep it within an interval."""
     low, high = limit
-    if isinstance(expr, Select):
+    if isinstance(expr, ir.Select):
         yield from ((expr.a, limit), (expr.b, limit))
-    elif not isinstance(expr, Binary):
+    elif not isinstance(expr, ir.Binary):
         return
     elif expr.op in ("min", "max"):
         yield from ((expr.a, limit), (expr.b, limit))
     elif expr.op in ("floormod", "and"):
         yield expr.a, limit
-    elif expr.op in ("floordiv", "shr") and isinstance(expr.b, Const):
+    elif expr.op in ("floordiv", "shr") and isinstance(expr.b, ir.Const):
         step = int(expr.b.value)
         step = 1 << step if expr.op == "shr" else step
         first = None if low is None else low * step

@@ -20,33 +20,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from tensorlang.errors import IRError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir import sharing
 from tensorlang.ir.contents import names
 from tensorlang.ir.dtypes import DType, as_dtype, i64
-from tensorlang.ir.nodes import (
-    Axis,
-    Block,
-    Buffer,
-    Const,
-    Expr,
-    ExprLike,
-    For,
-    Let,
-    Load,
-    Operand,
-    Reduce,
-    Reducer,
-    Stmt,
-    Store,
-    Var,
-    as_expr,
-    seq,
-)
 from tensorlang.ir.reducers import builtin
 from tensorlang.ir.sizes import TRACED, Size, sizes_of
 from tensorlang.ir.visit import fresh, substitute, walk
 
-Shape: TypeAlias = Sequence[ExprLike]
+Shape: TypeAlias = Sequence[ir.ExprLike]
 
 
 @dataclass(slots=True)
@@ -56,9 +38,9 @@ class _Body:
     Assigned names, tensors read, reduction axes used.
     """
 
-    labels: dict[int, tuple[Expr, str]] = field(default_factory=dict)
+    labels: dict[int, tuple[ir.Expr, str]] = field(default_factory=dict)
     inputs: list[Tensor] = field(default_factory=list)
-    axes: list[Var] = field(default_factory=list)
+    axes: list[ir.Var] = field(default_factory=list)
 
 
 _BODY: ContextVar[_Body | None] = ContextVar("body", default=None)
@@ -71,16 +53,16 @@ class Tensor:
     `sizes` are the extents of the call being traced, if any.
     """
 
-    buffer: Buffer
+    buffer: ir.Buffer
     stage: Stage | None = None
     sizes: tuple[Size, ...] | None = None
 
-    def __getitem__(self, indices: ExprLike | tuple[Any, ...]) -> Load:
+    def __getitem__(self, indices: ir.ExprLike | tuple[Any, ...]) -> ir.Load:
         given = indices if isinstance(indices, tuple) else (indices,)
         body = _BODY.get()
         if body is not None:
             body.inputs.append(self)
-        return Load(self.buffer, tuple(as_expr(index) for index in given))
+        return ir.Load(self.buffer, tuple(ir.as_expr(index) for index in given))
 
     def __tensorlang_op__(
         self, op: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -105,22 +87,22 @@ class Tensor:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ReduceAxis(Operand):
+class ReduceAxis(ir.Operand):
     """An axis to reduce over; usable in expressions like a number."""
 
     name: str
-    extent: Expr
+    extent: ir.Expr
 
     @property
-    def var(self) -> Var:
+    def var(self) -> ir.Var:
         """The variable of the axis."""
-        made = Var(self.name, i64)
+        made = ir.Var(self.name, i64)
         body = _BODY.get()
         if body is not None:
             body.axes.append(made)
         return made
 
-    def expression(self) -> Var:
+    def expression(self) -> ir.Var:
         """The variable of the axis."""
         return self.var
 
@@ -129,14 +111,14 @@ class ReduceAxis(Operand):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reduction(Operand):
+class Reduction(ir.Operand):
     """The result of `sum(...)` and the like: only as the whole body of a `compute`."""
 
-    reducer: str | Reducer
-    values: tuple[Expr, ...]
+    reducer: str | ir.Reducer
+    values: tuple[ir.Expr, ...]
     axes: tuple[ReduceAxis, ...]
 
-    def expression(self) -> Expr:
+    def expression(self) -> ir.Expr:
         """A reduction has no expression.
 
         Raises:
@@ -152,20 +134,20 @@ class Reduction(Operand):
 class Stage:
     """One block with its loops, its outputs, and the tensors it reads."""
 
-    nest: Stmt
-    outputs: tuple[Buffer, ...]
+    nest: ir.Stmt
+    outputs: tuple[ir.Buffer, ...]
     inputs: tuple[Tensor, ...] = ()
 
 
-Body: TypeAlias = "ExprLike | tuple[ExprLike, ...]"
+Body: TypeAlias = "ir.ExprLike | tuple[ir.ExprLike, ...]"
 
 
 def placeholder(
     shape: Shape, dtype: DType | str = "f32", name: str = "x", *, scope: str = "global"
 ) -> Tensor:
     """An input array of the given shape (numbers or i64 expressions) and type."""
-    extents = tuple(map(as_expr, shape))
-    buffer = Buffer(name, as_dtype(dtype), extents, scope)
+    extents = tuple(map(ir.as_expr, shape))
+    buffer = ir.Buffer(name, as_dtype(dtype), extents, scope)
     return Tensor(buffer, None, sizes_of(shape))
 
 
@@ -184,17 +166,17 @@ def reshaped(tensor: Tensor, shape: Shape) -> Tensor:
     return made
 
 
-def size(name: str) -> Var:
+def size(name: str) -> ir.Var:
     """A symbolic size: an i64 parameter of the function, usable in shapes."""
-    return Var(name, i64)
+    return ir.Var(name, i64)
 
 
-def scalar(name: str, dtype: DType | str = "f32") -> Var:
+def scalar(name: str, dtype: DType | str = "f32") -> ir.Var:
     """A scalar parameter of the function, passed at each call."""
-    return Var(name, as_dtype(dtype))
+    return ir.Var(name, as_dtype(dtype))
 
 
-def reduce_axis(extent: ExprLike, name: str = "k") -> ReduceAxis:
+def reduce_axis(extent: ir.ExprLike, name: str = "k") -> ReduceAxis:
     """An axis of `extent` steps to reduce over with `sum`, `max`, `argmax`, ...
 
     If created inside the body of a `compute`, its extent may depend on the indices,
@@ -203,8 +185,8 @@ def reduce_axis(extent: ExprLike, name: str = "k") -> ReduceAxis:
     Raises:
         IRError: the extent is no integer, or negative.
     """
-    steps = as_expr(extent)
-    negative = isinstance(steps, Const) and steps.value < 0
+    steps = ir.as_expr(extent)
+    negative = isinstance(steps, ir.Const) and steps.value < 0
     if not steps.dtype.is_integer or negative:
         raise IRError(
             f"the extent of a reduction is a whole number from 0 on, not {steps!r} "
@@ -214,8 +196,8 @@ def reduce_axis(extent: ExprLike, name: str = "k") -> ReduceAxis:
 
 
 def reduction(
-    reducer: str | Reducer,
-    values: ExprLike | tuple[ExprLike, ...],
+    reducer: str | ir.Reducer,
+    values: ir.ExprLike | tuple[ir.ExprLike, ...],
     axis: ReduceAxis | Sequence[ReduceAxis],
 ) -> Reduction:
     """`values`, one per component of the reducer's state, reduced over the axes."""
@@ -232,40 +214,40 @@ def reduction(
             "reduce_axis a second argument"
         )
     given = values if isinstance(values, tuple) else (values,)
-    return Reduction(reducer, tuple(as_expr(value) for value in given), axes)
+    return Reduction(reducer, tuple(ir.as_expr(value) for value in given), axes)
 
 
-def sum(value: ExprLike, axis: ReduceAxis | Sequence[ReduceAxis]) -> Reduction:
+def sum(value: ir.ExprLike, axis: ReduceAxis | Sequence[ReduceAxis]) -> Reduction:
     """The sum of `value` over the axes."""
     return reduction("sum", value, axis)
 
 
-def max(value: ExprLike, axis: ReduceAxis | Sequence[ReduceAxis]) -> Reduction:
+def max(value: ir.ExprLike, axis: ReduceAxis | Sequence[ReduceAxis]) -> Reduction:
     """The maximum of `value` over the axes."""
     return reduction("max", value, axis)
 
 
-def min(value: ExprLike, axis: ReduceAxis | Sequence[ReduceAxis]) -> Reduction:
+def min(value: ir.ExprLike, axis: ReduceAxis | Sequence[ReduceAxis]) -> Reduction:
     """The minimum of `value` over the axes."""
     return reduction("min", value, axis)
 
 
-def prod(value: ExprLike, axis: ReduceAxis | Sequence[ReduceAxis]) -> Reduction:
+def prod(value: ir.ExprLike, axis: ReduceAxis | Sequence[ReduceAxis]) -> Reduction:
     """The product of `value` over the axes."""
     return reduction("prod", value, axis)
 
 
-def argmax(value: ExprLike, index: ExprLike, axis: ReduceAxis) -> Reduction:
+def argmax(value: ir.ExprLike, index: ir.ExprLike, axis: ReduceAxis) -> Reduction:
     """The maximum `value` and its lowest `index`: two outputs."""
     return reduction("argmax", (value, index), axis)
 
 
-def argmin(value: ExprLike, index: ExprLike, axis: ReduceAxis) -> Reduction:
+def argmin(value: ir.ExprLike, index: ir.ExprLike, axis: ReduceAxis) -> Reduction:
     """The minimum `value` and its lowest `index`: two outputs."""
     return reduction("argmin", (value, index), axis)
 
 
-def named(name: str, value: Expr) -> Expr:
+def named(name: str, value: ir.Expr) -> ir.Expr:
     """`value`, bound to `name` by a `Let` in the block being defined."""
     body = _BODY.get()
     if body is not None:
@@ -295,7 +277,7 @@ def compute(
     given = (name,) if isinstance(name, str) else name
     if not isinstance(shape, (tuple, list)):
         raise IRError(f"a shape is a tuple of extents, as (n,), not {shape!r:.80}")
-    extents = tuple(as_expr(extent) for extent in shape)
+    extents = tuple(ir.as_expr(extent) for extent in shape)
     indices = _indices(body, len(extents))
     building = _Body()
     token = _BODY.set(building)
@@ -308,7 +290,8 @@ def compute(
     if len(given) != len(values):
         given = tuple(f"{given[0]}{n}" for n in range(len(values)))
     buffers = tuple(
-        Buffer(n, value.dtype, extents) for n, value in zip(given, values, strict=True)
+        ir.Buffer(n, value.dtype, extents)
+        for n, value in zip(given, values, strict=True)
     )
     folded = result if isinstance(result, Reduction) else None
     stmt = _block_body(buffers, indices, values, folded, building.labels)
@@ -323,7 +306,7 @@ def compute(
     return tensors[0] if len(tensors) == 1 else tensors
 
 
-def _indices(body: Callable[..., Body], rank: int) -> tuple[Var, ...]:
+def _indices(body: Callable[..., Body], rank: int) -> tuple[ir.Var, ...]:
     parameters = inspect.signature(body).parameters
     given = tuple(parameters)
     if all(p.default is not p.empty for p in list(parameters.values())[rank:]):
@@ -332,19 +315,19 @@ def _indices(body: Callable[..., Body], rank: int) -> tuple[Var, ...]:
         given = tuple(f"{given[0]}{n}" for n in range(rank))
     if len(given) != rank:
         raise IRError(f"a shape of {rank} dimensions needs {rank} indices, not {given}")
-    return tuple(Var(f"v{index}", i64) for index in given)
+    return tuple(ir.Var(f"v{index}", i64) for index in given)
 
 
-def _values(result: Body) -> tuple[Expr, ...]:
+def _values(result: Body) -> tuple[ir.Expr, ...]:
     if isinstance(result, Reduction):
         return result.values
     if isinstance(result, tuple):
-        return tuple(as_expr(value) for value in result)
-    return (as_expr(result),)
+        return tuple(ir.as_expr(value) for value in result)
+    return (ir.as_expr(result),)
 
 
 def _folds_all(
-    name: str, used: Sequence[Var], values: tuple[Expr, ...], result: Body
+    name: str, used: Sequence[ir.Var], values: tuple[ir.Expr, ...], result: Body
 ) -> None:
     """Refuse a reduction axis that no reduction reduces over."""
     folded = result.axes if isinstance(result, Reduction) else ()
@@ -352,7 +335,7 @@ def _folds_all(
     if not stray:
         return
     for part in (part for value in values for part in walk(value)):
-        if isinstance(part, Var) and part in stray:
+        if isinstance(part, ir.Var) and part in stray:
             raise IRError(
                 f"{name} uses the reduction axis {part.name} outside of a reduction "
                 f"over it; reduce it, as in sum(..., {part.name})"
@@ -360,12 +343,12 @@ def _folds_all(
 
 
 def _block_body(
-    buffers: tuple[Buffer, ...],
-    indices: tuple[Var, ...],
-    values: tuple[Expr, ...],
+    buffers: tuple[ir.Buffer, ...],
+    indices: tuple[ir.Var, ...],
+    values: tuple[ir.Expr, ...],
     folded: Reduction | None,
-    labels: Mapping[int, tuple[Expr, str]],
-) -> Stmt:
+    labels: Mapping[int, tuple[ir.Expr, str]],
+) -> ir.Stmt:
     taken = {buffer.name for buffer in buffers} | {index.name for index in indices}
     taken |= {axis.name for axis in folded.axes} if folded else set()
     lets, results = sharing.lets(values, labels, taken)
@@ -374,28 +357,30 @@ def _block_body(
             more, results = _name_all(results, buffers, taken)
             lets += more
         stores = (
-            Store(buffer, indices, value)
+            ir.Store(buffer, indices, value)
             for buffer, value in zip(buffers, results, strict=True)
         )
-        return seq(lets, stores)
+        return ir.seq(lets, stores)
     dtypes = tuple(value.dtype for value in values)
     reducer = folded.reducer
     known = builtin(reducer, dtypes) if isinstance(reducer, str) else reducer
     if known is None:
         raise IRError(f"no reducer {reducer!r} has a state of {dtypes}")
-    return seq(lets, (Reduce(known, buffers, indices, tuple(results)),))
+    return ir.seq(lets, (ir.Reduce(known, buffers, indices, tuple(results)),))
 
 
 def _name_all(
-    values: Sequence[Expr], buffers: Sequence[Buffer], taken: set[str]
-) -> tuple[list[Let], list[Expr]]:
-    made: list[Let] = []
-    variables: list[Expr] = []
+    values: Sequence[ir.Expr], buffers: Sequence[ir.Buffer], taken: set[str]
+) -> tuple[list[ir.Let], list[ir.Expr]]:
+    made: list[ir.Let] = []
+    variables: list[ir.Expr] = []
     for value, buffer in zip(values, buffers, strict=True):
-        if isinstance(value, Var):
+        if isinstance(value, ir.Var):
             variables.append(value)
             continue
-        made.append(Let(Var(fresh(f"new_{buffer.name}", taken), value.dtype), value))
+        made.append(
+            ir.Let(ir.Var(fresh(f"new_{buffer.name}", taken), value.dtype), value)
+        )
         variables.append(made[-1].var)
     return made, variables
 
@@ -407,25 +392,25 @@ def _line(body: Callable[..., Body]) -> str:
 
 
 def _nest(
-    name: str, axes: Sequence[tuple[Var, str, Expr]], body: Stmt, line: str
-) -> Stmt:
+    name: str, axes: Sequence[tuple[ir.Var, str, ir.Expr]], body: ir.Stmt, line: str
+) -> ir.Stmt:
     """The block in one serial loop per axis; loops drop the axis's leading v."""
     taken = names(body) | {var.name for var, _, _ in axes}
     loops, block_axes, renamed = [], [], {}
-    counted: dict[Var, Expr] = {}
+    counted: dict[ir.Var, ir.Expr] = {}
     for var, kind, given in axes:
         extent = substitute(given, counted)
         if kind == "reduction":
-            axis, wanted = Var(fresh(f"v{var.name}", taken), i64), var.name
+            axis, wanted = ir.Var(fresh(f"v{var.name}", taken), i64), var.name
             renamed[var] = axis
         else:
             axis, wanted = var, var.name[1:]
-        loop = var if kind == "reduction" else Var(fresh(wanted, taken), i64)
+        loop = var if kind == "reduction" else ir.Var(fresh(wanted, taken), i64)
         counted[axis] = loop
         loops.append((loop, extent))
-        block_axes.append(Axis(axis, kind, extent, loop))
+        block_axes.append(ir.Axis(axis, kind, extent, loop))
     inside = substitute(body, renamed)
-    nest: Stmt = Block(name, tuple(block_axes), inside, line=line)
+    nest: ir.Stmt = ir.Block(name, tuple(block_axes), inside, line=line)
     for loop, extent in reversed(loops):
-        nest = For(loop, extent, "serial", nest)
+        nest = ir.For(loop, extent, "serial", nest)
     return nest

@@ -7,24 +7,8 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from tensorlang.errors import IRError, ParseError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.intrinsics import INTRINSICS, intrinsic
-from tensorlang.ir.nodes import (
-    Binary,
-    Bitcast,
-    Buffer,
-    Cast,
-    Compare,
-    Expr,
-    Extract,
-    Insert,
-    LaneReduce,
-    Load,
-    Ramp,
-    Select,
-    Shuffle,
-    Splat,
-    Unary,
-)
 from tensorlang.ir.parse_base import (
     Scope,
     arguments,
@@ -39,10 +23,10 @@ from tensorlang.ir.parse_base import (
 )
 from tensorlang.ir.syntax import split_dtype
 
-Place: TypeAlias = tuple[Buffer, tuple[Expr, ...]]
+Place: TypeAlias = tuple[ir.Buffer, tuple[ir.Expr, ...]]
 
 
-def expr(node: ast.expr, scope: Scope) -> Expr:
+def expr(node: ast.expr, scope: Scope) -> ir.Expr:
     """Parse an expression.
 
     Raises:
@@ -56,7 +40,7 @@ def expr(node: ast.expr, scope: Scope) -> Expr:
         raise wrong(node, str(error)) from None
 
 
-def exprs(nodes: list[ast.expr], scope: Scope) -> tuple[Expr, ...]:
+def exprs(nodes: list[ast.expr], scope: Scope) -> tuple[ir.Expr, ...]:
     """Several expressions, in order."""
     return tuple([expr(node, scope) for node in nodes])
 
@@ -71,12 +55,12 @@ def place(node: ast.expr, scope: Scope) -> Place:
     return buffer, exprs(elements(node.slice), scope)
 
 
-def _constant(node: ast.Constant, scope: Scope) -> Expr:
+def _constant(node: ast.Constant, scope: Scope) -> ir.Expr:
     del scope
     return literal(node, node.value)
 
 
-def _name(node: ast.Name, scope: Scope) -> Expr:
+def _name(node: ast.Name, scope: Scope) -> ir.Expr:
     if node.id in scope.variables:
         return scope.variables[node.id]
     if node.id in scope.buffers:
@@ -84,17 +68,17 @@ def _name(node: ast.Name, scope: Scope) -> Expr:
     raise wrong(node, f"no variable {node.id!r} is in scope here")
 
 
-def _unary(node: ast.UnaryOp, scope: Scope) -> Expr:
+def _unary(node: ast.UnaryOp, scope: Scope) -> ir.Expr:
     op = _UNARY.get(type(node.op))
     if op is None:
         raise wrong(node, "of the prefix operators only '-' and '~' are in the IR")
     operand = node.operand
     if op == "neg" and isinstance(operand, ast.Constant):
         return literal(operand, operand.value, sign=-1)
-    return Unary(op, expr(operand, scope))
+    return ir.Unary(op, expr(operand, scope))
 
 
-def _binary(node: ast.BinOp, scope: Scope) -> Expr:
+def _binary(node: ast.BinOp, scope: Scope) -> ir.Expr:
     chain: list[ast.BinOp] = []  # a left spine, parsed without recursion
     leaf: ast.expr = node
     while isinstance(leaf, ast.BinOp):
@@ -107,24 +91,24 @@ def _binary(node: ast.BinOp, scope: Scope) -> Expr:
             raise wrong(link, "'**' and '@' are not operators of the IR")
         right = expr(link.right, scope)
         try:
-            value = Binary(op, value, right)
+            value = ir.Binary(op, value, right)
         except IRError as error:
             raise wrong(link, str(error)) from None
     return value
 
 
-def _compare(node: ast.Compare, scope: Scope) -> Expr:
+def _compare(node: ast.Compare, scope: Scope) -> ir.Expr:
     op = _COMPARE.get(type(node.ops[0]))
     if op is None or len(node.ops) > 1:
         raise wrong(node, "compare two values, with == != < <= > >=; join with '&'")
-    return Compare(op, expr(node.left, scope), expr(node.comparators[0], scope))
+    return ir.Compare(op, expr(node.left, scope), expr(node.comparators[0], scope))
 
 
-def _load(node: ast.Subscript, scope: Scope) -> Expr:
-    return Load(*place(node, scope))
+def _load(node: ast.Subscript, scope: Scope) -> ir.Expr:
+    return ir.Load(*place(node, scope))
 
 
-def _call(node: ast.Call, scope: Scope) -> Expr:
+def _call(node: ast.Call, scope: Scope) -> ir.Expr:
     if not isinstance(node.func, ast.Name):
         raise wrong(node, "only a named function of the IR can be called")
     word = node.func.id
@@ -139,84 +123,84 @@ def _call(node: ast.Call, scope: Scope) -> Expr:
 
 
 def _two(op: str) -> Form:
-    def read(node: ast.Call, scope: Scope) -> Expr:
+    def read(node: ast.Call, scope: Scope) -> ir.Expr:
         a, b = exprs(arguments(node, 2)[0], scope)
-        return Binary(op, a, b)
+        return ir.Binary(op, a, b)
 
     return read
 
 
-def _abs(node: ast.Call, scope: Scope) -> Expr:
-    return Unary("abs", *exprs(arguments(node, 1)[0], scope))
+def _abs(node: ast.Call, scope: Scope) -> ir.Expr:
+    return ir.Unary("abs", *exprs(arguments(node, 1)[0], scope))
 
 
-def _select(node: ast.Call, scope: Scope) -> Expr:
-    return Select(*exprs(arguments(node, 3)[0], scope))
+def _select(node: ast.Call, scope: Scope) -> ir.Expr:
+    return ir.Select(*exprs(arguments(node, 3)[0], scope))
 
 
-def _cast(node: ast.Call, scope: Scope) -> Expr:
+def _cast(node: ast.Call, scope: Scope) -> ir.Expr:
     kind, value = arguments(node, 2)[0]
-    return Cast(dtype(kind, node), expr(value, scope))
+    return ir.Cast(dtype(kind, node), expr(value, scope))
 
 
-def _bitcast(node: ast.Call, scope: Scope) -> Expr:
+def _bitcast(node: ast.Call, scope: Scope) -> ir.Expr:
     kind, value = arguments(node, 2)[0]
-    return Bitcast(dtype(kind, node), expr(value, scope))
+    return ir.Bitcast(dtype(kind, node), expr(value, scope))
 
 
-def _hinted_load(node: ast.Call, scope: Scope) -> Expr:
+def _hinted_load(node: ast.Call, scope: Scope) -> ir.Expr:
     (where,), given = arguments(node, 1, "mask", "hints")
     mask = expr(given["mask"], scope) if "mask" in given else None
-    return Load(*place(where, scope), mask, hints(given.get("hints")))
+    return ir.Load(*place(where, scope), mask, hints(given.get("hints")))
 
 
-def _ramp(node: ast.Call, scope: Scope) -> Expr:
+def _ramp(node: ast.Call, scope: Scope) -> ir.Expr:
     base, stride, lanes = arguments(node, 3)[0]
-    return Ramp(expr(base, scope), expr(stride, scope), integer(lanes))
+    return ir.Ramp(expr(base, scope), expr(stride, scope), integer(lanes))
 
 
-def _splat(node: ast.Call, scope: Scope) -> Expr:
+def _splat(node: ast.Call, scope: Scope) -> ir.Expr:
     value, lanes = arguments(node, 2)[0]
-    return Splat(expr(value, scope), integer(lanes))
+    return ir.Splat(expr(value, scope), integer(lanes))
 
 
-def _shuffle(node: ast.Call, scope: Scope) -> Expr:
+def _shuffle(node: ast.Call, scope: Scope) -> ir.Expr:
     vectors, lanes = arguments(node, 2)[0]
     taken = tuple([integer(lane) for lane in elements(lanes)])
-    return Shuffle(exprs(elements(vectors), scope), taken)
+    return ir.Shuffle(exprs(elements(vectors), scope), taken)
 
 
-def _extract(node: ast.Call, scope: Scope) -> Expr:
+def _extract(node: ast.Call, scope: Scope) -> ir.Expr:
     vector, lane = arguments(node, 2)[0]
-    return Extract(expr(vector, scope), integer(lane))
+    return ir.Extract(expr(vector, scope), integer(lane))
 
 
-def _insert(node: ast.Call, scope: Scope) -> Expr:
+def _insert(node: ast.Call, scope: Scope) -> ir.Expr:
     vector, lane, value = arguments(node, 3)[0]
-    return Insert(expr(vector, scope), integer(lane), expr(value, scope))
+    return ir.Insert(expr(vector, scope), integer(lane), expr(value, scope))
 
 
-def _lane_reduce(node: ast.Call, scope: Scope) -> Expr:
+def _lane_reduce(node: ast.Call, scope: Scope) -> ir.Expr:
     op, vector = arguments(node, 2)[0]
-    return LaneReduce(string(op), expr(vector, scope))
+    return ir.LaneReduce(string(op), expr(vector, scope))
 
 
-def _contract(node: ast.Call, scope: Scope) -> Expr:
+def _contract(node: ast.Call, scope: Scope) -> ir.Expr:
     inner = expr(arguments(node, 1)[0][0], scope)
-    if not isinstance(inner, Binary) or inner.contract:
+    if not isinstance(inner, ir.Binary) or inner.contract:
         raise wrong(
             node, "contract(...) takes one arithmetic operation: contract(a + b)"
         )
-    return Binary(inner.op, inner.a, inner.b, contract=True)
+    return ir.Binary(inner.op, inner.a, inner.b, contract=True)
 
 
-def _refuse(node: ast.expr, scope: Scope) -> Expr:
+def _refuse(node: ast.expr, scope: Scope) -> ir.Expr:
     del scope
     what = _FOREIGN.get(type(node), f"Python's {type(node).__name__}")
     raise wrong(node, f"{what} is not part of the IR")
 
 
-Form: TypeAlias = Callable[[ast.Call, Scope], Expr]
+Form: TypeAlias = Callable[[ast.Call, Scope], ir.Expr]
 _FORMS: Final[dict[str, Form]] = {
     "min": _two("min"),
     "max": _two("max"),
@@ -233,7 +217,7 @@ _FORMS: Final[dict[str, Form]] = {
     "lane_reduce": _lane_reduce,
     "contract": _contract,
 }
-_READERS: Final[dict[type[ast.expr], Callable[..., Expr]]] = {
+_READERS: Final[dict[type[ast.expr], Callable[..., ir.Expr]]] = {
     ast.Constant: _constant,
     ast.Name: _name,
     ast.UnaryOp: _unary,

@@ -7,26 +7,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from tensorlang.errors import IRError, ParseError
-from tensorlang.ir.nodes import (
-    AXIS_KINDS,
-    Alloc,
-    AtomicUpdate,
-    Axis,
-    Barrier,
-    Block,
-    Evaluate,
-    Expr,
-    For,
-    If,
-    Let,
-    Reduce,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-    While,
-    seq,
-)
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.parse_base import (
     Scope,
     arguments,
@@ -44,13 +25,13 @@ from tensorlang.ir.reducers import builtin
 from tensorlang.ir.syntax import AXIS_WORDS, LOOP_WORDS
 
 
-def body(nodes: list[ast.stmt], scope: Scope) -> Stmt:
+def body(nodes: list[ast.stmt], scope: Scope) -> ir.Stmt:
     """The statements of an indented body, with a scope of its own inside `scope`."""
     inner = scope.inner()
-    return seq([_statement(node, inner) for node in nodes])
+    return ir.seq([_statement(node, inner) for node in nodes])
 
 
-def _statement(node: ast.stmt, scope: Scope) -> Stmt:
+def _statement(node: ast.stmt, scope: Scope) -> ir.Stmt:
     try:
         return _READERS.get(type(node), _refuse)(node, scope)
     except ParseError:
@@ -59,34 +40,34 @@ def _statement(node: ast.stmt, scope: Scope) -> Stmt:
         raise wrong(node, str(error)) from None
 
 
-def _pass(node: ast.Pass, scope: Scope) -> Stmt:
+def _pass(node: ast.Pass, scope: Scope) -> ir.Stmt:
     del node, scope
-    return Seq(())
+    return ir.Seq(())
 
 
-def _assign(node: ast.Assign, scope: Scope) -> Stmt:
+def _assign(node: ast.Assign, scope: Scope) -> ir.Stmt:
     match node.targets, node.value:
         case [ast.Subscript() as target], value:
-            return Store(*place(target, scope), expr(value, scope))
+            return ir.Store(*place(target, scope), expr(value, scope))
         case [ast.Name(id=word)], ast.Call(func=ast.Name(id="alloc")) as call:
             made = placed(name(node, word), call, scope)
             scope.buffers[word] = made
-            return Alloc(made)
+            return ir.Alloc(made)
         case [ast.Name(id=word)], ast.Call(func=ast.Name(id="barrier_object")) as call:
             return barrier_object(name(node, word), call, scope)
     raise wrong(node, "assign to an element, x[i] = e, or name a value, a: f32 = e")
 
 
-def _let(node: ast.AnnAssign, scope: Scope) -> Stmt:
+def _let(node: ast.AnnAssign, scope: Scope) -> ir.Stmt:
     if not isinstance(node.target, ast.Name) or node.value is None:
         raise wrong(node, "a named value is written a: f32 = e")
     value = expr(node.value, scope)
-    var = Var(name(node, node.target.id), dtype(node.annotation, node))
+    var = ir.Var(name(node, node.target.id), dtype(node.annotation, node))
     scope.variables[var.name] = var
-    return Let(var, value)
+    return ir.Let(var, value)
 
 
-def _for(node: ast.For, scope: Scope) -> Stmt:
+def _for(node: ast.For, scope: Scope) -> ir.Stmt:
     call, kind = node.iter, None
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
         kind = _LOOP_KINDS.get(call.func.id)
@@ -97,34 +78,34 @@ def _for(node: ast.For, scope: Scope) -> Stmt:
         raise wrong(node, "a loop has one variable")
     (run, *thread), _ = arguments(call, 2 if kind == "bound" else 1)
     extent = expr(run, scope)
-    var = Var(name(node, node.target.id), extent.dtype)
+    var = ir.Var(name(node, node.target.id), extent.dtype)
     inner = _within(scope, var)
     words = [string(word) for word in thread]
-    return For(var, extent, kind, body(node.body, inner), *words)
+    return ir.For(var, extent, kind, body(node.body, inner), *words)
 
 
-def _within(scope: Scope, *variables: Var) -> Scope:
+def _within(scope: Scope, *variables: ir.Var) -> Scope:
     inner = scope.inner()
     inner.variables.update({var.name: var for var in variables})
     return inner
 
 
-def _while(node: ast.While, scope: Scope) -> Stmt:
+def _while(node: ast.While, scope: Scope) -> ir.Stmt:
     if node.orelse:
         raise wrong(node, "a while loop has no 'else'")
-    return While(expr(node.test, scope), body(node.body, scope))
+    return ir.While(expr(node.test, scope), body(node.body, scope))
 
 
-def _if(node: ast.If, scope: Scope) -> Stmt:
+def _if(node: ast.If, scope: Scope) -> ir.Stmt:
     orelse = body(node.orelse, scope) if node.orelse else None
-    return If(expr(node.test, scope), body(node.body, scope), orelse)
+    return ir.If(expr(node.test, scope), body(node.body, scope), orelse)
 
 
-def _block(node: ast.With, scope: Scope) -> Stmt:
+def _block(node: ast.With, scope: Scope) -> ir.Stmt:
     call = _with_call(node, "block")
     if len(call.args) != 1:
         raise wrong(node, "a block starts with its name in quotes")
-    axes: list[Axis] = []
+    axes: list[ir.Axis] = []
     extra: dict[str, ast.expr] = {}
     for keyword in call.keywords:
         if keyword.arg in AXIS_WORDS:
@@ -133,7 +114,7 @@ def _block(node: ast.With, scope: Scope) -> Stmt:
             axes.append(_axis(keyword, scope))
     init, rest = _split_init(node)
     inner = _within(scope, *(axis.var for axis in axes))
-    return Block(
+    return ir.Block(
         string(call.args[0]),
         tuple(axes),
         body(rest, inner),
@@ -144,7 +125,7 @@ def _block(node: ast.With, scope: Scope) -> Stmt:
     )
 
 
-def _with(node: ast.With, scope: Scope) -> Stmt:
+def _with(node: ast.With, scope: Scope) -> ir.Stmt:
     match node.items:
         case [ast.withitem(context_expr=ast.Call(func=ast.Name(id="role")) as call)]:
             _with_call(node, "role")
@@ -167,16 +148,16 @@ def _with_call(node: ast.With, word: str) -> ast.Call:
     raise wrong(node, f"expected 'with {word}(...):' in this place")
 
 
-def _axis(keyword: ast.keyword, scope: Scope) -> Axis:
+def _axis(keyword: ast.keyword, scope: Scope) -> ir.Axis:
     call = keyword.value
     match call:
-        case ast.Call(func=ast.Name(id=kind)) if kind in AXIS_KINDS and keyword.arg:
+        case ast.Call(func=ast.Name(id=kind)) if kind in ir.AXIS_KINDS and keyword.arg:
             extent, value = exprs(arguments(call, 2)[0], scope)
-            return Axis(
-                Var(name(keyword, keyword.arg), value.dtype), kind, extent, value
+            return ir.Axis(
+                ir.Var(name(keyword, keyword.arg), value.dtype), kind, extent, value
             )
     message = (
-        f"an axis is written vi=kind(extent, value), kinds {', '.join(AXIS_KINDS)}"
+        f"an axis is written vi=kind(extent, value), kinds {', '.join(ir.AXIS_KINDS)}"
     )
     raise wrong(keyword, message)
 
@@ -195,7 +176,7 @@ def _split_init(node: ast.With) -> tuple[list[ast.stmt] | None, list[ast.stmt]]:
     return None, node.body
 
 
-def _action(node: ast.Expr, scope: Scope) -> Stmt:
+def _action(node: ast.Expr, scope: Scope) -> ir.Stmt:
     call = node.value
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
         read = _ACTIONS.get(call.func.id)
@@ -204,7 +185,7 @@ def _action(node: ast.Expr, scope: Scope) -> Stmt:
     raise wrong(node, f"a statement on its own is one of {', '.join(_ACTIONS)}")
 
 
-def _reduce(node: ast.Call, scope: Scope) -> Stmt:
+def _reduce(node: ast.Call, scope: Scope) -> ir.Stmt:
     (word, target, given), _ = arguments(node, 3)
     if not isinstance(word, ast.Name):
         raise wrong(word, "the first argument of reduce is the name of a reducer")
@@ -219,37 +200,37 @@ def _reduce(node: ast.Call, scope: Scope) -> Stmt:
         raise wrong(
             word, f"no reducer {word.id!r} of ({shown}) is declared or built in"
         )
-    return Reduce(reducer, buffers, places[0][1], exprs(elements(given), scope))
+    return ir.Reduce(reducer, buffers, places[0][1], exprs(elements(given), scope))
 
 
-def _store(node: ast.Call, scope: Scope) -> Stmt:
+def _store(node: ast.Call, scope: Scope) -> ir.Stmt:
     (target, value), given = arguments(node, 2, "mask", "hints")
     mask = expr(given["mask"], scope) if "mask" in given else None
     where = place(target, scope)
-    return Store(*where, expr(value, scope), mask, hints(given.get("hints")))
+    return ir.Store(*where, expr(value, scope), mask, hints(given.get("hints")))
 
 
-def _atomic(node: ast.Call, scope: Scope) -> Stmt:
+def _atomic(node: ast.Call, scope: Scope) -> ir.Stmt:
     op, target, value = arguments(node, 3)[0]
-    return AtomicUpdate(string(op), *place(target, scope), expr(value, scope))
+    return ir.AtomicUpdate(string(op), *place(target, scope), expr(value, scope))
 
 
-def _barrier(node: ast.Call, scope: Scope) -> Stmt:
+def _barrier(node: ast.Call, scope: Scope) -> ir.Stmt:
     del scope
-    return Barrier(string(arguments(node, 1)[0][0]))
+    return ir.Barrier(string(arguments(node, 1)[0][0]))
 
 
-def _evaluate(node: ast.Call, scope: Scope) -> Stmt:
-    value: Expr = expr(arguments(node, 1)[0][0], scope)
-    return Evaluate(value)
+def _evaluate(node: ast.Call, scope: Scope) -> ir.Stmt:
+    value: ir.Expr = expr(arguments(node, 1)[0][0], scope)
+    return ir.Evaluate(value)
 
 
-def _refuse(node: ast.stmt, scope: Scope) -> Stmt:
+def _refuse(node: ast.stmt, scope: Scope) -> ir.Stmt:
     del scope
     raise wrong(node, f"Python's {type(node).__name__} is not a statement of the IR")
 
 
-Reader: TypeAlias = Callable[..., Stmt]
+Reader: TypeAlias = Callable[..., ir.Stmt]
 _LOOP_KINDS: Final = {word: kind for kind, word in LOOP_WORDS.items()}
 _READERS: Final[dict[type[ast.stmt], Reader]] = {
     ast.Pass: _pass,
@@ -261,7 +242,7 @@ _READERS: Final[dict[type[ast.stmt], Reader]] = {
     ast.With: _with,
     ast.Expr: _action,
 }
-_ACTIONS: Final[dict[str, Callable[[ast.Call, Scope], Stmt]]] = {
+_ACTIONS: Final[dict[str, Callable[[ast.Call, Scope], ir.Stmt]]] = {
     "reduce": _reduce,
     "store": _store,
     "atomic": _atomic,

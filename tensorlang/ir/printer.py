@@ -15,34 +15,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from tensorlang.errors import IRError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.by_class import by_class
-from tensorlang.ir.nodes import (
-    Alloc,
-    Arrive,
-    AtomicUpdate,
-    Axis,
-    Barrier,
-    BarrierObject,
-    Block,
-    Buffer,
-    Evaluate,
-    Expr,
-    For,
-    Function,
-    If,
-    IndexMap,
-    Let,
-    Node,
-    Param,
-    Reduce,
-    Reducer,
-    Role,
-    Seq,
-    Stmt,
-    Store,
-    Wait,
-    While,
-)
 from tensorlang.ir.print_expr import access, index_map, indices, options, text, texts
 from tensorlang.ir.reducers import builtin
 from tensorlang.ir.syntax import LOOP_WORDS, ROLE_WORDS
@@ -52,7 +26,7 @@ _WIDTH: Final = 100
 _INDENT: Final = "    "
 
 
-def show(node: Node) -> str:
+def show(node: ir.Node) -> str:
     """The text of a function, statement, expression or any other node.
 
     A function's text ends with a newline and starts with the reducers it uses, except
@@ -62,57 +36,57 @@ def show(node: Node) -> str:
 
 
 @by_class
-def _show(node: Node) -> str:
+def _show(node: ir.Node) -> str:
     raise IRError(f"{type(node).__name__} has no text")
 
 
 @_show.register
-def _expr(node: Expr) -> str:
+def _expr(node: ir.Expr) -> str:
     return text(node)
 
 
 @_show.register
-def _stmt(node: Stmt) -> str:
+def _stmt(node: ir.Stmt) -> str:
     return "\n".join(_lines(node))
 
 
 @_show.register
-def _map(node: IndexMap) -> str:
+def _map(node: ir.IndexMap) -> str:
     return index_map(node)
 
 
 @_show.register
-def _axis(node: Axis) -> str:
+def _axis(node: ir.Axis) -> str:
     return f"{node.var.name}={node.kind}({text(node.extent)}, {text(node.value)})"
 
 
 @_show.register
-def _buffer(node: Buffer) -> str:
+def _buffer(node: ir.Buffer) -> str:
     return f"{node.name}: {_memory(node)}"
 
 
 @_show.register
-def _param(node: Param) -> str:
+def _param(node: ir.Param) -> str:
     word = ROLE_WORDS[node.role]
     memory = _memory(node.buffer)
     return f"{node.buffer.name}: {f'{word}[{memory}]' if word else memory}"
 
 
-def _memory(buffer: Buffer) -> str:
+def _memory(buffer: ir.Buffer) -> str:
     """The type of a parameter: `f32[n, 4]`, with scope and layout unless default."""
     shape = f"{buffer.dtype}[{indices(buffer.shape)}]"
     unusual = _placement(buffer)
     return f"buffer({shape}{unusual})" if unusual else shape
 
 
-def _placement(buffer: Buffer) -> str:
+def _placement(buffer: ir.Buffer) -> str:
     scope = "" if buffer.scope == "global" else f', scope="{buffer.scope}"'
     layout = buffer.layout
     return scope + ("" if layout is None else f", layout={index_map(layout)}")
 
 
 @_show.register
-def _reducer(node: Reducer) -> str:
+def _reducer(node: ir.Reducer) -> str:
     args = [f"{var.name}: {var.dtype}" for var in node.left + node.right]
     return "\n".join(
         [
@@ -125,7 +99,7 @@ def _reducer(node: Reducer) -> str:
 
 
 @_show.register
-def _function(node: Function) -> str:
+def _function(node: ir.Function) -> str:
     args = [_param(param) for param in node.params]
     if node.scalars:
         args += ["*", *(f"{var.name}: {var.dtype}" for var in node.scalars)]
@@ -134,19 +108,19 @@ def _function(node: Function) -> str:
     return "\n\n\n".join([*parts, "\n".join(lines) + "\n"])
 
 
-def own_reducers(node: Node) -> tuple[Reducer, ...]:
+def own_reducers(node: ir.Node) -> tuple[ir.Reducer, ...]:
     """The reducers used below `node` that are not built in, in order of first use."""
-    used = (n.reducer for n in _statements(node) if isinstance(n, Reduce))
+    used = (n.reducer for n in _statements(node) if isinstance(n, ir.Reduce))
     return tuple(r for r in dict.fromkeys(used) if builtin(r.name, r.dtypes) != r)
 
 
-def _statements(node: Node) -> Iterator[Node]:
+def _statements(node: ir.Node) -> Iterator[ir.Node]:
     """`node` and the statements below it, in program order."""
     stack = [node]
     while stack:
         current = stack.pop()
         yield current
-        below = [child for child in children(current) if isinstance(child, Stmt)]
+        below = [child for child in children(current) if isinstance(child, ir.Stmt)]
         stack.extend(reversed(below))
 
 
@@ -161,55 +135,55 @@ def _header(opening: str, args: list[str], closing: str) -> Iterator[str]:
     yield closing
 
 
-def _body(stmt: Stmt) -> list[str]:
+def _body(stmt: ir.Stmt) -> list[str]:
     return [_INDENT + line for line in _lines(stmt)]
 
 
 @by_class
-def _lines(stmt: Stmt) -> list[str]:
+def _lines(stmt: ir.Stmt) -> list[str]:
     """The lines of a statement, not indented."""
     raise IRError(f"{type(stmt).__name__} is not a statement that can be printed")
 
 
 @_lines.register
-def _seq(stmt: Seq) -> list[str]:
+def _seq(stmt: ir.Seq) -> list[str]:
     return [line for inner in stmt.stmts for line in _lines(inner)] or ["pass"]
 
 
 @_lines.register
-def _let(stmt: Let) -> list[str]:
+def _let(stmt: ir.Let) -> list[str]:
     return [f"{stmt.var.name}: {stmt.var.dtype} = {text(stmt.value)}"]
 
 
 @_lines.register
-def _alloc(stmt: Alloc) -> list[str]:
+def _alloc(stmt: ir.Alloc) -> list[str]:
     b = stmt.buffer
     return [f"{b.name} = alloc({b.dtype}[{indices(b.shape)}]{_placement(b)})"]
 
 
 @_lines.register
-def _for(stmt: For) -> list[str]:
+def _for(stmt: ir.For) -> list[str]:
     thread = f', "{stmt.thread}"' if stmt.thread else ""
     run = f"{LOOP_WORDS[stmt.kind]}({text(stmt.extent)}{thread})"
     return [f"for {stmt.var.name} in {run}:", *_body(stmt.body)]
 
 
 @_lines.register
-def _while(stmt: While) -> list[str]:
+def _while(stmt: ir.While) -> list[str]:
     return [f"while {text(stmt.cond)}:", *_body(stmt.body)]
 
 
 @_lines.register
-def _if(stmt: If) -> list[str]:
+def _if(stmt: ir.If) -> list[str]:
     lines = [f"if {text(stmt.cond)}:", *_body(stmt.then)]
-    if isinstance(stmt.orelse, If):
+    if isinstance(stmt.orelse, ir.If):
         first, *rest = _lines(stmt.orelse)
         return [*lines, f"el{first}", *rest]
     return lines if stmt.orelse is None else [*lines, "else:", *_body(stmt.orelse)]
 
 
 @_lines.register
-def _store(stmt: Store) -> list[str]:
+def _store(stmt: ir.Store) -> list[str]:
     place = access(stmt.buffer, stmt.indices)
     if stmt.mask is None and not stmt.hints:
         return [f"{place} = {text(stmt.value)}"]
@@ -217,7 +191,7 @@ def _store(stmt: Store) -> list[str]:
 
 
 @_lines.register
-def _reduce(stmt: Reduce) -> list[str]:
+def _reduce(stmt: ir.Reduce) -> list[str]:
     state = ", ".join([access(buffer, stmt.indices) for buffer in stmt.buffers])
     values = texts(stmt.values)
     if len(stmt.values) > 1:
@@ -226,13 +200,13 @@ def _reduce(stmt: Reduce) -> list[str]:
 
 
 @_lines.register
-def _atomic(stmt: AtomicUpdate) -> list[str]:
+def _atomic(stmt: ir.AtomicUpdate) -> list[str]:
     place = access(stmt.buffer, stmt.indices)
     return [f'atomic("{stmt.op}", {place}, {text(stmt.value)})']
 
 
 @_lines.register
-def _block(stmt: Block) -> list[str]:
+def _block(stmt: ir.Block) -> list[str]:
     args = [f'"{stmt.name}"', *map(_axis, stmt.axes)]
     if stmt.where is not None:
         args.append(f"where={text(stmt.where)}")
@@ -244,28 +218,28 @@ def _block(stmt: Block) -> list[str]:
 
 
 @_lines.register
-def _barrier(stmt: Barrier) -> list[str]:
+def _barrier(stmt: ir.Barrier) -> list[str]:
     return [f'barrier("{stmt.scope}")']
 
 
 @_lines.register
-def _evaluate(stmt: Evaluate) -> list[str]:
+def _evaluate(stmt: ir.Evaluate) -> list[str]:
     return [f"evaluate({text(stmt.expr)})"]
 
 
 @_lines.register
-def _role(stmt: Role) -> list[str]:
+def _role(stmt: ir.Role) -> list[str]:
     most = f", registers={stmt.registers}" if stmt.registers else ""
     return [f"with role({text(stmt.cond)}{most}):", *_body(stmt.body)]
 
 
 @_lines.register
-def _barrier_object(stmt: BarrierObject) -> list[str]:
+def _barrier_object(stmt: ir.BarrierObject) -> list[str]:
     return [f"{stmt.name} = barrier_object({stmt.count}, {stmt.size})"]
 
 
 @_lines.register
-def _arrive(stmt: Arrive) -> list[str]:
+def _arrive(stmt: ir.Arrive) -> list[str]:
     call = f"arrive({stmt.name}[{text(stmt.index)}])"
     if stmt.copies is None:
         return [call]
@@ -273,5 +247,5 @@ def _arrive(stmt: Arrive) -> list[str]:
 
 
 @_lines.register
-def _wait(stmt: Wait) -> list[str]:
+def _wait(stmt: ir.Wait) -> list[str]:
     return [f"wait({stmt.name}[{text(stmt.index)}], {text(stmt.phase)})"]

@@ -17,22 +17,10 @@ import numpy as np
 
 from tensorlang import lazy
 from tensorlang.errors import IRError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.by_class import by_class
 from tensorlang.ir.dtypes import DType, as_dtype
 from tensorlang.ir.intrinsics import INTRINSICS, intrinsic
-from tensorlang.ir.nodes import (
-    Binary,
-    Bitcast,
-    Call,
-    Cast,
-    Compare,
-    Const,
-    Expr,
-    Let,
-    Select,
-    Unary,
-    Var,
-)
 from tensorlang.ir.numeric import Array, narrow_to_odd, sum_to_odd
 from tensorlang.ir.visit import children
 
@@ -142,7 +130,7 @@ def bitcast(target: DType, a: Array) -> Array:
 
 
 @by_class
-def apply(node: Expr, operands: Sequence[Array]) -> Array:
+def apply(node: ir.Expr, operands: Sequence[Array]) -> Array:
     """The value of `node` from the values of its children, in field order.
 
     Raises:
@@ -153,44 +141,44 @@ def apply(node: Expr, operands: Sequence[Array]) -> Array:
 
 
 @apply.register
-def _(node: Const, operands: Sequence[Array]) -> Array:
+def _(node: ir.Const, operands: Sequence[Array]) -> Array:
     del operands
     return np.asarray(node.value).astype(node.dtype.numpy)
 
 
 @apply.register
-def _(node: Unary, operands: Sequence[Array]) -> Array:
+def _(node: ir.Unary, operands: Sequence[Array]) -> Array:
     return unary(node.op, node.dtype, operands[0])
 
 
 @apply.register
-def _(node: Binary, operands: Sequence[Array]) -> Array:
+def _(node: ir.Binary, operands: Sequence[Array]) -> Array:
     return binary(node.op, node.dtype, operands[0], operands[1])
 
 
 @apply.register
-def _(node: Compare, operands: Sequence[Array]) -> Array:
+def _(node: ir.Compare, operands: Sequence[Array]) -> Array:
     return compare(node.op, operands[0], operands[1])
 
 
 @apply.register
-def _(node: Select, operands: Sequence[Array]) -> Array:
+def _(node: ir.Select, operands: Sequence[Array]) -> Array:
     del node
     return np.where(operands[0], operands[1], operands[2])
 
 
 @apply.register
-def _(node: Cast, operands: Sequence[Array]) -> Array:
+def _(node: ir.Cast, operands: Sequence[Array]) -> Array:
     return cast(node.dtype, node.a.dtype, operands[0])
 
 
 @apply.register
-def _(node: Bitcast, operands: Sequence[Array]) -> Array:
+def _(node: ir.Bitcast, operands: Sequence[Array]) -> Array:
     return bitcast(node.dtype, operands[0])
 
 
 @apply.register
-def _(node: Call, operands: Sequence[Array]) -> Array:
+def _(node: ir.Call, operands: Sequence[Array]) -> Array:
     return call(node.name, *operands)
 
 
@@ -211,31 +199,33 @@ def call(name: str, *args: Array) -> Array:
 
 
 @cache
-def _expanded(name: str, dtype: DType, arity: int) -> tuple[tuple[Let, ...], Expr]:
+def _expanded(
+    name: str, dtype: DType, arity: int
+) -> tuple[tuple[ir.Let, ...], ir.Expr]:
     numbers = count()
     args = _arguments(dtype, arity)
     return expansions.expand(
-        intrinsic(name, *args), lambda kind: Var(f"t{next(numbers)}", kind)
+        intrinsic(name, *args), lambda kind: ir.Var(f"t{next(numbers)}", kind)
     )
 
 
-def _arguments(dtype: DType, arity: int) -> list[Var]:
-    return [Var(f"x{number}", dtype) for number in range(arity)]
+def _arguments(dtype: DType, arity: int) -> list[ir.Var]:
+    return [ir.Var(f"x{number}", dtype) for number in range(arity)]
 
 
-def evaluate(expr: Expr, values: Mapping[Var, Array]) -> Array:
+def evaluate(expr: ir.Expr, values: Mapping[ir.Var, Array]) -> Array:
     """The value of an expression without loads or vectors, given its variables."""
-    if isinstance(expr, Var):
+    if isinstance(expr, ir.Var):
         return values[expr]
     return apply(expr, [evaluate(child, values) for child in _operands(expr)])
 
 
-def _operands(expr: Expr) -> list[Expr]:
-    return [child for child in children(expr) if isinstance(child, Expr)]
+def _operands(expr: ir.Expr) -> list[ir.Expr]:
+    return [child for child in children(expr) if isinstance(child, ir.Expr)]
 
 
 def evaluate_lets(
-    lets: Sequence[Let], result: Expr, values: Mapping[Var, Array]
+    lets: Sequence[ir.Let], result: ir.Expr, values: Mapping[ir.Var, Array]
 ) -> Array:
     """The value of `result` after `lets`, given the variables free in both."""
     known = dict(values)

@@ -12,26 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from tensorlang.errors import IRError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.by_class import by_class
 from tensorlang.ir.contents import free_vars
-from tensorlang.ir.nodes import (
-    Alloc,
-    Arrive,
-    Axis,
-    BarrierObject,
-    Block,
-    Buffer,
-    Expr,
-    For,
-    Function,
-    If,
-    Let,
-    Role,
-    Seq,
-    Stmt,
-    Var,
-    While,
-)
 from tensorlang.ir.syntax import AXIS_WORDS, name_fault
 
 MAX_NESTING: Final = 60
@@ -47,21 +30,21 @@ class Site:
     """
 
     place: str
-    variables: dict[str, Var]
+    variables: dict[str, ir.Var]
     hidden: dict[str, str]
     taken: set[str]
-    buffers: dict[str, Buffer]
+    buffers: dict[str, ir.Buffer]
     steady: set[str]
     blocks: set[str]
-    around: tuple[Stmt, ...] = ()
-    block: Block | None = None
-    barriers: dict[str, BarrierObject] = field(default_factory=dict)
+    around: tuple[ir.Stmt, ...] = ()
+    block: ir.Block | None = None
+    barriers: dict[str, ir.BarrierObject] = field(default_factory=dict)
 
     def fault(self, message: str) -> IRError:
         """The error `message`, located at this place."""
         return IRError(f"{self.place}: {message}")
 
-    def inside(self, stmt: Stmt, place: str | None = None) -> Site:
+    def inside(self, stmt: ir.Stmt, place: str | None = None) -> Site:
         """The site of the body of `stmt`, whose names are local."""
         return replace(
             self,
@@ -84,20 +67,20 @@ class Site:
             )
         self.taken.add(name)
 
-    def bind(self, what: str, var: Var, *, steady: bool) -> None:
+    def bind(self, what: str, var: ir.Var, *, steady: bool) -> None:
         """Introduce a variable for the rest of this scope."""
         self.named(what, var.name)
         self.variables[var.name] = var
         if steady:
             self.steady.add(var.name)
 
-    def declare(self, buffer: Buffer) -> None:
+    def declare(self, buffer: ir.Buffer) -> None:
         """Introduce a buffer for the rest of this scope."""
         self.named("buffer", buffer.name)
         self.buffers[buffer.name] = buffer
 
 
-Check: TypeAlias = Callable[[Stmt, Site], None]
+Check: TypeAlias = Callable[[ir.Stmt, Site], None]
 
 
 def check_name(site: Site, what: str, name: str) -> None:
@@ -107,7 +90,7 @@ def check_name(site: Site, what: str, name: str) -> None:
         raise site.fault(f"{what}: {problem}")
 
 
-def outermost(func: Function) -> Site:
+def outermost(func: ir.Function) -> Site:
     """The site of a function's body, with scalars and parameters in scope."""
     place = f"function {func.name!r}"
     site = Site(place, {}, {}, set(), {}, set(), set())
@@ -119,7 +102,7 @@ def outermost(func: Function) -> Site:
     return site
 
 
-def visit(stmt: Stmt, site: Site, check: Check) -> None:
+def visit(stmt: ir.Stmt, site: Site, check: Check) -> None:
     """Pass `stmt` and everything below it to `check`, parents first.
 
     Names introduced by `stmt` stay in scope in `site`.
@@ -135,68 +118,68 @@ def visit(stmt: Stmt, site: Site, check: Check) -> None:
 
 
 @by_class
-def _descend(stmt: Stmt, site: Site, check: Check) -> None:
+def _descend(stmt: ir.Stmt, site: Site, check: Check) -> None:
     """Visit the statements below a statement; most have none."""
 
 
 @_descend.register
-def _seq(stmt: Seq, site: Site, check: Check) -> None:
+def _seq(stmt: ir.Seq, site: Site, check: Check) -> None:
     for inner in stmt.stmts:
         visit(inner, site, check)
 
 
 @_descend.register
-def _let(stmt: Let, site: Site, check: Check) -> None:
+def _let(stmt: ir.Let, site: Site, check: Check) -> None:
     del check
     used = {var.name for var in free_vars(stmt.value)}
     site.bind("let", stmt.var, steady=used <= site.steady)
 
 
 @_descend.register
-def _alloc(stmt: Alloc, site: Site, check: Check) -> None:
+def _alloc(stmt: ir.Alloc, site: Site, check: Check) -> None:
     del check
     site.declare(stmt.buffer)
 
 
 @_descend.register
-def _for(stmt: For, site: Site, check: Check) -> None:
+def _for(stmt: ir.For, site: Site, check: Check) -> None:
     inner = site.inside(stmt, f"loop {stmt.var.name!r}")
     inner.bind("loop", stmt.var, steady=False)
     visit(stmt.body, inner, check)
 
 
 @_descend.register
-def _while(stmt: While, site: Site, check: Check) -> None:
+def _while(stmt: ir.While, site: Site, check: Check) -> None:
     visit(stmt.body, site.inside(stmt), check)
 
 
 @_descend.register
-def _if(stmt: If, site: Site, check: Check) -> None:
+def _if(stmt: ir.If, site: Site, check: Check) -> None:
     for branch in (stmt.then, stmt.orelse):
         if branch is not None:
             visit(branch, site.inside(stmt), check)
 
 
 @_descend.register
-def _barrier_object(stmt: BarrierObject, site: Site, check: Check) -> None:
+def _barrier_object(stmt: ir.BarrierObject, site: Site, check: Check) -> None:
     del check
     site.named("barrier object", stmt.name)
     site.barriers[stmt.name] = stmt
 
 
 @_descend.register
-def _role(stmt: Role, site: Site, check: Check) -> None:
+def _role(stmt: ir.Role, site: Site, check: Check) -> None:
     visit(stmt.body, site.inside(stmt, "a role"), check)
 
 
 @_descend.register
-def _arrive(stmt: Arrive, site: Site, check: Check) -> None:
+def _arrive(stmt: ir.Arrive, site: Site, check: Check) -> None:
     if stmt.copies is not None:
         visit(stmt.copies, site.inside(stmt, f"the copies of {stmt.name!r}"), check)
 
 
 @_descend.register
-def _block(stmt: Block, site: Site, check: Check) -> None:
+def _block(stmt: ir.Block, site: Site, check: Check) -> None:
     if stmt.name in site.blocks:
         raise site.fault(f"two blocks are called {stmt.name!r}; rename one of them")
     site.blocks.add(stmt.name)
@@ -206,7 +189,7 @@ def _block(stmt: Block, site: Site, check: Check) -> None:
     visit(stmt.body, block_site(stmt, site), check)
 
 
-def block_site(block: Block, site: Site, *, in_init: bool = False) -> Site:
+def block_site(block: ir.Block, site: Site, *, in_init: bool = False) -> Site:
     """The site of a block's body: its axes and what no loop changes.
 
     Its `init` does not see the reduction axes.
@@ -227,13 +210,13 @@ def block_site(block: Block, site: Site, *, in_init: bool = False) -> Site:
     return inner
 
 
-def _axis(axis: Axis, site: Site) -> None:
+def _axis(axis: ir.Axis, site: Site) -> None:
     if axis.var.name in AXIS_WORDS:
         raise site.fault(f"an axis cannot be called {axis.var.name!r}; rename it")
     site.bind("axis", axis.var, steady=False)
 
 
-def check_in_scope(var: Var, site: Site) -> None:
+def check_in_scope(var: ir.Var, site: Site) -> None:
     """Refuse a variable that is not in scope here, or has another type here."""
     there = site.variables.get(var.name)
     if there is None:
@@ -245,7 +228,7 @@ def check_in_scope(var: Var, site: Site) -> None:
         )
 
 
-def check_declared(buffer: Buffer, site: Site) -> None:
+def check_declared(buffer: ir.Buffer, site: Site) -> None:
     """Refuse a buffer that is not in scope here, or differs from its declaration."""
     there = site.buffers.get(buffer.name)
     if there is None:
@@ -259,6 +242,6 @@ def check_declared(buffer: Buffer, site: Site) -> None:
         )
 
 
-def uses(exprs: tuple[Expr, ...]) -> set[str]:
+def uses(exprs: tuple[ir.Expr, ...]) -> set[str]:
     """The names of the variables in some expressions."""
     return {var.name for expr in exprs for var in free_vars(expr)}

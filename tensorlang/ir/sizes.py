@@ -20,21 +20,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang.errors import IRError, ShapeError, TensorlangError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.polynomials import poly
-from tensorlang.ir.nodes import (
-    Binary,
-    Compare,
-    Const,
-    Expr,
-    ExprLike,
-    Operand,
-    Unary,
-    Var,
-    as_expr,
-    binary,
-)
 from tensorlang.ir.visit import substitute
 
 if TYPE_CHECKING:
@@ -70,59 +59,61 @@ class Facts:
         batches: Symbols that may be 1.
     """
 
-    values: dict[Var, int] = field(default_factory=dict)
-    guards: dict[Compare, None] = field(default_factory=dict)
-    same: dict[Var, Expr] = field(default_factory=dict)
-    checks: list[tuple[Expr, str, type[TensorlangError]]] = field(default_factory=list)
+    values: dict[ir.Var, int] = field(default_factory=dict)
+    guards: dict[ir.Compare, None] = field(default_factory=dict)
+    same: dict[ir.Var, ir.Expr] = field(default_factory=dict)
+    checks: list[tuple[ir.Expr, str, type[TensorlangError]]] = field(
+        default_factory=list
+    )
     views: dict[str, Tensor] = field(default_factory=dict)
-    outer: set[Var] = field(default_factory=set)
-    batches: set[Var] = field(default_factory=set)
+    outer: set[ir.Var] = field(default_factory=set)
+    batches: set[ir.Var] = field(default_factory=set)
 
     def symbol(self, name: str, value: int, *, batch: bool = False) -> Size:
         """A new size; never for 1, along which arrays are broadcast, except a batch."""
-        var = Var(name, i64)
+        var = ir.Var(name, i64)
         self.values[var] = value
         if batch:
             self.batches.add(var)
         return Size(self, var)
 
-    def resolved(self, expr: Expr) -> Expr:
+    def resolved(self, expr: ir.Expr) -> ir.Expr:
         """The expression in the remaining symbols, as a sum of terms."""
         return poly(self.renamed(expr)).expr()
 
-    def renamed(self, expr: Expr) -> Expr:
+    def renamed(self, expr: ir.Expr) -> ir.Expr:
         """The expression in the remaining symbols."""
         before = None
         while self.same and before != expr:
             before, expr = expr, substitute(expr, self.same)
         return expr
 
-    def holds(self, op: str, a: Expr, b: Expr) -> bool:
+    def holds(self, op: str, a: ir.Expr, b: ir.Expr) -> bool:
         """Whether a comparison holds; adds a guard, unless that is so for all sizes."""
         a, b = self.resolved(a), self.resolved(b)
         known = (poly(a) - poly(b)).value
         if known is not None:
             return _COMPARISONS[op](known, 0)
-        found = bool(evaluate(Compare(op, a, b), self.values))
+        found = bool(evaluate(ir.Compare(op, a, b), self.values))
         if op == ("eq" if found else "ne"):
             self._equate(a, b)
-        elif op not in ("eq", "ne") or b != as_expr(1) or not self._never_one(a):
-            self.guards[Compare(op if found else _OPPOSITE[op], a, b)] = None
+        elif op not in ("eq", "ne") or b != ir.as_expr(1) or not self._never_one(a):
+            self.guards[ir.Compare(op if found else _OPPOSITE[op], a, b)] = None
         return found
 
-    def fix_unsaid(self, extents: Iterable[Expr], said: Iterable[Expr]) -> None:
+    def fix_unsaid(self, extents: Iterable[ir.Expr], said: Iterable[ir.Expr]) -> None:
         """Fix the sizes in extents that do not follow from those of given arrays."""
         known = {*map(self.resolved, said)}
         for extent in map(self.resolved, extents):
             if extent not in known:
                 for var in free_vars(self.resolved(extent)) - known:
-                    self.holds("eq", var, as_expr(self.values[var]))
+                    self.holds("eq", var, ir.as_expr(self.values[var]))
 
-    def _never_one(self, expr: Expr) -> bool:
-        return isinstance(expr, Var) and expr not in self.batches
+    def _never_one(self, expr: ir.Expr) -> bool:
+        return isinstance(expr, ir.Var) and expr not in self.batches
 
-    def _equate(self, a: Expr, b: Expr) -> None:
-        self.guards[Compare("eq", a, b)] = None
+    def _equate(self, a: ir.Expr, b: ir.Expr) -> None:
+        self.guards[ir.Compare("eq", a, b)] = None
         total = poly(a) - poly(b)
         outer = self.outer & (free_vars(a) | free_vars(b))
         for var in sorted(outer, key=lambda var: var.name):
@@ -132,23 +123,23 @@ class Facts:
                 self.same[var] = other
                 return
         for this, other in ((a, b), (b, a)):
-            if isinstance(this, Var) and this not in free_vars(other):
+            if isinstance(this, ir.Var) and this not in free_vars(other):
                 self.same[this] = other
                 return
 
 
-def evaluate(expr: Expr, values: Mapping[Var, int]) -> float:
+def evaluate(expr: ir.Expr, values: Mapping[ir.Var, int]) -> float:
     """The value of an expression of sizes, or of a comparison of them."""
     match expr:
-        case Const(value=value):
+        case ir.Const(value=value):
             return value
-        case Var():
+        case ir.Var():
             return values[expr]
-        case Unary(op="neg", a=a):
+        case ir.Unary(op="neg", a=a):
             return -evaluate(a, values)
-        case Binary(op=op, a=a, b=b) if op in _ARITHMETIC:
+        case ir.Binary(op=op, a=a, b=b) if op in _ARITHMETIC:
             return _ARITHMETIC[op](evaluate(a, values), evaluate(b, values))
-        case Compare(op=op, a=a, b=b):
+        case ir.Compare(op=op, a=a, b=b):
             return _COMPARISONS[op](evaluate(a, values), evaluate(b, values))
     raise IRError(f"{expr} is no expression of sizes")
 
@@ -170,19 +161,21 @@ _TEXTS: Final = {
 }
 
 
-def compiled(variables: Iterable[Var], expr: Expr) -> Callable[..., int]:
+def compiled(variables: Iterable[ir.Var], expr: ir.Expr) -> Callable[..., int]:
     """Compile an expression that `evaluate` accepts, to a function of its variables."""
     names = {var: f"v{n}" for n, var in enumerate(variables)}
 
-    def text(node: Expr) -> str:
+    def text(node: ir.Expr) -> str:
         match node:
-            case Const(value=value):
+            case ir.Const(value=value):
                 return repr(value)
-            case Var():
+            case ir.Var():
                 return names[node]
-            case Unary(op="neg", a=a):
+            case ir.Unary(op="neg", a=a):
                 return f"-({text(a)})"
-            case Binary(op=op, a=a, b=b) | Compare(op=op, a=a, b=b) if op in _TEXTS:
+            case ir.Binary(op=op, a=a, b=b) | ir.Compare(op=op, a=a, b=b) if (
+                op in _TEXTS
+            ):
                 return _TEXTS[op].format(text(a), text(b))
         raise IRError(f"{expr} is no expression of sizes")
 
@@ -190,14 +183,16 @@ def compiled(variables: Iterable[Var], expr: Expr) -> Callable[..., int]:
     return made
 
 
-def _arithmetic(op: str, *, swapped: bool = False) -> Callable[[Size, ExprLike], Any]:
-    def method(self: Size, other: ExprLike) -> object:
+def _arithmetic(
+    op: str, *, swapped: bool = False
+) -> Callable[[Size, ir.ExprLike], Any]:
+    def method(self: Size, other: ir.ExprLike) -> object:
         expr = _extent(other)
         if expr is None:  # combined with an expression, it becomes one
             pair = (other, self) if swapped else (self, other)
-            return binary(op, pair[0], pair[1])
+            return ir.binary(op, pair[0], pair[1])
         a, b = (expr, self.expr) if swapped else (self.expr, expr)
-        return Size(self.facts, poly(Binary(op, a, b)).expr())
+        return Size(self.facts, poly(ir.Binary(op, a, b)).expr())
 
     return method
 
@@ -212,16 +207,16 @@ def _comparison(op: str) -> Callable[[Size, object], Any]:
     return method
 
 
-class Size(Operand):
+class Size(ir.Operand):
     """A size of an array; see the module docstring."""
 
     __slots__ = ("expr", "facts")
 
-    def __init__(self, facts: Facts, expr: Expr) -> None:
+    def __init__(self, facts: Facts, expr: ir.Expr) -> None:
         self.facts = facts
         self.expr = expr
 
-    def expression(self) -> Expr:
+    def expression(self) -> ir.Expr:
         """The symbolic size, for all calls that the trace is valid for."""
         return self.facts.resolved(self.expr)
 
@@ -232,11 +227,11 @@ class Size(Operand):
 
     def __index__(self) -> int:
         found = int(evaluate(self.expr, self.facts.values))
-        self.facts.holds("eq", self.expr, as_expr(found))
+        self.facts.holds("eq", self.expr, ir.as_expr(found))
         return found
 
     def __bool__(self) -> bool:
-        return self.facts.holds("ne", self.expr, as_expr(0))
+        return self.facts.holds("ne", self.expr, ir.as_expr(0))
 
     def __hash__(self) -> int:
         return hash(int(self))
@@ -266,24 +261,24 @@ class Size(Operand):
     __ge__ = _comparison("ge")
 
 
-def _extent(value: object) -> Expr | None:
+def _extent(value: object) -> ir.Expr | None:
     """A number or size as an expression; None for anything else."""
     if isinstance(value, Size):
         return value.expr
-    return as_expr(value) if type(value) is int else None
+    return ir.as_expr(value) if type(value) is int else None
 
 
 # the facts of the trace in progress, if any
 TRACED: Final[ContextVar[Facts | None]] = ContextVar("traced", default=None)
 
 
-def sizes_of(shape: Iterable[ExprLike]) -> tuple[Size, ...] | None:
+def sizes_of(shape: Iterable[ir.ExprLike]) -> tuple[Size, ...] | None:
     """A shape of numbers, expressions and sizes as sizes; None outside of a trace."""
     facts = TRACED.get()
     if facts is None:
         return None
     return tuple(
-        extent if isinstance(extent, Size) else Size(facts, as_expr(extent))
+        extent if isinstance(extent, Size) else Size(facts, ir.as_expr(extent))
         for extent in shape
     )
 
@@ -305,7 +300,7 @@ def require(
     Raises:
         TensorlangError: the condition does not hold; of the type `error`.
     """
-    if isinstance(condition, Expr):
+    if isinstance(condition, ir.Expr):
         facts = TRACED.get()
         if facts is not None:
             facts.checks.append((condition, message.format(**values), error))

@@ -13,36 +13,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from tensorlang.errors import IRError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.by_class import method_by_class
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.known import Known, Range
 from tensorlang.ir.integers.polynomials import Poly, factors, number, poly, term
-from tensorlang.ir.nodes import (
-    AtomicUpdate,
-    Binary,
-    Block,
-    Buffer,
-    Call,
-    Expr,
-    For,
-    Function,
-    If,
-    Let,
-    Load,
-    Reduce,
-    Role,
-    Select,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-    While,
-)
 from tensorlang.ir.visit import children, holds
 
 
-def check_bounds(func: Function) -> None:
+def check_bounds(func: ir.Function) -> None:
     """Refuse an access that is out of bounds in an iteration that runs.
 
     Raises:
@@ -60,17 +40,17 @@ class _Around:
     A value is None if unknown: it reads memory, or is not linear.
     """
 
-    loops: Mapping[Var, Poly] = field(default_factory=dict)
-    values: Mapping[Var, Poly | None] = field(default_factory=dict)
+    loops: Mapping[ir.Var, Poly] = field(default_factory=dict)
+    values: Mapping[ir.Var, Poly | None] = field(default_factory=dict)
 
-    def with_value(self, var: Var, value: Poly | None) -> _Around:
+    def with_value(self, var: ir.Var, value: Poly | None) -> _Around:
         return replace(self, values={**self.values, var: value})
 
-    def with_loop(self, var: Var, extent: Poly) -> _Around:
+    def with_loop(self, var: ir.Var, extent: Poly) -> _Around:
         inner = self.with_value(var, term(var))
         return replace(inner, loops={**self.loops, var: extent})
 
-    def poly(self, expr: Expr) -> Poly | None:
+    def poly(self, expr: ir.Expr) -> Poly | None:
         """The value in terms of loops and scalars, if it is a polynomial of them."""
         if expr.dtype != i64:
             return None
@@ -85,11 +65,11 @@ class _Around:
             total += part
         return total
 
-    def _value(self, factor: Expr) -> Poly | None:
-        if isinstance(factor, Var):
+    def _value(self, factor: ir.Expr) -> Poly | None:
+        if isinstance(factor, ir.Var):
             return self.values.get(factor, term(factor))
         moves = any(var in self.values for var in free_vars(factor))
-        if moves or holds(factor, Load):
+        if moves or holds(factor, ir.Load):
             return None
         return term(factor)
 
@@ -109,18 +89,18 @@ class _Around:
 
     def _known(self) -> Known:
         """The facts that follow from all enclosing loops running."""
-        ranges: dict[Var, Range] = {}
+        ranges: dict[ir.Var, Range] = {}
         facts = []
         for extent in self.loops.values():
             scalar = next(iter(factors(extent)), None)
-            if isinstance(scalar, Var) and extent == term(scalar):
+            if isinstance(scalar, ir.Var) and extent == term(scalar):
                 ranges[scalar] = (1, None)
             elif extent.value is None:
                 facts.append(extent.shifted(-1))
         return Known(ranges, tuple(facts))
 
 
-def _slope(total: Poly, var: Var) -> Poly:
+def _slope(total: Poly, var: ir.Var) -> Poly:
     """The cofactor of a variable; for its square, the variable again."""
     slope = Poly()
     for monomial, coefficient in total.items():
@@ -139,10 +119,10 @@ def _grows(extent: Poly, around: _Around) -> bool:
     )
 
 
-def _factor_grows(factor: Expr, around: _Around) -> bool:
-    if isinstance(factor, Var):
+def _factor_grows(factor: ir.Expr, around: _Around) -> bool:
+    if isinstance(factor, ir.Var):
         return factor not in around.values
-    if isinstance(factor, Binary) and factor.op == "floordiv":
+    if isinstance(factor, ir.Binary) and factor.op == "floordiv":
         divisor = poly(factor.b).value
         return divisor is not None and divisor > 0 and _grows(poly(factor.a), around)
     return False
@@ -157,19 +137,19 @@ class _Needed:
     def __init__(self) -> None:
         self.lets: set[int] = set()
 
-    def of(self, stmt: Stmt) -> set[Var]:
+    def of(self, stmt: ir.Stmt) -> set[ir.Var]:
         """The variables that a statement certainly uses."""
-        if isinstance(stmt, Seq):
+        if isinstance(stmt, ir.Seq):
             return self._in_order(stmt.stmts)
         used = _variables(_evaluated(stmt))
         for inner in _run(stmt):
             used |= self.of(inner)
         return used
 
-    def _in_order(self, stmts: Iterable[Stmt]) -> set[Var]:
-        used: set[Var] = set()
+    def _in_order(self, stmts: Iterable[ir.Stmt]) -> set[ir.Var]:
+        used: set[ir.Var] = set()
         for stmt in reversed(tuple(stmts)):
-            if not isinstance(stmt, Let):
+            if not isinstance(stmt, ir.Let):
                 used |= self.of(stmt)
             elif stmt.var in used:
                 self.lets.add(id(stmt))
@@ -177,39 +157,39 @@ class _Needed:
         return used
 
 
-def _variables(exprs: Iterable[Expr]) -> set[Var]:
-    return {part for e in exprs for part in _certain(e) if isinstance(part, Var)}
+def _variables(exprs: Iterable[ir.Expr]) -> set[ir.Var]:
+    return {part for e in exprs for part in _certain(e) if isinstance(part, ir.Var)}
 
 
-def _evaluated(stmt: Stmt) -> Iterator[Expr]:
+def _evaluated(stmt: ir.Stmt) -> Iterator[ir.Expr]:
     """The expressions that a statement itself evaluates whenever it is reached."""
     for child in children(stmt):
-        if isinstance(child, Expr):
+        if isinstance(child, ir.Expr):
             yield child
-        elif isinstance(stmt, Block) and not isinstance(child, Stmt):
-            yield from (part for part in children(child) if isinstance(part, Expr))
+        elif isinstance(stmt, ir.Block) and not isinstance(child, ir.Stmt):
+            yield from (part for part in children(child) if isinstance(part, ir.Expr))
 
 
-def _run(stmt: Stmt) -> Iterator[Stmt]:
+def _run(stmt: ir.Stmt) -> Iterator[ir.Stmt]:
     """The child statements that run whenever this one does, if its loop runs."""
-    if isinstance(stmt, If | While | Role):
+    if isinstance(stmt, ir.If | ir.While | ir.Role):
         return
-    if isinstance(stmt, Block) and stmt.where is not None:
+    if isinstance(stmt, ir.Block) and stmt.where is not None:
         return
-    yield from (child for child in children(stmt) if isinstance(child, Stmt))
+    yield from (child for child in children(stmt) if isinstance(child, ir.Stmt))
 
 
-def _certain(expr: Expr) -> Iterator[Expr]:
+def _certain(expr: ir.Expr) -> Iterator[ir.Expr]:
     """An expression and its subexpressions that are evaluated unconditionally."""
     yield expr
-    if isinstance(expr, Select):
+    if isinstance(expr, ir.Select):
         yield from _certain(expr.cond)
         return
-    chosen = isinstance(expr, Binary) and expr.dtype.is_bool
-    if chosen or (isinstance(expr, Call) and expr.name == "prefetch"):
+    chosen = isinstance(expr, ir.Binary) and expr.dtype.is_bool
+    if chosen or (isinstance(expr, ir.Call) and expr.name == "prefetch"):
         return
     for child in children(expr):
-        if isinstance(child, Expr):
+        if isinstance(child, ir.Expr):
             yield from _certain(child)
 
 
@@ -221,16 +201,16 @@ class _Bounds:
         self._lets = lets
 
     @method_by_class
-    def visit(self, stmt: Stmt, around: _Around) -> None:
+    def visit(self, stmt: ir.Stmt, around: _Around) -> None:
         """Check what a statement evaluates, and its child statements that run."""
         self._expressions(stmt, around)
         for inner in _run(stmt):
             self.visit(inner, around)
 
     @visit.register
-    def _(self, stmt: Seq, around: _Around) -> None:
+    def _(self, stmt: ir.Seq, around: _Around) -> None:
         for inner in stmt.stmts:
-            if isinstance(inner, Let):
+            if isinstance(inner, ir.Let):
                 if id(inner) in self._lets:
                     self._expressions(inner, around)
                 around = around.with_value(inner.var, around.poly(inner.value))
@@ -238,7 +218,7 @@ class _Bounds:
                 self.visit(inner, around)
 
     @visit.register
-    def _(self, stmt: For, around: _Around) -> None:
+    def _(self, stmt: ir.For, around: _Around) -> None:
         self._expressions(stmt, around)
         extent = around.poly(stmt.extent)
         if extent is None:
@@ -248,7 +228,7 @@ class _Bounds:
             self.visit(stmt.body, around.with_loop(stmt.var, extent))
 
     @visit.register
-    def _(self, stmt: Block, around: _Around) -> None:
+    def _(self, stmt: ir.Block, around: _Around) -> None:
         self._expressions(stmt, around)
         for axis in stmt.axes:
             around = around.with_value(axis.var, around.poly(axis.value))
@@ -256,25 +236,25 @@ class _Bounds:
             self.visit(inner, around)
 
     @visit.register
-    def _(self, stmt: Store | AtomicUpdate, around: _Around) -> None:
+    def _(self, stmt: ir.Store | ir.AtomicUpdate, around: _Around) -> None:
         self._expressions(stmt, around)
-        if not isinstance(stmt, Store) or stmt.mask is None:
+        if not isinstance(stmt, ir.Store) or stmt.mask is None:
             self._access(stmt.buffer, stmt.indices, around)
 
     @visit.register
-    def _(self, stmt: Reduce, around: _Around) -> None:
+    def _(self, stmt: ir.Reduce, around: _Around) -> None:
         self._expressions(stmt, around)
         for buffer in stmt.buffers:
             self._access(buffer, stmt.indices, around)
 
-    def _expressions(self, stmt: Stmt, around: _Around) -> None:
+    def _expressions(self, stmt: ir.Stmt, around: _Around) -> None:
         for expr in _evaluated(stmt):
             for part in _certain(expr):
-                if isinstance(part, Load) and part.mask is None:
+                if isinstance(part, ir.Load) and part.mask is None:
                     self._access(part.buffer, part.indices, around)
 
     def _access(
-        self, buffer: Buffer, indices: tuple[Expr, ...], around: _Around
+        self, buffer: ir.Buffer, indices: tuple[ir.Expr, ...], around: _Around
     ) -> None:
         for index, extent in zip(indices, buffer.shape, strict=True):
             at, size = around.poly(index), around.poly(extent)
@@ -288,7 +268,7 @@ class _Bounds:
                 raise self._fault(buffer, indices, -below.shifted(1), size)
 
     def _fault(
-        self, buffer: Buffer, indices: tuple[Expr, ...], at: Poly, size: Poly
+        self, buffer: ir.Buffer, indices: tuple[ir.Expr, ...], at: Poly, size: Poly
     ) -> IRError:
         place = ", ".join(map(repr, indices))
         return IRError(

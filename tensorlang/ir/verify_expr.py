@@ -6,24 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from tensorlang.errors import IRError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.collectives import collectives_in
 from tensorlang.ir.dtypes import DType
 from tensorlang.ir.intrinsics import INTRINSICS
-from tensorlang.ir.nodes import (
-    AtomicUpdate,
-    Binary,
-    Buffer,
-    Call,
-    Const,
-    Evaluate,
-    Expr,
-    LaneReduce,
-    Load,
-    Node,
-    Select,
-    Splat,
-    Var,
-)
 from tensorlang.ir.sites import Site, check_declared, check_in_scope
 from tensorlang.ir.visit import children
 
@@ -33,7 +19,7 @@ MAX_LANES: Final = 4096
 _ADDRESSED: Final = ("prefetch", "ldmatrix_x4", "ldmatrix_x4_trans")
 
 
-def check_expr(expr: Expr, site: Site, depth: int = 1) -> None:
+def check_expr(expr: ir.Expr, site: Site, depth: int = 1) -> None:
     """Check an expression and its subexpressions by the rules of their node types.
 
     Raises:
@@ -51,9 +37,9 @@ def check_expr(expr: Expr, site: Site, depth: int = 1) -> None:
         check_expr(child, site, depth + 1)
 
 
-def operands(expr: Expr) -> Iterator[Expr]:
+def operands(expr: ir.Expr) -> Iterator[ir.Expr]:
     """The child expressions of `expr`."""
-    return (child for child in children(expr) if isinstance(child, Expr))
+    return (child for child in children(expr) if isinstance(child, ir.Expr))
 
 
 def check_lanes(dtype: DType, site: Site) -> None:
@@ -63,7 +49,7 @@ def check_lanes(dtype: DType, site: Site) -> None:
 
 
 def check_access(
-    buffer: Buffer, indices: tuple[Expr, ...], mask: Expr | None, site: Site
+    buffer: ir.Buffer, indices: tuple[ir.Expr, ...], mask: ir.Expr | None, site: Site
 ) -> int:
     """The lanes of an access, whose buffer is in scope and whose lanes agree."""
     check_declared(buffer, site)
@@ -86,11 +72,13 @@ def check_access(
     return lanes
 
 
-def check_inside(buffer: Buffer, index: Expr, extent: Expr, site: Site) -> None:
+def check_inside(
+    buffer: ir.Buffer, index: ir.Expr, extent: ir.Expr, site: Site
+) -> None:
     """A constant index is within its dimension, if that is constant."""
-    if not isinstance(index, Const):
+    if not isinstance(index, ir.Const):
         return
-    beyond = isinstance(extent, Const) and index.value >= extent.value
+    beyond = isinstance(extent, ir.Const) and index.value >= extent.value
     if index.value < 0 or beyond:
         raise site.fault(
             f"{buffer.name!r} is accessed at {index.value}, outside of its dimension "
@@ -98,10 +86,10 @@ def check_inside(buffer: Buffer, index: Expr, extent: Expr, site: Site) -> None:
         )
 
 
-def check_divisor(expr: Binary, site: Site) -> None:
+def check_divisor(expr: ir.Binary, site: Site) -> None:
     """A constant divisor is not 0, a constant shift less than the operand's width."""
-    by = expr.b.value if isinstance(expr.b, Splat) else expr.b
-    if not isinstance(by, Const):
+    by = expr.b.value if isinstance(expr.b, ir.Splat) else expr.b
+    if not isinstance(by, ir.Const):
         return
     if expr.op in ("floordiv", "floormod") and by.value == 0:
         raise site.fault(f"{expr!r} divides by 0")
@@ -124,7 +112,7 @@ def check_operation(op: str, dtype: DType, site: Site) -> None:
         )
 
 
-def check_call(call: Call, site: Site) -> None:
+def check_call(call: ir.Call, site: Site) -> None:
     """An intrinsic exists, accepts these arguments and returns this type."""
     entry = INTRINSICS.get(call.name)
     if entry is None:
@@ -143,11 +131,11 @@ def check_call(call: Call, site: Site) -> None:
         raise site.fault(
             f"{call.name} gives {result} here, but the call says {call.dtype}"
         )
-    if call.name in _ADDRESSED and not isinstance(call.args[0], Load):
+    if call.name in _ADDRESSED and not isinstance(call.args[0], ir.Load):
         raise site.fault(f"{call.name} takes a load, such as {call.name}(x[0])")
 
 
-def check_purity(call: Call, site: Site) -> None:
+def check_purity(call: ir.Call, site: Site) -> None:
     """An intrinsic with an effect is the whole expression of an `Evaluate`."""
     entry = INTRINSICS.get(call.name)
     if entry is not None and not entry.pure:
@@ -156,9 +144,9 @@ def check_purity(call: Call, site: Site) -> None:
         )
 
 
-def check_evaluate(stmt: Evaluate, site: Site) -> None:
+def check_evaluate(stmt: ir.Evaluate, site: Site) -> None:
     """An `Evaluate` may contain an impure call, only at the top of its expression."""
-    if not isinstance(stmt.expr, Call):
+    if not isinstance(stmt.expr, ir.Call):
         check_expr(stmt.expr, site)
         return
     check_call(stmt.expr, site)
@@ -166,12 +154,12 @@ def check_evaluate(stmt: Evaluate, site: Site) -> None:
         check_expr(arg, site)
 
 
-def check_atomic(stmt: AtomicUpdate, site: Site) -> None:
+def check_atomic(stmt: ir.AtomicUpdate, site: Site) -> None:
     """An atomic update's operation is defined on the element type."""
     check_operation(stmt.op, stmt.buffer.dtype, site)
 
 
-def check_together(parts: Iterable[Node | None], where: str, site: Site) -> None:
+def check_together(parts: Iterable[ir.Node | None], where: str, site: Site) -> None:
     """No collective is placed where only some lanes may reach it."""
     for part in parts:
         for entry in () if part is None else collectives_in(part):
@@ -181,30 +169,30 @@ def check_together(parts: Iterable[Node | None], where: str, site: Site) -> None
             )
 
 
-def _load(load: Load, site: Site) -> None:
+def _load(load: ir.Load, site: Site) -> None:
     check_access(load.buffer, load.indices, load.mask, site)
     if load.mask is not None:
         check_together(load.indices, "below the mask of a load", site)
 
 
-def _select(expr: Select, site: Site) -> None:
+def _select(expr: ir.Select, site: Site) -> None:
     check_together((expr.a, expr.b), "in a branch of a select", site)
 
 
-def _call(call: Call, site: Site) -> None:
+def _call(call: ir.Call, site: Site) -> None:
     check_call(call, site)
     check_purity(call, site)
 
 
-def _lane_reduce(expr: LaneReduce, site: Site) -> None:
+def _lane_reduce(expr: ir.LaneReduce, site: Site) -> None:
     check_operation(expr.op, expr.vector.dtype, site)
 
 
-_RULES: Final[dict[type[Expr], Callable[[Any, Site], None]]] = {
-    Var: check_in_scope,
-    Load: _load,
-    Select: _select,
-    Binary: check_divisor,
-    Call: _call,
-    LaneReduce: _lane_reduce,
+_RULES: Final[dict[type[ir.Expr], Callable[[Any, Site], None]]] = {
+    ir.Var: check_in_scope,
+    ir.Load: _load,
+    ir.Select: _select,
+    ir.Binary: check_divisor,
+    ir.Call: _call,
+    ir.LaneReduce: _lane_reduce,
 }

@@ -10,17 +10,8 @@ from typing import Any, Final
 import numpy as np
 
 from tensorlang.errors import IRError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars
-from tensorlang.ir.nodes import (
-    Binary,
-    Compare,
-    Const,
-    Expr,
-    IndexMap,
-    Select,
-    Unary,
-    Var,
-)
 
 MAX_EXHAUSTIVE: Final = 1 << 14
 
@@ -50,7 +41,7 @@ _NUMPY: Final[dict[str, Callable[..., Any]]] = {
 
 
 @lru_cache(maxsize=1024)
-def layout_fault(layout: IndexMap, shape: tuple[Expr, ...]) -> str | None:
+def layout_fault(layout: ir.IndexMap, shape: tuple[ir.Expr, ...]) -> str | None:
     """Why `layout` is not one-to-one on `shape`; None if no violation is found.
 
     Constant shapes of up to `MAX_EXHAUSTIVE` elements are checked exhaustively; for
@@ -60,19 +51,19 @@ def layout_fault(layout: IndexMap, shape: tuple[Expr, ...]) -> str | None:
         return f"takes {len(layout.vars)} indices of a buffer with {len(shape)}"
     if len(set(layout.vars)) != len(layout.vars):
         return "names one index twice"
-    used = frozenset[Var]().union(*(free_vars(result) for result in layout.results))
+    used = frozenset[ir.Var]().union(*(free_vars(result) for result in layout.results))
     for var in sorted(used - set(layout.vars), key=lambda var: var.name):
         return f"uses {var.name!r}, which is none of its indices"
     for var, extent in zip(layout.vars, shape, strict=True):
-        if var not in used and extent != Const(1, extent.dtype):
+        if var not in used and extent != ir.Const(1, extent.dtype):
             return f"does not use {var.name!r}, so two elements share a place"
-    extents = [int(e.value) for e in shape if isinstance(e, Const)]
+    extents = [int(e.value) for e in shape if isinstance(e, ir.Const)]
     if len(extents) < len(shape) or not 0 < math.prod(extents) <= MAX_EXHAUSTIVE:
         return None
     return _collision(layout, extents)
 
 
-def _collision(layout: IndexMap, extents: list[int]) -> str | None:
+def _collision(layout: ir.IndexMap, extents: list[int]) -> str | None:
     count = math.prod(extents)
     grid = np.indices(extents, dtype=np.int64).reshape(len(extents), count)
     values = dict(zip(layout.vars, grid, strict=True))
@@ -96,17 +87,17 @@ def _collision(layout: IndexMap, extents: list[int]) -> str | None:
     return None
 
 
-def _evaluate(expr: Expr, values: dict[Var, Any]) -> Any:
+def _evaluate(expr: ir.Expr, values: dict[ir.Var, Any]) -> Any:
     match expr:
-        case Const(value=value):
+        case ir.Const(value=value):
             return np.int64(value)
-        case Var():
+        case ir.Var():
             return values[expr]
-        case Unary(op=op, a=a):
+        case ir.Unary(op=op, a=a):
             return _NUMPY[op](_evaluate(a, values))
-        case Binary(op=op, a=a, b=b) | Compare(op=op, a=a, b=b) if op in _NUMPY:
+        case ir.Binary(op=op, a=a, b=b) | ir.Compare(op=op, a=a, b=b) if op in _NUMPY:
             return _NUMPY[op](_evaluate(a, values), _evaluate(b, values))
-        case Select(cond=cond, a=a, b=b):
+        case ir.Select(cond=cond, a=a, b=b):
             return np.where(
                 *(_evaluate(part, values) for part in (cond, a, b)),
             )

@@ -8,25 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from tensorlang.ir.nodes import (
-    EXECUTION_SCOPES,
-    Alloc,
-    AtomicUpdate,
-    Barrier,
-    Block,
-    Buffer,
-    Const,
-    Evaluate,
-    Expr,
-    For,
-    If,
-    Let,
-    Reduce,
-    Seq,
-    Stmt,
-    Store,
-    While,
-)
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.sites import Site, uses
 from tensorlang.ir.verify_expr import (
     check_access,
@@ -45,7 +27,7 @@ MAX_EXTENT: Final = 1 << 48
 _THREAD: Final = re.compile(r"[a-z]{1,16}\.[xyz]", re.ASCII)
 
 
-def check_stmt(stmt: Stmt, site: Site) -> None:
+def check_stmt(stmt: ir.Stmt, site: Site) -> None:
     """Check one statement, without its children, by all rules of its type.
 
     Raises:
@@ -55,23 +37,23 @@ def check_stmt(stmt: Stmt, site: Site) -> None:
         rule(stmt, site)
 
 
-def check_sequence(stmt: Seq, site: Site) -> None:
+def check_sequence(stmt: ir.Seq, site: Site) -> None:
     """A sequence does not have just one statement: equal texts are equal trees."""
     if len(stmt.stmts) == 1:
         raise site.fault("a Seq of one statement; build it with seq(...)")
 
 
-def check_let(stmt: Let, site: Site) -> None:
+def check_let(stmt: ir.Let, site: Site) -> None:
     """The value of a `let` is well formed."""
     check_lanes(stmt.var.dtype, site)
     check_expr(stmt.value, site)
 
 
-def check_alloc(stmt: Alloc, site: Site) -> None:
+def check_alloc(stmt: ir.Alloc, site: Site) -> None:
     """A temporary has a valid shape and layout; registers have a constant size."""
     buffer = stmt.buffer
     check_buffer(buffer, site)
-    varies = not all(isinstance(extent, Const) for extent in buffer.shape)
+    varies = not all(isinstance(extent, ir.Const) for extent in buffer.shape)
     if varies and buffer.scope in ("register", "shared"):
         raise site.fault(
             f"{buffer.name!r} is in {buffer.scope!r} memory and its size varies; "
@@ -79,7 +61,7 @@ def check_alloc(stmt: Alloc, site: Site) -> None:
         )
 
 
-def check_buffer(buffer: Buffer, site: Site) -> None:
+def check_buffer(buffer: ir.Buffer, site: Site) -> None:
     """Dimensions are in scope and not negative, the layout is one-to-one."""
     for extent in buffer.shape:
         check_expr(extent, site)
@@ -91,8 +73,8 @@ def check_buffer(buffer: Buffer, site: Site) -> None:
         raise site.fault(f"the layout of {buffer.name!r} {problem}")
 
 
-def _check_size(buffer: Buffer, site: Site) -> None:
-    extents = [int(e.value) for e in buffer.shape if isinstance(e, Const)]
+def _check_size(buffer: ir.Buffer, site: Site) -> None:
+    extents = [int(e.value) for e in buffer.shape if isinstance(e, ir.Const)]
     if any(extent < 0 for extent in extents):
         raise site.fault(f"{buffer.name!r} has a dimension below 0: {extents}")
     if math.prod(max(extent, 1) for extent in extents) > MAX_ELEMENTS:
@@ -101,18 +83,18 @@ def _check_size(buffer: Buffer, site: Site) -> None:
         )
 
 
-def check_loop(stmt: For, site: Site) -> None:
+def check_loop(stmt: ir.For, site: Site) -> None:
     """A loop counter is a scalar integer, with an extent within limits."""
     if not stmt.var.dtype.is_integer or stmt.var.dtype.lanes != 1:
         raise site.fault(
             f"loop {stmt.var.name!r} counts in {stmt.var.dtype}; use an integer type"
         )
     check_expr(stmt.extent, site)
-    if isinstance(stmt.extent, Const) and stmt.extent.value > MAX_EXTENT:
+    if isinstance(stmt.extent, ir.Const) and stmt.extent.value > MAX_EXTENT:
         raise site.fault(f"loop {stmt.var.name!r} runs beyond 2^48 iterations")
 
 
-def check_thread(stmt: For, site: Site) -> None:
+def check_thread(stmt: ir.For, site: Site) -> None:
     """A bound loop names a thread index that no loop around it has."""
     if stmt.kind != "bound":
         return
@@ -122,19 +104,19 @@ def check_thread(stmt: For, site: Site) -> None:
             "use an index such as 'block.x' or 'thread.y'"
         )
     for outer in site.around:
-        if isinstance(outer, For) and outer.thread == stmt.thread:
+        if isinstance(outer, ir.For) and outer.thread == stmt.thread:
             raise site.fault(
                 f"loops {outer.var.name!r} and {stmt.var.name!r} are both bound to "
                 f"{stmt.thread!r}; bind one of them to another index"
             )
 
 
-def check_condition(stmt: While | If, site: Site) -> None:
+def check_condition(stmt: ir.While | ir.If, site: Site) -> None:
     """The condition of a branch or `while` is one bool."""
     _one_bool(stmt.cond, site, type(stmt).__name__.lower())
 
 
-def _one_bool(cond: Expr, site: Site, what: str) -> None:
+def _one_bool(cond: ir.Expr, site: Site, what: str) -> None:
     if not cond.dtype.is_bool or cond.dtype.lanes != 1:
         raise site.fault(
             f"the condition of {what} is {cond.dtype}; it must be one bool"
@@ -142,7 +124,7 @@ def _one_bool(cond: Expr, site: Site, what: str) -> None:
     check_expr(cond, site)
 
 
-def check_store(stmt: Store, site: Site) -> None:
+def check_store(stmt: ir.Store, site: Site) -> None:
     """A store has as many values as addresses, and one mask lane for each."""
     lanes = check_access(stmt.buffer, stmt.indices, stmt.mask, site)
     mask = () if stmt.mask is None else (stmt.mask,)
@@ -153,7 +135,7 @@ def check_store(stmt: Store, site: Site) -> None:
     _same_lanes(stmt.buffer, lanes, stmt.value, site)
 
 
-def _same_lanes(buffer: Buffer, lanes: int, value: Expr, site: Site) -> None:
+def _same_lanes(buffer: ir.Buffer, lanes: int, value: ir.Expr, site: Site) -> None:
     if value.dtype.lanes != lanes:
         raise site.fault(
             f"{buffer.name!r} is written at {lanes} places with {value.dtype.lanes} "
@@ -161,7 +143,7 @@ def _same_lanes(buffer: Buffer, lanes: int, value: Expr, site: Site) -> None:
         )
 
 
-def check_reduce(stmt: Reduce, site: Site) -> None:
+def check_reduce(stmt: ir.Reduce, site: Site) -> None:
     """A reduction has as many values as addresses."""
     for expr in stmt.indices + stmt.values:
         check_expr(expr, site)
@@ -170,7 +152,7 @@ def check_reduce(stmt: Reduce, site: Site) -> None:
         _same_lanes(buffer, lanes, value, site)
 
 
-def check_state(stmt: Reduce, site: Site) -> None:
+def check_state(stmt: ir.Reduce, site: Site) -> None:
     """The index of a state does not depend on the reduction axes."""
     axes = () if site.block is None else site.block.axes
     folded = {axis.var.name for axis in axes if axis.kind == "reduction"}
@@ -182,7 +164,7 @@ def check_state(stmt: Reduce, site: Site) -> None:
         )
 
 
-def check_update(stmt: AtomicUpdate, site: Site) -> None:
+def check_update(stmt: ir.AtomicUpdate, site: Site) -> None:
     """An atomic update has as many values as addresses."""
     lanes = check_access(stmt.buffer, stmt.indices, None, site)
     for expr in (*stmt.indices, stmt.value):
@@ -190,7 +172,7 @@ def check_update(stmt: AtomicUpdate, site: Site) -> None:
     _same_lanes(stmt.buffer, lanes, stmt.value, site)
 
 
-def check_axes(stmt: Block, site: Site) -> None:
+def check_axes(stmt: ir.Block, site: Site) -> None:
     """Each axis has an integer type, shared by its extent, and valid expressions."""
     for axis in stmt.axes:
         dtype = axis.var.dtype
@@ -203,18 +185,18 @@ def check_axes(stmt: Block, site: Site) -> None:
         check_expr(axis.value, site)
 
 
-def check_where(stmt: Block, site: Site) -> None:
+def check_where(stmt: ir.Block, site: Site) -> None:
     """The `where` of a block is one bool over the enclosing loops."""
     if stmt.where is not None:
         _one_bool(stmt.where, site, f"block {stmt.name!r}")
 
 
-def check_folding(stmt: Block, site: Site) -> None:
+def check_folding(stmt: ir.Block, site: Site) -> None:
     """A block with reduction axes contains a `Reduce` or an `init`."""
     folded = [axis.var.name for axis in stmt.axes if axis.kind == "reduction"]
     if not folded or stmt.init is not None:
         return
-    if not any(isinstance(inner, Reduce) for inner in walk(stmt.body)):
+    if not any(isinstance(inner, ir.Reduce) for inner in walk(stmt.body)):
         raise site.fault(
             f"block {stmt.name!r} has the reduction axis {folded[0]!r} but no reduce "
             "and no init; make the axis ordered, or use reduce(...)"
@@ -228,35 +210,35 @@ def check_folding(stmt: Block, site: Site) -> None:
         )
 
 
-def _folded_into(stmt: Stmt) -> Iterator[Buffer]:
+def _folded_into(stmt: ir.Stmt) -> Iterator[ir.Buffer]:
     """The states of a block's own reductions, excluding nested blocks."""
-    if isinstance(stmt, Reduce):
+    if isinstance(stmt, ir.Reduce):
         yield from stmt.buffers
     for inner in children(stmt):
-        if isinstance(inner, Stmt) and not isinstance(inner, Block):
+        if isinstance(inner, ir.Stmt) and not isinstance(inner, ir.Block):
             yield from _folded_into(inner)
 
 
-def check_barrier(stmt: Barrier, site: Site) -> None:
+def check_barrier(stmt: ir.Barrier, site: Site) -> None:
     """A barrier names a known group of threads."""
-    if stmt.scope not in ("team", *EXECUTION_SCOPES):
+    if stmt.scope not in ("team", *ir.EXECUTION_SCOPES):
         raise site.fault(
-            f"a barrier of {stmt.scope!r}; use team, {', '.join(EXECUTION_SCOPES)}"
+            f"a barrier of {stmt.scope!r}; use team, {', '.join(ir.EXECUTION_SCOPES)}"
         )
 
 
-_RULES: Final[dict[type[Stmt], tuple[Callable[[Any, Site], None], ...]]] = {
-    Seq: (check_sequence,),
-    Let: (check_let,),
-    Alloc: (check_alloc,),
-    For: (check_loop, check_thread),
-    While: (check_condition,),
-    If: (check_condition,),
-    Store: (check_store,),
-    Reduce: (check_reduce, check_state),
-    AtomicUpdate: (check_update, check_atomic),
-    Block: (check_axes, check_where, check_folding),
-    Barrier: (check_barrier,),
-    Evaluate: (check_evaluate,),
+_RULES: Final[dict[type[ir.Stmt], tuple[Callable[[Any, Site], None], ...]]] = {
+    ir.Seq: (check_sequence,),
+    ir.Let: (check_let,),
+    ir.Alloc: (check_alloc,),
+    ir.For: (check_loop, check_thread),
+    ir.While: (check_condition,),
+    ir.If: (check_condition,),
+    ir.Store: (check_store,),
+    ir.Reduce: (check_reduce, check_state),
+    ir.AtomicUpdate: (check_update, check_atomic),
+    ir.Block: (check_axes, check_where, check_folding),
+    ir.Barrier: (check_barrier,),
+    ir.Evaluate: (check_evaluate,),
     **ROLE_RULES,
 }

@@ -13,22 +13,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tensorlang.errors import InterpreterError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars, reads, writes
 from tensorlang.ir.interpreter.banks import warps
 from tensorlang.ir.interpreter.races import Conflict
 from tensorlang.ir.natives import COPY_SYNCS
-from tensorlang.ir.nodes import (
-    Alloc,
-    Arrive,
-    AtomicUpdate,
-    Barrier,
-    Block,
-    Call,
-    For,
-    Role,
-    Stmt,
-    Wait,
-)
 from tensorlang.ir.visit import walk
 
 if TYPE_CHECKING:
@@ -39,11 +28,11 @@ _WIDE: Final = 4096  # lanes beyond which batching gains nothing
 _MOST: Final = 1 << 15  # lanes in a batch
 _MOST_WITH_ALLOC: Final = 1 << 11  # lanes in a batch, each with memory of its own
 
-Execute = Callable[[Stmt, "Machine", "Lanes"], None]
+Execute = Callable[[ir.Stmt, "Machine", "Lanes"], None]
 
 
 def batch(
-    loop: For, machine: Machine, lanes: Lanes, extents: Array, execute: Execute
+    loop: ir.For, machine: Machine, lanes: Lanes, extents: Array, execute: Execute
 ) -> int:
     """Run iterations of a serial loop side by side; returns how many were run."""
     total = int(extents.max())
@@ -64,7 +53,7 @@ def batch(
 
 
 def _trial(
-    loop: For, machine: Machine, lanes: Lanes, inner: Lanes, execute: Execute
+    loop: ir.For, machine: Machine, lanes: Lanes, inner: Lanes, execute: Execute
 ) -> bool:
     """Run the lanes `inner` forked from `lanes`; False if rolled back."""
     kept = lanes.loops
@@ -84,23 +73,23 @@ def _trial(
     return True
 
 
-def _plan(loop: For) -> int:
+def _plan(loop: ir.For) -> int:
     """The maximal number of lanes in a batch; 0 if the loop is obviously serial."""
     for node in walk(loop.body):
-        if isinstance(node, (Barrier, AtomicUpdate, Role, Arrive, Wait)):
+        if isinstance(node, (ir.Barrier, ir.AtomicUpdate, ir.Role, ir.Arrive, ir.Wait)):
             return 0
-        if isinstance(node, Call) and node.name in COPY_SYNCS:
+        if isinstance(node, ir.Call) and node.name in COPY_SYNCS:
             return 0
-        if isinstance(node, Block) and node.scope != "thread":
+        if isinstance(node, ir.Block) and node.scope != "thread":
             return 0
-        if isinstance(node, Block):
+        if isinstance(node, ir.Block):
             for axis in node.axes:
                 in_order = axis.kind in ("reduction", "ordered")
                 if in_order and loop.var in free_vars(axis.value):
                     return 0
-    alloc = any(isinstance(node, Alloc) for node in walk(loop.body))
+    alloc = any(isinstance(node, ir.Alloc) for node in walk(loop.body))
     return _MOST_WITH_ALLOC if alloc else _MOST
 
 
-def _touches_shared(body: Stmt) -> bool:
+def _touches_shared(body: ir.Stmt) -> bool:
     return any(buffer.scope == "shared" for buffer in reads(body) | writes(body))

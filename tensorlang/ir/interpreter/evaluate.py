@@ -10,6 +10,7 @@ import numpy as np
 
 from tensorlang import lazy
 from tensorlang.errors import InterpreterError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir import semantics
 from tensorlang.ir.collectives import COLLECTIVES
 from tensorlang.ir.contraction import as_fma
@@ -18,26 +19,6 @@ from tensorlang.ir.interpreter.lanes import Array, Lanes
 from tensorlang.ir.interpreter.memory import locate, read
 from tensorlang.ir.interpreter.state import Machine, fault
 from tensorlang.ir.intrinsics import INTRINSICS
-from tensorlang.ir.nodes import (
-    Binary,
-    Bitcast,
-    Call,
-    Cast,
-    Compare,
-    Const,
-    Expr,
-    Extract,
-    Insert,
-    LaneReduce,
-    Let,
-    Load,
-    Ramp,
-    Select,
-    Shuffle,
-    Splat,
-    Unary,
-    Var,
-)
 
 if TYPE_CHECKING:
     from tensorlang.ir import math as expansions
@@ -47,7 +28,7 @@ else:  # few programs need them
 
 
 @singledispatch
-def evaluate(node: Expr, machine: Machine, lanes: Lanes) -> Array:
+def evaluate(node: ir.Expr, machine: Machine, lanes: Lanes) -> Array:
     """The value of `node`: length 1 if uniform across lanes, else one per lane.
 
     Raises:
@@ -58,30 +39,30 @@ def evaluate(node: Expr, machine: Machine, lanes: Lanes) -> Array:
 
 
 @evaluate.register
-def _(node: Const, machine: Machine, lanes: Lanes) -> Array:
+def _(node: ir.Const, machine: Machine, lanes: Lanes) -> Array:
     del lanes
     return machine.derived(node, _constant)
 
 
-def _constant(node: Const) -> Array:
+def _constant(node: ir.Const) -> Array:
     if node.dtype.is_float:
         return np.array([node.value]).astype(node.dtype.numpy)
     return np.array([node.value], node.dtype.numpy)
 
 
 @evaluate.register
-def _(node: Var, machine: Machine, lanes: Lanes) -> Array:
+def _(node: ir.Var, machine: Machine, lanes: Lanes) -> Array:
     del machine
     return lanes.lookup(node.name)
 
 
 @evaluate.register
-def _(node: Unary, machine: Machine, lanes: Lanes) -> Array:
+def _(node: ir.Unary, machine: Machine, lanes: Lanes) -> Array:
     return semantics.unary(node.op, node.dtype, evaluate(node.a, machine, lanes))
 
 
 @evaluate.register
-def _(node: Binary, machine: Machine, lanes: Lanes) -> Array:
+def _(node: ir.Binary, machine: Machine, lanes: Lanes) -> Array:
     if node.dtype.is_float:
         fma = machine.derived(node, as_fma)
         if fma is not None:
@@ -92,7 +73,7 @@ def _(node: Binary, machine: Machine, lanes: Lanes) -> Array:
     return semantics.binary(node.op, node.dtype, *_matched(a, b))
 
 
-def _refuse_zero(node: Binary, b: Array, lanes: Lanes) -> None:
+def _refuse_zero(node: ir.Binary, b: Array, lanes: Lanes) -> None:
     """Fault in lanes whose divisor is 0."""
     bad = b == 0
     if bad.any():
@@ -101,31 +82,31 @@ def _refuse_zero(node: Binary, b: Array, lanes: Lanes) -> None:
 
 
 @evaluate.register
-def _(node: Compare, machine: Machine, lanes: Lanes) -> Array:
+def _(node: ir.Compare, machine: Machine, lanes: Lanes) -> Array:
     a, b = evaluate(node.a, machine, lanes), evaluate(node.b, machine, lanes)
     return semantics.compare(node.op, *_matched(a, b))
 
 
 @evaluate.register
-def _(node: Select, machine: Machine, lanes: Lanes) -> Array:
+def _(node: ir.Select, machine: Machine, lanes: Lanes) -> Array:
     parts = (evaluate(e, machine, lanes) for e in (node.cond, node.a, node.b))
     return np.where(*_matched(*parts))
 
 
 @evaluate.register
-def _(node: Cast, machine: Machine, lanes: Lanes) -> Array:
+def _(node: ir.Cast, machine: Machine, lanes: Lanes) -> Array:
     value = evaluate(node.a, machine, lanes)
     return semantics.cast(node.dtype, node.a.dtype, value)
 
 
 @evaluate.register
-def _(node: Bitcast, machine: Machine, lanes: Lanes) -> Array:
+def _(node: ir.Bitcast, machine: Machine, lanes: Lanes) -> Array:
     value = np.ascontiguousarray(evaluate(node.a, machine, lanes))
     return semantics.bitcast(node.dtype, value)
 
 
 @evaluate.register
-def _(node: Load, machine: Machine, lanes: Lanes) -> Array:
+def _(node: ir.Load, machine: Machine, lanes: Lanes) -> Array:
     indices = [evaluate(index, machine, lanes) for index in node.indices]
     mask = None if node.mask is None else evaluate(node.mask, machine, lanes)
     memory = machine.memory(node.buffer)
@@ -134,7 +115,7 @@ def _(node: Load, machine: Machine, lanes: Lanes) -> Array:
 
 
 @evaluate.register
-def _(node: Call, machine: Machine, lanes: Lanes) -> Array:
+def _(node: ir.Call, machine: Machine, lanes: Lanes) -> Array:
     if node.name == "prefetch":  # accesses no memory, so any address is valid
         return np.ones(1, np.bool_)
     if node.name not in INTRINSICS:
@@ -152,7 +133,7 @@ def _(node: Call, machine: Machine, lanes: Lanes) -> Array:
     return semantics.call(node.name, *args)
 
 
-def _expanded(node: Call, machine: Machine, lanes: Lanes) -> Array:
+def _expanded(node: ir.Call, machine: Machine, lanes: Lanes) -> Array:
     """A mathematical function by its expansion, in that order of operations."""
     lets, result = machine.derived(node, _expand)
     for let in lets:
@@ -160,17 +141,17 @@ def _expanded(node: Call, machine: Machine, lanes: Lanes) -> Array:
     return evaluate(result, machine, lanes)
 
 
-def _expand(node: Call) -> tuple[tuple[Let, ...], Expr]:
+def _expand(node: ir.Call) -> tuple[tuple[ir.Let, ...], ir.Expr]:
     numbers = count()
 
-    def variable(dtype: DType) -> Var:
-        return Var(f"@{id(node)}.{next(numbers)}", dtype)
+    def variable(dtype: DType) -> ir.Var:
+        return ir.Var(f"@{id(node)}.{next(numbers)}", dtype)
 
     return expansions.expand(node, variable)
 
 
 @evaluate.register
-def _(node: Ramp, machine: Machine, lanes: Lanes) -> Array:
+def _(node: ir.Ramp, machine: Machine, lanes: Lanes) -> Array:
     base, stride = (evaluate(e, machine, lanes) for e in (node.base, node.stride))
     if node.lanes == 1:
         return base
@@ -179,13 +160,13 @@ def _(node: Ramp, machine: Machine, lanes: Lanes) -> Array:
 
 
 @evaluate.register
-def _(node: Splat, machine: Machine, lanes: Lanes) -> Array:
+def _(node: ir.Splat, machine: Machine, lanes: Lanes) -> Array:
     value = evaluate(node.value, machine, lanes)
     return value if node.lanes == 1 else np.repeat(value[:, None], node.lanes, axis=1)
 
 
 @evaluate.register
-def _(node: Shuffle, machine: Machine, lanes: Lanes) -> Array:
+def _(node: ir.Shuffle, machine: Machine, lanes: Lanes) -> Array:
     vectors = [_vector(e, machine, lanes) for e in node.vectors]
     count = max(vector.shape[0] for vector in vectors)
     every = [np.broadcast_to(v, (count, v.shape[1])) for v in vectors]
@@ -194,12 +175,12 @@ def _(node: Shuffle, machine: Machine, lanes: Lanes) -> Array:
 
 
 @evaluate.register
-def _(node: Extract, machine: Machine, lanes: Lanes) -> Array:
+def _(node: ir.Extract, machine: Machine, lanes: Lanes) -> Array:
     return _vector(node.vector, machine, lanes)[:, node.lane]
 
 
 @evaluate.register
-def _(node: Insert, machine: Machine, lanes: Lanes) -> Array:
+def _(node: ir.Insert, machine: Machine, lanes: Lanes) -> Array:
     vector = _vector(node.vector, machine, lanes)
     value = evaluate(node.value, machine, lanes)
     count = max(vector.shape[0], value.shape[0])
@@ -209,7 +190,7 @@ def _(node: Insert, machine: Machine, lanes: Lanes) -> Array:
 
 
 @evaluate.register
-def _(node: LaneReduce, machine: Machine, lanes: Lanes) -> Array:
+def _(node: ir.LaneReduce, machine: Machine, lanes: Lanes) -> Array:
     vector = _vector(node.vector, machine, lanes)
     while vector.shape[1] > 1:  # an odd last lane is kept for the next round
         half = vector.shape[1] // 2
@@ -219,7 +200,7 @@ def _(node: LaneReduce, machine: Machine, lanes: Lanes) -> Array:
     return vector[:, 0]
 
 
-def _vector(node: Expr, machine: Machine, lanes: Lanes) -> Array:
+def _vector(node: ir.Expr, machine: Machine, lanes: Lanes) -> Array:
     value = evaluate(node, machine, lanes)
     return value[:, None] if node.dtype.lanes == 1 else value
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tensorlang.errors import InterpreterError
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import blocks as blocks_below
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.interpreter.barriers import divide_threads, synchronise
@@ -24,28 +25,6 @@ from tensorlang.ir.interpreter.roles import grouped, run_roles, wait
 from tensorlang.ir.interpreter.state import Machine
 from tensorlang.ir.interpreter.update import atomic, reduce
 from tensorlang.ir.natives import COPY_SYNCS
-from tensorlang.ir.nodes import (
-    Alloc,
-    Arrive,
-    AtomicUpdate,
-    Barrier,
-    BarrierObject,
-    Block,
-    Call,
-    Evaluate,
-    For,
-    If,
-    Let,
-    Load,
-    Reduce,
-    Role,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-    Wait,
-    While,
-)
 from tensorlang.ir.visit import walk
 
 if TYPE_CHECKING:
@@ -53,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @singledispatch
-def execute(node: Stmt, machine: Machine, lanes: Lanes) -> None:
+def execute(node: ir.Stmt, machine: Machine, lanes: Lanes) -> None:
     """Execute `node` in the given lanes.
 
     Raises:
@@ -64,7 +43,7 @@ def execute(node: Stmt, machine: Machine, lanes: Lanes) -> None:
 
 
 @execute.register
-def _(node: Seq, machine: Machine, lanes: Lanes) -> None:
+def _(node: ir.Seq, machine: Machine, lanes: Lanes) -> None:
     for stmt in machine.derived(node, grouped):
         if isinstance(stmt, tuple):
             run_roles(stmt, machine, lanes, execute)
@@ -73,36 +52,36 @@ def _(node: Seq, machine: Machine, lanes: Lanes) -> None:
 
 
 @execute.register
-def _(node: Role, machine: Machine, lanes: Lanes) -> None:
+def _(node: ir.Role, machine: Machine, lanes: Lanes) -> None:
     run_roles((node,), machine, lanes, execute)
 
 
 @execute.register
-def _(node: BarrierObject, machine: Machine, lanes: Lanes) -> None:
+def _(node: ir.BarrierObject, machine: Machine, lanes: Lanes) -> None:
     machine.step()
     declare(node, machine, lanes)
 
 
 @execute.register
-def _(node: Arrive, machine: Machine, lanes: Lanes) -> None:
+def _(node: ir.Arrive, machine: Machine, lanes: Lanes) -> None:
     machine.step()
     arrive(node, machine, lanes, execute)
 
 
 @execute.register
-def _(node: Wait, machine: Machine, lanes: Lanes) -> None:
+def _(node: ir.Wait, machine: Machine, lanes: Lanes) -> None:
     machine.step()
     wait(node, machine, lanes)
 
 
 @execute.register
-def _(node: Let, machine: Machine, lanes: Lanes) -> None:
+def _(node: ir.Let, machine: Machine, lanes: Lanes) -> None:
     machine.step()
     lanes.bind(node.var.name, evaluate(node.value, machine, lanes))
 
 
 @execute.register
-def _(node: Alloc, machine: Machine, lanes: Lanes) -> None:
+def _(node: ir.Alloc, machine: Machine, lanes: Lanes) -> None:
     machine.step()
     buffer = node.buffer
     shape = []
@@ -125,7 +104,7 @@ def _(node: Alloc, machine: Machine, lanes: Lanes) -> None:
 
 
 @execute.register
-def _(node: If, machine: Machine, lanes: Lanes) -> None:
+def _(node: ir.If, machine: Machine, lanes: Lanes) -> None:
     machine.step()
     condition = evaluate(node.cond, machine, lanes)
     chosen = lanes.where(condition)
@@ -137,7 +116,7 @@ def _(node: If, machine: Machine, lanes: Lanes) -> None:
 
 
 @execute.register
-def _(node: While, machine: Machine, lanes: Lanes) -> None:
+def _(node: ir.While, machine: Machine, lanes: Lanes) -> None:
     names = [block.name for block in machine.derived(node, _blocks_below)]
     going: Lanes | None = lanes
     index = np.arange(lanes.count)
@@ -152,12 +131,12 @@ def _(node: While, machine: Machine, lanes: Lanes) -> None:
             execute(node.body, machine, going)
 
 
-def _blocks_below(node: While) -> tuple[Block, ...]:
+def _blocks_below(node: ir.While) -> tuple[ir.Block, ...]:
     return tuple(blocks_below(node))
 
 
 @execute.register
-def _(node: For, machine: Machine, lanes: Lanes) -> None:
+def _(node: ir.For, machine: Machine, lanes: Lanes) -> None:
     machine.step()
     extents = evaluate(node.extent, machine, lanes)
     if node.kind in ("parallel", "vectorized", "bound"):
@@ -167,7 +146,7 @@ def _(node: For, machine: Machine, lanes: Lanes) -> None:
         _in_order(node, machine, lanes, extents, done)
 
 
-def _in_lanes(node: For, machine: Machine, lanes: Lanes, extents: Array) -> None:
+def _in_lanes(node: ir.For, machine: Machine, lanes: Lanes, extents: Array) -> None:
     """Run all iterations side by side."""
     inner = lanes.fork(node, 0, extents, node.kind)
     if inner is None:
@@ -203,7 +182,7 @@ def _start_clocks(machine: Machine, threads: Lanes) -> None:
         divide_threads("warp", machine, threads)
 
 
-def _folds(node: For) -> frozenset[str]:
+def _folds(node: ir.For) -> frozenset[str]:
     """The buffers of states that lanes, or threads of a block, reduce together."""
     if node.kind != "vectorized" and not node.thread.startswith("thread."):
         return frozenset()
@@ -212,19 +191,19 @@ def _folds(node: For) -> frozenset[str]:
         for block in blocks_below(node)
         if _reduces_along(block, node.var)
         for n in walk(block)
-        if isinstance(n, Reduce) and n.reducer.commutative
+        if isinstance(n, ir.Reduce) and n.reducer.commutative
         for buffer in n.buffers
     )
 
 
-def _reduces_along(block: Block, var: Var) -> bool:
+def _reduces_along(block: ir.Block, var: ir.Var) -> bool:
     return any(
         axis.kind == "reduction" and var in free_vars(axis.value) for axis in block.axes
     )
 
 
 def _in_order(
-    node: For, machine: Machine, lanes: Lanes, extents: Array, start: int
+    node: ir.For, machine: Machine, lanes: Lanes, extents: Array, start: int
 ) -> None:
     """Run the iterations sequentially, each in the lanes that have it."""
     kept = lanes.loops
@@ -239,7 +218,7 @@ def _in_order(
 
 
 @execute.register
-def _(node: Store, machine: Machine, lanes: Lanes) -> None:
+def _(node: ir.Store, machine: Machine, lanes: Lanes) -> None:
     machine.step()
     machine.updated = machine.derived(node, _updated)
     value = evaluate(node.value, machine, lanes)
@@ -253,47 +232,47 @@ def _(node: Store, machine: Machine, lanes: Lanes) -> None:
         copies_of(machine).start(place, lanes)
 
 
-def _updated(node: Store) -> frozenset[int]:
+def _updated(node: ir.Store) -> frozenset[int]:
     """The loads, by id, of the element that `node` stores, which make it an update."""
     if node.mask is not None:
         return frozenset()
     return frozenset(
         id(load)
         for load in walk(node.value)
-        if isinstance(load, Load)
+        if isinstance(load, ir.Load)
         and (load.buffer, load.indices) == (node.buffer, node.indices)
         and load.mask is None
     )
 
 
 @execute.register
-def _(node: Reduce, machine: Machine, lanes: Lanes) -> None:
+def _(node: ir.Reduce, machine: Machine, lanes: Lanes) -> None:
     machine.step()
     reduce(node, machine, lanes)
 
 
 @execute.register
-def _(node: AtomicUpdate, machine: Machine, lanes: Lanes) -> None:
+def _(node: ir.AtomicUpdate, machine: Machine, lanes: Lanes) -> None:
     machine.step()
     atomic(node, machine, lanes)
 
 
 @execute.register
-def _(node: Block, machine: Machine, lanes: Lanes) -> None:
+def _(node: ir.Block, machine: Machine, lanes: Lanes) -> None:
     machine.step()
     run_block(node, machine, lanes, execute)
 
 
 @execute.register
-def _(node: Barrier, machine: Machine, lanes: Lanes) -> None:
+def _(node: ir.Barrier, machine: Machine, lanes: Lanes) -> None:
     machine.step()
     synchronise(node, machine, lanes)
 
 
 @execute.register
-def _(node: Evaluate, machine: Machine, lanes: Lanes) -> None:
+def _(node: ir.Evaluate, machine: Machine, lanes: Lanes) -> None:
     machine.step()
-    if isinstance(node.expr, Call) and node.expr.name in COPY_SYNCS:
+    if isinstance(node.expr, ir.Call) and node.expr.name in COPY_SYNCS:
         settle(node.expr, machine, lanes)
     else:
         evaluate(node.expr, machine, lanes)

@@ -8,19 +8,9 @@ from typing import Final
 
 import numpy as np
 
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.dtypes import DType, f32, f64, i32, i64, u32, u64
 from tensorlang.ir.natives import fma
-from tensorlang.ir.nodes import (
-    Bitcast,
-    Const,
-    Expr,
-    ExprLike,
-    Let,
-    Select,
-    Var,
-    as_expr,
-    splat,
-)
 
 _INTS: Final = {"f32": (i32, u32), "f64": (i64, u64)}
 MANTISSA: Final = {"f32": 23, "f64": 52}
@@ -35,8 +25,8 @@ class Scope:
     """
 
     dtype: DType
-    name: Callable[[DType], Var]
-    lets: list[Let] = field(default_factory=list)
+    name: Callable[[DType], ir.Var]
+    lets: list[ir.Let] = field(default_factory=list)
 
     @property
     def single(self) -> bool:
@@ -63,49 +53,53 @@ class Scope:
         """The unsigned integers of the same width and lanes."""
         return _INTS[self.dtype.name][1].vector(self.dtype.lanes)
 
-    def let(self, value: Expr) -> Var:
+    def let(self, value: ir.Expr) -> ir.Var:
         """A variable bound to `value`."""
-        if isinstance(value, Var):
+        if isinstance(value, ir.Var):
             return value
         var = self.name(value.dtype)
-        self.lets.append(Let(var, value))
+        self.lets.append(ir.Let(var, value))
         return var
 
-    def const(self, value: float) -> Expr:
+    def const(self, value: float) -> ir.Expr:
         """A constant of the float type, in all lanes."""
-        return splat(Const(value, self.dtype.scalar), self.dtype.lanes)
+        return ir.splat(ir.Const(value, self.dtype.scalar), self.dtype.lanes)
 
-    def fma(self, a: ExprLike, b: ExprLike, c: ExprLike) -> Var:
+    def fma(self, a: ir.ExprLike, b: ir.ExprLike, c: ir.ExprLike) -> ir.Var:
         """`a*b + c`, rounded once, as a variable."""
         return self.let(fma(a, b, c))
 
-    def horner(self, x: Expr, coefficients: Sequence[float]) -> Var:
+    def horner(self, x: ir.Expr, coefficients: Sequence[float]) -> ir.Var:
         """The polynomial with these coefficients, highest power first."""
         total = self.const(coefficients[0])
         for coefficient in coefficients[1:]:
             total = self.fma(total, x, coefficient)
         return self.let(total)
 
-    def bits(self, x: Expr) -> Var:
+    def bits(self, x: ir.Expr) -> ir.Var:
         """The bits of a float as a signed integer."""
-        return self.let(Bitcast(self.int, x))
+        return self.let(ir.Bitcast(self.int, x))
 
-    def float(self, bits: Expr) -> Var:
+    def float(self, bits: ir.Expr) -> ir.Var:
         """The float with these bits."""
-        return self.let(Bitcast(self.dtype, bits))
+        return self.let(ir.Bitcast(self.dtype, bits))
 
-    def power_of_two(self, exponent: Expr) -> Var:
+    def power_of_two(self, exponent: ir.Expr) -> ir.Var:
         """2 to an integer power within the normal range."""
         return self.float((exponent + self.bias) << self.mantissa)
 
-    def select(self, cond: Expr, a: ExprLike, b: ExprLike) -> Var:
+    def select(self, cond: ir.Expr, a: ir.ExprLike, b: ir.ExprLike) -> ir.Var:
         """`a` where `cond` holds, else `b`, as a variable."""
         kind, lanes = self.dtype.scalar, self.dtype.lanes
         return self.let(
-            Select(cond, splat(as_expr(a, kind), lanes), splat(as_expr(b, kind), lanes))
+            ir.Select(
+                cond,
+                ir.splat(ir.as_expr(a, kind), lanes),
+                ir.splat(ir.as_expr(b, kind), lanes),
+            )
         )
 
-    def nearest(self, x: Expr, scale: ExprLike = 1.0) -> tuple[Var, Var]:
+    def nearest(self, x: ir.Expr, scale: ir.ExprLike = 1.0) -> tuple[ir.Var, ir.Var]:
         """`x * scale` rounded to an integer: as a float, and as an integer.
 
         Adding 1.5 * 2^mantissa leaves the integer in the low bits; its magnitude must

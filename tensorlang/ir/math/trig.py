@@ -11,20 +11,10 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.dtypes import f64, i64, u64
 from tensorlang.ir.math.scope import Scope
 from tensorlang.ir.natives import mulhi
-from tensorlang.ir.nodes import (
-    Bitcast,
-    Cast,
-    Compare,
-    Const,
-    Expr,
-    Select,
-    Unary,
-    Var,
-    splat,
-)
 
 # the first 1216 fraction bits of 2/pi
 _TWO_OVER_PI: Final = (
@@ -69,25 +59,25 @@ _COS: Final = {
 _WINDOW: Final = {"f32": (32, 152, 5, 2), "f64": (64, 1077, 20, 4)}
 
 
-def sin(s: Scope, x: Expr) -> Expr:
+def sin(s: Scope, x: ir.Expr) -> ir.Expr:
     """The sine of x radians."""
-    r, tail, quadrant = _reduced(s, s.let(Unary("abs", x)))
+    r, tail, quadrant = _reduced(s, s.let(ir.Unary("abs", x)))
     value = _wave(s, r, tail, quadrant)
     flip = s.let(s.bits(x) & s.int.limits[0])
     return _if_finite(s, x, s.float(s.bits(value) ^ flip))
 
 
-def cos(s: Scope, x: Expr) -> Expr:
+def cos(s: Scope, x: ir.Expr) -> ir.Expr:
     """The cosine of x radians."""
-    r, tail, quadrant = _reduced(s, s.let(Unary("abs", x)))
+    r, tail, quadrant = _reduced(s, s.let(ir.Unary("abs", x)))
     return _if_finite(s, x, _wave(s, r, tail, s.let(quadrant + 1)))
 
 
-def _if_finite(s: Scope, x: Expr, value: Expr) -> Var:
-    return s.select(Unary("abs", x) < math.inf, value, math.nan)
+def _if_finite(s: Scope, x: ir.Expr, value: ir.Expr) -> ir.Var:
+    return s.select(ir.Unary("abs", x) < math.inf, value, math.nan)
 
 
-def _wave(s: Scope, r: Expr, tail: Expr, quadrant: Expr) -> Var:
+def _wave(s: Scope, r: ir.Expr, tail: ir.Expr, quadrant: ir.Expr) -> ir.Var:
     """The sine of `quadrant * pi/2 + r + tail`."""
     z = s.let(r * r)
     cube = s.let(r * z)
@@ -101,31 +91,35 @@ def _wave(s: Scope, r: Expr, tail: Expr, quadrant: Expr) -> Var:
     return s.select(_odd(s, quadrant, 2), -value, value)
 
 
-def _odd(s: Scope, number: Expr, bit: int) -> Var:
-    return s.let(Compare("ne", number & bit, splat(Const(0, u64), s.dtype.lanes)))
+def _odd(s: Scope, number: ir.Expr, bit: int) -> ir.Var:
+    return s.let(
+        ir.Compare("ne", number & bit, ir.splat(ir.Const(0, u64), s.dtype.lanes))
+    )
 
 
-def _reduced(s: Scope, size: Expr) -> tuple[Var, Var, Var]:
+def _reduced(s: Scope, size: ir.Expr) -> tuple[ir.Var, ir.Var, ir.Var]:
     """`(r, tail, q)` with `size = (4n + q) pi/2 + r + tail`."""
-    bits = s.let(Cast(u64.vector(s.dtype.lanes), Bitcast(s.uint, size)))
+    bits = s.let(ir.Cast(u64.vector(s.dtype.lanes), ir.Bitcast(s.uint, size)))
     mantissa = s.let((bits & ((1 << s.mantissa) - 1)) | (1 << s.mantissa))
     high, low = _product(s, mantissa, s.let(bits >> s.mantissa))
     quadrant = s.let((high + (1 << 61)) >> 62)
     r, tail = _angle(s, s.let((high << 2) | (low >> 62)), s.let(low << 2))
     small = s.let(size < math.pi / 4)
-    none = splat(Const(0, u64), s.dtype.lanes)
+    none = ir.splat(ir.Const(0, u64), s.dtype.lanes)
     return (
         s.select(small, size, r),
         s.select(small, 0.0, tail),
-        s.let(Select(small, none, quadrant)),
+        s.let(ir.Select(small, none, quadrant)),
     )
 
 
-def _product(s: Scope, mantissa: Expr, exponent: Expr) -> tuple[Var, Var]:
+def _product(s: Scope, mantissa: ir.Expr, exponent: ir.Expr) -> tuple[ir.Var, ir.Var]:
     """The 128 bits of `size * 2/pi` from the bit of weight 2 downwards."""
     zeros, origin, _, _ = _WINDOW[s.dtype.name]
     start = s.let(exponent + ((zeros - origin) % 2**64))
-    start = s.let(Select(start < 2048, start, start * 0))  # below pi/4 it is not used
+    start = s.let(
+        ir.Select(start < 2048, start, start * 0)
+    )  # below pi/4 it is not used
     words = _window(s, s.let(start >> 6))
     shift = s.let(start & 63)
     back = s.let(63 - shift)
@@ -139,17 +133,17 @@ def _product(s: Scope, mantissa: Expr, exponent: Expr) -> tuple[Var, Var]:
         ), s.let(lanes[0] * 0)
     below = s.let(mantissa * lanes[1])
     low = s.let(below + mulhi(mantissa, lanes[2]))
-    carry = s.let(Cast(low.dtype, low < below))
+    carry = s.let(ir.Cast(low.dtype, low < below))
     return s.let(mantissa * lanes[0] + mulhi(mantissa, lanes[1]) + carry), low
 
 
-def _window(s: Scope, first: Expr) -> list[Expr]:
+def _window(s: Scope, first: ir.Expr) -> list[ir.Expr]:
     """The words starting at number `first`, selected bit by bit of it."""
     zeros, _, count, spare = _WINDOW[s.dtype.name]
     digits = "0" * (zeros // 4) + _TWO_OVER_PI
     lanes = s.dtype.lanes
-    words: list[Expr] = [
-        splat(Const(int(digits[at : at + 16], 16), u64), lanes)
+    words: list[ir.Expr] = [
+        ir.splat(ir.Const(int(digits[at : at + 16], 16), u64), lanes)
         for at in range(0, 16 * count, 16)
     ]
     need = spare if not s.single else 3
@@ -159,24 +153,24 @@ def _window(s: Scope, first: Expr) -> list[Expr]:
         taken = _odd(s, first, step)
         length = min(len(words), need + step - 1)
         words = [
-            s.let(Select(taken, words[min(n + step, len(words) - 1)], words[n]))
+            s.let(ir.Select(taken, words[min(n + step, len(words) - 1)], words[n]))
             for n in range(length)
         ]
     return words[:need]
 
 
-def _angle(s: Scope, high: Expr, low: Expr) -> tuple[Var, Var]:
+def _angle(s: Scope, high: ir.Expr, low: ir.Expr) -> tuple[ir.Var, ir.Var]:
     """A signed 128-bit fraction of a quarter turn, as radians in two parts."""
     wide = f64.vector(s.dtype.lanes)
-    signed = s.let(Bitcast(i64.vector(s.dtype.lanes), high))
+    signed = s.let(ir.Bitcast(i64.vector(s.dtype.lanes), high))
     if s.single:
-        turn = s.let(Cast(wide, signed) * (_HALF_PI[0] * 2.0**-64))
-        near = s.let(Cast(s.dtype, turn))
-        return near, s.let(Cast(s.dtype, turn - Cast(wide, near)))
-    top = s.let(Cast(wide, signed >> 32) * 2.0**-32)
-    middle = s.let(Cast(wide, signed & 0xFFFFFFFF) * 2.0**-64)
+        turn = s.let(ir.Cast(wide, signed) * (_HALF_PI[0] * 2.0**-64))
+        near = s.let(ir.Cast(s.dtype, turn))
+        return near, s.let(ir.Cast(s.dtype, turn - ir.Cast(wide, near)))
+    top = s.let(ir.Cast(wide, signed >> 32) * 2.0**-32)
+    middle = s.let(ir.Cast(wide, signed & 0xFFFFFFFF) * 2.0**-64)
     y = s.let(top + middle)
-    rest = s.let(((top - y) + middle) + Cast(wide, low >> 11) * 2.0**-117)
+    rest = s.let(((top - y) + middle) + ir.Cast(wide, low >> 11) * 2.0**-117)
     r = s.let(y * _HALF_PI[0])
     error = s.fma(y, _HALF_PI[0], -r)
     return r, s.fma(rest, _HALF_PI[0], s.fma(y, _HALF_PI[1], error))
