@@ -94,6 +94,49 @@ def run(
     return finals
 
 
+def confirm(
+    worker: Worker,
+    base: Sequence[Entrant],
+    others: Sequence[Entrant],
+    first: Finals,
+    left: Left,
+) -> str:
+    """Time winners again in a process of their own; drop those that do not win there.
+
+    Where memory lies and how code is aligned changes from process to process, and with
+    it the time, by more than it varies within one.
+
+    Args:
+        worker: The worker, which is replaced.
+        base: The configurations in use, the default first.
+        others: The challengers.
+        first: The finals; what was timed twice gets the samples of both.
+        left: Remaining seconds.
+
+    Returns:
+        Why a faster challenger is not trusted; empty if there is none.
+    """
+    default, incumbent = base[0].key, base[-1].key
+    known, doubt = {other.key: other for other in others}, ""
+    while (key := champion(first.samples, default, incumbent)) in known:
+        worker.stop()
+        again = run(worker, base, [known[key]], left)
+        if key in again.samples:
+            second = again.samples
+            if champion(second, default, incumbent) == key:
+                both = first.samples.keys() & second.keys()
+                first.samples = {k: [*first.samples[k], *second[k]] for k in both}
+                return doubt
+            doubt = f"{known[key].candidate} was faster in one process, not in another"
+            del first.samples[key]
+        elif any(candidate.key == key for candidate, _ in again.failed):
+            first.failed += again.failed
+            del first.samples[key]
+        else:
+            return "there was no time to confirm the winner in a second process"
+    return doubt
+
+
 def _heat(
     worker: Worker, entrants: Sequence[Entrant], left: Left, finals: Finals
 ) -> Outcome | None:

@@ -25,12 +25,16 @@ class Patience:
         process: Its id.
         limit: Busy seconds for the process and its children.
         until: Absolute deadline, by `time.monotonic`.
+
+    Attributes:
+        paused: Whether time does not count at present.
     """
 
     def __init__(self, process: int, limit: float, until: float = inf) -> None:
         self._process, self._until = process, until
         self._limit = self._left = limit
         self._seen, self._waits = time.monotonic(), _waits(process)
+        self.paused = False
 
     def next_look(self) -> float:
         """Seconds to wait for an answer before the next poll; 0 once the time is up."""
@@ -38,6 +42,7 @@ class Patience:
         passed = min(
             now - self._seen, 2 * _STEP
         )  # more means that this process was suspended
+        passed *= not self.paused
         left = self._left - passed + _longest(self._waits, waits)
         self._left = min(left, self._limit)  # a wait is reported when it is over
         self._seen, self._waits = now, waits

@@ -44,6 +44,7 @@ _DOING: Final = {
     "build": "building",
     "estimate": "being estimated",
     "check": "being checked",
+    protocol.WAIT: "waiting for the device",
     "measure": "being timed",
 }
 
@@ -80,6 +81,7 @@ class Worker:
 
     Attributes:
         started: The number of processes started.
+        start_seconds: How long the last one took to start.
         measured: On a GPU, a readable description of the conditions of the last finals.
     """
 
@@ -108,6 +110,8 @@ class Worker:
         self._stage = ""
         self._open = False
         self.started = 0
+        self.start_seconds = 0.0
+        self._spawned = 0.0
         self.measured = ""
 
     def __enter__(self) -> Self:
@@ -223,6 +227,7 @@ class Worker:
         )
         self._pending, self._stage, self._open = b"", "", False
         self.started += 1
+        self._spawned = time.monotonic()
 
     def _opened(self, pause: float) -> None:
         """Make sure that a worker runs and has opened the workload."""
@@ -243,6 +248,7 @@ class Worker:
                 raise TuningError(f"the worker could not start: {problem}") from None
             else:
                 self._open = True
+                self.start_seconds = time.monotonic() - self._spawned
                 return
         raise Unavailable(f"the worker could not start: {last}")
 
@@ -262,6 +268,7 @@ class Worker:
             message = protocol.read(self._line(patience))
             if "stage" in message:
                 self._stage = str(message["stage"])
+                patience.paused = self._stage == protocol.WAIT
             elif "error" in message:
                 raise TuningError(str(message["error"]))
             else:

@@ -73,6 +73,7 @@ class Report:
         note: A remark in one sentence, or empty.
         compared: Whether there were finals, or nothing to compare.
         static: Whether all times are estimates.
+        disturbed: What other programs did meanwhile that makes the times less certain.
     """
 
     operator: str
@@ -94,3 +95,4 @@ class Report:
     note: str = ""
     compared: bool = True
     static: bool = False
+    disturbed: str = ""

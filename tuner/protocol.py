@@ -21,6 +21,7 @@ WRONG: Final = "wrong"  # wrong result
 CRASHED: Final = "crashed"  # killed the worker
 HUNG: Final = "hung"  # timed out
 LOST: Final = "lost"  # not judged, for reasons of the surroundings; tried again later
+WAIT: Final = "wait"  # the stage of waiting for the device, which counts for nobody
 CHECKS: Final = 2  # revision of the checks; outcomes of earlier revisions are retried
 STATUSES: Final = (OK, ILLEGAL, FAILED, WRONG, CRASHED, HUNG, LOST)
 
@@ -53,7 +54,7 @@ class Outcome:
         spread: Half the interquartile range over the median.
         error: The largest error relative to the permitted one.
         ir: Content hash of the scheduled IR.
-        spent: Seconds by stage: `build`, `check`, `measure`.
+        spent: Seconds by stage: `build`, `check`, `wait`, `measure`.
     """
 
     status: str

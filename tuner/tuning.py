@@ -27,6 +27,7 @@ from tensorlang.tuner.filing import (
     store_winner,
 )
 from tensorlang.tuner.finals import Entrant, Finals
+from tensorlang.tuner.load import Load
 from tensorlang.tuner.progress import Listener, Report
 from tensorlang.tuner.protocol import Candidate
 from tensorlang.tuner.rounds import Timing, paired_ratio
@@ -148,6 +149,7 @@ def _tuned(run: Run, url: str, study: str, seed: int) -> Report:
     """Tune one operator and record the result."""
     records.forget()
     read_records(record_file(run))  # fail early if the file is broken
+    load = Load()
     with run.worker() as worker:
         space = Space(run.op, run.workload, run.target)
         incumbent, hints, run.stale = existing_records(run, space)
@@ -160,22 +162,26 @@ def _tuned(run: Run, url: str, study: str, seed: int) -> Report:
             measured = run.measure(search, worker, default)
         finally:
             trials.close()
-        if trials.trouble:
-            later = "trials are kept on this machine, and delivered by the next run"
-            run.trouble = "; ".join(filter(None, (run.trouble, trials.trouble, later)))
+        later = "trials are kept on this machine, and delivered by the next run"
+        said = (run.trouble, trials.trouble, later if trials.trouble else "")
+        run.trouble = "; ".join(filter(None, said))
+    run.trouble = "; ".join(filter(None, (run.trouble, run.doubt)))
     if run.static:
         made = static_tuning.report(run, search, default)
         if made.best != default:
             made = store_winner(run, search, made, measured, incumbent)
         return static_tuning.note_measured_record(made, incumbent)
-    report = _report(run, search, default, measured)
+    disturbed = load.trouble(run.workload.threads or 1)
+    report = _report(run, search, default, measured, disturbed)
     kept = incumbent is not None and not measured.samples
     if report.best.key not in search.known or not report.compared or kept:
         return report
     return store_winner(run, search, report, measured, incumbent)
 
 
-def _report(run: Run, search: Search, default: Candidate, measured: Finals) -> Report:
+def _report(
+    run: Run, search: Search, default: Candidate, measured: Finals, disturbed: str
+) -> Report:
     """The result, based on this run's times only: a record's are from another day."""
     samples = measured.samples
     base = samples.get(default.key) or [search.known[default.key][1].seconds]
@@ -207,6 +213,7 @@ def _report(run: Run, search: Search, default: Candidate, measured: Finals) -> R
         exhausted=search.exhausted,
         note=_note(run, search, default, compared=compared),
         compared=compared,
+        disturbed=disturbed,
     )
 
 
@@ -228,10 +235,9 @@ def _note(run: Run, search: Search, default: Candidate, *, compared: bool) -> st
         for name in space.algorithms
         for entry in building.schedules(space.op, name, space.target)
     ]
-    if said := run.trouble or space_note(space, schedules):
+    said = "; ".join(filter(None, (run.trouble, space_note(space, schedules))))
+    if said or compared:
         return said
-    if compared:
-        return ""
     if run.incumbent is not None:
         return (
             f"{run.incumbent.candidate} is on record and stays in use; there was no "

@@ -24,6 +24,7 @@ from tensorlang.tuner.protocol import (
     FAILED,
     HUNG,
     LOST,
+    WAIT,
     Candidate,
     Outcome,
 )
@@ -65,7 +66,8 @@ class Run:
         interrupted: Whether Ctrl-C ended the exploration.
         static: Whether candidates are only compiled and estimated.
         log: File for the output of workers, tracebacks included.
-        trouble: Why the search was given up early, in a sentence; else empty.
+        trouble: What went wrong around the run, in a sentence; else empty.
+        doubt: Why a faster configuration is not trusted, likewise.
     """
 
     op: Operator
@@ -83,8 +85,10 @@ class Run:
     static: bool = False
     log: Path | None = None
     trouble: str = ""
+    doubt: str = ""
     _begun: float = field(default_factory=time.monotonic)
     _usual: float = 0.0  # maximum busy seconds of correct candidates
+    _starting: float = 0.0  # seconds that a worker takes to start
 
     @property
     def study(self) -> str:
@@ -202,10 +206,12 @@ class Run:
             if candidate == default:
                 raise
             outcome = Outcome(LOST, str(problem))
+        self._starting = worker.start_seconds
         for stage, seconds in outcome.spent.items():
             self.spent[stage] += seconds
         if outcome.ok and candidate != default:
-            self._usual = max(self._usual, sum(outcome.spent.values()))
+            busy = sum(outcome.spent.values()) - outcome.spent.get(WAIT, 0.0)
+            self._usual = max(self._usual, busy)
         cut_off = outcome.status == HUNG and self._left(search, default) <= 0
         return None if cut_off and candidate != default else outcome
 
@@ -217,8 +223,9 @@ class Run:
             return self.budget - _AFTERWARDS - self.elapsed
         known = search.known.get(default.key)
         seconds = known[1].seconds if known is not None else 0.0
-        entrants = [Entrant(default, seconds)] * (_FINALISTS + 2)
+        entrants = [Entrant(default, seconds)] * (_FINALISTS + 2 + 3)
         need = finals.seconds_for(entrants, finals.MOST_ROUNDS) + _AFTERWARDS
+        need += self._starting + 3 * self._usual  # to confirm the winner
         reserve = min(need, self.budget * _FINALS_SHARE)
         return self.budget - reserve - self.elapsed
 
@@ -241,6 +248,10 @@ class Run:
             if candidate.key not in taken
         ]
         result = finals.run(worker, base, others, self._until_the_end())
+        if result.samples:
+            self.doubt = finals.confirm(
+                worker, base, others, result, self._until_the_end()
+            )
         for candidate, outcome in result.failed:
             search.revoke(candidate, outcome)
             if candidate == default:

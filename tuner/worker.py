@@ -36,9 +36,17 @@ from tensorlang.ops import building, find
 from tensorlang.ops.examples import arguments
 from tensorlang.runtime import Kernel, build
 from tensorlang.scheduling import Knobs
-from tensorlang.tuner import protocol
+from tensorlang.tuner import measuring_lock, protocol
 from tensorlang.tuner.gate import Gates, Wrong
-from tensorlang.tuner.protocol import FAILED, ILLEGAL, OK, WRONG, Candidate, Outcome
+from tensorlang.tuner.protocol import (
+    FAILED,
+    ILLEGAL,
+    OK,
+    WAIT,
+    WRONG,
+    Candidate,
+    Outcome,
+)
 from tensorlang.tuner.pruning import overrun
 from tensorlang.tuner.static_cost import static_cost
 from tensorlang.tuner.timers import Timer, timer_of
@@ -97,8 +105,9 @@ class Session:
             _log(candidate)
             return Outcome(FAILED, described(problem), spent=spent)
         self._kernels[candidate.key] = kernel
-        with self._stage("measure", spent):
-            timing = self._timer.once(_call(kernel, self._given()), best)
+        call = _call(kernel, self._given())
+        with self._alone(spent), self._stage("measure", spent):
+            timing = self._timer.once(call, best)
         return Outcome(OK, "", timing.median, timing.spread, error, ir, spent)
 
     def finals(self, request: Mapping[str, Any]) -> dict[str, object]:
@@ -121,10 +130,19 @@ class Session:
             except (Wrong, TensorlangError) as problem:
                 _end_if_lost(problem)
                 failed[candidate.key] = str(problem)
-        timings = self._timer.against(calls, int(request["rounds"]))
+        with self._alone({}):
+            timings = self._timer.against(calls, int(request["rounds"]))
         samples = {key: list(timing.samples) for key, timing in timings.items()}
         measured = self._timer.measured(timings.values())
         return {"samples": samples, "failed": failed, "measured": measured}
+
+    @contextmanager
+    def _alone(self, spent: dict[str, float]) -> Iterator[None]:
+        """Hold the device's measuring lock."""
+        with contextlib.ExitStack() as stack:
+            with self._stage(WAIT, spent):
+                stack.enter_context(measuring_lock.held(self._target))
+            yield
 
     @contextmanager
     def _stage(self, name: str, spent: dict[str, float]) -> Iterator[None]:

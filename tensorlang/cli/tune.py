@@ -191,8 +191,8 @@ def _tell(reports: list[Report], seconds: float) -> None:
             console.say(f"{report.operator}: {count} x {reason}")
         if (more := len(report.reasons) - _MOST_REASONS) > 0:
             console.say(f"{report.operator}: {more} more kinds of failure")
-        if report.note:
-            console.say(f"{report.operator}: {report.note}")
+        for said in filter(None, (report.note, report.disturbed)):
+            console.say(f"{report.operator}: {said}")
     files = {report.record.parent for report in reports if report.record}
     for folder in sorted(files):
         console.say(f"recorded in {folder}")

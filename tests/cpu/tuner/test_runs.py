@@ -324,7 +324,7 @@ def test_a_report_says_where_the_time_went(
     user_operator: Callable[..., str], storage: str
 ) -> None:
     report = run(user_operator("slow", "fast", "wrong"), storage)
-    stages = {"bookkeeping", "schedule", "build", "check", "measure", "finals"}
+    stages = {"bookkeeping", "schedule", "build", "check", "wait", "measure", "finals"}
     assert stages <= report.spent.keys()
     assert min(report.spent.values()) >= 0
     json.dumps(report.spent)

@@ -133,3 +133,60 @@ def test_an_incumbent_that_is_behind_the_default_gives_way() -> None:
 
 def test_an_incumbent_that_could_not_be_timed_is_not_chosen() -> None:
     assert champion({"d": around(1.0)}, "d", "i") == "d"
+
+
+class TwoProcesses(FakeWorker):
+    """Times in a first process, and in the one that is started after `stop`."""
+
+    def __init__(self, first: dict[str, float], second: dict[str, float]) -> None:
+        super().__init__()
+        self.times = [first, second]
+
+    def stop(self) -> None:
+        self.times = self.times[1:] or self.times
+
+    def finals(self, candidates: Sequence[Candidate], rounds: int, _: float) -> Any:
+        chosen = {c.key: self.times[0][str(c.knobs["name"])] for c in candidates}
+        self.heats.append([str(c.knobs["name"]) for c in candidates])
+        return {key: [time] * rounds for key, time in chosen.items()}, {}
+
+
+def confirmed(
+    worker: FakeWorker, *challengers: str, left: float = inf
+) -> tuple[str, str]:
+    """The champion, and why another is not trusted."""
+    base, others = [entrant("default")], [entrant(name) for name in challengers]
+    result = run(worker, base, others, lambda: inf)  # type: ignore[arg-type]
+    doubt = finals.confirm(worker, base, others, result, lambda: left)  # type: ignore[arg-type]
+    best = champion(result.samples, base[0].key, None)
+    return best.split('"')[-2], doubt
+
+
+def test_a_winner_wins_in_another_process_too() -> None:
+    times = {"default": 2.0, "a": 1.0, "b": 1.5}
+    worker = TwoProcesses(times, times)
+    assert confirmed(worker, "a", "b") == ("a", "")
+    assert worker.heats == [["default", "a", "b"], ["default", "a"]]
+
+
+def test_a_winner_of_one_process_is_not_trusted_and_the_next_has_its_chance() -> None:
+    first = {"default": 2.0, "a": 1.0, "b": 1.5}
+    worker = TwoProcesses(first, {**first, "a": 2.5})
+    best, doubt = confirmed(worker, "a", "b")
+    assert best == "b"
+    assert "direct(name=a) was faster in one process, not in another" in doubt
+    worker = TwoProcesses(first, {"default": 1.0, "a": 1.0, "b": 1.0})
+    assert confirmed(worker, "a", "b")[0] == "default"
+
+
+def test_a_default_that_wins_needs_no_second_process() -> None:
+    worker = TwoProcesses({"default": 1.0, "a": 2.0}, {})
+    assert confirmed(worker, "a") == ("default", "")
+    assert len(worker.heats) == 1
+
+
+def test_without_time_for_a_second_process_it_is_said() -> None:
+    times = {"default": 2.0, "a": 1.0}
+    best, doubt = confirmed(TwoProcesses(times, times), "a", left=0.0)
+    assert best == "a"
+    assert "no time to confirm" in doubt

@@ -47,6 +47,15 @@ def test_no_wait_outlasts_the_end_of_all_time(clock: dict[str, float]) -> None:
     assert looks(clock, given, 0.9) == pytest.approx(5.0, abs=0.01)
 
 
+def test_waiting_for_the_device_does_not_count(clock: dict[str, float]) -> None:
+    given = Patience(PID, 2.0, until=60.0)
+    given.paused = True
+    while clock["passed"] < 30.0:
+        clock["passed"] += given.next_look()
+    given.paused = False
+    assert looks(clock, given, 0.0) == pytest.approx(32.0, abs=0.3)
+
+
 def test_what_stood_still_with_the_tuner_has_lost_nothing(
     clock: dict[str, float],
 ) -> None:

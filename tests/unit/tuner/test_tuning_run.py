@@ -40,6 +40,8 @@ class Kept:
 class Worker:
     """One that takes long to start, and is lost with each second candidate."""
 
+    start_seconds = 2.0
+
     def __init__(self, clock: dict[str, float], status: str) -> None:
         self.clock, self.status, self.tried = clock, status, 0
 

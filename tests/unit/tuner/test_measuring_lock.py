@@ -1,0 +1,80 @@
+"""One measurement at a time on a device."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tensorlang import targets
+from tensorlang.tuner import measuring_lock
+
+HOLD = """
+import sys, time
+from tensorlang import targets
+from tensorlang.tuner import measuring_lock
+with measuring_lock.held(targets.host()):
+    print("held", flush=True)
+    time.sleep(float(sys.argv[1]))
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Locks of the test's own."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(measuring_lock.tempfile, "tempdir", None)
+
+
+def holder(seconds: float) -> subprocess.Popen[str]:
+    started = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(seconds)], stdout=subprocess.PIPE, text=True
+    )
+    assert started.stdout is not None
+    assert started.stdout.readline() == "held\n"
+    return started
+
+
+def test_another_process_waits() -> None:
+    with holder(0.5) as other:
+        begun = time.monotonic()
+        with measuring_lock.held(targets.host()):
+            assert time.monotonic() - begun > 0.2
+    assert other.returncode == 0
+
+
+def test_a_killed_process_holds_nothing() -> None:
+    with holder(100.0) as other:
+        other.kill()
+        begun = time.monotonic()
+        with measuring_lock.held(targets.host()):
+            assert time.monotonic() - begun < 50
+
+
+def test_a_process_that_never_ends_is_not_waited_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(measuring_lock, "_LONGEST", 0.05)
+    with holder(100.0) as other:
+        with measuring_lock.held(targets.host()):
+            assert other.poll() is None
+        other.kill()
+
+
+def test_a_folder_that_takes_no_file_is_no_reason_not_to_measure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measuring_lock.tempfile, "gettempdir", lambda: tmp_path / "no")
+    with measuring_lock.held(targets.host()):
+        pass
+
+
+def test_each_gpu_is_a_device_and_all_processors_are_one() -> None:
+    host = targets.host()
+    gpus = [dataclasses.replace(host, kind="cuda", index=n) for n in (0, 1)]
+    paths = {measuring_lock.path_of(t) for t in (host, host.with_threads(1), *gpus)}
+    assert len(paths) == 3
