@@ -125,7 +125,7 @@ def own_place_only(block: ir.Block, store: ir.Store) -> str | None:
 def _place(block: ir.Block, store: ir.Store) -> ir.Expr:
     """The data-dependent index at which a block updates memory."""
     data = _from_data(block)
-    found = [i for i in store.indices if _has_load(i) or free_vars(i) & data]
+    found = [i for i in store.indices if holds(i, ir.Load) or free_vars(i) & data]
     if len(found) != 1:
         raise ScheduleError(
             f"by_target: block {block.name!r} does not update {store.buffer.name!r} at "
@@ -139,14 +139,10 @@ def _from_data(block: ir.Block) -> set[ir.Var]:
     data: set[ir.Var] = set()
     for node in walk(block.body):
         if isinstance(node, ir.Let) and (
-            _has_load(node.value) or free_vars(node.value) & data
+            holds(node.value, ir.Load) or free_vars(node.value) & data
         ):
             data.add(node.var)
     return data
-
-
-def _has_load(expr: ir.Expr) -> bool:
-    return holds(expr, ir.Load)
 
 
 def _only_where(stmt: ir.Stmt, cond: ir.Expr, buffer: ir.Buffer) -> ir.Stmt:

@@ -10,7 +10,6 @@ from tensorlang.errors import ScheduleError
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.accesses import buffers_of
 from tensorlang.ir.contents import free_vars, names, touches
-from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.visit import fresh, substitute, walk
 from tensorlang.scheduling.cache import constant_tile, localized
@@ -20,6 +19,7 @@ from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.memory import outside_of_threads
 from tensorlang.scheduling.partials import (
     FOLDED,
+    loop_axis,
     moved_init,
     none_empty,
     only_reduces,
@@ -320,13 +320,7 @@ def _write_back(
         return copy.nest(name, ir.seq(*stores))
     assert isinstance(update, ir.Reduce)
     folded = tuple(
-        ir.Axis(
-            ir.Var(fresh(f"v{loop.var.name}", taken), i64),
-            "reduction",
-            loop.extent,
-            loop.var,
-        )
-        for loop in _reduction_loops(place)
+        loop_axis(loop, "reduction", taken) for loop in _reduction_loops(place)
     )
     fold = ir.Reduce(update.reducer, tuple(tiles), copy.at, values)
     init = moved_init(place.block, update.indices, copy.at)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import singledispatch
 
 from tensorlang.ir import nodes as ir
-from tensorlang.ir.visit import walk
+from tensorlang.ir.visit import holds
 
 
 @singledispatch
@@ -21,7 +21,8 @@ def guarded(stmt: ir.Stmt, condition: ir.Expr) -> ir.Stmt:
 @guarded.register
 def _(stmt: ir.Block, condition: ir.Expr) -> ir.Stmt:
     own = [axis.value for axis in stmt.axes]
-    if any(map(_loads, own if stmt.where is None else [*own, stmt.where])):
+    parts = own if stmt.where is None else [*own, stmt.where]
+    if any(holds(part, ir.Load) for part in parts):
         return ir.If(condition, stmt)
     where = condition if stmt.where is None else condition & stmt.where
     return replace(stmt, where=where)
@@ -29,7 +30,7 @@ def _(stmt: ir.Block, condition: ir.Expr) -> ir.Stmt:
 
 @guarded.register
 def _(stmt: ir.For, condition: ir.Expr) -> ir.Stmt:
-    if _loads(stmt.extent):
+    if holds(stmt.extent, ir.Load):
         return ir.If(condition, stmt)
     return replace(stmt, body=guarded(stmt.body, condition))
 
@@ -53,7 +54,3 @@ def _(stmt: ir.Role, condition: ir.Expr) -> ir.Stmt:
 @guarded.register(ir.Wait)
 def _(stmt: ir.Stmt, condition: ir.Expr) -> ir.Stmt:  # noqa: ARG001 - these are never skipped
     return stmt
-
-
-def _loads(node: ir.Node) -> bool:
-    return any(isinstance(part, ir.Load) for part in walk(node))

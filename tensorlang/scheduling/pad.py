@@ -84,13 +84,11 @@ def harmless(block: ir.Block) -> str | None:
                 return f"block {block.name!r} computes {node!r}: padding may fault"
             case ir.Call(name="check"):
                 return f"block {block.name!r} checks its operands, padding included"
-            case ir.Load(indices=indices) if any(map(_loads, indices)):
+            case ir.Load(indices=indices) if any(
+                holds(index, ir.Load) for index in indices
+            ):
                 return f"block {block.name!r} reads {node!r}, at a place from data"
     return None
-
-
-def _loads(index: ir.Expr) -> bool:
-    return holds(index, ir.Load)
 
 
 @primitive

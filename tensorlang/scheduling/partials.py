@@ -40,15 +40,7 @@ def partial(
     Raises:
         ScheduleError: an axis mixes a pinned loop with another one inseparably.
     """
-    pins = {
-        loop.var: Axis(
-            Var(fresh(f"v{loop.var.name}", taken), i64),
-            "spatial",
-            loop.extent,
-            loop.var,
-        )
-        for loop in pinned
-    }
+    pins = {loop.var: loop_axis(loop, "spatial", taken) for loop in pinned}
     names = frozenset(pins)
     axes: list[Axis] = []
     values: dict[Var, Expr] = {}
@@ -72,6 +64,12 @@ def partial(
         body=substitute(block.body, values),
         init=block.init and substitute(block.init, values),
     )
+
+
+def loop_axis(loop: For, kind: str, taken: set[str]) -> Axis:
+    """A new axis that a loop drives alone."""
+    var = Var(fresh(f"v{loop.var.name}", taken), i64)
+    return Axis(var, kind, loop.extent, loop.var)
 
 
 @legality("a factored loop belongs to the reduction alone")

@@ -9,12 +9,17 @@ from dataclasses import dataclass
 from tensorlang.errors import ScheduleError
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import names
-from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.visit import fresh, transform_statements
 from tensorlang.scheduling.extents import known_without
 from tensorlang.scheduling.legality import legality
-from tensorlang.scheduling.partials import FOLDED, none_empty, only_reduces, partial
+from tensorlang.scheduling.partials import (
+    FOLDED,
+    loop_axis,
+    none_empty,
+    only_reduces,
+    partial,
+)
 from tensorlang.scheduling.places import loop_ranges, stored
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.reduction import (
@@ -210,9 +215,8 @@ class _Factor:
 
     def final(self, taken: set[str]) -> ir.Stmt:
         """The nest that combines the partial results."""
-        var = ir.Var(fresh(f"v{self.loop.var.name}", taken), i64)
-        pin = ir.Axis(var, "reduction", self.loop.extent, self.loop.var)
-        indices = _with(self.update.indices, self.axis, var)
+        pin = loop_axis(self.loop, "reduction", taken)
+        indices = _with(self.update.indices, self.axis, pin.var)
         values = tuple(ir.Load(part, indices) for part in self.parts)
         block = spatial_part(self.path)
         made = dataclasses.replace(

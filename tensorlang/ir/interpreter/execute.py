@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from functools import singledispatch
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -31,19 +31,21 @@ if TYPE_CHECKING:
     from tensorlang.ir.interpreter.lanes import Array, Frame
 
 
-@singledispatch
 def execute(node: ir.Stmt, machine: Machine, lanes: Lanes) -> None:
-    """Execute `node` in the given lanes.
+    """Execute `node` in the given lanes; each statement but a sequence is a step.
 
     Raises:
         InterpreterError: a fault in an active lane.
     """
-    del machine, lanes
-    raise InterpreterError(f"{type(node).__name__} is not a statement")
+    if not isinstance(node, ir.Seq | ir.Role):
+        machine.step()
+    run = _RUNS.get(type(node))
+    if run is None:
+        raise InterpreterError(f"{type(node).__name__} is not a statement")
+    run(node, machine, lanes)
 
 
-@execute.register
-def _(node: ir.Seq, machine: Machine, lanes: Lanes) -> None:
+def _sequence(node: ir.Seq, machine: Machine, lanes: Lanes) -> None:
     for stmt in machine.derived(node, grouped):
         if isinstance(stmt, tuple):
             run_roles(stmt, machine, lanes, execute)
@@ -51,38 +53,19 @@ def _(node: ir.Seq, machine: Machine, lanes: Lanes) -> None:
             execute(stmt, machine, lanes)
 
 
-@execute.register
-def _(node: ir.Role, machine: Machine, lanes: Lanes) -> None:
+def _role(node: ir.Role, machine: Machine, lanes: Lanes) -> None:
     run_roles((node,), machine, lanes, execute)
 
 
-@execute.register
-def _(node: ir.BarrierObject, machine: Machine, lanes: Lanes) -> None:
-    machine.step()
-    declare(node, machine, lanes)
-
-
-@execute.register
-def _(node: ir.Arrive, machine: Machine, lanes: Lanes) -> None:
-    machine.step()
+def _arrive(node: ir.Arrive, machine: Machine, lanes: Lanes) -> None:
     arrive(node, machine, lanes, execute)
 
 
-@execute.register
-def _(node: ir.Wait, machine: Machine, lanes: Lanes) -> None:
-    machine.step()
-    wait(node, machine, lanes)
-
-
-@execute.register
-def _(node: ir.Let, machine: Machine, lanes: Lanes) -> None:
-    machine.step()
+def _let(node: ir.Let, machine: Machine, lanes: Lanes) -> None:
     lanes.bind(node.var.name, evaluate(node.value, machine, lanes))
 
 
-@execute.register
-def _(node: ir.Alloc, machine: Machine, lanes: Lanes) -> None:
-    machine.step()
+def _alloc(node: ir.Alloc, machine: Machine, lanes: Lanes) -> None:
     buffer = node.buffer
     shape = []
     for extent in buffer.shape:
@@ -103,9 +86,7 @@ def _(node: ir.Alloc, machine: Machine, lanes: Lanes) -> None:
     machine.memories[buffer.name] = memory
 
 
-@execute.register
-def _(node: ir.If, machine: Machine, lanes: Lanes) -> None:
-    machine.step()
+def _if(node: ir.If, machine: Machine, lanes: Lanes) -> None:
     condition = evaluate(node.cond, machine, lanes)
     chosen = lanes.where(condition)
     if chosen is not None:
@@ -115,8 +96,7 @@ def _(node: ir.If, machine: Machine, lanes: Lanes) -> None:
         execute(node.orelse, machine, others)
 
 
-@execute.register
-def _(node: ir.While, machine: Machine, lanes: Lanes) -> None:
+def _while(node: ir.While, machine: Machine, lanes: Lanes) -> None:
     names = [block.name for block in machine.derived(node, _blocks_below)]
     going: Lanes | None = lanes
     index = np.arange(lanes.count)
@@ -135,9 +115,7 @@ def _blocks_below(node: ir.While) -> tuple[ir.Block, ...]:
     return tuple(blocks_below(node))
 
 
-@execute.register
-def _(node: ir.For, machine: Machine, lanes: Lanes) -> None:
-    machine.step()
+def _loop(node: ir.For, machine: Machine, lanes: Lanes) -> None:
     extents = evaluate(node.extent, machine, lanes)
     if node.kind in ("parallel", "vectorized", "bound"):
         _in_lanes(node, machine, lanes, extents)
@@ -217,9 +195,7 @@ def _in_order(
     lanes.loops = kept
 
 
-@execute.register
-def _(node: ir.Store, machine: Machine, lanes: Lanes) -> None:
-    machine.step()
+def _store(node: ir.Store, machine: Machine, lanes: Lanes) -> None:
     machine.updated = machine.derived(node, _updated)
     value = evaluate(node.value, machine, lanes)
     machine.updated = frozenset()
@@ -245,34 +221,32 @@ def _updated(node: ir.Store) -> frozenset[int]:
     )
 
 
-@execute.register
-def _(node: ir.Reduce, machine: Machine, lanes: Lanes) -> None:
-    machine.step()
-    reduce(node, machine, lanes)
-
-
-@execute.register
-def _(node: ir.AtomicUpdate, machine: Machine, lanes: Lanes) -> None:
-    machine.step()
-    atomic(node, machine, lanes)
-
-
-@execute.register
-def _(node: ir.Block, machine: Machine, lanes: Lanes) -> None:
-    machine.step()
+def _block(node: ir.Block, machine: Machine, lanes: Lanes) -> None:
     run_block(node, machine, lanes, execute)
 
 
-@execute.register
-def _(node: ir.Barrier, machine: Machine, lanes: Lanes) -> None:
-    machine.step()
-    synchronise(node, machine, lanes)
-
-
-@execute.register
-def _(node: ir.Evaluate, machine: Machine, lanes: Lanes) -> None:
-    machine.step()
+def _evaluate(node: ir.Evaluate, machine: Machine, lanes: Lanes) -> None:
     if isinstance(node.expr, ir.Call) and node.expr.name in COPY_SYNCS:
         settle(node.expr, machine, lanes)
     else:
         evaluate(node.expr, machine, lanes)
+
+
+_RUNS: Final[dict[type[ir.Stmt], Callable[[Any, Machine, Lanes], None]]] = {
+    ir.Seq: _sequence,
+    ir.Role: _role,
+    ir.Let: _let,
+    ir.Alloc: _alloc,
+    ir.If: _if,
+    ir.While: _while,
+    ir.For: _loop,
+    ir.Store: _store,
+    ir.Reduce: reduce,
+    ir.AtomicUpdate: atomic,
+    ir.Block: _block,
+    ir.Evaluate: _evaluate,
+    ir.Barrier: synchronise,
+    ir.BarrierObject: declare,
+    ir.Arrive: _arrive,
+    ir.Wait: wait,
+}
