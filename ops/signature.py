@@ -367,9 +367,10 @@ class Spec:
         made = {name: given[name] for name in special if given.get(name)}
         for p in self.parameters:
             value = given.get(p.name, p.default)
+            attribute = isinstance(p.kind, Static) or p.is_a("dtype")
+            if attribute and value is inspect.Parameter.empty:
+                raise ArgumentError(f"{self.id}: {p.name} is needed")
             if isinstance(p.kind, Static):
-                if value is inspect.Parameter.empty:
-                    raise ArgumentError(f"{self.id}: {p.name} is needed")
                 made[p.name] = p.kind.fitted(self.id, p.name, value)
             elif p.several:
                 others = len(self.arrays) + len(self.shapes) - 1

@@ -12,7 +12,13 @@ if TYPE_CHECKING:
     from tensorlang.ir import Tensor
 
 
-@operator("math.cast", shapes=((1 << 24,),), whole=True, gradient={})
+@operator(
+    "math.cast",
+    shapes=((1 << 24,),),
+    usual={"dtype": "f32"},  # that of the gradient of its default
+    whole=True,
+    gradient={},
+)
 def cast(x: Anything, dtype: ElementType) -> Tensor:
     """Convert to another element type.
 

@@ -8,7 +8,7 @@ import pytest
 
 from tensorlang.errors import ArgumentError, DTypeError, OperatorError, ShapeError
 from tensorlang.ir import compute
-from tensorlang.ops import find, operator
+from tensorlang.ops import find, operator, operators
 from tensorlang.ops.requests import requested
 
 
@@ -25,6 +25,16 @@ def test_what_is_not_said_is_the_default():
     assert requested(bits) == bits.default
     found = requested(bits, [(64,)], "uint8", {"stream": "packed"}, threads=2)
     assert found == bits.workload((64,), dtypes="u8", stream="packed", threads=2)
+
+
+def test_every_operator_of_the_library_has_a_default():
+    for op in filter(lambda op: op.in_library, operators()):
+        assert requested(op).operator == op.id
+
+
+def test_an_element_type_without_a_default_is_needed():
+    with pytest.raises(ArgumentError, match=r"math\.cast: dtype is needed"):
+        find("math.cast").workload((3,))
 
 
 def test_a_whole_number_will_do_for_a_float():
