@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from tensorlang.errors import OperatorError
 from tensorlang.ops.algorithms import Algorithm
@@ -88,3 +89,20 @@ def algorithm(
         return body
 
     return add
+
+
+def exchanging(op: Operator, name: str, body: Body, **options: Any) -> None:
+    """Add an algorithm for devices to `op`, whose threads exchange values, in two ways.
+
+    By shuffles, where there are any, and as `<name>_in_memory` through shared memory,
+    with identical bits: the definition has a parameter `shuffles`.
+
+    Args:
+        op: The operator.
+        name: The name of the algorithm.
+        body: The definition.
+        options: As for `algorithm`.
+    """
+    for suffix, feature in (("", "shuffle"), ("_in_memory", "")):
+        own = partial(body, shuffles=bool(feature))
+        algorithm(op, f"{name}{suffix}", feature=feature, **options)(own)

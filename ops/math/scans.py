@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from tensorlang import ir, lazy
-from tensorlang.ops.definition import algorithm, operator
+from tensorlang.ops.definition import exchanging, operator
 from tensorlang.ops.signature import Anything, Floats
 
 if TYPE_CHECKING:
@@ -62,18 +62,16 @@ def _of_gradient(dy: Tensor, x: Tensor, axis: int) -> Rows:
     return ir.rows.along(dy, axis)
 
 
-def _chunks(*, shuffles: bool) -> tuple[Callable[..., Tensor], ...]:
-    """Device definitions of both operators, whose lanes exchange values."""
+def _chunks(x: Tensor, axis: int, *, shuffles: bool) -> Tensor:
+    """As `cumsum`, by blocks of threads."""
+    rows = ir.rows.along(x, axis)
+    return rows.whole(chunked_scans.cumsum(rows, shuffles, reverse=False))
 
-    def forward(x: Tensor, axis: int) -> Tensor:
-        rows = ir.rows.along(x, axis)
-        return rows.whole(chunked_scans.cumsum(rows, shuffles, reverse=False))
 
-    def backward(dy: Tensor, x: Tensor, axis: int) -> Tensor:
-        rows = _of_gradient(dy, x, axis)
-        return rows.whole(chunked_scans.cumsum(rows, shuffles, reverse=True))
-
-    return forward, backward
+def _chunks_grad(dy: Tensor, x: Tensor, axis: int, *, shuffles: bool) -> Tensor:
+    """As `cumsum_grad`, by blocks of threads."""
+    rows = _of_gradient(dy, x, axis)
+    return rows.whole(chunked_scans.cumsum(rows, shuffles, reverse=True))
 
 
 def _cut(*, narrow: bool) -> Callable[[Workload], bool]:
@@ -91,17 +89,7 @@ def _cut(*, narrow: bool) -> Callable[[Workload], bool]:
     return serves
 
 
-# sums in f64 rounded to f32; and sums in f32, of which a few round differently
-for _prefix, _narrow, _tolerance in (("", False, 1e-6), ("narrow_", True, 2**-7)):
-    # by shuffles or through shared memory, with identical bits
-    for _name, _feature in (("chunks", "shuffle"), ("chunks_in_memory", "")):
-        for _op, _body in zip(
-            (cumsum, cumsum_grad), _chunks(shuffles=bool(_feature)), strict=True
-        ):
-            algorithm(
-                _op,
-                _prefix + _name,
-                serves=_cut(narrow=_narrow),
-                tolerance=_tolerance,
-                feature=_feature,
-            )(_body)
+for _op, _body in ((cumsum, _chunks), (cumsum_grad, _chunks_grad)):
+    # sums in f64 rounded to f32; and sums in f32, of which a few round differently
+    exchanging(_op, "chunks", _body, serves=_cut(narrow=False), tolerance=1e-6)
+    exchanging(_op, "narrow_chunks", _body, serves=_cut(narrow=True), tolerance=2**-7)

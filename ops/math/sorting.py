@@ -9,13 +9,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from tensorlang import lazy
-from tensorlang.ops.definition import algorithm, operator
+from tensorlang.ops.definition import exchanging, operator
 from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.signature import Anything, Floats
 
 if TYPE_CHECKING:
     from tensorlang.ir import Tensor
     from tensorlang.ops.math import device_sorts, sort_definitions
+    from tensorlang.ops.math.sort_definitions import Sort
     from tensorlang.workload import Workload
 else:
     device_sorts = lazy.module("tensorlang.ops.math.device_sorts")
@@ -75,13 +76,17 @@ def _long(workload: Workload) -> bool:
     return length > _COUNTED
 
 
-for _op, _of in ((sort, "values"), (argsort, "positions"), (sort_grad, "gradient")):
-    for _name, _feature in (("blocks", "shuffle"), ("blocks_in_memory", "")):
+def _blocks(define: Callable[[], Callable[..., Sort]]) -> Body:
+    """A sort by blocks of threads."""
 
-        def _blocks(
-            of: str = _of, shuffles: bool = bool(_feature), **x: object
-        ) -> Tensor:
-            """The same, by blocks of threads."""
-            return device_sorts.by_blocks(getattr(sort_definitions, of)(**x), shuffles)
+    def sorted_by_blocks(*, shuffles: bool, **given: object) -> Tensor:
+        return device_sorts.by_blocks(define()(**given), shuffles)
 
-        algorithm(_op, _name, serves=_long, feature=_feature)(_blocks)
+    return sorted_by_blocks
+
+
+exchanging(sort, "blocks", _blocks(lambda: sort_definitions.values), serves=_long)
+exchanging(argsort, "blocks", _blocks(lambda: sort_definitions.positions), serves=_long)
+exchanging(
+    sort_grad, "blocks", _blocks(lambda: sort_definitions.gradient), serves=_long
+)

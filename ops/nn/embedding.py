@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError
-from tensorlang.ops.definition import algorithm, operator
+from tensorlang.ops.definition import exchanging, operator
 from tensorlang.ops.indices import outside
 from tensorlang.ops.signature import Floats, Indices
 
@@ -116,16 +116,9 @@ def _in_a_row(ids: Tensor) -> Tensor:
     return ir.reshaped(ids, (ir.elementwise.elements(ids.shape),))
 
 
-for _name, _feature in (("sorted", "shuffle"), ("sorted_in_memory", "")):
+def _sorted(*, shuffles: bool, **given: Any) -> Tensor:
+    """As `embedding_grad`, by sorting the indices."""
+    return embedding_sorts.embedding_grad(*_given(**given), shuffles=shuffles)
 
-    def _sorted(
-        dy: Tensor,
-        ids: Tensor,
-        table: Tensor,
-        padding_idx: int | None,
-        shuffles: bool = bool(_feature),
-    ) -> Tensor:
-        given = _given(dy, ids, table, padding_idx)
-        return embedding_sorts.embedding_grad(*given, shuffles=shuffles)
 
-    algorithm(embedding_grad, _name, feature=_feature)(_sorted)
+exchanging(embedding_grad, "sorted", _sorted)
