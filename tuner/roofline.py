@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+from tensorlang.errors import TensorlangError
 from tensorlang.ir.cost import cost
 from tensorlang.tuner.ceilings import Ceilings, ceilings
 
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
 @cache
 def _limits(threads: int) -> Ceilings:
     return ceilings(threads, rounds=2)
+
+
+def work(op: Operator, workload: Workload) -> float:
+    """Operations and bytes of a call, to compare workloads; 0 if data decides."""
+    try:
+        return float(sum(cost(op.function(workload)).at(op.sizes(workload))))
+    except TensorlangError:
+        return 0.0
 
 
 def fraction(op: Operator, workload: Workload, target: Target, seconds: float) -> float:

@@ -94,6 +94,17 @@ class Trials:
         self._again = 0.0  # when a storage that failed is tried again
         self._deliver()
 
+    @staticmethod
+    def counts(url: str) -> dict[str, int]:
+        """The number of trials of each study of a storage."""
+        with _named(url), _alone(url):
+            storage = _opened(url)
+            try:
+                summaries = optuna.get_all_study_summaries(storage)
+                return {found.study_name: found.n_trials for found in summaries}
+            finally:
+                storage.engine.dispose()
+
     def finished(self) -> Iterator[Row]:
         """Earlier trials, oldest first."""
         with _named(self._url):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Final
@@ -30,6 +30,7 @@ from tensorlang.tuner.finals import Entrant, Finals
 from tensorlang.tuner.load import Load
 from tensorlang.tuner.progress import Listener, Report
 from tensorlang.tuner.protocol import Candidate
+from tensorlang.tuner.roofline import work
 from tensorlang.tuner.rounds import Timing, paired_ratio
 from tensorlang.tuner.search import Search
 from tensorlang.tuner.space import Space
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from tensorlang.targets import Target
 
 CANDIDATE_LIMIT: Final = 30.0
+_LEAST: Final = 10.0  # seconds for a member of a family; later runs reach the others
 
 
 def tune(
@@ -62,7 +64,8 @@ def tune(
     """Find the fastest configuration and store it in the user's records.
 
     Args:
-        op: An operator, its name, or the name of a family, tuned member by member.
+        op: An operator, its name, or the name of a family, tuned member by member:
+            those that were tried least come first, and of those the largest.
         shapes: The arrays' shapes; default: the operator's.
         dtypes: One dtype for all arrays, or one each.
         budget: Seconds in total; None to be limited by trials only.
@@ -90,34 +93,48 @@ def tune(
     members = (op,) if isinstance(op, Operator) else select(op)
     chosen = static_tuning.machine(target, compile_only=compile_only)
     begun = time.monotonic()
-    workloads = [
-        requested(member, shapes, dtypes, attributes, threads=chosen.threads)
-        for member in members
-    ]
-    reports: list[Report] = []
-    for number, (member, workload) in enumerate(zip(members, workloads, strict=True)):
-        share = None
-        if budget is not None:
-            left = budget - (time.monotonic() - begun)
-            if reports and left <= 0:
-                reports[-1] = _with_unreached(reports[-1], members[number:])
-                break
-            share = max(left, 0.0) / (len(members) - number)
-        run = Run(member, workload, chosen, share, trials, limit)
-        run.place = (number + 1, len(members))
+    runs = []
+    for member in members:
+        workload = requested(member, shapes, dtypes, attributes, threads=chosen.threads)
+        run = Run(member, workload, chosen, None, trials, limit)
         run.listen, run.static = listen, compile_only
         run.log = None if log is None else Path(log)
+        runs.append(run)
+    url = storage or default_url()
+    if len(runs) > 1:
+        runs = _in_turn(runs, Trials.counts(url) if resume else {})
+    reports: list[Report] = []
+    for number, run in enumerate(runs):
+        left = None if budget is None else budget - (time.monotonic() - begun)
+        if reports and left is not None and left < _LEAST:
+            reports[-1] = _with_unreached(reports[-1], [r.op for r in runs[number:]])
+            break
+        run.begin((number + 1, len(runs)), _share(left, len(runs) - number))
         study = run.study if resume else f"{run.study}, from {time.time_ns()}"
-        reports.append(_tuned(run, storage or default_url(), study, seed))
+        reports.append(_tuned(run, url, study, seed))
         if reports[-1].interrupted:
             break
     return reports
 
 
+def _in_turn(runs: Sequence[Run], tried: Mapping[str, int]) -> list[Run]:
+    """Members of a family in order: untried ones first, and of those the largest."""
+    return sorted(
+        runs, key=lambda run: (tried.get(run.study, 0), -work(run.op, run.workload))
+    )
+
+
+def _share(left: float | None, members: int) -> float | None:
+    """The seconds of the next of some members, enough for a result."""
+    if left is None:
+        return None
+    return min(max(left / members, _LEAST), max(left, 0.0))
+
+
 def _with_unreached(last: Report, members: Sequence[Operator]) -> Report:
     """The last report, noting which operators the budget did not reach."""
     names = ", ".join(member.id for member in members)
-    said = f"the budget ended before {names}; a larger one reaches them"
+    said = f"the budget ended before {names}; the next run begins with them"
     return dataclasses.replace(last, note="; ".join(filter(None, (last.note, said))))
 
 

@@ -90,6 +90,10 @@ class Run:
     _usual: float = 0.0  # maximum busy seconds of correct candidates
     _starting: float = 0.0  # seconds that a worker takes to start
 
+    def begin(self, place: tuple[int, int], budget: float | None) -> None:
+        """Start the clock."""
+        self.place, self.budget, self._begun = place, budget, time.monotonic()
+
     @property
     def study(self) -> str:
         """The study shared by equal runs with the same revision of the checks."""

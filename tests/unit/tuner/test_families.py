@@ -1,0 +1,82 @@
+"""A family within a budget: whole members, in turn, and the next run goes on."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import pytest
+
+from tensorlang.ops import select
+from tensorlang.tuner import tuning
+from tensorlang.tuner.progress import Report
+from tensorlang.tuner.protocol import Candidate
+from tensorlang.tuner.roofline import work
+from tensorlang.tuner.storage import Trials
+from tensorlang.tuner.tuning import tune
+from tensorlang.tuner.tuning_run import Run
+
+FAMILY = "threefry"
+MEMBERS = len(select(FAMILY))
+
+
+class Fake:
+    """Stands for the tuning of a member, which takes its whole share of the time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        self.tuned: list[tuple[str, float | None, float]] = []
+        self.tried: Counter[str] = Counter()
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(tuning, "_tuned", self.tune)
+        monkeypatch.setattr(Trials, "counts", lambda _: self.tried)
+
+    def tune(self, run: Run, *_: object) -> Report:
+        self.tuned.append((run.op.id, run.budget, work(run.op, run.workload)))
+        self.tried[run.study] += 20
+        self.now += run.budget or 1.0
+        best = Candidate("direct", {})
+        return Report(
+            run.op.id, run.workload, "here", 1.0, best, 1.0, 0.0, None, 1, {}, {}
+        )
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
+    return Fake(monkeypatch)
+
+
+def test_a_budget_is_for_as_many_members_as_it_is_enough_for(fake: Fake) -> None:
+    reports = tune(FAMILY, budget=60.0)
+    assert [budget for _, budget, _ in fake.tuned] == [10.0] * 6
+    assert [report.note for report in reports[:-1]] == [""] * 5
+    assert "the next run begins with them" in reports[-1].note
+    sizes = [size for *_, size in fake.tuned]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_the_next_run_goes_on_with_the_others(fake: Fake) -> None:
+    for _ in range(3):
+        tune(FAMILY, budget=60.0)
+    names = [name for name, *_ in fake.tuned]
+    assert len(set(names[:MEMBERS])) == MEMBERS
+
+
+def test_a_large_budget_is_shared_and_a_tiny_one_is_the_first_s(fake: Fake) -> None:
+    tune(FAMILY, budget=20.0 * MEMBERS)
+    assert [budget for _, budget, _ in fake.tuned] == [20.0] * MEMBERS
+    fake.tuned.clear()
+    tune(FAMILY, budget=3.0)
+    assert [budget for _, budget, _ in fake.tuned] == [3.0]
+
+
+def test_without_a_budget_all_members_are_tuned(fake: Fake) -> None:
+    tune(FAMILY, budget=None, trials=5)
+    assert [budget for _, budget, _ in fake.tuned] == [None] * MEMBERS
+
+
+def test_members_are_counted_in_the_storage(tmp_path: object) -> None:
+    url = f"sqlite:///{tmp_path}/trials.db"
+    assert Trials.counts(url) == {}
+    Trials(url, "study").close()
+    assert Trials.counts(url) == {"study": 0}
