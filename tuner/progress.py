@@ -28,6 +28,7 @@ class Progress:
         default_seconds: The default's time.
         last: The last candidate and its outcome.
         counts: Outcomes by status.
+        space: An upper bound of the number of configurations, if known.
     """
 
     operator: str
@@ -42,6 +43,7 @@ class Progress:
     default_seconds: float | None
     last: tuple[Candidate, Outcome] | None
     counts: Mapping[str, int]
+    space: int | None = None
 
 
 Listener: TypeAlias = Callable[[Progress], None]

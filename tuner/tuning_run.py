@@ -310,6 +310,7 @@ class Run:
                 base[1].seconds if base and base[1].ok else None,
                 (candidate, outcome),
                 dict(search.counts),
+                search.space.size,
             )
         )
 

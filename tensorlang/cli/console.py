@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 
 import typer
@@ -12,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 THEME = "ansi_dark"
+COLUMNS = 80
 
 
 def terminal() -> bool:
@@ -59,6 +61,19 @@ def code(text: str, lexer: str) -> None:
 def say(text: str) -> None:
     """Print a line."""
     typer.echo(text)
+
+
+def paragraph(text: str, indent: str = "") -> None:
+    """Print text in lines of at most 80 columns; further lines are indented by two."""
+    lines = textwrap.wrap(
+        _printable(text),
+        COLUMNS,
+        initial_indent=indent,
+        subsequent_indent=f"{indent}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    typer.echo("\n".join(lines))
 
 
 def duration(seconds: float) -> str:

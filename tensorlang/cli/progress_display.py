@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tensorlang.tuner import progress as told
 
 _OK: Final = "ok"
+_BAR: Final = 8  # columns, so that the line fits 80
 _NOTABLE: Final = 0.98  # print a line for an improvement of at least two percent
 
 
@@ -28,7 +29,7 @@ def watcher(
     """The progress listener of a run: a bar on a terminal, else lines."""
     if console.terminal():
         return Bar(Course(members, budget, trials))
-    return Plain()
+    return Plain(Course(members, budget, trials))
 
 
 class Course:
@@ -75,7 +76,7 @@ class Bar(Progress):
     def __init__(self, course: Course) -> None:
         super().__init__(
             TextColumn("{task.description}", table_column=Column(no_wrap=True)),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=_BAR),
             TextColumn("{task.percentage:>3.0f} % {task.fields[left]} left"),
             TextColumn("{task.fields[found]}", table_column=Column(ratio=1)),
             console=console.console(),
@@ -108,7 +109,8 @@ class Bar(Progress):
 class Plain:
     """A line for each operator's first trial and each notable improvement."""
 
-    def __init__(self) -> None:
+    def __init__(self, course: Course) -> None:
+        self._course = course
         self._best: dict[int, float] = {}
 
     def __enter__(self) -> Any:
@@ -119,15 +121,18 @@ class Plain:
 
     def listen(self, said: told.Progress) -> None:
         """Print a finished trial if it improves notably."""
+        self._course.note(said)
         before, best = self._best.get(said.member), said.best_seconds
         if best is not None and (before is None or best < before * _NOTABLE):
             self._best[said.member] = best
-            console.say(f"{said.operator}: {status_line(said)}")
+            left = f"{self._course.left} left"
+            console.say(f"{said.operator}: {status_line(said)}, {left}")
 
 
 def status_line(said: told.Progress) -> str:
     """Status of a run: trials, best and default times, failures by kind."""
-    parts = [f"{said.trials} tried"]
+    space = f" of {_short(said.space)}" if said.space else ""
+    parts = [f"{said.trials}{space} tried"]
     if said.best_seconds is not None:
         parts.append(f"best {console.duration(said.best_seconds)}")
     if said.default_seconds is not None:
@@ -135,3 +140,13 @@ def status_line(said: told.Progress) -> str:
     failed = {kind: n for kind, n in said.counts.items() if kind != _OK and n}
     parts += [f"{count} {kind}" for kind, count in sorted(failed.items())]
     return ", ".join(parts)
+
+
+def _short(count: int) -> str:
+    """A number in a few characters: 56, 12k, 1.5M."""
+    for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
+        if count >= 10 * size:
+            return f"{count // size}{unit}"
+        if count >= size:
+            return f"{count / size:.1f}{unit}"
+    return str(count)

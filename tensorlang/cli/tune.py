@@ -1,4 +1,4 @@
-"""`tlang tune`: search with a progress bar, then a table of results."""
+"""`tlang tune`: search with a progress bar, then the results."""
 
 from __future__ import annotations
 
@@ -181,34 +181,33 @@ def _searched(
 
 
 def _tell(reports: list[Report], seconds: float) -> None:
-    """Print the results, failures by kind, and where the time went."""
+    """Print the results, failures by kind, and where the time went, in 80 columns."""
     if not reports:
         return
-    head = ("workload", "default", "best", "faster", "tried", "with")
-    console.table(head, map(_row, reports))
+    for report in reports:
+        console.paragraph(find(report.operator).described(report.workload))
+        console.paragraph(_result(report), "  ")
+        console.paragraph(str(report.best), "  ")
     for report in reports:
         for reason, count in list(report.reasons.items())[:_MOST_REASONS]:
-            console.say(f"{report.operator}: {count} x {reason}")
+            console.paragraph(f"{report.operator}: {count} x {reason}")
         if (more := len(report.reasons) - _MOST_REASONS) > 0:
             console.say(f"{report.operator}: {more} more kinds of failure")
         for said in filter(None, (report.note, report.disturbed)):
-            console.say(f"{report.operator}: {said}")
+            console.paragraph(f"{report.operator}: {said}")
     files = {report.record.parent for report in reports if report.record}
     for folder in sorted(files):
         console.say(f"recorded in {folder}")
-    console.say(_stages(reports, seconds))
+    console.paragraph(_stages(reports, seconds))
 
 
-def _row(report: Report) -> tuple[str, ...]:
+def _result(report: Report) -> str:
     spread = f" +- {report.spread:.1%}" if report.spread else ""
     about = "about " if report.static else ""
     return (
-        find(report.operator).described(report.workload),
-        about + console.duration(report.default_seconds),
-        about + console.duration(report.seconds) + spread,
-        _faster(report),
-        _tried(report),
-        str(report.best),
+        f"default {about}{console.duration(report.default_seconds)}, "
+        f"best {about}{console.duration(report.seconds)}{spread}, "
+        f"{_faster(report)}, {_tried(report)}"
     )
 
 
@@ -217,7 +216,7 @@ def _tried(report: Report) -> str:
     earlier = f"{report.earlier} earlier" if report.earlier else ""
     remarks = filter(None, ("all" if report.exhausted else "", earlier))
     said = ", ".join(remarks)
-    return f"{report.trials} ({said})" if said else str(report.trials)
+    return f"{report.trials} tried ({said})" if said else f"{report.trials} tried"
 
 
 def _faster(report: Report) -> str:

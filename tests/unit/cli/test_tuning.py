@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
+import re
 
 import pytest
 from rich.console import Console
@@ -32,6 +34,7 @@ def progress(trials=3, member=1, best=5e-3, **counts):
         default_seconds=6e-3,
         last=(BEST, Outcome("ok", seconds=best)),
         counts=counts or {"ok": trials},
+        space=56,
     )
 
 
@@ -73,20 +76,41 @@ def search(monkeypatch):
 
 
 @pytest.mark.usefixtures("search")
-def test_a_run_is_told_in_lines_and_a_table(tlang):
+def test_a_run_is_told_in_lines_and_a_result(tlang):
     result = tlang("tune", "bits", "--budget", "10s")
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
-    assert lines[1] == "random.bits: 1 tried, best 6 ms, default 6 ms"
-    assert lines[2] == "random.bits: 2 tried, best 5 ms, default 6 ms"
-    row = next(line for line in lines if line.startswith("random.bits(u32"))
-    assert "6 ms" in row
-    assert "5 ms +- 1.2%" in row
-    assert "1.20x [1.15, 1.25]" in row
-    assert "direct(lanes=32)" in row
+    for at, said in ((1, "1 of 56 tried, best 6 ms"), (2, "2 of 56 tried, best 5 ms")):
+        line, _, left = lines[at].rpartition(", ")
+        assert line == f"random.bits: {said}, default 6 ms"
+        assert re.fullmatch(r"\d:\d\d left", left)
+    at = next(n for n, line in enumerate(lines) if line.startswith("random.bits(u32"))
+    assert lines[at + 1 : at + 3] == [
+        "  default 6 ms, best 5 ms +- 1.2%, 1.20x [1.15, 1.25], 23 tried",
+        "  direct(lanes=32)",
+    ]
     assert "random.bits: 2 x killed by SIGSEGV while being checked" in lines
     assert lines[-1].startswith("23 trials in ")
     assert "build 12 s, check 3 s, bookkeeping 50 ms" in lines[-1]
+
+
+def test_the_report_fits_80_columns(tlang, search):
+    knobs = {f"a_knob_with_a_name_{n}": 1 << n for n in range(12)}
+    dense = find("nn.dense")
+    search.result = [
+        report(
+            operator="nn.dense",
+            workload=dense.workload((33, 777), (1025, 777), (1025,), dtypes="f32"),
+            best=Candidate("direct", knobs),
+            note=" ".join(["a remark"] * 30),
+            disturbed=" ".join(["others"] * 30),
+            reasons={" ".join(["a reason"] * 30): 3},
+        )
+    ]
+    lines = tlang("tune", "bits", "--budget", "10s").stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    text = " ".join(line.strip() for line in lines)
+    assert str(Candidate("direct", knobs)) in text
 
 
 def test_where_the_default_stands_the_table_says_so(tlang, search):
@@ -99,7 +123,8 @@ def test_where_the_default_stands_the_table_says_so(tlang, search):
 def test_trials_of_earlier_runs_are_counted_apart(tlang, search):
     search.result = [report(earlier=22, exhausted=True)]
     lines = tlang("tune", "bits").stdout.splitlines()
-    assert any("23 (all, 22 earlier)" in line for line in lines)
+    text = " ".join(line.strip() for line in lines)
+    assert "23 tried (all, 22 earlier)" in text
     assert lines[-1].startswith("1 trial in ")
 
 
@@ -165,23 +190,39 @@ def test_a_family_refuses_a_type_that_a_member_lacks(tlang, search):
 
 
 def test_lines_come_only_with_what_is_new(capsys):
-    with Plain() as listen:
+    with Plain(Course(2, 60.0, None)) as listen:
         listen(progress(1, best=5e-3))
         listen(progress(2, best=4.99e-3))
         listen(progress(3, best=4e-3))
         listen(progress(1, member=2, best=7e-3))
     shown = capsys.readouterr().out.splitlines()
     assert [line.partition(",")[0] for line in shown] == [
-        "random.bits: 1 tried",
-        "random.bits: 3 tried",
-        "random.bits: 1 tried",
+        "random.bits: 1 of 56 tried",
+        "random.bits: 3 of 56 tried",
+        "random.bits: 1 of 56 tried",
     ]
 
 
 def test_standing_counts_failures_by_kind():
     said = status_line(progress(9, ok=6, wrong=1, crashed=2))
-    assert said == "9 tried, best 5 ms, default 6 ms, 2 crashed, 1 wrong"
-    assert status_line(progress(1, best=None)) == "1 tried, default 6 ms"
+    assert said == "9 of 56 tried, best 5 ms, default 6 ms, 2 crashed, 1 wrong"
+    unknown = dataclasses.replace(progress(1, best=None), space=None)
+    assert status_line(unknown) == "1 tried, default 6 ms"
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [
+        (56, "56"),
+        (1_234, "1.2k"),
+        (56_000, "56k"),
+        (11_708_928, "11M"),
+        (2**31, "2.1G"),
+    ],
+)
+def test_large_spaces_are_rounded(count, shown):
+    found = dataclasses.replace(progress(7), space=count)
+    assert status_line(found).startswith(f"7 of {shown} tried")
 
 
 def test_a_course_ends_with_its_budget_or_its_trials(monkeypatch):
@@ -211,4 +252,4 @@ def test_a_bar_shows_the_best_and_the_time_left(monkeypatch):
     shown = screen.getvalue()
     assert "2/2 random.bits" in shown
     assert "left" in shown
-    assert "4 tried, best 5 ms, default 6 ms, 1 wrong" in shown
+    assert "4 of 56 tried, best 5 ms, default 6 ms, 1 wrong" in shown
