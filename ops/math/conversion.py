@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 @operator(
     "math.cast",
     shapes=((1 << 24,),),
-    usual={"dtype": "f32"},  # that of the gradient of its default
+    usual={"dtype": "f32"},  # that of the gradient of the result
     whole=True,
-    gradient={},
+    gradient={"linear": False},  # in the type of x
 )
 def cast(x: Anything, dtype: ElementType) -> Tensor:
     """Convert to another element type.
