@@ -93,8 +93,8 @@ def tiles(plan: Plan) -> None:
         return
     pack_whole(s, stage, tile, rows=False)
     for tall, rows in _cut_rows(s, stage.name, axes.row, tile.rows):
-        for part in _cut_columns(s, tall, axes.column, tile):
-            _tile(s, part, stage, axes, replace(tile, rows=rows))
+        for part, wide in _cut_columns(s, tall, axes.column, tile):
+            _tile(s, part, stage, axes, replace(wide, rows=rows))
 
 
 def in_blocks(plan: Plan, tile: Tile, best: Blocks) -> None:
@@ -118,7 +118,8 @@ def _cut_rows(s: Schedule, block: str, row: str, rows: int) -> list[tuple[str, i
     A known number of rows leaves one remainder tile; otherwise the remainder is made of
     smaller tiles, so that no reduction loop contains a condition.
     """
-    if extent(s, row) is not None:
+    loop = next(name for name in s.loops(block) if is_part(name, row))
+    if extent(s, loop) is not None:
         return [(part, rows) for part in cut(s, block, row, rows)]
     found: list[tuple[str, int]] = []
     for size in (rows, *(n for n in SMALL if n < rows)):
@@ -130,11 +131,28 @@ def _cut_rows(s: Schedule, block: str, row: str, rows: int) -> list[tuple[str, i
     return [*found, (block, 1)]
 
 
-def _cut_columns(s: Schedule, block: str, column: str, tile: Tile) -> list[str]:
-    """The blocks of whole tiles, of whole vectors, and of what is narrower than one."""
-    parts = cut(s, block, column, tile.vectors * tile.lanes)
-    narrow = parts[-1]
-    return [*parts[:-1], *cut(s, narrow, column, tile.lanes)]
+def _cut_columns(
+    s: Schedule, block: str, column: str, tile: Tile
+) -> list[tuple[str, Tile]]:
+    """The blocks of whole tiles, of whole vectors, and of what is narrower than one.
+
+    Of an unknown number of columns, the remainder is made of shorter vectors, so that
+    no reduction loop contains a condition.
+    """
+    loop = next(name for name in s.loops(block) if is_part(name, column))
+    if extent(s, loop) is not None:
+        parts = cut(s, block, column, tile.vectors * tile.lanes)
+        narrow = cut(s, parts[-1], column, tile.lanes)
+        return [(part, tile) for part in (*parts[:-1], *narrow)]
+    vector = replace(tile, vectors=1)
+    smaller = (replace(vector, lanes=n) for n in SMALL if n < tile.lanes)
+    found = []
+    for each in dict.fromkeys((tile, vector, *smaller)):
+        part = block
+        if each.lanes > 1:
+            part, block = cut_unknown(s, block, column, each.vectors * each.lanes)
+        found.append((part, each))
+    return found
 
 
 def _tile(s: Schedule, block: str, stage: Stage, axes: _Axes, tile: Tile) -> None:

@@ -63,12 +63,12 @@ def by_dots(plan: Plan, best: Choice) -> None:
     row, column = (loop.var.name for loop in found)
     rows = plan.knobs.choice("dot_rows", SIDES, default=best.dot_rows)
     columns = plan.knobs.choice("dot_columns", SIDES, default=best.dot_columns)
-    for narrow in cut(s, stage.name, column, columns):
-        for part, tall in _cut_rows(s, narrow, row, rows):
-            _tile(plan, part, (row, column), (tall, columns))
+    for narrow, wide in _cut(s, stage.name, column, columns):
+        for part, tall in _cut(s, narrow, row, rows):
+            _tile(plan, part, (row, column), (tall, wide))
 
 
-def _cut_rows(s: Schedule, block: str, row: str, rows: int) -> list[tuple[str, int]]:
+def _cut(s: Schedule, block: str, row: str, rows: int) -> list[tuple[str, int]]:
     """Blocks of whole tiles and of what is left, with the rows of a tile in each."""
     if extent(s, next(n for n in s.loops(block) if is_part(n, row))) is not None:
         return [(part, rows) for part in cut(s, block, row, rows)]

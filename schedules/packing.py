@@ -11,7 +11,7 @@ from tensorlang.ir.nodes import Const, Load
 from tensorlang.schedules.contraction_space import Tile
 from tensorlang.schedules.core import PAGE
 from tensorlang.schedules.stages import Stage, column_dimension
-from tensorlang.schedules.tiling import cut, extent, parallelize
+from tensorlang.schedules.tiling import cut, cut_unknown, extent, parallelize
 from tensorlang.scheduling import Schedule
 
 
@@ -117,7 +117,7 @@ def _transpose(s: Schedule, copy: str, lanes: int, intrinsic: str) -> None:
         raise ScheduleError(f"block {copy!r} copies no matrix")
     rows, columns = around
     for loop in (rows, columns):
-        cut(s, copy, loop, lanes)
+        (cut_unknown if extent(s, loop) is None else cut)(s, copy, loop, lanes)
     row, row_in = s.split(rows, [None, lanes])
     column, column_in = s.split(columns, [None, lanes])
     s.reorder(row, column, row_in, column_in)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tensorlang import targets
+from tensorlang.ir.contents import blocks
 from tensorlang.ops import find
 from tensorlang.runtime import build
 from tensorlang.schedules.generic import generic
@@ -78,3 +79,16 @@ def test_ragged_weights_are_packed_strip_by_strip(megabytes):
     target = replace(targets.get("llvm"), l2_bytes=bytes_, l3_bytes=bytes_)
     s = scheduled("oi", 33, 776, 1025, Knobs(), target=target)
     assert any("compute_at" in str(step) for step in s.trace)
+
+
+@pytest.mark.parametrize("transpose_b", [False, True])
+def test_open_columns_have_no_conditions_in_sums(transpose_b):
+    op = find("math.matmul_grad")
+    second = (512, 96) if transpose_b else (96, 512)
+    how = {"transpose_a": True, "transpose_b": transpose_b}
+    workload = op.workload((300, 512), (96, 300), second, **how)
+    s = Schedule(op.function(workload), targets.get("llvm"))
+    generic(s, Knobs())
+    sums = [b for b in blocks(s.function) if "reduction" in {a.kind for a in b.axes}]
+    assert len(sums) > 2
+    assert all(block.where is None for block in sums)

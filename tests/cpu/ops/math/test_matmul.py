@@ -79,3 +79,15 @@ def test_strided_inputs():
 def test_bad_calls_get_a_sentence(call, error, match):
     with pytest.raises(error, match=match):
         call()
+
+
+@pytest.mark.parametrize("transpose_b", [False, True])
+@pytest.mark.parametrize("rows", [1, 3, 16, 31, 47, 101])
+def test_gradients_whose_columns_are_open(rows, transpose_b):
+    """The rows of a transposed factor are the columns of its gradient."""
+    x, y = drawn(70, rows), drawn(70, 40, seed=1)
+    dy = drawn(rows, 40, seed=2)
+    how = {"transpose_a": True, "transpose_b": transpose_b}
+    da, db = matmul_grad(dy, x, turned(y, transpose_b), **how)
+    assert np.allclose(da, y @ dy.T, atol=1e-4)
+    assert np.allclose(db, turned(x @ dy, transpose_b), atol=1e-4)
