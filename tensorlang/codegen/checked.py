@@ -21,7 +21,15 @@ from typing import Final
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars, names
 from tensorlang.ir.dtypes import i64
-from tensorlang.ir.visit import children, fresh, rebuild, rewriter, substitute, walk
+from tensorlang.ir.visit import (
+    children,
+    fresh,
+    rebuild,
+    replace_buffers,
+    rewriter,
+    substitute,
+    walk,
+)
 
 COLUMNS: Final = 3  # whether an index was out of bounds, the index, and the size
 
@@ -64,22 +72,13 @@ def checked(function: ir.Function) -> tuple[ir.Function, tuple[Access, ...]]:
     body = state.visit(function.body, "")
     rows = max(len(state.accesses), 1)
     report = replace(state.report, shape=_shape(rows))
-    body = _with(body, state.report, report)
+    body = replace_buffers(body, {state.report: report})
     params = (*function.params, ir.Param(report, "inout"))
     return replace(function, params=params, body=body), tuple(state.accesses)
 
 
 def _shape(rows: int) -> tuple[ir.Expr, ...]:
     return ir.as_expr(rows), ir.as_expr(COLUMNS)
-
-
-def _with(body: ir.Stmt, old: ir.Buffer, new: ir.Buffer) -> ir.Stmt:
-    @rewriter
-    def visit(node: ir.Node) -> ir.Node:
-        made = rebuild(node, visit)
-        return new if made == old else made
-
-    return visit(body)
 
 
 class _Checking:

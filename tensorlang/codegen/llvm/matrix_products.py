@@ -15,17 +15,8 @@ from tensorlang.codegen.llvm.types import memory_type
 from tensorlang.codegen.tiles import rows_of
 from tensorlang.errors import CodegenError
 from tensorlang.instructions import MATRIX_PRODUCTS, MatrixProduct
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.dtypes import i64
-from tensorlang.ir.nodes import (
-    Buffer,
-    Call,
-    Const,
-    Expr,
-    Load,
-    Node,
-    Splat,
-    Store,
-)
 from tensorlang.ir.visit import nodes_of
 
 _TILE = "x86_amx"
@@ -33,24 +24,24 @@ _BYTES = 64  # of a row
 _LANES = 16  # 32-bit elements of a row
 
 
-def tiles_of(node: Node) -> frozenset[Buffer]:
+def tiles_of(node: ir.Node) -> frozenset[ir.Buffer]:
     """The buffers whose elements are sums of matrix products."""
     return frozenset(
         stmt.buffer
-        for stmt in nodes_of(node, Store)
-        if isinstance(stmt.value, Call) and stmt.value.name in MATRIX_PRODUCTS
+        for stmt in nodes_of(node, ir.Store)
+        if isinstance(stmt.value, ir.Call) and stmt.value.name in MATRIX_PRODUCTS
     )
 
 
-def store(builder: Builder, stmt: Store, value: Value) -> bool:
+def store(builder: Builder, stmt: ir.Store, value: Value) -> bool:
     """Emit a step on a tile of sums, unless the statement is none."""
     match stmt.value:
-        case Call(name=name) if name in MATRIX_PRODUCTS:
+        case ir.Call(name=name) if name in MATRIX_PRODUCTS:
             tile = _product(builder, stmt.value, value)
-        case Splat(value=Const(value=0)) if stmt.buffer in builder.tiles:
+        case ir.Splat(value=ir.Const(value=0)) if stmt.buffer in builder.tiles:
             lanes = stmt.value.dtype.lanes
             tile = builder.call("llvm.x86.tilezero.internal", _TILE, *_shape(lanes))
-        case Load(buffer=buffer) if buffer in builder.tiles:
+        case ir.Load(buffer=buffer) if buffer in builder.tiles:
             _copy(builder, stmt, stmt.value, value)
             return True
         case _:
@@ -59,7 +50,7 @@ def store(builder: Builder, stmt: Store, value: Value) -> bool:
     return True
 
 
-def _product(builder: Builder, call: Call, value: Value) -> str:
+def _product(builder: Builder, call: ir.Call, value: Value) -> str:
     row = MATRIX_PRODUCTS[call.name]
     if not row.fits(builder.module.target.features):
         raise CodegenError(
@@ -90,9 +81,9 @@ def _vector(lanes: int) -> tuple[str, str]:
     return f"<{lanes} x i32>", f"v{lanes}i32"
 
 
-def _sums(builder: Builder, expr: Expr, value: Value) -> str:
+def _sums(builder: Builder, expr: ir.Expr, value: Value) -> str:
     """A tile of sums, from the memory that stands for it."""
-    if not isinstance(expr, Load):
+    if not isinstance(expr, ir.Load):
         raise CodegenError("a matrix product adds to sums in memory")
     kind, name = _vector(expr.dtype.lanes)
     pointer = _whole(builder, expr, value)
@@ -100,7 +91,7 @@ def _sums(builder: Builder, expr: Expr, value: Value) -> str:
     return builder.call(f"llvm.x86.cast.vector.to.tile.{name}", _TILE, (kind, held))
 
 
-def _keep(builder: Builder, stmt: Store, tile: str, value: Value) -> None:
+def _keep(builder: Builder, stmt: ir.Store, tile: str, value: Value) -> None:
     """Store a tile of sums in the memory that stands for it."""
     kind, name = _vector(stmt.value.dtype.lanes)
     cast = f"llvm.x86.cast.tile.to.vector.{name}"
@@ -108,7 +99,7 @@ def _keep(builder: Builder, stmt: Store, tile: str, value: Value) -> None:
     builder.emit(ins.Store(kind, held, _whole(builder, stmt, value), 4))
 
 
-def _whole(builder: Builder, access: Load | Store, value: Value) -> str:
+def _whole(builder: Builder, access: ir.Load | ir.Store, value: Value) -> str:
     """The address of a tile that is contiguous."""
     (_, pointer), (_, pitch) = _place(builder, access, _LANES, value)
     if pitch != str(_BYTES):
@@ -117,10 +108,10 @@ def _whole(builder: Builder, access: Load | Store, value: Value) -> str:
 
 
 def _factors(
-    builder: Builder, row: MatrixProduct, expr: Expr, columns: int, value: Value
+    builder: Builder, row: MatrixProduct, expr: ir.Expr, columns: int, value: Value
 ) -> str:
     """A tile of factors, loaded once between stores."""
-    if not isinstance(expr, Load):
+    if not isinstance(expr, ir.Load):
         raise CodegenError(f"{row.name} takes factors from memory")
     if expr not in builder.factors:
         rows = expr.dtype.lanes // columns
@@ -133,7 +124,7 @@ def _factors(
     return builder.factors[expr]
 
 
-def _copy(builder: Builder, stmt: Store, sums: Load, value: Value) -> None:
+def _copy(builder: Builder, stmt: ir.Store, sums: ir.Load, value: Value) -> None:
     """Store a tile of sums to memory, row by row."""
     builder.call(
         "llvm.x86.tilestored64.internal",
@@ -146,7 +137,7 @@ def _copy(builder: Builder, stmt: Store, sums: Load, value: Value) -> None:
 
 
 def _place(
-    builder: Builder, access: Load | Store, columns: int, value: Value
+    builder: Builder, access: ir.Load | ir.Store, columns: int, value: Value
 ) -> tuple[tuple[str, str], tuple[str, str]]:
     """The address of a tile's first row, and the bytes from one to the next."""
     (index,) = access.indices
@@ -161,5 +152,5 @@ def _place(
     name = builder.name()
     pointer = builder.pointers[access.buffer]
     builder.emit(ins.Address(name, element, pointer, "i64", scalar))
-    stride = value(mul(pitch, Const(access.buffer.dtype.bytes, i64)), builder)
+    stride = value(mul(pitch, ir.Const(access.buffer.dtype.bytes, i64)), builder)
     return ("ptr", name), ("i64", stride)

@@ -16,7 +16,7 @@ Enclosing conditions such as `n % 4 == 0` provide divisibility.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -25,6 +25,7 @@ from typing import Any, Final
 from tensorlang.codegen.multiples import Multiples, multiple, multiples_where
 from tensorlang.codegen.names import Names
 from tensorlang.codegen.simt.ragged import Lanes, one_body
+from tensorlang.codegen.simt.whole_vectors import forwarded
 from tensorlang.codegen.simt.wide_accesses import WideAccesses, is_own
 from tensorlang.codegen.vectorize import rename
 from tensorlang.ir import nodes as ir
@@ -172,7 +173,7 @@ class _Lockstep(WideAccesses):
     def run(self, stmt: ir.Stmt) -> None:
         """Rewrite a statement for all lanes."""
         if isinstance(stmt, ir.Seq):
-            for item in _direct(stmt.stmts):
+            for item in forwarded(stmt.stmts, _loads_only):
                 self.run(item)
             return
         stmt = self.known(stmt)
@@ -363,23 +364,8 @@ class _Lockstep(WideAccesses):
         return made
 
 
-def _direct(stmts: Sequence[ir.Stmt]) -> list[ir.Stmt]:
-    """Statements in order; a load that is only stored next is forwarded."""
-    made: list[ir.Stmt] = []
-    for number, stmt in enumerate(stmts):
-        last = made[-1] if made else None
-        if (
-            isinstance(last, ir.Let)
-            and isinstance(stmt, ir.Store)
-            and isinstance(last.value, ir.Load)
-            and stmt.value == last.var
-            and not any(last.var in free_vars(s) for s in stmts[number + 1 :])
-            and last.var not in frozenset().union(*map(free_vars, stmt.indices))
-        ):
-            made[-1] = replace(stmt, value=last.value)
-        else:
-            made.append(stmt)
-    return made
+def _loads_only(let: ir.Let) -> bool:
+    return isinstance(let.value, ir.Load)
 
 
 def _hints(stmt: ir.Store, to: ir.Ramp) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ Requires contiguous indices, the first a multiple of their number.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -33,7 +33,8 @@ def _visit(node: ir.Node) -> ir.Node:
         case ir.Buffer():
             return node
         case ir.Seq():
-            return ir.seq(*_inlined(_stored([_visit(stmt) for stmt in node.stmts])))
+            stored = _stored([_visit(stmt) for stmt in node.stmts])
+            return ir.seq(*forwarded(stored, _is_vector))
         case ir.Shuffle(vectors=vectors, lanes_taken=lanes) if lanes == _all(vectors):
             whole = _loaded(node)
             return rebuild(node, _visit) if whole is None else whole
@@ -107,8 +108,10 @@ def _lanes(stmts: list[ir.Stmt]) -> tuple[int, ir.Store] | None:
     return len(run), replace(head, indices=(_ramp(first, len(run)),), value=vector)
 
 
-def _inlined(stmts: list[ir.Stmt]) -> list[ir.Stmt]:
-    """Forward vectors that are bound only to be stored next."""
+def forwarded(
+    stmts: Sequence[ir.Stmt], fits: Callable[[ir.Let], bool]
+) -> list[ir.Stmt]:
+    """The statements; values that fit and are only stored next are in the store."""
     made: list[ir.Stmt] = []
     for number, stmt in enumerate(stmts):
         last = made[-1] if made else None
@@ -116,13 +119,18 @@ def _inlined(stmts: list[ir.Stmt]) -> list[ir.Stmt]:
             isinstance(last, ir.Let)
             and isinstance(stmt, ir.Store)
             and stmt.value == last.var
-            and last.var.dtype.lanes > 1
-            and not any(last.var in free_vars(later) for later in stmts[number + 1 :])
+            and fits(last)
+            and not any(last.var in free_vars(s) for s in stmts[number + 1 :])
+            and last.var not in frozenset().union(*map(free_vars, stmt.indices))
         ):
             made[-1] = replace(stmt, value=last.value)
         else:
             made.append(stmt)
     return made
+
+
+def _is_vector(let: ir.Let) -> bool:
+    return let.var.dtype.lanes > 1
 
 
 def _first(places: list[tuple[ir.Buffer, tuple[ir.Expr, ...]]]) -> ir.Expr | None:
