@@ -2,21 +2,23 @@
 
 Ioffe and Szegedy, "Batch normalization", 2015.
 
-Arrays are seen as images `[n, c, i]`, with a channel contiguous within an image, or as
-columns `[1, n, c]`, with contiguous channels. The moments of each image are computed in
-one pass over memory and then combined (Chan, Golub and LeVeque, 1979). Gradients are
-written by hand: identities of normalised channels leave two sums per channel.
+Gradients are written by hand: identities of normalised channels leave two sums per
+channel.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from tensorlang import ir
 from tensorlang.ops.definition import operator
+from tensorlang.ops.nn.channel_moments import (
+    Channel,
+    Channels,
+    by_channels,
+    check_variance,
+)
 from tensorlang.ops.nn.norms import inverse_root
 from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.signature import Floats, Scalar, Weights
@@ -25,13 +27,8 @@ if TYPE_CHECKING:
     from tensorlang.ir import Expr, Tensor
     from tensorlang.ir.rows import Index, Rows
 
-Value: TypeAlias = "Callable[[Index], Expr]"
-# a value per channel, by channel index
-Channel: TypeAlias = "Callable[[Expr], Expr]"
 _USUAL: Final = (8, 64, 56, 56)
 _RESULTS: Final = {"dx": "x", "dweight": "weight", "dbias": "weight"}  # of gradients
-_IMAGES: Final = 1  # the channel dimension of images `[n, c, i]`
-_COLUMNS: Final = 2  # the channel dimension of columns `[1, n, c]`
 _MEANINGS: Final = {
     "mean": "Mean per channel.",
     "var": "Variance per channel.",
@@ -77,7 +74,9 @@ def batch_norm(
         x: Floats, at least two dimensions.
         out: Output array; may be `x`.
     """
-    (rows,), dim = _seen(axis, {"x": x}, mean=mean, var=var, weight=weight, bias=bias)
+    (rows,), dim = by_channels(
+        axis, {"x": x}, mean=mean, var=var, weight=weight, bias=bias
+    )
 
     def deviation(c: Expr) -> Expr:
         return _scaled(inverse_root(ir.wide(var[c]) + eps), weight, c)
@@ -109,7 +108,7 @@ def batch_norm_train(
         out: Three output arrays: y, mean and variance; the latter two may be
             `running_mean` and `running_var`.
     """
-    (rows,), dim = _seen(
+    (rows,), dim = by_channels(
         axis,
         {"x": x},
         running_mean=running_mean,
@@ -117,7 +116,7 @@ def batch_norm_train(
         weight=weight,
         bias=bias,
     )
-    _with_variance(x, rows, dim)
+    check_variance(x, rows, dim)
     channels = Channels(rows, dim)
     found = channels.moments()
 
@@ -152,7 +151,7 @@ def batch_norm_grad(
         weight: As for `nn.batch_norm`; if None, only the gradient for x is returned.
         out: Output arrays: three, or one without weight.
     """
-    (given, rows), dim = _seen(
+    (given, rows), dim = by_channels(
         axis, {"dy": dy, "x": x}, mean=mean, var=var, weight=weight
     )
     channels = Channels(rows, dim)
@@ -197,8 +196,8 @@ def batch_norm_train_grad(
             returned.
         out: Output arrays: three, or one without weight.
     """
-    (given, rows), dim = _seen(axis, {"dy": dy, "x": x}, weight=weight)
-    _with_variance(x, rows, dim)
+    (given, rows), dim = by_channels(axis, {"dy": dy, "x": x}, weight=weight)
+    check_variance(x, rows, dim)
     channels = Channels(rows, dim, given)
     found, count = channels.moments(), channels.count
     plain, moment = found.plain, found.moment
@@ -225,176 +224,7 @@ def batch_norm_train_grad(
     )
 
 
-# --------------------------------------------------------------------------- shapes
-
-
-def _seen(
-    axis: int, arrays: dict[str, Tensor], **by_channel: Tensor | None
-) -> tuple[tuple[Rows, ...], int]:
-    """Arrays as images or columns, and their channel dimension."""
-    ir.rows.same_shape(**arrays)
-    x = arrays["x"]
-    at = ir.rows.axis_of(axis, x.ndim)
-    channels = int(x.shape[at])
-    for name, each in by_channel.items():
-        ir.require(
-            each is None or (each.ndim == 1 and each.shape[0] == channels),
-            "{name} has shape {shape}; for x of shape {x} with its channels along axis "
-            "{at} it is {wanted}",
-            name=name,
-            shape=each and each.shape,
-            x=x.shape,
-            at=at,
-            wanted=(channels,),
-        )
-    before, behind = ir.elements(x.shape[:at]), x.shape[at + 1 :]
-    if all(extent == 1 for extent in behind):
-        seen, dim = (1, before, channels), _COLUMNS
-    else:
-        seen, dim = (before, channels, math.prod(map(int, behind))), _IMAGES
-    axes = tuple(n for n in range(x.ndim) if n != at)
-    dims = (2 if dim == _IMAGES else 1,)
-    return tuple(
-        ir.rows.Rows(ir.reshaped(array, seen), dims, array, axes)
-        for array in arrays.values()
-    ), dim
-
-
-def _with_variance(x: Tensor, rows: Rows, dim: int) -> None:
-    """Check that channels have more than one value."""
-    ir.require(
-        dim == _IMAGES or rows.array.shape[1] != 1,
-        "x of shape {x} has one value a channel, which has no variance",
-        x=x.shape,
-    )
-
-
 # ------------------------------------------------------------------------ the loops
-
-
-class Channels:
-    """Per-channel sums and moments of an array.
-
-    Args:
-        rows: The array.
-        dim: The channel dimension.
-        given: The gradient `dy` of a result of the same shape, if any.
-    """
-
-    def __init__(self, rows: Rows, dim: int, given: Rows | None = None) -> None:
-        self.rows, self.dim, self.given = rows, dim, given
-        self.array = rows.array
-
-    def __getitem__(self, at: Index) -> Expr:
-        """An element, widened to the accumulation type."""
-        return self.rows[at]
-
-    @property
-    def count(self) -> Expr:
-        """The number of elements per channel, in the accumulation type."""
-        n, *_ = extents = self.array.buffer.shape
-        number = n * extents[2] if self.dim == _IMAGES else extents[1]
-        return number.cast(self.rows.dtype)
-
-    def sum(self, value: Value, name: str) -> Channel:
-        """The sum of `value` over each channel."""
-        if self.dim != _IMAGES:
-            whole = self.rows.fold_long("sum", value, name)
-            return lambda c: whole[0, c]
-        part = self.rows.fold("sum", value, f"{name}_of_image")
-        whole = self._over_images(lambda n, c: part[n, c], name)
-        return whole.__getitem__
-
-    def _over_images(self, value: Callable[[Expr, Expr], Expr], name: str) -> Tensor:
-        """The sum over images of a value per image and channel."""
-        n, c, _ = self.array.shape
-        axis = ir.reduce_axis(n, f"{name}_n")
-        made: Tensor = ir.compute(
-            (c,), lambda c: ir.sum(value(axis.var, c), axis), name
-        )
-        return made
-
-    def moments(self) -> Moments:
-        """Mean and variance; with `dy`, its sums too."""
-        return self._of_images() if self.dim == _IMAGES else self._of_columns()
-
-    def _of_columns(self) -> Moments:
-        total = self.sum(self.__getitem__, "total")
-
-        def off(at: Index) -> Expr:
-            return self[at] - total(at[2]) / self.count
-
-        squares = self.sum(lambda at: off(at) * off(at), "squares")
-        given = self.given
-        if given is None:
-            return Moments(self, total, squares)
-        plain = self.sum(given.__getitem__, "plain")
-        moment = self.sum(lambda at: given[at] * off(at), "moment")
-        return Moments(self, total, squares, plain, moment)
-
-    def _of_images(self) -> Moments:
-        """Moments of each image in one pass over memory, then combined."""
-        rows, given = self.rows, self.given
-        size = self.array.buffer.shape[2].cast(rows.dtype)
-        sums: Tensor = rows.fold("sum", rows.__getitem__, "total_of_image")
-
-        def off(at: Index) -> Expr:
-            return rows[at] - sums[at[0], at[1]] / size
-
-        inside = rows.fold("sum", lambda at: off(at) * off(at), "squares_of_image")
-        own = [inside]
-        if given is not None:
-            plain = rows.fold("sum", given.__getitem__, "plain_of_image")
-            moment = rows.fold("sum", lambda at: given[at] * off(at), "moment_of_image")
-            own += [plain, moment]
-        total = ir.rows.behind(
-            self._over_images(lambda n, c: sums[n, c], "total"), *own
-        )
-
-        def away(n: Expr, c: Expr) -> Expr:
-            """The deviation of an image's mean from the total mean."""
-            return sums[n, c] / size - total[c] / self.count
-
-        squares = self._over_images(
-            lambda n, c: inside[n, c] + away(n, c) * away(n, c) * size, "squares"
-        )
-        found = Moments(self, total.__getitem__, squares.__getitem__)
-        if given is None:
-            return found
-        return replace(
-            found,
-            plain=self._over_images(lambda n, c: plain[n, c], "plain").__getitem__,
-            moment=self._over_images(
-                lambda n, c: moment[n, c] + away(n, c) * plain[n, c], "moment"
-            ).__getitem__,
-        )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Moments:
-    """Sums over each channel.
-
-    Attributes:
-        of: The channels.
-        total: Sum of the elements.
-        squares: Sum of squared deviations from the mean.
-        plain: Sum of dy.
-        moment: Sum of dy times the deviations.
-    """
-
-    of: Channels
-    total: Channel
-    squares: Channel
-    plain: Channel | None = None
-    moment: Channel | None = None
-
-    def mean(self, c: Expr) -> Expr:
-        """The mean of a channel."""
-        return self.total(c) / self.of.count
-
-    def variance(self, c: Expr) -> Expr:
-        """The (biased) variance of a channel."""
-        return self.squares(c) / self.of.count
 
 
 def _scaled(value: Expr, weight: Tensor | None, c: Expr) -> Expr:

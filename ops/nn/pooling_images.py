@@ -1,0 +1,192 @@
+"""Windows on the images of a pooling operator: checked, and applied to arrays."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from tensorlang import ir, lazy
+from tensorlang.errors import ArgumentError
+from tensorlang.ops.nn.windows import (
+    LAYOUTS,
+    Windows,
+    channels_first,
+    several,
+    windows,
+)
+
+if TYPE_CHECKING:
+    from tensorlang.ir import Tensor
+    from tensorlang.ops.nn import pooling_windows
+    from tensorlang.ops.nn.pooling_windows import Slide
+    from tensorlang.ops.operator import Body
+else:
+    pooling_windows = lazy.module("tensorlang.ops.nn.pooling_windows")
+
+Shape: TypeAlias = tuple[int, ...]
+RANKS: Final = (1, 2, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Pooling:
+    """Windows on images.
+
+    Attributes:
+        first: Whether channels come first.
+        slid: The windows along each dimension.
+        shown: Spatial extents of the result, if of higher rank than the windows.
+    """
+
+    first: bool
+    slid: tuple[Slide, ...]
+    shown: Shape = ()
+
+    @property
+    def layout(self) -> str:
+        """The layout; leading channels are part of the batch."""
+        return LAYOUTS[len(self.slid)][0 if self.first else 1]
+
+    @property
+    def results(self) -> Shape:
+        """The number of windows along each dimension."""
+        return tuple(s.count for s in self.slid)
+
+    def shape(self, x: Tensor) -> tuple[Any, ...]:
+        """The shape of the result for images."""
+        spatial = self.shown or self.results
+        if self.first:
+            return (*x.shape[:2], *spatial)
+        return (x.shape[0], *spatial, x.shape[-1])
+
+    def seen(self, array: Tensor, spatial: Shape) -> Tensor:
+        """Images reshaped to the canonical form, with these spatial extents."""
+        if self.first:
+            shape = (ir.elements(array.shape[:2]), *spatial)
+        else:
+            shape = (ir.elements(array.shape[:1]), *spatial, int(array.shape[-1]))
+        return ir.reshaped(array, shape)
+
+    def images(self, x: Tensor) -> Tensor:
+        """Images in the canonical form."""
+        return self.seen(x, tuple(s.extent for s in self.slid))
+
+    def forward(self, define: Body, x: Tensor, **options: object) -> Tensor:
+        """Apply a definition of pooling."""
+        made = define(self.images(x), self.layout, self.slid, **options)
+        return ir.reshaped(made, self.shape(x))
+
+    def backward(
+        self, define: Body, dy: Tensor, x: Tensor, **options: object
+    ) -> Tensor:
+        """Apply a definition of the gradient.
+
+        Raises:
+            ShapeError: `dy` has another shape than the result.
+        """
+        shape = self.shape(x)
+        ir.require(
+            dy.ndim == len(shape) and dy.shape == shape,
+            "dy has shape {dy}; the result had {made}",
+            dy=dy.shape,
+            made=shape,
+        )
+        given, images = self.seen(dy, self.results), self.images(x)
+        made = define(given, images, self.layout, self.slid, **options)
+        return ir.reshaped(made, x.shape)
+
+
+def image_of(id: str, x: Tensor, rank: int, layout: str | None) -> tuple[bool, Shape]:
+    """Whether channels come first, and the spatial extents.
+
+    Raises:
+        ShapeError, ArgumentError: not images of this rank and layout.
+    """
+    first = channels_first(id, layout or LAYOUTS[rank][0], rank)
+    ir.require(
+        x.ndim == rank + 2,
+        "{id} takes images of {dims} dimensions, not {shape}",
+        id=id,
+        dims=rank + 2,
+        shape=x.shape,
+    )
+    spatial = x.shape[2:] if first else x.shape[1:-1]
+    ir.require(
+        all(extent >= 1 for extent in x.shape[1:]),
+        "images of {shape}; only the batch may be empty",
+        shape=x.shape,
+    )
+    return first, tuple(map(int, spatial))
+
+
+def sliding(  # noqa: PLR0917 - the operator's parameters
+    id: str,
+    image: tuple[bool, Shape],
+    kernel: object,
+    stride: object,
+    padding: object,
+    dilation: object = 1,
+    ceil_mode: bool = False,
+) -> Pooling:
+    """Windows of one size at a fixed stride.
+
+    Raises:
+        ShapeError, ArgumentError: an argument does not fit.
+    """
+    first, size = image
+    kernel = several(id, "kernel", kernel, len(size))
+    stride = kernel if stride is None else stride
+    given = {"stride": stride, "padding": padding, "dilation": dilation}
+    slid = windows(id, kernel, given)
+    most = (n for reach in slid.reach for n in (reach, reach))
+    if any(2 * p > reach for p, reach in zip(slid.padding, most, strict=True)):
+        raise ArgumentError(
+            f"{id}: padding {slid.padding} is more than half of a window of {kernel}"
+        )
+    found = _ending_outside if ceil_mode else Windows.outputs
+    return Pooling(first, pooling_windows.steps(slid, size, found(slid, id, size)))
+
+
+def _ending_outside(slid: Windows, id: str, size: Shape) -> Shape:
+    """Windows along each dimension, including those that end outside (ceil mode)."""
+    found = []
+    for at, n in enumerate(size):
+        low, high = slid.padding[2 * at : 2 * at + 2]
+        step = slid.stride[at]
+        count = -(-(n + low + high - slid.reach[at]) // step) + 1
+        if (count - 1) * step >= n + low:
+            count -= 1
+        found.append(count)
+    if min(found) < 1:
+        slid.outputs(id, size)
+    return tuple(found)
+
+
+def shares(id: str, image: tuple[bool, Shape], wanted: object) -> Pooling:
+    """Equal windows where the output size divides the image, else uneven ones."""
+    first, size = image
+    rank = len(size)
+    given = wanted if isinstance(wanted, tuple) else (wanted,) * rank
+    if len(given) == rank:
+        given = tuple(n if w is None else w for w, n in zip(given, size, strict=True))
+    results = several(id, "results", given, rank)
+    if any(n % count for n, count in zip(size, results, strict=True)):
+        return Pooling(first, tuple(map(pooling_windows.Shares, size, results)))
+    kernel = tuple(n // count for n, count in zip(size, results, strict=True))
+    slid = Windows(kernel, kernel, (1,) * rank, (0,) * (2 * rank))
+    return Pooling(first, pooling_windows.steps(slid, size, results))
+
+
+def whole(id: str, x: Tensor, layout: str | None) -> Pooling:
+    """One window over all pixels, flattened, of images of any rank."""
+    rank = x.ndim - 2
+    ir.require(
+        rank in RANKS,
+        "{id} takes images of 3 to 5 dimensions, (batch, channels, *spatial), not "
+        "{shape}",
+        id=id,
+        shape=x.shape,
+    )
+    first, size = image_of(id, x, rank, layout)
+    pixels = math.prod(size)
+    return replace(shares(id, (first, (pixels,)), 1), shown=(1,) * rank)
