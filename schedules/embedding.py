@@ -44,7 +44,7 @@ def embedding(s: Schedule, knobs: Knobs) -> None:
 def _width(s: Schedule) -> int:
     """Lanes of a vector register of the table's elements."""
     floats = [b.dtype for b in s.function.buffers if b.dtype.is_float]
-    widest = max(*floats, f32, key=lambda each: each.bits)
+    widest = max([*floats, f32], key=lambda each: each.bits)
     return core_of(s.target, widest).lanes
 
 

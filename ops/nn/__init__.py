@@ -42,6 +42,7 @@ from tensorlang.ops.nn.dropout import dropout_grad as dropout_grad
 from tensorlang.ops.nn.dropout import dropout_train as dropout_train
 from tensorlang.ops.nn.embedding import embedding as embedding
 from tensorlang.ops.nn.embedding import embedding_grad as embedding_grad
+from tensorlang.ops.nn.embedding import scatter as scatter
 from tensorlang.ops.nn.group_norm import group_norm as group_norm
 from tensorlang.ops.nn.joining import concatenate as concatenate
 from tensorlang.ops.nn.joining import pad as pad

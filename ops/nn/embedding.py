@@ -6,13 +6,13 @@ avoid atomics.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError
 from tensorlang.ops.definition import exchanging, operator
 from tensorlang.ops.indices import outside
-from tensorlang.ops.signature import Floats, Indices
+from tensorlang.ops.signature import Anything, Floats, Indices
 
 if TYPE_CHECKING:
     from tensorlang.ir import Expr, Tensor
@@ -31,12 +31,12 @@ _USUAL: Final = (64, 512), (30_000, 512)
     whole=True,
     faults=outside(0),
 )
-def embedding(ids: Indices, table: Floats) -> Tensor:
+def embedding(ids: Indices, table: Anything) -> Tensor:
     """Look up rows of a table by index.
 
     Args:
         ids: Row indices, int32 or int64, of any shape.
-        table: Floats `[rows, width]`.
+        table: Numbers or truth values `[rows, width]`.
         out: Output array, `[*ids.shape, width]`.
 
     Raises:
@@ -45,6 +45,48 @@ def embedding(ids: Indices, table: Floats) -> Tensor:
     rows = _rows(table)
     made = embedding_definitions.embedding(_in_a_row(ids), rows)
     return ir.reshaped(made, (*ids.shape, rows.shape[1]))
+
+
+@operator(
+    "nn.scatter",
+    shapes=((64,), (30_000, 512), (64, 512)),
+    scheduled_as="embedding",
+    whole=True,
+    faults=outside(0),
+)
+def scatter(
+    ids: Indices,
+    x: Anything,
+    updates: Anything,
+    reduction: Literal["none", "add", "mul", "max", "min"] = "none",
+) -> Tensor:
+    """A copy of a table, with rows replaced by or combined with others.
+
+    Rows with the same index are combined in order; without a reduction, the last one
+    stays.
+
+    Args:
+        ids: Row indices, int32 or int64, of any shape.
+        x: Numbers or truth values `[rows, width]`.
+        updates: Rows of the same type `[*ids.shape, width]`.
+        reduction: How a row and an update are combined.
+        out: Output array `[rows, width]`.
+
+    Raises:
+        KernelError: an index is out of range.
+    """
+    rows, wanted = _rows(x), (*ids.shape, x.shape[1])
+    ir.require(
+        updates.ndim == len(wanted) and updates.shape == wanted,
+        "ids of {ids} and x of {x} go with updates of {wanted}, not {given}",
+        ids=ids.shape,
+        x=x.shape,
+        wanted=wanted,
+        given=updates.shape,
+    )
+    flat = _in_a_row(ids)
+    rest = ir.reshaped(updates, (*flat.shape, rows.shape[1]))
+    return embedding_definitions.scattered(flat, rows, rest, reduction)
 
 
 @operator(

@@ -33,7 +33,7 @@ def embedding(ids: Tensor, table: Tensor) -> Tensor:
     axes = [axis("p", count), axis("c", width)]
     position, column = (each.var for each in axes)
     row, inside = Var("row", i64), Var("inside", (position < rows).dtype)
-    zero = as_expr(0.0).cast(table.dtype)
+    zero = as_expr(0).cast(table.dtype)
     read = Load(table.buffer, (row, column), inside)
     body = seq(
         Let(row, ids[position].cast(i64)),
@@ -75,6 +75,44 @@ def embedding_grad(
         (rows, width), lambda r, z: stored(made[r, z], table.dtype), "dx"
     )
     return rounded
+
+
+def scattered(ids: Tensor, x: Tensor, updates: Tensor, reduction: str) -> Tensor:
+    """A copy of x whose rows are combined with the updates, in the order of `ids`."""
+    (count,), (rows, width) = ids.buffer.shape, x.buffer.shape
+    y = Buffer("y", x.dtype, (rows, width))
+    axes = [axis("p", count, "ordered"), axis("c", width)]
+    all_of = [axis("r", rows), axis("z", width)]
+    position, column = (each.var for each in axes)
+    row, inside = Var("row", i64), Var("inside", (position < rows).dtype)
+    place = (row, column)
+    made = _combined(reduction, Load(y, place), updates[position, column])
+    body = seq(
+        Let(row, ids[position].cast(i64)),
+        Let(inside, names_row(row, rows)),
+        Evaluate(check(inside, FAULT)),
+        If(inside, Store(y, place, stored(made, x.dtype))),
+    )
+    index = tuple(a.var for a in all_of)
+    nests = seq(
+        nest("copy", all_of, Store(y, index, x[index])), nest("add", axes, body)
+    )
+    return Tensor(y, Stage(nests, (y,), (ids, x, updates)))
+
+
+def _combined(reduction: str, old: Expr, new: Expr) -> Expr:
+    """An element and its update; NaN wins in `max` and `min`."""
+    if reduction == "none":
+        return new
+    old, new = wide(old), wide(new)
+    if old.dtype.is_bool:
+        return old | new if reduction in {"add", "max"} else old & new
+    if reduction == "add":
+        return old + new
+    if reduction == "mul":
+        return old * new
+    first = new > old if reduction == "max" else new < old
+    return select(first | new.not_equal(new), new, old)
 
 
 def counts(row: Expr, inside: Expr, skipped: Expr | None) -> Expr:

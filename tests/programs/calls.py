@@ -12,17 +12,20 @@ from typing import Any
 _IMAGES = {1: (3, 10), 2: (3, 10, 10), 3: (3, 6, 6, 6)}
 _PAIR = ["add", "subtract", "multiply", "divide", "power", "maximum", "minimum", "mse"]
 _COMPARED = ["equal", "not_equal", "greater", "greater_equal", "less", "less_equal"]
+_BITS = ["bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"]
 # from an operator's name to what it is applied to; one matrix where it is not here
 _ARGUMENTS: dict[str, Callable[[Any, Any], tuple[Any, ...]]] = {
     **{name: lambda g, b: (g(b, 4), g(b, 4)) for name in (*_PAIR, *_COMPARED)},
     **{
         name: lambda g, b: (g(b, 4, dtype="bool"), g(b, 4, dtype="bool"))
-        for name in ("logical_and", "logical_or")
+        for name in ("logical_and", "logical_or", "logical_xor")
     },
     **{
         name: lambda g, b: (g(b, 4, dtype="int32"), g(b, 4, dtype="int32"))
-        for name in ("floor_divide", "remainder")
+        for name in (*_BITS, "floor_divide", "remainder")
     },
+    "invert": lambda g, b: (g(b, 4, dtype="int32"),),
+    "cast": lambda g, b: (g(b, 4), "f64"),
     "logical_not": lambda g, b: (g(b, 4, dtype="bool"),),
     "where": lambda g, b: (g(b, 4, dtype="bool"), g(b, 4), g(b, 4)),
     "matmul": lambda g, b: (g(b, 3, 4), g(b, 4, 5)),
@@ -41,6 +44,7 @@ _ARGUMENTS: dict[str, Callable[[Any, Any], tuple[Any, ...]]] = {
     "rms_norm": lambda g, b: (g(b, 4), g(4)),
     "cross_entropy": lambda g, b: (g(b, 4), g(b, dtype="int64")),
     "embedding": lambda g, b: (g(b, dtype="int64"), g(9, 3)),
+    "scatter": lambda g, b: (g(b, dtype="int64"), g(9, 3), g(b, 3)),
     "concatenate": lambda g, b: ([g(b, 4), g(b, 4)],),
     "stack": lambda g, b: ([g(b, 4), g(b, 4)], -1),
     "split": lambda g, b: (g(b, 4), (1, 3), 1),

@@ -56,7 +56,7 @@ def split(
     num_outputs: int | None = None,
 ) -> Results:
     """Split an axis into given or equal sizes."""
-    whole, count = input.shape[_axis(input, axis)], len(call.outputs)
+    whole, count = input.shape[axis_of(axis, input.ndim)], len(call.outputs)
     if isinstance(whole, Dim):
         raise ShapeError(f"the size {whole} has to be known; export a fixed one")
     if split is None:
@@ -76,20 +76,20 @@ def split(
     return tuple(_at(input, axis, slice(a, b)) for a, b in pairwise(ends))
 
 
-def _axis(x: Operand, axis: int) -> int:
+def axis_of(axis: int, rank: int) -> int:
     """A non-negative axis.
 
     Raises:
         ShapeError: there is no such axis.
     """
-    if not -x.ndim <= axis < x.ndim:
-        raise ShapeError(f"axis {axis} of an array with {x.ndim} dimensions")
-    return int(axis % x.ndim)
+    if not -rank <= axis < rank:
+        raise ShapeError(f"axis {axis} of an array with {rank} dimensions")
+    return int(axis % rank)
 
 
 def _at(x: Operand, axis: int, index: int | slice) -> Operand:
     """Index one axis of an array."""
-    return x[(*[slice(None)] * _axis(x, axis), index)]
+    return x[(*[slice(None)] * axis_of(axis, x.ndim), index)]
 
 
 @writes("nn.split")
@@ -113,16 +113,16 @@ def gather(call: Call, data: Held, indices: Operand, *, axis: int) -> Results:
         return data[int(call.known(indices, "indices"))]
     if not isinstance(indices, Value):
         if not isinstance(data, Value):
-            row = data.size // max(data.shape[_axis(data, axis)], 1)
+            row = data.size // max(data.shape[axis_of(axis, data.ndim)], 1)
             checked_size((indices.size, row), data.itemsize)
             return folded(np.take, data, indices, axis=axis)
         if not indices.ndim:
             return _at(data, axis, int(indices))
     order = list(range(data.ndim))
-    order.insert(0, order.pop(_axis(data, axis)))
+    order.insert(0, order.pop(axis_of(axis, data.ndim)))
     rows = to_value(_transpose(data, order) if axis % data.ndim else data)
     if not call.program.note:  # files of ours have no negative indices
-        indices = _from_front(indices, rows.shape[0])
+        indices = counted_from_front(indices, rows.shape[0])
     taken = _rows(rows, to_value(indices))
     if not axis % data.ndim:
         return taken
@@ -131,7 +131,7 @@ def gather(call: Call, data: Held, indices: Operand, *, axis: int) -> Results:
     return nn.transpose(taken, back)
 
 
-def _from_front(indices: Operand, size: Extent) -> Operand:
+def counted_from_front(indices: Operand, size: Extent) -> Operand:
     """Non-negative indices; of a symbolic size, they must be non-negative already."""
     if isinstance(size, Dim):
         return indices  # the kernel rejects negative ones
@@ -168,7 +168,11 @@ def pad(
     """Constant padding; negative amounts crop."""
     if mode != "constant":
         raise GraphError(f"mode={mode!r} is not supported, only 'constant'")
-    over = range(data.ndim) if axes is None else [_axis(data, axis) for axis in axes]
+    over = (
+        range(data.ndim)
+        if axes is None
+        else [axis_of(axis, data.ndim) for axis in axes]
+    )
     count = len(over)
     if len(pads) != 2 * count or len(set(over)) < count:
         raise ShapeError(f"pads {pads} of axes {tuple(over)}")
@@ -220,7 +224,7 @@ def slices(
         raise ShapeError(f"starts {starts}, ends {ends}, axes {axes}, steps {steps}")
     cut = [slice(None)] * data.ndim
     for axis, low, high, step in zip(over, starts, ends, by, strict=True):
-        at = _axis(data, axis)
+        at = axis_of(axis, data.ndim)
         if cut[at] != slice(None) or not step:
             raise ShapeError(f"axes {axes} in steps of {steps}")
         first, last = (-1, 1) if step > 0 else (1, -1)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tensorlang.errors import ArgumentError, DTypeError, TensorlangError
+from tensorlang.errors import ArgumentError, DTypeError, KernelError, TensorlangError
 from tensorlang.layers import Model
 
 onnx = pytest.importorskip("onnx", reason="the extra onnx is not installed")
@@ -91,3 +91,79 @@ def test_casts_between_all_types(load, of, to) -> None:
         given = np.array(x).astype(of)
         found = model(given, np.zeros(1, to))
         np.testing.assert_array_equal(found, given.astype(to), strict=True)
+
+
+def test_elements_are_gathered_and_scattered_along_an_axis(load) -> None:
+    model = load("""m (int8[4, 5] x, int32[2, 3] at) => (int8[2, 3] y, int8[4, 5] z) {
+        y = GatherElements <axis = 1> (x, at)
+        z = ScatterElements <axis = 1, reduction = "add"> (x, at, y) }""")
+    x = RNG.integers(-9, 9, (4, 5)).astype(np.int8)
+    at = np.array([[0, -1, 0], [4, 2, -5]], np.int32)
+    y, z = model(x, at)
+    wanted, sums = np.take_along_axis(x[:2], at, 1), x.copy()
+    np.add.at(sums, (np.arange(2)[:, None], at), wanted)
+    np.testing.assert_array_equal(y, wanted, strict=True)
+    np.testing.assert_array_equal(z, sums, strict=True)
+    # an index that is outside along its axis, though not of the array
+    for wrong in (5, -6):
+        with pytest.raises(KernelError, match="out of range"):
+            model(x, np.full((2, 3), wrong, np.int32))
+
+
+@pytest.mark.parametrize("kind", ["float", "int64", "bool"])
+def test_rows_are_gathered_and_scattered_by_tuples(load, kind) -> None:
+    model = load(f"""m ({kind}[3, 4, 2] x, int64[5, 2] at, {kind}[5, 2] u)
+      => ({kind}[5, 2] y, {kind}[3, 4, 2] z) {{
+        y = GatherND (x, at)  z = ScatterND (x, at, u) }}""")
+    dtype = {"float": "float32"}.get(kind, kind)
+    x, u = (RNG.integers(0, 2, s).astype(dtype) for s in ((3, 4, 2), (5, 2)))
+    at = np.array([[0, 0], [2, -1], [1, 2], [-1, 0], [0, 3]])
+    y, z = model(x, at, u)
+    wanted = x.copy()
+    wanted[tuple(at.T)] = u
+    np.testing.assert_array_equal(y, x[tuple(at.T)], strict=True)
+    np.testing.assert_array_equal(z, wanted, strict=True)
+    at[0, 1] = 4
+    with pytest.raises(KernelError, match="out of range"):
+        model(x, at, u)
+
+
+@pytest.mark.parametrize("largest", [0, 1])
+@pytest.mark.parametrize("dtype", ["float32", "int64", "uint8"])
+def test_the_largest_of_rows_whose_number_is_an_input(load, dtype, largest) -> None:
+    kind = {"float32": "float"}.get(dtype, dtype)
+    model = load(f"""m ({kind}[N, 7] x, int64[1] k) => ({kind}[a, b] y, int64[a, b] i)
+      {{ y, i = TopK <axis = 1, largest = {largest}> (x, k) }}""")
+    x = RNG.integers(0, 5, (3, 7)).astype(dtype)
+    keys = -x.astype(int) if largest else x.astype(int)
+    for k in (3, 0, 7):
+        order = np.argsort(keys, axis=1, kind="stable")[:, :k]
+        y, i = model(x, np.array([k]))
+        np.testing.assert_array_equal(i, order, strict=True)
+        np.testing.assert_array_equal(y, np.take_along_axis(x, order, 1), strict=True)
+    with pytest.raises(TensorlangError, match="8 of 7 elements"):
+        model(x, np.array([8]))
+
+
+@pytest.mark.parametrize("exclusive", [0, 1])
+@pytest.mark.parametrize("reverse", [0, 1])
+@pytest.mark.parametrize("kind", ["float", "int32"])
+def test_cumulative_sums(load, kind, reverse, exclusive) -> None:
+    model = load(f"""m ({kind}[N, 5] x, int64 axis) => ({kind}[N, 5] y) {{
+      y = CumSum <reverse = {reverse}, exclusive = {exclusive}> (x, axis) }}""")
+    for rows in (4, 1, 0):
+        dtype = {"float": "float32"}.get(kind, kind)
+        x = RNG.integers(-9, 9, (rows, 5)).astype(dtype)
+        line = x[::-1] if reverse else x
+        wanted = np.cumsum(line, 0) - (line if exclusive else 0)
+        wanted = (wanted[::-1] if reverse else wanted).astype(dtype)
+        np.testing.assert_array_equal(model(x, np.array(0)), wanted, strict=True)
+
+
+def test_slices_that_a_condition_of_the_call_picks(load) -> None:
+    model = load("""m (float[N, 3] x, bool[K] c) => (float[a, 3] y) {
+        y = Compress <axis = 0> (x, c) }""")
+    x = RNG.normal(size=(4, 3)).astype(np.float32)
+    for c in ([True, False, True], [False] * 4, [True] * 4):
+        found = model(x, np.array(c))
+        np.testing.assert_array_equal(found, np.compress(c, x, 0), strict=True)

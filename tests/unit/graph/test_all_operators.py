@@ -23,7 +23,7 @@ DRAWING = {
 }
 # what has no gradient: counts, orders, comparisons, exact sums of integers, and folds
 # nobody differentiates
-WITHOUT = {"prod", "dense_int8"}
+WITHOUT = {"prod", "dense_int8", "scatter"}
 
 
 def _operators():

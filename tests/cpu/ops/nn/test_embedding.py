@@ -145,10 +145,11 @@ IDS, TABLE = np.array([0, 1]), draw(3, 4)
         (lambda: nn.embedding(IDS * 1.0, TABLE), DTypeError, "ids takes i32, i64, not"),
         (lambda: nn.embedding(IDS, TABLE[0]), ShapeError, "a table has rows and col"),
         (
-            lambda: nn.embedding(IDS, IDS[None]),
+            lambda: nn.scatter(IDS, TABLE, IDS[:, None]),
             DTypeError,
-            "table takes f32, .* not i64",
+            "one element type, not",
         ),
+        (lambda: nn.scatter(IDS, TABLE, TABLE), ShapeError, "go with updates of"),
         (
             lambda: nn.embedding_grad(draw(2, 3), IDS, TABLE),
             ShapeError,
@@ -174,3 +175,27 @@ IDS, TABLE = np.array([0, 1]), draw(3, 4)
 def test_calls_that_are_refused(call, error, complaint):
     with pytest.raises(error, match=complaint):
         call()
+
+
+@pytest.mark.parametrize("reduction", ["none", "add", "mul", "max", "min"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "int64", "bool"])
+@pytest.mark.parametrize("width", [1, 17])
+def test_rows_are_scattered_in_order(reduction, dtype, width) -> None:
+    rng = np.random.default_rng(3)
+    x = rng.integers(0, 3, (7, width)).astype(dtype)
+    for count in (0, 1, 20):
+        ids = rng.integers(0, 7, count)
+        updates = rng.integers(0, 3, (count, width)).astype(dtype)
+        wanted = x.copy()
+        at = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+        if reduction == "none":
+            for row, update in zip(ids, updates, strict=True):
+                wanted[row] = update
+        else:
+            at[reduction].at(wanted, ids, updates)
+        found = nn.scatter(ids, x, updates, reduction)
+        np.testing.assert_array_equal(found, wanted, strict=True)
+        if count:
+            np.testing.assert_array_equal(nn.embedding(ids, x), x[ids], strict=True)
+    with pytest.raises(KernelError, match="an index is -1"):
+        nn.scatter(np.array([-1]), x, x[:1], reduction)
