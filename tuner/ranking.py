@@ -48,7 +48,7 @@ class Ranking:
         self._add(lowest)
         for _ in range(_DESCENTS):
             self._explore(lowest)
-            lowest = self._kept[min(self._kept)]
+            lowest = self._kept.get(min(self._kept, default=math.inf), lowest)
         random = np.random.default_rng(seed)
         options = {knob: values_of(domain) for knob, domain in self._domains.items()}
         for _ in range(_AT_RANDOM):
@@ -67,6 +67,7 @@ class Ranking:
         Args:
             measured: Candidates and their times, infinite for those that failed.
         """
+        measured = [each for each in measured if self._add(each[0]) < math.inf]
         best = sorted(measured, key=lambda each: each[1])[:_BEST]
         for candidate, seconds in best:
             if math.isfinite(seconds):
@@ -114,12 +115,13 @@ class Ranking:
         return Candidate(self._algorithm, {**defaults, **candidate.knobs})
 
     def _add(self, candidate: Candidate) -> float:
-        """The predicted time of a candidate, which is kept if it is the first."""
+        """The predicted time of a candidate, which is kept if it is the first of it."""
         cost = self._costs.get(candidate.key)
         if cost is None:
             cost = float(f"{self._space.predicted(candidate):.9g}")
             self._costs[candidate.key] = cost
-            self._kept.setdefault(cost, candidate)
+            if cost < math.inf:
+                self._kept.setdefault(cost, candidate)
         return cost
 
     def _places(self, candidates: Sequence[Candidate]) -> Floats:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
+from math import inf, prod
 from typing import TYPE_CHECKING, Final
 
 from tensorlang.errors import TensorlangError
@@ -152,14 +152,16 @@ class Space:
     def predicted(self, candidate: Candidate) -> float:
         """The time that a schedule predicts for a candidate, in any unit.
 
-        Raises:
-            KeyError: it predicts none.
+        Infinite where its model fails, or gives what is no time.
         """
         start = time.perf_counter()
         costs = self._costs[candidate.algorithm]
-        total = sum(cost(candidate.knobs) for cost in costs)
+        try:
+            total = float(sum(cost(candidate.knobs) for cost in costs))
+        except Exception:  # noqa: BLE001 - a model may raise anything
+            total = inf
         self.spent += time.perf_counter() - start
-        return total
+        return total if 0.0 < total < inf else inf
 
     def parameters(self, point: Point) -> dict[str, tuple[Domain, Value]]:
         """Domain and value of each of Optuna's parameters at a point."""

@@ -146,6 +146,34 @@ def test_what_fails_is_left_alone(modelled: Any) -> None:
     assert search.fastest() <= 1.25e-3
 
 
+def raising(knobs: Mapping[str, Value]) -> float:
+    if knobs["a"] == 4:
+        raise ZeroDivisionError
+    return float(int(knobs["a"] or 0))
+
+
+@pytest.mark.parametrize(
+    "cost",
+    [
+        raising,
+        lambda _: math.nan,
+        lambda _: -1.0,
+        lambda _: 0.0,
+        lambda _: math.inf,
+        lambda _: "no number",
+        lambda knobs: knobs["no such knob"],
+        lambda knobs: math.inf if knobs["a"] == 1 else 1.0,
+    ],
+)
+def test_a_model_that_fails_ends_no_search(modelled: Any, cost: Any) -> None:
+    def truth(knobs: Mapping[str, Value]) -> float:
+        return distance(knobs, 16, 8, 32)
+
+    found = times(modelled(cost), truth, 20)
+    assert len(found) == 20
+    assert min(found) < found[0]
+
+
 def test_values_of_large_domains_are_spread() -> None:
     assert values_of(Choice((3, 1))) == (3, 1)
     assert values_of(Integer(2, 8, step=2)) == (2, 4, 6, 8)
