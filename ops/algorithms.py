@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
     from tensorlang.ir.nodes import Function
+    from tensorlang.targets import Target
     from tensorlang.workload import Workload
 
 Define: TypeAlias = "Callable[[Workload], Function]"
@@ -29,6 +30,8 @@ class Algorithm:
         feature: The target feature that it is designed for; targets with it prefer it.
         finite: Whether an infinity, a NaN or a very large input may corrupt results
             that do not depend on it in the reference.
+        faster: Whether it is predicted to be faster than the operator's preference, for
+            a workload on a CPU that it suits.
     """
 
     name: str
@@ -37,6 +40,7 @@ class Algorithm:
     tolerance: float = 0.0
     feature: str = ""
     finite: bool = False
+    faster: Callable[[Workload, Target], bool] = field(default=lambda *_: False)
 
     def suits(self, workload: Workload, features: Collection[str]) -> bool:
         """Whether it can compute a workload, on a target with these features."""

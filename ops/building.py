@@ -111,12 +111,18 @@ def default(
 def preferred(op: Operator, workload: Workload, target: Target) -> str:
     """The algorithm for a workload without a record.
 
-    An operator's preference applies to CPUs, and to devices where the algorithm has its
-    own schedule. Elsewhere, the first algorithm designed for such devices or for a
-    feature of this one is used, or else the definition itself.
+    An operator's preference applies to CPUs, unless another algorithm is predicted to
+    be faster, and to devices where the algorithm has its own schedule. Elsewhere, the
+    first algorithm designed for such devices or for a feature of this one is used, or
+    else the definition itself.
     """
     name = op.prefers(workload)
-    if target.model == "cpu" or schedules_of(op, name, target):
+    if target.model == "cpu":
+        suits = (
+            a for a in op.algorithms.values() if a.suits(workload, target.features)
+        )
+        return next((a.name for a in suits if a.faster(workload, target)), name)
+    if schedules_of(op, name, target):
         return name
     made_for = (
         a

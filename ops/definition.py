@@ -12,6 +12,7 @@ from tensorlang.ops.decorator_options import decorator
 from tensorlang.ops.operator import Body, Operator
 
 if TYPE_CHECKING:
+    from tensorlang.targets import Target
     from tensorlang.workload import Workload
 
 
@@ -62,6 +63,7 @@ def algorithm(
     tolerance: float = 0.0,
     feature: str = "",
     finite: bool = False,
+    faster: Callable[[Workload, Target], bool] = lambda *_: False,
 ) -> Callable[[Body], Body]:
     """Decorator: add an algorithm to `op`, as a definition with the same parameters.
 
@@ -74,6 +76,8 @@ def algorithm(
         finite: Whether it requires finite inputs of moderate size: an infinity, a NaN
             or a very large number may corrupt results that do not depend on it in the
             reference, as in Winograd convolution.
+        faster: Whether it is predicted to be faster than the operator's preference on a
+            CPU that it suits; never by default.
 
     Raises:
         OperatorError: the operator has an algorithm of that name.
@@ -84,7 +88,7 @@ def algorithm(
     def add(body: Body) -> Body:
         usable = serves or (lambda _: True)
         define = op.define(name, body)
-        made = Algorithm(name, define, usable, tolerance, feature, finite)
+        made = Algorithm(name, define, usable, tolerance, feature, finite, faster)
         op.algorithms[name] = made
         return body
 

@@ -26,7 +26,14 @@ from tensorlang.ir.contents import allocations
 from tensorlang.ir.nodes import Binary, Cast, Const, Expr, For, Load, Reduce, as_expr
 from tensorlang.schedules.contraction_space import Tile
 from tensorlang.schedules.plan import Plan
-from tensorlang.schedules.stages import Stage, extent_of, stages, tile_axes, variables
+from tensorlang.schedules.stages import (
+    Stage,
+    extent_of,
+    is_cheap,
+    stages,
+    tile_axes,
+    variables,
+)
 from tensorlang.schedules.tiling import (
     cut,
     cut_at,
@@ -215,7 +222,7 @@ def _cut_rows(s: Schedule, block: str, row: str, rows: int) -> list[tuple[str, i
 def pack(s: Schedule, found: Products[Row]) -> str:
     """Interleave the columns' operand in groups; returns its layout to a nest."""
     stage, row, (_, columns, steps) = found.stage, found.row, found.sizes
-    made = {each.output: each.name for each in stages(s.function)}
+    made = {x.output: x.name for x in stages(s.function) if is_cheap(x.block)}
     buffer = found.w.buffer
     if buffer in made and buffer in set(allocations(s.function)):
         copy, packed = made[buffer], buffer.name

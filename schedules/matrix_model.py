@@ -13,17 +13,19 @@ from math import ceil, hypot, prod
 from typing import Final
 
 from tensorlang import machine
-from tensorlang.instructions import MatrixProduct, dot_product
-from tensorlang.schedules.contraction_choice import Choice, sizes_of
+from tensorlang.instructions import MatrixProduct, dot_product, matrix_product
+from tensorlang.ir.dtypes import f32
+from tensorlang.schedules.contraction_choice import Choice, choice, sizes_of
 from tensorlang.schedules.contraction_model import Product, cycles, dot_cycles
-from tensorlang.schedules.core import Core, hypot_of
-from tensorlang.schedules.traffic import moved
+from tensorlang.schedules.core import Core, core_of, hypot_of
+from tensorlang.schedules.traffic import Operand, moved
 from tensorlang.targets import Target
 
 DEPTHS: Final = (0, 128, 256, 384, 512, 768, 1024)
 SIDE: Final = 2  # tiles of sums along each side: four of eight registers
 _PORTS: Final = 4.0  # power by which products and loads of tiles overlap
 _BYTES: Final = 64  # of a row of a tile
+_SPLITTING: Final = 16  # operations for a part of an f32 in bf16
 
 
 def predicted(
@@ -112,6 +114,35 @@ def tiles_depth(
     gain = max(1.0, _rate(target, "dot", dot.b) / fused) if dot else 1.0
     vectors = prod(_by_vectors(core, size, best) / gain for size in sizes)
     return spent(depth) < vectors, depth
+
+
+def parts_are_faster(target: Target, sizes: tuple[int, int, int], parts: int) -> bool:
+    """Whether f32 products as so many bf16 products are predicted to be faster.
+
+    Args:
+        target: The target.
+        sizes: Rows, columns and depth of the f32 product.
+        parts: Number of bf16 products.
+    """
+    row, (rows, columns, depth) = matrix_product(target.features, ("bf16",) * 2), sizes
+    core = core_of(target, f32)
+    if row is None or not (rate := _rate(target, "matrix", row.b)):
+        return False
+
+    def product(steps: int, size: int) -> Product:
+        left = Operand("km", "k", steps * size, size)
+        right = Operand("kn", "k", steps * size, size)
+        result = Operand("mn", "n", 4 * columns, 4)
+        return Product(1, rows, columns, steps, left, right, result)
+
+    whole, split = product(depth, 4), product(parts * depth, 2)
+    vectors = _by_vectors(core, whole, choice(core, whole, dots=True))
+    tiles = min(predicted(core, rate, row, split, block) for block in DEPTHS)
+    elements = (rows + columns) * depth * parts
+    work = elements / core.lanes * _SPLITTING / core.products
+    beyond = (each.rate for each in core.levels if elements * 2 > each.capacity)
+    splitting = hypot(work, *(4.0 * elements / each for each in beyond))
+    return tiles + splitting / core.threads < vectors
 
 
 def _by_vectors(core: Core, product: Product, best: Choice) -> float:

@@ -16,20 +16,24 @@ Remainders of the rows get lower tiles; columns and reduction are padded to whol
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from tensorlang.errors import ScheduleError
 from tensorlang.instructions import MatrixProduct, matrix_product
+from tensorlang.ir.contents import allocations
 from tensorlang.schedules.contraction_choice import Choice
 from tensorlang.schedules.contraction_model import Product
 from tensorlang.schedules.dot_groups import Products, pack, products_by
 from tensorlang.schedules.matrix_model import DEPTHS, SIDE, tiles_depth
 from tensorlang.schedules.plan import Plan
-from tensorlang.schedules.stages import Stage
+from tensorlang.schedules.stages import Stage, stages
+from tensorlang.schedules.streaming import loop_named
 from tensorlang.schedules.tiling import (
     cut,
     cut_unknown,
     extent,
+    in_lanes,
     is_part,
     nearest,
     parallelize,
@@ -70,7 +74,11 @@ def by_tiles(plan: Plan, depth: int) -> None:
     Raises:
         ScheduleError: no instruction computes it, or the sizes do not suit.
     """
-    s, found = plan.s, matrix(plan.s, plan.stage)
+    s, found, back = plan.s, matrix(plan.s, plan.stage), ""
+    if found is not None and _lacks_columns(s, found):
+        back, _ = s.cache_write(plan.stage.name, plan.stage.output.name, "global")
+        stage = next(x for x in stages(s.function) if x.name == plan.stage.name)
+        found = matrix(s, stage)
     if found is None:
         raise ScheduleError("no matrix product instruction computes this")
     layout = "strips" if found.is_packed else pack(s, found)
@@ -82,6 +90,17 @@ def by_tiles(plan: Plan, depth: int) -> None:
     for tall, rows in _cut_rows(s, name, i):
         for part in cut(s, tall, j, SIDE * found.row.lanes):
             _tile(plan, part, found, (i, j, *folds), rows, layout)
+    if back and not s.attempt(partial(s.inline, reverse=True), back):
+        *around, column = s.loops(back)
+        in_lanes(s, loop_named(s, column), plan.width)
+        if plan.threads:
+            parallelize(s, around)
+
+
+def _lacks_columns(s: Schedule, found: Products[MatrixProduct]) -> bool:
+    """Whether columns are padded of a result that keeps its shape."""
+    kept = found.stage.output not in set(allocations(s.function))
+    return kept and found.sizes[1] % found.row.lanes > 0
 
 
 def _cut_rows(s: Schedule, block: str, row: str) -> list[tuple[str, int]]:

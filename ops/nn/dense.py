@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError
 from tensorlang.ops.definition import algorithm, operator
+from tensorlang.ops.nn import bf16_parts
 from tensorlang.ops.nn.dense_shapes import (
     Activation,
     check_bias,
@@ -29,13 +31,19 @@ if TYPE_CHECKING:
     from tensorlang.ir import tf32 as rounding
     from tensorlang.ops import demands
     from tensorlang.ops.random import definitions as draws
+    from tensorlang.schedules import matrix_model as model
+    from tensorlang.targets import Target
     from tensorlang.workload import Workload
 else:
     rounding = lazy.module("tensorlang.ir.tf32")
     demands = lazy.module("tensorlang.ops.demands")
+    model = lazy.module("tensorlang.schedules.matrix_model")
     draws = lazy.module("tensorlang.ops.random.definitions")
 
 Layout: TypeAlias = Literal["oi", "io"]
+Sizes: TypeAlias = tuple[Any, int, int]
+Factor: TypeAlias = "Callable[[Any, Any], Expr]"
+Products: TypeAlias = "Callable[[Factor, Factor, Sizes, str], Tensor]"
 TF32_TOLERANCE: Final = 2.0**-10  # two roundings to 10 fraction bits
 _MANY: Final = 64  # representative row count for all but one
 _USUAL: Final = (1024, 1024)
@@ -93,6 +101,10 @@ def dense(
         key: Random key for dropout; consumed.
         tolerance: Error allowed in addition to that of f32, relative to the result or
             to the mean result: from 2**-10, tensor cores may round f32 to tf32.
+            Relative to the sum of absolute products, CPUs with bf16 matrix units may
+            compute f32 by three products of bf16 from 2**-15, by four from 2**-16, by
+            six from 2**-23, where that is faster (`tensorlang.ops.nn.bf16_parts` has
+            the bounds); these take subnormal numbers for 0.
         out: Output array, `[..., out]`.
 
     Raises:
@@ -105,13 +117,36 @@ def dense(
         ArgumentError,
         tolerance=tolerance,
     )
-    return _layer(x, w, b, activation, layout, residual, dropout, key, ir.wide)
+    return _layer(x, w, b, activation, layout, residual, dropout, key, _plain(ir.wide))
+
+
+def _plain(rounded: Callable[[Expr], Expr]) -> Products:
+    """Products of factors, each rounded."""
+
+    def sums(x: Factor, w: Factor, sizes: Sizes, name: str) -> Tensor:
+        k = ir.reduce_axis(sizes[2], "k")
+        made: Tensor = ir.compute(
+            sizes[:2], lambda i, j: ir.sum(rounded(x(i, k)) * rounded(w(j, k)), k), name
+        )
+        return made
+
+    return sums
 
 
 def _in_tf32(tolerance: float, **given: Any) -> Tensor:
     """`dense` with f32 operands rounded to tf32 before multiplication."""
     del tolerance
-    return _layer(**given, rounded=rounding.tf32)
+    return _layer(**given, sums=_plain(rounding.tf32))
+
+
+def _in_parts(split: bf16_parts.Split) -> Callable[..., Tensor]:
+    """`dense` of f32 by products of bf16."""
+
+    def define(tolerance: float, **given: Any) -> Tensor:
+        del tolerance
+        return _layer(**given, sums=partial(bf16_parts.products, split=split))
+
+    return define
 
 
 def _allows_tf32(workload: Workload) -> bool:
@@ -126,6 +161,33 @@ algorithm(dense, "tf32", serves=_allows_tf32, tolerance=TF32_TOLERANCE, feature=
 )
 
 
+def _allows(split: bf16_parts.Split, workload: Workload) -> bool:
+    """Whether the tolerance allows a split, and the operands are unpacked f32."""
+    allowed: Any = workload.named["tolerance"]
+    changes = workload.dtypes[0] == "f32" and not workload.named["w"]
+    return changes and allowed is not None and allowed >= split.error
+
+
+def _faster(split: bf16_parts.Split, workload: Workload, target: Target) -> bool:
+    """Whether the model of contractions predicts that a split is faster than f32."""
+    shapes = dict(zip(dense.spec.slots(workload.named), workload.shapes, strict=True))
+    *lead, depth = shapes["x"]
+    columns = math.prod(shapes["w"]) // max(depth, 1)
+    sizes = (math.prod(lead), columns, depth)
+    return 0 not in sizes and model.parts_are_faster(target, sizes, len(split.products))
+
+
+for _split in bf16_parts.SPLITS:
+    algorithm(
+        dense,
+        f"bf16x{len(_split.products)}",
+        serves=partial(_allows, _split),
+        tolerance=_split.error,
+        feature="amx_bf16",
+        faster=partial(_faster, _split),
+    )(_in_parts(_split))
+
+
 def _layer(  # noqa: PLR0917 - the parameters of `dense`
     x: Tensor,
     w: Tensor | Packed,
@@ -135,7 +197,7 @@ def _layer(  # noqa: PLR0917 - the parameters of `dense`
     residual: Tensor | None,
     dropout: Any,
     key: Any,
-    rounded: Callable[[Expr], Expr],
+    sums: Products,
 ) -> Tensor:
     weight, columns, depth = _weight(w, layout)
     shape, rows = (*x.shape[:-1], columns), math.prod(x.shape[:-1])
@@ -144,10 +206,10 @@ def _layer(  # noqa: PLR0917 - the parameters of `dense`
     given = ir.reshaped(x, (rows, depth))
     added = residual and ir.reshaped(residual, (rows, columns))
     bare = (b, activation, residual, key) == (None,) * 4 and x.dtype.name not in NARROW
-    k = ir.reduce_axis(depth, "k")
-    products = ir.compute(
-        (rows, columns),
-        lambda i, j: ir.sum(rounded(given[i, k]) * rounded(weight(j, k)), k),
+    products = sums(
+        lambda i, k: given[i, k],
+        weight,
+        (rows, columns, depth),
         "y" if bare else "products",
     )
     if bare:
