@@ -172,6 +172,18 @@ def _below(node: Node) -> Structure:
         return found
 
 
+def contains(node: Node, stmt: For | Block | Alloc) -> bool:
+    """Whether a loop, block or allocation, by identity, is at or below `node`."""
+    if node is stmt:
+        return True
+    below = _below(node)
+    if isinstance(stmt, For):
+        return any(each is stmt for each in below.loops)
+    if isinstance(stmt, Block):
+        return any(each is stmt for each in below.blocks)
+    return any(each is stmt for each in below.allocations)
+
+
 def binders(node: Node) -> Iterator[Var]:
     """The variables that `node` and its descendants introduce, in program order."""
     return iter(contents(node).bound)

@@ -13,8 +13,8 @@ from tensorlang.ir.integers.bounds import counted
 from tensorlang.ir.integers.size_bounds import size_ranges
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.visit import rebuild, rewriter, walk
-from tensorlang.scheduling.facts import Ranges
-from tensorlang.scheduling.fuse_axes import flat, need_constants, product, simple_index
+from tensorlang.scheduling.facts import Ranges, product
+from tensorlang.scheduling.fuse_axes import flat, need_constants, simple_index
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tree import Path, alloc_of, find_alloc, function_of

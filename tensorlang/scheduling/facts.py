@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from tensorlang.ir.conditions import conjuncts
 from tensorlang.ir.integers.bounds import Range, counted, prove
-from tensorlang.ir.integers.indices import linear
+from tensorlang.ir.integers.indices import linear, multiples
 from tensorlang.ir.integers.size_bounds import size_ranges
 from tensorlang.ir.nodes import Binary, Const, Expr, If, Var, as_expr
 from tensorlang.scheduling.tree import Path, constant, enclosing_loops, function_of
@@ -43,8 +43,8 @@ def ceil_div(extent: Expr, size: int) -> Expr:
 
 def divides(size: int, extent: Expr, path: Path = ()) -> bool:
     """Whether `size` divides `extent` at a place: always, or due to an outer `If`."""
-    form = linear(extent)
-    if all(c % size == 0 for _, c in form.terms) and form.constant % size == 0:
+    _, rest = multiples(linear(extent), size)
+    if not rest:
         return True
     wanted = (extent % size).equal(0)
     return any(fact == wanted for fact in facts(path))

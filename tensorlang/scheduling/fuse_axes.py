@@ -15,7 +15,7 @@ from tensorlang.ir.integers.bounds import counted
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.visit import fresh, substitute
-from tensorlang.scheduling.facts import Ranges, ranges_at
+from tensorlang.scheduling.facts import Ranges, product, ranges_at
 from tensorlang.scheduling.legality import legality
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.tree import block_of, find_block, replace
@@ -158,14 +158,6 @@ def need_constants(extents: Sequence[ir.Expr], what: str) -> None:
                 f"the {what} are fused by extents that are constants, but for the "
                 f"first; {extent!r} varies"
             )
-
-
-def product(extents: Sequence[ir.Expr]) -> ir.Expr:
-    """The product of the extents."""
-    total: ir.Expr = ir.as_expr(1)
-    for extent in extents:
-        total = total * extent
-    return total
 
 
 def flat(values: Sequence[ir.Expr], extents: Sequence[ir.Expr]) -> ir.Expr:

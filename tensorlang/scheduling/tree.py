@@ -16,7 +16,7 @@ from typing import TypeAlias, TypeVar
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir import nodes as ir
-from tensorlang.ir.contents import allocations, names, structure
+from tensorlang.ir.contents import allocations, contains, names, structure
 from tensorlang.ir.visit import (
     children,
     fresh,
@@ -102,7 +102,11 @@ def _loop_around(path: Path, var: str) -> Path:
 
 def _path_to(func: ir.Function, stmt: ir.For | ir.Block | ir.Alloc) -> Path:
     """The path to the first occurrence of a loop, block or allocation."""
-    return next(path for path in paths_to(func, type(stmt)) if path[-1] is stmt)
+    path: list[ir.Node] = [func]
+    while path[-1] is not stmt:
+        below = statements(path[-1])
+        path.append(next(child for child in below if contains(child, stmt)))
+    return tuple(path)
 
 
 def _qualified(loop: ir.For, var: str) -> str:
