@@ -27,6 +27,8 @@ CASES = [
     ((1, 33, 40), (17, 1, 31, 33), {}),  # windows wider than registers are many
     ((5, 9, 7), (64, 5, 1, 1), {"stride": 2}),
     ((5, 3, 4), (6, 5, 1, 1), {"padding": 1}),
+    ((128, 5, 9), (144, 128, 1, 1), {}),  # many vectors of channels
+    ((131, 6, 5), (128, 131, 1, 1), {"stride": 2}),
     # one output for several channels
     ((8, 16, 16), (1, 8, 3, 3), {}),
     ((8, 16, 16), (1, 8, 3, 3), {"padding": 1}),
@@ -121,3 +123,17 @@ def test_a_stride_beyond_the_image(size, stride):
     wanted = np.einsum("noyx,nchw->ochw", dy, x[:, :, :size, :size])
     got = gradient(dy, x, weights, given)
     np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "algorithm"),
+    [
+        (128, 256, "outer_products"),
+        (128, 250, "dot_products"),
+        (64, 256, "dot_products"),
+    ],
+)
+def test_single_pixels_of_many_channels_are_outer_products(inputs, outputs, algorithm):
+    op = nn.conv2d_grad_weight
+    workload = op.workload((1, outputs, 7, 7), (1, inputs, 7, 7), window=(1, 1))
+    assert op.prefers(workload) == algorithm
