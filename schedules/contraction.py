@@ -42,6 +42,7 @@ from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.stages import Stage, extent_of, tile_axes
 from tensorlang.schedules.tiling import (
     cut,
+    cut_rows,
     cut_unknown,
     extent,
     is_part,
@@ -92,7 +93,7 @@ def tiles(plan: Plan) -> None:
     if s.attempt(in_blocks, plan, tile, best.blocks):
         return
     pack_whole(s, stage, tile, rows=False)
-    for tall, rows in _cut_rows(s, stage.name, axes.row, tile.rows):
+    for tall, rows in cut_rows(s, stage.name, axes.row, (tile.rows, *SMALL)):
         for part, wide in _cut_columns(s, tall, axes.column, tile):
             _tile(s, part, stage, axes, replace(wide, rows=rows))
 
@@ -110,25 +111,6 @@ def in_blocks(plan: Plan, tile: Tile, best: Blocks) -> None:
         knobs.flag("strips_first", default=best.strips_first),
     )
     by_blocks(plan, tile, how)
-
-
-def _cut_rows(s: Schedule, block: str, row: str, rows: int) -> list[tuple[str, int]]:
-    """Blocks of whole tiles and of the remainder, with the rows of a tile in each.
-
-    A known number of rows leaves one remainder tile; otherwise the remainder is made of
-    smaller tiles, so that no reduction loop contains a condition.
-    """
-    loop = next(name for name in s.loops(block) if is_part(name, row))
-    if extent(s, loop) is not None:
-        return [(part, rows) for part in cut(s, block, row, rows)]
-    found: list[tuple[str, int]] = []
-    for size in (rows, *(n for n in SMALL if n < rows)):
-        if size == 1:
-            return [*found, (block, 1)]
-        block, rest = cut_unknown(s, block, row, size)
-        found.append((block, size))
-        block = rest
-    return [*found, (block, 1)]
 
 
 def _cut_columns(

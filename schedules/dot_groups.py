@@ -24,7 +24,7 @@ from tensorlang.errors import ScheduleError
 from tensorlang.instructions import DotProduct, MatrixProduct, dot_product
 from tensorlang.ir.contents import allocations
 from tensorlang.ir.nodes import Binary, Cast, Const, Expr, For, Load, Reduce, as_expr
-from tensorlang.schedules.contraction_space import Tile
+from tensorlang.schedules.contraction_space import SIDES, SMALL, Tile
 from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.stages import (
     Stage,
@@ -37,7 +37,7 @@ from tensorlang.schedules.stages import (
 from tensorlang.schedules.tiling import (
     cut,
     cut_at,
-    cut_unknown,
+    cut_rows,
     extent,
     is_part,
     parallelize,
@@ -48,8 +48,6 @@ from tensorlang.scheduling.dot_intrinsics import FLIPPED, dot_name
 
 Row = TypeVar("Row", bound=DotProduct | MatrixProduct)
 _SIGN: Final = 128  # the sign bit of a byte
-_SMALL: Final = (4, 1)  # rows of the tiles for a remainder of unknown length
-_SIDES: Final = (1, 2, 3, 4, 5, 6, 8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,23 +198,9 @@ def _by_columns(s: Schedule, found: Products[DotProduct], tile: Tile) -> None:
     else:
         layout = pack(s, found)
     instruction = dot_name(found.row, x, layout)
-    for tall, rows in _cut_rows(s, name, names[0], tile.rows):
+    for tall, rows in cut_rows(s, name, names[0], (tile.rows, *SMALL)):
         for part in cut(s, tall, names[1], tile.vectors * tile.lanes):
             _tile(s, part, found, names, replace(tile, rows=rows), instruction)
-
-
-def _cut_rows(s: Schedule, block: str, row: str, rows: int) -> list[tuple[str, int]]:
-    """Blocks of whole tiles and of the remainder, with the rows of a tile in each."""
-    if extent(s, row) is not None:
-        return [(part, rows) for part in cut(s, block, row, rows)]
-    found: list[tuple[str, int]] = []
-    for size in (rows, *(n for n in _SMALL if n < rows)):
-        if size == 1:
-            break
-        block, rest = cut_unknown(s, block, row, size)
-        found.append((block, size))
-        block = rest
-    return [*found, (block, 1)]
 
 
 def pack(s: Schedule, found: Products[Row]) -> str:
@@ -340,8 +324,8 @@ def _by_lanes(plan: Plan, found: Products[DotProduct]) -> None:
         layout = f"along{FLIPPED}"
     rows, columns, _ = found.sizes
     best = sides(plan, rows or 1, columns)
-    tall = plan.knobs.choice("dot_rows", _SIDES, default=best[0])
-    wide = plan.knobs.choice("dot_columns", _SIDES, default=best[1])
+    tall = plan.knobs.choice("dot_rows", SIDES, default=best[0])
+    wide = plan.knobs.choice("dot_columns", SIDES, default=best[1])
     instruction = dot_name(found.row, found.x.dtype.name, layout)
     for narrow in cut(s, name, names[1], wide):
         for part in cut(s, narrow, names[0], tall):
@@ -360,7 +344,7 @@ def sides(plan: Plan, rows: int, columns: int) -> tuple[int, int]:
         tiles = -(-rows // tall) * -(-columns // wide)
         return tiles * (tall * wide + tall + wide)
 
-    tiles = ((tall, wide) for tall in _SIDES for wide in _SIDES if tall * wide <= most)
+    tiles = ((tall, wide) for tall in SIDES for wide in SIDES if tall * wide <= most)
     return min(tiles, key=cost)
 
 

@@ -19,15 +19,13 @@ from tensorlang.schedules.contraction_space import SIDES
 from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.stages import Stage, extent_of, tile_axes
 from tensorlang.schedules.tiling import (
-    cut,
     cut_at,
-    cut_unknown,
+    cut_rows,
     extent,
     is_part,
     parallelize,
     write_back,
 )
-from tensorlang.scheduling import Schedule
 
 
 def chosen(plan: Plan, best: Choice) -> bool:
@@ -63,21 +61,14 @@ def by_dots(plan: Plan, best: Choice) -> None:
     row, column = (loop.var.name for loop in found)
     rows = plan.knobs.choice("dot_rows", SIDES, default=best.dot_rows)
     columns = plan.knobs.choice("dot_columns", SIDES, default=best.dot_columns)
-    for narrow, wide in _cut(s, stage.name, column, columns):
-        for part, tall in _cut(s, narrow, row, rows):
+    for narrow, wide in cut_rows(s, stage.name, column, _halves(columns)):
+        for part, tall in cut_rows(s, narrow, row, _halves(rows)):
             _tile(plan, part, (row, column), (tall, wide))
 
 
-def _cut(s: Schedule, block: str, row: str, rows: int) -> list[tuple[str, int]]:
-    """Blocks of whole tiles and of what is left, with the rows of a tile in each."""
-    if extent(s, next(n for n in s.loops(block) if is_part(n, row))) is not None:
-        return [(part, rows) for part in cut(s, block, row, rows)]
-    found = []
-    while rows > 1:
-        part, block = cut_unknown(s, block, row, rows)
-        found.append((part, rows))
-        rows //= 2
-    return [*found, (block, 1)]
+def _halves(size: int) -> list[int]:
+    """A size, its half, and so on."""
+    return [size >> n for n in range(size.bit_length())]
 
 
 def _tile(

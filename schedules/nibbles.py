@@ -12,9 +12,8 @@ The activations are stored by halves first, so that no vector is shuffled.
 
 from __future__ import annotations
 
-from typing import Final
-
 from tensorlang.errors import ScheduleError
+from tensorlang.schedules.contraction_space import SIDES
 from tensorlang.schedules.dot_groups import sides
 from tensorlang.schedules.generic import generic
 from tensorlang.schedules.plan import Plan
@@ -28,8 +27,6 @@ from tensorlang.schedules.tiling import (
     write_back,
 )
 from tensorlang.scheduling import Knobs, Schedule, schedule
-
-_SIDES: Final = (1, 2, 3, 4, 5, 6, 8)
 
 
 @schedule("dense_int4")
@@ -58,8 +55,8 @@ def _by_lanes(plan: Plan) -> None:
         if each.output in read:
             in_lanes(s, each.loops[-1], plan.width)
     best = sides(plan, rows, columns)
-    tall = plan.knobs.choice("dot_rows", _SIDES, default=best[0])
-    wide = plan.knobs.choice("dot_columns", _SIDES, default=best[1])
+    tall = plan.knobs.choice("dot_rows", SIDES, default=best[0])
+    wide = plan.knobs.choice("dot_columns", SIDES, default=best[1])
     for narrow in cut(s, stage.name, found[1].var.name, wide):
         for part in cut(s, narrow, found[0].var.name, tall):
             _tile(plan, part, stage, (tall, wide))

@@ -51,6 +51,33 @@ def cut_unknown(s: Schedule, block: str, prefix: str, size: int) -> tuple[str, s
     return main, rest
 
 
+def cut_rows(
+    s: Schedule, block: str, row: str, sizes: Sequence[int]
+) -> list[tuple[str, int]]:
+    """Blocks of whole tiles and of the remainder, with the rows of a tile in each.
+
+    A known number of rows leaves one remainder tile; otherwise the remainder is made of
+    smaller tiles, so that no reduction loop contains a condition.
+
+    Args:
+        s: The schedule.
+        block: The block.
+        row: The loop over rows, or that from which it was split off.
+        sizes: Rows of a tile, then of smaller ones; the last is 1.
+    """
+    tall, *smaller = sizes
+    loop = next(name for name in s.loops(block) if is_part(name, row))
+    if extent(s, loop) is not None:
+        return [(part, tall) for part in cut(s, block, row, tall)]
+    found: list[tuple[str, int]] = []
+    for size in (tall, *(n for n in smaller if n < tall)):
+        part = block
+        if size > 1:
+            part, block = cut_unknown(s, block, row, size)
+        found.append((part, size))
+    return found
+
+
 def cut_at(s: Schedule, block: str, loop: str, at: Expr | int) -> list[str]:
     """The blocks of a loop's first `at` iterations and of all others."""
     before = {b.name for b in blocks(s.function)}

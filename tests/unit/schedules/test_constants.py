@@ -26,6 +26,7 @@ REASONS = {
     "dot_groups._SIGN": "the sign bit of a byte",
     "generic._MOST_FOLDED": "operations of an epilogue that compile fast in tiles",
     "matrix_model._BYTES": "bytes of a row of a tile register",
+    "matrix_model._SPLITTING": "operations to split off a part of an f32 in bf16",
     "matrix_tiles._OPEN": "rows of one and of two tile registers",
     "winograd._LANES": "channels of a block in the definition",
 }
