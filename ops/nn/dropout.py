@@ -128,9 +128,7 @@ def dropout_grad(
     """The gradient of `nn.dropout` for x; recomputes the mask.
 
     Args:
-        rate: As in the forward call.
         key: The key of the forward call; replayed, which does not consume it.
-        stream: As in the forward call.
         out: Output array; may be `dy`.
     """
     return _by_keys(dy, rate, key, stream)

@@ -105,7 +105,6 @@ def embedding_grad(
     depend on the number of threads.
 
     Args:
-        ids: As in the forward call.
         table: As in the forward call; only its shape and dtype are used.
         padding_idx: Row whose gradient is 0, or None.
 

@@ -72,7 +72,6 @@ def mse_grad(
             reduction `none`, an array of the shape of `prediction`.
         prediction: As for `nn.mse`, or a Python number.
         truth: Likewise; at least one of the two is an array.
-        reduction: As for `nn.mse`.
     """
     if isinstance(prediction, ir.Tensor) and isinstance(truth, ir.Tensor):
         _alike(prediction, truth)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,9 +10,6 @@ from tensorlang.errors import ArgumentError
 from tensorlang.ops.random.keys import Key
 from tensorlang.ops.random.keys import key as make_key
 from tensorlang.ops.random.splitting import child
-
-if TYPE_CHECKING:
-    pass
 
 
 class StatefulKey:
