@@ -45,7 +45,7 @@ def tlang_here(tmp_path):
         ("show", ("--stage", "asm", "--attr", "scale=2"), "my_scaled_sum"),
         ("verify", (), "matches the interpreter: 3 shapes, "),
         ("bench", ("--rounds", "2"), "tensorlang, into existing"),
-        ("tune", ("--trials", "1"), "my.scaled_sum: 1 tried"),
+        ("tune", ("--trials", "1"), "my.scaled_sum: 1 of "),
     ],
 )
 def test_every_command_takes_it(tlang_here, command, args, said):

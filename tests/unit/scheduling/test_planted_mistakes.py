@@ -21,7 +21,7 @@ MISTAKES: dict[str, tuple[str, Any, str, str]] = {
     "parts of a fused sum in another order": (
         "fused_and_turned",
         dependence._of_a_fold,
-        "begun = block.init == Seq(()) or found.loops <= first",
+        "begun = block.init == ir.Seq(()) or found.loops <= first",
         "begun = True",
     ),
     "a temporary moved out of a parallel loop": (
