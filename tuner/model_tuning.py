@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang import targets
-from tensorlang.errors import ArgumentError
+from tensorlang.errors import ArgumentError, TuningError
 from tensorlang.ops.examples import arguments
 from tensorlang.tuner.rounds import interleaved
 from tensorlang.tuner.tuning import tune
@@ -80,6 +80,7 @@ def tune_model(
     *,
     budget: float,
     begun: Callable[[Ranked], None] | None = None,
+    skipped: Callable[[Ranked, TuningError], None] | None = None,
     **options: Any,
 ) -> list[Report]:
     """Tune a network's workloads, each with its share of the budget.
@@ -90,6 +91,7 @@ def tune_model(
         rows: The result of `ranked`.
         budget: Seconds in total.
         begun: Called with each workload before it is tuned.
+        skipped: Called with each workload that cannot be tuned, and why.
         options: Options of `tune`.
     """
     end = time.monotonic() + budget
@@ -101,13 +103,19 @@ def tune_model(
         share = max((end - time.monotonic()) * row.share / rest, _LEAST)
         if begun is not None:
             begun(row)
-        reports += tune(
-            row.op,
-            shapes=row.workload.shapes,
-            dtypes=row.workload.dtypes,
-            budget=min(share, end - time.monotonic()),
-            **(row.workload.named | options),
-        )
+        try:
+            reports += tune(
+                row.op,
+                shapes=row.workload.shapes,
+                dtypes=row.workload.dtypes,
+                budget=min(share, end - time.monotonic()),
+                **(row.workload.named | options),
+            )
+        except TuningError as problem:
+            if skipped is None:
+                raise
+            skipped(row, problem)
+            continue
         if reports[-1].interrupted:
             break
     return reports

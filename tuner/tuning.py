@@ -14,7 +14,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from tensorlang import records
-from tensorlang.errors import ArgumentError
+from tensorlang.errors import ArgumentError, TuningError
 from tensorlang.ops import Operator, building, select
 from tensorlang.ops.requests import requested
 from tensorlang.record_files import read as read_records
@@ -86,7 +86,8 @@ def tune(
         limit.
         RecordError: the storage or the record file cannot be used.
         KeyboardInterrupt: Ctrl-C before anything was measured.
-        TuningError: the worker cannot run, or the default is wrong.
+        TuningError: the worker cannot run, or the default is wrong; for all members of
+            a family.
     """
     _checked_ends(budget, trials, limit)
     _checked_choice(seed, storage)
@@ -104,6 +105,7 @@ def tune(
     if len(runs) > 1:
         runs = _in_turn(runs, Trials.counts(url) if resume else {})
     reports: list[Report] = []
+    skipped: list[str] = []
     for number, run in enumerate(runs):
         left = None if budget is None else budget - (time.monotonic() - begun)
         if reports and left is not None and left < _LEAST:
@@ -111,9 +113,19 @@ def tune(
             break
         run.begin((number + 1, len(runs)), _share(left, len(runs) - number))
         study = run.study if resume else f"{run.study}, from {time.time_ns()}"
-        reports.append(_tuned(run, url, study, seed))
+        try:
+            reports.append(_tuned(run, url, study, seed))
+        except TuningError as problem:
+            if len(runs) == 1:
+                raise
+            skipped.append(f"{run.op.id} was skipped: {problem}")
+            continue
         if reports[-1].interrupted:
             break
+    if skipped and not reports:
+        raise TuningError("; ".join(skipped))
+    if skipped:
+        reports[-1] = _with_note(reports[-1], "; ".join(skipped))
     return reports
 
 
@@ -135,7 +147,13 @@ def _with_unreached(last: Report, members: Sequence[Operator]) -> Report:
     """The last report, noting which operators the budget did not reach."""
     names = ", ".join(member.id for member in members)
     said = f"the budget ended before {names}; the next run begins with them"
-    return dataclasses.replace(last, note="; ".join(filter(None, (last.note, said))))
+    return _with_note(last, said)
+
+
+def _with_note(report: Report, said: str) -> Report:
+    return dataclasses.replace(
+        report, note="; ".join(filter(None, (report.note, said)))
+    )
 
 
 def _checked_ends(budget: float | None, trials: int | None, limit: float) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensorlang import onnx
 from tensorlang.cli import console
-from tensorlang.errors import ArgumentError
+from tensorlang.errors import ArgumentError, TuningError
 from tensorlang.graph import Graph, workloads
 from tensorlang.graph.network import optimized, pure
 from tensorlang.graph.specs import names_in
@@ -45,12 +45,19 @@ def tune_network(
     def announce(row: Ranked) -> None:
         console.say(f"tuning {row.op.described(row.workload)}")
 
+    failed: list[Ranked] = []
+
+    def skip(row: Ranked, problem: TuningError) -> None:
+        failed.append(row)
+        console.paragraph(f"{row.op.id} was skipped: {problem}")
+
     left = budget - (time.monotonic() - begun)
-    reports = tune_model(rows, budget=left, begun=announce, **how)
+    reports = tune_model(rows, budget=left, begun=announce, skipped=skip, **how)
     tell(reports, time.monotonic() - begun)
-    if len(reports) < len(rows):
+    reached = len(reports) + len(failed)
+    if reached < len(rows):
         console.say(
-            f"the budget reached {len(reports)} of {len(rows)} workloads; a larger one "
+            f"the budget reached {reached} of {len(rows)} workloads; a larger one "
             "reaches the others"
         )
 

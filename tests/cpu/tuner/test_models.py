@@ -1,11 +1,12 @@
 """A network in an ONNX file: its workloads, what they cost, and tuning them."""
 
+import types
 from pathlib import Path
 
 import pytest
 
 from tensorlang.cli.tune_network import program
-from tensorlang.errors import ArgumentError, GraphError, ShapeError
+from tensorlang.errors import ArgumentError, GraphError, ShapeError, TuningError
 from tensorlang.graph import TensorSpec, loop, trace, workloads
 from tensorlang.layers import (
     Dense,
@@ -17,6 +18,7 @@ from tensorlang.layers import (
     Sequential,
 )
 from tensorlang.ops import nn
+from tensorlang.tuner import model_tuning
 from tensorlang.tuner.model_tuning import ranked, tune_model
 
 onnx = pytest.importorskip("onnx", reason="needs onnx: pip install 'tensorlang[onnx]'")
@@ -156,6 +158,27 @@ def test_the_dearest_are_tuned_within_the_budget(tmp_path, monkeypatch):
     )
     assert 1 <= len(reports) == len(begun) < len(rows)
     assert begun == rows[: len(begun)]
+
+
+def test_a_workload_that_cannot_be_tuned_is_skipped(tmp_path, monkeypatch):
+    rows = ranked(workloads(*program(small_network(tmp_path), 2)))
+    tuned = []
+
+    def tune(op, **_):
+        if op is rows[0].op:
+            raise TuningError("the default configuration is itself wrong")
+        tuned.append(op)
+        return [types.SimpleNamespace(interrupted=False)]
+
+    monkeypatch.setattr(model_tuning, "tune", tune)
+    skipped = []
+    reports = tune_model(rows, budget=60.0, skipped=lambda *why: skipped.append(why))
+    left_out = [row for row in rows if row.op is rows[0].op]
+    assert [row for row, _ in skipped] == left_out
+    assert all("itself wrong" in str(problem) for _, problem in skipped)
+    assert len(reports) == len(tuned) == len(rows) - len(left_out)
+    with pytest.raises(TuningError, match="itself wrong"):
+        tune_model(rows, budget=60.0)
 
 
 def test_a_model_that_we_saved(tmp_path):

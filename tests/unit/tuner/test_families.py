@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from tensorlang.errors import TuningError
 from tensorlang.ops import select
 from tensorlang.tuner import tuning
 from tensorlang.tuner.progress import Report
@@ -25,6 +26,7 @@ class Fake:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
+        self.wrong: set[str] = set()
         self.tuned: list[tuple[str, float | None, float]] = []
         self.tried: Counter[str] = Counter()
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
@@ -32,6 +34,8 @@ class Fake:
         monkeypatch.setattr(Trials, "counts", lambda _: self.tried)
 
     def tune(self, run: Run, *_: object) -> Report:
+        if run.op.id in self.wrong:
+            raise TuningError(f"the default of {run.op.id} is itself wrong")
         self.tuned.append((run.op.id, run.budget, work(run.op, run.workload)))
         self.tried[run.study] += 20
         self.now += run.budget or 1.0
@@ -68,6 +72,20 @@ def test_a_large_budget_is_shared_and_a_tiny_one_is_the_first_s(fake: Fake) -> N
     fake.tuned.clear()
     tune(FAMILY, budget=3.0)
     assert [budget for _, budget, _ in fake.tuned] == [3.0]
+
+
+def test_a_member_that_cannot_be_tuned_is_skipped_and_said(fake: Fake) -> None:
+    fake.wrong = {"random.bits"}
+    reports = tune(FAMILY, budget=None, trials=5)
+    assert len(reports) == MEMBERS - 1
+    assert reports[-1].note == (
+        "random.bits was skipped: the default of random.bits is itself wrong"
+    )
+    fake.wrong = {member.id for member in select(FAMILY)}
+    with pytest.raises(TuningError, match=r"random\.bits was skipped"):
+        tune(FAMILY, budget=None, trials=5)
+    with pytest.raises(TuningError, match=r"^the default of random\.bits"):
+        tune("random.bits", budget=None, trials=5)
 
 
 def test_without_a_budget_all_members_are_tuned(fake: Fake) -> None:
