@@ -27,7 +27,7 @@ from tensorlang.tuner.filing import (
     store_winner,
 )
 from tensorlang.tuner.finals import Entrant, Finals
-from tensorlang.tuner.load import Load
+from tensorlang.tuner.processor_load import Load
 from tensorlang.tuner.progress import Listener, Report
 from tensorlang.tuner.protocol import Candidate
 from tensorlang.tuner.roofline import work

@@ -29,6 +29,7 @@ SYMBOLS: Final = (
 _PATIENCE: Final = "tensorlang_patience"
 _ALONE_UNTIL: Final = "tensorlang_alone_until"
 _ALONE_LEFT: Final = "tensorlang_alone_left"
+_WATCH_UNTIL: Final = "tensorlang_watch_until"
 # spins before yielding the processor; 1000 take about 30 microseconds
 IDLE_SPINS: Final = 4000  # workers: still awake for calls in a loop
 WAIT_SPINS: Final = 1000  # at a barrier, or waiting for the last worker
@@ -75,8 +76,9 @@ def always_share(share: bool = True) -> None:
     addresses = _pool().addresses
     patience = ctypes.c_int64.from_address(addresses[_PATIENCE])
     patience.value = (1 << 62) if share else PATIENCE
-    if share:
-        ctypes.c_int64.from_address(addresses[_ALONE_UNTIL]).value = 0
+    if share:  # as if nothing had been lost
+        for name in (_ALONE_UNTIL, _WATCH_UNTIL):
+            ctypes.c_int64.from_address(addresses[name]).value = 0
 
 
 @cache
@@ -88,7 +90,7 @@ def _pool() -> llvm.Library:
         code = llvm.compile_quickly(pool_text())
         entry = store.Entry({}, {"object": code})
         store.save(key, entry)
-    exported = (*SYMBOLS, _PATIENCE, _ALONE_UNTIL, _ALONE_LEFT)
+    exported = (*SYMBOLS, _PATIENCE, _ALONE_UNTIL, _ALONE_LEFT, _WATCH_UNTIL)
     return llvm.link([entry.blobs["object"]], exported)
 
 

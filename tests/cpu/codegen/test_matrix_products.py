@@ -10,7 +10,7 @@ import pytest
 from tensorlang import targets
 from tensorlang.codegen.llvm.render import render
 from tensorlang.codegen.lower import lower
-from tensorlang.codegen.tiles import rows_of
+from tensorlang.codegen.tile_indices import rows_of
 from tensorlang.errors import CodegenError, DTypeError
 from tensorlang.instructions import MATRIX_PRODUCTS, MatrixProduct, matrix_product
 from tensorlang.ir import Buffer, Function, parse, run

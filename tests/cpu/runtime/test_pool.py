@@ -486,7 +486,7 @@ def test_a_worker_that_was_woken_may_run_everywhere_again(assemble):
 def test_a_caller_that_waits_for_a_held_worker_goes_on_alone_for_a_while(
     assemble, barrier
 ):
-    """The second loss at the latest: the first may only make the workers measure."""
+    """The first loss makes workers measure, the second makes the caller go alone."""
     pool.always_share(False)
     kernel = team_kernel(assemble, LATE.replace("BARRIER", barrier), 2)
     counts = np.zeros(4096, np.int64)
@@ -495,7 +495,7 @@ def test_a_caller_that_waits_for_a_held_worker_goes_on_alone_for_a_while(
         time.sleep(pause)
         kernel.launch(counts)
         teams.append(int(counts[0]))
-    assert (teams[0], teams[2]) == (2, 1)
+    assert teams == [2, 2, 1]
     left = backing_off("until").value - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
     assert 0 < left <= pool.REST * pool.MOST_LOST
     assert 0 < backing_off("left").value <= pool.BACKOFF * pool.MOST_LOST

@@ -188,7 +188,8 @@ def test_the_command_line_names_them_too(
     assert said.exit_code == 0, said.output
     for way in ("skips_ones", "clips", "stops_at_nan"):
         assert f"1 x wrong: {way}(" in said.output
-    assert re.search(r"\n  direct\(partials=\d+\)\n", said.output)
+    faster = r"default .*, best .*, \d+\.\d\dx \[.*\n  direct\(partials=\d+\)\n"
+    assert re.search(faster, said.output)
 
 
 SUM = '''

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tensorlang.tuner import load
-from tensorlang.tuner.load import Load
+from tensorlang.tuner import processor_load
+from tensorlang.tuner.processor_load import Load
 
 
 @pytest.fixture
@@ -17,8 +17,8 @@ def spent(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     """The clock, seconds of all processors, and the tuner's own."""
     now = {"clock": 0.0, "busy": 100.0, "own": 10.0}
     monkeypatch.setattr(time, "monotonic", lambda: now["clock"])
-    monkeypatch.setattr(load, "_busy", lambda: now["busy"])
-    monkeypatch.setattr(load, "_own", lambda: now["own"])
+    monkeypatch.setattr(processor_load, "_busy", lambda: now["busy"])
+    monkeypatch.setattr(processor_load, "_own", lambda: now["own"])
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
     return now
 
@@ -55,11 +55,11 @@ def test_no_time_and_no_numbers_are_no_load(spent: dict[str, float]) -> None:
 
 
 def test_the_system_s_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert load._own() > 0
-    assert load._busy() >= 0
+    assert processor_load._own() > 0
+    assert processor_load._busy() >= 0
 
     def missing(*_: Any) -> str:
         raise FileNotFoundError("/proc/stat")
 
-    monkeypatch.setattr(load.Path, "read_text", missing)
-    assert load._busy() == 0.0
+    monkeypatch.setattr(processor_load.Path, "read_text", missing)
+    assert processor_load._busy() == 0.0
