@@ -34,8 +34,8 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m tensorlang.templates
 	@touch $@
 
-tune: setup  ## tune Threefry on this CPU and compare with the default
-	$(BIN)/tlang tune threefry --target llvm --budget $(BUDGET)
+tune: setup  ## tune Threefry's random bits on this CPU, and compare with the default
+	$(BIN)/tlang tune random.bits --target llvm --budget $(BUDGET)
 
 test: setup  ## the whole test suite
 	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tensorlang import targets
-from tensorlang.errors import ArgumentError, TuningError
+from tensorlang.errors import (
+    ArgumentError,
+    RecordError,
+    TensorlangError,
+    TuningError,
+)
 from tensorlang.ops.examples import arguments
 from tensorlang.tuner.rounds import interleaved
-from tensorlang.tuner.tuning import tune
+from tensorlang.tuner.storage import Trials, default_url
+from tensorlang.tuner.tuning import LEAST, tune
+from tensorlang.tuner.tuning_run import Run
 
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Operator
@@ -20,7 +27,7 @@ if TYPE_CHECKING:
     from tensorlang.workload import Workload
 
 _SAMPLE: Final = 0.05  # seconds of measurement per workload, for ranking
-_LEAST: Final = 3.0  # minimum seconds for tuning a workload
+Refused: TypeAlias = "Callable[[Operator, Workload, TensorlangError], None]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,24 +52,37 @@ class Ranked:
 def ranked(
     counted: Mapping[tuple[Operator, Workload], int],
     target: str | Target | None = None,
+    refused: Refused | None = None,
 ) -> list[Ranked]:
     """The workloads of a network, most expensive first.
 
     Args:
         counted: Number of calls of each: `tensorlang.graph.workloads`.
         target: Where to measure.
+        refused: Called with each workload that does not build or run, and why; it is
+            left out. By default the error is raised.
 
     Raises:
         ArgumentError: there are none.
+        TuningError: none of them runs.
     """
     if not counted:
         raise ArgumentError("the network computes nothing: there is nothing to tune")
     chosen = targets.get(target)
-    seconds = {called: _seconds(*called, chosen) for called in counted}
-    whole = sum(seconds[called] * count for called, count in counted.items())
+    seconds: dict[tuple[Operator, Workload], float] = {}
+    for called in counted:
+        try:
+            seconds[called] = _seconds(*called, chosen)
+        except TensorlangError as problem:
+            if refused is None:
+                raise
+            refused(*called, problem)
+    if not seconds:
+        raise TuningError("no workload of the network runs: there is nothing to tune")
+    whole = sum(spent * counted[called] for called, spent in seconds.items())
     rows = [
-        Ranked(*called, count, seconds[called], seconds[called] * count / whole)
-        for called, count in counted.items()
+        Ranked(*called, counted[called], spent, spent * counted[called] / whole)
+        for called, spent in seconds.items()
     ]
     return sorted(rows, key=lambda row: -row.share)
 
@@ -80,27 +100,30 @@ def tune_model(
     *,
     budget: float,
     begun: Callable[[Ranked], None] | None = None,
-    skipped: Callable[[Ranked, TuningError], None] | None = None,
+    skipped: Refused | None = None,
     **options: Any,
 ) -> list[Report]:
     """Tune a network's workloads, each with its share of the budget.
 
-    The most expensive come first; those that would get too little time are left out.
+    Those that were tried least come first, and of those the most expensive; those that
+    would get too little time are left to the next run. Ctrl-C ends with the reports of
+    those that were tuned before.
 
     Args:
         rows: The result of `ranked`.
         budget: Seconds in total.
         begun: Called with each workload before it is tuned.
-        skipped: Called with each workload that cannot be tuned, and why.
+        skipped: Called with each workload that cannot be tuned, and why; by default the
+            error is raised.
         options: Options of `tune`.
     """
     end = time.monotonic() + budget
     reports: list[Report] = []
-    left = list(rows)
-    while left and end - time.monotonic() >= _LEAST:
+    left = _in_turn(rows, **options)
+    while left and (len(left) == len(rows) or end - time.monotonic() >= LEAST):
         row = left.pop(0)
         rest = row.share + sum(other.share for other in left)
-        share = max((end - time.monotonic()) * row.share / rest, _LEAST)
+        share = max((end - time.monotonic()) * row.share / rest, LEAST)
         if begun is not None:
             begun(row)
         try:
@@ -108,14 +131,39 @@ def tune_model(
                 row.op,
                 shapes=row.workload.shapes,
                 dtypes=row.workload.dtypes,
-                budget=min(share, end - time.monotonic()),
+                budget=max(min(share, end - time.monotonic()), _SAMPLE),
                 **(row.workload.named | options),
             )
-        except TuningError as problem:
+        except KeyboardInterrupt:
+            if not reports:
+                raise
+            break
+        except RecordError:
+            raise
+        except TensorlangError as problem:
             if skipped is None:
                 raise
-            skipped(row, problem)
+            skipped(row.op, row.workload, problem)
             continue
         if reports[-1].interrupted:
             break
     return reports
+
+
+def _in_turn(
+    rows: Sequence[Ranked],
+    *,
+    target: str | Target | None = None,
+    storage: str | None = None,
+    resume: bool = True,
+    **_: object,
+) -> list[Ranked]:
+    """The rows in order of tuning."""
+    tried = Trials.counts(storage or default_url()) if resume else {}
+    chosen = targets.get(target)
+
+    def trials(row: Ranked) -> int:
+        workload = replace(row.workload, threads=chosen.threads)
+        return tried.get(Run(row.op, workload, chosen).study, 0)
+
+    return sorted(rows, key=lambda row: (trials(row), -row.share))

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tensorlang.targets import Target
 
 CANDIDATE_LIMIT: Final = 30.0
-_LEAST: Final = 10.0  # seconds for a member of a family; later runs reach the others
+LEAST: Final = 10.0  # seconds for a member of a family; later runs reach the others
 
 
 def tune(
@@ -108,10 +108,10 @@ def tune(
     skipped: list[str] = []
     for number, run in enumerate(runs):
         left = None if budget is None else budget - (time.monotonic() - begun)
-        if reports and left is not None and left < _LEAST:
+        if reports and left is not None and left < LEAST:
             reports[-1] = _with_unreached(reports[-1], [r.op for r in runs[number:]])
             break
-        run.begin((number + 1, len(runs)), _share(left, len(runs) - number))
+        run.begin((number + 1, len(runs)), _share(left, len(runs) - number), left)
         study = run.study if resume else f"{run.study}, from {time.time_ns()}"
         try:
             reports.append(_tuned(run, url, study, seed))
@@ -140,7 +140,7 @@ def _share(left: float | None, members: int) -> float | None:
     """The seconds of the next of some members, enough for a result."""
     if left is None:
         return None
-    return min(max(left / members, _LEAST), max(left, 0.0))
+    return min(max(left / members, LEAST), max(left, 0.0))
 
 
 def _with_unreached(last: Report, members: Sequence[Operator]) -> Report:

@@ -56,6 +56,8 @@ class Run:
         workload: The workload, with the target's threads.
         target: The machine.
         budget: Seconds in total; None for no limit.
+        whole: Seconds that it may take if `budget`, its share of them, is not enough to
+            compare one candidate with the default.
         trials: Number of configurations, including earlier ones; None for no limit.
         limit: Seconds per candidate.
         place: Index and number of operators in the command.
@@ -84,15 +86,19 @@ class Run:
     interrupted: bool = False
     static: bool = False
     log: Path | None = None
+    whole: float | None = None
     trouble: str = ""
     doubt: str = ""
     _begun: float = field(default_factory=time.monotonic)
     _usual: float = 0.0  # maximum busy seconds of correct candidates
     _starting: float = 0.0  # seconds that a worker takes to start
 
-    def begin(self, place: tuple[int, int], budget: float | None) -> None:
+    def begin(
+        self, place: tuple[int, int], budget: float | None, whole: float | None
+    ) -> None:
         """Start the clock."""
-        self.place, self.budget, self._begun = place, budget, time.monotonic()
+        self.place, self.budget, self.whole = place, budget, whole
+        self._begun = time.monotonic()
 
     @property
     def study(self) -> str:
@@ -221,17 +227,20 @@ class Run:
 
     def _left(self, search: Search, default: Candidate) -> float:
         """Seconds left for exploration, excluding the finals."""
-        if self.budget is None:
+        budget = self.budget
+        if len(search.known) <= 1 and self.whole is not None:
+            budget = self.whole  # nothing to compare yet
+        if budget is None:
             return inf
         if self.static:
-            return self.budget - _AFTERWARDS - self.elapsed
+            return budget - _AFTERWARDS - self.elapsed
         known = search.known.get(default.key)
         seconds = known[1].seconds if known is not None else 0.0
         entrants = [Entrant(default, seconds)] * (_FINALISTS + 2 + 3)
         need = finals.seconds_for(entrants, finals.MOST_ROUNDS) + _AFTERWARDS
         need += self._starting + 3 * self._usual  # to confirm the winner
-        reserve = min(need, self.budget * _FINALS_SHARE)
-        return self.budget - reserve - self.elapsed
+        reserve = min(need, budget * _FINALS_SHARE)
+        return budget - reserve - self.elapsed
 
     def _done(self, search: Search, suggestion: Suggestion, default: Candidate) -> bool:
         if suggestion.candidate == default:
@@ -266,7 +275,9 @@ class Run:
         return result
 
     def _until_the_end(self) -> finals.Left:
-        ends = inf if self.budget is None else self._begun + self.budget
+        ends = inf
+        if self.budget is not None:
+            ends = self._begun + max(self.budget, self.whole or 0.0)
         if self.interrupted:
             ends = min(ends, time.monotonic() + _AFTER_INTERRUPT)
         return lambda: ends - time.monotonic()

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tensorlang import onnx
 from tensorlang.cli import console
-from tensorlang.errors import ArgumentError, TuningError
+from tensorlang.errors import ArgumentError, TensorlangError
 from tensorlang.graph import Graph, workloads
 from tensorlang.graph.network import optimized, pure
 from tensorlang.graph.specs import names_in
+from tensorlang.ops import find
 from tensorlang.tuner.model_tuning import Ranked, ranked, tune_model
 
 if TYPE_CHECKING:
+    from tensorlang.ops import Operator
     from tensorlang.tuner.progress import Report
+    from tensorlang.workload import Workload
 
 
 def tune_network(
@@ -28,7 +31,14 @@ def tune_network(
 ) -> None:
     """Rank and tune the workloads of an ONNX file; print both tables."""
     begun = time.monotonic()
-    rows = ranked(workloads(*program(path, batch)), how["target"])
+    skipped: list[str] = []
+
+    def skip(op: Operator, workload: Workload, problem: TensorlangError) -> None:
+        skipped.append(op.id)
+        console.paragraph(f"{op.described(workload)} was skipped: {problem}")
+
+    rows = ranked(workloads(*program(path, batch)), how["target"], skip)
+    refused = len(skipped)
     console.table(
         ("workload", "times", "a call", "share"),
         [
@@ -45,21 +55,36 @@ def tune_network(
     def announce(row: Ranked) -> None:
         console.say(f"tuning {row.op.described(row.workload)}")
 
-    failed: list[Ranked] = []
-
-    def skip(row: Ranked, problem: TuningError) -> None:
-        failed.append(row)
-        console.paragraph(f"{row.op.id} was skipped: {problem}")
-
     left = budget - (time.monotonic() - begun)
     reports = tune_model(rows, budget=left, begun=announce, skipped=skip, **how)
     tell(reports, time.monotonic() - begun)
-    reached = len(reports) + len(failed)
+    if reports:
+        _summarise(rows, reports)
+    if skipped:
+        console.paragraph(f"skipped, see above: {', '.join(skipped)}")
+    reached = len(reports) + len(skipped) - refused
     if reached < len(rows):
         console.say(
-            f"the budget reached {reached} of {len(rows)} workloads; a larger one "
-            "reaches the others"
+            f"reached {reached} of {len(rows)} workloads; the next run begins with the "
+            "others"
         )
+
+
+def _summarise(rows: Sequence[Ranked], reports: Sequence[Report]) -> None:
+    """Print what tuning saves of a pass through the network."""
+    counts = {row.op.described(row.workload): row.count for row in rows}
+    table, before, after = [], 0.0, 0.0
+    for report in reports:
+        count = counts[find(report.operator).described(report.workload)]
+        gain = report.ratio.median if report.ratio else 1.0
+        before += count * report.default_seconds
+        after += count * report.default_seconds / gain
+        times = (report.default_seconds, report.default_seconds / gain)
+        cells = (report.operator, str(count), *map(console.duration, times))
+        table.append((*cells, f"{gain:.2f}x"))
+    total = ("in all", "", *map(console.duration, (before, after)))
+    table.append((*total, f"{before / after:.2f}x"))
+    console.table(("tuned", "times", "default", "best", "gain"), table)
 
 
 def program(path: Path, batch: int | None) -> tuple[Graph, dict[str, int]]:

@@ -1,12 +1,21 @@
 """A network in an ONNX file: its workloads, what they cost, and tuning them."""
 
+import dataclasses
 import types
 from pathlib import Path
 
 import pytest
 
+from tensorlang import targets
+from tensorlang.cli import tune_network
 from tensorlang.cli.tune_network import program
-from tensorlang.errors import ArgumentError, GraphError, ShapeError, TuningError
+from tensorlang.errors import (
+    ArgumentError,
+    GraphError,
+    KernelError,
+    ShapeError,
+    TuningError,
+)
 from tensorlang.graph import TensorSpec, loop, trace, workloads
 from tensorlang.layers import (
     Dense,
@@ -18,8 +27,16 @@ from tensorlang.layers import (
     Sequential,
 )
 from tensorlang.ops import nn
+from tensorlang.ops.operator import Operator
 from tensorlang.tuner import model_tuning
 from tensorlang.tuner.model_tuning import ranked, tune_model
+from tensorlang.tuner.progress import Report
+from tensorlang.tuner.protocol import OK, Candidate, Outcome
+from tensorlang.tuner.rounds import Ratio
+from tensorlang.tuner.rows import Row
+from tensorlang.tuner.space import Space
+from tensorlang.tuner.storage import Trials
+from tensorlang.tuner.tuning_run import Run
 
 onnx = pytest.importorskip("onnx", reason="needs onnx: pip install 'tensorlang[onnx]'")
 
@@ -172,13 +189,113 @@ def test_a_workload_that_cannot_be_tuned_is_skipped(tmp_path, monkeypatch):
 
     monkeypatch.setattr(model_tuning, "tune", tune)
     skipped = []
-    reports = tune_model(rows, budget=60.0, skipped=lambda *why: skipped.append(why))
+    trials = {"storage": f"sqlite:///{tmp_path / 'trials.db'}"}
+    reports = tune_model(
+        rows, budget=60.0, skipped=lambda *why: skipped.append(why), **trials
+    )
     left_out = [row for row in rows if row.op is rows[0].op]
-    assert [row for row, _ in skipped] == left_out
-    assert all("itself wrong" in str(problem) for _, problem in skipped)
+    assert [each[:2] for each in skipped] == [(r.op, r.workload) for r in left_out]
+    assert all("itself wrong" in str(problem) for *_, problem in skipped)
     assert len(reports) == len(tuned) == len(rows) - len(left_out)
     with pytest.raises(TuningError, match="itself wrong"):
-        tune_model(rows, budget=60.0)
+        tune_model(rows, budget=60.0, **trials)
+
+
+def test_a_workload_whose_default_does_not_run_is_left_out_and_said(
+    tmp_path, monkeypatch
+):
+    counted = workloads(*program(small_network(tmp_path), 2))
+    build = Operator.build
+
+    def refuse(op, *given):
+        if op.id == "nn.max_pool2d":
+            raise KernelError("the kernel does not compile")
+        return build(op, *given)
+
+    monkeypatch.setattr(Operator, "build", refuse)
+    refused = []
+    rows = ranked(counted, refused=lambda *why: refused.append(why))
+    assert len(rows) == len(counted) - 1
+    assert sum(row.share for row in rows) == pytest.approx(1)
+    assert [(op.id, str(why)) for op, _, why in refused] == [
+        ("nn.max_pool2d", "the kernel does not compile")
+    ]
+    with pytest.raises(KernelError):
+        ranked(counted)
+    only = {called: n for called, n in counted.items() if called[0] is refused[0][0]}
+    with pytest.raises(TuningError, match="no workload of the network runs"):
+        ranked(only, refused=lambda *_: None)
+
+
+def test_the_next_run_begins_with_what_was_not_tuned(tmp_path, monkeypatch):
+    url = f"sqlite:///{tmp_path / 'trials.db'}"
+    rows = ranked(workloads(*program(small_network(tmp_path), 2)))
+    here = targets.host()
+    first = dataclasses.replace(rows[0].workload, threads=here.threads)
+    storage = Trials(url, Run(rows[0].op, first, here).study)
+    storage.add(Row.of(Candidate("direct"), Outcome(OK, seconds=1.0), {}))
+    storage.close()
+    begun = []
+
+    def tune(_, **__):
+        if len(begun) == 3:
+            raise KeyboardInterrupt
+        return [types.SimpleNamespace(interrupted=False)]
+
+    monkeypatch.setattr(model_tuning, "tune", tune)
+    reports = tune_model(rows, budget=60.0, storage=url, begun=begun.append)
+    assert begun == rows[1:4]
+    assert len(reports) == 2  # Ctrl-C in the third
+
+
+def test_the_report_of_a_network_says_what_it_gains(tmp_path, monkeypatch, capsys):
+    def tune(rows, **_):
+        made = []
+        for row, ratio in zip(rows[:2], (Ratio(2.0, 1.5, 2.5, 11), None), strict=True):
+            made.append(
+                Report(
+                    row.op.id, row.workload, "", 3e-3, Candidate("direct"), 1e-3, 0.0,
+                    ratio, 5, {}, {},
+                )
+            )  # fmt: skip
+        return made
+
+    monkeypatch.setattr(tune_network, "tune_model", tune)
+    how = {"target": targets.host()}
+    tune_network.tune_network(small_network(tmp_path), 2, 9.0, how, lambda *_: None)
+    said = capsys.readouterr().out
+    assert "in all" in said
+    assert said.splitlines()[-2].split()[-5:] == ["6", "ms", "4.5", "ms", "1.33x"]
+    assert "reached 2 of 6 workloads; the next run begins with the others" in said
+
+
+def test_all_that_computes_counts_and_the_stem_of_a_resnet_has_a_space(tmp_path):
+    node = onnx.helper.make_node
+    path = saved(
+        tmp_path,
+        [
+            node("Conv", ["x", "w"], ["a"], kernel_shape=[7, 7], pads=[3] * 4,
+                 strides=[2, 2]),
+            node("Transpose", ["a"], ["b"], perm=[0, 2, 3, 1]),
+            node("Add", ["b", "b"], ["c"]),
+            node("Gather", ["c", "ids"], ["y"], axis=1),
+        ],
+        {"x": ["batch", 3, 32, 32]},
+        {"w": (64, 3, 7, 7)},
+        {"y": ["batch", 2, 16, 64]},
+    )  # fmt: skip
+    model = onnx.load(path)
+    ids = onnx.helper.make_tensor("ids", onnx.TensorProto.INT64, [2], [3, 1])
+    model.graph.initializer.append(ids)
+    onnx.save(model, path)
+    counted = workloads(*program(path, 1))
+    found = {op.id for op, _ in counted}
+    assert {"nn.conv2d", "nn.transpose", "math.add"} < found
+    assert len(found) == 4
+    stem = next(called for called in counted if called[0].id == "nn.conv2d")
+    space = Space(*stem, targets.host())
+    space.default()
+    assert (space.size or 0) > 100 or len(space.algorithms) > 1
 
 
 def test_a_model_that_we_saved(tmp_path):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
+import types
 from collections import Counter
 
 import pytest
 
+from tensorlang import targets
 from tensorlang.errors import TuningError
 from tensorlang.ops import select
 from tensorlang.tuner import tuning
 from tensorlang.tuner.progress import Report
-from tensorlang.tuner.protocol import Candidate
+from tensorlang.tuner.protocol import OK, Candidate, Outcome
 from tensorlang.tuner.roofline import work
 from tensorlang.tuner.storage import Trials
 from tensorlang.tuner.tuning import tune
@@ -86,6 +88,19 @@ def test_a_member_that_cannot_be_tuned_is_skipped_and_said(fake: Fake) -> None:
         tune(FAMILY, budget=None, trials=5)
     with pytest.raises(TuningError, match=r"^the default of random\.bits"):
         tune("random.bits", budget=None, trials=5)
+
+
+def test_a_member_may_take_what_is_left_until_there_is_something_to_compare() -> None:
+    op = select("random.bits")[0]
+    run = Run(op, op.workload((64,), threads=1), targets.host())
+    run.begin((1, 6), 10.0, 60.0)
+    search = types.SimpleNamespace(known={})
+    default = Candidate("direct", {})
+    assert 20.0 < run._left(search, default) <= 60.0  # type: ignore[arg-type]
+    search.known = dict.fromkeys("ab", (default, Outcome(OK, seconds=1e-6)))
+    search.known[default.key] = default, Outcome(OK, seconds=1e-6)
+    assert run._left(search, default) <= 10.0  # type: ignore[arg-type]
+    assert 50.0 < run._until_the_end()() <= 60.0
 
 
 def test_without_a_budget_all_members_are_tuned(fake: Fake) -> None:
