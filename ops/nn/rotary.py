@@ -26,8 +26,9 @@ def rotary(x: Floats, cos: Floats, sin: Floats, interleaved: bool = False) -> Te
 
     Args:
         x: Floats `[..., length, depth]`, of an even depth.
-        cos: Cosines of the angles, `[length, depth / 2]`.
-        sin: Sines of the angles, `[length, depth / 2]`.
+        cos: Cosines of the angles, `[length, depth / 2]`, or
+            `[batch, length, depth / 2]` with those of each `x[n]`.
+        sin: Sines of the angles, of the same shape.
         interleaved: Whether a pair is two neighbours; by default, it is an element of
             the first half of the last dimension and its like of the second half.
         out: Output array.
@@ -37,28 +38,31 @@ def rotary(x: Floats, cos: Floats, sin: Floats, interleaved: bool = False) -> Te
         "x is [..., length, depth], of an even depth, not {x}",
         x=x.shape,
     )
-    *_, length, depth = x.shape
+    *outer, length, depth = x.shape
+    half, batch = depth // 2, outer[: cos.ndim - 2]
     ir.require(
-        cos.shape == (length, depth // 2) and sin.shape == cos.shape,
-        "cos of {cos} and sin of {sin} are [{length}, {half}], half as wide as x",
+        cos.ndim < 4 and cos.shape == (*batch, length, half) and sin.shape == cos.shape,
+        "cos of {cos} and sin of {sin} are [{length}, {half}], half as wide as x, or "
+        "one such for each x[n]",
         cos=cos.shape,
         sin=sin.shape,
         length=length,
-        half=depth // 2,
+        half=half,
     )
     rows = 1
-    for extent in x.shape[:-2]:
+    for extent in outer[len(batch) :]:
         rows = rows * extent
-    half = depth // 2
     pairs = (half, 2) if interleaved else (2, half)
-    view = ir.reshaped(x, (rows, length, *pairs))
+    shape = (*batch, rows, length, *pairs)
+    view = ir.reshaped(x, shape)
 
-    def element(b: Expr, i: Expr, first: Expr, second: Expr) -> Expr:
+    def element(*at: Expr) -> Expr:
+        *before, i, first, second = at
         side, pair = (second, first) if interleaved else (first, second)
         other = (first, 1 - second) if interleaved else (1 - first, second)
-        rotated = ir.wide(view[(b, i, *other)])
-        rotated = ir.select(side.equal(0), -rotated, rotated) * ir.wide(sin[i, pair])
-        value = ir.wide(view[b, i, first, second]) * ir.wide(cos[i, pair]) + rotated
-        return ir.stored(value, x.dtype)
+        angle = (*before[:-1], i, pair)
+        rotated = ir.wide(view[(*before, i, *other)])
+        rotated = ir.select(side.equal(0), -rotated, rotated) * ir.wide(sin[angle])
+        return ir.stored(ir.wide(view[at]) * ir.wide(cos[angle]) + rotated, x.dtype)
 
-    return ir.reshaped(ir.compute((rows, length, *pairs), element, "y"), x.shape)
+    return ir.reshaped(ir.compute(shape, element, "y"), x.shape)

@@ -13,6 +13,7 @@ A program is built from symbolic tensors and called with arrays:
 """
 
 from tensorlang.graph import gradient_rules as _rules  # noqa: F401 - registers rules
+from tensorlang.graph import scatter_rule as _scatter  # noqa: F401 - the same
 from tensorlang.graph import second_order as _second  # noqa: F401 - the same
 from tensorlang.graph.autodiff import gradients
 from tensorlang.graph.autodiff_forms import checkpoint

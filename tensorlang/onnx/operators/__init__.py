@@ -2,6 +2,7 @@
 
 from tensorlang.onnx.operators import (
     activations,
+    attention,
     constants,
     data_movement,
     elementwise,
@@ -17,6 +18,7 @@ from tensorlang.onnx.operators import (
 
 __all__ = [
     "activations",
+    "attention",
     "constants",
     "data_movement",
     "elementwise",

@@ -9,11 +9,12 @@ from tensorlang.errors import GraphError, ShapeError
 from tensorlang.graph.scopes import training
 from tensorlang.graph.values import Node, Tensor
 from tensorlang.onnx.calls import Call, as_decimal
+from tensorlang.onnx.expansion import expanded
 from tensorlang.onnx.functions import TRAINING
 from tensorlang.onnx.operators.shapes import filled
 from tensorlang.onnx.reading import Number, Results, reads
 from tensorlang.onnx.writer import Writer, argument, writes
-from tensorlang.ops import nn
+from tensorlang.ops import math, nn
 
 
 @reads("LayerNormalization")
@@ -25,6 +26,49 @@ def layer_norm(
     if scale.shape != normal or (b is not None and b.shape != normal):
         raise ShapeError(f"axis {axis} of {x.spec}, with scale {scale.shape}")
     return nn.layer_norm(x, scale, b, epsilon)
+
+
+@reads("RMSNormalization")
+def rms_norm(
+    call: Call, x: Tensor, scale: Tensor, *, axis: int, epsilon: float, stash_type: int
+) -> Results:
+    """RMS norm over the dimensions from an axis on, computed in f32 at least."""
+    normal = x.shape[axis:] if -x.ndim <= axis < x.ndim else ()
+    if scale.shape != normal or stash_type != 1:
+        return expanded(call)
+    return nn.rms_norm(x, scale, epsilon)
+
+
+@reads("InstanceNormalization")
+def instance_norm(
+    input: Tensor, scale: Tensor, b: Tensor, *, epsilon: float
+) -> Results:
+    """Instance norm: each channel is a group."""
+    return nn.group_norm(input, scale.shape[0], scale, b, epsilon)
+
+
+@reads("LpNormalization")
+def lp_norm(input: Tensor, *, axis: int, p: int) -> Results:
+    """Numbers along an axis divided by their norm; zeros stay."""
+    if p not in {1, 2}:
+        raise GraphError(f"attribute p={p} is not supported")
+    size = math.abs(input) if p == 1 else math.square(input)
+    norm = math.sum(size, axis, True)
+    norm = norm if p == 1 else math.sqrt(norm)
+    return math.divide(input, math.where(math.equal(norm, 0), 1, norm))
+
+
+@reads("LRN")
+def local_response(
+    x: Tensor, *, alpha: float, beta: float, bias: float, size: int
+) -> Results:
+    """Numbers divided by a power of the mean square of neighbouring channels."""
+    before = (size - 1) // 2
+    rows = nn.reshape(math.square(x), (x.shape[0], 1, x.shape[1], -1))
+    ends = ((before, size - 1 - before), (0, 0))
+    mean = nn.avg_pool2d(nn.pad(rows, ((0, 0), (0, 0), *ends)), (size, 1), 1)
+    scale = math.add(math.multiply(mean, alpha), bias)
+    return math.divide(x, nn.reshape(math.power(scale, beta), x.shape))
 
 
 @reads("BatchNormalization")

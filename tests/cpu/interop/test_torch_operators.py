@@ -77,7 +77,7 @@ def alike():
 FIRST = alike()
 
 
-WITHOUT = ("prod", "dense_int8", "quantize", "scatter")  # no gradient
+WITHOUT = ("prod", "dense_int8", "quantize")  # no gradient
 
 
 @pytest.mark.parametrize("name", FORWARD)

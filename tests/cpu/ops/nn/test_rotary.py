@@ -24,16 +24,20 @@ def rotated(x, cos, sin, *, interleaved):
     return torch.cat([turned.real, turned.imag], -1)
 
 
+@pytest.mark.parametrize("batched", [False, True])
 @pytest.mark.parametrize("interleaved", [False, True])
 @pytest.mark.parametrize("dtype", EPSILON)
 @pytest.mark.parametrize("shape", [(2, 3, 7, 40), (5, 2), (1, 2, 1, 16), (0, 3, 4)])
-def test_results_and_gradients(shape, dtype, interleaved):
+def test_results_and_gradients(shape, dtype, interleaved, batched):
     rng = np.random.default_rng(0)
-    angles = rng.uniform(0, 6, (shape[-2], shape[-1] // 2))
+    batch = shape[:1] if batched and len(shape) > 2 else ()
+    angles = rng.uniform(0, 6, (*batch, shape[-2], shape[-1] // 2))
     arrays = [rng.standard_normal(shape), np.cos(angles), np.sin(angles)]
     arrays = [array.astype(dtype) for array in arrays]
     wide = [torch.tensor(a.astype(np.float64), requires_grad=True) for a in arrays]
-    wanted = rotated(*wide, interleaved=interleaved)
+    heads = [1] * (len(shape) - 3)
+    tables = [w.reshape(*batch, *heads, *angles.shape[-2:]) for w in wide[1:]]
+    wanted = rotated(wide[0], *tables, interleaved=interleaved)
     dy = rng.standard_normal(shape).astype(dtype)
     wanted.backward(torch.tensor(dy.astype(np.float64)))
     y = nn.rotary(*arrays, interleaved=interleaved)
