@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -62,6 +62,8 @@ class Record:
         static: Chosen by static cost only; never outranks a measured one.
         measured: On a GPU, the device, its driver, its clocks during the measurement,
             and the compilers: a line for people.
+        unverified: Merged from elsewhere, and not measured here yet: it stays beside
+            the records that were, and is used after them.
     """
 
     workload: Workload
@@ -80,6 +82,7 @@ class Record:
     date: str
     static: bool = False
     measured: str = ""
+    unverified: bool = False
 
     def outranks(self, other: Record) -> bool:
         """Whether to keep this one of two records for the same workload."""
@@ -96,8 +99,9 @@ class Record:
             "workload": self.workload.to_json(),
             "knobs": dict(self.knobs),
         }
-        if not self.measured:
-            del data["measured"]
+        for optional in ("measured", "unverified"):
+            if not data[optional]:
+                del data[optional]
         return data
 
     @classmethod
@@ -115,14 +119,20 @@ class Record:
         try:
             fields = {name: read(data[name]) for name, read in _READERS.items()}
             fields["measured"] = _line(data.get("measured", ""))
+            fields["unverified"] = _flag(data.get("unverified", False))
         except KeyError as missing:
             raise RecordError(f"a record lacks its field {missing}") from None
         return cls(**fields)
 
     @property
-    def order(self) -> str:
+    def order(self) -> tuple[str, str]:
         """The sort key within files."""
-        return json.dumps(self.workload.to_json(), sort_keys=True)
+        return json.dumps(self.workload.to_json(), sort_keys=True), self.place[1]
+
+    @property
+    def place(self) -> tuple[Workload, str]:
+        """Records of one place replace each other: measured ones of a workload do."""
+        return self.workload, self.ir if self.unverified else ""
 
 
 def is_name(value: object) -> bool:
@@ -283,7 +293,7 @@ def remove(path: Path, unwanted: Callable[[Record], bool]) -> int:
 
 
 def merge(path: Path, records: Iterable[Record], beaten: Collection[str] = ()) -> int:
-    """Merge records into a file; returns how many outranked its contents.
+    """Merge records into a file; returns how many were added or outranked its contents.
 
     Args:
         path: The file.
@@ -296,14 +306,24 @@ def merge(path: Path, records: Iterable[Record], beaten: Collection[str] = ()) -
         RecordError: the file is broken (it is left unchanged), or stays locked.
     """
     with locked(path):
-        held = {record.workload: record for record in read(path)}
+        held = {record.place: record for record in read(path)}
         kept = 0
         for record in records:
-            old = held.get(record.workload)
+            if record.unverified and _known(record, held):
+                continue
+            old = held.get(record.place)
             fair = old is None or old.static or not record.static
             if old is None or record.outranks(old) or (fair and old.ir in beaten):
-                held[record.workload] = record
+                held[record.place] = record
                 kept += 1
+                for ir in (record.ir, *beaten) if not record.unverified else ():
+                    held.pop((record.workload, ir), None)
         if kept:
             write(path, held.values())
         return kept
+
+
+def _known(record: Record, held: Mapping[tuple[Workload, str], Record]) -> bool:
+    """Whether a record from elsewhere is held, or its code was measured here."""
+    own = held.get((record.workload, ""))
+    return held.get(record.place) == record or (own is not None and own.ir == record.ir)

@@ -5,8 +5,9 @@ precedence. A lookup falls back as follows, never silently to another kind of de
 
     exact workload -> nearest shape on this kind of machine -> same architecture -> none
 
-Measured records come first throughout; those chosen by static cost (`Record.static`)
-are used if there is no measured one.
+Measured records come first throughout, then those that were merged from elsewhere and
+not measured here (`Record.unverified`), then those chosen by static cost
+(`Record.static`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -35,7 +36,13 @@ else:  # keeps importing light
 
 FOLDER_VARIABLE: Final = "TENSORLANG_RECORDS"
 STATIC: Final = "chosen by static cost, not measured"
+UNVERIFIED: Final = "merged from elsewhere, not measured here"
 _FARTHEST: Final = 6.0  # sum of |log2| over the extents; farther shapes are not used
+_STANDINGS: Final[tuple[Callable[[Record], bool], ...]] = (
+    lambda record: not (record.unverified or record.static),
+    lambda record: record.unverified and not record.static,
+    lambda record: record.static,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +105,11 @@ def candidates(workload: Workload, target: Target) -> Iterator[Choice]:
         for record in _other_machines(target.fingerprint, workload.operator)
         if record.architecture == architecture(target)
     ]
-    for static in (False, True):
-        yield from _nearest(workload, (r for r in own if r.static == static), "")
+    for standing in _STANDINGS:
+        yield from _nearest(workload, (r for r in own if standing(r)), "")
         yield from _nearest(
             workload,
-            (r for r in others if r.static == static),
+            (r for r in others if standing(r)),
             f"same architecture, {architecture(target)}",
         )
 
@@ -118,12 +125,12 @@ def _chosen(workload: Workload, target: Target) -> tuple[Choice, ...]:
 
 
 def _layered(target: str, operator: str) -> list[Record]:
-    found: dict[Workload, Record] = {}
+    found: dict[tuple[Workload, str], Record] = {}
     for folder in folders():
         for record in _held(record_files.path_of(folder, target, operator)):
-            held = found.setdefault(record.workload, record)
+            held = found.setdefault(record.place, record)
             if held.static and not record.static:
-                found[record.workload] = record
+                found[record.place] = record
     return list(found.values())
 
 
@@ -149,7 +156,8 @@ def _nearest(
     for far, _, record in ranked:
         if far <= _FARTHEST:
             near = "exact" if far == 0 else f"nearest shape {record.workload.shapes}"
-            said = (near, where, STATIC if record.static else "")
+            doubt = UNVERIFIED if record.unverified else ""
+            said = (near, where, STATIC if record.static else doubt)
             yield Choice(record, "; ".join(filter(None, said)))
 
 

@@ -35,14 +35,16 @@ def existing_records(
     """The current record, candidates worth trying early, and stale IR hashes.
 
     A stale record's knobs no longer produce its code: it is not used, and its time does
-    not keep a new record out. A static record has no measured time to compare with, but
-    is worth trying when candidates are timed.
+    not keep a new record out. A static record has no measured time to compare with, and
+    the time of an unverified one is a claim, but both are worth trying.
     """
     incumbent: Record | None = None
     hints, stale = [], []
-    for choice in records.lookup(run.workload, run.target)[:_NEIGHBOURS]:
+    for number, choice in enumerate(records.lookup(run.workload, run.target)):
         record = choice.record
         own = record.workload == run.workload and record.target == machine(run)
+        if number >= _NEIGHBOURS and not (own and record.unverified):
+            continue
         if record.algorithm not in space.algorithms:
             stale += [record.ir] * own
             continue
@@ -50,6 +52,8 @@ def existing_records(
         hints.append(point.candidate)
         if own and point.ir != record.ir:
             stale.append(record.ir)
+        elif own and record.unverified:
+            run.merged[record.ir] = point.candidate.key
         elif own and incumbent is None and (run.static or not record.static):
             incumbent = record
     return incumbent, hints, stale
@@ -98,6 +102,7 @@ def store_winner(
         incumbent is not None and candidate_of(incumbent).key in measured.samples
     )
     beaten = [incumbent.ir] if incumbent and timed_too else []
+    beaten += [ir for ir, key in run.merged.items() if key in search.known]
     try:
         kept = records.add(record, beaten=[*beaten, *run.stale])
     except (RecordError, OSError) as problem:

@@ -129,10 +129,9 @@ def tune_model(
         try:
             reports += tune(
                 row.op,
-                shapes=row.workload.shapes,
-                dtypes=row.workload.dtypes,
+                workload=row.workload,
                 budget=max(min(share, end - time.monotonic()), _SAMPLE),
-                **(row.workload.named | options),
+                **options,
             )
         except KeyboardInterrupt:
             if not reports:

@@ -39,6 +39,7 @@ from tensorlang.tuner.tuning_run import Run, space_note
 
 if TYPE_CHECKING:
     from tensorlang.targets import Target
+    from tensorlang.workload import Workload
 
 CANDIDATE_LIMIT: Final = 30.0
 LEAST: Final = 10.0  # seconds for a member of a family; later runs reach the others
@@ -49,6 +50,7 @@ def tune(
     *,
     shapes: Sequence[tuple[int, ...]] | None = None,
     dtypes: tuple[str, ...] | str | None = None,
+    workload: Workload | None = None,
     budget: float | None = 60.0,
     trials: int | None = None,
     target: str | Target | None = None,
@@ -68,6 +70,7 @@ def tune(
             those that were tried least come first, and of those the largest.
         shapes: The arrays' shapes; default: the operator's.
         dtypes: One dtype for all arrays, or one each.
+        workload: A workload in place of shapes, dtypes and attributes.
         budget: Seconds in total; None to be limited by trials only.
         trials: Configurations per operator, including earlier runs.
         target: The target to tune for.
@@ -96,8 +99,12 @@ def tune(
     begun = time.monotonic()
     runs = []
     for member in members:
-        workload = requested(member, shapes, dtypes, attributes, threads=chosen.threads)
-        run = Run(member, workload, chosen, None, trials, limit)
+        wanted = (
+            requested(member, shapes, dtypes, attributes, threads=chosen.threads)
+            if workload is None
+            else dataclasses.replace(workload, threads=chosen.threads)
+        )
+        run = Run(member, wanted, chosen, None, trials, limit)
         run.listen, run.static = listen, compile_only
         run.log = None if log is None else Path(log)
         runs.append(run)

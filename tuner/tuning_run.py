@@ -64,6 +64,7 @@ class Run:
         listen: Called after each trial.
         incumbent: The current record's configuration and time.
         stale: IR hashes of stale records of this workload.
+        merged: IR hashes of its unverified records, with the keys of their candidates.
         spent: Seconds by stage.
         interrupted: Whether Ctrl-C ended the exploration.
         static: Whether candidates are only compiled and estimated.
@@ -82,6 +83,7 @@ class Run:
     listen: Listener | None = None
     incumbent: Entrant | None = None
     stale: list[str] = field(default_factory=list)
+    merged: dict[str, str] = field(default_factory=dict)
     spent: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     interrupted: bool = False
     static: bool = False

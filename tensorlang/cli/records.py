@@ -2,49 +2,33 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import count
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from tensorlang import record_files, targets
 from tensorlang import records as held
 from tensorlang.cli import configuration, console, options
-from tensorlang.errors import OperatorError, RecordError, TargetError
-from tensorlang.ops import building, find
+from tensorlang.cli.record_checks import every, verify
+from tensorlang.errors import RecordError
 from tensorlang.record_files import Record
 
 app = typer.Typer(add_completion=False)
+app.command()(verify)
 
-_LAYERS: Final = ("user", "shipped")
 Machine = Annotated[
     str | None,
     typer.Option(
         metavar="FINGERPRINT", help="Default: this machine; see tlang targets."
     ),
 ]
-
-
-def _files() -> Iterator[tuple[str, Path]]:
-    """Every record file with its layer, highest precedence first."""
-    for layer, folder in zip(_LAYERS, held.folders(), strict=True):
-        for path in held.all_files(folder):
-            yield layer, path
-
-
-def _read(broken: list[str]) -> Iterator[tuple[str, Record]]:
-    """All records with their layers; errors of files are collected in `broken`."""
-    for layer, path in _files():
-        try:
-            found = record_files.read(path)
-        except RecordError as problem:
-            broken.append(str(problem))
-            continue
-        for record in found:
-            yield layer, record
 
 
 def _refuse(broken: Iterable[str]) -> None:
@@ -74,10 +58,10 @@ def ls(
             f"{record.algorithm}({_settings(record)})",
             _time(record),
             f"{record.default_seconds / record.seconds:.2f}x" if record.seconds else "",
-            layer,
+            f"{layer}, unverified" if record.unverified else layer,
             record.date,
         )
-        for layer, record in _read(broken)
+        for layer, record in every(broken)
         if not names or record.workload.operator in names
     ]
     head = ("workload", "machine", "knobs", "time", "vs default", "layer", "date")
@@ -145,7 +129,11 @@ def merge(
         typer.Argument(metavar="PATH...", help="Record files or folders."),
     ],
 ) -> None:
-    """Merge record files into the user's folder, keeping the better records."""
+    """Merge record files into the user's folder, beside the records measured here.
+
+    They are marked as unverified and used after those measured here, until tlang tune
+    or tlang records verify --measure has compared them. The folder is copied before.
+    """
     broken: list[str] = []
     found: list[Record] = []
     for path in _expanded(paths):
@@ -153,9 +141,29 @@ def merge(
             found += record_files.read(path, filed=False)
         except RecordError as problem:
             broken.append(str(problem))
-    kept = _filed(found, held.user_folder())
+    before = _copied(held.user_folder())
+    kept = _filed(
+        (replace(each, unverified=True) for each in found), held.user_folder()
+    )
     console.say(f"{kept} of {len(found)} records filed in {held.user_folder()}")
+    if before is not None and kept:
+        console.say(f"what it held before is in {before}")
+    elif before is not None:
+        shutil.rmtree(before)
+    if kept:
+        console.say("tlang records verify --measure compares those of this machine")
     _refuse(broken)
+
+
+def _copied(folder: Path) -> Path | None:
+    """A copy of a folder of records beside it; None if it holds none."""
+    if not held.all_files(folder):
+        return None
+    prefix = f"{folder.name}-{time.strftime('%Y%m%d')}-"
+    copy = Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
+    ignored = shutil.ignore_patterns("*.lock")
+    shutil.copytree(folder, copy, ignore=ignored, dirs_exist_ok=True)
+    return copy
 
 
 def _expanded(paths: Iterable[Path]) -> Iterator[Path]:
@@ -192,7 +200,7 @@ def export(
     broken: list[str] = []
     found = [
         record
-        for layer, record in _read(broken)
+        for layer, record in every(broken)
         if layer == "user" and (not names or record.workload.operator in names)
     ]
     if not found and not broken:
@@ -202,63 +210,6 @@ def export(
         lock.unlink(missing_ok=True)
     console.say(f"{kept} of {len(found)} records filed in {folder}")
     _refuse(broken)
-
-
-@app.command()
-def verify() -> None:
-    """Check every record file and replay its records; exit with 1 if any is stale.
-
-    Covers records of this CPU, of the devices present, and of the CUDA architectures
-    that can be compiled for.
-    """
-    here = {target.fingerprint: target for target in _present()}
-    counts: dict[str, int] = defaultdict(int)
-    broken: list[str] = []
-    for layer, record in _read(broken):
-        said = _verdict(record, here)
-        counts[said.partition(":")[0]] += 1
-        if said != "good":
-            console.say(f"{said}: {layer} record of {record.workload}")
-    for problem in broken:
-        console.say(f"broken: {problem}")
-    counts["broken"] = len(broken)
-    total = ", ".join(f"{number} {what}" for what, number in sorted(counts.items()))
-    console.say(f"records: {total}")
-    if counts["broken"] or counts["stale"]:
-        raise typer.Exit(1)
-
-
-def _present() -> Iterator[targets.Target]:
-    """This CPU, every device present, and the architectures to compile for."""
-    for architecture in targets.ARCHITECTURES:
-        yield targets.get(f"cuda:{architecture}")
-    yield targets.host()
-    for kind in ("opencl", "cuda"):
-        for number in count():
-            try:
-                yield targets.get(f"{kind}:{number}")
-            except TargetError:
-                break
-
-
-def _verdict(record: Record, present: Mapping[str, targets.Target]) -> str:
-    here = present.get(record.target)
-    if here is None:
-        return f"of another machine ({record.target})"
-    try:
-        op = find(record.workload.operator)
-    except OperatorError:
-        return "of an operator that is not imported here"
-    threads = record.workload.threads
-    target = here.with_threads(threads) if threads else here
-    result = building.replayed(op, record, record.workload, target)
-    if isinstance(result, str):
-        return result
-    if extra := result[1].unasked():
-        return f"stale: {', '.join(extra)} is not a knob of its schedule"
-    if record.schedule != (op.scheduled_as or building.GENERIC):
-        return f"stale: {op.id} is not scheduled by {record.schedule!r}"
-    return "good" if record.seconds > 0 else "stale: its time is not positive"
 
 
 @app.command()

@@ -207,10 +207,10 @@ def test_records_move_by_export_and_merge(tlang, record, tmp_path, monkeypatch):
     records.forget()
     merged = tlang("records", "merge", tmp_path / "out")
     assert "1 of 1 records filed" in merged.stdout
-    assert record_files.read(path_of(record)) == [record]
+    assert record_files.read(path_of(record)) == [foreign(record)]
     again = tlang("records", "merge", tmp_path / "out")
     assert again.exit_code == 0
-    assert record_files.read(path_of(record)) == [record]
+    assert record_files.read(path_of(record)) == [foreign(record)]
 
 
 def test_records_are_removed_by_shape(tlang, record):
@@ -264,4 +264,83 @@ def test_a_broken_file_is_not_merged_but_the_good_ones_are(tlang, record, tmp_pa
     result = tlang("records", "merge", bad, good)
     assert result.exit_code == 2
     assert str(bad) in result.stderr
+    assert record_files.read(path_of(record)) == [foreign(record)]
+
+
+def foreign(record, **changes):
+    """A record as it is filed when it is merged."""
+    return dataclasses.replace(record, unverified=True, **changes)
+
+
+def with_lanes(record, lanes, **changes):
+    """The record of another configuration."""
+    op, knobs = find("bits"), dict(record.knobs) | {"lanes": lanes}
+    made = building.schedule(
+        op, record.workload, targets.host(), "direct", Knobs.replay(knobs)
+    )
+    given = {"knobs": tuple(sorted(knobs.items())), "ir": digest(made.function)}
+    return dataclasses.replace(record, **given | changes)
+
+
+def test_what_is_merged_stays_beside_what_was_measured_here(tlang, record, tmp_path):
+    records.add(record)
+    claim = with_lanes(record, 32, seconds=1e-12)
+    other = with_lanes(record, 8, seconds=1e-3)
+    record_files.write(tmp_path / "theirs.json", [claim])
+    record_files.write(tmp_path / "others.json", [other, record])
+    said = tlang("records", "merge", tmp_path / "theirs.json").stdout
+    assert "1 of 1 records filed" in said
+    assert "tlang records verify --measure" in said
+    (copy,) = tmp_path.glob("records-*")
+    assert f"what it held before is in {copy}" in said
+    (before,) = copy.glob("*/*.json")
+    assert record_files.read(before) == [record]
+    assert not list(copy.glob("*/*.lock"))
+    tlang("records", "merge", tmp_path / "others.json")  # one of them is known here
+    held = record_files.read(path_of(record))
+    assert sorted(held, key=lambda r: r.seconds) == [
+        foreign(claim), record, foreign(other)
+    ]  # fmt: skip
+    again = tlang(
+        "records", "merge", tmp_path / "others.json", tmp_path / "theirs.json"
+    )
+    assert again.exit_code == 0
+    explained = tlang("records", "explain", "bits", "--shape", "4096").stdout
+    assert "chosen: direct(lanes=16" in explained
+    assert "merged from elsewhere, not measured here" in explained
+    assert "unverified" in tlang("records", "ls", "bits").stdout
+    assert "2 unverified" in tlang("records", "verify").stdout
+
+
+def test_nothing_is_copied_where_nothing_was_or_changes(tlang, record, tmp_path):
+    record_files.write(tmp_path / "theirs.json", [record])
+    said = tlang("records", "merge", tmp_path / "theirs.json").stdout
+    assert "what it held before" not in said
+    tlang("records", "merge", tmp_path / "theirs.json")
+    records.add(record)  # measured here: the same code is no longer unverified
     assert record_files.read(path_of(record)) == [record]
+    said = tlang("records", "merge", tmp_path / "theirs.json").stdout
+    assert "0 of 1 records filed" in said
+    assert not list(tmp_path.glob("records-*"))
+
+
+def test_a_claim_is_measured_against_the_record_in_use(tlang, record, tmp_path):
+    claim = with_lanes(record, 8, seconds=1e-12)
+    other = with_lanes(record, 32, target="amd-zen9")
+    record_files.write(tmp_path / "theirs.json", [claim, other])
+    tlang("records", "merge", tmp_path / "theirs.json")
+    result = tlang("records", "verify", "--measure")
+    assert result.exit_code == 0, result.output
+    assert "random.bits(u32[2], shape[4096]" in result.stdout
+    (kept,) = record_files.read(path_of(record))
+    assert not kept.unverified
+    assert kept.seconds > 1e-9
+    assert record_files.read(path_of(other)) == [foreign(other)]
+
+
+def test_a_wrong_claim_is_dropped_and_said(tlang, record, tmp_path):
+    stale = dataclasses.replace(record, algorithm="gone", ir="f" * 64)
+    record_files.write(tmp_path / "theirs.json", [stale])
+    tlang("records", "merge", tmp_path / "theirs.json")
+    tlang("records", "verify", "--measure")
+    assert not [r for r in record_files.read(path_of(record)) if r.unverified]

@@ -104,6 +104,27 @@ def test_an_estimate_goes_when_something_is_measured_and_never_comes_back() -> N
     assert choice.record.ir == "real"
 
 
+def test_what_was_measured_here_comes_before_what_was_merged() -> None:
+    def claim(**changes: object) -> Record:
+        return made(**({"seconds": 1e-12, "unverified": True} | changes))
+
+    assert Record.from_json(json.loads(json.dumps(claim().to_json()))) == claim()
+    with pytest.raises(RecordError, match="is neither true nor false"):
+        Record.from_json(made().to_json() | {"unverified": 1})
+    records.add(made((1000,), ir="guess", static=True))
+    assert records.add(claim(shape=(1000,), ir="theirs"))
+    assert records.add(claim(shape=(1000,), ir="others"))  # no claim replaces another
+    records.add(made((4096,), seconds=1.0, ir="mine"))
+    found = records.lookup(made((1000,)).workload, HERE)
+    assert [c.record.ir for c in found] == ["mine", "others", "theirs", "guess"]
+    assert found[1].reason == "exact; merged from elsewhere, not measured here"
+    # those that lost are gone, and so is the one that was measured
+    assert records.add(made((1000,), ir="theirs", seconds=2.0), beaten=["others"])
+    assert not records.add(claim(shape=(1000,), ir="theirs"))
+    found = records.lookup(made((1000,)).workload, HERE)
+    assert [c.record.ir for c in found] == ["theirs", "mine"]
+
+
 def test_a_new_measurement_of_the_same_kernel_replaces_the_old() -> None:
     records.add(made(seconds=1e-3, date="2026-01-01"))
     assert records.add(made(seconds=1.2e-3, date="2026-02-01"))
