@@ -27,7 +27,7 @@ from tensorlang.graph.specs import TensorSpec
 from tensorlang.graph.weights import fill
 from tensorlang.layers import optimizers
 from tensorlang.layers.trainer import LOSSES, Loss
-from tensorlang.onnx.by_value import ByValue
+from tensorlang.onnx.by_value import ByValue, at_calls
 from tensorlang.onnx.checks import Note
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def load(
     try:
         model.compile(*program.specs, train=trained, target=target, **given)
     except TensorlangError:
-        if trained or not program.asked:
+        if trained or not at_calls(program):
             raise
         model.compile_at_calls(ByValue(program, program))
     model.extras = extras

@@ -1,21 +1,23 @@
-"""Networks that depend on the values of inputs: shapes, axes and sizes.
+"""Networks that depend on the sizes of inputs, or on their values.
 
-A file may take as an input what a program must know, such as the shape of a Reshape.
-Such a network is traced at the call, and kept for these values and all shapes.
+A file may take as an input what a program must know, such as the shape of a Reshape, or
+compute with sizes what no symbolic size expresses. Such a network is traced at the
+call, and kept for these values and all shapes.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError, TensorlangError
 from tensorlang.graph.execution import KEPT
-from tensorlang.graph.network import Network
-from tensorlang.graph.specs import TensorSpec
+from tensorlang.graph.network import Network, mode
+from tensorlang.graph.program import trace
+from tensorlang.graph.specs import TensorSpec, names_in
 from tensorlang.onnx.programs import Program
 
 if TYPE_CHECKING:
@@ -25,6 +27,25 @@ if TYPE_CHECKING:
     Arrays = dict[str, np.ndarray]
     Shapes = tuple[tuple[int, ...], ...]
     Key = tuple[Shapes, tuple[tuple[str, bytes], ...]]  # and the values known
+
+_SIZE: Final = 64  # of each dimension, to see whether known sizes help
+
+
+def at_calls(program: Program) -> bool:
+    """Whether a program that was refused may fit inputs of known sizes and values.
+
+    It needs the values of inputs, or another node is refused if the sizes are known.
+    """
+    if program.asked:
+        return True
+    sizes = dict.fromkeys(names_in([spec.shape for spec in program.specs]), _SIZE)
+    place = program.refused
+    try:
+        with mode(train=False):
+            trace(program, [spec.at(sizes) for spec in program.specs])
+    except TensorlangError:
+        return bool(program.asked) or program.refused is not place
+    return bool(sizes)
 
 
 class ByValue:
@@ -39,6 +60,7 @@ class ByValue:
         self._program, self._apply = program, apply
         self._names = set(program.asked)
         self._made: dict[Key, Network] = {}
+        self._weights: Arrays = {}  # shared by the networks
         self._lock = threading.Lock()
 
     def __call__(self, inputs: Sequence[Input]) -> Network:
@@ -98,9 +120,12 @@ class ByValue:
         program = self._program
         program.fixed = {name: array.copy() for name, array in fixed.items()}
         try:
-            return Network(self._apply, *map(_spec, arrays.values()))
+            made = Network(self._apply, *map(_spec, arrays.values()))
         finally:
             program.fixed = {}
+        for path, array in made.weights.items():
+            made.weights[path] = self._weights.setdefault(path, array)
+        return made
 
 
 def _spec(array: np.ndarray) -> TensorSpec:

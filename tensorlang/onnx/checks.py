@@ -123,7 +123,11 @@ def _spec(value: ValueInfoProto, what: str, called: dict[str, str]) -> TensorSpe
 
 
 def _named(said: str, at: int, of: str, called: dict[str, str]) -> str:
-    """An identifier for a symbolic size, unique per name in the file."""
+    """An identifier for a symbolic size, unique per name in the file.
+
+    A name without a letter or digit, such as `?`, is none.
+    """
+    said = said if re.search(r"\w", said) else ""
     if not at and (not said or "batch" not in called.values()):
         return called.setdefault(said, "batch")
     said = said or f"{of}_{at}"

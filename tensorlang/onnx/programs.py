@@ -69,6 +69,7 @@ class Program:
         depth: The number of functions that are being inlined.
         fixed: Known values of inputs.
         asked: Names of inputs whose values the last call needed.
+        refused: The node that did not fit in the last call, if one did not.
     """
 
     def __init__(
@@ -115,6 +116,7 @@ class Program:
         self.depth = 0
         self.fixed: Mapping[str, np.ndarray] = {}
         self.asked: set[str] = set()
+        self.refused: NodeProto | None = None
         self._given: dict[Value, str] = {}
         self._made: dict[str, Weight] = {}
         self._computed = 0  # bytes of folded constants
@@ -184,7 +186,7 @@ class Program:
                 f"{self.name} takes {len(self.specs)} inputs "
                 f"({', '.join(v.name for v in self.inputs)}), got {len(inputs)}"
             )
-        self._computed, self.asked = 0, set()
+        self._computed, self.asked, self.refused = 0, set(), None
         values: dict[str, Held | TensorlangError] = {"": None}
         for name, array in self.arrays.items():
             values[name] = self._weight(name) if name in self.weights else array
@@ -313,6 +315,7 @@ class Program:
                     self._computed += each.nbytes if isinstance(each, np.ndarray) else 0
                 checked_bytes(self._computed, "all that its constants give")
             except TensorlangError as problem:
+                self.refused = node
                 if str(problem).startswith(f"{self.name}: "):
                     raise  # raised by a nested node
                 place = f"{node.op_type} {node.name!r}" if node.name else node.op_type

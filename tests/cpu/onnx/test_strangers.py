@@ -5,6 +5,7 @@ import pytest
 
 from tensorlang.errors import (
     ArgumentError,
+    DTypeError,
     GraphError,
     ShapeError,
     TensorlangError,
@@ -389,9 +390,39 @@ def test_a_size_is_computed_with_as_a_number(tmp_path, lines) -> None:
 
 
 @pytest.mark.parametrize("line", ["z = Div(n, k)", "z = Equal(k, n)"])
-def test_an_open_size_beside_data_is_refused(tmp_path, line) -> None:
+def test_an_open_size_beside_data_is_known_at_calls(tmp_path, line) -> None:
+    path = of_a_size(tmp_path, f"{line}  y = Relu(x)")
     with pytest.raises(GraphError, match=r"symbolic size is combined with data"):
-        Model.load(of_a_size(tmp_path, f"{line}  y = Relu(x)"))
+        Model.load(path, train=True)
+    x = RNG.normal(size=(3, 4)).astype(np.float32)
+    np.testing.assert_array_equal(Model.load(path)(x, 1), np.maximum(x, 0))
+
+
+def test_images_of_any_size_through_strides(tmp_path) -> None:
+    path = written(
+        tmp_path,
+        """m (float[N, 1, "?", "?"] x) => (float[N, 1, H, W] y)
+        <float[1, 1, 1, 1] w = {2}> { y = Conv<strides = [2, 2]>(x, w) }""",
+    )
+    model = Model.load(path)
+    for shape in ((2, 1, 7, 4), (1, 1, 1, 9), (2, 1, 7, 4)):
+        x = RNG.normal(size=shape).astype(np.float32)
+        np.testing.assert_array_equal(model(x), 2 * x[:, :, ::2, ::2])
+    model.set_params({"w": np.full((1, 1, 1, 1), 3, np.float32)})
+    x = RNG.normal(size=(1, 1, 5, 5)).astype(np.float32)
+    np.testing.assert_allclose(model(x), 3 * x[:, :, ::2, ::2], rtol=1e-6)
+    with pytest.raises(DTypeError, match="input 'x' is"):
+        model(x[0])
+
+
+def test_a_node_that_fits_no_size_is_refused_at_once(tmp_path) -> None:
+    path = written(
+        tmp_path,
+        """m (float[N, 1, H, W] x) => (float[N, 1, H, W] y)
+        <float[1, 2, 1, 1] w = {2, 2}> { y = Conv<strides = [2, 2]>(x, w) }""",
+    )
+    with pytest.raises(ShapeError, match="Conv"):
+        Model.load(path)
 
 
 def test_a_range_begins_at_a_weight_of_one_number(tmp_path) -> None:
