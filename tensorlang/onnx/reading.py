@@ -8,7 +8,7 @@ A reader's positional parameters are the inputs, its keyword parameters the supp
 attributes; nodes that set other attributes are rejected. What is an attribute in one
 version of an operator and an input in another is one parameter, filled from either.
 Omitted attributes have the default of the version in the file's opset. Inputs that must
-be constant are annotated as `Ints`, `Sizes` or `Number`.
+be constant are annotated as `Ints`, `Reals`, `Sizes` or `Number`.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from onnx.defs import OpSchema
 
 Ints: TypeAlias = tuple[int, ...]
+Reals: TypeAlias = tuple[float, ...]
 Sizes: TypeAlias = tuple[int | Dim, ...]
 Number: TypeAlias = int | float
 Block: TypeAlias = Any  # an onnx.GraphProto; annotations are evaluated without onnx
@@ -49,7 +50,7 @@ R = TypeVar("R", bound=Read)
 
 NEWEST: Final = 28  # the newest supported opset
 READERS: Final[dict[tuple[str, str], Reader]] = {}
-_CONSTANT: Final = (Ints, Sizes, Number)
+_CONSTANT: Final = (Ints, Reals, Sizes, Number)
 _KEYS: Final = (Key, Held)  # annotations of inputs that may be random keys
 
 
@@ -248,7 +249,7 @@ def _inputs(
                 yield value
 
 
-def _constant(array: np.ndarray, name: str, hint: object) -> Number | Sizes:
+def _constant(array: np.ndarray, name: str, hint: object) -> Number | Sizes | Reals:
     """A constant in the form of its annotation.
 
     Raises:

@@ -44,6 +44,7 @@ _ARGUMENTS: dict[str, Callable[[Any, Any], tuple[Any, ...]]] = {
     "rms_norm": lambda g, b: (g(b, 4), g(4)),
     "cross_entropy": lambda g, b: (g(b, 4), g(b, dtype="int64")),
     "embedding": lambda g, b: (g(b, dtype="int64"), g(9, 3)),
+    "resample": lambda g, b: (g(b, 4), g(2, 5, dtype="int64"), g(2, 5)),
     "scatter": lambda g, b: (g(b, dtype="int64"), g(9, 3), g(b, 3)),
     "concatenate": lambda g, b: ([g(b, 4), g(b, 4)],),
     "stack": lambda g, b: ([g(b, 4), g(b, 4)], -1),

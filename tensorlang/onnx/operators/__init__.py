@@ -12,6 +12,7 @@ from tensorlang.onnx.operators import (
     norms,
     products,
     reductions,
+    resizing,
     shapes,
     stored_functions,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "norms",
     "products",
     "reductions",
+    "resizing",
     "shapes",
     "stored_functions",
 ]

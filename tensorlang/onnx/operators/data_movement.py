@@ -156,8 +156,16 @@ def write_embedding(writer: Writer, node: Node) -> str:
     return writer.emit("Gather", writer.name(table), writer.name(ids), axis=0)
 
 
+def taken_along(call: Call, x: Tensor, axis: int, at: np.ndarray) -> Tensor:
+    """The elements at known positions along an axis."""
+    made = gather(call, x, at, axis=axis)
+    assert isinstance(made, Tensor)
+    return made
+
+
 @reads("Pad", since=2)
 def pad(
+    call: Call,
     data: Tensor,
     pads: Ints,
     value: Number | None = None,
@@ -165,9 +173,9 @@ def pad(
     *,
     mode: str,
 ) -> Results:
-    """Constant padding; negative amounts crop."""
-    if mode != "constant":
-        raise GraphError(f"mode={mode!r} is not supported, only 'constant'")
+    """Padding by a constant, or by what is inside; negative amounts crop."""
+    if mode not in {"constant", "edge", "reflect", "wrap"}:
+        raise GraphError(f"attribute mode={mode!r} is not supported")
     over = (
         range(data.ndim)
         if axes is None
@@ -183,7 +191,19 @@ def pad(
         size = data.shape[axis]
         if isinstance(size, int) and size + min(low, 0) + min(high, 0) < 0:
             raise ShapeError(f"pads {pads} crop more than {data.shape} has")
-    return nn.pad(data[tuple(cut)], tuple(around), value)
+    y = data[tuple(cut)]
+    if mode == "constant":
+        return nn.pad(y, tuple(around), value)
+    for axis, ends in enumerate(around):
+        size = y.shape[axis]
+        if ends == (0, 0):
+            continue
+        if isinstance(size, Dim) or not size:
+            raise ShapeError(f"pads {pads} with mode={mode!r} of {data.shape}")
+        checked_size((size, *ends), 8)
+        inside: np.ndarray = np.arange(size)
+        y = taken_along(call, y, axis, np.pad(inside, ends, mode))  # type: ignore[call-overload]
+    return y
 
 
 @writes("nn.pad")
