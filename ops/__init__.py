@@ -9,6 +9,7 @@ from tensorlang.ops.definition import algorithm, operator
 from tensorlang.ops.elementwise import elementwise
 from tensorlang.ops.folds import fold
 from tensorlang.ops.operator import Operator
+from tensorlang.ops.pins import pin
 from tensorlang.ops.registry import find, operators, select
 from tensorlang.ops.updates import update
 
@@ -20,6 +21,7 @@ __all__ = [
     "fold",
     "operator",
     "operators",
+    "pin",
     "select",
     "update",
 ]

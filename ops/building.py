@@ -2,15 +2,13 @@
 
 Tuning records name an algorithm and the knobs of its schedule; without a record, the
 schedule's heuristics for shape and machine decide. A record whose knobs no longer give
-the recorded IR is stale, and the next best is tried. `TENSORLANG_PIN=op:knob=value,...`
-overrides knobs.
+the recorded IR is stale, and the next best is tried. Pins override both; see `pins`.
 """
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang import lazy, machine, targets
@@ -18,7 +16,7 @@ from tensorlang.errors import ArgumentError, OperatorError, TensorlangError
 from tensorlang.gc_pause import gc_paused
 from tensorlang.ops import first_miss
 from tensorlang.ops.algorithms import DIRECT
-from tensorlang.ops.registry import select
+from tensorlang.ops.pins import ALGORITHM, pinned, sources
 from tensorlang.records import lookup
 from tensorlang.runtime import build as build_kernel
 from tensorlang.runtime import cached_kernel
@@ -41,8 +39,6 @@ else:  # kernels from the cache need none of these
     scheduling = lazy.module("tensorlang.scheduling")
 
 GENERIC: Final = "generic"
-PIN_VARIABLE: Final = "TENSORLANG_PIN"
-_WORDS: Final = {"true": True, "false": False}
 
 
 @gc_paused()
@@ -91,21 +87,42 @@ def default(
     """The schedule by heuristics, with some knobs pinned.
 
     Raises:
-        ArgumentError: the schedule has no such knob, or its value is out of domain.
+        ArgumentError: the operator has no such algorithm, or the schedule no such
+            knob, or its value is out of domain.
     """
-    knobs = scheduling.Knobs(pinned=pins)
-    made = schedule(op, workload, target, preferred(op, workload, target), knobs)
-    names = {name for name, _, _ in _pins()}
-    whole_family = bool(op.family) and op.family in names
-    if (
-        knobs.unasked() and not whole_family
-    ):  # a pin for a family need not apply to every member
+    algorithm, own = _algorithm(op, workload, target, pins)
+    knobs = scheduling.Knobs(pinned=own)
+    made = schedule(op, workload, target, algorithm, knobs)
+    if not knobs.unasked():
+        return made, knobs
+    where, whole_family = sources(op)
+    if not whole_family:  # a pin for a family need not apply to every member
         known = ", ".join(knobs.values) or "none"
         raise ArgumentError(
-            f"{PIN_VARIABLE} fixes {', '.join(knobs.unasked())}, which is no knob of "
+            f"{where} fixes {', '.join(knobs.unasked())}, which is no knob of "
             f"{op.id}; it has {known}"
         )
     return made, knobs
+
+
+def _algorithm(
+    op: Operator, workload: Workload, target: Target, pins: Mapping[str, Any]
+) -> tuple[str, dict[str, Any]]:
+    """The algorithm without a record, which may be pinned, and the pinned knobs."""
+    own = dict(pins)
+    name = own.pop(ALGORITHM, None)
+    if name is None:
+        return preferred(op, workload, target), own
+    found = op.algorithms.get(name)
+    if found is None or not found.suits(workload, target.features):
+        suits = [
+            a.name for a in op.algorithms.values() if a.suits(workload, target.features)
+        ]
+        raise ArgumentError(
+            f"{sources(op)[0]} fixes the algorithm {name}; {op.id} has "
+            f"{', '.join(suits)} for these arrays"
+        )
+    return name, own
 
 
 def preferred(op: Operator, workload: Workload, target: Target) -> str:
@@ -210,51 +227,3 @@ def is_of_other_machines(op: Operator, name: str, target: Target) -> bool:
     """Whether an algorithm has schedules, but none for this kind of machine."""
     models = {entry.model for entry in library.schedules_for(op.scheduled_as, name)}
     return name != DIRECT and bool(models) and target.model not in models
-
-
-def pinned(op: Operator) -> dict[str, object]:
-    """The knobs that `TENSORLANG_PIN` fixes for an operator.
-
-    Raises:
-        ArgumentError: the variable is not of the form `op:knob=value,knob=value`.
-    """
-    found: dict[str, Any] = {}
-    own = {op.id, *op.aliases, op.family} - {""}
-    for name, knob, value in _pins():
-        if name in own:
-            found[knob] = _value(value)
-        else:
-            _known(name)
-    return found
-
-
-def _pins() -> Iterator[tuple[str, str, str]]:
-    """Operator or family, knob and value of each pin."""
-    name = ""
-    for part in filter(None, os.environ.get(PIN_VARIABLE, "").split(",")):
-        head, _, rest = part.rpartition(":")
-        name = head or name
-        knob, equals, value = rest.partition("=")
-        if not (name and knob and equals):
-            raise ArgumentError(
-                f"{PIN_VARIABLE}={part!r} is not op:knob=value; for example "
-                "random.bits:lanes=32,unroll=2"
-            )
-        yield name, knob.strip(), value.strip()
-
-
-def _known(name: str) -> None:
-    """Refuse a pin whose name is not that of an operator or family."""
-    try:
-        select(name)
-    except OperatorError as problem:
-        raise ArgumentError(f"{PIN_VARIABLE} names no operator: {problem}") from None
-
-
-def _value(text: str) -> Any:
-    if text.lower() in _WORDS:
-        return _WORDS[text.lower()]
-    try:
-        return int(text)
-    except ValueError:
-        return text

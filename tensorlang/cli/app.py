@@ -35,7 +35,7 @@ COMMANDS: Final = {
     "machine": "Show what this CPU can do, and measure it.",
     "verify": "Check operators against known answers and the interpreter.",
     "bench": "Benchmark an operator against other libraries.",
-    "records": "List, explain, merge, export, verify and remove tuning records.",
+    "records": "List, explain, merge, export, verify, pin and remove tuning records.",
 }
 # the base class of usage errors in any version of typer
 _USAGE_ERROR = cast("type[Exception]", typer.BadParameter.__mro__[2])

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tensorlang import records
-from tensorlang.ops import building
+from tensorlang.ops import building, pins
 from tensorlang.scheduling import Knobs
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ def choose(op: Operator, workload: Workload, target: Target) -> Chosen:
     chosen: Chosen | None = None
     for choice in records.lookup(workload, target):
         result: tuple[Schedule, Knobs] | str = "not needed"
-        if building.pinned(op):
-            result = f"{building.PIN_VARIABLE} is set"
+        if pins.pinned(op):
+            result = "there are pins"
         elif chosen is None:
             result = building.replayed(op, choice.record, workload, target)
         if not isinstance(result, str):
@@ -61,12 +61,14 @@ def choose(op: Operator, workload: Workload, target: Target) -> Chosen:
 
 
 def _default(op: Operator, workload: Workload, target: Target) -> Chosen:
-    pins = building.pinned(op)
-    made, knobs = building.default(op, workload, target, pins)
-    algorithm = building.preferred(op, workload, target)
+    fixed = pins.pinned(op)
+    made, knobs = building.default(op, workload, target, fixed)
+    algorithm = str(
+        fixed.get(pins.ALGORITHM) or building.preferred(op, workload, target)
+    )
     found = building.schedules(op, algorithm, target)
     named = f"schedule {found[0]}, " if found else ""
     why = f"the default: {named}knobs chosen by shape and machine"
-    if pins:
-        why = f"{building.PIN_VARIABLE} fixes {', '.join(pins)}"
+    if fixed:
+        why = f"{pins.sources(op)[0]} fixes {', '.join(fixed)}"
     return Chosen(made, algorithm, knobs, why)

@@ -17,11 +17,13 @@ from tensorlang import record_files, targets
 from tensorlang import records as held
 from tensorlang.cli import configuration, console, options
 from tensorlang.cli.record_checks import every, verify
+from tensorlang.cli.record_pins import pin, unpin
 from tensorlang.errors import RecordError
 from tensorlang.record_files import Record
 
 app = typer.Typer(add_completion=False)
-app.command()(verify)
+for command in (verify, pin, unpin):
+    app.command()(command)
 
 Machine = Annotated[
     str | None,
@@ -39,7 +41,7 @@ def _refuse(broken: Iterable[str]) -> None:
 
 @app.callback(invoke_without_command=True)
 def _about(ctx: typer.Context) -> None:
-    """List, explain, merge, export, verify and remove tuning records."""
+    """List, explain, merge, export, verify, pin and remove tuning records."""
     if ctx.invoked_subcommand is None:
         console.say(ctx.get_help())
 

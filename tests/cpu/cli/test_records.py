@@ -344,3 +344,27 @@ def test_a_wrong_claim_is_dropped_and_said(tlang, record, tmp_path):
     tlang("records", "merge", tmp_path / "theirs.json")
     tlang("records", "verify", "--measure")
     assert not [r for r in record_files.read(path_of(record)) if r.unverified]
+
+
+def test_pins_are_made_listed_and_removed_by_command(tlang):
+    assert "no pins" in tlang("records", "pin").stdout
+    assert tlang("records", "pin", "random.bits:lanes=8").exit_code == 0
+    assert tlang("records", "pin", "random.bits:lanes=32,chunk=16").exit_code == 0
+    listed = tlang("records", "pin").stdout
+    assert "random.bits:lanes=32,chunk=16" in listed
+    assert "lanes=8" not in listed
+    said = tlang("records", "explain", "bits", "--shape", "4096").stdout
+    assert "chosen: direct(lanes=32, chunk=16" in said
+    assert "pins.txt fixes lanes, chunk" in said
+    for bad, why in {
+        "random.bits": "is not op:knob=value",
+        "nn.nothing:lanes=3": "names no operator",
+        "random.bits:lanes=3,random.normal:lanes=4": "for one operator or family",
+    }.items():
+        refused = tlang("records", "pin", bad)
+        assert refused.exit_code == 2
+        assert why in refused.stderr
+    assert tlang("records", "unpin", "random.bits").exit_code == 0
+    refused = tlang("records", "unpin", "random.bits")
+    assert refused.exit_code == 2
+    assert "has no pin of random.bits" in refused.stderr

@@ -12,12 +12,13 @@ import threading
 import numpy as np
 import pytest
 
+from tensorlang import targets
 from tensorlang.errors import ArgumentError, OperatorError
 from tensorlang.ir import parse
 from tensorlang.ir.frontend import compute, reduce_axis, scalar, sum
-from tensorlang.ops import algorithm, find, nn, operator, operators, random, select
-from tensorlang.ops.building import pinned
+from tensorlang.ops import algorithm, find, nn, operator, operators, pin, random, select
 from tensorlang.ops.examples import arguments
+from tensorlang.ops.pins import pinned
 from tensorlang.tuner.ragged import served_workloads
 from tensorlang.workload import Workload
 
@@ -338,6 +339,53 @@ def test_pins_that_are_none(monkeypatch, text):
     monkeypatch.setenv("TENSORLANG_PIN", text)
     with pytest.raises(ArgumentError, match="is not op:knob=value"):
         pinned(random.bits)
+
+
+def test_pins_are_made_in_code_in_a_file_and_by_the_environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("TENSORLANG_RECORDS", str(tmp_path))
+    monkeypatch.delenv("TENSORLANG_PIN", raising=False)
+    given = random.key(0), (3000,)
+
+    def lanes():
+        return random.bits.kernel(*given).artifact.knobs["lanes"]
+
+    default = lanes()
+    values = [lane for lane in (16, 32, 64) if lane != default]
+    (tmp_path / "pins.txt").write_text(f"random.bits:lanes={values[0]}\n\n")
+    random.bits.forget()
+    assert lanes() == values[0]
+    with pin(f"random.bits:lanes={values[1]}"):
+        monkeypatch.setenv("TENSORLANG_PIN", f"threefry:lanes={default},chunk=32")
+        assert pinned(random.bits) == {"lanes": values[1], "chunk": 32}
+        assert lanes() == values[1]
+    assert lanes() == default
+    held = pin("threefry:lanes=8")
+    assert pinned(random.normal) == {"lanes": 8, "chunk": 32}
+    held.close()
+    random.bits.forget()
+    for bad in ("lanes", "nn.nothing:lanes=3", "random.bits:lanes"):
+        with pytest.raises(ArgumentError, match=r"tensorlang\.ops\.pin"):
+            pin(bad)
+
+
+def test_an_algorithm_is_pinned():
+    x, w = np.ones((1, 8, 16, 16), np.float32), np.ones((16, 8, 3, 3), np.float32)
+    names = [
+        a.name
+        for a in nn.conv2d.algorithms.values()
+        if a.suits(nn.conv2d.workload(x.shape, w.shape), targets.host().features)
+    ]
+    expected = nn.conv2d(x, w)
+    for name in names:
+        with pin(f"nn.conv2d:algorithm={name}"):
+            np.testing.assert_allclose(nn.conv2d(x, w), expected, rtol=1e-4)
+    with (
+        pin("nn.conv2d:algorithm=magic"),
+        pytest.raises(
+            ArgumentError, match=r"fixes the algorithm magic; nn\.conv2d has"
+        ),
+    ):
+        nn.conv2d(x, w)
 
 
 def test_the_library_imports_lightly():
