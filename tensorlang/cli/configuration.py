@@ -34,6 +34,7 @@ class Chosen:
     algorithm: str
     knobs: Knobs
     why: str
+    record: Record | None = None
     verdicts: list[Verdict] = field(default_factory=list)
 
 
@@ -52,8 +53,9 @@ def choose(op: Operator, workload: Workload, target: Target) -> Chosen:
         elif chosen is None:
             result = building.replayed(op, choice.record, workload, target)
         if not isinstance(result, str):
+            record = choice.record
             chosen = Chosen(
-                result[0], choice.record.algorithm, result[1], choice.reason
+                result[0], record.algorithm, result[1], choice.reason, record
             )
         said = result if isinstance(result, str) else "chosen"
         verdicts.append(Verdict(choice.record, choice.reason, said))

@@ -16,6 +16,7 @@ import typer
 from tensorlang import record_files, targets
 from tensorlang import records as held
 from tensorlang.cli import configuration, console, options
+from tensorlang.cli.contests import explain_gain
 from tensorlang.cli.record_checks import every, verify
 from tensorlang.cli.record_pins import pin, unpin
 from tensorlang.errors import RecordError
@@ -92,8 +93,15 @@ def explain(
     dtype: options.DType = None,
     attr: options.Attribute = None,
     target: options.TargetName = None,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Time what each knob gives it.")
+    ] = False,
 ) -> None:
-    """Show which configuration a call would run, and why."""
+    """Show which configuration a call would run, and why.
+
+    --measure times it against the default, and against itself with one knob after the
+    other at its default.
+    """
     machine = targets.get(target)
     found = options.operator(op)
     workload = options.workload(found, shape, dtype, attr)
@@ -102,6 +110,10 @@ def explain(
     settings = ", ".join(f"{k}={v}" for k, v in chosen.knobs.values.items())
     console.say(f"chosen: {chosen.algorithm}({settings})")
     console.say(f"because: {chosen.why}")
+    if chosen.record is not None:
+        console.paragraph(_measured(chosen.record))
+    if measure:
+        explain_gain(found, workload, machine, chosen)
     rows = [
         (
             str(verdict.record.workload),
@@ -122,6 +134,18 @@ def explain(
         counts = Counter((each.way, each.reason) for each in declined)
         steps = [(way, reason, str(n)) for (way, reason), n in counts.items()]
         console.table(("step", "because", "times"), steps)
+
+
+def _measured(record: Record) -> str:
+    """What a record says about its measurement, and the limits that it reaches."""
+    said = [f"recorded {record.date}: {_time(record)}"]
+    if record.seconds:
+        said.append(f"{record.default_seconds / record.seconds:.2f}x the default")
+    if record.roofline:
+        said.append(f"{record.roofline:.0%} of the machine's limit for this work")
+    if record.error:
+        said.append(f"error {record.error:.2g} of the tolerance")
+    return ", ".join(filter(None, (*said, record.measured)))
 
 
 @app.command()

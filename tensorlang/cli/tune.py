@@ -11,6 +11,7 @@ import typer
 
 from tensorlang import machine as machines
 from tensorlang.cli import console, options
+from tensorlang.cli.contests import compare_two
 from tensorlang.cli.progress_display import watcher
 from tensorlang.cli.tune_network import tune_network
 from tensorlang.errors import ArgumentError, TensorlangError
@@ -75,6 +76,10 @@ def tune(
         Path | None,
         typer.Option(metavar="FILE", help="Write tracebacks of failed trials here."),
     ] = None,
+    compare: Annotated[
+        tuple[str, str] | None,
+        typer.Option(metavar="A B", help="Only compare two configurations."),
+    ] = None,
 ) -> None:
     """Find the fastest schedule of an operator, a family's members, or a network.
 
@@ -85,6 +90,9 @@ def tune(
     With --compile-only nothing is run: candidates for a CUDA architecture are compiled,
     and the one with the lowest static cost is recorded as an estimate, which any
     measured record overrides.
+
+    --compare takes two of: default, record (what a call runs), knob=value,...,
+    algorithm(knob=value, ...) as reports have it, or a file with one of them.
     """
     limit = _end(budget, trials, seed)
     if compile_only and model is not None:
@@ -106,6 +114,11 @@ def tune(
         return
     if op is None:
         raise ArgumentError("name an operator to tune, or a network with --model FILE")
+    if compare is not None:
+        found = options.operator(op)
+        workload = options.workload(found, shape, dtype, attr)
+        compare_two(found, workload, machine, compare)
+        return
     members = options.operators(op)
     for member in members:
         options.workload(member, shape, dtype, attr)

@@ -368,3 +368,29 @@ def test_pins_are_made_listed_and_removed_by_command(tlang):
     refused = tlang("records", "unpin", "random.bits")
     assert refused.exit_code == 2
     assert "has no pin of random.bits" in refused.stderr
+
+
+def test_what_a_record_gives_is_measured_and_said(tlang, record):
+    records.add(record)
+    said = tlang("records", "explain", "bits", "--shape", "4096", "--measure")
+    assert said.exit_code == 0, said.output
+    assert "recorded 2026-11-21: 2 us, 2.50x the default, 50% of the machine's" in (
+        said.stdout
+    )
+    assert "the default takes " in said.stdout
+    assert "with the default" in said.stdout
+    rows = [line.split() for line in said.stdout.splitlines()]
+    assert any(row[:1] == ["lanes"] and row[2] == "16" for row in rows)
+
+
+def test_two_configurations_are_compared_by_command(tlang, record):
+    records.add(record)
+    asked = ("tune", "bits", "--shape", "4096", "--compare")
+    said = tlang(*asked, "default", "record")
+    assert said.exit_code == 0, said.output
+    assert "B: " in said.stdout
+    assert "direct(lanes=16, chunk=32, nontemporal=True)" in said.stdout
+    assert "faster" in said.stdout.splitlines()[-1]
+    refused = tlang(*asked, "default", "lanes=7")
+    assert refused.exit_code == 2
+    assert "'lanes=7' is no configuration of random.bits" in refused.stderr

@@ -1,0 +1,75 @@
+"""Given configurations compared: `tlang tune --compare`, `tlang records explain`."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING, Final
+
+from tensorlang import lazy
+from tensorlang.cli import configuration, console
+from tensorlang.errors import TuningError
+
+if TYPE_CHECKING:
+    from tensorlang.ops import Operator
+    from tensorlang.targets import Target
+    from tensorlang.tuner import contest as contests
+    from tensorlang.tuner import protocol
+    from tensorlang.workload import Workload
+else:  # Optuna is slow to import
+    contests = lazy.module("tensorlang.tuner.contest")
+    protocol = lazy.module("tensorlang.tuner.protocol")
+
+_RECORD: Final = "record"
+
+
+def compare_two(
+    op: Operator, workload: Workload, target: Target, texts: tuple[str, str]
+) -> None:
+    """Time two configurations against each other, and print which is faster.
+
+    Raises:
+        TuningError: one of them is not correct.
+    """
+    if _RECORD in texts:
+        chosen = configuration.choose(op, workload, target)
+        held = protocol.Candidate(chosen.algorithm, chosen.knobs.values)
+        texts = tuple(str(held) if t == _RECORD else t for t in texts)  # type: ignore[assignment]
+    candidates, found = contests.compare(op, workload, target, texts)
+    console.say(op.described(workload))
+    for name, candidate in zip("AB", candidates, strict=True):
+        if why := found.failed.get(candidate.key):
+            raise TuningError(f"{candidate}: {why}")
+        seconds = median(found.samples[candidate.key])
+        console.paragraph(f"{name}: {console.duration(seconds)}, {candidate}", "  ")
+    ratio = found.gain(*candidates)
+    if ratio is None or ratio.low <= 1 <= ratio.high:
+        console.say(f"neither is faster: A takes {ratio} of B's time")
+    else:
+        slower, faster = candidates if ratio.low > 1 else candidates[::-1]
+        better = "B" if faster == candidates[1] else "A"
+        console.say(f"{better} is faster by {found.gain(slower, faster)}")
+
+
+def explain_gain(
+    op: Operator, workload: Workload, target: Target, chosen: configuration.Chosen
+) -> None:
+    """Measure and print what each knob of a configuration gives."""
+    candidate = protocol.Candidate(chosen.algorithm, chosen.knobs.values)
+    whole, effects = contests.effects(op, workload, target, candidate)
+    if not effects:
+        console.say("it is the default")
+        return
+    console.paragraph(
+        f"the default takes {whole} of its time; with one knob at its default and all "
+        "else equal, it takes:"
+    )
+    rows = [
+        (
+            effect.knob,
+            str(effect.default),
+            str(effect.value),
+            str(effect.gain or effect.note),
+        )
+        for effect in effects
+    ]
+    console.table(("knob", "default", "chosen", "with the default"), rows)
