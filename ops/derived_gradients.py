@@ -88,7 +88,7 @@ class DerivedGradient(Operator):
             name: replace(_floats(arrays[of]), optional=True)
             for name, of in self.results.items()
         }
-        if not kinds and _gives_several(self.of):
+        if not kinds and gives_several(self.of):
             kinds = {"y": Arrays(several=True)}
         elif not kinds:
             alike = self.linear or (first.dtypes and {*first.dtypes} <= {*FLOATS})
@@ -249,7 +249,7 @@ def _is_float(value: object) -> bool:
     return isinstance(value, ir.Tensor) and value.dtype.is_float
 
 
-def _gives_several(of: Operator) -> bool:
+def gives_several(of: Operator) -> bool:
     """Whether an operator is declared to return several results."""
     if isinstance(of, DerivedGradient):
         return any(kind.several for kind in of.of.spec.arrays.values())
@@ -310,7 +310,7 @@ def may_derive(of: Operator) -> bool:
     kinds = of.spec.arrays.values()
     floats = any(map(_may_be_float, kinds))
     others = any(p.is_a("key") for p in of.spec.parameters)
-    if _gives_several(of) and any(k.optional or k.number for k in kinds):
+    if gives_several(of) and any(k.optional or k.number for k in kinds):
         return False  # a list of gradients does not go with arrays that may be absent
     return floats and not others and not any(k.inplace or k.packed for k in kinds)
 

@@ -38,7 +38,8 @@ def register(op: Operator, *, several: bool | None = None) -> Custom | OpOverloa
 
     Args:
         op: The operator.
-        several: Whether it returns a list of tensors; by default only gradients do.
+        several: Whether it returns a list of tensors; by default, gradients do, and
+            definitions that are annotated as returning a tuple.
 
     Returns:
         The custom op; if it accepts numbers, a key, or attributes without a PyTorch

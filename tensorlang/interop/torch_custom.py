@@ -28,6 +28,7 @@ from tensorlang.interop.calls import (
 from tensorlang.interop.torch_autograd import Kernel, Tensors, recording
 from tensorlang.interop.torch_sizes import with_symbols
 from tensorlang.ops.binding import number
+from tensorlang.ops.derived_gradients import gives_several
 from tensorlang.ops.operator import Operator
 from tensorlang.runtime.arrays import Foreign
 
@@ -39,7 +40,6 @@ Dims: TypeAlias = int | Sequence[int | None] | None  # the batch dimensions of a
 _LIBRARY: Final = torch.library.Library("tensorlang", "FRAGMENT")
 _LOCK: Final = threading.Lock()
 _NUMBERS: Final = (bool, int, float, torch.SymInt, torch.SymFloat)
-_SEVERAL: Final = ("nn.split", "nn.batch_norm_train", "nn.quantize")
 # the schema type of each kind, if not the kind itself
 _TYPES: Final = {
     "array": "Tensor",
@@ -228,7 +228,7 @@ def _defined(op: Operator, several: bool | None) -> Custom:
             "operator; call it directly, under torch.no_grad()"
         )
     if several is None:
-        several = op.id.endswith("_grad") or op.id in _SEVERAL
+        several = op.id.endswith("_grad") or gives_several(op)
     numbers = (f"Scalar? {p.name}_number=None" for p in found if p.kind == "operand")
     takes = ", ".join([*map(_declared, found), *numbers])
     returns = "Tensor[]" if several else "Tensor"

@@ -46,9 +46,12 @@ from tensorlang.layers.optimizers import (
     Optimizer,
     RMSProp,
 )
+from tensorlang.layers.recurrent import GRU, LSTM
 from tensorlang.layers.trainer import Trainer
 
 __all__ = [
+    "GRU",
+    "LSTM",
     "SGD",
     "Activate",
     "AdaGrad",

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from tensorlang.onnx import cell_functions
 from tensorlang.onnx.files import library
 
 if TYPE_CHECKING:
@@ -230,7 +231,7 @@ TEXTS: Final[dict[str, str]] = {
   normal = Div(x, root)
   y = Mul(normal, weight)
 }""",
-}
+} | cell_functions.TEXTS
 _USES: Final = {
     "split": ("threefry2x32",),
     "dropout": ("threefry2x32",),

@@ -50,7 +50,7 @@ class Writer:
             return self.constant(np.asarray(value.data.words))
         if isinstance(value, Value):
             if not self.names[value]:
-                raise GraphError(f"ONNX export needs zeros of static shape: {value!r}")
+                raise GraphError(f"ONNX export needs zeros of known sizes: {value!r}")
             return self.names[value]
         dtype = None if like is None else like.spec.numpy
         return self.constant(np.asarray(value, dtype))

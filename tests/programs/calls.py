@@ -33,6 +33,8 @@ _ARGUMENTS: dict[str, Callable[[Any, Any], tuple[Any, ...]]] = {
     "attention": lambda g, b: (g(b, 4, 3, 5), g(b, 2, 6, 5), g(b, 2, 6, 5)),
     "rotary": lambda g, b: (g(b, 2, 3, 4), g(3, 2), g(3, 2)),
     "group_norm": lambda g, b: (g(b, 4, 3), 2, g(4), g(4)),
+    "lstm_cell": lambda g, b: (g(b, 12), g(b, 3)),
+    "gru_cell": lambda g, b: (g(b, 9), g(b, 9), g(b, 3)),
     "clip": lambda g, b: (g(b, 4), 0.25, 0.75),
     "dense": lambda g, b: (g(b, 4), g(3, 4), g(3)),
     "dense_int8": lambda g, b: (g(b, 4, dtype="int8"), g(3, 4, dtype="int8"), g(3)),

@@ -10,6 +10,7 @@ import numpy as np
 
 from tensorlang import graph
 from tensorlang.errors import GraphError
+from tensorlang.graph.specs import Extent
 from tensorlang.graph.values import Key, Node, Tensor, Value
 from tensorlang.onnx.calls import Call, Held, Operand
 from tensorlang.onnx.folding import foldable
@@ -234,9 +235,27 @@ def _scalar(writer: Writer, name: str, value: Value, kind: int) -> str:
 
 @writes("zeros")
 def write_zeros(writer: Writer, node: Node) -> str:
-    """Zeros of a static shape; others are not written and may not be used."""
+    """Zeros; of symbolic sizes only if another value has these, else not written."""
     (result,) = node.results
-    shape = [extent for extent in result.shape if isinstance(extent, int)]
-    if not isinstance(result, Tensor) or len(shape) < result.ndim:
+    if not isinstance(result, Tensor):
         return ""
-    return writer.constant(np.zeros(shape, result.spec.numpy))
+    known = [extent for extent in result.shape if isinstance(extent, int)]
+    if len(known) == result.ndim:
+        return writer.constant(np.zeros(known, result.spec.numpy))
+    sizes = [_size(writer, extent) for extent in result.shape]
+    if not all(sizes):
+        return ""
+    zero = writer.onnx.numpy_helper.from_array(np.zeros(1, result.spec.numpy))
+    shape = writer.emit("Concat", *sizes, axis=0)
+    return writer.emit("ConstantOfShape", shape, value=zero)
+
+
+def _size(writer: Writer, extent: Extent) -> str:
+    """A size as an array of one element, from the shape of any value that has it."""
+    if isinstance(extent, int):
+        return writer.whole(extent)
+    for value, name in writer.names.items():
+        if name and isinstance(value, Tensor) and extent in value.shape:
+            at = value.shape.index(extent)
+            return writer.emit("Shape", name, start=at, end=at + 1)
+    return ""
