@@ -6,12 +6,13 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from tensorlang import ir
+
 if TYPE_CHECKING:
-    from tensorlang.ir.nodes import Function
     from tensorlang.targets import Target
     from tensorlang.workload import Workload
 
-Define: TypeAlias = "Callable[[Workload], Function]"
+Define: TypeAlias = "Callable[[Workload], ir.Function]"
 
 DIRECT: Final = "direct"
 

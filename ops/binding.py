@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import numpy as np
 
-from tensorlang import lazy, runtime
+from tensorlang import ir, lazy, runtime
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
-from tensorlang.ir.dtypes import as_dtype
 from tensorlang.ops.dispatch import own
 from tensorlang.ops.packed_weights import PackedWeight
 from tensorlang.ops.signature import (
@@ -514,14 +513,14 @@ def type_of(id: str, array: Any) -> tuple[str, str]:
 
 @cache
 def _type(dtype: np.dtype) -> tuple[str, str]:
-    found = as_dtype(dtype)
+    found = ir.as_dtype(dtype)
     return found.kind, found.name
 
 
 @cache
 def _beyond(name: str) -> float:
     """The smallest number that rounds to infinity: half an ulp above the maximum."""
-    found = ml_dtypes.finfo(as_dtype(name).numpy)
+    found = ml_dtypes.finfo(ir.as_dtype(name).numpy)
     largest = float(found.max)
     exponent = math.frexp(largest)[1]
     return largest + math.ldexp(float(found.eps), exponent - 2)
@@ -530,7 +529,7 @@ def _beyond(name: str) -> float:
 @cache
 def _integers(name: str) -> tuple[int, int]:
     """The range of an integer type."""
-    found = np.iinfo(as_dtype(name).numpy)
+    found = np.iinfo(ir.as_dtype(name).numpy)
     return int(found.min), int(found.max)
 
 
@@ -710,4 +709,4 @@ def _offset(id: str, name: str, value: Any) -> int:
 
 def _element_type(_id: str, _name: str, value: Any) -> str:
     own(value)
-    return as_dtype(value).name
+    return ir.as_dtype(value).name

@@ -17,29 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
-from tensorlang.ir import as_expr, i64
-from tensorlang.ir.dtypes import i32, u32
-from tensorlang.ir.nodes import (
-    Alloc,
-    AtomicUpdate,
-    Binary,
-    Buffer,
-    Const,
-    If,
-    Let,
-    Select,
-    Store,
-    Var,
-    seq,
-)
+from tensorlang import ir
+from tensorlang.ir.nodes import AtomicUpdate
 from tensorlang.ops.block_scans import BlockScan, over
 from tensorlang.ops.row_scans import RowScan
-
-if TYPE_CHECKING:
-    from tensorlang.ir.dtypes import DType
-    from tensorlang.ir.nodes import Expr, For, Stmt
 
 BITS: Final = 8  # per digit of a pass over rows
 BINS: Final = 1 << BITS
@@ -51,11 +34,11 @@ _BANKS: Final = 32
 _SCANNED: Final = 16  # counts per scanning thread
 
 # the use of a key and its value
-Use: TypeAlias = "Callable[[Expr, Expr | None], Stmt]"
+Use: TypeAlias = "Callable[[ir.Expr, ir.Expr | None], ir.Stmt]"
 # the use of the key and value at a row and position
-Read: TypeAlias = "Callable[[Expr, Expr, Use], Stmt]"
+Read: TypeAlias = "Callable[[ir.Expr, ir.Expr, Use], ir.Stmt]"
 # the store of a key and its value at a row and position
-Write: TypeAlias = "Callable[[Expr, Expr, Expr, Expr], Stmt]"
+Write: TypeAlias = "Callable[[ir.Expr, ir.Expr, ir.Expr, ir.Expr], ir.Stmt]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +55,9 @@ class Radix:
     """
 
     scan: BlockScan
-    rows: Expr
-    length: Expr
-    kind: DType
+    rows: ir.Expr
+    length: ir.Expr
+    kind: ir.DType
     ordered: bool
     items: int
 
@@ -84,29 +67,29 @@ class Radix:
         return self.items * self.scan.threads
 
     @property
-    def parts(self) -> Expr:
+    def parts(self) -> ir.Expr:
         """The number of parts of a row."""
         return (self.length + (self.part - 1)) // self.part
 
-    def whole(self, read: Read, digits: Expr | int, write: Write) -> For:
+    def whole(self, read: Read, digits: ir.Expr | int, write: Write) -> ir.For:
         """Sort rows that fit into one block each, by `digits` bytes."""
 
-        def row(r: Var) -> list[Stmt]:
+        def row(r: ir.Var) -> list[ir.Stmt]:
             held = _Held(self)
             steps = digits * (BITS // _BITS)
             passes = over("step", steps, "serial", lambda s: held.pass_(s * _BITS))
             end = held.each_there(
-                as_expr(0), lambda at, key, value: write(r, at, key, value)
+                ir.as_expr(0), lambda at, key, value: write(r, at, key, value)
             )
-            loaded = held.loaded(read, r, as_expr(0))
+            loaded = held.loaded(read, r, ir.as_expr(0))
             return [*held.allocated(), loaded, passes, end]
 
         return over("row", self.rows, "block.x", row)
 
     @property
-    def _hist(self) -> Buffer:
+    def _hist(self) -> ir.Buffer:
         """The digit counts of each part, later their start positions."""
-        return Buffer("hist", i32, (self.rows, self.parts * BINS))
+        return ir.Buffer("hist", ir.i32, (self.rows, self.parts * BINS))
 
     @property
     def _scan(self) -> RowScan:
@@ -117,78 +100,85 @@ class Radix:
             _SCANNED,
             self.parts * BINS,
             lambda r, at: hist[r, at],
-            lambda r, at, value: Store(hist, (r, at), value),
-            (i32, i32, i32),
+            lambda r, at, value: ir.Store(hist, (r, at), value),
+            (ir.i32, ir.i32, ir.i32),
             inclusive=False,
         )
 
     @property
-    def memory(self) -> tuple[Buffer, ...]:
+    def memory(self) -> tuple[ir.Buffer, ...]:
         """The scratch buffers of `moved`."""
         return (self._hist, *self._scan.everywhere(self.rows)[1])
 
-    def moved(self, digit: Expr, read: Read, write: Write) -> Stmt:
+    def moved(self, digit: ir.Expr, read: Read, write: Write) -> ir.Stmt:
         """Sort rows by one byte of their keys."""
         shift, hist = digit * BITS, self._hist
         starts, _ = self._scan.everywhere(self.rows)
         count = self._counted(shift, read, hist)
-        return seq(count, starts, self._move(shift, read, write, hist))
+        return ir.seq(count, starts, self._move(shift, read, write, hist))
 
-    def _digit(self, key: Expr, shift: Expr, bits: int) -> Expr:
-        return Binary("shr", key, shift.cast(self.kind)) & ((1 << bits) - 1)
+    def _digit(self, key: ir.Expr, shift: ir.Expr, bits: int) -> ir.Expr:
+        return ir.Binary("shr", key, shift.cast(self.kind)) & ((1 << bits) - 1)
 
-    def _counted(self, shift: Expr, read: Read, hist: Buffer) -> For:
+    def _counted(self, shift: ir.Expr, read: Read, hist: ir.Buffer) -> ir.For:
         """Count the digits of each part."""
-        count = Buffer("count", i32, (as_expr(BINS),), "shared")
-        one = as_expr(1, i32)
+        count = ir.Buffer("count", ir.i32, (ir.as_expr(BINS),), "shared")
+        one = ir.as_expr(1, ir.i32)
 
-        def part(r: Expr, p: Expr) -> list[Stmt]:
-            def found(t: Var, i: Var) -> Stmt:
+        def part(r: ir.Expr, p: ir.Expr) -> list[ir.Stmt]:
+            def found(t: ir.Var, i: ir.Var) -> ir.Stmt:
                 at = p * self.part + i * self.scan.threads + t
 
-                def counted(key: Expr, _: Expr | None) -> Stmt:
-                    digit = self._digit(key, shift, BITS).cast(i64)
+                def counted(key: ir.Expr, _: ir.Expr | None) -> ir.Stmt:
+                    digit = self._digit(key, shift, BITS).cast(ir.i64)
                     return AtomicUpdate("add", count, (digit,), one)
 
-                return If(at < self.length, read(r, at, counted))
+                return ir.If(at < self.length, read(r, at, counted))
 
             return [
-                Alloc(count),
-                self._bins(lambda d: Store(count, (d,), as_expr(0, i32))),
+                ir.Alloc(count),
+                self._bins(lambda d: ir.Store(count, (d,), ir.as_expr(0, ir.i32))),
                 self._each_item(found),
-                self._bins(lambda d: Store(hist, (r, d * self.parts + p), count[d])),
+                self._bins(lambda d: ir.Store(hist, (r, d * self.parts + p), count[d])),
             ]
 
         return self._parts(part)
 
-    def _move(self, shift: Expr, read: Read, write: Write, hist: Buffer) -> For:
+    def _move(
+        self, shift: ir.Expr, read: Read, write: Write, hist: ir.Buffer
+    ) -> ir.For:
         """Sort each part by the digit, and scatter each run of equal digits."""
-        begin = Buffer("begin", i32, (as_expr(BINS),), "shared")
+        begin = ir.Buffer("begin", ir.i32, (ir.as_expr(BINS),), "shared")
 
-        def part(r: Expr, p: Expr) -> list[Stmt]:
+        def part(r: ir.Expr, p: ir.Expr) -> list[ir.Stmt]:
             held = _Held(self)
 
-            def digit(at: Expr) -> Expr:
-                return self._digit(held.key(at), shift, BITS).cast(i64)
+            def digit(at: ir.Expr) -> ir.Expr:
+                return self._digit(held.key(at), shift, BITS).cast(ir.i64)
 
-            def run(t: Var, i: Var) -> list[Stmt]:
-                at, own = i * self.scan.threads + t, Var("own", i64)
-                before = digit(Binary("max", at - 1, as_expr(0)))
+            def run(t: ir.Var, i: ir.Var) -> list[ir.Stmt]:
+                at, own = i * self.scan.threads + t, ir.Var("own", ir.i64)
+                before = digit(ir.Binary("max", at - 1, ir.as_expr(0)))
                 first = at.equal(0) | before.not_equal(own)
-                here = begin[own] - at.cast(i32)
-                return [Let(own, digit(at)), If(first, Store(begin, (own,), here))]
+                here = begin[own] - at.cast(ir.i32)
+                return [
+                    ir.Let(own, digit(at)),
+                    ir.If(first, ir.Store(begin, (own,), here)),
+                ]
 
-            def stored(at: Expr, key: Expr, value: Expr) -> Stmt:
-                to = Var("to", i64)
-                own = self._digit(key, shift, BITS).cast(i64)
-                place = (begin[own] + (at - p * self.part).cast(i32)).cast(i64)
-                return seq(Let(to, place), write(r, to, key, value))
+            def stored(at: ir.Expr, key: ir.Expr, value: ir.Expr) -> ir.Stmt:
+                to = ir.Var("to", ir.i64)
+                own = self._digit(key, shift, BITS).cast(ir.i64)
+                place = (begin[own] + (at - p * self.part).cast(ir.i32)).cast(ir.i64)
+                return ir.seq(ir.Let(to, place), write(r, to, key, value))
 
             steps = BITS // _BITS
             return [
                 *held.allocated(),
-                Alloc(begin),
-                self._bins(lambda d: Store(begin, (d,), hist[r, d * self.parts + p])),
+                ir.Alloc(begin),
+                self._bins(
+                    lambda d: ir.Store(begin, (d,), hist[r, d * self.parts + p])
+                ),
                 held.loaded(read, r, p),
                 over("step", steps, "serial", lambda s: held.pass_(shift + s * _BITS)),
                 self._each_item(run),
@@ -197,18 +187,18 @@ class Radix:
 
         return self._parts(part)
 
-    def _parts(self, body: Callable[[Expr, Expr], list[Stmt]]) -> For:
+    def _parts(self, body: Callable[[ir.Expr, ir.Expr], list[ir.Stmt]]) -> ir.For:
         """A loop over all parts of all rows, one block each."""
-        r, p = Var("r", i64), Var("p", i64)
+        r, p = ir.Var("r", ir.i64), ir.Var("p", ir.i64)
 
-        def block(b: Var) -> list[Stmt]:
-            if self.rows == as_expr(1):
-                return body(as_expr(0), b)
-            return [Let(r, b // self.parts), Let(p, b % self.parts), *body(r, p)]
+        def block(b: ir.Var) -> list[ir.Stmt]:
+            if self.rows == ir.as_expr(1):
+                return body(ir.as_expr(0), b)
+            return [ir.Let(r, b // self.parts), ir.Let(p, b % self.parts), *body(r, p)]
 
         return over("block", self.rows * self.parts, "block.x", block)
 
-    def _bins(self, body: Callable[[Expr], Stmt]) -> For:
+    def _bins(self, body: Callable[[ir.Expr], ir.Stmt]) -> ir.For:
         """A loop over the values of a digit."""
         threads = self.scan.threads
         if threads >= BINS:
@@ -218,7 +208,9 @@ class Radix:
             lambda t: over("d", each, "serial", lambda d: body(d * threads + t))
         )
 
-    def _each_item(self, body: Callable[[Var, Var], Stmt | Sequence[Stmt]]) -> For:
+    def _each_item(
+        self, body: Callable[[ir.Var, ir.Var], ir.Stmt | Sequence[ir.Stmt]]
+    ) -> ir.For:
         """A loop over the keys of each thread."""
         return self.scan.each(
             lambda t: over("item", self.items, "unrolled", lambda i: body(t, i))
@@ -231,189 +223,196 @@ class _Held:
     def __init__(self, radix: Radix) -> None:
         self.radix, scan, items = radix, radix.scan, radix.items
         self.keys = self._memory("keys", radix.kind, radix.part)
-        self.values = self._memory("values", i32, radix.part)
-        self.counters = self._memory("counters", u32, _ROWS * scan.threads)
+        self.values = self._memory("values", ir.i32, radix.part)
+        self.counters = self._memory("counters", ir.u32, _ROWS * scan.threads)
         self.key_of = scan.own("own_keys", radix.kind, items)
-        self.value_of = scan.own("own_values", i32, items)
-        self.rank = scan.own("rank", u32, items)
+        self.value_of = scan.own("own_values", ir.i32, items)
+        self.rank = scan.own("rank", ir.u32, items)
         self.sums, self.before, self.start, self.carry = (
-            scan.own(name, u32, 1) for name in ("sums", "before", "start", "carry")
+            scan.own(name, ir.u32, 1) for name in ("sums", "before", "start", "carry")
         )
         self.warps = scan.totals("warps", self.sums)
 
     @staticmethod
-    def _memory(name: str, kind: DType, size: int) -> Buffer:
+    def _memory(name: str, kind: ir.DType, size: int) -> ir.Buffer:
         """Shared memory padded after each row of banks, to avoid bank conflicts."""
         gaps = -(-size // _row_of_banks(kind))
-        return Buffer(name, kind, (as_expr(size + gaps),), "shared")
+        return ir.Buffer(name, kind, (ir.as_expr(size + gaps),), "shared")
 
-    def allocated(self) -> list[Stmt]:
+    def allocated(self) -> list[ir.Stmt]:
         """The allocations."""
         along = (self.values, self.value_of) if self.radix.ordered else ()
         own = (self.key_of, self.rank, self.sums, self.before, self.start, self.carry)
         held = (self.keys, self.counters, *own, self.warps, *along)
-        return [Alloc(buffer) for buffer in held]
+        return [ir.Alloc(buffer) for buffer in held]
 
-    def key(self, at: Expr) -> Expr:
+    def key(self, at: ir.Expr) -> ir.Expr:
         """The key at a position."""
         return self.keys[_spread(self.keys, at)]
 
-    def loaded(self, read: Read, r: Expr, p: Expr) -> For:
+    def loaded(self, read: Read, r: ir.Expr, p: ir.Expr) -> ir.For:
         """Load the keys of a part, padded with the maximum key."""
         radix = self.radix
-        largest = Const((1 << radix.kind.bits) - 1, radix.kind)
+        largest = ir.Const((1 << radix.kind.bits) - 1, radix.kind)
 
-        def item(t: Var, i: Var) -> list[Stmt]:
+        def item(t: ir.Var, i: ir.Var) -> list[ir.Stmt]:
             here = i * radix.scan.threads + t
             at = p * radix.part + here
 
-            def held(key: Expr, value: Expr | None) -> Stmt:
-                stores = [Store(self.keys, (_spread(self.keys, here),), key)]
+            def held(key: ir.Expr, value: ir.Expr | None) -> ir.Stmt:
+                stores = [ir.Store(self.keys, (_spread(self.keys, here),), key)]
                 if value is not None:
                     beside = _spread(self.values, here)
-                    stores.append(Store(self.values, (beside,), value))
-                return seq(*stores)
+                    stores.append(ir.Store(self.values, (beside,), value))
+                return ir.seq(*stores)
 
-            none = held(largest, as_expr(0, i32) if radix.ordered else None)
-            return [none, If(at < radix.length, read(r, at, held))]
+            none = held(largest, ir.as_expr(0, ir.i32) if radix.ordered else None)
+            return [none, ir.If(at < radix.length, read(r, at, held))]
 
         return radix._each_item(item)  # noqa: SLF001 - of one module
 
-    def each_there(self, p: Expr, body: Callable[[Expr, Expr, Expr], Stmt]) -> For:
+    def each_there(
+        self, p: ir.Expr, body: Callable[[ir.Expr, ir.Expr, ir.Expr], ir.Stmt]
+    ) -> ir.For:
         """A loop over the keys of a part without padding: position, key and value."""
         radix = self.radix
 
-        def item(t: Var, i: Var) -> Stmt:
+        def item(t: ir.Var, i: ir.Var) -> ir.Stmt:
             here = i * radix.scan.threads + t
             at, key, value = (
-                Var("at", i64),
-                Var("sort_key", radix.kind),
-                Var("value", i32),
+                ir.Var("at", ir.i64),
+                ir.Var("sort_key", radix.kind),
+                ir.Var("value", ir.i32),
             )
-            lets: list[Stmt] = [Let(key, self.key(here))]
+            lets: list[ir.Stmt] = [ir.Let(key, self.key(here))]
             if radix.ordered:
-                lets.append(Let(value, self.values[_spread(self.values, here)]))
+                lets.append(ir.Let(value, self.values[_spread(self.values, here)]))
             inside = p * radix.part + here
-            return If(
+            return ir.If(
                 inside < radix.length,
-                seq(Let(at, inside), *lets, body(at, key, value)),
+                ir.seq(ir.Let(at, inside), *lets, body(at, key, value)),
             )
 
         return radix._each_item(item)  # noqa: SLF001 - of one module
 
-    def pass_(self, shift: Expr) -> Stmt:
+    def pass_(self, shift: ir.Expr) -> ir.Stmt:
         """A stable sort of all keys by the four bits at `shift`."""
         scan = self.radix.scan
-        zero = as_expr(0, u32)
-        return seq(
+        zero = ir.as_expr(0, ir.u32)
+        return ir.seq(
             scan.each(
                 lambda t: over(
                     "q",
                     _ROWS,
                     "unrolled",
-                    lambda q: Store(self.counters, (self._counter(q, t),), zero),
+                    lambda q: ir.Store(self.counters, (self._counter(q, t),), zero),
                 )
             ),
             self._ranked(shift),
             self._summed(),
             scan.scanned(self.sums, self.before, self.warps),
-            scan.each(lambda t: Store(self.carry, (t, as_expr(0)), zero)),
+            scan.each(lambda t: ir.Store(self.carry, (t, ir.as_expr(0)), zero)),
             scan.chained(self.warps, self.before, self.carry, self.start),
             self._started(),
             self._placed(shift),
         )
 
-    def _counter(self, row: Expr, t: Expr) -> Expr:
+    def _counter(self, row: ir.Expr, t: ir.Expr) -> ir.Expr:
         return _spread(self.counters, row * self.radix.scan.threads + t)
 
-    def _place(self, key: Expr, shift: Expr, t: Expr) -> tuple[Expr, Expr, Expr]:
+    def _place(
+        self, key: ir.Expr, shift: ir.Expr, t: ir.Expr
+    ) -> tuple[ir.Expr, ir.Expr, ir.Expr]:
         """The counter of a key: its digit, the counter, and the bit offset in it."""
-        digit = self.radix._digit(key, shift, _BITS).cast(u32)  # noqa: SLF001
-        row = (digit & (_ROWS - 1)).cast(i64)
-        half = Binary("shr", digit, as_expr(3, u32)) * _HALF
+        digit = self.radix._digit(key, shift, _BITS).cast(ir.u32)  # noqa: SLF001
+        row = (digit & (_ROWS - 1)).cast(ir.i64)
+        half = ir.Binary("shr", digit, ir.as_expr(3, ir.u32)) * _HALF
         return digit, self._counter(row, t), half
 
-    def _ranked(self, shift: Expr) -> For:
+    def _ranked(self, shift: ir.Expr) -> ir.For:
         """Rank each key among the thread's preceding keys with the same digit."""
-        items, one = self.radix.items, as_expr(1, u32)
+        items, one = self.radix.items, ir.as_expr(1, ir.u32)
 
-        def item(t: Var, i: Var) -> list[Stmt]:
+        def item(t: ir.Var, i: ir.Var) -> list[ir.Stmt]:
             here = t * items + i
-            key, counter = Var("sort_key", self.radix.kind), Var("counter", i64)
-            half, old = Var("half", u32), Var("old", u32)
+            key, counter = (
+                ir.Var("sort_key", self.radix.kind),
+                ir.Var("counter", ir.i64),
+            )
+            half, old = ir.Var("half", ir.u32), ir.Var("old", ir.u32)
             _, place, bits = self._place(key, shift, t)
-            made: list[Stmt] = [
-                Let(key, self.key(here)),
-                Store(self.key_of, (t, i), key),
+            made: list[ir.Stmt] = [
+                ir.Let(key, self.key(here)),
+                ir.Store(self.key_of, (t, i), key),
             ]
             if self.radix.ordered:
                 value = self.values[_spread(self.values, here)]
-                made.append(Store(self.value_of, (t, i), value))
+                made.append(ir.Store(self.value_of, (t, i), value))
             return [
                 *made,
-                Let(counter, place),
-                Let(half, bits),
-                Let(old, self.counters[counter]),
-                Store(self.rank, (t, i), Binary("shr", old, half) & _LOW),
-                Store(self.counters, (counter,), old + Binary("shl", one, half)),
+                ir.Let(counter, place),
+                ir.Let(half, bits),
+                ir.Let(old, self.counters[counter]),
+                ir.Store(self.rank, (t, i), ir.Binary("shr", old, half) & _LOW),
+                ir.Store(self.counters, (counter,), old + ir.Binary("shl", one, half)),
             ]
 
         return self.radix._each_item(item)  # noqa: SLF001 - of one module
 
-    def _summed(self) -> For:
+    def _summed(self) -> ir.For:
         """The sum of each thread's consecutive counters."""
 
-        def program(t: Var) -> Stmt:
-            total: Expr = as_expr(0, u32)
+        def program(t: ir.Var) -> ir.Stmt:
+            total: ir.Expr = ir.as_expr(0, ir.u32)
             for q in range(_ROWS):
                 total = total + self.counters[_spread(self.counters, t * _ROWS + q)]
-            return Store(self.sums, (t, as_expr(0)), total)
+            return ir.Store(self.sums, (t, ir.as_expr(0)), total)
 
         return self.radix.scan.each(program)
 
-    def _started(self) -> For:
+    def _started(self) -> ir.For:
         """Replace counters by their exclusive prefix sums."""
 
-        def program(t: Var) -> list[Stmt]:
-            made: list[Stmt] = []
-            total: Expr = self.start[t, 0]
+        def program(t: ir.Var) -> list[ir.Stmt]:
+            made: list[ir.Stmt] = []
+            total: ir.Expr = self.start[t, 0]
             for q in range(_ROWS):
                 place = _spread(self.counters, t * _ROWS + q)
-                now, own = Var(f"now{q}", u32), Var(f"own{q}", u32)
-                made += [Let(now, total), Let(own, self.counters[place])]
-                made.append(Store(self.counters, (place,), now))
+                now, own = ir.Var(f"now{q}", ir.u32), ir.Var(f"own{q}", ir.u32)
+                made += [ir.Let(now, total), ir.Let(own, self.counters[place])]
+                made.append(ir.Store(self.counters, (place,), now))
                 total = now + own
             return made
 
         return self.radix.scan.each(program)
 
-    def _placed(self, shift: Expr) -> For:
+    def _placed(self, shift: ir.Expr) -> ir.For:
         """Scatter each key; digits in upper halves follow all those in lower halves."""
 
-        def item(t: Var, i: Var) -> list[Stmt]:
-            key, to = Var("sort_key", self.radix.kind), Var("to", i64)
+        def item(t: ir.Var, i: ir.Var) -> list[ir.Stmt]:
+            key, to = ir.Var("sort_key", self.radix.kind), ir.Var("to", ir.i64)
             digit, place, half = self._place(key, shift, t)
             low = self.carry[t, 0] & _LOW
-            ahead = Select(digit >= _ROWS, low, as_expr(0, u32))
-            start = Binary("shr", self.counters[place], half) & _LOW
-            made: list[Stmt] = [
-                Let(key, self.key_of[t, i]),
-                Let(to, (start + self.rank[t, i] + ahead).cast(i64)),
-                Store(self.keys, (_spread(self.keys, to),), key),
+            ahead = ir.Select(digit >= _ROWS, low, ir.as_expr(0, ir.u32))
+            start = ir.Binary("shr", self.counters[place], half) & _LOW
+            made: list[ir.Stmt] = [
+                ir.Let(key, self.key_of[t, i]),
+                ir.Let(to, (start + self.rank[t, i] + ahead).cast(ir.i64)),
+                ir.Store(self.keys, (_spread(self.keys, to),), key),
             ]
             if self.radix.ordered:
                 beside = _spread(self.values, to)
-                made.append(Store(self.values, (beside,), self.value_of[t, i]))
+                made.append(ir.Store(self.values, (beside,), self.value_of[t, i]))
             return made
 
         return self.radix._each_item(item)  # noqa: SLF001 - of one module
 
 
-def _row_of_banks(kind: DType) -> int:
+def _row_of_banks(kind: ir.DType) -> int:
     """The number of elements in one row of shared-memory banks."""
     return _BANKS * 4 // kind.bytes
 
 
-def _spread(memory: Buffer, at: Expr) -> Expr:
+def _spread(memory: ir.Buffer, at: ir.Expr) -> ir.Expr:
     """A position, adjusted for the padding."""
     return at + at // _row_of_banks(memory.dtype)

@@ -14,36 +14,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from tensorlang.ir import as_expr, i64
+from tensorlang import ir
 from tensorlang.ir.collectives import WARP, shuffle_index
-from tensorlang.ir.nodes import (
-    Alloc,
-    Buffer,
-    Expr,
-    For,
-    If,
-    Let,
-    Select,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-    seq,
-)
 
 _STEPS: Final = (1, 2, 4, 8, 16)
 # from a thread index to its statements
-Program: TypeAlias = Callable[[Var], "Stmt | Sequence[Stmt]"]
+Program: TypeAlias = Callable[[ir.Var], "ir.Stmt | Sequence[ir.Stmt]"]
 
 
-def over(name: str, extent: Expr | int, kind: str, body: Program) -> For:
+def over(name: str, extent: ir.Expr | int, kind: str, body: Program) -> ir.For:
     """A loop of the given kind, possibly bound to an index such as `thread.x`."""
-    var = Var(name, i64)
+    var = ir.Var(name, ir.i64)
     made = body(var)
-    whole = made if isinstance(made, Stmt) else seq(*made)
+    whole = made if isinstance(made, ir.Stmt) else ir.seq(*made)
     bound = "." in kind
-    return For(
-        var, as_expr(extent), "bound" if bound else kind, whole, kind if bound else ""
+    return ir.For(
+        var,
+        ir.as_expr(extent),
+        "bound" if bound else kind,
+        whole,
+        kind if bound else "",
     )
 
 
@@ -64,111 +54,119 @@ class BlockScan:
         """The number of warps."""
         return self.threads // WARP
 
-    def each(self, body: Program, name: str = "t") -> For:
+    def each(self, body: Program, name: str = "t") -> ir.For:
         """A loop over the threads."""
         return over(name, self.threads, "thread.x", body)
 
-    def own(self, name: str, kind: Expr | object, count: int) -> Buffer:
+    def own(self, name: str, kind: ir.Expr | object, count: int) -> ir.Buffer:
         """A buffer of `count` numbers per thread: registers."""
-        shape = (as_expr(self.threads), as_expr(count))
-        return Buffer(name, kind, shape, "shared")  # type: ignore[arg-type]
+        shape = (ir.as_expr(self.threads), ir.as_expr(count))
+        return ir.Buffer(name, kind, shape, "shared")  # type: ignore[arg-type]
 
-    def totals(self, name: str, own: Buffer) -> Buffer:
+    def totals(self, name: str, own: ir.Buffer) -> ir.Buffer:
         """A buffer for the sums of warps, for each row."""
         count = own.shape[1]
-        return Buffer(name, own.dtype, (count, as_expr(self.warps)), "shared")
+        return ir.Buffer(name, own.dtype, (count, ir.as_expr(self.warps)), "shared")
 
-    def scanned(self, own: Buffer, before: Buffer, warps: Buffer) -> Stmt:
+    def scanned(self, own: ir.Buffer, before: ir.Buffer, warps: ir.Buffer) -> ir.Stmt:
         """Sums of `own[t, s]` over preceding lanes, and over whole warps."""
         scan = self._shuffled if self.shuffles else self._through_memory
         return scan(own, before, warps)
 
-    def _shuffled(self, own: Buffer, before: Buffer, warps: Buffer) -> Stmt:
-        count, zero = _count(own), as_expr(0, own.dtype)
+    def _shuffled(self, own: ir.Buffer, before: ir.Buffer, warps: ir.Buffer) -> ir.Stmt:
+        count, zero = _count(own), ir.as_expr(0, own.dtype)
 
-        def one(t: Var, s: int) -> list[Stmt]:
-            made: list[Stmt] = []
+        def one(t: ir.Var, s: int) -> list[ir.Stmt]:
+            made: list[ir.Stmt] = []
 
-            def held(value: Expr) -> Var:
-                made.append(Let(Var(f"scan{s}_{len(made)}", own.dtype), value))
+            def held(value: ir.Expr) -> ir.Var:
+                made.append(ir.Let(ir.Var(f"scan{s}_{len(made)}", own.dtype), value))
                 return made[-1].var  # type: ignore[attr-defined, no-any-return]
 
             lane = t % WARP
             value = held(own[t, s])
             for step in _STEPS:
                 other = held(shuffle_index(value, lane - step))
-                value = held(Select(lane >= step, other + value, value))
+                value = held(ir.Select(lane >= step, other + value, value))
             last = held(shuffle_index(value, lane - 1))
-            made.append(Store(before, (t, as_expr(s)), Select(lane >= 1, last, zero)))
-            place = (as_expr(s), t // WARP)
-            made.append(If(lane.equal(WARP - 1), Store(warps, place, value)))
+            made.append(
+                ir.Store(before, (t, ir.as_expr(s)), ir.Select(lane >= 1, last, zero))
+            )
+            place = (ir.as_expr(s), t // WARP)
+            made.append(ir.If(lane.equal(WARP - 1), ir.Store(warps, place, value)))
             return made
 
         return self.each(lambda t: [x for s in range(count) for x in one(t, s)])
 
-    def _through_memory(self, own: Buffer, before: Buffer, warps: Buffer) -> Stmt:
-        count, zero = _count(own), as_expr(0, own.dtype)
-        shape = (as_expr(count), as_expr(self.threads))
-        sides = [Buffer(f"{own.name}_{n}", own.dtype, shape, "shared") for n in "ab"]
+    def _through_memory(
+        self, own: ir.Buffer, before: ir.Buffer, warps: ir.Buffer
+    ) -> ir.Stmt:
+        count, zero = _count(own), ir.as_expr(0, own.dtype)
+        shape = (ir.as_expr(count), ir.as_expr(self.threads))
+        sides = [ir.Buffer(f"{own.name}_{n}", own.dtype, shape, "shared") for n in "ab"]
 
-        def rows(body: Callable[[Var, Expr], Sequence[Stmt]]) -> For:
-            def program(t: Var) -> list[Stmt]:
-                return [x for s in range(count) for x in body(t, as_expr(s))]
+        def rows(body: Callable[[ir.Var, ir.Expr], Sequence[ir.Stmt]]) -> ir.For:
+            def program(t: ir.Var) -> list[ir.Stmt]:
+                return [x for s in range(count) for x in body(t, ir.as_expr(s))]
 
             return self.each(program)
 
-        def there(side: Buffer) -> For:
-            return rows(lambda t, s: [Store(side, (s, t), own[t, s])])
+        def there(side: ir.Buffer) -> ir.For:
+            return rows(lambda t, s: [ir.Store(side, (s, t), own[t, s])])
 
-        def added(side: Buffer, step: int) -> For:
-            def body(t: Var, s: Expr) -> list[Stmt]:
+        def added(side: ir.Buffer, step: int) -> ir.For:
+            def body(t: ir.Var, s: ir.Expr) -> list[ir.Stmt]:
                 total = side[s, t - step] + own[t, s]
-                return [If(t % WARP >= step, Store(own, (t, s), total))]
+                return [ir.If(t % WARP >= step, ir.Store(own, (t, s), total))]
 
             return rows(body)
 
-        def ends(side: Buffer) -> For:
-            def body(t: Var, s: Expr) -> list[Stmt]:
+        def ends(side: ir.Buffer) -> ir.For:
+            def body(t: ir.Var, s: ir.Expr) -> list[ir.Stmt]:
                 lane = t % WARP
                 return [
-                    Store(before, (t, s), zero),
-                    If(lane >= 1, Store(before, (t, s), side[s, t - 1])),
-                    If(lane.equal(WARP - 1), Store(warps, (s, t // WARP), own[t, s])),
+                    ir.Store(before, (t, s), zero),
+                    ir.If(lane >= 1, ir.Store(before, (t, s), side[s, t - 1])),
+                    ir.If(
+                        lane.equal(WARP - 1), ir.Store(warps, (s, t // WARP), own[t, s])
+                    ),
                 ]
 
             return rows(body)
 
-        steps: list[Stmt] = [Alloc(side) for side in sides]
+        steps: list[ir.Stmt] = [ir.Alloc(side) for side in sides]
         for number, step in enumerate(_STEPS):
             steps += [there(sides[number % 2]), added(sides[number % 2], step)]
         last = sides[len(_STEPS) % 2]
-        return Seq((*steps, there(last), ends(last)))
+        return ir.Seq((*steps, there(last), ends(last)))
 
     def chained(
-        self, warps: Buffer, before: Buffer, carry: Buffer, start: Buffer
-    ) -> For:
+        self, warps: ir.Buffer, before: ir.Buffer, carry: ir.Buffer, start: ir.Buffer
+    ) -> ir.For:
         """`start[t, s]`: `carry[t]` plus all values before the thread's, row by row.
 
         Advances `carry` to the sum before the next rows.
         """
         count = _count(before)
 
-        def program(t: Var) -> list[Stmt]:
-            made: list[Stmt] = []
-            total: Expr = carry[t, 0]
+        def program(t: ir.Var) -> list[ir.Stmt]:
+            made: list[ir.Stmt] = []
+            total: ir.Expr = carry[t, 0]
             for s in range(count):
-                first: Expr = total
+                first: ir.Expr = total
                 for w in range(self.warps):
-                    own = Var(f"from{s}_{w}", carry.dtype)
-                    made.append(Let(own, total))
-                    first = own if w == 0 else Select((t // WARP).equal(w), own, first)
+                    own = ir.Var(f"from{s}_{w}", carry.dtype)
+                    made.append(ir.Let(own, total))
+                    first = (
+                        own if w == 0 else ir.Select((t // WARP).equal(w), own, first)
+                    )
                     total = own + warps[s, w]
-                made.append(Store(start, (t, as_expr(s)), first + before[t, s]))
-            made.append(Store(carry, (t, as_expr(0)), total))
+                made.append(ir.Store(start, (t, ir.as_expr(s)), first + before[t, s]))
+            made.append(ir.Store(carry, (t, ir.as_expr(0)), total))
             return made
 
         return self.each(program)
 
 
-def _count(own: Buffer) -> int:
+def _count(own: ir.Buffer) -> int:
     return int(own.shape[1].value)  # type: ignore[attr-defined]

@@ -33,7 +33,6 @@ from tensorlang.ops.signature import (
 )
 
 if TYPE_CHECKING:
-    from tensorlang.ir import Tensor
     from tensorlang.ops.operator import Shapes
     from tensorlang.workload import Workload
 
@@ -181,9 +180,9 @@ class DerivedGradient(Operator):
     def _pairs(
         self,
         results: Sequence[Any],
-        dys: Sequence[Tensor | None],
+        dys: Sequence[ir.Tensor | None],
         inputs: Mapping[str, Any],
-    ) -> list[tuple[Tensor, Tensor]]:
+    ) -> list[tuple[ir.Tensor, ir.Tensor]]:
         """The results whose gradients are given, and these."""
         named = list(zip(dys, self.results.values(), strict=False))
         for dy, of in named:
@@ -281,7 +280,7 @@ def _of_shape(parameter: Parameter) -> Parameter:
     return replace(parameter, kind=replace(_LIKE, several=kind.several))
 
 
-def _placeholders(name: str, shape: Any, kind: Arrays, dy: Tensor) -> object:
+def _placeholders(name: str, shape: Any, kind: Arrays, dy: ir.Tensor) -> object:
     """Placeholders for arrays of which only the shape is given."""
     if kind.several:
         return [
@@ -292,9 +291,9 @@ def _placeholders(name: str, shape: Any, kind: Arrays, dy: Tensor) -> object:
 
 def _differentiable(
     inputs: Mapping[str, object], *, floats: bool
-) -> tuple[list[Tensor], list[str]]:
+) -> tuple[list[ir.Tensor], list[str]]:
     """The arrays to differentiate with respect to, and names for their gradients."""
-    wrt: list[Tensor] = []
+    wrt: list[ir.Tensor] = []
     names: list[str] = []
     for name, value in inputs.items():
         several = value if isinstance(value, list) else [value]

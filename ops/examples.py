@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from tensorlang import ir
 from tensorlang.errors import ShapeError
 from tensorlang.ir.domains import Domain, domains
-from tensorlang.ir.dtypes import DType
 from tensorlang.ir.integers.intervals import meet
 from tensorlang.runtime.describing import signature_of
 from tensorlang.runtime.signature import evaluate
 
 if TYPE_CHECKING:
-    from tensorlang.ir.nodes import Function
     from tensorlang.ops.operator import Operator
     from tensorlang.workload import Workload
 
@@ -48,7 +47,7 @@ class Input:
 Fill: TypeAlias = Callable[[Sequence[Input]], list[Array]]
 
 
-def shapes(func: Function, sizes: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+def shapes(func: ir.Function, sizes: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
     """The shape of each parameter by name, for the given symbolic sizes."""
     return {
         spec.name: tuple(evaluate(dim, sizes) for dim in spec.shape)
@@ -83,7 +82,7 @@ class Taken:
 
     op: Operator
     workload: Workload
-    func: Function
+    func: ir.Function
     shapes: Mapping[str, tuple[int, ...]]
     inputs: tuple[Input, ...]
     scalars: tuple[Any, ...]
@@ -154,7 +153,7 @@ def _random(generator: np.random.Generator, given: Input) -> Array:
 
 def _input(
     name: str,
-    dtype: DType,
+    dtype: ir.DType,
     known: Mapping[str, tuple[int, ...]],
     needs: Mapping[str, Domain],
 ) -> Input:

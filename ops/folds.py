@@ -18,7 +18,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tensorlang import ir
 from tensorlang.errors import OperatorError, ShapeError
@@ -26,9 +26,6 @@ from tensorlang.ops import signature
 from tensorlang.ops.decorator_options import decorator
 from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.signature import Arrays, Floats, Parameter, Spec, Static
-
-if TYPE_CHECKING:
-    from tensorlang.ir.frontend import Tensor
 
 _USUAL: Final = (512, 4096)
 _AXES: Final = Static((int, tuple), (None,), "None, a whole number or a tuple of them")
@@ -95,8 +92,8 @@ class Fold(Operator):
         return self._folded
 
     def _folded(
-        self, *, x: Tensor, axis: Any, keepdims: bool, **more: object
-    ) -> Tensor:
+        self, *, x: ir.Tensor, axis: Any, keepdims: bool, **more: object
+    ) -> ir.Tensor:
         rows = ir.rows.along(x, axis)
         if not self._empty and rows.is_empty:
             ir.require(
@@ -120,7 +117,7 @@ class Fold(Operator):
         returns the gradient of the array.
         """
 
-        def gradient(dy: Floats, x: Floats, **given: Any) -> Tensor:
+        def gradient(dy: Floats, x: Floats, **given: Any) -> ir.Tensor:
             axis, keepdims = given.pop("axis"), given.pop("keepdims")
             rows = ir.rows.along(x, axis)
             made = rows.shape(keepdims=keepdims)
@@ -133,7 +130,7 @@ class Fold(Operator):
                 x=x.shape,
                 made=made,
             )
-            result: Tensor = rule(dy, rows, **given)
+            result: ir.Tensor = rule(dy, rows, **given)
             _check(result, "a value a place, as rows.each", rows.array.shape, x.shape)
             return rows.whole(result)
 

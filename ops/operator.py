@@ -22,10 +22,9 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
-from tensorlang import lazy
+from tensorlang import ir, lazy
 from tensorlang.errors import OperatorError, TensorlangError
 from tensorlang.forking import FIRST_CALLS
-from tensorlang.ir.dtypes import as_dtype
 from tensorlang.ops import binding, call_signature, registry, signature, workloads
 from tensorlang.ops.algorithms import DIRECT, Algorithm, Define
 from tensorlang.ops.declarations import NOTHING, declarations
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from tensorlang.ir import cost as costs
-    from tensorlang.ir import nodes
     from tensorlang.ir.cost import Cost
     from tensorlang.ops import building, derived_gradients, tracing
     from tensorlang.ops.signature import Parameter, Spec
@@ -316,7 +314,7 @@ class Operator:  # noqa: D101 - it has one
     def define(self, algorithm: str, body: Body | None = None) -> Define:
         """A function from workloads to the IR of an algorithm."""
 
-        def function(workload: Workload) -> nodes.Function:
+        def function(workload: Workload) -> ir.nodes.Function:
             return self.traced(workload, algorithm, body).function
 
         return function
@@ -363,7 +361,9 @@ class Operator:  # noqa: D101 - it has one
         values = made.values(workload.shapes)
         return dict(zip(made.sizes, made.at(made.sizes.values(), values), strict=True))
 
-    def function(self, workload: Workload, algorithm: str = DIRECT) -> nodes.Function:
+    def function(
+        self, workload: Workload, algorithm: str = DIRECT
+    ) -> ir.nodes.Function:
         """The unscheduled IR of an algorithm for a workload.
 
         Raises:
@@ -506,7 +506,7 @@ class Operator:  # noqa: D101 - it has one
             asked = self.spec.flat(asked, attributes)
         given = (*(array.shape for array in arrays), *asked)
         kinds = (
-            *(as_dtype(a.dtype).name for a in arrays),
+            *(ir.as_dtype(a.dtype).name for a in arrays),
             *[workloads.SHAPE] * len(asked),
         )
         rest = {k: v for k, v in attributes.items() if k not in self.spec.shapes}

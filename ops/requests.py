@@ -7,13 +7,13 @@ import operator as operators
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from tensorlang import ir
 from tensorlang.errors import (
     DTypeError,
     OperatorError,
     ShapeError,
     TensorlangError,
 )
-from tensorlang.ir.dtypes import as_dtype
 
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Operator, Shapes
@@ -116,8 +116,8 @@ def _checked_dtypes(dtypes: Any) -> tuple[str, ...] | str | None:
     if dtypes is None:
         return None
     if isinstance(dtypes, (list, tuple)):
-        return tuple(as_dtype(dtype).name for dtype in dtypes)
-    return as_dtype(dtypes).name
+        return tuple(ir.as_dtype(dtype).name for dtype in dtypes)
+    return ir.as_dtype(dtypes).name
 
 
 def _judges_shapes(op: Operator) -> bool:

@@ -11,17 +11,16 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 from typing import TypeAlias
 
+from tensorlang import ir
 from tensorlang.errors import ShapeError
 from tensorlang.ir.contents import blocks
-from tensorlang.ir.nodes import Block, Buffer, Expr, Function, Let, Load, Var
 from tensorlang.ir.sizes import Facts, evaluate
-from tensorlang.ir.visit import substitute, walk
 from tensorlang.ops.demands import extents
 
-Dimension: TypeAlias = tuple[Buffer, int]
+Dimension: TypeAlias = tuple[ir.Buffer, int]
 
 
-def check_shared(func: Function, facts: Facts, stated: Collection[str]) -> None:
+def check_shared(func: ir.Function, facts: Facts, stated: Collection[str]) -> None:
     """Refuse a call if dimensions that are only read together differ in size.
 
     Args:
@@ -33,7 +32,7 @@ def check_shared(func: Function, facts: Facts, stated: Collection[str]) -> None:
         ShapeError: a dimension is longer or shorter than the one that it is read with.
     """
     owners = _owners(func)
-    found: dict[Dimension, set[Expr | None]] = {}
+    found: dict[Dimension, set[ir.Expr | None]] = {}
     for block in blocks(func):
         for dimension, along in _reads(block):
             found.setdefault(dimension, set()).add(along)
@@ -53,24 +52,24 @@ def check_shared(func: Function, facts: Facts, stated: Collection[str]) -> None:
             )
 
 
-def _owners(func: Function) -> dict[Expr, Dimension]:
+def _owners(func: ir.Function) -> dict[ir.Expr, Dimension]:
     """The first dimension of an input that has each symbolic size."""
     inputs = [param.buffer for param in func.params if param.role != "out"]
     dims = [(buffer, at) for buffer in inputs for at in range(buffer.ndim)]
     pairs = ((buffer.shape[at], (buffer, at)) for buffer, at in reversed(dims))
-    return {size: dimension for size, dimension in pairs if isinstance(size, Var)}
+    return {size: dimension for size, dimension in pairs if isinstance(size, ir.Var)}
 
 
-def _reads(block: Block) -> Iterator[tuple[Dimension, Expr | None]]:
+def _reads(block: ir.Block) -> Iterator[tuple[Dimension, ir.Expr | None]]:
     """Each dimension read, with the extent of the axis that is its index, if it is."""
-    named: dict[Var, Expr] = {}
-    along: Mapping[Expr, Expr] = {axis.var: axis.extent for axis in block.axes}
-    for node in chain(*map(walk, extents(block)), walk(block.body)):
-        if isinstance(node, Let):
-            named[node.var] = substitute(node.value, named)
-        elif isinstance(node, Load):
+    named: dict[ir.Var, ir.Expr] = {}
+    along: Mapping[ir.Expr, ir.Expr] = {axis.var: axis.extent for axis in block.axes}
+    for node in chain(*map(ir.visit.walk, extents(block)), ir.visit.walk(block.body)):
+        if isinstance(node, ir.Let):
+            named[node.var] = ir.visit.substitute(node.value, named)
+        elif isinstance(node, ir.Load):
             for at, index in enumerate(node.indices):
-                whole = along.get(substitute(index, named))
+                whole = along.get(ir.visit.substitute(index, named))
                 yield (node.buffer, at), None if node.mask is not None else whole
 
 
@@ -80,10 +79,10 @@ def _names(dimension: Dimension) -> tuple[str, str]:
     return f"{buffer.name}.{at}", f"{buffer.name}.{at - buffer.ndim}"
 
 
-def _shape(buffer: Buffer, facts: Facts) -> str:
+def _shape(buffer: ir.Buffer, facts: Facts) -> str:
     shape = tuple(_value(size, facts) for size in buffer.shape)
     return f"{buffer.name} has shape {shape}"
 
 
-def _value(size: Expr, facts: Facts) -> int:
+def _value(size: ir.Expr, facts: Facts) -> int:
     return int(evaluate(size, facts.values))

@@ -65,8 +65,8 @@ from typing import (
 
 import numpy as np
 
+from tensorlang import ir
 from tensorlang.errors import ArgumentError, DTypeError, OperatorError
-from tensorlang.ir.dtypes import as_dtype
 
 FLOATS: Final = ("f32", "bf16", "f16", "f64")
 INTEGERS: Final = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
@@ -383,7 +383,7 @@ class Spec:
             elif p.is_a("share"):
                 made[p.name] = bool(given.get(p.name, False))
             elif p.is_a("dtype"):
-                made[p.name] = as_dtype(value).name
+                made[p.name] = ir.as_dtype(value).name
         optional = [p.name for p in self.parameters if p.is_optional and not p.is_extra]
         missing = len(self.slots(made)) + len(self.listed(made)) - count
         if optional and missing > 0 and ABSENT not in made:
@@ -463,44 +463,41 @@ def _times(parameter: Parameter, attributes: Mapping[str, Any]) -> int:
 
 
 if TYPE_CHECKING:
-    from tensorlang.ir.frontend import Tensor
-    from tensorlang.ir.nodes import Expr, ExprLike
-    from tensorlang.ir.sizes import Size
     from tensorlang.ops.tracing import KeyWords, Strips
 
-    Floats: TypeAlias = Tensor
-    Singles: TypeAlias = Tensor
-    Weights: TypeAlias = Tensor
-    Integers: TypeAlias = Tensor
-    Indices: TypeAlias = Tensor
-    Numbers: TypeAlias = Tensor
-    Truths: TypeAlias = Tensor
-    Anything: TypeAlias = Tensor
-    Float: TypeAlias = Expr
-    Integer: TypeAlias = Expr
-    Real: TypeAlias = Expr
-    Truth: TypeAlias = Expr
-    Value: TypeAlias = Expr
-    Number: TypeAlias = Expr
+    Floats: TypeAlias = ir.Tensor
+    Singles: TypeAlias = ir.Tensor
+    Weights: TypeAlias = ir.Tensor
+    Integers: TypeAlias = ir.Tensor
+    Indices: TypeAlias = ir.Tensor
+    Numbers: TypeAlias = ir.Tensor
+    Truths: TypeAlias = ir.Tensor
+    Anything: TypeAlias = ir.Tensor
+    Float: TypeAlias = ir.Expr
+    Integer: TypeAlias = ir.Expr
+    Real: TypeAlias = ir.Expr
+    Truth: TypeAlias = ir.Expr
+    Value: TypeAlias = ir.Expr
+    Number: TypeAlias = ir.Expr
     Packed: TypeAlias = Strips
     Ints: TypeAlias = int | tuple[int, ...]
     Sizes: TypeAlias = int | tuple[int, ...]
     Padding: TypeAlias = int | tuple[int, ...] | tuple[tuple[int, int], ...] | str
-    Scalar: TypeAlias = ExprLike
-    Share: TypeAlias = Expr | float | None
+    Scalar: TypeAlias = ir.ExprLike
+    Share: TypeAlias = ir.Expr | float | None
     InOut = Annotated[_T, "in place"]
     Batch = Annotated[_T, "a batch"]
     Key: TypeAlias = KeyWords
     Replayed: TypeAlias = KeyWords
     Split: TypeAlias = KeyWords
     Folded: TypeAlias = KeyWords
-    Child: TypeAlias = Expr
+    Child: TypeAlias = ir.Expr
     Offset: TypeAlias = Any
     Derived: TypeAlias = Any
     ElementType: TypeAlias = Any
-    Shape: TypeAlias = tuple[Size, ...]
-    Elements: TypeAlias = tuple[Size, ...]
-    Like: TypeAlias = tuple[Size, ...]
+    Shape: TypeAlias = tuple[ir.Size, ...]
+    Elements: TypeAlias = tuple[ir.Size, ...]
+    Like: TypeAlias = tuple[ir.Size, ...]
 else:
     Floats = Float = Arrays("floats", FLOATS)
     Singles = Arrays("floats", ("f32",))
@@ -586,9 +583,14 @@ def spec(
 
 
 def evaluated(annotation: object, definition: Callable[..., object]) -> object:
-    """An annotation as an object; empty if its names exist only for type checkers."""
+    """An annotation as an object; empty if its names exist only for type checkers.
+
+    Types of the IR, such as `ir.Tensor`, are not loaded for it: they say no kind.
+    """
     if not isinstance(annotation, str):
         return annotation
+    if annotation.startswith("ir."):
+        return inspect.Parameter.empty
     known = getattr(inspect.unwrap(definition), "__globals__", {})
     try:
         return eval(annotation, known)  # noqa: S307 - as `typing.get_type_hints` does

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from tensorlang import lazy, runtime
+from tensorlang import ir, lazy, runtime
 from tensorlang.errors import ArgumentError, ShapeError, TensorlangError
-from tensorlang.ir.dtypes import as_dtype
 from tensorlang.ops import on_torch, results
 from tensorlang.ops.dispatch import NOWHERE, Late, own
 from tensorlang.ops.update_checks import check_updated
@@ -213,7 +212,7 @@ def _seen_as(
     """The shape of the view, found without tracing."""
     assert op.view is not None
     try:
-        as_dtype(array.dtype)
+        ir.as_dtype(array.dtype)
         shape = op.view(array.shape, **attributes)
     except TensorlangError:
         ready = _prepared(

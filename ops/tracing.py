@@ -12,14 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
+from tensorlang import ir
 from tensorlang.errors import OperatorError, ShapeError, TensorlangError
-from tensorlang.ir import f32, f64, function, i32, i64, u64
 from tensorlang.ir.assembly import bound
-from tensorlang.ir.dtypes import DType, as_dtype
-from tensorlang.ir.frontend import Tensor
-from tensorlang.ir.nodes import Axis, Buffer, Expr, For, Function, Var, as_expr
-from tensorlang.ir.sizes import TRACED, Facts, Size, compiled, evaluate
-from tensorlang.ir.visit import fresh, rebuild, replace_buffers, substitute, walk
+from tensorlang.ir.sizes import TRACED, Facts, compiled, evaluate
 from tensorlang.ops.canonical import merged, with_sizes
 from tensorlang.ops.demands import fix_short, fix_small, stay_inside
 from tensorlang.ops.random.impls import impl
@@ -72,7 +68,7 @@ class KeyWords:
     """A random key in a definition: its words, and the name of its hash."""
 
     impl: str
-    words: Tensor
+    words: ir.Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +81,7 @@ class Strips:
         spare: The inputs of zeros that fill the last group.
     """
 
-    array: Tensor
+    array: ir.Tensor
     columns: int
     spare: int
 
@@ -97,9 +93,9 @@ class Result:
     For a result that is a key, `impl` is the hash.
     """
 
-    shown: tuple[Expr, ...]
-    inner: tuple[Expr, ...]
-    dtype: DType
+    shown: tuple[ir.Expr, ...]
+    inner: tuple[ir.Expr, ...]
+    dtype: ir.DType
     impl: str = ""
 
 
@@ -121,18 +117,18 @@ class Trace:
         several: Whether it returns a tuple, possibly of one result.
     """
 
-    symbols: tuple[tuple[Var | None, ...], ...]
-    constants: Mapping[Var, int]
-    guards: tuple[Expr, ...]
-    open: Mapping[Var, str]
-    function: Function
-    inputs: tuple[tuple[Expr, ...], ...]
+    symbols: tuple[tuple[ir.Var | None, ...], ...]
+    constants: Mapping[ir.Var, int]
+    guards: tuple[ir.Expr, ...]
+    open: Mapping[ir.Var, str]
+    function: ir.Function
+    inputs: tuple[tuple[ir.Expr, ...], ...]
     results: tuple[Result, ...]
-    sizes: Mapping[str, Expr]
+    sizes: Mapping[str, ir.Expr]
     checks: tuple[Callable[[Sequence[Any]], None], ...]
     several: bool
 
-    def values(self, shapes: Sequence[Shape]) -> dict[Var, int]:
+    def values(self, shapes: Sequence[Shape]) -> dict[ir.Var, int]:
         """The values of the symbols for shapes of this pattern."""
         found = (
             (var, extent)
@@ -148,12 +144,12 @@ class Trace:
         return all(evaluate(guard, values) for guard in self.guards)
 
     @staticmethod
-    def at(shape: Iterable[Expr], values: Mapping[Var, int]) -> Shape:
+    def at(shape: Iterable[ir.Expr], values: Mapping[ir.Var, int]) -> Shape:
         """A shape, with its expressions evaluated."""
         return tuple([int(evaluate(extent, values)) for extent in shape])
 
     def shapes(
-        self, values: Mapping[Var, int], elements: Shape | None = None
+        self, values: Mapping[ir.Var, int], elements: Shape | None = None
     ) -> tuple[Shape, ...]:
         """The shapes of the results, with `elements` in place of their number."""
         found = []
@@ -205,7 +201,7 @@ def trace(
     tracer = _Tracer(spec, call)
     with _told(spec.id):
         made = tracer.run(body)
-        if isinstance(made, Function):
+        if isinstance(made, ir.Function):
             return tracer.verbatim(made)
         func, shown = tracer.function(made)
         if not whole:
@@ -238,10 +234,10 @@ class _Tracer:
         self.id, self.facts, self._keys = spec.id, Facts(), spec.keys
         self._attributes, self._dtypes = call.attributes, call.dtypes
         self._left = list(zip(call.shapes, call.dtypes, strict=True))
-        self._arrays: list[tuple[Tensor, bool]] = []
-        self._numbers: list[Var] = []
-        self._scalars: list[Var] = []
-        self._symbols: list[tuple[Var | None, ...]] = []
+        self._arrays: list[tuple[ir.Tensor, bool]] = []
+        self._numbers: list[ir.Var] = []
+        self._scalars: list[ir.Var] = []
+        self._symbols: list[tuple[ir.Var | None, ...]] = []
         self._several = False
         self._impls: list[str] = []
         rest = [p for p in spec.ordered if p.name not in spec.shapes]
@@ -263,17 +259,17 @@ class _Tracer:
                 return None
             if name in self._attributes.get(NUMBERS, "").split():
                 beside = self._number_type(kind)
-                self._numbers.append(Var(name, i32 if beside.is_bool else beside))
-                number: Expr = self._numbers[-1]  # kernels have no bool scalars
+                self._numbers.append(ir.Var(name, ir.i32 if beside.is_bool else beside))
+                number: ir.Expr = self._numbers[-1]  # kernels have no bool scalars
                 return number.not_equal(0) if beside.is_bool else number
             made, packing = self._array(name, kind), self._attributes.get(name)
             return Strips(made, packing[0], sum(packing[1:])) if packing else made
         if parameter.is_a("share") and not self._attributes[name]:
             return None
         if parameter.is_a("scalar") or parameter.is_a("share"):
-            wide = f64 if "f64" in self._dtypes else f32
+            wide = ir.f64 if "f64" in self._dtypes else ir.f32
             whole = type(parameter.default) is int
-            self._scalars.append(Var(name, i64 if whole else wide))
+            self._scalars.append(ir.Var(name, ir.i64 if whole else wide))
             return self._scalars[-1]
         if parameter.is_a("key"):
             how = self._attributes[name]
@@ -287,35 +283,37 @@ class _Tracer:
                 )
             return KeyWords(how, words)
         if parameter.is_a("child"):
-            self._scalars.append(Var(name, u64))
+            self._scalars.append(ir.Var(name, ir.u64))
             return self._scalars[-1]
         if parameter.is_a("offset"):
             (how, *_) = (self._attributes[name] for name in self._keys)
-            word = DType(f"u{impl(how).bits}")
-            self._scalars += (counter := (Var("high", word), Var("low", word)))
+            word = ir.DType(f"u{impl(how).bits}")
+            self._scalars += (counter := (ir.Var("high", word), ir.Var("low", word)))
             return counter
         if parameter.is_a("derived"):
             return self._told(name)
-        return as_dtype(self._attributes[name])
+        return ir.as_dtype(self._attributes[name])
 
     def _told(self, name: str) -> Any:
         """The scalars derived from a parameter: a list, a single one, or None."""
         said = derived_scalars(self._attributes.get(DERIVED, "")).get(name, ())
-        made = [Var(title, DType(kind)) for title, kind in said]
+        made = [ir.Var(title, ir.DType(kind)) for title, kind in said]
         self._scalars += made
         return made if len(made) > 1 else next(iter(made), None)
 
-    def _number_type(self, kind: Arrays) -> DType:
+    def _number_type(self, kind: Arrays) -> ir.DType:
         """The type of a number: that of the arrays, but f32 for narrow floats."""
         fitting = [name for name in self._dtypes if name in kind.dtypes]
-        beside = DType((fitting or self._dtypes)[-1])
-        return f32 if beside.is_float and beside != f64 else beside
+        beside = ir.DType((fitting or self._dtypes)[-1])
+        return ir.f32 if beside.is_float and beside != ir.f64 else beside
 
-    def _array(self, name: str, kind: Arrays) -> Tensor:
+    def _array(self, name: str, kind: Arrays) -> ir.Tensor:
         shape, dtype = self._left.pop(0)
         sizes = self._sizes(shape, batch=kind.batch)
         extents = tuple(size.expr for size in sizes)
-        made = Tensor(Buffer(f"{name}{_GIVEN}", as_dtype(dtype), extents), None, sizes)
+        made = ir.Tensor(
+            ir.Buffer(f"{name}{_GIVEN}", ir.as_dtype(dtype), extents), None, sizes
+        )
         self._arrays.append((made, kind.inplace))
         return made
 
@@ -330,15 +328,15 @@ class _Tracer:
         self.facts.outer |= {var for var in called if var is not None}
         return found if parameter.several else found[0]
 
-    def _sizes(self, shape: Shape, *, batch: bool = False) -> tuple[Size, ...]:
+    def _sizes(self, shape: Shape, *, batch: bool = False) -> tuple[ir.Size, ...]:
         first = sum(map(len, self._symbols))
         made = tuple(
-            Size(self.facts, as_expr(1))
+            ir.Size(self.facts, ir.as_expr(1))
             if extent == 1 and n >= batch
             else self.facts.symbol(f"s{first + n}", extent, batch=n < batch)
             for n, extent in enumerate(shape)
         )
-        found = (size.expr if isinstance(size.expr, Var) else None for size in made)
+        found = (size.expr if isinstance(size.expr, ir.Var) else None for size in made)
         self._symbols.append(tuple(found))
         return made
 
@@ -350,7 +348,7 @@ class _Tracer:
         except ValueError as problem:
             if "values to unpack" not in str(problem):
                 raise
-            arrays = {n: a for n, a in self._given.items() if isinstance(a, Tensor)}
+            arrays = {n: a for n, a in self._given.items() if isinstance(a, ir.Tensor)}
             ranks = (f"{n} has {array.ndim}" for n, array in arrays.items())
             raise ShapeError(
                 f"the definition expects another number of dimensions ({problem}); "
@@ -361,7 +359,7 @@ class _Tracer:
 
     # --------------------------------------------------------------- functions
 
-    def function(self, made: Any) -> tuple[Function, list[Tensor]]:
+    def function(self, made: Any) -> tuple[ir.Function, list[ir.Tensor]]:
         """The function for the tensors that the body returned, and its results."""
         given = list(made) if isinstance(made, tuple) else [made]
         outputs = [each.words if isinstance(each, KeyWords) else each for each in given]
@@ -369,7 +367,7 @@ class _Tracer:
         updates = any(updated for _, updated in self._arrays)
         self._several = isinstance(made, tuple) and not updates
         if not outputs or not all(
-            isinstance(each, Tensor) and each.stage is not None for each in outputs
+            isinstance(each, ir.Tensor) and each.stage is not None for each in outputs
         ):
             raise OperatorError(
                 f"{self.id}: its definition returned {made!r}; return what "
@@ -383,7 +381,7 @@ class _Tracer:
         ]
         written = [tensor for tensor, updated in arrays if updated]
         del self._impls[: len(written)]
-        func = function(
+        func = ir.function(
             self.id.replace(".", "_"),
             [tensor for tensor, updated in arrays if not updated],
             outputs[len(written) :],
@@ -394,7 +392,7 @@ class _Tracer:
         params = sorted(func.params, key=lambda p: place.get(p.buffer, len(place)))
         return replace(func, params=tuple(params)), outputs[len(written) :]
 
-    def verbatim(self, func: Function) -> Trace:
+    def verbatim(self, func: ir.Function) -> Trace:
         """The trace of a function that the body returned, for these sizes only.
 
         Raises:
@@ -410,7 +408,7 @@ class _Tracer:
                 "its outputs, and no scalars; write sizes and attributes into its text"
             )
         for (tensor, _), param in zip(self._arrays, func.params, strict=False):
-            shape = tuple(as_expr(int(size)) for size in tensor.shape)
+            shape = tuple(ir.as_expr(int(size)) for size in tensor.shape)
             if (param.buffer.shape, param.buffer.dtype) != (shape, tensor.dtype):
                 asked = ", ".join(map(str, shape))
                 raise OperatorError(
@@ -420,7 +418,7 @@ class _Tracer:
         shapes = [param.buffer.shape for param in results]
         return self._trace(func, shapes, func, {})
 
-    def trace(self, func: Function, shown: Sequence[Tensor]) -> Trace:
+    def trace(self, func: ir.Function, shown: Sequence[ir.Tensor]) -> Trace:
         """The trace of a function whose dimensions are merged."""
         known = (*self._numbers, *self._scalars)
         stray = {v.name for v in func.scalars} - {v.name for v in self.facts.values}
@@ -431,7 +429,7 @@ class _Tracer:
                 f"{', '.join(sorted(stray))} is; take it as a keyword parameter, or "
                 "fold over it where it is a reduction's axis"
             )
-        shapes = [[self.facts.resolved(as_expr(e)) for e in t.shape] for t in shown]
+        shapes = [[self.facts.resolved(ir.as_expr(e)) for e in t.shape] for t in shown]
         names = {t.buffer.name: _plain(t.buffer.name) for t, _ in self._arrays}
         taken = {*names.values(), *(var.name for var in known)}
         made, sizes = with_sizes(func, known, taken)
@@ -439,10 +437,10 @@ class _Tracer:
 
     def _trace(
         self,
-        func: Function,
-        shapes: Sequence[Sequence[Expr]],
-        canonical: Function,
-        sizes: Mapping[str, Expr],
+        func: ir.Function,
+        shapes: Sequence[Sequence[ir.Expr]],
+        canonical: ir.Function,
+        sizes: Mapping[str, ir.Expr],
     ) -> Trace:
         facts = self.facts
         symbols = {var for called in self._symbols for var in called}
@@ -465,17 +463,17 @@ class _Tracer:
             self._several,
         )
 
-    def _open(self) -> dict[Var, str]:
+    def _open(self) -> dict[ir.Var, str]:
         """The symbols that are not fixed, and their names."""
         found = {var: self.facts.resolved(var) for var in self.facts.values}
         return {
-            var: of.name if isinstance(of, Var) else var.name
+            var: of.name if isinstance(of, ir.Var) else var.name
             for var, of in found.items()
             if not _is_number(of)
         }
 
     def _check(
-        self, condition: Expr, message: str, error: type[TensorlangError]
+        self, condition: ir.Expr, message: str, error: type[TensorlangError]
     ) -> Callable[[Sequence[Any]], None]:
         """A check that refuses a call's scalars if they do not meet a condition."""
         holds = compiled((*self._numbers, *self._scalars), condition)
@@ -488,26 +486,26 @@ class _Tracer:
         return check
 
 
-def _is_number(expr: Expr) -> bool:
-    return not isinstance(expr, Var) and not any(
-        isinstance(node, Var) for node in walk(expr)
+def _is_number(expr: ir.Expr) -> bool:
+    return not isinstance(expr, ir.Var) and not any(
+        isinstance(node, ir.Var) for node in ir.visit.walk(expr)
     )
 
 
-def _resolved(func: Function, facts: Facts) -> Function:
+def _resolved(func: ir.Function, facts: Facts) -> ir.Function:
     """The function with equal sizes unified and fixed sizes substituted."""
 
     def visit(node: Any) -> Any:
-        if isinstance(node, Buffer):
+        if isinstance(node, ir.Buffer):
             return replace(node, shape=tuple(map(facts.resolved, node.shape)))
-        if isinstance(node, Var):
+        if isinstance(node, ir.Var):
             return facts.resolved(node) if node in facts.same else node
-        made = rebuild(node, visit)
-        if isinstance(made, (For, Axis)):
+        made = ir.visit.rebuild(node, visit)
+        if isinstance(made, (ir.For, ir.Axis)):
             return replace(made, extent=facts.resolved(made.extent))
         return made
 
-    made: Function = visit(func)
+    made: ir.Function = visit(func)
     scalars = tuple(var for var in func.scalars if var not in facts.same)
     return replace(made, scalars=scalars)
 
@@ -523,16 +521,20 @@ def _plain(name: str) -> str:
 
 
 def _with_names(
-    func: Function, names: Mapping[str, str], given: Collection[str]
-) -> Function:
+    func: ir.Function, names: Mapping[str, str], given: Collection[str]
+) -> ir.Function:
     """The function with its inputs named as in the definition.
 
     Other buffers with such a name are renamed: the default name of `compute` is `y`.
     """
-    taken = {node.name for node in walk(func) if hasattr(node, "name")} | {*given}
-    held = [node for node in walk(func) if isinstance(node, Buffer)]
+    taken = {node.name for node in ir.visit.walk(func) if hasattr(node, "name")} | {
+        *given
+    }
+    held = [node for node in ir.visit.walk(func) if isinstance(node, ir.Buffer)]
     renamed = {
-        buffer: replace(buffer, name=names.get(buffer.name) or fresh("out", taken))
+        buffer: replace(
+            buffer, name=names.get(buffer.name) or ir.visit.fresh("out", taken)
+        )
         for buffer in dict.fromkeys(held)
         if buffer.name in names or buffer.name in given
     }
@@ -541,9 +543,9 @@ def _with_names(
         for param in func.params
     )
     apart = {
-        var: Var(fresh(var.name, taken), var.dtype)
+        var: ir.Var(ir.visit.fresh(var.name, taken), var.dtype)
         for var in bound(func.body)
         if var.name in given
     }
-    body = substitute(replace_buffers(func.body, renamed), apart)
+    body = ir.visit.substitute(ir.visit.replace_buffers(func.body, renamed), apart)
     return replace(func, params=params, body=body)

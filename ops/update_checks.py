@@ -13,9 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tensorlang import runtime
+from tensorlang import ir, runtime
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
-from tensorlang.ir.dtypes import as_dtype
 from tensorlang.ops.dispatch import own
 from tensorlang.ops.signature import FLOATS, NARROW
 
@@ -166,7 +165,7 @@ def kinds_of(
     for name, dtype in zip(names, dtypes, strict=True):
         if not dtype.isnative:
             raise DTypeError(f"{id}: {name} is {dtype!r}, of another byte order")
-    first, *_ = kinds = tuple(as_dtype(dtype).name for dtype in dtypes)
+    first, *_ = kinds = tuple(ir.as_dtype(dtype).name for dtype in dtypes)
     if first not in FLOATS:
         raise DTypeError(f"{id} takes {', '.join(FLOATS)}, not {first}")
     allowed = (first, "f32") if first in NARROW else (first,)

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tensorlang import lazy
+from tensorlang import ir, lazy
 from tensorlang.errors import ShapeError
-from tensorlang.ir.dtypes import DType, as_dtype
 from tensorlang.ops.requests import whole_shapes
 from tensorlang.ops.signature import DERIVED, NUMBERS, Arrays, derived_scalars
 from tensorlang.workload import Workload, attributes_of
@@ -46,7 +45,7 @@ def workload(
     if isinstance(kinds, tuple) and keys and not op.spec.arrays:
         (kinds,) = kinds  # of what is drawn
     if isinstance(kinds, str):
-        kinds = as_dtype(kinds).name
+        kinds = ir.as_dtype(kinds).name
         if not any(kinds in kind.dtypes for kind in op.spec.arrays.values()):
             asked = {**dict.fromkeys(op.spec.types, kinds), **asked}
     named = op.spec.fitted(asked, len(given) + len(keys))
@@ -94,7 +93,7 @@ def _deriving(
     for name in inspect.signature(op.derive).parameters:
         (p,) = (p for p in op.spec.parameters if p.name == name)
         if isinstance(p.kind, Arrays):
-            taken[name] = np.empty(0, DType(kind).numpy)
+            taken[name] = np.empty(0, ir.DType(kind).numpy)
         else:
             taken[name] = named.get(name, usual.get(name, p.default))
     return op.derive(**taken)

@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from tensorlang import ir
 from tensorlang.ir.collectives import WARP
-from tensorlang.ir.frontend import Stage, Tensor
-from tensorlang.ir.nodes import Buffer, Store
 from tensorlang.ops.block_scans import BlockScan
 from tensorlang.ops.math.scan_definitions import result_type, summed_in
 from tensorlang.ops.row_scans import RowScan
-
-if TYPE_CHECKING:
-    from tensorlang.ir.rows import Rows
 
 CHUNK: Final = 16  # elements per thread
 CHUNKS: Final = 256  # per part, one per thread
 
 
-def cumsum(given: Rows, shuffles: bool, *, reverse: bool) -> Tensor:
+def cumsum(given: ir.rows.Rows, shuffles: bool, *, reverse: bool) -> ir.Tensor:
     """`scan_definitions.cumsum` of rows `[m, n]`, scanned by the threads of a block.
 
     Lanes exchange values by shuffles or through shared memory, with identical bits.
     """
     x = given.array
-    y = Buffer("y", result_type(x.dtype), x.buffer.shape)
+    y = ir.Buffer("y", result_type(x.dtype), x.buffer.shape)
     rows = RowScan(
         BlockScan(max(CHUNKS, WARP), shuffles),
         CHUNK,
         given.length,
         lambda r, at: x[r, at],
-        lambda r, at, value: Store(y, (r, at), value),
+        lambda r, at, value: ir.Store(y, (r, at), value),
         (x.dtype, summed_in(x.dtype), y.dtype),
         reverse,
     )
     nest, held = rows.everywhere(x.buffer.shape[0])
-    return Tensor(y, Stage(nest, (*held, y), (x,)))
+    return ir.Tensor(y, ir.Stage(nest, (*held, y), (x,)))

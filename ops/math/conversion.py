@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tensorlang import ir
 from tensorlang.ops.definition import operator
 from tensorlang.ops.signature import Anything, ElementType
-
-if TYPE_CHECKING:
-    from tensorlang.ir import Tensor
 
 
 @operator(
@@ -19,7 +14,7 @@ if TYPE_CHECKING:
     whole=True,
     gradient={"linear": False},  # in the type of x
 )
-def cast(x: Anything, dtype: ElementType) -> Tensor:
+def cast(x: Anything, dtype: ElementType) -> ir.Tensor:
     """Convert to another element type.
 
     Floats become integers by truncation, saturated at the limits of the type, with 0

@@ -16,15 +16,12 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import chain, pairwise
 from operator import mul
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tensorlang import ir
 from tensorlang.ops.definition import operator
 from tensorlang.ops.math.subscripts import Labels, Sizes, parsed, sizes_of
 from tensorlang.ops.signature import Floats
-
-if TYPE_CHECKING:
-    from tensorlang.ir import Expr, Tensor
 
 _USUAL: Final = (16, 256, 256)
 
@@ -36,7 +33,7 @@ _USUAL: Final = (16, 256, 256)
     whole=True,
     gradient={"linear": False},
 )
-def einsum(subscripts: str, a: Floats, b: Floats | None = None) -> Tensor:
+def einsum(subscripts: str, a: Floats, b: Floats | None = None) -> ir.Tensor:
     """Sum of products over the labels that the result does not have, as `numpy.einsum`.
 
     Sums are accumulated in at least f32. Sizes of summed dimensions, and of the last
@@ -61,7 +58,7 @@ def einsum(subscripts: str, a: Floats, b: Floats | None = None) -> Tensor:
     order = _order(operands, result)
     products = _products(operands, order, loops)
 
-    def rounded(*i: object) -> Expr:
+    def rounded(*i: object) -> ir.Expr:
         place = dict(zip(result, i, strict=True))
         return ir.stored(products[tuple(place[label] for label in order)], a.dtype)
 
@@ -73,10 +70,10 @@ def einsum(subscripts: str, a: Floats, b: Floats | None = None) -> Tensor:
 class _Operand:
     """An array and the labels of its dimensions."""
 
-    array: Tensor
+    array: ir.Tensor
     labels: Labels
 
-    def __call__(self, place: Mapping[str, object]) -> Expr:
+    def __call__(self, place: Mapping[str, object]) -> ir.Expr:
         """The element at a place, widened to the accumulation type."""
         return ir.wide(self.array[tuple(place[label] for label in self.labels)])
 
@@ -91,7 +88,7 @@ class _Operand:
 
 def _products(
     operands: Sequence[_Operand], order: Labels, sizes: Sizes, name: str = "products"
-) -> Tensor:
+) -> ir.Tensor:
     """The sums of products, with dimensions in the order given."""
     every = dict.fromkeys(chain.from_iterable(each.labels for each in operands))
     folded = [label for label in every if label not in order]
@@ -108,7 +105,7 @@ def _products(
         value = reduce(mul, (each(place) for each in operands))
         return ir.sum(value, [*along.values()]) if along else value
 
-    made: Tensor = ir.compute([sizes[label] for label in order], element, name)
+    made: ir.Tensor = ir.compute([sizes[label] for label in order], element, name)
     return made
 
 
@@ -125,7 +122,7 @@ def _order(operands: Sequence[_Operand], result: Labels) -> Labels:
 
 
 def _joined(
-    arrays: Sequence[Tensor], terms: Sequence[Labels], result: Labels, sizes: Sizes
+    arrays: Sequence[ir.Tensor], terms: Sequence[Labels], result: Labels, sizes: Sizes
 ) -> tuple[list[_Operand], Labels, Sizes]:
     """The operands, the result and the sizes, with a label for each run of them."""
     wide = [

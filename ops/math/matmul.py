@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tensorlang import ir
 from tensorlang.ops.definition import operator
 from tensorlang.ops.signature import Floats
-
-if TYPE_CHECKING:
-    from tensorlang.ir import Expr, Tensor
 
 _USUAL: Final = (1024, 1024)
 
@@ -28,7 +25,7 @@ _USUAL: Final = (1024, 1024)
 )
 def matmul(
     a: Floats, b: Floats, *, transpose_a: bool = False, transpose_b: bool = False
-) -> Tensor:
+) -> ir.Tensor:
     """Matrix product over the last two dimensions; leading dimensions are a batch.
 
     Args:
@@ -63,13 +60,13 @@ class _Matrices:
         transposed: Whether `array` is `[batch, columns, rows]`.
     """
 
-    array: Tensor
+    array: ir.Tensor
     transposed: bool
 
     @classmethod
     def of(
         cls,
-        x: Tensor,
+        x: ir.Tensor,
         batch: tuple[Any, ...],
         matrix: tuple[Any, Any],
         transposed: bool = False,
@@ -101,7 +98,7 @@ class _Matrices:
         """Rows per matrix."""
         return self.array.shape[2 if self.transposed else 1]
 
-    def __call__(self, t: object, row: object, column: object) -> Expr:
+    def __call__(self, t: object, row: object, column: object) -> ir.Expr:
         """An element, widened to the accumulation type."""
         at = 0 if self.serves_all else t
         place = (column, row) if self.transposed else (row, column)
@@ -109,7 +106,7 @@ class _Matrices:
 
 
 def _sizes(
-    a: Tensor, b: Tensor, transpose_a: bool, transpose_b: bool
+    a: ir.Tensor, b: ir.Tensor, transpose_a: bool, transpose_b: bool
 ) -> tuple[tuple[Any, ...], Any, int, int]:
     """Batch, m, k and n of a product.
 
@@ -139,8 +136,8 @@ def _sizes(
     return ir.broadcast((a.shape[:-2], b.shape[:-2])), m, int(k), int(n)
 
 
-def _rounded(sums: Tensor, like: Tensor, name: str) -> Tensor:
-    made: Tensor = ir.compute(
+def _rounded(sums: ir.Tensor, like: ir.Tensor, name: str) -> ir.Tensor:
+    made: ir.Tensor = ir.compute(
         sums.shape, lambda *i: ir.stored(sums[i], like.dtype), name
     )
     return made

@@ -7,18 +7,12 @@ threads.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tensorlang import ir
 from tensorlang.ops.folds import fold
 from tensorlang.ops.signature import Anything, Floats, Numbers, Scalar
 
-if TYPE_CHECKING:
-    from tensorlang.ir import DType, Expr, Tensor
-    from tensorlang.ir.rows import Index, Rows
 
-
-def _constant(rows: Rows, value: float | bool, dtype: DType) -> Tensor:
+def _constant(rows: ir.rows.Rows, value: float | bool, dtype: ir.DType) -> ir.Tensor:
     """The same value for each row: the reduction of empty rows."""
     return rows.row(lambda _: ir.as_expr(value, dtype), "y")
 
@@ -27,7 +21,7 @@ def _constant(rows: Rows, value: float | bool, dtype: DType) -> Tensor:
 
 
 @fold("math.sum", Anything, gradient={"linear": False})
-def sum(rows: Rows) -> Tensor:
+def sum(rows: ir.rows.Rows) -> ir.Tensor:
     """Sum over axes; 0 for an empty axis.
 
     Floats keep their dtype; integers and bool are summed in 64 bits.
@@ -36,7 +30,7 @@ def sum(rows: Rows) -> Tensor:
 
 
 @fold("math.prod", Anything)
-def prod(rows: Rows) -> Tensor:
+def prod(rows: ir.rows.Rows) -> ir.Tensor:
     """Product over axes; 1 for an empty axis.
 
     Floats keep their dtype; integers and bool are multiplied in 64 bits.
@@ -44,23 +38,23 @@ def prod(rows: Rows) -> Tensor:
     return _total(rows, "prod", 1)
 
 
-def _total(rows: Rows, reducer: str, of_nothing: int) -> Tensor:
+def _total(rows: ir.rows.Rows, reducer: str, of_nothing: int) -> ir.Tensor:
     dtype = rows.array.dtype
     kind = dtype if dtype.is_float else ir.u64 if dtype.kind == "uint" else ir.i64
     if rows.is_empty:
         return _constant(rows, of_nothing, kind)
 
-    def counted(at: Index) -> Expr:
+    def counted(at: ir.rows.Index) -> ir.Expr:
         return rows[at] if dtype.is_float else rows[at].cast(kind)
 
-    total: Tensor = rows.fold_long(reducer, counted, "y")
+    total: ir.Tensor = rows.fold_long(reducer, counted, "y")
     if total.dtype == kind:
         return total
     return rows.row(lambda row: total[row].cast(kind), "rounded")
 
 
 @fold("math.mean", Floats, gradient={"linear": False})
-def mean(rows: Rows) -> Tensor:
+def mean(rows: ir.rows.Rows) -> ir.Tensor:
     """Mean over axes; NaN for an empty axis."""
     dtype = rows.array.dtype
     if rows.is_empty:
@@ -74,49 +68,49 @@ def mean(rows: Rows) -> Tensor:
 
 
 @fold("math.max", Numbers, empty=False)
-def max(rows: Rows) -> Tensor:
+def max(rows: ir.rows.Rows) -> ir.Tensor:
     """Maximum over axes; NaN if any element is NaN."""
     return _extreme(rows, "max")
 
 
 @max.gradient  # ties, where no derivative exists, share dy evenly
-def max_grad(dy: Tensor, rows: Rows) -> Tensor:
+def max_grad(dy: ir.Tensor, rows: ir.rows.Rows) -> ir.Tensor:
     """The gradient of `math.max` at `x`: dy, divided evenly among all maxima."""
     return _extreme_grad(dy, rows, "max")
 
 
 @fold("math.min", Numbers, empty=False)
-def min(rows: Rows) -> Tensor:
+def min(rows: ir.rows.Rows) -> ir.Tensor:
     """Minimum over axes; NaN if any element is NaN."""
     return _extreme(rows, "min")
 
 
 @min.gradient  # as above
-def min_grad(dy: Tensor, rows: Rows) -> Tensor:
+def min_grad(dy: ir.Tensor, rows: ir.rows.Rows) -> ir.Tensor:
     """The gradient of `math.min` at `x`: dy, divided evenly among all minima."""
     return _extreme_grad(dy, rows, "min")
 
 
-def _extreme(rows: Rows, name: str) -> Tensor:
+def _extreme(rows: ir.rows.Rows, name: str) -> ir.Tensor:
     dtype, reducer = rows.array.dtype, ir.extremes.extreme(name, rows.dtype)
     if rows.is_empty:
         return _constant(rows, 0, dtype)
     if not dtype.is_float:
-        made: Tensor = rows.fold_long(reducer, rows.__getitem__, "y")
+        made: ir.Tensor = rows.fold_long(reducer, rows.__getitem__, "y")
         return made
 
-    def value(at: Index) -> tuple[Expr, ...]:
+    def value(at: ir.rows.Index) -> tuple[ir.Expr, ...]:
         return rows[at], ir.extremes.bits_of(rows[at])
 
     best, bits = rows.fold_long(reducer, value, ("best", "bits"))
 
-    def found(row: Index) -> Expr:
+    def found(row: ir.rows.Index) -> ir.Expr:
         return ir.stored(ir.extremes.or_nan(best[row], bits[row]), dtype)
 
     return rows.row(found, "y")
 
 
-def _extreme_grad(dy: Tensor, rows: Rows, name: str) -> Tensor:
+def _extreme_grad(dy: ir.Tensor, rows: ir.rows.Rows, name: str) -> ir.Tensor:
     kind = rows.dtype
     one, zero = ir.as_expr(1.0, kind), ir.as_expr(0.0, kind)
     best, bits = rows.fold(
@@ -125,21 +119,21 @@ def _extreme_grad(dy: Tensor, rows: Rows, name: str) -> Tensor:
         ("best", "bits"),
     )
 
-    def hit(at: Index) -> Expr:
+    def hit(at: ir.rows.Index) -> ir.Expr:
         found = ir.extremes.or_nan(best[rows.of(at)], bits[rows.of(at)])
         both = found.not_equal(found) & rows[at].not_equal(rows[at])
         return rows[at].equal(found) | both
 
     count = rows.fold("sum", lambda at: ir.select(hit(at), one, zero), "count")
 
-    def share(dy: Expr, at: Index) -> Expr:
+    def share(dy: ir.Expr, at: ir.rows.Index) -> ir.Expr:
         return ir.select(hit(at), dy / count[rows.of(at)], zero)
 
     return rows.each_of(dy, share)
 
 
 @fold("math.argmax", Numbers, empty=False, position=True)
-def argmax(rows: Rows) -> Tensor:
+def argmax(rows: ir.rows.Rows) -> ir.Tensor:
     """Index of the maximum, as int64.
 
     The first one among ties; NaN counts as the maximum.
@@ -148,7 +142,7 @@ def argmax(rows: Rows) -> Tensor:
 
 
 @fold("math.argmin", Numbers, empty=False, position=True)
-def argmin(rows: Rows) -> Tensor:
+def argmin(rows: ir.rows.Rows) -> ir.Tensor:
     """Index of the minimum, as int64.
 
     The first one among ties; NaN counts as the minimum.
@@ -156,7 +150,7 @@ def argmin(rows: Rows) -> Tensor:
     return _position(rows, "argmin")
 
 
-def _position(rows: Rows, name: str) -> Tensor:
+def _position(rows: ir.rows.Rows, name: str) -> ir.Tensor:
     extremes, kind = ir.extremes, rows.dtype
     if rows.is_empty:
         return _constant(rows, 0, ir.i64)
@@ -174,25 +168,25 @@ def _position(rows: Rows, name: str) -> Tensor:
 
 
 @fold("math.any", Anything)
-def any(rows: Rows) -> Tensor:
+def any(rows: ir.rows.Rows) -> ir.Tensor:
     """Whether any element is nonzero; False for an empty axis."""
     return _truth(rows, "any", of_nothing=False)
 
 
 @fold("math.all", Anything)
-def all(rows: Rows) -> Tensor:
+def all(rows: ir.rows.Rows) -> ir.Tensor:
     """Whether all elements are nonzero; True for an empty axis."""
     return _truth(rows, "all", of_nothing=True)
 
 
-def _truth(rows: Rows, reducer: str, *, of_nothing: bool) -> Tensor:
+def _truth(rows: ir.rows.Rows, reducer: str, *, of_nothing: bool) -> ir.Tensor:
     if rows.is_empty:
         return _constant(rows, of_nothing, ir.boolean)
 
-    def value(at: Index) -> Expr:
+    def value(at: ir.rows.Index) -> ir.Expr:
         return rows[at] if rows.dtype == ir.boolean else rows[at].not_equal(0)
 
-    made: Tensor = rows.fold_long(reducer, value, "y")
+    made: ir.Tensor = rows.fold_long(reducer, value, "y")
     return made
 
 
@@ -200,7 +194,7 @@ def _truth(rows: Rows, reducer: str, *, of_nothing: bool) -> Tensor:
 
 
 @fold("math.var", Floats, gradient={"linear": False})
-def var(rows: Rows, correction: Scalar = 0.0) -> Tensor:
+def var(rows: ir.rows.Rows, correction: Scalar = 0.0) -> ir.Tensor:
     """Variance over axes; NaN for an empty axis.
 
     The sum of squared deviations from the mean, divided by `n - correction`. Chunks
@@ -220,48 +214,48 @@ def var(rows: Rows, correction: Scalar = 0.0) -> Tensor:
     return rows.row(lambda row: ir.stored(squares[row] / free, dtype), "var")
 
 
-def _free(rows: Rows, correction: Scalar) -> Expr:
+def _free(rows: ir.rows.Rows, correction: Scalar) -> ir.Expr:
     """The divisor, `max(n - correction, 0)`."""
     count = rows.length.cast(rows.dtype)
     return ir.binary("max", count - correction, ir.as_expr(0.0, count.dtype))
 
 
-def _squares(rows: Rows) -> Tensor:
+def _squares(rows: ir.rows.Rows) -> ir.Tensor:
     """The sum of squared deviations of each row, in two passes."""
     total = rows.fold_long("sum", rows.__getitem__, "total")
     count = rows.length.cast(total.dtype)
 
-    def square(at: Index) -> Expr:
-        difference: Expr = rows[at] - total[rows.of(at)] / count
+    def square(at: ir.rows.Index) -> ir.Expr:
+        difference: ir.Expr = rows[at] - total[rows.of(at)] / count
         return difference * difference
 
-    squares: Tensor = rows.fold_long("sum", square, "squares")
+    squares: ir.Tensor = rows.fold_long("sum", square, "squares")
     return squares
 
 
-def _squares_of_chunks(rows: Rows) -> Tensor:
+def _squares_of_chunks(rows: ir.rows.Rows) -> ir.Tensor:
     """The same for rows `[m, n]`, in one pass over memory."""
     parts, kind = rows.parts(), rows.dtype
     sums = parts.fold("sum", lambda _, __, at: rows[at], "sums")
 
-    def own_mean(side: int, part: Index) -> Expr:
-        mean: Expr = sums.of(side)[part] / parts.count(part).cast(kind)
+    def own_mean(side: int, part: ir.rows.Index) -> ir.Expr:
+        mean: ir.Expr = sums.of(side)[part] / parts.count(part).cast(kind)
         return mean
 
-    def square(side: int, part: Index, at: Index) -> Expr:
+    def square(side: int, part: ir.rows.Index, at: ir.rows.Index) -> ir.Expr:
         difference = rows[at] - own_mean(side, part)
         return difference * difference
 
     inside = parts.fold("sum", square, "inside")
-    total: Tensor = parts.total("sum", sums.__getitem__, "total")
+    total: ir.Tensor = parts.total("sum", sums.__getitem__, "total")
 
-    def whole(part: Index) -> Expr:
+    def whole(part: ir.rows.Index) -> ir.Expr:
         mean = sums[part] / parts.count(part).cast(kind)
         off = mean - total[parts.row(part)] / rows.length.cast(kind)
-        value: Expr = inside[part] + off * off * parts.count(part).cast(kind)
+        value: ir.Expr = inside[part] + off * off * parts.count(part).cast(kind)
         return value
 
-    made: Tensor = parts.total("sum", whole, "squares")
+    made: ir.Tensor = parts.total("sum", whole, "squares")
     return made
 
 
@@ -269,7 +263,7 @@ def _squares_of_chunks(rows: Rows) -> Tensor:
 
 
 @fold("math.logsumexp", Floats, gradient={"linear": False})
-def logsumexp(rows: Rows) -> Tensor:
+def logsumexp(rows: ir.rows.Rows) -> ir.Tensor:
     """`log(sum(exp(x)))` over axes, numerically stable; -inf for an empty axis.
 
     The maximum is subtracted before exp, unless it is infinite.
@@ -285,33 +279,33 @@ def logsumexp(rows: Rows) -> Tensor:
             "sum", lambda at: _exp(rows[at], top[rows.of(at)]), "total"
         )
 
-    def value(row: Index) -> Expr:
+    def value(row: ir.rows.Index) -> ir.Expr:
         return ir.stored(ir.log(total[row]) + _base(top[row]), dtype)
 
     return rows.row(value, "logsumexp")
 
 
-def _base(top: Expr) -> Expr:
+def _base(top: ir.Expr) -> ir.Expr:
     """What is subtracted: the maximum, or 0 where that is infinite."""
     return ir.select(ir.isinf(top), ir.as_expr(0.0, top.dtype), top)
 
 
-def _exp(value: Expr, top: Expr) -> Expr:
+def _exp(value: ir.Expr, top: ir.Expr) -> ir.Expr:
     return ir.exp(value - _base(top))
 
 
-def _exponentials_of_chunks(rows: Rows) -> tuple[Tensor, Tensor]:
+def _exponentials_of_chunks(rows: ir.rows.Rows) -> tuple[ir.Tensor, ir.Tensor]:
     """Each row's maximum and sum of exponentials, in one pass."""
     parts, largest = rows.parts(), ir.rows.top_of(rows.dtype)
     tops = parts.fold(largest, lambda _, __, at: rows[at], "tops")
 
-    def moved_exp(side: int, part: Index, at: Index) -> Expr:
+    def moved_exp(side: int, part: ir.rows.Index, at: ir.rows.Index) -> ir.Expr:
         return _exp(rows[at], tops.of(side)[part])
 
     sums = parts.fold("sum", moved_exp, "sums")
     top = parts.total(largest, tops.__getitem__, "top")
 
-    def moved(part: Index) -> Expr:
+    def moved(part: ir.rows.Index) -> ir.Expr:
         share = _exp(_base(tops[part]), top[parts.row(part)])
         none = sums[part].equal(0.0)  # avoids 0 * inf
         return ir.select(none, ir.as_expr(0.0, share.dtype), sums[part] * share)

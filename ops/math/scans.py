@@ -15,8 +15,6 @@ from tensorlang.ops.signature import Anything, Floats
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tensorlang.ir import Tensor
-    from tensorlang.ir.rows import Rows
     from tensorlang.ops.math import chunked_scans, scan_definitions
     from tensorlang.workload import Workload
 else:
@@ -34,7 +32,7 @@ _CHUNKED: Final = 1 << 8  # row length from which devices scan in chunks
     scheduled_as="scan",
     whole=True,
 )
-def cumsum(x: Anything, axis: int = -1) -> Tensor:
+def cumsum(x: Anything, axis: int = -1) -> ir.Tensor:
     """Cumulative sum along an axis.
 
     f32 accumulates in f64 and is rounded per element; integers and bool give 64-bit
@@ -50,25 +48,27 @@ def cumsum(x: Anything, axis: int = -1) -> Tensor:
     scheduled_as="scan",
     whole=True,
 )
-def cumsum_grad(dy: Floats, x: Floats, axis: int = -1) -> Tensor:
+def cumsum_grad(dy: Floats, x: Floats, axis: int = -1) -> ir.Tensor:
     """The gradient of `math.cumsum`: the reverse cumulative sum of dy."""
     rows = _of_gradient(dy, x, axis)
     return rows.whole(scan_definitions.cumsum(rows, reverse=True))
 
 
-def _of_gradient(dy: Tensor, x: Tensor, axis: int) -> Rows:
+def _of_gradient(dy: ir.Tensor, x: ir.Tensor, axis: int) -> ir.rows.Rows:
     ir.rows.same_shape(dy=dy, x=x)
     ir.rows.along(x, axis)  # checks x and axis; its elements are not read
     return ir.rows.along(dy, axis)
 
 
-def _chunks(x: Tensor, axis: int, *, shuffles: bool) -> Tensor:
+def _chunks(x: ir.Tensor, axis: int, *, shuffles: bool) -> ir.Tensor:
     """As `cumsum`, by blocks of threads."""
     rows = ir.rows.along(x, axis)
     return rows.whole(chunked_scans.cumsum(rows, shuffles, reverse=False))
 
 
-def _chunks_grad(dy: Tensor, x: Tensor, axis: int, *, shuffles: bool) -> Tensor:
+def _chunks_grad(
+    dy: ir.Tensor, x: ir.Tensor, axis: int, *, shuffles: bool
+) -> ir.Tensor:
     """As `cumsum_grad`, by blocks of threads."""
     rows = _of_gradient(dy, x, axis)
     return rows.whole(chunked_scans.cumsum(rows, shuffles, reverse=True))

@@ -9,69 +9,48 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from tensorlang.ir import as_expr, compute, i32, i64, reduce_axis, rows
-from tensorlang.ir import sum as fold
-from tensorlang.ir.frontend import Stage, Tensor
-from tensorlang.ir.nests import axis, nest
-from tensorlang.ir.nodes import (
-    Alloc,
-    Axis,
-    Block,
-    Buffer,
-    Const,
-    For,
-    Let,
-    Load,
-    Select,
-    Store,
-    Var,
-    seq,
-)
+from tensorlang import ir
 from tensorlang.ops.math.sort_keys import digits, key_of, key_type, value_of
-
-if TYPE_CHECKING:
-    from tensorlang.ir.nodes import Expr, Stmt
-    from tensorlang.ir.rows import Rows
 
 _BINS: Final = 256
 _BITS: Final = 8
-_ROW: Final = Var("r", i64)
+_ROW: Final = ir.Var("r", ir.i64)
 # (row, sorted place, original position, value) -> the store of one sorted element
-Placed: TypeAlias = "Callable[[Expr, Expr, Expr, Expr], Store]"
+Placed: TypeAlias = "Callable[[ir.Expr, ir.Expr, ir.Expr, ir.Expr], ir.Store]"
 
 
-def values(x: Tensor, axis: int, descending: bool) -> Sort:
+def values(x: ir.Tensor, axis: int, descending: bool) -> Sort:
     """The sorted values; NaN last, or first if descending."""
-    own = rows.along(x, axis, open=True)
-    y = Buffer("y", x.dtype, own.array.buffer.shape)
+    own = ir.rows.along(x, axis, open=True)
+    y = ir.Buffer("y", x.dtype, own.array.buffer.shape)
 
-    def placed(r: Expr, to: Expr, _: Expr, value: Expr) -> Store:
-        return Store(y, own.at(r, to), value)
+    def placed(r: ir.Expr, to: ir.Expr, _: ir.Expr, value: ir.Expr) -> ir.Store:
+        return ir.Store(y, own.at(r, to), value)
 
     return Sort(own, y, (own.array,), placed, False, descending)
 
 
-def positions(x: Tensor, axis: int, descending: bool) -> Sort:
+def positions(x: ir.Tensor, axis: int, descending: bool) -> Sort:
     """The original positions in sorted order; stable."""
-    own = rows.along(x, axis, open=True)
-    found = Buffer("at", i64, own.array.buffer.shape)
+    own = ir.rows.along(x, axis, open=True)
+    found = ir.Buffer("at", ir.i64, own.array.buffer.shape)
 
-    def placed(r: Expr, to: Expr, at: Expr, _: Expr) -> Store:
-        return Store(found, own.at(r, to), at)
+    def placed(r: ir.Expr, to: ir.Expr, at: ir.Expr, _: ir.Expr) -> ir.Store:
+        return ir.Store(found, own.at(r, to), at)
 
     return Sort(own, found, (own.array,), placed, True, descending)
 
 
-def gradient(dy: Tensor, x: Tensor, axis: int, descending: bool) -> Sort:
+def gradient(dy: ir.Tensor, x: ir.Tensor, axis: int, descending: bool) -> Sort:
     """dx: scatter dy back from each element's sorted place."""
-    rows.same_shape(dy=dy, x=x)
-    given, own = (rows.along(array, axis, open=True) for array in (dy, x))
-    dx = Buffer("dx", x.dtype, own.array.buffer.shape)
+    ir.rows.same_shape(dy=dy, x=x)
+    given, own = (ir.rows.along(array, axis, open=True) for array in (dy, x))
+    dx = ir.Buffer("dx", x.dtype, own.array.buffer.shape)
 
-    def placed(r: Expr, to: Expr, at: Expr, _: Expr) -> Store:
-        return Store(dx, own.at(r, at), given.array[own.at(r, to)])
+    def placed(r: ir.Expr, to: ir.Expr, at: ir.Expr, _: ir.Expr) -> ir.Store:
+        return ir.Store(dx, own.at(r, at), given.array[own.at(r, to)])
 
     return Sort(own, dx, (given.array, own.array), placed, True, descending)
 
@@ -89,33 +68,35 @@ class Sort:
         descending: Whether the largest comes first.
     """
 
-    rows: Rows
-    result: Buffer
-    inputs: tuple[Tensor, ...]
+    rows: ir.rows.Rows
+    result: ir.Buffer
+    inputs: tuple[ir.Tensor, ...]
     placed: Placed
     ordered: bool
     descending: bool
 
     @property
-    def array(self) -> Tensor:
+    def array(self) -> ir.Tensor:
         """The array to sort."""
         return self.rows.array
 
-    def key(self, r: Expr, at: Expr, *, exact: bool) -> Expr:
+    def key(self, r: ir.Expr, at: ir.Expr, *, exact: bool) -> ir.Expr:
         """The sort key of an element."""
         value = self.array[self.rows.at(r, at)]
         return key_of(value, exact=exact, descending=self.descending)
 
-    def value(self, key: Expr) -> Expr:
+    def value(self, key: ir.Expr) -> ir.Expr:
         """The value an exact key encodes."""
         return value_of(key, self.array.dtype, descending=self.descending)
 
-    def made(self, nest: Stmt, *held: Buffer, after: Sequence[Tensor] = ()) -> Tensor:
+    def made(
+        self, nest: ir.Stmt, *held: ir.Buffer, after: Sequence[ir.Tensor] = ()
+    ) -> ir.Tensor:
         """The result of a nest, given its scratch buffers and further inputs."""
-        stage = Stage(nest, (*held, self.result), (*after, *self.inputs))
-        return self.rows.whole(Tensor(self.result, stage))
+        stage = ir.Stage(nest, (*held, self.result), (*after, *self.inputs))
+        return self.rows.whole(ir.Tensor(self.result, stage))
 
-    def by_loops(self, counted: int) -> Tensor:
+    def by_loops(self, counted: int) -> ir.Tensor:
         """The result; rows of at most `counted` elements are sorted by rank."""
         if self.array.shape[1] <= counted:
             return _counted(self)
@@ -125,24 +106,24 @@ class Sort:
 # ------------------------------------------------------------------ short: by rank
 
 
-def _counted(sort: Sort) -> Tensor:
+def _counted(sort: Sort) -> ir.Tensor:
     """Place each element at its rank, the number of elements that precede it."""
     shape = (sort.rows.count, sort.rows.length)
-    key: Tensor = compute(shape, lambda r, i: sort.key(r, i, exact=False), "key")
-    j = reduce_axis(sort.rows.length, "j")
-    one, zero = as_expr(1, i32), as_expr(0, i32)
+    key: ir.Tensor = ir.compute(shape, lambda r, i: sort.key(r, i, exact=False), "key")
+    j = ir.reduce_axis(sort.rows.length, "j")
+    one, zero = ir.as_expr(1, ir.i32), ir.as_expr(0, ir.i32)
 
-    def before(r: object, i: Any) -> Expr:
+    def before(r: object, i: Any) -> ir.Expr:
         other, own = key[r, j], key[r, i]
         earlier = j.var < i
-        return Select((other < own) | (other.equal(own) & earlier), one, zero)
+        return ir.Select((other < own) | (other.equal(own) & earlier), one, zero)
 
-    rank: Tensor = compute(shape, lambda r, i: fold(before(r, i), j), "rank")
-    axes = [axis("r", shape[0]), axis("i", shape[1], "disjoint")]
+    rank: ir.Tensor = ir.compute(shape, lambda r, i: ir.sum(before(r, i), j), "rank")
+    axes = [ir.nests.axis("r", shape[0]), ir.nests.axis("i", shape[1], "disjoint")]
     row, at = (axis.var for axis in axes)
     value = sort.array[sort.rows.at(row, at)]
-    placed = sort.placed(row, rank[row, at].cast(i64), at, value)
-    return sort.made(nest(sort.result.name, axes, placed), after=(rank,))
+    placed = sort.placed(row, rank[row, at].cast(ir.i64), at, value)
+    return sort.made(ir.nests.nest(sort.result.name, axes, placed), after=(rank,))
 
 
 # --------------------------------------------------------------------- long: radix
@@ -158,116 +139,118 @@ class _Radix:
     def _digits(self) -> int:
         return digits(self.sort.array.dtype)
 
-    def _buffers(self, side: int) -> tuple[Buffer, ...]:
+    def _buffers(self, side: int) -> tuple[ir.Buffer, ...]:
         """Keys, and positions if needed, of one of the two ping-pong sides."""
         kind, shape = key_type(self.sort.array.dtype), (self.sort.rows.length,)
-        keys = Buffer(f"keys_{side}", kind, shape)
+        keys = ir.Buffer(f"keys_{side}", kind, shape)
         if not self.sort.ordered:
             return (keys,)
-        return keys, Buffer(f"order_{side}", i32, shape)
+        return keys, ir.Buffer(f"order_{side}", ir.i32, shape)
 
-    def _placed(self, r: Expr, to: Expr) -> Store:
+    def _placed(self, r: ir.Expr, to: ir.Expr) -> ir.Store:
         """Store one result element from the side on which the last pass ends."""
         keys, *order = self._buffers(self._digits % 2)
-        value = self.sort.value(Load(keys, (to,)))
-        at = Load(order[0], (to,)).cast(i64) if order else to
+        value = self.sort.value(ir.Load(keys, (to,)))
+        at = ir.Load(order[0], (to,)).cast(ir.i64) if order else to
         return self.sort.placed(r, to, at, value)
 
-    def _over(self, name: str, step: Axis, body: Stmt) -> Stmt:
+    def _over(self, name: str, step: ir.Axis, body: ir.Stmt) -> ir.Stmt:
         """A loop over one step axis, its block bound to the current row."""
-        assert isinstance(step.value, Var)
-        block = Block(name, (self._owner(name), step), body)
-        return For(step.value, step.extent, "serial", block)
+        assert isinstance(step.value, ir.Var)
+        block = ir.Block(name, (self._owner(name), step), body)
+        return ir.For(step.value, step.extent, "serial", block)
 
-    def _owner(self, name: str) -> Axis:
-        return Axis(Var(f"vr_{name}", i64), "spatial", self.sort.rows.count, _ROW)
+    def _owner(self, name: str) -> ir.Axis:
+        return ir.Axis(
+            ir.Var(f"vr_{name}", ir.i64), "spatial", self.sort.rows.count, _ROW
+        )
 
-    def row(self) -> Stmt:
+    def row(self) -> ir.Stmt:
         """The loop over all rows."""
-        step = axis("last", self.sort.rows.length, "disjoint")
+        step = ir.nests.axis("last", self.sort.rows.length, "disjoint")
         store = self._placed(self._owner("y_final").var, step.var)
-        count = Buffer("count", i32, (as_expr(_BINS),))
+        count = ir.Buffer("count", ir.i32, (ir.as_expr(_BINS),))
         buffers = [*self._buffers(0), *self._buffers(1), count]
-        return For(
+        return ir.For(
             _ROW,
             self.sort.rows.count,
             "serial",
-            seq(
-                [Alloc(buffer) for buffer in buffers],
+            ir.seq(
+                [ir.Alloc(buffer) for buffer in buffers],
                 self._keys(),
                 [self._pass(digit, count) for digit in range(self._digits)],
                 self._over("y_final", step, store),
             ),
         )
 
-    def _keys(self) -> Stmt:
-        step = axis("first", self.sort.rows.length)
+    def _keys(self) -> ir.Stmt:
+        step = ir.nests.axis("first", self.sort.rows.length)
         keys, *order = self._buffers(0)
         owner, exact = self._owner("keys").var, not self.sort.ordered
         key = self.sort.key(owner, step.var, exact=exact)
-        stores = [Store(keys, (step.var,), key)]
-        stores += [Store(held, (step.var,), step.var.cast(i32)) for held in order]
-        return self._over("keys", step, seq(stores))
+        stores = [ir.Store(keys, (step.var,), key)]
+        stores += [ir.Store(held, (step.var,), step.var.cast(ir.i32)) for held in order]
+        return self._over("keys", step, ir.seq(stores))
 
-    def _pass(self, digit: int, count: Buffer) -> Stmt:
+    def _pass(self, digit: int, count: ir.Buffer) -> ir.Stmt:
         """One stable counting sort: histogram, exclusive scan, scatter."""
         here, there = self._buffers(digit % 2), self._buffers(1 - digit % 2)
-        clear = axis(f"clear_{digit}", as_expr(_BINS))
-        zero = as_expr(0, i32)
-        return seq(
-            self._over(f"clear_{digit}", clear, Store(count, (clear.var,), zero)),
+        clear = ir.nests.axis(f"clear_{digit}", ir.as_expr(_BINS))
+        zero = ir.as_expr(0, ir.i32)
+        return ir.seq(
+            self._over(f"clear_{digit}", clear, ir.Store(count, (clear.var,), zero)),
             self._count(digit, here[0], count),
             self._sum(digit, count),
             self._move(digit, here, there, count),
         )
 
-    def _bin(self, digit: int, keys: Buffer, at: Expr) -> Expr:
-        key = Load(keys, (at,))
-        return ((key >> (digit * _BITS)) & (_BINS - 1)).cast(i64)
+    def _bin(self, digit: int, keys: ir.Buffer, at: ir.Expr) -> ir.Expr:
+        key = ir.Load(keys, (at,))
+        return ((key >> (digit * _BITS)) & (_BINS - 1)).cast(ir.i64)
 
-    def _count(self, digit: int, keys: Buffer, count: Buffer) -> Stmt:
+    def _count(self, digit: int, keys: ir.Buffer, count: ir.Buffer) -> ir.Stmt:
         step, found = (
-            axis(f"count_{digit}", self.sort.rows.length, "ordered"),
-            Var("bin", i64),
+            ir.nests.axis(f"count_{digit}", self.sort.rows.length, "ordered"),
+            ir.Var("bin", ir.i64),
         )
-        body = seq(
-            Let(found, self._bin(digit, keys, step.var)),
-            Store(count, (found,), Load(count, (found,)) + 1),
+        body = ir.seq(
+            ir.Let(found, self._bin(digit, keys, step.var)),
+            ir.Store(count, (found,), ir.Load(count, (found,)) + 1),
         )
         return self._over(f"count_{digit}", step, body)
 
-    def _sum(self, digit: int, count: Buffer) -> Stmt:
+    def _sum(self, digit: int, count: ir.Buffer) -> ir.Stmt:
         """Exclusive scan of the histogram: where each bin starts."""
-        step = axis(f"sum_{digit}", as_expr(_BINS), "ordered")
-        total = Buffer(f"total_{digit}", i32, (as_expr(1),), "register")
-        held, start = Var("held", i32), (as_expr(0),)
-        body = seq(
-            Let(held, Load(count, (step.var,))),
-            Store(count, (step.var,), Load(total, start)),
-            Store(total, start, Load(total, start) + held),
+        step = ir.nests.axis(f"sum_{digit}", ir.as_expr(_BINS), "ordered")
+        total = ir.Buffer(f"total_{digit}", ir.i32, (ir.as_expr(1),), "register")
+        held, start = ir.Var("held", ir.i32), (ir.as_expr(0),)
+        body = ir.seq(
+            ir.Let(held, ir.Load(count, (step.var,))),
+            ir.Store(count, (step.var,), ir.Load(total, start)),
+            ir.Store(total, start, ir.Load(total, start) + held),
         )
-        return seq(
-            Alloc(total),
-            Store(total, start, Const(0, i32)),
+        return ir.seq(
+            ir.Alloc(total),
+            ir.Store(total, start, ir.Const(0, ir.i32)),
             self._over(f"sum_{digit}", step, body),
         )
 
     def _move(
         self,
         digit: int,
-        here: tuple[Buffer, ...],
-        there: tuple[Buffer, ...],
-        count: Buffer,
-    ) -> Stmt:
-        step = axis(f"move_{digit}", self.sort.rows.length, "ordered")
-        found, place = Var("bin", i64), Var("place", i32)
-        to = (place.cast(i64),)
-        body = seq(
-            Let(found, self._bin(digit, here[0], step.var)),
-            Let(place, Load(count, (found,))),
-            Store(count, (found,), place + 1),
+        here: tuple[ir.Buffer, ...],
+        there: tuple[ir.Buffer, ...],
+        count: ir.Buffer,
+    ) -> ir.Stmt:
+        step = ir.nests.axis(f"move_{digit}", self.sort.rows.length, "ordered")
+        found, place = ir.Var("bin", ir.i64), ir.Var("place", ir.i32)
+        to = (place.cast(ir.i64),)
+        body = ir.seq(
+            ir.Let(found, self._bin(digit, here[0], step.var)),
+            ir.Let(place, ir.Load(count, (found,))),
+            ir.Store(count, (found,), place + 1),
             [
-                Store(b, to, Load(a, (step.var,)))
+                ir.Store(b, to, ir.Load(a, (step.var,)))
                 for a, b in zip(here, there, strict=True)
             ],
         )

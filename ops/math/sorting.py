@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from tensorlang import lazy
+from tensorlang import ir, lazy
 from tensorlang.ops.definition import exchanging, operator
 from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.signature import Anything, Floats
 
 if TYPE_CHECKING:
-    from tensorlang.ir import Tensor
     from tensorlang.ops.math import device_sorts, sort_definitions
     from tensorlang.ops.math.sort_definitions import Sort
     from tensorlang.workload import Workload
@@ -36,7 +35,7 @@ def _operator(name: str, arrays: int = 1) -> Callable[[Body], Operator]:
 
 
 @_operator("sort")
-def sort(x: Anything, axis: int = -1, descending: bool = False) -> Tensor:
+def sort(x: Anything, axis: int = -1, descending: bool = False) -> ir.Tensor:
     """Sort along an axis; NaN comes last, or first if descending.
 
     Args:
@@ -48,7 +47,7 @@ def sort(x: Anything, axis: int = -1, descending: bool = False) -> Tensor:
 
 
 @_operator("argsort")
-def argsort(x: Anything, axis: int = -1, descending: bool = False) -> Tensor:
+def argsort(x: Anything, axis: int = -1, descending: bool = False) -> ir.Tensor:
     """Indices that sort along an axis; the sort is stable.
 
     Args:
@@ -63,7 +62,7 @@ def argsort(x: Anything, axis: int = -1, descending: bool = False) -> Tensor:
 @_operator("sort_grad", 2)
 def sort_grad(
     dy: Floats, x: Floats, axis: int = -1, descending: bool = False
-) -> Tensor:
+) -> ir.Tensor:
     """The gradient of `math.sort`: dy in the original order of the elements."""
     return sort_definitions.gradient(dy, x, axis, descending).by_loops(_COUNTED)
 
@@ -79,7 +78,7 @@ def _long(workload: Workload) -> bool:
 def _blocks(define: Callable[[], Callable[..., Sort]]) -> Body:
     """A sort by blocks of threads."""
 
-    def sorted_by_blocks(*, shuffles: bool, **given: object) -> Tensor:
+    def sorted_by_blocks(*, shuffles: bool, **given: object) -> ir.Tensor:
         return device_sorts.by_blocks(define()(**given), shuffles)
 
     return sorted_by_blocks

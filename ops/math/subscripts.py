@@ -7,13 +7,10 @@ they broadcast.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from tensorlang import ir
 from tensorlang.errors import ArgumentError
-
-if TYPE_CHECKING:
-    from tensorlang.ir import Tensor
 
 _DOTS: Final = "..."
 Labels: TypeAlias = tuple[str, ...]  # of the dimensions of an array
@@ -66,7 +63,7 @@ def _labels(text: str, extra: int) -> Labels:
 
 
 def sizes_of(
-    subscripts: str, terms: Sequence[Labels], arrays: Sequence[Tensor]
+    subscripts: str, terms: Sequence[Labels], arrays: Sequence[ir.Tensor]
 ) -> Sizes:
     """The size of each label.
 

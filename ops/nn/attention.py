@@ -22,7 +22,6 @@ from tensorlang.ops.definition import algorithm, operator
 from tensorlang.ops.signature import Floats
 
 if TYPE_CHECKING:
-    from tensorlang.ir import Tensor
     from tensorlang.ops.declarations import Array
     from tensorlang.ops.nn import attention_definitions as loops
     from tensorlang.ops.nn import attention_gradient as gradient
@@ -83,7 +82,7 @@ def attention(  # noqa: PLR0917 - options may be given by position
     causal: bool | Literal["lower_right"] = False,
     scale: float | None = None,
     window: int | None = None,
-) -> Tensor:
+) -> ir.Tensor:
     """Scaled dot-product attention: `softmax(q @ k^T * scale) @ v` for each head.
 
     Args:
@@ -109,7 +108,7 @@ def attention(  # noqa: PLR0917 - options may be given by position
 
 
 @algorithm(attention, "online", serves=_has_columns)
-def _online(**given: Any) -> Tensor:
+def _online(**given: Any) -> ir.Tensor:
     problem = loops.Problem.of(**given)
     return problem.result(online.attention(problem))
 
@@ -120,8 +119,8 @@ assert _grad is not None
 
 @algorithm(_grad, "online", serves=_in_blocks, tolerance=1e-5, finite=True)
 def _online_grad(
-    dy: Tensor, k: Tensor, v: Tensor, **given: Any
-) -> tuple[Tensor, Tensor, Tensor]:
+    dy: ir.Tensor, k: ir.Tensor, v: ir.Tensor, **given: Any
+) -> tuple[ir.Tensor, ir.Tensor, ir.Tensor]:
     problem = loops.Problem.of(k=k, v=v, **given)
     dq, dk, dv = gradient.attention_grad(problem.per_query(dy), problem)
     return problem.result(dq), ir.reshaped(dk, k.shape), ir.reshaped(dv, v.shape)

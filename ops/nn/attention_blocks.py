@@ -13,11 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from tensorlang.ir import as_expr, i64
-from tensorlang.ir.nodes import Axis, Block, For, Var, binary
+from tensorlang import ir
 
 if TYPE_CHECKING:
-    from tensorlang.ir.nodes import Expr, Stmt
     from tensorlang.ops.nn.attention_definitions import Problem
 
 QUERIES: Final = 64  # of a block
@@ -38,19 +36,19 @@ class Loop:
     """
 
     name: str
-    extent: Expr
+    extent: ir.Expr
     kind: str = "spatial"
 
     @property
-    def var(self) -> Var:
+    def var(self) -> ir.Var:
         """The loop's variable."""
-        return Var(self.name, i64)
+        return ir.Var(self.name, ir.i64)
 
 
-def over(loops: Sequence[Loop], body: Stmt) -> Stmt:
+def over(loops: Sequence[Loop], body: ir.Stmt) -> ir.Stmt:
     """A statement in loops, the first one outermost."""
     for loop in reversed(loops):
-        body = For(loop.var, loop.extent, "serial", body)
+        body = ir.For(loop.var, loop.extent, "serial", body)
     return body
 
 
@@ -66,59 +64,59 @@ class Place:
     """
 
     p: Problem
-    head: tuple[Expr, ...]
-    g: Expr
-    t: Expr
+    head: tuple[ir.Expr, ...]
+    g: ir.Expr
+    t: ir.Expr
 
     @property
-    def count(self) -> Expr:
+    def count(self) -> ir.Expr:
         """The number of queries."""
         return least(self.p.q.buffer.shape[-2] - self.g * QUERIES, QUERIES)
 
-    def query(self, i: Expr) -> tuple[Expr, ...]:
+    def query(self, i: ir.Expr) -> tuple[ir.Expr, ...]:
         """The index of a query; the last one of all stands for those beyond."""
         last = self.p.q.buffer.shape[-2] - 1
         return (*self.head, least(self.g * QUERIES + i, last))
 
-    def key(self, j: Expr) -> tuple[Expr, Expr]:
+    def key(self, j: ir.Expr) -> tuple[ir.Expr, ir.Expr]:
         """The index of a key; the last one of all stands for those beyond."""
         return self.head[0], least(self.first + j, self.p.k.buffer.shape[1] - 1)
 
-    def sees(self, i: Expr, j: Expr) -> Expr:
+    def sees(self, i: ir.Expr, j: ir.Expr) -> ir.Expr:
         """Whether a query sees a key."""
         return self.p.sees(self.g * QUERIES + i, self.first + j)
 
     @property
-    def begin(self) -> Expr:
+    def begin(self) -> ir.Expr:
         """The first key that is seen."""
         if self.p.window is None:
-            return as_expr(0)
+            return ir.as_expr(0)
         low = self.g * QUERIES + self.p.shift - (self.p.window - 1)
-        return binary("max", low, as_expr(0))
+        return ir.binary("max", low, ir.as_expr(0))
 
     @property
-    def end(self) -> Expr:
+    def end(self) -> ir.Expr:
         """The end of the keys that are seen."""
         keys = self.p.k.buffer.shape[1]
         return least(self._last + self._ahead + 1, keys) if self.p.masked else keys
 
     @property
-    def steps(self) -> Expr:
+    def steps(self) -> ir.Expr:
         """The number of blocks of keys."""
         return (self.end - self.begin + (KEYS - 1)) // KEYS
 
     @property
-    def first(self) -> Expr:
+    def first(self) -> ir.Expr:
         """The first key of the block."""
         return self.begin + self.t * KEYS
 
     @property
-    def length(self) -> Expr:
+    def length(self) -> ir.Expr:
         """The number of keys of the block."""
         return least(self.end - self.first, KEYS)
 
     @property
-    def crosses(self) -> Expr:
+    def crosses(self) -> ir.Expr:
         """Whether some query of the block does not see some key of the block."""
         low = self.g * QUERIES + self.p.shift
         found = self.first + self.length - 1 > low + self._ahead
@@ -127,7 +125,7 @@ class Place:
         return found
 
     @property
-    def _last(self) -> Expr:
+    def _last(self) -> ir.Expr:
         """The position of the last query."""
         return self.g * QUERIES + self.count - 1 + self.p.shift
 
@@ -137,9 +135,9 @@ class Place:
         return 0 if self.p.causal else (self.p.window or 1) - 1
 
 
-def least(a: Expr, b: Expr | int) -> Expr:
+def least(a: ir.Expr, b: ir.Expr | int) -> ir.Expr:
     """The smaller of two integers."""
-    return binary("min", a, b)
+    return ir.binary("min", a, b)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,13 +156,13 @@ class Nest:
     @property
     def here(self) -> Place:
         """The place in terms of the loops."""
-        return self._place([loop.var for loop in self.outer], Var("t", i64))
+        return self._place([loop.var for loop in self.outer], ir.Var("t", ir.i64))
 
     def keys(self, kind: str = "spatial") -> Loop:
         """The loop over blocks of keys, and the kind of the axes that it drives."""
         return Loop("t", self.here.steps, kind)
 
-    def _place(self, axes: Sequence[Expr], t: Expr) -> Place:
+    def _place(self, axes: Sequence[ir.Expr], t: ir.Expr) -> Place:
         *head, g = axes
         return Place(self.p, tuple(head), g, t)
 
@@ -172,12 +170,12 @@ class Nest:
         self,
         name: str,
         inner: Sequence[Loop],
-        body: Callable[..., Stmt],
+        body: Callable[..., ir.Stmt],
         *,
         g: str = "spatial",
         t: str = "",
-        init: Stmt | None = None,
-    ) -> Stmt:
+        init: ir.Stmt | None = None,
+    ) -> ir.Stmt:
         """A block in loops of its own.
 
         Args:
@@ -191,10 +189,10 @@ class Nest:
         of_z, *others = self.outer
         around = [of_z, *(replace(loop, kind=g) for loop in others)]
         around += [self.keys(t)] if t else []
-        own = {loop.var: Var(f"{name}_{loop.name}", i64) for loop in inner}
+        own = {loop.var: ir.Var(f"{name}_{loop.name}", ir.i64) for loop in inner}
         axes = tuple(
-            Axis(
-                Var(f"v{name}_{loop.name}", i64),
+            ir.Axis(
+                ir.Var(f"v{name}_{loop.name}", ir.i64),
                 loop.kind,
                 loop.extent,
                 own.get(loop.var, loop.var),
@@ -204,5 +202,5 @@ class Nest:
         *outside, last = (axis.var for axis in axes[: len(around)])
         place = self._place(outside, last) if t else self._place([*outside, last], last)
         inside = (axis.var for axis in axes[len(around) :])
-        made: Stmt = Block(name, axes, body(place, *inside), init=init)
+        made: ir.Stmt = ir.Block(name, axes, body(place, *inside), init=init)
         return over([Loop(own[x.var].name, x.extent) for x in inner], made)

@@ -18,9 +18,6 @@ from tensorlang.errors import ArgumentError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tensorlang.ir import Expr, Reduction, Tensor
-    from tensorlang.ir.sizes import Size
-
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -37,21 +34,21 @@ class Problem:
         window: The number of keys that a query sees up to its position; None for all.
     """
 
-    q: Tensor
-    k: Tensor
-    v: Tensor
-    shape: tuple[Size, ...]
+    q: ir.Tensor
+    k: ir.Tensor
+    v: ir.Tensor
+    shape: tuple[ir.Size, ...]
     causal: bool
-    shift: Expr
+    shift: ir.Expr
     scale: float
     window: int | None
 
     @classmethod
     def of(  # noqa: PLR0917 - the parameters of the operator
         cls,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
+        q: ir.Tensor,
+        k: ir.Tensor,
+        v: ir.Tensor,
         causal: bool | str,
         scale: float | None,
         window: int | None,
@@ -88,7 +85,7 @@ class Problem:
         """Whether there may be keys that a query does not see."""
         return self.causal or self.window is not None
 
-    def sees(self, query: Expr, key: Expr) -> Expr:
+    def sees(self, query: ir.Expr, key: ir.Expr) -> ir.Expr:
         """Whether a query sees a key."""
         at = query + self.shift
         seen = key <= at if self.causal else ir.as_expr(True)
@@ -98,11 +95,11 @@ class Problem:
                 seen = seen & (key < at + self.window)
         return seen
 
-    def result(self, y: Tensor) -> Tensor:
+    def result(self, y: ir.Tensor) -> ir.Tensor:
         """A result of each query, in the shape for the caller."""
         return ir.reshaped(y, (*self.shape[:3], y.shape[-1]))
 
-    def per_query(self, dy: Tensor) -> Tensor:
+    def per_query(self, dy: ir.Tensor) -> ir.Tensor:
         """The gradient of the results, with the queries' dimensions.
 
         Raises:
@@ -118,7 +115,7 @@ class Problem:
         return ir.reshaped(dy, (*self.q.shape[:-1], self.v.shape[2]))
 
 
-def _check(q: Tensor, k: Tensor, v: Tensor, window: int | None) -> None:
+def _check(q: ir.Tensor, k: ir.Tensor, v: ir.Tensor, window: int | None) -> None:
     """Refuse shapes that do not go together, and empty windows."""
     ir.require(
         {q.ndim, k.ndim, v.ndim} == {4},
@@ -152,7 +149,7 @@ def _check(q: Tensor, k: Tensor, v: Tensor, window: int | None) -> None:
     )
 
 
-def _check_scale(q: Tensor, scale: float | None) -> None:
+def _check_scale(q: ir.Tensor, scale: float | None) -> None:
     """Refuse a scale that the type of the scores does not hold."""
     kind = ir.f32 if q.dtype.bits < 32 else q.dtype
     ir.require(
@@ -164,23 +161,23 @@ def _check_scale(q: Tensor, scale: float | None) -> None:
     )
 
 
-def attention(p: Problem) -> Tensor:
+def attention(p: Problem) -> ir.Tensor:
     """The result, one for each query of `p.q`, with all scores stored."""
     *rows, _ = p.q.shape
     weight = _weights(p)
     t = ir.reduce_axis(p.k.shape[1], "t")
 
-    def weighted(*at: Expr) -> Reduction:
+    def weighted(*at: ir.Expr) -> ir.Reduction:
         *i, column = at
         value = weight[(*i, t)] * ir.wide(p.v[i[0], t, column])
         return ir.sum(_seen(p, i, t.expression(), value), t)
 
     shape = (*rows, p.v.shape[2])
-    y: Tensor = ir.compute(shape, weighted, "weighted")
+    y: ir.Tensor = ir.compute(shape, weighted, "weighted")
     return stored(y, p.q, "y")
 
 
-def _weights(p: Problem) -> Tensor:
+def _weights(p: Problem) -> ir.Tensor:
     """The softmax of the scores; zeros for a query from which all keys are hidden."""
     *rows, _ = p.q.shape
     n = p.k.shape[1]
@@ -189,52 +186,52 @@ def _weights(p: Problem) -> Tensor:
     most = ir.rows.top_of(scores.dtype)
     top = ir.compute(rows, lambda *i: ir.reduction(most, scores[(*i, t)], t), "top")
 
-    def exponential(*at: Expr) -> Expr:
+    def exponential(*at: ir.Expr) -> ir.Expr:
         base = top[at[:-1]]
         return ir.exp(scores[at] - ir.select(base.equal(-math.inf), 0.0, base))
 
     e = ir.compute((*rows, n), exponential, "e")
     total = ir.compute(rows, lambda *i: ir.sum(e[(*i, t)], t), "total")
 
-    def share(*at: Expr) -> Expr:
-        whole: Expr = total[at[:-1]]
-        value: Expr = e[at]
+    def share(*at: ir.Expr) -> ir.Expr:
+        whole: ir.Expr = total[at[:-1]]
+        value: ir.Expr = e[at]
         return value / ir.select(whole.equal(0.0), 1.0, whole)
 
-    weight: Tensor = ir.compute((*rows, n), share, "weight")
+    weight: ir.Tensor = ir.compute((*rows, n), share, "weight")
     return weight
 
 
-def _scores(p: Problem) -> Tensor:
+def _scores(p: Problem) -> ir.Tensor:
     """The scores of all queries and keys; minus infinity for keys that are hidden."""
     *rows, depth = p.q.shape
     shape, c = (*rows, p.k.shape[1]), ir.reduce_axis(depth, "c")
 
-    def dot(*at: Expr) -> Reduction:
+    def dot(*at: ir.Expr) -> ir.Reduction:
         *i, key = at
         return ir.sum(ir.wide(p.q[(*i, c)]) * ir.wide(p.k[i[0], key, c]), c)
 
     dots = ir.compute(shape, dot, "dots")
 
-    def score(*at: Expr) -> Expr:
+    def score(*at: ir.Expr) -> ir.Expr:
         return _seen(p, at[:-1], at[-1], dots[at] * p.scale, -math.inf)
 
-    scores: Tensor = ir.compute(shape, score, "scores")
+    scores: ir.Tensor = ir.compute(shape, score, "scores")
     return scores
 
 
 def _seen(
-    p: Problem, row: Sequence[Expr], key: Expr, value: Expr, other: float = 0.0
-) -> Expr:
+    p: Problem, row: Sequence[ir.Expr], key: ir.Expr, value: ir.Expr, other: float = 0.0
+) -> ir.Expr:
     """The value if a query sees a key."""
     return ir.select(p.sees(row[-1], key), value, other) if p.masked else value
 
 
-def stored(made: Tensor, like: Tensor, name: str) -> Tensor:
+def stored(made: ir.Tensor, like: ir.Tensor, name: str) -> ir.Tensor:
     """A result in the type of an array."""
     if made.dtype == like.dtype:
         return made
-    cast: Tensor = ir.compute(
+    cast: ir.Tensor = ir.compute(
         made.buffer.shape, lambda *at: ir.stored(made[at], like.dtype), name
     )
     return cast

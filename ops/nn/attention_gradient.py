@@ -18,22 +18,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tensorlang import ir
-from tensorlang.ir import as_expr
-from tensorlang.ir.frontend import Stage, Tensor, placeholder
-from tensorlang.ir.nodes import If, Let, Var, seq
 from tensorlang.ops.nn.attention_blocks import FEW, LANES, QUERIES, ROWS, Loop, over
 from tensorlang.ops.nn.attention_definitions import stored
 from tensorlang.ops.nn.attention_online import with_logsumexp
 from tensorlang.ops.nn.attention_steps import GROUPS, Steps, add, of_key, store
 
 if TYPE_CHECKING:
-    from tensorlang.ir import Expr
-    from tensorlang.ir.nodes import Stmt
     from tensorlang.ops.nn.attention_blocks import Place
     from tensorlang.ops.nn.attention_definitions import Problem
 
 
-def attention_grad(dy: Tensor, p: Problem) -> tuple[Tensor, Tensor, Tensor]:
+def attention_grad(dy: ir.Tensor, p: Problem) -> tuple[ir.Tensor, ir.Tensor, ir.Tensor]:
     """The gradients of queries, keys and values."""
     return _Gradient(p, dy).program()
 
@@ -41,7 +36,7 @@ def attention_grad(dy: Tensor, p: Problem) -> tuple[Tensor, Tensor, Tensor]:
 class _Gradient(Steps):
     """The steps from the gradient of the results to those of queries and keys."""
 
-    def __init__(self, p: Problem, dy: Tensor) -> None:
+    def __init__(self, p: Problem, dy: ir.Tensor) -> None:
         super().__init__(p)
         self.dy = dy
         self.y, self.log = with_logsumexp(p)
@@ -55,32 +50,32 @@ class _Gradient(Steps):
         self.to_key = self.buffer("to_key", *self.weight.buffer.shape[:2], depth)
         self.to_value = self.buffer("to_value", *self.weight.buffer.shape[:2], width)
 
-    def program(self) -> tuple[Tensor, Tensor, Tensor]:
+    def program(self) -> tuple[ir.Tensor, ir.Tensor, ir.Tensor]:
         """The gradients of queries, keys and values."""
         p = self.p
-        dq = placeholder(p.q.buffer.shape, self.kind, "dq")
+        dq = ir.placeholder(p.q.buffer.shape, self.kind, "dq")
         dk, dv = (
-            ir.compute(x.buffer.shape, lambda *_: as_expr(0.0, self.kind), name)
+            ir.compute(x.buffer.shape, lambda *_: ir.as_expr(0.0, self.kind), name)
             for name, x in (("dk", p.k), ("dv", p.v))
         )
         started = [self.pack, self.pack_seed, *self._started()]
-        steps = over([self.nest.keys()], seq(self._weighed(), self._summed(dk, dv)))
-        body = seq(self.allocated(), started, steps, self._finish(dq))
+        steps = over([self.nest.keys()], ir.seq(self._weighed(), self._summed(dk, dv)))
+        body = ir.seq(self.allocated(), started, steps, self._finish(dq))
         inputs = (dk, dv, self.dy, self.y, self.log, p.q, p.k, p.v)
-        stage = Stage(over(self.nest.outer, body), (dq.buffer,), inputs)
+        stage = ir.Stage(over(self.nest.outer, body), (dq.buffer,), inputs)
         to_q, to_k, to_v = (
-            stored(Tensor(made.buffer, stage), x, f"{made.buffer.name}_{x.dtype}")
+            stored(ir.Tensor(made.buffer, stage), x, f"{made.buffer.name}_{x.dtype}")
             for made, x in ((dq, p.q), (dk, p.k), (dv, p.v))
         )
         return to_q, to_k, to_v
 
-    def _started(self) -> list[Stmt]:
+    def _started(self) -> list[ir.Stmt]:
         """The logarithms, and the products of the results with their gradients."""
 
-        def log(at: Place, u: Expr, i: Expr) -> Stmt:
+        def log(at: Place, u: ir.Expr, i: ir.Expr) -> ir.Stmt:
             return store(self.base, (u, i), self.log[at.query(u * LANES + i)])
 
-        def inner(at: Place, u: Expr, i: Expr, e: Expr) -> Stmt:
+        def inner(at: Place, u: ir.Expr, i: ir.Expr, e: ir.Expr) -> ir.Stmt:
             place = (*at.query(u * LANES + i), e)
             return add(self.inner, (u, i), ir.wide(self.dy[place]) * self.y[place])
 
@@ -91,15 +86,15 @@ class _Gradient(Steps):
             self.cleared("zeros", self.to_query),
         ]
 
-    def _weighed(self) -> list[Stmt]:
+    def _weighed(self) -> list[ir.Stmt]:
         """The weights of a block, and the gradients of its scores."""
 
-        def slope(at: Place, j: Expr, u: Expr, i: Expr) -> Stmt:
+        def slope(at: Place, j: ir.Expr, u: ir.Expr, i: ir.Expr) -> ir.Stmt:
             del at
-            place, weight = of_key(j, u, i), Var("weight_of", self.kind)
+            place, weight = of_key(j, u, i), ir.Var("weight_of", self.kind)
             slope = weight * (self.dscore[place] - self.inner[u, i]) * self.p.scale
-            return seq(
-                Let(weight, ir.exp(self.weight[place] - self.base[u, i])),
+            return ir.seq(
+                ir.Let(weight, ir.exp(self.weight[place] - self.base[u, i])),
                 store(self.weight, place, weight),
                 store(self.dscore, place, slope),
             )
@@ -107,7 +102,7 @@ class _Gradient(Steps):
         found = [self.product("again", self.weight, self.p.k, self.query)]
         if self.p.masked:
             mask = self.masked("hide", self.weight)
-            found.append(If(self.nest.here.crosses, mask))
+            found.append(ir.If(self.nest.here.crosses, mask))
         inner = (Loop("j", self.length), *self.lanes)
         return [
             *found,
@@ -115,7 +110,7 @@ class _Gradient(Steps):
             self.nest.block("slopes", inner, slope, t="ordered"),
         ]
 
-    def _summed(self, dk: Tensor, dv: Tensor) -> list[Stmt]:
+    def _summed(self, dk: ir.Tensor, dv: ir.Tensor) -> list[ir.Stmt]:
         """Add a block's share to the gradients."""
         return [
             self.over_keys("to_queries", self.to_query, self.dscore, self.p.k),
@@ -125,10 +120,10 @@ class _Gradient(Steps):
             self._added("dv_of", dv, self.to_value),
         ]
 
-    def _added(self, name: str, total: Tensor, part: Tensor) -> Stmt:
+    def _added(self, name: str, total: ir.Tensor, part: ir.Tensor) -> ir.Stmt:
         """Add to the rows of a block of keys."""
 
-        def sums(at: Place, j: Expr, e: Expr) -> Stmt:
+        def sums(at: Place, j: ir.Expr, e: ir.Expr) -> ir.Stmt:
             place = (at.head[0], at.first + j, e)
             value = total[place] + part[j // ROWS, j % ROWS, e]
             return store(total, place, value)
@@ -136,10 +131,10 @@ class _Gradient(Steps):
         inner = Loop("j", self.length), Loop("e", part.buffer.shape[-1])
         return self.nest.block(name, inner, sums, g="ordered", t="ordered")
 
-    def _finish(self, dq: Tensor) -> Stmt:
+    def _finish(self, dq: ir.Tensor) -> ir.Stmt:
         """Write the gradients of a block of queries."""
 
-        def finish(at: Place, i: Expr, c: Expr) -> Stmt:
+        def finish(at: Place, i: ir.Expr, c: ir.Expr) -> ir.Stmt:
             place = (*at.head, at.g * QUERIES + i, c)
             return store(dq, place, self.to_query[i // FEW, i % FEW, c])
 

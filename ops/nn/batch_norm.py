@@ -9,7 +9,7 @@ channel.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tensorlang import ir
 from tensorlang.ops.definition import operator
@@ -22,10 +22,6 @@ from tensorlang.ops.nn.channel_moments import (
 from tensorlang.ops.nn.norms import inverse_root
 from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.signature import Floats, Scalar, Weights
-
-if TYPE_CHECKING:
-    from tensorlang.ir import Expr, Tensor
-    from tensorlang.ir.rows import Index, Rows
 
 _USUAL: Final = (8, 64, 56, 56)
 _RESULTS: Final = {"dx": "x", "dweight": "weight", "dbias": "weight"}  # of gradients
@@ -65,7 +61,7 @@ def batch_norm(
     *,
     eps: Scalar = 1e-5,
     axis: int = 1,
-) -> Tensor:
+) -> ir.Tensor:
     """Batch normalisation with given moments, as in inference.
 
     `(x - mean) / sqrt(var + eps) * weight + bias`, per channel.
@@ -78,7 +74,7 @@ def batch_norm(
         axis, {"x": x}, mean=mean, var=var, weight=weight, bias=bias
     )
 
-    def deviation(c: Expr) -> Expr:
+    def deviation(c: ir.Expr) -> ir.Expr:
         return _scaled(inverse_root(ir.wide(var[c]) + eps), weight, c)
 
     scale = _by_channel(x, axis, deviation, "scale")
@@ -96,7 +92,7 @@ def batch_norm_train(
     momentum: Scalar = 0.1,
     eps: Scalar = 1e-5,
     axis: int = 1,
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[ir.Tensor, ir.Tensor, ir.Tensor]:
     """Batch normalisation with the moments of the batch, and updated running moments.
 
     Running moments become `(1 - momentum) * running + momentum * batch`, with the
@@ -120,10 +116,10 @@ def batch_norm_train(
     channels = Channels(rows, dim)
     found = channels.moments()
 
-    def deviation(c: Expr) -> Expr:
+    def deviation(c: ir.Expr) -> ir.Expr:
         return _scaled(inverse_root(found.variance(c) + eps), weight, c)
 
-    def spread(c: Expr) -> Expr:
+    def spread(c: ir.Expr) -> ir.Expr:
         return found.squares(c) / (channels.count - 1.0)
 
     scale = _by_channel(x, axis, deviation, "scale")
@@ -157,7 +153,7 @@ def batch_norm_grad(
     channels = Channels(rows, dim)
     scale = _by_channel(x, axis, lambda c: inverse_root(ir.wide(var[c]) + eps), "scale")
 
-    def element(at: Index) -> Expr:
+    def element(at: ir.rows.Index) -> ir.Expr:
         c = at[dim]
         return ir.stored(given[at] * _scaled(scale[c], weight, c), x.dtype)
 
@@ -207,7 +203,7 @@ def batch_norm_train_grad(
         x, axis, lambda c: inverse_root(found.variance(c) + eps), "scale"
     )
 
-    def element(at: Index) -> Expr:
+    def element(at: ir.rows.Index) -> ir.Expr:
         c = at[dim]
         unit = (channels[at] - found.mean(c)) * scale[c]
         slope = moment(c) * scale[c] / count
@@ -227,21 +223,25 @@ def batch_norm_train_grad(
 # ------------------------------------------------------------------------ the loops
 
 
-def _scaled(value: Expr, weight: Tensor | None, c: Expr) -> Expr:
+def _scaled(value: ir.Expr, weight: ir.Tensor | None, c: ir.Expr) -> ir.Expr:
     return value if weight is None else value * ir.wide(weight[c])
 
 
-def _by_channel(x: Tensor, axis: int, value: Channel, name: str) -> Tensor:
-    made: Tensor = ir.compute((x.shape[axis],), value, name)
+def _by_channel(x: ir.Tensor, axis: int, value: Channel, name: str) -> ir.Tensor:
+    made: ir.Tensor = ir.compute((x.shape[axis],), value, name)
     return made
 
 
 def _normalised(
-    rows: Rows, dim: int, mean: Channel, scale: Tensor, bias: Tensor | None
-) -> Tensor:
+    rows: ir.rows.Rows,
+    dim: int,
+    mean: Channel,
+    scale: ir.Tensor,
+    bias: ir.Tensor | None,
+) -> ir.Tensor:
     """`(x - mean) * scale + bias`."""
 
-    def element(at: Index) -> Expr:
+    def element(at: ir.rows.Index) -> ir.Expr:
         c = at[dim]
         value = (rows[at] - mean(c)) * scale[c]
         value = value if bias is None else value + ir.wide(bias[c])
@@ -250,21 +250,21 @@ def _normalised(
     return rows.whole(rows.each(element, "y"))
 
 
-def _moved(running: Tensor, own: Channel, momentum: Scalar, name: str) -> Tensor:
+def _moved(running: ir.Tensor, own: Channel, momentum: Scalar, name: str) -> ir.Tensor:
     """`(1 - momentum) * running + momentum * own`."""
 
-    def value(c: Expr) -> Expr:
+    def value(c: ir.Expr) -> ir.Expr:
         held = ir.wide(running[c])
         share = ir.as_expr(momentum).cast(held.dtype)
         moved = held * (1.0 - share) + own(c).cast(held.dtype) * share
         return ir.stored(moved, running.dtype)
 
-    made: Tensor = ir.compute(running.shape, value, name)
+    made: ir.Tensor = ir.compute(running.shape, value, name)
     return made
 
 
-def _as_weight(weight: Tensor, value: Channel, name: str) -> Tensor:
-    made: Tensor = ir.compute(
+def _as_weight(weight: ir.Tensor, value: Channel, name: str) -> ir.Tensor:
+    made: ir.Tensor = ir.compute(
         weight.shape, lambda c: ir.stored(value(c), weight.dtype), name
     )
     return made

@@ -38,9 +38,7 @@ from tensorlang import ir
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tensorlang.ir import Expr, Tensor
-
-    Factor: TypeAlias = Callable[[Any, Any], Expr]
+    Factor: TypeAlias = Callable[[Any, Any], ir.Expr]
 
 LARGEST: Final = 2.0**128 - 2.0**120  # of bf16
 _FINITE: Final = 2.0**128 - 2.0**104  # the largest of f32
@@ -73,7 +71,7 @@ SPLITS: Final = (
 )
 
 
-def part(x: Expr, which: int) -> Expr:
+def part(x: ir.Expr, which: int) -> ir.Expr:
     """A part of an f32 in bf16."""
     size = ir.unary("abs", x)
     cut = ir.minimum(ir.maximum(x, -LARGEST), LARGEST)
@@ -90,23 +88,23 @@ def part(x: Expr, which: int) -> Expr:
 
 def _parts(
     element: Factor, rows: Any, depth: int, taken: Sequence[int], name: str
-) -> Tensor:
+) -> ir.Tensor:
     """Parts of a matrix side by side, in bf16."""
 
-    def of(i: Expr, q: Expr) -> Expr:
+    def of(i: ir.Expr, q: ir.Expr) -> ir.Expr:
         x, number = element(i, q % depth), q // depth
         made = part(x, taken[-1])
         for at in reversed(range(len(taken) - 1)):
             made = ir.select(number < at + 1, part(x, taken[at]), made)
         return made
 
-    made: Tensor = ir.compute((rows, len(taken) * depth), of, name)
+    made: ir.Tensor = ir.compute((rows, len(taken) * depth), of, name)
     return made
 
 
 def products(
     x: Factor, w: Factor, sizes: tuple[Any, int, int], name: str, split: Split
-) -> Tensor:
+) -> ir.Tensor:
     """The sums `x[i, 0] * w[j, 0] + ...` for all rows i and columns j, by parts.
 
     Args:
@@ -118,11 +116,11 @@ def products(
     """
     rows, columns, depth = sizes
 
-    def summed(pairs: Sequence[tuple[int, int]], name: str) -> Tensor:
+    def summed(pairs: Sequence[tuple[int, int]], name: str) -> ir.Tensor:
         first = _parts(x, rows, depth, [a for a, _ in pairs], f"{name}_x")
         second = _parts(w, columns, depth, [b for _, b in pairs], f"{name}_w")
         q = ir.reduce_axis(len(pairs) * depth, "k")
-        made: Tensor = ir.compute(
+        made: ir.Tensor = ir.compute(
             (rows, columns),
             lambda i, j: ir.sum(ir.wide(first[i, q]) * ir.wide(second[j, q]), q),
             name,
@@ -131,9 +129,9 @@ def products(
 
     high, rest = summed(split.products[:1], "high"), summed(split.products[1:], "rest")
 
-    def element(i: Expr, j: Expr) -> Expr:
+    def element(i: ir.Expr, j: ir.Expr) -> ir.Expr:
         finite = ir.unary("abs", high[i, j]) <= ir.as_expr(_FINITE, ir.f32)
         return ir.select(finite, high[i, j] + rest[i, j], high[i, j])
 
-    both: Tensor = ir.compute((rows, columns), element, name)
+    both: ir.Tensor = ir.compute((rows, columns), element, name)
     return both

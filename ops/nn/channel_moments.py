@@ -10,24 +10,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from tensorlang import ir
 
-if TYPE_CHECKING:
-    from tensorlang.ir import Expr, Tensor
-    from tensorlang.ir.rows import Index, Rows
-
-Value: TypeAlias = "Callable[[Index], Expr]"
+Value: TypeAlias = "Callable[[ir.rows.Index], ir.Expr]"
 # a value per channel, by channel index
-Channel: TypeAlias = "Callable[[Expr], Expr]"
+Channel: TypeAlias = "Callable[[ir.Expr], ir.Expr]"
 _IMAGES: Final = 1  # the channel dimension of images `[n, c, i]`
 _COLUMNS: Final = 2  # the channel dimension of columns `[1, n, c]`
 
 
 def by_channels(
-    axis: int, arrays: dict[str, Tensor], **by_channel: Tensor | None
-) -> tuple[tuple[Rows, ...], int]:
+    axis: int, arrays: dict[str, ir.Tensor], **by_channel: ir.Tensor | None
+) -> tuple[tuple[ir.rows.Rows, ...], int]:
     """Arrays as images or columns, and their channel dimension."""
     ir.rows.same_shape(**arrays)
     x = arrays["x"]
@@ -57,7 +53,7 @@ def by_channels(
     ), dim
 
 
-def check_variance(x: Tensor, rows: Rows, dim: int) -> None:
+def check_variance(x: ir.Tensor, rows: ir.rows.Rows, dim: int) -> None:
     """Check that channels have more than one value."""
     ir.require(
         dim == _IMAGES or rows.array.shape[1] != 1,
@@ -75,16 +71,18 @@ class Channels:
         given: The gradient `dy` of a result of the same shape, if any.
     """
 
-    def __init__(self, rows: Rows, dim: int, given: Rows | None = None) -> None:
+    def __init__(
+        self, rows: ir.rows.Rows, dim: int, given: ir.rows.Rows | None = None
+    ) -> None:
         self.rows, self.dim, self.given = rows, dim, given
         self.array = rows.array
 
-    def __getitem__(self, at: Index) -> Expr:
+    def __getitem__(self, at: ir.rows.Index) -> ir.Expr:
         """An element, widened to the accumulation type."""
         return self.rows[at]
 
     @property
-    def count(self) -> Expr:
+    def count(self) -> ir.Expr:
         """The number of elements per channel, in the accumulation type."""
         n, *_ = extents = self.array.buffer.shape
         number = n * extents[2] if self.dim == _IMAGES else extents[1]
@@ -99,11 +97,13 @@ class Channels:
         whole = self._over_images(lambda n, c: part[n, c], name)
         return whole.__getitem__
 
-    def _over_images(self, value: Callable[[Expr, Expr], Expr], name: str) -> Tensor:
+    def _over_images(
+        self, value: Callable[[ir.Expr, ir.Expr], ir.Expr], name: str
+    ) -> ir.Tensor:
         """The sum over images of a value per image and channel."""
         n, c, _ = self.array.shape
         axis = ir.reduce_axis(n, f"{name}_n")
-        made: Tensor = ir.compute(
+        made: ir.Tensor = ir.compute(
             (c,), lambda c: ir.sum(value(axis.var, c), axis), name
         )
         return made
@@ -115,7 +115,7 @@ class Channels:
     def _of_columns(self) -> Moments:
         total = self.sum(self.__getitem__, "total")
 
-        def off(at: Index) -> Expr:
+        def off(at: ir.rows.Index) -> ir.Expr:
             return self[at] - total(at[2]) / self.count
 
         squares = self.sum(lambda at: off(at) * off(at), "squares")
@@ -130,9 +130,9 @@ class Channels:
         """Moments of each image in one pass over memory, then combined."""
         rows, given = self.rows, self.given
         size = self.array.buffer.shape[2].cast(rows.dtype)
-        sums: Tensor = rows.fold("sum", rows.__getitem__, "total_of_image")
+        sums: ir.Tensor = rows.fold("sum", rows.__getitem__, "total_of_image")
 
-        def off(at: Index) -> Expr:
+        def off(at: ir.rows.Index) -> ir.Expr:
             return rows[at] - sums[at[0], at[1]] / size
 
         inside = rows.fold("sum", lambda at: off(at) * off(at), "squares_of_image")
@@ -145,7 +145,7 @@ class Channels:
             self._over_images(lambda n, c: sums[n, c], "total"), *own
         )
 
-        def away(n: Expr, c: Expr) -> Expr:
+        def away(n: ir.Expr, c: ir.Expr) -> ir.Expr:
             """The deviation of an image's mean from the total mean."""
             return sums[n, c] / size - total[c] / self.count
 
@@ -182,10 +182,10 @@ class Moments:
     plain: Channel | None = None
     moment: Channel | None = None
 
-    def mean(self, c: Expr) -> Expr:
+    def mean(self, c: ir.Expr) -> ir.Expr:
         """The mean of a channel."""
         return self.total(c) / self.of.count
 
-    def variance(self, c: Expr) -> Expr:
+    def variance(self, c: ir.Expr) -> ir.Expr:
         """The (biased) variance of a channel."""
         return self.squares(c) / self.of.count

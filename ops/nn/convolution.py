@@ -22,7 +22,6 @@ from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.signature import Batch, Floats, Ints, Padding, Sizes
 
 if TYPE_CHECKING:
-    from tensorlang.ir import Tensor
     from tensorlang.ops.nn import weight_gradients
 else:
     weight_gradients = lazy.module("tensorlang.ops.nn.weight_gradients")
@@ -85,7 +84,7 @@ def _operator(
 
 
 def _found(
-    id: str, *arrays: Tensor | None, images: int = 1, **asked: object
+    id: str, *arrays: ir.Tensor | None, images: int = 1, **asked: object
 ) -> Problem:
     """The convolution of these arrays; the first `images` keep an open batch."""
     shapes: list[tuple[Any, ...]] = [
@@ -96,7 +95,7 @@ def _found(
     return convolution(id, asked, *shapes)
 
 
-def _seen(array: Tensor | None, shape: tuple[int, ...]) -> Tensor | None:
+def _seen(array: ir.Tensor | None, shape: tuple[int, ...]) -> ir.Tensor | None:
     return None if array is None else ir.reshaped(array, shape)
 
 
@@ -112,7 +111,7 @@ def _forward(id: str, row: Row) -> Body:
         layout: str | None = None,
         activation: str | None = None,
         tolerance: Tolerance = None,
-    ) -> Tensor:
+    ) -> ir.Tensor:
         """Convolution of images with weights (cross-correlation, as in PyTorch).
 
         Args:
@@ -150,7 +149,7 @@ def _transposed(id: str, row: Row) -> Body:
         groups: int = 1,
         layout: str | None = None,
         activation: str | None = None,
-    ) -> Tensor:
+    ) -> ir.Tensor:
         """Transposed convolution: the gradient of a convolution for its images.
 
         Stride, padding, dilation and groups are those of the convolution that is
@@ -188,7 +187,7 @@ def _gradients(id: str, row: Row, *, transposed: bool = False) -> Body:
         layout: str | None = None,
         activation: str | None = None,
         output_padding: Ints = 0,
-    ) -> tuple[Tensor, ...]:
+    ) -> tuple[ir.Tensor, ...]:
         """The gradients for images, weights and, if there is one, bias.
 
         Returns:
@@ -226,7 +225,7 @@ def _of_data(id: str, row: Row) -> Body:
         dilation: Ints = 1,
         groups: int = 1,
         layout: str | None = None,
-    ) -> Tensor:
+    ) -> ir.Tensor:
         """The gradient for the images only."""
         asked = _asked(stride, padding, dilation, groups, layout)
         found = _found(id, dy, w, **asked, size=size)
@@ -247,7 +246,7 @@ def _of_weight(id: str, row: Row) -> Body:
         dilation: Ints = 1,
         groups: int = 1,
         layout: str | None = None,
-    ) -> Tensor:
+    ) -> ir.Tensor:
         """The gradient for the weights only."""
         asked = _asked(stride, padding, dilation, groups, layout)
         found = _found(id, dy, x, images=2, **asked, window=window)

@@ -18,9 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tensorlang.ir import reduce_axis
-from tensorlang.ir import sum as total
-from tensorlang.ir.elementwise import wide
+from tensorlang import ir
 from tensorlang.ops.nn.convolution_images import Lines, Rows
 from tensorlang.ops.nn.convolution_sides import (
     Part,
@@ -38,25 +36,21 @@ from tensorlang.ops.nn.convolution_stages import (
 from tensorlang.ops.nn.images import Layout, padded, staged, window_names
 
 if TYPE_CHECKING:
-    from tensorlang.ir import Reduction
-    from tensorlang.ir.dtypes import DType
-    from tensorlang.ir.frontend import Tensor
-    from tensorlang.ir.nodes import Expr
     from tensorlang.ops.nn.convolution_problem import Problem
 
 Indices = tuple[Any, ...]
 
 
 def conv(
-    x: Tensor,
-    w: Tensor,
-    b: Tensor | None,
+    x: ir.Tensor,
+    w: ir.Tensor,
+    b: ir.Tensor | None,
     p: Problem,
     activation: str | None = None,
     *,
     rows: bool = False,
     packed: bool = False,
-) -> Tensor:
+) -> ir.Tensor:
     """Convolution: the sum over channels and window of image times weight.
 
     Args:
@@ -75,15 +69,15 @@ def conv(
 
 
 def conv_transposed(
-    x: Tensor,
-    w: Tensor,
-    b: Tensor | None,
+    x: ir.Tensor,
+    w: ir.Tensor,
+    b: ir.Tensor | None,
     p: Problem,
     activation: str | None = None,
     *,
     rows: bool = False,
     packed: bool = False,
-) -> Tensor:
+) -> ir.Tensor:
     """The transposed convolution, to images of the problem's size, by phases."""
     frame, of = Layout(p.layout), transposed_sides(p)
     images = Rows(frame, of, x) if rows else Lines(frame, of)
@@ -92,8 +86,12 @@ def conv_transposed(
 
 
 def conv_dilated(
-    x: Tensor, w: Tensor, b: Tensor | None, p: Problem, activation: str | None = None
-) -> Tensor:
+    x: ir.Tensor,
+    w: ir.Tensor,
+    b: ir.Tensor | None,
+    p: Problem,
+    activation: str | None = None,
+) -> ir.Tensor:
     """As `conv_transposed`, by a convolution of the images dilated by the stride.
 
     Its windows are flipped, and inputs and outputs exchanged.
@@ -114,8 +112,13 @@ def conv_dilated(
 
 
 def _summed(
-    x: Tensor, w: Tensor, images: Lines, *, back: bool = False, packed: bool = False
-) -> list[tuple[Sequence[Part], Tensor]]:
+    x: ir.Tensor,
+    w: ir.Tensor,
+    images: Lines,
+    *,
+    back: bool = False,
+    packed: bool = False,
+) -> list[tuple[Sequence[Part], ir.Tensor]]:
     """The sums of products of each combination of parts.
 
     Args:
@@ -134,16 +137,16 @@ def _summed(
         filters = widened(w)
     own, inner = channels(w, rank, back=back)
 
-    def weight(of: Indices, c: Indices, tap: Sequence[Any]) -> Expr:
+    def weight(of: Indices, c: Indices, tap: Sequence[Any]) -> ir.Expr:
         order = (*of, *c, *tap)
         if packed:
             order = (*of[:-1], *c, *tap, of[-1])
         elif back:
             order = (*of[:-1], *c, of[-1], *tap)
-        value: Expr = filters[order]
+        value: ir.Expr = filters[order]
         return value
 
-    found: list[tuple[Sequence[Part], Tensor]] = []
+    found: list[tuple[Sequence[Part], ir.Tensor]] = []
     for parts in itertools.product(*(side.parts for side in images.sides)):
         name = f"sums_{len(found)}" if found else "sums"
         made = _sums(
@@ -154,8 +157,8 @@ def _summed(
 
 
 def _sums(  # noqa: PLR0917 - operands of a sum
-    image: Tensor,
-    weight: Callable[[Indices, Indices, Sequence[Any]], Expr],
+    image: ir.Tensor,
+    weight: Callable[[Indices, Indices, Sequence[Any]], ir.Expr],
     images: Lines,
     parts: Sequence[Part],
     own: Indices,
@@ -163,7 +166,7 @@ def _sums(  # noqa: PLR0917 - operands of a sum
     name: str,
     *,
     forwards: bool,
-) -> Tensor:
+) -> ir.Tensor:
     """The sums of the phases of one combination of parts.
 
     Args:
@@ -179,10 +182,10 @@ def _sums(  # noqa: PLR0917 - operands of a sum
     """
     several = [n for n, part in enumerate(parts) if part.phases > 1]
     cut, names = 1 + len(several), window_names(len(parts))
-    folded = [reduce_axis(n, "c") for n in inner]
-    taps = [reduce_axis(p.taps, of) for p, of in zip(parts, names, strict=True)]
+    folded = [ir.reduce_axis(n, "c") for n in inner]
+    taps = [ir.reduce_axis(p.taps, of) for p, of in zip(parts, names, strict=True)]
 
-    def element(at: Indices) -> Reduction:
+    def element(at: Indices) -> ir.Reduction:
         phases = dict(zip(several, at[1:cut], strict=True))
         _, of, place = images.frame.parts((at[0], *at[cut:]))
         offsets, elements = [], []
@@ -190,19 +193,21 @@ def _sums(  # noqa: PLR0917 - operands of a sum
             zip(images.sides, parts, taps, strict=True)
         ):
             first = phases.get(n, 0) + part.first
-            number: Expr = tap.var
+            number: ir.Expr = tap.var
             if forwards and side.slope < 0 and side.phases == 1:
                 number = part.taps - 1 - number
             offsets.append(side.offset(first, number))
             elements.append(side.element(first, number))
         c = tuple(axis.var for axis in folded)
         seen = image[images.at(at[0], (*of[:-1], *c) if c else of, place, offsets)]
-        return total(wide(seen) * wide(weight(of, c, elements)), (*folded, *taps))
+        return ir.sum(
+            ir.wide(seen) * ir.wide(weight(of, c, elements)), (*folded, *taps)
+        )
 
     called = [f"t{names[n][1:]}" for n in several]
     batch = ("b", *called)
     shape = (image.shape[0], *(parts[n].phases for n in several))
-    made: Tensor = staged(
+    made: ir.Tensor = staged(
         images.frame.joined(shape, own, images.places),
         images.frame.joined(batch, ("g", "o")[2 - len(own) :], images.names),
         element,
@@ -215,25 +220,25 @@ def _sums(  # noqa: PLR0917 - operands of a sum
 
 
 def _results(  # noqa: PLR0917 - operands of an epilogue
-    found: Sequence[tuple[Sequence[Part], Tensor]],
+    found: Sequence[tuple[Sequence[Part], ir.Tensor]],
     images: Lines,
     frame: Layout,
     extents: Sequence[int],
-    b: Tensor | None,
+    b: ir.Tensor | None,
     activation: str | None,
-    dtype: DType,
-) -> Tensor:
+    dtype: ir.DType,
+) -> ir.Tensor:
     """The results: the sums of their phases, without junk between lines, finished."""
     sums = found[0][1]
     if images.aligned:
         return finished(sums, b, frame, activation, dtype)
 
-    def read(at: Indices) -> Expr:
+    def read(at: Indices) -> ir.Expr:
         batch, own, pixel = frame.parts(at)
 
-        def phase(sums: Tensor, number: Indices, lines: Indices) -> Expr:
+        def phase(sums: ir.Tensor, number: Indices, lines: Indices) -> ir.Expr:
             place = images.place(lines)
-            value: Expr = sums[images.frame.joined((*batch, *number), own, place)]
+            value: ir.Expr = sums[images.frame.joined((*batch, *number), own, place)]
             return value
 
         return interleaved(pixel, images.sides, found, phase)

@@ -12,13 +12,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from tensorlang.ir import as_expr, select
-from tensorlang.ir.elementwise import NARROW, wide
+from tensorlang import ir
 from tensorlang.ops.nn.images import SPATIAL, Layout, padded, source, staged
 
 if TYPE_CHECKING:
-    from tensorlang.ir.frontend import Tensor
-    from tensorlang.ir.nodes import Expr
     from tensorlang.ops.nn.convolution_sides import Side
 
 Indices = tuple[Any, ...]
@@ -42,7 +39,7 @@ class Lines:
         self.names: Sequence[str] = SPATIAL[3 - len(sides) :]
         self.aligned = all(side.phases == 1 for side in sides)
 
-    def laid(self, x: Tensor, name: str = "padded") -> Tensor:
+    def laid(self, x: ir.Tensor, name: str = "padded") -> ir.Tensor:
         """The padded images; `x` itself if nothing is to be done."""
         low, extents = [s.before for s in self.sides], [s.extent for s in self.sides]
         return padded(x, self.frame, low, extents, name=name)
@@ -79,7 +76,7 @@ class Rows(Lines):
     """
 
     def __init__(
-        self, frame: Layout, sides: Sequence[Side], x: Tensor, whole: int = 1
+        self, frame: Layout, sides: Sequence[Side], x: ir.Tensor, whole: int = 1
     ) -> None:
         super().__init__(frame, sides)
         self.images, self.frame = frame, Layout("NCW")
@@ -89,11 +86,11 @@ class Rows(Lines):
         self.places, self.names = [self.length], ["q"]
         same = all(s.given == s.extent == s.lines and not s.most for s in sides)
         plain = same and len(sides) == 1 and self.length % whole == 0
-        self.copied = not plain or x.dtype.name in NARROW
+        self.copied = not plain or x.dtype.name in ir.NARROW
         self.slack = -self.length % whole if whole > 1 else _SLACK
         self.aligned = self.aligned and not self.copied
 
-    def laid(self, x: Tensor, name: str = "flat") -> Tensor:
+    def laid(self, x: ir.Tensor, name: str = "flat") -> ir.Tensor:
         """Padded images, split by residue and flattened, in the accumulation type."""
         if not self.copied:
             return x
@@ -104,9 +101,9 @@ class Rows(Lines):
         if len(self.sides) > 1:
             row = -(-row // line) * line
 
-        def element(at: Indices) -> Expr:
+        def element(at: Indices) -> ir.Expr:
             outer, residues, q = at[:cut], at[cut:-1], at[-1]
-            places, inside = [], as_expr(True)
+            places, inside = [], ir.as_expr(True)
             for d, side in enumerate(self.sides):
                 line = q // self.pitch[d] if self.pitch[d] > 1 else q
                 line = line % self.extents[d] if d else line
@@ -114,13 +111,13 @@ class Rows(Lines):
                 taken, there = source(place, side.given)
                 places.append(taken)
                 inside = inside & there
-            value = wide(x[(*outer, *places)])
-            return select(inside, value, as_expr(0.0).cast(value.dtype))
+            value = ir.wide(x[(*outer, *places)])
+            return ir.select(inside, value, ir.as_expr(0.0).cast(value.dtype))
 
         names = ["b", *("g", "c")[2 - len(channels) :]]
         names += [f"r{name}" for name in SPATIAL[3 - len(self.sides) :]] + ["q"]
         residues = [side.residues for side in self.sides]
-        made: Tensor = staged((*n, *channels, *residues, row), names, element, name)
+        made: ir.Tensor = staged((*n, *channels, *residues, row), names, element, name)
         return made
 
     def at(

@@ -19,12 +19,9 @@ from functools import reduce as folded
 from operator import and_
 from typing import TYPE_CHECKING, Any
 
-from tensorlang.ir import as_expr, select
-from tensorlang.ir.nodes import binary
+from tensorlang import ir
 
 if TYPE_CHECKING:
-    from tensorlang.ir.frontend import Tensor
-    from tensorlang.ir.nodes import Expr
     from tensorlang.ops.nn.convolution_problem import Problem
 
 Indices = tuple[Any, ...]
@@ -43,12 +40,12 @@ class Part:
         """The number of phases."""
         return self.end - self.first
 
-    def place(self, element: Expr) -> Expr:
+    def place(self, element: ir.Expr) -> ir.Expr:
         """The index of a phase by its first element; arbitrary for other phases."""
-        most = binary("min", element - self.first, as_expr(self.phases - 1))
-        return binary("max", most, as_expr(0))
+        most = ir.binary("min", element - self.first, ir.as_expr(self.phases - 1))
+        return ir.binary("max", most, ir.as_expr(0))
 
-    def has(self, element: Expr) -> Expr:
+    def has(self, element: ir.Expr) -> ir.Expr:
         """Whether the phase with this first element is one of these."""
         return (element >= self.first) & (element < self.end)
 
@@ -126,7 +123,7 @@ class Side:
         behind = (first * self.dilation + more) // self.phases + least
         return self.before - behind + tap * self.slope
 
-    def first(self, phase: Expr) -> tuple[Expr, Expr]:
+    def first(self, phase: ir.Expr) -> tuple[ir.Expr, ir.Expr]:
         """The first window element that reaches a phase, and whether any does."""
         shifted = phase + self.low % self.phases
         inverse = pow(self.dilation // self.common, -1, self.apart)
@@ -163,11 +160,11 @@ def _each(p: Problem) -> Iterator[tuple[int, ...]]:
 
 
 def interleaved(
-    pixel: Sequence[Expr],
+    pixel: Sequence[ir.Expr],
     sides: Sequence[Side],
-    found: Sequence[tuple[Sequence[Part], Tensor]],
-    read: Callable[[Tensor, Indices, Indices], Expr],
-) -> Expr:
+    found: Sequence[tuple[Sequence[Part], ir.Tensor]],
+    read: Callable[[ir.Tensor, Indices, Indices], ir.Expr],
+) -> ir.Expr:
     """The sum of a result, selected from its phase; 0 if no window element reaches it.
 
     Args:
@@ -185,7 +182,7 @@ def interleaved(
     )
     needed = [t for side, t in zip(sides, there, strict=True) if side.common > 1]
     lines = tuple(p // side.phases for side, p in zip(sides, pixel, strict=True))
-    value: Expr | None = None
+    value: ir.Expr | None = None
     complete = all(side.window >= side.apart for side in sides)  # every phase has taps
     for parts, sums in reversed(found):
         pairs = list(zip(parts, firsts, strict=True))
@@ -193,12 +190,12 @@ def interleaved(
         own = read(sums, place, lines)
         has = folded(and_, (part.has(n) for part, n in pairs))
         if not complete and value is None:
-            value = select(has, own, _zero(own))
+            value = ir.select(has, own, _zero(own))
         else:
-            value = own if value is None else select(has, own, value)
+            value = own if value is None else ir.select(has, own, value)
     assert value is not None
-    return select(folded(and_, needed), value, _zero(value)) if needed else value
+    return ir.select(folded(and_, needed), value, _zero(value)) if needed else value
 
 
-def _zero(like: Expr) -> Expr:
-    return as_expr(0.0).cast(like.dtype)
+def _zero(like: ir.Expr) -> ir.Expr:
+    return ir.as_expr(0.0).cast(like.dtype)

@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tensorlang.ir.elementwise import NARROW, stored, wide
+from tensorlang import ir
 from tensorlang.ops.nn.epilogues import activated
 from tensorlang.ops.nn.images import Layout, numbers, staged, window_names
-
-if TYPE_CHECKING:
-    from tensorlang.ir.dtypes import DType
-    from tensorlang.ir.frontend import Tensor
-    from tensorlang.ir.nodes import Expr
 
 Indices = tuple[Any, ...]
 
 
-def widened(x: Tensor, name: str = "wide") -> Tensor:
+def widened(x: ir.Tensor, name: str = "wide") -> ir.Tensor:
     """An array in the accumulation type."""
-    if x.dtype.name not in NARROW:
+    if x.dtype.name not in ir.NARROW:
         return x
     names = [f"k{at}" for at in range(len(x.shape))]
-    made: Tensor = staged(x.shape, names, lambda at: wide(x[at]), name)
+    made: ir.Tensor = staged(x.shape, names, lambda at: ir.wide(x[at]), name)
     return made
 
 
-def channels(w: Tensor, rank: int, *, back: bool) -> tuple[Indices, Indices]:
+def channels(w: ir.Tensor, rank: int, *, back: bool) -> tuple[Indices, Indices]:
     """Extents of the results' channels, with groups, and of the summed channels.
 
     Depthwise convolutions have only groups.
@@ -40,7 +35,7 @@ def channels(w: Tensor, rank: int, *, back: bool) -> tuple[Indices, Indices]:
     return (*groups, outputs), (inputs,)
 
 
-def packed_weights(w: Tensor, rank: int, *, back: bool) -> Tensor:
+def packed_weights(w: ir.Tensor, rank: int, *, back: bool) -> ir.Tensor:
     """Weights with the results' channels last, in the accumulation type.
 
     `(groups, inputs, *window, outputs)`; for depthwise convolutions
@@ -51,7 +46,7 @@ def packed_weights(w: Tensor, rank: int, *, back: bool) -> Tensor:
     (*groups, last), folded = channels(w, rank, back=back)
     inner = len(folded)
 
-    def element(at: Indices) -> Expr:
+    def element(at: Indices) -> ir.Expr:
         group, c, tap, o = (
             at[: len(groups)],
             at[len(groups) :][:inner],
@@ -59,14 +54,16 @@ def packed_weights(w: Tensor, rank: int, *, back: bool) -> Tensor:
             at[-1],
         )
         own = (*c, o) if back else (o, *c)
-        return wide(w[(*group, *own, *tap)])
+        return ir.wide(w[(*group, *own, *tap)])
 
     names = (*("g",)[: len(groups)], *("c",)[:inner], *window_names(rank), "o")
-    made: Tensor = staged((*groups, *folded, *window, last), names, element, "packed")
+    made: ir.Tensor = staged(
+        (*groups, *folded, *window, last), names, element, "packed"
+    )
     return made
 
 
-def flipped_weights(w: Tensor, rank: int) -> Tensor:
+def flipped_weights(w: ir.Tensor, rank: int) -> ir.Tensor:
     """Weights with inputs and outputs exchanged and flipped windows."""
     cut = len(w.shape) - rank
     leading, window = w.shape[:cut], w.shape[cut:]
@@ -75,7 +72,7 @@ def flipped_weights(w: Tensor, rank: int) -> Tensor:
     def exchanged(of: Sequence[Any]) -> tuple[object, ...]:
         return (*of[:-2], of[-1], of[-2]) if len(of) > 1 else tuple(of)
 
-    def element(indices: Indices) -> Expr:
+    def element(indices: Indices) -> ir.Expr:
         own, tap = indices[:cut], indices[cut:]
         last = [n - 1 for n in numbers(window)]
         back = [end - k for k, end in zip(tap, last, strict=True)]
@@ -83,21 +80,21 @@ def flipped_weights(w: Tensor, rank: int) -> Tensor:
 
     shape = (*exchanged(leading), *window)
     names = (*named, *window_names(rank))
-    made: Tensor = staged(shape, names, element, "turned")
+    made: ir.Tensor = staged(shape, names, element, "turned")
     return made
 
 
 def finished(
-    sums: Tensor,
-    b: Tensor | None,
+    sums: ir.Tensor,
+    b: ir.Tensor | None,
     frame: Layout,
     activation: str | None,
-    dtype: DType,
+    dtype: ir.DType,
     *,
     name: str = "y",
-    read: Callable[[Indices], Expr] | None = None,
+    read: Callable[[Indices], ir.Expr] | None = None,
     shape: Sequence[Any] = (),
-) -> Tensor:
+) -> ir.Tensor:
     """Add bias, apply the activation and round once to the result dtype.
 
     Args:
@@ -116,24 +113,24 @@ def finished(
     if b is None and activation is None and read is None:
         return narrowed(sums, dtype, names, name)
 
-    def element(indices: Indices) -> Expr:
+    def element(indices: Indices) -> ir.Expr:
         _, own, _ = frame.parts(indices)
         value = read(indices) if read else sums[indices]
-        shifted = value if b is None else value + wide(b[own])
-        return stored(activated(shifted, activation), dtype)
+        shifted = value if b is None else value + ir.wide(b[own])
+        return ir.stored(activated(shifted, activation), dtype)
 
-    result: Tensor = staged(shape, names, element, name)
+    result: ir.Tensor = staged(shape, names, element, name)
     return result
 
 
 def narrowed(
-    sums: Tensor, dtype: DType, names: Sequence[str], name: str = ""
-) -> Tensor:
+    sums: ir.Tensor, dtype: ir.DType, names: Sequence[str], name: str = ""
+) -> ir.Tensor:
     """Sums rounded to the result dtype; unchanged if they have it."""
     if sums.dtype == dtype:
         return sums
     name = name or sums.buffer.name
-    shown: Tensor = staged(
-        sums.shape, names, lambda at: stored(sums[at], dtype), f"{name}_{dtype}"
+    shown: ir.Tensor = staged(
+        sums.shape, names, lambda at: ir.stored(sums[at], dtype), f"{name}_{dtype}"
     )
     return shown

@@ -15,7 +15,6 @@ from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.signature import Floats, Indices, Number, Scalar
 
 if TYPE_CHECKING:
-    from tensorlang.ir import Tensor
     from tensorlang.ops.nn import cross_entropy_definitions as definitions
 else:
     definitions = lazy.module("tensorlang.ops.nn.cross_entropy_definitions")
@@ -63,7 +62,7 @@ def cross_entropy(
     ignore_index: Scalar = _IGNORED,
     label_smoothing: float = 0.0,
     axis: int | None = None,
-) -> Tensor:
+) -> ir.Tensor:
     """Cross-entropy loss: `-log(softmax(logits)[label])`.
 
     Args:
@@ -91,7 +90,7 @@ def cross_entropy_grad(
     labels: Indices,
     reduction: Literal["mean", "sum", "none"] = "mean",
     **given: Any,
-) -> Tensor:
+) -> ir.Tensor:
     """The gradient of `nn.cross_entropy` for the logits.
 
     Args:
@@ -117,8 +116,8 @@ def cross_entropy_grad(
 
 
 def _laid(
-    logits: Tensor,
-    labels: Tensor,
+    logits: ir.Tensor,
+    labels: ir.Tensor,
     ignore_index: Scalar,
     label_smoothing: float,
     axis: int | None,

@@ -7,19 +7,11 @@ class nor the ignored one is fault 1, and no logit is read for it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tensorlang.ir import as_expr, compute, i32, i64, intrinsic, reduce_axis, reduction
+from tensorlang import ir
 from tensorlang.ir.contents import blocks
-from tensorlang.ir.elementwise import stored, wide
-from tensorlang.ir.frontend import Tensor
-from tensorlang.ir.natives import check
-from tensorlang.ir.nodes import Block, Evaluate, For, Load, Select, seq
-from tensorlang.ir.rows import Index, Rows, row_of, two_sums
 from tensorlang.ops.nn.softmax import sums
-
-if TYPE_CHECKING:
-    from tensorlang.ir.nodes import Expr, Stmt
 
 _FAULT = 1
 
@@ -35,30 +27,30 @@ class Labelled:
         smoothing: Share of the target distributed evenly over all classes.
     """
 
-    rows: Rows
-    labels: Tensor
-    ignored: Expr
+    rows: ir.rows.Rows
+    labels: ir.Tensor
+    ignored: ir.Expr
     smoothing: float
 
-    def __getitem__(self, row: Index) -> Expr:
+    def __getitem__(self, row: ir.rows.Index) -> ir.Expr:
         """A row's label."""
-        return self.labels[row].cast(i64)
+        return self.labels[row].cast(ir.i64)
 
-    def inside(self, row: Index) -> Expr:
+    def inside(self, row: ir.rows.Index) -> ir.Expr:
         """Whether a row's label is a class index."""
         label = self[row]
         return (label >= 0) & (label < self.rows.length)
 
-    def counts(self, row: Index) -> Expr:
+    def counts(self, row: ir.rows.Index) -> ir.Expr:
         """Whether a row's label is a class that is not ignored."""
         return self[row].not_equal(self.ignored) & self.inside(row)
 
-    def right(self, row: Index) -> Expr:
+    def right(self, row: ir.rows.Index) -> ir.Expr:
         """Whether a row's label is valid: a class or the ignored one."""
         return self.inside(row) | self[row].equal(self.ignored)
 
 
-def loss(given: Labelled, how: str) -> Tensor:
+def loss(given: Labelled, how: str) -> ir.Tensor:
     """The loss of each row, checked, or their sum or mean."""
     checked = _checked(given, losses(given))
     if how == "none":
@@ -66,22 +58,22 @@ def loss(given: Labelled, how: str) -> Tensor:
     return _reduced(checked, given, mean=how == "mean")
 
 
-def losses(given: Labelled) -> Tensor:
+def losses(given: Labelled) -> ir.Tensor:
     """`log(sum(exp(x))) - x[label]` per row, 0 for ignored rows."""
     rows, logits = given.rows, given.rows.array
     top, total = sums(rows)
     smooth = given.smoothing > 0
     everything = rows.fold("sum", rows.__getitem__, "everything") if smooth else None
 
-    def element(row: Index) -> Expr:
-        label = given[row].cast(i32)  # narrow, to be compared in more lanes
-        place = (row[0], label.cast(i64), *row[1:])
-        own = wide(Load(logits.buffer, place, given.inside(row)))
+    def element(row: ir.rows.Index) -> ir.Expr:
+        label = given[row].cast(ir.i32)  # narrow, to be compared in more lanes
+        place = (row[0], label.cast(ir.i64), *row[1:])
+        own = ir.wide(ir.Load(logits.buffer, place, given.inside(row)))
         if everything is not None:
             mean = everything[row] / rows.length.cast(own.dtype)
             own = own * (1.0 - given.smoothing) + mean * given.smoothing
-        value = intrinsic("log", total[row]) + (top[row] - own)
-        return Select(given.counts(row), value, as_expr(0.0, value.dtype))
+        value = ir.intrinsic("log", total[row]) + (top[row] - own)
+        return ir.Select(given.counts(row), value, ir.as_expr(0.0, value.dtype))
 
     made = rows.row(element, "losses")
     assert made.stage is not None
@@ -89,75 +81,83 @@ def losses(given: Labelled) -> Tensor:
     return replace(made, stage=replace(made.stage, inputs=inputs))
 
 
-def _checked(given: Labelled, made: Tensor) -> Tensor:
+def _checked(given: Labelled, made: ir.Tensor) -> ir.Tensor:
     """One value per row, with a fault where the label is invalid."""
     assert made.stage is not None
     (block,) = blocks(made.stage.nest)
     row = tuple(axis.var for axis in block.axes)
-    nest = _with_first(made.stage.nest, Evaluate(check(given.right(row), _FAULT)))
+    nest = _with_first(
+        made.stage.nest, ir.Evaluate(ir.natives.check(given.right(row), _FAULT))
+    )
     inputs = (*made.stage.inputs, given.labels)
     return replace(made, stage=replace(made.stage, nest=nest, inputs=inputs))
 
 
-def _with_first(nest: Stmt, first: Stmt) -> Stmt:
+def _with_first(nest: ir.Stmt, first: ir.Stmt) -> ir.Stmt:
     """The nest with `first` inserted at the start of its block."""
-    if isinstance(nest, For):
+    if isinstance(nest, ir.For):
         return replace(nest, body=_with_first(nest.body, first))
-    assert isinstance(nest, Block)
-    return replace(nest, body=seq(first, nest.body))
+    assert isinstance(nest, ir.Block)
+    return replace(nest, body=ir.seq(first, nest.body))
 
 
-def _reduced(losses: Tensor, given: Labelled, *, mean: bool) -> Tensor:
+def _reduced(losses: ir.Tensor, given: Labelled, *, mean: bool) -> ir.Tensor:
     """The sum of the losses, or their mean over the rows not ignored."""
     extents = losses.buffer.shape
-    axes = [reduce_axis(extent, f"r{n}") for n, extent in enumerate(extents)]
+    axes = [ir.reduce_axis(extent, f"r{n}") for n, extent in enumerate(extents)]
 
     def folded() -> Any:
         row = tuple(axis.var for axis in axes)
-        one = Select(
-            given.counts(row), as_expr(1.0, losses.dtype), as_expr(0.0, losses.dtype)
+        one = ir.Select(
+            given.counts(row),
+            ir.as_expr(1.0, losses.dtype),
+            ir.as_expr(0.0, losses.dtype),
         )
-        return reduction(two_sums(losses.dtype), (losses[row], one), axes)
+        return ir.reduction(ir.rows.two_sums(losses.dtype), (losses[row], one), axes)
 
-    whole, count = compute((), folded, ("whole", "count"))
+    whole, count = ir.compute((), folded, ("whole", "count"))
 
-    def result() -> Expr:
+    def result() -> ir.Expr:
         value = whole[()] / count[()] if mean else whole[()]
-        return stored(value, given.rows.array.dtype)
+        return ir.stored(value, given.rows.array.dtype)
 
-    made: Tensor = compute((), result, "y")
+    made: ir.Tensor = ir.compute((), result, "y")
     return made
 
 
-def _as(total: Tensor, like: Tensor) -> Tensor:
+def _as(total: ir.Tensor, like: ir.Tensor) -> ir.Tensor:
     if total.dtype == like.dtype:
         return total
     shape = total.buffer.shape
-    made: Tensor = compute(shape, lambda *at: stored(total[at], like.dtype), "y")
+    made: ir.Tensor = ir.compute(
+        shape, lambda *at: ir.stored(total[at], like.dtype), "y"
+    )
     return made
 
 
-def shares(given: Labelled, dy: Tensor | Expr, how: str) -> Tensor:
+def shares(given: Labelled, dy: ir.Tensor | ir.Expr, how: str) -> ir.Tensor:
     """The weight of each row's loss in the result, times dy; checked."""
     count = _count(given) if how == "mean" else None
 
-    def share(row: Index) -> Expr:
-        value = wide(dy[row if how == "none" else ()] if isinstance(dy, Tensor) else dy)
+    def share(row: ir.rows.Index) -> ir.Expr:
+        value = ir.wide(
+            dy[row if how == "none" else ()] if isinstance(dy, ir.Tensor) else dy
+        )
         return value if count is None else value / count[()]
 
     return _checked(given, given.rows.row(share, "share"))
 
 
-def _count(given: Labelled) -> Tensor:
+def _count(given: Labelled) -> ir.Tensor:
     """The number of rows not ignored."""
     kind = given.rows.dtype
-    shape = row_of(given.rows.array.buffer.shape)
-    axes = [reduce_axis(extent, f"r{n}") for n, extent in enumerate(shape)]
+    shape = ir.rows.row_of(given.rows.array.buffer.shape)
+    axes = [ir.reduce_axis(extent, f"r{n}") for n, extent in enumerate(shape)]
 
     def folded() -> Any:
         row = tuple(axis.var for axis in axes)
-        one = Select(given.counts(row), as_expr(1.0, kind), as_expr(0.0, kind))
-        return reduction("sum", one, axes)
+        one = ir.Select(given.counts(row), ir.as_expr(1.0, kind), ir.as_expr(0.0, kind))
+        return ir.reduction("sum", one, axes)
 
-    made: Tensor = compute((), folded, "count")
+    made: ir.Tensor = ir.compute((), folded, "count")
     return made

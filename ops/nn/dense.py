@@ -27,7 +27,6 @@ from tensorlang.ops.nn.packing import STRIP
 from tensorlang.ops.signature import NARROW, Floats, Key, Packed, Share
 
 if TYPE_CHECKING:
-    from tensorlang.ir import Expr, Reduction, Tensor
     from tensorlang.ir import tf32 as rounding
     from tensorlang.ops import demands
     from tensorlang.ops.random import definitions as draws
@@ -42,8 +41,8 @@ else:
 
 Layout: TypeAlias = Literal["oi", "io"]
 Sizes: TypeAlias = tuple[Any, int, int]
-Factor: TypeAlias = "Callable[[Any, Any], Expr]"
-Products: TypeAlias = "Callable[[Factor, Factor, Sizes, str], Tensor]"
+Factor: TypeAlias = "Callable[[Any, Any], ir.Expr]"
+Products: TypeAlias = "Callable[[Factor, Factor, Sizes, str], ir.Tensor]"
 TF32_TOLERANCE: Final = 2.0**-10  # two roundings to 10 fraction bits
 _MANY: Final = 64  # representative row count for all but one
 _USUAL: Final = (1024, 1024)
@@ -83,7 +82,7 @@ def dense(
     dropout: Share = 0.0,
     key: Key | None = None,
     tolerance: float | None = None,
-) -> Tensor:
+) -> ir.Tensor:
     """Fused dense layer: `dropout(activation(x @ w.T + b)) + residual`.
 
     One pass over the result, without intermediate arrays. A deep reduction is split
@@ -120,12 +119,12 @@ def dense(
     return _layer(x, w, b, activation, layout, residual, dropout, key, _plain(ir.wide))
 
 
-def _plain(rounded: Callable[[Expr], Expr]) -> Products:
+def _plain(rounded: Callable[[ir.Expr], ir.Expr]) -> Products:
     """Products of factors, each rounded."""
 
-    def sums(x: Factor, w: Factor, sizes: Sizes, name: str) -> Tensor:
+    def sums(x: Factor, w: Factor, sizes: Sizes, name: str) -> ir.Tensor:
         k = ir.reduce_axis(sizes[2], "k")
-        made: Tensor = ir.compute(
+        made: ir.Tensor = ir.compute(
             sizes[:2], lambda i, j: ir.sum(rounded(x(i, k)) * rounded(w(j, k)), k), name
         )
         return made
@@ -133,16 +132,16 @@ def _plain(rounded: Callable[[Expr], Expr]) -> Products:
     return sums
 
 
-def _in_tf32(tolerance: float, **given: Any) -> Tensor:
+def _in_tf32(tolerance: float, **given: Any) -> ir.Tensor:
     """`dense` with f32 operands rounded to tf32 before multiplication."""
     del tolerance
     return _layer(**given, sums=_plain(rounding.tf32))
 
 
-def _in_parts(split: bf16_parts.Split) -> Callable[..., Tensor]:
+def _in_parts(split: bf16_parts.Split) -> Callable[..., ir.Tensor]:
     """`dense` of f32 by products of bf16."""
 
-    def define(tolerance: float, **given: Any) -> Tensor:
+    def define(tolerance: float, **given: Any) -> ir.Tensor:
         del tolerance
         return _layer(**given, sums=partial(bf16_parts.products, split=split))
 
@@ -189,16 +188,16 @@ for _split in bf16_parts.SPLITS:
 
 
 def _layer(  # noqa: PLR0917 - the parameters of `dense`
-    x: Tensor,
-    w: Tensor | Packed,
-    b: Tensor | None,
+    x: ir.Tensor,
+    w: ir.Tensor | Packed,
+    b: ir.Tensor | None,
     activation: str | None,
     layout: str,
-    residual: Tensor | None,
+    residual: ir.Tensor | None,
     dropout: Any,
     key: Any,
     sums: Products,
-) -> Tensor:
+) -> ir.Tensor:
     weight, columns, depth = _weight(w, layout)
     shape, rows = (*x.shape[:-1], columns), math.prod(x.shape[:-1])
     _check_shapes(x, w, b, residual, columns, depth, layout)
@@ -215,8 +214,8 @@ def _layer(  # noqa: PLR0917 - the parameters of `dense`
     if bare:
         return ir.reshaped(products, shape)
 
-    def element(i: Expr, j: Expr) -> Expr:
-        value: Expr = products[i, j]
+    def element(i: ir.Expr, j: ir.Expr) -> ir.Expr:
+        value: ir.Expr = products[i, j]
         if b is not None:
             value = value + ir.wide(b[j])
         value = activated(value, activation)
@@ -230,8 +229,8 @@ def _layer(  # noqa: PLR0917 - the parameters of `dense`
 
 
 def _weight(
-    w: Tensor | Packed, layout: str
-) -> tuple[Callable[[Any, Any], Expr], int, int]:
+    w: ir.Tensor | Packed, layout: str
+) -> tuple[Callable[[Any, Any], ir.Expr], int, int]:
     """An accessor `(column, k)` of a weight's elements, its columns and its depth.
 
     Raises:
@@ -239,7 +238,7 @@ def _weight(
     """
     columns, depth = sizes_of(w, STRIP, layout=layout)
 
-    def at(j: Any, k: Any) -> Expr:
+    def at(j: Any, k: Any) -> ir.Expr:
         if not isinstance(w, ir.Tensor):
             return w.array[j // STRIP, k, j % STRIP]
         return w[j, k] if layout == "oi" else w[k, j]
@@ -248,10 +247,10 @@ def _weight(
 
 
 def _check_shapes(  # noqa: PLR0917 - operands of a layer
-    x: Tensor,
-    w: Tensor | Packed,
-    b: Tensor | None,
-    residual: Tensor | None,
+    x: ir.Tensor,
+    w: ir.Tensor | Packed,
+    b: ir.Tensor | None,
+    residual: ir.Tensor | None,
     columns: int,
     depth: int,
     layout: str,
@@ -298,7 +297,7 @@ def _check_key(dropout: object, key: Any) -> None:
     )
 
 
-def _dropped(value: Expr, key: Any, index: Expr, left: Expr) -> Expr:
+def _dropped(value: ir.Expr, key: Any, index: ir.Expr, left: ir.Expr) -> ir.Expr:
     """Apply element `index` of the mask of `nn.dropout` with the JAX stream."""
     (bits,) = draws.Source.of(key).elements(32, index, ())
     uniform = (bits >> ir.as_expr(_BITS, ir.u32)).cast(ir.f32) * 2.0**-23
@@ -316,7 +315,7 @@ def _dropped(value: Expr, key: Any, index: Expr, left: Expr) -> Expr:
 )
 def dense_grad(
     dy: Floats, x: Floats, w: Floats, *, layout: Layout = "oi"
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[ir.Tensor, ir.Tensor, ir.Tensor]:
     """The gradients `(dx, dw, db)` of `nn.dense` without activation and dropout.
 
     Args:
@@ -345,18 +344,18 @@ def dense_grad(
         ir.reduce_axis(rows, "r"),
     )
 
-    def upper(row: object, column: object) -> Expr:
+    def upper(row: object, column: object) -> ir.Expr:
         return ir.wide(above[row, column])
 
-    def of_weight(column: Expr, k: Expr) -> Reduction:
+    def of_weight(column: ir.Expr, k: ir.Expr) -> ir.Reduction:
         return ir.sum(upper(i, column) * ir.wide(below[i, k]), i)
 
     def summed(
-        shape: tuple[int, ...], sums: Callable[..., Reduction], name: str
-    ) -> Tensor:
+        shape: tuple[int, ...], sums: Callable[..., ir.Reduction], name: str
+    ) -> ir.Tensor:
         """Sums in the input dtype; f16 and bf16 accumulate in f32, rounded once."""
         wide = x.dtype.name in NARROW
-        made: Tensor = ir.compute(shape, sums, f"{name}_sum" if wide else name)
+        made: ir.Tensor = ir.compute(shape, sums, f"{name}_sum" if wide else name)
         if not wide:
             return made
         return ir.compute(shape, lambda *at: ir.stored(made[at], x.dtype), name)  # type: ignore[no-any-return]

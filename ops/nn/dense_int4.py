@@ -20,10 +20,9 @@ from tensorlang.ops.nn.quantizing import Narrowed, half, weights
 from tensorlang.ops.signature import Arrays, Singles
 
 if TYPE_CHECKING:
-    from tensorlang.ir import Expr, Tensor
     from tensorlang.ops import demands
 
-    Pairs4: TypeAlias = Tensor
+    Pairs4: TypeAlias = ir.Tensor
 else:
     demands = lazy.module("tensorlang.ops.demands")
     Pairs4 = Arrays("pairs of 4-bit weights", ("u8",))
@@ -53,7 +52,7 @@ def dense_int4(
     b: Singles | None = None,
     *,
     activation: Activation | None = None,
-) -> Tensor:
+) -> ir.Tensor:
     """Dense layer of float activations and 4-bit weights, with sums in f32.
 
     `activation(x @ dequantize(w, scales).T + b)`.
@@ -80,8 +79,8 @@ def dense_int4(
     few = rows <= demands.FEW and whole
     products = (_by_bytes if few else _by_numbers)(given, w, scales)
 
-    def element(i: Expr, j: Expr) -> Expr:
-        value: Expr = products[i, j]
+    def element(i: ir.Expr, j: ir.Expr) -> ir.Expr:
+        value: ir.Expr = products[i, j]
         if few and scales.ndim == 1:
             value = value * scales[j if scales.shape[0] != 1 else 0]
         value = activated(value if b is None else value + b[j], activation)
@@ -91,12 +90,12 @@ def dense_int4(
     return ir.reshaped(y, (*x.shape[:-1], columns))
 
 
-def _by_numbers(x: Tensor, w: Tensor, scales: Tensor) -> Tensor:
+def _by_numbers(x: ir.Tensor, w: ir.Tensor, scales: ir.Tensor) -> ir.Tensor:
     """Sums of products with dequantised weights, which many rows share."""
     weight, depth = weights(w, scales, 4), x.shape[1]
     numbers = ir.compute((w.shape[0], depth), weight, "numbers")
     k = ir.reduce_axis(depth, "k")
-    made: Tensor = ir.compute(
+    made: ir.Tensor = ir.compute(
         (x.shape[0], w.shape[0]),
         lambda i, j: ir.sum(ir.wide(x[i, k]) * numbers[j, k], k),
         "products",
@@ -104,7 +103,7 @@ def _by_numbers(x: Tensor, w: Tensor, scales: Tensor) -> Tensor:
     return made
 
 
-def _by_bytes(x: Tensor, w: Tensor, scales: Tensor) -> Tensor:
+def _by_bytes(x: ir.Tensor, w: ir.Tensor, scales: ir.Tensor) -> ir.Tensor:
     """Sums of products with both halves of each byte, scaled if there are groups.
 
     Activations of even and of odd index are apart, as the halves of a vector of bytes.
@@ -117,14 +116,14 @@ def _by_bytes(x: Tensor, w: Tensor, scales: Tensor) -> Tensor:
     g = ir.reduce_axis(count, "g")
     byte, h = ir.reduce_axis(int(width) // count, "k"), ir.reduce_axis(2, "h")
 
-    def term(i: Expr, j: Expr) -> Expr:
+    def term(i: ir.Expr, j: ir.Expr) -> ir.Expr:
         at = g * (int(width) // count) + byte if grouped else byte
-        number: Expr = half(w[j, at], ir.as_expr(h))
+        number: ir.Expr = half(w[j, at], ir.as_expr(h))
         number = number * scales[j, g] if grouped else number
-        product: Expr = halves[i, h, at] * number
+        product: ir.Expr = halves[i, h, at] * number
         return product
 
-    made: Tensor = ir.compute(
+    made: ir.Tensor = ir.compute(
         (x.shape[0], columns),
         lambda i, j: ir.sum(term(i, j), (g, byte, h) if grouped else (byte, h)),
         "products",

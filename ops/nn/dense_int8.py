@@ -26,10 +26,8 @@ from tensorlang.ops.signature import Arrays, ElementType, Packed, Scalar, Single
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tensorlang.ir import DType, Expr, Tensor
-
-    Activations: TypeAlias = Tensor
-    Weights8: TypeAlias = Tensor
+    Activations: TypeAlias = ir.Tensor
+    Weights8: TypeAlias = ir.Tensor
 else:
     Activations = Arrays("8-bit activations", ("u8", "i8"))
     Weights8 = Arrays("8-bit weights", ("i8",))
@@ -65,7 +63,7 @@ def dense_int8(
     dtype: ElementType = "f32",
     y_scale: Scalar = 1.0,
     y_zero_point: Scalar = 0,
-) -> Tensor:
+) -> ir.Tensor:
     """Dense layer of 8-bit activations and weights: exact sums in int32, then scaled.
 
     `activation((x - zero_points) @ w.T * x_scales * scales + b)`; for an integer
@@ -122,8 +120,8 @@ def dense_int8(
             "scaled",
         )
 
-    def element(i: Expr, j: Expr) -> Expr:
-        value: Expr = scaled[i, j] if groups else sums(i, j).cast(ir.f32)
+    def element(i: ir.Expr, j: ir.Expr) -> ir.Expr:
+        value: ir.Expr = scaled[i, j] if groups else sums(i, j).cast(ir.f32)
         if not groups:
             value = value * scales[j if scales.shape[0] != 1 else 0]
         value = row_scale(i, value, lambda scale: value * scale)
@@ -137,8 +135,8 @@ def dense_int8(
 
 
 def _exact(
-    x: Tensor, w: Tensor, zero_points: Callable[..., Expr]
-) -> Callable[..., Expr]:
+    x: ir.Tensor, w: ir.Tensor, zero_points: Callable[..., ir.Expr]
+) -> Callable[..., ir.Expr]:
     """An accessor of the sums of `(x - zero_point) * w` over the last dimension.
 
     Processors multiply unsigned by signed bytes. Where both are signed, the product is
@@ -174,8 +172,8 @@ def _exact(
 
 
 def _exact_of_strips(
-    x: Tensor, w: Packed, zero_points: Callable[..., Expr]
-) -> Callable[..., Expr]:
+    x: ir.Tensor, w: Packed, zero_points: Callable[..., ir.Expr]
+) -> Callable[..., ir.Expr]:
     """The same for a packed weight, whose columns and inputs are padded with zeros."""
     strips, (rows, depth), signed = w.array, x.shape, x.dtype == ir.i8
     whole = int(strips.shape[1]) * GROUP
@@ -183,11 +181,11 @@ def _exact_of_strips(
     if whole != depth:
         x = _padded(x, whole)
 
-    def weight(j: Any, k: Any) -> Expr:
-        value: Expr = strips[j // LANES, k // GROUP, j % LANES * GROUP + k % GROUP]
+    def weight(j: Any, k: Any) -> ir.Expr:
+        value: ir.Expr = strips[j // LANES, k // GROUP, j % LANES * GROUP + k % GROUP]
         return value
 
-    def unsigned(j: Any, k: Any) -> Expr:
+    def unsigned(j: Any, k: Any) -> ir.Expr:
         value = weight(j, k)
         return value.cast(ir.u8) ^ ir.as_expr(_HALF, ir.u8) if signed else value
 
@@ -208,13 +206,13 @@ def _exact_of_strips(
 
 
 def _less_zeros(
-    products: Tensor,
-    row_sums: Tensor,
-    column_sums: Tensor,
-    zero_points: Callable[..., Expr],
+    products: ir.Tensor,
+    row_sums: ir.Tensor,
+    column_sums: ir.Tensor,
+    zero_points: Callable[..., ir.Expr],
     *,
     signed: bool,
-) -> Callable[..., Expr]:
+) -> Callable[..., ir.Expr]:
     """An accessor of sums of products, less what offsets and zero points add to them.
 
     Args:
@@ -225,29 +223,29 @@ def _less_zeros(
         signed: Whether the weights that were multiplied are offset.
     """
 
-    def at(i: Expr, *j: Any) -> Expr:
+    def at(i: ir.Expr, *j: Any) -> ir.Expr:
         """The parts by row and column first: epilogues read what is there before."""
         less = row_sums[(i, *j[1:])] * _HALF if signed else ir.as_expr(0, ir.i32)
         less = zero_points(i, less, lambda zero: less + zero * column_sums[j])
-        value: Expr = products[(*j[1:], i, j[0])]
+        value: ir.Expr = products[(*j[1:], i, j[0])]
         return value - less
 
     return at
 
 
-def _padded(x: Tensor, depth: int) -> Tensor:
+def _padded(x: ir.Tensor, depth: int) -> ir.Tensor:
     """Rows padded with zeros."""
     last = ir.as_expr(int(x.shape[1]) - 1)
 
-    def element(i: Expr, k: Expr) -> Expr:
-        read: Expr = x[i, ir.binary("min", k, last)]
+    def element(i: ir.Expr, k: ir.Expr) -> ir.Expr:
+        read: ir.Expr = x[i, ir.binary("min", k, last)]
         return ir.select(k <= last, read, ir.as_expr(0, x.dtype))
 
-    made: Tensor = ir.compute((x.shape[0], depth), element, "padded")
+    made: ir.Tensor = ir.compute((x.shape[0], depth), element, "padded")
     return made
 
 
-def _by_row(given: Tensor | None, x: Tensor, name: str) -> Callable[..., Expr]:
+def _by_row(given: ir.Tensor | None, x: ir.Tensor, name: str) -> Callable[..., ir.Expr]:
     """Apply an optional value of each row, or of all: `(row, otherwise, applied)`.
 
     Raises:
@@ -269,14 +267,16 @@ def _by_row(given: Tensor | None, x: Tensor, name: str) -> Callable[..., Expr]:
     return lambda row, _, applied: applied(flat[0 if single else row].cast(kind))
 
 
-def _quantized(value: Expr, scale: Expr, zero_point: Expr, dtype: DType) -> Expr:
+def _quantized(
+    value: ir.Expr, scale: ir.Expr, zero_point: ir.Expr, dtype: ir.DType
+) -> ir.Expr:
     """The value in units of a scale, rounded and clipped to an integer type."""
     low, high = (ir.as_expr(float(limit), ir.f32) for limit in dtype.limits)
     value = ir.round(value / scale.cast(ir.f32)) + zero_point.cast(ir.f32)
     return ir.minimum(ir.maximum(value, low), high).cast(dtype)
 
 
-def _check_result(dtype: DType, scale: Expr, zero_point: Expr) -> None:
+def _check_result(dtype: ir.DType, scale: ir.Expr, zero_point: ir.Expr) -> None:
     """Check the type of the result and, of an integer result, what it stands for.
 
     Raises:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from tensorlang import ir
 from tensorlang.ops.signature import Packed
-
-if TYPE_CHECKING:
-    from tensorlang.ir import Tensor
 
 Activation: TypeAlias = Literal["relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"]
 Shapes: TypeAlias = tuple[tuple[int, ...], ...]
@@ -23,7 +20,7 @@ def from_sizes(given: Shapes) -> Shapes:
 
 
 def sizes_of(
-    w: Tensor | Packed, lanes: int, group: int = 1, layout: str = "oi"
+    w: ir.Tensor | Packed, lanes: int, group: int = 1, layout: str = "oi"
 ) -> tuple[int, int]:
     """The columns and the depth of a weight.
 
@@ -53,7 +50,7 @@ def sizes_of(
     return w.columns, int(shape[1]) * group - w.spare
 
 
-def check_bias(b: Tensor | None, columns: int) -> None:
+def check_bias(b: ir.Tensor | None, columns: int) -> None:
     """Check that a bias, if any, has one value per column.
 
     Raises:
@@ -68,7 +65,7 @@ def check_bias(b: Tensor | None, columns: int) -> None:
 
 
 def check_quantized(
-    x: Tensor, columns: int, depth: int, scales: Tensor, b: Tensor | None
+    x: ir.Tensor, columns: int, depth: int, scales: ir.Tensor, b: ir.Tensor | None
 ) -> None:
     """Check that arrays belong to one layer of integer weights, of `depth` inputs.
 

@@ -17,14 +17,12 @@ import numpy as np
 
 from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError, DTypeError
-from tensorlang.ir.dtypes import as_dtype
 from tensorlang.ops.definition import operator
 from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.random.draw import Stream
 from tensorlang.ops.signature import Derived, Floats, Key, Replayed
 
 if TYPE_CHECKING:
-    from tensorlang.ir import Expr, Tensor
     from tensorlang.ops import tracing
     from tensorlang.ops.random import definitions
     from tensorlang.ops.random.definitions import Source
@@ -59,7 +57,7 @@ def _of_dy(rate: object, dy: object) -> tuple[str, tuple[int, float]]:
 def _scalars(rate: float, dtype: Any) -> tuple[str, tuple[int, float]]:
     try:
         known = isinstance(dtype, np.dtype)
-        kind = as_dtype(dtype if known else str(dtype).rpartition(".")[2])
+        kind = ir.as_dtype(dtype if known else str(dtype).rpartition(".")[2])
     except DTypeError:  # reported when x is checked
         kind = ir.f32
     made = scalars(rate, kind.numpy)
@@ -110,7 +108,7 @@ def _operator(name: str, derive: Callable[..., object]) -> Callable[[Body], Oper
 
 
 @_operator("dropout", _of_x)
-def dropout(x: Floats, rate: Derived, *, key: Key, stream: Stream = "jax") -> Tensor:
+def dropout(x: Floats, rate: Derived, *, key: Key, stream: Stream = "jax") -> ir.Tensor:
     """Inverted dropout: `x / (1 - rate)` where the random mask keeps it, else 0.
 
     Args:
@@ -124,7 +122,7 @@ def dropout(x: Floats, rate: Derived, *, key: Key, stream: Stream = "jax") -> Te
 @_operator("dropout_grad", _of_dy)
 def dropout_grad(
     dy: Floats, rate: Derived, *, key: Replayed, stream: Stream = "jax"
-) -> Tensor:
+) -> ir.Tensor:
     """The gradient of `nn.dropout` for x; recomputes the mask.
 
     Args:
@@ -137,7 +135,7 @@ def dropout_grad(
 @_operator("dropout_train", _of_x)
 def dropout_train(
     x: Floats, state: Key, rate: Derived, *, stream: Stream = "jax"
-) -> tuple[Tensor, KeyWords]:
+) -> tuple[ir.Tensor, KeyWords]:
     """Dropout that threads its key: returns y and the next state.
 
     One kernel splits the state and draws the mask: with `after, key = split(state)`,
@@ -157,7 +155,7 @@ def dropout_train(
     return _masked(x, rate, second), tracing.KeyWords(state.impl, after.words())
 
 
-def _by_keys(x: Tensor, rate: object, key: KeyWords, stream: str) -> Tensor:
+def _by_keys(x: ir.Tensor, rate: object, key: KeyWords, stream: str) -> ir.Tensor:
     """Dropout with one key, or with a batch of keys over the leading dimensions."""
     lead = key.words.shape[:-1]
     ir.require(
@@ -169,7 +167,7 @@ def _by_keys(x: Tensor, rate: object, key: KeyWords, stream: str) -> Tensor:
     return _masked(x, rate, definitions.Source.of(key, stream), len(lead))
 
 
-def _masked(x: Tensor, rate: Any, source: Source, rank: int = 0) -> Tensor:
+def _masked(x: ir.Tensor, rate: Any, source: Source, rank: int = 0) -> ir.Tensor:
     """`x / keep` where the bits of an element are at most `limit`, else 0.
 
     `rate` is `(limit, keep)`; see `scalars`.
@@ -177,7 +175,7 @@ def _masked(x: Tensor, rate: Any, source: Source, rank: int = 0) -> Tensor:
     limit, keep = rate
     flat = ir.reshaped(x, (*source.rows, math.prod(x.shape[rank:])))
 
-    def value(bits: Expr, given: Expr) -> Expr:
+    def value(bits: ir.Expr, given: ir.Expr) -> ir.Expr:
         scaled = given / keep.cast(given.dtype)
         return ir.select(bits <= limit, scaled, ir.Const(0.0, given.dtype))
 

@@ -15,7 +15,6 @@ from tensorlang.ops.indices import outside
 from tensorlang.ops.signature import Anything, Floats, Indices
 
 if TYPE_CHECKING:
-    from tensorlang.ir import Expr, Tensor
     from tensorlang.ops.nn import embedding_definitions, embedding_sorts
 else:
     embedding_definitions = lazy.module("tensorlang.ops.nn.embedding_definitions")
@@ -31,7 +30,7 @@ _USUAL: Final = (64, 512), (30_000, 512)
     whole=True,
     faults=outside(0),
 )
-def embedding(ids: Indices, table: Anything) -> Tensor:
+def embedding(ids: Indices, table: Anything) -> ir.Tensor:
     """Look up rows of a table by index.
 
     Args:
@@ -59,7 +58,7 @@ def scatter(
     x: Anything,
     updates: Anything,
     reduction: Literal["none", "add", "mul", "max", "min"] = "none",
-) -> Tensor:
+) -> ir.Tensor:
     """A copy of a table, with rows replaced by or combined with others.
 
     Rows with the same index are combined in order; without a reduction, the last one
@@ -98,7 +97,7 @@ def scatter(
 )
 def embedding_grad(
     dy: Floats, ids: Indices, table: Floats, *, padding_idx: int | None = None
-) -> Tensor:
+) -> ir.Tensor:
     """The gradient of `nn.embedding` for the table.
 
     Contributions to the same row are summed in the order of `ids`; the result does not
@@ -115,8 +114,8 @@ def embedding_grad(
 
 
 def _given(
-    dy: Tensor, ids: Tensor, table: Tensor, padding_idx: int | None
-) -> tuple[Tensor, Tensor, Tensor, Expr | None]:
+    dy: ir.Tensor, ids: ir.Tensor, table: ir.Tensor, padding_idx: int | None
+) -> tuple[ir.Tensor, ir.Tensor, ir.Tensor, ir.Expr | None]:
     """`dy [n, width]`, `ids [n]`, `table [rows, width]`, and the row to skip."""
     held = _rows(table)
     wanted = (*ids.shape, table.shape[1])
@@ -143,7 +142,7 @@ def _given(
     return ir.reshaped(dy, (*flat.shape, held.shape[1])), flat, held, skipped
 
 
-def _rows(table: Tensor) -> Tensor:
+def _rows(table: ir.Tensor) -> ir.Tensor:
     """The table, with its width a constant of the kernel."""
     ir.require(
         table.ndim == 2,
@@ -153,11 +152,11 @@ def _rows(table: Tensor) -> Tensor:
     return ir.reshaped(table, (table.shape[0], int(table.shape[1])))
 
 
-def _in_a_row(ids: Tensor) -> Tensor:
+def _in_a_row(ids: ir.Tensor) -> ir.Tensor:
     return ir.reshaped(ids, (ir.elementwise.elements(ids.shape),))
 
 
-def _sorted(*, shuffles: bool, **given: Any) -> Tensor:
+def _sorted(*, shuffles: bool, **given: Any) -> ir.Tensor:
     """As `embedding_grad`, by sorting the indices."""
     return embedding_sorts.embedding_grad(*_given(**given), shuffles=shuffles)
 

@@ -2,109 +2,97 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from tensorlang.ir import as_expr, compute, f32, i64, select
-from tensorlang.ir.elementwise import NARROW, stored, wide
-from tensorlang.ir.frontend import Stage, Tensor
-from tensorlang.ir.natives import check
-from tensorlang.ir.nests import axis, nest
-from tensorlang.ir.nodes import (
-    Buffer,
-    Evaluate,
-    If,
-    Let,
-    Load,
-    Store,
-    Var,
-    seq,
-)
-
-if TYPE_CHECKING:
-    from tensorlang.ir.nodes import Expr
+from tensorlang import ir
 
 FAULT = 1
 
 
-def embedding(ids: Tensor, table: Tensor) -> Tensor:
+def embedding(ids: ir.Tensor, table: ir.Tensor) -> ir.Tensor:
     """`y[n, :] = table[ids[n], :]`; 0 where the index is out of range."""
     (count,), (rows, width) = ids.buffer.shape, table.buffer.shape
-    y = Buffer("y", table.dtype, (count, width))
-    axes = [axis("p", count), axis("c", width)]
+    y = ir.Buffer("y", table.dtype, (count, width))
+    axes = [ir.nests.axis("p", count), ir.nests.axis("c", width)]
     position, column = (each.var for each in axes)
-    row, inside = Var("row", i64), Var("inside", (position < rows).dtype)
-    zero = as_expr(0).cast(table.dtype)
-    read = Load(table.buffer, (row, column), inside)
-    body = seq(
-        Let(row, ids[position].cast(i64)),
-        Let(inside, names_row(row, rows)),
-        Evaluate(check(inside, FAULT)),
-        Store(y, (position, column), select(inside, read, zero)),
+    row, inside = ir.Var("row", ir.i64), ir.Var("inside", (position < rows).dtype)
+    zero = ir.as_expr(0).cast(table.dtype)
+    read = ir.Load(table.buffer, (row, column), inside)
+    body = ir.seq(
+        ir.Let(row, ids[position].cast(ir.i64)),
+        ir.Let(inside, names_row(row, rows)),
+        ir.Evaluate(ir.natives.check(inside, FAULT)),
+        ir.Store(y, (position, column), ir.select(inside, read, zero)),
     )
-    return Tensor(y, Stage(nest("y", axes, body), (y,), (ids, table)))
+    return ir.Tensor(y, ir.Stage(ir.nests.nest("y", axes, body), (y,), (ids, table)))
 
 
 def embedding_grad(
-    dy: Tensor, ids: Tensor, table: Tensor, skipped: Expr | None
-) -> Tensor:
+    dy: ir.Tensor, ids: ir.Tensor, table: ir.Tensor, skipped: ir.Expr | None
+) -> ir.Tensor:
     """Scatter-add the rows of dy in the order of ids, except to the row `skipped`.
 
     Narrow types accumulate in f32 and are rounded once.
     """
     (count,), (rows, width) = ids.buffer.shape, table.buffer.shape
-    narrow = table.dtype.name in NARROW
-    total = Buffer("total", f32 if narrow else table.dtype, (rows, width))
-    axes = [axis("p", count, "ordered"), axis("c", width)]
-    all_of = [axis("r", rows), axis("z", width)]
+    narrow = table.dtype.name in ir.NARROW
+    total = ir.Buffer("total", ir.f32 if narrow else table.dtype, (rows, width))
+    axes = [ir.nests.axis("p", count, "ordered"), ir.nests.axis("c", width)]
+    all_of = [ir.nests.axis("r", rows), ir.nests.axis("z", width)]
     position, column = (each.var for each in axes)
-    row, inside = Var("row", i64), Var("inside", (position < rows).dtype)
+    row, inside = ir.Var("row", ir.i64), ir.Var("inside", (position < rows).dtype)
     place = (row, column)
-    added = Load(total, place) + wide(dy[position, column])
-    body = seq(
-        Let(row, ids[position].cast(i64)),
-        Let(inside, names_row(row, rows)),
-        Evaluate(check(inside, FAULT)),
-        If(counts(row, inside, skipped), Store(total, place, added)),
+    added = ir.Load(total, place) + ir.wide(dy[position, column])
+    body = ir.seq(
+        ir.Let(row, ids[position].cast(ir.i64)),
+        ir.Let(inside, names_row(row, rows)),
+        ir.Evaluate(ir.natives.check(inside, FAULT)),
+        ir.If(counts(row, inside, skipped), ir.Store(total, place, added)),
     )
-    zero = Store(total, tuple(a.var for a in all_of), as_expr(0.0).cast(total.dtype))
-    nests = seq(nest("clear", all_of, zero), nest("add", axes, body))
-    made = Tensor(total, Stage(nests, (total,), (dy, ids, table)))
+    zero = ir.Store(
+        total, tuple(a.var for a in all_of), ir.as_expr(0.0).cast(total.dtype)
+    )
+    nests = ir.seq(
+        ir.nests.nest("clear", all_of, zero), ir.nests.nest("add", axes, body)
+    )
+    made = ir.Tensor(total, ir.Stage(nests, (total,), (dy, ids, table)))
     if not narrow:
         return made
-    rounded: Tensor = compute(
-        (rows, width), lambda r, z: stored(made[r, z], table.dtype), "dx"
+    rounded: ir.Tensor = ir.compute(
+        (rows, width), lambda r, z: ir.stored(made[r, z], table.dtype), "dx"
     )
     return rounded
 
 
-def scattered(ids: Tensor, x: Tensor, updates: Tensor, reduction: str) -> Tensor:
+def scattered(
+    ids: ir.Tensor, x: ir.Tensor, updates: ir.Tensor, reduction: str
+) -> ir.Tensor:
     """A copy of x whose rows are combined with the updates, in the order of `ids`."""
     (count,), (rows, width) = ids.buffer.shape, x.buffer.shape
-    y = Buffer("y", x.dtype, (rows, width))
-    axes = [axis("p", count, "ordered"), axis("c", width)]
-    all_of = [axis("r", rows), axis("z", width)]
+    y = ir.Buffer("y", x.dtype, (rows, width))
+    axes = [ir.nests.axis("p", count, "ordered"), ir.nests.axis("c", width)]
+    all_of = [ir.nests.axis("r", rows), ir.nests.axis("z", width)]
     position, column = (each.var for each in axes)
-    row, inside = Var("row", i64), Var("inside", (position < rows).dtype)
+    row, inside = ir.Var("row", ir.i64), ir.Var("inside", (position < rows).dtype)
     place = (row, column)
-    made = _combined(reduction, Load(y, place), updates[position, column])
-    body = seq(
-        Let(row, ids[position].cast(i64)),
-        Let(inside, names_row(row, rows)),
-        Evaluate(check(inside, FAULT)),
-        If(inside, Store(y, place, stored(made, x.dtype))),
+    made = _combined(reduction, ir.Load(y, place), updates[position, column])
+    body = ir.seq(
+        ir.Let(row, ids[position].cast(ir.i64)),
+        ir.Let(inside, names_row(row, rows)),
+        ir.Evaluate(ir.natives.check(inside, FAULT)),
+        ir.If(inside, ir.Store(y, place, ir.stored(made, x.dtype))),
     )
     index = tuple(a.var for a in all_of)
-    nests = seq(
-        nest("copy", all_of, Store(y, index, x[index])), nest("add", axes, body)
+    nests = ir.seq(
+        ir.nests.nest("copy", all_of, ir.Store(y, index, x[index])),
+        ir.nests.nest("add", axes, body),
     )
-    return Tensor(y, Stage(nests, (y,), (ids, x, updates)))
+    return ir.Tensor(y, ir.Stage(nests, (y,), (ids, x, updates)))
 
 
-def _combined(reduction: str, old: Expr, new: Expr) -> Expr:
+def _combined(reduction: str, old: ir.Expr, new: ir.Expr) -> ir.Expr:
     """An element and its update; NaN wins in `max` and `min`."""
     if reduction == "none":
         return new
-    old, new = wide(old), wide(new)
+    old, new = ir.wide(old), ir.wide(new)
     if old.dtype.is_bool:
         return old | new if reduction in {"add", "max"} else old & new
     if reduction == "add":
@@ -112,14 +100,14 @@ def _combined(reduction: str, old: Expr, new: Expr) -> Expr:
     if reduction == "mul":
         return old * new
     first = new > old if reduction == "max" else new < old
-    return select(first | new.not_equal(new), new, old)
+    return ir.select(first | new.not_equal(new), new, old)
 
 
-def counts(row: Expr, inside: Expr, skipped: Expr | None) -> Expr:
+def counts(row: ir.Expr, inside: ir.Expr, skipped: ir.Expr | None) -> ir.Expr:
     """Whether an index is in range and not the skipped row."""
     return inside if skipped is None else inside & row.not_equal(skipped)
 
 
-def names_row(row: Expr, rows: Expr) -> Expr:
+def names_row(row: ir.Expr, rows: ir.Expr) -> ir.Expr:
     """Whether an index is in range."""
     return (row >= 0) & (row < rows)

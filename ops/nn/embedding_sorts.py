@@ -11,31 +11,12 @@ definition, so results are bit-identical.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from tensorlang.ir import as_expr, f32, i64
-from tensorlang.ir.dtypes import i32, u32
-from tensorlang.ir.elementwise import NARROW
-from tensorlang.ir.frontend import Stage, Tensor
-from tensorlang.ir.natives import check
-from tensorlang.ir.nodes import (
-    Alloc,
-    Buffer,
-    Evaluate,
-    If,
-    Let,
-    Load,
-    Select,
-    Store,
-    Var,
-    seq,
-)
+from tensorlang import ir
 from tensorlang.ops.block_radix import Radix, Use
 from tensorlang.ops.block_scans import BlockScan, over
 from tensorlang.ops.nn.embedding_definitions import FAULT, counts, names_row
-
-if TYPE_CHECKING:
-    from tensorlang.ir.nodes import Expr, For, Stmt
 
 THREADS: Final = 256
 ITEMS: Final = 16  # positions per thread
@@ -44,127 +25,142 @@ _ACCESS: Final = 16  # bytes per memory access
 
 
 def embedding_grad(
-    dy: Tensor, ids: Tensor, table: Tensor, skipped: Expr | None, *, shuffles: bool
-) -> Tensor:
+    dy: ir.Tensor,
+    ids: ir.Tensor,
+    table: ir.Tensor,
+    skipped: ir.Expr | None,
+    *,
+    shuffles: bool,
+) -> ir.Tensor:
     """The gradient; threads exchange values by shuffles or through shared memory."""
     (count,), (rows, width) = ids.buffer.shape, table.buffer.shape
-    narrow = table.dtype.name in NARROW
-    made = Buffer("dx" if narrow else "total", table.dtype, (rows, width))
-    keys = Buffer("named", u32, (as_expr(2), count))
-    order = Buffer("order", i32, (as_expr(2), count))
-    begin, end = (Buffer(name, i32, (rows,)) for name in ("begin_of", "end_of"))
-    radix = Radix(BlockScan(THREADS, shuffles), as_expr(1), count, u32, True, ITEMS)
-    steps = seq(
+    narrow = table.dtype.name in ir.NARROW
+    made = ir.Buffer("dx" if narrow else "total", table.dtype, (rows, width))
+    keys = ir.Buffer("named", ir.u32, (ir.as_expr(2), count))
+    order = ir.Buffer("order", ir.i32, (ir.as_expr(2), count))
+    begin, end = (ir.Buffer(name, ir.i32, (rows,)) for name in ("begin_of", "end_of"))
+    radix = Radix(
+        BlockScan(THREADS, shuffles), ir.as_expr(1), count, ir.u32, True, ITEMS
+    )
+    steps = ir.seq(
         _sorted(radix, ids, rows, skipped, keys, order),
         *_bounds(keys, count, begin, end),
         _added(dy, made, order, begin, end),
     )
     held = (keys, order, begin, end, *radix.memory)
-    return Tensor(made, Stage(steps, (*held, made), (dy, ids, table)))
+    return ir.Tensor(made, ir.Stage(steps, (*held, made), (dy, ids, table)))
 
 
 def _sorted(  # noqa: PLR0917 - operands of a stage
     radix: Radix,
-    ids: Tensor,
-    rows: Expr,
-    skipped: Expr | None,
-    keys: Buffer,
-    order: Buffer,
-) -> Stmt:
+    ids: ir.Tensor,
+    rows: ir.Expr,
+    skipped: ir.Expr | None,
+    keys: ir.Buffer,
+    order: ir.Buffer,
+) -> ir.Stmt:
     """Sort positions by row; skipped and out-of-range indices come last."""
-    bytes_ = Select(rows < _FEW, as_expr(2), as_expr(4))
+    bytes_ = ir.Select(rows < _FEW, ir.as_expr(2), ir.as_expr(4))
 
-    def named(_: Expr, at: Expr, use: Use) -> Stmt:
-        row, inside = Var("named_row", i64), Var("inside", (at < rows).dtype)
-        key = Select(counts(row, inside, skipped), row, rows)
-        return seq(
-            Let(row, ids[at].cast(i64)),
-            Let(inside, names_row(row, rows)),
-            Evaluate(check(inside, FAULT)),
-            use(key.cast(u32), at.cast(i32)),
+    def named(_: ir.Expr, at: ir.Expr, use: Use) -> ir.Stmt:
+        row, inside = ir.Var("named_row", ir.i64), ir.Var("inside", (at < rows).dtype)
+        key = ir.Select(counts(row, inside, skipped), row, rows)
+        return ir.seq(
+            ir.Let(row, ids[at].cast(ir.i64)),
+            ir.Let(inside, names_row(row, rows)),
+            ir.Evaluate(ir.natives.check(inside, FAULT)),
+            use(key.cast(ir.u32), at.cast(ir.i32)),
         )
 
-    def stored(side: Expr) -> Callable[[Expr, Expr, Expr, Expr], Stmt]:
-        return lambda _, at, key, value: seq(
-            Store(keys, (side, at), key), Store(order, (side, at), value)
+    def stored(
+        side: ir.Expr,
+    ) -> Callable[[ir.Expr, ir.Expr, ir.Expr, ir.Expr], ir.Stmt]:
+        return lambda _, at, key, value: ir.seq(
+            ir.Store(keys, (side, at), key), ir.Store(order, (side, at), value)
         )
 
-    def step(digit: Var) -> Stmt:
+    def step(digit: ir.Var) -> ir.Stmt:
         here, there = digit % 2, (digit + 1) % 2
 
-        def held(r: Expr, at: Expr, use: Use) -> Stmt:
+        def held(r: ir.Expr, at: ir.Expr, use: Use) -> ir.Stmt:
             kept = use(keys[here, at], order[here, at])
-            return If(digit.equal(0), named(r, at, use), kept)
+            return ir.If(digit.equal(0), named(r, at, use), kept)
 
         return radix.moved(digit, held, stored(there))
 
-    whole = radix.whole(named, bytes_, stored(as_expr(0)))
-    return If(radix.length <= radix.part, whole, over("digit", bytes_, "serial", step))
+    whole = radix.whole(named, bytes_, stored(ir.as_expr(0)))
+    return ir.If(
+        radix.length <= radix.part, whole, over("digit", bytes_, "serial", step)
+    )
 
 
-def _bounds(keys: Buffer, count: Expr, begin: Buffer, end: Buffer) -> list[Stmt]:
+def _bounds(
+    keys: ir.Buffer, count: ir.Expr, begin: ir.Buffer, end: ir.Buffer
+) -> list[ir.Stmt]:
     """The range of each row in the sorted order; empty for rows without positions."""
-    (rows,), zero = begin.shape, as_expr(0)
-    empty = as_expr(0, i32)
+    (rows,), zero = begin.shape, ir.as_expr(0)
+    empty = ir.as_expr(0, ir.i32)
 
-    def clear(row: Expr) -> Stmt:
-        return seq(Store(begin, (row,), empty), Store(end, (row,), empty))
+    def clear(row: ir.Expr) -> ir.Stmt:
+        return ir.seq(ir.Store(begin, (row,), empty), ir.Store(end, (row,), empty))
 
-    def run(at: Expr) -> Stmt:
-        row = Var("named_row", i64)
+    def run(at: ir.Expr) -> ir.Stmt:
+        row = ir.Var("named_row", ir.i64)
         last = count - 1
-        before = keys[0, Select(at > 0, at - 1, zero)].cast(i64)
-        after = keys[0, Select(at < last, at + 1, last)].cast(i64)
+        before = keys[0, ir.Select(at > 0, at - 1, zero)].cast(ir.i64)
+        after = keys[0, ir.Select(at < last, at + 1, last)].cast(ir.i64)
         first = at.equal(0) | before.not_equal(row)
         final = at.equal(last) | after.not_equal(row)
-        here = at.cast(i32)
-        stores = seq(
-            If(first, Store(begin, (row,), here)),
-            If(final, Store(end, (row,), here + 1)),
+        here = at.cast(ir.i32)
+        stores = ir.seq(
+            ir.If(first, ir.Store(begin, (row,), here)),
+            ir.If(final, ir.Store(end, (row,), here + 1)),
         )
-        return seq(Let(row, keys[0, at].cast(i64)), If(row < rows, stores))
+        return ir.seq(ir.Let(row, keys[0, at].cast(ir.i64)), ir.If(row < rows, stores))
 
     return [_each(rows, clear), _each(count, run)]
 
 
-def _added(dy: Tensor, made: Buffer, order: Buffer, begin: Buffer, end: Buffer) -> For:
+def _added(
+    dy: ir.Tensor, made: ir.Buffer, order: ir.Buffer, begin: ir.Buffer, end: ir.Buffer
+) -> ir.For:
     """Sum the elements of each row, several columns per thread."""
     rows, width = made.shape
     lanes = _lanes(width, dy.dtype.bytes)
     groups = width // lanes
-    kind = f32 if made.dtype.name in NARROW else made.dtype
-    sums = Buffer("sums", kind, (as_expr(lanes),), "register")
+    kind = ir.f32 if made.dtype.name in ir.NARROW else made.dtype
+    sums = ir.Buffer("sums", kind, (ir.as_expr(lanes),), "register")
 
-    def columns(at: Expr) -> Stmt:
-        row, first = Var("row", i64), at % groups * lanes
-        start, count = Var("start", i64), Var("count", i64)
-        position = Var("position", i64)
+    def columns(at: ir.Expr) -> ir.Stmt:
+        row, first = ir.Var("row", ir.i64), at % groups * lanes
+        start, count = ir.Var("start", ir.i64), ir.Var("count", ir.i64)
+        position = ir.Var("position", ir.i64)
 
-        def each(body: Callable[[Var], Stmt]) -> Stmt:
+        def each(body: Callable[[ir.Var], ir.Stmt]) -> ir.Stmt:
             return over("lane", lanes, "vectorized", body)
 
-        def add(j: Var) -> Stmt:
-            def lane(v: Var) -> Stmt:
+        def add(j: ir.Var) -> ir.Stmt:
+            def lane(v: ir.Var) -> ir.Stmt:
                 number = dy[position, first + v].cast(kind)
-                return Store(sums, (v,), sums[v] + number)
+                return ir.Store(sums, (v,), sums[v] + number)
 
-            place = Load(order, (as_expr(0), start + j)).cast(i64)
-            return seq(Let(position, place), each(lane))
+            place = ir.Load(order, (ir.as_expr(0), start + j)).cast(ir.i64)
+            return ir.seq(ir.Let(position, place), each(lane))
 
-        return seq(
-            Alloc(sums),
-            Let(row, at // groups),
-            Let(start, begin[row].cast(i64)),
-            Let(count, end[row].cast(i64) - start),
-            each(lambda v: Store(sums, (v,), as_expr(0, kind))),
+        return ir.seq(
+            ir.Alloc(sums),
+            ir.Let(row, at // groups),
+            ir.Let(start, begin[row].cast(ir.i64)),
+            ir.Let(count, end[row].cast(ir.i64) - start),
+            each(lambda v: ir.Store(sums, (v,), ir.as_expr(0, kind))),
             over("j", count, "serial", add),
-            each(lambda v: Store(made, (row, first + v), sums[v].cast(made.dtype))),
+            each(lambda v: ir.Store(made, (row, first + v), sums[v].cast(made.dtype))),
         )
 
     return _each(rows * groups, columns)
 
 
-def _lanes(width: Expr, size: int) -> int:
+def _lanes(width: ir.Expr, size: int) -> int:
     """Columns per thread: those of one memory access, if they divide the width."""
     lanes = _ACCESS // size
     whole = getattr(width, "value", 1)
@@ -173,13 +169,13 @@ def _lanes(width: Expr, size: int) -> int:
     return lanes
 
 
-def _each(count: Expr, body: Callable[[Expr], Stmt]) -> For:
+def _each(count: ir.Expr, body: Callable[[ir.Expr], ir.Stmt]) -> ir.For:
     """Launch one thread per element."""
 
-    def block(b: Var) -> Stmt:
-        def thread(t: Var) -> Stmt:
+    def block(b: ir.Var) -> ir.Stmt:
+        def thread(t: ir.Var) -> ir.Stmt:
             at = b * THREADS + t
-            return If(at < count, body(at))
+            return ir.If(at < count, body(at))
 
         return over("t", THREADS, "thread.x", thread)
 

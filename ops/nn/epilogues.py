@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from tensorlang import ir
 from tensorlang.ops.nn.activation import gelu, relu, sigmoid, silu, tanh
-
-if TYPE_CHECKING:
-    from tensorlang.ir.nodes import Expr
 
 _ELEMENTS: Final = {op.__name__: op.element for op in (relu, sigmoid, silu, tanh)}
 
 
-def activated(value: Expr, name: str | None) -> Expr:
+def activated(value: ir.Expr, name: str | None) -> ir.Expr:
     """Apply the activation of this name (None, `none`, `relu`, `gelu_tanh`, ...)."""
     if name in (None, "none"):
         return value

@@ -11,11 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from tensorlang.ir import as_expr
-from tensorlang.ir import sum as total
-from tensorlang.ir.dtypes import i32
-from tensorlang.ir.elementwise import wide
-from tensorlang.ir.nodes import binary
+from tensorlang import ir
 from tensorlang.ops.nn.images import Layout, padded
 from tensorlang.ops.nn.pooling_stages import (
     counted,
@@ -33,15 +29,14 @@ from tensorlang.ops.nn.pooling_stages import (
 from tensorlang.ops.nn.pooling_windows import Steps, at_fixed_stride
 
 if TYPE_CHECKING:
-    from tensorlang.ir import Reduction
-    from tensorlang.ir.frontend import Tensor
-    from tensorlang.ir.nodes import Expr
     from tensorlang.ops.nn.pooling_windows import Slide
 
-Indices: TypeAlias = "tuple[Expr, ...]"
+Indices: TypeAlias = "tuple[ir.Expr, ...]"
 
 
-def max_pool_grad(dy: Tensor, x: Tensor, layout: str, slid: Sequence[Slide]) -> Tensor:
+def max_pool_grad(
+    dy: ir.Tensor, x: ir.Tensor, layout: str, slid: Sequence[Slide]
+) -> ir.Tensor:
     """As `pooling_definitions.max_pool_grad`, for windows at a fixed stride."""
     frame, steps = Layout(layout), at_fixed_stride(slid)
     framed = [_framed(s) for s in steps]
@@ -52,38 +47,38 @@ def max_pool_grad(dy: Tensor, x: Tensor, layout: str, slid: Sequence[Slide]) -> 
     sizes = [s.kernel for s in steps]
     taps, around = window_axes(sizes), window_axes([s.around for s in steps])
 
-    def seen(at: Indices) -> Expr:
-        return wide(image[element_of(frame, framed, at, taps)])
+    def seen(at: Indices) -> ir.Expr:
+        return ir.wide(image[element_of(frame, framed, at, taps)])
 
-    def number(_: Indices) -> Expr:
-        return number_of(taps).cast(i32)
+    def number(_: Indices) -> ir.Expr:
+        return number_of(taps).cast(ir.i32)
 
-    def missing(at: Indices) -> Expr:
+    def missing(at: Indices) -> ir.Expr:
         return _first_pixel(framed, frame.parts(at)[2])
 
     place = first_places(frame, x, windows, seen, number, taps, missing)
     given = padded(dy, frame, low, windows, name="given")
 
-    def element(at: Indices) -> Reduction:
+    def element(at: Indices) -> ir.Reduction:
         batch, own, pixel = frame.parts(at)
         near, number, there = windows_near(steps, pixel, around)
         where = frame.joined(batch, own, near)
-        hit = there & place[where].equal(number.cast(i32))
-        return total(or_zero(hit, wide(given[where])), around)
+        hit = there & place[where].equal(number.cast(ir.i32))
+        return ir.sum(or_zero(hit, ir.wide(given[where])), around)
 
     sums = over_images(frame, x, image_extents(frame, x), element, "dx")
     return narrowed(sums, frame, dy.dtype)
 
 
 def avg_pool_grad(
-    dy: Tensor,
-    x: Tensor,
+    dy: ir.Tensor,
+    x: ir.Tensor,
     layout: str,
     slid: Sequence[Slide],
     *,
     count_include_pad: bool,
     divisor: int | None,
-) -> Tensor:
+) -> ir.Tensor:
     """As `pooling_definitions.avg_pool_grad`, for windows at a fixed stride."""
     del x  # not read
     frame, steps = Layout(layout), at_fixed_stride(slid)
@@ -91,22 +86,22 @@ def avg_pool_grad(
     around = window_axes([s.around for s in steps])
     given = padded(dy, frame, low, windows, name="given")
 
-    def share(at: Indices) -> Expr:
+    def share(at: Indices) -> ir.Expr:
         own = frame.parts(at)[2]
         numbers = [w - before for w, before in zip(own, low, strict=True)]
         count = counted(slid, numbers, count_include_pad, divisor)
-        value = wide(given[at])
+        value = ir.wide(given[at])
         if divisor is None and any(low):  # dummies have no pixels
-            count = binary("max", count, as_expr(1))
+            count = ir.binary("max", count, ir.as_expr(1))
         return value / count.cast(value.dtype)
 
     shares = over_images(frame, dy, windows, share, "shares")
 
-    def element(at: Indices) -> Reduction:
+    def element(at: Indices) -> ir.Reduction:
         batch, own, pixel = frame.parts(at)
         near, _, there = windows_near(steps, pixel, around)
         where = frame.joined(batch, own, near)
-        return total(or_zero(there, shares[where]), around)
+        return ir.sum(or_zero(there, shares[where]), around)
 
     sums = over_images(frame, dy, [s.extent for s in steps], element, "dx")
     return narrowed(sums, frame, dy.dtype)
@@ -120,10 +115,12 @@ def _framed(s: Steps) -> Steps:
     return replace(s, count=count, low=s.low + before * s.stride)
 
 
-def _first_pixel(steps: Sequence[Steps], windows: Sequence[Expr]) -> Expr:
+def _first_pixel(steps: Sequence[Steps], windows: Sequence[ir.Expr]) -> ir.Expr:
     """The number of a window's first element that is not leading padding."""
-    number: Expr = as_expr(0)
+    number: ir.Expr = ir.as_expr(0)
     for s, window in zip(steps, windows, strict=True):
-        missing = as_expr(s.low + s.dilation - 1) - window * s.stride
-        number = number * s.kernel + binary("max", missing // s.dilation, as_expr(0))
-    return number.cast(i32)
+        missing = ir.as_expr(s.low + s.dilation - 1) - window * s.stride
+        number = number * s.kernel + ir.binary(
+            "max", missing // s.dilation, ir.as_expr(0)
+        )
+    return number.cast(ir.i32)

@@ -16,7 +16,6 @@ from tensorlang.ops.nn.norms import inverse_root
 from tensorlang.ops.signature import Floats, Scalar, Weights
 
 if TYPE_CHECKING:
-    from tensorlang.ir import Expr, Reduction, Tensor
     from tensorlang.ops.declarations import Array
 
 
@@ -43,7 +42,7 @@ def group_norm(
     weight: Weights | None = None,
     bias: Weights | None = None,
     eps: Scalar = 1e-5,
-) -> Tensor:
+) -> ir.Tensor:
     """Normalise groups of channels.
 
     `(x - mean) / sqrt(variance + eps) * weight + bias`.
@@ -82,15 +81,15 @@ def group_norm(
     c, k = ir.reduce_axis(own, "c"), ir.reduce_axis(pixels, "k")
     count = ir.as_expr(own * pixels)
 
-    def deviation(b: Expr, g: Expr, channel: Expr, pixel: Expr) -> Expr:
-        mean: Expr = total[b, g] / count.cast(total.dtype)
+    def deviation(b: ir.Expr, g: ir.Expr, channel: ir.Expr, pixel: ir.Expr) -> ir.Expr:
+        mean: ir.Expr = total[b, g] / count.cast(total.dtype)
         return ir.wide(view[b, g, channel, pixel]) - mean
 
-    def square(b: Expr, g: Expr) -> Reduction:
+    def square(b: ir.Expr, g: ir.Expr) -> ir.Reduction:
         off = deviation(b, g, c.expression(), k.expression())
         return ir.sum(off * off, (c, k))
 
-    def element(b: Expr, g: Expr, channel: Expr, pixel: Expr) -> Expr:
+    def element(b: ir.Expr, g: ir.Expr, channel: ir.Expr, pixel: ir.Expr) -> ir.Expr:
         variance = squares[b, g] / count.cast(squares.dtype)
         value = deviation(b, g, channel, pixel) * inverse_root(variance + eps)
         value = value if scale is None else value * ir.wide(scale[g, channel])

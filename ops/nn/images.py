@@ -8,14 +8,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from tensorlang.ir import as_expr, compute, select
-from tensorlang.ir.nodes import binary
-
-if TYPE_CHECKING:
-    from tensorlang.ir.frontend import Tensor
-    from tensorlang.ir.nodes import Expr
+from tensorlang import ir
 
 SPATIAL: Final = ("z", "i", "j")
 
@@ -69,11 +64,11 @@ def staged(
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = [inspect.Parameter(of, kind) for of in names]
     value.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return compute(shape, value, name)
+    return ir.compute(shape, value, name)
 
 
 def padded(
-    x: Tensor,
+    x: ir.Tensor,
     layout: Layout,
     low: Sequence[int],
     extents: Sequence[int],
@@ -81,7 +76,7 @@ def padded(
     spread: Sequence[int] = (),
     value: float = 0.0,
     name: str = "padded",
-) -> Tensor:
+) -> ir.Tensor:
     """Images padded to these extents; the images themselves if nothing is to be done.
 
     Args:
@@ -100,23 +95,23 @@ def padded(
     if same and not any(low) and set(spread) <= {1}:
         return x
 
-    def element(indices: tuple[Expr, ...]) -> Expr:
+    def element(indices: tuple[ir.Expr, ...]) -> ir.Expr:
         batch, channel, at = layout.parts(indices)
-        places, inside = [], as_expr(True)
+        places, inside = [], ir.as_expr(True)
         for place, before, step, extent in zip(at, low, spread, given, strict=True):
             taken, there = source(place - before, extent, step)
             places.append(taken)
             inside = inside & there
         read = x[layout.joined(batch, channel, places)]
-        return select(inside, read, as_expr(value).cast(x.dtype))
+        return ir.select(inside, read, ir.as_expr(value).cast(x.dtype))
 
     names = layout.names(*(f"c{at}" for at in range(len(channels))))
     shape = layout.joined(n, channels, tuple(extents))
-    made: Tensor = staged(shape, names, element, name)
+    made: ir.Tensor = staged(shape, names, element, name)
     return made
 
 
-def source(place: Expr, extent: int, step: int = 1) -> tuple[Expr, Expr]:
+def source(place: ir.Expr, extent: int, step: int = 1) -> tuple[ir.Expr, ir.Expr]:
     """The clamped source index of an element of a copy, and whether it is inside.
 
     Args:
@@ -129,7 +124,9 @@ def source(place: Expr, extent: int, step: int = 1) -> tuple[Expr, Expr]:
         there = there & (place % step).equal(0)
         place = place // step
     last = max(extent - 1, 0)
-    return binary("min", binary("max", place, as_expr(0)), as_expr(last)), there
+    return ir.binary(
+        "min", ir.binary("max", place, ir.as_expr(0)), ir.as_expr(last)
+    ), there
 
 
 def numbers(extents: Sequence[Any]) -> tuple[int, ...]:

@@ -15,8 +15,6 @@ from tensorlang.ops.signature import Anything, Number, Static
 from tensorlang.ops.tensors import MOST_ELEMENTS
 
 if TYPE_CHECKING:
-    from tensorlang.ir import Expr, Tensor
-
     Pairs: TypeAlias = tuple[int, ...]
     Parts: TypeAlias = int | tuple[int, ...]
 else:
@@ -38,7 +36,9 @@ _JOINED: Final = ((1 << 20, 8), (1 << 20, 4), (1 << 20, 4))
     whole=True,
     gradient={},
 )
-def pad(x: Anything, padding: Pairs, value: Anything | Number | None = None) -> Tensor:
+def pad(
+    x: Anything, padding: Pairs, value: Anything | Number | None = None
+) -> ir.Tensor:
     """Pad with a constant.
 
     Args:
@@ -57,8 +57,8 @@ def pad(x: Anything, padding: Pairs, value: Anything | Number | None = None) -> 
         around = value[()]
     constant = ir.as_expr(0, x.dtype) if around is None else ir.stored(around, x.dtype)
 
-    def element(*i: Expr) -> Expr:
-        limits: list[Expr] = []
+    def element(*i: ir.Expr) -> ir.Expr:
+        limits: list[ir.Expr] = []
         for n, extent, (a, b) in zip(i, extents, pairs, strict=True):
             limits += [n >= a] * bool(a) + [n < a + extent] * bool(b)
         read = held[
@@ -127,7 +127,7 @@ def _padded(shape: Sequence[Any], padding: Sequence[int]) -> tuple[Any, ...]:
     whole=True,
     gradient={"shapes": _JOINED},
 )
-def concatenate(arrays: Sequence[Anything], axis: int = 0) -> Tensor:
+def concatenate(arrays: Sequence[Anything], axis: int = 0) -> ir.Tensor:
     """Join arrays along an existing axis.
 
     Args:
@@ -146,7 +146,7 @@ def concatenate(arrays: Sequence[Anything], axis: int = 0) -> Tensor:
     whole=True,
     gradient={},
 )
-def stack(arrays: Sequence[Anything], axis: int = 0) -> Tensor:
+def stack(arrays: Sequence[Anything], axis: int = 0) -> ir.Tensor:
     """Join arrays along a new axis.
 
     Args:
@@ -173,7 +173,7 @@ def stack(arrays: Sequence[Anything], axis: int = 0) -> Tensor:
     usual={"parts": 3, "axis": 1},
     whole=True,
 )
-def split(x: Anything, parts: Parts, axis: int = 0) -> tuple[Tensor, ...]:
+def split(x: Anything, parts: Parts, axis: int = 0) -> tuple[ir.Tensor, ...]:
     """Split along an axis, in one pass; returns a tuple of arrays.
 
     Args:
@@ -207,7 +207,7 @@ def _together(shapes: Sequence[Any], axis: int) -> tuple[tuple[Any, ...], int]:
     return (*first[:at], total, *first[at + 1 :]), at
 
 
-def _behind(arrays: Sequence[Tensor], axis: int) -> Tensor:
+def _behind(arrays: Sequence[ir.Tensor], axis: int) -> ir.Tensor:
     """Concatenate as rows, or as vectors where all leading extents are 1."""
     ahead = arrays[0].shape[:axis]
     if all(extent == 1 for extent in ahead):
@@ -220,7 +220,9 @@ def _behind(arrays: Sequence[Tensor], axis: int) -> Tensor:
     return ir.joined(held, 1)
 
 
-def _parts(x: Tensor, sizes: Sequence[Any], axis: int, name: str) -> tuple[Tensor, ...]:
+def _parts(
+    x: ir.Tensor, sizes: Sequence[Any], axis: int, name: str
+) -> tuple[ir.Tensor, ...]:
     """Parts of these sizes along an axis; only leading dimensions stay open."""
     ahead, behind = x.shape[:axis], x.shape[axis + 1 :]
     rows = ir.elements(ahead)
@@ -228,7 +230,7 @@ def _parts(x: Tensor, sizes: Sequence[Any], axis: int, name: str) -> tuple[Tenso
     starts = [sum(widths[:n]) for n in range(len(widths))]
     held = ir.reshaped(x, (rows, sum(widths)))
 
-    def part(n: int) -> Tensor:
+    def part(n: int) -> ir.Tensor:
         start, extents = starts[n], (rows, widths[n])
         made = ir.compute(extents, lambda i, j: held[i, j + start], f"{name}{n}")
         return ir.reshaped(made, (*ahead, sizes[n], *behind))

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tensorlang import ir
 from tensorlang.errors import ArgumentError
 from tensorlang.ops.definition import operator
 from tensorlang.ops.signature import Anything, Sizes
-
-if TYPE_CHECKING:
-    from tensorlang.ir import Tensor
 
 _SQUARE: Final = (4096, 4096)
 _PICTURES: Final = (64, 32, 28, 28)
@@ -26,7 +23,7 @@ _TOO_MANY: Final = 1 << 60  # elements; NumPy limits arrays to 2**63 bytes
     scheduled_as="transpose",
     gradient={},
 )
-def transpose(x: Anything, axes: Sizes | None = None) -> Tensor:
+def transpose(x: Anything, axes: Sizes | None = None) -> ir.Tensor:
     """Permute the dimensions; the elements are moved in memory.
 
     Args:
@@ -36,7 +33,7 @@ def transpose(x: Anything, axes: Sizes | None = None) -> Tensor:
     return _moved(x, _order(axes, x.ndim))
 
 
-def _moved(x: Tensor, order: Sequence[int]) -> Tensor:
+def _moved(x: ir.Tensor, order: Sequence[int]) -> ir.Tensor:
     """Dimension n of the result is dimension `order[n]` of `x`."""
     shape = [x.shape[axis] for axis in order]
     real = [axis for axis in range(x.ndim) if x.shape[axis] != 1]
@@ -116,7 +113,7 @@ def _flat(shape: Sequence[object]) -> tuple[Any, ...]:
     view=_completed,
     gradient={},
 )
-def reshape(x: Anything, shape: Sizes) -> Tensor:
+def reshape(x: Anything, shape: Sizes) -> ir.Tensor:
     """Reshape, in row-major order.
 
     The result is a view if `x` is contiguous and no `out` is given. (JAX arrays are
@@ -135,12 +132,12 @@ def reshape(x: Anything, shape: Sizes) -> Tensor:
     view=_flat,
     gradient={},
 )
-def batch_flatten(x: Anything) -> Tensor:
+def batch_flatten(x: Anything) -> ir.Tensor:
     """Flatten all dimensions but the first; a view where possible."""
     return _copied(x, _flat(x.shape))
 
 
-def _copied(x: Tensor, shape: Sequence[Any]) -> Tensor:
+def _copied(x: ir.Tensor, shape: Sequence[Any]) -> ir.Tensor:
     """A copy of the elements in another shape."""
     held = ir.reshaped(x, (ir.elements(x.shape),))
     made = ir.compute(held.shape, lambda i: held[i], "y")

@@ -7,22 +7,19 @@ operands, where a derived one is that of both.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from tensorlang import ir
 from tensorlang.errors import ArgumentError
 from tensorlang.ops.definition import operator
 from tensorlang.ops.signature import Floats, Number
 
-if TYPE_CHECKING:
-    from tensorlang.ir import Tensor
-
 Reduction = Literal["mean", "sum", "none"]
 _LONG = (1 << 24,)
 
 
 @operator("nn.mse", shapes=(_LONG, _LONG))
-def mse(prediction: Floats, truth: Floats, reduction: Reduction = "mean") -> Tensor:
+def mse(prediction: Floats, truth: Floats, reduction: Reduction = "mean") -> ir.Tensor:
     """Mean squared error, `mean((prediction - truth) ** 2)`; NaN for empty arrays.
 
     Args:
@@ -50,7 +47,7 @@ def mse(prediction: Floats, truth: Floats, reduction: Reduction = "mean") -> Ten
         share = whole / n.cast(whole.dtype) if reduction == "mean" else whole
         return ir.stored(share, dtype)
 
-    loss: Tensor = ir.compute((), folded, "y")
+    loss: ir.Tensor = ir.compute((), folded, "y")
     return loss
 
 
@@ -64,7 +61,7 @@ def mse_grad(
     prediction: Floats | Number,
     truth: Floats | Number,
     reduction: Reduction = "mean",
-) -> Tensor:
+) -> ir.Tensor:
     """The gradient of `nn.mse` for the prediction; negate it for the truth.
 
     Args:
@@ -93,7 +90,7 @@ def mse_grad(
         return dy * ((p - t) * share)
 
     whole = ir.elementwise_tensors(element, ("dy", "prediction", "truth"))
-    made: Tensor = whole(dy=dy, prediction=prediction, truth=truth)
+    made: ir.Tensor = whole(dy=dy, prediction=prediction, truth=truth)
     return made
 
 

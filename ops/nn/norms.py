@@ -10,17 +10,13 @@ cache: no cancellation, whatever the mean.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from tensorlang import ir
 from tensorlang.ops.definition import operator
 from tensorlang.ops.signature import Floats, Scalar, Weights
 
-if TYPE_CHECKING:
-    from tensorlang.ir import Expr, Tensor
-    from tensorlang.ir.rows import Index, Rows
-
-Value: TypeAlias = "Callable[[Index], Expr]"
+Value: TypeAlias = "Callable[[ir.rows.Index], ir.Expr]"
 _USUAL: Final = (512, 4096)
 _RESULTS: Final = {"dx": "x", "dweight": "weight", "dbias": "weight"}
 
@@ -36,7 +32,7 @@ def layer_norm(
     weight: Weights | None = None,
     bias: Weights | None = None,
     eps: Scalar = 1e-5,
-) -> Tensor:
+) -> ir.Tensor:
     """Layer normalisation over the last dimensions.
 
     `(x - mean) / sqrt(variance + eps) * weight + bias`.
@@ -52,14 +48,14 @@ def layer_norm(
     rows, weight, bias = _seen(x, weight=weight, bias=bias)
     mean = _mean_of(rows, rows.__getitem__, "total")
 
-    def square(at: Index) -> Expr:
-        difference: Expr = rows[at] - mean(at)
+    def square(at: ir.rows.Index) -> ir.Expr:
+        difference: ir.Expr = rows[at] - mean(at)
         return difference * difference
 
     variance = _mean_of(rows, square, "squares")
 
-    def unit(at: Index) -> Expr:
-        value: Expr = (rows[at] - mean(at)) * inverse_root(variance(at) + eps)
+    def unit(at: ir.rows.Index) -> ir.Expr:
+        value: ir.Expr = (rows[at] - mean(at)) * inverse_root(variance(at) + eps)
         return value
 
     return _weighed(rows, unit, weight, bias)
@@ -72,7 +68,7 @@ def layer_norm(
     whole=True,
     gradient={"linear": False},
 )
-def rms_norm(x: Floats, weight: Weights | None = None, eps: Scalar = 1e-6) -> Tensor:
+def rms_norm(x: Floats, weight: Weights | None = None, eps: Scalar = 1e-6) -> ir.Tensor:
     """Root mean square normalisation over the last dimensions.
 
     `x / sqrt(mean(x * x) + eps) * weight`.
@@ -87,8 +83,8 @@ def rms_norm(x: Floats, weight: Weights | None = None, eps: Scalar = 1e-6) -> Te
     rows, weight = _seen(x, weight=weight)
     square = _mean_of(rows, lambda at: rows[at] * rows[at], "squares")
 
-    def unit(at: Index) -> Expr:
-        value: Expr = rows[at] * inverse_root(square(at) + eps)
+    def unit(at: ir.rows.Index) -> ir.Expr:
+        value: ir.Expr = rows[at] * inverse_root(square(at) + eps)
         return value
 
     return _weighed(rows, unit, weight, None)
@@ -123,7 +119,7 @@ def layer_norm_grad(
 # --------------------------------------------------------------------------- shapes
 
 
-def _seen(x: Tensor, **weights: Tensor | None) -> tuple[Any, ...]:
+def _seen(x: ir.Tensor, **weights: ir.Tensor | None) -> tuple[Any, ...]:
     """An array as rows over the normalised dimensions, and flattened weights."""
     own = [weight for weight in weights.values() if weight is not None]
     normal = own[0].shape if own else x.shape[-1:]
@@ -151,23 +147,23 @@ def _alike(a: Any, b: Any) -> bool:
 # ------------------------------------------------------------------------ the loops
 
 
-def inverse_root(value: Expr) -> Expr:
+def inverse_root(value: ir.Expr) -> ir.Expr:
     """Reciprocal square root."""
     return 1.0 / ir.sqrt(value)
 
 
-def _mean_of(rows: Rows, value: Value, name: str) -> Value:
+def _mean_of(rows: ir.rows.Rows, value: Value, name: str) -> Value:
     """The mean over a row, looked up by any index in it."""
     total = rows.fold("sum", value, name)
     return lambda at: total[at[0]] / rows.length.cast(total.dtype)
 
 
 def _weighed(
-    rows: Rows, unit: Value, weight: Tensor | None, bias: Tensor | None
-) -> Tensor:
+    rows: ir.rows.Rows, unit: Value, weight: ir.Tensor | None, bias: ir.Tensor | None
+) -> ir.Tensor:
     """The normalised elements times their column's weight, plus its bias."""
 
-    def element(at: Index) -> Expr:
+    def element(at: ir.rows.Index) -> ir.Expr:
         value = unit(at) if weight is None else unit(at) * ir.wide(weight[at[1]])
         value = value if bias is None else value + ir.wide(bias[at[1]])
         return ir.stored(value, rows.array.dtype)

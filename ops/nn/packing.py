@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tensorlang import runtime
+from tensorlang import ir, runtime
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
-from tensorlang.ir.dtypes import as_dtype
 from tensorlang.ops.nn.winograd_packing import (
     CONVOLUTION,
     PackedWindows,
@@ -71,7 +70,7 @@ def prepack(
     if array.ndim != 2:
         raise ShapeError(f"nn.prepack: w is a matrix, not of shape {array.shape}")
     allowed = ("i8",) if id == _BYTES else FLOATS
-    if as_dtype(array.dtype).name not in allowed:
+    if ir.as_dtype(array.dtype).name not in allowed:
         raise DTypeError(
             f"nn.prepack: w is one of {', '.join(allowed)}, not {array.dtype}; cast it"
         )

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from tensorlang import lazy
+from tensorlang import ir, lazy
 from tensorlang.ops.definition import algorithm, operator
 from tensorlang.ops.nn.pooling_images import (
     RANKS,
@@ -27,7 +27,6 @@ from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.signature import Floats, Ints, Padding
 
 if TYPE_CHECKING:
-    from tensorlang.ir import Tensor
     from tensorlang.ops.nn import gathered_pooling, pooling_windows
     from tensorlang.ops.nn import pooling_definitions as loops
     from tensorlang.ops.nn.pooling_windows import Steps
@@ -131,7 +130,7 @@ def _max(rank: int) -> tuple[Operator, Operator]:
         dilation: Ints = 1,
         ceil_mode: bool = False,
         layout: str | None = None,
-    ) -> Tensor:
+    ) -> ir.Tensor:
         """Max pooling: the maximum of each window; NaN if it contains one.
 
         Returns:
@@ -143,7 +142,7 @@ def _max(rank: int) -> tuple[Operator, Operator]:
         return slid.forward(loops.max_pool, x)
 
     def gradient(define: Callable[[], Body]) -> Body:
-        def max_pool_grad(dy: Floats, x: Floats, **given: Any) -> Tensor:
+        def max_pool_grad(dy: Floats, x: Floats, **given: Any) -> ir.Tensor:
             """The gradient of max pooling: dy goes to each window's first maximum."""
             image = image_of(id, x, rank, given.pop("layout"))
             return sliding(id, image, **given).backward(define(), dy, x)
@@ -176,7 +175,7 @@ def _avg(rank: int) -> Operator:
         count_include_pad: bool = True,
         divisor: int | None = None,
         layout: str | None = None,
-    ) -> Tensor:
+    ) -> ir.Tensor:
         """Average pooling: the mean of each window.
 
         Returns:
@@ -199,7 +198,7 @@ def _avg(rank: int) -> Operator:
         count_include_pad: bool,
         divisor: int | None,
         **given: Any,
-    ) -> Tensor:
+    ) -> ir.Tensor:
         slid = sliding(id, image_of(id, x, rank, layout), **given)
         divided = _divided(id, count_include_pad, divisor)
         return slid.backward(gathered_pooling.avg_pool_grad, dy, x, **divided)
@@ -221,7 +220,7 @@ def _adaptive(kind: str, rank: int) -> tuple[Operator, Operator]:
     @_operator(id, rank, usual=usual)
     def adaptive_pool(
         x: Floats, results: Ints | None, layout: str | None = None
-    ) -> Tensor:
+    ) -> ir.Tensor:
         """Adaptive pooling: mean or maximum of `results` nearly equal windows.
 
         Along a dimension of n pixels, window i covers the pixels from `i * n //
@@ -233,7 +232,7 @@ def _adaptive(kind: str, rank: int) -> tuple[Operator, Operator]:
     @_operator(f"{id}_grad", rank, usual=usual)
     def adaptive_pool_grad(
         dy: Floats, x: Floats, results: Ints | None, layout: str | None = None
-    ) -> Tensor:
+    ) -> ir.Tensor:
         """The gradient of adaptive pooling."""
         slid = shares(id, image_of(id, x, rank, layout), results)
         return _spread(kind, slid, dy, x)
@@ -245,7 +244,7 @@ def _global(kind: str, **options: Any) -> Operator:
     id = f"nn.global_{kind}_pool"
 
     @_operator(id, **options)
-    def global_pool(x: Floats, layout: str | None = None) -> Tensor:
+    def global_pool(x: Floats, layout: str | None = None) -> ir.Tensor:
         """Global pooling: the mean or maximum over all pixels of each channel."""
         return _pooled(kind, whole(id, x, layout), x)
 
@@ -253,7 +252,7 @@ def _global(kind: str, **options: Any) -> Operator:
 
 
 @_operator("nn.global_max_pool_grad")
-def global_max_pool_grad(dy: Floats, x: Floats, layout: str | None = None) -> Tensor:
+def global_max_pool_grad(dy: Floats, x: Floats, layout: str | None = None) -> ir.Tensor:
     """The gradient of global max pooling."""
     return _spread("max", whole("nn.global_max_pool", x, layout), dy, x)
 
@@ -266,13 +265,13 @@ def _called(kind: str, pool: Operator) -> Operator:
     return pool
 
 
-def _pooled(kind: str, slid: Pooling, x: Tensor) -> Tensor:
+def _pooled(kind: str, slid: Pooling, x: ir.Tensor) -> ir.Tensor:
     if kind == "avg":
         return slid.forward(loops.avg_pool, x)
     return slid.forward(loops.max_pool, x)
 
 
-def _spread(kind: str, slid: Pooling, dy: Tensor, x: Tensor) -> Tensor:
+def _spread(kind: str, slid: Pooling, dy: ir.Tensor, x: ir.Tensor) -> ir.Tensor:
     if kind == "avg":
         return slid.backward(loops.avg_pool_grad, dy, x)
     return slid.backward(loops.max_pool_grad, dy, x)

@@ -10,10 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from tensorlang.ir import reduction
-from tensorlang.ir import sum as total
-from tensorlang.ir.dtypes import i32
-from tensorlang.ir.elementwise import stored, wide
+from tensorlang import ir
 from tensorlang.ops.nn.images import Layout, padded
 from tensorlang.ops.nn.pooling_stages import (
     counted,
@@ -36,31 +33,30 @@ from tensorlang.ops.nn.pooling_stages import (
 from tensorlang.ops.nn.pooling_windows import Shares, at_fixed_stride
 
 if TYPE_CHECKING:
-    from tensorlang.ir import Reduction
-    from tensorlang.ir.frontend import Tensor
-    from tensorlang.ir.nodes import Expr
     from tensorlang.ops.nn.pooling_windows import Slide
 
-Indices: TypeAlias = "tuple[Expr, ...]"
+Indices: TypeAlias = "tuple[ir.Expr, ...]"
 
 
-def max_pool(x: Tensor, layout: str, slid: Sequence[Slide]) -> Tensor:
+def max_pool(x: ir.Tensor, layout: str, slid: Sequence[Slide]) -> ir.Tensor:
     """The maximum of each window; NaN if it contains one."""
     frame, results = Layout(layout), [s.count for s in slid]
     image = reached(x, frame, slid, -math.inf)
     taps = window_axes([s.kernel for s in slid])
 
-    def element(at: Indices) -> Reduction:
-        value: Expr = image[element_of(frame, slid, at, taps)]
+    def element(at: Indices) -> ir.Reduction:
+        value: ir.Expr = image[element_of(frame, slid, at, taps)]
         if x.dtype.name == "bf16":  # LLVM may fail on single bf16 vectors
-            value = wide(value)
-        return reduction(nan_max(value.dtype), value, taps)
+            value = ir.wide(value)
+        return ir.reduction(nan_max(value.dtype), value, taps)
 
     name = "sums" if x.dtype.name == "bf16" else "y"
     return narrowed(over_images(frame, x, results, element, name), frame, x.dtype)
 
 
-def max_pool_grad(dy: Tensor, x: Tensor, layout: str, slid: Sequence[Slide]) -> Tensor:
+def max_pool_grad(
+    dy: ir.Tensor, x: ir.Tensor, layout: str, slid: Sequence[Slide]
+) -> ir.Tensor:
     """The gradient of max pooling: dy goes to the first maximum of each window.
 
     The position of each window's maximum is recomputed; then each pixel gathers the
@@ -71,28 +67,28 @@ def max_pool_grad(dy: Tensor, x: Tensor, layout: str, slid: Sequence[Slide]) -> 
     sizes = [s.kernel for s in slid]
     taps, around = window_axes(sizes), window_axes([s.around for s in slid])
 
-    def largest(at: Indices) -> Reduction:
-        value = wide(image[element_of(frame, slid, at, taps)])
+    def largest(at: Indices) -> ir.Reduction:
+        value = ir.wide(image[element_of(frame, slid, at, taps)])
         number = rank_of(slid, frame.parts(at)[2], taps)
-        return reduction(first_max(value.dtype), (value, number), taps)
+        return ir.reduction(first_max(value.dtype), (value, number), taps)
 
     _, place = over_images(frame, x, results, largest, ("largest", "place"))
 
-    def element(at: Indices) -> Reduction:
+    def element(at: Indices) -> ir.Reduction:
         batch, own, pixel = frame.parts(at)
         near, there = windows_around(slid, pixel, around)
         where = frame.joined(batch, own, near)
         for n, (s, window, p) in enumerate(zip(slid, near, pixel, strict=True)):
             there = there & s.hits(window, digit(place[where], sizes, n), p)
-        return total(or_zero(there, wide(dy[where])), around)
+        return ir.sum(or_zero(there, ir.wide(dy[where])), around)
 
     sums = over_images(frame, x, image_extents(frame, x), element, "dx")
     return narrowed(sums, frame, dy.dtype)
 
 
 def max_pool_grad_interleaved(
-    dy: Tensor, x: Tensor, layout: str, slid: Sequence[Slide]
-) -> Tensor:
+    dy: ir.Tensor, x: ir.Tensor, layout: str, slid: Sequence[Slide]
+) -> ir.Tensor:
     """As `max_pool_grad`, with channels first and windows at a fixed stride.
 
     Pixels a stride apart are the same elements of the windows that cover them and form
@@ -104,11 +100,11 @@ def max_pool_grad_interleaved(
     sizes = [s.kernel for s in steps]
     taps, around = window_axes(sizes), window_axes([s.around for s in steps])
 
-    def seen(at: Indices) -> Expr:
-        return wide(image[element_of(frame, slid, at, taps)])
+    def seen(at: Indices) -> ir.Expr:
+        return ir.wide(image[element_of(frame, slid, at, taps)])
 
-    def number(at: Indices) -> Expr:
-        return rank_of(slid, frame.parts(at)[2], taps, i32)
+    def number(at: Indices) -> ir.Expr:
+        return rank_of(slid, frame.parts(at)[2], taps, ir.i32)
 
     place = first_places(frame, x, results, seen, number, taps)
     low = [windows_before(s) for s in steps]
@@ -119,74 +115,74 @@ def max_pool_grad_interleaved(
     near = padded(place, frame, low, extents, value=-1, name="near")
     given = padded(dy, frame, low, extents, name="given")
 
-    def element(at: Indices) -> Reduction:
+    def element(at: Indices) -> ir.Reduction:
         batch, _, pixel = frame.parts(at)
         windows, number, there = windows_near(steps, pixel, around)
         where = (*batch, *windows)
-        hit = there & near[where].equal(number.cast(i32))
-        return total(or_zero(hit, wide(given[where])), around)
+        hit = there & near[where].equal(number.cast(ir.i32))
+        return ir.sum(or_zero(hit, ir.wide(given[where])), around)
 
     sums = over_images(frame, x, image_extents(frame, x), element, "dx")
     return narrowed(sums, frame, dy.dtype)
 
 
 def avg_pool(
-    x: Tensor,
+    x: ir.Tensor,
     layout: str,
     slid: Sequence[Slide],
     *,
     count_include_pad: bool = True,
     divisor: int | None = None,
-) -> Tensor:
+) -> ir.Tensor:
     """Average pooling: the mean of each window."""
     frame, results = Layout(layout), [s.count for s in slid]
     image = reached(x, frame, slid, 0.0)
     taps = window_axes([s.kernel for s in slid])
 
-    def summed(at: Indices) -> Reduction:
-        value = wide(image[element_of(frame, slid, at, taps)])
+    def summed(at: Indices) -> ir.Reduction:
+        value = ir.wide(image[element_of(frame, slid, at, taps)])
         for s, window, tap in zip(slid, frame.parts(at)[2], taps, strict=True):
             if isinstance(s, Shares):
                 value = or_zero(s.has(window, tap.var), value)
-        return total(value, taps)
+        return ir.sum(value, taps)
 
     sums = over_images(frame, x, results, summed, "sums")
 
-    def mean(at: Indices) -> Expr:
+    def mean(at: Indices) -> ir.Expr:
         count = counted(slid, frame.parts(at)[2], count_include_pad, divisor)
-        return stored(sums[at] / count.cast(sums.dtype), x.dtype)
+        return ir.stored(sums[at] / count.cast(sums.dtype), x.dtype)
 
-    y: Tensor = over_images(frame, x, results, mean, "y")
+    y: ir.Tensor = over_images(frame, x, results, mean, "y")
     return y
 
 
 def avg_pool_grad(
-    dy: Tensor,
-    x: Tensor,
+    dy: ir.Tensor,
+    x: ir.Tensor,
     layout: str,
     slid: Sequence[Slide],
     *,
     count_include_pad: bool = True,
     divisor: int | None = None,
-) -> Tensor:
+) -> ir.Tensor:
     """The gradient of average pooling: each pixel gathers its windows' shares of dy."""
     del x  # not read
     frame, size = Layout(layout), [s.extent for s in slid]
     around = window_axes([s.around for s in slid])
 
-    def share(at: Indices) -> Expr:
+    def share(at: Indices) -> ir.Expr:
         count = counted(slid, frame.parts(at)[2], count_include_pad, divisor)
-        value = wide(dy[at])
+        value = ir.wide(dy[at])
         return value / count.cast(value.dtype)
 
     shares = over_images(frame, dy, image_extents(frame, dy), share, "shares")
 
-    def element(at: Indices) -> Reduction:
+    def element(at: Indices) -> ir.Reduction:
         batch, own, pixel = frame.parts(at)
         near, there = windows_around(slid, pixel, around)
         for s, window, p in zip(slid, near, pixel, strict=True):
             there = there & s.covers(window, p)
-        return total(or_zero(there, shares[frame.joined(batch, own, near)]), around)
+        return ir.sum(or_zero(there, shares[frame.joined(batch, own, near)]), around)
 
     sums = over_images(frame, dy, size, element, "dx")
     return narrowed(sums, frame, dy.dtype)

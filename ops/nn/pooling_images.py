@@ -17,7 +17,6 @@ from tensorlang.ops.nn.windows import (
 )
 
 if TYPE_CHECKING:
-    from tensorlang.ir import Tensor
     from tensorlang.ops.nn import pooling_windows
     from tensorlang.ops.nn.pooling_windows import Slide
     from tensorlang.ops.operator import Body
@@ -52,14 +51,14 @@ class Pooling:
         """The number of windows along each dimension."""
         return tuple(s.count for s in self.slid)
 
-    def shape(self, x: Tensor) -> tuple[Any, ...]:
+    def shape(self, x: ir.Tensor) -> tuple[Any, ...]:
         """The shape of the result for images."""
         spatial = self.shown or self.results
         if self.first:
             return (*x.shape[:2], *spatial)
         return (x.shape[0], *spatial, x.shape[-1])
 
-    def seen(self, array: Tensor, spatial: Shape) -> Tensor:
+    def seen(self, array: ir.Tensor, spatial: Shape) -> ir.Tensor:
         """Images reshaped to the canonical form, with these spatial extents."""
         if self.first:
             shape = (ir.elements(array.shape[:2]), *spatial)
@@ -67,18 +66,18 @@ class Pooling:
             shape = (ir.elements(array.shape[:1]), *spatial, int(array.shape[-1]))
         return ir.reshaped(array, shape)
 
-    def images(self, x: Tensor) -> Tensor:
+    def images(self, x: ir.Tensor) -> ir.Tensor:
         """Images in the canonical form."""
         return self.seen(x, tuple(s.extent for s in self.slid))
 
-    def forward(self, define: Body, x: Tensor, **options: object) -> Tensor:
+    def forward(self, define: Body, x: ir.Tensor, **options: object) -> ir.Tensor:
         """Apply a definition of pooling."""
         made = define(self.images(x), self.layout, self.slid, **options)
         return ir.reshaped(made, self.shape(x))
 
     def backward(
-        self, define: Body, dy: Tensor, x: Tensor, **options: object
-    ) -> Tensor:
+        self, define: Body, dy: ir.Tensor, x: ir.Tensor, **options: object
+    ) -> ir.Tensor:
         """Apply a definition of the gradient.
 
         Raises:
@@ -96,7 +95,9 @@ class Pooling:
         return ir.reshaped(made, x.shape)
 
 
-def image_of(id: str, x: Tensor, rank: int, layout: str | None) -> tuple[bool, Shape]:
+def image_of(
+    id: str, x: ir.Tensor, rank: int, layout: str | None
+) -> tuple[bool, Shape]:
     """Whether channels come first, and the spatial extents.
 
     Raises:
@@ -177,7 +178,7 @@ def shares(id: str, image: tuple[bool, Shape], wanted: object) -> Pooling:
     return Pooling(first, pooling_windows.steps(slid, size, results))
 
 
-def whole(id: str, x: Tensor, layout: str | None) -> Pooling:
+def whole(id: str, x: ir.Tensor, layout: str | None) -> Pooling:
     """One window over all pixels, flattened, of images of any rank."""
     rank = x.ndim - 2
     ir.require(

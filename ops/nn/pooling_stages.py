@@ -6,36 +6,30 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from tensorlang.ir import as_expr, reduce_axis, reduction, select
-from tensorlang.ir import min as least
-from tensorlang.ir.dtypes import i32, i64
-from tensorlang.ir.elementwise import stored
-from tensorlang.ir.nodes import Const, Reducer, Select, Var, binary
+from tensorlang import ir
 from tensorlang.ops.nn.images import Layout, numbers, padded, staged
 
 if TYPE_CHECKING:
-    from tensorlang.ir import Reduction
-    from tensorlang.ir.dtypes import DType
-    from tensorlang.ir.frontend import ReduceAxis, Tensor
-    from tensorlang.ir.nodes import Expr
     from tensorlang.ops.nn.pooling_windows import Slide, Steps
 
 Indices = tuple[Any, ...]
 _TAPS: Final = ("kz", "ky", "kx")
 
 
-def window_axes(sizes: Sequence[int]) -> tuple[ReduceAxis, ...]:
+def window_axes(sizes: Sequence[int]) -> tuple[ir.ReduceAxis, ...]:
     """Reduction axes over a window of these sizes."""
     names = _TAPS[3 - len(sizes) :]
-    return tuple(reduce_axis(n, name) for n, name in zip(sizes, names, strict=True))
+    return tuple(ir.reduce_axis(n, name) for n, name in zip(sizes, names, strict=True))
 
 
-def image_extents(frame: Layout, x: Tensor) -> tuple[int, ...]:
+def image_extents(frame: Layout, x: ir.Tensor) -> tuple[int, ...]:
     """The spatial extents of images."""
     return numbers(frame.parts(x.shape)[2])
 
 
-def reached(x: Tensor, frame: Layout, slid: Sequence[Slide], value: float) -> Tensor:
+def reached(
+    x: ir.Tensor, frame: Layout, slid: Sequence[Slide], value: float
+) -> ir.Tensor:
     """The images padded with `value` to all that the windows span."""
     needed, low = [s.reached for s in slid], [s.low for s in slid]
     given = image_extents(frame, x)
@@ -46,7 +40,7 @@ def reached(x: Tensor, frame: Layout, slid: Sequence[Slide], value: float) -> Te
 
 def over_images(
     frame: Layout,
-    x: Tensor,
+    x: ir.Tensor,
     spatial: Sequence[object],
     body: Any,
     name: str | tuple[str, ...],
@@ -57,19 +51,19 @@ def over_images(
     return staged(shape, frame.names(*("c",)[: len(channels)]), body, name)
 
 
-def narrowed(sums: Tensor, frame: Layout, dtype: DType) -> Tensor:
+def narrowed(sums: ir.Tensor, frame: Layout, dtype: ir.DType) -> ir.Tensor:
     """Sums rounded to the result dtype; unchanged if they have it."""
     if sums.dtype == dtype:
         return sums
     extents = image_extents(frame, sums)
-    shown: Tensor = over_images(
-        frame, sums, extents, lambda at: stored(sums[at], dtype), "narrow"
+    shown: ir.Tensor = over_images(
+        frame, sums, extents, lambda at: ir.stored(sums[at], dtype), "narrow"
     )
     return shown
 
 
 def element_of(
-    frame: Layout, slid: Sequence[Slide], at: Indices, taps: Sequence[ReduceAxis]
+    frame: Layout, slid: Sequence[Slide], at: Indices, taps: Sequence[ir.ReduceAxis]
 ) -> Indices:
     """The image index of a window element."""
     batch, own, windows = frame.parts(at)
@@ -80,14 +74,14 @@ def element_of(
     return frame.joined(batch, own, places)
 
 
-def or_zero(there: Expr, value: Expr) -> Expr:
+def or_zero(there: ir.Expr, value: ir.Expr) -> ir.Expr:
     """`value` where `there` holds, else 0."""
-    return select(there, value, as_expr(0.0).cast(value.dtype))
+    return ir.select(there, value, ir.as_expr(0.0).cast(value.dtype))
 
 
-def number_of(taps: Sequence[ReduceAxis]) -> Expr:
+def number_of(taps: Sequence[ir.ReduceAxis]) -> ir.Expr:
     """The row-major number of a window element."""
-    number: Expr = as_expr(0)
+    number: ir.Expr = ir.as_expr(0)
     for axis in taps:
         number = number * axis.extent + axis.var
     return number
@@ -95,88 +89,91 @@ def number_of(taps: Sequence[ReduceAxis]) -> Expr:
 
 def rank_of(
     slid: Sequence[Slide],
-    windows: Sequence[Expr],
-    taps: Sequence[ReduceAxis],
-    dtype: DType = i64,
-) -> Expr:
+    windows: Sequence[ir.Expr],
+    taps: Sequence[ir.ReduceAxis],
+    dtype: ir.DType = ir.i64,
+) -> ir.Expr:
     """The number of a window element; padding gets larger numbers than any pixel.
 
     So a window of only -inf has its maximum at a pixel. Padding after the image comes
     after a pixel anyway.
     """
-    number, real = number_of(taps), as_expr(True)
+    number, real = number_of(taps), ir.as_expr(True)
     for s, window, tap in zip(slid, windows, taps, strict=True):
         if s.low:
             real = real & (s.place(window, tap.var) >= s.low)
     if not any(s.low for s in slid):
         return number.cast(dtype)
     more = number + math.prod(s.kernel for s in slid)
-    return select(real, number.cast(dtype), more.cast(dtype))
+    return ir.select(real, number.cast(dtype), more.cast(dtype))
 
 
-def digit(number: Expr, kernel: Sequence[int], at: int) -> Expr:
+def digit(number: ir.Expr, kernel: Sequence[int], at: int) -> ir.Expr:
     """The coordinate of a numbered element along one dimension of the window."""
     behind = math.prod(kernel[at + 1 :])
     return number // behind % kernel[at]
 
 
 def windows_around(
-    slid: Sequence[Slide], pixel: Sequence[Expr], around: Sequence[ReduceAxis]
-) -> tuple[list[Expr], Expr]:
+    slid: Sequence[Slide], pixel: Sequence[ir.Expr], around: Sequence[ir.ReduceAxis]
+) -> tuple[list[ir.Expr], ir.Expr]:
     """Windows that start at or before a pixel, clamped, and whether they exist."""
-    near, there = [], as_expr(True)
+    near, there = [], ir.as_expr(True)
     for s, place, back in zip(slid, pixel, around, strict=True):
         window = s.last(place) - back.var
         there = there & (window >= 0) & (window < s.count)
-        most = binary("min", window, as_expr(s.count - 1))
-        near.append(binary("max", most, as_expr(0)))
+        most = ir.binary("min", window, ir.as_expr(s.count - 1))
+        near.append(ir.binary("max", most, ir.as_expr(0)))
     return near, there
 
 
 def counted(
-    slid: Sequence[Slide], windows: Sequence[Expr], padding: bool, divisor: int | None
-) -> Expr:
+    slid: Sequence[Slide],
+    windows: Sequence[ir.Expr],
+    padding: bool,
+    divisor: int | None,
+) -> ir.Expr:
     """The divisor of a window's sum."""
     if divisor is not None:
-        return as_expr(divisor)
-    count: Expr = as_expr(1)
+        return ir.as_expr(divisor)
+    count: ir.Expr = ir.as_expr(1)
     for s, window in zip(slid, windows, strict=True):
         count = count * s.pixels(window, padding=padding)
     return count
 
 
-def nan_max(dtype: DType) -> Reducer:
+def nan_max(dtype: ir.DType) -> ir.Reducer:
     """Reducer for the maximum that propagates NaN.
 
     It tests the incoming value for NaN, off the loop-carried dependency.
     """
-    a, b = Var("a0", dtype), Var("b0", dtype)
-    kept = Select(b.not_equal(b), b, Select(b > a, b, a))
-    return Reducer("nan_max", (a,), (b,), (Const(-math.inf, dtype),), (kept,))
+    a, b = ir.Var("a0", dtype), ir.Var("b0", dtype)
+    kept = ir.Select(b.not_equal(b), b, ir.Select(b > a, b, a))
+    return ir.Reducer("nan_max", (a,), (b,), (ir.Const(-math.inf, dtype),), (kept,))
 
 
-def first_max(dtype: DType) -> Reducer:
+def first_max(dtype: ir.DType) -> ir.Reducer:
     """Reducer for the maximum and its first position; the last NaN, as in PyTorch."""
-    a = (Var("a0", dtype), Var("a1", i64))
-    b = (Var("b0", dtype), Var("b1", i64))
+    a = (ir.Var("a0", dtype), ir.Var("a1", ir.i64))
+    b = (ir.Var("b0", dtype), ir.Var("b1", ir.i64))
     a_nan, b_nan = a[0].not_equal(a[0]), b[0].not_equal(b[0])
     tie = a[0].equal(b[0]) & (a[1] < b[1])
     both = a_nan & b_nan & (a[1] > b[1])
     left = both | (~b_nan & (a_nan | (a[0] > b[0]) | tie))
-    kept = tuple(Select(left, p, q) for p, q in zip(a, b, strict=True))
-    start = (Const(-math.inf, dtype), Const(i64.limits[1], i64))
-    return Reducer("first_max", a, b, start, kept)
+    kept = tuple(ir.Select(left, p, q) for p, q in zip(a, b, strict=True))
+    start = (ir.Const(-math.inf, dtype), ir.Const(ir.i64.limits[1], ir.i64))
+    return ir.Reducer("first_max", a, b, start, kept)
 
 
 def first_places(  # noqa: PLR0917 - operands of its stages
     frame: Layout,
-    x: Tensor,
+    x: ir.Tensor,
     windows: Sequence[int],
-    seen: Callable[[Indices], Expr],
-    number: Callable[[Indices], Expr],
-    taps: Sequence[ReduceAxis],
-    missing: Callable[[Indices], Expr] | None = None,
-) -> Tensor:
+    seen: Callable[[Indices], ir.Expr],
+    number: Callable[[Indices], ir.Expr],
+    taps: Sequence[ir.ReduceAxis],
+    missing: Callable[[Indices], ir.Expr] | None = None,
+) -> ir.Tensor:
     """The number of each window's first maximum; of the last NaN, as in PyTorch.
 
     Args:
@@ -190,30 +187,30 @@ def first_places(  # noqa: PLR0917 - operands of its stages
     """
     most = 2 * math.prod(numbers([axis.extent for axis in taps]))  # above any number
 
-    def largest(at: Indices) -> Reduction:
+    def largest(at: Indices) -> ir.Reduction:
         value = seen(at)
-        return reduction(nan_max(value.dtype), value, taps)
+        return ir.reduction(nan_max(value.dtype), value, taps)
 
     top = over_images(frame, x, windows, largest, "largest")
 
-    def ranked(at: Indices) -> Reduction:
+    def ranked(at: Indices) -> ir.Reduction:
         value, best, own = seen(at), top[at], number(at)
         lost = best.not_equal(best)
-        found = select(lost, value.not_equal(value), value.equal(best))
-        rank = select(lost, as_expr(most).cast(i32) - own, own)
-        return least(select(found, rank, as_expr(2 * most).cast(i32)), taps)
+        found = ir.select(lost, value.not_equal(value), value.equal(best))
+        rank = ir.select(lost, ir.as_expr(most).cast(ir.i32) - own, own)
+        return ir.min(ir.select(found, rank, ir.as_expr(2 * most).cast(ir.i32)), taps)
 
     ranks = over_images(frame, x, windows, ranked, "ranks")
 
-    def first(at: Indices) -> Expr:
+    def first(at: Indices) -> ir.Expr:
         best, found = top[at], ranks[at]
         if missing:
-            empty = best.equal(as_expr(-math.inf).cast(best.dtype))  # like padding
-            found = select(empty, missing(at), found)
+            empty = best.equal(ir.as_expr(-math.inf).cast(best.dtype))  # like padding
+            found = ir.select(empty, missing(at), found)
         lost = best.not_equal(best)
-        return select(lost, as_expr(most).cast(i32) - ranks[at], found)
+        return ir.select(lost, ir.as_expr(most).cast(ir.i32) - ranks[at], found)
 
-    place: Tensor = over_images(frame, x, windows, first, "place")
+    place: ir.Tensor = over_images(frame, x, windows, first, "place")
     return place
 
 
@@ -223,10 +220,10 @@ def windows_before(s: Steps) -> int:
 
 
 def windows_near(
-    steps: Sequence[Steps], pixel: Sequence[Expr], around: Sequence[ReduceAxis]
-) -> tuple[list[Expr], Expr, Expr]:
+    steps: Sequence[Steps], pixel: Sequence[ir.Expr], around: Sequence[ir.ReduceAxis]
+) -> tuple[list[ir.Expr], ir.Expr, ir.Expr]:
     """Windows around a pixel, the pixel's number in them, and whether they have it."""
-    windows, number, there = [], as_expr(0), as_expr(True)
+    windows, number, there = [], ir.as_expr(0), ir.as_expr(True)
     for s, p, back in zip(steps, pixel, around, strict=True):
         phase = p % s.stride + s.low
         windows.append(p // s.stride + phase // s.stride + windows_before(s) - back.var)

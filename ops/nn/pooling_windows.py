@@ -11,11 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from tensorlang.ir import as_expr
-from tensorlang.ir.nodes import binary
+from tensorlang import ir
 
 if TYPE_CHECKING:
-    from tensorlang.ir.nodes import Expr
     from tensorlang.ops.nn.windows import Windows
 
 
@@ -51,33 +49,33 @@ class Steps:
         """Pixels spanned by all windows, including padding."""
         return (self.count - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
 
-    def place(self, window: Expr, tap: Expr) -> Expr:
+    def place(self, window: ir.Expr, tap: ir.Expr) -> ir.Expr:
         """The index of a window element in the padded image."""
         return window * self.stride + tap * self.dilation
 
-    def has(self, window: Expr, tap: Expr) -> Expr:
+    def has(self, window: ir.Expr, tap: ir.Expr) -> ir.Expr:
         """Whether a window has this element; padding counts."""
         del window, tap
-        return as_expr(True)
+        return ir.as_expr(True)
 
-    def last(self, pixel: Expr) -> Expr:
+    def last(self, pixel: ir.Expr) -> ir.Expr:
         """The last window that starts at or before a pixel."""
         return (pixel + self.low) // self.stride
 
-    def hits(self, window: Expr, tap: Expr, pixel: Expr) -> Expr:
+    def hits(self, window: ir.Expr, tap: ir.Expr, pixel: ir.Expr) -> ir.Expr:
         """Whether a window's element is this pixel."""
         return (self.place(window, tap) - self.low).equal(pixel)
 
-    def covers(self, window: Expr, pixel: Expr) -> Expr:
+    def covers(self, window: ir.Expr, pixel: ir.Expr) -> ir.Expr:
         """Whether a window that starts before a pixel reaches it."""
         return pixel + self.low - window * self.stride < self.kernel
 
-    def pixels(self, window: Expr, *, padding: bool) -> Expr:
+    def pixels(self, window: ir.Expr, *, padding: bool) -> ir.Expr:
         """The number of pixels of a window, with or without padding."""
         start = window * self.stride - self.low
         most = self.extent + self.high if padding else self.extent
-        end = binary("min", start + self.kernel, as_expr(most))
-        return end - (start if padding else binary("max", start, as_expr(0)))
+        end = ir.binary("min", start + self.kernel, ir.as_expr(most))
+        return end - (start if padding else ir.binary("max", start, ir.as_expr(0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,33 +113,33 @@ class Shares:
         """The whole image."""
         return self.extent
 
-    def _start(self, window: Expr) -> Expr:
+    def _start(self, window: ir.Expr) -> ir.Expr:
         return window * self.extent // self.count
 
-    def _end(self, window: Expr) -> Expr:
+    def _end(self, window: ir.Expr) -> ir.Expr:
         return ((window + 1) * self.extent + self.count - 1) // self.count
 
-    def place(self, window: Expr, tap: Expr) -> Expr:
+    def place(self, window: ir.Expr, tap: ir.Expr) -> ir.Expr:
         """The index of a window element, clamped to the window's last one."""
-        return binary("min", self._start(window) + tap, self._end(window) - 1)
+        return ir.binary("min", self._start(window) + tap, self._end(window) - 1)
 
-    def has(self, window: Expr, tap: Expr) -> Expr:
+    def has(self, window: ir.Expr, tap: ir.Expr) -> ir.Expr:
         """Whether a window has this element."""
         return self._start(window) + tap < self._end(window)
 
-    def last(self, pixel: Expr) -> Expr:
+    def last(self, pixel: ir.Expr) -> ir.Expr:
         """The last window that starts at or before a pixel."""
         return ((pixel + 1) * self.count - 1) // self.extent
 
-    def hits(self, window: Expr, tap: Expr, pixel: Expr) -> Expr:
+    def hits(self, window: ir.Expr, tap: ir.Expr, pixel: ir.Expr) -> ir.Expr:
         """Whether a window's element is this pixel."""
         return self.place(window, tap).equal(pixel)
 
-    def covers(self, window: Expr, pixel: Expr) -> Expr:
+    def covers(self, window: ir.Expr, pixel: ir.Expr) -> ir.Expr:
         """Whether a window that starts before a pixel reaches it."""
         return pixel < self._end(window)
 
-    def pixels(self, window: Expr, *, padding: bool) -> Expr:
+    def pixels(self, window: ir.Expr, *, padding: bool) -> ir.Expr:
         """The number of pixels of a window."""
         del padding
         return self._end(window) - self._start(window)

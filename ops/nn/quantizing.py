@@ -13,10 +13,8 @@ from tensorlang.ops.signature import Arrays, ElementType, Singles
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tensorlang.ir import Expr, Tensor
-
-    Bytes: TypeAlias = Tensor
-    Narrowed: TypeAlias = Tensor
+    Bytes: TypeAlias = ir.Tensor
+    Narrowed: TypeAlias = ir.Tensor
 else:
     Bytes = Arrays("quantised numbers", ("u8", "i8"))
     Narrowed = Arrays("activations", ("f32", "bf16", "f16"))
@@ -30,7 +28,7 @@ _USUAL: Final = (1024, 1024)
 @operator("nn.quantize", aliases=("quantize",), shapes=(_USUAL,), whole=True)
 def quantize(
     x: Narrowed, *, per: Literal["row", "tensor"] | int = "row", bits: Bits = 8
-) -> tuple[Tensor, Tensor]:
+) -> tuple[ir.Tensor, ir.Tensor]:
     """Round to integers with a scale: `round(x / scale)` and `scale`.
 
     A scale is the largest absolute value that shares it, divided by 127, or by 7 for 4
@@ -75,13 +73,13 @@ def quantize(
         "scales",
     )
 
-    def element(row: object, place: object) -> Expr:
+    def element(row: object, place: object) -> ir.Expr:
         scale = top[row] / float(_LARGEST[bits])
         value = ir.round(ir.select(scale > 0.0, rows[row, place] / scale, 0.0))
         limit = ir.as_expr(float(_LARGEST[bits]), ir.f32)
         return ir.minimum(ir.maximum(value, -limit), limit).cast(ir.i8)
 
-    def pair(row: Any, place: Any) -> Expr:
+    def pair(row: Any, place: Any) -> ir.Expr:
         low, high = (
             (element(row, place * 2 + n) + NIBBLE_ZERO).cast(ir.u8) for n in range(2)
         )
@@ -97,7 +95,7 @@ def quantize(
     return q, ir.reshaped(scales, (*lead, count) if isinstance(per, int) else lead)
 
 
-def _absolute(value: Expr) -> Expr:
+def _absolute(value: ir.Expr) -> ir.Expr:
     return ir.select(value < 0.0, -value, value)
 
 
@@ -110,7 +108,7 @@ def _absolute(value: Expr) -> Expr:
 )
 def dequantize(
     q: Bytes, scales: Singles, *, bits: Bits = 8, dtype: ElementType = "f32"
-) -> Tensor:
+) -> ir.Tensor:
     """The numbers that integers stand for: `q * scale`.
 
     Args:
@@ -160,13 +158,15 @@ def dequantize(
     return ir.reshaped(made, (*lead, depth))
 
 
-def half(octet: Expr, which: Expr) -> Expr:
+def half(octet: ir.Expr, which: ir.Expr) -> ir.Expr:
     """The f32 number in the lower (0) or the upper (1) four bits of a byte."""
     bits = (octet.cast(ir.i32) >> which.cast(ir.i32) * 4) & 15
     return (bits - NIBBLE_ZERO).cast(ir.f32)
 
 
-def weights(q: Tensor, scales: Tensor, bits: int) -> Callable[[Any, Any], Expr]:
+def weights(
+    q: ir.Tensor, scales: ir.Tensor, bits: int
+) -> Callable[[Any, Any], ir.Expr]:
     """An accessor `(row, place)` of the f32 numbers that a matrix stands for.
 
     Args:
@@ -187,7 +187,7 @@ def weights(q: Tensor, scales: Tensor, bits: int) -> Callable[[Any, Any], Expr]:
     )
     length = max(depth // max(count, 1), 1)
 
-    def at(row: Any, place: Any) -> Expr:
+    def at(row: Any, place: Any) -> ir.Expr:
         row, place = ir.as_expr(row), ir.as_expr(place)
         if bits == 8:
             number = q[row, place].cast(ir.f32)

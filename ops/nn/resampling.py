@@ -11,8 +11,6 @@ from tensorlang.ops.signature import Floats, Indices, Weights
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tensorlang.ir import Expr, Reduction, Tensor
-    from tensorlang.ir.frontend import ReduceAxis
 
 _USUAL: Final = (8, 64, 56, 56)
 _TABLE: Final = (2, 112)
@@ -25,7 +23,9 @@ _MOST_TERMS: Final = 4  # more taps are a loop
     shapes=(_USUAL, _TABLE, _TABLE),
     gradient={"linear": False},
 )
-def resample(x: Floats, positions: Indices, weights: Weights, axis: int = -1) -> Tensor:
+def resample(
+    x: Floats, positions: Indices, weights: Weights, axis: int = -1
+) -> ir.Tensor:
     """Weighted sums of elements at given positions along an axis.
 
     Element `o` of the result is the sum of `x[positions[t, o]] * weights[t, o]` over
@@ -51,12 +51,14 @@ def resample(x: Floats, positions: Indices, weights: Weights, axis: int = -1) ->
     inner = (columns,) if at < x.ndim - 1 else ()
     view = ir.reshaped(x, (rows, size, *inner))
 
-    def term(t: ReduceAxis | int, row: Expr, o: Expr, column: Sequence[Expr]) -> Expr:
+    def term(
+        t: ir.ReduceAxis | int, row: ir.Expr, o: ir.Expr, column: Sequence[ir.Expr]
+    ) -> ir.Expr:
         place = positions[t, o].cast(ir.i64)
         place = ir.maximum(ir.minimum(place, size - 1), 0)
         return ir.wide(view[(row, place, *column)]) * ir.wide(weights[t, o])
 
-    def element(row: Expr, o: Expr, *column: Expr) -> Expr | Reduction:
+    def element(row: ir.Expr, o: ir.Expr, *column: ir.Expr) -> ir.Expr | ir.Reduction:
         if taps > _MOST_TERMS or not taps:
             t = ir.reduce_axis(taps, "t")
             return ir.sum(term(t, row, o, column), t)

@@ -5,14 +5,9 @@ Su et al., "RoFormer: Enhanced transformer with rotary position embedding", 2021
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tensorlang import ir
 from tensorlang.ops.definition import operator
 from tensorlang.ops.signature import Floats
-
-if TYPE_CHECKING:
-    from tensorlang.ir import Expr, Tensor
 
 
 @operator(
@@ -21,7 +16,7 @@ if TYPE_CHECKING:
     shapes=((1, 12, 512, 64), (512, 32), (512, 32)),
     gradient={"linear": False},
 )
-def rotary(x: Floats, cos: Floats, sin: Floats, interleaved: bool = False) -> Tensor:
+def rotary(x: Floats, cos: Floats, sin: Floats, interleaved: bool = False) -> ir.Tensor:
     """Rotate pairs of numbers: `a * cos - b * sin` and `b * cos + a * sin`.
 
     Args:
@@ -56,7 +51,7 @@ def rotary(x: Floats, cos: Floats, sin: Floats, interleaved: bool = False) -> Te
     shape = (*batch, rows, length, *pairs)
     view = ir.reshaped(x, shape)
 
-    def element(*at: Expr) -> Expr:
+    def element(*at: ir.Expr) -> ir.Expr:
         *before, i, first, second = at
         side, pair = (second, first) if interleaved else (first, second)
         other = (first, 1 - second) if interleaved else (1 - first, second)

@@ -12,8 +12,6 @@ from tensorlang.ops.definition import operator
 from tensorlang.ops.signature import Anything, Static
 
 if TYPE_CHECKING:
-    from tensorlang.ir import Expr, Tensor
-
     Bounds: TypeAlias = int | tuple[int | None, ...] | None
 else:
     Bounds = Static(
@@ -31,7 +29,7 @@ _MIDDLE: Final = {"begin": (None, 1024), "end": (None, 2048)}
     whole=True,
     gradient={"scheduled_as": "slice_grad"},
 )
-def slice(x: Anything, begin: Bounds, end: Bounds, step: Bounds = None) -> Tensor:
+def slice(x: Anything, begin: Bounds, end: Bounds, step: Bounds = None) -> ir.Tensor:
     """The slice `x[begin[0]:end[0]:step[0], begin[1]:end[1]:step[1], ...]`.
 
     Bounds and steps follow Python's slices: negative bounds count from the end,
@@ -49,7 +47,7 @@ def slice(x: Anything, begin: Bounds, end: Bounds, step: Bounds = None) -> Tenso
     held = ir.reshaped(x, [cut.extent for cut in runs])
     several = [at for at, cut in enumerate(runs) if cut.whole or cut.count != 1]
 
-    def element(*i: Expr) -> Expr:
+    def element(*i: ir.Expr) -> ir.Expr:
         steps = dict(zip(several, i, strict=True))
         return held[tuple(cut.place(steps.get(at)) for at, cut in enumerate(runs))]
 
@@ -74,7 +72,7 @@ class _Cut(NamedTuple):
     step: int
     whole: bool
 
-    def place(self, n: Expr | None) -> Expr:
+    def place(self, n: ir.Expr | None) -> ir.Expr:
         """The source index of result index n; None for a single index."""
         if n is None:
             return ir.as_expr(self.begin)

@@ -7,16 +7,12 @@ gives NaN, as in PyTorch.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tensorlang import ir
 from tensorlang.ops.definition import operator
 from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.signature import Floats
-
-if TYPE_CHECKING:
-    from tensorlang.ir import Expr, Tensor
-    from tensorlang.ir.rows import Index, Rows
 
 _USUAL: Final = (512, 4096)
 
@@ -33,7 +29,7 @@ def _operator(name: str) -> Callable[[Body], Operator]:
 
 
 @_operator("softmax")
-def softmax(x: Floats, axis: int = -1) -> Tensor:
+def softmax(x: Floats, axis: int = -1) -> ir.Tensor:
     """`exp(x) / sum(exp(x))` along an axis; a scalar is a row of one element.
 
     Args:
@@ -43,14 +39,14 @@ def softmax(x: Floats, axis: int = -1) -> Tensor:
     rows = ir.rows.along(x, axis, fixed=True)
     e, total = exponentials(rows)
 
-    def element(at: Index) -> Expr:
+    def element(at: ir.rows.Index) -> ir.Expr:
         return ir.stored(e(at) * (1.0 / total[rows.of(at)]), x.dtype)
 
     return rows.whole(rows.each(element, "y"))
 
 
 @_operator("log_softmax")
-def log_softmax(x: Floats, axis: int = -1) -> Tensor:
+def log_softmax(x: Floats, axis: int = -1) -> ir.Tensor:
     """Logarithm of softmax: `x - log(sum(exp(x)))` along an axis.
 
     Args:
@@ -61,14 +57,16 @@ def log_softmax(x: Floats, axis: int = -1) -> Tensor:
     top, total = sums(rows)
     log = rows.row(lambda row: ir.log(total[row]), "log_total")
 
-    def element(at: Index) -> Expr:
+    def element(at: ir.rows.Index) -> ir.Expr:
         row = rows.of(at)
         return ir.stored((rows[at] - top[row]) - log[row], x.dtype)
 
     return rows.whole(rows.each(element, "y"))
 
 
-def exponentials(rows: Rows) -> tuple[Callable[[Index], Expr], Tensor]:
+def exponentials(
+    rows: ir.rows.Rows,
+) -> tuple[Callable[[ir.rows.Index], ir.Expr], ir.Tensor]:
     """`exp(x - top)` of each element, and its sum over each row.
 
     The exponentials are stored, in the result's memory or in a row buffer, except for
@@ -76,7 +74,7 @@ def exponentials(rows: Rows) -> tuple[Callable[[Index], Expr], Tensor]:
     """
     top = rows.fold(ir.rows.top_of(rows.dtype), rows.__getitem__, "top")
 
-    def again(at: Index) -> Expr:
+    def again(at: ir.rows.Index) -> ir.Expr:
         return ir.exp(rows[at] - top[rows.of(at)])
 
     if rows.array.dtype.bits < 32 and rows.array.ndim > 2:
@@ -85,7 +83,7 @@ def exponentials(rows: Rows) -> tuple[Callable[[Index], Expr], Tensor]:
     return e.__getitem__, rows.fold("sum", e.__getitem__, "total")
 
 
-def sums(rows: Rows) -> tuple[Tensor, Tensor]:
+def sums(rows: ir.rows.Rows) -> tuple[ir.Tensor, ir.Tensor]:
     """The maximum of each row, and the sum of `exp(x - top)`."""
     top = rows.fold(ir.rows.top_of(rows.dtype), rows.__getitem__, "top")
     total = rows.fold("sum", lambda at: ir.exp(rows[at] - top[rows.of(at)]), "total")

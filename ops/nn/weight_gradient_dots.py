@@ -10,9 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tensorlang.ir import reduce_axis
-from tensorlang.ir import sum as total
-from tensorlang.ir.elementwise import wide
+from tensorlang import ir
 from tensorlang.ops.nn.convolution_images import Lines, Rows
 from tensorlang.ops.nn.convolution_sides import sides
 from tensorlang.ops.nn.convolution_stages import narrowed
@@ -20,18 +18,17 @@ from tensorlang.ops.nn.images import Layout, staged, window_names
 from tensorlang.ops.nn.weight_gradients import channels_of, lanes_of, split
 
 if TYPE_CHECKING:
-    from tensorlang.ir.frontend import Tensor
     from tensorlang.ops.nn.convolution_problem import Problem
 
 Indices = tuple[Any, ...]
 
 
-def dot_products(dy: Tensor, x: Tensor, p: Problem) -> Tensor:
+def dot_products(dy: ir.Tensor, x: ir.Tensor, p: Problem) -> ir.Tensor:
     """As `direct`, for channels first: depthwise, or windows of one pixel."""
     return _of_lines(dy, x, p) if p.depthwise else _of_rows(dy, x, p)
 
 
-def _of_rows(dy: Tensor, x: Tensor, p: Problem) -> Tensor:
+def _of_rows(dy: ir.Tensor, x: ir.Tensor, p: Problem) -> ir.Tensor:
     """Dot products of flattened images, for windows of one pixel.
 
     Whole rows would multiply elements of the image by the zeros between results, which
@@ -44,8 +41,8 @@ def _of_rows(dy: Tensor, x: Tensor, p: Problem) -> Tensor:
     given = Rows(frame, sides(results), dy, whole=lanes)
     image, spaced = images.laid(x, "image"), given.laid(dy, "spaced")
     made, inner = channels_of(dy, x, p)
-    batch = reduce_axis(dy.shape[0], "b")
-    steps = reduce_axis(-(-images.length // lanes), "s")
+    batch = ir.reduce_axis(dy.shape[0], "b")
+    steps = ir.reduce_axis(-(-images.length // lanes), "s")
     names = ("g", "o", "c")[2 - len(made) :] + window_names(frame.rank)
 
     def rows(at: Indices) -> Any:
@@ -54,14 +51,14 @@ def _of_rows(dy: Tensor, x: Tensor, p: Problem) -> Tensor:
         seen = image[images.at(batch.var, (*made_at[:-1], *c), place, offsets)]
         offsets = given.offsets((0,) * frame.rank)
         product = spaced[given.at(batch.var, made_at, place, offsets)] * seen
-        return total(product, (batch, steps))
+        return ir.sum(product, (batch, steps))
 
     shape = (*made, *inner, *p.window)
     parts = staged((*shape, lanes), (*names, "l"), rows, "part")
     return narrowed(_added(parts, names, "dw"), dy.dtype, names)
 
 
-def _of_lines(dy: Tensor, x: Tensor, p: Problem) -> Tensor:
+def _of_lines(dy: ir.Tensor, x: ir.Tensor, p: Problem) -> ir.Tensor:
     """Dot products of lines, of each image; then the sum over images."""
     images, size = Lines(Layout(p.layout), sides(p)), lanes_of(x)
     image, columns = images.laid(x, "image"), p.result[-1]
@@ -77,29 +74,32 @@ def _of_lines(dy: Tensor, x: Tensor, p: Problem) -> Tensor:
     both = found[0]
     if len(found) > 1:
         both = staged(both.shape, names, lambda at: found[0][at] + found[1][at], "both")
-    batch = reduce_axis(dy.shape[0], "b")
+    batch = ir.reduce_axis(dy.shape[0], "b")
     sums = staged(
-        both.shape[1:], names[1:], lambda at: total(both[(batch.var, *at)], batch), "dw"
+        both.shape[1:],
+        names[1:],
+        lambda at: ir.sum(both[(batch.var, *at)], batch),
+        "dw",
     )
     return narrowed(sums, dy.dtype, names[1:])
 
 
 def _lanes(  # noqa: PLR0917 - operands of a stage
-    dy: Tensor,
-    image: Tensor,
+    dy: ir.Tensor,
+    image: ir.Tensor,
     images: Lines,
     first: int,
     size: tuple[int, int],
     name: str,
-) -> Tensor:
+) -> ir.Tensor:
     """Sums per lane over `size` (vectors, lanes) of each line, from column `first`."""
     vectors, lanes = size
     rank = len(images.sides)
     lines = [
-        reduce_axis(n, of)
+        ir.reduce_axis(n, of)
         for n, of in zip(dy.shape[2:-1], ("z", "i")[3 - rank :], strict=True)
     ]
-    vector = reduce_axis(vectors, "s")
+    vector = ir.reduce_axis(vectors, "s")
 
     def element(at: Indices) -> Any:
         (batch, group), tap, (lane,) = split(at, 2, rank)
@@ -107,18 +107,18 @@ def _lanes(  # noqa: PLR0917 - operands of a stage
         place = (*(line.var for line in lines), column)
         seen = image[images.at(batch, (group,), place, images.offsets(tap))]
         given = dy[(batch, group, *place)]
-        return total(wide(given) * wide(seen), (*lines, vector))
+        return ir.sum(ir.wide(given) * ir.wide(seen), (*lines, vector))
 
     shape = (*dy.shape[:2], *(side.window for side in images.sides), lanes)
     names = ("b", "g", *window_names(rank), "l")
-    made: Tensor = staged(shape, names, element, name)
+    made: ir.Tensor = staged(shape, names, element, name)
     return made
 
 
-def _added(parts: Tensor, names: Sequence[str], name: str) -> Tensor:
+def _added(parts: ir.Tensor, names: Sequence[str], name: str) -> ir.Tensor:
     """The sum across lanes."""
-    lane = reduce_axis(parts.shape[-1], "l")
-    made: Tensor = staged(
-        parts.shape[:-1], names, lambda at: total(parts[(*at, lane.var)], lane), name
+    lane = ir.reduce_axis(parts.shape[-1], "l")
+    made: ir.Tensor = staged(
+        parts.shape[:-1], names, lambda at: ir.sum(parts[(*at, lane.var)], lane), name
     )
     return made

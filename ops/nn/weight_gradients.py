@@ -12,10 +12,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from tensorlang.ir import as_expr, reduce_axis, select
-from tensorlang.ir import sum as total
-from tensorlang.ir.elementwise import wide
-from tensorlang.ir.nodes import binary
+from tensorlang import ir
 from tensorlang.ops.nn.convolution_images import Lines
 from tensorlang.ops.nn.convolution_sides import sides
 from tensorlang.ops.nn.convolution_stages import narrowed, widened
@@ -23,9 +20,6 @@ from tensorlang.ops.nn.images import SPATIAL, Layout, numbers, staged, window_na
 from tensorlang.ops.nn.windows import LAYOUTS
 
 if TYPE_CHECKING:
-    from tensorlang.ir import Reduction
-    from tensorlang.ir.frontend import Tensor
-    from tensorlang.ir.nodes import Expr
     from tensorlang.ops.nn.convolution_problem import Problem
 
 Indices = tuple[Any, ...]
@@ -34,7 +28,7 @@ Order = Callable[[Indices], tuple[Indices, Indices, Indices]]
 _LINE: Final = 64  # bytes of a vector register
 
 
-def direct(dy: Tensor, x: Tensor, p: Problem) -> Tensor:
+def direct(dy: ir.Tensor, x: ir.Tensor, p: Problem) -> ir.Tensor:
     """The gradient for the weights: images times `dy`, summed over batch and pixels."""
     frame = Layout(p.layout)
     made, inner = channels_of(dy, x, p)
@@ -51,7 +45,7 @@ def direct(dy: Tensor, x: Tensor, p: Problem) -> Tensor:
     return narrowed(sums, dy.dtype, names)
 
 
-def outer_products(dy: Tensor, x: Tensor, p: Problem) -> Tensor:
+def outer_products(dy: ir.Tensor, x: ir.Tensor, p: Problem) -> ir.Tensor:
     """As `direct`, not for depthwise convolutions with channels first."""
     rank = len(p.window)
     (*groups, outputs), inner = channels_of(dy, x, p)
@@ -75,13 +69,13 @@ def outer_products(dy: Tensor, x: Tensor, p: Problem) -> Tensor:
         "products",
     )
 
-    def transposed(at: Indices) -> Expr:
+    def transposed(at: Indices) -> ir.Expr:
         group, o, c, tap = split(at, count, 1, len(inner))
-        value: Expr = sums[(*group, *tap, *c, *o)]
+        value: ir.Expr = sums[(*group, *tap, *c, *o)]
         return value
 
     names, behind = (*named, "o", *inputs, *taps), (*inner, *p.window)
-    whole: Tensor = staged(
+    whole: ir.Tensor = staged(
         (*groups, pixels.shape[-1], *behind), names, transposed, "dw"
     )
     dw = whole
@@ -91,23 +85,23 @@ def outer_products(dy: Tensor, x: Tensor, p: Problem) -> Tensor:
     return narrowed(dw, dy.dtype, names)
 
 
-def bias_gradient(dy: Tensor, p: Problem) -> Tensor:
+def bias_gradient(dy: ir.Tensor, p: Problem) -> ir.Tensor:
     """The sum of `dy` over batch and pixels."""
     frame = Layout(p.layout)
     n, made, spatial = frame.parts(dy.shape)
     named = ("b", *SPATIAL[3 - frame.rank :])
-    axes = [reduce_axis(n, of) for n, of in zip((*n, *spatial), named, strict=True)]
+    axes = [ir.reduce_axis(n, of) for n, of in zip((*n, *spatial), named, strict=True)]
 
     def element(own: Indices) -> Any:
         places = [axis.var for axis in axes]
-        return total(wide(dy[frame.joined(places[:1], own, places[1:])]), axes)
+        return ir.sum(ir.wide(dy[frame.joined(places[:1], own, places[1:])]), axes)
 
     names = ("g", "o")[2 - len(made) :]
-    sums: Tensor = staged(made, names, element, "db")
+    sums: ir.Tensor = staged(made, names, element, "db")
     return narrowed(sums, dy.dtype, names)
 
 
-def channels_of(dy: Tensor, x: Tensor, p: Problem) -> tuple[Indices, Indices]:
+def channels_of(dy: ir.Tensor, x: ir.Tensor, p: Problem) -> tuple[Indices, Indices]:
     """Extents of groups and outputs, and of inputs unless depthwise."""
     frame = Layout(p.layout)
     _, made, _ = frame.parts(dy.shape)
@@ -123,15 +117,15 @@ def split(at: Indices, *sizes: int) -> tuple[Indices, ...]:
 
 
 def _over_pixels(  # noqa: PLR0917 - operands of a sum
-    dy: Tensor,
+    dy: ir.Tensor,
     frame: Layout,
-    x: Tensor,
+    x: ir.Tensor,
     p: Problem,
     shape: Sequence[Any],
     names: Sequence[str],
     order: Order,
     name: str,
-) -> Tensor:
+) -> ir.Tensor:
     """Sums over batch and pixels.
 
     Args:
@@ -145,41 +139,41 @@ def _over_pixels(  # noqa: PLR0917 - operands of a sum
         name: Their name.
     """
     images, spatial = Lines(Layout(p.layout), sides(p)), SPATIAL[3 - frame.rank :]
-    image, batch = images.laid(x, "image"), reduce_axis(dy.shape[0], "b")
-    axes = [reduce_axis(n, of) for n, of in zip(p.result, spatial, strict=True)]
+    image, batch = images.laid(x, "image"), ir.reduce_axis(dy.shape[0], "b")
+    axes = [ir.reduce_axis(n, of) for n, of in zip(p.result, spatial, strict=True)]
 
-    def element(at: Indices) -> Reduction:
+    def element(at: Indices) -> ir.Reduction:
         made, read, tap = order(at)
         place = tuple(axis.var for axis in axes)
         given = dy[frame.joined((batch.var,), made, place)]
         seen = image[images.at(batch.var, read, place, images.offsets(tap))]
-        return total(wide(given) * wide(seen), (batch, *axes))
+        return ir.sum(ir.wide(given) * ir.wide(seen), (batch, *axes))
 
-    sums: Tensor = staged(shape, names, element, name)
+    sums: ir.Tensor = staged(shape, names, element, name)
     return sums
 
 
-def lanes_of(x: Tensor) -> int:
+def lanes_of(x: ir.Tensor) -> int:
     """Elements of a vector of sums."""
     return _LINE // (8 if x.dtype.name == "f64" else 4)
 
 
-def _by_pixels(dy: Tensor, frame: Layout) -> Tensor:
+def _by_pixels(dy: ir.Tensor, frame: Layout) -> ir.Tensor:
     """`dy` with outputs last, zero-padded to whole vectors."""
     lanes = lanes_of(dy)
     n, made, spatial = frame.parts(dy.shape)
     (outputs,) = numbers(made[-1:])
     padded = -(-outputs // lanes) * lanes
 
-    def element(at: Indices) -> Expr:
+    def element(at: Indices) -> ir.Expr:
         pixel, group, o = at[1 : frame.rank + 1], at[frame.rank + 1 : -1], at[-1]
-        near = o if padded == outputs else binary("min", o, as_expr(outputs - 1))
-        value = wide(dy[frame.joined(at[:1], (*group, near), pixel)])
+        near = o if padded == outputs else ir.binary("min", o, ir.as_expr(outputs - 1))
+        value = ir.wide(dy[frame.joined(at[:1], (*group, near), pixel)])
         if padded == outputs:
             return value
-        return select(o < outputs, value, as_expr(0.0).cast(value.dtype))
+        return ir.select(o < outputs, value, ir.as_expr(0.0).cast(value.dtype))
 
     names = ("b", *SPATIAL[3 - frame.rank :], *("g",)[2 - len(made) :], "o")
     shape = (*n, *spatial, *made[:-1], padded)
-    pixels: Tensor = staged(shape, names, element, "pixels")
+    pixels: ir.Tensor = staged(shape, names, element, "pixels")
     return pixels

@@ -15,9 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tensorlang.ir import as_expr, f32, reduce_axis, select
-from tensorlang.ir import sum as total
-from tensorlang.ir.nodes import Buffer
+from tensorlang import ir
 from tensorlang.ops.nn.epilogues import activated
 from tensorlang.ops.nn.images import source, staged
 from tensorlang.ops.nn.multi_store import Indices, extents, multi_store
@@ -25,19 +23,20 @@ from tensorlang.ops.nn.winograd_matrices import TRANSFORMS
 from tensorlang.ops.nn.winograd_products import transformed
 
 if TYPE_CHECKING:
-    from tensorlang.ir import Reduction
-    from tensorlang.ir.frontend import Tensor
-    from tensorlang.ir.nodes import Expr
     from tensorlang.ops.nn.convolution_problem import Problem
     from tensorlang.ops.nn.winograd_matrices import Transforms
 
 
-def conv(m: int) -> Callable[..., Tensor]:
+def conv(m: int) -> Callable[..., ir.Tensor]:
     """As `convolution_definitions.conv`, for 3x3 windows with stride 1: F(m, 3)."""
 
     def define(
-        x: Tensor, w: Tensor, b: Tensor | None, p: Problem, activation: str | None
-    ) -> Tensor:
+        x: ir.Tensor,
+        w: ir.Tensor,
+        b: ir.Tensor | None,
+        p: Problem,
+        activation: str | None,
+    ) -> ir.Tensor:
         transforms = TRANSFORMS[m]
         tiles = [n // m for n in p.result]
         image = _image(x, p, tiles, transforms)
@@ -47,14 +46,16 @@ def conv(m: int) -> Callable[..., Tensor]:
     return define
 
 
-def _image(x: Tensor, p: Problem, tiles: list[int], transforms: Transforms) -> Tensor:
+def _image(
+    x: ir.Tensor, p: Problem, tiles: list[int], transforms: Transforms
+) -> ir.Tensor:
     n, inputs = x.buffer.shape[:2]
     low, size = p.padding[::2], p.image
     points, m = transforms.points, transforms.outputs
     shape = (*extents(points**2), inputs, n * (tiles[0] * tiles[1]))
-    made = Buffer("image", f32, shape)
+    made = ir.Buffer("image", ir.f32, shape)
 
-    def body(at: Indices) -> list[tuple[Indices, Expr]]:
+    def body(at: Indices) -> list[tuple[Indices, ir.Expr]]:
         batch, c, i, j = at
         rows, columns = (
             [source(tile * m + at - before, extent) for at in range(points)]
@@ -62,9 +63,11 @@ def _image(x: Tensor, p: Problem, tiles: list[int], transforms: Transforms) -> T
         )
         tile = (batch * tiles[0] + i) * tiles[1] + j
 
-        def pixel(row: int, column: int) -> Expr:
+        def pixel(row: int, column: int) -> ir.Expr:
             (y, above), (left, beside) = rows[row], columns[column]
-            return select(above & beside, x[batch, c, y, left], as_expr(0.0, f32))
+            return ir.select(
+                above & beside, x[batch, c, y, left], ir.as_expr(0.0, ir.f32)
+            )
 
         return transformed(transforms.image, pixel, lambda p: (p, c, tile))
 
@@ -73,11 +76,13 @@ def _image(x: Tensor, p: Problem, tiles: list[int], transforms: Transforms) -> T
     )
 
 
-def _weight(w: Tensor, transforms: Transforms) -> Tensor:
+def _weight(w: ir.Tensor, transforms: Transforms) -> ir.Tensor:
     outputs, inputs = w.buffer.shape[:2]
-    made = Buffer("weight", f32, (*extents(transforms.points**2), outputs, inputs))
+    made = ir.Buffer(
+        "weight", ir.f32, (*extents(transforms.points**2), outputs, inputs)
+    )
 
-    def body(at: Indices) -> list[tuple[Indices, Expr]]:
+    def body(at: Indices) -> list[tuple[Indices, ir.Expr]]:
         return transformed(
             transforms.weight, lambda y, x: w[(*at, y, x)], lambda p: (p, *at)
         )
@@ -85,44 +90,44 @@ def _weight(w: Tensor, transforms: Transforms) -> Tensor:
     return multi_store(made, ("wo", "wc"), (outputs, inputs), body, w)
 
 
-def _sums(image: Tensor, weight: Tensor) -> Tensor:
+def _sums(image: ir.Tensor, weight: ir.Tensor) -> ir.Tensor:
     points, outputs, _ = weight.shape
     _, inputs, tiles = image.shape
-    c = reduce_axis(inputs, "sc")
+    c = ir.reduce_axis(inputs, "sc")
 
-    def element(at: Indices) -> Reduction:
+    def element(at: Indices) -> ir.Reduction:
         p, o, tile = at
-        return total(weight[p, o, c.var] * image[p, c.var, tile], c)
+        return ir.sum(weight[p, o, c.var] * image[p, c.var, tile], c)
 
     shape = (points, outputs, tiles)
-    made: Tensor = staged(shape, ("p", "o", "t"), element, "sums")
+    made: ir.Tensor = staged(shape, ("p", "o", "t"), element, "sums")
     return made
 
 
 def _results(  # noqa: PLR0917 - operands of an epilogue
-    sums: Tensor,
-    n: Expr,
-    b: Tensor | None,
+    sums: ir.Tensor,
+    n: ir.Expr,
+    b: ir.Tensor | None,
     tiles: list[int],
     transforms: Transforms,
     activation: str | None,
-) -> Tensor:
+) -> ir.Tensor:
     _, outputs, _ = sums.buffer.shape
     points, m = transforms.points, transforms.outputs
-    y = Buffer("y", f32, (n, outputs, *extents(*(count * m for count in tiles))))
+    y = ir.Buffer("y", ir.f32, (n, outputs, *extents(*(count * m for count in tiles))))
 
-    def body(at: Indices) -> list[tuple[Indices, Expr]]:
+    def body(at: Indices) -> list[tuple[Indices, ir.Expr]]:
         batch, o, i, j = at
         tile = (batch * tiles[0] + i) * tiles[1] + j
 
-        def point(row: int, column: int) -> Expr:
+        def point(row: int, column: int) -> ir.Expr:
             return sums[row * points + column, o, tile]
 
         def place(number: int) -> Indices:
             row, column = divmod(number, m)
             return batch, o, i * m + row, j * m + column
 
-        def finished(value: Expr) -> Expr:
+        def finished(value: ir.Expr) -> ir.Expr:
             return activated(value if b is None else value + b[o], activation)
 
         stores = transformed(transforms.result, point, place)

@@ -19,7 +19,6 @@ from tensorlang.ops.signature import Batch, Padding, Singles
 from tensorlang.ops.tensors import Shape
 
 if TYPE_CHECKING:
-    from tensorlang.ir import Tensor
     from tensorlang.ops.nn import winograd_definitions, winograd_weights
     from tensorlang.ops.operator import Launch
 else:
@@ -165,7 +164,7 @@ def _windows(shape: Shape) -> tuple[int, int, int, int]:
     whole=True,
     tolerance=2.0**-18,
 )
-def conv2d_winograd_weight(w: Singles, m: int = 4) -> Tensor:
+def conv2d_winograd_weight(w: Singles, m: int = 4) -> ir.Tensor:
     """Winograd weight transform `G w G^T` of F(m, 3), for `nn.conv2d_winograd`.
 
     Args:
@@ -196,7 +195,7 @@ def conv2d_winograd(  # noqa: PLR0917 - the order of `conv2d`
     outputs: int = 0,
     padding: Padding = 0,
     activation: str | None = None,
-) -> Tensor:
+) -> ir.Tensor:
     """Winograd convolution: `nn.conv2d` of f32 with transformed 3x3 windows.
 
     Args:

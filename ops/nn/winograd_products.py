@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from tensorlang.ir import as_expr, f32
-from tensorlang.ir.intrinsics import fma
+from tensorlang import ir
 
 if TYPE_CHECKING:
-    from tensorlang.ir.nodes import Expr
     from tensorlang.ops.nn.multi_store import Indices
     from tensorlang.ops.nn.winograd_matrices import Matrix
 
 
 def transformed(
     matrix: Matrix,
-    read: Callable[[int, int], Expr],
+    read: Callable[[int, int], ir.Expr],
     place: Callable[[int], Indices],
-) -> list[tuple[Indices, Expr]]:
+) -> list[tuple[Indices, ir.Expr]]:
     """The stores of `M grid M^T`, in row-major order.
 
     Args:
@@ -33,7 +31,7 @@ def transformed(
     return [(place(number), value) for number, value in enumerate(values)]
 
 
-def product(matrix: Matrix, values: Sequence[Expr]) -> list[Expr]:
+def product(matrix: Matrix, values: Sequence[ir.Expr]) -> list[ir.Expr]:
     """`M v`, with terms shared by rows computed once.
 
     Two rows that differ only in signs become a sum and a difference; so do two columns.
@@ -41,7 +39,7 @@ def product(matrix: Matrix, values: Sequence[Expr]) -> list[Expr]:
     pairs = _column_pairs(matrix)
     if pairs:
         return _by_columns(matrix, values, pairs)
-    made: list[Expr] = []
+    made: list[ir.Expr] = []
     at = 0
     while at < len(matrix):
         row, other = matrix[at], matrix[at + 1] if at + 1 < len(matrix) else None
@@ -75,8 +73,8 @@ def _column_pairs(matrix: Matrix) -> list[int]:
 
 
 def _by_columns(
-    matrix: Matrix, values: Sequence[Expr], pairs: Sequence[int]
-) -> list[Expr]:
+    matrix: Matrix, values: Sequence[ir.Expr], pairs: Sequence[int]
+) -> list[ir.Expr]:
     taken = {at + n for at in pairs for n in (0, 1)}
     given = [v for at, v in enumerate(values) if at not in taken]
     for at in pairs:
@@ -91,18 +89,18 @@ def _by_columns(
     return made
 
 
-def _product(factors: Sequence[float], values: Sequence[Expr]) -> Expr:
+def _product(factors: Sequence[float], values: Sequence[ir.Expr]) -> ir.Expr:
     """The sum of factors times values, factors 1 and -1 first."""
     terms = [(c, v) for c, v in zip(factors, values, strict=True) if c]
     terms.sort(key=lambda term: abs(term[0]) != 1)
     terms.sort(key=lambda term: term[0] != 1)
     (first, value), *others = terms
-    sum_: Expr = value if first == 1 else as_expr(first, f32) * value
+    sum_: ir.Expr = value if first == 1 else ir.as_expr(first, ir.f32) * value
     for factor, value in others:
         if factor == 1:
             sum_ = sum_ + value
         elif factor == -1:
             sum_ = sum_ - value
         else:
-            sum_ = fma(as_expr(factor, f32), value, sum_)
+            sum_ = ir.fma(ir.as_expr(factor, ir.f32), value, sum_)
     return sum_

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from tensorlang.ir import as_expr, f32, select
-from tensorlang.ir.frontend import Stage, Tensor
-from tensorlang.ir.nodes import Buffer, binary, seq
+from tensorlang import ir
 from tensorlang.ops.nn.images import numbers, staged
 from tensorlang.ops.nn.multi_store import extents, multi_store
 from tensorlang.ops.nn.winograd_blocks import LANES, STRIP, packed_shape
@@ -19,14 +17,13 @@ from tensorlang.ops.nn.winograd_matrices import TRANSFORMS, WINDOW
 from tensorlang.ops.nn.winograd_products import transformed
 
 if TYPE_CHECKING:
-    from tensorlang.ir.nodes import Expr
     from tensorlang.ops.nn.winograd_matrices import Transforms
 
 Indices = tuple[Any, ...]
 _TAPS: Final = WINDOW**2
 
 
-def of_side(w: Tensor, *, m: int) -> Tensor:
+def of_side(w: ir.Tensor, *, m: int) -> ir.Tensor:
     """The weights of F(m, 3), with the unread padding zeroed."""
     made = weights(w, TRANSFORMS[m])
     strips, points, depth, strip = made.shape
@@ -35,16 +32,16 @@ def of_side(w: Tensor, *, m: int) -> Tensor:
         made.buffer,
         ("zs", "zp", "zo"),
         (strips, points, strip),
-        lambda at: [((*at[:2], last, at[2]), as_expr(0.0, f32))],
+        lambda at: [((*at[:2], last, at[2]), ir.as_expr(0.0, ir.f32))],
         name="zeros",
     )
     assert made.stage is not None
     assert filled.stage is not None
-    nests = seq(made.stage.nest, filled.stage.nest)
-    return Tensor(made.buffer, Stage(nests, (made.buffer,), made.stage.inputs))
+    nests = ir.seq(made.stage.nest, filled.stage.nest)
+    return ir.Tensor(made.buffer, ir.Stage(nests, (made.buffer,), made.stage.inputs))
 
 
-def weights(w: Tensor, transforms: Transforms) -> Tensor:
+def weights(w: ir.Tensor, transforms: Transforms) -> ir.Tensor:
     """G w G^T: `[strip of outputs, point, input, output within the strip]`.
 
     Inputs and outputs are zero-padded to whole vectors. One vector of outputs by one of
@@ -54,39 +51,41 @@ def weights(w: Tensor, transforms: Transforms) -> Tensor:
     strips, groups, halves = -(-outputs // STRIP), -(-inputs // LANES), STRIP // LANES
     row = LANES * _TAPS
 
-    def element(at: Indices) -> Expr:
+    def element(at: Indices) -> ir.Expr:
         strip, group, half, o, q = at
         output, place = strip * STRIP + half * LANES + o, group * row + q
-        inside = as_expr(True)
+        inside = ir.as_expr(True)
         if outputs % STRIP:
             inside = output < outputs
-            output = binary("min", output, as_expr(outputs - 1))
+            output = ir.binary("min", output, ir.as_expr(outputs - 1))
         if inputs % LANES:
             inside = inside & (place < inputs * _TAPS)
-            place = binary("min", place, as_expr(inputs * _TAPS - 1))
+            place = ir.binary("min", place, ir.as_expr(inputs * _TAPS - 1))
         tap = place % _TAPS
         value = w[output, place // _TAPS, tap // WINDOW, tap % WINDOW]
-        return select(inside, value, as_expr(0.0, f32))
+        return ir.select(inside, value, ir.as_expr(0.0, ir.f32))
 
-    lines: Tensor = staged(
+    lines: ir.Tensor = staged(
         (strips, groups, halves, LANES, row),
         ("s", "cg", "h", "o", "q"),
         element,
         "weight_lines",
     )
-    transposed: Tensor = staged(
+    transposed: ir.Tensor = staged(
         (strips, groups, halves, row, LANES),
         ("s", "cg", "h", "q", "o"),
         lambda at: lines[(*at[:3], at[4], at[3])],
         "weight_turned",
     )
-    made = Buffer("weight", f32, extents(*packed_shape(outputs, inputs, transforms)))
+    made = ir.Buffer(
+        "weight", ir.f32, extents(*packed_shape(outputs, inputs, transforms))
+    )
 
-    def body(at: Indices) -> list[tuple[Indices, Expr]]:
+    def body(at: Indices) -> list[tuple[Indices, ir.Expr]]:
         s, group, half, c, o = at
         place = (group * LANES + c, half * LANES + o)
 
-        def tap(y: int, x: int) -> Expr:
+        def tap(y: int, x: int) -> ir.Expr:
             return transposed[s, group, half, c * _TAPS + (y * WINDOW + x), o]
 
         return transformed(transforms.weight, tap, lambda p: (s, p, *place))

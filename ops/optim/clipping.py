@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence, ValuesView
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -21,10 +21,6 @@ from tensorlang.ops.signature import Float, Floats, InOut, Scalar
 from tensorlang.ops.update_checks import Sets
 from tensorlang.ops.updates import update
 
-if TYPE_CHECKING:
-    from tensorlang.ir import Tensor
-    from tensorlang.ir.rows import Index
-
 PART: Final = 1 << 13  # elements; `Parts.length` in the definition
 _SEVERAL: Final = (list, tuple, Iterator, ValuesView)
 _KINDS: Final = (np.float32, np.float64, np.float16)
@@ -32,7 +28,7 @@ _EPS: Final = 1e-6  # as in PyTorch: avoids division by a norm of 0
 
 
 @operator("optim.sum_of_squares", aliases=(), whole=True, shapes=((1 << 24,),))
-def sum_of_squares(x: Floats) -> Tensor:
+def sum_of_squares(x: Floats) -> ir.Tensor:
     """The sum of the squares of all elements, in f64 for every type of `x`."""
     n = ir.elements(x.shape)
     flat, k = ir.reshaped(x, (n,)), ir.reduce_axis(n, "k")
@@ -41,7 +37,7 @@ def sum_of_squares(x: Floats) -> Tensor:
         value = flat[k.var].cast(ir.f64)
         return ir.sum(value * value, k)
 
-    made: Tensor = ir.compute((), squares, "total")
+    made: ir.Tensor = ir.compute((), squares, "total")
     return made
 
 
@@ -52,18 +48,18 @@ def sum_of_squares(x: Floats) -> Tensor:
     scheduled_as="rows",
     whole=True,
 )
-def squares_of_parts(x: Floats) -> Tensor:
+def squares_of_parts(x: Floats) -> ir.Tensor:
     """The sum of squares of each chunk of 8192 elements, in f64 for every type."""
     n = ir.elements(x.shape)
     flat = ir.reshaped(x, (n,))
     row = ir.Tensor(ir.Buffer("row", x.dtype, (ir.as_expr(1), ir.as_expr(n))))
 
-    def square(_: int, __: Index, at: Index) -> ir.Expr:
+    def square(_: int, __: ir.rows.Index, at: ir.rows.Index) -> ir.Expr:
         value = flat[at[1]].cast(ir.f64)
         return value * value
 
     made = ir.rows.Rows(row).parts().fold("sum", square, "squares")
-    squares: Tensor = made.every
+    squares: ir.Tensor = made.every
     return squares
 
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError
-from tensorlang.ir.dtypes import DType
 from tensorlang.ops.random.draw import (
     FLOATS,
     Stream,
@@ -22,9 +21,6 @@ from tensorlang.ops.random.formats import width_of
 from tensorlang.ops.signature import Derived, Elements, ElementType, Key, Offset
 
 if TYPE_CHECKING:
-    from tensorlang.ir.dtypes import DType
-    from tensorlang.ir.frontend import Tensor
-    from tensorlang.ir.nodes import Expr
     from tensorlang.ops.random import definitions, distributions
 else:
     definitions = lazy.module("tensorlang.ops.random.definitions")
@@ -32,7 +28,7 @@ else:
 
 
 @from_bits("random.normal")
-def normal(bits: Expr, dtype: DType) -> Expr:
+def normal(bits: ir.Expr, dtype: ir.DType) -> ir.Expr:
     """Standard normal floats, `sqrt(2) * erfinv(u)` for u uniform on (-1, 1).
 
     Within 3 ulp of JAX's, and bitwise equal on all targets.
@@ -42,13 +38,13 @@ def normal(bits: Expr, dtype: DType) -> Expr:
 
 
 @from_bits("random.exponential")
-def exponential(bits: Expr, dtype: DType) -> Expr:
+def exponential(bits: ir.Expr, dtype: ir.DType) -> ir.Expr:
     """Exponentially distributed floats of rate 1, `-log1p(-u)`."""
     return -ir.log1p(-distributions.unit(bits, dtype))
 
 
 @from_bits("random.gumbel")
-def gumbel(bits: Expr, dtype: DType) -> Expr:
+def gumbel(bits: ir.Expr, dtype: ir.DType) -> ir.Expr:
     """Standard Gumbel floats, `-log(-log(u))`."""
     return distributions.gumbel(bits, dtype)
 
@@ -62,7 +58,7 @@ def _bounds(
     if not low < high:
         raise ArgumentError(f"{name}: lower {low} is not below upper {high}")
     kind = element_type(name, dtype, FLOATS)
-    held = DType(kind).numpy.type
+    held = ir.DType(kind).numpy.type
     bounds = held(low), held(high)
     above = np.nextafter(bounds[0], held(math.inf))
     below = np.nextafter(bounds[1], held(-math.inf))
@@ -85,7 +81,7 @@ def truncated_normal(
     *,
     offset: Offset = 0,
     stream: Stream = "jax",
-) -> Tensor:
+) -> ir.Tensor:
     """Standard normal floats truncated to lower < x < upper.
 
     Args:
@@ -93,7 +89,7 @@ def truncated_normal(
         upper: The upper bound; inf for none.
     """
 
-    def element(bits: Expr) -> Expr:
+    def element(bits: ir.Expr) -> ir.Expr:
         bounds = [value.cast(dtype) for value in (*lower, *upper)]
         return distributions.truncated_normal(bits, dtype, *bounds)
 

@@ -7,30 +7,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tensorlang import ir
 from tensorlang.errors import ArgumentError
-from tensorlang.ir.dtypes import DType, as_dtype, i64
-from tensorlang.ir.frontend import Stage, Tensor, reshaped
-from tensorlang.ir.nodes import (
-    Buffer,
-    Const,
-    Expr,
-    ExprLike,
-    For,
-    Store,
-    Var,
-    as_expr,
-)
-from tensorlang.ir.sizes import require, sizes_of
+from tensorlang.ir.sizes import sizes_of
 from tensorlang.ops.random import words
 from tensorlang.ops.random.impls import Impl, elements_per_hash, impl
 from tensorlang.ops.random.nests import Elements, Nest, statements
 
 if TYPE_CHECKING:
-    from tensorlang.ir.sizes import Size
     from tensorlang.ops.tracing import KeyWords
 
-Counter: TypeAlias = tuple[Expr, Expr]
-Words: TypeAlias = tuple[Expr, ...]
+Counter: TypeAlias = tuple[ir.Expr, ir.Expr]
+Words: TypeAlias = tuple[ir.Expr, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +37,7 @@ class Source:
     """
 
     how: Impl
-    keys: Tensor
+    keys: ir.Tensor
     stream: str = "jax"
     start: Counter | None = None
     child: int | None = None
@@ -62,7 +50,7 @@ class Source:
         """The source for a definition's key, or batch of keys."""
         held, lead = key.words, key.words.shape[:-1]
         if len(lead) > 1:
-            held = reshaped(held, (math.prod(lead), held.shape[-1]))
+            held = ir.reshaped(held, (math.prod(lead), held.shape[-1]))
         return cls(impl(key.impl), held, stream, start)
 
     @classmethod
@@ -73,7 +61,7 @@ class Source:
             ArgumentError: it is a batch.
         """
         lead = key.words.shape[:-1]
-        require(
+        ir.require(
             not lead,
             "takes one key, not a batch of keys; loop over them",
             ArgumentError,
@@ -81,16 +69,16 @@ class Source:
         return cls.of(key)
 
     @property
-    def word(self) -> DType:
+    def word(self) -> ir.DType:
         """The word type of the hash."""
         return words.UNSIGNED[self.how.bits]
 
     @property
-    def rows(self) -> tuple[ExprLike, ...]:
+    def rows(self) -> tuple[ir.ExprLike, ...]:
         """The extents of the axes before the element axis."""
         return tuple(self.keys.shape[: -1 if self.child is None else -2])
 
-    def counter(self, index: Expr) -> Counter:
+    def counter(self, index: ir.Expr) -> Counter:
         """The counter of hash `index`, relative to the start."""
         low = index.cast(self.word)
         if self.start is not None:
@@ -98,15 +86,17 @@ class Source:
             return high, low + first
         if self.wide and self.how.bits == 32:
             return (index >> 32).cast(self.word), low
-        return Const(0, self.word), low
+        return ir.Const(0, self.word), low
 
-    def hash_at(self, counter: Sequence[Expr], rows: Sequence[Expr]) -> Words:
+    def hash_at(self, counter: Sequence[ir.Expr], rows: Sequence[ir.Expr]) -> Words:
         """The words of H(key of this row, counter)."""
         at = (*rows, *([] if self.child is None else [self.child]))
         loaded = [self.keys[(*at, word)] for word in range(self.how.key_words)]
         return words.hash_exprs(self.how, counter, loaded)
 
-    def elements(self, width: int, index: Expr, rows: Sequence[Expr]) -> list[Expr]:
+    def elements(
+        self, width: int, index: ir.Expr, rows: Sequence[ir.Expr]
+    ) -> list[ir.Expr]:
         """The `width`-bit elements of hash `index`."""
         counter = words.draw_counter(self.how, *self.counter(index))
         drawn = self.hash_at(counter, rows)
@@ -114,50 +104,52 @@ class Source:
             return [words.folded(self.how, drawn, width)]
         return words.pieces(self.how, drawn, width)
 
-    def nest(self, out: Buffer, count: Expr, **more: Any) -> Nest:
+    def nest(self, out: ir.Buffer, count: ir.Expr, **more: Any) -> Nest:
         """The loop nest that fills `out` with the words of child keys, one per row."""
 
-        def elements(index: Expr, rows: Sequence[Expr]) -> Words:
+        def elements(index: ir.Expr, rows: Sequence[ir.Expr]) -> Words:
             counter = words.split_counter(self.how, *self.counter(index))
             return self.hash_at(counter, rows)[: self.how.key_words]
 
-        rows, width = tuple(map(as_expr, self.rows)), self.how.key_words
+        rows, width = tuple(map(ir.as_expr, self.rows)), self.how.key_words
         return Nest(out, rows, count, width, elements, _same, by_rows=True, **more)
 
     def children(self) -> tuple[Source, Source]:
         """The sources for the two children of each key, as made by `split`."""
-        extents = tuple(map(as_expr, (*self.rows, 2, self.how.key_words)))
-        made = Buffer("children", self.word, extents)
-        nest = replace(self, start=None).nest(made, as_expr(2), axis="two")
-        keys = Tensor(made, Stage(statements(nest), (made,), (self.keys,)))
+        extents = tuple(map(ir.as_expr, (*self.rows, 2, self.how.key_words)))
+        made = ir.Buffer("children", self.word, extents)
+        nest = replace(self, start=None).nest(made, ir.as_expr(2), axis="two")
+        keys = ir.Tensor(made, ir.Stage(statements(nest), (made,), (self.keys,)))
         return replace(self, keys=keys, child=0), replace(self, keys=keys, child=1)
 
-    def words(self) -> Tensor:
+    def words(self) -> ir.Tensor:
         """The words of a child key, as a result."""
-        width = as_expr(self.how.key_words)
-        out, at = Buffer("next", self.word, (width,)), Var("taken", i64)
-        nest = For(at, width, "serial", Store(out, (at,), self.keys[self.child, at]))
-        return Tensor(out, Stage(nest, (out,), (self.keys,)), sizes_of((width,)))
+        width = ir.as_expr(self.how.key_words)
+        out, at = ir.Buffer("next", self.word, (width,)), ir.Var("taken", ir.i64)
+        nest = ir.For(
+            at, width, "serial", ir.Store(out, (at,), self.keys[self.child, at])
+        )
+        return ir.Tensor(out, ir.Stage(nest, (out,), (self.keys,)), sizes_of((width,)))
 
     def drawn(
         self,
-        shape: Sequence[ExprLike],
-        dtype: DType | str,
+        shape: Sequence[ir.ExprLike],
+        dtype: ir.DType | str,
         width: int,
-        value: Callable[..., Expr],
+        value: Callable[..., ir.Expr],
         *,
         elements: Elements | None = None,
-        inputs: Sequence[Tensor] = (),
-    ) -> Tensor:
+        inputs: Sequence[ir.Tensor] = (),
+    ) -> ir.Tensor:
         """The array of `value(bits, *inputs)`, from `width` bits per element.
 
         The bits are the stream's, or those that `elements` computes from the index of a
         hash and the row.
         """
         full = (*self.rows, *shape)
-        rows, (*_, count) = tuple(map(as_expr, self.rows)), map(as_expr, full)
+        rows, (*_, count) = tuple(map(ir.as_expr, self.rows)), map(ir.as_expr, full)
         source = self if full[-1] < 1 << 32 else replace(self, wide=True)
-        out = Buffer("out", as_dtype(dtype), (*rows, count))
+        out = ir.Buffer("out", ir.as_dtype(dtype), (*rows, count))
         nest = Nest(
             out,
             rows,
@@ -167,45 +159,48 @@ class Source:
             value,
             tuple(tensor.buffer for tensor in inputs),
         )
-        stage = Stage(statements(nest), (out,), (self.keys, *inputs))
-        return Tensor(out, stage, sizes_of(full))
+        stage = ir.Stage(statements(nest), (out,), (self.keys, *inputs))
+        return ir.Tensor(out, stage, sizes_of(full))
 
 
-def _same(word: Expr) -> Expr:
+def _same(word: ir.Expr) -> ir.Expr:
     return word
 
 
 def children(
-    key: KeyWords, counts: Sequence[Size] = (), start: Counter | None = None
+    key: KeyWords, counts: Sequence[ir.Size] = (), start: Counter | None = None
 ) -> KeyWords:
     """The children of a key, or of each key of a batch: row i is H(key, start + i)."""
     source = Source.of(key, "packed", start)
-    rows, (count,) = tuple(map(as_expr, source.rows)), map(as_expr, counts or (1,))
+    rows, (count,) = (
+        tuple(map(ir.as_expr, source.rows)),
+        map(ir.as_expr, counts or (1,)),
+    )
     width = source.how.key_words
-    out = Buffer("out", source.word, (*rows, count, as_expr(width)))
-    stage = Stage(statements(source.nest(out, count)), (out,), (source.keys,))
-    made = Tensor(out, stage, sizes_of(out.shape))
-    return replace(key, words=reshaped(made, (*source.rows, *counts, width)))
+    out = ir.Buffer("out", source.word, (*rows, count, ir.as_expr(width)))
+    stage = ir.Stage(statements(source.nest(out, count)), (out,), (source.keys,))
+    made = ir.Tensor(out, stage, sizes_of(out.shape))
+    return replace(key, words=ir.reshaped(made, (*source.rows, *counts, width)))
 
 
-def child(key: KeyWords, number: Expr) -> KeyWords:
+def child(key: KeyWords, number: ir.Expr) -> KeyWords:
     """The child of this number, or that of each key of a batch."""
     word = words.UNSIGNED[impl(key.impl).bits]
-    high = (number >> 32).cast(word) if word.bits == 32 else Const(0, word)
+    high = (number >> 32).cast(word) if word.bits == 32 else ir.Const(0, word)
     return children(key, (), (high, number.cast(word)))
 
 
-def hashed(how: Impl, key: Tensor, counter: Tensor) -> Tensor:
+def hashed(how: Impl, key: ir.Tensor, counter: ir.Tensor) -> ir.Tensor:
     """H(key, counter[i]) for each counter, with one key for all, or one per counter."""
     sizes = (counter.shape[0], how.words)
-    out = Buffer("out", counter.dtype, tuple(map(as_expr, sizes)))
+    out = ir.Buffer("out", counter.dtype, tuple(map(ir.as_expr, sizes)))
 
-    def elements(index: Expr, _: tuple[Expr, ...]) -> Words:
+    def elements(index: ir.Expr, _: tuple[ir.Expr, ...]) -> Words:
         at = (index,) if key.ndim == 2 else ()
         loaded = [key[(*at, k)] for k in range(how.key_words)]
         counters = [counter[index, k] for k in range(how.words)]
         return words.hash_exprs(how, counters, loaded)
 
     nest = Nest(out, (), out.shape[0], how.words, elements, _same, by_rows=True)
-    stage = Stage(statements(nest), (out,), (key, counter))
-    return Tensor(out, stage, sizes_of(sizes))
+    stage = ir.Stage(statements(nest), (out,), (key, counter))
+    return ir.Tensor(out, stage, sizes_of(sizes))

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 import numpy as np
 
-from tensorlang import lazy
+from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
-from tensorlang.ir.dtypes import DType, as_dtype
 from tensorlang.ops.binding import shape_of
 from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.random.formats import result_of, width_of
@@ -23,7 +22,6 @@ from tensorlang.ops.signature import Elements, ElementType, Key, Offset
 from tensorlang.ops.tensors import Ready, check_result
 
 if TYPE_CHECKING:
-    from tensorlang.ir import DType, Expr, Tensor
     from tensorlang.ops.operator import Shapes
     from tensorlang.ops.random import definitions
     from tensorlang.workload import Workload
@@ -116,7 +114,7 @@ class Draw(Operator):
         if apart or count >= CHUNK:
             launch = Chunks.of(launch, workload)
         check_result(self.id, (*keys, *shape))
-        dtype = DType(_drawn(workload)[0]).numpy
+        dtype = ir.DType(_drawn(workload)[0]).numpy
         result = (*keys, *shape), (*flat, count), dtype
         held = (*flat, width) if len(keys) > 1 else None
         return Ready.of(launch, (held,), (result,))
@@ -172,7 +170,7 @@ def drawn(
 
 def from_bits(
     id: str, draws: tuple[str, ...] = FLOATS, usual: str = "float32"
-) -> Callable[[Callable[[Expr, DType], Expr]], Draw]:
+) -> Callable[[Callable[[ir.Expr, ir.DType], ir.Expr]], Draw]:
     """Decorator: make a draw without parameters from the formula of one element.
 
     Args:
@@ -181,7 +179,7 @@ def from_bits(
         usual: The default element type.
     """
 
-    def make(formula: Callable[[Expr, DType], Expr]) -> Draw:
+    def make(formula: Callable[[ir.Expr, ir.DType], ir.Expr]) -> Draw:
         def draw(
             key: Key,
             shape: Elements = (),
@@ -189,7 +187,7 @@ def from_bits(
             *,
             offset: Offset = 0,
             stream: Stream = "jax",
-        ) -> Tensor:
+        ) -> ir.Tensor:
             source = definitions.Source.of(key, stream, offset)
             width = width_of(formula.__name__, dtype.name)
             return source.drawn(shape, dtype, width, lambda bits: formula(bits, dtype))
@@ -268,7 +266,7 @@ def element_type(name: str, dtype: Any, allowed: tuple[str, ...]) -> str:
     Raises:
         DTypeError: it does not draw this type.
     """
-    kind = as_dtype(dtype).name
+    kind = ir.as_dtype(dtype).name
     if kind not in allowed:
         raise DTypeError(f"{name} draws {', '.join(allowed)}, not {kind}")
     return kind

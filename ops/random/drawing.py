@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
-from tensorlang import lazy
+from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError
-from tensorlang.ir.dtypes import DType
 from tensorlang.ops.dispatch import own
 from tensorlang.ops.random.draw import (
     FLOATS,
@@ -29,7 +28,6 @@ from tensorlang.ops.random.formats import width_of
 from tensorlang.ops.signature import Derived, Elements, ElementType, Key, Offset
 
 if TYPE_CHECKING:
-    from tensorlang.ir import DType, Expr, Tensor
     from tensorlang.ops.random import definitions, distributions
 else:
     definitions = lazy.module("tensorlang.ops.random.definitions")
@@ -39,7 +37,7 @@ _UNIT: Final = ("", ())  # draws from [0, 1) have no scalars
 
 
 @from_bits("random.bits", ("u8", "u16", "u32", "u64"), "uint32")
-def bits(bits: Expr, dtype: DType) -> Expr:
+def bits(bits: ir.Expr, dtype: ir.DType) -> ir.Expr:
     """Random bits: uniformly distributed unsigned integers of 8, 16, 32 or 64 bits."""
     return bits.cast(dtype)
 
@@ -71,7 +69,7 @@ def _range(
 def rounded(value: float, dtype: str) -> float:
     """The number rounded to an element type; infinite if it is too large."""
     with np.errstate(over="ignore"):
-        return float(np.asarray(value).astype(DType(dtype).numpy))
+        return float(np.asarray(value).astype(ir.DType(dtype).numpy))
 
 
 @drawn("random.uniform", derive=_range, measured=({}, {"minval": -1.0, "maxval": 1.0}))
@@ -85,7 +83,7 @@ def uniform(
     resolution: Literal["usual", "high"] = "usual",
     offset: Offset = 0,
     stream: Stream = "jax",
-) -> Tensor:
+) -> ir.Tensor:
     """Floats uniformly distributed over [minval, maxval).
 
     Args:
@@ -98,7 +96,7 @@ def uniform(
     fine = resolution == "high"
     unit = distributions.fine_unit if fine else distributions.unit
 
-    def element(bits: Expr) -> Expr:
+    def element(bits: ir.Expr) -> ir.Expr:
         u = unit(bits, dtype)
         if minval is None:
             return u
@@ -131,7 +129,7 @@ def bernoulli(
     *,
     offset: Offset = 0,
     stream: Stream = "jax",
-) -> Tensor:
+) -> ir.Tensor:
     """Booleans that are True with probability p.
 
     Equal to `uniform(key, shape) < p` in f32, but compared as integers.

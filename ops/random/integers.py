@@ -9,7 +9,6 @@ import numpy as np
 
 from tensorlang import ir, lazy, runtime
 from tensorlang.errors import ArgumentError, DTypeError
-from tensorlang.ir.dtypes import DType
 from tensorlang.ops import results
 from tensorlang.ops.definition import algorithm, operator
 from tensorlang.ops.dispatch import own
@@ -27,7 +26,6 @@ from tensorlang.ops.signature import (
 )
 
 if TYPE_CHECKING:
-    from tensorlang.ir.frontend import Tensor
     from tensorlang.ops.operator import Launch
     from tensorlang.ops.random import block_sort, definitions, integer_definitions
     from tensorlang.ops.tracing import KeyWords
@@ -54,13 +52,13 @@ def _division(
     name = "random.randint"
     kind = element_type(name, dtype, INTEGERS)
     low, high = _whole(name, "minval", minval), _whole(name, "maxval", maxval)
-    least, most = DType(kind).limits
+    least, most = ir.DType(kind).limits
     if not least <= low < high <= most + 1:
         raise ArgumentError(
             f"{name}: {kind} needs {least} <= minval < maxval <= {most + 1}, "
             f"not {low} and {high}"
         )
-    bits = max(32, DType(kind).bits)
+    bits = max(32, ir.DType(kind).bits)
     span, base = high - low, low % (1 << bits)
     if span == 1 << bits:
         return f"minval:u{bits}", (base,)
@@ -82,7 +80,7 @@ def randint(
     *,
     offset: Offset = 0,
     stream: Stream = "jax",
-) -> Tensor:
+) -> ir.Tensor:
     """Integers uniformly distributed over [minval, maxval).
 
     Each is the remainder of a random number of twice the width: the bias is below
@@ -178,8 +176,8 @@ def _words(array: Any, word: np.dtype) -> Any:
 if TYPE_CHECKING:
     Shuffled: TypeAlias = KeyWords
     Count: TypeAlias = Elements
-    Words: TypeAlias = Tensor
-    Order: TypeAlias = Tensor
+    Words: TypeAlias = ir.Tensor
+    Order: TypeAlias = ir.Tensor
 else:
     Shuffled = replace(Key, verb="shuffled with")
     Count = replace(Elements, counted=_counted)
@@ -194,7 +192,7 @@ else:
     shapes=((1 << 20,),),
     instead={"x": (_Slices, _shuffled)},
 )
-def permutation(key: Shuffled, x: Count, *, axis: int = 0) -> Tensor:
+def permutation(key: Shuffled, x: Count, *, axis: int = 0) -> ir.Tensor:
     """A random permutation of 0, ..., x - 1, or of the slices of `x` along an axis.
 
     Args:
@@ -215,14 +213,14 @@ def permutation(key: Shuffled, x: Count, *, axis: int = 0) -> Tensor:
 
 
 @algorithm(permutation, "blocks")
-def _blocks(key: Shuffled, x: Count, *, axis: int) -> Tensor:
+def _blocks(key: Shuffled, x: Count, *, axis: int) -> ir.Tensor:
     """The same, with each pass in parallel blocks."""
     del axis
     return block_sort.permutation(definitions.Source.of_one(key), *x)
 
 
 @operator("random.gather", aliases=(), shapes=((1 << 20,), (1 << 20,)), whole=True)
-def gather(x: Words, order: Order, axis: int = 0) -> Tensor:
+def gather(x: Words, order: Order, axis: int = 0) -> ir.Tensor:
     """`out[..., i, ...] = x[..., order[i], ...]` on words, as in `permutation`.
 
     Args:
@@ -241,7 +239,7 @@ def gather(x: Words, order: Order, axis: int = 0) -> Tensor:
     def element(*i: ir.Var) -> ir.Expr:
         return x[(*i[:at], order[i[at]].cast(ir.i64), *i[at + 1 :])]
 
-    made: Tensor = ir.compute(x.shape, element, "out")
+    made: ir.Tensor = ir.compute(x.shape, element, "out")
     return made
 
 
@@ -255,7 +253,7 @@ def gather(x: Words, order: Order, axis: int = 0) -> Tensor:
 )
 def categorical(
     key: Key, logits: Floats, axis: int = -1, shape: Shape | None = None
-) -> Tensor:
+) -> ir.Tensor:
     """Sample class indices with probabilities softmax(logits), by the Gumbel-max trick.
 
     Args:

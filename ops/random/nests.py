@@ -13,22 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tensorlang import ir
 from tensorlang.ir import nests, sharing
-from tensorlang.ir.nodes import (
-    Buffer,
-    Expr,
-    Load,
-    Select,
-    Stmt,
-    Store,
-    Var,
-    as_expr,
-    seq,
-)
-from tensorlang.ir.visit import fresh, substitute
 
-Elements: TypeAlias = Callable[[Expr, tuple[Expr, ...]], Sequence[Expr]]
-Value: TypeAlias = Callable[..., Expr]
+Elements: TypeAlias = Callable[[ir.Expr, tuple[ir.Expr, ...]], Sequence[ir.Expr]]
+Value: TypeAlias = Callable[..., ir.Expr]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,53 +31,53 @@ class Nest:
     `axis` names the loop over single elements or rows.
     """
 
-    out: Buffer
-    rows: tuple[Expr, ...]
-    count: Expr
+    out: ir.Buffer
+    rows: tuple[ir.Expr, ...]
+    count: ir.Expr
     per_hash: int
     elements: Elements
     value: Value
-    inputs: tuple[Buffer, ...] = ()
+    inputs: tuple[ir.Buffer, ...] = ()
     by_rows: bool = False
     axis: str = "i"
 
 
-def statements(nest: Nest) -> Stmt:
+def statements(nest: Nest) -> ir.Stmt:
     """The nest over whole hashes, and one for the remaining elements."""
     if nest.per_hash == 1 or nest.by_rows:
         return _nest(nest, nest.out.name, nest.axis, nest.count, _whole)
     hashes = nest.count // nest.per_hash
     rest = nest.count % nest.per_hash
-    return seq(
+    return ir.seq(
         _nest(nest, nest.out.name, "j", hashes, _whole),
         _nest(nest, f"{nest.out.name}_tail", "t", rest, _left_over),
     )
 
 
 # indices of an element, after the leading ones, and its bits
-_Drawn: TypeAlias = "tuple[tuple[Expr, ...], Expr]"
-_Body: TypeAlias = "Callable[[Nest, Expr, tuple[Expr, ...]], list[_Drawn]]"
+_Drawn: TypeAlias = "tuple[tuple[ir.Expr, ...], ir.Expr]"
+_Body: TypeAlias = "Callable[[Nest, ir.Expr, tuple[ir.Expr, ...]], list[_Drawn]]"
 
 
-def _whole(nest: Nest, index: Expr, rows: tuple[Expr, ...]) -> list[_Drawn]:
+def _whole(nest: Nest, index: ir.Expr, rows: tuple[ir.Expr, ...]) -> list[_Drawn]:
     """All elements of hash `index`."""
     bits = nest.elements(index, rows)
     if nest.by_rows:
-        return [((index, as_expr(lane)), b) for lane, b in enumerate(bits)]
+        return [((index, ir.as_expr(lane)), b) for lane, b in enumerate(bits)]
     base = index * nest.per_hash if nest.per_hash > 1 else index
     return [((base + lane if lane else base,), b) for lane, b in enumerate(bits)]
 
 
-def _left_over(nest: Nest, index: Expr, rows: tuple[Expr, ...]) -> list[_Drawn]:
+def _left_over(nest: Nest, index: ir.Expr, rows: tuple[ir.Expr, ...]) -> list[_Drawn]:
     """Element `index` of the last, partially used hash."""
     last = nest.count // nest.per_hash
     *others, chosen = nest.elements(last, rows)
     for lane in reversed(range(len(others))):
-        chosen = Select(index.equal(lane), others[lane], chosen)
+        chosen = ir.Select(index.equal(lane), others[lane], chosen)
     return [((last * nest.per_hash + index,), chosen)]
 
 
-def _nest(nest: Nest, name: str, axis: str, extent: Expr, body: _Body) -> Stmt:
+def _nest(nest: Nest, name: str, axis: str, extent: ir.Expr, body: _Body) -> ir.Stmt:
     row = "tb" if axis == "t" else "b"
     axes = [
         nests.axis(f"{row}{n}" if n else row, size) for n, size in enumerate(nest.rows)
@@ -104,26 +93,26 @@ def _nest(nest: Nest, name: str, axis: str, extent: Expr, body: _Body) -> Stmt:
 
 def _stores(
     nest: Nest,
-    rows: tuple[Expr, ...],
+    rows: tuple[ir.Expr, ...],
     drawn: Sequence[_Drawn],
     taken: set[str],
-) -> Stmt:
+) -> ir.Stmt:
     """The body: common subexpressions as lets, then a store for each element."""
-    loads: dict[Var, Expr] = {}
+    loads: dict[ir.Var, ir.Expr] = {}
     places, values = [], []
     for at, bits in drawn:
         place = (*rows, *at)
         given = []
         for buffer in nest.inputs:
             # a placeholder for the load, so that its indices are not split into lets
-            stand_in = Var(fresh(f"{buffer.name}_at", taken), buffer.dtype)
-            loads[stand_in] = Load(buffer, place)
+            stand_in = ir.Var(ir.visit.fresh(f"{buffer.name}_at", taken), buffer.dtype)
+            loads[stand_in] = ir.Load(buffer, place)
             given.append(stand_in)
         places.append(place)
         values.append(nest.value(bits, *given))
     lets, results = sharing.lets(values, {}, taken)
     stores = (
-        Store(nest.out, place, value)
+        ir.Store(nest.out, place, value)
         for place, value in zip(places, results, strict=True)
     )
-    return substitute(seq(lets, stores), loads)
+    return ir.visit.substitute(ir.seq(lets, stores), loads)

@@ -21,12 +21,11 @@ from tensorlang.ops.tensors import Ready, call, check_result
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tensorlang.ir import Tensor
     from tensorlang.ops.operator import Launch
     from tensorlang.ops.random import definitions
     from tensorlang.ops.tracing import KeyWords
 
-    Words: TypeAlias = Tensor
+    Words: TypeAlias = ir.Tensor
 else:
     definitions = lazy.module("tensorlang.ops.random.definitions")
     Words = Arrays("words", ("u64", "u32"))
@@ -159,7 +158,7 @@ def child(how: str, words: np.ndarray, number: int) -> Key:
     shapes=((2,), (1 << 20, 2)),
     whole=True,
 )
-def hash(key: Words, counter: Words, *, impl: str = "threefry2x32") -> Tensor:
+def hash(key: Words, counter: Words, *, impl: str = "threefry2x32") -> ir.Tensor:
     """The bare hash function H(key, counter) on words, as in Random123.
 
     Args:

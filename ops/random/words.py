@@ -13,46 +13,45 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
-from tensorlang.ir.dtypes import DType, u8, u16, u32, u64
+from tensorlang import ir
 from tensorlang.ir.intrinsics import mulhi, rotl
-from tensorlang.ir.nodes import Const, Expr
 from tensorlang.ops.random.impls import Impl, hash_words
 
-UNSIGNED: Final[dict[int, DType]] = {8: u8, 16: u16, 32: u32, 64: u64}
+UNSIGNED: Final[dict[int, ir.DType]] = {8: ir.u8, 16: ir.u16, 32: ir.u32, 64: ir.u64}
 
 
 @dataclass(frozen=True, slots=True)
 class ExprArithmetic:
     """A hash's arithmetic as IR expressions."""
 
-    dtype: DType
+    dtype: ir.DType
 
-    def constant(self, value: int) -> Expr:
+    def constant(self, value: int) -> ir.Expr:
         """The word as a literal."""
-        return Const(value, self.dtype)
+        return ir.Const(value, self.dtype)
 
-    def rotate(self, word: Expr, by: int) -> Expr:
+    def rotate(self, word: ir.Expr, by: int) -> ir.Expr:
         """`word` rotated left."""
-        return rotl(word, Const(by, self.dtype))
+        return rotl(word, ir.Const(by, self.dtype))
 
-    def high(self, a: Expr, b: Expr) -> Expr:
+    def high(self, a: ir.Expr, b: ir.Expr) -> ir.Expr:
         """The upper half of the product."""
         return mulhi(a, b)
 
 
 def hash_exprs(
-    how: Impl, counter: Sequence[Expr], key: Sequence[Expr]
-) -> tuple[Expr, ...]:
+    how: Impl, counter: Sequence[ir.Expr], key: Sequence[ir.Expr]
+) -> tuple[ir.Expr, ...]:
     """The words of H(key, counter)."""
     return hash_words(how, counter, key, ExprArithmetic(UNSIGNED[how.bits]))
 
 
-def draw_counter(how: Impl, high: Expr, low: Expr) -> tuple[Expr, ...]:
+def draw_counter(how: Impl, high: ir.Expr, low: ir.Expr) -> tuple[ir.Expr, ...]:
     """The counter words of element `(high, low)` of a stream."""
     return (high, low, *_zeros(how))
 
 
-def split_counter(how: Impl, high: Expr, low: Expr) -> tuple[Expr, ...]:
+def split_counter(how: Impl, high: ir.Expr, low: ir.Expr) -> tuple[ir.Expr, ...]:
     """The counter words of child key `(high, low)`, disjoint from those of draws.
 
     Two-word hashes use the same counters for both, as JAX does: a key that was split
@@ -61,11 +60,11 @@ def split_counter(how: Impl, high: Expr, low: Expr) -> tuple[Expr, ...]:
     return (*_zeros(how), high, low)
 
 
-def _zeros(how: Impl) -> tuple[Expr, ...]:
-    return (Const(0, UNSIGNED[how.bits]),) * (how.words - 2)
+def _zeros(how: Impl) -> tuple[ir.Expr, ...]:
+    return (ir.Const(0, UNSIGNED[how.bits]),) * (how.words - 2)
 
 
-def folded(how: Impl, words: Sequence[Expr], width: int) -> Expr:
+def folded(how: Impl, words: Sequence[ir.Expr], width: int) -> ir.Expr:
     """The `width`-bit element of the `jax` stream, from the words of one hash.
 
     (For 64 bits, JAX combines all four words of Threefry, but uses two of Philox.)
@@ -76,7 +75,7 @@ def folded(how: Impl, words: Sequence[Expr], width: int) -> Expr:
     return _xor(words).cast(UNSIGNED[width])
 
 
-def pieces(how: Impl, words: Sequence[Expr], width: int) -> list[Expr]:
+def pieces(how: Impl, words: Sequence[ir.Expr], width: int) -> list[ir.Expr]:
     """The `width`-bit elements of the `packed` stream in the words of one hash."""
     if width > how.bits:
         pairs = zip(words[0::2], words[1::2], strict=True)
@@ -89,9 +88,9 @@ def pieces(how: Impl, words: Sequence[Expr], width: int) -> list[Expr]:
     ]
 
 
-def _xor(words: Sequence[Expr]) -> Expr:
+def _xor(words: Sequence[ir.Expr]) -> ir.Expr:
     return reduce(lambda a, b: a ^ b, words)
 
 
-def _joined(first: Expr, second: Expr) -> Expr:
-    return (first.cast(u64) << 32) | second.cast(u64)
+def _joined(first: ir.Expr, second: ir.Expr) -> ir.Expr:
+    return (first.cast(ir.u64) << 32) | second.cast(ir.u64)

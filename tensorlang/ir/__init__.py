@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from tensorlang.ir import extremes, rows
     from tensorlang.ir import frontend as frontend
     from tensorlang.ir import intrinsics as intrinsics
+    from tensorlang.ir import natives as natives
+    from tensorlang.ir import nests as nests
     from tensorlang.ir import nodes as nodes
     from tensorlang.ir import reducers as reducers
     from tensorlang.ir import visit as visit
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from tensorlang.ir.concatenation import joined
     from tensorlang.ir.derivatives import derivative
     from tensorlang.ir.elementwise import (
+        NARROW,
         broadcast,
         elements,
         elementwise_tensors,
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     from tensorlang.ir.frontend import (
         ReduceAxis,
         Reduction,
+        Stage,
         Tensor,
         argmax,
         argmin,
@@ -93,17 +97,37 @@ if TYPE_CHECKING:
         trunc,
     )
     from tensorlang.ir.nodes import (
+        Alloc,
+        Axis,
+        Binary,
+        Bitcast,
+        Block,
         Buffer,
+        Compare,
         Const,
+        Evaluate,
         Expr,
+        ExprLike,
+        For,
         Function,
+        If,
+        Let,
+        Load,
+        Node,
+        Param,
+        Reduce,
+        Reducer,
+        Select,
+        Seq,
         Stmt,
+        Store,
         Var,
         as_expr,
         binary,
         bitcast,
         cast,
         select,
+        seq,
         unary,
     )
     from tensorlang.ir.parser import parse
@@ -120,12 +144,13 @@ else:  # a process that only calls kernels needs none of these
             "concatenation": ("joined",),
             "derivatives": ("derivative",),
             "elementwise": (
-                "broadcast", "elementwise_tensors", "elements", "stored", "wide",
+                "NARROW", "broadcast", "elementwise_tensors", "elements", "stored",
+                "wide",
             ),
             "extremes": (),
             "frontend": (
-                "ReduceAxis", "Reduction", "Tensor", "argmax", "argmin", "compute",
-                "max", "min", "named", "placeholder", "prod", "reduce_axis",
+                "ReduceAxis", "Reduction", "Stage", "Tensor", "argmax", "argmin",
+                "compute", "max", "min", "named", "placeholder", "prod", "reduce_axis",
                 "reduction", "reshaped", "scalar", "size", "sum",
             ),
             "interpreter": ("run",),
@@ -134,9 +159,14 @@ else:  # a process that only calls kernels needs none of these
                 "intrinsic", "isinf", "isnan", "log", "log1p", "log2", "maximum",
                 "minimum", "pow", "round", "sigmoid", "sin", "sqrt", "tanh", "trunc",
             ),
+            "natives": (),
+            "nests": (),
             "nodes": (
-                "Buffer", "Const", "Expr", "Function", "Stmt", "Var", "as_expr",
-                "binary", "bitcast", "cast", "select", "unary",
+                "Alloc", "Axis", "Binary", "Bitcast", "Block", "Buffer", "Compare",
+                "Const", "Evaluate", "Expr", "ExprLike", "For", "Function", "If", "Let",
+                "Load", "Node", "Param", "Reduce", "Reducer", "Select", "Seq", "Stmt",
+                "Store", "Var", "as_expr", "binary", "bitcast", "cast", "select", "seq",
+                "unary",
             ),
             "parser": ("parse",),
             "printer": ("show",),
@@ -150,15 +180,36 @@ else:  # a process that only calls kernels needs none of these
     )  # fmt: skip
 
 __all__ = [
+    "NARROW",
+    "Alloc",
+    "Axis",
+    "Binary",
+    "Bitcast",
+    "Block",
     "Buffer",
+    "Compare",
     "Const",
     "DType",
+    "Evaluate",
     "Expr",
+    "ExprLike",
+    "For",
     "Function",
+    "If",
+    "Let",
+    "Load",
+    "Node",
+    "Param",
+    "Reduce",
     "ReduceAxis",
+    "Reducer",
     "Reduction",
+    "Select",
+    "Seq",
     "Size",
+    "Stage",
     "Stmt",
+    "Store",
     "Tensor",
     "Var",
     "adjoint",
@@ -219,6 +270,7 @@ __all__ = [
     "run",
     "scalar",
     "select",
+    "seq",
     "show",
     "sigmoid",
     "simplify_function",
