@@ -20,6 +20,7 @@ MOST_ROUNDS: Final = 25
 FEWEST_ROUNDS: Final = 6  # the minimum for a 95 % interval
 _SAMPLE: Final = 0.004  # minimum seconds per sample
 _WARM_UP: Final = 0.03
+_EARLY_ROUNDS: Final = 7  # of a comparison during the search
 
 Samples = dict[str, list[float]]
 Left = Callable[[], float]
@@ -135,6 +136,23 @@ def confirm(
         else:
             return "there was no time to confirm the winner in a second process"
     return doubt
+
+
+def beside(
+    worker: Worker, default: Entrant, best: Entrant, left: float
+) -> Mapping[str, float]:
+    """Medians of the default and the best so far, side by side, during a search.
+
+    Empty if anything goes wrong, which is for the finals to judge.
+    """
+    pair = [default, best]
+    if seconds_for(pair, _EARLY_ROUNDS) > left / 2:
+        return {}
+    try:
+        samples, _ = worker.finals([e.candidate for e in pair], _EARLY_ROUNDS, left)
+    except (Died, Silent, Unavailable):
+        return {}
+    return {key: median(times) for key, times in samples.items()}
 
 
 def _heat(

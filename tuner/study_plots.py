@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,9 +59,16 @@ def to_study(landscape: Landscape) -> optuna.Study:
     return study
 
 
-def _evaluator() -> optuna.importance.BaseImportanceEvaluator:
+@contextmanager
+def _experimental() -> Iterator[None]:
+    """Without Optuna's warnings that these functions may change."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        yield
+
+
+def _evaluator() -> optuna.importance.BaseImportanceEvaluator:
+    with _experimental():
         return optuna.importance.PedAnovaImportanceEvaluator()
 
 
@@ -75,10 +84,11 @@ def plot(landscape: Landscape, folder: Path) -> list[Path]:
     shown = optuna.visualization.matplotlib
     whole, best = to_study(landscape), to_study(landscape.of_best())
     folder.mkdir(parents=True, exist_ok=True)
-    drawn = {"history.png": shown.plot_optimization_history(whole)}
-    if importances(landscape):
-        axes = shown.plot_param_importances(best, evaluator=_evaluator())
-        drawn["importance.png"] = axes
+    with _experimental():
+        drawn = {"history.png": shown.plot_optimization_history(whole)}
+        if importances(landscape):
+            axes = shown.plot_param_importances(best, evaluator=_evaluator())
+            drawn["importance.png"] = axes
     for name, axes in drawn.items():
         axes.figure.savefig(folder / name, bbox_inches="tight")
     return [folder / name for name in drawn]

@@ -237,6 +237,7 @@ def _report(
         best, outcome = search.best(1)[0]
         times = [outcome.seconds]
     timing = Timing(tuple(times), 1)
+    said = _note(run, search, default, compared=compared), _demoted(run, best, samples)
     return Report(
         operator=run.op.id,
         workload=run.workload,
@@ -253,7 +254,7 @@ def _report(
         interrupted=run.interrupted,
         spent=dict(run.spent),
         exhausted=search.exhausted,
-        note=_note(run, search, default, compared=compared),
+        note="; ".join(filter(None, said)),
         compared=compared,
         disturbed=disturbed,
     )
@@ -268,6 +269,14 @@ def _champion(
     if held is not None:
         known.setdefault(held.key, held.candidate)
     return known[finals.champion(samples, default.key, held.key if held else None)]
+
+
+def _demoted(run: Run, best: Candidate, samples: finals.Samples) -> str:
+    """That a record was contradicted; else empty."""
+    held = run.incumbent
+    if held is None or held.key not in samples or best.key == held.key:
+        return ""
+    return f"{held.candidate}, which was on record, lost and is replaced"
 
 
 def _note(run: Run, search: Search, default: Candidate, *, compared: bool) -> str:

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from tensorlang.errors import ArgumentError, TuningError
@@ -24,6 +25,7 @@ from tensorlang.tuner.protocol import (
     FAILED,
     HUNG,
     LOST,
+    OK,
     WAIT,
     Candidate,
     Outcome,
@@ -44,6 +46,7 @@ _AFTERWARDS: Final = 0.6  # seconds for measuring machine limits and writing rec
 _AFTER_INTERRUPT: Final = 10.0  # seconds for finals after Ctrl-C
 _PATIENCE: Final = 20  # multiple of the usual time of a candidate
 _LEAST_PATIENCE: Final = 5.0
+_FIRST_COMPARISON: Final = 4  # correct configurations
 _MOST_LOST: Final = 3  # candidates in succession, before the search is given up
 
 
@@ -94,6 +97,7 @@ class Run:
     _begun: float = field(default_factory=time.monotonic)
     _usual: float = 0.0  # maximum busy seconds of correct candidates
     _starting: float = 0.0  # seconds that a worker takes to start
+    _next_comparison: int = _FIRST_COMPARISON  # correct configurations
 
     def begin(
         self, place: tuple[int, int], budget: float | None, whole: float | None
@@ -187,10 +191,32 @@ class Run:
                     f"the default configuration of {self.workload} is itself "
                     f"{outcome.status}: {outcome.reason}{self._hint(outcome)}"
                 )
+            self._compare(search, worker, default)
             lost = lost + 1 if outcome.status == LOST else 0
             if lost == _MOST_LOST:
                 self.trouble = f"the search was given up: {outcome.reason}"
                 return
+
+    def _compare(self, search: Search, worker: Worker, default: Candidate) -> None:
+        """Time the best so far beside the default, early and again.
+
+        Twice as many trials later each time, and only if another one leads. What leads
+        by a lucky measurement falls back before it misleads the search.
+        """
+        tried = search.counts[OK]
+        if self.static or tried < self._next_comparison:
+            return
+        best, outcome = search.best(1)[0]
+        if best == default:
+            return
+        self._next_comparison = 2 * tried
+        base = Entrant(default, search.known[default.key][1].seconds)
+        other = Entrant(best, outcome.seconds)
+        with self._stage("finals"):
+            found = finals.beside(worker, base, other, self._left(search, default))
+        for candidate in (default, best):
+            if candidate.key in found:
+                search.correct(candidate, found[candidate.key])
 
     def _hint(self, outcome: Outcome) -> str:
         """Where to find the traceback of a failure."""
@@ -263,6 +289,9 @@ class Run:
             if candidate.key not in taken
         ]
         result = finals.run(worker, base, others, self._until_the_end())
+        for candidate, _ in list(search.known.values()):
+            if candidate.key in result.samples:
+                search.correct(candidate, median(result.samples[candidate.key]))
         if result.samples:
             self.doubt = finals.confirm(
                 worker, base, others, result, self._until_the_end()

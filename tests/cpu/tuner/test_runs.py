@@ -136,6 +136,19 @@ def test_a_record_is_the_incumbent_and_only_a_real_win_replaces_it(
     report = run(name, storage)
     (held,) = read(report.record or Path())
     assert dict(held.knobs) == {"way": "fast"}
+    assert "direct(way=slow), which was on record, lost and is replaced" in report.note
+
+
+def test_a_record_that_is_slower_than_the_default_gives_way_to_it(
+    user_operator: Callable[..., str], storage: str
+) -> None:
+    name = user_operator("fast", "slow")
+    records.add(record_of(name, 1e-9, way="slow"))  # recorded by luck
+    report = run(name, storage)
+    (held,) = read(report.record or Path())
+    assert dict(held.knobs) == {"way": "fast"}
+    assert held.seconds > 1e-9
+    assert "direct(way=slow), which was on record, lost and is replaced" in report.note
 
 
 def test_the_ratio_on_record_is_the_one_of_the_finals(

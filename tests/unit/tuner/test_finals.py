@@ -7,7 +7,14 @@ from math import inf
 from typing import Any
 
 from tensorlang.tuner import finals
-from tensorlang.tuner.finals import Entrant, champion, rounds_within, run, seconds_for
+from tensorlang.tuner.finals import (
+    Entrant,
+    beside,
+    champion,
+    rounds_within,
+    run,
+    seconds_for,
+)
 from tensorlang.tuner.process import Died, Silent
 from tensorlang.tuner.protocol import Candidate
 
@@ -106,6 +113,16 @@ def test_rounds_fit_into_the_time_that_is_left() -> None:
 
 def around(seconds: float, shift: int = 0) -> list[float]:
     return [seconds * noise for noise in NOISE[shift:] + NOISE[:shift]]
+
+
+def test_the_best_so_far_is_timed_beside_the_default() -> None:
+    pair = entrant("default"), entrant("a")
+    worker = FakeWorker()
+    assert set(beside(worker, *pair, inf).values()) == {1.0}  # type: ignore[arg-type]
+    assert worker.heats == [["default", "a"]]
+    assert beside(worker, *pair, 0.001) == {}  # type: ignore[arg-type]
+    for behaviour in ("dies", "hangs"):
+        assert beside(FakeWorker(a=behaviour), *pair, inf) == {}  # type: ignore[arg-type]
 
 
 def test_only_a_win_beyond_the_noise_replaces_the_default() -> None:

@@ -159,6 +159,22 @@ def test_the_same_code_under_other_knobs_is_measured_once(scheduled: Any) -> Non
     assert len(search.best(5)) == 2
 
 
+def test_a_lucky_time_is_corrected_and_no_trial_is_added(scheduled: Any) -> None:
+    scheduled(vectors)
+    kept = Kept()
+    search = Search(space(), kept, 0)
+    explored(search)
+    lucky = next(c for c, o in search.known.values() if o.ok and c.knobs["lanes"] == 4)
+    search.correct(lucky, 1e-9)
+    assert search.best(1)[0][0] == lucky
+    search.correct(lucky, 0.5)
+    search.correct(Candidate("direct", {"lanes": 1}), 1e-9)  # which nobody tried
+    assert search.best(1)[0][0].knobs == {"lanes": 8, "chunk": 16}
+    assert search.known[lucky.key][1].seconds == 0.5
+    assert search.counts == {"ok": 16, "wrong": 8, "illegal": 8}
+    assert len(kept.rows) == 32
+
+
 def test_hints_come_right_after_the_default(scheduled: Any) -> None:
     scheduled(vectors)
     hints = [

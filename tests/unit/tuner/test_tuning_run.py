@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -109,3 +109,45 @@ def test_hung_is_what_took_its_limit_not_what_the_budget_cut_off(
     search = explored(Worker(clock, HUNG), budget=20.0, limit=60.0)
     assert search.counts == {OK: 1}
     assert clock["now"] >= 20.0 - 1.0
+
+
+class Timed(Worker):
+    """Each is faster than the one before, by its trial; side by side all are alike."""
+
+    measured = ""
+
+    def __init__(self, clock: dict[str, float]) -> None:
+        super().__init__(clock, OK)
+        self.compared: list[int] = []
+
+    def attempt(
+        self, candidate: Candidate, limit: float, best: float, *, left: float
+    ) -> Outcome:
+        del candidate, limit, best, left
+        self.tried += 1
+        return Outcome(OK, "", 1.0 / self.tried, spent={"check": 0.1})
+
+    def finals(
+        self, candidates: Sequence[Candidate], rounds: int, limit: float
+    ) -> tuple[dict[str, list[float]], dict[str, str]]:
+        del limit
+        self.compared.append(self.tried)
+        return {each.key: [0.5] * rounds for each in candidates}, {}
+
+    def stop(self) -> None:
+        """It has no process."""
+
+
+def test_the_best_is_compared_with_the_default_early_and_again(
+    clock: dict[str, float],
+) -> None:
+    worker = Timed(clock)
+    workload = copy.workload((4096,), dtypes="f32")
+    run = Run(copy, workload, targets.host(), _begun=0.0)
+    search = Search(Space(copy, workload, targets.host()), Kept(), 0)
+    default = search.space.default().candidate
+    run.measure(search, worker, default)  # type: ignore[arg-type]
+    assert worker.compared[0] == 4  # then the finals
+    assert worker.compared[1:] == [6] * (len(worker.compared) - 1)
+    assert search.known[default.key][1].seconds == 0.5
+    assert search.fastest() == 0.5
