@@ -104,8 +104,9 @@ def confirm(
 ) -> str:
     """Time winners again in a process of their own; drop those that do not win there.
 
-    Where memory lies and how code is aligned changes from process to process, and with
-    it the time, by more than it varies within one.
+    Where memory lies, how code is aligned and what its threads do changes from process
+    to process, and with it the time, by more than it varies within one. A winner for
+    which there is no time to win again is no winner.
 
     Args:
         worker: The worker, which is replaced.
@@ -134,7 +135,11 @@ def confirm(
             first.failed += again.failed
             del first.samples[key]
         else:
-            return "there was no time to confirm the winner in a second process"
+            first.samples = {k: v for k, v in first.samples.items() if k not in known}
+            return (
+                f"{known[key].candidate} was faster in one process, and there was no "
+                "time to confirm it in another: run it again"
+            )
     return doubt
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger(__name__)
 _FINALISTS: Final = 5
-_FINALS_SHARE: Final = 0.4  # maximum fraction of the budget
+_FINALS_SHARE: Final = 0.5  # maximum fraction of the budget
 _AFTERWARDS: Final = 0.6  # seconds for measuring machine limits and writing records
 _AFTER_INTERRUPT: Final = 10.0  # seconds for finals after Ctrl-C
 _PATIENCE: Final = 20  # multiple of the usual time of a candidate
@@ -266,7 +266,7 @@ class Run:
         seconds = known[1].seconds if known is not None else 0.0
         entrants = [Entrant(default, seconds)] * (_FINALISTS + 2 + 3)
         need = finals.seconds_for(entrants, finals.MOST_ROUNDS) + _AFTERWARDS
-        need += self._starting + 3 * self._usual  # to confirm the winner
+        need += 2 * (self._starting + 3 * self._usual)  # to confirm a winner, or two
         reserve = min(need, budget * _FINALS_SHARE)
         return budget - reserve - self.elapsed
 
