@@ -297,17 +297,14 @@ def converted(input: Operand, dtype: np.dtype) -> Operand:
 
 
 def _cast(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Convert a constant.
-
-    Raises:
-        GraphError: a float is outside of the integer type's range.
-    """
-    if x.dtype.kind not in "iub" and dtype.kind in "iu":
-        limits, whole = np.iinfo(dtype), np.trunc(x.astype(float))
-        if not ((whole >= limits.min) & (whole < float(limits.max) + 1)).all():
-            raise GraphError(f"a float outside of its range is cast to {dtype}")
-    with np.errstate(over="ignore", invalid="ignore"):
-        return x.astype(dtype)
+    """Convert a constant as `math.cast` does: floats saturate, NaN becomes 0."""
+    if x.dtype.kind in "iub" or dtype.kind not in "iu":
+        with np.errstate(over="ignore"):
+            return x.astype(dtype)
+    limits, wide = np.iinfo(dtype), np.nan_to_num(x.astype(float), posinf=np.inf)
+    inside = (wide > limits.min - 1.0) & (wide < limits.max + 1.0)
+    ends = np.where(wide < 0, limits.min, limits.max).astype(dtype)
+    return np.where(inside, np.where(inside, wide, 0).astype(dtype), ends)
 
 
 def _negated(writer: Writer, node: Node) -> str:

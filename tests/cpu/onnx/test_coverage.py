@@ -167,3 +167,18 @@ def test_slices_that_a_condition_of_the_call_picks(load) -> None:
     for c in ([True, False, True], [False] * 4, [True] * 4):
         found = model(x, np.array(c))
         np.testing.assert_array_equal(found, np.compress(c, x, 0), strict=True)
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int64", "uint64"])
+def test_a_constant_is_cast_as_data_is(load, kind) -> None:
+    ends = ["-0.9", "255.9", "-128.9", "9.3e18", "-9.3e18", "1e30"]
+    to = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    model = load(
+        f"m (float[N] x) => ({kind}[N] y, {kind}[M] z) {{ y = Cast <to = {to}> (x) "
+        f"c = Constant <value_floats = [{', '.join(ends)}]> () "
+        "d = Constant <value_floats = [1.0, -1.0, 0.0]> () "
+        "e = Constant <value_floats = [0.0, 0.0, 0.0]> () far = Div (d, e) "
+        f"all = Concat <axis = 0> (c, far) z = Cast <to = {to}> (all) }}"
+    )
+    x = np.asarray([*map(float, ends), np.inf, -np.inf, np.nan], np.float32)
+    np.testing.assert_array_equal(*model(x))
