@@ -23,7 +23,8 @@ Case: TypeAlias = Callable[[Path], Model]
 
 # the smallest images that the networks take; 64 where none is given
 IMAGES = {
-    **dict.fromkeys(("inception_v3", "maxvit_t", "vit_b_16"), 224),
+    **dict.fromkeys(("maxvit_t", "vit_b_16"), 224),
+    **dict.fromkeys(("alexnet", "vgg11", "vgg11_bn"), 224),
     **dict.fromkeys(("swin_t", "swin_v2_t", "convnext_tiny"), 96),
     "inception_v3": 96,
 }
@@ -170,7 +171,7 @@ def _module(name: str, batch: int) -> tuple[Any, dict[str, Any]]:
     options = {"init_weights": True} if name in {"googlenet", "inception_v3"} else {}
     made = getattr(models, name)(weights=None, **options)
     _moments(made)
-    return made.eval(), inputs
+    return _positional(lambda net, x: net(x), made.eval()), inputs
 
 
 def _torchvision() -> Any:
