@@ -39,7 +39,8 @@ _MEANINGS: Final = {
     "groups": "Number of channel groups, each convolved separately; equal to the "
     "number of channels for a depthwise convolution.",
     "layout": "`NCW`, `NCHW` or `NCDHW` (default), or `NWC`, `NHWC` or `NDHWC`.",
-    "activation": "Fused activation: None, `relu`, `gelu`, `silu`, `sigmoid`, `tanh`.",
+    "activation": "Fused activation: None, `relu`, `relu6`, `gelu`, `silu`, `sigmoid` "
+    "or `tanh`.",
 }
 _OF_GRADIENTS: Final = dict.fromkeys(_MEANINGS, "As in the forward call.") | {
     "dy": "The gradient of the result, before any activation.",
@@ -111,6 +112,8 @@ def _forward(id: str, row: Row) -> Body:
         layout: str | None = None,
         activation: str | None = None,
         tolerance: Tolerance = None,
+        *,
+        addend: Batch[Floats] | None = None,
     ) -> ir.Tensor:
         """Convolution of images with weights (cross-correlation, as in PyTorch).
 
@@ -121,6 +124,8 @@ def _forward(id: str, row: Row) -> Body:
                 whichever is larger; None for that of direct summation. For 3x3 windows
                 with stride 1, 2**-14 or more allows Winograd's F(2, 3), 2**-12 or more
                 F(4, 3); these spread infinities and NaNs over a whole tile.
+            addend: Array of the result's shape, added before the activation, or None;
+                as the shortcut of a residual network.
 
         Returns:
             Images with `outputs` channels and spatial extents
@@ -129,12 +134,28 @@ def _forward(id: str, row: Row) -> Body:
         del tolerance  # read by `convolution_choice`
         asked = _asked(stride, padding, dilation, groups, layout)
         found = _found(id, x, w, b, **asked)
+        _check_addend(addend, found)
         p, name = found.flattened(), activation_of(id, activation)
         bias = _seen(b, p.bias(p.outputs))
-        made = row.define()(_seen(x, p.x), _seen(w, p.w), bias, p, name)
+        more = {} if addend is None else {"addend": ir.reshaped(addend, p.y)}
+        made = row.define()(_seen(x, p.x), _seen(w, p.w), bias, p, name, **more)
         return ir.reshaped(made, found.given_y)
 
     return conv
+
+
+def _check_addend(addend: ir.Tensor | None, found: Problem) -> None:
+    """Check the shape of what is added to a result.
+
+    Raises:
+        ShapeError: it is another one.
+    """
+    ir.require(
+        addend is None or addend.shape == found.given_y,
+        "addend has shape {addend}, the result {shape}",
+        addend=addend and addend.shape,
+        shape=found.given_y,
+    )
 
 
 def _transposed(id: str, row: Row) -> Body:

@@ -50,6 +50,7 @@ def conv(
     *,
     rows: bool = False,
     packed: bool = False,
+    addend: ir.Tensor | None = None,
 ) -> ir.Tensor:
     """Convolution: the sum over channels and window of image times weight.
 
@@ -61,11 +62,12 @@ def conv(
         activation: Name of the activation.
         rows: Whether images are flattened; for channels first.
         packed: Whether weights are packed, outputs last.
+        addend: Added before the activation.
     """
     frame, of = Layout(p.layout), sides(p)
     images = Rows(frame, of, x) if rows else Lines(frame, of)
     found = _summed(x, w, images, packed=packed)
-    return _results(found, images, frame, p.result, b, activation, x.dtype)
+    return _results(found, images, frame, p.result, b, activation, x.dtype, addend)
 
 
 def conv_transposed(
@@ -227,11 +229,12 @@ def _results(  # noqa: PLR0917 - operands of an epilogue
     b: ir.Tensor | None,
     activation: str | None,
     dtype: ir.DType,
+    addend: ir.Tensor | None = None,
 ) -> ir.Tensor:
     """The results: the sums of their phases, without junk between lines, finished."""
     sums = found[0][1]
     if images.aligned:
-        return finished(sums, b, frame, activation, dtype)
+        return finished(sums, b, frame, activation, dtype, addend=addend)
 
     def read(at: Indices) -> ir.Expr:
         batch, own, pixel = frame.parts(at)
@@ -246,4 +249,6 @@ def _results(  # noqa: PLR0917 - operands of an epilogue
     several = sum(part.phases > 1 for part in found[0][0])
     n, own, _ = images.frame.parts((sums.shape[0], *sums.shape[1 + several :]))
     shape = frame.joined(n, own, tuple(extents))
-    return finished(sums, b, frame, activation, dtype, shape=shape, read=read)
+    return finished(
+        sums, b, frame, activation, dtype, read=read, shape=shape, addend=addend
+    )

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tensorlang.workload import Workload
 
 Asked: TypeAlias = Mapping[str, Any]
-ACTIVATIONS: Final = (None, "relu", "gelu", "silu", "sigmoid", "tanh")
+ACTIVATIONS: Final = (None, "relu", "relu6", "gelu", "silu", "sigmoid", "tanh")
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,11 +228,11 @@ def biased(id: str, found: Problem, b: Sequence[Shape], channels: int) -> None:
 
 
 def _forward(
-    id: str, rank: int, asked: Asked, x: Shape, w: Shape, *b: Shape
+    id: str, rank: int, asked: Asked, x: Shape, w: Shape, *more: Shape
 ) -> Problem:
     _ranks(id, rank, x, w)
     found = problem(id, x, w, asked)
-    biased(id, found, b, found.outputs)
+    biased(id, found, [each for each in more if len(each) == 1], found.outputs)
     return found
 
 

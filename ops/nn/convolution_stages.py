@@ -94,8 +94,9 @@ def finished(
     name: str = "y",
     read: Callable[[Indices], ir.Expr] | None = None,
     shape: Sequence[Any] = (),
+    addend: ir.Tensor | None = None,
 ) -> ir.Tensor:
-    """Add bias, apply the activation and round once to the result dtype.
+    """Add bias and addend, apply the activation and round once to the result dtype.
 
     Args:
         sums: The sums of products.
@@ -106,17 +107,20 @@ def finished(
         name: Name of the result.
         read: Maps result indices to their sum, if not at the same indices.
         shape: Shape of the result, if not that of the sums.
+        addend: Added before the activation.
     """
     shape = shape or sums.shape
     _, made, _ = frame.parts(shape)
     names = frame.names(*(("g", "o") if len(made) == 2 else ("o",)))
-    if b is None and activation is None and read is None:
+    if (b, activation, read, addend) == (None,) * 4:
         return narrowed(sums, dtype, names, name)
 
     def element(indices: Indices) -> ir.Expr:
         _, own, _ = frame.parts(indices)
         value = read(indices) if read else sums[indices]
         shifted = value if b is None else value + ir.wide(b[own])
+        if addend is not None:
+            shifted = shifted + ir.wide(addend[indices])
         return ir.stored(activated(shifted, activation), dtype)
 
     result: ir.Tensor = staged(shape, names, element, name)

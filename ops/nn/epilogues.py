@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tensorlang import ir
+from tensorlang.ops.math import clip
 from tensorlang.ops.nn.activation import gelu, relu, sigmoid, silu, tanh
 
 _ELEMENTS: Final = {op.__name__: op.element for op in (relu, sigmoid, silu, tanh)}
@@ -17,4 +18,6 @@ def activated(value: ir.Expr, name: str | None) -> ir.Expr:
     if name in ("gelu", "gelu_tanh"):
         approximate = "tanh" if name == "gelu_tanh" else "none"
         return gelu.element(value, approximate=approximate)  # type: ignore[no-any-return]
+    if name == "relu6":
+        return clip.element(value, 0.0, 6.0)  # type: ignore[no-any-return]
     return _ELEMENTS[name](value)  # type: ignore[no-any-return]

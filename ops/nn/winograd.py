@@ -59,13 +59,16 @@ _FAR: Final = 10  # cycles to load two vectors of weights from the L3 cache
 def serves(m: int) -> Callable[[Workload], bool]:
     """Predicate: F(m, 3) is allowed for a workload.
 
-    It needs 3x3 windows, stride and dilation 1, one group, channels first, and f32.
+    It needs 3x3 windows, stride and dilation 1, one group, channels first, f32, and no
+    addend.
     """
 
     def allowed(workload: Workload) -> bool:
         given: Any = workload.named["tolerance"]
         if (given or 0.0) < TRANSFORMS[m].tolerance or workload.dtypes[0] != "f32":
             return False
+        if any(len(shape) == 4 for shape in workload.shapes[2:]):
+            return False  # an addend
         p = of(workload)
         plain = {*p.stride, *p.dilation} == {1} and p.groups == 1 and p.first
         return plain and p.window == (WINDOW, WINDOW)

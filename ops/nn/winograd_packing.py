@@ -103,6 +103,7 @@ def convolve(  # noqa: PLR0917 - the operator's parameters
     layout: str | None,
     activation: str | None,
     tolerance: float | None,
+    addend: object = None,
     **given: object,
 ) -> Launch:
     """The launch of `nn.conv2d` with packed weights, from the arguments of a call.
@@ -124,6 +125,8 @@ def convolve(  # noqa: PLR0917 - the operator's parameters
             f"nn.conv2d: weights packed for {w.algorithm} need a tolerance from "
             f"{least:g}; pass w.unpack()"
         )
+    if addend is not None:
+        raise ArgumentError("nn.conv2d: packed weights take no addend; pass w.unpack()")
     if layout not in (None, "NCHW"):
         raise ArgumentError(f"nn.conv2d: weights are packed for NCHW, not {layout!r}")
     _of_channels(x, w)

@@ -157,6 +157,8 @@ def _movable(node: Node, value: Value) -> bool:
 
 def _activation(chain: Chain, node: Node) -> bool:
     name = _NAMES.get(node.id)
+    if node.id == "math.clip" and node.args[1:] == (0.0, 6.0):
+        name = "relu6" if chain.head.id in _CONVOLUTIONS else None
     if name is None or chain.has("activation", "residual", "key"):
         return False
     if node.id == "nn.gelu" and arguments_of(node)["approximate"] != "none":
@@ -199,14 +201,17 @@ def _bias(chain: Chain, node: Node) -> bool:
 
 
 def _residual(chain: Chain, node: Node) -> bool:
-    if node.id != "math.add" or chain.head.id != "nn.dense" or chain.has("residual"):
+    """An added array: the last step of a dense layer, the first of a convolution."""
+    last = chain.head.id == "nn.dense"
+    name, taken = ("residual", ()) if last else ("addend", ("activation",))
+    if node.id != "math.add" or chain.has(name, *taken):
         return False
     other = _other(chain, node)
     if other is None or not (
         other.spec == node.results[0].spec == chain.head.results[0].spec
     ):
         return False  # the product must not be broadcast
-    chain.more["residual"] = other
+    chain.more[name] = other
     return True
 
 

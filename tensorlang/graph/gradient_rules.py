@@ -188,19 +188,20 @@ def _convolution(site: Site) -> Gradients:
         name: named[name]
         for name in ("stride", "padding", "dilation", "groups", "layout")
     }
-    x, w, b = (named[name] for name in ("x", "w", "b"))
+    x, w, b, addend = (named[name] for name in ("x", "w", "b", "addend"))
 
     def before() -> OpResult:
-        return node.op(x, w, b, **rest)  # type: ignore[operator]
+        return node.op(x, w, b, addend=addend, **rest)  # type: ignore[operator]
 
     dy = _through_activation(site, site.dy, before, exact=True)
+    found = _present((addend,), (dy,))
     if x in site.wanted:
         made = find(f"{node.id}_grad")(dy, x, w, b, **rest)
-        return _present((x, w, b), made)
+        return [*found, *_present((x, w, b), made)]
     weight = find(f"{node.id}_grad_weight")
     dw = weight(dy, x, w.shape[2:], **rest) if w in site.wanted else None
     db = by_channel(dy, named["layout"]) if b in site.wanted else None
-    return _present((w, b), (dw, db))
+    return [*found, *_present((w, b), (dw, db))]
 
 
 def by_channel(dy: Value, layout: str | None) -> OpResult:
@@ -230,6 +231,8 @@ def _through_activation(
         return dy
     if name == "relu" and exact:
         return nn.relu_grad(dy, site.node.results[0])
+    if name == "relu6":
+        return math.clip_grad(dy, before(), 0.0, 6.0)
     if name == "gelu_tanh":
         return nn.gelu_grad(dy, before(), "tanh")
     return find(f"nn.{name}_grad")(dy, before())

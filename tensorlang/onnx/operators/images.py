@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias, TypeVar
 
+import numpy as np
+
 from tensorlang.errors import GraphError, ShapeError
 from tensorlang.graph.specs import Extent
 from tensorlang.graph.values import Node, Tensor
@@ -195,6 +197,12 @@ def _write_conv(rank: int, *, transposed: bool = False) -> Write:
             **_pads(given["padding"], rank),
             **_numbers(given, rank),
         )
+        if (addend := node.kwargs.get("addend")) is not None:
+            y = writer.emit("Add", y, writer.name(addend))
+        if given["activation"] == "relu6":
+            dtype = node.args[0].spec.numpy
+            ends = (np.asarray(end, dtype) for end in (0, 6))
+            return writer.emit("Clip", y, *map(writer.constant, ends))
         return activated(writer, y, given["activation"])
 
     return write

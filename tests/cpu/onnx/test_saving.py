@@ -495,3 +495,23 @@ def test_what_is_no_network_is_not_written(value, tmp_path):
             GraphError, match=r"a graph\.Network is written as ONNX, not"
         ):
             write(value)
+
+
+@pytest.mark.parametrize("activation", [None, "relu", "relu6"])
+def test_a_convolution_with_an_addend_is_written_as_three_nodes(
+    tmp_path, activation
+) -> None:
+    specs = [TensorSpec((2, 3, 5, 5)), TensorSpec((2, 4, 5, 5))]
+    w = np.random.default_rng(1).normal(size=(4, 3, 1, 1)).astype(np.float32)
+
+    def block(x, more):
+        return nn.conv2d(x, w, activation=activation, addend=more)
+
+    model = Model(block).compile(*specs, train=False)
+    arrays = [
+        4 * np.random.default_rng(1).normal(size=spec.shape).astype(np.float32)
+        for spec in specs
+    ]
+    model.save(tmp_path / "net.onnx")
+    again = Model.load(tmp_path / "net.onnx")(*arrays)
+    np.testing.assert_allclose(again, model(*arrays), atol=1e-5)

@@ -106,6 +106,48 @@ def test_a_product_that_is_broadcast_takes_no_residual() -> None:
     assert ids(fuse(graph.trace(body, (x, w, x)))) == ["nn.dense"]
 
 
+IMAGES = TensorSpec(("batch", 4, 5, 5))
+WINDOWS = TensorSpec((4, 4, 1, 1))
+
+
+def test_a_shortcut_and_its_activation_become_part_of_a_convolution() -> None:
+    def block(x, w):
+        return nn.relu(nn.conv2d(x, w) + x)
+
+    (made,) = fuse(graph.trace(block, (IMAGES, WINDOWS))).nodes
+    assert (made.id, made.kwargs["activation"]) == ("nn.conv2d", "relu")
+    assert isinstance(made.kwargs["addend"], graph.Tensor)
+    both = fuse(
+        graph.trace(lambda x, w: nn.conv2d(x, w) + nn.conv2d(x, w), (IMAGES, WINDOWS))
+    )
+    assert ids(both) == ["nn.conv2d", "nn.conv2d"]
+
+
+def test_a_shortcut_after_the_activation_stays() -> None:
+    def block(x, w):
+        return nn.relu(nn.conv2d(x, w)) + x
+
+    made = fuse(graph.trace(block, (IMAGES, WINDOWS)))
+    assert ids(made) == ["nn.conv2d", "math.add"]
+
+
+def test_a_broadcast_shortcut_stays() -> None:
+    def block(x, w, row):
+        return nn.conv2d(x, w) + row
+
+    made = fuse(graph.trace(block, (IMAGES, WINDOWS, TensorSpec((5,)))))
+    assert ids(made) == ["nn.conv2d", "math.add"]
+
+
+def test_only_a_clip_from_0_to_6_becomes_an_activation() -> None:
+    def block(x, w, high):
+        return math.clip(nn.conv2d(x, w), 0.0, high)
+
+    for high, wanted in ((6.0, ["nn.conv2d"]), (5.0, ["nn.conv2d", "math.clip"])):
+        made = fuse(graph.trace(lambda x, w, n=high: block(x, w, n), (IMAGES, WINDOWS)))
+        assert ids(made) == wanted
+
+
 def test_in_training_too(golden) -> None:
     def body(x, w, b, key):
         h = nn.relu(nn.dense(x, w, b))

@@ -1,0 +1,125 @@
+"""Convolutions with an addend: added before the activation, in one kernel."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tensorlang import graph
+from tensorlang.errors import ArgumentError, DTypeError, ShapeError
+from tensorlang.graph import TensorSpec
+from tensorlang.ops import math, nn
+
+RNG = np.random.default_rng(7)
+CASES = [
+    ((2, 8, 9, 7), (16, 8, 3, 3), {"padding": 1}),
+    ((2, 8, 9, 7), (16, 8, 1, 1), {}),
+    ((2, 8, 9, 7), (8, 1, 3, 3), {"groups": 8, "stride": 2}),
+    ((1, 3, 17, 13), (5, 3, 3, 3), {"stride": 2}),
+    ((2, 8, 5, 5), (6, 4, 3, 3), {"groups": 2}),
+    ((0, 8, 5, 5), (6, 8, 3, 3), {}),
+]
+ACTIVATIONS = {
+    None: lambda y: y,
+    "relu": lambda y: np.maximum(y, 0),
+    "relu6": lambda y: np.clip(y, 0, 6),
+}
+
+
+def normal(shape, dtype=np.float32):
+    return RNG.normal(size=shape).astype(dtype)
+
+
+def last(array):
+    return np.ascontiguousarray(np.moveaxis(array, 1, -1))
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize(("image", "window", "how"), CASES)
+def test_it_is_added_before_the_activation(image, window, how, biased, layout) -> None:
+    x, w = normal(image), normal(window)
+    b = normal(window[0]) if biased else None
+    x = x if layout == "NCHW" else last(x)
+    plain = nn.conv2d(x, w, b, layout=layout, **how)
+    more = 4 * normal(plain.shape)
+    for name, function in ACTIVATIONS.items():
+        given = {"layout": layout, "activation": name, "addend": more, **how}
+        np.testing.assert_allclose(
+            nn.conv2d(x, w, b, **given), function(plain + more), atol=2e-5
+        )
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16, ml_dtypes.bfloat16])
+def test_it_is_rounded_once(dtype) -> None:
+    x, w = normal((2, 4, 5, 6), dtype), normal((3, 4, 3, 3), dtype)
+    wide = nn.conv2d(x.astype(np.float64), w.astype(np.float64))
+    more = normal(wide.shape, dtype)
+    made = nn.conv2d(x, w, addend=more)
+    assert made.dtype == dtype
+    np.testing.assert_allclose(
+        made.astype(np.float64),
+        wide + more.astype(np.float64),
+        rtol=float(ml_dtypes.finfo(dtype).eps),
+        atol=float(ml_dtypes.finfo(dtype).eps),
+    )
+
+
+def test_it_may_be_a_view_and_the_result() -> None:
+    x, w = normal((2, 4, 5, 6)), normal((3, 4, 1, 1))
+    plain, more = nn.conv2d(x, w), normal((2, 5, 6, 3)).transpose(0, 3, 1, 2)
+    wanted = plain + more
+    np.testing.assert_allclose(nn.conv2d(x, w, addend=more), wanted, atol=1e-5)
+    held = np.ascontiguousarray(more)
+    nn.conv2d(x, w, addend=held, out=held)
+    np.testing.assert_allclose(held, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 5, 6), (2, 3, 5, 1), (2, 3, 5), (3,), ()])
+def test_another_shape_is_refused(shape) -> None:
+    with pytest.raises(ShapeError):
+        nn.conv2d(normal((2, 4, 5, 6)), normal((3, 4, 1, 1)), addend=normal(shape))
+
+
+def test_another_dtype_is_refused() -> None:
+    with pytest.raises(DTypeError):
+        nn.conv2d(
+            normal((2, 4, 5, 6)),
+            normal((3, 4, 1, 1)),
+            addend=normal((2, 3, 5, 6), np.float64),
+        )
+
+
+def test_winograd_leaves_it_to_the_direct_sum() -> None:
+    x, w = normal((2, 64, 12, 12)), normal((64, 64, 3, 3))
+    more = normal((2, 64, 12, 12))
+    how = {"padding": 1, "tolerance": 2.0**-8}
+    wanted = nn.conv2d(x, w, padding=1) + more
+    np.testing.assert_allclose(nn.conv2d(x, w, addend=more, **how), wanted, atol=1e-4)
+    packed = nn.prepack(nn.conv2d, w, tolerance=2.0**-8)
+    with pytest.raises(ArgumentError, match="take no addend"):
+        nn.conv2d(x, packed, addend=more, **how)
+
+
+def test_gradients() -> None:
+    specs = [TensorSpec(s) for s in ((2, 4, 5, 6), (3, 4, 3, 3), (2, 3, 3, 4))]
+    arrays = [normal(spec.shape) for spec in specs]
+
+    def gradients_of(block):
+        def body(x, w, more):
+            return tuple(graph.gradients(math.sum(block(x, w, more)), [x, w, more]))
+
+        return graph.trace(body, specs)(*arrays)
+
+    for name, activation in (
+        ("relu", nn.relu),
+        ("silu", nn.silu),
+        ("relu6", lambda y: math.clip(y, 0.0, 6.0)),
+    ):
+        wanted = gradients_of(
+            lambda x, w, more, act=activation: act(nn.conv2d(x, w) + more)
+        )
+        found = gradients_of(
+            lambda x, w, more, name=name: nn.conv2d(x, w, activation=name, addend=more)
+        )
+        for a, b in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-4)
