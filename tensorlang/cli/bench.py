@@ -1,4 +1,4 @@
-"""`tlang bench`: an operator against other libraries in one run."""
+"""`tlang bench`: an operator or a network against other libraries in one run."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import typer
 
 from tensorlang import runtime, targets
 from tensorlang.cli import configuration, console, options
+from tensorlang.cli.bench_network import PEER, bench_network
 from tensorlang.errors import ArgumentError, TargetError
 from tensorlang.ops.examples import arguments
 from tensorlang.tuner.comparison import PEERS, Call, Side, checked, our_calls, peer_side
@@ -26,15 +27,20 @@ _OURS = {False: "tensorlang, into existing", True: "tensorlang, fresh"}
 
 @app.command()
 def bench(
-    op: options.Name,
+    op: options.OptionalName = None,
     *,
+    model: options.ModelFile = None,
+    batch: options.Batch = None,
     shape: options.Shape = None,
     dtype: options.DType = None,
     attr: options.Attribute = None,
     target: options.TargetName = None,
     vs: Annotated[
         str,
-        typer.Option(metavar="PEERS", help=f"Comma-separated, of {', '.join(PEERS)}."),
+        typer.Option(
+            metavar="PEERS",
+            help=f"Comma-separated, of {', '.join(PEERS)}; {PEER} for a model.",
+        ),
     ] = "",
     threads: Annotated[
         int | None,
@@ -44,18 +50,30 @@ def bench(
         int, typer.Option(metavar="N", help="Interleaved timings of each side.")
     ] = 11,
 ) -> None:
-    """Measure an operator: interleaved rounds, medians, ratios with their intervals.
+    """Measure an operator or an ONNX file: interleaved rounds, medians, ratios.
 
     Peers that write into existing arrays are compared with our `out=` calls, peers that
-    allocate their results with our allocating calls.
+    allocate their results with our allocating calls. For a network, a table says how
+    long each of its layers takes.
     """
-    names = checked([name.strip() for name in vs.split(",") if name.strip()])
+    names = [name.strip() for name in vs.split(",") if name.strip()]
     if rounds < 1:
         raise ArgumentError(f"--rounds {rounds}: at least one is needed")
     machine = targets.get(target)
     if machine.index < 0:
         raise TargetError(f"{machine.name} can only be compiled for here, not measured")
     machine = machine if threads is None else machine.with_threads(threads)
+    if model is not None:
+        if op is not None or shape or dtype or attr:
+            raise ArgumentError(
+                "--model measures a whole network: leave out OP, --shape, --dtype and "
+                "--attr"
+            )
+        bench_network(model, batch, machine, names, rounds)
+        return
+    if op is None:
+        raise ArgumentError("name an operator to measure, or a network with --model")
+    checked(names)
     found = options.operator(op)
     workload = options.workload(found, shape, dtype, attr)
     if machine.kind == "cuda" and names:

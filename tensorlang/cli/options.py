@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
@@ -35,6 +36,18 @@ else:  # these load NumPy
 
 Name = Annotated[
     str, typer.Argument(metavar="OP", help="An operator, or module:name for your own.")
+]
+OptionalName = Annotated[
+    str | None,
+    typer.Argument(metavar="[OP]", help="An operator, or module:name for your own."),
+]
+ModelFile = Annotated[
+    Path | None,
+    typer.Option("--model", metavar="FILE", help="An ONNX file, instead of OP."),
+]
+Batch = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Value of a model's symbolic batch size."),
 ]
 Shape = Annotated[
     str | None,

@@ -33,21 +33,10 @@ _MOST_REASONS: Final = 40
 
 @app.command()
 def tune(
-    op: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[OP]", help="An operator, or module:name for your own."
-        ),
-    ] = None,
+    op: options.OptionalName = None,
     *,
-    model: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Tune every workload of an ONNX file."),
-    ] = None,
-    batch: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Value of a model's symbolic batch size."),
-    ] = None,
+    model: options.ModelFile = None,
+    batch: options.Batch = None,
     target: options.TargetName = None,
     shape: options.Shape = None,
     dtype: options.DType = None,

@@ -12,7 +12,7 @@ from tensorlang.cli import console
 from tensorlang.errors import ArgumentError, TensorlangError
 from tensorlang.graph import Graph, workloads
 from tensorlang.graph.network import optimized, pure
-from tensorlang.graph.specs import names_in
+from tensorlang.graph.specs import TensorSpec, names_in
 from tensorlang.ops import find
 from tensorlang.tuner.model_tuning import Ranked, ranked, tune_model
 
@@ -94,13 +94,25 @@ def program(path: Path, batch: int | None) -> tuple[Graph, dict[str, int]]:
         ArgumentError: no such file, not ONNX, or a size remains symbolic.
         GraphError: names what the file uses that is not supported.
     """
+    read = onnx.load(path, data=False)
+    sizes = sizes_of(path, read.specs, batch)
+    return optimized(pure(read, read.specs, train=False).graph), sizes
+
+
+def sizes_of(
+    path: Path, specs: Sequence[TensorSpec], batch: int | None
+) -> dict[str, int]:
+    """The values of a file's named sizes.
+
+    Raises:
+        ArgumentError: a size remains symbolic.
+    """
     if batch is not None and batch < 1:
         raise ArgumentError(f"--batch {batch}: at least one is needed")
-    read = onnx.load(path, data=False)
     sizes = {} if batch is None else {"batch": batch}
-    if still := names_in(tuple(spec.shape for spec in read.specs)) - sizes.keys():
+    if still := names_in(tuple(spec.shape for spec in specs)) - sizes.keys():
         raise ArgumentError(
             f"--model {path}: {', '.join(sorted(still))} is symbolic; "
             + ("give --batch" if still == {"batch"} else "export it with fixed sizes")
         )
-    return optimized(pure(read, read.specs, train=False).graph), sizes
+    return sizes

@@ -52,6 +52,7 @@ class Bound:
         inputs: Memory to be filled with the inputs before a run.
         outputs: Memory of the outputs after a run.
         steps: Kernels with their arguments, in order.
+        nodes: The node of each step.
         workspace: Bytes of intermediate values, including those inside loops.
         held: Objects kept alive as long as this one.
     """
@@ -59,6 +60,7 @@ class Bound:
     inputs: tuple[Storage, ...]
     outputs: tuple[Storage, ...] = ()
     steps: list[Step] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
     workspace: int = 0
     held: list[object] = field(default_factory=list)
 
@@ -159,6 +161,7 @@ class Binder:
         self._allocate()
         for node in self.graph.nodes:
             FORMS.get(node.id, Binder.operator)(self, node)
+            self.made.nodes += [node] * (len(self.made.steps) - len(self.made.nodes))
         self.made.outputs = tuple(self.storage(v) for v in self.graph.outputs)
         return self.made
 

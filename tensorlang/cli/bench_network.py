@@ -1,0 +1,159 @@
+"""`tlang bench --model`: a network against onnxruntime, and where its time goes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tensorlang import lazy, onnx
+from tensorlang.cli import console
+from tensorlang.cli.tune_network import sizes_of
+from tensorlang.errors import ArgumentError
+from tensorlang.graph import Value
+from tensorlang.graph.context import Context
+from tensorlang.graph.layer_times import LayerTime, layer_times
+from tensorlang.graph.specs import at_sizes
+from tensorlang.graph.values import values_in
+from tensorlang.layers import Model
+from tensorlang.tuner.comparison import INSTALL
+from tensorlang.tuner.rounds import interleaved, paired_ratio
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+    from tensorlang.graph import Node, TensorSpec
+    from tensorlang.targets import Target
+
+    Arrays = dict[str, np.ndarray]
+    Results = tuple[np.ndarray, ...]
+    Run = Callable[[], Results]
+else:
+    onnxruntime = lazy.module("onnxruntime")
+
+PEER: Final = "onnxruntime"
+_OURS: Final = "tensorlang"
+_REST: Final = 0.05  # seconds, in which a peer's spinning threads go to sleep
+_MOST: Final = 20  # rows of the table by layer
+
+
+def bench_network(
+    path: Path, batch: int | None, target: Target, peers: Sequence[str], rounds: int
+) -> None:
+    """Time a network, with random inputs, and each of its layers; print both tables.
+
+    Raises:
+        ArgumentError: a peer has no ONNX files, a package is missing, or a size remains
+            symbolic.
+    """
+    if other := [name for name in peers if name != PEER]:
+        raise ArgumentError(f"--vs {other[0]}: a model is only compared with {PEER}")
+    read = onnx.load(path, data=False)
+    sizes = sizes_of(path, read.specs, batch)
+    given = {
+        value.name: _random(spec.at(sizes))
+        for value, spec in zip(read.inputs, read.specs, strict=True)
+    }
+    model = Model.load(path, train=False)
+    model(*given.values())  # a network of these values, where the file needs them
+    network = model.network
+    runs = {_OURS: lambda: _several(network(*given.values(), target=target))}
+    if peers:
+        runs[PEER] = _peer(path, given, target.threads)
+        console.say(_compared(runs[_OURS](), runs[PEER]()))
+    timings = interleaved(runs, rounds=rounds, rest=_REST)
+    base = timings[_OURS]
+    rows = []
+    for name, timing in timings.items():
+        ratio = paired_ratio(timing.samples, base.samples)
+        interval = f"{ratio.low:.2f} to {ratio.high:.2f}"
+        over = () if name == _OURS else (f"{ratio.median:.2f}x", interval)
+        time, spread = console.duration(timing.median), f"{timing.spread:.1%}"
+        rows.append((name, time, spread, *(over or ("", ""))))
+    console.table(("", "time", "spread", "over ours", "95 % interval"), rows)
+    bound = Context(network, sizes=_sizes(network.specs, given), target=target).bound
+    for place, array in zip(bound.inputs, given.values(), strict=False):
+        np.copyto(place, array)
+    bound()
+    _by_layer(layer_times(bound, rounds))
+
+
+def _sizes(specs: Sequence[TensorSpec], given: Arrays) -> dict[str, int]:
+    """The named sizes of these inputs."""
+    return {
+        str(extent): size
+        for spec, array in zip(specs, given.values(), strict=True)
+        for extent, size in zip(spec.shape, array.shape, strict=True)
+        if not isinstance(extent, int)
+    }
+
+
+def _random(spec: TensorSpec) -> np.ndarray:
+    """An input: normal numbers; zeros and ones where it has integers, as any index."""
+    draw, shape = np.random.default_rng(0), at_sizes(spec.shape, {})
+    if spec.numpy.kind in "iub":
+        return draw.integers(0, 2, shape).astype(spec.numpy)
+    return draw.normal(size=shape).astype(spec.numpy)
+
+
+def _peer(path: Path, given: Arrays, threads: int) -> Run:
+    """A run of onnxruntime with as many threads.
+
+    Raises:
+        ArgumentError: it is not installed.
+    """
+    try:
+        options = onnxruntime.SessionOptions()
+    except ImportError:
+        raise ArgumentError(f"{PEER} is not installed; {INSTALL} brings it") from None
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(path, options)
+    return lambda: tuple(session.run(None, given))
+
+
+def _several(made: object) -> Results:
+    return made if isinstance(made, tuple) else (np.asarray(made),)
+
+
+def _compared(ours: Results, wanted: Results) -> str:
+    """How far the results are from each other, in a sentence."""
+    most = 0.0
+    for a, b in zip(ours, wanted, strict=True):
+        wide = b.astype(np.float64)
+        if a.shape == b.shape and a.size:
+            error = np.abs(a.astype(np.float64) - wide).max()
+            most = max(most, error / max(np.abs(wide).max(), np.finfo(float).tiny))
+        elif a.shape != b.shape:
+            return f"a result has shape {a.shape}, in {PEER} {b.shape}"
+    return f"results differ by at most {most:.1e} of the largest magnitude"
+
+
+def _by_layer(found: Sequence[LayerTime]) -> None:
+    """Print the layers that take most of the time, equal ones together."""
+    times: defaultdict[str, list[float]] = defaultdict(list)
+    for each in found:
+        times[_described(each.node)].append(each.seconds)
+    whole = sum(map(sum, times.values())) or 1.0
+    ordered = sorted(times.items(), key=lambda row: -sum(row[1]))
+    rows = [_row(*row, whole) for row in ordered[:_MOST]]
+    if rest := [time for _, several in ordered[_MOST:] for time in several]:
+        rows.append(_row("others", rest, whole))
+    console.table(("layer, alone", "times", "in all", "share"), rows)
+
+
+def _row(name: str, seconds: Sequence[float], whole: float) -> tuple[str, ...]:
+    spent = sum(seconds)
+    share = f"{spent / whole:.1%}"
+    return name, str(len(seconds)), console.duration(spent), share
+
+
+def _described(node: Node) -> str:
+    """A node's operator, the shapes it reads, and what is fused into it."""
+    nest = (node.args, tuple(node.kwargs.values()))
+    shapes = [str(each.spec) for each in values_in(nest) if isinstance(each, Value)]
+    fused = node.kwargs.get("activation")
+    return f"{node.id} {', '.join(shapes)}" + (f", {fused}" if fused else "")
