@@ -266,7 +266,7 @@ class Run:
         seconds = known[1].seconds if known is not None else 0.0
         entrants = [Entrant(default, seconds)] * (_FINALISTS + 2 + 3)
         need = finals.seconds_for(entrants, finals.MOST_ROUNDS) + _AFTERWARDS
-        need += 2 * (self._starting + 3 * self._usual)  # to confirm a winner, or two
+        need += self._starting + 3 * self._usual  # to confirm the winner
         reserve = min(need, budget * _FINALS_SHARE)
         return budget - reserve - self.elapsed
 
