@@ -43,13 +43,12 @@ class Course:
 
     Attributes:
         best: The best time after each configuration; infinite while all failed.
-        suggested: The number of suggestions, repeated ones included.
-        exact: How many of them were measured.
+        near: How many of these configurations were not suggested themselves, but are
+            the nearest that were measured.
     """
 
     best: list[float] = field(default_factory=list)
-    suggested: int = 0
-    exact: int = 0
+    near: int = 0
 
 
 @dataclass
@@ -143,8 +142,6 @@ def _replayed(
         trial = study.ask()
         row, exact = recorded.answer(trial)
         key, outcome = row.candidate.key, row.outcome
-        course.suggested += 1
-        course.exact += exact
         if isinstance(made, ModelSampler):
             made.learn(row.candidate, outcome)
         if outcome.ok:
@@ -156,6 +153,7 @@ def _replayed(
         if key not in seen:
             seen.add(key)
             course.best.append(best)
+            course.near += not exact
     return course
 
 

@@ -21,6 +21,7 @@ from tensorlang.cli.record_checks import every, verify
 from tensorlang.cli.record_pins import pin, unpin
 from tensorlang.errors import RecordError
 from tensorlang.record_files import Record
+from tensorlang.workload import Workload
 
 app = typer.Typer(add_completion=False)
 for command in (verify, pin, unpin):
@@ -111,7 +112,7 @@ def explain(
     console.say(f"chosen: {chosen.algorithm}({settings})")
     console.say(f"because: {chosen.why}")
     if chosen.record is not None:
-        console.paragraph(_measured(chosen.record))
+        console.paragraph(_measured(chosen.record, workload))
     if measure:
         explain_gain(found, workload, machine, chosen)
     rows = [
@@ -136,9 +137,11 @@ def explain(
         console.table(("step", "because", "times"), steps)
 
 
-def _measured(record: Record) -> str:
+def _measured(record: Record, workload: Workload) -> str:
     """What a record says about its measurement, and the limits that it reaches."""
-    said = [f"recorded {record.date}: {_time(record)}"]
+    shapes = record.workload.shapes
+    of = f" for {shapes}" if shapes != workload.shapes else ""
+    said = [f"recorded {record.date}{of}: {_time(record)}"]
     if record.seconds:
         said.append(f"{record.default_seconds / record.seconds:.2f}x the default")
     if record.roofline:

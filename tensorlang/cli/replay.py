@@ -145,11 +145,11 @@ def _compare(found: Landscape, names: list[str], trials: int, seeds: int) -> Non
             replays.replay(found, make, trials=trials, seed=n) for n in range(seeds)
         ]
         columns[name] = [run.best for run in runs]
-        asked = sum(run.suggested for run in runs)
-        if near := asked - sum(run.exact for run in runs):
+        if near := sum(run.near for run in runs):
+            share = near / sum(len(run.best) for run in runs)
             console.paragraph(
-                f"{name}: {near / asked:.0%} of its suggestions were not measured, and "
-                "were answered by the nearest that was"
+                f"{name}: {share:.0%} of its configurations are the nearest measured "
+                "ones, not the suggested ones"
             )
     most = max(len(best) for runs in columns.values() for best in runs)
     marks = [m * 10**n for n in range(9) for m in _MARKS if m * 10**n < most] + [most]

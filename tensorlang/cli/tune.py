@@ -103,6 +103,8 @@ def tune(
         return
     if op is None:
         raise ArgumentError("name an operator to tune, or a network with --model FILE")
+    if compare is not None and compile_only:
+        raise ArgumentError("--compare measures: leave out --compile-only")
     if compare is not None:
         found = options.operator(op)
         workload = options.workload(found, shape, dtype, attr)

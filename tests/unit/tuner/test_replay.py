@@ -142,7 +142,13 @@ def test_samplers_find_the_best_of_a_whole_space(name: str) -> None:
     course = replay.replay(found, replay.sampler(name, found), seed=3)
     assert course.best[-1] == found.best.outcome.seconds
     assert course.best == sorted(course.best, reverse=True)
-    assert len(course.best) <= len(found.rows) <= course.suggested
+    assert len(course.best) <= len(found.rows)
+
+
+def test_a_whole_space_is_replayed_exactly() -> None:
+    found = searched(range(1, 65))
+    course = replay.replay(found, replay.sampler("tpe", found), trials=20)
+    assert (len(course.best), course.near) == (20, 0)
 
 
 def test_the_same_seed_replays_the_same_and_trials_end_it() -> None:
@@ -166,6 +172,8 @@ def test_what_was_not_measured_is_answered_by_the_nearest() -> None:
     answer, exact = recorded.answer(optuna.trial.FixedTrial(values))
     assert answer.candidate.knobs == {"lanes": 16, "chunk": 60}
     assert not exact
+    course = replay.replay(found, replay.sampler("random", found), trials=5)
+    assert 0 < course.near <= 5
     values[parameter("direct", "chunk", CHUNK)] = 1
     assert recorded.answer(optuna.trial.FixedTrial(values))[1]
 
