@@ -35,7 +35,7 @@ else:
 _LONGEST: Final = (2**31 - 1) // (255 * 128)  # products whose sum fits into i32
 _LEAST, _MOST = 2.0**-126, (2 - 2.0**-23) * 2.0**127  # normal numbers of f32
 _HALF: Final = 128  # what an i8 lacks to be a u8
-_RESULTS: Final = ("f32", "bf16", "f16", "i8", "u8")
+_RESULTS: Final = ("f32", "bf16", "f16", "i8", "u8", "i32")
 
 
 def _with_scales(given: Shapes) -> Shapes:
@@ -81,7 +81,8 @@ def dense_int8(
         zero_points: The values of `x` that stand for 0, of its type and of such a
             shape; None for 0.
         activation: None, `relu`, `gelu`, `gelu_tanh`, `silu`, `sigmoid` or `tanh`.
-        dtype: Type of the result: `f32`, `bf16`, `f16`, `i8` or `u8`.
+        dtype: Type of the result: `f32`, `bf16`, `f16`, `i8` or `u8`; or `i32`, which
+            is the sums alone: exact, neither scaled nor activated.
         y_scale: Scale of an integer result, greater than 0.
         y_zero_point: Value of an integer result that stands for 0, one of its type.
         out: Output array, `[..., out]`.
@@ -111,6 +112,11 @@ def dense_int8(
         ir.require(not groups, "a packed weight has no scales of groups")
         sums = _exact_of_strips(ir.reshaped(x, (rows, depth)), w, zero)
     row_scale = _by_row(x_scales, x, "x_scales")
+    ir.require(
+        dtype != ir.i32 or (x_scales, b, activation, groups) == (None, None, None, ()),
+        "sums in i32 are not scaled by group or row, nor have they bias or activation",
+        ArgumentError,
+    )
 
     if groups:
         g = ir.reduce_axis(groups[0], "g")
@@ -121,6 +127,8 @@ def dense_int8(
         )
 
     def element(i: ir.Expr, j: ir.Expr) -> ir.Expr:
+        if dtype == ir.i32:
+            return sums(i, j)
         value: ir.Expr = scaled[i, j] if groups else sums(i, j).cast(ir.f32)
         if not groups:
             value = value * scales[j if scales.shape[0] != 1 else 0]

@@ -54,7 +54,7 @@ class Sequences:
         for at in reversed(order) if self.reverse else order:
             y, states = self._step(step, at, products[at], states)
             found.append(y)
-        return _stacked(found[::-1] if self.reverse else found), states
+        return stacked(found[::-1] if self.reverse else found), states
 
     def _step(
         self, step: Step, at: int, products: Tensor, states: States
@@ -170,8 +170,11 @@ def rnn(  # noqa: PLR0917 - the arrays of a recurrent network
     return inputs.results(step, nn.dense(inputs.x, w, b), states)
 
 
-def _stacked(rows: Sequence[Tensor]) -> Tensor:
-    """`nn.stack` in rounds: kernels of very many arrays take long to compile."""
+def stacked(rows: Sequence[Tensor]) -> Tensor:
+    """Join arrays along a new first dimension.
+
+    In rounds, as kernels of very many arrays take long to compile.
+    """
     first, join = list(rows), nn.stack
     while True:
         parts = [first[n : n + _TOGETHER] for n in range(0, len(first), _TOGETHER)]

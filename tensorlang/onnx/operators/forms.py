@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, TypeVar, overload
 
 import numpy as np
 
 from tensorlang import graph
 from tensorlang.errors import GraphError
-from tensorlang.graph.specs import Extent
-from tensorlang.graph.values import Key, Node, Tensor, Value
+from tensorlang.graph.values import Key, Tensor, Value
 from tensorlang.onnx.calls import Call, Held, Operand
 from tensorlang.onnx.folding import foldable
+from tensorlang.onnx.operators.scans import check_turns, joined
 from tensorlang.onnx.reading import Block, Results, reads
-from tensorlang.onnx.writer import Writer, typed, writes
 from tensorlang.ops import math, nn
 
 if TYPE_CHECKING:
@@ -26,7 +24,6 @@ Carry: TypeAlias = tuple[Tensor | Key | np.ndarray, ...]
 # maps number, condition and carry of a turn to the next condition and carry
 Turn: TypeAlias = Callable[..., tuple[Held, Carry]]
 _reshape = foldable(nn.reshape)
-_BOOL, _INT64 = 9, 7  # enum values of onnx.TensorProto
 
 
 @reads("If", folds=True)
@@ -68,13 +65,18 @@ def loop(
     *start: Held,
     body: Block,
 ) -> Results:
-    """A `Loop` without scan outputs: with a trip count, a condition, or both."""
-    if (len(body.input), len(body.output)) != (len(start) + 2, len(start) + 1):
+    """A `Loop` with a trip count, a condition, or both.
+
+    One that collects results of its turns is unrolled.
+    """
+    if len(body.input) != len(start) + 2 or len(body.output) <= len(start):
         raise GraphError(
             f"its body takes {len(body.input)} values and gives {len(body.output)}, "
-            f"beside {len(start)} that are carried; scan outputs are not supported"
+            f"beside {len(start)} that are carried"
         )
     call.program.settle()
+    if len(body.output) > len(start) + 1:
+        return _collecting(call, count, cond, start, body)
     absent = [value is None for value in start]
     carry = _present(start, absent)
 
@@ -95,6 +97,33 @@ def loop(
         return turn(number, np.array(True), *held)[1]
 
     return _filled(absent, graph.loop(turns, counted, *carry))
+
+
+def _collecting(
+    call: Call,
+    count: Operand | None,
+    cond: Operand | None,
+    carry: Sequence[Held],
+    body: Block,
+) -> Results:
+    """A loop that collects results of its turns.
+
+    Raises:
+        GraphError: the number of turns is not known.
+    """
+    known = None if cond is None else call.known(cond, "cond")
+    if count is None or not _steady(body, known):
+        raise GraphError("it collects results of turns whose number depends on data")
+    turns = max(int(_one(call.known(count, "count"))), 0)
+    check_turns(turns)
+    found: list[Sequence[Held]] = []
+    for turn in range(turns):
+        given = (np.array(turn), np.array(True), *carry)
+        _, *made = call.program.inside(body, call.around, given)
+        carry = made[: len(carry)]
+        found.append(made[len(carry) :])
+    collected = range(len(body.output) - 1 - len(carry))
+    return (*carry, *(joined(row[n] for row in found) for n in collected))
 
 
 def _asking(
@@ -152,110 +181,3 @@ def _filled(absent: list[bool], values: Iterable[T]) -> tuple[T | None, ...]:
     """Reinsert None for absent values."""
     left = iter(values)
     return tuple(None if gone else next(left) for gone in absent)
-
-
-@writes("if")
-def write_branch(writer: Writer, node: Node) -> list[str]:
-    """An `If`, whose branches see the enclosing values."""
-    blocks = [
-        writer.block(graph.name, (), partial(writer.inside, graph, ()))
-        for graph in node.graphs
-    ]
-    names = ("then_branch", "else_branch")
-    return writer.emit_all(
-        "If",
-        _scalar(writer, writer.name(node.args[0]), node.args[0], _BOOL),
-        results=len(node.results),
-        **dict(zip(names, blocks, strict=True)),
-    )
-
-
-@writes("for")
-def write_counted(writer: Writer, node: Node) -> list[str]:
-    """A `Loop` with a trip count."""
-    (body,), count = node.graphs, node.kwargs["count"]
-    turns = (
-        writer.constant(np.array(count, np.int64))
-        if isinstance(count, int)
-        else _scalar(writer, writer.name(count), count, _INT64)
-    )
-
-    def turn(test: str, carry: Sequence[str], number: str) -> list[str]:
-        return [writer.emit("Identity", test), *writer.inside(body, [number, *carry])]
-
-    yes = writer.constant(np.array(True))
-    return _loop(writer, node, (turns, yes), turn)
-
-
-@writes("while")
-def write_asking(writer: Writer, node: Node) -> list[str]:
-    """A `Loop` with a condition on its carry."""
-    test, body = node.graphs
-
-    def holds(carry: Sequence[str]) -> str:
-        (name,) = writer.inside(test, carry)
-        return _scalar(writer, name, test.outputs[0], _BOOL)
-
-    def turn(_: str, carry: Sequence[str], __: str) -> list[str]:
-        after = writer.inside(body, carry)
-        return [holds(after), *after]
-
-    first = holds([writer.name(value) for value in node.args])
-    return _loop(writer, node, ("", first), turn)
-
-
-def _loop(
-    writer: Writer,
-    node: Node,
-    head: tuple[str, str],
-    turn: Callable[[str, Sequence[str], str], list[str]],
-) -> list[str]:
-    """A `Loop` over the carry of a node."""
-    fresh = [writer.fresh() for _ in range(2 + len(node.results))]
-    number, test, *carry = fresh
-    helper = writer.onnx.helper
-    inputs = [
-        helper.make_tensor_value_info(number, _INT64, []),
-        helper.make_tensor_value_info(test, _BOOL, []),
-        *map(typed, carry, node.results),
-    ]
-    body = writer.block("body", inputs, lambda: turn(test, carry, number))
-    start = [writer.name(value) for value in node.args[: len(carry)]]
-    names = writer.emit_all("Loop", *head, *start, results=len(carry), body=body)
-    writer.told += map(typed, names, node.results)
-    return names
-
-
-def _scalar(writer: Writer, name: str, value: Value, kind: int) -> str:
-    """A scalar of a given type, as ONNX requires."""
-    if writer.onnx.helper.np_dtype_to_tensor_dtype(value.spec.numpy) != kind:  # type: ignore[union-attr]
-        name = writer.emit("Cast", name, to=kind)
-    return name if not value.ndim else writer.emit("Reshape", name, writer.whole())
-
-
-@writes("zeros")
-def write_zeros(writer: Writer, node: Node) -> str:
-    """Zeros; of symbolic sizes only if another value has these, else not written."""
-    (result,) = node.results
-    if not isinstance(result, Tensor):
-        return ""
-    known = [extent for extent in result.shape if isinstance(extent, int)]
-    if len(known) == result.ndim:
-        return writer.constant(np.zeros(known, result.spec.numpy))
-    sizes = [_size(writer, extent) for extent in result.shape]
-    if not all(sizes):
-        return ""
-    zero = writer.onnx.numpy_helper.from_array(np.zeros(1, result.spec.numpy))
-    shape = writer.emit("Concat", *sizes, axis=0)
-    return writer.emit("ConstantOfShape", shape, value=zero)
-
-
-def _size(writer: Writer, extent: Extent) -> str:
-    """A size as an array of one element, from the shape of any value that has it."""
-    if isinstance(extent, int):
-        return writer.whole(extent)
-    for value, name in writer.names.items():
-        if name and isinstance(value, Tensor) and extent in value.shape:
-            at = value.shape.index(extent)
-            return writer.emit("Shape", name, start=at, end=at + 1)
-    return ""

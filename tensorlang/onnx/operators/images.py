@@ -246,6 +246,7 @@ def _write_global(kind: str) -> Write:
     return write
 
 
+convolved: Final = _conv(transposed=False)
 for _kind, _transposed in {"Conv": False, "ConvTranspose": True}.items():
     reads(_kind)(_conv(transposed=_transposed))
 for _kind, _name in {"MaxPool": "max_pool", "AveragePool": "avg_pool"}.items():

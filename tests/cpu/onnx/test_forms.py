@@ -148,15 +148,16 @@ def test_a_branch_that_is_known_is_taken(tmp_path) -> None:
     np.testing.assert_allclose(model(X[:, :2]), np.exp(X[:, :2]), rtol=1e-5)
 
 
-def test_a_loop_that_stacks_is_refused(tmp_path) -> None:
-    with pytest.raises(GraphError, match=r"Loop: .* scan outputs are not"):
-        read(
-            tmp_path,
-            """m (float[2] x) => (float[T, 2] y) {
-              most = Constant <value = int64 {3}> ()
-              on = Constant <value = bool {1}> ()
-              y = Loop (most, on) <body = b (int64 i, bool c)
-                => (bool d, float[2] z) { d = Identity(c)
-                  z = Exp(x) }>
-            }""",
-        )
+def test_a_loop_that_stacks(tmp_path) -> None:
+    model = read(
+        tmp_path,
+        """m (float[2] x) => (float[T, 2] y) {
+          most = Constant <value = int64 {3}> ()
+          on = Constant <value = bool {1}> ()
+          y = Loop (most, on) <body = b (int64 i, bool c)
+            => (bool d, float[2] z) { d = Identity(c)
+              z = Exp(x) }>
+        }""",
+    )
+    wanted = np.broadcast_to(np.exp(X[0, :2]), (3, 2))
+    np.testing.assert_allclose(model(X[0, :2]), wanted, rtol=1e-5, strict=True)

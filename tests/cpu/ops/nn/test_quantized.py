@@ -169,7 +169,7 @@ LONG, PACKED = np.zeros((1, 70_000), I8), nn.prepack(nn.dense_int8, W)
         (lambda: nn.dense_int8(X, W, drawn(6, 3)), ShapeError, "that divide 8"),
         (lambda: nn.dense_int8(X, W, S, S[:1]), ShapeError, "bias has shape"),
         (lambda: nn.dense_int8(X, W, S, x_scales=S), ShapeError, "x_scales of shape"),
-        (lambda: nn.dense_int8(X, W, S, dtype="i32"), DTypeError, "dtype is one of"),
+        (lambda: nn.dense_int8(X, W, S, dtype="i16"), DTypeError, "dtype is one of"),
         (lambda: nn.dense_int8(X * 1.0, W, S), DTypeError, "takes u8, i8"),
         (lambda: nn.dense_int8(X, W.view(U8), S), DTypeError, "w is an array of i8"),
         (lambda: nn.dense_int8(LONG, LONG, S[:1]), ShapeError, "may overflow"),
