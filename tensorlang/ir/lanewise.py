@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.known import Known
-from tensorlang.ir.integers.polynomials import poly
+from tensorlang.ir.integers.polynomials import Poly, poly
 from tensorlang.ir.nodes import Binary, Const, Expr, Node, Ramp, Splat, as_expr
 from tensorlang.ir.rules import Simplifier
 from tensorlang.ir.visit import rebuild, walk
@@ -20,15 +22,69 @@ def as_ramp(expr: Expr, known: Known) -> Expr:
     if lanes == 1 or expr.dtype.scalar != i64 or not any(map(_unsolved, walk(expr))):
         return expr
     simplifier = Simplifier(known)
-    values = [simplifier.visit(_lane(expr, lane)) for lane in range(lanes)]
-    first = poly(values[0])
-    stride = (poly(values[1]) - first).value
+    spread = _spread(expr, simplifier)
+    if spread is not None:
+        _, offsets = spread
+        stride = offsets[1] - offsets[0]
+        if any(b - a != stride for a, b in pairwise(offsets)):
+            return expr
+        return Ramp(simplifier.visit(_lane(expr, 0)), as_expr(stride), lanes)
+    return _by_lanes(expr, simplifier)
+
+
+def _by_lanes(expr: Expr, simplifier: Simplifier) -> Expr:
+    """`as_ramp` by simplifying every lane."""
+    base = simplifier.visit(_lane(expr, 0))
+    first = poly(base)
+    stride = (poly(simplifier.visit(_lane(expr, 1))) - first).value
     if stride is None:
         return expr
-    for lane, value in enumerate(values):
-        if poly(value) != first.shifted(stride * lane):
+    for lane in range(2, expr.dtype.lanes):
+        value = poly(simplifier.visit(_lane(expr, lane)))
+        if value != first.shifted(stride * lane):
             return expr
-    return Ramp(values[0], as_expr(stride), lanes)
+    return Ramp(base, as_expr(stride), expr.dtype.lanes)
+
+
+def _spread(expr: Expr, simplifier: Simplifier) -> tuple[Poly, list[int]] | None:
+    """A vector as what all lanes have in common, and a number a lane added to it.
+
+    A division takes the common part and the numbers apart if it divides the former.
+    """
+    lanes = expr.dtype.lanes
+    match expr:
+        case Splat(value=value):
+            return poly(simplifier.visit(value)), [0] * lanes
+        case Ramp(base=base, stride=Const(value=stride)):
+            offsets = [int(stride) * lane for lane in range(lanes)]
+            return poly(simplifier.visit(base)), offsets
+        case Binary(op="add" | "sub" as op):
+            a, b = _spread(expr.a, simplifier), _spread(expr.b, simplifier)
+            if a is None or b is None:
+                return None
+            sign = 1 if op == "add" else -1
+            pairs = zip(a[1], b[1], strict=True)
+            return a[0].plus(b[0], sign), [x + sign * y for x, y in pairs]
+        case Binary(op="mul" | "floordiv" | "floormod", b=Splat(value=Const(value=by))):
+            a = _spread(expr.a, simplifier)
+            return None if a is None else _scaled(expr.op, *a, int(by), simplifier)
+    return None
+
+
+def _scaled(
+    op: str, common: Poly, offsets: list[int], by: int, simplifier: Simplifier
+) -> tuple[Poly, list[int]] | None:
+    """The product with a number, or the quotient or remainder of a division by it."""
+    if op == "mul":
+        return common.scaled(by), [offset * by for offset in offsets]
+    ends = common.shifted(min(offsets)), common.shifted(max(offsets))
+    divides = by > 0 and not any(part % by for part in common.values())
+    if not divides or not all(map(simplifier.known.fits, ends)):
+        return None
+    if op == "floormod":
+        return Poly(), [offset % by for offset in offsets]
+    quotient = Poly({term: part // by for term, part in common.items()})
+    return quotient, [offset // by for offset in offsets]
 
 
 def _unsolved(node: Node) -> bool:
