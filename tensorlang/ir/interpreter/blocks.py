@@ -91,9 +91,9 @@ def _check_values(block: Block, machine: Machine, lanes: Lanes) -> dict[str, int
     for axis in block.axes:
         name = axis.var.name
         value, extent = lanes.lookup(name), evaluate(axis.extent, machine, lanes)
-        extents[name] = int(extent.max())
+        extents[name] = int(extent[0] if extent.size == 1 else extent.max())
         bad = (value < 0) | (value >= extent)
-        if "bounds" in machine.checks and bad.any():
+        if "bounds" in machine.checks and np.count_nonzero(bad):
             lane = int(np.argmax(bad))
             wrong = value[lane if value.size > 1 else 0]
             message = f"axis {name} = {wrong} is outside its extent {extents[name]}"

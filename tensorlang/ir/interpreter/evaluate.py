@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import singledispatch
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from tensorlang import lazy
 from tensorlang.errors import InterpreterError
 from tensorlang.ir import nodes as ir
 from tensorlang.ir import semantics
+from tensorlang.ir.by_class import by_class
 from tensorlang.ir.collectives import COLLECTIVES
 from tensorlang.ir.contraction import as_fma
 from tensorlang.ir.interpreter.collective import evaluate_collective
@@ -27,7 +27,7 @@ else:  # few programs need them
     expansions = lazy.module("tensorlang.ir.math")
 
 
-@singledispatch
+@by_class
 def evaluate(node: ir.Expr, machine: Machine, lanes: Lanes) -> Array:
     """The value of `node`: length 1 if uniform across lanes, else one per lane.
 
@@ -207,6 +207,6 @@ def _vector(node: ir.Expr, machine: Machine, lanes: Lanes) -> Array:
 
 def _matched(*values: Array) -> list[Array]:
     """Make values broadcast: next to a vector, scalars get a second dimension."""
-    if any(value.ndim > 1 for value in values):
-        return [v if v.ndim > 1 else v[:, None] for v in values]
-    return list(values)
+    if max([value.ndim for value in values]) == min([value.ndim for value in values]):
+        return list(values)
+    return [v if v.ndim > 1 else v[:, None] for v in values]

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 Array: TypeAlias = Any  # a NumPy array, as in `tensorlang.ir.numeric`
 
 
+def spread(values: Array, shape: tuple[int, ...]) -> Array:
+    """`np.broadcast_to`, which takes longer than most arrays here."""
+    return values if values.shape == shape else np.broadcast_to(values, shape)
+
+
 class Frame:
     """One execution of a lane loop: its lanes and the lanes that forked them.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tensorlang.ir.interpreter import banks
+from tensorlang.ir.interpreter.lanes import spread
 from tensorlang.ir.interpreter.state import fault
 from tensorlang.ir.interpreter.watch import watch
 
@@ -104,12 +105,12 @@ class Place:
     def entries(self, lanes: Lanes) -> tuple[Array, Array]:
         """The individual accesses: elements, and the numbers of the accessing lanes."""
         shape = (lanes.count, *self.flat.shape[1:])
-        flat = np.broadcast_to(self.flat, shape)
+        flat = spread(self.flat, shape)
         who = np.arange(lanes.count)
         if len(shape) > 1:
             who = np.repeat(who, shape[1]).reshape(shape)
         if self.mask is not None:
-            kept = np.broadcast_to(self.mask, shape)
+            kept = spread(self.mask, shape)
             return flat[kept], who[kept]
         return flat.reshape(-1), who.reshape(-1)
 
@@ -133,18 +134,18 @@ def locate(
     Raises:
         InterpreterError: an index is outside its dimension (`bounds`).
     """
-    if mask is not None or any(index.ndim > 1 for index in indices):
+    if mask is not None or max([index.ndim for index in indices], default=1) > 1:
         indices, mask = _aligned(indices, mask)
     flat: Array = np.zeros(1, np.int64)
     for dim, (index, extent) in enumerate(zip(indices, memory.shape, strict=True)):
         outside = (index < 0) | (index >= extent)
-        if outside.any():
+        if np.count_nonzero(outside):
             if mask is not None:
                 outside = outside & mask
             if "bounds" in machine.checks and outside.any():
                 raise _outside(lanes, memory, indices, outside, dim)
             index = np.clip(index, 0, max(extent - 1, 0))  # noqa: PLW2901 - now inside
-        flat = flat * extent + index
+        flat = flat * extent + index if dim else index.astype(np.int64, copy=False)
     if not indices and mask is not None:
         flat = np.zeros((1,) * mask.ndim, np.int64)
     if memory.instance:
@@ -215,7 +216,7 @@ def read(machine: Machine, lanes: Lanes, place: Place, *, plain: bool = True) ->
 def _refuse(lanes: Lanes, place: Place, bad: Array, message: str) -> None:
     if place.mask is not None:
         bad = bad & place.mask
-    if bad.any():
+    if np.count_nonzero(bad):
         at = tuple(np.argwhere(bad)[0])
         name = place.name(int(place.flat[at]))
         raise fault(lanes, int(at[0]), f"{name} {message}")
@@ -243,9 +244,9 @@ def write(machine: Machine, lanes: Lanes, place: Place, values: Array) -> None:
     shape = (lanes.count, *place.flat.shape[1:])
     if values.ndim < len(shape):
         values = values[:, None]
-    at, values = np.broadcast_to(place.flat, shape), np.broadcast_to(values, shape)
+    at, values = spread(place.flat, shape), spread(values, shape)
     if place.mask is not None:
-        kept = np.broadcast_to(place.mask, shape)
+        kept = spread(place.mask, shape)
         at, values = at[kept], values[kept]
     if memory.data.size:
         machine.undo.put(memory.data, at, values)

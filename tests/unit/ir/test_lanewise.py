@@ -31,13 +31,21 @@ def every(value: Expr | int, lanes: int) -> Splat:
             + line(32),
             (N * 32, 1),
         ),
+        ((every(N * 8, 8) + line(8) // every(2, 8)) % every(4, 8), None),
+        (line(4) - (every(N * 4, 4) + line(4) * every(3, 4)) % every(2, 4), None),
+        ((every(N * 4 + 1, 8) + line(8) // every(4, 8)) // every(4, 8), (N, 0)),
+        ((every(N, 8) % every(2, 8) + line(8) // every(4, 8)) // every(4, 8), (0, 0)),
     ],
 )
-def test_lanes_that_climb_evenly(vector: Expr, expected: tuple[Expr, int]) -> None:
-    base, stride = expected
-    assert as_ramp(vector, Known({N: (0, 1 << 40)})) == Ramp(
-        base, as_expr(stride), vector.dtype.lanes
-    )
+def test_lanes_that_climb_evenly(
+    vector: Expr, expected: tuple[Expr | int, int] | None
+) -> None:
+    made = as_ramp(vector, Known({N: (0, 1 << 40)}))
+    if expected is None:
+        assert made is vector
+    else:
+        base, stride = map(as_expr, expected)
+        assert made == Ramp(base, stride, vector.dtype.lanes)
 
 
 @pytest.mark.parametrize(
