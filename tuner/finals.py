@@ -143,10 +143,8 @@ def confirm(
     return doubt
 
 
-def beside(
-    worker: Worker, default: Entrant, best: Entrant, left: float
-) -> Mapping[str, float]:
-    """Medians of the default and the best so far, side by side, during a search.
+def beside(worker: Worker, default: Entrant, best: Entrant, left: float) -> Samples:
+    """Samples of the default and the best so far, side by side, during a search.
 
     Empty if anything goes wrong, which is for the finals to judge.
     """
@@ -157,7 +155,7 @@ def beside(
         samples, _ = worker.finals([e.candidate for e in pair], _EARLY_ROUNDS, left)
     except (Died, Silent, Unavailable):
         return {}
-    return {key: median(times) for key, times in samples.items()}
+    return samples
 
 
 def _heat(

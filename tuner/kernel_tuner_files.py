@@ -107,7 +107,7 @@ def _from_cache(data: Mapping[str, Any]) -> Table:
         status = _FROM_CACHE[errors[0]] if errors else OK
         time = 0.0 if errors else entry[_TIME]
         rows.append((settings, _outcome(status, time, spent)))
-    columns = {name: tuple(data["tune_params"][name]) for name in names}
+    columns = _columns(rows, {name: data["tune_params"][name] for name in names})
     size = data.get("problem_size", 1)
     sizes = tuple(size) if isinstance(size, list) else (1,)
     return Table(
@@ -123,11 +123,18 @@ def _from_t4(data: Mapping[str, Any], name: str) -> Table:
         spent = {stage: entry["times"].get(key) for stage, _, key in _STAGES}
         time = held[_TIME] if status == OK else 0.0
         rows.append((dict(entry["configuration"]), _outcome(status, time, spent)))
-    columns: dict[str, dict[Value, None]] = {}
+    return Table(name, "", (1,), _columns(rows, {}), rows)
+
+
+def _columns(
+    rows: Sequence[tuple[Settings, Outcome]], known: Mapping[str, Sequence[Value]]
+) -> dict[str, tuple[Value, ...]]:
+    """The values of each parameter: the known ones, and those of the rows."""
+    found = {name: dict.fromkeys(values) for name, values in known.items()}
     for settings, _ in rows:
-        for knob, value in settings.items():
-            columns.setdefault(knob, {})[value] = None
-    return Table(name, "", (1,), {k: tuple(v) for k, v in columns.items()}, rows)
+        for name, value in settings.items():
+            found.setdefault(name, {})[value] = None
+    return {name: tuple(values) for name, values in found.items()}
 
 
 def _outcome(status: str, milliseconds: object, spent: Mapping[str, Any]) -> Outcome:

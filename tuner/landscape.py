@@ -103,7 +103,10 @@ class Landscape:
 
 
 def _sorted(values: Iterable[Value]) -> tuple[Value, ...]:
-    return tuple(sorted(values, key=lambda value: (type(value).__name__, value or 0)))
+    def order(value: Value) -> tuple[str, bool | float | str]:
+        return type(value).__name__, 0 if value is None else value
+
+    return tuple(sorted(values, key=order))
 
 
 def _landscape(table: Table) -> Landscape:

@@ -97,6 +97,7 @@ class Run:
     _begun: float = field(default_factory=time.monotonic)
     _usual: float = 0.0  # maximum busy seconds of correct candidates
     _starting: float = 0.0  # seconds that a worker takes to start
+    _early: finals.Samples = field(default_factory=dict)  # of the last comparison
     _next_comparison: int = _FIRST_COMPARISON  # correct configurations
 
     def begin(
@@ -214,9 +215,10 @@ class Run:
         other = Entrant(best, outcome.seconds)
         with self._stage("finals"):
             found = finals.beside(worker, base, other, self._left(search, default))
+        self._early = found or self._early
         for candidate in (default, best):
             if candidate.key in found:
-                search.correct(candidate, found[candidate.key])
+                search.correct(candidate, median(found[candidate.key]))
 
     def _hint(self, outcome: Outcome) -> str:
         """Where to find the traceback of a failure."""
@@ -289,6 +291,10 @@ class Run:
             if candidate.key not in taken
         ]
         result = finals.run(worker, base, others, self._until_the_end())
+        if not result.samples and all(each.key in self._early for each in base):
+            # no time was left: what was compared last counts
+            keys = {entrant.key for entrant in (*base, *others)}
+            result.samples = {k: v for k, v in self._early.items() if k in keys}
         for candidate, _ in list(search.known.values()):
             if candidate.key in result.samples:
                 search.correct(candidate, median(result.samples[candidate.key]))

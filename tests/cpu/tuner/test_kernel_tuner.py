@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tensorlang.scheduling.knobs import Choice
-from tensorlang.tuner import landscape
+from tensorlang.tuner import landscape, replay
 from tensorlang.tuner.landscape import Landscape
 from tensorlang.tuner.protocol import CRASHED, ILLEGAL, OK, Candidate, Outcome
 from tensorlang.tuner.rows import Row, parameter
@@ -74,7 +74,10 @@ def test_a_failure_in_its_cache_is_one(tmp_path: Path) -> None:
     assert cache.read_text().endswith(",")
     *_, last = landscape.read(cache).rows
     assert last.outcome.status == CRASHED
-    assert last.candidate.knobs == {"step": 16, "mode": "odd"}
+    assert last.candidate.knobs == {"step": 16, "mode": "odd"}  # not a value of before
+    found = landscape.read(cache)
+    course = replay.replay(found, replay.sampler("random", found), seed=1)
+    assert course.best[-1] == found.best.outcome.seconds
 
 
 def searched() -> Landscape:

@@ -204,6 +204,17 @@ def test_plots_are_drawn_by_optuna(tmp_path: Path) -> None:
     assert all(path.stat().st_size > 1000 for path in drawn)
 
 
+def test_columns_hold_values_of_any_kind() -> None:
+    kinds = Choice((None, "", "a", 2, True, 0.5))
+    rows = []
+    for value in kinds.options:
+        named = {parameter("direct", "kind", kinds): (kinds, value)}
+        candidate = Candidate("direct", {"kind": value})
+        rows.append(Row.of(candidate, Outcome(OK, "", 1.0), named))
+    (column,) = Landscape.of("x", "", rows).table().columns.values()
+    assert column == (None, True, 0.5, 2, "", "a")
+
+
 def test_rows_are_lines_of_json(tmp_path: Path) -> None:
     landscape.write(searched(), tmp_path / "x.jsonl")
     head, *lines = (tmp_path / "x.jsonl").read_text().splitlines()

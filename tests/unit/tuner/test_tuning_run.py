@@ -151,3 +151,23 @@ def test_the_best_is_compared_with_the_default_early_and_again(
     assert worker.compared[1:] == [6] * (len(worker.compared) - 1)
     assert search.known[default.key][1].seconds == 0.5
     assert search.fastest() == 0.5
+
+
+def test_without_time_for_finals_the_last_comparison_counts(
+    clock: dict[str, float],
+) -> None:
+    class Late(Timed):
+        def finals(
+            self, candidates: Sequence[Candidate], rounds: int, limit: float
+        ) -> tuple[dict[str, list[float]], dict[str, str]]:
+            clock["now"] = 100.0  # after which there is no time for more
+            return super().finals(candidates, rounds, limit)
+
+    workload = copy.workload((4096,), dtypes="f32")
+    run = Run(copy, workload, targets.host(), budget=60.0, _begun=0.0)
+    search = Search(Space(copy, workload, targets.host()), Kept(), 0)
+    worker, default = Late(clock), search.space.default().candidate
+    result = run.measure(search, worker, default)  # type: ignore[arg-type]
+    assert worker.compared == [4]
+    assert default.key in result.samples
+    assert run.doubt == ""  # all are alike
