@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from typing import Final
+
 from tensorlang import ir
 from tensorlang.ops.elementwise import elementwise
 from tensorlang.ops.signature import Float, Integer, Real, Value
+
+_STEPS: Final = 6  # of a float remainder
 
 
 @elementwise("math.add", onnx="Add")
@@ -79,8 +84,10 @@ def power(a: Real, b: Real) -> Real:
 
 
 @elementwise("math.floor_divide")
-def floor_divide(a: Integer, b: Integer) -> Integer:
-    """Elementwise `a // b`, rounded down; 0 where b is 0, as in NumPy."""
+def floor_divide(a: Real, b: Real) -> Real:
+    """Elementwise `a // b`, rounded down; of integers 0 where b is 0, as in NumPy."""
+    if a.dtype.is_float:
+        return _float_quotient(a, b)
     zero, one = ir.as_expr(0, a.dtype), ir.as_expr(1, a.dtype)
     odd = b.equal(zero)
     if a.dtype.kind == "uint":
@@ -91,9 +98,43 @@ def floor_divide(a: Integer, b: Integer) -> Integer:
 
 
 @elementwise("math.remainder")
-def remainder(a: Integer, b: Integer) -> Integer:
-    """Elementwise remainder, with the sign of b; 0 where b is 0, as in NumPy."""
+def remainder(a: Real, b: Real) -> Real:
+    """Elementwise remainder, with the sign of b; of integers 0 where b is 0.
+
+    Of floats it is exact, rounded once, as long as `|a / b|` is below 2^318; where b is
+    0 or a is infinite, it is NaN.
+    """
+    if a.dtype.is_float:
+        rest, divisor = _float_remainder(a, b)
+        moved = rest.not_equal(0.0) & (rest < 0.0).not_equal(divisor < 0.0)
+        return ir.select(moved, rest + divisor, rest).cast(a.dtype)
     return ir.select(b.equal(0), 0, a - floor_divide.element(a, b) * b)
+
+
+def _float_remainder(a: Real, b: Real) -> tuple[Real, Real]:
+    """The remainder with the sign of a, and b, in f64.
+
+    Each step takes a rounded multiple of b off, which is exact by one fma, and leaves a
+    quotient that is shorter by 53 bits.
+    """
+    rest, divisor = a.cast("f64"), b.cast("f64")
+    for _ in range(_STEPS):
+        rest = ir.fma(-ir.trunc(rest / divisor), divisor, rest)
+    size, whole = ir.unary("abs", divisor), a.cast("f64")
+    over = rest.not_equal(0.0) & (rest < 0.0).not_equal(whole < 0.0)
+    rest = ir.select(over, rest + ir.select(whole < 0.0, -size, size), rest)
+    endless = size.equal(math.inf) & (ir.unary("abs", whole) < math.inf)
+    return ir.select(endless, whole, rest), divisor
+
+
+def _float_quotient(a: Real, b: Real) -> Real:
+    """The quotient less the remainder's share, as Python and NumPy compute it."""
+    rest, divisor = _float_remainder(a, b)
+    whole = a.cast("f64")
+    moved = rest.not_equal(0.0) & (rest < 0.0).not_equal(divisor < 0.0)
+    count = ir.round((whole - rest) / divisor)
+    floor = ir.select(moved, count - 1.0, count)
+    return ir.select(divisor.equal(0.0), whole / divisor, floor).cast(a.dtype)
 
 
 def _quotient(a: Integer, b: Integer) -> Integer:

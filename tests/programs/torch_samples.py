@@ -13,9 +13,12 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import sys
+import warnings
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -32,6 +35,18 @@ def table() -> ModuleType:
     return made
 
 
+def samples(test: ModuleType, theirs: str) -> Iterator[tuple[Any, Any]]:
+    """The samples of an operator, of each type that PyTorch has for it."""
+    for info in test.INFOS[theirs]:
+        if info.variant_test_name == "triton_optimized":
+            continue
+        for dtype in filter(info.dtypes.__contains__, test.DTYPES):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                made = list(info.sample_inputs("cpu", dtype, requires_grad=False))
+            yield from ((info, sample) for sample in made)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", help="parts of names of operators")
@@ -43,15 +58,11 @@ def main() -> int:
             continue
         own: Counter[str] = Counter()
         said: Counter[tuple[str, str]] = Counter()
-        has_options = test.has_options(op, names, change)
-        for info in test.INFOS[theirs]:
-            if info.variant_test_name == "triton_optimized":
-                continue
-            for sample in test.samples(info, None, test.DTYPES, has_options):
-                with np.errstate(all="ignore"):
-                    kind, what = test.outcome(op, info, sample, names, change)
-                own[kind] += 1
-                said[kind, what[:300]] += given.v or kind in {"wrong", "untyped"}
+        for info, sample in samples(test, theirs):
+            with np.errstate(all="ignore"):
+                kind, what = test.outcome(op, info, sample, names, change)
+            own[kind] += 1
+            said[kind, what[:300]] += given.v or kind in {"wrong", "untyped"}
         counts += own
         print(f"{row:50}", dict(own), flush=True)
         for (kind, what), count in said.most_common():

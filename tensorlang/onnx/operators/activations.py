@@ -119,3 +119,16 @@ def hard_sigmoid(x: Tensor, *, alpha: float, beta: float) -> Results:
 def hard_swish(x: Tensor) -> Results:
     """X times a ramp from 0 to 1."""
     return math.multiply(x, hard_sigmoid(x, alpha=1 / 6, beta=0.5))
+
+
+@reads("Selu")
+def selu(x: Tensor, *, alpha: float, gamma: float) -> Results:
+    """A scaled ELU."""
+    return math.multiply(elu(x, alpha=alpha), gamma)
+
+
+@reads("Shrink")
+def shrink(input: Tensor, *, bias: float, lambd: float) -> Results:
+    """0 near 0, moved towards 0 elsewhere."""
+    low = math.where(math.less(input, -lambd), math.add(input, bias), 0)
+    return math.where(math.greater(input, lambd), math.subtract(input, bias), low)

@@ -145,9 +145,13 @@ def modulo(a: Operand, b: Operand, *, fmod: bool) -> Results:
         if fmod:
             return _subtract(a, _multiply(divide(a, b), b))
         return foldable(math.remainder)(a, _divisor(b))
-    if isinstance(a, Value) or isinstance(b, Value):
-        raise GraphError(f"fmod={fmod} of floats is supported for constants only")
-    return folded(np.fmod if fmod else np.remainder, a, b)
+    if not (isinstance(a, Value) or isinstance(b, Value)):
+        return folded(np.fmod if fmod else np.remainder, a, b)
+    x, y = to_value(a), to_value(b)
+    if not fmod:
+        return math.remainder(x, y)
+    rest = math.remainder(math.abs(x), math.abs(y))
+    return math.where(math.less(x, 0), math.negative(rest), rest)
 
 
 def _divisor(b: Operand) -> Operand:
@@ -188,6 +192,13 @@ def _over(a: Extent, b: Extent) -> Extent:
 @reads("Pow", folds=True)
 def power(x: Operand, y: Operand) -> Results:
     """`x` to the power `y`, which may have another type."""
+    kinds = dtype_in(x), dtype_in(y)
+    if isinstance(y, Value) and kinds[0] != kinds[1]:
+        wide = kinds[0] if _is_float(x) else kinds[1]
+        if not _is_float(y) and not _is_float(x):
+            wide = kinds[0]
+        pair = (converted(each, wide) for each in (x, y))
+        return converted(foldable(math.power)(*pair), kinds[0])
     if isinstance(y, np.ndarray) and not _has_sizes(x, y):
         exact = y.astype(dtype_in(x))
         y = exact if (exact.astype(y.dtype) == y).all() else y

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Final
 
@@ -15,7 +15,7 @@ from tensorlang.onnx.calls import Call, Operand, dtype_in
 from tensorlang.onnx.folding import checked_size, foldable, to_value
 from tensorlang.onnx.operators.data_movement import axis_of, counted_from_front, gather
 from tensorlang.onnx.operators.elementwise import converted, where
-from tensorlang.onnx.reading import Ints, Number, Results, reads
+from tensorlang.onnx.reading import Ints, Number, Read, Results, reads
 from tensorlang.ops import math, nn
 
 _OUTSIDE: Final = -(1 << 50)  # added to any other place, it stays outside
@@ -266,14 +266,38 @@ def hardmax(call: Call, input: Tensor, *, axis: int) -> Results:
     return math.cast(math.equal(first, line), dtype_in(input).name)
 
 
-@reads("CumSum")
-def cumsum(x: Tensor, axis: Number, *, exclusive: bool, reverse: bool) -> Results:
-    """Cumulative sums, from the end if `reverse`, without the element itself."""
-    at = axis_of(int(axis), x.ndim)
-    back = (*[slice(None)] * at, slice(None, None, -1))
-    line = x[back] if reverse else x
-    made = math.cast(math.cumsum(line, at), x.spec.dtype)
-    if exclusive:
-        before = tuple((1, 0) if k == at else (0, 0) for k in range(x.ndim))
-        made = nn.pad(made, before)[(*[slice(None)] * at, slice(None, -1))]
-    return made[back] if reverse else made
+def _scan(along: Callable[[Tensor, int], Tensor], none: int) -> Read:
+    def read(x: Tensor, axis: Number, *, exclusive: bool, reverse: bool) -> Results:
+        """A scan, from the end if `reverse`, without the element itself."""
+        at = axis_of(int(axis), x.ndim)
+        back = (*[slice(None)] * at, slice(None, None, -1))
+        made = along(x[back] if reverse else x, at)
+        made = _moved(made, at, 1, none) if exclusive else made
+        return made[back] if reverse else made
+
+    return read
+
+
+def _moved(x: Tensor, axis: int, steps: int, none: int) -> Tensor:
+    """Elements moved along an axis, after as many of a value."""
+    before = tuple((steps, 0) if k == axis else (0, 0) for k in range(x.ndim))
+    made: Tensor = nn.pad(x, before, none)[(*[slice(None)] * axis, slice(None, -steps))]
+    return made
+
+
+def _sums(x: Tensor, axis: int) -> Tensor:
+    made: Tensor = math.cast(math.cumsum(x, axis), x.spec.dtype)
+    return made
+
+
+def _products(x: Tensor, axis: int) -> Tensor:
+    """Cumulative products, by doubling (Hillis and Steele, 1986)."""
+    steps, size = 1, known_shape(x)[axis]
+    while steps < size:
+        x = math.multiply(x, _moved(x, axis, steps, 1))
+        steps *= 2
+    return x
+
+
+reads("CumSum")(_scan(_sums, 0))
+reads("CumProd")(_scan(_products, 1))

@@ -10,6 +10,8 @@ from tensorlang.errors import GraphError
 from tensorlang.graph.values import Node, Tensor
 from tensorlang.onnx.calls import Operand
 from tensorlang.onnx.folding import folded, to_value
+from tensorlang.onnx.operators.data_movement import axis_of
+from tensorlang.onnx.operators.gathering import known_shape
 from tensorlang.onnx.reading import Ints, Read, Results, reads
 from tensorlang.onnx.writer import Write, Writer, argument, writes
 from tensorlang.ops import Operator, math
@@ -70,8 +72,15 @@ def _writer(kind: str) -> Write:
 
 
 def _position(op: Operator) -> Read:
-    def read(data: Tensor, *, axis: int, keepdims: bool) -> Results:
-        return op(data, axis, keepdims)
+    def read(
+        data: Tensor, *, axis: int, keepdims: bool, select_last_index: bool = False
+    ) -> Results:
+        if not select_last_index:
+            return op(data, axis, keepdims)
+        at = axis_of(axis, data.ndim)
+        back = data[(*[slice(None)] * at, slice(None, None, -1))]
+        last = known_shape(data)[at] - 1
+        return math.subtract(last, op(back, axis, keepdims))
 
     return read
 

@@ -10,7 +10,7 @@ import numpy as np
 from tensorlang.errors import GraphError, ShapeError
 from tensorlang.graph.specs import Dim, Extent, TensorSpec, at_sizes
 from tensorlang.graph.values import Node, Tensor, Value, zeros
-from tensorlang.onnx.calls import Operand, dtype_in
+from tensorlang.onnx.calls import Operand, dtype_in, dtype_of
 from tensorlang.onnx.folding import checked_size, foldable, folded, tidy
 from tensorlang.onnx.reading import Ints, Results, Sizes, reads
 from tensorlang.onnx.writer import Writer, argument, writes
@@ -182,3 +182,26 @@ def filled(shape: Sequence[Extent], x: Operand) -> Operand:
     op = math.add if spec.dtype == "bool" else math.subtract
     made: Tensor = op(x, empty)
     return made
+
+
+@reads("Tile", since=6, folds=True)
+def tile(input: Operand, repeats: Ints) -> Results:
+    """Repeat along each axis."""
+    if len(repeats) != input.ndim or min(repeats, default=0) < 0:
+        raise ShapeError(f"repeats {repeats} of {input.shape}")
+    pairs = list(zip(repeats, input.shape, strict=True))
+    held = _reshape(input, tuple(n for _, size in pairs for n in (1, size)))
+    wide = filled([n for pair in pairs for n in pair], held)
+    return _reshape(wide, tuple(size * by for by, size in pairs))
+
+
+@reads("EyeLike", folds=True)
+def eye_like(input: Operand, *, dtype: int | None = None, k: int = 0) -> Results:
+    """Ones on a diagonal of a matrix of the same shape."""
+    sizes = [n for n in input.shape if isinstance(n, int)]
+    if len(sizes) != 2 or input.ndim != 2:
+        raise ShapeError(f"it takes a matrix of known sizes, not {input.shape}")
+    kind = dtype_in(input) if dtype is None else dtype_of(dtype, "the result")
+    checked_size(sizes, kind.itemsize)
+    rows, columns = sizes
+    return np.eye(rows, columns, k, dtype=kind)

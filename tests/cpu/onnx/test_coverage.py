@@ -182,3 +182,43 @@ def test_a_constant_is_cast_as_data_is(load, kind) -> None:
     )
     x = np.asarray([*map(float, ends), np.inf, -np.inf, np.nan], np.float32)
     np.testing.assert_array_equal(*model(x))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "y = Mod <fmod = 1> (x, v)",
+        "y = Mod (x, v)",
+        "y = Pow (v, i)",
+        "y = Tile (x, r)",
+        "y = Selu (x)",
+        "y = Shrink <bias = 0.5, lambd = 1.0> (x)",
+        "y = CumProd <reverse = 1, exclusive = 1> (x, o)",
+        "z = ArgMax <select_last_index = 1> (i)  y = Cast <to = 1> (z)",
+        "e = EyeLike <k = 1> (x)  y = Add (x, e)",
+        "y = LpNormalization (x)",
+        "y = LRN <size = 3> (w)",
+        "y = InstanceNormalization (w, n, n)",
+    ],
+)
+def test_operators_of_several_kinds(load, line) -> None:
+    """As ONNX's reference has them."""
+    reference = pytest.importorskip("onnx.reference")
+    dims = "a, b, c, d" if "w" in line else "a, b"
+    opset = 26 if "CumProd" in line else 22
+    text = f"""m (float[3, 5] x, float[5] v, int32[3, 5] i, float[2, 3, 4, 5] w)
+      => (float[{dims}] y) {{
+        r = Constant <value = int64[2] {{2, 3}}> ()
+        o = Constant <value = int64 {{1}}> ()
+        n = Constant <value = float[3] {{0.5, 1.0, 2.0}}> () {line} }}"""
+    given = {
+        "x": RNG.normal(size=(3, 5)).astype(np.float32) * 3,
+        "v": RNG.uniform(0.5, 2, 5).astype(np.float32),
+        "i": RNG.integers(0, 3, (3, 5)).astype(np.int32),
+        "w": RNG.normal(size=(2, 3, 4, 5)).astype(np.float32),
+    }
+    head = f'<ir_version: 10, opset_import: ["" : {opset}]>'
+    proto = onnx.parser.parse_model(head + text)
+    (wanted,) = reference.ReferenceEvaluator(proto).run(None, given)
+    found = load(text, opset)(*given.values())
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
