@@ -206,7 +206,7 @@ def test_operators_of_several_kinds(load, line) -> None:
     reference = pytest.importorskip("onnx.reference")
     dims = "a, b, c, d" if "w" in line else "a, b"
     opset = 26 if "CumProd" in line else 22
-    text = f"""m (float[3, 5] x, float[5] v, int32[3, 5] i, float[2, 3, 4, 5] w)
+    text = f"""m (float[3, 5] x, float[5] v, int32[3, 5] i, float[3, 3, 4, 5] w)
       => (float[{dims}] y) {{
         r = Constant <value = int64[2] {{2, 3}}> ()
         o = Constant <value = int64 {{1}}> ()
@@ -215,7 +215,7 @@ def test_operators_of_several_kinds(load, line) -> None:
         "x": RNG.normal(size=(3, 5)).astype(np.float32) * 3,
         "v": RNG.uniform(0.5, 2, 5).astype(np.float32),
         "i": RNG.integers(0, 3, (3, 5)).astype(np.int32),
-        "w": RNG.normal(size=(2, 3, 4, 5)).astype(np.float32),
+        "w": RNG.normal(size=(3, 3, 4, 5)).astype(np.float32),
     }
     head = f'<ir_version: 10, opset_import: ["" : {opset}]>'
     proto = onnx.parser.parse_model(head + text)
