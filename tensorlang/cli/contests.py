@@ -13,11 +13,12 @@ if TYPE_CHECKING:
     from tensorlang.ops import Operator
     from tensorlang.targets import Target
     from tensorlang.tuner import contest as contests
-    from tensorlang.tuner import protocol
+    from tensorlang.tuner import protocol, static_tuning
     from tensorlang.workload import Workload
 else:  # Optuna is slow to import
     contests = lazy.module("tensorlang.tuner.contest")
     protocol = lazy.module("tensorlang.tuner.protocol")
+    static_tuning = lazy.module("tensorlang.tuner.static_tuning")
 
 _RECORD: Final = "record"
 
@@ -53,7 +54,12 @@ def compare_two(
 def explain_gain(
     op: Operator, workload: Workload, target: Target, chosen: configuration.Chosen
 ) -> None:
-    """Measure and print what each knob of a configuration gives."""
+    """Measure and print what each knob of a configuration gives.
+
+    Raises:
+        TargetError: there is no device to measure on.
+    """
+    target = static_tuning.machine(target)
     candidate = protocol.Candidate(chosen.algorithm, chosen.knobs.values)
     whole, effects = contests.effects(op, workload, target, candidate)
     if not effects:

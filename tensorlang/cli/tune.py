@@ -90,10 +90,11 @@ def tune(
         options.to_compile(target)  # prints which architecture cuda stands for
     machine = static_tuning.machine(target, compile_only=compile_only)
     if model is not None:
-        if op is not None or shape or dtype or attr or trials is not None:
+        alone = (op, shape, dtype, attr, trials, compare)
+        if any(each not in (None, []) for each in alone):
             raise ArgumentError(
                 "--model tunes all its workloads within --budget: leave out OP, "
-                "--shape, --dtype, --attr and --trials"
+                "--shape, --dtype, --attr, --trials and --compare"
             )
         if machine.kind == "llvm":
             _probe_once()

@@ -39,18 +39,12 @@ def tune_network(
 
     rows = ranked(workloads(*program(path, batch)), how["target"], skip)
     refused = len(skipped)
-    console.table(
-        ("workload", "times", "a call", "share"),
-        [
-            (
-                row.op.described(row.workload),
-                str(row.count),
-                console.duration(row.seconds),
-                f"{row.share:.0%}",
-            )
-            for row in rows
-        ],
-    )
+    console.say("share of the time, calls, workload:")
+    for row in rows:
+        calls = f"{row.count} x {console.duration(row.seconds)}"
+        console.paragraph(
+            f"{row.share:4.0%}  {calls}  {row.op.described(row.workload)}", "  "
+        )
 
     def announce(row: Ranked) -> None:
         console.say(f"tuning {row.op.described(row.workload)}")

@@ -394,3 +394,13 @@ def test_two_configurations_are_compared_by_command(tlang, record):
     refused = tlang(*asked, "default", "lanes=7")
     assert refused.exit_code == 2
     assert "'lanes=7' is no configuration of random.bits" in refused.stderr
+    for more, why in {
+        ("--model", "net.onnx"): "leave out OP",
+        ("--compile-only", "--target", "cuda:sm_90a"): "leave out --compile-only",
+    }.items():
+        refused = tlang(*asked, "default", "record", *more)
+        assert refused.exit_code == 2
+        assert why in refused.stderr
+    away = tlang("records", "explain", "bits", "--measure", "--target", "cuda:sm_90a")
+    assert away.exit_code == 2
+    assert "no GPU to measure on" in away.stderr

@@ -267,6 +267,7 @@ def test_the_report_of_a_network_says_what_it_gains(tmp_path, monkeypatch, capsy
     assert "in all" in said
     assert said.splitlines()[-2].split()[-5:] == ["6", "ms", "4.5", "ms", "1.33x"]
     assert "reached 2 of 6 workloads; the next run begins with the others" in said
+    assert max(map(len, said.splitlines())) <= 80
 
 
 def test_all_that_computes_counts_and_the_stem_of_a_resnet_has_a_space(tmp_path):
