@@ -1,9 +1,11 @@
 """Every operator on an OpenCL device, on a ragged shape, against the interpreter."""
 
+from functools import lru_cache
+
 import pytest
 
 from tensorlang.ops.building import preferred
-from tensorlang.ops.registry import find, operators
+from tensorlang.ops.registry import operators
 from tensorlang.tuner.gate import Gate
 from tensorlang.tuner.ragged import batches, served_workloads
 
@@ -42,22 +44,33 @@ THREADS = [
 ]
 
 
-@pytest.mark.parametrize("op", LIBRARY, ids=lambda op: op.id)
-def test_as_the_interpreter(op, device):
-    check(op, device)
+# a target after the other, so that both are compared with one reference
+CASES = [
+    pytest.param(op, target, id=f"{op.id}{suffix}")
+    for op in LIBRARY
+    for target, suffix in (("device", ""), ("gpu_like", "-threads"))
+    if target == "device" or op.id in THREADS
+]
 
 
-@pytest.mark.parametrize("name", THREADS)
-def test_threads_as_the_interpreter(name, gpu_like):
-    check(find(name), gpu_like)
-
-
-def check(op, device):
+@pytest.mark.parametrize(("op", "target"), CASES)
+def test_as_the_interpreter(op, target, request):
+    device = request.getfixturevalue(target)
     kernel = op.build(op.default, device)
     built = op.algorithms[preferred(op, op.default, device)]
-    gate = Gate(op, op.default, built.tolerance, finite=built.finite)
-    assert gate.check(kernel, case_of(op, gate)) <= 1.0
+    gate, case = reference(op, built.tolerance, finite=built.finite)
+    assert gate.check(kernel, case) <= 1.0
     assert kernel.resources["launches"] >= 1
+
+
+def test_kinds_of_schedules_for_threads():
+    assert set(THREADS) <= {op.id for op in LIBRARY}
+
+
+@lru_cache(maxsize=1)
+def reference(op, tolerance, *, finite):
+    gate = Gate(op, op.default, tolerance, finite=finite)
+    return gate, case_of(op, gate)
 
 
 def case_of(op, gate):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -151,6 +153,7 @@ def test_equal_parts_are_done_once():
 VARIABLES = tuple(Var(f"v{number}") for number in range(4))
 
 
+@cache  # a recursive strategy takes longer to make than to draw from
 def index_expressions() -> st.SearchStrategy[Expr]:
     leaves = st.one_of(st.sampled_from(VARIABLES), st.integers(-40, 40).map(as_expr))
 
@@ -253,12 +256,13 @@ def test_random_conditions_keep_their_truth(cond, world):
     assert prove(cond, ranges) in (truth, None)
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.data())
-def test_random_unsigned_arithmetic_wraps_alike(data):
-    a, b = Var("a", u8), Var("b", u8)
+A, B = Var("a", u8), Var("b", u8)
+
+
+@cache
+def unsigned_expressions() -> st.SearchStrategy[Expr]:
     leaves = st.one_of(
-        st.sampled_from([a, b]), st.integers(0, 255).map(lambda c: Const(c, u8))
+        st.sampled_from([A, B]), st.integers(0, 255).map(lambda c: Const(c, u8))
     )
 
     def grow(inner):
@@ -272,10 +276,14 @@ def test_random_unsigned_arithmetic_wraps_alike(data):
             st.builds(lambda p, q: Select(p < q, p, q), inner, inner),
         )
 
-    expr = data.draw(st.recursive(leaves, grow, max_leaves=10))
-    top = data.draw(st.integers(0, 255))
-    values = {a: np.uint8(data.draw(st.integers(0, top))), b: np.uint8(7)}
-    ranges = {a: (0, top), b: (7, 7)}
+    return st.recursive(leaves, grow, max_leaves=10)
+
+
+@settings(max_examples=200, deadline=None)
+@given(unsigned_expressions(), st.integers(0, 255), st.data())
+def test_random_unsigned_arithmetic_wraps_alike(expr, top, data):
+    values = {A: np.uint8(data.draw(st.integers(0, top))), B: np.uint8(7)}
+    ranges = {A: (0, top), B: (7, 7)}
     before = evaluate(expr, values)
     assert evaluate(simplify(expr, ranges), values) == before
     low, high = bounds(expr, ranges)

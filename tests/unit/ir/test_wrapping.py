@@ -7,6 +7,7 @@ held against the interpreter's arithmetic on everything there is.
 from __future__ import annotations
 
 import itertools
+from functools import cache
 
 import numpy as np
 import pytest
@@ -213,6 +214,7 @@ WIDE = NEAR.map(lambda const: int(const.value))
 DIVISORS = (1, 2, 3, 8, 10, 1 << 40, i64.limits[1])
 
 
+@cache
 def wide_expressions():
     leaves = st.sampled_from([A, B]) | NEAR
 
