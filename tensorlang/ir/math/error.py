@@ -5,72 +5,68 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from tensorlang.ir.math.exponential import clamp, exp_parts
+from tensorlang.ir.math.exponential import EXP2
 from tensorlang.ir.math.logarithm import log1p
 from tensorlang.ir.math.scope import Scope
-from tensorlang.ir.natives import copysign, fma, sqrt
+from tensorlang.ir.natives import copysign, sqrt
 from tensorlang.ir.nodes import Compare, Expr, Unary
 
-_SMALL: Final = {  # erf(x)/x - 1 over x^2, |x| <= 0.93
+_SMALL: Final = {  # erf(x)/x - 1 over x^2, |x| <= 1/2
     "f32": (
-        8.320599590661004e-05,
-        -0.0008131095091812313,
-        0.0052000246942043304,
-        -0.02685900405049324,
-        0.11283688992261887,
-        -0.37612631916999817,
+        0.00471973791718483,
+        -0.026758072897791862,
+        0.11282836645841599,
+        -0.37612608075141907,
         0.12837916612625122,
     ),
     "f64": (
-        -8.273784849722158e-10,
-        1.3954181121701773e-08,
-        -1.6257988170455103e-07,
-        1.6453336000224066e-06,
-        -1.492517477847483e-05,
-        0.00012055315713561438,
-        -0.0008548326609417234,
-        0.0052239776191354325,
-        -0.026866170644563703,
-        0.11283791670952488,
-        -0.37612638903183704,
-        0.1283791670955126,
+        1.4726244430391079e-06,
+        -1.4845891283480475e-05,
+        0.00012053337003163482,
+        -0.0008548297797143058,
+        0.0052239773735729255,
+        -0.026866170632924367,
+        0.11283791670925447,
+        -0.3761263890318347,
+        0.12837916709551256,
     ),
 }
-_LARGE: Final = {  # -log(erfc(t))/t - 1, 0.92 <= t <= 4 (f32), 6 (f64)
+# (log2(erfc(t)) - c) / t + 2, 1/2 <= t <= 4 (f32), 6 (f64)
+_LARGE: Final = {
     "f32": (
-        1.1232496035518125e-05,
-        -0.0003228152054361999,
-        0.0036425027064979076,
-        -0.02376214973628521,
-        0.10623697191476822,
-        0.6351512670516968,
-        0.12864850461483002,
+        0.00032134397770278156,
+        -0.004746574442833662,
+        0.033393628895282745,
+        -0.1525038629770279,
+        -0.9165523052215576,
+        0.3716215193271637,
     ),
     "f64": (
-        2.6930693264096447e-15,
-        -1.4267644290054546e-13,
-        3.5362607678710846e-12,
-        -5.4343946160678955e-11,
-        5.775300548411081e-10,
-        -4.466831871298288e-09,
-        2.5585017202159295e-08,
-        -1.063768119318621e-07,
-        2.8653458355696764e-07,
-        -1.9271033622655888e-07,
-        -2.605060418170207e-06,
-        1.5802264251460278e-05,
-        -5.099769337172527e-05,
-        9.323292140926078e-05,
-        -5.10981132183095e-06,
-        -0.0005634748876023872,
-        0.001678118066366274,
-        -0.0001997083310791894,
-        -0.019132157156028288,
-        0.1027736220531968,
-        0.636619597191399,
-        0.12837918128424386,
+        -1.8361868387799472e-14,
+        9.004720087436105e-13,
+        -2.0726054665874915e-11,
+        2.97488873707043e-10,
+        -2.981660361136597e-09,
+        2.2112078134544085e-08,
+        -1.251150930637423e-07,
+        5.462222595292572e-07,
+        -1.8193150197401148e-06,
+        4.367774228931085e-06,
+        -5.973853588224716e-06,
+        -3.7899783515263802e-06,
+        4.3096543806786936e-05,
+        -9.44994073706054e-05,
+        -3.5358030563415964e-05,
+        0.0008496755772182876,
+        -0.0024460717427397943,
+        0.0003013426370528299,
+        0.027596662675954814,
+        -0.1482695570014559,
+        -0.9184481843075305,
+        0.3720929711315293,
     ),
 }
+_AT_ZERO: Final = {"f32": 13 * 2.0**-18, "f64": 0.0}  # c: few bits, sums are exact
 # Giles, "Approximating the erfinv function" (2010), in single precision: for w < 5 over
 # w - 2.5, else over sqrt(w) - 3. The constants are those of XLA, and so of JAX.
 _CENTRAL_F32: Final = (
@@ -164,15 +160,18 @@ _TAIL_F64: Final = (
 
 
 def erf(s: Scope, x: Expr) -> Expr:
-    """`x + x P(x^2)` below 0.93, `1 - exp(-t - t Q(t))` above."""
+    """`x + x P(x^2)` up to 1/2, `1 - 2^(c - 2t + t Q(t))` for `t = |x|` above."""
     size = s.let(Unary("abs", x))
     square = s.let(x * x)
     small = s.fma(s.horner(square, _SMALL[s.dtype.name]), x, x)
-    t = clamp(s, size, 0.92, 4.0 if s.single else 6.0)
-    log_erfc = s.fma(-s.horner(t, _LARGE[s.dtype.name]), t, -t)
-    p, k = exp_parts(s, log_erfc)
-    large = copysign(fma(-p, s.power_of_two(k), 1.0), x)
-    return s.select(size > 0.93, large, small)
+    most = 4.0 if s.single else 6.0  # from here on, erf rounds to 1
+    t = s.select(size > most, most, size)
+    q = s.horner(t, _LARGE[s.dtype.name])
+    line = s.let(_AT_ZERO[s.dtype.name] - (t + t))
+    whole, k = s.nearest(s.fma(q, t, line))
+    p = s.horner(s.fma(q, t, line - whole), EXP2[s.dtype.name])
+    erfc = s.float(s.bits(p) + k * 2**s.mantissa)  # p 2^k: no exponent is small
+    return s.select(size > 0.5, copysign(1.0 - erfc, x), small)
 
 
 def erfinv(s: Scope, x: Expr) -> Expr:
