@@ -16,14 +16,14 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 import numpy as np
 
 from tensorlang.runtime.arrays import Array
 
-SMALLEST: Final = 64 << 10  # below this, NumPy's own allocator recycles
+SMALLEST: Final = 128 << 10  # below this, malloc recycles: glibc's M_MMAP_THRESHOLD
 HUGE_PAGE: Final = 2 << 20
 LIMIT_BYTES: Final = 1 << 30
 
@@ -67,7 +67,10 @@ class BufferPool:
         with self._lock:
             if self.idle_bytes + block.size <= self.limit:
                 self.idle_bytes += block.size
-                self._idle.setdefault(block.size, []).append(block)
+                idle = self._idle.get(block.size)
+                if idle is None:
+                    idle = self._idle[block.size] = []
+                idle.append(block)
 
     def clear(self) -> None:
         """Release all idle memory to the system."""
@@ -96,6 +99,7 @@ def empty(shape: tuple[int, ...], dtype: np.dtype) -> Array:
     return np.ndarray(shape, dtype, lease)
 
 
+@lru_cache(1024)
 def size_class(size: int) -> int:
     """`size` rounded up to one of eight steps per power of two."""
     step = max(4096, 1 << max(0, size.bit_length() - 4))
