@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from tensorlang.ir.contents import blocks
 from tensorlang.schedules import conv, conv_last, depthwise
-from tensorlang.schedules.conv_weights import weights
+from tensorlang.schedules.conv_tiles import copied_image
 from tensorlang.schedules.generic import generic
 from tensorlang.schedules.outer_products import outer_products
 from tensorlang.schedules.products import (
@@ -21,7 +21,13 @@ from tensorlang.schedules.products import (
     rearranged,
     stage_reading,
 )
-from tensorlang.schedules.stages import extent_of, is_elementwise
+from tensorlang.schedules.stages import (
+    CONTRACTION,
+    extent_of,
+    is_elementwise,
+    kind_of,
+    stages,
+)
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
 # schedules sums of a convolution, and returns the names of the blocks it is done with
@@ -64,23 +70,31 @@ def convolution(s: Schedule, knobs: Knobs, forward: Forward | None) -> None:
     sums = [product for product in found if product.filters]
     done = forward(s, knobs, sums) if sums and forward else set()
     done |= _gradients(s, knobs, [p for p in found if not p.filters])
+    if not found:
+        done |= _matrix_product(s)
     if names - done:
         generic(s, knobs)
 
 
 def _gradients(s: Schedule, knobs: Knobs, found: Sequence[Product]) -> set[str]:
-    """Sums per lane, then added by a reduction; or outer products, then permuted."""
+    """Depthwise, sums per lane that are then added; or outer products, permuted."""
     done: set[str] = set()
     lanes: list[tuple[Product, str]] = []
     for product in found:
         stage = stage_reading(s, product.name)
-        if stage and stage.driven("reduction") and product.depthwise:
+        if stage and stage.driven("reduction"):
             lanes.append((product, stage.name))
-        elif stage and stage.driven("reduction"):
-            done |= weights(s, knobs, product, stage.name)
         elif stage and not is_elementwise(stage):
             done |= outer_products(s, knobs, product, stage.name)
     return done | (depthwise.depthwise_weights(s, knobs, lanes) if lanes else set())
+
+
+def _matrix_product(s: Schedule) -> set[str]:
+    """The copies of images, if a convolution of single pixels is a matrix product."""
+    sums = [stage for stage in stages(s.function) if kind_of(stage) == CONTRACTION]
+    operands = [load.buffer for stage in sums for load in stage.loads]
+    copies = {name for buffer in operands if (name := rearranged(s, buffer))}
+    return {name for name in sorted(copies) if s.attempt(copied_image, s, name)}
 
 
 def _register(algorithm: str, forward: Forward | None) -> None:

@@ -37,10 +37,9 @@ def chosen(plan: Plan, best: Choice) -> bool:
 
 
 def suits(stage: Stage) -> bool:
-    """Whether both operands are contiguous along the only reduction."""
-    folded = stage.driven("reduction")
+    """Whether both operands are contiguous along the innermost reduction."""
     along = [load.indices[-1] for load in stage.loads]
-    return len(folded) == 1 and along == [stage.axis(folded[0])] * 2
+    return along == [stage.axis(stage.driven("reduction")[-1])] * 2
 
 
 def by_dots(plan: Plan, best: Choice) -> None:
@@ -53,7 +52,7 @@ def by_dots(plan: Plan, best: Choice) -> None:
     found = tile_axes(stage)
     if found is None or not suits(stage):
         raise ScheduleError("the operands are not contiguous along the reduction")
-    steps = extent_of(stage.driven("reduction")[0])
+    steps = extent_of(stage.driven("reduction")[-1])
     if steps is None or steps < plan.width:
         raise ScheduleError(
             "the reduction has an unknown length, or less than a vector"
@@ -76,13 +75,15 @@ def _tile(
 ) -> None:
     """Tile one part of the results."""
     s, stage = plan.s, plan.stage
-    depth = stage.driven("reduction")[0].var.name
+    depth = [loop.var.name for loop in stage.driven("reduction")]
     around = s.loops(block)
-    i, j, k = (next(n for n in around if is_part(n, name)) for name in (*names, depth))
-    outer = [n for n in around if n not in (i, j, k)]
+    i, j, *folds, k = (
+        next(n for n in around if is_part(n, name)) for name in (*names, *depth)
+    )
+    outer = [n for n in around if n not in (i, j, *folds, k)]
     i_0, i_1 = s.split(i, [None, min(size[0], extent(s, i) or size[0])])
     j_0, j_1 = s.split(j, [None, min(size[1], extent(s, j) or size[1])])
-    s.reorder(*outer, j_0, i_0, k, i_1, j_1)
+    s.reorder(*outer, j_0, i_0, *folds, k, i_1, j_1)
     write, _ = s.cache_write(
         block, stage.output.name, "register", at=i_0, accumulate=True
     )

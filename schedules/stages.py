@@ -13,8 +13,10 @@ from math import prod
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.accesses import buffers_of
 from tensorlang.ir.contents import free_vars
+from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.intrinsics import INTRINSICS
+from tensorlang.ir.simplify import simplify
 from tensorlang.ir.visit import substitute, walk
 
 INJECTIVE, REDUCTION, CONTRACTION = "injective", "reduction", "contraction"
@@ -190,18 +192,31 @@ def contiguous_loop(stage: Stage) -> ir.For | None:
 
 
 def is_elementwise(stage: Stage) -> bool:
-    """Whether all operands have one shape and are read at the written index."""
-    axes = tuple(stage.axis(loop) for loop in stage.loops)
-    shape = tuple(loop.extent for loop in stage.loops)
-    places: list[tuple[ir.Buffer, tuple[ir.Expr, ...]]] = [
-        (n.buffer, n.indices)
-        for n in walk(stage.block.body)
-        if isinstance(n, (ir.Load, ir.Store))
-    ]
+    """Whether all operands have one shape and are read at the written index.
+
+    Apart from dimensions of size 1.
+    """
+    units: dict[ir.Var, ir.Expr] = {
+        stage.axis(loop): ir.Const(0, loop.var.dtype)
+        for loop in stage.loops
+        if extent_of(loop) == 1
+    }
+    driven = [loop for loop in stage.loops if stage.axis(loop) not in units]
+    axes = [stage.axis(loop) for loop in driven]
+    shape = [loop.extent for loop in driven]
+
+    def alike(access: ir.Load | ir.Store) -> bool:
+        indices = [simplify(substitute(index, units)) for index in access.indices]
+        if all(isinstance(index, ir.Const) for index in indices):
+            return True
+        pairs = zip(indices, access.buffer.shape, strict=True)
+        longer = [(index, size) for index, size in pairs if size != ir.Const(1, i64)]
+        return longer == list(zip(axes, shape, strict=True))
+
     return all(
-        (indices == axes and buffer.shape == shape)
-        or all(isinstance(index, ir.Const) for index in indices)
-        for buffer, indices in places
+        alike(node)
+        for node in walk(stage.block.body)
+        if isinstance(node, (ir.Load, ir.Store))
     )
 
 

@@ -15,7 +15,6 @@ from tensorlang import lazy
 from tensorlang.ops.algorithms import DIRECT
 from tensorlang.ops.nn import winograd
 from tensorlang.ops.nn.convolution_problem import Problem, of
-from tensorlang.ops.nn.winograd_blocks import LANES
 from tensorlang.ops.nn.winograd_matrices import TRANSFORMS
 
 if TYPE_CHECKING:
@@ -129,12 +128,8 @@ def _plain(workload: Workload) -> str:
 
 
 def of_weights(p: Problem) -> str:
-    """The algorithm of a weight gradient.
-
-    Outer products copy both operands, which pays for several whole vectors of channels.
-    """
-    many = min(p.inputs, p.outputs) >= _VECTORS * LANES and p.outputs % LANES == 0
-    if p.first and (p.result[-1] > 1 if p.depthwise else p.pixels and not many):
+    """The algorithm of a weight gradient."""
+    if p.first and (p.result[-1] > 1 if p.depthwise else p.pixels):
         return "dot_products"
     return "outer_products" if p.image and not (p.first and p.depthwise) else DIRECT
 
@@ -172,7 +167,6 @@ def _winograd(m: int, name: str, serves: Serves, define: Callable[[int], Any]) -
     return Row(name, serves, partial(define, m), allowed, finite=True, ranks=(2,))
 
 
-_VECTORS: Final = 8  # of channels that pay for copying images and gradients
 _DIRECT: Final = (
     Row(DIRECT, _all, lambda: loops.conv),
     Row("implicit_gemm", _mixed, lambda: partial(loops.conv, rows=True)),

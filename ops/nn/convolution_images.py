@@ -69,15 +69,10 @@ class Rows(Lines):
 
     Attributes:
         length: Elements of a row of sums, up to the end of the last line.
-        copied: Whether they are copied: padded, strided, in another element type, or of
-            a length that is no multiple of `whole`.
-        slack: Elements of a copy past the last one that a sum reads: what register
-            tiles may read, or what fills the last `whole`.
+        copied: Whether they are copied: padded, strided, or in another element type.
     """
 
-    def __init__(
-        self, frame: Layout, sides: Sequence[Side], x: ir.Tensor, whole: int = 1
-    ) -> None:
+    def __init__(self, frame: Layout, sides: Sequence[Side], x: ir.Tensor) -> None:
         super().__init__(frame, sides)
         self.images, self.frame = frame, Layout("NCW")
         self.extents = [max(-(-s.extent // s.step), s.lines) for s in sides]
@@ -85,9 +80,8 @@ class Rows(Lines):
         self.length = sides[0].lines * self.pitch[0]
         self.places, self.names = [self.length], ["q"]
         same = all(s.given == s.extent == s.lines and not s.most for s in sides)
-        plain = same and len(sides) == 1 and self.length % whole == 0
+        plain = same and len(sides) == 1
         self.copied = not plain or x.dtype.name in ir.NARROW
-        self.slack = -self.length % whole if whole > 1 else _SLACK
         self.aligned = self.aligned and not self.copied
 
     def laid(self, x: ir.Tensor, name: str = "flat") -> ir.Tensor:
@@ -97,7 +91,7 @@ class Rows(Lines):
         n, channels, _ = self.images.parts(x.shape)
         reach = self._flat([side.most // side.step for side in self.sides])
         line, cut = self.extents[-1], 1 + len(channels)
-        row = self.length + reach + self.slack
+        row = self.length + reach + _SLACK
         if len(self.sides) > 1:
             row = -(-row // line) * line
 
@@ -128,8 +122,9 @@ class Rows(Lines):
         pairs = list(zip(offsets, steps, strict=True))
         residues = [n % step if step > 1 else 0 for n, step in pairs]
         lines = [n // step if step > 1 else n for n, step in pairs]
-        split = residues if self.copied else ()
-        return (batch, *channels, *split, place[0] + self._flat(lines))
+        split, offset = residues if self.copied else (), self._flat(lines)
+        first = isinstance(offset, int) and offset == 0
+        return (batch, *channels, *split, place[0] if first else place[0] + offset)
 
     def place(self, lines: Indices) -> Indices:
         """The place of the sum for a result of a phase."""

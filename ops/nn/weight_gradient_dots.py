@@ -29,33 +29,40 @@ def dot_products(dy: ir.Tensor, x: ir.Tensor, p: Problem) -> ir.Tensor:
 
 
 def _of_rows(dy: ir.Tensor, x: ir.Tensor, p: Problem) -> ir.Tensor:
-    """Dot products of flattened images, for windows of one pixel.
+    """A matrix product over flattened images, for windows of one pixel.
 
     Whole rows would multiply elements of the image by the zeros between results, which
     is wrong for infinities and NaNs; with windows of one pixel there are none.
     """
-    frame, lanes = Layout(p.layout), lanes_of(x)
+    frame = Layout(p.layout)
     alone = replace(p.windows, stride=(1,) * frame.rank)
-    results = replace(p, image=p.result, windows=alone)
-    images = Rows(frame, sides(p), x, whole=lanes)
-    given = Rows(frame, sides(results), dy, whole=lanes)
+    images = Rows(frame, sides(p), x)
+    given = Rows(frame, sides(replace(p, image=p.result, windows=alone)), dy)
     image, spaced = images.laid(x, "image"), given.laid(dy, "spaced")
     made, inner = channels_of(dy, x, p)
     batch = ir.reduce_axis(dy.shape[0], "b")
-    steps = ir.reduce_axis(-(-images.length // lanes), "s")
-    names = ("g", "o", "c")[2 - len(made) :] + window_names(frame.rank)
+    pixel = ir.reduce_axis(images.length, "s")
+    names, first = ("g", "o", "c")[2 - len(made) :], (0,) * frame.rank
 
-    def rows(at: Indices) -> Any:
-        made_at, c, tap, (lane,) = split(at, len(made), 1, frame.rank)
-        place, offsets = (steps.var * lanes + lane,), images.offsets(tap)
-        seen = image[images.at(batch.var, (*made_at[:-1], *c), place, offsets)]
-        offsets = given.offsets((0,) * frame.rank)
-        product = spaced[given.at(batch.var, made_at, place, offsets)] * seen
-        return ir.sum(product, (batch, steps))
+    def element(at: Indices) -> Any:
+        made_at, c = split(at, len(made))
+        seen = image[
+            images.at(
+                batch.var, (*made_at[:-1], *c), (pixel.var,), images.offsets(first)
+            )
+        ]
+        given_at = given.at(batch.var, made_at, (pixel.var,), given.offsets(first))
+        return ir.sum(ir.wide(spaced[given_at]) * ir.wide(seen), (batch, pixel))
 
-    shape = (*made, *inner, *p.window)
-    parts = staged((*shape, lanes), (*names, "l"), rows, "part")
-    return narrowed(_added(parts, names, "dw"), dy.dtype, names)
+    sums = staged((*made, *inner), names, element, "products")
+
+    def windowed(at: Indices) -> Any:
+        made_at, (c,), tap = split(at, len(made), 1)
+        return sums[(*made_at, sum(tap, c))]  # taps are 0, but keep their dimensions
+
+    names = (*names, *window_names(frame.rank))
+    dw = staged((*made, *inner, *p.window), names, windowed, "dw")
+    return narrowed(dw, dy.dtype, names)
 
 
 def _of_lines(dy: ir.Tensor, x: ir.Tensor, p: Problem) -> ir.Tensor:

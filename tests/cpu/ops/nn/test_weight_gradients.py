@@ -125,15 +125,21 @@ def test_a_stride_beyond_the_image(size, stride):
     np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize(
-    ("inputs", "outputs", "algorithm"),
-    [
-        (128, 256, "outer_products"),
-        (128, 250, "dot_products"),
-        (64, 256, "dot_products"),
-    ],
+    "sizes",  # images, channels of image and result, groups, side
+    [(2, 37, 53, 1, 19), (1, 4, 12, 1, 40), (3, 20, 6, 2, 5), (16, 33, 9, 1, 1)],
 )
-def test_single_pixels_of_many_channels_are_outer_products(inputs, outputs, algorithm):
-    op = nn.conv2d_grad_weight
-    workload = op.workload((1, outputs, 7, 7), (1, inputs, 7, 7), window=(1, 1))
-    assert op.prefers(workload) == algorithm
+def test_single_pixels_are_matrix_products(sizes, stride):
+    batch, inputs, outputs, groups, side = sizes
+    places = (side - 1) // stride + 1
+    x, dy = images(batch, inputs, side, side), images(batch, outputs, places, places)
+    op, weights = nn.conv2d_grad_weight, (outputs, inputs // groups, 1, 1)
+    given = {"stride": stride, "groups": groups}
+    workload = op.workload(dy.shape, x.shape, window=(1, 1), **given)
+    assert op.prefers(workload) == "dot_products"
+    of = dy.reshape(batch, groups, outputs // groups, places, places)
+    seen = x[..., ::stride, ::stride].reshape(batch, groups, -1, places, places)
+    wanted = np.einsum("ngoyx,ngcyx->goc", of, seen).reshape(weights)
+    got = gradient(dy, x, weights, given)
+    np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
