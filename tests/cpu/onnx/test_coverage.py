@@ -222,3 +222,31 @@ def test_operators_of_several_kinds(load, line) -> None:
     (wanted,) = reference.ReferenceEvaluator(proto).run(None, given)
     found = load(text, opset)(*given.values())
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("repeats", [(1, 1), (2, 3), (0, 2), (1, 4)])
+@pytest.mark.parametrize("shape", [(2, 3), (0, 3), (1, 1)])
+def test_tiles(load, shape, repeats) -> None:
+    model = load("""m (float[N, K] x, int64[2] n, bool[2] b)
+      => (float[a, c] y, bool[d] z) { y = Tile (x, n)  two = Constant <value_ints = [2]> ()  z = Tile (b, two) }""")
+    x, bits = RNG.normal(size=shape).astype(np.float32), np.array([True, False])
+    y, z = model(x, np.array(repeats), bits)
+    np.testing.assert_array_equal(y, np.tile(x, repeats))
+    np.testing.assert_array_equal(z, np.tile(bits, 2))
+
+
+def test_constants_are_tiled(load) -> None:
+    model = load("""m (float[N, 3] x) => (float[N, 3] y, float[N, 6] z) {
+      two = Constant <value_ints = [3]> ()  c = Constant <value_floats = [0.5]> ()
+      row = Tile (c, two)  y = Add (x, row)
+      n = Constant <value_ints = [1, 2]> ()  z = Tile (x, n) }""")
+    x = RNG.normal(size=(4, 3)).astype(np.float32)
+    y, z = model(x)
+    np.testing.assert_array_equal(y, x + np.float32(0.5))
+    np.testing.assert_array_equal(z, np.tile(x, (1, 2)))
+
+
+def test_tiles_of_another_rank_are_refused(load) -> None:
+    with pytest.raises(TensorlangError, match="repeats"):
+        load("""m (float[2, 3] x) => (float[a, b] y) {
+          n = Constant <value_ints = [2]> ()  y = Tile (x, n) }""")
