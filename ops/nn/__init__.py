@@ -1,6 +1,7 @@
 """Neural network operators."""
 
 from tensorlang.ops.nn.activation import gelu as gelu
+from tensorlang.ops.nn.activation import hard_swish as hard_swish
 from tensorlang.ops.nn.activation import leaky_relu as leaky_relu
 from tensorlang.ops.nn.activation import relu as relu
 from tensorlang.ops.nn.activation import relu_grad as relu_grad

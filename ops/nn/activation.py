@@ -52,6 +52,15 @@ def silu(x: Float) -> Float:
     return x * ir.sigmoid(x)
 
 
+@elementwise("nn.hard_swish", onnx="HardSwish")
+def hard_swish(x: Float) -> Float:
+    """Piecewise approximation of swish, `x * min(max(x / 6 + 1 / 2, 0), 1)`.
+
+    Howard et al., "Searching for MobileNetV3", 2019.
+    """
+    return x * ir.minimum(ir.maximum(x * (1 / 6) + 0.5, 0.0), 1.0)
+
+
 @elementwise("nn.tanh", aliases=(), onnx="Tanh")
 def tanh(x: Float) -> Float:
     """Hyperbolic tangent."""

@@ -39,8 +39,8 @@ _MEANINGS: Final = {
     "groups": "Number of channel groups, each convolved separately; equal to the "
     "number of channels for a depthwise convolution.",
     "layout": "`NCW`, `NCHW` or `NCDHW` (default), or `NWC`, `NHWC` or `NDHWC`.",
-    "activation": "Fused activation: None, `relu`, `relu6`, `gelu`, `silu`, `sigmoid` "
-    "or `tanh`.",
+    "activation": "Fused activation: None, `relu`, `relu6`, `gelu`, `silu`, "
+    "`hard_swish`, `sigmoid` or `tanh`.",
 }
 _OF_GRADIENTS: Final = dict.fromkeys(_MEANINGS, "As in the forward call.") | {
     "dy": "The gradient of the result, before any activation.",

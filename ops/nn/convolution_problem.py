@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from tensorlang.workload import Workload
 
 Asked: TypeAlias = Mapping[str, Any]
-ACTIVATIONS: Final = (None, "relu", "relu6", "gelu", "silu", "sigmoid", "tanh")
+ACTIVATIONS: Final = (
+    *(None, "relu", "relu6", "gelu", "silu", "hard_swish", "sigmoid", "tanh"),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,11 @@ from typing import Final
 
 from tensorlang import ir
 from tensorlang.ops.math import clip
-from tensorlang.ops.nn.activation import gelu, relu, sigmoid, silu, tanh
+from tensorlang.ops.nn.activation import gelu, hard_swish, relu, sigmoid, silu, tanh
 
-_ELEMENTS: Final = {op.__name__: op.element for op in (relu, sigmoid, silu, tanh)}
+_ELEMENTS: Final = {
+    op.__name__: op.element for op in (relu, sigmoid, silu, hard_swish, tanh)
+}
 
 
 def activated(value: ir.Expr, name: str | None) -> ir.Expr:

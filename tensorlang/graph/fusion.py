@@ -157,8 +157,8 @@ def _movable(node: Node, value: Value) -> bool:
 
 def _activation(chain: Chain, node: Node) -> bool:
     name = _NAMES.get(node.id)
-    if node.id == "math.clip" and node.args[1:] == (0.0, 6.0):
-        name = "relu6" if chain.head.id in _CONVOLUTIONS else None
+    if name is None and chain.head.id in _CONVOLUTIONS:
+        name = _of_convolutions(node)
     if name is None or chain.has("activation", "residual", "key"):
         return False
     if node.id == "nn.gelu" and arguments_of(node)["approximate"] != "none":
@@ -167,6 +167,13 @@ def _activation(chain: Chain, node: Node) -> bool:
         name = "gelu_tanh"
     chain.more["activation"] = name
     return True
+
+
+def _of_convolutions(node: Node) -> str | None:
+    """The name of an activation that only convolutions have."""
+    if node.id == "math.clip" and node.args[1:] == (0.0, 6.0):
+        return "relu6"
+    return "hard_swish" if node.id == "nn.hard_swish" else None
 
 
 def _dropout(chain: Chain, node: Node) -> bool:

@@ -41,6 +41,7 @@ _ACTIVATIONS: Final[dict[str, Callable[[Tensor], Tensor]]] = {
     "relu": nn.relu,
     "gelu": nn.gelu,
     "silu": nn.silu,
+    "hard_swish": nn.hard_swish,
     "sigmoid": nn.sigmoid,
     "tanh": nn.tanh,
     "softplus": nn.softplus,

@@ -115,12 +115,6 @@ def hard_sigmoid(x: Tensor, *, alpha: float, beta: float) -> Results:
     return math.clip(math.add(math.multiply(x, alpha), beta), 0.0, 1.0)
 
 
-@reads("HardSwish")
-def hard_swish(x: Tensor) -> Results:
-    """X times a ramp from 0 to 1."""
-    return math.multiply(x, hard_sigmoid(x, alpha=1 / 6, beta=0.5))
-
-
 @reads("Selu")
 def selu(x: Tensor, *, alpha: float, gamma: float) -> Results:
     """A scaled ELU."""

@@ -73,6 +73,16 @@ for _kind, _op in {"Max": math.maximum, "Min": math.minimum, "Sum": math.add}.it
     reads(_kind, folds=True)(_reduced(foldable(_op)))
 
 
+@reads("Mul", folds=True)
+def multiply(a: Operand, b: Operand) -> Results:
+    """The product; that of a value and its own sigmoid is SiLU."""
+    for x, gate in ((a, b), (b, a)):
+        node = gate.node if isinstance(gate, Tensor) else None
+        if node is not None and node.id == "nn.sigmoid" and node.args[0] is x:
+            return nn.silu(x)
+    return _multiply(a, b)
+
+
 @reads("Sign", folds=True)
 def sign(input: Operand) -> Results:
     """The sign; NaN for NaN, for which `math.sign` gives 0."""

@@ -11,7 +11,12 @@ from tensorlang.onnx.reading import Results, reads
 from tensorlang.onnx.writer import Writer, argument, writes
 from tensorlang.ops import math, nn
 
-_ACTIVATIONS: Final = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh"}
+_ACTIVATIONS: Final = {
+    "relu": "Relu",
+    "sigmoid": "Sigmoid",
+    "tanh": "Tanh",
+    "hard_swish": "HardSwish",
+}
 _EINSUM: Final = ("subscripts", "a", "b")
 
 

@@ -166,19 +166,6 @@ def expand(input: Operand, shape: Sizes) -> Results:
     return filled(made, input)
 
 
-@reads("Tile", since=6, folds=True)
-def tile(input: Operand, repeats: Sizes) -> Results:
-    """Repeat an array along each axis."""
-    if len(repeats) != input.ndim or any(
-        not isinstance(n, Dim) and n < 0 for n in repeats
-    ):
-        raise ShapeError(f"repeats {repeats} of an array of shape {input.shape}")
-    pairs = [*zip(repeats, input.shape, strict=True)]
-    once = [extent for _, n in pairs for extent in (1, n)]
-    every = filled([extent for pair in pairs for extent in pair], _reshape(input, once))
-    return _reshape(every, [count * n for count, n in pairs])
-
-
 def filled(shape: Sequence[Extent], x: Operand) -> Operand:
     """An array broadcast to a shape; a symbolic value if the shape is symbolic."""
     spec = TensorSpec(tuple(shape), dtype_in(x).name)

@@ -122,6 +122,7 @@ TABLE = [
     (nn.dense, F + "linear", "x w b", None),
     (nn.embedding, F + "embedding", "table ids", None),
     (nn.gelu, F + "gelu", "x", None),
+    (nn.hard_swish, F + "hardswish", "x", None),
     (nn.layer_norm, F + "layer_norm", "x normalized_shape weight bias eps", one_axis),
     (nn.leaky_relu, F + "leaky_relu", "x negative_slope", None),
     (nn.log_softmax, "log_softmax", "x axis dtype", last),

@@ -228,7 +228,8 @@ def test_operators_of_several_kinds(load, line) -> None:
 @pytest.mark.parametrize("shape", [(2, 3), (0, 3), (1, 1)])
 def test_tiles(load, shape, repeats) -> None:
     model = load("""m (float[N, K] x, int64[2] n, bool[2] b)
-      => (float[a, c] y, bool[d] z) { y = Tile (x, n)  two = Constant <value_ints = [2]> ()  z = Tile (b, two) }""")
+      => (float[a, c] y, bool[d] z) {
+        y = Tile (x, n)  two = Constant <value_ints = [2]> ()  z = Tile (b, two) }""")
     x, bits = RNG.normal(size=shape).astype(np.float32), np.array([True, False])
     y, z = model(x, np.array(repeats), bits)
     np.testing.assert_array_equal(y, np.tile(x, repeats))
