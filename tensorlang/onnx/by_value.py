@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     Shapes = tuple[tuple[int, ...], ...]
     Key = tuple[Shapes, tuple[tuple[str, bytes], ...]]  # and the values known
 
-_SIZE: Final = 64  # of each dimension, to see whether known sizes help
+# of all dimensions, to see whether known ones help: small, for limits of memory, and
+# large, for windows and reflections
+_SIZES: Final = (64, 512)
 
 
 def at_calls(program: Program) -> bool:
@@ -38,14 +40,20 @@ def at_calls(program: Program) -> bool:
     """
     if program.asked:
         return True
-    sizes = dict.fromkeys(names_in([spec.shape for spec in program.specs]), _SIZE)
+    names = names_in([spec.shape for spec in program.specs])
     place = program.refused
+    return bool(names) and any(_fits(program, names, size, place) for size in _SIZES)
+
+
+def _fits(program: Program, names: set[str], size: int, place: tuple[str, ...]) -> bool:
+    """Whether a node fits if all sizes are known."""
+    sizes = dict.fromkeys(names, size)
     try:
         with mode(train=False):
             trace(program, [spec.at(sizes) for spec in program.specs])
     except TensorlangError:
-        return bool(program.asked) or program.refused is not place
-    return bool(sizes)
+        return bool(program.asked) or program.refused != place
+    return True
 
 
 class ByValue:

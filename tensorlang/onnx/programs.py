@@ -69,7 +69,8 @@ class Program:
         depth: The number of functions that are being inlined.
         fixed: Known values of inputs.
         asked: Names of inputs whose values the last call needed.
-        refused: The node that did not fit in the last call, if one did not.
+        refused: The innermost node that did not fit in the last call, if one did not:
+            its operator and its results.
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class Program:
         self.depth = 0
         self.fixed: Mapping[str, np.ndarray] = {}
         self.asked: set[str] = set()
-        self.refused: NodeProto | None = None
+        self.refused: tuple[str, ...] = ()
         self._given: dict[Value, str] = {}
         self._made: dict[str, Weight] = {}
         self._computed = 0  # bytes of folded constants
@@ -186,7 +187,7 @@ class Program:
                 f"{self.name} takes {len(self.specs)} inputs "
                 f"({', '.join(v.name for v in self.inputs)}), got {len(inputs)}"
             )
-        self._computed, self.asked, self.refused = 0, set(), None
+        self._computed, self.asked, self.refused = 0, set(), ()
         values: dict[str, Held | TensorlangError] = {"": None}
         for name, array in self.arrays.items():
             values[name] = self._weight(name) if name in self.weights else array
@@ -315,9 +316,9 @@ class Program:
                     self._computed += each.nbytes if isinstance(each, np.ndarray) else 0
                 checked_bytes(self._computed, "all that its constants give")
             except TensorlangError as problem:
-                self.refused = node
                 if str(problem).startswith(f"{self.name}: "):
                     raise  # raised by a nested node
+                self.refused = (node.op_type, *node.output)
                 place = f"{node.op_type} {node.name!r}" if node.name else node.op_type
                 said = f"{self.name}: {place}: {problem}"
                 raise type(problem)(said) from problem

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar, overload
 import numpy as np
 
 from tensorlang import graph
-from tensorlang.errors import GraphError
+from tensorlang.errors import GraphError, TensorlangError
 from tensorlang.graph.values import Key, Tensor, Value
 from tensorlang.onnx.calls import Call, Held, Operand
 from tensorlang.onnx.folding import foldable
@@ -42,7 +42,13 @@ def branch(
         absent.append([value is None for value in outputs])
         return _present(outputs, absent[0])
 
-    made = graph.cond(cond, lambda: written(then_branch), lambda: written(else_branch))
+    try:
+        made = graph.cond(
+            cond, lambda: written(then_branch), lambda: written(else_branch)
+        )
+    except TensorlangError:
+        call.program.evaluated(cond)  # asks for inputs that it depends on, if small
+        raise
     return _filled(absent[0], made)
 
 

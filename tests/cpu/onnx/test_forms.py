@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tensorlang import graph
-from tensorlang.errors import GraphError
+from tensorlang.errors import GraphError, TensorlangError
 from tensorlang.layers import Dense, Dropout, Layer, Model
 from tensorlang.ops import math, random
 
@@ -161,3 +161,21 @@ def test_a_loop_that_stacks(tmp_path) -> None:
     )
     wanted = np.broadcast_to(np.exp(X[0, :2]), (3, 2))
     np.testing.assert_allclose(model(X[0, :2]), wanted, rtol=1e-5, strict=True)
+
+
+def test_a_branch_that_does_not_fit_is_not_read_where_the_condition_is_known(
+    tmp_path,
+) -> None:
+    model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 18]>
+      m (float[N, 4] x, int64 rate) => (float[N, 4] y) {
+        high = Constant <value_int = 16> ()  is = Equal (rate, high)
+        y = If (is) <
+          then_branch = t () => (float[N, 4] a) { a = Neg (x) },
+          else_branch = e () => (float[N, 4] b) {
+            shape = Constant <value_ints = [5, 5]> ()  b = Reshape (x, shape) }> }""")
+    onnx.save(model, tmp_path / "net.onnx")
+    x = X[:, :4]
+    loaded = Model.load(tmp_path / "net.onnx")
+    np.testing.assert_array_equal(loaded(x, np.array(16)), -x)
+    with pytest.raises(TensorlangError, match="Reshape"):
+        loaded(x, np.array(8))
