@@ -826,7 +826,7 @@ class Stmt(Node):
 
 @node
 class Seq(Stmt):
-    """Statements in order; the scope of the `Let`s and `Alloc`s among them."""
+    """Statements in order; the scope of each `Let` and `Alloc` among them."""
 
     stmts: tuple[Stmt, ...]
 
