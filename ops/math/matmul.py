@@ -32,12 +32,20 @@ def matmul(
         a: Floats `[..., m, k]`, or `[..., k, m]` with `transpose_a`.
         b: Floats `[..., k, n]`, or `[..., n, k]` with `transpose_b`. Batch dimensions
             equal those of `a`, or one operand is a single matrix, which broadcasts.
+            A vector is a row as `a` and a column as `b`, without that dimension in the
+            result, and is not transposed.
         transpose_a: Whether `a` is stored transposed.
         transpose_b: Whether `b` is stored transposed.
         out: Output array, `[..., m, n]`.
     """
+    vectors = a.ndim == 1, b.ndim == 1
+    if vectors[0]:
+        a, transpose_a = ir.reshaped(a, (1, a.shape[0])), False
+    if vectors[1]:
+        b, transpose_b = ir.reshaped(b, (b.shape[0], 1)), False
     batch, m, k, n = _sizes(a, b, transpose_a, transpose_b)
-    shape, rows = (*batch, m, n), (m,)
+    shape, rows = [*batch, *([] if vectors[0] else [m])], (m,)
+    shape += [] if vectors[1] else [n]
     if b.ndim == 2 and not transpose_a:  # fold the batch into the rows
         batch, rows = (), (*batch, m)
     left = _Matrices.of(a, batch, (ir.elements(rows), k), transpose_a)
@@ -115,8 +123,7 @@ def _sizes(
     """
     ir.require(
         a.ndim >= 2 and b.ndim >= 2,
-        "takes arrays of 2 dimensions or more, not {a} and {b}; reshape a vector to a "
-        "matrix",
+        "takes vectors, matrices and batches of these, not {a} and {b}",
         a=a.shape,
         b=b.shape,
     )

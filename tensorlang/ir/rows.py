@@ -12,7 +12,7 @@ the shape without it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -330,12 +330,16 @@ def same_shape(**arrays: Tensor) -> None:
 def axes_of(axis: Axes, rank: int) -> tuple[int, ...]:
     """Axes counted from the front, sorted; all if `axis` is None.
 
+    A scalar has axes 0 and -1, as in PyTorch: those of the array of its one element.
+
     Raises:
         ArgumentError: there is no such axis, or one is named twice.
     """
     if axis is None:
         return tuple(range(rank))
-    given: Sequence[int] = axis if isinstance(axis, tuple) else (axis,)
+    given = axis if isinstance(axis, tuple) else (axis,)
+    if not rank and given in {(0,), (-1,)}:
+        return ()
     found = sorted(axis_of(each, rank) for each in given)
     if len(set(found)) < len(found):
         raise ArgumentError(f"axis {axis} names an axis twice")

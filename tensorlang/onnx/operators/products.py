@@ -114,7 +114,7 @@ def write_matmul(writer: Writer, node: Node) -> str:
     names = []
     for value, flag in zip(node.args[:2], ("transpose_a", "transpose_b"), strict=True):
         name = writer.name(value)
-        if node.kwargs.get(flag):
+        if node.kwargs.get(flag) and value.ndim > 1:
             axes = [*range(value.ndim - 2), value.ndim - 1, value.ndim - 2]
             name = writer.emit("Transpose", name, perm=axes)
         names.append(name)

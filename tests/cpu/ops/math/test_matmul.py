@@ -49,6 +49,35 @@ def test_products_and_gradients(a, b, transpose_a, transpose_b):
     np.testing.assert_allclose(turned(db, transpose_b), wanted, **close)
 
 
+VECTORS = [
+    ((10,), (10,)),
+    ((10,), (10, 5)),
+    ((5, 10), (10,)),
+    ((10,), (4, 10, 5)),
+    ((2, 4, 5, 10), (10,)),
+    ((0,), (0,)),
+    ((1,), (1, 3)),
+]
+
+
+@pytest.mark.parametrize(("a", "b"), VECTORS)
+def test_vectors(a, b):
+    """Gradients against differences along a random direction."""
+    x, y = drawn(*a).astype(float), drawn(*b, seed=1).astype(float)
+    made, wanted = matmul(x, y), np.matmul(x, y)
+    assert np.shape(made) == np.shape(wanted)
+    np.testing.assert_allclose(made, wanted)
+    dy = drawn(*np.shape(wanted), seed=2).astype(float)
+    for n, slope in enumerate(matmul_grad(dy, x, y)):
+        way, at = drawn(*(a, b)[n], seed=3).astype(float), [x, y]
+        ends = []
+        for step in (1e-6, -1e-6):
+            moved = [z + step * way if k == n else z for k, z in enumerate(at)]
+            ends.append(np.sum(np.matmul(*moved) * dy))
+        expected = (ends[0] - ends[1]) / 2e-6
+        np.testing.assert_allclose(np.sum(slope * way), expected, rtol=1e-5, atol=1e-8)
+
+
 def test_strided_inputs():
     x, y = drawn(6, 20)[:, ::2], drawn(8, 10).T
     np.testing.assert_allclose(matmul(x, y), x @ y, rtol=1e-5, atol=1e-5)
@@ -58,7 +87,8 @@ def test_strided_inputs():
     ("call", "error", "match"),
     [
         (lambda: matmul(drawn(3, 4), drawn(5, 6)), ShapeError, "4 columns meet 5 rows"),
-        (lambda: matmul(drawn(3), drawn(3, 4)), ShapeError, "2 dimensions or more"),
+        (lambda: matmul(drawn(), drawn(3, 4)), ShapeError, "takes vectors, matrices"),
+        (lambda: matmul(drawn(4), drawn(3, 4)), ShapeError, "4 columns meet 3 rows"),
         (
             lambda: matmul(drawn(2, 3, 4), drawn(3, 4, 5)),
             ShapeError,

@@ -226,3 +226,14 @@ def test_out_and_shapes():
         math.sum(x, 1, out=out)
     assert math.sum.shape((8, 3, 5), axis=1) == (8, 5)
     assert math.argmax.shape((8, 3)) == ()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("axis", [0, -1])
+def test_a_scalar_has_one_axis(name, axis):
+    x = np.asarray(name in {"any", "all"} or np.float32(2.5))
+    found, whole = getattr(math, name)(x, axis), getattr(math, name)(x)
+    assert np.shape(found) == ()
+    np.testing.assert_array_equal(found, whole)
+    with pytest.raises(ArgumentError, match="axis 1 does not exist"):
+        getattr(math, name)(x, 1)
