@@ -132,6 +132,7 @@ def _export(
 ) -> None:
     import torch
 
+    torch.backends.mha.set_fastpath_enabled(False)  # which ONNX has no operator for
     part = path.with_suffix(".part")
     options: dict[str, Any] = {}
     if dynamic and dynamo:
