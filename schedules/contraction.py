@@ -22,6 +22,7 @@ from tensorlang.schedules.blocks import by_blocks
 from tensorlang.schedules.contraction_choice import (
     USUAL,
     choice,
+    far,
     predicted,
     product_of,
 )
@@ -81,10 +82,11 @@ def tiles(plan: Plan) -> None:
         return
     if dot_groups.products(s, stage) and s.attempt(dot_groups.by_groups, plan, tile):
         return
-    if extent_of(row) == 1 and not in_rows(stage):
-        raise ScheduleError("a vector times rows: partial sums in lanes are faster")
-    if extent_of(column) == 1:
-        raise ScheduleError("rows times a vector: partial sums in lanes are faster")
+    if extent_of(column) == 1 or (extent_of(row) == 1 and not in_rows(stage)):
+        if not far(plan.core, product):
+            raise ScheduleError("a vector times rows: partial sums in lanes are faster")
+        dots.by_dots(plan, best)
+        return
     plan.knobs.costs.append(partial(predicted, plan.core, product, best))
     folded = tuple(loop.var.name for loop in stage.driven("reduction"))
     axes = _Axes(row.var.name, column.var.name, folded)

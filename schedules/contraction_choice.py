@@ -249,6 +249,17 @@ def sizes_of(product: Product) -> list[Product]:
     return [replace(product, rows=rows) for rows in some]
 
 
+def far(core: Core, product: Product) -> bool:
+    """Whether the matrix of a product with a vector exceeds every cache of a core.
+
+    Several of its rows at a time then keep more lines on their way than one.
+    """
+    size = max(sizes_of(product), key=lambda each: each.rows)
+    elements = size.batch * size.rows * size.columns * size.depth
+    caches = [level.capacity for level in core.levels]
+    return elements * max(size.left.bytes, size.right.bytes) > max(caches, default=0.0)
+
+
 def _best(candidates: Sequence[T], spent: Callable[[T], float]) -> tuple[T, float]:
     """The first candidate that the model does not tell from a faster one."""
     best, least = candidates[0], inf

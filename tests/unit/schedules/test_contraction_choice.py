@@ -7,7 +7,7 @@ import pytest
 
 from tensorlang import machine
 from tensorlang.ir.dtypes import DType
-from tensorlang.schedules.contraction_choice import choice
+from tensorlang.schedules.contraction_choice import choice, far
 from tensorlang.schedules.contraction_model import Product, cycles, dot_cycles
 from tensorlang.schedules.contraction_space import Blocks
 from tensorlang.schedules.core import modelled
@@ -125,3 +125,11 @@ def test_what_fits_a_cache_comes_into_it_once():
     tile = {"m": 16.0, "n": 16.0, "k": 64.0}
     assert moved(loops, tile, operands, held, 48 << 10) == [0, 0]
     assert moved(loops, tile, operands, held, 1 << 10) == [4 << 14, 4 << 14]
+
+
+def test_a_matrix_times_a_vector_is_far_beyond_every_cache(core):
+    largest = max(level.capacity for level in core.levels)
+    depth = 4 * ceil(largest / 4096)
+    assert far(core, product(1, 1024, depth))
+    assert not far(core, product(1, 128, depth))
+    assert far(core, product(1024, 1, depth))
