@@ -188,9 +188,8 @@ class DerivedGradient(Operator):
         for dy, of in named:
             ir.require(
                 dy is None or _is_float(inputs[of]),
-                "a gradient is given of a result that there is only with {of}",
+                f"a gradient is given of a result that there is only with {of}",
                 ArgumentError,
-                of=of,
             )
         if named:
             dys = [dy for dy, of in named if _is_float(inputs[of])]
@@ -210,12 +209,9 @@ class DerivedGradient(Operator):
             _same(self.of.id, dy.shape, made.shape, dy.buffer.name)
             ir.require(
                 dy.dtype == made.dtype or not made.dtype.is_float,
-                "{dy} is {found}; an array of {needed} is needed, as {id} gives",
+                f"{dy.buffer.name} is {dy.dtype}; an array of {made.dtype} is needed, "
+                f"as {self.of.id} gives",
                 DTypeError,
-                dy=dy.buffer.name,
-                found=dy.dtype,
-                needed=made.dtype,
-                id=self.of.id,
             )
         return given
 
@@ -262,11 +258,8 @@ def _same(
 ) -> None:
     ir.require(
         tuple(dy) == tuple(made),
-        "{name} has shape {dy}; an array of shape {made} is needed, as {id} gives",
-        name=name,
-        dy=tuple(dy),
-        id=id,
-        made=tuple(made),
+        f"{name} has shape {tuple(dy)}; an array of shape {tuple(made)} is needed, as "
+        f"{id} gives",
     )
 
 

@@ -98,11 +98,9 @@ class Fold(Operator):
         if not self._empty and rows.is_empty:
             ir.require(
                 any(extent == 0 for extent in rows.shape(keepdims=False)),
-                "an array of shape {shape} has nothing to choose from along axis "
-                "{axis}",
+                f"an array of shape {x.shape} has nothing to choose from along axis "
+                f"{axis}",
                 ShapeError,
-                shape=x.shape,
-                axis=axis,
             )
         made = self.body(rows, **more)
         _check(made, "one value a row, as rows.fold", rows.of(rows.array.shape))
@@ -123,12 +121,9 @@ class Fold(Operator):
             made = rows.shape(keepdims=keepdims)
             ir.require(
                 len(dy.shape) == len(made) and dy.shape == made,
-                "dy has shape {dy}; folding axis {axis} of shape {x} gives {made}",
+                f"dy has shape {dy.shape}; folding axis {axis} of shape {x.shape} "
+                f"gives {made}",
                 ShapeError,
-                dy=dy.shape,
-                axis=axis,
-                x=x.shape,
-                made=made,
             )
             result: ir.Tensor = rule(dy, rows, **given)
             _check(result, "a value a place, as rows.each", rows.array.shape, x.shape)

@@ -105,8 +105,7 @@ def _products(
         value = reduce(mul, (each(place) for each in operands))
         return ir.sum(value, [*along.values()]) if along else value
 
-    made: ir.Tensor = ir.compute([sizes[label] for label in order], element, name)
-    return made
+    return ir.compute([sizes[label] for label in order], element, name)
 
 
 def _order(operands: Sequence[_Operand], result: Labels) -> Labels:

@@ -88,10 +88,8 @@ class _Matrices:
         one = not batch or all(extent == 1 for extent in own)
         ir.require(
             one or math.prod(own) == whole,
-            "a batch {own} that broadcasts to {batch} in part is not supported; expand "
-            "it with numpy.broadcast_to(...).copy()",
-            own=own,
-            batch=batch,
+            f"a batch {own} that broadcasts to {batch} in part is not supported; "
+            "expand it with numpy.broadcast_to(...).copy()",
         )
         lying = matrix[::-1] if transposed else matrix
         return cls(ir.reshaped(x, (1 if one else whole, *lying)), transposed)
@@ -123,28 +121,17 @@ def _sizes(
     """
     ir.require(
         a.ndim >= 2 and b.ndim >= 2,
-        "takes vectors, matrices and batches of these, not {a} and {b}",
-        a=a.shape,
-        b=b.shape,
+        f"takes vectors, matrices and batches of these, not {a.shape} and {b.shape}",
     )
     m, k = a.shape[-2:][::-1] if transpose_a else a.shape[-2:]
     depth, n = b.shape[-2:][::-1] if transpose_b else b.shape[-2:]
     ir.require(
         k == depth,
-        "{a} by {b} (transpose_a={on_a}, transpose_b={on_b}): {k} columns meet {depth} "
-        "rows",
-        a=a.shape,
-        b=b.shape,
-        on_a=transpose_a,
-        on_b=transpose_b,
-        k=k,
-        depth=depth,
+        f"{a.shape} by {b.shape} (transpose_a={transpose_a}, "
+        f"transpose_b={transpose_b}): {k} columns meet {depth} rows",
     )
     return ir.broadcast((a.shape[:-2], b.shape[:-2])), m, int(k), int(n)
 
 
 def _rounded(sums: ir.Tensor, like: ir.Tensor, name: str) -> ir.Tensor:
-    made: ir.Tensor = ir.compute(
-        sums.shape, lambda *i: ir.stored(sums[i], like.dtype), name
-    )
-    return made
+    return ir.compute(sums.shape, lambda *i: ir.stored(sums[i], like.dtype), name)

@@ -229,8 +229,8 @@ def _squares(rows: ir.rows.Rows) -> ir.Tensor:
         difference: ir.Expr = rows[at] - total[rows.of(at)] / count
         return difference * difference
 
-    squares: ir.Tensor = rows.fold_long("sum", square, "squares")
-    return squares
+    made: ir.Tensor = rows.fold_long("sum", square, "squares")
+    return made
 
 
 def _squares_of_chunks(rows: ir.rows.Rows) -> ir.Tensor:
@@ -239,8 +239,8 @@ def _squares_of_chunks(rows: ir.rows.Rows) -> ir.Tensor:
     sums = parts.fold("sum", lambda _, __, at: rows[at], "sums")
 
     def own_mean(side: int, part: ir.rows.Index) -> ir.Expr:
-        mean: ir.Expr = sums.of(side)[part] / parts.count(part).cast(kind)
-        return mean
+        made: ir.Expr = sums.of(side)[part] / parts.count(part).cast(kind)
+        return made
 
     def square(side: int, part: ir.rows.Index, at: ir.rows.Index) -> ir.Expr:
         difference = rows[at] - own_mean(side, part)
@@ -252,8 +252,8 @@ def _squares_of_chunks(rows: ir.rows.Rows) -> ir.Tensor:
     def whole(part: ir.rows.Index) -> ir.Expr:
         mean = sums[part] / parts.count(part).cast(kind)
         off = mean - total[parts.row(part)] / rows.length.cast(kind)
-        value: ir.Expr = inside[part] + off * off * parts.count(part).cast(kind)
-        return value
+        made: ir.Expr = inside[part] + off * off * parts.count(part).cast(kind)
+        return made
 
     made: ir.Tensor = parts.total("sum", whole, "squares")
     return made

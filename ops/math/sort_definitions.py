@@ -109,7 +109,7 @@ class Sort:
 def _counted(sort: Sort) -> ir.Tensor:
     """Place each element at its rank, the number of elements that precede it."""
     shape = (sort.rows.count, sort.rows.length)
-    key: ir.Tensor = ir.compute(shape, lambda r, i: sort.key(r, i, exact=False), "key")
+    key = ir.compute(shape, lambda r, i: sort.key(r, i, exact=False), "key")
     j = ir.reduce_axis(sort.rows.length, "j")
     one, zero = ir.as_expr(1, ir.i32), ir.as_expr(0, ir.i32)
 
@@ -118,7 +118,7 @@ def _counted(sort: Sort) -> ir.Tensor:
         earlier = j.var < i
         return ir.Select((other < own) | (other.equal(own) & earlier), one, zero)
 
-    rank: ir.Tensor = ir.compute(shape, lambda r, i: ir.sum(before(r, i), j), "rank")
+    rank = ir.compute(shape, lambda r, i: ir.sum(before(r, i), j), "rank")
     axes = [ir.nests.axis("r", shape[0]), ir.nests.axis("i", shape[1], "disjoint")]
     row, at = (axis.var for axis in axes)
     value = sort.array[sort.rows.at(row, at)]

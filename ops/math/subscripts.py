@@ -28,7 +28,11 @@ def parsed(subscripts: str, ranks: Sequence[int]) -> tuple[list[Labels], Labels]
 
     def need(condition: object, problem: str) -> None:
         what = f"subscripts {subscripts!r}: {problem}"
-        ir.require(condition, "{what}", ArgumentError, what=what)
+        ir.require(
+            condition,
+            f"{what}",
+            ArgumentError,
+        )
 
     for sign in "".join(text.replace(_DOTS, "", 1) for text in (*terms, result)):
         legal = sign.isascii() and sign.isalpha()
@@ -77,11 +81,8 @@ def sizes_of(
             same, known = own.setdefault(label, size), sizes.get(label, size)
             ir.require(
                 same == size and (1 in (known, size) or known == size),
-                "subscripts {subscripts!r}: {label!r} has sizes {known} and {size}",
-                subscripts=subscripts,
-                label=label,
-                known=known if same == size else same,
-                size=size,
+                f"subscripts {subscripts!r}: {label!r} has sizes "
+                f"{known if same == size else same} and {size}",
             )
             sizes[label] = size if known == 1 else known
     return sizes

@@ -108,9 +108,7 @@ class Problem:
         wanted = (*self.shape[:3], self.v.shape[2])
         ir.require(
             dy.shape == wanted,
-            "dy has shape {dy}; it must be that of the result, {wanted}",
-            dy=dy.shape,
-            wanted=wanted,
+            f"dy has shape {dy.shape}; it must be that of the result, {wanted}",
         )
         return ir.reshaped(dy, (*self.q.shape[:-1], self.v.shape[2]))
 
@@ -119,33 +117,28 @@ def _check(q: ir.Tensor, k: ir.Tensor, v: ir.Tensor, window: int | None) -> None
     """Refuse shapes that do not go together, and empty windows."""
     ir.require(
         {q.ndim, k.ndim, v.ndim} == {4},
-        "q, k and v are [batch, heads, length, depth], not {q}, {k}, {v}",
-        q=q.shape,
-        k=k.shape,
-        v=v.shape,
+        f"q, k and v are [batch, heads, length, depth], not {q.shape}, {k.shape}, "
+        f"{v.shape}",
     )
     ir.require(
         k.shape[:3] == v.shape[:3]
         and q.shape[0] == k.shape[0]
         and q.shape[3] == k.shape[3],
-        "q of {q}, k of {k} and v of {v} do not go together: batches are equal, q and "
-        "k have one depth, k and v the same heads and length",
-        q=q.shape,
-        k=k.shape,
-        v=v.shape,
+        f"q of {q.shape}, k of {k.shape} and v of {v.shape} do not go together: "
+        "batches are equal, q and k have one depth, k and v the same heads and length",
     )
     ir.require(
         k.shape[1] > 0 and q.shape[1] % k.shape[1] == 0,
-        "{q} heads of q do not share {k} heads of k and v evenly",
-        q=q.shape[1],
-        k=k.shape[1],
+        f"{q.shape[1]} heads of q do not share {k.shape[1]} heads of k and v evenly",
     )
-    ir.require(k.shape[2] > 0, "k of {k} has no keys to attend to", k=k.shape)
+    ir.require(
+        k.shape[2] > 0,
+        f"k of {k.shape} has no keys to attend to",
+    )
     ir.require(
         window is None or window > 0,
-        "a window of {window} holds no keys",
+        f"a window of {window} holds no keys",
         ArgumentError,
-        window=window,
     )
 
 
@@ -154,10 +147,8 @@ def _check_scale(q: ir.Tensor, scale: float | None) -> None:
     kind = ir.f32 if q.dtype.bits < 32 else q.dtype
     ir.require(
         scale is None or abs(scale) <= float(np.finfo(kind.numpy).max),
-        "a scale of {scale} is not a finite {kind}, which scores are computed in",
+        f"a scale of {scale} is not a finite {kind.name}, which scores are computed in",
         ArgumentError,
-        scale=scale,
-        kind=kind.name,
     )
 
 
@@ -173,7 +164,7 @@ def attention(p: Problem) -> ir.Tensor:
         return ir.sum(_seen(p, i, t.expression(), value), t)
 
     shape = (*rows, p.v.shape[2])
-    y: ir.Tensor = ir.compute(shape, weighted, "weighted")
+    y = ir.compute(shape, weighted, "weighted")
     return stored(y, p.q, "y")
 
 
@@ -198,8 +189,7 @@ def _weights(p: Problem) -> ir.Tensor:
         value: ir.Expr = e[at]
         return value / ir.select(whole.equal(0.0), 1.0, whole)
 
-    weight: ir.Tensor = ir.compute((*rows, n), share, "weight")
-    return weight
+    return ir.compute((*rows, n), share, "weight")
 
 
 def _scores(p: Problem) -> ir.Tensor:
@@ -216,8 +206,7 @@ def _scores(p: Problem) -> ir.Tensor:
     def score(*at: ir.Expr) -> ir.Expr:
         return _seen(p, at[:-1], at[-1], dots[at] * p.scale, -math.inf)
 
-    scores: ir.Tensor = ir.compute(shape, score, "scores")
-    return scores
+    return ir.compute(shape, score, "scores")
 
 
 def _seen(
@@ -231,7 +220,6 @@ def stored(made: ir.Tensor, like: ir.Tensor, name: str) -> ir.Tensor:
     """A result in the type of an array."""
     if made.dtype == like.dtype:
         return made
-    cast: ir.Tensor = ir.compute(
+    return ir.compute(
         made.buffer.shape, lambda *at: ir.stored(made[at], like.dtype), name
     )
-    return cast

@@ -228,8 +228,7 @@ def _scaled(value: ir.Expr, weight: ir.Tensor | None, c: ir.Expr) -> ir.Expr:
 
 
 def _by_channel(x: ir.Tensor, axis: int, value: Channel, name: str) -> ir.Tensor:
-    made: ir.Tensor = ir.compute((x.shape[axis],), value, name)
-    return made
+    return ir.compute((x.shape[axis],), value, name)
 
 
 def _normalised(
@@ -259,12 +258,8 @@ def _moved(running: ir.Tensor, own: Channel, momentum: Scalar, name: str) -> ir.
         moved = held * (1.0 - share) + own(c).cast(held.dtype) * share
         return ir.stored(moved, running.dtype)
 
-    made: ir.Tensor = ir.compute(running.shape, value, name)
-    return made
+    return ir.compute(running.shape, value, name)
 
 
 def _as_weight(weight: ir.Tensor, value: Channel, name: str) -> ir.Tensor:
-    made: ir.Tensor = ir.compute(
-        weight.shape, lambda c: ir.stored(value(c), weight.dtype), name
-    )
-    return made
+    return ir.compute(weight.shape, lambda c: ir.stored(value(c), weight.dtype), name)

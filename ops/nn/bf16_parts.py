@@ -98,8 +98,7 @@ def _parts(
             made = ir.select(number < at + 1, part(x, taken[at]), made)
         return made
 
-    made: ir.Tensor = ir.compute((rows, len(taken) * depth), of, name)
-    return made
+    return ir.compute((rows, len(taken) * depth), of, name)
 
 
 def products(
@@ -120,12 +119,11 @@ def products(
         first = _parts(x, rows, depth, [a for a, _ in pairs], f"{name}_x")
         second = _parts(w, columns, depth, [b for _, b in pairs], f"{name}_w")
         q = ir.reduce_axis(len(pairs) * depth, "k")
-        made: ir.Tensor = ir.compute(
+        return ir.compute(
             (rows, columns),
             lambda i, j: ir.sum(ir.wide(first[i, q]) * ir.wide(second[j, q]), q),
             name,
         )
-        return made
 
     high, rest = summed(split.products[:1], "high"), summed(split.products[1:], "rest")
 
@@ -133,5 +131,4 @@ def products(
         finite = ir.unary("abs", high[i, j]) <= ir.as_expr(_FINITE, ir.f32)
         return ir.select(finite, high[i, j] + rest[i, j], high[i, j])
 
-    both: ir.Tensor = ir.compute((rows, columns), element, name)
-    return both
+    return ir.compute((rows, columns), element, name)

@@ -32,13 +32,8 @@ def by_channels(
     for name, each in by_channel.items():
         ir.require(
             each is None or (each.ndim == 1 and each.shape[0] == channels),
-            "{name} has shape {shape}; for x of shape {x} with its channels along axis "
-            "{at} it is {wanted}",
-            name=name,
-            shape=each and each.shape,
-            x=x.shape,
-            at=at,
-            wanted=(channels,),
+            f"{name} has shape {each and each.shape}; for x of shape {x.shape} with "
+            f"its channels along axis {at} it is {(channels,)}",
         )
     before, behind = ir.elements(x.shape[:at]), x.shape[at + 1 :]
     if all(extent == 1 for extent in behind):
@@ -57,8 +52,7 @@ def check_variance(x: ir.Tensor, rows: ir.rows.Rows, dim: int) -> None:
     """Check that channels have more than one value."""
     ir.require(
         dim == _IMAGES or rows.array.shape[1] != 1,
-        "x of shape {x} has one value a channel, which has no variance",
-        x=x.shape,
+        f"x of shape {x.shape} has one value a channel, which has no variance",
     )
 
 
@@ -103,10 +97,7 @@ class Channels:
         """The sum over images of a value per image and channel."""
         n, c, _ = self.array.shape
         axis = ir.reduce_axis(n, f"{name}_n")
-        made: ir.Tensor = ir.compute(
-            (c,), lambda c: ir.sum(value(axis.var, c), axis), name
-        )
-        return made
+        return ir.compute((c,), lambda c: ir.sum(value(axis.var, c), axis), name)
 
     def moments(self) -> Moments:
         """Mean and variance; with `dy`, its sums too."""

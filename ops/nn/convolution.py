@@ -152,9 +152,7 @@ def _check_addend(addend: ir.Tensor | None, found: Problem) -> None:
     """
     ir.require(
         addend is None or addend.shape == found.given_y,
-        "addend has shape {addend}, the result {shape}",
-        addend=addend and addend.shape,
-        shape=found.given_y,
+        f"addend has shape {addend and addend.shape}, the result {found.given_y}",
     )
 
 

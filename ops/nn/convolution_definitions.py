@@ -145,8 +145,7 @@ def _summed(
             order = (*of[:-1], *c, *tap, of[-1])
         elif back:
             order = (*of[:-1], *c, of[-1], *tap)
-        value: ir.Expr = filters[order]
-        return value
+        return filters[order]
 
     found: list[tuple[Sequence[Part], ir.Tensor]] = []
     for parts in itertools.product(*(side.parts for side in images.sides)):
@@ -209,13 +208,12 @@ def _sums(  # noqa: PLR0917 - operands of a sum
     called = [f"t{names[n][1:]}" for n in several]
     batch = ("b", *called)
     shape = (image.shape[0], *(parts[n].phases for n in several))
-    made: ir.Tensor = staged(
+    return staged(
         images.frame.joined(shape, own, images.places),
         images.frame.joined(batch, ("g", "o")[2 - len(own) :], images.names),
         element,
         name,
     )
-    return made
 
 
 # -------------------------------------------------------------------- results
@@ -241,8 +239,7 @@ def _results(  # noqa: PLR0917 - operands of an epilogue
 
         def phase(sums: ir.Tensor, number: Indices, lines: Indices) -> ir.Expr:
             place = images.place(lines)
-            value: ir.Expr = sums[images.frame.joined((*batch, *number), own, place)]
-            return value
+            return sums[images.frame.joined((*batch, *number), own, place)]
 
         return interleaved(pixel, images.sides, found, phase)
 

@@ -111,8 +111,7 @@ class Rows(Lines):
         names = ["b", *("g", "c")[2 - len(channels) :]]
         names += [f"r{name}" for name in SPATIAL[3 - len(self.sides) :]] + ["q"]
         residues = [side.residues for side in self.sides]
-        made: ir.Tensor = staged((*n, *channels, *residues, row), names, element, name)
-        return made
+        return staged((*n, *channels, *residues, row), names, element, name)
 
     def at(
         self, batch: Any, channels: Indices, place: Indices, offsets: Sequence[Any]

@@ -17,8 +17,7 @@ def widened(x: ir.Tensor, name: str = "wide") -> ir.Tensor:
     if x.dtype.name not in ir.NARROW:
         return x
     names = [f"k{at}" for at in range(len(x.shape))]
-    made: ir.Tensor = staged(x.shape, names, lambda at: ir.wide(x[at]), name)
-    return made
+    return staged(x.shape, names, lambda at: ir.wide(x[at]), name)
 
 
 def channels(w: ir.Tensor, rank: int, *, back: bool) -> tuple[Indices, Indices]:
@@ -57,10 +56,7 @@ def packed_weights(w: ir.Tensor, rank: int, *, back: bool) -> ir.Tensor:
         return ir.wide(w[(*group, *own, *tap)])
 
     names = (*("g",)[: len(groups)], *("c",)[:inner], *window_names(rank), "o")
-    made: ir.Tensor = staged(
-        (*groups, *folded, *window, last), names, element, "packed"
-    )
-    return made
+    return staged((*groups, *folded, *window, last), names, element, "packed")
 
 
 def flipped_weights(w: ir.Tensor, rank: int) -> ir.Tensor:
@@ -80,8 +76,7 @@ def flipped_weights(w: ir.Tensor, rank: int) -> ir.Tensor:
 
     shape = (*exchanged(leading), *window)
     names = (*named, *window_names(rank))
-    made: ir.Tensor = staged(shape, names, element, "turned")
-    return made
+    return staged(shape, names, element, "turned")
 
 
 def finished(
@@ -123,8 +118,7 @@ def finished(
             shifted = shifted + ir.wide(addend[indices])
         return ir.stored(activated(shifted, activation), dtype)
 
-    result: ir.Tensor = staged(shape, names, element, name)
-    return result
+    return staged(shape, names, element, name)
 
 
 def narrowed(
@@ -134,7 +128,6 @@ def narrowed(
     if sums.dtype == dtype:
         return sums
     name = name or sums.buffer.name
-    shown: ir.Tensor = staged(
+    return staged(
         sums.shape, names, lambda at: ir.stored(sums[at], dtype), f"{name}_{dtype}"
     )
-    return shown

@@ -106,9 +106,7 @@ def cross_entropy_grad(
     wanted = labels.shape if each else ()
     ir.require(
         len(shape) == len(wanted) and shape == wanted,
-        "dy has shape {dy}, nn.cross_entropy gives {wanted}",
-        dy=shape,
-        wanted=wanted,
+        f"dy has shape {shape}, nn.cross_entropy gives {wanted}",
     )
     of_row = laid.rows.a_row(dy) if isinstance(dy, ir.Tensor) and each else dy
     shares = definitions.shares(laid, of_row, reduction)
@@ -125,25 +123,20 @@ def _laid(
     """Logits as rows over the classes, with their labels."""
     ir.require(
         0.0 <= label_smoothing <= 1.0,
-        "label_smoothing is from 0 to 1, not {given}",
+        f"label_smoothing is from 0 to 1, not {label_smoothing}",
         ArgumentError,
-        given=label_smoothing,
     )
     at = min(logits.ndim - 1, 1) if axis is None else axis
     rows = ir.rows.along(logits, at, fixed=True)
     wanted = rows.shape(keepdims=False)
     ir.require(
         labels.ndim == len(wanted) and labels.shape == wanted,
-        "logits of shape {logits} have a class for each of {wanted}, the labels have "
-        "shape {labels}",
-        logits=logits.shape,
-        wanted=wanted,
-        labels=labels.shape,
+        f"logits of shape {logits.shape} have a class for each of {wanted}, the "
+        f"labels have shape {labels.shape}",
     )
     ir.require(
         not rows.is_empty,
-        "logits of shape {logits} have no classes",
-        logits=logits.shape,
+        f"logits of shape {logits.shape} have no classes",
     )
     ignored = ir.as_expr(ignore_index)
     return definitions.Labelled(rows, rows.a_row(labels), ignored, label_smoothing)

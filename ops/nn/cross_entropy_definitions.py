@@ -121,18 +121,14 @@ def _reduced(losses: ir.Tensor, given: Labelled, *, mean: bool) -> ir.Tensor:
         value = whole[()] / count[()] if mean else whole[()]
         return ir.stored(value, given.rows.array.dtype)
 
-    made: ir.Tensor = ir.compute((), result, "y")
-    return made
+    return ir.compute((), result, "y")
 
 
 def _as(total: ir.Tensor, like: ir.Tensor) -> ir.Tensor:
     if total.dtype == like.dtype:
         return total
     shape = total.buffer.shape
-    made: ir.Tensor = ir.compute(
-        shape, lambda *at: ir.stored(total[at], like.dtype), "y"
-    )
-    return made
+    return ir.compute(shape, lambda *at: ir.stored(total[at], like.dtype), "y")
 
 
 def shares(given: Labelled, dy: ir.Tensor | ir.Expr, how: str) -> ir.Tensor:
@@ -159,5 +155,4 @@ def _count(given: Labelled) -> ir.Tensor:
         one = ir.Select(given.counts(row), ir.as_expr(1.0, kind), ir.as_expr(0.0, kind))
         return ir.reduction("sum", one, axes)
 
-    made: ir.Tensor = ir.compute((), folded, "count")
-    return made
+    return ir.compute((), folded, "count")

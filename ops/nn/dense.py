@@ -112,9 +112,8 @@ def dense(
     """
     ir.require(
         tolerance is None or tolerance >= 0,
-        "tolerance is None or a relative error from 0, not {tolerance!r}",
+        f"tolerance is None or a relative error from 0, not {tolerance!r}",
         ArgumentError,
-        tolerance=tolerance,
     )
     return _layer(x, w, b, activation, layout, residual, dropout, key, _plain(ir.wide))
 
@@ -124,10 +123,9 @@ def _plain(rounded: Callable[[ir.Expr], ir.Expr]) -> Products:
 
     def sums(x: Factor, w: Factor, sizes: Sizes, name: str) -> ir.Tensor:
         k = ir.reduce_axis(sizes[2], "k")
-        made: ir.Tensor = ir.compute(
+        return ir.compute(
             sizes[:2], lambda i, j: ir.sum(rounded(x(i, k)) * rounded(w(j, k)), k), name
         )
-        return made
 
     return sums
 
@@ -265,20 +263,14 @@ def _check_shapes(  # noqa: PLR0917 - operands of a layer
     )
     ir.require(
         x.ndim > 0 and x.shape[-1] == depth,
-        "x of shape {x} does not end in the {depth} inputs of a weight of shape {w} "
-        "(layout {layout})",
-        x=x.shape,
-        depth=depth,
-        w=array.shape,
-        layout=kind,
+        f"x of shape {x.shape} does not end in the {depth} inputs of a weight of "
+        f"shape {array.shape} (layout {kind})",
     )
     check_bias(b, columns)
     shape = (*x.shape[:-1], columns)
     ir.require(
         residual is None or (residual.ndim == x.ndim and residual.shape == shape),
-        "the residual has shape {residual}, the result {shape}",
-        residual=residual and residual.shape,
-        shape=shape,
+        f"the residual has shape {residual and residual.shape}, the result {shape}",
     )
 
 
@@ -291,9 +283,8 @@ def _check_key(dropout: object, key: Any) -> None:
     several = key is not None and key.words.ndim > 1
     ir.require(
         not several and (dropout is None or key is not None),
-        "dropout takes one Key as key=, not {given}",
+        f"dropout takes one Key as key=, not {'a batch' if several else 'NoneType'}",
         ArgumentError,
-        given="a batch" if several else "NoneType",
     )
 
 
@@ -329,12 +320,8 @@ def dense_grad(
         and x.shape[-1] == depth
         and dy.ndim == x.ndim
         and dy.shape == (*x.shape[:-1], columns),
-        "dy of shape {dy}, x of {x} and w of {w} (layout {layout!r}) are not of one "
-        "dense layer",
-        dy=dy.shape,
-        x=x.shape,
-        w=w.shape,
-        layout=layout,
+        f"dy of shape {dy.shape}, x of {x.shape} and w of {w.shape} (layout "
+        f"{layout!r}) are not of one dense layer",
     )
     rows = math.prod(x.shape[:-1])
     above, below = ir.reshaped(dy, (rows, columns)), ir.reshaped(x, (rows, depth))
@@ -355,10 +342,10 @@ def dense_grad(
     ) -> ir.Tensor:
         """Sums in the input dtype; f16 and bf16 accumulate in f32, rounded once."""
         wide = x.dtype.name in NARROW
-        made: ir.Tensor = ir.compute(shape, sums, f"{name}_sum" if wide else name)
+        made = ir.compute(shape, sums, f"{name}_sum" if wide else name)
         if not wide:
             return made
-        return ir.compute(shape, lambda *at: ir.stored(made[at], x.dtype), name)  # type: ignore[no-any-return]
+        return ir.compute(shape, lambda *at: ir.stored(made[at], x.dtype), name)
 
     dx = summed(
         below.shape, lambda i, k: ir.sum(upper(i, j) * ir.wide(weight(j, k)), j), "dx"

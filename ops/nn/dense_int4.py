@@ -95,12 +95,11 @@ def _by_numbers(x: ir.Tensor, w: ir.Tensor, scales: ir.Tensor) -> ir.Tensor:
     weight, depth = weights(w, scales, 4), x.shape[1]
     numbers = ir.compute((w.shape[0], depth), weight, "numbers")
     k = ir.reduce_axis(depth, "k")
-    made: ir.Tensor = ir.compute(
+    return ir.compute(
         (x.shape[0], w.shape[0]),
         lambda i, j: ir.sum(ir.wide(x[i, k]) * numbers[j, k], k),
         "products",
     )
-    return made
 
 
 def _by_bytes(x: ir.Tensor, w: ir.Tensor, scales: ir.Tensor) -> ir.Tensor:
@@ -120,12 +119,10 @@ def _by_bytes(x: ir.Tensor, w: ir.Tensor, scales: ir.Tensor) -> ir.Tensor:
         at = g * (int(width) // count) + byte if grouped else byte
         number: ir.Expr = half(w[j, at], ir.as_expr(h))
         number = number * scales[j, g] if grouped else number
-        product: ir.Expr = halves[i, h, at] * number
-        return product
+        return halves[i, h, at] * number
 
-    made: ir.Tensor = ir.compute(
+    return ir.compute(
         (x.shape[0], columns),
         lambda i, j: ir.sum(term(i, j), (g, byte, h) if grouped else (byte, h)),
         "products",
     )
-    return made

@@ -100,9 +100,7 @@ def dense_int8(
     length = depth // math.prod(groups or (1,)) if depth else 0
     ir.require(
         length <= _LONGEST,
-        "sums of {length} products may overflow int32; at most {most}",
-        length=length,
-        most=_LONGEST,
+        f"sums of {length} products may overflow int32; at most {_LONGEST}",
     )
     zero = _by_row(zero_points, x, "zero_points")
     if isinstance(w, ir.Tensor):
@@ -190,8 +188,7 @@ def _exact_of_strips(
         x = _padded(x, whole)
 
     def weight(j: Any, k: Any) -> ir.Expr:
-        value: ir.Expr = strips[j // LANES, k // GROUP, j % LANES * GROUP + k % GROUP]
-        return value
+        return strips[j // LANES, k // GROUP, j % LANES * GROUP + k % GROUP]
 
     def unsigned(j: Any, k: Any) -> ir.Expr:
         value = weight(j, k)
@@ -249,8 +246,7 @@ def _padded(x: ir.Tensor, depth: int) -> ir.Tensor:
         read: ir.Expr = x[i, ir.binary("min", k, last)]
         return ir.select(k <= last, read, ir.as_expr(0, x.dtype))
 
-    made: ir.Tensor = ir.compute((x.shape[0], depth), element, "padded")
-    return made
+    return ir.compute((x.shape[0], depth), element, "padded")
 
 
 def _by_row(given: ir.Tensor | None, x: ir.Tensor, name: str) -> Callable[..., ir.Expr]:
@@ -265,10 +261,8 @@ def _by_row(given: ir.Tensor | None, x: ir.Tensor, name: str) -> Callable[..., i
     per_row = given.ndim == x.ndim - 1 and given.shape == x.shape[:-1]
     ir.require(
         single or per_row,
-        "{name} of shape {given} is neither one number nor one per row of x, {rows}",
-        name=name,
-        given=given.shape,
-        rows=x.shape[:-1],
+        f"{name} of shape {given.shape} is neither one number nor one per row of x, "
+        f"{x.shape[:-1]}",
     )
     flat = given if single else ir.reshaped(given, (math.prod(x.shape[:-1]),))
     kind = ir.f32 if given.dtype.is_float else ir.i32
@@ -293,10 +287,8 @@ def _check_result(dtype: ir.DType, scale: ir.Expr, zero_point: ir.Expr) -> None:
     """
     ir.require(
         dtype.name in _RESULTS,
-        "dtype is one of {known}, not {dtype}",
+        f"dtype is one of {', '.join(_RESULTS)}, not {dtype}",
         DTypeError,
-        known=", ".join(_RESULTS),
-        dtype=dtype,
     )
     if dtype.is_float:
         return
@@ -304,17 +296,12 @@ def _check_result(dtype: ir.DType, scale: ir.Expr, zero_point: ir.Expr) -> None:
     for condition in (scale >= _LEAST, scale <= _MOST):  # NaN is neither
         ir.require(
             condition,
-            "y_scale is a finite f32 greater than 0, from {least:.3g} to {most:.3g}",
+            f"y_scale is a finite f32 greater than 0, from {_LEAST:.3g} to {_MOST:.3g}",
             ArgumentError,
-            least=_LEAST,
-            most=_MOST,
         )
     for condition in (zero_point >= least, zero_point <= most):
         ir.require(
             condition,
-            "y_zero_point is a value of {dtype}, from {least} to {most}",
+            f"y_zero_point is a value of {dtype}, from {least} to {most}",
             ArgumentError,
-            dtype=dtype,
-            least=least,
-            most=most,
         )

@@ -34,7 +34,10 @@ def sizes_of(
         ShapeError: not a matrix, or not packed for so many columns.
     """
     if isinstance(w, ir.Tensor):
-        ir.require(w.ndim == 2, "the weight is a matrix, not of shape {w}", w=w.shape)
+        ir.require(
+            w.ndim == 2,
+            f"the weight is a matrix, not of shape {w.shape}",
+        )
         columns, depth = map(int, w.shape if layout == "oi" else w.shape[::-1])
         return columns, depth
     shape = w.array.shape
@@ -42,10 +45,8 @@ def sizes_of(
         len(shape) == 3
         and shape[0] == -(-w.columns // lanes)
         and shape[2] == lanes * group,
-        "an array of shape {shape} holds no packed weight of {columns} columns; "
+        f"an array of shape {shape} holds no packed weight of {w.columns} columns; "
         "nn.prepack makes one",
-        shape=shape,
-        columns=w.columns,
     )
     return w.columns, int(shape[1]) * group - w.spare
 
@@ -58,9 +59,7 @@ def check_bias(b: ir.Tensor | None, columns: int) -> None:
     """
     ir.require(
         b is None or (b.ndim == 1 and b.shape[0] == columns),
-        "the bias has shape {b}, not ({columns},)",
-        b=b and b.shape,
-        columns=columns,
+        f"the bias has shape {b and b.shape}, not ({columns},)",
     )
 
 
@@ -74,11 +73,8 @@ def check_quantized(
     """
     ir.require(
         x.ndim > 0 and x.shape[-1] == depth,
-        "x of shape {x} does not end in the {depth} inputs of a weight with {columns} "
-        "columns",
-        x=x.shape,
-        depth=depth,
-        columns=columns,
+        f"x of shape {x.shape} does not end in the {depth} inputs of a weight with "
+        f"{columns} columns",
     )
     ir.require(
         (scales.ndim == 1 and (scales.shape[0] == columns or scales.shape[0] == 1))
@@ -88,10 +84,7 @@ def check_quantized(
             and scales.shape[1] > 0
             and depth % int(scales.shape[1]) == 0
         ),
-        "scales of shape {scales} are neither (1,), ({columns},) nor ({columns}, "
-        "groups) with groups that divide {depth} inputs",
-        scales=scales.shape,
-        columns=columns,
-        depth=depth,
+        f"scales of shape {scales.shape} are neither (1,), ({columns},) nor "
+        f"({columns}, groups) with groups that divide {depth} inputs",
     )
     check_bias(b, columns)

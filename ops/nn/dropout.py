@@ -147,9 +147,8 @@ def dropout_train(
     """
     ir.require(
         state.words.ndim == 1,
-        "takes one Key as its state, not a batch of shape {shape}",
+        f"takes one Key as its state, not a batch of shape {state.words.shape[:-1]}",
         ArgumentError,
-        shape=state.words.shape[:-1],
     )
     after, second = definitions.Source.of(state, stream).children()
     return _masked(x, rate, second), tracing.KeyWords(state.impl, after.words())
@@ -160,9 +159,7 @@ def _by_keys(x: ir.Tensor, rate: object, key: KeyWords, stream: str) -> ir.Tenso
     lead = key.words.shape[:-1]
     ir.require(
         x.shape[: len(lead)] == lead,
-        "keys of shape {lead} do not lead x of shape {x}",
-        lead=lead,
-        x=x.shape,
+        f"keys of shape {lead} do not lead x of shape {x.shape}",
     )
     return _masked(x, rate, definitions.Source.of(key, stream), len(lead))
 

@@ -77,11 +77,8 @@ def scatter(
     rows, wanted = _rows(x), (*ids.shape, x.shape[1])
     ir.require(
         updates.ndim == len(wanted) and updates.shape == wanted,
-        "ids of {ids} and x of {x} go with updates of {wanted}, not {given}",
-        ids=ids.shape,
-        x=x.shape,
-        wanted=wanted,
-        given=updates.shape,
+        f"ids of {ids.shape} and x of {x.shape} go with updates of {wanted}, not "
+        f"{updates.shape}",
     )
     flat = _in_a_row(ids)
     rest = ir.reshaped(updates, (*flat.shape, rows.shape[1]))
@@ -121,22 +118,16 @@ def _given(
     wanted = (*ids.shape, table.shape[1])
     ir.require(
         dy.ndim == len(wanted) and dy.shape == wanted,
-        "ids of shape {ids} and a table of shape {table} make a dy of shape {wanted}, "
-        "not {dy}",
-        ids=ids.shape,
-        table=table.shape,
-        wanted=wanted,
-        dy=dy.shape,
+        f"ids of shape {ids.shape} and a table of shape {table.shape} make a dy of "
+        f"shape {wanted}, not {dy.shape}",
     )
     flat, rows = _in_a_row(ids), table.shape[0]
     skipped: Any = padding_idx
     if padding_idx is not None:
         ir.require(
             -rows <= padding_idx < rows,
-            "padding_idx is the number of one of {rows} rows, not {given}",
+            f"padding_idx is the number of one of {rows} rows, not {padding_idx}",
             ArgumentError,
-            rows=rows,
-            given=padding_idx,
         )
         skipped = ir.as_expr(padding_idx + rows if padding_idx < 0 else padding_idx)
     return ir.reshaped(dy, (*flat.shape, held.shape[1])), flat, held, skipped
@@ -146,8 +137,7 @@ def _rows(table: ir.Tensor) -> ir.Tensor:
     """The table, with its width a constant of the kernel."""
     ir.require(
         table.ndim == 2,
-        "a table has rows and columns, two dimensions, not shape {table}",
-        table=table.shape,
+        f"a table has rows and columns, two dimensions, not shape {table.shape}",
     )
     return ir.reshaped(table, (table.shape[0], int(table.shape[1])))
 

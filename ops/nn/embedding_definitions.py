@@ -56,10 +56,9 @@ def embedding_grad(
     made = ir.Tensor(total, ir.Stage(nests, (total,), (dy, ids, table)))
     if not narrow:
         return made
-    rounded: ir.Tensor = ir.compute(
+    return ir.compute(
         (rows, width), lambda r, z: ir.stored(made[r, z], table.dtype), "dx"
     )
-    return rounded
 
 
 def scattered(

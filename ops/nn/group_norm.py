@@ -55,23 +55,21 @@ def group_norm(
         eps: Added to the variance.
         out: Output array.
     """
-    ir.require(x.ndim > 1, "x is [batch, channels, ...], not {x}", x=x.shape)
+    ir.require(
+        x.ndim > 1,
+        f"x is [batch, channels, ...], not {x.shape}",
+    )
     batch, channels, *image = x.shape
     ir.require(
         groups > 0 and channels % max(groups, 1) == 0,
-        "{groups} groups do not divide {channels} channels",
+        f"{groups} groups do not divide {channels} channels",
         ArgumentError,
-        groups=groups,
-        channels=channels,
     )
     for name, each in (("weight", weight), ("bias", bias)):
         ir.require(
             each is None or each.shape == (channels,),
-            "{name} has shape {shape}; it has one number for each of {channels} "
-            "channels",
-            name=name,
-            shape=each and each.shape,
-            channels=channels,
+            f"{name} has shape {each and each.shape}; it has one number for each of "
+            f"{channels} channels",
         )
     pixels, own = 1, channels // groups
     for extent in image:

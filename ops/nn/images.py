@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, overload
 
 from tensorlang import ir
 
@@ -50,11 +50,19 @@ class Layout:
         return self.joined(("b",), channels, SPATIAL[3 - self.rank :])
 
 
+@overload
+def staged(
+    shape: Sequence[Any], names: Sequence[str], body: Callable[..., object], name: str
+) -> ir.Tensor: ...
+@overload
 def staged(
     shape: Sequence[Any],
     names: Sequence[str],
     body: Callable[..., object],
-    name: str | tuple[str, ...],
+    name: tuple[str, ...],
+) -> tuple[ir.Tensor, ...]: ...
+def staged(
+    shape: Sequence[Any], names: Sequence[str], body: Callable[..., object], name: Any
 ) -> Any:
     """`compute` with named loops and a body that takes all indices as a tuple."""
 
@@ -107,8 +115,7 @@ def padded(
 
     names = layout.names(*(f"c{at}" for at in range(len(channels))))
     shape = layout.joined(n, channels, tuple(extents))
-    made: ir.Tensor = staged(shape, names, element, name)
-    return made
+    return staged(shape, names, element, name)
 
 
 def source(place: ir.Expr, extent: int, step: int = 1) -> tuple[ir.Expr, ir.Expr]:

@@ -51,8 +51,7 @@ def pad(
     if isinstance(value, ir.Tensor):
         ir.require(
             value.shape == (),
-            "value is a number, not an array of shape {shape}",
-            shape=value.shape,
+            f"value is a number, not an array of shape {value.shape}",
         )
         around = value[()]
     constant = ir.as_expr(0, x.dtype) if around is None else ir.stored(around, x.dtype)
@@ -88,21 +87,18 @@ def _around(
     low, high = padding[::2], padding[1::2]
     ir.require(
         len(low) == len(high) == len(shape),
-        "{count} pairs of padding for an array of {rank} dimensions; give one for each",
+        f"{len(low)} pairs of padding for an array of {len(shape)} dimensions; give "
+        "one for each",
         ArgumentError,
-        count=len(low),
-        rank=len(shape),
     )
     ir.require(
         min(padding, default=0) >= 0,
-        "padding is from 0 on, not {padding}; a slice takes elements away",
+        f"padding is from 0 on, not {padding}; a slice takes elements away",
         ArgumentError,
-        padding=padding,
     )
     ir.require(
         sum(padding) <= MOST_ELEMENTS,
-        "an array padded by {padding} has more than 2**48 elements; pad less",
-        padding=padding,
+        f"an array padded by {padding} has more than 2**48 elements; pad less",
     )
     pairs = [*zip(low, high, strict=True)]
     if not any(padding[2:]) and any(padding):
@@ -157,9 +153,7 @@ def stack(arrays: Sequence[Anything], axis: int = 0) -> ir.Tensor:
     for x in arrays:
         ir.require(
             x.shape == first,
-            "shapes {first} and {other} differ",
-            first=first,
-            other=x.shape,
+            f"shapes {first} and {x.shape} differ",
         )
     at = ir.rows.axis_of(axis, len(first) + 1)
     shape = (*first[:at], len(arrays), *first[at:])
@@ -198,10 +192,7 @@ def _together(shapes: Sequence[Any], axis: int) -> tuple[tuple[Any, ...], int]:
         ir.require(
             len(shape) == len(first)
             and (*shape[:at], *shape[at + 1 :]) == (*first[:at], *first[at + 1 :]),
-            "shapes {first} and {shape} differ beside axis {axis}",
-            first=first,
-            shape=shape,
-            axis=at,
+            f"shapes {first} and {shape} differ beside axis {at}",
         )
     total = sum(shape[at] for shape in shapes)
     return (*first[:at], total, *first[at + 1 :]), at
@@ -247,27 +238,21 @@ def _sizes(parts: int | tuple[int, ...], extent: int) -> tuple[int, ...]:
     if isinstance(parts, int):
         ir.require(
             parts >= 1,
-            "there is one part at least, not {parts}",
+            f"there is one part at least, not {parts}",
             ArgumentError,
-            parts=parts,
         )
         ir.require(
             extent % parts == 0,
-            "{extent} places are not {parts} equal parts; give the size of each",
-            extent=extent,
-            parts=parts,
+            f"{extent} places are not {parts} equal parts; give the size of each",
         )
         return (extent // parts,) * parts
     ir.require(
         parts and min(parts) >= 0,
-        "parts are a number, or sizes from 0 on, not {parts}",
+        f"parts are a number, or sizes from 0 on, not {parts}",
         ArgumentError,
-        parts=parts,
     )
     ir.require(
         sum(parts) == extent,
-        "sizes {parts} do not make {extent}, the extent of the axis",
-        parts=parts,
-        extent=extent,
+        f"sizes {parts} do not make {extent}, the extent of the axis",
     )
     return parts

@@ -60,10 +60,8 @@ def _order(axes: int | tuple[int, ...] | None, rank: int) -> list[int]:
     order = [ir.rows.axis_of(axis, rank) for axis in given]
     ir.require(
         sorted(order) == [*range(rank)],
-        "axes name each of {rank} dimensions once, not {axes}",
+        f"axes name each of {rank} dimensions once, not {given}",
         ArgumentError,
-        rank=rank,
-        axes=given,
     )
     return order
 
@@ -82,8 +80,7 @@ def _completed(
     made = shape if isinstance(shape, tuple) else (shape,)
     ir.require(
         math.prod(extent for extent in made if extent > 0) < _TOO_MANY,
-        "no array can have the shape {made}: its extents are too large",
-        made=made,
+        f"no array can have the shape {made}: its extents are too large",
     )
     left = [n for n, extent in enumerate(made) if extent == -1]
     total, known = math.prod(given), math.prod(e for e in made if e != -1)
@@ -91,11 +88,8 @@ def _completed(
         made = tuple(total // known if e == -1 else e for e in made)
     ir.require(
         min(made, default=0) >= 0 and math.prod(made) == total,
-        "an array of shape {given} has {total} elements, and shape {made} does not "
-        "hold as many; at most one extent may be -1",
-        given=tuple(given),
-        total=total,
-        made=made,
+        f"an array of shape {tuple(given)} has {total} elements, and shape {made} "
+        "does not hold as many; at most one extent may be -1",
     )
     return made
 

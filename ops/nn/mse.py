@@ -47,8 +47,7 @@ def mse(prediction: Floats, truth: Floats, reduction: Reduction = "mean") -> ir.
         share = whole / n.cast(whole.dtype) if reduction == "mean" else whole
         return ir.stored(share, dtype)
 
-    loss: ir.Tensor = ir.compute((), folded, "y")
-    return loss
+    return ir.compute((), folded, "y")
 
 
 @operator(
@@ -79,9 +78,7 @@ def mse_grad(
         wanted = given[0] if reduction == "none" else ()
         ir.require(
             dy.shape == wanted or (not wanted and math.prod(dy.shape) == 1),
-            "dy has shape {found}, nn.mse gives {wanted}",
-            found=dy.shape,
-            wanted=wanted,
+            f"dy has shape {dy.shape}, nn.mse gives {wanted}",
         )
         dy = ir.reshaped(dy, wanted)
 
@@ -97,7 +94,6 @@ def mse_grad(
 def _alike(prediction: Floats, truth: Floats) -> None:
     ir.require(
         prediction.shape == truth.shape,
-        "prediction has shape {a}, truth has {b}; they must be the same",
-        a=prediction.shape,
-        b=truth.shape,
+        f"prediction has shape {prediction.shape}, truth has {truth.shape}; they must "
+        "be the same",
     )

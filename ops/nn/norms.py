@@ -55,8 +55,8 @@ def layer_norm(
     variance = _mean_of(rows, square, "squares")
 
     def unit(at: ir.rows.Index) -> ir.Expr:
-        value: ir.Expr = (rows[at] - mean(at)) * inverse_root(variance(at) + eps)
-        return value
+        made: ir.Expr = (rows[at] - mean(at)) * inverse_root(variance(at) + eps)
+        return made
 
     return _weighed(rows, unit, weight, bias)
 
@@ -84,8 +84,8 @@ def rms_norm(x: Floats, weight: Weights | None = None, eps: Scalar = 1e-6) -> ir
     square = _mean_of(rows, lambda at: rows[at] * rows[at], "squares")
 
     def unit(at: ir.rows.Index) -> ir.Expr:
-        value: ir.Expr = rows[at] * inverse_root(square(at) + eps)
-        return value
+        made: ir.Expr = rows[at] * inverse_root(square(at) + eps)
+        return made
 
     return _weighed(rows, unit, weight, None)
 
@@ -127,13 +127,13 @@ def _seen(x: ir.Tensor, **weights: ir.Tensor | None) -> tuple[Any, ...]:
         last = x.shape[x.ndim - len(normal) :]
         ir.require(
             weight is None or (_alike(weight.shape, normal) and _alike(last, normal)),
-            "{name} has shape {shape}; it must be that of the last dimensions of x, "
-            "{x}",
-            name=name,
-            shape=weight and weight.shape,
-            x=x.shape,
+            f"{name} has shape {weight and weight.shape}; it must be that of the last "
+            f"dimensions of x, {x.shape}",
         )
-    ir.require(normal, "x of shape {x} has no dimension to normalise over", x=x.shape)
+    ir.require(
+        normal,
+        f"x of shape {x.shape} has no dimension to normalise over",
+    )
     axes = tuple(range(x.ndim - len(normal), x.ndim))
     rows = ir.rows.along(x, axes, fixed=True)
     length = rows.array.shape[1:]

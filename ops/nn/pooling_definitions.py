@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from tensorlang import ir
-from tensorlang.ops.nn.images import Layout, padded
+from tensorlang.ops.nn.images import Layout, padded, staged
 from tensorlang.ops.nn.pooling_stages import (
     counted,
     digit,
     element_of,
     first_max,
     first_places,
+    image_axes,
     image_extents,
     nan_max,
     narrowed,
@@ -72,7 +73,8 @@ def max_pool_grad(
         number = rank_of(slid, frame.parts(at)[2], taps)
         return ir.reduction(first_max(value.dtype), (value, number), taps)
 
-    _, place = over_images(frame, x, results, largest, ("largest", "place"))
+    axes = image_axes(frame, x, results)
+    _, place = staged(*axes, largest, ("largest", "place"))
 
     def element(at: Indices) -> ir.Reduction:
         batch, own, pixel = frame.parts(at)
@@ -152,8 +154,7 @@ def avg_pool(
         count = counted(slid, frame.parts(at)[2], count_include_pad, divisor)
         return ir.stored(sums[at] / count.cast(sums.dtype), x.dtype)
 
-    y: ir.Tensor = over_images(frame, x, results, mean, "y")
-    return y
+    return over_images(frame, x, results, mean, "y")
 
 
 def avg_pool_grad(

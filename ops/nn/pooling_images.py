@@ -86,9 +86,7 @@ class Pooling:
         shape = self.shape(x)
         ir.require(
             dy.ndim == len(shape) and dy.shape == shape,
-            "dy has shape {dy}; the result had {made}",
-            dy=dy.shape,
-            made=shape,
+            f"dy has shape {dy.shape}; the result had {shape}",
         )
         given, images = self.seen(dy, self.results), self.images(x)
         made = define(given, images, self.layout, self.slid, **options)
@@ -106,16 +104,12 @@ def image_of(
     first = channels_first(id, layout or LAYOUTS[rank][0], rank)
     ir.require(
         x.ndim == rank + 2,
-        "{id} takes images of {dims} dimensions, not {shape}",
-        id=id,
-        dims=rank + 2,
-        shape=x.shape,
+        f"{id} takes images of {rank + 2} dimensions, not {x.shape}",
     )
     spatial = x.shape[2:] if first else x.shape[1:-1]
     ir.require(
         all(extent >= 1 for extent in x.shape[1:]),
-        "images of {shape}; only the batch may be empty",
-        shape=x.shape,
+        f"images of {x.shape}; only the batch may be empty",
     )
     return first, tuple(map(int, spatial))
 
@@ -183,10 +177,8 @@ def whole(id: str, x: ir.Tensor, layout: str | None) -> Pooling:
     rank = x.ndim - 2
     ir.require(
         rank in RANKS,
-        "{id} takes images of 3 to 5 dimensions, (batch, channels, *spatial), not "
-        "{shape}",
-        id=id,
-        shape=x.shape,
+        f"{id} takes images of 3 to 5 dimensions, (batch, channels, *spatial), not "
+        f"{x.shape}",
     )
     first, size = image_of(id, x, rank, layout)
     pixels = math.prod(size)

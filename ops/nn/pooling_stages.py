@@ -38,17 +38,20 @@ def reached(
     return padded(x, frame, low, needed, value=value)
 
 
-def over_images(
-    frame: Layout,
-    x: ir.Tensor,
-    spatial: Sequence[object],
-    body: Any,
-    name: str | tuple[str, ...],
-) -> Any:
-    """`compute` over images like `x` with other spatial extents."""
+def image_axes(
+    frame: Layout, x: ir.Tensor, spatial: Sequence[object]
+) -> tuple[tuple[Any, ...], tuple[str, ...]]:
+    """The shape of images like `x` with other spatial extents, and its loop names."""
     n, channels, _ = frame.parts(x.shape)
     shape = frame.joined(n, channels, tuple(spatial))
-    return staged(shape, frame.names(*("c",)[: len(channels)]), body, name)
+    return shape, frame.names(*("c",)[: len(channels)])
+
+
+def over_images(
+    frame: Layout, x: ir.Tensor, spatial: Sequence[object], body: Any, name: str
+) -> ir.Tensor:
+    """`compute` over images like `x` with other spatial extents."""
+    return staged(*image_axes(frame, x, spatial), body, name)
 
 
 def narrowed(sums: ir.Tensor, frame: Layout, dtype: ir.DType) -> ir.Tensor:
@@ -56,10 +59,9 @@ def narrowed(sums: ir.Tensor, frame: Layout, dtype: ir.DType) -> ir.Tensor:
     if sums.dtype == dtype:
         return sums
     extents = image_extents(frame, sums)
-    shown: ir.Tensor = over_images(
+    return over_images(
         frame, sums, extents, lambda at: ir.stored(sums[at], dtype), "narrow"
     )
-    return shown
 
 
 def element_of(
@@ -203,15 +205,14 @@ def first_places(  # noqa: PLR0917 - operands of its stages
     ranks = over_images(frame, x, windows, ranked, "ranks")
 
     def first(at: Indices) -> ir.Expr:
-        best, found = top[at], ranks[at]
+        best, found = top[at], ir.as_expr(ranks[at])
         if missing:
             empty = best.equal(ir.as_expr(-math.inf).cast(best.dtype))  # like padding
             found = ir.select(empty, missing(at), found)
         lost = best.not_equal(best)
         return ir.select(lost, ir.as_expr(most).cast(ir.i32) - ranks[at], found)
 
-    place: ir.Tensor = over_images(frame, x, windows, first, "place")
-    return place
+    return over_images(frame, x, windows, first, "place")
 
 
 def windows_before(s: Steps) -> int:

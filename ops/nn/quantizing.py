@@ -51,16 +51,12 @@ def quantize(
     group = per if isinstance(per, int) else depth
     ir.require(
         group > 0 and depth % group == 0 if isinstance(per, int) else True,
-        "groups of {group} do not divide rows of {depth}",
-        group=group,
-        depth=depth,
+        f"groups of {group} do not divide rows of {depth}",
     )
     ir.require(
         bits == 8 or (depth % 2 == 0 and group % 2 == 0),
-        "4-bit numbers are stored in pairs: rows of {depth} in groups of {group} have "
-        "an odd number",
-        depth=depth,
-        group=group,
+        f"4-bit numbers are stored in pairs: rows of {depth} in groups of {group} "
+        "have an odd number",
     )
     count = depth // group if isinstance(per, int) else 1
     elements = math.prod(x.shape) if depth else 0
@@ -125,16 +121,13 @@ def dequantize(
     """
     ir.require(
         (q.dtype == ir.u8) == (bits == 4),
-        "{bits}-bit numbers are not {dtype}",
+        f"{bits}-bit numbers are not {q.dtype}",
         DTypeError,
-        bits=bits,
-        dtype=q.dtype,
     )
     ir.require(
         dtype.is_float and dtype != ir.f64,
-        "dtype is f32, bf16 or f16, not {dtype}",
+        f"dtype is f32, bf16 or f16, not {dtype}",
         DTypeError,
-        dtype=dtype,
     )
     ir.require(q.ndim > 0, "q has no dimension to dequantise along")
     lead, width = q.shape[:-1], int(q.shape[-1])
@@ -146,9 +139,7 @@ def dequantize(
         single
         or (scales.ndim == len(lead) and scales.shape == lead)
         or (grouped and scales.shape[:-1] == lead),
-        "scales of shape {scales} do not fit numbers of shape {q}",
-        scales=scales.shape,
-        q=q.shape,
+        f"scales of shape {scales.shape} do not fit numbers of shape {q.shape}",
     )
     count = int(scales.shape[-1]) if grouped and not single else 1
     held = ir.reshaped(q, (rows, width))
@@ -181,9 +172,7 @@ def weights(
     count = int(scales.shape[1]) if scales.ndim == 2 else 1
     ir.require(
         depth % count == 0 if count else depth == 0,
-        "{count} groups do not divide {depth} numbers",
-        count=count,
-        depth=depth,
+        f"{count} groups do not divide {depth} numbers",
     )
     length = max(depth // max(count, 1), 1)
 

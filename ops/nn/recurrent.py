@@ -47,9 +47,7 @@ def lstm_cell(
     rows, size = _checked(gates, c, 4)
     ir.require(
         peepholes is None or peepholes.shape == (3 * size,),
-        "peepholes have shape [3 * {size}], not {given}",
-        size=size,
-        given=peepholes and peepholes.shape,
+        f"peepholes have shape [3 * {size}], not {peepholes and peepholes.shape}",
     )
     gate = _gates(gates, order)
 
@@ -125,11 +123,8 @@ def _checked(gates: Tensor, state: Tensor, count: int) -> tuple[Expr, Expr]:
         state.ndim == 2
         and gates.ndim == 2
         and gates.shape == (state.shape[0], count * state.shape[1]),
-        "gates of {gates} and a state of {state}: [batch, {count} * size] and "
-        "[batch, size]",
-        gates=gates.shape,
-        state=state.shape,
-        count=count,
+        f"gates of {gates.shape} and a state of {state.shape}: [batch, {count} * "
+        "size] and [batch, size]",
     )
     return state.shape
 

@@ -41,12 +41,14 @@ def resample(
     at = ir.rows.axis_of(axis, x.ndim)
     ir.require(
         positions.ndim == 2 and weights.shape == positions.shape,
-        "positions of {positions} and weights of {weights} have one shape, [taps, out]",
-        positions=positions.shape,
-        weights=weights.shape,
+        f"positions of {positions.shape} and weights of {weights.shape} have one "
+        "shape, [taps, out]",
     )
     size, taps, count = x.shape[at], int(positions.shape[0]), positions.shape[1]
-    ir.require(size > 0, "x of {x} has no elements along axis {at}", x=x.shape, at=at)
+    ir.require(
+        size > 0,
+        f"x of {x.shape} has no elements along axis {at}",
+    )
     rows, columns = (ir.elements(part) for part in (x.shape[:at], x.shape[at + 1 :]))
     inner = (columns,) if at < x.ndim - 1 else ()
     view = ir.reshaped(x, (rows, size, *inner))

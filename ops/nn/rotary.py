@@ -30,19 +30,14 @@ def rotary(x: Floats, cos: Floats, sin: Floats, interleaved: bool = False) -> ir
     """
     ir.require(
         x.ndim > 1 and x.shape[-1] % 2 == 0,
-        "x is [..., length, depth], of an even depth, not {x}",
-        x=x.shape,
+        f"x is [..., length, depth], of an even depth, not {x.shape}",
     )
     *outer, length, depth = x.shape
     half, batch = depth // 2, outer[: cos.ndim - 2]
     ir.require(
         cos.ndim < 4 and cos.shape == (*batch, length, half) and sin.shape == cos.shape,
-        "cos of {cos} and sin of {sin} are [{length}, {half}], half as wide as x, or "
-        "one such for each x[n]",
-        cos=cos.shape,
-        sin=sin.shape,
-        length=length,
-        half=half,
+        f"cos of {cos.shape} and sin of {sin.shape} are [{length}, {half}], half as "
+        "wide as x, or one such for each x[n]",
     )
     rows = 1
     for extent in outer[len(batch) :]:

@@ -96,9 +96,8 @@ def _cuts(
     ]
     ir.require(
         0 not in given[2],
-        "a step goes on or back, it is not 0: {step}",
+        f"a step goes on or back, it is not 0: {step}",
         ArgumentError,
-        step=step,
     )
     cuts: list[_Cut] = []
     for extent, low, high, by in zip(shape, *given, strict=True):
@@ -141,10 +140,7 @@ def _bounds(name: str, values: Bounds, rank: int) -> tuple[int | None, ...]:
     made = values if isinstance(values, tuple) else (values,)
     ir.require(
         len(made) <= rank or values is None,
-        "{name} has {count} numbers for an array of {rank} dimensions",
+        f"{name} has {len(made)} numbers for an array of {rank} dimensions",
         ArgumentError,
-        name=name,
-        count=len(made),
-        rank=rank,
     )
     return made[:rank] + (None,) * (rank - len(made))

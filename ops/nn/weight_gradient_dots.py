@@ -118,14 +118,12 @@ def _lanes(  # noqa: PLR0917 - operands of a stage
 
     shape = (*dy.shape[:2], *(side.window for side in images.sides), lanes)
     names = ("b", "g", *window_names(rank), "l")
-    made: ir.Tensor = staged(shape, names, element, name)
-    return made
+    return staged(shape, names, element, name)
 
 
 def _added(parts: ir.Tensor, names: Sequence[str], name: str) -> ir.Tensor:
     """The sum across lanes."""
     lane = ir.reduce_axis(parts.shape[-1], "l")
-    made: ir.Tensor = staged(
+    return staged(
         parts.shape[:-1], names, lambda at: ir.sum(parts[(*at, lane.var)], lane), name
     )
-    return made

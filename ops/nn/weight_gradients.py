@@ -71,13 +71,10 @@ def outer_products(dy: ir.Tensor, x: ir.Tensor, p: Problem) -> ir.Tensor:
 
     def transposed(at: Indices) -> ir.Expr:
         group, o, c, tap = split(at, count, 1, len(inner))
-        value: ir.Expr = sums[(*group, *tap, *c, *o)]
-        return value
+        return sums[(*group, *tap, *c, *o)]
 
     names, behind = (*named, "o", *inputs, *taps), (*inner, *p.window)
-    whole: ir.Tensor = staged(
-        (*groups, pixels.shape[-1], *behind), names, transposed, "dw"
-    )
+    whole = staged((*groups, pixels.shape[-1], *behind), names, transposed, "dw")
     dw = whole
     if pixels.shape[-1] != outputs:  # drop the padding outputs last
         shape = (*groups, outputs, *behind)
@@ -97,7 +94,7 @@ def bias_gradient(dy: ir.Tensor, p: Problem) -> ir.Tensor:
         return ir.sum(ir.wide(dy[frame.joined(places[:1], own, places[1:])]), axes)
 
     names = ("g", "o")[2 - len(made) :]
-    sums: ir.Tensor = staged(made, names, element, "db")
+    sums = staged(made, names, element, "db")
     return narrowed(sums, dy.dtype, names)
 
 
@@ -149,8 +146,7 @@ def _over_pixels(  # noqa: PLR0917 - operands of a sum
         seen = image[images.at(batch.var, read, place, images.offsets(tap))]
         return ir.sum(ir.wide(given) * ir.wide(seen), (batch, *axes))
 
-    sums: ir.Tensor = staged(shape, names, element, name)
-    return sums
+    return staged(shape, names, element, name)
 
 
 def lanes_of(x: ir.Tensor) -> int:
@@ -175,5 +171,4 @@ def _by_pixels(dy: ir.Tensor, frame: Layout) -> ir.Tensor:
 
     names = ("b", *SPATIAL[3 - frame.rank :], *("g",)[2 - len(made) :], "o")
     shape = (*n, *spatial, *made[:-1], padded)
-    pixels: ir.Tensor = staged(shape, names, element, "pixels")
-    return pixels
+    return staged(shape, names, element, "pixels")

@@ -100,8 +100,7 @@ def _sums(image: ir.Tensor, weight: ir.Tensor) -> ir.Tensor:
         return ir.sum(weight[p, o, c.var] * image[p, c.var, tile], c)
 
     shape = (points, outputs, tiles)
-    made: ir.Tensor = staged(shape, ("p", "o", "t"), element, "sums")
-    return made
+    return staged(shape, ("p", "o", "t"), element, "sums")
 
 
 def _results(  # noqa: PLR0917 - operands of an epilogue

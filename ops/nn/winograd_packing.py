@@ -214,11 +214,8 @@ def conv2d_winograd(  # noqa: PLR0917 - the order of `conv2d`
     m = _SIDES.get(given[1], 0) if len(given) == 4 else 0
     ir.require(
         m and inputs and given == packed_shape(outputs, inputs, TRANSFORMS[m]),
-        "weights of shape {given}, packed for {outputs} outputs, do not go with images "
-        "of shape {x}",
-        given=given,
-        outputs=outputs,
-        x=x.shape,
+        f"weights of shape {given}, packed for {outputs} outputs, do not go with "
+        f"images of shape {x.shape}",
     )
     n, size = x.shape[0], tuple(map(int, x.shape[2:]))
     w = (outputs, inputs, WINDOW, WINDOW)

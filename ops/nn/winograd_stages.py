@@ -64,13 +64,12 @@ def lines(x: ir.Tensor, cut: Blocks, weight: ir.Tensor) -> ir.Tensor:
 def transposed(lines: ir.Tensor) -> ir.Tensor:
     """The lines transposed to channels last."""
     n, g, groups, lanes, length = lines.buffer.shape
-    made: ir.Tensor = staged(
+    return staged(
         (n, g, groups, length, lanes),
         ("b", "g", "cg", "q", "c"),
         lambda at: lines[(*at[:3], at[4], at[3])],
         "turned",
     )
-    return made
 
 
 def image(transposed: ir.Tensor, cut: Blocks) -> ir.Tensor:
@@ -112,13 +111,12 @@ def sums(image: ir.Tensor, weight: ir.Tensor, cut: Blocks) -> ir.Tensor:
             value * weight[s, p, group.var * LANES + lane.var, o], (group, lane)
         )
 
-    made: ir.Tensor = staged(
+    return staged(
         (n, g, strips, points, tiles, strip),
         ("b", "g", "s", "p", "t", "o"),
         element,
         "sums",
     )
-    return made
 
 
 # -------------------------------------------------------------------- results
@@ -152,13 +150,12 @@ def tiles(sums: ir.Tensor, cut: Blocks) -> ir.Tensor:
 def transposed_back(tiles: ir.Tensor) -> ir.Tensor:
     """The tiles transposed to outputs first."""
     n, g, strips, halves, pixels, lanes = tiles.buffer.shape
-    made: ir.Tensor = staged(
+    return staged(
         (n, g, strips, halves, lanes, pixels),
         ("b", "g", "s", "h", "o", "q"),
         lambda at: tiles[(*at[:4], at[5], at[4])],
         "turned_back",
     )
-    return made
 
 
 def results(

@@ -65,13 +65,13 @@ def weights(w: ir.Tensor, transforms: Transforms) -> ir.Tensor:
         value = w[output, place // _TAPS, tap // WINDOW, tap % WINDOW]
         return ir.select(inside, value, ir.as_expr(0.0, ir.f32))
 
-    lines: ir.Tensor = staged(
+    lines = staged(
         (strips, groups, halves, LANES, row),
         ("s", "cg", "h", "o", "q"),
         element,
         "weight_lines",
     )
-    transposed: ir.Tensor = staged(
+    transposed = staged(
         (strips, groups, halves, row, LANES),
         ("s", "cg", "h", "q", "o"),
         lambda at: lines[(*at[:3], at[4], at[3])],

@@ -37,8 +37,7 @@ def sum_of_squares(x: Floats) -> ir.Tensor:
         value = flat[k.var].cast(ir.f64)
         return ir.sum(value * value, k)
 
-    made: ir.Tensor = ir.compute((), squares, "total")
-    return made
+    return ir.compute((), squares, "total")
 
 
 @operator(
@@ -58,9 +57,8 @@ def squares_of_parts(x: Floats) -> ir.Tensor:
         value = flat[at[1]].cast(ir.f64)
         return value * value
 
-    made = ir.rows.Rows(row).parts().fold("sum", square, "squares")
-    squares: ir.Tensor = made.every
-    return squares
+    made: ir.Tensor = ir.rows.Rows(row).parts().fold("sum", square, "squares").every
+    return made
 
 
 @update("optim.scale", aliases=())

@@ -216,12 +216,8 @@ def categorical(
     ahead = full[: max(0, len(full) - len(rest))]
     ir.require(
         full == (*ahead, *rest) and classes > 0,
-        "logits of shape {given} without axis {axis} are {rest}; a result of shape "
-        "{full} must end in that, and there must be a class",
-        given=logits.shape,
-        axis=axis,
-        rest=rest,
-        full=full,
+        f"logits of shape {logits.shape} without axis {axis} are {rest}; a result of "
+        f"shape {full} must end in that, and there must be a class",
     )
     sizes = {"s": math.prod(ahead), "r": math.prod(before), "j": math.prod(behind)}
     ir.require(

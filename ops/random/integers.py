@@ -231,16 +231,13 @@ def gather(x: Words, order: Order, axis: int = 0) -> ir.Tensor:
     at = ir.rows.axis_of(axis, x.ndim)
     ir.require(
         order.shape == x.shape[at : at + 1],
-        "order has shape {order}, the axis {n}",
-        order=order.shape,
-        n=x.shape[at : at + 1],
+        f"order has shape {order.shape}, the axis {x.shape[at : at + 1]}",
     )
 
     def element(*i: ir.Var) -> ir.Expr:
         return x[(*i[:at], order[i[at]].cast(ir.i64), *i[at + 1 :])]
 
-    made: ir.Tensor = ir.compute(x.shape, element, "out")
-    return made
+    return ir.compute(x.shape, element, "out")
 
 
 @operator(

@@ -179,20 +179,14 @@ def hash(key: Words, counter: Words, *, impl: str = "threefry2x32") -> ir.Tensor
             given.dtype.bits == how.bits
             and given.ndim in (1, 2)
             and given.shape[-1] == last,
-            "{what} of {how} is u{bits}[n, {last}], not {dtype} of shape {shape}",
+            f"{what} of {how.name} is u{how.bits}[n, {last}], not {given.dtype.name} "
+            f"of shape {given.shape}",
             ArgumentError,
-            what=what,
-            how=how.name,
-            bits=how.bits,
-            last=last,
-            dtype=given.dtype.name,
-            shape=given.shape,
         )
     rows = ir.reshaped(counter, (math.prod(counter.shape[:-1]), how.words))
     ir.require(
         key.ndim == 1 or key.shape[0] == rows.shape[0],
-        "{keys} keys for {rows} counters; give one key, or one a counter",
-        keys=key.shape[0],
-        rows=rows.shape[0],
+        f"{key.shape[0]} keys for {rows.shape[0]} counters; give one key, or one a "
+        "counter",
     )
     return definitions.hashed(how, key, rows)

@@ -134,15 +134,10 @@ class _Operands:
     def _check(self, name: str, like: str) -> None:
         found, wanted = self.shapes.get(name), self.shapes.get(like, self.whole)
         others = [other for other in self.shapes if other != name]
+        of = f"{others[0]} has" if len(others) == 1 else "what it is the gradient of"
         require(
             found is None or found == wanted,
-            "{name} has shape {found}, {what} {wanted}",
-            name=name,
-            found=found,
-            what=f"{others[0]} has"
-            if len(others) == 1
-            else "what it is the gradient of",
-            wanted=wanted,
+            f"{name} has shape {found}, {of} {wanted}",
         )
 
     def _see(self, arrays: dict[str, Tensor]) -> None:
@@ -200,8 +195,7 @@ def broadcast(shapes: Sequence[Shape]) -> Shape:
         whole.append(real[0])
         require(
             all(extent == real[0] for extent in real),
-            "shapes {shapes} do not broadcast",
-            shapes=" and ".join(map(str, shapes)),
+            f"shapes {' and '.join(map(str, shapes))} do not broadcast",
         )
     return tuple(whole)
 

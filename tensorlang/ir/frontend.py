@@ -17,7 +17,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, overload
 
 from tensorlang.errors import IRError
 from tensorlang.ir import nodes as ir
@@ -255,13 +255,29 @@ def named(name: str, value: ir.Expr) -> ir.Expr:
     return value
 
 
+@overload
+def compute(
+    shape: Shape,
+    body: Callable[..., Body],
+    name: str = "y",
+    *,
+    kinds: Mapping[str, str] | None = None,
+) -> Tensor: ...
+@overload
+def compute(
+    shape: Shape,
+    body: Callable[..., Body],
+    name: tuple[str, ...],
+    *,
+    kinds: Mapping[str, str] | None = None,
+) -> tuple[Tensor, ...]: ...
 def compute(
     shape: Shape,
     body: Callable[..., Body],
     name: str | tuple[str, ...] = "y",
     *,
     kinds: Mapping[str, str] | None = None,
-) -> Any:
+) -> Tensor | tuple[Tensor, ...]:
     """The array whose element at the lambda's indices is what `body` returns.
 
     Args:

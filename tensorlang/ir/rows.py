@@ -319,11 +319,8 @@ def same_shape(**arrays: Tensor) -> None:
     for name, array in others:
         require(
             array.ndim == one.ndim and array.shape == one.shape,
-            "{first} has shape {one}, {name} has {other}; they must be the same",
-            first=first,
-            one=one.shape,
-            name=name,
-            other=array.shape,
+            f"{first} has shape {one.shape}, {name} has {array.shape}; they must be "
+            "the same",
         )
 
 

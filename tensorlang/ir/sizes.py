@@ -287,15 +287,13 @@ def require(
     condition: object,
     message: str,
     error: type[TensorlangError] = ShapeError,
-    **values: object,
 ) -> None:
     """Refuse calls whose sizes or scalars do not meet a condition.
 
     Args:
         condition: A comparison of sizes, or of scalars, that each call must meet.
-        message: What is wrong, and what to do; `{name}` stands for one of `values`.
+        message: What is wrong, and what to do; sizes in it do not specialize the trace.
         error: The type of the error.
-        values: Values in the message, such as shapes.
 
     Raises:
         TensorlangError: the condition does not hold; of the type `error`.
@@ -303,6 +301,6 @@ def require(
     if isinstance(condition, ir.Expr):
         facts = TRACED.get()
         if facts is not None:
-            facts.checks.append((condition, message.format(**values), error))
+            facts.checks.append((condition, message, error))
     elif not condition:
-        raise error(message.format(**values))
+        raise error(message)
