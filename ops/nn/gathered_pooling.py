@@ -9,107 +9,85 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from tensorlang import ir
-from tensorlang.ops.nn.images import Layout, padded
-from tensorlang.ops.nn.pooling_stages import (
-    counted,
-    element_of,
-    first_places,
-    image_extents,
-    narrowed,
-    number_of,
-    or_zero,
-    over_images,
-    window_axes,
-    windows_before,
-    windows_near,
-)
+from tensorlang.ops.nn import pooling_stages as stages
+from tensorlang.ops.nn.images import padded
+from tensorlang.ops.nn.pooling_stages import Windowed, or_zero
 from tensorlang.ops.nn.pooling_windows import Steps, at_fixed_stride
-
-if TYPE_CHECKING:
-    from tensorlang.ops.nn.pooling_windows import Slide
 
 Indices: TypeAlias = "tuple[ir.Expr, ...]"
 
 
-def max_pool_grad(
-    dy: ir.Tensor, x: ir.Tensor, layout: str, slid: Sequence[Slide]
-) -> ir.Tensor:
+def max_pool_grad(dy: ir.Tensor, x: ir.Tensor, p: Windowed) -> ir.Tensor:
     """As `pooling_definitions.max_pool_grad`, for windows at a fixed stride."""
-    frame, steps = Layout(layout), at_fixed_stride(slid)
-    framed = [_framed(s) for s in steps]
-    windows, low = [s.count for s in framed], [windows_before(s) for s in steps]
-    image = padded(
-        x, frame, [s.low for s in framed], [s.reached for s in framed], value=-math.inf
-    )
-    sizes = [s.kernel for s in steps]
-    taps, around = window_axes(sizes), window_axes([s.around for s in steps])
+    steps, taps, around = at_fixed_stride(p.slid), p.taps, p.around
+    framed = Windowed(p.frame, [_framed(s) for s in steps])
+    low = [s.low for s in framed.slid]
+    reached = [s.reached for s in framed.slid]
+    image = padded(x, p.frame, low, reached, value=-math.inf)
 
     def seen(at: Indices) -> ir.Expr:
-        return ir.wide(image[element_of(frame, framed, at, taps)])
+        return ir.wide(image[framed.element(at, taps)])
 
     def number(_: Indices) -> ir.Expr:
-        return number_of(taps).cast(ir.i32)
+        return stages.number_of(taps).cast(ir.i32)
 
     def missing(at: Indices) -> ir.Expr:
-        return _first_pixel(framed, frame.parts(at)[2])
+        return _first_pixel(at_fixed_stride(framed.slid), p.windows(at))
 
-    place = first_places(frame, x, windows, seen, number, taps, missing)
-    given = padded(dy, frame, low, windows, name="given")
+    place = stages.first_places(framed, x, seen, number, taps, missing)
+    before = [stages.windows_before(s) for s in steps]
+    given = padded(dy, p.frame, before, framed.results, name="given")
 
     def element(at: Indices) -> ir.Reduction:
-        batch, own, pixel = frame.parts(at)
-        near, number, there = windows_near(steps, pixel, around)
-        where = frame.joined(batch, own, near)
+        batch, own, pixel = p.frame.parts(at)
+        near, number, there = stages.windows_near(steps, pixel, around)
+        where = p.frame.joined(batch, own, near)
         hit = there & place[where].equal(number.cast(ir.i32))
         return ir.sum(or_zero(hit, ir.wide(given[where])), around)
 
-    sums = over_images(frame, x, image_extents(frame, x), element, "dx")
-    return narrowed(sums, frame, dy.dtype)
+    return p.narrowed(p.over(x, p.extents, element, "dx"), dy.dtype)
 
 
 def avg_pool_grad(
     dy: ir.Tensor,
     x: ir.Tensor,
-    layout: str,
-    slid: Sequence[Slide],
+    p: Windowed,
     *,
     count_include_pad: bool,
     divisor: int | None,
 ) -> ir.Tensor:
     """As `pooling_definitions.avg_pool_grad`, for windows at a fixed stride."""
     del x  # not read
-    frame, steps = Layout(layout), at_fixed_stride(slid)
-    windows, low = [_framed(s).count for s in steps], [windows_before(s) for s in steps]
-    around = window_axes([s.around for s in steps])
-    given = padded(dy, frame, low, windows, name="given")
+    steps, around = at_fixed_stride(p.slid), p.around
+    counts = [_framed(s).count for s in steps]
+    low = [stages.windows_before(s) for s in steps]
+    given = padded(dy, p.frame, low, counts, name="given")
 
     def share(at: Indices) -> ir.Expr:
-        own = frame.parts(at)[2]
-        numbers = [w - before for w, before in zip(own, low, strict=True)]
-        count = counted(slid, numbers, count_include_pad, divisor)
+        numbers = [w - n for w, n in zip(p.windows(at), low, strict=True)]
+        count = p.pixels(numbers, count_include_pad, divisor)
         value = ir.wide(given[at])
         if divisor is None and any(low):  # dummies have no pixels
             count = ir.binary("max", count, ir.as_expr(1))
         return value / count.cast(value.dtype)
 
-    shares = over_images(frame, dy, windows, share, "shares")
+    shares = p.over(dy, counts, share, "shares")
 
     def element(at: Indices) -> ir.Reduction:
-        batch, own, pixel = frame.parts(at)
-        near, _, there = windows_near(steps, pixel, around)
-        where = frame.joined(batch, own, near)
+        batch, own, pixel = p.frame.parts(at)
+        near, _, there = stages.windows_near(steps, pixel, around)
+        where = p.frame.joined(batch, own, near)
         return ir.sum(or_zero(there, shares[where]), around)
 
-    sums = over_images(frame, dy, [s.extent for s in steps], element, "dx")
-    return narrowed(sums, frame, dy.dtype)
+    return p.narrowed(p.over(dy, p.extents, element, "dx"), dy.dtype)
 
 
 def _framed(s: Steps) -> Steps:
     """The windows extended by the dummies that pixels look up."""
-    before = windows_before(s)
+    before = stages.windows_before(s)
     last = (s.extent - 1) // s.stride + (s.stride - 1 + s.low) // s.stride
     count = max(last + 1, s.count) + before
     return replace(s, count=count, low=s.low + before * s.stride)

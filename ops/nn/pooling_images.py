@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError
+from tensorlang.ops.nn.images import Layout
 from tensorlang.ops.nn.windows import (
     LAYOUTS,
     Windows,
@@ -17,10 +18,12 @@ from tensorlang.ops.nn.windows import (
 )
 
 if TYPE_CHECKING:
-    from tensorlang.ops.nn import pooling_windows
+    from tensorlang.ops.nn import pooling_stages, pooling_windows
+    from tensorlang.ops.nn.pooling_stages import Windowed
     from tensorlang.ops.nn.pooling_windows import Slide
     from tensorlang.ops.operator import Body
 else:
+    pooling_stages = lazy.module("tensorlang.ops.nn.pooling_stages")
     pooling_windows = lazy.module("tensorlang.ops.nn.pooling_windows")
 
 Shape: TypeAlias = tuple[int, ...]
@@ -42,9 +45,10 @@ class Pooling:
     shown: Shape = ()
 
     @property
-    def layout(self) -> str:
-        """The layout; leading channels are part of the batch."""
-        return LAYOUTS[len(self.slid)][0 if self.first else 1]
+    def windowed(self) -> Windowed:
+        """The windows for definitions; leading channels are part of the batch."""
+        layout = LAYOUTS[len(self.slid)][0 if self.first else 1]
+        return pooling_stages.Windowed(Layout(layout), self.slid)
 
     @property
     def results(self) -> Shape:
@@ -72,7 +76,7 @@ class Pooling:
 
     def forward(self, define: Body, x: ir.Tensor, **options: object) -> ir.Tensor:
         """Apply a definition of pooling."""
-        made = define(self.images(x), self.layout, self.slid, **options)
+        made = define(self.images(x), self.windowed, **options)
         return ir.reshaped(made, self.shape(x))
 
     def backward(
@@ -89,7 +93,7 @@ class Pooling:
             f"dy has shape {dy.shape}; the result had {shape}",
         )
         given, images = self.seen(dy, self.results), self.images(x)
-        made = define(given, images, self.layout, self.slid, **options)
+        made = define(given, images, self.windowed, **options)
         return ir.reshaped(made, x.shape)
 
 

@@ -4,76 +4,136 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from tensorlang import ir
-from tensorlang.ops.nn.images import Layout, numbers, padded, staged
+from tensorlang.ops.nn.images import Layout, numbers, padded, staged, window_names
 
 if TYPE_CHECKING:
     from tensorlang.ops.nn.pooling_windows import Slide, Steps
 
 Indices = tuple[Any, ...]
-_TAPS: Final = ("kz", "ky", "kx")
 
 
-def window_axes(sizes: Sequence[int]) -> tuple[ir.ReduceAxis, ...]:
-    """Reduction axes over a window of these sizes."""
-    names = _TAPS[3 - len(sizes) :]
+@dataclass(frozen=True, slots=True)
+class Windowed:
+    """Images with windows: what definitions of pooling have in common.
+
+    Attributes:
+        frame: The layout of the images.
+        slid: The windows along each dimension.
+    """
+
+    frame: Layout
+    slid: Sequence[Slide]
+
+    @property
+    def results(self) -> list[int]:
+        """The number of windows along each dimension."""
+        return [s.count for s in self.slid]
+
+    @property
+    def extents(self) -> list[int]:
+        """The spatial extents of the images."""
+        return [s.extent for s in self.slid]
+
+    @property
+    def taps(self) -> tuple[ir.ReduceAxis, ...]:
+        """Reduction axes over a window."""
+        return _axes([s.kernel for s in self.slid])
+
+    @property
+    def around(self) -> tuple[ir.ReduceAxis, ...]:
+        """Reduction axes over the windows that span a pixel."""
+        return _axes([s.around for s in self.slid])
+
+    def windows(self, at: Indices) -> tuple[Any, ...]:
+        """The window numbers, or the pixel, of an index."""
+        return self.frame.parts(at)[2]
+
+    def reached(self, x: ir.Tensor, value: float) -> ir.Tensor:
+        """The images padded with `value` to all that the windows span."""
+        needed, low = [s.reached for s in self.slid], [s.low for s in self.slid]
+        given = numbers(self.windows(x.shape))
+        inside = all(n <= have for n, have in zip(needed, given, strict=True))
+        if inside and not any(low):
+            return x
+        return padded(x, self.frame, low, needed, value=value)
+
+    def axes(
+        self, x: ir.Tensor, spatial: Sequence[object]
+    ) -> tuple[tuple[Any, ...], tuple[str, ...]]:
+        """The shape of images like `x` with other spatial extents, and its loops."""
+        n, channels, _ = self.frame.parts(x.shape)
+        shape = self.frame.joined(n, channels, tuple(spatial))
+        return shape, self.frame.names(*("c",)[: len(channels)])
+
+    def over(
+        self, x: ir.Tensor, spatial: Sequence[object], body: Any, name: str
+    ) -> ir.Tensor:
+        """`compute` over images like `x` with other spatial extents."""
+        return staged(*self.axes(x, spatial), body, name)
+
+    def narrowed(self, sums: ir.Tensor, dtype: ir.DType) -> ir.Tensor:
+        """Sums rounded to the result dtype; unchanged if they have it."""
+        if sums.dtype == dtype:
+            return sums
+        extents = numbers(self.windows(sums.shape))
+        return self.over(sums, extents, lambda at: ir.stored(sums[at], dtype), "narrow")
+
+    def element(self, at: Indices, taps: Sequence[ir.ReduceAxis]) -> Indices:
+        """The image index of a window element."""
+        batch, own, windows = self.frame.parts(at)
+        each = zip(self.slid, windows, taps, strict=True)
+        return self.frame.joined(
+            batch, own, [s.place(w, tap.var) for s, w, tap in each]
+        )
+
+    def rank(
+        self, at: Indices, taps: Sequence[ir.ReduceAxis], dtype: ir.DType = ir.i64
+    ) -> ir.Expr:
+        """The number of a window element; padding gets larger numbers than any pixel.
+
+        So a window of only -inf has its maximum at a pixel. Padding after the image
+        comes after a pixel anyway.
+        """
+        number, real = number_of(taps), ir.as_expr(True)
+        for s, window, tap in zip(self.slid, self.windows(at), taps, strict=True):
+            if s.low:
+                real = real & (s.place(window, tap.var) >= s.low)
+        if not any(s.low for s in self.slid):
+            return number.cast(dtype)
+        more = number + math.prod(s.kernel for s in self.slid)
+        return ir.select(real, number.cast(dtype), more.cast(dtype))
+
+    def nearby(
+        self, pixel: Sequence[ir.Expr], around: Sequence[ir.ReduceAxis]
+    ) -> tuple[list[ir.Expr], ir.Expr]:
+        """Windows that start at or before a pixel, clamped, and whether they exist."""
+        near, there = [], ir.as_expr(True)
+        for s, place, back in zip(self.slid, pixel, around, strict=True):
+            window = s.last(place) - back.var
+            there = there & (window >= 0) & (window < s.count)
+            most = ir.binary("min", window, ir.as_expr(s.count - 1))
+            near.append(ir.binary("max", most, ir.as_expr(0)))
+        return near, there
+
+    def pixels(
+        self, windows: Sequence[ir.Expr], padding: bool, divisor: int | None
+    ) -> ir.Expr:
+        """The divisor of a window's sum."""
+        if divisor is not None:
+            return ir.as_expr(divisor)
+        count: ir.Expr = ir.as_expr(1)
+        for s, window in zip(self.slid, windows, strict=True):
+            count = count * s.pixels(window, padding=padding)
+        return count
+
+
+def _axes(sizes: Sequence[int]) -> tuple[ir.ReduceAxis, ...]:
+    names = window_names(len(sizes))
     return tuple(ir.reduce_axis(n, name) for n, name in zip(sizes, names, strict=True))
-
-
-def image_extents(frame: Layout, x: ir.Tensor) -> tuple[int, ...]:
-    """The spatial extents of images."""
-    return numbers(frame.parts(x.shape)[2])
-
-
-def reached(
-    x: ir.Tensor, frame: Layout, slid: Sequence[Slide], value: float
-) -> ir.Tensor:
-    """The images padded with `value` to all that the windows span."""
-    needed, low = [s.reached for s in slid], [s.low for s in slid]
-    given = image_extents(frame, x)
-    if not any(low) and all(n <= have for n, have in zip(needed, given, strict=True)):
-        return x
-    return padded(x, frame, low, needed, value=value)
-
-
-def image_axes(
-    frame: Layout, x: ir.Tensor, spatial: Sequence[object]
-) -> tuple[tuple[Any, ...], tuple[str, ...]]:
-    """The shape of images like `x` with other spatial extents, and its loop names."""
-    n, channels, _ = frame.parts(x.shape)
-    shape = frame.joined(n, channels, tuple(spatial))
-    return shape, frame.names(*("c",)[: len(channels)])
-
-
-def over_images(
-    frame: Layout, x: ir.Tensor, spatial: Sequence[object], body: Any, name: str
-) -> ir.Tensor:
-    """`compute` over images like `x` with other spatial extents."""
-    return staged(*image_axes(frame, x, spatial), body, name)
-
-
-def narrowed(sums: ir.Tensor, frame: Layout, dtype: ir.DType) -> ir.Tensor:
-    """Sums rounded to the result dtype; unchanged if they have it."""
-    if sums.dtype == dtype:
-        return sums
-    extents = image_extents(frame, sums)
-    return over_images(
-        frame, sums, extents, lambda at: ir.stored(sums[at], dtype), "narrow"
-    )
-
-
-def element_of(
-    frame: Layout, slid: Sequence[Slide], at: Indices, taps: Sequence[ir.ReduceAxis]
-) -> Indices:
-    """The image index of a window element."""
-    batch, own, windows = frame.parts(at)
-    places = [
-        s.place(window, tap.var)
-        for s, window, tap in zip(slid, windows, taps, strict=True)
-    ]
-    return frame.joined(batch, own, places)
 
 
 def or_zero(there: ir.Expr, value: ir.Expr) -> ir.Expr:
@@ -89,59 +149,10 @@ def number_of(taps: Sequence[ir.ReduceAxis]) -> ir.Expr:
     return number
 
 
-def rank_of(
-    slid: Sequence[Slide],
-    windows: Sequence[ir.Expr],
-    taps: Sequence[ir.ReduceAxis],
-    dtype: ir.DType = ir.i64,
-) -> ir.Expr:
-    """The number of a window element; padding gets larger numbers than any pixel.
-
-    So a window of only -inf has its maximum at a pixel. Padding after the image comes
-    after a pixel anyway.
-    """
-    number, real = number_of(taps), ir.as_expr(True)
-    for s, window, tap in zip(slid, windows, taps, strict=True):
-        if s.low:
-            real = real & (s.place(window, tap.var) >= s.low)
-    if not any(s.low for s in slid):
-        return number.cast(dtype)
-    more = number + math.prod(s.kernel for s in slid)
-    return ir.select(real, number.cast(dtype), more.cast(dtype))
-
-
 def digit(number: ir.Expr, kernel: Sequence[int], at: int) -> ir.Expr:
     """The coordinate of a numbered element along one dimension of the window."""
     behind = math.prod(kernel[at + 1 :])
     return number // behind % kernel[at]
-
-
-def windows_around(
-    slid: Sequence[Slide], pixel: Sequence[ir.Expr], around: Sequence[ir.ReduceAxis]
-) -> tuple[list[ir.Expr], ir.Expr]:
-    """Windows that start at or before a pixel, clamped, and whether they exist."""
-    near, there = [], ir.as_expr(True)
-    for s, place, back in zip(slid, pixel, around, strict=True):
-        window = s.last(place) - back.var
-        there = there & (window >= 0) & (window < s.count)
-        most = ir.binary("min", window, ir.as_expr(s.count - 1))
-        near.append(ir.binary("max", most, ir.as_expr(0)))
-    return near, there
-
-
-def counted(
-    slid: Sequence[Slide],
-    windows: Sequence[ir.Expr],
-    padding: bool,
-    divisor: int | None,
-) -> ir.Expr:
-    """The divisor of a window's sum."""
-    if divisor is not None:
-        return ir.as_expr(divisor)
-    count: ir.Expr = ir.as_expr(1)
-    for s, window in zip(slid, windows, strict=True):
-        count = count * s.pixels(window, padding=padding)
-    return count
 
 
 def nan_max(dtype: ir.DType) -> ir.Reducer:
@@ -168,9 +179,8 @@ def first_max(dtype: ir.DType) -> ir.Reducer:
 
 
 def first_places(  # noqa: PLR0917 - operands of its stages
-    frame: Layout,
+    p: Windowed,
     x: ir.Tensor,
-    windows: Sequence[int],
     seen: Callable[[Indices], ir.Expr],
     number: Callable[[Indices], ir.Expr],
     taps: Sequence[ir.ReduceAxis],
@@ -179,9 +189,8 @@ def first_places(  # noqa: PLR0917 - operands of its stages
     """The number of each window's first maximum; of the last NaN, as in PyTorch.
 
     Args:
-        frame: Layout of the images.
+        p: The windows.
         x: The images.
-        windows: Number of windows along each dimension.
         seen: The value of a window's element.
         number: Its number, of i32.
         taps: Reduction axes over a window.
@@ -193,7 +202,7 @@ def first_places(  # noqa: PLR0917 - operands of its stages
         value = seen(at)
         return ir.reduction(nan_max(value.dtype), value, taps)
 
-    top = over_images(frame, x, windows, largest, "largest")
+    top = p.over(x, p.results, largest, "largest")
 
     def ranked(at: Indices) -> ir.Reduction:
         value, best, own = seen(at), top[at], number(at)
@@ -202,7 +211,7 @@ def first_places(  # noqa: PLR0917 - operands of its stages
         rank = ir.select(lost, ir.as_expr(most).cast(ir.i32) - own, own)
         return ir.min(ir.select(found, rank, ir.as_expr(2 * most).cast(ir.i32)), taps)
 
-    ranks = over_images(frame, x, windows, ranked, "ranks")
+    ranks = p.over(x, p.results, ranked, "ranks")
 
     def first(at: Indices) -> ir.Expr:
         best, found = top[at], ir.as_expr(ranks[at])
@@ -212,7 +221,7 @@ def first_places(  # noqa: PLR0917 - operands of its stages
         lost = best.not_equal(best)
         return ir.select(lost, ir.as_expr(most).cast(ir.i32) - ranks[at], found)
 
-    return over_images(frame, x, windows, first, "place")
+    return p.over(x, p.results, first, "place")
 
 
 def windows_before(s: Steps) -> int:
