@@ -103,7 +103,7 @@ def _measured(given: argparse.Namespace) -> dict[str, Any]:
         made["seed"] = given.seed
     if given.table == "operators":
         from benchmarks.measure import plain
-        from tensorlang.tuner.ceilings import ceilings
+        from tensorlang.tuner.limits.ceilings import ceilings
 
         made["limits"] = plain(ceilings(given.threads))
     return made

@@ -14,10 +14,14 @@ from typing import Any, Final
 from tensorlang import runtime, targets
 from tensorlang.ir.nodes import Const, Function, Var
 from tensorlang.ir.visit import substitute, walk
-from tensorlang.ops import Operator, building, find
-from tensorlang.ops.examples import arguments
+from tensorlang.ops import (
+    Operator,
+    find,
+)
+from tensorlang.ops.kernels import building
+from tensorlang.ops.spec.examples import arguments
 from tensorlang.scheduling import Knobs
-from tensorlang.tuner.rounds import interleaved, paired_ratio
+from tensorlang.tuner.measurement.rounds import interleaved, paired_ratio
 from tensorlang.workload import Workload
 
 FLOOR: Final = 0.9

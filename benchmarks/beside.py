@@ -20,8 +20,8 @@ import numpy as np
 from benchmarks.batches import LAYERS
 from tensorlang import targets
 from tensorlang.ops import find
-from tensorlang.ops.examples import arguments
-from tensorlang.tuner.rounds import Ratio, paired_ratio
+from tensorlang.ops.spec.examples import arguments
+from tensorlang.tuner.measurement.rounds import Ratio, paired_ratio
 
 CEILING: Final = 1.05
 HEAD: Final = f"""\

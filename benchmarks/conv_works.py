@@ -15,7 +15,7 @@ from benchmarks import limits
 from benchmarks.layer_works import moved, normal, rivals
 from benchmarks.work import Call, Peer, Work, Works
 from tensorlang.ops import nn
-from tensorlang.tuner import layer_peers
+from tensorlang.tuner.peers import layers as layer_peers
 
 Case = tuple[tuple[int, ...], tuple[int, ...], int, int, int]
 # image, weight, stride, padding, groups

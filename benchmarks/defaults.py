@@ -19,12 +19,16 @@ from typing import Any, Final
 
 from tensorlang import records, runtime, targets
 from tensorlang.errors import TensorlangError
-from tensorlang.ops import Operator, building, find
-from tensorlang.ops.examples import arguments
+from tensorlang.ops import (
+    Operator,
+    find,
+)
+from tensorlang.ops.kernels import building
+from tensorlang.ops.spec.examples import arguments
 from tensorlang.scheduling import Knobs
-from tensorlang.tuner.protocol import Candidate
-from tensorlang.tuner.rounds import interleaved, paired_ratio
+from tensorlang.tuner.measurement.rounds import interleaved, paired_ratio
 from tensorlang.tuner.tuning import tune
+from tensorlang.tuner.workers.protocol import Candidate
 from tensorlang.workload import Workload
 
 MEAN_FLOOR: Final = 0.8

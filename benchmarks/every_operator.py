@@ -13,9 +13,9 @@ from tensorlang import targets
 from tensorlang.errors import TensorlangError
 from tensorlang.ir.cost import cost
 from tensorlang.ops import operators
-from tensorlang.ops.examples import arguments
 from tensorlang.ops.operator import Operator
-from tensorlang.tuner.rounds import interleaved
+from tensorlang.ops.spec.examples import arguments
+from tensorlang.tuner.measurement.rounds import interleaved
 
 HEAD: Final = """Every operator
 

@@ -12,7 +12,8 @@ import numpy as np
 from benchmarks import limits
 from benchmarks.work import Peer, Work, Works
 from tensorlang.ops import nn, optim, random
-from tensorlang.tuner import layer_peers, peers
+from tensorlang.tuner.peers import layers as layer_peers
+from tensorlang.tuner.peers import random as peers
 
 # rows, columns, depth; minimum ratio of the fastest peer; minimum fractions of peak,
 # packed in the call and prepacked

@@ -17,7 +17,7 @@ from tensorlang.ir import Const, Function, compute, function, placeholder, size,
 from tensorlang.schedules.streaming import Stream, stream
 from tensorlang.scheduling import Knobs, Schedule
 from tensorlang.scheduling.registry import schedules_for
-from tensorlang.tuner.ceilings import CHAINS, LANES, Loops
+from tensorlang.tuner.limits.ceilings import CHAINS, LANES, Loops
 
 _STREAM: Final = Stream(lanes=64, chunk=64, nontemporal=True)
 _STEPS: Final = 4_000_000  # register loop iterations: 12 ms hide the start of threads

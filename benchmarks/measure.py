@@ -14,8 +14,8 @@ from benchmarks import (
     training_works,
 )
 from benchmarks.work import Work
-from tensorlang.tuner.ceilings import Ceilings, ceilings
-from tensorlang.tuner.rounds import Ratio, Timing, interleaved, paired_ratio
+from tensorlang.tuner.limits.ceilings import Ceilings, ceilings
+from tensorlang.tuner.measurement.rounds import Ratio, Timing, interleaved, paired_ratio
 
 _REST: Final = (
     0.05  # seconds until threads of the previous call sleep, OpenBLAS's included

@@ -15,7 +15,7 @@ import numpy as np
 
 from tensorlang import targets
 from tensorlang.ops import math, nn, random
-from tensorlang.tuner.rounds import interleaved, paired_ratio
+from tensorlang.tuner.measurement.rounds import interleaved, paired_ratio
 
 HEAD: Final = """\
 OpenCL on this CPU

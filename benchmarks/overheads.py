@@ -14,7 +14,7 @@ import numpy as np
 from tensorlang import build
 from tensorlang.ir import compute, function, placeholder, size
 from tensorlang.ops import nn, random
-from tensorlang.tuner.rounds import interleaved, paired_ratio
+from tensorlang.tuner.measurement.rounds import interleaved, paired_ratio
 
 _IMPORT = "import time; t = time.perf_counter(); {}; print(time.perf_counter() - t)"
 _FIRST = """
@@ -35,7 +35,7 @@ print(time.perf_counter() - t)
 _COLD_BUILD = """
 import time
 import llvmlite.binding, jinja2, tensorlang.codegen.lower, tensorlang.scheduling
-from tensorlang.ops import find, building
+from tensorlang.ops import find; from tensorlang.ops.kernels import building
 from tensorlang import targets
 from tensorlang.runtime import build
 from tensorlang.scheduling import Knobs

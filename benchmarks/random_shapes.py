@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.layer_works import normal, rivals
 from tensorlang.ops import nn
-from tensorlang.tuner.rounds import interleaved, paired_ratio
+from tensorlang.tuner.measurement.rounds import interleaved, paired_ratio
 
 HEAD: Final = """\
 Shapes drawn at random

@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks import limits
 from benchmarks.work import Call, Peer, Work, Works
 from tensorlang.ops import nn, random
-from tensorlang.tuner import peers
+from tensorlang.tuner.peers import random as peers
 
 ELEMENTS: Final = 1 << 24
 KEYS: Final = 1 << 20

@@ -13,13 +13,17 @@ from typing import Any, Final
 from benchmarks.defaults import WORKS, call, from_nothing
 from tensorlang import records, runtime, targets
 from tensorlang.errors import TensorlangError
-from tensorlang.ops import Operator, building, find
-from tensorlang.ops.examples import arguments
+from tensorlang.ops import (
+    Operator,
+    find,
+)
+from tensorlang.ops.kernels import building
+from tensorlang.ops.spec.examples import arguments
 from tensorlang.scheduling import Knobs
+from tensorlang.tuner.measurement.rounds import interleaved, paired_ratio
 from tensorlang.tuner.progress import Progress
-from tensorlang.tuner.protocol import Candidate
-from tensorlang.tuner.rounds import interleaved, paired_ratio
 from tensorlang.tuner.tuning import tune
+from tensorlang.tuner.workers.protocol import Candidate
 from tensorlang.workload import Workload
 
 WORK: Final = "dense 1024x1024x1024"

@@ -20,7 +20,7 @@ from benchmarks.defaults import from_nothing
 from benchmarks.layer_works import normal, rivals
 from benchmarks.random_shapes import compared
 from tensorlang.ops import math, nn
-from tensorlang.tuner import layer_peers
+from tensorlang.tuner.peers import layers as layer_peers
 
 FLOORS: Final = {"geometric mean": 1.15, "row": 0.9}
 HEAD: Final = f"""\

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from tensorlang.tuner.rounds import Ratio, paired_ratio
+from tensorlang.tuner.measurement.rounds import Ratio, paired_ratio
 
 _SCRIPT: Final = Path(__file__).with_name("inventory.py")
 _SAMPLE: Final = 0.02  # minimum seconds per sample

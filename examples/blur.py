@@ -14,7 +14,7 @@ import numpy as np
 
 from tensorlang import ir
 from tensorlang.ops import operator
-from tensorlang.ops.signature import Floats
+from tensorlang.ops.spec.signature import Floats
 
 TAPS = (1 / 16, 4 / 16, 6 / 16, 4 / 16, 1 / 16)
 

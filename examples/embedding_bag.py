@@ -14,7 +14,7 @@ import numpy as np
 
 from tensorlang import graph, ir
 from tensorlang.ops import nn, operator
-from tensorlang.ops.signature import Floats, Integers
+from tensorlang.ops.spec.signature import Floats, Integers
 
 
 @operator("my.embedding_bag")

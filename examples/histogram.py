@@ -15,7 +15,7 @@ import numpy as np
 
 from tensorlang import ir
 from tensorlang.ops import operator
-from tensorlang.ops.signature import Integers
+from tensorlang.ops.spec.signature import Integers
 
 
 @operator("my.histogram")

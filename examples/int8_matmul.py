@@ -15,7 +15,7 @@ import numpy as np
 
 from tensorlang import ir
 from tensorlang.ops import operator
-from tensorlang.ops.signature import Floats, Integers
+from tensorlang.ops.spec.signature import Floats, Integers
 
 
 @operator("my.int8_matmul")

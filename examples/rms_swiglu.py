@@ -16,7 +16,7 @@ import numpy as np
 
 from tensorlang import ir
 from tensorlang.ops import nn, operator
-from tensorlang.ops.signature import Floats
+from tensorlang.ops.spec.signature import Floats
 
 EPS = 1e-6
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from tensorlang import graph, ir
 from tensorlang.ops import math, nn, operator
-from tensorlang.ops.signature import Floats, Integers
+from tensorlang.ops.spec.signature import Floats, Integers
 
 
 def samples(starts: Any, columns: Any, values: Any, x: Any) -> None:

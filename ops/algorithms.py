@@ -27,7 +27,8 @@ class Algorithm:
         serves: A predicate on workloads that it can compute.
         tolerance: The allowed relative error against the reference; 0 is exact. Float
             reductions, whose order is free, are always allowed that of
-            `tensorlang.tuner.tolerance`: (16 + 4 sqrt(terms)) machine epsilons.
+            `tensorlang.tuner.correctness.tolerance`: (16 + 4 sqrt(terms)) machine
+            epsilons.
         feature: The target feature that it is designed for; targets with it prefer it.
         finite: Whether an infinity, a NaN or a very large input may corrupt results
             that do not depend on it in the reference.

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, Final, get_origin
 
 from tensorlang import ir
 from tensorlang.errors import ArgumentError, DTypeError, OperatorError
-from tensorlang.ops import signature
 from tensorlang.ops.elementwise import seed_name
 from tensorlang.ops.operator import Body, Operator
-from tensorlang.ops.signature import (
+from tensorlang.ops.spec import signature
+from tensorlang.ops.spec.signature import (
     FLOATS,
     Arrays,
     Other,

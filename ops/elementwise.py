@@ -23,10 +23,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, get_args, get_origin
 
 from tensorlang import ir
-from tensorlang.ops import signature
-from tensorlang.ops.decorator_options import decorator
 from tensorlang.ops.operator import Body, Operator
-from tensorlang.ops.signature import FLOATS, Arrays, Parameter, Spec, Static
+from tensorlang.ops.spec import signature
+from tensorlang.ops.spec.decorator_options import decorator
+from tensorlang.ops.spec.signature import FLOATS, Arrays, Parameter, Spec, Static
 
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Shapes

@@ -22,10 +22,10 @@ from typing import Any, Final
 
 from tensorlang import ir
 from tensorlang.errors import OperatorError, ShapeError
-from tensorlang.ops import signature
-from tensorlang.ops.decorator_options import decorator
 from tensorlang.ops.operator import Body, Operator
-from tensorlang.ops.signature import Arrays, Floats, Parameter, Spec, Static
+from tensorlang.ops.spec import signature
+from tensorlang.ops.spec.decorator_options import decorator
+from tensorlang.ops.spec.signature import Arrays, Floats, Parameter, Spec, Static
 
 _USUAL: Final = (512, 4096)
 _AXES: Final = Static((int, tuple), (None,), "None, a whole number or a tuple of them")

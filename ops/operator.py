@@ -25,14 +25,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 from tensorlang import ir, lazy
 from tensorlang.errors import OperatorError, TensorlangError
 from tensorlang.forking import FIRST_CALLS
-from tensorlang.ops import binding, call_signature, registry, signature, workloads
+from tensorlang.ops import registry
 from tensorlang.ops.algorithms import DIRECT, Algorithm, Define
-from tensorlang.ops.declarations import NOTHING, declarations
-from tensorlang.ops.dispatch import Foreign, Late, Nowhere, overloaded, takes_over
-from tensorlang.ops.documentation import as_for, documented
-from tensorlang.ops.indices import Explained
-from tensorlang.ops.requests import checked_shapes
-from tensorlang.ops.tensors import Ready, call, check_result
+from tensorlang.ops.calls import binding, call_signature
+from tensorlang.ops.calls.dispatch import Foreign, Late, Nowhere, overloaded, takes_over
+from tensorlang.ops.calls.tensors import Ready, call, check_result
+from tensorlang.ops.kernels import workloads
+from tensorlang.ops.kernels.requests import checked_shapes
+from tensorlang.ops.spec import signature
+from tensorlang.ops.spec.declarations import NOTHING, declarations
+from tensorlang.ops.spec.documentation import as_for, documented
+from tensorlang.ops.spec.indices import Explained
 
 if TYPE_CHECKING:
     import inspect
@@ -41,17 +44,18 @@ if TYPE_CHECKING:
 
     from tensorlang.ir import cost as costs
     from tensorlang.ir.cost import Cost
-    from tensorlang.ops import building, derived_gradients, tracing
-    from tensorlang.ops.signature import Parameter, Spec
-    from tensorlang.ops.tracing import Trace
+    from tensorlang.ops import derived_gradients
+    from tensorlang.ops.kernels import building, tracing
+    from tensorlang.ops.kernels.tracing import Trace
+    from tensorlang.ops.spec.signature import Parameter, Spec
     from tensorlang.runtime import Kernel as BuiltKernel
     from tensorlang.targets import Target
     from tensorlang.workload import Workload
 else:  # these load the compiler, or stand on operators
-    building = lazy.module("tensorlang.ops.building")
+    building = lazy.module("tensorlang.ops.kernels.building")
     costs = lazy.module("tensorlang.ir.cost")
     derived_gradients = lazy.module("tensorlang.ops.derived_gradients")
-    tracing = lazy.module("tensorlang.ops.tracing")
+    tracing = lazy.module("tensorlang.ops.kernels.tracing")
 
 Kernel: TypeAlias = Callable[..., Any]
 Body: TypeAlias = Callable[..., Any]
@@ -115,8 +119,8 @@ class Operator:  # noqa: D101 - it has one
         derive: Checks those arguments of a call that it names, and derives scalars from
             them before the kernel is looked up. It returns their description, which
             is part of the kernel, such as `"rate:u32,f32"` (see
-            `tensorlang.ops.signature.derived_scalars`), and the scalars. Parameters
-            annotated `Derived` are passed to it only.
+            `tensorlang.ops.spec.signature.derived_scalars`), and the scalars.
+            Parameters annotated `Derived` are passed to it only.
         measured: Arguments of `derive` to measure kernels with, for each description.
         view: For a result that is the first array in another shape, and shares its
             memory if possible: gives that shape, from the array's shape and the

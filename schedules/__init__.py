@@ -7,10 +7,8 @@ table `SCHEDULES`, which `schedules_for` reads.
 from tensorlang.schedules import (
     attention,
     broadcast_gradients,
-    convolutions,
     embedding,
     generic,
-    nibbles,
     pool,
     pool_gradients,
     random,
@@ -20,8 +18,10 @@ from tensorlang.schedules import (
     slices,
     sorting,
     transpose,
-    winograd,
 )
+from tensorlang.schedules.contraction import nibbles
+from tensorlang.schedules.convolution import choice as convolutions
+from tensorlang.schedules.convolution import winograd
 from tensorlang.scheduling.registry import SCHEDULES, schedules_for
 
 __all__ = [

@@ -20,7 +20,7 @@ from tensorlang.ir.contents import blocks
 from tensorlang.ir.dtypes import f32
 from tensorlang.ir.nodes import Block, Reduce, Store, seq
 from tensorlang.ir.visit import walk
-from tensorlang.schedules.core import core_of
+from tensorlang.schedules.cost.core import core_of
 from tensorlang.schedules.reductions import fold_in_lanes
 from tensorlang.schedules.streaming import loop_named, whole_steps
 from tensorlang.schedules.tiling import cut_at, extent, parallelize, written

@@ -15,7 +15,7 @@ from typing import Final
 
 from tensorlang.ir.contents import blocks
 from tensorlang.ir.dtypes import f32
-from tensorlang.schedules.core import PAGE, core_of
+from tensorlang.schedules.cost.core import PAGE, core_of
 from tensorlang.schedules.generic import generic
 from tensorlang.schedules.streaming import loop_named, nearest_option
 from tensorlang.schedules.tiling import cut, extent, in_lanes

@@ -17,7 +17,12 @@ from typing import Final, TypeAlias
 from tensorlang.ir.contents import allocations, blocks, free_vars
 from tensorlang.ir.nodes import Load
 from tensorlang.ir.visit import walk
-from tensorlang.schedules import contraction, dot_groups, elementwise, reductions
+from tensorlang.schedules import (
+    elementwise,
+    reductions,
+)
+from tensorlang.schedules.contraction import dot_groups
+from tensorlang.schedules.contraction import register_tiles as contraction
 from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.stages import (
     CONTRACTION,

@@ -8,10 +8,10 @@ from typing import Final
 
 from tensorlang.ir.dtypes import DType, f32
 from tensorlang.ir.nodes import Buffer, Const
-from tensorlang.schedules.core import Core, core_of
+from tensorlang.schedules.cost.core import Core, core_of
+from tensorlang.schedules.cost.traffic import missed
 from tensorlang.schedules.stages import Stage, has_long_chains, steps_of
 from tensorlang.schedules.streaming import Stream, stream_knobs
-from tensorlang.schedules.traffic import missed
 from tensorlang.scheduling import Knobs, Schedule
 
 _PARTIALS: Final = (8, 16, 32, 64, 128)

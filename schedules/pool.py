@@ -18,7 +18,8 @@ from math import prod
 
 from tensorlang.ir.contents import blocks
 from tensorlang.ir.integers.indices import linear
-from tensorlang.schedules.conv_tiles import (
+from tensorlang.schedules.convolution.products import readers, rearranged
+from tensorlang.schedules.convolution.tiles import (
     MOST_TAPS,
     core,
     line_tiles,
@@ -26,7 +27,6 @@ from tensorlang.schedules.conv_tiles import (
     vector_lines,
 )
 from tensorlang.schedules.generic import generic
-from tensorlang.schedules.products import readers, rearranged
 from tensorlang.schedules.stages import Stage, extent_of, stages
 from tensorlang.schedules.tiling import extent, parallelize
 from tensorlang.scheduling import Knobs, Schedule, schedule

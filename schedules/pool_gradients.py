@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from tensorlang.ir.nodes import Binary, Const, Var
 from tensorlang.ir.visit import walk
-from tensorlang.schedules.conv_tiles import (
+from tensorlang.schedules.convolution.products import rearranged
+from tensorlang.schedules.convolution.tiles import (
     core,
     line_tiles,
     over,
     vector_image,
     vector_lines,
 )
-from tensorlang.schedules.products import rearranged
 from tensorlang.schedules.stages import Stage, stages
 from tensorlang.schedules.tiling import cut_at, extent, parallelize, write_back
 from tensorlang.scheduling import Knobs, Schedule, schedule

@@ -13,7 +13,7 @@ from typing import Final
 from tensorlang.ir.contents import blocks, loops
 from tensorlang.ir.nodes import For, Function, Seq, Store, as_expr
 from tensorlang.ir.visit import walk
-from tensorlang.schedules.core import core_of
+from tensorlang.schedules.cost.core import core_of
 from tensorlang.schedules.streaming import Stream, loop_named, stream, stream_knobs
 from tensorlang.scheduling import Knobs, Schedule, schedule
 

@@ -21,8 +21,8 @@ from typing import Final
 
 from tensorlang.ir.contents import allocations, touches
 from tensorlang.ir.nodes import Buffer, Expr, For, as_expr
-from tensorlang.schedules.contraction_space import USUAL_SIZE
-from tensorlang.schedules.core import PAGE, core_of
+from tensorlang.schedules.contraction.space import USUAL_SIZE
+from tensorlang.schedules.cost.core import PAGE, core_of
 from tensorlang.schedules.generic import generic
 from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.reductions import fold_any_length, fold_in_lanes

@@ -21,7 +21,7 @@ from tensorlang.ir.dtypes import f32
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.nodes import Block, Store
 from tensorlang.ir.visit import substitute, walk
-from tensorlang.schedules.core import core_of
+from tensorlang.schedules.cost.core import core_of
 from tensorlang.schedules.generic import generic
 from tensorlang.schedules.streaming import nearest_option
 from tensorlang.schedules.tiling import fused

@@ -12,7 +12,7 @@ from typing import Final
 from tensorlang.ir.contents import blocks, loops
 from tensorlang.ir.dtypes import f32
 from tensorlang.ir.nodes import as_expr
-from tensorlang.schedules.core import core_of
+from tensorlang.schedules.cost.core import core_of
 from tensorlang.schedules.streaming import loop_named, nearest_option
 from tensorlang.schedules.tiling import in_lanes, written
 from tensorlang.scheduling import Knobs, Schedule, schedule

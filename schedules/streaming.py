@@ -19,7 +19,7 @@ from tensorlang.ir.contents import loops
 from tensorlang.ir.integers.size_bounds import size_ranges
 from tensorlang.ir.nodes import Const, Expr, For
 from tensorlang.ir.simplify import simplify
-from tensorlang.schedules.core import PAGE, Core
+from tensorlang.schedules.cost.core import PAGE, Core
 from tensorlang.scheduling import Knobs, Schedule
 
 LANES: Final = (8, 16, 32, 48, 64, 96, 128)

@@ -14,9 +14,9 @@ from tensorlang.errors import (
     TensorlangError,
     TuningError,
 )
-from tensorlang.ops.examples import arguments
-from tensorlang.tuner.rounds import interleaved
-from tensorlang.tuner.storage import Trials, default_url
+from tensorlang.ops.spec.examples import arguments
+from tensorlang.tuner.measurement.rounds import interleaved
+from tensorlang.tuner.storage.storage import Trials, default_url
 from tensorlang.tuner.tuning import LEAST, tune
 from tensorlang.tuner.tuning_run import Run
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-from tensorlang.tuner.protocol import Candidate, Outcome
-from tensorlang.tuner.rounds import Ratio
+from tensorlang.tuner.measurement.rounds import Ratio
+from tensorlang.tuner.workers.protocol import Candidate, Outcome
 from tensorlang.workload import Workload
 
 

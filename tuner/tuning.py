@@ -15,27 +15,32 @@ from typing import TYPE_CHECKING, Final
 
 from tensorlang import records
 from tensorlang.errors import ArgumentError, TuningError
-from tensorlang.ops import Operator, building, select
-from tensorlang.ops.requests import requested
+from tensorlang.ops import (
+    Operator,
+    select,
+)
+from tensorlang.ops.kernels import building
+from tensorlang.ops.kernels.requests import requested
 from tensorlang.record_files import read as read_records
-from tensorlang.tuner import finals, static_tuning
-from tensorlang.tuner.filing import (
+from tensorlang.tuner.limits.roofline import work
+from tensorlang.tuner.measurement.processor_load import Load
+from tensorlang.tuner.measurement.rounds import Timing, paired_ratio
+from tensorlang.tuner.progress import Listener, Report
+from tensorlang.tuner.search import finals
+from tensorlang.tuner.search.finals import Entrant, Finals
+from tensorlang.tuner.search.search import Search
+from tensorlang.tuner.search.space import Space
+from tensorlang.tuner.static import tuning as static_tuning
+from tensorlang.tuner.storage.filing import (
     candidate_of,
     existing_records,
     machine,
     record_file,
     store_winner,
 )
-from tensorlang.tuner.finals import Entrant, Finals
-from tensorlang.tuner.processor_load import Load
-from tensorlang.tuner.progress import Listener, Report
-from tensorlang.tuner.protocol import Candidate
-from tensorlang.tuner.roofline import work
-from tensorlang.tuner.rounds import Timing, paired_ratio
-from tensorlang.tuner.search import Search
-from tensorlang.tuner.space import Space
-from tensorlang.tuner.storage import Trials, default_url
+from tensorlang.tuner.storage.storage import Trials, default_url
 from tensorlang.tuner.tuning_run import Run, space_note
+from tensorlang.tuner.workers.protocol import Candidate
 
 if TYPE_CHECKING:
     from tensorlang.targets import Target

@@ -15,11 +15,13 @@ from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from tensorlang.errors import ArgumentError, TuningError
-from tensorlang.tuner import finals
-from tensorlang.tuner.finals import Entrant, Finals
-from tensorlang.tuner.process import Worker
 from tensorlang.tuner.progress import Listener, Progress
-from tensorlang.tuner.protocol import (
+from tensorlang.tuner.search import finals
+from tensorlang.tuner.search.finals import Entrant, Finals
+from tensorlang.tuner.search.search import Search, Suggestion
+from tensorlang.tuner.search.space import Space
+from tensorlang.tuner.workers.process import Worker
+from tensorlang.tuner.workers.protocol import (
     CHECKS,
     CRASHED,
     FAILED,
@@ -30,8 +32,6 @@ from tensorlang.tuner.protocol import (
     Candidate,
     Outcome,
 )
-from tensorlang.tuner.search import Search, Suggestion
-from tensorlang.tuner.space import Space
 from tensorlang.version import __version__
 
 if TYPE_CHECKING:

@@ -42,8 +42,8 @@ def limits(target: Target) -> dict[str, Any]:
     Raises:
         DeviceError: the GPU fails, or has less than three GiB of free memory.
     """
-    from tensorlang.tuner.telemetry import described
-    from tensorlang.tuner.timers import CudaTimer
+    from tensorlang.tuner.measurement.telemetry import described
+    from tensorlang.tuner.measurement.timers import CudaTimer
 
     timer = CudaTimer(target)
     count = _BLOCKS * target.threads * THREADS

@@ -1,9 +1,10 @@
 """`python -m benchmarks.gpu.measure WORK`: measure one work; print JSON at the end.
 
 On a GPU each call is timed between events, alone and with cold caches, as the tuner
-does (`tensorlang.tuner.timers`). Where that is impossible (no events can be recorded in
-JAX's streams), many calls are queued and waited for once. Sides are interleaved, and
-ratios are paired by round; the GPU's clocks are read with every sample.
+does (`tensorlang.tuner.measurement.timers`). Where that is impossible (no events can be
+recorded in JAX's streams), many calls are queued and waited for once. Sides are
+interleaved, and ratios are paired by round; the GPU's clocks are read with every
+sample.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def measured(work: Work, stage: Stage, rounds: int) -> dict[str, Any]:
     Raises:
         ArithmeticError: a side's result is wrong.
     """
-    from tensorlang.tuner.rounds import paired_ratio
+    from tensorlang.tuner.measurement.rounds import paired_ratio
 
     sides = work.make(stage)
     errors = {name: check() for name, check in sides.checks.items()}
@@ -115,7 +116,7 @@ Times = Mapping[str, Sequence[float]]
 def _by_marks(sides: Sides, stage: Stage, rounds: int) -> tuple[Times, dict[str, Any]]:
     """Seconds between GPU events, and their conditions."""
     from tensorlang import targets
-    from tensorlang.tuner.timers import CudaTimer
+    from tensorlang.tuner.measurement.timers import CudaTimer
 
     timer = CudaTimer(targets.get(stage.target))
     calls = {name: in_turn(made) for name, made in sides.calls.items()}
@@ -128,8 +129,8 @@ def _by_marks(sides: Sides, stage: Stage, rounds: int) -> tuple[Times, dict[str,
 def _by_bursts(sides: Sides, stage: Stage, rounds: int) -> tuple[Times, dict[str, Any]]:
     """Seconds by the host's clock, for calls that were queued together."""
     from tensorlang import targets
-    from tensorlang.tuner.rounds import interleaved
-    from tensorlang.tuner.telemetry import reader
+    from tensorlang.tuner.measurement.rounds import interleaved
+    from tensorlang.tuner.measurement.telemetry import reader
 
     counts = {name: calls_for(calls, stage) for name, calls in sides.calls.items()}
     target = targets.get(stage.target)
@@ -164,7 +165,7 @@ def _unknown() -> None:
 
 def _about(states: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
     """The clocks of each side's samples, and how many were throttled."""
-    from tensorlang.tuner.telemetry import described
+    from tensorlang.tuner.measurement.telemetry import described
 
     return {
         "clocks": {name: described(each) for name, each in states.items()},

@@ -16,11 +16,16 @@ import roofline
 from tensorlang.errors import DTypeError, OperatorError
 from tensorlang.ir import show
 from tensorlang.ir.cost import cost
-from tensorlang.ops import Operator, building, find, operators
+from tensorlang.ops import (
+    Operator,
+    find,
+    operators,
+)
+from tensorlang.ops.kernels import building
 from tensorlang.ops.random.draw import Draw
 from tensorlang.scheduling import Knobs
 from tensorlang.targets import Target
-from tensorlang.tuner.tolerance import reassociation
+from tensorlang.tuner.correctness.tolerance import reassociation
 from tensorlang.workload import Workload, attributes_of
 
 # keeps pages independent of the build machine

@@ -7,7 +7,7 @@ from typing import Final
 
 from tensorlang import ir
 from tensorlang.ops.elementwise import elementwise
-from tensorlang.ops.signature import Float, Integer, Real, Value
+from tensorlang.ops.spec.signature import Float, Integer, Real, Value
 
 _STEPS: Final = 6  # of a float remainder
 

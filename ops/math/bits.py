@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tensorlang import ir
 from tensorlang.ops.elementwise import elementwise
-from tensorlang.ops.signature import Integer, Value
+from tensorlang.ops.spec.signature import Integer, Value
 
 
 @elementwise("math.bitwise_and", onnx="BitwiseAnd")

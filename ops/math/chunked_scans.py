@@ -6,9 +6,9 @@ from typing import Final
 
 from tensorlang import ir
 from tensorlang.ir.collectives import WARP
-from tensorlang.ops.block_scans import BlockScan
+from tensorlang.ops.math.block_scans import BlockScan
+from tensorlang.ops.math.row_scans import RowScan
 from tensorlang.ops.math.scan_definitions import result_type, summed_in
-from tensorlang.ops.row_scans import RowScan
 
 CHUNK: Final = 16  # elements per thread
 CHUNKS: Final = 256  # per part, one per thread

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tensorlang import ir
 from tensorlang.ops.elementwise import elementwise
-from tensorlang.ops.signature import Float, Truth, Value
+from tensorlang.ops.spec.signature import Float, Truth, Value
 
 
 @elementwise("math.equal", onnx="Equal")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tensorlang import ir
-from tensorlang.ops.definition import operator
-from tensorlang.ops.signature import Anything, ElementType
+from tensorlang.ops.spec.definition import operator
+from tensorlang.ops.spec.signature import Anything, ElementType
 
 
 @operator(

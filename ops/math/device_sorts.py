@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tensorlang import ir
-from tensorlang.ops.block_radix import Radix, Read, Use, Write
-from tensorlang.ops.block_scans import BlockScan, over
+from tensorlang.ops.math.block_radix import Radix, Read, Use, Write
+from tensorlang.ops.math.block_scans import BlockScan, over
 from tensorlang.ops.math.sort_keys import digits, key_type
 
 if TYPE_CHECKING:

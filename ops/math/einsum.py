@@ -19,9 +19,9 @@ from operator import mul
 from typing import Any, Final
 
 from tensorlang import ir
-from tensorlang.ops.definition import operator
 from tensorlang.ops.math.subscripts import Labels, Sizes, parsed, sizes_of
-from tensorlang.ops.signature import Floats
+from tensorlang.ops.spec.definition import operator
+from tensorlang.ops.spec.signature import Floats
 
 _USUAL: Final = (16, 256, 256)
 

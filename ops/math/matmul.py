@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tensorlang import ir
-from tensorlang.ops.definition import operator
-from tensorlang.ops.signature import Floats
+from tensorlang.ops.spec.definition import operator
+from tensorlang.ops.spec.signature import Floats
 
 _USUAL: Final = (1024, 1024)
 

@@ -9,8 +9,8 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from tensorlang import ir, lazy
-from tensorlang.ops.definition import exchanging, operator
-from tensorlang.ops.signature import Anything, Floats
+from tensorlang.ops.spec.definition import exchanging, operator
+from tensorlang.ops.spec.signature import Anything, Floats
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from tensorlang import ir
 from tensorlang.errors import ArgumentError
 from tensorlang.ops.elementwise import elementwise
 from tensorlang.ops.math.binary import maximum, minimum
-from tensorlang.ops.signature import Float, Real, Truth, Value
+from tensorlang.ops.spec.signature import Float, Real, Truth, Value
 
 
 @elementwise("math.where", onnx="Where")

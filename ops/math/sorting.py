@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from tensorlang import ir, lazy
-from tensorlang.ops.definition import exchanging, operator
 from tensorlang.ops.operator import Body, Operator
-from tensorlang.ops.signature import Anything, Floats
+from tensorlang.ops.spec.definition import exchanging, operator
+from tensorlang.ops.spec.signature import Anything, Floats
 
 if TYPE_CHECKING:
     from tensorlang.ops.math import device_sorts, sort_definitions

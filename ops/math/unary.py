@@ -6,7 +6,7 @@ import math
 
 from tensorlang import ir
 from tensorlang.ops.elementwise import elementwise
-from tensorlang.ops.signature import Float, Real
+from tensorlang.ops.spec.signature import Float, Real
 
 
 @elementwise("math.negative", onnx="Neg")

@@ -1,5 +1,6 @@
 """Neural network operators."""
 
+from tensorlang.ops.calls.packed_weights import PackedWeight as PackedWeight
 from tensorlang.ops.nn.activation import gelu as gelu
 from tensorlang.ops.nn.activation import hard_swish as hard_swish
 from tensorlang.ops.nn.activation import leaky_relu as leaky_relu
@@ -111,7 +112,6 @@ from tensorlang.ops.nn.winograd_packing import (
     conv2d_winograd_weight as conv2d_winograd_weight,
 )
 from tensorlang.ops.operator import Operator
-from tensorlang.ops.packed_weights import PackedWeight as PackedWeight
 from tensorlang.ops.registry import attribute
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 from tensorlang import ir
 from tensorlang.errors import ArgumentError
 from tensorlang.ops.elementwise import elementwise
-from tensorlang.ops.signature import Float, Scalar
+from tensorlang.ops.spec.signature import Float, Scalar
 
 
 @elementwise("nn.relu", onnx="Relu")

@@ -17,15 +17,15 @@ import numpy as np
 
 from tensorlang import ir, lazy
 from tensorlang.ops.algorithms import DIRECT
-from tensorlang.ops.declarations import moderate
-from tensorlang.ops.definition import algorithm, operator
-from tensorlang.ops.signature import Floats
+from tensorlang.ops.spec.declarations import moderate
+from tensorlang.ops.spec.definition import algorithm, operator
+from tensorlang.ops.spec.signature import Floats
 
 if TYPE_CHECKING:
-    from tensorlang.ops.declarations import Array
     from tensorlang.ops.nn import attention_definitions as loops
     from tensorlang.ops.nn import attention_gradient as gradient
     from tensorlang.ops.nn import attention_online as online
+    from tensorlang.ops.spec.declarations import Array
     from tensorlang.workload import Workload
 else:
     gradient = lazy.module("tensorlang.ops.nn.attention_gradient")

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Final
 
 from tensorlang import ir
-from tensorlang.ops.definition import operator
 from tensorlang.ops.nn.channel_moments import (
     Channel,
     Channels,
@@ -21,7 +20,8 @@ from tensorlang.ops.nn.channel_moments import (
 )
 from tensorlang.ops.nn.norms import inverse_root
 from tensorlang.ops.operator import Body, Operator
-from tensorlang.ops.signature import Floats, Scalar, Weights
+from tensorlang.ops.spec.definition import operator
+from tensorlang.ops.spec.signature import Floats, Scalar, Weights
 
 _USUAL: Final = (8, 64, 56, 56)
 _RESULTS: Final = {"dx": "x", "dweight": "weight", "dbias": "weight"}  # of gradients

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError
-from tensorlang.ops.definition import algorithm, operator
 from tensorlang.ops.nn.convolution_choice import ALGORITHMS, PREFERS, Row, of_weights
 from tensorlang.ops.nn.convolution_problem import Problem, activation_of, convolution
 from tensorlang.ops.nn.winograd import Tolerance
 from tensorlang.ops.nn.winograd_packing import PackedWindows, convolve
 from tensorlang.ops.operator import Body, Operator
-from tensorlang.ops.signature import Batch, Floats, Ints, Padding, Sizes
+from tensorlang.ops.spec.definition import algorithm, operator
+from tensorlang.ops.spec.signature import Batch, Floats, Ints, Padding, Sizes
 
 if TYPE_CHECKING:
     from tensorlang.ops.nn import weight_gradients

@@ -14,6 +14,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tensorlang.errors import ArgumentError, ShapeError
+from tensorlang.ops.calls.tensors import Shape
 from tensorlang.ops.nn.windows import (
     LAYOUTS,
     Windows,
@@ -22,7 +23,6 @@ from tensorlang.ops.nn.windows import (
     windows,
     within,
 )
-from tensorlang.ops.tensors import Shape
 
 if TYPE_CHECKING:
     from tensorlang.workload import Workload

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tensorlang import ir, lazy, runtime
 from tensorlang.errors import ArgumentError
-from tensorlang.ops.definition import operator
 from tensorlang.ops.operator import Body, Operator
-from tensorlang.ops.signature import Floats, Indices, Number, Scalar
+from tensorlang.ops.spec.definition import operator
+from tensorlang.ops.spec.signature import Floats, Indices, Number, Scalar
 
 if TYPE_CHECKING:
     from tensorlang.ops.nn import cross_entropy_definitions as definitions

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError
-from tensorlang.ops.definition import algorithm, operator
 from tensorlang.ops.nn import bf16_parts
 from tensorlang.ops.nn.dense_shapes import (
     Activation,
@@ -24,19 +23,20 @@ from tensorlang.ops.nn.dense_shapes import (
 )
 from tensorlang.ops.nn.epilogues import activated
 from tensorlang.ops.nn.packing import STRIP
-from tensorlang.ops.signature import NARROW, Floats, Key, Packed, Share
+from tensorlang.ops.spec.definition import algorithm, operator
+from tensorlang.ops.spec.signature import NARROW, Floats, Key, Packed, Share
 
 if TYPE_CHECKING:
     from tensorlang.ir import tf32 as rounding
-    from tensorlang.ops import demands
     from tensorlang.ops.random import definitions as draws
-    from tensorlang.schedules import matrix_model as model
+    from tensorlang.ops.spec import demands
+    from tensorlang.schedules.contraction import matrix_model as model
     from tensorlang.targets import Target
     from tensorlang.workload import Workload
 else:
     rounding = lazy.module("tensorlang.ir.tf32")
-    demands = lazy.module("tensorlang.ops.demands")
-    model = lazy.module("tensorlang.schedules.matrix_model")
+    demands = lazy.module("tensorlang.ops.spec.demands")
+    model = lazy.module("tensorlang.schedules.contraction.matrix_model")
     draws = lazy.module("tensorlang.ops.random.definitions")
 
 Layout: TypeAlias = Literal["oi", "io"]

@@ -6,7 +6,6 @@ import math
 from typing import TYPE_CHECKING, TypeAlias
 
 from tensorlang import ir, lazy
-from tensorlang.ops.definition import operator
 from tensorlang.ops.nn.dense_shapes import (
     Activation,
     Shapes,
@@ -17,14 +16,15 @@ from tensorlang.ops.nn.dense_shapes import (
 from tensorlang.ops.nn.epilogues import activated
 from tensorlang.ops.nn.packing import LANES
 from tensorlang.ops.nn.quantizing import Narrowed, half, weights
-from tensorlang.ops.signature import Arrays, Singles
+from tensorlang.ops.spec.definition import operator
+from tensorlang.ops.spec.signature import Arrays, Singles
 
 if TYPE_CHECKING:
-    from tensorlang.ops import demands
+    from tensorlang.ops.spec import demands
 
     Pairs4: TypeAlias = ir.Tensor
 else:
-    demands = lazy.module("tensorlang.ops.demands")
+    demands = lazy.module("tensorlang.ops.spec.demands")
     Pairs4 = Arrays("pairs of 4-bit weights", ("u8",))
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tensorlang import ir
 from tensorlang.errors import ArgumentError, DTypeError
-from tensorlang.ops.definition import operator
 from tensorlang.ops.nn.dense_shapes import (
     Activation,
     Shapes,
@@ -21,7 +20,8 @@ from tensorlang.ops.nn.dense_shapes import (
 )
 from tensorlang.ops.nn.epilogues import activated
 from tensorlang.ops.nn.packing import GROUP, LANES
-from tensorlang.ops.signature import Arrays, ElementType, Packed, Scalar, Singles
+from tensorlang.ops.spec.definition import operator
+from tensorlang.ops.spec.signature import Arrays, ElementType, Packed, Scalar, Singles
 
 if TYPE_CHECKING:
     from collections.abc import Callable

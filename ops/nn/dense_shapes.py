@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from tensorlang import ir
-from tensorlang.ops.signature import Packed
+from tensorlang.ops.spec.signature import Packed
 
 Activation: TypeAlias = Literal["relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"]
 Shapes: TypeAlias = tuple[tuple[int, ...], ...]

@@ -17,18 +17,18 @@ import numpy as np
 
 from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError, DTypeError
-from tensorlang.ops.definition import operator
 from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.random.draw import Stream
-from tensorlang.ops.signature import Derived, Floats, Key, Replayed
+from tensorlang.ops.spec.definition import operator
+from tensorlang.ops.spec.signature import Derived, Floats, Key, Replayed
 
 if TYPE_CHECKING:
-    from tensorlang.ops import tracing
+    from tensorlang.ops.kernels import tracing
+    from tensorlang.ops.kernels.tracing import KeyWords
     from tensorlang.ops.random import definitions
     from tensorlang.ops.random.definitions import Source
-    from tensorlang.ops.tracing import KeyWords
 else:
-    tracing = lazy.module("tensorlang.ops.tracing")
+    tracing = lazy.module("tensorlang.ops.kernels.tracing")
     definitions = lazy.module("tensorlang.ops.random.definitions")
 
 FLOATS: Final = ("f32", "bf16", "f16", "f64")

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError
-from tensorlang.ops.definition import exchanging, operator
-from tensorlang.ops.indices import outside
-from tensorlang.ops.signature import Anything, Floats, Indices
+from tensorlang.ops.spec.definition import exchanging, operator
+from tensorlang.ops.spec.indices import outside
+from tensorlang.ops.spec.signature import Anything, Floats, Indices
 
 if TYPE_CHECKING:
     from tensorlang.ops.nn import embedding_definitions, embedding_sorts

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Final
 
 from tensorlang import ir
-from tensorlang.ops.block_radix import Radix, Use
-from tensorlang.ops.block_scans import BlockScan, over
+from tensorlang.ops.math.block_radix import Radix, Use
+from tensorlang.ops.math.block_scans import BlockScan, over
 from tensorlang.ops.nn.embedding_definitions import FAULT, counts, names_row
 
 THREADS: Final = 256

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from tensorlang import ir
 from tensorlang.errors import ArgumentError
-from tensorlang.ops.declarations import moderate
-from tensorlang.ops.definition import operator
 from tensorlang.ops.nn.norms import inverse_root
-from tensorlang.ops.signature import Floats, Scalar, Weights
+from tensorlang.ops.spec.declarations import moderate
+from tensorlang.ops.spec.definition import operator
+from tensorlang.ops.spec.signature import Floats, Scalar, Weights
 
 if TYPE_CHECKING:
-    from tensorlang.ops.declarations import Array
+    from tensorlang.ops.spec.declarations import Array
 
 
 def _samples(dy: Array, x: Array, *weights: Array, **options: object) -> object:

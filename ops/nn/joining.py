@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tensorlang import ir
 from tensorlang.errors import ArgumentError
-from tensorlang.ops.definition import operator
-from tensorlang.ops.signature import Anything, Number, Static
-from tensorlang.ops.tensors import MOST_ELEMENTS
+from tensorlang.ops.calls.tensors import MOST_ELEMENTS
+from tensorlang.ops.spec.definition import operator
+from tensorlang.ops.spec.signature import Anything, Number, Static
 
 if TYPE_CHECKING:
     Pairs: TypeAlias = tuple[int, ...]

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from tensorlang import ir
 from tensorlang.errors import ArgumentError
-from tensorlang.ops.definition import operator
-from tensorlang.ops.signature import Anything, Sizes
+from tensorlang.ops.spec.definition import operator
+from tensorlang.ops.spec.signature import Anything, Sizes
 
 _SQUARE: Final = (4096, 4096)
 _PICTURES: Final = (64, 32, 28, 28)

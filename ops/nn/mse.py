@@ -11,8 +11,8 @@ from typing import Literal
 
 from tensorlang import ir
 from tensorlang.errors import ArgumentError
-from tensorlang.ops.definition import operator
-from tensorlang.ops.signature import Floats, Number
+from tensorlang.ops.spec.definition import operator
+from tensorlang.ops.spec.signature import Floats, Number
 
 Reduction = Literal["mean", "sum", "none"]
 _LONG = (1 << 24,)

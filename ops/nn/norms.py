@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from tensorlang import ir
-from tensorlang.ops.definition import operator
-from tensorlang.ops.signature import Floats, Scalar, Weights
+from tensorlang.ops.spec.definition import operator
+from tensorlang.ops.spec.signature import Floats, Scalar, Weights
 
 Value: TypeAlias = "Callable[[ir.rows.Index], ir.Expr]"
 _USUAL: Final = (512, 4096)

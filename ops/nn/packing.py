@@ -11,14 +11,14 @@ import numpy as np
 
 from tensorlang import ir, runtime
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
+from tensorlang.ops.calls.packed_weights import PackedWeight
 from tensorlang.ops.nn.winograd_packing import (
     CONVOLUTION,
     PackedWindows,
     pack,
     read_only,
 )
-from tensorlang.ops.packed_weights import PackedWeight
-from tensorlang.ops.signature import FLOATS
+from tensorlang.ops.spec.signature import FLOATS
 
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Operator

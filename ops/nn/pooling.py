@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang import ir, lazy
-from tensorlang.ops.definition import algorithm, operator
 from tensorlang.ops.nn.pooling_images import (
     RANKS,
     Pooling,
@@ -24,7 +23,8 @@ from tensorlang.ops.nn.pooling_images import (
 )
 from tensorlang.ops.nn.windows import LAYOUTS, channels_first, several
 from tensorlang.ops.operator import Body, Operator
-from tensorlang.ops.signature import Floats, Ints, Padding
+from tensorlang.ops.spec.definition import algorithm, operator
+from tensorlang.ops.spec.signature import Floats, Ints, Padding
 
 if TYPE_CHECKING:
     from tensorlang.ops.nn import gathered_pooling, pooling_windows

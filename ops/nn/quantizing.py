@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from tensorlang import ir
 from tensorlang.errors import DTypeError
-from tensorlang.ops.definition import operator
-from tensorlang.ops.signature import Arrays, ElementType, Singles
+from tensorlang.ops.spec.definition import operator
+from tensorlang.ops.spec.signature import Arrays, ElementType, Singles
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal
 
 from tensorlang import ir
-from tensorlang.ops.definition import operator
-from tensorlang.ops.signature import Floats
+from tensorlang.ops.spec.definition import operator
+from tensorlang.ops.spec.signature import Floats
 
 if TYPE_CHECKING:
     from collections.abc import Callable

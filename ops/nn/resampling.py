@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tensorlang import ir
-from tensorlang.ops.definition import operator
-from tensorlang.ops.signature import Floats, Indices, Weights
+from tensorlang.ops.spec.definition import operator
+from tensorlang.ops.spec.signature import Floats, Indices, Weights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

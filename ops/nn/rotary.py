@@ -6,8 +6,8 @@ Su et al., "RoFormer: Enhanced transformer with rotary position embedding", 2021
 from __future__ import annotations
 
 from tensorlang import ir
-from tensorlang.ops.definition import operator
-from tensorlang.ops.signature import Floats
+from tensorlang.ops.spec.definition import operator
+from tensorlang.ops.spec.signature import Floats
 
 
 @operator(

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from tensorlang import ir
 from tensorlang.errors import ArgumentError
-from tensorlang.ops.definition import operator
-from tensorlang.ops.signature import Anything, Static
+from tensorlang.ops.spec.definition import operator
+from tensorlang.ops.spec.signature import Anything, Static
 
 if TYPE_CHECKING:
     Bounds: TypeAlias = int | tuple[int | None, ...] | None

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Final
 
 from tensorlang import ir
-from tensorlang.ops.definition import operator
 from tensorlang.ops.operator import Body, Operator
-from tensorlang.ops.signature import Floats
+from tensorlang.ops.spec.definition import operator
+from tensorlang.ops.spec.signature import Floats
 
 _USUAL: Final = (512, 4096)
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from tensorlang.errors import ArgumentError, ShapeError
-from tensorlang.ops.tensors import MOST_ELEMENTS
+from tensorlang.ops.calls.tensors import MOST_ELEMENTS
 
 LAYOUTS: Final[Mapping[int, tuple[str, str]]] = {
     0: ("NC", "NC"),

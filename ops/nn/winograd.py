@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from tensorlang.ops.nn.convolution_problem import Problem, of
 from tensorlang.ops.nn.winograd_blocks import LANES, STRIP, Blocks, blocks
 from tensorlang.ops.nn.winograd_matrices import TRANSFORMS, WINDOW
-from tensorlang.ops.signature import Static
+from tensorlang.ops.spec.signature import Static
 
 if TYPE_CHECKING:
     from tensorlang.workload import Workload

@@ -9,14 +9,14 @@ import numpy as np
 
 from tensorlang import ir, lazy, runtime
 from tensorlang.errors import ArgumentError, ShapeError
-from tensorlang.ops.definition import operator
-from tensorlang.ops.dispatch import own
+from tensorlang.ops.calls.dispatch import own
+from tensorlang.ops.calls.tensors import Shape
 from tensorlang.ops.nn.convolution_problem import activation_of, biased, problem
 from tensorlang.ops.nn.winograd import NAMES
 from tensorlang.ops.nn.winograd_blocks import LANES, STRIP, blocks, packed_shape
 from tensorlang.ops.nn.winograd_matrices import F4, TRANSFORMS, WINDOW
-from tensorlang.ops.signature import Batch, Padding, Singles
-from tensorlang.ops.tensors import Shape
+from tensorlang.ops.spec.definition import operator
+from tensorlang.ops.spec.signature import Batch, Padding, Singles
 
 if TYPE_CHECKING:
     from tensorlang.ops.nn import winograd_definitions, winograd_weights

@@ -14,12 +14,12 @@ from typing import Any, Final
 import numpy as np
 
 from tensorlang import ir
-from tensorlang.ops.definition import operator
+from tensorlang.ops.calls.update_checks import Sets
+from tensorlang.ops.calls.updates import update
 from tensorlang.ops.math.reductions import sum as total
 from tensorlang.ops.optim.numbers import positive
-from tensorlang.ops.signature import Float, Floats, InOut, Scalar
-from tensorlang.ops.update_checks import Sets
-from tensorlang.ops.updates import update
+from tensorlang.ops.spec.definition import operator
+from tensorlang.ops.spec.signature import Float, Floats, InOut, Scalar
 
 PART: Final = 1 << 13  # elements; `Parts.length` in the definition
 _SEVERAL: Final = (list, tuple, Iterator, ValuesView)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from tensorlang.errors import ArgumentError
+from tensorlang.ops.calls.updates import update
 from tensorlang.ops.optim.elements import decayed
 from tensorlang.ops.optim.numbers import MEANINGS, Count, Positive, with_momentum
-from tensorlang.ops.signature import Float, InOut, Scalar
-from tensorlang.ops.updates import update
+from tensorlang.ops.spec.signature import Float, InOut, Scalar
 
 
 def _numbers(

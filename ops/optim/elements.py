@@ -7,7 +7,7 @@ in f64 and passed as scalars: in f32, 1 - 0.999 has a relative error of 5e-5.
 from __future__ import annotations
 
 from tensorlang import ir
-from tensorlang.ops.signature import Float, Scalar
+from tensorlang.ops.spec.signature import Float, Scalar
 
 
 def decayed(grad: Float, param: Float, decay: Scalar) -> ir.Expr:

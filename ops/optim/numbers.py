@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tensorlang.errors import ArgumentError
-from tensorlang.ops.signature import Domain
+from tensorlang.ops.spec.signature import Domain
 
 MEANINGS: Final = {
     "param": "Parameters: floats of any shape, contiguous and writable; or a list of "

@@ -1,7 +1,7 @@
 """Parallel permutations: each pass of the radix sort in blocks of elements.
 
 The sort is stable, so that the result is bitwise equal to the definition's
-(`tensorlang.ops.block_radix`).
+(`tensorlang.ops.math.block_radix`).
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tensorlang import ir
-from tensorlang.ops.block_radix import Radix, Use
-from tensorlang.ops.block_scans import BlockScan, over
+from tensorlang.ops.math.block_radix import Radix, Use
+from tensorlang.ops.math.block_scans import BlockScan, over
 from tensorlang.ops.random.integer_definitions import permuted
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from tensorlang.ops.random.draw import (
     number,
 )
 from tensorlang.ops.random.formats import width_of
-from tensorlang.ops.signature import Derived, Elements, ElementType, Key, Offset
+from tensorlang.ops.spec.signature import Derived, Elements, ElementType, Key, Offset
 
 if TYPE_CHECKING:
     from tensorlang.ops.random import definitions, distributions

@@ -15,7 +15,7 @@ from tensorlang.ops.random.impls import Impl, elements_per_hash, impl
 from tensorlang.ops.random.nests import Elements, Nest, statements
 
 if TYPE_CHECKING:
-    from tensorlang.ops.tracing import KeyWords
+    from tensorlang.ops.kernels.tracing import KeyWords
 
 Counter: TypeAlias = tuple[ir.Expr, ir.Expr]
 Words: TypeAlias = tuple[ir.Expr, ...]

@@ -14,12 +14,12 @@ import numpy as np
 
 from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
-from tensorlang.ops.binding import shape_of
+from tensorlang.ops.calls.binding import shape_of
+from tensorlang.ops.calls.tensors import Ready, check_result
 from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.random.formats import result_of, width_of
 from tensorlang.ops.random.impls import elements_per_hash, impl
-from tensorlang.ops.signature import Elements, ElementType, Key, Offset
-from tensorlang.ops.tensors import Ready, check_result
+from tensorlang.ops.spec.signature import Elements, ElementType, Key, Offset
 
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Shapes

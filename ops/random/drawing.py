@@ -15,7 +15,7 @@ import numpy as np
 
 from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError
-from tensorlang.ops.dispatch import own
+from tensorlang.ops.calls.dispatch import own
 from tensorlang.ops.random.draw import (
     FLOATS,
     Stream,
@@ -25,7 +25,7 @@ from tensorlang.ops.random.draw import (
     number,
 )
 from tensorlang.ops.random.formats import width_of
-from tensorlang.ops.signature import Derived, Elements, ElementType, Key, Offset
+from tensorlang.ops.spec.signature import Derived, Elements, ElementType, Key, Offset
 
 if TYPE_CHECKING:
     from tensorlang.ops.random import definitions, distributions

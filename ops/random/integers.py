@@ -9,12 +9,12 @@ import numpy as np
 
 from tensorlang import ir, lazy, runtime
 from tensorlang.errors import ArgumentError, DTypeError
-from tensorlang.ops import results
-from tensorlang.ops.definition import algorithm, operator
-from tensorlang.ops.dispatch import own
+from tensorlang.ops.calls import results
+from tensorlang.ops.calls.dispatch import own
 from tensorlang.ops.random.division import by
 from tensorlang.ops.random.draw import Stream, drawn, element_type
-from tensorlang.ops.signature import (
+from tensorlang.ops.spec.definition import algorithm, operator
+from tensorlang.ops.spec.signature import (
     Arrays,
     Derived,
     Elements,
@@ -26,9 +26,9 @@ from tensorlang.ops.signature import (
 )
 
 if TYPE_CHECKING:
+    from tensorlang.ops.kernels.tracing import KeyWords
     from tensorlang.ops.operator import Launch
     from tensorlang.ops.random import block_sort, definitions, integer_definitions
-    from tensorlang.ops.tracing import KeyWords
 else:
     block_sort = lazy.module("tensorlang.ops.random.block_sort")
     definitions = lazy.module("tensorlang.ops.random.definitions")

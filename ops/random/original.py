@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tensorlang.errors import ArgumentError, ShapeError
-from tensorlang.ops.binding import shape_of
+from tensorlang.ops.calls.binding import shape_of
 from tensorlang.ops.random.draw import element_type
 from tensorlang.ops.random.keys import Key
 from tensorlang.ops.random.splitting import hash

@@ -10,20 +10,20 @@ import numpy as np
 
 from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError, ShapeError
-from tensorlang.ops.binding import shape_of
-from tensorlang.ops.definition import operator
+from tensorlang.ops.calls.binding import shape_of
+from tensorlang.ops.calls.tensors import Ready, call, check_result
 from tensorlang.ops.random.draw import Draw, drawn
 from tensorlang.ops.random.impls import impl as named
 from tensorlang.ops.random.keys import Key
-from tensorlang.ops.signature import Arrays, Child, Elements, Folded, Split
-from tensorlang.ops.tensors import Ready, call, check_result
+from tensorlang.ops.spec.definition import operator
+from tensorlang.ops.spec.signature import Arrays, Child, Elements, Folded, Split
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from tensorlang.ops.kernels.tracing import KeyWords
     from tensorlang.ops.operator import Launch
     from tensorlang.ops.random import definitions
-    from tensorlang.ops.tracing import KeyWords
 
     Words: TypeAlias = ir.Tensor
 else:

@@ -1,7 +1,8 @@
 """Sorts on threads, which their device definitions bind already.
 
 The distribution over threads is what makes a sort stable
-(`tensorlang.ops.block_radix`). Short rows use counting sorts, scheduled generically.
+(`tensorlang.ops.math.block_radix`). Short rows use counting sorts, which are scheduled
+generically.
 """
 
 from __future__ import annotations

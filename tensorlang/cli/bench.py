@@ -10,10 +10,17 @@ from tensorlang import runtime, targets
 from tensorlang.cli import configuration, console, options
 from tensorlang.cli.bench_network import PEER, bench_network
 from tensorlang.errors import ArgumentError, TargetError
-from tensorlang.ops.examples import arguments
-from tensorlang.tuner.comparison import PEERS, Call, Side, checked, our_calls, peer_side
-from tensorlang.tuner.rounds import Timing, interleaved, paired_ratio
-from tensorlang.tuner.timers import timer_of
+from tensorlang.ops.spec.examples import arguments
+from tensorlang.tuner.measurement.rounds import Timing, interleaved, paired_ratio
+from tensorlang.tuner.measurement.timers import timer_of
+from tensorlang.tuner.peers.comparison import (
+    PEERS,
+    Call,
+    Side,
+    checked,
+    our_calls,
+    peer_side,
+)
 
 if TYPE_CHECKING:
     from tensorlang.ops import Operator

@@ -19,8 +19,8 @@ from tensorlang.graph.layer_times import LayerTime, layer_times
 from tensorlang.graph.specs import at_sizes
 from tensorlang.graph.values import values_in
 from tensorlang.layers import Model
-from tensorlang.tuner.comparison import INSTALL
-from tensorlang.tuner.rounds import interleaved, paired_ratio
+from tensorlang.tuner.measurement.rounds import interleaved, paired_ratio
+from tensorlang.tuner.peers.comparison import INSTALL
 
 if TYPE_CHECKING:
     import onnxruntime

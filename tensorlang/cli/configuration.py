@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tensorlang import records
-from tensorlang.ops import building, pins
+from tensorlang.ops import pins
+from tensorlang.ops.kernels import building
 from tensorlang.scheduling import Knobs
 
 if TYPE_CHECKING:

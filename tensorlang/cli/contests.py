@@ -12,13 +12,14 @@ from tensorlang.errors import TuningError
 if TYPE_CHECKING:
     from tensorlang.ops import Operator
     from tensorlang.targets import Target
-    from tensorlang.tuner import contest as contests
-    from tensorlang.tuner import protocol, static_tuning
+    from tensorlang.tuner.search import contest as contests
+    from tensorlang.tuner.static import tuning as static_tuning
+    from tensorlang.tuner.workers import protocol
     from tensorlang.workload import Workload
 else:  # Optuna is slow to import
-    contests = lazy.module("tensorlang.tuner.contest")
-    protocol = lazy.module("tensorlang.tuner.protocol")
-    static_tuning = lazy.module("tensorlang.tuner.static_tuning")
+    contests = lazy.module("tensorlang.tuner.search.contest")
+    protocol = lazy.module("tensorlang.tuner.workers.protocol")
+    static_tuning = lazy.module("tensorlang.tuner.static.tuning")
 
 _RECORD: Final = "record"
 

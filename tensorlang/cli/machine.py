@@ -14,9 +14,9 @@ from tensorlang.errors import ArgumentError
 from tensorlang.machine import Machine
 
 if TYPE_CHECKING:
-    from tensorlang.tuner import probe as probes
+    from tensorlang.tuner.limits import probe as probes
 else:  # loads LLVM
-    probes = lazy.module("tensorlang.tuner.probe")
+    probes = lazy.module("tensorlang.tuner.limits.probe")
 
 
 app = typer.Typer(add_completion=False)

@@ -24,7 +24,8 @@ from tensorlang.errors import (
 if TYPE_CHECKING:
     from tensorlang import ops, targets
     from tensorlang.ir import dtypes as ir_dtypes
-    from tensorlang.ops import Operator, requests
+    from tensorlang.ops import Operator
+    from tensorlang.ops.kernels import requests
     from tensorlang.targets import Target
     from tensorlang.workload import Attribute as Setting
     from tensorlang.workload import Workload
@@ -32,7 +33,7 @@ else:  # these load NumPy
     targets = lazy.module("tensorlang.targets")
     ir_dtypes = lazy.module("tensorlang.ir.dtypes")
     ops = lazy.module("tensorlang.ops")
-    requests = lazy.module("tensorlang.ops.requests")
+    requests = lazy.module("tensorlang.ops.kernels.requests")
 
 Name = Annotated[
     str, typer.Argument(metavar="OP", help="An operator, or module:name for your own.")

@@ -14,7 +14,8 @@ from tensorlang import lazy, record_files, targets
 from tensorlang import records as held
 from tensorlang.cli import console
 from tensorlang.errors import OperatorError, RecordError, TargetError, TuningError
-from tensorlang.ops import building, find
+from tensorlang.ops import find
+from tensorlang.ops.kernels import building
 from tensorlang.record_files import Record
 
 if TYPE_CHECKING:

@@ -12,20 +12,20 @@ import typer
 from tensorlang import lazy, targets
 from tensorlang.cli import console, options
 from tensorlang.errors import ArgumentError
-from tensorlang.tuner import landscape as landscapes
-from tensorlang.tuner.landscape import Landscape
-from tensorlang.tuner.storage import Trials, default_url
+from tensorlang.tuner.landscapes import landscape as landscapes
+from tensorlang.tuner.landscapes.landscape import Landscape
+from tensorlang.tuner.storage.storage import Trials, default_url
 from tensorlang.tuner.tuning_run import Run
 
 if TYPE_CHECKING:
     from tensorlang.ops import Operator
     from tensorlang.targets import Target
-    from tensorlang.tuner import replay as replays
-    from tensorlang.tuner import study_plots
+    from tensorlang.tuner.landscapes import plots as study_plots
+    from tensorlang.tuner.landscapes import replay as replays
     from tensorlang.workload import Workload
 else:  # Optuna is slow to import
-    replays = lazy.module("tensorlang.tuner.replay")
-    study_plots = lazy.module("tensorlang.tuner.study_plots")
+    replays = lazy.module("tensorlang.tuner.landscapes.replay")
+    study_plots = lazy.module("tensorlang.tuner.landscapes.plots")
 
 app = typer.Typer(add_completion=False)
 

@@ -16,9 +16,9 @@ from tensorlang.cli.progress_display import watcher
 from tensorlang.cli.tune_network import tune_network
 from tensorlang.errors import ArgumentError, TensorlangError
 from tensorlang.ops import find
-from tensorlang.tuner import static_tuning
-from tensorlang.tuner.probe import probe
-from tensorlang.tuner.storage import default_url, redacted
+from tensorlang.tuner.limits.probe import probe
+from tensorlang.tuner.static import tuning as static_tuning
+from tensorlang.tuner.storage.storage import default_url, redacted
 from tensorlang.tuner.tuning import tune as search
 
 if TYPE_CHECKING:

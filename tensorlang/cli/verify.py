@@ -15,8 +15,8 @@ from tensorlang.ops import operators as known
 from tensorlang.ops.algorithms import DIRECT
 from tensorlang.ops.random.verification import GROUPS, Group
 from tensorlang.runtime import build, toolchain
-from tensorlang.tuner.gate import Gates, Wrong
-from tensorlang.tuner.pruning import overrun
+from tensorlang.tuner.correctness.gate import Gates, Wrong
+from tensorlang.tuner.search.pruning import overrun
 
 if TYPE_CHECKING:
     from tensorlang.ops import Operator

@@ -1,7 +1,7 @@
 """Operators on symbolic values: a call creates a node whose results have specs.
 
 Shapes are inferred by running the operator's own signature and definition on arrays
-that have a shape but no memory (`tensorlang.ops.inference`).
+that have a shape but no memory (`tensorlang.ops.kernels.inference`).
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from tensorlang.graph.values import (
     values_in,
 )
 from tensorlang.ops import random
-from tensorlang.ops.dispatch import Late
-from tensorlang.ops.inference import abstract, results
+from tensorlang.ops.calls.dispatch import Late
+from tensorlang.ops.calls.tensors import MOST_ELEMENTS
+from tensorlang.ops.kernels.inference import abstract, results
 from tensorlang.ops.operator import Operator
 from tensorlang.ops.random.impls import impl
-from tensorlang.ops.tensors import MOST_ELEMENTS
 
 # operators whose bounds select from dimensions and do not otherwise constrain them
 _CUTTING: Final = ("nn.slice", "nn.slice_grad")

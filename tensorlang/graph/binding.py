@@ -32,8 +32,9 @@ from tensorlang.graph.values import (
     map_values,
     values_in,
 )
-from tensorlang.ops import ahead, random
-from tensorlang.ops.first_miss import at_first_miss
+from tensorlang.ops import random
+from tensorlang.ops.kernels import ahead
+from tensorlang.ops.kernels.first_miss import at_first_miss
 from tensorlang.ops.operator import Operator
 from tensorlang.runtime import buffers
 

@@ -19,7 +19,7 @@ from tensorlang.graph.scopes import call_site
 from tensorlang.graph.specs import Dim, Extent
 from tensorlang.graph.values import Tensor, Value
 from tensorlang.ops import nn
-from tensorlang.ops.tensors import MOST_ELEMENTS
+from tensorlang.ops.calls.tensors import MOST_ELEMENTS
 
 # begin, end and step along a dimension, as `nn.slice` takes them
 Bound: TypeAlias = Extent | None

@@ -10,7 +10,7 @@ from tensorlang.errors import ShapeError
 from tensorlang.graph.applying import without_data
 from tensorlang.graph.program import Graph
 from tensorlang.graph.specs import names_in
-from tensorlang.ops.dispatch import Nowhere
+from tensorlang.ops.calls.dispatch import Nowhere
 from tensorlang.ops.operator import Operator
 
 if TYPE_CHECKING:

@@ -14,9 +14,10 @@ from tensorlang.errors import ArgumentError, DTypeError, OperatorError
 from tensorlang.graph.applying import inferred
 from tensorlang.graph.specs import Spec
 from tensorlang.graph.values import Argument, Arguments, Named, value_of
-from tensorlang.ops import random, signature
+from tensorlang.ops import random
 from tensorlang.ops.operator import Operator
-from tensorlang.ops.signature import Arrays, Domain, Other, Static
+from tensorlang.ops.spec import signature
+from tensorlang.ops.spec.signature import Arrays, Domain, Other, Static
 from tensorlang.runtime.arrays import Foreign
 
 INSTALL: Final = "pip install 'tensorlang[interop]'"

@@ -20,7 +20,7 @@ from tensorlang.graph.values import Argument, Value
 from tensorlang.interop import derivatives
 from tensorlang.interop.calls import Call
 from tensorlang.interop.torch_sizes import Sizes, with_symbols
-from tensorlang.ops.on_torch import in_host_memory
+from tensorlang.ops.calls.on_torch import in_host_memory
 from tensorlang.ops.operator import Operator
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from tensorlang.interop.calls import (
 )
 from tensorlang.interop.torch_autograd import Kernel, Tensors, recording
 from tensorlang.interop.torch_sizes import with_symbols
-from tensorlang.ops.binding import number
+from tensorlang.ops.calls.binding import number
 from tensorlang.ops.derived_gradients import gives_several
 from tensorlang.ops.operator import Operator
 from tensorlang.runtime.arrays import Foreign

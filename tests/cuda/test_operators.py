@@ -3,8 +3,8 @@
 import pytest
 
 from tensorlang.ops.registry import operators
-from tensorlang.tuner.gate import Gate
-from tensorlang.tuner.ragged import batches, served_workloads
+from tensorlang.tuner.correctness.gate import Gate
+from tensorlang.tuner.correctness.ragged import batches, served_workloads
 
 # minutes of interpreting: these are held against float64 on the CPU
 SLOW = ("nn.conv3d_transpose", "nn.conv3d_grad_data", "nn.conv3d_grad")

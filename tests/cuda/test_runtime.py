@@ -5,11 +5,11 @@ import pytest
 
 from tensorlang.errors import DeviceMemoryError, KernelError
 from tensorlang.ops import find, nn, optim
-from tensorlang.ops.examples import arguments
+from tensorlang.ops.spec.examples import arguments
 from tensorlang.runtime import cuda_arrays, cuda_device, cuda_driver
-from tensorlang.tuner.process import Worker
-from tensorlang.tuner.protocol import Candidate
-from tensorlang.tuner.timers import timer_of
+from tensorlang.tuner.measurement.timers import timer_of
+from tensorlang.tuner.workers.process import Worker
+from tensorlang.tuner.workers.protocol import Candidate
 
 RNG = np.random.default_rng(4)
 

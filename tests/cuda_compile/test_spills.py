@@ -3,7 +3,7 @@
 from tensorlang.codegen.c_family.render import render
 from tensorlang.codegen.simt.lower import lower
 from tensorlang.ops import find
-from tensorlang.ops.building import default
+from tensorlang.ops.kernels.building import default
 from tensorlang.runtime import toolchain
 from tensorlang.targets import get
 

@@ -7,11 +7,11 @@ from tensorlang.cli.app import app
 from tensorlang.errors import TargetError
 from tensorlang.ir.parser import parse
 from tensorlang.ops import find
-from tensorlang.ops.building import default
-from tensorlang.ops.requests import requested
+from tensorlang.ops.kernels.building import default
+from tensorlang.ops.kernels.requests import requested
 from tensorlang.runtime import build
-from tensorlang.tuner.pruning import overrun, refusal
-from tensorlang.tuner.static_cost import static_cost
+from tensorlang.tuner.search.pruning import overrun, refusal
+from tensorlang.tuner.static.cost import static_cost
 
 SM = targets.get("cuda:sm_90a")
 LARGE = (1 << 20,)

@@ -6,7 +6,7 @@ import pytest
 
 from tensorlang import targets
 from tensorlang.ops import find
-from tensorlang.ops.building import default
+from tensorlang.ops.kernels.building import default
 from tensorlang.runtime import build
 
 DENSE = find("nn.dense")

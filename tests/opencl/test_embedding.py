@@ -6,7 +6,7 @@ import pytest
 
 from tensorlang.errors import KernelError
 from tensorlang.ops import find, nn
-from tensorlang.ops.building import schedule
+from tensorlang.ops.kernels.building import schedule
 from tensorlang.ops.nn import embedding_sorts
 from tensorlang.runtime import build
 from tensorlang.scheduling import Knobs

@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 
-from tensorlang.ops import find, math, row_scans
-from tensorlang.ops.building import schedule
-from tensorlang.ops.math import device_sorts
+from tensorlang.ops import (
+    find,
+    math,
+)
+from tensorlang.ops.kernels.building import schedule
+from tensorlang.ops.math import device_sorts, row_scans
 from tensorlang.runtime import build
 from tensorlang.scheduling import Knobs
 

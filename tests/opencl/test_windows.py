@@ -3,10 +3,10 @@
 import pytest
 
 from tensorlang.ops import find
-from tensorlang.ops.building import default, preferred
+from tensorlang.ops.kernels.building import default, preferred
 from tensorlang.ops.nn.winograd_matrices import TRANSFORMS
 from tensorlang.runtime import build
-from tensorlang.tuner.gate import Gate
+from tensorlang.tuner.correctness.gate import Gate
 
 THIN = {"padding": 1, "groups": 4}
 CASES = {

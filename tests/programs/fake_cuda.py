@@ -38,7 +38,7 @@ from tensorlang.runtime import (
     host_program,
     toolchain,
 )
-from tensorlang.tuner import telemetry
+from tensorlang.tuner.measurement import telemetry
 
 CONTEXT, OTHER_CONTEXT = 0xC0, 0xC1
 OUT_OF_MEMORY, INVALID_HANDLE, ILLEGAL_ADDRESS, LAUNCH_FAILED = 2, 400, 700, 719

@@ -7,7 +7,7 @@ import pytest
 
 from tensorlang.errors import DeviceError
 from tensorlang.ops import find
-from tensorlang.ops.examples import arguments
+from tensorlang.ops.spec.examples import arguments
 from tensorlang.runtime import toolchain
 
 DENSE = ("nn.dense", "bf16", ((37, 64), (96, 64)), {})

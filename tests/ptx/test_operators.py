@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tensorlang.ops import find
-from tensorlang.ops.examples import arguments
+from tensorlang.ops.spec.examples import arguments
 
 NEAR = {"bf16": 2.0**-7, "f16": 2.0**-9, "f32": 2.0**-16}  # of the greatest result
 ROWS = ((5, 77),)

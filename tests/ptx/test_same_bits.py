@@ -10,8 +10,8 @@ import pytest
 
 from tensorlang import targets
 from tensorlang.ops import find
-from tensorlang.ops.examples import arguments
-from tensorlang.tuner.ragged import served_workloads, small_variants
+from tensorlang.ops.spec.examples import arguments
+from tensorlang.tuner.correctness.ragged import served_workloads, small_variants
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-45, -1e-40, 3e38, 0.5]
 NAMES = [

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tensorlang.ops import find
-from tensorlang.ops.examples import arguments
+from tensorlang.ops.spec.examples import arguments
 
 NEAR = {"bf16": 2.0**-7, "f16": 2.0**-9, "f32": 2.0**-16}
 THIN = {"padding": 1, "groups": 4}

@@ -11,10 +11,10 @@ import pytest
 
 from tensorlang import targets
 from tensorlang.ops import find
-from tensorlang.ops.examples import arguments
 from tensorlang.ops.registry import operators
-from tensorlang.tuner.ragged import served_workloads, small_variants
-from tensorlang.tuner.tolerance import reassociation
+from tensorlang.ops.spec.examples import arguments
+from tensorlang.tuner.correctness.ragged import served_workloads, small_variants
+from tensorlang.tuner.correctness.tolerance import reassociation
 
 SPECIAL = np.array(
     [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-45, -1e-40, 3e38, 0.5, 2.5]

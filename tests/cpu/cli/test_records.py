@@ -9,7 +9,11 @@ import pytest
 
 from tensorlang import __version__, ir, record_files, records, targets
 from tensorlang.ir.digest import digest
-from tensorlang.ops import building, find, operator
+from tensorlang.ops import (
+    find,
+    operator,
+)
+from tensorlang.ops.kernels import building
 from tensorlang.record_files import Record
 from tensorlang.scheduling import Knobs
 

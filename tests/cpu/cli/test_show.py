@@ -9,7 +9,8 @@ import pytest
 from tensorlang import targets
 from tensorlang.cli.show import STAGES
 from tensorlang.ir import parse, show
-from tensorlang.ops import building, find
+from tensorlang.ops import find
+from tensorlang.ops.kernels import building
 from tensorlang.runtime import build
 from tensorlang.scheduling import Knobs
 

@@ -15,13 +15,13 @@ import pytest
 from tensorlang.codegen.llvm.render import render
 from tensorlang.codegen.lower import lower
 from tensorlang.errors import TensorlangError
-from tensorlang.ops.building import default
+from tensorlang.ops.kernels.building import default
 from tensorlang.ops.operator import Operator
 from tensorlang.ops.registry import operators
 from tensorlang.runtime import pool
 from tensorlang.runtime.llvm import compile_for
 from tensorlang.targets import Target
-from tensorlang.tuner.ragged import small_variants
+from tensorlang.tuner.correctness.ragged import small_variants
 from tensorlang.workload import Workload
 
 _AVX2 = ("sse2", "sse4_1", "avx", "avx2", "fma", "f16c")

@@ -7,8 +7,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from tensorlang import targets
-from tensorlang.tuner import telemetry, timers
-from tensorlang.tuner.telemetry import State, described, reader
+from tensorlang.tuner.measurement import telemetry, timers
+from tensorlang.tuner.measurement.telemetry import State, described, reader
 
 SAID = "1755, 2619, 612.50, 61, 0x0000000000000004\n"
 CAPPED = State(1755, 2619, 612.5, 61, ("power cap",))

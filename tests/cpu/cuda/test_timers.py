@@ -5,15 +5,16 @@ import numpy as np
 import pytest
 
 from tensorlang import targets
-from tensorlang.ops import building, find
-from tensorlang.tuner import worker
-from tensorlang.tuner.protocol import Candidate
-from tensorlang.tuner.timers import HostTimer, timer_of
+from tensorlang.ops import find
+from tensorlang.ops.kernels import building
+from tensorlang.tuner.measurement.timers import HostTimer, timer_of
+from tensorlang.tuner.workers import worker
+from tensorlang.tuner.workers.protocol import Candidate
 
 
 @pytest.fixture
 def timer(driver, monkeypatch):
-    from tensorlang.tuner import timers
+    from tensorlang.tuner.measurement import timers
 
     monkeypatch.setattr(timers, "_WARM_UP", 0.0)
     monkeypatch.setattr(timers, "_FLUSHED_BYTES", 4096)
@@ -90,7 +91,7 @@ def candidate(op, shape):
 
 
 def test_a_worker_tunes_on_it(timer, driver, monkeypatch):
-    from tensorlang.tuner import timers
+    from tensorlang.tuner.measurement import timers
 
     monkeypatch.setattr(timers, "CudaTimer", lambda _: timer)
     relu = find("nn.relu")

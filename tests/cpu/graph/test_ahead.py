@@ -10,7 +10,13 @@ import pytest
 from tensorlang import graph, ir
 from tensorlang.errors import CodegenError
 from tensorlang.graph import TensorSpec
-from tensorlang.ops import ahead, first_miss, math, nn, operator, operators
+from tensorlang.ops import (
+    math,
+    nn,
+    operator,
+    operators,
+)
+from tensorlang.ops.kernels import ahead, first_miss
 from tensorlang.runtime import building
 
 pytestmark = pytest.mark.llvm_only

@@ -8,7 +8,7 @@ from tensorlang.errors import GraphError
 from tensorlang.graph import TensorSpec, cond, gradients, loop, while_loop
 from tensorlang.ir import compute, prod, reduce_axis
 from tensorlang.ops import math, nn, operator, random
-from tensorlang.ops.signature import Floats, Scalar
+from tensorlang.ops.spec.signature import Floats, Scalar
 
 RNG = np.random.default_rng(1)
 SQUARE = TensorSpec((3, 3), "float64")

@@ -15,7 +15,7 @@ from tensorlang.errors import (
 )
 from tensorlang.graph import TensorSpec, gradients
 from tensorlang.ops import find, fold, math, nn, operator
-from tensorlang.ops.signature import Anything, Floats
+from tensorlang.ops.spec.signature import Anything, Floats
 
 RNG = np.random.default_rng(0)
 

@@ -6,7 +6,7 @@ import pytest
 from tensorlang import graph, ir
 from tensorlang.errors import ArgumentError, OperatorError, ShapeError
 from tensorlang.ops import find, fold
-from tensorlang.ops.signature import Floats, Numbers, Scalar
+from tensorlang.ops.spec.signature import Floats, Numbers, Scalar
 
 
 @fold("test_folds.extent", Numbers, empty=False)

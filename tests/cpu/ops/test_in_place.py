@@ -10,7 +10,7 @@ import pytest
 from tensorlang import ir
 from tensorlang.errors import ArgumentError, DTypeError, OperatorError, ShapeError
 from tensorlang.ops import operator, update
-from tensorlang.ops.signature import Float, Floats, InOut, Scalar
+from tensorlang.ops.spec.signature import Float, Floats, InOut, Scalar
 
 
 @operator("test_in_place.follow")

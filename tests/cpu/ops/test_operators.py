@@ -17,9 +17,9 @@ from tensorlang.errors import ArgumentError, OperatorError
 from tensorlang.ir import parse
 from tensorlang.ir.frontend import compute, reduce_axis, scalar, sum
 from tensorlang.ops import algorithm, find, nn, operator, operators, pin, random, select
-from tensorlang.ops.examples import arguments
 from tensorlang.ops.pins import pinned
-from tensorlang.tuner.ragged import served_workloads
+from tensorlang.ops.spec.examples import arguments
+from tensorlang.tuner.correctness.ragged import served_workloads
 from tensorlang.workload import Workload
 
 

@@ -18,7 +18,7 @@ from tensorlang.errors import (
 )
 from tensorlang.ir.dtypes import as_dtype
 from tensorlang.ops import elementwise, find, math, nn, operator, random
-from tensorlang.ops.signature import Anything, Float, Floats, Key, Like, Scalar
+from tensorlang.ops.spec.signature import Anything, Float, Floats, Key, Like, Scalar
 
 RNG = np.random.default_rng(0)
 

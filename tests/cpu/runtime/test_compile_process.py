@@ -11,7 +11,7 @@ import pytest
 from tensorlang import build, ir
 from tensorlang.errors import CodegenError
 from tensorlang.ops import find
-from tensorlang.ops.building import default
+from tensorlang.ops.kernels.building import default
 from tensorlang.runtime import compile_process, llvm, processes
 from tensorlang.scheduling import Schedule
 from tensorlang.targets import get

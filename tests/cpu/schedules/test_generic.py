@@ -17,7 +17,8 @@ from tensorlang.ir import (
     sum,
 )
 from tensorlang.ir.contents import loops
-from tensorlang.ops import building, operator
+from tensorlang.ops import operator
+from tensorlang.ops.kernels import building
 from tensorlang.scheduling import Knobs
 
 

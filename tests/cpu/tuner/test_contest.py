@@ -10,9 +10,9 @@ import pytest
 from tensorlang import targets
 from tensorlang.errors import ArgumentError, TuningError
 from tensorlang.ops import find, nn, random
-from tensorlang.tuner.contest import compare, effects, given
-from tensorlang.tuner.protocol import Candidate
-from tensorlang.tuner.space import Space
+from tensorlang.tuner.search.contest import compare, effects, given
+from tensorlang.tuner.search.space import Space
+from tensorlang.tuner.workers.protocol import Candidate
 
 HERE = targets.host()
 SIZE = 1 << 14

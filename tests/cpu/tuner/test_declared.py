@@ -9,8 +9,8 @@ from tensorlang.ir import parse
 from tensorlang.ops import operator
 from tensorlang.runtime import build
 from tensorlang.tuner import tune
-from tensorlang.tuner.gate import Gate, Wrong
-from tensorlang.tuner.reference import parallelised
+from tensorlang.tuner.correctness.gate import Gate, Wrong
+from tensorlang.tuner.correctness.reference import parallelised
 
 MODULE = '''
 from tensorlang.ir import compute, parse, reduce_axis, sum

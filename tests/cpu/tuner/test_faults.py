@@ -18,9 +18,13 @@ import pytest
 from tensorlang import records
 from tensorlang.errors import ArgumentError, TuningError
 from tensorlang.ops import find
-from tensorlang.tuner import Progress, process, tune
-from tensorlang.tuner.process import Worker
-from tensorlang.tuner.search import Search, Suggestion
+from tensorlang.tuner import (
+    Progress,
+    tune,
+)
+from tensorlang.tuner.search.search import Search, Suggestion
+from tensorlang.tuner.workers import process
+from tensorlang.tuner.workers.process import Worker
 
 SHAPE = [(1 << 14,)]
 

@@ -14,18 +14,22 @@ from tensorlang.ir.intrinsics import exp
 from tensorlang.ir.parser import parse
 from tensorlang.ir.printer import show
 from tensorlang.ir.verifier import verify
-from tensorlang.ops import building, find, operator
-from tensorlang.ops.examples import arguments
+from tensorlang.ops import (
+    find,
+    operator,
+)
+from tensorlang.ops.kernels import building
 from tensorlang.ops.operator import Operator
+from tensorlang.ops.spec.examples import arguments
 from tensorlang.runtime import build
 from tensorlang.scheduling import Knobs, Schedule
-from tensorlang.tuner import reference
-from tensorlang.tuner.expected import differing, within
-from tensorlang.tuner.gate import Gate, Wrong
-from tensorlang.tuner.guarded import EDGES, Guarded
-from tensorlang.tuner.ragged import KINDS, small_variants
-from tensorlang.tuner.tolerance import reassociation
-from tensorlang.tuner.widen import widened
+from tensorlang.tuner.correctness import reference
+from tensorlang.tuner.correctness.expected import differing, within
+from tensorlang.tuner.correctness.gate import Gate, Wrong
+from tensorlang.tuner.correctness.guarded import EDGES, Guarded
+from tensorlang.tuner.correctness.ragged import KINDS, small_variants
+from tensorlang.tuner.correctness.tolerance import reassociation
+from tensorlang.tuner.correctness.widen import widened
 
 
 @operator("test_gate.row_sum")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tensorlang import records
-from tensorlang.tuner.storage import Trials
+from tensorlang.tuner.storage.storage import Trials
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/environ").exists(), reason="looks for processes in /proc"
@@ -75,7 +75,7 @@ def workers(tmp_path: Path) -> list[int]:
             environment = (folder / "environ").read_bytes()
         except OSError:
             continue
-        if b"tensorlang.tuner.worker" in command and str(tmp_path).encode() in (
+        if b"tensorlang.tuner.workers.worker" in command and str(tmp_path).encode() in (
             environment
         ):
             found.append(int(folder.name))

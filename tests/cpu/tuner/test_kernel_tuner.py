@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from tensorlang.scheduling.knobs import Choice
-from tensorlang.tuner import landscape, replay
-from tensorlang.tuner.landscape import Landscape
-from tensorlang.tuner.protocol import CRASHED, ILLEGAL, OK, Candidate, Outcome
-from tensorlang.tuner.rows import Row, parameter
+from tensorlang.tuner.landscapes import landscape, replay
+from tensorlang.tuner.landscapes.landscape import Landscape
+from tensorlang.tuner.storage.rows import Row, parameter
+from tensorlang.tuner.workers.protocol import CRASHED, ILLEGAL, OK, Candidate, Outcome
 
 theirs = pytest.importorskip(
     "kernel_tuner", reason="needs Kernel Tuner: pip install 'tensorlang[kernel-tuner]'"

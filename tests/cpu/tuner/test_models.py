@@ -29,14 +29,14 @@ from tensorlang.layers import (
 from tensorlang.ops import nn
 from tensorlang.ops.operator import Operator
 from tensorlang.tuner import model_tuning
+from tensorlang.tuner.measurement.rounds import Ratio
 from tensorlang.tuner.model_tuning import ranked, tune_model
 from tensorlang.tuner.progress import Report
-from tensorlang.tuner.protocol import OK, Candidate, Outcome
-from tensorlang.tuner.rounds import Ratio
-from tensorlang.tuner.rows import Row
-from tensorlang.tuner.space import Space
-from tensorlang.tuner.storage import Trials
+from tensorlang.tuner.search.space import Space
+from tensorlang.tuner.storage.rows import Row
+from tensorlang.tuner.storage.storage import Trials
 from tensorlang.tuner.tuning_run import Run
+from tensorlang.tuner.workers.protocol import OK, Candidate, Outcome
 
 onnx = pytest.importorskip("onnx", reason="needs onnx: pip install 'tensorlang[onnx]'")
 

@@ -16,7 +16,7 @@ from tensorlang.ir import parse
 from tensorlang.ops import find, operator
 from tensorlang.runtime import build
 from tensorlang.tuner import Report, tune
-from tensorlang.tuner.gate import Gate, Wrong
+from tensorlang.tuner.correctness.gate import Gate, Wrong
 
 DOUBLE = '''
 """Twice a number: fast and right by one way, fast and wrong by all others."""

@@ -12,7 +12,7 @@ from tensorlang.machine import store
 
 @pytest.fixture(scope="module")
 def probed():
-    from tensorlang.tuner.probe import probe
+    from tensorlang.tuner.limits.probe import probe
 
     return probe()
 
@@ -72,7 +72,7 @@ def test_a_folder_that_cannot_be_written_is_said(probed, monkeypatch, tmp_path, 
 def test_what_llvm_does_not_know_stays_published(monkeypatch):
     from tensorlang.errors import CodegenError
     from tensorlang.runtime import llvm
-    from tensorlang.tuner.probe import _Probe
+    from tensorlang.tuner.limits.probe import _Probe
 
     def older(text, compiled=llvm.compile_module):
         if "double" in text:
@@ -111,7 +111,7 @@ def test_probe_and_file_contradict():
 
 
 def test_a_slow_first_call_is_not_taken_for_the_rate():
-    from tensorlang.tuner.probe import _Probe
+    from tensorlang.tuner.limits.probe import _Probe
 
     class Cold:
         calls = 0
@@ -129,7 +129,7 @@ def test_a_caller_that_gets_no_processor_shortens_no_time(monkeypatch):
     import threading
     import time
 
-    from tensorlang.tuner import loops
+    from tensorlang.tuner.limits import loops
 
     delays = [0.015]
 

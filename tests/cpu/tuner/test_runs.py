@@ -22,7 +22,11 @@ from tensorlang.errors import (
     TuningError,
 )
 from tensorlang.ir.digest import digest
-from tensorlang.ops import building, find, random
+from tensorlang.ops import (
+    find,
+    random,
+)
+from tensorlang.ops.kernels import building
 from tensorlang.ops.operator import Operator
 from tensorlang.record_files import Record, read
 from tensorlang.scheduling import Knobs

@@ -24,8 +24,8 @@ from tensorlang.ir.nodes import (
 from tensorlang.ir.visit import rebuild
 from tensorlang.ops import Operator, find
 from tensorlang.runtime import build
-from tensorlang.tuner.gate import Gate, Wrong
-from tensorlang.tuner.reference import parallelised
+from tensorlang.tuner.correctness.gate import Gate, Wrong
+from tensorlang.tuner.correctness.reference import parallelised
 
 When = Callable[[Expr], Expr]
 

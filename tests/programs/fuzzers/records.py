@@ -24,7 +24,8 @@ from tensorlang_test_programs.fuzzing import Fuzzer
 from tensorlang import record_files, records, targets
 from tensorlang.cli.app import TRACEBACK_VARIABLE, app
 from tensorlang.ir.digest import digest
-from tensorlang.ops import building, find
+from tensorlang.ops import find
+from tensorlang.ops.kernels import building
 from tensorlang.record_files import FORMAT, Record
 
 

@@ -7,11 +7,11 @@ import pytest
 from tensorlang import targets
 from tensorlang.ops import find
 from tensorlang.scheduling.knobs import Choice
-from tensorlang.tuner import landscape
-from tensorlang.tuner.protocol import OK, Candidate, Outcome
-from tensorlang.tuner.rows import Row, parameter
-from tensorlang.tuner.storage import Trials
+from tensorlang.tuner.landscapes import landscape
+from tensorlang.tuner.storage.rows import Row, parameter
+from tensorlang.tuner.storage.storage import Trials
 from tensorlang.tuner.tuning_run import Run
+from tensorlang.tuner.workers.protocol import OK, Candidate, Outcome
 
 LANES = Choice((4, 8, 16, 32))
 

@@ -12,9 +12,9 @@ from rich.console import Console
 from tensorlang.cli import progress_display, tune
 from tensorlang.cli.progress_display import Bar, Course, Plain, status_line
 from tensorlang.ops import find
+from tensorlang.tuner.measurement.rounds import Ratio
 from tensorlang.tuner.progress import Progress, Report
-from tensorlang.tuner.protocol import Candidate, Outcome
-from tensorlang.tuner.rounds import Ratio
+from tensorlang.tuner.workers.protocol import Candidate, Outcome
 
 DEFAULT = Candidate("direct", {"lanes": 64})
 BEST = Candidate("direct", {"lanes": 32})

@@ -10,10 +10,10 @@ from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import Barrier, Seq, seq
 from tensorlang.ir.parser import parse
 from tensorlang.ir.visit import transform, walk
-from tensorlang.ops.building import default
+from tensorlang.ops.kernels.building import default
 from tensorlang.ops.registry import find
 from tensorlang.runtime.describing import signature_of
-from tensorlang.tuner.gate import Gate
+from tensorlang.tuner.correctness.gate import Gate
 
 GPU = targets.get("cuda:sm_90a")
 

@@ -13,11 +13,11 @@ from tensorlang.ir.parser import parse
 from tensorlang.ir.verifier import verify
 from tensorlang.ir.visit import walk
 from tensorlang.ops import find
-from tensorlang.ops.building import default
+from tensorlang.ops.kernels.building import default
 from tensorlang.ops.registry import operators
 from tensorlang.runtime.describing import signature_of
 from tensorlang.targets import Target
-from tensorlang.tuner.gate import Gate
+from tensorlang.tuner.correctness.gate import Gate
 
 CPU = Target(
     kind="opencl",

@@ -12,7 +12,7 @@ OPERATORS = "nn.avg_pool2d_grad nn.max_pool1d_grad nn.softmax_grad math.matmul"
 TEXTS = """
 import sys
 from tensorlang import targets
-from tensorlang.ops import building, find
+from tensorlang.ops.kernels import building; from tensorlang.ops import find
 from tensorlang.runtime import backends
 
 target = targets.get(sys.argv[1])

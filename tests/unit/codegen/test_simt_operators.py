@@ -9,11 +9,11 @@ import pytest
 from tensorlang.codegen.simt.lower import lower
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.verifier import verify
-from tensorlang.ops.building import default
+from tensorlang.ops.kernels.building import default
 from tensorlang.ops.registry import find
 from tensorlang.runtime.describing import signature_of
 from tensorlang.targets import get
-from tensorlang.tuner.gate import Gate
+from tensorlang.tuner.correctness.gate import Gate
 
 # one of each kind of definition; tests/opencl runs all of them
 NAMES = [

@@ -6,8 +6,8 @@ import pytest
 from tensorlang.errors import OperatorError, ShapeError
 from tensorlang.ir import compute
 from tensorlang.ops import operator
-from tensorlang.ops.examples import arguments
-from tensorlang.ops.formulas import formula
+from tensorlang.ops.spec.examples import arguments
+from tensorlang.ops.spec.formulas import formula
 
 
 @operator(

@@ -10,7 +10,7 @@ import pytest
 from tensorlang import ir
 from tensorlang.errors import ArgumentError, OperatorError
 from tensorlang.ops import elementwise, fold, operator
-from tensorlang.ops.signature import Floats
+from tensorlang.ops.spec.signature import Floats
 
 
 def body(x):

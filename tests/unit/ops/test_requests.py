@@ -9,7 +9,7 @@ import pytest
 from tensorlang.errors import ArgumentError, DTypeError, OperatorError, ShapeError
 from tensorlang.ir import compute
 from tensorlang.ops import find, operator, operators
-from tensorlang.ops.requests import requested
+from tensorlang.ops.kernels.requests import requested
 
 
 @operator("test_requests.scaled")

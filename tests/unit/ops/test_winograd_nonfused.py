@@ -6,7 +6,7 @@ import pytest
 from tensorlang import targets
 from tensorlang.ir.interpreter import run
 from tensorlang.ops import find
-from tensorlang.ops.building import preferred
+from tensorlang.ops.kernels.building import preferred
 from tensorlang.ops.nn.winograd_matrices import TRANSFORMS
 
 GPU, CPU = targets.get("cuda:sm_90a"), targets.get("llvm")

@@ -13,22 +13,23 @@ import pytest
 from tensorlang import schedules
 
 FOLDER = Path(schedules.__file__).parent
+CPU_FILES = sorted(set(FOLDER.rglob("*.py")) - set(FOLDER.rglob("simt/*.py")))
 LARGE = 8
 REASONS = {
     "attention._LANES": "queries side by side in the definition",
-    "contraction_choice._FEW_AND_MANY": "numbers of rows that stand for an open one",
-    "contraction_choice._MANY_TILES": "a value of the knob block_tiles to compare",
-    "contraction_space.USUAL_SIZE": "a size that stands for an open one",
-    "conv_tiles.MOST_TAPS": "products of a loop's body, so that its code stays cached",
-    "core.PAGE": "bytes of a page of memory",
-    "core.REFILL": "cycles to fill a pipeline",
-    "core._ANY": "vectors and registers of a schedule without a target",
-    "dot_groups._SIGN": "the sign bit of a byte",
+    "contraction/choice._FEW_AND_MANY": "numbers of rows that stand for an open one",
+    "contraction/choice._MANY_TILES": "a value of the knob block_tiles to compare",
+    "contraction/space.USUAL_SIZE": "a size that stands for an open one",
+    "convolution/tiles.MOST_TAPS": "products of a loop body, whose code is cached",
+    "cost/core.PAGE": "bytes of a page of memory",
+    "cost/core.REFILL": "cycles to fill a pipeline",
+    "cost/core._ANY": "vectors and registers of a schedule without a target",
+    "contraction/dot_groups._SIGN": "the sign bit of a byte",
     "generic._MOST_FOLDED": "operations of an epilogue that compile fast in tiles",
-    "matrix_model._BYTES": "bytes of a row of a tile register",
-    "matrix_model._SPLITTING": "operations to split off a part of an f32 in bf16",
-    "matrix_tiles._OPEN": "rows of one and of two tile registers",
-    "winograd._LANES": "channels of a block in the definition",
+    "contraction/matrix_model._BYTES": "bytes of a row of a tile register",
+    "contraction/matrix_model._SPLITTING": "operations to split off one bf16 part",
+    "contraction/matrix_tiles._OPEN": "rows of one and of two tile registers",
+    "convolution/winograd._LANES": "channels of a block in the definition",
 }
 
 
@@ -77,7 +78,7 @@ def option_names(module: ast.Module) -> set[str]:
     return found
 
 
-def constants(files: list[Path]) -> tuple[set[str], list[str]]:
+def constants(folder: Path, files: list[Path]) -> tuple[set[str], list[str]]:
     """Named constants that are no options, and the lines of numbers without a name."""
     modules = {file: ast.parse(file.read_text()) for file in files}
     options = set[str]().union(*map(option_names, modules.values()))
@@ -89,13 +90,13 @@ def constants(files: list[Path]) -> tuple[set[str], list[str]]:
             inside |= set(numbers)
             alike = isinstance(value, ast.Tuple | ast.Call | ast.Name)
             if numbers and not (name in options and alike):
-                named.add(f"{file.stem}.{name}")
+                named.add(f"{file.relative_to(folder).with_suffix('')}.{name}")
         bare += [f"{file.name}:{n.lineno}" for n in large(module) if n not in inside]
     return named, bare
 
 
 def test_numbers_have_a_name_and_a_reason():
-    named, bare = constants(sorted(FOLDER.glob("*.py")))
+    named, bare = constants(FOLDER, CPU_FILES)
     assert bare == []
     assert named == REASONS.keys()
 
@@ -115,4 +116,4 @@ def test_numbers_have_a_name_and_a_reason():
 def test_what_counts_as_a_constant(tmp_path, text, found):
     file = tmp_path / "x.py"
     file.write_text(text)
-    assert constants([file]) == found
+    assert constants(tmp_path, [file]) == found

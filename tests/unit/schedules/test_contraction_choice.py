@@ -7,12 +7,12 @@ import pytest
 
 from tensorlang import machine
 from tensorlang.ir.dtypes import DType
-from tensorlang.schedules.contraction_choice import choice, far
-from tensorlang.schedules.contraction_model import Product, cycles, dot_cycles
-from tensorlang.schedules.contraction_space import Blocks
-from tensorlang.schedules.core import modelled
+from tensorlang.schedules.contraction.choice import choice, far
+from tensorlang.schedules.contraction.model import Product, cycles, dot_cycles
+from tensorlang.schedules.contraction.space import Blocks
+from tensorlang.schedules.cost.core import modelled
+from tensorlang.schedules.cost.traffic import Operand, moved
 from tensorlang.schedules.tiling import nearest
-from tensorlang.schedules.traffic import Operand, moved
 from tensorlang.targets import Target
 
 MACHINES = sorted((Path(__file__).parents[2] / "data/machines").glob("*.json"))

@@ -9,8 +9,8 @@ from tensorlang import ir
 from tensorlang.ir.contents import allocations, binders, blocks, loops
 from tensorlang.ir.parser import parse
 from tensorlang.ops import find
-from tensorlang.ops.building import default, schedules_of
-from tensorlang.ops.definition import operator
+from tensorlang.ops.kernels.building import default, schedules_of
+from tensorlang.ops.spec.definition import operator
 from tensorlang.targets import Target
 
 CPU = Target(vector_bits=512, vector_registers=32)

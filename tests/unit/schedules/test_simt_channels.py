@@ -8,10 +8,10 @@ from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import Store
 from tensorlang.ir.visit import walk
 from tensorlang.ops import find
-from tensorlang.ops.building import default
+from tensorlang.ops.kernels.building import default
 from tensorlang.runtime.describing import signature_of
 from tensorlang.targets import get
-from tensorlang.tuner.gate import Gate
+from tensorlang.tuner.correctness.gate import Gate
 
 GPU = get("cuda:sm_80")
 TILE = {

@@ -11,7 +11,7 @@ from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import If, Ramp, Store
 from tensorlang.ir.visit import walk
 from tensorlang.ops import find
-from tensorlang.ops.building import schedule
+from tensorlang.ops.kernels.building import schedule
 from tensorlang.scheduling import Knobs
 from tensorlang.targets import get
 

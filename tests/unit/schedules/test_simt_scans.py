@@ -6,9 +6,9 @@ import pytest
 from tensorlang.codegen.simt.lower import lower
 from tensorlang.ir.contents import allocations
 from tensorlang.ir.interpreter import run
-from tensorlang.ops import find, row_scans
-from tensorlang.ops.building import default, preferred
-from tensorlang.ops.math import chunked_scans
+from tensorlang.ops import find
+from tensorlang.ops.kernels.building import default, preferred
+from tensorlang.ops.math import chunked_scans, row_scans
 from tensorlang.targets import get
 
 GPU = get("cuda:sm_80")

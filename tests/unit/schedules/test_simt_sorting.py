@@ -7,9 +7,9 @@ from tensorlang.codegen.simt.lower import lower
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import For
 from tensorlang.ir.visit import walk
-from tensorlang.ops import find, row_scans
-from tensorlang.ops.building import default, preferred
-from tensorlang.ops.math import device_sorts
+from tensorlang.ops import find
+from tensorlang.ops.kernels.building import default, preferred
+from tensorlang.ops.math import device_sorts, row_scans
 from tensorlang.ops.nn import embedding_sorts
 from tensorlang.ops.random import block_sort
 from tensorlang.targets import get

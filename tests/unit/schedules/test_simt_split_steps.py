@@ -8,7 +8,7 @@ from tensorlang.ir.dtypes import i64
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import For, Var, as_expr, seq
 from tensorlang.ops import find
-from tensorlang.ops.building import default
+from tensorlang.ops.kernels.building import default
 from tensorlang.schedules.simt.matrices import Sides
 from tensorlang.schedules.simt.split_steps import parts_of
 from tensorlang.targets import get

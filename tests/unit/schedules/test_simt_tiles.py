@@ -14,11 +14,11 @@ from tensorlang.ir.nodes import Alloc, Barrier, Const, Load, Ramp, Seq, seq
 from tensorlang.ir.parser import parse
 from tensorlang.ir.visit import transform, walk
 from tensorlang.ops import find
-from tensorlang.ops.building import default, schedule
+from tensorlang.ops.kernels.building import default, schedule
 from tensorlang.runtime.describing import signature_of
 from tensorlang.scheduling import Knobs
 from tensorlang.targets import get
-from tensorlang.tuner.gate import Gate
+from tensorlang.tuner.correctness.gate import Gate
 
 GPU = get("cuda:sm_80")
 SMALL = {"rows": 4, "columns": 4, "warps": 4, "depth": 8, "part": 0}

@@ -12,7 +12,7 @@ from tensorlang.ir.parser import parse
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.visit import substitute, transform, walk
 from tensorlang.ops import find
-from tensorlang.ops.building import schedule
+from tensorlang.ops.kernels.building import schedule
 from tensorlang.schedules.simt.generic import generic
 from tensorlang.scheduling import Knobs, Schedule
 from tensorlang.targets import get

@@ -7,10 +7,10 @@ from tensorlang.ir.contents import allocations
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import as_expr
 from tensorlang.ops import find
-from tensorlang.ops.building import default
+from tensorlang.ops.kernels.building import default
 from tensorlang.runtime.describing import signature_of
 from tensorlang.targets import get
-from tensorlang.tuner.gate import Gate
+from tensorlang.tuner.correctness.gate import Gate
 
 GPU = get("cuda:sm_90a")
 LAST = {"layout": "NHWC"}

@@ -6,7 +6,7 @@ import pytest
 from tensorlang.codegen.simt.lower import lower
 from tensorlang.ir.interpreter import run
 from tensorlang.ops import find
-from tensorlang.ops.building import schedule
+from tensorlang.ops.kernels.building import schedule
 from tensorlang.scheduling import Knobs
 from tensorlang.targets import get
 

@@ -15,7 +15,7 @@ from tensorlang.ir.mma import tf32
 from tensorlang.ir.nodes import Barrier, Call, Evaluate, Seq, Store, seq
 from tensorlang.ir.visit import transform, walk
 from tensorlang.ops import find
-from tensorlang.ops.building import preferred, schedule
+from tensorlang.ops.kernels.building import preferred, schedule
 from tensorlang.ops.nn.dense import TF32_TOLERANCE
 from tensorlang.schedules.simt.tensor_cores import tensor_cores
 from tensorlang.schedules.stages import stages

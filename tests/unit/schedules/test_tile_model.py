@@ -7,11 +7,11 @@ import pytest
 
 from tensorlang import machine
 from tensorlang.ir.dtypes import DType
-from tensorlang.schedules.conv_tiles import Tile
-from tensorlang.schedules.conv_work import Work, choose
-from tensorlang.schedules.core import modelled
-from tensorlang.schedules.tile_model import Nest, fastest, shared, tile_cycles
-from tensorlang.schedules.traffic import Operand
+from tensorlang.schedules.convolution.model import Work, choose
+from tensorlang.schedules.convolution.tiles import Tile
+from tensorlang.schedules.cost.core import modelled
+from tensorlang.schedules.cost.tiles import Nest, fastest, shared, tile_cycles
+from tensorlang.schedules.cost.traffic import Operand
 from tensorlang.targets import Target
 
 MACHINES = sorted((Path(__file__).parents[2] / "data/machines").glob("*.json"))

@@ -12,12 +12,12 @@ from tensorlang import targets
 from tensorlang.errors import TuningError
 from tensorlang.ops import select
 from tensorlang.tuner import tuning
+from tensorlang.tuner.limits.roofline import work
 from tensorlang.tuner.progress import Report
-from tensorlang.tuner.protocol import OK, Candidate, Outcome
-from tensorlang.tuner.roofline import work
-from tensorlang.tuner.storage import Trials
+from tensorlang.tuner.storage.storage import Trials
 from tensorlang.tuner.tuning import tune
 from tensorlang.tuner.tuning_run import Run
+from tensorlang.tuner.workers.protocol import OK, Candidate, Outcome
 
 FAMILY = "threefry"
 MEMBERS = len(select(FAMILY))

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any
 
-from tensorlang.tuner import finals
-from tensorlang.tuner.finals import (
+from tensorlang.tuner.search import finals
+from tensorlang.tuner.search.finals import (
     Entrant,
     beside,
     champion,
@@ -15,8 +15,8 @@ from tensorlang.tuner.finals import (
     run,
     seconds_for,
 )
-from tensorlang.tuner.process import Died, Silent
-from tensorlang.tuner.protocol import Candidate
+from tensorlang.tuner.workers.process import Died, Silent
+from tensorlang.tuner.workers.protocol import Candidate
 
 NOISE = (1.0, 1.02, 0.98, 1.01, 0.99, 1.03, 0.97, 1.0, 1.01, 0.99, 1.02)
 

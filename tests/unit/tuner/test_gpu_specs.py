@@ -3,7 +3,7 @@
 import pytest
 
 from tensorlang import targets
-from tensorlang.tuner.gpu_specs import GPUS, gpu_of
+from tensorlang.tuner.limits.gpu_specs import GPUS, gpu_of
 
 
 @pytest.mark.parametrize(

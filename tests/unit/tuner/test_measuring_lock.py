@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from tensorlang import targets
-from tensorlang.tuner import measuring_lock
+from tensorlang.tuner.measurement import measuring_lock
 
 HOLD = """
 import sys, time
 from tensorlang import targets
-from tensorlang.tuner import measuring_lock
+from tensorlang.tuner.measurement import measuring_lock
 with measuring_lock.held(targets.host()):
     print("held", flush=True)
     time.sleep(float(sys.argv[1]))

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tensorlang.tuner import patience
-from tensorlang.tuner.patience import Patience
+from tensorlang.tuner.workers import patience
+from tensorlang.tuner.workers.patience import Patience
 
 PID = os.getpid()
 

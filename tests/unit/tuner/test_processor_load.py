@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tensorlang.tuner import processor_load
-from tensorlang.tuner.processor_load import Load
+from tensorlang.tuner.measurement import processor_load
+from tensorlang.tuner.measurement.processor_load import Load
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import pytest
 from tensorlang import targets
 from tensorlang.ir.parser import parse
 from tensorlang.ops import find
-from tensorlang.ops.building import default
-from tensorlang.tuner.pruning import refusal
+from tensorlang.ops.kernels.building import default
+from tensorlang.tuner.search.pruning import refusal
 
 CUDA = targets.get("cuda:sm_80")
 

@@ -12,9 +12,12 @@ import pytest
 
 from tensorlang.errors import ArgumentError, TuningError
 from tensorlang.scheduling.knobs import Choice, Integer
-from tensorlang.tuner import kernel_tuner_files, landscape, replay, study_plots
-from tensorlang.tuner.landscape import Landscape
-from tensorlang.tuner.protocol import (
+from tensorlang.tuner.landscapes import kernel_tuner as kernel_tuner_files
+from tensorlang.tuner.landscapes import landscape, replay
+from tensorlang.tuner.landscapes import plots as study_plots
+from tensorlang.tuner.landscapes.landscape import Landscape
+from tensorlang.tuner.storage.rows import Row, parameter
+from tensorlang.tuner.workers.protocol import (
     CRASHED,
     FAILED,
     HUNG,
@@ -24,7 +27,6 @@ from tensorlang.tuner.protocol import (
     Candidate,
     Outcome,
 )
-from tensorlang.tuner.rows import Row, parameter
 from tensorlang.workload import Workload
 
 LANES, CHUNK = Choice((4, 8, 16)), Integer(1, 64, log=True)

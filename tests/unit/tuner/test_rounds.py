@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tensorlang.tuner.rounds import Timing, beats, interleaved, paired_ratio
+from tensorlang.tuner.measurement.rounds import Timing, beats, interleaved, paired_ratio
 
 
 class FakeClock:

@@ -16,12 +16,12 @@ from tensorlang.ops import find, operator
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.knobs import Choice, Integer, Value
 from tensorlang.scheduling.registry import SCHEDULES
-from tensorlang.tuner.protocol import ILLEGAL, OK, Candidate, Outcome
-from tensorlang.tuner.ranking import Ranking, values_of
-from tensorlang.tuner.rows import Row
-from tensorlang.tuner.search import Search
-from tensorlang.tuner.space import Space
-from tensorlang.tuner.surrogate import Surrogate
+from tensorlang.tuner.search.ranking import Ranking, values_of
+from tensorlang.tuner.search.search import Search
+from tensorlang.tuner.search.space import Space
+from tensorlang.tuner.search.surrogate import Surrogate
+from tensorlang.tuner.storage.rows import Row
+from tensorlang.tuner.workers.protocol import ILLEGAL, OK, Candidate, Outcome
 
 FAMILY = "test_sampler"
 SIZES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]

@@ -1,7 +1,7 @@
 """Machine code as it is issued: loops count eightfold, and rates tell the cycles."""
 
-from tensorlang.tuner.gpu_specs import GPUS
-from tensorlang.tuner.sass import kernels
+from tensorlang.tuner.limits.gpu_specs import GPUS
+from tensorlang.tuner.static.sass import kernels
 
 TEXT = """
 .text.once:

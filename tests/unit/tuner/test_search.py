@@ -15,11 +15,11 @@ from tensorlang.ir.frontend import compute
 from tensorlang.ops import algorithm, operator
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.registry import SCHEDULES
-from tensorlang.tuner.protocol import ILLEGAL, OK, WRONG, Candidate, Outcome
-from tensorlang.tuner.rows import Row
-from tensorlang.tuner.search import Search, kind
-from tensorlang.tuner.space import Space
+from tensorlang.tuner.search.search import Search, kind
+from tensorlang.tuner.search.space import Space
+from tensorlang.tuner.storage.rows import Row
 from tensorlang.tuner.tuning_run import space_note
+from tensorlang.tuner.workers.protocol import ILLEGAL, OK, WRONG, Candidate, Outcome
 
 FAMILY = "test_search"
 

@@ -12,11 +12,11 @@ import pytest
 
 from tensorlang.errors import RecordError, TuningError
 from tensorlang.scheduling.knobs import Choice, Integer
-from tensorlang.tuner import rows as tables
-from tensorlang.tuner import spool, storage
-from tensorlang.tuner.protocol import OK, WRONG, Candidate, Outcome
-from tensorlang.tuner.rows import Row, parameter
-from tensorlang.tuner.storage import Trials, default_url, redacted
+from tensorlang.tuner.storage import rows as tables
+from tensorlang.tuner.storage import spool, storage
+from tensorlang.tuner.storage.rows import Row, parameter
+from tensorlang.tuner.storage.storage import Trials, default_url, redacted
+from tensorlang.tuner.workers.protocol import OK, WRONG, Candidate, Outcome
 
 LANES = Choice((8, 16, 32))
 CHUNK = Integer(1, 64, log=True)

@@ -14,11 +14,11 @@ from tensorlang.ir.frontend import compute
 from tensorlang.ops import operator
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.registry import SCHEDULES
-from tensorlang.tuner.protocol import CRASHED, HUNG, OK, Candidate, Outcome
-from tensorlang.tuner.rows import Row
-from tensorlang.tuner.search import Search
-from tensorlang.tuner.space import Space
+from tensorlang.tuner.search.search import Search
+from tensorlang.tuner.search.space import Space
+from tensorlang.tuner.storage.rows import Row
 from tensorlang.tuner.tuning_run import Run
+from tensorlang.tuner.workers.protocol import CRASHED, HUNG, OK, Candidate, Outcome
 
 FAMILY = "test_running"
 SIZES = [1, 2, 4, 8, 16, 32]

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tensorlang import targets
-from tensorlang.ops import building, nn
+from tensorlang.ops import nn
+from tensorlang.ops.kernels import building
 from tensorlang.ops.nn.bf16_parts import LARGEST, SPLITS, Split
 from tensorlang.runtime import build
 from tensorlang.scheduling import Knobs

@@ -12,7 +12,7 @@ import pytest
 from tensorlang import targets
 from tensorlang.ir import Const, compute, f32, function, run, show
 from tensorlang.ops import nn
-from tensorlang.ops.building import schedule
+from tensorlang.ops.kernels.building import schedule
 from tensorlang.ops.nn import convolution_problem, winograd
 from tensorlang.ops.nn.winograd_matrices import F2, TRANSFORMS
 from tensorlang.ops.nn.winograd_products import product

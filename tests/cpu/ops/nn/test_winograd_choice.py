@@ -8,13 +8,13 @@ import pytest
 from tensorlang import targets
 from tensorlang.errors import ArgumentError
 from tensorlang.ops import nn
-from tensorlang.ops.building import schedule
+from tensorlang.ops.kernels.building import schedule
 from tensorlang.ops.nn import winograd_blocks
 from tensorlang.ops.nn.winograd_matrices import F2, F4, Transforms
 from tensorlang.runtime import build
 from tensorlang.scheduling import Knobs
-from tensorlang.tuner.gate import Gate, Wrong
-from tensorlang.tuner.space import Space
+from tensorlang.tuner.correctness.gate import Gate, Wrong
+from tensorlang.tuner.search.space import Space
 
 FREE = 1e-3
 

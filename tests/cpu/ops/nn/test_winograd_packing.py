@@ -8,7 +8,7 @@ import pytest
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
 from tensorlang.ops import nn
 from tensorlang.ops.nn.winograd_matrices import F2, F4
-from tensorlang.tuner.gate import Gate
+from tensorlang.tuner.correctness.gate import Gate
 
 
 def images(*shape, seed=0):

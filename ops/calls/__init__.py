@@ -1,0 +1,1 @@
+"""Calls of operators: binding arguments, caches of launches, updates in place."""

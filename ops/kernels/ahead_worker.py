@@ -1,0 +1,23 @@
+"""A process that builds kernels for `tensorlang.ops.kernels.ahead`."""
+
+from __future__ import annotations
+
+import pickle
+from contextlib import suppress
+
+from tensorlang.errors import TensorlangError
+from tensorlang.ops.kernels import building
+from tensorlang.ops.registry import find
+from tensorlang.runtime.building import file_kernel
+from tensorlang.runtime.processes import serve
+
+
+def _answer(request: bytes) -> bytes:
+    id, workload, target = pickle.loads(request)  # noqa: S301 - of the other process
+    with suppress(TensorlangError):
+        file_kernel(*building.request(find(id), workload, target), target)
+    return b""
+
+
+if __name__ == "__main__":
+    serve(_answer)

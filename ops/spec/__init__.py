@@ -1,0 +1,1 @@
+"""What an operator is: its signature, declarations and documentation as data."""

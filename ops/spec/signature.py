@@ -1,0 +1,644 @@
+r"""The kinds of an operator's parameters: its definition's annotations, as data.
+
+    def norm(x: Floats, weight: Floats | None = None, eps: Scalar = 1e-5): ...
+
+| annotation | the caller gives | the body gets |
+|---|---|---|
+| `Floats`, `Integers`, `Numbers`, `Truths`, `Anything` | an array of these | a tensor |
+| `Indices` | an array of i64 or i32 | a tensor |
+| `Singles` | an array of f32 | a tensor |
+| `Weights` | floats, which may be f32 beside f16 and bf16 | a tensor |
+| `Floats \| None` | one that may be left out | a tensor, or None |
+| `Floats \| Number` | an array or a Python number | a tensor, or a scalar |
+| `Floats \| Packed` | an array, or a packed weight | a tensor, or its strips |
+| `Sequence[Floats]` | a list of arrays | a list of tensors |
+| `Batch[Floats]` | an array of a batch, of one or many | a tensor |
+| `InOut[Floats]` | an array to be updated in place | a tensor |
+| `Scalar` | a number, passed to the kernel at each call | a scalar |
+| `Share` | a fraction to drop, below 1 | the fraction kept, or None if it is 1 |
+| `Key` | a random key, which is consumed | its words and its hash |
+| `Key \| None` | one that may be left out | the same, or None |
+| `Split` | a random key, which is split and so consumed | the same |
+| `Replayed` | a random key whose stream is drawn again | the same |
+| `Folded` | a random key, which is marked folded with its `Child` | the same |
+| `Child` | the number of a key's child, below 2^64 | a scalar |
+| `Offset` | the position of the first element drawn | a counter's words, high and low |
+| `Derived` | an input of `derive=` | the scalars derived from it, or None |
+| `Shape` | the shape of a result | sizes |
+| `Shape \| None` | one that may be left out | sizes, or None |
+| `Elements` | the same, if only the number of elements matters | that number |
+| `Like` | an array of which only the shape is used | its sizes |
+| `ElementType` | an element type, by any of its names | itself |
+| `int`, `float`, `bool`, `str`, `tuple`, `Literal`, None | an attribute | itself |
+| `Ints`, `Padding`, `Sizes` | integers: one, or one per dimension | itself |
+
+With `parameters_of=`, `**given` stands for the parameters of another operator, such as
+those of the forward operator in the signature of its gradient, that are not named.
+
+Arrays with the same annotation have the same element type. In an elementwise
+definition, whose parameters are single elements, the names are `Float`, `Integer`,
+`Real`, `Truth` and `Value`; each may also be a Python number. Without an annotation,
+positional parameters are arrays of any type, and keyword parameters attributes of their
+default's type.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from types import NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
+
+import numpy as np
+
+from tensorlang import ir
+from tensorlang.errors import ArgumentError, DTypeError, OperatorError
+
+FLOATS: Final = ("f32", "bf16", "f16", "f64")
+INTEGERS: Final = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
+NARROW: Final = ("f16", "bf16")
+REALS: Final = (*FLOATS, *INTEGERS)
+ANY: Final = (*REALS, "bool")
+RESERVED: Final = ("out", "target")
+# attributes that list the operands that are Python numbers, and those left out
+NUMBERS: Final = "numbers"
+ABSENT: Final = "absent"
+DERIVED: Final = "derived"  # the attribute that describes derived scalars
+_SHAPES: Final = ("shape", "elements", "like")  # kinds that are only shapes
+_PLAIN: Final = (bool, int, float, str, tuple, list, NoneType)
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Arrays:
+    """An array, or several.
+
+    Attributes:
+        says: The kind of its elements, in words.
+        dtypes: The allowed element types; empty for any, independent of other arrays.
+        optional: Whether it may be left out.
+        number: Whether it may be a Python number.
+        several: Whether it is a list of arrays.
+        inplace: Whether it is updated in place.
+        packed: Whether it may be a packed weight.
+        batch: Whether its first size stays symbolic even if it is 1.
+    """
+
+    says: str = "array"
+    dtypes: tuple[str, ...] = ()
+    optional: bool = False
+    number: bool = False
+    several: bool = False
+    inplace: bool = False
+    packed: bool = False
+    batch: bool = False
+
+    def __or__(self, other: object) -> Arrays:
+        if other is None:
+            return replace(self, optional=True)
+        if other is Number:
+            return replace(self, number=True)
+        if other is Packed:
+            return replace(self, packed=True)
+        return NotImplemented
+
+    __ror__ = __or__
+
+
+@dataclass(frozen=True, slots=True)
+class Static:
+    """A value that the kernel is specialised for.
+
+    Attributes:
+        types: The allowed types.
+        choices: Further allowed values.
+        says: Its description, in words.
+        pairs: Whether its elements may be pairs, which are flattened.
+        kind: Its kind in other systems (`interop.calls`); empty: by its types.
+        levels: The distinguished numbers: any other is rounded down to one of them.
+    """
+
+    types: tuple[type, ...] = ()
+    choices: tuple[object, ...] = ()
+    says: str = "a number or text"
+    pairs: bool = False
+    kind: str = ""
+    levels: tuple[float, ...] = ()
+
+    def __or__(self, other: object) -> Static:
+        if other is not None:
+            return NotImplemented
+        return replace(
+            self, choices=(*self.choices, None), says=f"{self.says}, or None"
+        )
+
+    def fitted(self, id: str, name: str, value: object) -> Any:
+        """The value, converted to the type of the annotation.
+
+        Raises:
+            ArgumentError: the value is not allowed.
+        """
+        made = value.item() if isinstance(value, np.generic) else value
+        if isinstance(made, (list, tuple, np.ndarray)) and tuple in self.types:
+            made = self._row(made)
+        elif type(made) is int and float in self.types and int not in self.types:
+            made = float(made)
+        if self.levels and type(made) is float:
+            below = [level for level in self.levels if level <= made]
+            made = max(below) if below else object()
+        chosen = any(type(made) is type(each) and made == each for each in self.choices)
+        plain = not (self.types or self.choices) and isinstance(made, _PLAIN)
+        if chosen or plain or type(made) in self.types:
+            return made
+        raise ArgumentError(f"{id}: attribute {name} is {self.says}, not {value!r:.80}")
+
+    def _row(self, value: Any) -> object:
+        """A flat tuple of integers or None; an invalid value for anything else."""
+        given = value.tolist() if isinstance(value, np.ndarray) else value
+        if self.pairs and any(isinstance(each, (list, tuple)) for each in given):
+            pairs = [p if isinstance(p, (list, tuple)) else (p, p) for p in given]
+            given = [n for p in pairs for n in (p if len(p) == 2 else "?")]
+        made = tuple(n.item() if isinstance(n, np.generic) else n for n in given)
+        plain = all(n is None or type(n) is int for n in made)
+        return made if plain else object()
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """A parameter of another kind, such as `scalar` or `key`.
+
+    Attributes:
+        kind: The name of the kind.
+        several: Whether it is a list of these.
+        optional: Whether it may be left out.
+        counted: Converts all but plain numbers, if a call gives a number of elements.
+        verb: How a call uses a key, for errors; empty if it does not consume it.
+    """
+
+    kind: str
+    several: bool = False
+    optional: bool = False
+    verb: str = "drawn from"
+    counted: Callable[[str, str, Any], Any] | None = None
+
+    def __or__(self, other: object) -> Other:
+        known = self.kind in ("key", "shape") and other is None
+        return replace(self, optional=True) if known else NotImplemented
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """A number that `host` takes; see `Operator`.
+
+    Attributes:
+        type: The type of values that are accepted unchanged,
+        test: if this condition on `{}` holds.
+        fitted: Converts or refuses all others: a function of id, name and value.
+        optional: Whether it may be left out.
+    """
+
+    type: type
+    test: str
+    fitted: Callable[[str, str, Any], Any]
+    optional: bool = False
+
+    def __or__(self, other: object) -> Domain:
+        return replace(self, optional=True) if other is None else NotImplemented
+
+
+Kind: TypeAlias = Arrays | Static | Other | Domain
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter: its name, kind and default, and whether it is keyword-only."""
+
+    name: str
+    kind: Kind
+    default: Any
+    keyword: bool
+
+    @property
+    def needed(self) -> bool:
+        """Whether it has no default."""
+        return self.default is inspect.Parameter.empty
+
+    @property
+    def is_extra(self) -> bool:
+        """Whether it is an optional key, whose words follow all other arguments."""
+        return self.is_a("key") and self.is_optional
+
+    @property
+    def is_optional(self) -> bool:
+        """Whether it is an array, a key or a shape that may be left out."""
+        return isinstance(self.kind, (Arrays, Other)) and self.kind.optional
+
+    @property
+    def verb(self) -> str:
+        """How a call uses up this key; empty for all else."""
+        kind = self.kind
+        return kind.verb if isinstance(kind, Other) and kind.kind == "key" else ""
+
+    def is_a(self, kind: str) -> bool:
+        """Whether it is of the named kind of `Other`."""
+        return isinstance(self.kind, Other) and self.kind.kind == kind
+
+    @property
+    def several(self) -> bool:
+        """Whether it is a list."""
+        return isinstance(self.kind, (Arrays, Other)) and self.kind.several
+
+    @property
+    def is_shape(self) -> bool:
+        """Whether only its shape is used."""
+        return isinstance(self.kind, Other) and self.kind.kind in _SHAPES
+
+
+@dataclass(frozen=True)
+class Spec:
+    """All parameters of an operator, and their form in a workload.
+
+    A workload has a shape for each array, then one for each parameter that is only a
+    shape, and attributes: all else that its kernel depends on.
+    """
+
+    id: str
+    parameters: tuple[Parameter, ...]
+
+    @cached_property
+    def arrays(self) -> dict[str, Arrays]:
+        """The parameters that are arrays, by name."""
+        found = ((p.name, p.kind) for p in self.parameters)
+        return {name: kind for name, kind in found if isinstance(kind, Arrays)}
+
+    @cached_property
+    def shapes(self) -> tuple[str, ...]:
+        """The names of the parameters that are shapes."""
+        return tuple(p.name for p in self.parameters if p.is_shape)
+
+    def listed(self, attributes: Mapping[str, object]) -> list[str]:
+        """The name of each shape of a call, other than those of arrays."""
+        absent = str(attributes.get(ABSENT, "")).split()
+        found = (p for p in self.parameters if p.is_shape and p.name not in absent)
+        return [p.name for p in found for _ in range(_times(p, attributes))]
+
+    @cached_property
+    def attributes(self) -> tuple[str, ...]:
+        """The names of the attributes that a caller passes."""
+        rest = (
+            p for p in self.parameters if p.name not in (*self.arrays, *self.shapes)
+        )
+        gone = ("scalar", "offset", "child", "derived")
+        return tuple(p.name for p in rest if not any(map(p.is_a, gone)))
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """The names of the required keys."""
+        return tuple(
+            p.name for p in self.parameters if p.is_a("key") and not p.is_extra
+        )
+
+    @cached_property
+    def types(self) -> tuple[str, ...]:
+        """The names of the parameters that are element types."""
+        return tuple(p.name for p in self.parameters if p.is_a("dtype"))
+
+    @cached_property
+    def elements(self) -> str:
+        """The name of the `Elements` parameter, or an empty string."""
+        found = (p.name for p in self.parameters if p.is_a("elements"))
+        return next(found, "")
+
+    def flat(self, shapes: Sequence[Any], attributes: Mapping[str, Any]) -> list[Any]:
+        """The shapes other than those of arrays, as the definition takes them."""
+        return [
+            (math.prod(shape),) if name == self.elements else tuple(shape)
+            for name, shape in zip(self.listed(attributes), shapes, strict=False)
+        ]
+
+    def slots(self, attributes: Mapping[str, object]) -> list[str]:
+        """The name of each array of a call; a list's name once per array."""
+        gone = (str(attributes.get(name, "")).split() for name in (NUMBERS, ABSENT))
+        left = self.arrays.keys() - {name for names in gone for name in names}
+        keys = {p.name for p in self.parameters if p.is_a("key")}
+        keys -= {name for name in keys if attributes.get(name, "") is None}
+        return [
+            p.name
+            for p in self.ordered
+            if p.name in left | keys
+            for _ in range(_times(p, attributes))
+        ]
+
+    @cached_property
+    def ordered(self) -> list[Parameter]:
+        """The parameters in the order of the kernel's arguments.
+
+        Words of optional keys and derived scalars come last.
+        """
+        return sorted(self.parameters, key=lambda p: p.is_extra or p.is_a("derived"))
+
+    def fitted(self, given: Mapping[str, Any], count: int) -> dict[str, Any]:
+        """All attributes of a call with `count` shapes, with defaults filled in.
+
+        Raises:
+            ArgumentError: an attribute is unknown, missing, or of a wrong type.
+        """
+        special = (NUMBERS, ABSENT, DERIVED)
+        unknown = given.keys() - {p.name for p in self.parameters} - {*special}
+        if unknown:
+            raise ArgumentError(
+                f"{self.id} has no attribute {min(unknown)!r}; it has "
+                f"{', '.join(self.attributes) or 'none'}"
+            )
+        made = {name: given[name] for name in special if given.get(name)}
+        for p in self.parameters:
+            value = given.get(p.name, p.default)
+            attribute = isinstance(p.kind, Static) or p.is_a("dtype")
+            if attribute and value is inspect.Parameter.empty:
+                raise ArgumentError(f"{self.id}: {p.name} is needed")
+            if isinstance(p.kind, Static):
+                made[p.name] = p.kind.fitted(self.id, p.name, value)
+            elif p.several:
+                others = len(self.arrays) + len(self.shapes) - 1
+                made[p.name] = given.get(p.name, count - others)
+            elif isinstance(p.kind, Arrays) and p.kind.packed:
+                made[p.name] = PACKING.fitted(self.id, p.name, given.get(p.name, 0))
+            elif p.is_a("key"):
+                usual = None if p.is_extra else "threefry2x32"
+                made[p.name] = given.get(p.name, usual)
+            elif p.is_a("share"):
+                made[p.name] = bool(given.get(p.name, False))
+            elif p.is_a("dtype"):
+                made[p.name] = ir.as_dtype(value).name
+        optional = [p.name for p in self.parameters if p.is_optional and not p.is_extra]
+        missing = len(self.slots(made)) + len(self.listed(made)) - count
+        if optional and missing > 0 and ABSENT not in made:
+            made[ABSENT] = " ".join(optional[-missing:])
+        return made
+
+    def check(self, dtypes: Sequence[str], attributes: Mapping[str, object]) -> None:
+        """Refuse arrays of a wrong number, or of types that do not fit the annotations.
+
+        Raises:
+            DTypeError: a type is not allowed, or differs between arrays with the same
+                annotation.
+            ArgumentError: there are too many or too few arrays.
+        """
+        names = self.slots(attributes)
+        shapes = self.listed(attributes)
+        if len(dtypes) != len(names) + len(shapes):
+            listed = ", ".join((*names, *shapes))
+            raise ArgumentError(
+                f"{self.id} takes {len(names)} array{'s' * (len(names) != 1)} "
+                f"({listed}), not {len(dtypes)}"
+            )
+        alike: dict[str, dict[Any, str]] = {}
+        for n, (name, dtype) in enumerate(zip(names, dtypes, strict=False)):
+            kind = self.arrays.get(name, Arrays())
+            if kind.dtypes and dtype not in kind.dtypes:
+                listed = ", ".join(kind.dtypes)
+                several = len({each.dtypes for each in self.arrays.values()}) > 1
+                said = f"{self.id}: {name}" if several else self.id
+                raise DTypeError(
+                    f"{said} takes {listed}, not {dtype}; cast it first"
+                    if len(kind.dtypes) > 1
+                    else f"{self.id}: {name} is an array of {listed}, not of {dtype}"
+                )
+            if kind.dtypes and not kind.inplace:
+                alike.setdefault(kind.says, {})[name, n] = dtype
+        weights, floats = alike.pop("weights", {}), alike.get("floats", {})
+        for kinds in alike.values():
+            if len(set(kinds.values())) > 1:
+                raise DTypeError(
+                    f"{self.id}: its arrays have one element type, not "
+                    f"{', '.join(kinds.values())}; cast them to one"
+                )
+        self._check_weights(weights, floats)
+
+    def _check_weights(self, weights: dict[Any, str], floats: dict[Any, str]) -> None:
+        kinds, beside = {*weights.values()}, {*floats.values()}
+        if kinds <= beside or (kinds == {"f32"} and beside <= {*NARROW}):
+            return
+        shown = ", ".join(f"{n} {kind}" for (n, _), kind in (floats | weights).items())
+        narrow = " and ".join(n for n, _ in weights)
+        raise DTypeError(
+            f"{self.id}: all arrays have one type, or {narrow} are f32 beside f16 or "
+            f"bf16; got {shown}"
+        )
+
+
+def derived_scalars(variant: str) -> dict[str, list[tuple[str, str]]]:
+    """The name and type of each derived scalar, by parameter.
+
+    Args:
+        variant: Their description, such as `rate:u32,f32`; parameters without derived
+            scalars are left out.
+    """
+    found = {}
+    for part in variant.split():
+        name, _, kinds = part.partition(":")
+        listed = kinds.split(",")
+        numbers = range(len(listed)) if len(listed) > 1 else ("",)
+        found[name] = [(f"{name}{n}", k) for n, k in zip(numbers, listed, strict=True)]
+    return found
+
+
+def _times(parameter: Parameter, attributes: Mapping[str, Any]) -> int:
+    """The number of arrays or shapes of a parameter in a call."""
+    return int(attributes[parameter.name]) if parameter.several else 1
+
+
+if TYPE_CHECKING:
+    from tensorlang.ops.kernels.tracing import KeyWords, Strips
+
+    Floats: TypeAlias = ir.Tensor
+    Singles: TypeAlias = ir.Tensor
+    Weights: TypeAlias = ir.Tensor
+    Integers: TypeAlias = ir.Tensor
+    Indices: TypeAlias = ir.Tensor
+    Numbers: TypeAlias = ir.Tensor
+    Truths: TypeAlias = ir.Tensor
+    Anything: TypeAlias = ir.Tensor
+    Float: TypeAlias = ir.Expr
+    Integer: TypeAlias = ir.Expr
+    Real: TypeAlias = ir.Expr
+    Truth: TypeAlias = ir.Expr
+    Value: TypeAlias = ir.Expr
+    Number: TypeAlias = ir.Expr
+    Packed: TypeAlias = Strips
+    Ints: TypeAlias = int | tuple[int, ...]
+    Sizes: TypeAlias = int | tuple[int, ...]
+    Padding: TypeAlias = int | tuple[int, ...] | tuple[tuple[int, int], ...] | str
+    Scalar: TypeAlias = ir.ExprLike
+    Share: TypeAlias = ir.Expr | float | None
+    InOut = Annotated[_T, "in place"]
+    Batch = Annotated[_T, "a batch"]
+    Key: TypeAlias = KeyWords
+    Replayed: TypeAlias = KeyWords
+    Split: TypeAlias = KeyWords
+    Folded: TypeAlias = KeyWords
+    Child: TypeAlias = ir.Expr
+    Offset: TypeAlias = Any
+    Derived: TypeAlias = Any
+    ElementType: TypeAlias = Any
+    Shape: TypeAlias = tuple[ir.Size, ...]
+    Elements: TypeAlias = tuple[ir.Size, ...]
+    Like: TypeAlias = tuple[ir.Size, ...]
+else:
+    Floats = Float = Arrays("floats", FLOATS)
+    Singles = Arrays("floats", ("f32",))
+    Weights = Arrays("weights", FLOATS)
+    Integers = Integer = Arrays("integers", INTEGERS)
+    Indices = Arrays("indices", ("i32", "i64"))
+    Numbers = Real = Arrays("numbers", REALS)
+    Truths = Truth = Arrays("truth values", ("bool",))
+    Anything = Value = Arrays("numbers or truth values", ANY)
+    Number, Packed = object(), object()
+    Ints = Static((int, tuple), (), "a whole number or several")
+    Sizes = replace(Ints, kind="sizes")
+    Padding = Static(
+        (int, tuple, str), (), "whole numbers, pairs, 'same' or 'valid'", pairs=True
+    )
+    Scalar, Share, Key = Other("scalar"), Other("share"), Other("key")
+    Replayed, Split = replace(Key, verb=""), replace(Key, verb="split")
+    Folded, Child = replace(Key, verb="folded"), Other("child")
+    Offset, Derived = Other("offset"), Other("derived")
+    ElementType = Other("dtype")
+    Shape, Elements, Like = Other("shape"), Other("elements"), Other("like")
+
+    class InOut:
+        """An array that is updated in place."""
+
+        def __class_getitem__(cls, of: Arrays) -> Arrays:
+            """Such an array of the elements of `of`."""
+            return replace(of, inplace=True)
+
+    class Batch:
+        """An array whose first size stays symbolic even if it is 1."""
+
+        def __class_getitem__(cls, of: Arrays) -> Arrays:
+            """Such an array of the elements of `of`."""
+            return replace(of, batch=True)
+
+
+PACKING: Final = Static(
+    (tuple,), (0,), "the columns and the spare inputs of a packed weight, or 0"
+)
+FLAG: Final = Static((bool,), (), "True or False")
+_NAMES: Final = {
+    int: "a whole number",
+    float: "a number",
+    bool: "True or False",
+    str: "a text",
+    tuple: "a tuple",
+}
+
+
+def spec(
+    id: str, definition: Callable[..., object], rest: Sequence[Parameter] = ()
+) -> Spec:
+    """The spec for the signature of a definition.
+
+    Args:
+        id: The operator's id.
+        definition: Its definition.
+        rest: What `**` in the signature stands for, without what it names itself.
+
+    Raises:
+        OperatorError: a parameter has a reserved name or an unknown annotation.
+    """
+    found: list[Parameter] = []
+    for name, given in inspect.signature(definition).parameters.items():
+        if rest and given.kind is given.VAR_KEYWORD:
+            own = {p.name for p in found}
+            found += [p for p in rest if p.name not in own]
+            continue
+        if name in RESERVED:
+            raise OperatorError(f"{id}: {name!r} is a name every operator has already")
+        if given.kind not in (given.KEYWORD_ONLY, given.POSITIONAL_OR_KEYWORD):
+            raise OperatorError(f"{id}: a definition names its arrays: no *{name}")
+        keyword = given.kind is given.KEYWORD_ONLY
+        said = evaluated(given.annotation, definition)
+        unsaid = said is given.empty or said is Any
+        if unsaid or getattr(said, "__name__", "") == "Tensor":
+            kind = _unsaid(given.default, keyword)
+        else:
+            kind = kind_of(f"{id}: {name}", said)
+        found.append(Parameter(name, kind, given.default, keyword))
+    return Spec(id, tuple(found))
+
+
+def evaluated(annotation: object, definition: Callable[..., object]) -> object:
+    """An annotation as an object; empty if its names exist only for type checkers.
+
+    Types of the IR, such as `ir.Tensor`, are not loaded for it: they say no kind.
+    """
+    if not isinstance(annotation, str):
+        return annotation
+    if annotation.startswith("ir."):
+        return inspect.Parameter.empty
+    known = getattr(inspect.unwrap(definition), "__globals__", {})
+    try:
+        return eval(annotation, known)  # noqa: S307 - as `typing.get_type_hints` does
+    except NameError:
+        return inspect.Parameter.empty
+
+
+def _unsaid(default: object, keyword: bool) -> Kind:
+    if not keyword:
+        return Arrays(optional=default is None)
+    if default is None or default is inspect.Parameter.empty:
+        return Static()
+    kind = type(default)
+    return Static((kind,), says=_NAMES.get(kind, kind.__name__))
+
+
+def kind_of(where: str, said: object) -> Kind:
+    """The kind of an annotation.
+
+    Raises:
+        OperatorError: the annotation is unknown.
+    """
+    if isinstance(said, (Arrays, Other, Static, Domain)):
+        return said
+    origin, of = get_origin(said), get_args(said)
+    if origin is Sequence and len(of) == 1 and isinstance(of[0], (Arrays, Other)):
+        return replace(of[0], several=True)
+    if origin is Literal:
+        *others, last = map(repr, of)
+        return Static((), of, f"{', '.join(others)} or {last}" if others else last)
+    if said is None or said is NoneType:
+        return Static((), (None,), "None")
+    if origin in (Union, UnionType):
+        found = [kind_of(where, part) for part in of]
+        parts = [part for part in found if isinstance(part, Static)]
+        if len(parts) == len(of):
+            return Static(
+                tuple(kind for part in parts for kind in part.types),
+                tuple(value for part in parts for value in part.choices),
+                " or ".join(part.says for part in parts),
+            )
+    plain = origin or said
+    if plain in _NAMES:
+        return Static((plain,), (), _NAMES[plain])
+    if getattr(plain, "__name__", "") == "DType":
+        return Other("dtype")
+    raise OperatorError(
+        f"{where}: no parameter of an operator is a {said!r}; arrays are Floats, "
+        "Integers and so on, attributes int, float, bool, str or tuple (see "
+        "tensorlang.ops.spec.signature), or leave the annotation out"
+    )

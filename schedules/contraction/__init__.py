@@ -1,0 +1,1 @@
+"""Contractions on a CPU: dense layers, matrix products, their gradients."""

@@ -1,0 +1,269 @@
+"""The default of a contraction's knobs: what the model predicts to be fastest.
+
+Register tiles that fit the registers, blocks that fit a cache, and a few orders of
+loops are compared by `contraction_model`; simpler ones come first, and win where the
+model does not tell them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import product as every
+from math import inf, prod
+from statistics import geometric_mean
+from typing import Final, TypeVar
+
+from tensorlang.ir.contents import free_vars
+from tensorlang.ir.nodes import Const, Expr, Load, Var
+from tensorlang.schedules.contraction.model import Product, cycles, dot_cycles
+from tensorlang.schedules.contraction.space import (
+    DEPTHS,
+    ROWS,
+    SIDES,
+    STRIPS,
+    USUAL_SIZE,
+    VECTORS,
+    Blocks,
+)
+from tensorlang.schedules.cost.core import Core
+from tensorlang.schedules.cost.traffic import Operand
+from tensorlang.schedules.stages import Stage, extent_of, tile_axes
+from tensorlang.scheduling.knobs import Value
+
+T = TypeVar("T")
+_FEW_AND_MANY: Final = (24, 512)  # rows, where their number is open
+_USUAL_BATCH: Final = 8  # the number of products if that is open
+USUAL: Final = Product(
+    1,
+    USUAL_SIZE,
+    USUAL_SIZE,
+    USUAL_SIZE,
+    Operand("km", "k", 0, 4),
+    Operand("kn", "n", 0, 4),
+    Operand("mn", "n", 0, 4),
+    open_rows=True,
+)
+_PACKING: Final = ("inside", "before", "none")
+_RESOLVED: Final = 0.98  # predictions closer to each other than this count as equal
+_SHORTER: Final = 2  # tiles that are shorter than the tallest of a width
+_MANY_TILES: Final = 16  # of a block of rows that is read from a cache
+_TILES: Final = 2  # register tiles that are compared in all blocks
+# order, strips, tiles, whether strips are the outer loop of a block; the simplest first
+_LOOPS: Final = (
+    ("nkm", 1, 1, True),
+    ("nkm", 4, 1, False),
+)
+_LOOPS_OF_MANY: Final = (  # of a known number of rows, enough for all threads
+    ("mnk", 1, 1, True),
+    ("nkm", STRIPS[-1], 1, True),
+    ("mnk", STRIPS[-1], _MANY_TILES, True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Defaults of a contraction.
+
+    Attributes:
+        rows: Rows of a register tile.
+        vectors: Vectors of columns of a register tile.
+        blocks: Its blocks.
+        by_depth: Whether lanes along the reduction are faster.
+        dot_rows: Rows of a tile of dot products.
+        dot_columns: Columns of a tile of dot products.
+    """
+
+    rows: int
+    vectors: int
+    blocks: Blocks
+    by_depth: bool
+    dot_rows: int
+    dot_columns: int
+
+
+def product_of(stage: Stage) -> Product | None:
+    """The sizes of a contraction; None if several operands have its columns."""
+    found, folded = tile_axes(stage), stage.driven("reduction")
+    if found is None or not folded:
+        return None
+    row, column = found
+    letters = {stage.axis(row): "m", stage.axis(column): "n"}
+    letters |= {stage.axis(loop): "k" for loop in folded}
+    others = [x for x in stage.driven("spatial") if x not in {row, column}]
+    loads = [_operand(load, letters) for load in stage.loads if load.indices]
+    left = [each for each in loads if "n" not in each.dims]
+    right = [each for each in loads if "n" in each.dims]
+    if not left or len(right) != 1:
+        return None
+    columns, depths = extent_of(column), [extent_of(loop) for loop in folded]
+    output, columns = stage.output, columns if columns is not None else USUAL_SIZE
+    size = output.dtype.bytes
+    return Product(
+        prod(extent_of(loop) or _USUAL_BATCH for loop in others),
+        extent_of(row) or USUAL_SIZE,
+        columns,
+        prod(USUAL_SIZE if depth is None else depth for depth in depths),
+        left[0],
+        right[0],
+        Operand("mn", "n", columns * size, size),
+        open_rows=extent_of(row) is None,
+    )
+
+
+def _operand(load: Load, letters: Mapping[Var, str]) -> Operand:
+    """An operand as the model sees it."""
+
+    def of(index: Expr) -> set[str]:
+        return {letters[var] for var in free_vars(index) if var in letters}
+
+    dims = set[str]().union(*map(of, load.indices))
+    last, length = of(load.indices[-1]), load.buffer.shape[-1]
+    run = min(last or dims or {"k"})
+    size = load.buffer.dtype.bytes
+    pitch = int(length.value) * size if isinstance(length, Const) else 0
+    return Operand("".join(sorted(dims | {run})), run, pitch, size)
+
+
+def tiles(core: Core, rows: int) -> list[tuple[int, int]]:
+    """Register tiles that fit the registers, of at most so many rows."""
+    found = []
+    for vectors in VECTORS:
+        fits = [n for n in ROWS if n * vectors + min(n, vectors) < core.registers]
+        tall = min(fits[-1], rows)
+        found += [(n, vectors) for n in range(tall, max(tall - _SHORTER, 1) - 1, -1)]
+    return found
+
+
+def blocks(core: Core, product: Product, tile: tuple[int, int]) -> Iterator[Blocks]:
+    """Blocks to compare for a register tile, the simplest first."""
+    orders = _LOOPS if product.open_rows else (*_LOOPS, *_LOOPS_OF_MANY)
+    rows, vectors = tile
+    step = vectors * core.lanes * product.right.bytes + rows * product.left.bytes
+    room = [level.capacity / step for level in core.levels[:2]]
+    depths = [max([n for n in DEPTHS if 0 < n <= most], default=0) for most in room]
+    strips = product.columns // (vectors * core.lanes)
+    for packing in _PACKING if product.right.run == "n" else _PACKING[:2]:
+        for order, most, many, first in orders:
+            if most == 1 or strips > 1:
+                yield Blocks(order, most, many, 0, packing, strips_first=first)
+        for depth in sorted({*depths} - {0}, reverse=True):
+            if depth < product.depth:
+                yield Blocks(_LOOPS[0][0], depth=depth, packing=packing)
+
+
+def _dots(core: Core, product: Product) -> list[tuple[int, int]]:
+    """Tiles of dot products that fit the registers."""
+    return [
+        (tall, wide)
+        for tall, wide in every(SIDES, SIDES)
+        if tall * wide + min(tall, wide) < core.registers
+        and tall <= product.rows
+        and wide <= product.columns
+    ]
+
+
+@cache
+def choice(core: Core, product: Product, *, dots: bool) -> Choice:
+    """The fastest of all candidates, as predicted.
+
+    Args:
+        core: A core of the machine.
+        product: The contraction; of open rows, few and many count alike.
+        dots: Whether both operands are contiguous along the reduction.
+    """
+    sizes = sizes_of(product)
+
+    def spent(tile: tuple[int, int], how: Blocks) -> float:
+        return prod([cycles(core, size, *tile, how) for size in sizes])
+
+    def by_dots(sides: tuple[int, int]) -> float:
+        return prod([dot_cycles(core, size, *sides) for size in sizes])
+
+    base = Blocks("nkm")
+    shapes = sorted(tiles(core, product.rows), key=lambda tile: spent(tile, base))
+    (tile, how), least = _best(
+        [
+            (tile, how)
+            for tile in shapes[:_TILES]
+            for how in blocks(core, product, tile)
+        ],
+        lambda each: spent(*each),
+    )
+    sides, quickest = (1, 1), inf
+    if dots:
+        sides = min(_dots(core, product), key=by_dots)
+        quickest = by_dots(sides)
+    return Choice(*tile, how, quickest < least, *sides)
+
+
+def predicted(
+    core: Core, product: Product, best: Choice, values: Mapping[str, Value]
+) -> float:
+    """Cycles of a contraction by its knobs, absent ones as in `best`."""
+    of = {**_values(best), **values}
+    if product.right.run != "n" and of["packing"] == "none":
+        of["packing"] = "inside"  # as columns that are not contiguous always are
+    sizes = sizes_of(product)
+    if of["lanes_along"] == "depth":
+        sides = int(of["dot_rows"] or 1), int(of["dot_columns"] or 1)
+        each = [dot_cycles(core, size, *sides) for size in sizes]
+    else:
+        how = Blocks(
+            order=str(of["blocks"]),
+            strips=int(of["block_strips"] or 1),
+            tiles=int(of["block_tiles"] or 1),
+            depth=int(of["block_depth"] or 0),
+            packing=str(of["packing"]),
+            rows_packed=bool(of["rows_packed"]),
+            strips_first=bool(of["strips_first"]),
+        )
+        tile = int(of["rows"] or 1), int(of["vectors"] or 1)
+        each = [cycles(core, size, *tile, how) for size in sizes]
+    return geometric_mean(each)
+
+
+def _values(best: Choice) -> dict[str, Value]:
+    """The values of the knobs by default, by name."""
+    how = best.blocks
+    return {
+        "rows": best.rows,
+        "vectors": best.vectors,
+        "lanes_along": "depth" if best.by_depth else "columns",
+        "dot_rows": best.dot_rows,
+        "dot_columns": best.dot_columns,
+        "blocks": how.order,
+        "block_strips": how.strips,
+        "block_tiles": how.tiles,
+        "block_depth": how.depth,
+        "packing": how.packing,
+        "rows_packed": how.rows_packed,
+        "strips_first": how.strips_first,
+    }
+
+
+def sizes_of(product: Product) -> list[Product]:
+    """The contraction, or with few and with many rows if their number is open."""
+    some = _FEW_AND_MANY if product.open_rows else (product.rows,)
+    return [replace(product, rows=rows) for rows in some]
+
+
+def far(core: Core, product: Product) -> bool:
+    """Whether the matrix of a product with a vector exceeds every cache of a core.
+
+    Several of its rows at a time then keep more lines on their way than one.
+    """
+    size = max(sizes_of(product), key=lambda each: each.rows)
+    elements = size.batch * size.rows * size.columns * size.depth
+    caches = [level.capacity for level in core.levels]
+    return elements * max(size.left.bytes, size.right.bytes) > max(caches, default=0.0)
+
+
+def _best(candidates: Sequence[T], spent: Callable[[T], float]) -> tuple[T, float]:
+    """The first candidate that the model does not tell from a faster one."""
+    best, least = candidates[0], inf
+    for candidate in candidates:
+        if (time := spent(candidate)) < least * _RESOLVED:
+            best, least = candidate, time
+    return best, least

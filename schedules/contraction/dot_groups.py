@@ -1,0 +1,390 @@
+"""Contractions by the processor's dot products of adjacent factors.
+
+An instruction adds a group of products to each sum: of two bf16, or of four bytes. `w`
+is packed so that the groups of a vector of columns are contiguous, and a group of `x`
+is broadcast to all lanes:
+
+w: (n, k) is stored as (n // 16, k // 4, n % 16, k % 4)
+for j_0, i_0 in parallel(...):
+    sums = alloc(i32[rows, 64], scope="register")
+    for k_0 in range(K // 4):
+        for i_1 in unrolled(rows), j_1 in unrolled(4): sums[i_1] += group(x) . groups(w)
+
+For few rows, packing costs more than it saves. Both operands are then read as they are,
+with lanes along the reduction, and the lanes are added up at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from typing import Final, Generic, TypeVar
+
+from tensorlang.errors import ScheduleError
+from tensorlang.instructions import DotProduct, MatrixProduct, dot_product
+from tensorlang.ir.contents import allocations
+from tensorlang.ir.nodes import Binary, Cast, Const, Expr, For, Load, Reduce, as_expr
+from tensorlang.schedules.contraction.space import SIDES, SMALL, Tile
+from tensorlang.schedules.plan import Plan
+from tensorlang.schedules.stages import (
+    Stage,
+    extent_of,
+    is_cheap,
+    stages,
+    tile_axes,
+    variables,
+)
+from tensorlang.schedules.tiling import (
+    cut,
+    cut_at,
+    cut_rows,
+    extent,
+    is_part,
+    parallelize,
+    write_back,
+)
+from tensorlang.scheduling import Schedule
+from tensorlang.scheduling.dot_intrinsics import FLIPPED, dot_name
+
+Row = TypeVar("Row", bound=DotProduct | MatrixProduct)
+_SIGN: Final = 128  # the sign bit of a byte
+
+
+@dataclass(frozen=True, slots=True)
+class Products(Generic[Row]):
+    """A contraction that an instruction computes.
+
+    Attributes:
+        stage: The stage.
+        row: The instruction.
+        x: The load of the operand that the rows index.
+        w: The load of the operand that the columns index.
+        flipped: Whether 128 is added to it, which makes signed bytes unsigned.
+    """
+
+    stage: Stage
+    row: Row
+    x: Load
+    w: Load
+    flipped: bool = False
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether the columns' operand is interleaved in groups already."""
+        _, column, k = map(self.stage.axis, self.loops)
+        lanes, group = as_expr(self.row.lanes), as_expr(self.row.group)
+        place = column % lanes * group + k % group
+        return self.w.indices == (column // lanes, k // group, place)
+
+    @property
+    def sizes(self) -> tuple[int | None, int, int]:
+        """The rows, if known, the columns, and the length of the reduction."""
+        rows, columns, steps = map(extent_of, self.loops)
+        return rows, columns or 0, steps or 0
+
+    @property
+    def loops(self) -> tuple[For, For, For]:
+        """The loops over rows, columns and the reduction."""
+        found, folded = tile_axes(self.stage), self.stage.driven("reduction")
+        assert found is not None
+        return (*found, folded[0])
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """The names of these loops."""
+        i, j, k = (loop.var.name for loop in self.loops)
+        return i, j, k
+
+
+def products(s: Schedule, stage: Stage) -> Products[DotProduct] | None:
+    """The stage as dot products of one of the processor's instructions, if it is that.
+
+    See `products_by`.
+    """
+    return products_by(s, stage, dot_product)
+
+
+def products_by(
+    s: Schedule,
+    stage: Stage,
+    instruction: Callable[[Collection[str], tuple[str, str]], Row | None],
+) -> Products[Row] | None:
+    """The stage as products by one of the processor's instructions, if it is that.
+
+    It multiplies two loads, converted to the type of the sums, first that of the rows;
+    sizes other than the number of rows are known.
+    """
+    found, folded, update = tile_axes(stage), stage.driven("reduction"), stage.update
+    if s.target is None or found is None or len(folded) != 1:
+        return None
+    match update:
+        case Reduce(values=(Binary("mul", Cast(_, Load() as x), Cast(_, factor)),)):
+            row = instruction(s.target.features, (x.dtype.name, factor.dtype.name))
+        case _:
+            return None
+    match factor:
+        case Load() as w:
+            pass
+        case Binary("xor", Cast(_, Load() as w), Const(bit)) if bit == _SIGN:
+            pass
+        case _:
+            return None
+    column, sizes = stage.axis(found[1]), (extent_of(found[1]), extent_of(folded[0]))
+    if row is None or row.sums != stage.output.dtype.name or None in sizes:
+        return None
+    if column in variables(x) or column not in variables(w):
+        return None
+    return Products(stage, row, x, w, flipped=factor != w)
+
+
+def _at(load: Load, axis: Expr) -> int | None:
+    """The operand's dimension that an axis indexes, alone, if it is exactly one."""
+    at = [n for n, index in enumerate(load.indices) if index == axis]
+    return at[0] if len(at) == 1 else None
+
+
+def made_factors(s: Schedule) -> set[str]:
+    """The stages that make operands of dot products: they may pack or pad them."""
+    made = {stage.output: stage.name for stage in stages(s.function)}
+    found = filter(None, (products(s, stage) for stage in stages(s.function)))
+    used = {load.buffer for each in found for load in (each.x, each.w)}
+    return {made[buffer] for buffer in used if buffer in made}
+
+
+def by_groups(plan: Plan, tile: Tile) -> None:
+    """Schedule a contraction.
+
+    Raises:
+        ScheduleError: no instruction computes it, or the sizes do not suit.
+    """
+    found = products(plan.s, plan.stage)
+    if found is None or found.row.lanes != tile.lanes:
+        raise ScheduleError("no dot product instruction computes this")
+    along = _along(found)
+    if along is not None:
+        default = "depth" if along else "columns"
+        choice = plan.knobs.choice("lanes_along", ("columns", "depth"), default=default)
+        if choice == "depth" and plan.s.attempt(_by_lanes, plan, found):
+            return
+    _by_columns(plan.s, found, tile)
+
+
+def _along(found: Products[DotProduct]) -> bool | None:
+    """Whether lanes along the reduction are faster; None if they are not possible.
+
+    Adding up the lanes takes a shuffle and an addition per halving and sum; packing,
+    the same per vector of weights, besides a load and a store.
+    """
+    rows, _, steps = found.sizes
+    k, wide = found.stage.axis(found.loops[2]), found.row.lanes * found.row.group
+    if (
+        rows is None
+        or steps < wide
+        or {found.x.indices[-1], found.w.indices[-1]} != {k}
+    ):
+        return None
+    halvings = found.row.lanes.bit_length() - 1
+    return rows * 2 * halvings * wide <= steps * (halvings + 2)
+
+
+# ------------------------------------------------------------------- lanes of columns
+
+
+def _by_columns(s: Schedule, found: Products[DotProduct], tile: Tile) -> None:
+    """Pack the columns' operand, and tile rows by vectors of columns."""
+    name, names, x = found.stage.name, found.names, found.x.dtype.name
+    if found.is_packed:
+        layout = f"strips{FLIPPED}" if found.flipped else "strips"
+    else:
+        layout = pack(s, found)
+    instruction = dot_name(found.row, x, layout)
+    for tall, rows in cut_rows(s, name, names[0], (tile.rows, *SMALL)):
+        for part in cut(s, tall, names[1], tile.vectors * tile.lanes):
+            _tile(s, part, found, names, replace(tile, rows=rows), instruction)
+
+
+def pack(s: Schedule, found: Products[Row]) -> str:
+    """Interleave the columns' operand in groups; returns its layout to a nest."""
+    stage, row, (_, columns, steps) = found.stage, found.row, found.sizes
+    made = {x.output: x.name for x in stages(s.function) if is_cheap(x.block)}
+    buffer = found.w.buffer
+    if buffer in made and buffer in set(allocations(s.function)):
+        copy, packed = made[buffer], buffer.name
+    else:
+        copy, packed = s.cache_read(stage.name, buffer.name, "global")
+    if found.flipped:
+        raise ScheduleError("128 is added where weights are packed, or not at all")
+    if columns % row.lanes or steps % row.depth:
+        _pad(s, found)
+    _, column, k = map(stage.axis, found.loops)
+    at, depth = _at(found.w, column), _at(found.w, k)
+    if at is None or depth is None:
+        raise ScheduleError("the columns' operand is not indexed by the reduction")
+    given = [f"d{n}" for n in range(buffer.ndim)]
+    rest = [name for n, name in enumerate(given) if n not in (at, depth)]
+    laid = (
+        f"{given[at]} // {row.lanes}",
+        *rest,
+        f"{given[depth]} // {row.group}",
+        f"{given[at]} % {row.lanes}",
+        f"{given[depth]} % {row.group}",
+    )
+    s.transform_layout(packed, f"lambda {', '.join(given)}: ({', '.join(laid)})")
+    if not (depth > at and s.attempt(_transpose, s, copy, row, at)):
+        parallelize(s, s.loops(copy)[:1])
+    return "rows" if at < depth else "columns"
+
+
+def _pad(s: Schedule, found: Products[Row]) -> None:
+    """Round columns up to whole vectors, and the reduction to whole groups or tiles."""
+    stage, row = found.stage, found.row
+    _, column, k = map(stage.axis, found.loops)
+    if found.sizes[2] % row.depth:
+        copy, _ = s.cache_read(stage.name, found.x.buffer.name, "global")
+        parallelize(s, s.loops(copy)[:1])
+    multiples = {column: row.lanes, k: row.depth}
+    s.pad(stage.name, [multiples.get(axis.var, 1) for axis in stage.block.axes])
+
+
+def _transpose(
+    s: Schedule, copy: str, row: DotProduct | MatrixProduct, at: int
+) -> None:
+    """Copy in blocks of vectors by vectors, transposed in registers.
+
+    Loop `at` is over the columns, the last one over the reduction.
+    """
+    around, wide = s.loops(copy), row.lanes * row.group
+    column, depth = around[at], around[-1]
+    others = [name for name in around if name not in {column, depth}]
+    length = extent(s, depth) or 0
+    if length % wide and length > wide:
+        s.reorder(depth, *(name for name in around if name != depth))
+        cut_at(s, copy, depth, length // wide * wide)
+    column_0, column_1 = s.split(column, [None, row.lanes])
+    depth_0, depth_1 = s.split(depth, [None, wide])
+    s.reorder(*others, column_0, depth_0, column_1, depth_1)
+    parallelize(s, [*others, column_0])
+    for kind in ("copy", "flip"):
+        name = f"{kind}_by_columns_{row.lanes}x{wide}x{row.b}"
+        if s.attempt(s.tensorize, column_1, name):
+            return
+    raise ScheduleError(f"block {copy!r} computes more than a copy")
+
+
+def _tile(  # noqa: PLR0917 - the parts of a tile
+    s: Schedule,
+    block: str,
+    found: Products[DotProduct],
+    names: tuple[str, str, str],
+    how: Tile,
+    instruction: str,
+) -> None:
+    """Tile the loops around one block: the stage's or a part split off it."""
+    around, row = s.loops(block), found.row
+    i, j, k = (next(n for n in around if is_part(n, name)) for name in names)
+    outer = [n for n in around if n not in (i, j, k)]
+    i_0, i_1 = s.split(i, [None, min(how.rows, extent(s, i) or how.rows)])
+    vectors = min(how.vectors, (extent(s, j) or row.lanes) // row.lanes)
+    j_0, j_1, j_2 = s.split(j, [None, vectors, row.lanes])
+    k_0, k_1 = s.split(k, [None, row.group])
+    s.reorder(*outer, j_0, i_0, k_0, i_1, j_1, j_2, k_1)
+    write, _ = s.cache_write(block, found.stage.output.name, "register", at=i_0)
+    start = s.decompose_reduction(block, k_0)
+    for loop in (i_1, j_1):
+        s.unroll(loop)
+    s.tensorize(block, instruction)
+    for made in (start, write):
+        _unroll(s, made, i_0, row.lanes)
+    if how.parallel:
+        parallelize(s, [*outer, j_0, i_0])
+
+
+def _unroll(s: Schedule, block: str, at: str, lanes: int) -> None:
+    """Unroll the loops inside of `at`, and vectorize the last."""
+    around = s.loops(block)
+    *rows, last = around[around.index(at) + 1 :]
+    if (extent(s, last) or 0) > lanes:
+        vector, last = s.split(last, [None, lanes])
+        rows.append(vector)
+    for loop in rows:
+        s.unroll(loop)
+    s.vectorize(last)
+
+
+# ------------------------------------------------------------- lanes of the reduction
+
+
+def _by_lanes(plan: Plan, found: Products[DotProduct]) -> None:
+    """Tiles of sums whose lanes are along the reduction, without packing."""
+    s, name, names = plan.s, found.stage.name, found.names
+    layout, made = f"along{FLIPPED if found.flipped else ''}", made_factors(s)
+    producer = {each.output: each.name for each in stages(s.function)}
+    if found.w.buffer in producer and producer[found.w.buffer] in made:
+        s.inline(producer[found.w.buffer])
+        layout = f"along{FLIPPED}"
+    rows, columns, _ = found.sizes
+    best = sides(plan, rows or 1, columns)
+    tall = plan.knobs.choice("dot_rows", SIDES, default=best[0])
+    wide = plan.knobs.choice("dot_columns", SIDES, default=best[1])
+    instruction = dot_name(found.row, found.x.dtype.name, layout)
+    for narrow in cut(s, name, names[1], wide):
+        for part in cut(s, narrow, names[0], tall):
+            _lanes_tile(plan, part, found, (tall, wide), instruction)
+
+
+def sides(plan: Plan, rows: int, columns: int) -> tuple[int, int]:
+    """The tile, of sums in three quarters of the registers, of the least instructions.
+
+    They are the products of a step and the loads for them, in whole tiles.
+    """
+    most = plan.core.registers * 3 // 4
+
+    def cost(tile: tuple[int, int]) -> int:
+        tall, wide = tile
+        tiles = -(-rows // tall) * -(-columns // wide)
+        return tiles * (tall * wide + tall + wide)
+
+    tiles = ((tall, wide) for tall in SIDES for wide in SIDES if tall * wide <= most)
+    return min(tiles, key=cost)
+
+
+def _lanes_tile(
+    plan: Plan,
+    block: str,
+    found: Products[DotProduct],
+    size: tuple[int, int],
+    instruction: str,
+) -> None:
+    """Tile one part of the results; what fills no vector of factors is added after."""
+    s, stage, row = plan.s, found.stage, found.row
+    around = s.loops(block)
+    i, j, k = (next(n for n in around if is_part(n, name)) for name in found.names)
+    outer = [n for n in around if n not in (i, j, k)]
+    i_0, i_1 = s.split(i, [None, min(size[0], extent(s, i) or 1)])
+    j_0, j_1 = s.split(j, [None, min(size[1], extent(s, j) or 1)])
+    s.reorder(j_0, i_0, *outer, k, i_1, j_1)
+    at = [i_0, *outer][-1]
+    write, _ = s.cache_write(
+        block, stage.output.name, "register", at=at, accumulate=True
+    )
+    steps, wide = extent(s, k) or 0, row.lanes * row.group
+    rest = cut_at(s, block, k, steps // wide * wide)[1] if steps % wide else ""
+    _, lane, _ = s.split(k, [None, row.lanes, row.group])
+    sums, _ = s.rfactor(block, lane, axis=len(stage.output.shape))
+    *_, k_0, lane, part, i_1, j_1 = s.loops(sums)
+    s.reorder(k_0, i_1, j_1, lane, part)
+    start = s.decompose_reduction(sums, k_0)
+    for loop in (i_1, j_1):
+        s.unroll(loop)
+    s.tensorize(sums, instruction)
+    for each in filter(None, (start, block, rest)):
+        *_, i_1, j_1, lane = s.loops(each)
+        if each == rest:
+            s.reorder(j_1, lane, i_1)
+            i_1, j_1, lane = j_1, lane, i_1
+        s.unroll(i_1)
+        s.unroll(j_1)
+        s.vectorize(lane)
+    write_back(s, write, at)
+    if plan.threads:
+        parallelize(s, [j_0, i_0])

@@ -1,0 +1,1 @@
+"""Convolutions on a CPU, their gradients, and windows."""

@@ -1,0 +1,230 @@
+"""Convolutions in channels-last layout: register tiles of pixels by outputs.
+
+for unit in parallel(batch * outputs // (vectors * lanes) * lines):
+    for j_0 in range(columns // rows):
+        acc = alloc(f32[rows, vectors * lanes], scope="register")
+        for c, ky, kx in range(...):
+            for j in unrolled(rows):
+                for v in unrolled(vectors):
+                    for lane in vectorized(lanes): acc[...] += frame[...] * packed[...]
+        y[...] = acc[...]
+
+A unit's weights are packed contiguously, in the order in which they are read.
+Depthwise, a tile holds pixels for one vector of channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import ceil, prod
+
+from tensorlang.ir.nodes import Var
+from tensorlang.schedules.contraction.space import ROWS, VECTORS
+from tensorlang.schedules.convolution.products import (
+    Product,
+    loads,
+    makers,
+    readers,
+    rearranged,
+)
+from tensorlang.schedules.convolution.tiles import (
+    MOST_TAPS,
+    core,
+    extents,
+    vector_lines,
+)
+from tensorlang.schedules.cost.tiles import Nest, fastest, tile_cycles
+from tensorlang.schedules.cost.traffic import Operand
+from tensorlang.schedules.tiling import cut_at, extent, parallelize, write_back
+from tensorlang.scheduling import Knobs, Schedule
+from tensorlang.scheduling.tree import block_of, constant, find_block, find_buffer
+
+
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """Pixels by vectors of outputs."""
+
+    rows: int
+    vectors: int
+    lanes: int
+
+    @property
+    def wide(self) -> int:
+        """Outputs per tile."""
+        return self.vectors * self.lanes
+
+
+def forward(s: Schedule, knobs: Knobs, sums: Sequence[Product]) -> set[str]:
+    """Register tiles for the sums of each phase, then the blocks computed from them."""
+    first, names = sums[0], [product.name for product in sums]
+    lanes = core(s, first.name).lanes
+    copies = [maker.name for maker in makers(s, first.image.buffer)]
+    for name in copies:
+        vector_lines(s, name, lanes)
+        parallelize(s, s.loops(name)[:2])
+    results = readers(s, *names)
+    tile = _chosen(s, knobs, sums)
+    packed = rearranged(s, first.other.buffer)
+    if packed:
+        _pack(s, packed, first, tile)
+    for product in sums:
+        _summed(s, product, tile)
+    for result in results:
+        if not s.attempt(partial(s.inline, reverse=True), result):
+            vector_lines(s, result, lanes)
+            parallelize(s, s.loops(result)[:2])
+    return {*copies, *names, *results} | ({packed} if packed else set())
+
+
+def _pack(s: Schedule, name: str, product: Product, tile: _Tile) -> None:
+    """Pack the weights in strips as wide as a tile's outputs."""
+    given = [f"d{n}" for n in range(find_buffer(s.function, name).ndim)]
+    *rest, output = given
+    groups = [] if product.depthwise else rest[: len(product.batch)]
+    rest = rest[len(groups) :]
+    strip, inside = f"{output} // {tile.wide}", f"{output} % {tile.wide}"
+    laid = ", ".join([*groups, strip, *rest, inside])
+    s.transform_layout(name, f"lambda {', '.join(given)}: ({laid})")
+    if product.depthwise or not _far(s, name, product):
+        vector_lines(s, name, tile.lanes)
+        parallelize(s, s.loops(name)[:1])
+        return
+    *outer, output = s.loops(name)
+    s.reorder(output, *outer)  # few rows of weights at a time
+    length = extent(s, output) or 1
+    whole = length // tile.lanes * tile.lanes
+    parts = cut_at(s, name, output, whole) if 0 < whole < length else [name]
+    for part in parts:
+        output, *outer = s.loops(part)
+        lanes = min(tile.lanes, extent(s, output) or 1)
+        several, lane = s.split(output, [None, lanes])
+        s.reorder(several, *outer, lane)
+        s.vectorize(lane)
+        parallelize(s, [several, outer[0]])
+
+
+def _far(s: Schedule, name: str, product: Product) -> bool:
+    """Whether a vector of weights is gathered from rows of all inputs' windows."""
+    block = block_of(find_block(s.function, name))
+    (load,) = loads(block)
+    named = {a.value.name: a.var for a in block.axes if isinstance(a.value, Var)}
+    places = [load.indices.index(named[of]) for of in s.loops(name)]
+    inputs = product.axes(product.k)[0]
+    return places[product.other.indices.index(inputs)] > places[-1]
+
+
+def _chosen(s: Schedule, knobs: Knobs, sums: Sequence[Product]) -> _Tile:
+    """The tile: knobs, by default the fastest, as predicted for one image."""
+    first = sums[0]
+    model = core(s, first.name)
+    (output,) = first.batch[-1:] if first.depthwise else first.n
+    *lines, columns = extents(s, first.places)
+    strips = -(-(extent(s, output) or 1) // model.lanes)
+    steps = max(prod(extents(s, (*each.k, *each.taps))) for each in sums)
+    groups = 1 if first.depthwise else prod(extents(s, first.batch))
+    pixels = prod(constant(n) or 1 for n in first.image.buffer.shape[1:])
+    planes = pixels / (groups * prod(lines) * columns)
+    size = first.output.dtype.bytes
+    operands = (
+        Operand("cyj", "c", 0, size),
+        Operand("gnk", "n", 0, size),
+        Operand("gyjn", "n", 0, size, moves=2),
+    )
+
+    def nest(tile: tuple[int, int]) -> Nest:
+        rows, vectors = tile
+        many, left = divmod(columns, rows)
+        line = many * tile_cycles(model, rows, vectors, steps)
+        line += tile_cycles(model, left, vectors, steps) if left else 0
+        across = ceil(strips / vectors)
+        around = (("g", float(groups)), ("n", strips / vectors), ("y", prod(lines)))
+        return Nest(
+            groups * across * prod(lines) * line,
+            groups * across * prod(lines),
+            (*around, ("j", columns / rows)),
+            {"c": planes, "j": rows, "n": vectors * model.lanes, "k": steps}
+            | {"g": 1.0, "y": 1.0},
+            operands,
+        )
+
+    vectors = [1] if first.depthwise else [n for n in VECTORS if n <= strips]
+    tiles = [
+        (r, v)
+        for r in ROWS
+        for v in vectors
+        if r <= columns and r * v + min(r, v) < model.registers
+    ]
+    if first.depthwise:
+        tiles = [each for each in tiles if each[0] * steps <= MOST_TAPS] or tiles[:1]
+    best = fastest(model, tiles, nest) or (1, 1)
+    return _Tile(
+        knobs.choice("rows", ROWS, default=best[0]),
+        knobs.choice("vectors", VECTORS, default=best[1]),
+        model.lanes,
+    )
+
+
+def _summed(s: Schedule, product: Product, tile: _Tile) -> None:
+    """The sums of a phase, a line at a time: whole tiles, then remainders."""
+    name, folded = product.name, (*product.k, *product.taps)
+    outer = s.loops(name)[: -len(folded)]
+    output = outer[-1]
+    sizes = _pieces(extent(s, output) or 1, tile)
+    s.reorder(output, *outer[:-1], *folded)
+    found = [name]
+    for size, _, _ in sizes[:-1]:
+        found[-1:] = cut_at(s, found[-1], s.loops(found[-1])[0], size)
+    for part, (_, vectors, lanes) in zip(found, sizes, strict=True):
+        _piece(s, part, product, _Tile(tile.rows, vectors, lanes))
+
+
+def _pieces(length: int, tile: _Tile) -> list[tuple[int, int, int]]:
+    """Outputs, vectors and lanes of whole tiles, whole vectors, and the remainder."""
+    whole = length // tile.wide * tile.wide
+    vectors, left = divmod(length - whole, tile.lanes)
+    found = [
+        (whole, tile.vectors, tile.lanes),
+        (vectors * tile.lanes, vectors, tile.lanes),
+        (left, 1, left),
+    ]
+    return [piece for piece in found if piece[0]]
+
+
+def _piece(s: Schedule, part: str, product: Product, tile: _Tile) -> None:
+    """Tiles of one width; the loop over outputs is outermost."""
+    folds = len(product.k) + len(product.taps)
+    output, *around = s.loops(part)[:-folds]
+    folded = s.loops(part)[-folds:]
+    groups = [] if product.depthwise else around[len(around) - len(product.batch) :]
+    *lines, column = around[: len(around) - len(groups)]
+    strip, vector, lane = s.split(output, [None, tile.vectors, tile.lanes])
+    order = [lines[0], *groups, strip, *lines[1:]]
+    s.reorder(*order, column, *folded, vector, lane)
+    pieces = [part]
+    columns = extent(s, column) or 1
+    if columns > tile.rows and columns % tile.rows:
+        pieces = cut_at(s, part, column, columns // tile.rows * tile.rows)
+    for piece in pieces:
+        _tile(s, piece, product, tile)
+    parallelize(s, s.loops(part)[: len(order)])
+
+
+def _tile(s: Schedule, piece: str, product: Product, tile: _Tile) -> None:
+    """Build one register tile."""
+    folds = len(product.k) + len(product.taps)
+    *_, column = s.loops(piece)[: -folds - 2]
+    *folded, vector, lane = s.loops(piece)[-folds - 2 :]
+    rows = min(tile.rows, extent(s, column) or 1)
+    tall, row = s.split(column, [None, rows])
+    s.reorder(tall, *folded, row, vector, lane)
+    write, _ = s.cache_write(piece, product.name, "register", at=tall)
+    few = 2 * rows * tile.vectors <= core(s, piece).registers
+    written = folded[-1:] if few else []  # neighbouring taps then share values
+    if product.depthwise and rows * prod(extents(s, folded)) <= MOST_TAPS:
+        written = folded
+    for loop in (*written, row, vector):
+        s.unroll(loop)
+    s.vectorize(lane)
+    write_back(s, write, tall, tile.lanes)

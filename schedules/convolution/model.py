@@ -1,0 +1,128 @@
+"""The cheapest register tiles of convolutions on flattened images, by the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Final
+
+from tensorlang.schedules.convolution.tiles import Tile
+from tensorlang.schedules.cost.core import Core
+from tensorlang.schedules.cost.tiles import Nest, fastest, tile_cycles
+from tensorlang.schedules.cost.traffic import Operand
+from tensorlang.schedules.tiling import divisors
+
+ROWS: Final = tuple(range(1, 15))
+VECTORS: Final = (1, 2, 3, 4, 5, 6, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Problem size of one image as tiling sees it.
+
+    Attributes:
+        outputs: Output channels of a group; 1 for depthwise convolutions.
+        planes: Planes of an image as large as the result, in all channels and phases.
+        lines: Lines of the result, per phase.
+        pitch: Elements from line to line in the sums.
+        last: Elements of a line that are results.
+        parts: Phases and products per sum, of each part.
+        units: Units of work besides those over lines and outputs.
+        bytes: Bytes of an element.
+        whole: Whether lines can be divided over units.
+        scratch: Whether the results are extracted from sums in memory.
+    """
+
+    outputs: int
+    planes: float
+    lines: int
+    pitch: int
+    last: int
+    parts: Sequence[tuple[int, int]]
+    units: int
+    bytes: int
+    whole: bool = True
+    scratch: bool = True
+
+    @property
+    def cuts(self) -> list[int]:
+        """Divisors of the number of lines whose span exceeds one element, if any."""
+        found = divisors(self.lines) if self.whole else [self.lines]
+        return [n for n in found if self.span(n) > 1] or found
+
+    @property
+    def tile_rows(self) -> list[int]:
+        """Outputs of a tile: divisors, or any number where there are none."""
+        return [n for n in ROWS if self.indivisible or self.outputs % n == 0]
+
+    @property
+    def indivisible(self) -> bool:
+        """Whether no tile of several outputs divides their number."""
+        return self.outputs > ROWS[-1] and all(self.outputs % n for n in ROWS[1:])
+
+    def unit_outputs(self, rows: int) -> int:
+        """Outputs that a unit of work computes, in tiles of this many."""
+        return self.outputs if self.outputs % rows else rows
+
+    def span(self, lines: int) -> int:
+        """Elements from the first to the last result of this many lines."""
+        return (lines - 1) * self.pitch + self.last
+
+    def nest(self, core: Core, tile: Tile, lines: int) -> Nest:
+        """The loops of all units, each of some outputs and lines.
+
+        Outputs inside and outside of a unit are dimensions `m` and `o`, pixels `n` and
+        `p`, phases `t`; `c` are planes, and `k` is the reduction.
+        """
+        span, many = self.span(lines), self.unit_outputs(tile.rows)
+        cuts, groups = self.lines / lines, self.outputs / many
+        chunks = self.units * cuts * groups
+        if not self.scratch:  # tiles are units of their own
+            chunks *= ceil(span / (tile.vectors * tile.lanes))
+        phases = sum(count for count, _ in self.parts)
+        steps = sum(count * products for count, products in self.parts)
+        scratch = Operand("tmn", "n", 0, self.bytes, moves=3)
+        return Nest(
+            self.units * cuts * groups * self._unit(core, tile, span, many),
+            chunks,
+            (
+                ("o", self.units * groups),
+                ("p", cuts),
+                ("m", many / tile.rows),
+                ("n", span / (tile.vectors * tile.lanes)),
+            ),
+            {"m": tile.rows, "n": tile.vectors * tile.lanes, "k": steps}
+            | {"c": self.planes, "t": phases, "o": 1.0, "p": 1.0},
+            (
+                Operand("omk", "k", steps * self.bytes, self.bytes),
+                Operand("cpn", "n", 0, self.bytes),
+                Operand("otmpn", "n", 0, self.bytes, moves=2),
+            )
+            + (scratch,) * self.scratch,
+        )
+
+    def _unit(self, core: Core, tile: Tile, span: int, many: int) -> float:
+        """Cycles of the arithmetic of a unit of work."""
+        vectors, left = divmod(-(-span // tile.lanes), tile.vectors)
+        whole, rest = divmod(many, tile.rows)
+        return sum(
+            tall * wide * phases * tile_cycles(core, *size, steps, crossing=True)
+            for phases, steps in self.parts
+            for tall, rows in ((whole, tile.rows), (1, rest))
+            for wide, size in ((vectors, (rows, tile.vectors)), (1, (rows, left)))
+            if 0 not in size
+        )
+
+
+def choose(work: Work, core: Core) -> tuple[Tile, int]:
+    """The fastest tile, and the number of lines per unit of work."""
+    possible = [
+        (Tile(rows, vectors, core.lanes), lines)
+        for rows in work.tile_rows
+        for vectors in VECTORS
+        if (rows + 1) * vectors < core.registers  # vectors are held for all rows
+        for lines in reversed(work.cuts)
+    ]
+    found = fastest(core, possible, lambda each: work.nest(core, *each))
+    return found or possible[0]

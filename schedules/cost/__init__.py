@@ -1,0 +1,1 @@
+"""The analytic cost model of CPU schedules: core, traffic, register tiles."""

@@ -1,0 +1,93 @@
+"""The time of register tiles inside of loops, predicted from sizes and machine.
+
+Convolutions are contractions whose images are read by windows: an access that is affine
+in the place and the tap. An image therefore has a dimension of its own for its planes,
+and fewer elements than products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from math import ceil, hypot, inf
+from typing import TypeVar
+
+from tensorlang.schedules.cost.core import REFILL, Core
+from tensorlang.schedules.cost.traffic import Loops, Operand, moved
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """Register tiles in loops, of which threads share some.
+
+    Attributes:
+        busy: Cycles of arithmetic of all tiles.
+        chunks: Iterations that are shared among threads.
+        loops: The loops around a tile, the outermost first.
+        tile: The extents of a tile by dimension, those of the reduction included.
+        operands: What the tiles read and write.
+    """
+
+    busy: float
+    chunks: float
+    loops: Loops
+    tile: Mapping[str, float]
+    operands: tuple[Operand, ...]
+
+    def alone(self, core: Core) -> float:
+        """Cycles of one thread that computes all tiles."""
+        moving = [
+            sum(
+                moved(self.loops, self.tile, self.operands, level.cache, level.capacity)
+            )
+            / level.rate
+            for level in core.levels
+        ]
+        return hypot(self.busy, *moving)
+
+    def cycles(self, core: Core) -> float:
+        """Cycles of the slowest thread."""
+        return shared(core, self.alone(core), self.chunks)
+
+
+def shared(core: Core, cycles: float, chunks: float) -> float:
+    """Cycles of the slowest of all threads, or of one if that is faster."""
+    share = ceil(chunks / core.threads) / chunks
+    return min(cycles, cycles * share + core.handover)
+
+
+def tile_cycles(
+    core: Core, rows: int, vectors: int, steps: int, *, crossing: bool = False
+) -> float:
+    """Cycles of a register tile, the write-back of its sums included.
+
+    Args:
+        core: The core.
+        rows: Its rows, whose factors are broadcast.
+        vectors: Its vectors.
+        steps: Steps of the reduction.
+        crossing: Whether vectors need not be aligned to lines of the cache.
+    """
+    loads = rows + vectors * (core.crossing if crossing else 1.0)
+    ends = REFILL + core.latency + rows * vectors
+    return steps * core.tile(rows, vectors, loads) + ends
+
+
+def fastest(
+    core: Core, candidates: Iterable[T], nest_of: Callable[[T], Nest]
+) -> T | None:
+    """The candidate that takes the fewest cycles; None if there are none.
+
+    What arithmetic alone rules out is not looked at further.
+    """
+    nests = [(candidate, nest_of(candidate)) for candidate in candidates]
+    nests.sort(key=lambda each: shared(core, each[1].busy, each[1].chunks))
+    best, least = None, inf
+    for candidate, nest in nests:
+        if shared(core, nest.busy, nest.chunks) >= least:
+            break
+        if (cycles := nest.cycles(core)) < least:
+            best, least = candidate, cycles
+    return best

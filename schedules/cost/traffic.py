@@ -1,0 +1,120 @@
+"""Bytes that a loop nest moves between caches, from sizes alone.
+
+A nest is a tile, of which each operand reads a block, inside loops over blocks. An
+operand that a loop does not index is read again in each iteration: from the cache, if
+all that one iteration touches fits. (Wolf and Lam, "A data locality optimizing
+algorithm", 1991; Low et al., "Analytical modeling is enough for high-performance BLIS",
+2016.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import gcd
+from typing import Final, TypeAlias
+
+from tensorlang.machine import Cache
+from tensorlang.schedules.cost.core import PAGE
+
+_KEPT: Final = 0.9  # of a cache: what is prefetched and written takes the rest
+_OVER: Final = 4.0  # a cache that is over this by a third keeps nothing
+
+Loops: TypeAlias = tuple[tuple[str, float], ...]
+"""Dimensions and numbers of iterations, outermost first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """An array in a nest.
+
+    Attributes:
+        dims: The dimensions that index it, a letter each.
+        run: The dimension along which it is contiguous.
+        pitch: Bytes from one run to the next; 0 if runs follow each other.
+        bytes: Bytes of an element.
+        moves: How often each byte is moved: 2 if it is read and written.
+        inside: The number of loops outside of the place where it is made: it is read
+            from the caches that it was written to. 0 for an operand of the nest.
+    """
+
+    dims: str
+    run: str
+    pitch: int
+    bytes: int
+    moves: int = 1
+    inside: int = 0
+
+    def size(self, block: Mapping[str, float], cache: Cache) -> float:
+        """Bytes of a block, in whole lines of a cache."""
+        size = block[self.run] * self.bytes
+        if self.pitch > size:
+            size = min(-(-size // cache.line) * cache.line, self.pitch)
+        for dim in self.dims:
+            if dim != self.run:
+                size *= block[dim]
+        return size
+
+    def held(self, block: Mapping[str, float], cache: Cache) -> float:
+        """Bytes of a cache that a block occupies: more where runs share few sets."""
+        size = self.size(block, cache)
+        run = max(block[self.run] * self.bytes, cache.line)
+        if not cache.ways or self.pitch <= run:
+            return size
+        period = period_of(cache)
+        used = places(self.pitch, period) * run
+        return size * max(period / used, 1.0)
+
+
+def period_of(cache: Cache) -> int:
+    """Bytes after which addresses certainly share the sets of a cache."""
+    return min(cache.bytes // max(cache.ways, 1), PAGE)
+
+
+def places(pitch: int, period: int) -> int:
+    """The number of different places in a period where runs at a pitch begin."""
+    return period // gcd(pitch, period)
+
+
+def held(
+    operands: Sequence[Operand], block: Mapping[str, float], cache: Cache
+) -> float:
+    """Bytes of a cache that a block of each operand occupies."""
+    return sum([operand.held(block, cache) for operand in operands])
+
+
+def missed(needed: float, capacity: float) -> float:
+    """The share of what is used again that a cache no longer holds."""
+    return (
+        min(max(_OVER * (1.0 - _KEPT * capacity / needed), 0.0), 1.0) if needed else 0.0
+    )
+
+
+def moved(
+    loops: Loops,
+    tile: Mapping[str, float],
+    operands: Sequence[Operand],
+    cache: Cache,
+    capacity: float,
+) -> list[float]:
+    """Bytes of each operand that come into a cache in one of many runs of a nest."""
+    block = dict(tile)
+    for dim, trips in loops:
+        block[dim] *= trips
+    if held(operands, block, cache) <= capacity:
+        return [0.0] * len(operands)
+    block = dict(tile)
+    sizes = [operand.size(block, cache) * operand.moves for operand in operands]
+    for depth in range(len(loops), 0, -1):
+        gone = missed(held(operands, block, cache), capacity)
+        dim, trips = loops[depth - 1]
+        for n, operand in enumerate(operands):
+            if operand.inside == depth:
+                sizes[n] *= gone
+            sizes[n] *= trips if dim in operand.dims else 1.0 + (trips - 1.0) * gone
+        block[dim] *= trips
+    gone = missed(held(operands, block, cache), capacity)
+    return [
+        size if operand.inside else size * gone
+        for size, operand in zip(sizes, operands, strict=True)
+    ]

@@ -1,0 +1,1 @@
+"""Correctness of candidates: references, tolerances, special and ragged inputs."""

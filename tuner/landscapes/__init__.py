@@ -1,0 +1,1 @@
+"""Landscapes: finished searches as files, replayed, plotted and exchanged."""

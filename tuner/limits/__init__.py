@@ -1,0 +1,1 @@
+"""Limits of the machine, probed and published, and the fractions reached."""

@@ -1,0 +1,1 @@
+"""Measurement: timers, interleaved rounds, one measurement at a time."""

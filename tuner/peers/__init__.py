@@ -1,0 +1,1 @@
+"""Peers: what other libraries offer for the same result."""

@@ -1,0 +1,1 @@
+"""The search: spaces, samplers, cost models corrected by measurements."""

@@ -1,0 +1,213 @@
+"""Finals: the best candidates against the current configuration, interleaved.
+
+Times taken minutes apart are not comparable on a shared machine. A candidate that
+replaces the default or the current record must beat it round by round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from statistics import median
+from typing import Final
+
+from tensorlang.tuner.measurement.rounds import Ratio, paired_ratio
+from tensorlang.tuner.workers.process import Died, Silent, Unavailable, Worker
+from tensorlang.tuner.workers.protocol import (
+    CRASHED,
+    HUNG,
+    LOST,
+    WRONG,
+    Candidate,
+    Outcome,
+)
+
+MOST_ROUNDS: Final = 25
+FEWEST_ROUNDS: Final = 6  # the minimum for a 95 % interval
+_SAMPLE: Final = 0.004  # minimum seconds per sample
+_WARM_UP: Final = 0.03
+_EARLY_ROUNDS: Final = 7  # of a comparison during the search
+
+Samples = dict[str, list[float]]
+Left = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Entrant:
+    """A candidate of the finals and its known time."""
+
+    candidate: Candidate
+    seconds: float
+
+    @property
+    def key(self) -> str:
+        """The candidate's key."""
+        return self.candidate.key
+
+
+@dataclass(slots=True)
+class Finals:
+    """Samples of those who finished, and outcomes of those who did not.
+
+    Attributes:
+        samples: Seconds per call and round, by candidate.
+        failed: Outcomes of candidates that turned out wrong.
+        measured: On a GPU, a readable description of device and clocks.
+    """
+
+    samples: Samples = field(default_factory=dict)
+    failed: list[tuple[Candidate, Outcome]] = field(default_factory=list)
+    measured: str = ""
+
+
+def seconds_for(entrants: Sequence[Entrant], rounds: int) -> float:
+    """Estimated seconds for timing them."""
+    once = sum(max(entrant.seconds * 1.2, _SAMPLE) for entrant in entrants)
+    return once * (rounds + 1) + _WARM_UP * len(entrants)
+
+
+def rounds_within(entrants: Sequence[Entrant], left: float) -> int:
+    """The number of rounds that fit into the remaining time; 0 if too few."""
+    if left == inf:
+        return MOST_ROUNDS
+    fitting = [n for n in range(1, MOST_ROUNDS + 1) if seconds_for(entrants, n) < left]
+    rounds = max(fitting, default=0)
+    return rounds if rounds >= FEWEST_ROUNDS else 0
+
+
+def run(
+    worker: Worker, base: Sequence[Entrant], others: Sequence[Entrant], left: Left
+) -> Finals:
+    """Time all entrants; if that kills the worker, add the others one by one.
+
+    Args:
+        worker: The worker.
+        base: The configurations in use, which always take part.
+        others: Challengers, the most promising first.
+        left: Remaining seconds.
+    """
+    finals = Finals()
+    if others and _heat(worker, [*base, *others], left, finals) is None:
+        return finals
+    for other in others:
+        lost = _heat(worker, [*base, other], left, finals)
+        if lost is None:
+            return finals
+        if lost.status == LOST:
+            break
+        finals.failed.append((other.candidate, lost))
+    if len(base) > 1:
+        _heat(worker, base, left, finals)
+    return finals
+
+
+def confirm(
+    worker: Worker,
+    base: Sequence[Entrant],
+    others: Sequence[Entrant],
+    first: Finals,
+    left: Left,
+) -> str:
+    """Time winners again in a process of their own; drop those that do not win there.
+
+    Where memory lies, how code is aligned and what its threads do changes from process
+    to process, and with it the time, by more than it varies within one. A winner for
+    which there is no time to win again is no winner.
+
+    Args:
+        worker: The worker, which is replaced.
+        base: The configurations in use, the default first.
+        others: The challengers.
+        first: The finals; what was timed twice gets the samples of both.
+        left: Remaining seconds.
+
+    Returns:
+        Why a faster challenger is not trusted; empty if there is none.
+    """
+    default, incumbent = base[0].key, base[-1].key
+    known, doubt = {other.key: other for other in others}, ""
+    while (key := champion(first.samples, default, incumbent)) in known:
+        worker.stop()
+        again = run(worker, base, [known[key]], left)
+        if key in again.samples:
+            second = again.samples
+            if champion(second, default, incumbent) == key:
+                both = first.samples.keys() & second.keys()
+                first.samples = {k: [*first.samples[k], *second[k]] for k in both}
+                return doubt
+            doubt = f"{known[key].candidate} was faster in one process, not in another"
+            del first.samples[key]
+        elif any(candidate.key == key for candidate, _ in again.failed):
+            first.failed += again.failed
+            del first.samples[key]
+        else:
+            first.samples = {k: v for k, v in first.samples.items() if k not in known}
+            return (
+                f"{known[key].candidate} was faster in one process, and there was no "
+                "time to confirm it in another: run it again"
+            )
+    return doubt
+
+
+def beside(worker: Worker, default: Entrant, best: Entrant, left: float) -> Samples:
+    """Samples of the default and the best so far, side by side, during a search.
+
+    Empty if anything goes wrong, which is for the finals to judge.
+    """
+    pair = [default, best]
+    if seconds_for(pair, _EARLY_ROUNDS) > left / 2:
+        return {}
+    try:
+        samples, _ = worker.finals([e.candidate for e in pair], _EARLY_ROUNDS, left)
+    except (Died, Silent, Unavailable):
+        return {}
+    return samples
+
+
+def _heat(
+    worker: Worker, entrants: Sequence[Entrant], left: Left, finals: Finals
+) -> Outcome | None:
+    """Time these together if there is time; return how the worker was lost, if so."""
+    rounds = rounds_within(entrants, left())
+    if not rounds:
+        return None
+    limit = min(left(), 60 + 10 * seconds_for(entrants, rounds))
+    try:
+        samples, failed = worker.finals([e.candidate for e in entrants], rounds, limit)
+    except Died as death:
+        status = LOST if death.outside else CRASHED
+        return Outcome(status, f"{death}, in the finals")
+    except Unavailable as problem:
+        return Outcome(LOST, str(problem))
+    except Silent:
+        return None if left() <= 0 else Outcome(HUNG, "hung in the finals")
+    finals.samples.update(samples)
+    finals.measured = worker.measured
+    finals.failed += [
+        (entrant.candidate, Outcome(WRONG, failed[entrant.key]))
+        for entrant in entrants
+        if entrant.key in failed
+    ]
+    return None
+
+
+def champion(
+    samples: Mapping[str, Sequence[float]], default: str, incumbent: str | None
+) -> str:
+    """The key of the configuration to use from now on.
+
+    The current configuration is replaced only by a significant win, or by the default
+    if it is not at least as fast as that.
+    """
+    held = incumbent if incumbent in samples else default
+    assert held is not None
+    for key in sorted(samples, key=lambda key: median(samples[key])):
+        if key != held and paired_ratio(samples[held], samples[key]).low > 1:
+            held = key
+    if held == default:
+        return default
+    ratio: Ratio = paired_ratio(samples[default], samples[held])
+    least = ratio.median if held == incumbent else ratio.low
+    fast_enough = least >= 1 if held == incumbent else least > 1
+    return held if fast_enough else default

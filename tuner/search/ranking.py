@@ -1,0 +1,156 @@
+"""Candidates of one algorithm, ranked by its schedule's cost model and measurements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tensorlang.scheduling import Knobs
+from tensorlang.scheduling.knobs import Choice, Domain, Value
+from tensorlang.tuner.search.surrogate import Floats, Surrogate
+from tensorlang.tuner.workers.protocol import Candidate
+
+if TYPE_CHECKING:
+    from tensorlang.tuner.search.space import Space
+
+_AT_RANDOM: Final = 192  # candidates
+_BEST: Final = 4  # candidates whose neighbours are ranked
+_DESCENTS: Final = 8  # to the best of all neighbours by the model
+_MOST_VALUES: Final = 24  # of a knob
+_MOST_MEASURED: Final = 256  # candidates: the cost of a fit is cubic
+_PENALTY: Final = 1.0  # of the logarithm of a time, for what failed
+
+Measured = tuple[Candidate, float]
+
+
+class Ranking:
+    """Candidates with their predicted times; neighbours differ in one knob.
+
+    Of candidates that the model does not tell apart only one is of interest: as a rule
+    they are the same code.
+
+    Args:
+        space: The search space.
+        algorithm: The algorithm, which has a cost model.
+        seed: Seed of the candidates at random.
+    """
+
+    def __init__(self, space: Space, algorithm: str, seed: int) -> None:
+        self._space, self._algorithm = space, algorithm
+        space.point(algorithm, Knobs())  # for the domains
+        self._costs: dict[str, float] = {}
+        self._kept: dict[float, Candidate] = {}  # by predicted time
+        self._explored: set[str] = set()
+        lowest = self._whole(Candidate(algorithm))
+        self._add(lowest)
+        for _ in range(_DESCENTS):
+            self._explore(lowest)
+            lowest = self._kept.get(min(self._kept, default=math.inf), lowest)
+        random = np.random.default_rng(seed)
+        options = {knob: values_of(domain) for knob, domain in self._domains.items()}
+        for _ in range(_AT_RANDOM):
+            drawn = {
+                knob: o[int(random.integers(len(o)))] for knob, o in options.items()
+            }
+            self._add(Candidate(algorithm, drawn))
+
+    @property
+    def _domains(self) -> Mapping[str, Domain]:
+        return self._space.domains[self._algorithm]
+
+    def promising(self, measured: Sequence[Measured]) -> tuple[float, Candidate] | None:
+        """The most promising candidate and its optimistic time; None if all were tried.
+
+        Args:
+            measured: Candidates and their times, infinite for those that failed.
+        """
+        measured = [each for each in measured if self._add(each[0]) < math.inf]
+        best = sorted(measured, key=lambda each: each[1])[:_BEST]
+        for candidate, seconds in best:
+            if math.isfinite(seconds):
+                self._explore(candidate)
+        tried = {self._add(candidate) for candidate, _ in measured}
+        costs = [cost for cost in sorted(self._kept) if cost not in tried]
+        if not costs:
+            return None
+        logs = np.log(costs)
+        if any(math.isfinite(seconds) for _, seconds in measured):
+            mean, error = self._learned(measured).at(
+                self._places([self._kept[cost] for cost in costs])
+            )
+            logs = logs + mean - error
+        first = int(np.argmin(logs))
+        return float(logs[first]), self._whole(self._kept[costs[first]])
+
+    def _learned(self, measured: Sequence[Measured]) -> Surrogate:
+        some = measured[-_MOST_MEASURED:]
+        slowest = max(seconds for _, seconds in some if math.isfinite(seconds))
+        residuals = [
+            math.log(seconds) - math.log(self._add(candidate))
+            if math.isfinite(seconds)
+            else math.log(slowest) + _PENALTY - math.log(self._add(candidate))
+            for candidate, seconds in some
+        ]
+        return Surrogate(self._places([c for c, _ in some]), np.array(residuals))
+
+    def _explore(self, around: Candidate) -> None:
+        """Add the neighbours of a candidate, once."""
+        if around.key not in self._explored:
+            self._explored.add(around.key)
+            for neighbour in self._neighbours(around):
+                self._add(neighbour)
+
+    def _neighbours(self, around: Candidate) -> Iterator[Candidate]:
+        for knob, domain in self._domains.items():
+            for value in values_of(domain):
+                if value != around.knobs.get(knob):
+                    yield Candidate(self._algorithm, {**around.knobs, knob: value})
+
+    def _whole(self, candidate: Candidate) -> Candidate:
+        """A candidate with defaults for the knobs that it lacks."""
+        defaults = self._space.defaults[self._algorithm]
+        return Candidate(self._algorithm, {**defaults, **candidate.knobs})
+
+    def _add(self, candidate: Candidate) -> float:
+        """The predicted time of a candidate, which is kept if it is the first of it."""
+        cost = self._costs.get(candidate.key)
+        if cost is None:
+            cost = float(f"{self._space.predicted(candidate):.9g}")
+            self._costs[candidate.key] = cost
+            if cost < math.inf:
+                self._kept.setdefault(cost, candidate)
+        return cost
+
+    def _places(self, candidates: Sequence[Candidate]) -> Floats:
+        """Numbers for the knobs: ranks of ordered values, bits of others."""
+        knobs = [self._whole(each).knobs for each in candidates]
+        columns: list[list[float]] = []
+        for name, domain in self._domains.items():
+            at, values = [each[name] for each in knobs], values_of(domain)
+            if ordered := _ordered(values):
+                ranks = np.interp(np.array(at, float), ordered, range(len(ordered)))
+                columns.append([float(rank) / (len(ordered) - 1) for rank in ranks])
+            else:
+                columns += [[0.5 * (v == value) for v in at] for value in values]
+        return np.array(columns).T
+
+
+def _ordered(values: Sequence[Value]) -> list[int]:
+    """The values in order, if they are several numbers; else empty."""
+    numbers = [value for value in values if type(value) is int]
+    return sorted(numbers) if len(numbers) == len(values) > 1 else []
+
+
+def values_of(domain: Domain) -> tuple[Value, ...]:
+    """The values of a domain, or evenly spread ones if there are many."""
+    if isinstance(domain, Choice):
+        return domain.options
+    count = (domain.high - domain.low) // domain.step + 1
+    spread = np.geomspace if domain.log else np.linspace
+    steps = spread(1, count, min(count, _MOST_VALUES)).round().astype(int)
+    return tuple(
+        int(domain.low + (step - 1) * domain.step) for step in dict.fromkeys(steps)
+    )

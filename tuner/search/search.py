@@ -1,0 +1,279 @@
+"""The search: Optuna suggests, schedules prune, known rows answer.
+
+Configurations are identified by the hash of their scheduled IR: code that was measured
+before, in this or an earlier run or with other knobs, is not measured again; a row
+whose knobs now produce other code is.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from tensorlang import lazy
+from tensorlang.tuner.search.space import Point, Space
+from tensorlang.tuner.storage.rows import Row
+from tensorlang.tuner.storage.storage import Trials
+from tensorlang.tuner.workers.protocol import LOST, WRONG, Candidate, Outcome
+
+if TYPE_CHECKING:
+    import optuna
+
+    from tensorlang.tuner.search import sampler
+    from tensorlang.tuner.search.sampler import ModelSampler
+else:  # slow to import
+    optuna = lazy.module("optuna")
+    sampler = lazy.module("tensorlang.tuner.search.sampler")
+
+_REPEATS: Final = 64  # consecutive suggestions without anything new
+_SMALL: Final = 1024  # points of a space whose rest is enumerated
+_SMALL_REPEATS: Final = 4  # consecutive suggestions without anything new, before that
+_LONGEST_VERDICT: Final = 300
+_TOLD: Final = 512  # rows of earlier runs passed to the sampler
+
+
+@dataclass(slots=True)
+class Suggestion:
+    """A configuration to try; `trial` is Optuna's, if it suggested it."""
+
+    point: Point
+    trial: optuna.Trial | None = None
+
+    @property
+    def candidate(self) -> Candidate:
+        """The candidate to try."""
+        return self.point.candidate
+
+
+class Search:
+    """Suggestions for one space, and the results so far.
+
+    Args:
+        space: The search space.
+        trials: Earlier trials, to which new outcomes are added.
+        seed: Suggestions are a function of seed and outcomes.
+        hints: Candidates to try right after the default, such as records of similar
+            shapes.
+
+    Attributes:
+        known: The outcome of every configuration tried, by key.
+        earlier: The number of those that were tried in earlier runs.
+        counts: Outcomes by status.
+        reasons: Failures by kind.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        trials: Trials,
+        seed: int,
+        hints: Sequence[Candidate] = (),
+    ) -> None:
+        self.space, self._trials, self._hints = space, trials, hints
+        self._sampler, self._study = _study(space, seed)
+        self.known: dict[str, tuple[Candidate, Outcome]] = {}
+        self._by_code: dict[str, Outcome] = {}
+        self._current_keys: set[str] = set()
+        self._points: dict[str, Point] = {}
+        self._enumerated = False
+        earlier = list(trials.finished())
+        for row in earlier:
+            self._remember(row.candidate, row.outcome)
+        self.earlier = len(self.known)
+        for row in _telling(earlier):
+            self._study.add_trial(row.frozen())
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Outcomes by status."""
+        return Counter(outcome.status for _, outcome in self.known.values())
+
+    @property
+    def reasons(self) -> Counter[str]:
+        """Failures by kind, with an example of each.
+
+        Reasons that differ only in numbers are of one kind; wrong results are listed
+        separately.
+        """
+        first: dict[str, str] = {}
+        found: Counter[str] = Counter()
+        for candidate, outcome in self.known.values():
+            if outcome.status == WRONG:
+                said = " ".join(outcome.reason.split())[:_LONGEST_VERDICT]
+                found[f"{WRONG}: {candidate}: {said}"] += 1
+            elif not outcome.ok:
+                said = f"{outcome.status}: {' '.join(outcome.reason.split())[:160]}"
+                found[first.setdefault(f"{outcome.status}: {kind(said)}", said)] += 1
+        return found
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether every configuration of the space was tried."""
+        size = self.space.size
+        full = size is not None and len(self._current_keys) >= size
+        return full or self._enumerated
+
+    def suggestions(
+        self, over: Callable[[], bool] = lambda: False
+    ) -> Iterator[Suggestion]:
+        """Suggestions until the space seems exhausted; `file` each one.
+
+        Args:
+            over: Whether the time is up, asked before each schedule that is run; the
+                default is suggested all the same.
+        """
+        default = self.space.default()
+        held = self.held(default)
+        known = self.known.get(default.candidate.key)
+        if known is not None and known[1].ir == default.ir:  # the same schedule
+            self._current_keys.update(self.known)
+        if held is None or not held.ok:
+            yield Suggestion(default)
+        for candidate in self._hints:
+            if over():
+                return
+            point = self.space.given(candidate)
+            if point.outcome is None and self.held(point) is None:
+                yield Suggestion(point)
+        repeats = 0
+        while not (over() or self.exhausted):
+            size = self.space.size
+            if repeats >= _SMALL_REPEATS and size is not None and size <= _SMALL:
+                yield from self._rest(over)
+                return
+            if repeats >= _REPEATS:
+                return
+            trial = self._study.ask()
+            point = self.space.suggested(trial)
+            held = self.held(point)
+            if held is None:
+                repeats = 0
+                yield Suggestion(point, trial)
+            else:  # answered from a known row
+                repeats += 1
+                self._answer(point, held)
+                self._tell(trial, held)
+
+    def _rest(self, over: Callable[[], bool]) -> Iterator[Suggestion]:
+        """All points that were not tried yet."""
+        for point in self.space.every():
+            held = self.held(point)
+            if held is None:
+                yield Suggestion(point)
+            else:
+                self._answer(point, held)
+            if over():
+                return
+        self._enumerated = True
+
+    def _answer(self, point: Point, held: Outcome) -> None:
+        """Take the outcome of a point from a known row."""
+        self._remember(point.candidate, held)
+        self._current_keys.add(point.candidate.key)
+
+    def held(self, point: Point) -> Outcome | None:
+        """The known outcome for the code of a point."""
+        known = self.known.get(point.candidate.key)
+        if known is not None and known[1].ir == point.ir:
+            return known[1]
+        return self._by_code.get(point.ir)
+
+    def file(self, suggestion: Suggestion, outcome: Outcome) -> None:
+        """Record an outcome, here and in the storage."""
+        row = self._filed(suggestion.point, outcome)
+        if suggestion.trial is None:
+            self._study.add_trial(row.frozen())
+        else:
+            self._tell(suggestion.trial, row.outcome)
+
+    def revoke(self, candidate: Candidate, outcome: Outcome) -> None:
+        """Record that a configuration turned out wrong."""
+        self._filed(self._point(candidate), outcome)
+
+    def correct(self, candidate: Candidate, seconds: float) -> None:
+        """Replace the time of a configuration by one measured side by side with others.
+
+        A lucky time would otherwise lead the search to the end. Stored is what a trial
+        took: a later run compares again.
+        """
+        if candidate.key in self.known:
+            known = self.known[candidate.key][1]
+            self._remember(candidate, replace(known, seconds=seconds))
+
+    def best(self, count: int) -> list[tuple[Candidate, Outcome]]:
+        """The fastest correct configurations, at most `count`, one per code."""
+        right = [entry for entry in self.known.values() if entry[1].ok]
+        chosen: dict[str, tuple[Candidate, Outcome]] = {}
+        for candidate, outcome in sorted(right, key=lambda entry: entry[1].seconds):
+            if len(chosen) == count:
+                break
+            if outcome.ir not in chosen and self._current(candidate, outcome):
+                chosen[outcome.ir] = candidate, outcome
+        return list(chosen.values())
+
+    def fastest(self) -> float | None:
+        """The best time of a correct configuration."""
+        times = [outcome.seconds for _, outcome in self.known.values() if outcome.ok]
+        return min(times, default=None)
+
+    def _current(self, candidate: Candidate, outcome: Outcome) -> bool:
+        """Whether a row's knobs still produce the code that was measured."""
+        return self._point(candidate).ir == outcome.ir
+
+    def _point(self, candidate: Candidate) -> Point:
+        """The scheduled configuration, which is scheduled once."""
+        if candidate.key not in self._points:
+            self._points[candidate.key] = self.space.given(candidate)
+        return self._points[candidate.key]
+
+    def _filed(self, point: Point, outcome: Outcome) -> Row:
+        outcome = replace(outcome, ir=point.ir)
+        self._remember(point.candidate, outcome)
+        self._current_keys.add(point.candidate.key)
+        row = Row.of(point.candidate, outcome, self.space.parameters(point))
+        if outcome.status != LOST:
+            self._trials.add(row)
+        return row
+
+    def _remember(self, candidate: Candidate, outcome: Outcome) -> None:
+        self.known[candidate.key] = candidate, outcome
+        if outcome.status != LOST:
+            self._sampler.learn(candidate, outcome)
+        if outcome.ir:
+            self._by_code[outcome.ir] = outcome
+
+    def _tell(self, trial: optuna.Trial, outcome: Outcome) -> None:
+        if outcome.ok:
+            self._study.tell(trial, outcome.seconds)
+        else:
+            states = optuna.trial.TrialState
+            lost = outcome.status == LOST  # which samplers pass over
+            self._study.tell(trial, state=states.FAIL if lost else states.PRUNED)
+
+
+def _study(space: Space, seed: int) -> tuple[ModelSampler, optuna.Study]:
+    """An in-memory study; finished trials are persisted separately."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        found = sampler.ModelSampler(space, seed)
+    return found, optuna.create_study(sampler=found, direction="minimize")
+
+
+def _telling(rows: list[Row]) -> list[Row]:
+    """The rows that best guide a sampler: the fastest and the latest."""
+    if len(rows) <= _TOLD:
+        return rows
+    recent = rows[-_TOLD // 2 :]
+    right = [row for row in rows[: -_TOLD // 2] if row.outcome.ok]
+    right.sort(key=lambda row: row.outcome.seconds)
+    return [*right[: _TOLD // 2], *recent]
+
+
+def kind(reason: str) -> str:
+    """A reason without its numbers, to group failures."""
+    words = ("N" if any(c.isdigit() for c in word) else word for word in reason.split())
+    return " ".join(words)[:160]

@@ -1,0 +1,1 @@
+"""Static cost of GPU kernels, for tuning without a GPU."""

@@ -1,0 +1,258 @@
+"""Memory traffic of one thread block, counted statically from a launch's IR.
+
+Addresses are evaluated for all threads of the first block in the first iteration of
+their loops, as a sample of all others. A warp's access to device memory costs the
+sectors its lanes touch; a shared-memory access costs as many passes as words in its
+busiest bank. With data-dependent indices, each lane is assumed to touch a separate
+sector. Repeated loads between loops, barriers and stores count once, as compilers
+eliminate them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from tensorlang.ir import nodes as ir
+from tensorlang.ir.dtypes import DType
+from tensorlang.ir.visit import children, walk
+from tensorlang.tuner.limits.gpu_specs import WARP
+
+if TYPE_CHECKING:
+    from tensorlang.codegen.simt.host import Launch
+    from tensorlang.ir.nodes import Stmt
+
+Lanes = np.ndarray
+SECTOR: Final = 32  # bytes, the granularity of device memory
+_BANKS: Final = 32
+_WORD: Final = 4
+_TURNS: Final = 16  # assumed trip count of a loop whose end depends on data
+
+_OPERATIONS: Final[dict[str, Callable[..., Lanes]]] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide,
+    "floordiv": lambda a, b: a // np.where(b == 0, 1, b),
+    "floormod": lambda a, b: a % np.where(b == 0, 1, b),
+    "min": np.minimum, "max": np.maximum,
+    "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
+    "shl": lambda a, b: a << b, "shr": lambda a, b: a >> b,
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
+    "gt": np.greater, "ge": np.greater_equal,
+    "neg": np.negative, "not": np.invert, "abs": np.abs,
+}  # fmt: skip
+
+
+class Unknown(Exception):  # noqa: N818 - a value that depends on data
+    """An expression depends on the content of memory."""
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Memory traffic of one block of a launch.
+
+    Attributes:
+        sectors: Device memory sectors, by buffer.
+        passes: Shared memory passes.
+        loads: Device memory loads, per warp and instruction.
+        moved: Bytes moved by threads, to and from both memories.
+        barriers: Barriers that a block waits at.
+    """
+
+    sectors: dict[ir.Buffer, float] = field(default_factory=lambda: defaultdict(float))
+    passes: float = 0.0
+    loads: float = 0.0
+    moved: float = 0.0
+    barriers: float = 0.0
+
+
+def traffic(launch: Launch, sizes: Mapping[str, int]) -> Traffic:
+    """The traffic of one block of a launch, given values of the host's names."""
+    number = np.arange(prod(launch.block), dtype=np.int64)
+    values: dict[str, Any] = dict(sizes)
+    values |= {loop.var.name: np.int64(0) for loop in launch.blocks}
+    x, y, _ = launch.block
+    places = {"x": number % x, "y": number // x % y, "z": number // (x * y)}
+    for loop in launch.threads:
+        assert loop.thread is not None
+        values[loop.var.name] = places[loop.thread[-1]]
+    counted = _Counted(values, number // WARP, set(launch.shared))
+    counted.statement(launch.body, 1.0, np.ones(len(number), np.bool_))
+    return counted.traffic
+
+
+@dataclass(slots=True)
+class _Counted:
+    """A walk over a thread's code, for all threads of a block at once."""
+
+    values: dict[str, Any]
+    warps: Lanes
+    shared: set[ir.Buffer]
+    traffic: Traffic = field(default_factory=Traffic)
+    held: set[ir.Load] = field(default_factory=set)  # currently in registers
+
+    def statement(self, stmt: Stmt, times: float, active: Lanes) -> None:
+        """Count a statement that the active threads run `times` times."""
+        match stmt:
+            case ir.Seq(stmts=parts):
+                for part in parts:
+                    self.statement(part, times, active)
+                return
+            case ir.For():
+                self._expressions((stmt.extent,), times, active)
+                turns = times * self._turns(stmt.extent)
+                self.values[stmt.var.name] = np.int64(0)
+                if turns:
+                    self._inside(stmt.body, turns, active)
+                return
+            case ir.While():
+                self._expressions((stmt.cond,), times * _TURNS, active)
+                self._inside(stmt.body, times * _TURNS, active)
+                return
+            case ir.If():
+                self._branch(stmt, times, active)
+                return
+            case ir.Let():
+                try:
+                    self.values[stmt.var.name] = self.value(stmt.value)
+                except Unknown:
+                    self.values.pop(stmt.var.name, None)
+            case ir.Store() | ir.AtomicUpdate():
+                lanes = stmt.value.dtype.lanes
+                self._access(stmt.buffer, stmt.indices[0], lanes, times, active)
+            case ir.Barrier():
+                self.traffic.barriers += times
+                self.held.clear()
+            case _:
+                pass
+        self._expressions(children(stmt), times, active)
+        if isinstance(stmt, (ir.Store, ir.AtomicUpdate)):
+            self.held = {load for load in self.held if load.buffer != stmt.buffer}
+
+    def _inside(self, body: Stmt, times: float, active: Lanes) -> None:
+        """A loop body, which keeps no registers between iterations."""
+        self.held.clear()
+        self.statement(body, times, active)
+        self.held.clear()
+
+    def _expressions(
+        self, nodes: Iterable[ir.Node | None], times: float, active: Lanes
+    ) -> None:
+        for node in nodes:
+            if not isinstance(node, ir.Expr):
+                continue
+            for load in walk(node):
+                if isinstance(load, ir.Load) and load not in self.held:
+                    self.held.add(load)
+                    self._access(
+                        load.buffer, load.indices[0], load.dtype.lanes, times, active
+                    )
+                    if load.buffer.scope == "global":
+                        warps = len(np.unique(self.warps[active]))
+                        self.traffic.loads += times * warps
+
+    def _turns(self, extent: ir.Expr) -> float:
+        try:
+            return float(np.max(self.value(extent)))
+        except Unknown:
+            return _TURNS
+
+    def _branch(self, stmt: ir.If, times: float, active: Lanes) -> None:
+        self._expressions((stmt.cond,), times, active)
+        try:
+            taken = active & np.broadcast_to(self.value(stmt.cond), active.shape)
+            other = active & ~taken
+        except Unknown:
+            taken = other = active
+        before = set(self.held)
+        if taken.any():
+            self.statement(stmt.then, times, taken)
+        self.held &= before
+        if stmt.orelse is not None and other.any():
+            self.statement(stmt.orelse, times, other)
+        self.held &= before
+
+    def _access(
+        self,
+        buffer: ir.Buffer,
+        index: ir.Expr,
+        lanes: int,
+        times: float,
+        active: Lanes,
+    ) -> None:
+        """Count one load or store by the active threads."""
+        in_shared = buffer in self.shared
+        if not in_shared and buffer.scope in ("register", "private"):
+            return
+        warps, size = self.warps[active], lanes * buffer.dtype.bytes
+        self.traffic.moved += times * size * len(warps)
+        try:
+            first = np.broadcast_to(self.value(_base(index)), active.shape)[active]
+        except Unknown:
+            first = None
+        if in_shared:
+            self.traffic.passes += times * _passes(warps, first, buffer.dtype, size)
+            return
+        self.traffic.sectors[buffer] += times * _sectors(
+            warps, first, buffer.dtype, size
+        )
+
+    def value(self, expr: ir.Expr) -> Any:
+        """Evaluate a numeric expression for all threads.
+
+        Raises:
+            Unknown: it depends on data.
+        """
+        match expr:
+            case ir.Const(value=known):
+                return np.asarray(known, expr.dtype.numpy)
+            case ir.Var(name=name) if name in self.values:
+                return self.values[name]
+            case ir.Binary(op=op, a=a, b=b) | ir.Compare(op=op, a=a, b=b):
+                return _OPERATIONS[op](self.value(a), self.value(b))
+            case ir.Unary(op=op, a=a):
+                return _OPERATIONS[op](self.value(a))
+            case ir.Select(cond=cond, a=a, b=b):
+                return np.where(self.value(cond), self.value(a), self.value(b))
+            case ir.Cast(a=a):
+                return np.asarray(self.value(a)).astype(expr.dtype.numpy)
+        raise Unknown
+
+
+def _base(index: ir.Expr) -> ir.Expr:
+    """The first element of a vector access."""
+    if isinstance(index, ir.Ramp):
+        return index.base
+    return index.value if isinstance(index, ir.Splat) else index
+
+
+def _sectors(warps: Lanes, first: Lanes | None, dtype: DType, size: int) -> int:
+    """Sectors touched, summed over warps."""
+    each = -(-size // SECTOR)
+    if first is None:
+        return len(warps) * each
+    start = first * dtype.bytes
+    touched = [start // SECTOR, (start + size - 1) // SECTOR]
+    pairs = np.concatenate([warps * (1 << 40) + part for part in touched])
+    return int(len(np.unique(pairs)) * max(each / 2, 1))
+
+
+def _passes(warps: Lanes, first: Lanes | None, dtype: DType, size: int) -> int:
+    """Bank passes, summed over warps."""
+    words = max(size // _WORD, 1)
+    if first is None:
+        return len(np.unique(warps)) * words
+    start = first * dtype.bytes // _WORD
+    every = (start[:, None] + np.arange(words)).ravel()
+    owners = np.repeat(warps, words)
+    distinct = np.unique(np.stack([owners, every]), axis=1)
+    _, loads = np.unique(
+        distinct[0] * _BANKS + distinct[1] % _BANKS, return_counts=True
+    )
+    busiest = np.zeros(int(warps.max()) + 1, np.int64)
+    used = np.unique(distinct[0] * _BANKS + distinct[1] % _BANKS) // _BANKS
+    np.maximum.at(busiest, used, loads)
+    return int(busiest.sum())

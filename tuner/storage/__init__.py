@@ -1,0 +1,1 @@
+"""Storage of trials: Optuna's storages, rows, and a spool for outages."""

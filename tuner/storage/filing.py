@@ -1,0 +1,123 @@
+"""Records read and written by a tuning run."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tensorlang import records
+from tensorlang.errors import RecordError, TensorlangError
+from tensorlang.record_files import Record, path_of
+from tensorlang.tuner.limits.roofline import fraction
+from tensorlang.tuner.workers.protocol import Candidate
+from tensorlang.version import __version__
+
+if TYPE_CHECKING:
+    from tensorlang.tuner.progress import Report
+    from tensorlang.tuner.search.finals import Finals
+    from tensorlang.tuner.search.search import Search
+    from tensorlang.tuner.search.space import Space
+    from tensorlang.tuner.tuning_run import Run
+
+_NEIGHBOURS: Final = 4
+
+
+def candidate_of(record: Record) -> Candidate:
+    """The configuration of a record."""
+    return Candidate(record.algorithm, dict(record.knobs))
+
+
+def existing_records(
+    run: Run, space: Space
+) -> tuple[Record | None, list[Candidate], list[str]]:
+    """The current record, candidates worth trying early, and stale IR hashes.
+
+    A stale record's knobs no longer produce its code: it is not used, and its time does
+    not keep a new record out. A static record has no measured time to compare with, and
+    the time of an unverified one is a claim, but both are worth trying.
+    """
+    incumbent: Record | None = None
+    hints, stale = [], []
+    for number, choice in enumerate(records.lookup(run.workload, run.target)):
+        record = choice.record
+        own = record.workload == run.workload and record.target == machine(run)
+        if number >= _NEIGHBOURS and not (own and record.unverified):
+            continue
+        if record.algorithm not in space.algorithms:
+            stale += [record.ir] * own
+            continue
+        point = space.given(candidate_of(record))
+        hints.append(point.candidate)
+        if own and point.ir != record.ir:
+            stale.append(record.ir)
+        elif own and record.unverified:
+            run.merged[record.ir] = point.candidate.key
+        elif own and incumbent is None and (run.static or not record.static):
+            incumbent = record
+    return incumbent, hints, stale
+
+
+def machine(run: Run) -> str:
+    """The fingerprint of the machine that a run tunes for."""
+    return run.target.fingerprint
+
+
+def record_file(run: Run) -> Path:
+    """The user's record file of a run's operator."""
+    return path_of(records.user_folder(), machine(run), run.op.id)
+
+
+def store_winner(
+    run: Run,
+    search: Search,
+    report: Report,
+    measured: Finals,
+    incumbent: Record | None,
+) -> Report:
+    """Store the winner in the user's records; return the completed report."""
+    outcome = search.known[report.best.key][1]
+    record = Record(
+        workload=run.workload,
+        target=machine(run),
+        architecture=records.architecture(run.target),
+        algorithm=report.best.algorithm,
+        schedule=run.op.scheduled_as or "generic",
+        knobs=tuple(sorted(report.best.knobs.items())),
+        ir=outcome.ir,
+        generator=__version__,
+        seconds=report.seconds,
+        spread=report.spread,
+        default_seconds=report.seconds * report.ratio.median
+        if report.ratio
+        else report.default_seconds,
+        roofline=0.0 if run.static else _roofline(run, report.seconds),
+        error=outcome.error,
+        date=time.strftime("%Y-%m-%d"),
+        static=run.static,
+        measured=measured.measured,
+    )
+    timed_too = (
+        incumbent is not None and candidate_of(incumbent).key in measured.samples
+    )
+    beaten = [incumbent.ir] if incumbent and timed_too else []
+    beaten += [ir for ir, key in run.merged.items() if key in search.known]
+    try:
+        kept = records.add(record, beaten=[*beaten, *run.stale])
+    except (RecordError, OSError) as problem:
+        said = f"the winner could not be recorded: {problem}; run it again"
+        note = "; ".join(filter(None, (report.note, said)))
+        return dataclasses.replace(report, note=note)
+    run.op.forget()
+    if run.static and not kept:
+        return report
+    return dataclasses.replace(report, record=record_file(run))
+
+
+def _roofline(run: Run, seconds: float) -> float:
+    """The fraction of the machine's limit reached; 0 if unknown."""
+    try:
+        return fraction(run.op, run.workload, run.target, seconds)
+    except TensorlangError:
+        return 0.0

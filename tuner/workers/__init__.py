@@ -1,0 +1,1 @@
+"""Worker processes: candidates are built, checked and timed apart from the tuner."""

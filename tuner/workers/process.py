@@ -1,0 +1,347 @@
+"""The worker process from the tuner's side: start, request, monitor, replace.
+
+A worker is reused between candidates, as starting one takes seconds; it is replaced
+after a crash or hang, and the candidate is recorded with the stage it was in. A worker
+that is killed from outside, as by the system where memory runs out, says nothing about
+the candidate, which is tried again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from math import inf
+from pathlib import Path
+from typing import IO, Any, Final, Self
+
+from tensorlang.errors import TuningError
+from tensorlang.tuner.workers import protocol
+from tensorlang.tuner.workers.patience import Patience
+from tensorlang.tuner.workers.protocol import CRASHED, HUNG, LOST, Candidate, Outcome
+from tensorlang.workload import Workload
+
+_START_SECONDS: Final = 60.0
+_PAUSES: Final = (0.0, 0.5, 3.0)  # seconds before each attempt to start, or to go on
+_TAG: Final = "TENSORLANG_TUNER_WORKER"  # inherited by what a candidate starts
+_FAULTS: Final = (  # signals that a process causes itself
+    signal.SIGSEGV,
+    signal.SIGBUS,
+    signal.SIGILL,
+    signal.SIGFPE,
+    signal.SIGABRT,
+    signal.SIGTRAP,
+    signal.SIGSYS,
+)
+_DOING: Final = {
+    "build": "building",
+    "estimate": "being estimated",
+    "check": "being checked",
+    protocol.WAIT: "waiting for the device",
+    "measure": "being timed",
+}
+
+
+class Died(Exception):  # noqa: N818 - an event, told as an outcome
+    """The worker died during a request; the message says how.
+
+    Attributes:
+        outside: Whether something else than the candidate killed it.
+    """
+
+    def __init__(self, said: str, *, outside: bool = False) -> None:
+        super().__init__(said)
+        self.outside = outside
+
+
+class Silent(Exception):  # noqa: N818 - an event, told as an outcome
+    """The worker did not answer in time."""
+
+
+class Unavailable(TuningError):  # noqa: N818 - likewise
+    """No worker can be started at present."""
+
+
+class Worker:
+    """A worker for one operator and workload; a context manager.
+
+    Args:
+        operator: The operator's id, or `module:name`.
+        workload: The workload of its candidates.
+        target: The target's name.
+        static: Whether candidates are only compiled and estimated, without a device.
+        log: File for the output of workers, tracebacks included.
+
+    Attributes:
+        started: The number of processes started.
+        start_seconds: How long the last one took to start.
+        measured: On a GPU, a readable description of the conditions of the last finals.
+    """
+
+    def __init__(
+        self,
+        operator: str,
+        workload: Workload,
+        target: str,
+        *,
+        static: bool = False,
+        log: Path | None = None,
+    ) -> None:
+        self._opening = {
+            "do": "open",
+            "operator": operator,
+            "workload": workload.to_json(),
+            "target": target,
+            "static": static,
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log = log
+        self._tag = uuid.uuid4().hex
+        self._errors: IO[bytes] | None = None
+        self._said = 0  # size of the log before the process started
+        self._pending = b""
+        self._stage = ""
+        self._open = False
+        self.started = 0
+        self.start_seconds = 0.0
+        self._spawned = 0.0
+        self.measured = ""
+
+    def __enter__(self) -> Self:
+        """Start the process; it loads while the tuner prepares."""
+        with contextlib.suppress(OSError):  # tried again when it is needed
+            self._spawn()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def attempt(
+        self,
+        candidate: Candidate,
+        limit: float,
+        best: float = 0.0,
+        *,
+        left: float = inf,
+    ) -> Outcome:
+        """Build, check and time a candidate within `limit` seconds.
+
+        Excludes starting a worker and waiting for a processor.
+
+        Args:
+            candidate: The candidate.
+            limit: Busy seconds after which it counts as hung.
+            best: The best time so far; much slower candidates are timed only once.
+            left: Seconds until the absolute deadline.
+
+        Raises:
+            Unavailable: the worker cannot start.
+            TuningError: it cannot judge any candidate.
+        """
+        start = time.perf_counter()
+        request = {"do": "attempt", "best": best, **_plain(candidate)}
+        try:
+            return Outcome.from_json(self._ask(request, limit, left))
+        except Died as death:
+            status, reason = LOST if death.outside else CRASHED, str(death)
+        except Silent:
+            status, reason = HUNG, f"not done after {limit:.3g} s, still"
+            if self._suspended():
+                status, reason = LOST, "the worker was suspended while"
+            reason = f"{reason} {self._doing()}"
+        self.stop()
+        return Outcome(status, reason, spent={"lost": time.perf_counter() - start})
+
+    def finals(
+        self, candidates: Sequence[Candidate], rounds: int, limit: float
+    ) -> tuple[dict[str, list[float]], dict[str, str]]:
+        """Time candidates interleaved.
+
+        Returns:
+            Samples in seconds by key, and why the others are no longer correct.
+
+        Raises:
+            Died, Silent: the worker is gone because of one of the candidates.
+        """
+        items = [_plain(candidate) for candidate in candidates]
+        request = {"do": "finals", "candidates": items, "rounds": rounds}
+        try:
+            answer = self._ask(request, inf, limit)
+        except (Died, Silent):
+            self.stop()
+            raise
+        self.measured = str(answer.get("measured", ""))
+        return answer["samples"], answer["failed"]
+
+    def stop(self) -> None:
+        """Kill the process and all that it started, if it is running."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        _kill_tagged(self._tag)
+        for stream in (process.stdin, process.stdout, self._errors):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+
+    def _ask(self, request: Mapping[str, object], limit: float, left: float) -> Any:
+        """The answer to a request, within `limit` busy seconds and `left` seconds.
+
+        It is repeated if the worker is killed from outside.
+        """
+        until = time.monotonic() + left
+        for pause in _PAUSES:
+            self._opened(pause)
+            self._stage = ""
+            try:
+                self._send(request)
+                return self._answer(limit, until)
+            except Died as death:
+                if not death.outside:
+                    raise
+                last = death
+                self.stop()
+        raise last
+
+    def _spawn(self) -> None:
+        opened = tempfile.TemporaryFile if self._log is None else self._log.open
+        self._errors = errors = opened("ab+")
+        self._said = errors.seek(0, os.SEEK_END)
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "tensorlang.tuner.workers.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=os.environ | {"PYTHONPATH": _import_path(), _TAG: self._tag},
+            start_new_session=True,  # the tuner handles Ctrl-C
+        )
+        self._pending, self._stage, self._open = b"", "", False
+        self.started += 1
+        self._spawned = time.monotonic()
+
+    def _opened(self, pause: float) -> None:
+        """Make sure that a worker runs and has opened the workload."""
+        if self._process is not None and self._open:
+            return
+        for more in _PAUSES:
+            time.sleep(max(pause, more))
+            try:
+                if self._process is None:
+                    self._spawn()
+                self._send(self._opening)
+                self._answer(_START_SECONDS)
+            except (Died, Silent, OSError) as problem:
+                self.stop()
+                last = problem
+            except TuningError as problem:
+                self.stop()
+                raise TuningError(f"the worker could not start: {problem}") from None
+            else:
+                self._open = True
+                self.start_seconds = time.monotonic() - self._spawned
+                return
+        raise Unavailable(f"the worker could not start: {last}")
+
+    def _send(self, request: Mapping[str, object]) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(protocol.encode(request))
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise self._death() from None
+
+    def _answer(self, limit: float, until: float = inf) -> object:
+        assert self._process is not None
+        patience = Patience(self._process.pid, limit, until)
+        while True:
+            message = protocol.read(self._line(patience))
+            if "stage" in message:
+                self._stage = str(message["stage"])
+                patience.paused = self._stage == protocol.WAIT
+            elif "error" in message:
+                raise TuningError(str(message["error"]))
+            else:
+                return message["answer"]
+
+    def _line(self, patience: Patience) -> str:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        descriptor = self._process.stdout.fileno()
+        with selectors.DefaultSelector() as selector:
+            selector.register(descriptor, selectors.EVENT_READ)
+            while b"\n" not in self._pending:
+                wait = patience.next_look()
+                if not selector.select(wait):
+                    if not wait:
+                        raise Silent("no answer in time")
+                    continue
+                data = os.read(descriptor, 1 << 16)
+                if not data:
+                    raise self._death()
+                self._pending += data
+        line, _, self._pending = self._pending.partition(b"\n")
+        return line.decode("utf-8", "replace")
+
+    def _suspended(self) -> bool:
+        """Whether the process is stopped by a signal, in Linux's /proc."""
+        assert self._process is not None
+        try:
+            told = Path(f"/proc/{self._process.pid}/stat").read_text()
+        except OSError:
+            return False
+        return told.rpartition(")")[2].split()[0] == "T"
+
+    def _death(self) -> Died:
+        """How the worker died, with the last line of its log."""
+        assert self._process is not None
+        code = self._process.wait()
+        if code < 0:
+            how = f"killed by {signal.Signals(-code).name}"
+            if -code in (signal.SIGSEGV, signal.SIGBUS):
+                how += ", as by an out-of-bounds access,"
+        else:
+            how = f"ended with code {code}"
+        assert self._errors is not None
+        self._errors.seek(self._said)
+        said = self._errors.read().decode("utf-8", "replace").strip().splitlines()
+        last = f": {said[-1][:200]}" if said and code >= 0 else ""
+        idle = self._open and not self._stage
+        outside = idle or (code < 0 and -code not in _FAULTS)
+        return Died(f"{how} while {self._doing()}{last}", outside=outside)
+
+    def _doing(self) -> str:
+        if not self._open:
+            return "starting"
+        return _DOING.get(self._stage, "being timed")
+
+
+def _kill_tagged(tag: str) -> None:
+    """Kill the processes that a worker started, also those that left its group."""
+    wanted = f"{_TAG}={tag}".encode()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # ended, or another user's
+            if wanted in (folder / "environ").read_bytes().split(b"\0"):
+                os.kill(int(folder.name), signal.SIGKILL)
+
+
+def _import_path() -> str:
+    """The import path of this process, for the worker.
+
+    The order is kept, so that the working directory does not shadow standard modules.
+    """
+    return os.pathsep.join(place or str(Path.cwd()) for place in sys.path)
+
+
+def _plain(candidate: Candidate) -> dict[str, object]:
+    return {"algorithm": candidate.algorithm, "knobs": dict(candidate.knobs)}

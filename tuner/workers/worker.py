@@ -1,0 +1,301 @@
+"""The worker: builds, checks and times candidates in an expendable process.
+
+Started as `python -m tensorlang.tuner.workers.worker`, never from the user's main. It
+reads requests from standard input and answers on standard output; output of kernels
+and libraries goes to standard error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import operator
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+from tensorlang import targets
+from tensorlang.errors import (
+    ArgumentError,
+    DeviceError,
+    OperatorError,
+    ScheduleError,
+    TensorlangError,
+    TuningError,
+)
+from tensorlang.ir.digest import digest
+from tensorlang.ops import find
+from tensorlang.ops.kernels import building
+from tensorlang.ops.spec.examples import arguments
+from tensorlang.runtime import Kernel, build
+from tensorlang.scheduling import Knobs
+from tensorlang.tuner.correctness.gate import Gates, Wrong
+from tensorlang.tuner.measurement import measuring_lock
+from tensorlang.tuner.measurement.timers import Timer, timer_of
+from tensorlang.tuner.search.pruning import overrun
+from tensorlang.tuner.static.cost import static_cost
+from tensorlang.tuner.workers import protocol
+from tensorlang.tuner.workers.protocol import (
+    FAILED,
+    ILLEGAL,
+    OK,
+    WAIT,
+    WRONG,
+    Candidate,
+    Outcome,
+)
+from tensorlang.workload import Workload
+
+if TYPE_CHECKING:
+    from tensorlang.ir.nodes import Function
+
+Send = Callable[[Mapping[str, object]], None]
+_LOST_DEVICE: Final = 71  # exit code after losing the device
+_PARENT_DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG
+
+
+class Session:
+    """One operator and workload: expected results and kernels built so far."""
+
+    def __init__(self, request: Mapping[str, Any], send: Send) -> None:
+        self._send = send
+        self._op = find(str(request["operator"]))
+        self._workload = Workload.from_json(request["workload"])
+        self._target = targets.get(str(request["target"]))
+        self._static = bool(request.get("static"))
+        if self._workload.threads:
+            self._target = self._target.with_threads(self._workload.threads)
+        self._gates = Gates(self._op, self._workload)
+        self._kernels: dict[str, Kernel] = {}
+        self._arguments: list[object] = []
+        self._same: dict[tuple[str, Workload], bool] = {}
+
+    def attempt(self, candidate: Candidate, best: float) -> Outcome:
+        """Build, check and time a candidate; only once if much slower than the best.
+
+        A kernel that spills registers is neither checked nor timed if a correct one is
+        known. A static session only estimates.
+        """
+        spent: dict[str, float] = {}
+        try:
+            with self._stage("build", spent):
+                kernel, func = self._built(candidate, self._workload)
+                ir = digest(func)
+                why = overrun(kernel) if best else ""
+            if why:
+                return Outcome(ILLEGAL, why, ir=ir, spent=spent)
+            if self._static:
+                with self._stage("estimate", spent):
+                    guess = static_cost(kernel, self._op, self._workload)
+                return Outcome(OK, "", guess.seconds, ir=ir, spent=spent)
+            with self._stage("check", spent):
+                error = self._checked(candidate, kernel, func)
+        except Wrong as verdict:
+            return Outcome(WRONG, str(verdict), spent=spent)
+        except (TuningError, OSError) as problem:  # not the candidate's fault
+            raise TuningError(str(problem)) from problem
+        except Exception as problem:  # noqa: BLE001 - a schedule may raise anything
+            _end_if_lost(problem)
+            _log(candidate)
+            return Outcome(FAILED, described(problem), spent=spent)
+        self._kernels[candidate.key] = kernel
+        call = _call(kernel, self._given())
+        with self._alone(spent), self._stage("measure", spent):
+            timing = self._timer.once(call, best)
+        return Outcome(OK, "", timing.median, timing.spread, error, ir, spent)
+
+    def finals(self, request: Mapping[str, Any]) -> dict[str, object]:
+        """Time candidates that are still correct, interleaved.
+
+        Returns:
+            `samples` by candidate, and `failed`: why the others were not timed.
+        """
+        calls: dict[str, Callable[[], object]] = {}
+        failed: dict[str, str] = {}
+        for item in request["candidates"]:
+            candidate = Candidate(str(item["algorithm"]), item["knobs"])
+            try:
+                kernel = self._kernels.get(candidate.key)
+                if kernel is None:  # built by an earlier worker
+                    kernel, func = self._built(candidate, self._workload)
+                    self._checked(candidate, kernel, func)
+                    self._kernels[candidate.key] = kernel
+                calls[candidate.key] = _call(kernel, self._given())
+            except (Wrong, TensorlangError) as problem:
+                _end_if_lost(problem)
+                failed[candidate.key] = str(problem)
+        with self._alone({}):
+            timings = self._timer.against(calls, int(request["rounds"]))
+        samples = {key: list(timing.samples) for key, timing in timings.items()}
+        measured = self._timer.measured(timings.values())
+        return {"samples": samples, "failed": failed, "measured": measured}
+
+    @contextmanager
+    def _alone(self, spent: dict[str, float]) -> Iterator[None]:
+        """Hold the device's measuring lock."""
+        with contextlib.ExitStack() as stack:
+            with self._stage(WAIT, spent):
+                stack.enter_context(measuring_lock.held(self._target))
+            yield
+
+    @contextmanager
+    def _stage(self, name: str, spent: dict[str, float]) -> Iterator[None]:
+        self._send({"stage": name})
+        start = time.perf_counter()
+        spent[name] = 0.0
+        try:
+            yield
+        finally:
+            spent[name] = time.perf_counter() - start
+
+    def _built(
+        self, candidate: Candidate, workload: Workload
+    ) -> tuple[Kernel, Function]:
+        knobs = Knobs.replay(candidate.knobs)
+        made = building.schedule(
+            self._op, workload, self._target, candidate.algorithm, knobs
+        )
+        return build(made, self._target), made.function
+
+    def _checked(self, candidate: Candidate, kernel: Kernel, func: Function) -> float:
+        gate = self._gates.of(candidate.algorithm)
+        kernels: dict[Workload, Kernel | None] = {self._workload: kernel}
+        worst = 0.0
+        for case in (*gate.small, gate.full, *gate.beyond(func)):
+            of = case.workload
+            if of not in kernels:
+                serves = self._serves(candidate.algorithm, of)
+                kernels[of] = kernel if serves else self._small(candidate, of)
+            if (fitting := kernels[of]) is not None:
+                worst = max(worst, gate.check(fitting, case))
+        return worst
+
+    def _serves(self, algorithm: str, other: Workload) -> bool:
+        """Whether one build serves another workload too: the functions are equal."""
+        key = algorithm, other
+        if key not in self._same:
+            made = (self._op.function(w, algorithm) for w in (self._workload, other))
+            try:
+                self._same[key] = operator.eq(*made)
+            except OperatorError:  # the algorithm does not support these shapes
+                self._same[key] = False
+        return self._same[key]
+
+    def _small(self, candidate: Candidate, workload: Workload) -> Kernel | None:
+        """A kernel for another shape; None if these knobs do not fit it."""
+        try:
+            return self._built(candidate, workload)[0]
+        except (ScheduleError, ArgumentError, OperatorError):
+            return None
+
+    @cached_property
+    def _timer(self) -> Timer:
+        return timer_of(self._target)
+
+    def _given(self) -> list[object]:
+        if not self._arguments:
+            arrays, scalars = arguments(self._op, self._workload, seed=2)
+            self._arguments = self._timer.arguments([*arrays, *scalars])
+        return self._arguments
+
+
+def described(problem: BaseException) -> str:
+    """An exception in a line, with its type if it is not one of ours."""
+    said = " ".join(str(problem).split())[:400]
+    if isinstance(problem, TensorlangError):
+        return said
+    return f"{type(problem).__name__}: {said}" if said else type(problem).__name__
+
+
+def _end_if_lost(problem: BaseException) -> None:
+    """Exit if the GPU can no longer be used; the tuner starts another worker."""
+    if isinstance(problem, DeviceError) and problem.lost:
+        print(described(problem), file=sys.stderr, flush=True)  # noqa: T201 - the log
+        os._exit(_LOST_DEVICE)
+
+
+def _log(what: object) -> None:
+    """Write the traceback of a problem to the log, under a header."""
+    print(f"\n{what}:\n{traceback.format_exc()}", file=sys.stderr, flush=True)  # noqa: T201
+
+
+def _call(kernel: Kernel, given: list[object]) -> Callable[[], object]:
+    return lambda: kernel.launch(*given)
+
+
+def serve(requests: Iterable[str], send: Send) -> None:
+    """Answer requests until the stream ends."""
+    session: Session | None = None
+    for line in requests:
+        request = protocol.read(line)
+        try:
+            if request["do"] == "open":
+                session = Session(request, send)
+                send({"answer": "opened"})
+            elif session is None:
+                send({"error": "no session is open"})
+            elif request["do"] == "attempt":
+                candidate = Candidate(str(request["algorithm"]), request["knobs"])
+                outcome = session.attempt(candidate, float(request["best"]))
+                send({"answer": outcome.to_json()})
+            else:
+                send({"answer": session.finals(request)})
+        except Exception as problem:  # noqa: BLE001 - reported to the tuner
+            _end_if_lost(problem)
+            _log(request["do"])
+            send({"error": described(problem)})
+
+
+def _lines_until_the_end(requests: TextIO) -> Iterator[str]:
+    """The tuner's lines; when they end, exit at once, whatever is running.
+
+    The tuner holds the other end, which closes even after `kill -9`; a candidate that
+    never ends must not outlive it.
+    """
+    waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def read() -> None:
+        for line in requests:
+            waiting.put(line)
+        os._exit(0)
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        yield waiting.get()
+
+
+def _die_with_the_tuner() -> None:
+    """Have Linux kill this process with the tuner, even if no thread can react."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+
+
+def main() -> None:
+    """Serve on standard input and output, which nothing else may use."""
+    _die_with_the_tuner()
+    requests = os.fdopen(os.dup(0), encoding="utf-8")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    answers = os.dup(1)
+    os.dup2(2, 1)
+
+    def send(message: Mapping[str, object]) -> None:
+        rest = protocol.encode(message)
+        while rest:
+            rest = rest[os.write(answers, rest) :]
+
+    serve(_lines_until_the_end(requests), send)
+
+
+if __name__ == "__main__":
+    main()
