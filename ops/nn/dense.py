@@ -1,8 +1,8 @@
 """Dense layers: matrix products with fused epilogues.
 
 The number of rows is an open size, except that few rows have kernels of their own: that
-of a single row and that of many are built together. The gradient is written by hand: it
-has a bias gradient without a bias, and kernels for one row and for many.
+of a single row and that of many are built together. The gradient is derived, with that
+of a bias that it does not take; it has kernels for one row and for many, too.
 """
 
 from __future__ import annotations
@@ -306,7 +306,7 @@ def _dropped(value: ir.Expr, key: Any, index: ir.Expr, left: ir.Expr) -> ir.Expr
 )
 def dense_grad(
     dy: Floats, x: Floats, w: Floats, *, layout: Layout = "oi"
-) -> tuple[ir.Tensor, ir.Tensor, ir.Tensor]:
+) -> tuple[ir.Tensor, ...]:
     """The gradients `(dx, dw, db)` of `nn.dense` without activation and dropout.
 
     Args:
@@ -314,7 +314,7 @@ def dense_grad(
         x: Input of the forward call, `[..., in]`.
         out: Three output arrays.
     """
-    weight, columns, depth = _weight(w, layout)
+    columns, depth = sizes_of(w, STRIP, layout=layout)
     ir.require(
         x.ndim > 0
         and x.shape[-1] == depth
@@ -323,38 +323,6 @@ def dense_grad(
         f"dy of shape {dy.shape}, x of {x.shape} and w of {w.shape} (layout "
         f"{layout!r}) are not of one dense layer",
     )
-    rows = math.prod(x.shape[:-1])
-    above, below = ir.reshaped(dy, (rows, columns)), ir.reshaped(x, (rows, depth))
-    j, i, also = (
-        ir.reduce_axis(columns, "j"),
-        ir.reduce_axis(rows, "i"),
-        ir.reduce_axis(rows, "r"),
-    )
-
-    def upper(row: object, column: object) -> ir.Expr:
-        return ir.wide(above[row, column])
-
-    def of_weight(column: ir.Expr, k: ir.Expr) -> ir.Reduction:
-        return ir.sum(upper(i, column) * ir.wide(below[i, k]), i)
-
-    def summed(
-        shape: tuple[int, ...], sums: Callable[..., ir.Reduction], name: str
-    ) -> ir.Tensor:
-        """Sums in the input dtype; f16 and bf16 accumulate in f32, rounded once."""
-        wide = x.dtype.name in NARROW
-        made = ir.compute(shape, sums, f"{name}_sum" if wide else name)
-        if not wide:
-            return made
-        return ir.compute(shape, lambda *at: ir.stored(made[at], x.dtype), name)
-
-    dx = summed(
-        below.shape, lambda i, k: ir.sum(upper(i, j) * ir.wide(weight(j, k)), j), "dx"
-    )
-    transposed = layout == "io"
-    dw = summed(
-        w.shape,
-        (lambda k, column: of_weight(column, k)) if transposed else of_weight,
-        "dw",
-    )
-    db = summed((columns,), lambda j: ir.sum(upper(also, j), also), "db")
-    return ir.reshaped(dx, x.shape), dw, db
+    bias = ir.placeholder((columns,), w.dtype, "b")
+    y = dense.body(x, w, bias, layout=layout, dropout=None)
+    return ir.adjoint([y], [dy], [x, w, bias], ["dx", "dw", "db"])
