@@ -17,7 +17,7 @@ import numpy as np
 from tensorlang import build
 from tensorlang.ir import Function, argmax, compute, function, placeholder, reduce_axis
 from tensorlang.scheduling import Schedule
-from tensorlang.scheduling.tree import constant
+from tensorlang.scheduling.analysis.tree import constant
 
 
 def row_argmax(rows: int, columns: int) -> Function:

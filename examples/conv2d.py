@@ -21,7 +21,7 @@ import numpy as np
 from tensorlang import build
 from tensorlang.ir import Function, compute, function, placeholder, reduce_axis, sum
 from tensorlang.scheduling import Schedule
-from tensorlang.scheduling.tree import constant
+from tensorlang.scheduling.analysis.tree import constant
 
 LANES: Final = 16  # f32 elements per vector register
 REGISTERS: Final = 32

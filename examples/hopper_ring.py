@@ -25,9 +25,9 @@ from tensorlang import ir
 from tensorlang.codegen.c_family.render import render
 from tensorlang.codegen.simt.lower import lower
 from tensorlang.ir import Function
-from tensorlang.ir.parser import parse
-from tensorlang.ir.verifier import verify
-from tensorlang.runtime import toolchain
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.verification.verifier import verify
+from tensorlang.runtime.cuda import toolchain
 from tensorlang.targets import to_compile
 
 # 128-byte swizzle: 16-byte pieces are permuted so that eight rows have no bank

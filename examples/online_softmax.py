@@ -26,7 +26,7 @@ from tensorlang.ir import (
     reduction,
 )
 from tensorlang.scheduling import Schedule
-from tensorlang.scheduling.tree import constant
+from tensorlang.scheduling.analysis.tree import constant
 
 
 def softmax(rows: int, columns: int) -> Function:

@@ -1,4 +1,4 @@
-"""Gradients of operators, derived from their definitions (`tensorlang.ir.adjoints`).
+"""Gradients of operators, derived from definitions by `tensorlang.ir.gradients`.
 
     @operator("nn.transpose", ..., gradient={})
     def transpose(x: Anything, axes: Sizes | None = None) -> Tensor: ...

@@ -6,9 +6,9 @@
         return x * ir.sigmoid(x)
 
 Operands are broadcast; with several, each may be a Python number. `nn.silu_grad` is
-derived (`tensorlang.ir.derivatives`), and so is its own gradient: both are elementwise,
-with sums over broadcast dimensions. Where another derivative is wanted, as for ties of
-`maximum`, the gradient is defined explicitly:
+derived (`tensorlang.ir.gradients.derivatives`), and so is its own gradient: both are
+elementwise, with sums over broadcast dimensions. Where another derivative is wanted, as
+for ties of `maximum`, the gradient is defined explicitly:
 
     @relu.gradient  # 0 at 0, as in PyTorch
     def relu_grad(dy: Float, x: Float) -> Float: ...

@@ -6,8 +6,8 @@
         ...
 
 `logsumexp(x, axis=None, keepdims=False)` reduces one axis, several, or all. The
-definition takes the array as rows (`tensorlang.ir.rows`), and further parameters. Its
-gradient is defined explicitly:
+definition takes the array as rows (`tensorlang.ir.definitions.rows`), and further
+parameters. Its gradient is defined explicitly:
 
     @logsumexp.gradient  # in a single pass
     def logsumexp_grad(dy: Tensor, rows: Rows) -> Tensor: ...

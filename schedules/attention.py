@@ -25,7 +25,7 @@ from tensorlang.schedules.reductions import fold_in_lanes
 from tensorlang.schedules.streaming import loop_named, whole_steps
 from tensorlang.schedules.tiling import cut_at, extent, parallelize, written
 from tensorlang.scheduling import Knobs, Schedule, schedule
-from tensorlang.scheduling.tree import block_of, find_block
+from tensorlang.scheduling.analysis.tree import block_of, find_block
 
 _LANES: Final = 16
 _SIDES: Final = (1, 2, 4, 8)

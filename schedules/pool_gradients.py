@@ -25,7 +25,7 @@ from tensorlang.schedules.convolution.tiles import (
 from tensorlang.schedules.stages import Stage, stages
 from tensorlang.schedules.tiling import cut_at, extent, parallelize, write_back
 from tensorlang.scheduling import Knobs, Schedule, schedule
-from tensorlang.scheduling.tree import block_of, find_block, find_buffer
+from tensorlang.scheduling.analysis.tree import block_of, find_block, find_buffer
 
 
 @schedule("pool", algorithm="interleaved")

@@ -26,7 +26,12 @@ from tensorlang.schedules.generic import generic
 from tensorlang.schedules.streaming import nearest_option
 from tensorlang.schedules.tiling import fused
 from tensorlang.scheduling import Knobs, Schedule, schedule
-from tensorlang.scheduling.tree import Path, block_of, enclosing_loops, paths_to
+from tensorlang.scheduling.analysis.tree import (
+    Path,
+    block_of,
+    enclosing_loops,
+    paths_to,
+)
 
 _LANES: Final = (8, 16, 32, 64)
 

@@ -16,7 +16,7 @@ from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.intrinsics import INTRINSICS
-from tensorlang.ir.simplify import simplify
+from tensorlang.ir.simplification.simplify import simplify
 from tensorlang.ir.visit import substitute, walk
 
 INJECTIVE, REDUCTION, CONTRACTION = "injective", "reduction", "contraction"

@@ -18,7 +18,7 @@ from typing import Final
 from tensorlang.ir.contents import loops
 from tensorlang.ir.integers.size_bounds import size_ranges
 from tensorlang.ir.nodes import Const, Expr, For
-from tensorlang.ir.simplify import simplify
+from tensorlang.ir.simplification.simplify import simplify
 from tensorlang.schedules.cost.core import PAGE, Core
 from tensorlang.scheduling import Knobs, Schedule
 

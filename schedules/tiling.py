@@ -11,7 +11,7 @@ from tensorlang.ir.nodes import Expr, For
 from tensorlang.schedules.stages import extent_of
 from tensorlang.schedules.streaming import loop_named, whole_steps
 from tensorlang.scheduling import Schedule
-from tensorlang.scheduling.tree import block_of, find_block
+from tensorlang.scheduling.analysis.tree import block_of, find_block
 
 
 def is_part(name: str, prefix: str) -> bool:

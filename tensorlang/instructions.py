@@ -3,7 +3,7 @@
 A dot product adds `group` products to each of `lanes` sums. A matrix product does so
 `steps` times for each of several rows of sums. From a row follow the native of the IR
 (`tensorlang.ir.cpu_natives`), its loop nests and layouts
-(`tensorlang.scheduling.dot_intrinsics`), the code (`tensorlang.codegen.llvm`), the
+(`tensorlang.scheduling.intrinsics.dots`), the code (`tensorlang.codegen.llvm`), the
 schedules that use it, and what a machine is taken to have (`tensorlang.machine`).
 """
 

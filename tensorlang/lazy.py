@@ -5,11 +5,11 @@ the `else` branch of `if TYPE_CHECKING:`, whose other branch has the same as imp
 for type checkers and editors; `tests/unit/house` compares the two:
 
     if TYPE_CHECKING:
-        from tensorlang.ir.frontend import compute
-        from tensorlang.runtime import arrays
+        from tensorlang.ir.verifier import verify
+        from tensorlang.runtime.arrays import host_arrays
     else:
-        arrays = lazy.module("tensorlang.runtime.arrays")
-        __getattr__, __dir__ = lazy.namespace(__name__, {"frontend": ("compute",)})
+        host_arrays = lazy.module("tensorlang.runtime.arrays.host_arrays")
+        __getattr__, __dir__ = lazy.namespace(__name__, {"verifier": ("verify",)})
 """
 
 from __future__ import annotations
@@ -44,22 +44,25 @@ def namespace(
 
     Args:
         package: Its name.
-        homes: Its modules that are attributes, each with the names that the package
-            takes from it. If a name is also that of a module, the name is meant.
+        homes: Its modules that are attributes, such as `frontend` or
+            `definitions.frontend` (the attribute is `frontend`), each with the names
+            that the package takes from it. If a name is also that of a module, the
+            name is meant.
     """
+    modules = {home.rpartition(".")[2]: home for home in homes}
     home_of = {name: home for home, names in homes.items() for name in names}
 
     def attribute(name: str) -> object:
         if name in home_of:
             value = getattr(import_module(f"{package}.{home_of[name]}"), name)
-        elif name in homes:
-            value = import_module(f"{package}.{name}")
+        elif name in modules:
+            value = import_module(f"{package}.{modules[name]}")
         else:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         setattr(sys.modules[package], name, value)
         return value
 
     def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *homes, *home_of})
+        return sorted({*vars(sys.modules[package]), *modules, *home_of})
 
     return attribute, names

@@ -112,7 +112,7 @@ def ptx_driver(
     programs: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Iterator[Any]:
     """A GPU, the target `cuda`, that runs NVRTC's PTX on the CPU; see `ptx_machine`."""
-    from tensorlang.runtime import toolchain
+    from tensorlang.runtime.cuda import toolchain
 
     if problem := toolchain.missing():
         pytest.skip(problem)

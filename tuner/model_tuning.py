@@ -57,7 +57,7 @@ def ranked(
     """The workloads of a network, most expensive first.
 
     Args:
-        counted: Number of calls of each: `tensorlang.graph.workloads`.
+        counted: Number of calls of each: `tensorlang.graph.execution.workloads`.
         target: Where to measure.
         refused: Called with each workload that does not build or run, and why; it is
             left out. By default the error is raised.

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from tensorlang.ir.assembly import function
+from tensorlang.ir.definitions.assembly import function
+from tensorlang.ir.definitions.frontend import compute, named, placeholder
 from tensorlang.ir.dtypes import f32, u32
-from tensorlang.ir.frontend import compute, named, placeholder
 from tensorlang.ir.intrinsics import fma, rotl
 from tensorlang.ir.nodes import Const, Expr
 from tensorlang.runtime import build

@@ -52,7 +52,7 @@ class Late:
 
     def settle(self) -> Any:
         """The array, as one of its library."""
-        return runtime.arrays.as_kind(self.array, self.kind)
+        return runtime.host_arrays.as_kind(self.array, self.kind)
 
 
 class Foreign(Exception):  # noqa: N818 - a signal from binding to the operator

@@ -34,7 +34,7 @@ def empty(
             f"{name}: a {dtype} result of shape {shape}, {size / 2**30:.4g} GiB, "
             "cannot be allocated; compute it in parts, or give out="
         ) from problem
-    kind = runtime.arrays.kind_of(like)
+    kind = runtime.host_arrays.kind_of(like)
     return made, made if kind in ("numpy", "builtins") else Late(made, kind)
 
 
@@ -74,7 +74,7 @@ def given(
     Raises:
         ShapeError, DTypeError, ArgumentError: it does not fit the result.
     """
-    reason = runtime.arrays.immutable(out)
+    reason = runtime.host_arrays.immutable(out)
     if reason:
         raise ArgumentError(f"{name}: out {reason}; pass a NumPy array")
     array = known
@@ -91,7 +91,7 @@ def given(
             f"{name}: out is a broadcast or sliding view whose elements share memory; "
             "pass an array of your own"
         )
-    runtime.arrays.written((out,))
+    runtime.host_arrays.written((out,))
     return array
 
 

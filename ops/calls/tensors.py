@@ -245,7 +245,7 @@ def _nothing() -> None:
 
 
 def _kind(like: object) -> str:
-    return runtime.arrays.kind_of(like)
+    return runtime.host_arrays.kind_of(like)
 
 
 def _views(

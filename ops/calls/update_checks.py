@@ -46,7 +46,7 @@ class Sets:
         """
 
         def one(name: str, array: object) -> Any:
-            reason = "" if name in self.read else runtime.arrays.immutable(array)
+            reason = "" if name in self.read else runtime.host_arrays.immutable(array)
             if reason:
                 raise ArgumentError(f"{self.id}: {name} {reason}; pass a NumPy array")
             return runtime.foreign_arrays.as_placed(array, f"{self.id}: {name}")
@@ -117,7 +117,7 @@ def check_updated(
     for at, name in updated:
         ((array,),) = Sets(id, (name,), (), [(arrays[at],)]).placed()
         check_writable(f"{id}: {name}", array)
-    runtime.arrays.written(arrays[at] for at, _ in updated)
+    runtime.host_arrays.written(arrays[at] for at, _ in updated)
 
 
 def check_writable(where: str, array: Any) -> None:

@@ -125,7 +125,7 @@ def updated(
             )
         named = zip(op.spec.arrays, given, strict=True)
         changed = [of for name, of in named if of and name not in op.read]
-        runtime.arrays.written(array for of in changed for array in of)
+        runtime.host_arrays.written(array for of in changed for array in of)
     key = (target, *attributes.values(), *map(_kind, given))
     found = op.kernels.get(key)
     if found is None:

@@ -1,8 +1,8 @@
 """Tracing: a definition's body runs once on placeholders, which gives a function.
 
-The dimensions of placeholders are symbolic sizes (`tensorlang.ir.sizes`); conditions
-that the body tests on them become guards. A trace serves every call of the same pattern
-(types, attributes, which dimensions are 1) whose sizes meet its guards.
+The dimensions of placeholders are symbolic sizes (`tensorlang.ir.definitions.sizes`);
+conditions that the body tests on them become guards. A trace serves every call of the
+same pattern (types, attributes, which dimensions are 1) whose sizes meet its guards.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, Final, TypeAlias
 
 from tensorlang import ir
 from tensorlang.errors import OperatorError, ShapeError, TensorlangError
-from tensorlang.ir.assembly import bound
-from tensorlang.ir.sizes import TRACED, Facts, compiled, evaluate
+from tensorlang.ir.definitions.assembly import bound
+from tensorlang.ir.definitions.sizes import TRACED, Facts, compiled, evaluate
 from tensorlang.ops.kernels.canonical import merged, with_sizes
 from tensorlang.ops.random.impls import impl
 from tensorlang.ops.spec.demands import fix_short, fix_small, stay_inside

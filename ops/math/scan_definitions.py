@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tensorlang import ir
 
 if TYPE_CHECKING:
-    from tensorlang.ir.chunks import Parts
+    from tensorlang.ir.definitions.chunks import Parts
 
 
 def cumsum(rows: ir.rows.Rows, *, reverse: bool) -> ir.Tensor:

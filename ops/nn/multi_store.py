@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from tensorlang import ir
-from tensorlang.ir import sharing
+from tensorlang.ir.simplification import sharing
 
 Indices: TypeAlias = tuple[Any, ...]
 # maps loop indices to the places stored to and the values

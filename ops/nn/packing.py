@@ -66,7 +66,7 @@ def prepack(
         )
     if layout not in ("oi", "io"):
         raise ArgumentError(f"nn.prepack: layout is 'oi' or 'io', not {layout!r}")
-    array = runtime.arrays.view(w, "nn.prepack: w")
+    array = runtime.host_arrays.view(w, "nn.prepack: w")
     if array.ndim != 2:
         raise ShapeError(f"nn.prepack: w is a matrix, not of shape {array.shape}")
     allowed = ("i8",) if id == _BYTES else FLOATS

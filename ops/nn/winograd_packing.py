@@ -82,7 +82,7 @@ def pack(w: object, tolerance: float | None) -> PackedWindows:
             f"nn.prepack: weights of nn.conv2d are packed for Winograd's algorithms, "
             f"which need a tolerance from {least:g}, not {tolerance!r}"
         )
-    array, m = runtime.arrays.view(w, "nn.prepack: w"), max(allowed)
+    array, m = runtime.host_arrays.view(w, "nn.prepack: w"), max(allowed)
     shape = _windows(array.shape)
     made = runtime.buffers.empty(packed_shape(*shape[:2], TRANSFORMS[m]), array.dtype)
     conv2d_winograd_weight(array, m, out=made)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tensorlang import ir
 from tensorlang.errors import ArgumentError
-from tensorlang.ir.sizes import sizes_of
+from tensorlang.ir.definitions.sizes import sizes_of
 from tensorlang.ops.random import words
 from tensorlang.ops.random.impls import Impl, elements_per_hash, impl
 from tensorlang.ops.random.nests import Elements, Nest, statements

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Final, TypeAlias
 
 from tensorlang import ir
+from tensorlang.ir.definitions.sizes import sizes_of
 from tensorlang.ir.intrinsics import mulhi
-from tensorlang.ir.sizes import sizes_of
 from tensorlang.ops.random.definitions import Source
 from tensorlang.ops.random.distributions import gumbel
 from tensorlang.ops.random.formats import width_of

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tensorlang import ir
-from tensorlang.ir import nests, sharing
+from tensorlang.ir.definitions import nests
+from tensorlang.ir.simplification import sharing
 
 Elements: TypeAlias = Callable[[ir.Expr, tuple[ir.Expr, ...]], Sequence[ir.Expr]]
 Value: TypeAlias = Callable[..., ir.Expr]

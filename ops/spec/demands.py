@@ -17,9 +17,9 @@ from tensorlang import ir
 from tensorlang.errors import ShapeError
 from tensorlang.ir.accesses import buffers_of
 from tensorlang.ir.contents import blocks, free_vars
+from tensorlang.ir.definitions.sizes import Facts, evaluate
 from tensorlang.ir.integers.known import Known, Range
 from tensorlang.ir.integers.polynomials import Poly, factors, poly
-from tensorlang.ir.sizes import Facts, evaluate
 
 SHORT: Final = 64  # reductions of at most this trip count have a fixed length
 SIDE: Final = 16  # side of a tile: shorter dimensions of transpositions are fixed

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from tensorlang import ir
 from tensorlang.errors import ShapeError
 from tensorlang.ir.contents import blocks
-from tensorlang.ir.sizes import Facts, evaluate
+from tensorlang.ir.definitions.sizes import Facts, evaluate
 from tensorlang.ops.spec.demands import extents
 
 Dimension: TypeAlias = tuple[ir.Buffer, int]

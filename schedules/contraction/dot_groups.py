@@ -44,7 +44,7 @@ from tensorlang.schedules.tiling import (
     write_back,
 )
 from tensorlang.scheduling import Schedule
-from tensorlang.scheduling.dot_intrinsics import FLIPPED, dot_name
+from tensorlang.scheduling.intrinsics.dots import FLIPPED, dot_name
 
 Row = TypeVar("Row", bound=DotProduct | MatrixProduct)
 _SIGN: Final = 128  # the sign bit of a byte

@@ -39,7 +39,7 @@ from tensorlang.schedules.tiling import (
     parallelize,
 )
 from tensorlang.scheduling import Schedule
-from tensorlang.scheduling.matrix_intrinsics import HEIGHTS, matrix_name
+from tensorlang.scheduling.intrinsics.matrices import HEIGHTS, matrix_name
 
 _OPEN: Final = (32, 16, 4, 1)  # rows of the blocks of an open number of rows
 _KNOWN: Final = (SIDE * HEIGHTS[0], *HEIGHTS)

@@ -31,7 +31,7 @@ from tensorlang.schedules.cost.tiles import Nest, fastest, tile_cycles
 from tensorlang.schedules.cost.traffic import Operand
 from tensorlang.schedules.tiling import cut_at, extent, parallelize, write_back
 from tensorlang.scheduling import Knobs, Schedule
-from tensorlang.scheduling.tree import find_buffer
+from tensorlang.scheduling.analysis.tree import find_buffer
 
 _RESOLVED: Final = 0.02  # share of a tile's time that is not worth other loops
 _FEW_STRIPS: Final = 8  # vectors of channels to distribute over threads

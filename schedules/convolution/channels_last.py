@@ -39,7 +39,12 @@ from tensorlang.schedules.cost.tiles import Nest, fastest, tile_cycles
 from tensorlang.schedules.cost.traffic import Operand
 from tensorlang.schedules.tiling import cut_at, extent, parallelize, write_back
 from tensorlang.scheduling import Knobs, Schedule
-from tensorlang.scheduling.tree import block_of, constant, find_block, find_buffer
+from tensorlang.scheduling.analysis.tree import (
+    block_of,
+    constant,
+    find_block,
+    find_buffer,
+)
 
 
 @dataclass(frozen=True, slots=True)

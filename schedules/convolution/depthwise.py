@@ -29,7 +29,7 @@ from tensorlang.schedules.convolution.tiles import (
 )
 from tensorlang.schedules.tiling import extent, parallelize
 from tensorlang.scheduling import Knobs, Schedule
-from tensorlang.scheduling.tree import constant, find_buffer
+from tensorlang.scheduling.analysis.tree import constant, find_buffer
 
 _ROWS: Final = (1, 2, 3, 4, 5, 6, 7, 8)
 

@@ -29,7 +29,7 @@ from typing import Final
 
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.nodes import Binary, Const
-from tensorlang.ir.simplify import simplify
+from tensorlang.ir.simplification.simplify import simplify
 from tensorlang.ir.visit import substitute, walk
 from tensorlang.schedules.convolution.model import VECTORS, Work, choose
 from tensorlang.schedules.convolution.products import (
@@ -51,7 +51,7 @@ from tensorlang.schedules.convolution.tiles import (
 from tensorlang.schedules.stages import stages
 from tensorlang.schedules.tiling import cut_at, extent, parallelize
 from tensorlang.scheduling import Knobs, Schedule
-from tensorlang.scheduling.tree import block_of, constant, find_block
+from tensorlang.scheduling.analysis.tree import block_of, constant, find_block
 
 _MOST_INTERLEAVED: Final = 8  # stores that can be combined into one
 

@@ -18,7 +18,12 @@ from tensorlang.ir.visit import walk
 from tensorlang.schedules.cost.core import Core, core_of
 from tensorlang.schedules.tiling import cut_at, extent, parallelize, write_back, written
 from tensorlang.scheduling import Schedule
-from tensorlang.scheduling.tree import block_of, constant, find_block, find_buffer
+from tensorlang.scheduling.analysis.tree import (
+    block_of,
+    constant,
+    find_block,
+    find_buffer,
+)
 
 MOST_TAPS: Final = 128  # products of a loop's body: their code stays in its caches
 

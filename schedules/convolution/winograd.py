@@ -24,7 +24,7 @@ from tensorlang.schedules.convolution.tiles import vector_lines
 from tensorlang.schedules.cost.core import core_of
 from tensorlang.schedules.tiling import cut_at, extent, parallelize, write_back, written
 from tensorlang.scheduling import Knobs, Schedule, schedule
-from tensorlang.scheduling.tree import block_of, constant, find_block
+from tensorlang.scheduling.analysis.tree import block_of, constant, find_block
 
 _LANES: Final = 16
 _ROWS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14)

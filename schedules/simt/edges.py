@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from tensorlang.ir.contents import blocks, reads, writes
 from tensorlang.ir.nodes import Buffer, Const, Let, Load, Select, Seq, Store
-from tensorlang.ir.simplify import simplify
+from tensorlang.ir.simplification.simplify import simplify
 from tensorlang.schedules.generic import stage_named
 from tensorlang.schedules.simt.staging import gathered
 from tensorlang.schedules.stages import INJECTIVE, Stage, kind_of

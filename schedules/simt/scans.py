@@ -21,7 +21,7 @@ from tensorlang.ir.nodes import Block
 from tensorlang.schedules.scans import Nest, nest_of
 from tensorlang.schedules.tiling import fused
 from tensorlang.scheduling import Knobs, Schedule, schedule
-from tensorlang.scheduling.tree import paths_to
+from tensorlang.scheduling.analysis.tree import paths_to
 
 _THREADS: Final = 64
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import allocations, blocks, free_vars
-from tensorlang.ir.simplify import simplify
+from tensorlang.ir.simplification.simplify import simplify
 from tensorlang.ir.visit import rebuild, substitute, walk
 from tensorlang.schedules.simt.register_tiles import WIDE
 from tensorlang.schedules.tiling import fused

@@ -27,7 +27,7 @@ from tensorlang.schedules.simt.window_images import Line, hold, under, unroll_un
 from tensorlang.schedules.stages import Stage
 from tensorlang.schedules.tiling import divisors, extent, fused
 from tensorlang.scheduling import Knobs, Schedule
-from tensorlang.scheduling.tree import block_of, find_block
+from tensorlang.scheduling.analysis.tree import block_of, find_block
 
 _COLUMNS: Final = (1, 2, 4, 8)
 _ROWS: Final = (1, 2, 3, 4, 5, 6, 7, 8)

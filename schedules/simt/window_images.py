@@ -21,7 +21,7 @@ from tensorlang.schedules.stages import INJECTIVE, kind_of
 from tensorlang.schedules.streaming import loop_named
 from tensorlang.schedules.tiling import cut_at, extent
 from tensorlang.scheduling import Schedule
-from tensorlang.scheduling.tree import block_of, find_block
+from tensorlang.scheduling.analysis.tree import block_of, find_block
 
 
 @dataclass(frozen=True, slots=True)

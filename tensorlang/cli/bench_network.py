@@ -14,8 +14,8 @@ from tensorlang.cli import console
 from tensorlang.cli.tune_network import sizes_of
 from tensorlang.errors import ArgumentError
 from tensorlang.graph import Value
-from tensorlang.graph.context import Context
-from tensorlang.graph.layer_times import LayerTime, layer_times
+from tensorlang.graph.execution.layer_times import LayerTime, layer_times
+from tensorlang.graph.networks.context import Context
 from tensorlang.graph.specs import at_sizes
 from tensorlang.graph.values import values_in
 from tensorlang.layers import Model

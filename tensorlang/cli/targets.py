@@ -10,7 +10,7 @@ import typer
 
 from tensorlang import targets as machines
 from tensorlang.cli import console
-from tensorlang.runtime import toolchain
+from tensorlang.runtime.cuda import toolchain
 from tensorlang.targets import Target
 
 app = typer.Typer(add_completion=False)

@@ -11,7 +11,7 @@ from tensorlang import onnx
 from tensorlang.cli import console
 from tensorlang.errors import ArgumentError, TensorlangError
 from tensorlang.graph import Graph, workloads
-from tensorlang.graph.network import optimized, pure
+from tensorlang.graph.networks.network import optimized, pure
 from tensorlang.graph.specs import TensorSpec, names_in
 from tensorlang.ops import find
 from tensorlang.tuner.model_tuning import Ranked, ranked, tune_model

@@ -14,7 +14,8 @@ from tensorlang.errors import TensorlangError
 from tensorlang.ops import operators as known
 from tensorlang.ops.algorithms import DIRECT
 from tensorlang.ops.random.verification import GROUPS, Group
-from tensorlang.runtime import build, toolchain
+from tensorlang.runtime import build
+from tensorlang.runtime.cuda import toolchain
 from tensorlang.tuner.correctness.gate import Gates, Wrong
 from tensorlang.tuner.search.pruning import overrun
 

@@ -22,13 +22,13 @@ import numpy as np
 
 from tensorlang.codegen.folding import fold
 from tensorlang.ir import nodes as ir
-from tensorlang.ir.conditions import conjunction, conjuncts
 from tensorlang.ir.contents import free_vars, reads, writes
 from tensorlang.ir.integers.bounds import bounds, counted
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.semantics import evaluate
+from tensorlang.ir.simplification.conditions import conjunction, conjuncts
 from tensorlang.ir.visit import rebuild, substitute, walk
-from tensorlang.scheduling.coverage import first_only, injective
+from tensorlang.scheduling.analysis.coverage import first_only, injective
 
 _MOST_ENUMERATED: Final = 1 << 18  # iterations to enumerate
 _OTHERS: Final = (0, 5)  # values tried for the other variables

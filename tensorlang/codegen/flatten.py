@@ -16,7 +16,7 @@ from tensorlang.errors import CodegenError
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.integers.bounds import Known, ranges_in
 from tensorlang.ir.integers.size_bounds import size_ranges
-from tensorlang.ir.lanewise import as_ramp
+from tensorlang.ir.simplification.lanewise import as_ramp
 from tensorlang.ir.visit import holds, rebuild, rewriter
 
 REGISTER_BYTES: Final = 64

@@ -5,21 +5,21 @@ from __future__ import annotations
 from tensorlang.codegen.blocks import remove_blocks
 from tensorlang.codegen.collectives import refuse_missing
 from tensorlang.codegen.copies import plain_copies
-from tensorlang.codegen.deinterleave import deinterleave
 from tensorlang.codegen.expand_math import expand_math
 from tensorlang.codegen.flatten import flatten
-from tensorlang.codegen.interleave import interleave
-from tensorlang.codegen.lane_reductions import reduce_lanes
 from tensorlang.codegen.names import Names, rename_reserved
 from tensorlang.codegen.nontemporal import sink_nontemporal
 from tensorlang.codegen.reductions import expand_reductions
 from tensorlang.codegen.team import RESERVED, share
-from tensorlang.codegen.unroll import unroll, without_copies
-from tensorlang.codegen.vectorize import vectorize
+from tensorlang.codegen.vectors.deinterleave import deinterleave
+from tensorlang.codegen.vectors.interleave import interleave
+from tensorlang.codegen.vectors.lane_reductions import reduce_lanes
+from tensorlang.codegen.vectors.unroll import unroll, without_copies
+from tensorlang.codegen.vectors.vectorize import vectorize
 from tensorlang.errors import CodegenError
 from tensorlang.ir.contents import loops
 from tensorlang.ir.nodes import Binary, Compare, Function
-from tensorlang.ir.simplify import entry, simplify_function
+from tensorlang.ir.simplification.simplify import entry, simplify_function
 from tensorlang.ir.visit import walk
 from tensorlang.targets import Target
 

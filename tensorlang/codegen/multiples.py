@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from math import gcd
 from typing import Final, TypeAlias
 
-from tensorlang.ir.conditions import conjuncts
 from tensorlang.ir.nodes import Binary, Compare, Const, Expr, Ramp, Var
+from tensorlang.ir.simplification.conditions import conjuncts
 
 # a divisor of each variable's value
 Multiples: TypeAlias = Mapping[Var, int]

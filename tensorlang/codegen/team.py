@@ -23,7 +23,7 @@ from tensorlang.codegen.barriers import Barriers
 from tensorlang.codegen.folding import add, make, maximum, mul, sub
 from tensorlang.codegen.names import Names
 from tensorlang.codegen.storage import on_stack
-from tensorlang.codegen.unroll import specialise
+from tensorlang.codegen.vectors.unroll import specialise
 from tensorlang.errors import CodegenError
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars, loops, reads

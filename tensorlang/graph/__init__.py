@@ -12,28 +12,33 @@ A program is built from symbolic tensors and called with arrays:
     y = program(images, weights)             # arrays: planned memory, bound kernels
 """
 
-from tensorlang.graph import gradient_rules as _rules  # noqa: F401 - registers rules
-from tensorlang.graph import scatter_rule as _scatter  # noqa: F401 - the same
-from tensorlang.graph import second_order as _second  # noqa: F401 - the same
-from tensorlang.graph.autodiff import gradients
-from tensorlang.graph.autodiff_forms import checkpoint
-from tensorlang.graph.context import Context
+from tensorlang.graph.differentiation import gradient_rules as _rules  # noqa: F401 - rules
+from tensorlang.graph.differentiation import scatter_rule as _scatter  # noqa: F401 - rules
+from tensorlang.graph.differentiation import second_order as _second  # noqa: F401 - rules
+from tensorlang.graph.differentiation.autodiff import gradients
+from tensorlang.graph.differentiation.autodiff_forms import checkpoint
+from tensorlang.graph.differentiation.gradients import gradient_of
+from tensorlang.graph.execution.workloads import workloads
 from tensorlang.graph.forms import Function, cond, function, let, loop, while_loop
-from tensorlang.graph.fusion import fuse
-from tensorlang.graph.gradients import gradient_of
-from tensorlang.graph.leaves import Weight, constant
-from tensorlang.graph.linearity import check_keys
-from tensorlang.graph.network import Network
-from tensorlang.graph.parsing import parse
-from tensorlang.graph.passes import fold, inline, without_dead, without_doubles
+from tensorlang.graph.networks.context import Context
+from tensorlang.graph.networks.leaves import Weight, constant
+from tensorlang.graph.networks.network import Network
+from tensorlang.graph.networks.training import TrainingContext, TrainingProgram
+from tensorlang.graph.passes.fusion import fuse
+from tensorlang.graph.passes.linearity import check_keys
+from tensorlang.graph.passes.optimisation import (
+    fold,
+    inline,
+    without_dead,
+    without_doubles,
+)
+from tensorlang.graph.passes.rewriting import Rewriter
+from tensorlang.graph.passes.threading import refs_of, thread
 from tensorlang.graph.program import Graph, input, key, trace
 from tensorlang.graph.references import Ref, read, ref, write
-from tensorlang.graph.rewriting import Rewriter
 from tensorlang.graph.specs import Dim, KeySpec, TensorSpec
-from tensorlang.graph.threading import refs_of, thread
-from tensorlang.graph.training import TrainingContext, TrainingProgram
+from tensorlang.graph.text.parsing import parse
 from tensorlang.graph.values import Key, Node, Tensor, Value
-from tensorlang.graph.workloads import workloads
 
 __all__ = [
     "Context",

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from tensorlang.errors import ArgumentError, TensorlangError
-from tensorlang.graph.leaves import constant
+from tensorlang.graph.networks.leaves import constant
 from tensorlang.graph.scopes import call_site, path
 from tensorlang.graph.specs import (
     KeySpec,

@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 import numpy as np
 
 from tensorlang.errors import ArgumentError, GraphError, ShapeError
-from tensorlang.graph.leaves import Data, constant
+from tensorlang.graph.networks.leaves import Data, constant
 from tensorlang.graph.program import Body, Graph, trace
 from tensorlang.graph.scopes import call_site, current, path, training
 from tensorlang.graph.specs import Spec, TensorSpec

@@ -14,7 +14,7 @@ from typing import Any, SupportsIndex, TypeAlias
 import numpy as np
 
 from tensorlang.errors import ArgumentError
-from tensorlang.graph.leaves import constant
+from tensorlang.graph.networks.leaves import constant
 from tensorlang.graph.scopes import call_site
 from tensorlang.graph.specs import Dim, Extent
 from tensorlang.graph.values import Tensor, Value

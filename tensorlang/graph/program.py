@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from tensorlang import lazy
 from tensorlang.errors import ArgumentError, GraphError
-from tensorlang.graph.leaves import CONSTANTS, Weight, constant
-from tensorlang.graph.linearity import check_keys
-from tensorlang.graph.printing import text
+from tensorlang.graph.networks.leaves import CONSTANTS, Weight, constant
+from tensorlang.graph.passes.linearity import check_keys
 from tensorlang.graph.scopes import Scope, current, entered
 from tensorlang.graph.specs import Extent, KeySpec, Spec, TensorSpec, shape_of
+from tensorlang.graph.text.printing import text
 from tensorlang.graph.values import (
     Key,
     Node,
@@ -23,13 +23,14 @@ from tensorlang.graph.values import (
 )
 
 if TYPE_CHECKING:
-    from tensorlang.graph import execution, rewriting
-    from tensorlang.graph.binding import Bound, Target
-    from tensorlang.graph.execution import Input, Result
+    from tensorlang.graph.execution import running as execution
+    from tensorlang.graph.execution.binding import Bound, Target
+    from tensorlang.graph.execution.running import Input, Result
     from tensorlang.graph.forms import Function
+    from tensorlang.graph.passes import rewriting
 else:  # they stand on programs
-    rewriting = lazy.module("tensorlang.graph.rewriting")
-    execution = lazy.module("tensorlang.graph.execution")
+    rewriting = lazy.module("tensorlang.graph.passes.rewriting")
+    execution = lazy.module("tensorlang.graph.execution.running")
 
 Body: TypeAlias = Callable[..., OpResult]  # a Python function that is traced
 
@@ -38,7 +39,7 @@ class Graph:
     """A program: a function from inputs to outputs, with nodes in execution order.
 
     Construction checks that it has no cycles and uses no key twice on any path. Calling
-    it on arrays runs it (`tensorlang.graph.execution`).
+    it on arrays runs it (`tensorlang.graph.execution.running`).
 
     Attributes:
         name: Its name.
@@ -89,7 +90,7 @@ class Graph:
         )
 
     def __call__(self, *arguments: Input, target: Target = None) -> Result:
-        """Run it on arrays and keys; see `tensorlang.graph.execution.run`.
+        """Run it on arrays and keys; see `tensorlang.graph.execution.running.run`.
 
         With symbolic values, it is inlined into the program being traced.
         """

@@ -6,7 +6,7 @@ import itertools
 from typing import Final
 
 from tensorlang.errors import GraphError, ShapeError
-from tensorlang.graph.leaves import Data, constant
+from tensorlang.graph.networks.leaves import Data, constant
 from tensorlang.graph.scopes import call_site, current, path
 from tensorlang.graph.specs import KeySpec, Spec, TensorSpec
 from tensorlang.graph.values import Form, Node, OpResult, Value, make
@@ -18,7 +18,7 @@ _NUMBERS: Final = itertools.count()
 
 
 class Ref:
-    """Mutable state of a program; `tensorlang.graph.threading` eliminates it.
+    """Mutable state of a program; `tensorlang.graph.passes.threading` eliminates it.
 
     Attributes:
         name: Its name.

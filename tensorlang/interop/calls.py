@@ -18,7 +18,7 @@ from tensorlang.ops import random
 from tensorlang.ops.operator import Operator
 from tensorlang.ops.spec import signature
 from tensorlang.ops.spec.signature import Arrays, Domain, Other, Static
-from tensorlang.runtime.arrays import Foreign
+from tensorlang.runtime.arrays.host_arrays import Foreign
 
 INSTALL: Final = "pip install 'tensorlang[interop]'"
 # the kind of a parameter that is no array and no attribute

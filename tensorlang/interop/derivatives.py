@@ -12,11 +12,11 @@ from functools import lru_cache
 from typing import TypeVar
 
 from tensorlang.errors import GraphError
-from tensorlang.graph import autodiff
 from tensorlang.graph.applying import apply
+from tensorlang.graph.differentiation import autodiff
+from tensorlang.graph.differentiation.gradients import is_float, or_zeros
 from tensorlang.graph.forms import LET
-from tensorlang.graph.gradients import is_float, or_zeros
-from tensorlang.graph.leaves import CONSTANTS
+from tensorlang.graph.networks.leaves import CONSTANTS
 from tensorlang.graph.program import Graph
 from tensorlang.graph.scopes import Scope, entered
 from tensorlang.graph.specs import Spec

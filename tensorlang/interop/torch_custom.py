@@ -30,7 +30,7 @@ from tensorlang.interop.torch_sizes import with_symbols
 from tensorlang.ops.calls.binding import number
 from tensorlang.ops.derived_gradients import gives_several
 from tensorlang.ops.operator import Operator
-from tensorlang.runtime.arrays import Foreign
+from tensorlang.runtime.arrays.host_arrays import Foreign
 
 if TYPE_CHECKING:
     from torch._functorch.autograd_function import VmapInfo

@@ -29,19 +29,18 @@ from tensorlang.ir.dtypes import (
 )
 
 if TYPE_CHECKING:
-    from tensorlang.ir import extremes, rows
-    from tensorlang.ir import frontend as frontend
     from tensorlang.ir import intrinsics as intrinsics
     from tensorlang.ir import natives as natives
-    from tensorlang.ir import nests as nests
     from tensorlang.ir import nodes as nodes
-    from tensorlang.ir import reducers as reducers
     from tensorlang.ir import visit as visit
-    from tensorlang.ir.adjoints import adjoint
-    from tensorlang.ir.assembly import function
-    from tensorlang.ir.concatenation import joined
-    from tensorlang.ir.derivatives import derivative
-    from tensorlang.ir.elementwise import (
+    from tensorlang.ir.definitions import elementwise as elementwise
+    from tensorlang.ir.definitions import extremes, rows
+    from tensorlang.ir.definitions import frontend as frontend
+    from tensorlang.ir.definitions import nests as nests
+    from tensorlang.ir.definitions import reducers as reducers
+    from tensorlang.ir.definitions.assembly import function
+    from tensorlang.ir.definitions.concatenation import joined
+    from tensorlang.ir.definitions.elementwise import (
         NARROW,
         broadcast,
         elements,
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
         stored,
         wide,
     )
-    from tensorlang.ir.frontend import (
+    from tensorlang.ir.definitions.frontend import (
         ReduceAxis,
         Reduction,
         Stage,
@@ -69,6 +68,9 @@ if TYPE_CHECKING:
         size,
         sum,
     )
+    from tensorlang.ir.definitions.sizes import Size, require
+    from tensorlang.ir.gradients.adjoints import adjoint
+    from tensorlang.ir.gradients.derivatives import derivative
     from tensorlang.ir.interpreter import run
     from tensorlang.ir.intrinsics import (
         ceil,
@@ -130,25 +132,24 @@ if TYPE_CHECKING:
         seq,
         unary,
     )
-    from tensorlang.ir.parser import parse
-    from tensorlang.ir.printer import show
-    from tensorlang.ir.simplify import simplify_function
-    from tensorlang.ir.sizes import Size, require
-    from tensorlang.ir.verifier import verify
+    from tensorlang.ir.simplification.simplify import simplify_function
+    from tensorlang.ir.text.parser import parse
+    from tensorlang.ir.text.printer import show
+    from tensorlang.ir.verification.verifier import verify
 else:  # a process that only calls kernels needs none of these
     __getattr__, __dir__ = lazy.namespace(
         __name__,
         {
-            "adjoints": ("adjoint",),
-            "assembly": ("function",),
-            "concatenation": ("joined",),
-            "derivatives": ("derivative",),
-            "elementwise": (
+            "gradients.adjoints": ("adjoint",),
+            "definitions.assembly": ("function",),
+            "definitions.concatenation": ("joined",),
+            "gradients.derivatives": ("derivative",),
+            "definitions.elementwise": (
                 "NARROW", "broadcast", "elementwise_tensors", "elements", "stored",
                 "wide",
             ),
-            "extremes": (),
-            "frontend": (
+            "definitions.extremes": (),
+            "definitions.frontend": (
                 "ReduceAxis", "Reduction", "Stage", "Tensor", "argmax", "argmin",
                 "compute", "max", "min", "named", "placeholder", "prod", "reduce_axis",
                 "reduction", "reshaped", "scalar", "size", "sum",
@@ -160,7 +161,7 @@ else:  # a process that only calls kernels needs none of these
                 "minimum", "pow", "round", "sigmoid", "sin", "sqrt", "tanh", "trunc",
             ),
             "natives": (),
-            "nests": (),
+            "definitions.nests": (),
             "nodes": (
                 "Alloc", "Axis", "Binary", "Bitcast", "Block", "Buffer", "Compare",
                 "Const", "Evaluate", "Expr", "ExprLike", "For", "Function", "If", "Let",
@@ -168,13 +169,13 @@ else:  # a process that only calls kernels needs none of these
                 "Store", "Var", "as_expr", "binary", "bitcast", "cast", "select", "seq",
                 "unary",
             ),
-            "parser": ("parse",),
-            "printer": ("show",),
-            "reducers": (),
-            "rows": (),
-            "simplify": ("simplify_function",),
-            "sizes": ("Size", "require"),
-            "verifier": ("verify",),
+            "text.parser": ("parse",),
+            "text.printer": ("show",),
+            "definitions.reducers": (),
+            "definitions.rows": (),
+            "simplification.simplify": ("simplify_function",),
+            "definitions.sizes": ("Size", "require"),
+            "verification.verifier": ("verify",),
             "visit": (),
         },
     )  # fmt: skip

@@ -16,7 +16,7 @@ from tensorlang.errors import IRError
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.by_class import by_class
 from tensorlang.ir.contents import writes
-from tensorlang.ir.simplify import simplify
+from tensorlang.ir.simplification.simplify import simplify
 from tensorlang.ir.visit import children, substitute, walk
 
 

@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import Final
 
 from tensorlang.ir.nodes import Function
-from tensorlang.ir.printer import show
-from tensorlang.ir.syntax import GRAMMAR
+from tensorlang.ir.text.printer import show
+from tensorlang.ir.text.syntax import GRAMMAR
 
 _KEPT: Final = 1024
 

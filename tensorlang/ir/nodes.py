@@ -128,9 +128,10 @@ from tensorlang.ir.node_class import node
 from tensorlang.ir.numeric import narrow_to_odd
 
 if TYPE_CHECKING:
-    from tensorlang.ir import printer, visit
+    from tensorlang.ir import visit
+    from tensorlang.ir.text import printer
 else:  # they stand on nodes
-    printer = lazy.module("tensorlang.ir.printer")
+    printer = lazy.module("tensorlang.ir.text.printer")
     visit = lazy.module("tensorlang.ir.visit")
 
 

@@ -15,7 +15,7 @@ from tensorlang.errors import IRError
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.by_class import by_class
 from tensorlang.ir.contents import free_vars
-from tensorlang.ir.syntax import AXIS_WORDS, name_fault
+from tensorlang.ir.text.syntax import AXIS_WORDS, name_fault
 
 MAX_NESTING: Final = 60
 

@@ -11,14 +11,14 @@ import numpy as np
 
 from tensorlang import lazy
 from tensorlang.errors import ArgumentError, LossError
-from tensorlang.graph.execution import Input, Result
+from tensorlang.graph.execution.running import Input, Result
 from tensorlang.graph.specs import TensorSpec
 from tensorlang.ops import random
 
 if TYPE_CHECKING:
     from rich import progress as rich_progress
 
-    from tensorlang.graph.network import Network
+    from tensorlang.graph.networks.network import Network
     from tensorlang.layers.trainer import Outputs, Trainer
 else:  # only if shown
     rich_progress = lazy.module("rich.progress")

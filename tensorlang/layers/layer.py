@@ -25,7 +25,7 @@ import numpy as np
 
 from tensorlang import graph
 from tensorlang.errors import ArgumentError, GraphError, ShapeError, TensorlangError
-from tensorlang.graph.leaves import Data, Weight
+from tensorlang.graph.networks.leaves import Data, Weight
 from tensorlang.graph.program import Body
 from tensorlang.graph.scopes import call_site, named, path
 from tensorlang.graph.specs import Dim, Extent, Spec, TensorSpec

@@ -16,7 +16,7 @@ import numpy as np
 
 from tensorlang import graph
 from tensorlang.errors import ArgumentError, GraphError
-from tensorlang.graph.network import Network
+from tensorlang.graph.networks.network import Network
 from tensorlang.graph.specs import Extent, TensorSpec, shape_of
 from tensorlang.layers import saving
 from tensorlang.layers.optimizers import Optimizer
@@ -27,8 +27,8 @@ from tensorlang.ops import random
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from tensorlang.graph.binding import Target
-    from tensorlang.graph.execution import Input, Result
+    from tensorlang.graph.execution.binding import Target
+    from tensorlang.graph.execution.running import Input, Result
     from tensorlang.graph.program import Body
     from tensorlang.graph.values import OpResult
     from tensorlang.layers.fitting import Epoch

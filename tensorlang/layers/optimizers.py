@@ -16,7 +16,7 @@ import numpy as np
 from tensorlang.ops import optim
 
 if TYPE_CHECKING:
-    from tensorlang.graph.binding import Where
+    from tensorlang.graph.execution.binding import Where
 
 Array: TypeAlias = np.ndarray
 Step: TypeAlias = Callable[..., object]  # an operator of `tensorlang.ops.optim`

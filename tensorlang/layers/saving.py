@@ -23,8 +23,8 @@ from tensorlang.errors import (
     TensorlangError,
     WeightError,
 )
+from tensorlang.graph.networks.weights import fill
 from tensorlang.graph.specs import TensorSpec
-from tensorlang.graph.weights import fill
 from tensorlang.layers import optimizers
 from tensorlang.layers.trainer import LOSSES, Loss
 from tensorlang.onnx.by_value import ByValue, at_calls
@@ -33,7 +33,7 @@ from tensorlang.onnx.checks import Note
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from tensorlang.graph.binding import Target
+    from tensorlang.graph.execution.binding import Target
     from tensorlang.layers.model import Model
     from tensorlang.layers.optimizers import Optimizer
 

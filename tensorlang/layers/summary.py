@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tensorlang import lazy
-from tensorlang.graph.leaves import Weight
+from tensorlang.graph.networks.leaves import Weight
 from tensorlang.graph.program import Body, trace
 from tensorlang.graph.scopes import path
 from tensorlang.graph.specs import Spec, TensorSpec, at_sizes

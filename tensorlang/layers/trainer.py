@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from tensorlang.errors import ArgumentError, ShapeError
-from tensorlang.graph.binding import Target, Where
-from tensorlang.graph.execution import KEPT, Input, sizes_of
-from tensorlang.graph.network import Network
+from tensorlang.graph.execution.binding import Target, Where
+from tensorlang.graph.execution.running import KEPT, Input, sizes_of
+from tensorlang.graph.networks.network import Network
+from tensorlang.graph.networks.training import TrainingContext, TrainingProgram
+from tensorlang.graph.networks.weights import fill
 from tensorlang.graph.program import input
 from tensorlang.graph.specs import Dim, Extent, TensorSpec, shape_of
-from tensorlang.graph.training import TrainingContext, TrainingProgram
 from tensorlang.graph.values import OpResult, Tensor
-from tensorlang.graph.weights import fill
 from tensorlang.layers.fitting import Epoch, fit
 from tensorlang.layers.optimizers import Adam, Optimizer
 from tensorlang.ops import math, nn

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError, TensorlangError
-from tensorlang.graph.execution import KEPT
-from tensorlang.graph.network import Network, mode
+from tensorlang.graph.execution.running import KEPT
+from tensorlang.graph.networks.network import Network, mode
 from tensorlang.graph.program import trace
 from tensorlang.graph.specs import TensorSpec, names_in
 from tensorlang.onnx.programs import Program
 
 if TYPE_CHECKING:
-    from tensorlang.graph.execution import Input
+    from tensorlang.graph.execution.running import Input
     from tensorlang.graph.program import Body
 
     Arrays = dict[str, np.ndarray]

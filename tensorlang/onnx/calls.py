@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from tensorlang.errors import DTypeError, GraphError, TensorlangError
-from tensorlang.graph.leaves import Weight
+from tensorlang.graph.networks.leaves import Weight
 from tensorlang.graph.values import Key, Tensor
 from tensorlang.ir.dtypes import as_dtype
 from tensorlang.onnx.files import library

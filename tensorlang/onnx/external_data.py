@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import numpy as np
 
 from tensorlang.errors import ArgumentError, WeightError
-from tensorlang.graph.network import Network
+from tensorlang.graph.networks.network import Network
 from tensorlang.onnx.calls import dtype_of
 from tensorlang.onnx.checks import Note
 from tensorlang.onnx.files import (

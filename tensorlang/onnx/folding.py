@@ -15,7 +15,7 @@ from typing import Final, TypeVar, overload
 import numpy as np
 
 from tensorlang.errors import GraphError, ShapeError
-from tensorlang.graph.leaves import constant
+from tensorlang.graph.networks.leaves import constant
 from tensorlang.graph.specs import Dim
 from tensorlang.graph.values import Tensor, values_in
 from tensorlang.onnx.calls import Operand

@@ -7,7 +7,7 @@ from typing import Final
 
 from tensorlang.errors import GraphError
 from tensorlang.graph import Graph, Value
-from tensorlang.graph.leaves import ConstantTensor
+from tensorlang.graph.networks.leaves import ConstantTensor
 from tensorlang.graph.specs import KeySpec
 from tensorlang.graph.values import Node
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from tensorlang import graph
 from tensorlang.errors import ArgumentError, GraphError, TensorlangError
-from tensorlang.graph.leaves import ConstantTensor, Weight
+from tensorlang.graph.networks.leaves import ConstantTensor, Weight
 from tensorlang.graph.scopes import training
 from tensorlang.graph.specs import KeySpec, TensorSpec
 from tensorlang.graph.values import Key, Tensor, Value

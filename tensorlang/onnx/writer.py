@@ -10,7 +10,7 @@ import numpy as np
 
 from tensorlang.errors import GraphError
 from tensorlang.graph import Graph, KeySpec, Tensor, TensorSpec, Value, Weight
-from tensorlang.graph.leaves import ConstantKey, ConstantTensor
+from tensorlang.graph.networks.leaves import ConstantKey, ConstantTensor
 from tensorlang.graph.specs import Dim
 from tensorlang.graph.values import Node
 from tensorlang.onnx.files import library

@@ -15,7 +15,7 @@ import numpy as np
 
 from tensorlang.errors import GraphError
 from tensorlang.graph import Graph, Network
-from tensorlang.graph.passes import WrittenOut
+from tensorlang.graph.passes.optimisation import WrittenOut
 from tensorlang.onnx.checks import Note
 from tensorlang.onnx.files import library
 from tensorlang.onnx.functions import DOMAIN, NOTE, OPSET, TRAINING, functions

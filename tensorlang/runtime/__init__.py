@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING
 from tensorlang import lazy
 
 if TYPE_CHECKING:
-    from tensorlang.runtime import arrays as arrays
-    from tensorlang.runtime import buffers as buffers
-    from tensorlang.runtime import device_arrays as device_arrays
-    from tensorlang.runtime import foreign_arrays as foreign_arrays
-    from tensorlang.runtime import overlaps as overlaps
+    from tensorlang.runtime.arrays import buffers as buffers
+    from tensorlang.runtime.arrays import device_arrays as device_arrays
+    from tensorlang.runtime.arrays import foreign_arrays as foreign_arrays
+    from tensorlang.runtime.arrays import host_arrays as host_arrays
+    from tensorlang.runtime.arrays import overlaps as overlaps
     from tensorlang.runtime.building import build, cached_kernel
     from tensorlang.runtime.kernel import Kernel
 else:
     __getattr__, __dir__ = lazy.namespace(
         __name__,
         {
-            "arrays": (),
-            "buffers": (),
+            "arrays.host_arrays": (),
+            "arrays.buffers": (),
             "building": ("build", "cached_kernel"),
-            "device_arrays": (),
-            "foreign_arrays": (),
+            "arrays.device_arrays": (),
+            "arrays.foreign_arrays": (),
             "kernel": ("Kernel",),
-            "overlaps": (),
+            "arrays.overlaps": (),
         },
     )
 

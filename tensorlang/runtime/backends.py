@@ -13,11 +13,13 @@ from tensorlang import lazy
 from tensorlang.targets import Target
 
 if TYPE_CHECKING:
-    from tensorlang.runtime import cuda, llvm_kernel, opencl
+    from tensorlang.runtime.cpu import backend as llvm_kernel
+    from tensorlang.runtime.cuda import backend as cuda
+    from tensorlang.runtime.opencl import backend as opencl
 else:  # each loads its device's driver
-    cuda = lazy.module("tensorlang.runtime.cuda")
-    llvm_kernel = lazy.module("tensorlang.runtime.llvm_kernel")
-    opencl = lazy.module("tensorlang.runtime.opencl")
+    cuda = lazy.module("tensorlang.runtime.cuda.backend")
+    llvm_kernel = lazy.module("tensorlang.runtime.cpu.backend")
+    opencl = lazy.module("tensorlang.runtime.opencl.backend")
 
 _BACKENDS: Final[dict[str, ModuleType]] = {
     "llvm": llvm_kernel,

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from tensorlang.runtime import calling
-from tensorlang.runtime.arrays import Foreign
+from tensorlang.runtime.arrays.host_arrays import Foreign
 from tensorlang.runtime.signature import Scalars, Signature
 
 _MOST_KEPT: Final = 64

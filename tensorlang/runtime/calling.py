@@ -19,9 +19,13 @@ import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
 from tensorlang.ir.dtypes import DType
-from tensorlang.runtime.arrays import Array, immutable, view, written
-from tensorlang.runtime.device_arrays import DeviceArray, PlacedArray, layout_error
-from tensorlang.runtime.overlaps import separate_inputs, separate_written
+from tensorlang.runtime.arrays.device_arrays import (
+    DeviceArray,
+    PlacedArray,
+    layout_error,
+)
+from tensorlang.runtime.arrays.host_arrays import Array, immutable, view, written
+from tensorlang.runtime.arrays.overlaps import separate_inputs, separate_written
 from tensorlang.runtime.signature import (
     BufferSpec,
     Scalars,

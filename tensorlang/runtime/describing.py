@@ -8,7 +8,7 @@ from tensorlang.errors import CodegenError
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import blocks
 from tensorlang.ir.visit import walk
-from tensorlang.runtime.aliasing import safe_aliases
+from tensorlang.runtime.arrays.aliasing import safe_aliases
 from tensorlang.runtime.signature import (
     OPERATIONS,
     BufferSpec,

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tensorlang.runtime import arrays, buffers
-from tensorlang.runtime.device_arrays import DeviceArray, PlacedArray, empty_like
-from tensorlang.runtime.foreign_arrays import on_device
+from tensorlang.runtime.arrays import buffers
+from tensorlang.runtime.arrays import host_arrays as arrays
+from tensorlang.runtime.arrays.device_arrays import DeviceArray, PlacedArray, empty_like
+from tensorlang.runtime.arrays.foreign_arrays import on_device
+from tensorlang.runtime.arrays.outputs import output_maker
 from tensorlang.runtime.kernel import Artifact, Kernel
-from tensorlang.runtime.outputs import output_maker
 from tensorlang.targets import Target
 
 

@@ -13,19 +13,20 @@ import numpy as np
 
 from tensorlang import lazy
 from tensorlang.errors import ArgumentError, DeviceMemoryError, KernelError
-from tensorlang.runtime import arrays
-from tensorlang.runtime.outputs import output_maker
+from tensorlang.runtime.arrays import host_arrays as arrays
+from tensorlang.runtime.arrays.outputs import output_maker
 from tensorlang.runtime.signature import Signature
 from tensorlang.targets import Target
 
 if TYPE_CHECKING:
     from tensorlang.ir import cost as costs
-    from tensorlang.ir import nodes, parser
+    from tensorlang.ir import nodes
     from tensorlang.ir.cost import Cost
+    from tensorlang.ir.text import parser
     from tensorlang.runtime import describing
-    from tensorlang.runtime.device_arrays import PlacedArray
+    from tensorlang.runtime.arrays.device_arrays import PlacedArray
 else:  # a call needs none of these
-    parser = lazy.module("tensorlang.ir.parser")
+    parser = lazy.module("tensorlang.ir.text.parser")
     describing = lazy.module("tensorlang.runtime.describing")
     costs = lazy.module("tensorlang.ir.cost")
 

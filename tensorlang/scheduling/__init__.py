@@ -7,7 +7,7 @@ every rule that guards one a named check in `LEGALITY`.
 
 from typing import TYPE_CHECKING
 
-from tensorlang.scheduling import legality
+from tensorlang.scheduling.analysis import legality
 from tensorlang.scheduling.knobs import Knobs
 from tensorlang.scheduling.primitives import PRIMITIVES
 from tensorlang.scheduling.registry import Entry, schedule, schedules_for
@@ -15,7 +15,7 @@ from tensorlang.scheduling.schedule import Schedule
 from tensorlang.scheduling.trace import Step, Trace
 
 if TYPE_CHECKING:
-    from tensorlang.scheduling.legality import LEGALITY
+    from tensorlang.scheduling.analysis.legality import LEGALITY
 
 __all__ = [
     "LEGALITY",

@@ -57,7 +57,7 @@ class Primitives(Mapping[str, Primitive]):
 
     def __getitem__(self, name: str) -> Primitive:
         if name not in self._known:
-            import_module(f"tensorlang.scheduling.{self._homes[name]}")
+            import_module(f"tensorlang.scheduling.steps.{self._homes[name]}")
         return self._known[name]
 
     def __contains__(self, name: object) -> bool:
@@ -84,7 +84,7 @@ class Primitives(Mapping[str, Primitive]):
     def load(self) -> None:
         """Import all of them, which also registers the rules in `LEGALITY`."""
         for home in _HOMES:
-            import_module(f"tensorlang.scheduling.{home}")
+            import_module(f"tensorlang.scheduling.steps.{home}")
 
 
 PRIMITIVES: Final = Primitives()

@@ -9,11 +9,11 @@ from typing import Any
 
 from tensorlang.errors import ArgumentError, TensorlangError
 from tensorlang.ir.nodes import Function
-from tensorlang.scheduling.layout import Layout, index_map
-from tensorlang.scheduling.loops import Factors
+from tensorlang.scheduling.analysis.tree import enclosing_loops, find_block, find_buffer
+from tensorlang.scheduling.steps.layout import Layout, index_map
+from tensorlang.scheduling.steps.loops import Factors
 from tensorlang.scheduling.terms import Term
 from tensorlang.scheduling.trace import Step, Trace, portable
-from tensorlang.scheduling.tree import enclosing_loops, find_block, find_buffer
 from tensorlang.targets import Target
 
 
@@ -286,5 +286,5 @@ def _called(
         return _called(way.func, (*way.args, *args), **way.keywords)
     if isinstance(getattr(way, "__self__", None), Schedule):
         return str(Step(way.__name__, tuple(args), options))
-    module = way.__module__.rpartition(".")[2]
+    module = way.__module__.removeprefix("tensorlang.schedules.")
     return f"{module}.{way.__name__.lstrip('_')}"

@@ -12,9 +12,9 @@ from typing import TypeAlias
 from tensorlang.errors import ParseError, ScheduleError
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 from tensorlang.ir.visit import holds, walk
-from tensorlang.scheduling.tree import Path, function_of
+from tensorlang.scheduling.analysis.tree import Path, function_of
 
 Term: TypeAlias = ir.Expr | int | str
 

@@ -18,7 +18,7 @@ from inspect import Signature, signature
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.nodes import Expr, Function, IndexMap
-from tensorlang.ir.printer import show
+from tensorlang.ir.text.printer import show
 from tensorlang.scheduling.arguments import misfits
 from tensorlang.scheduling.primitives import PRIMITIVES, Primitive
 

@@ -9,7 +9,7 @@ import pytest
 
 from tensorlang import build
 from tensorlang.ir import run
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "hopper_ring.py"
 RNG = np.random.default_rng(7)

@@ -6,7 +6,9 @@ import pytest
 from tensorlang.errors import DeviceMemoryError, KernelError
 from tensorlang.ops import find, nn, optim
 from tensorlang.ops.spec.examples import arguments
-from tensorlang.runtime import cuda_arrays, cuda_device, cuda_driver
+from tensorlang.runtime.cuda import arrays as cuda_arrays
+from tensorlang.runtime.cuda import device as cuda_device
+from tensorlang.runtime.cuda import driver as cuda_driver
 from tensorlang.tuner.measurement.timers import timer_of
 from tensorlang.tuner.workers.process import Worker
 from tensorlang.tuner.workers.protocol import Candidate

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tensorlang import build
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 
 FOLD = """
 def fold(x: {T}[1000], y: InOut[{T}[3]]):

@@ -3,7 +3,7 @@
 import pytest
 
 from tensorlang import build
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 
 TYPES = ["f16", "bf16", "f32", "f64", "i8", "u8", "i32", "u32", "i64", "u64"]
 

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from tensorlang.runtime import toolchain
-from tensorlang.runtime.cuda_driver import FUNCTIONS
+from tensorlang.runtime.cuda import toolchain
+from tensorlang.runtime.cuda.driver import FUNCTIONS
 
 POINTER = re.compile(
     r"\*|\bCU(stream|event|graph|graphExec|module|function|context|memoryPool)\b"

@@ -8,13 +8,11 @@ from types import SimpleNamespace
 import pytest
 
 from tensorlang.ops import find
-from tensorlang.runtime import (
-    cuda_driver,
-    cuda_kernel,
-    cuda_multi_tensor,
-    cuda_sets,
-    host_program,
-)
+from tensorlang.runtime import host_program
+from tensorlang.runtime.cuda import driver as cuda_driver
+from tensorlang.runtime.cuda import kernel as cuda_kernel
+from tensorlang.runtime.cuda import multi_tensor as cuda_multi_tensor
+from tensorlang.runtime.cuda import sets as cuda_sets
 
 OPTIMIZERS = ["adam", "adamw", "adamax", "sgd", "rmsprop", "adagrad", "scale"]
 

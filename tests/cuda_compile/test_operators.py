@@ -9,7 +9,7 @@ import pytest
 from tensorlang import build, targets
 from tensorlang.errors import CodegenError, TargetError
 from tensorlang.ops import find
-from tensorlang.runtime import toolchain
+from tensorlang.runtime.cuda import toolchain
 
 FAMILIES = [
     "math.argmax",

@@ -4,7 +4,7 @@ from tensorlang.codegen.c_family.render import render
 from tensorlang.codegen.simt.lower import lower
 from tensorlang.ops import find
 from tensorlang.ops.kernels.building import default
-from tensorlang.runtime import toolchain
+from tensorlang.runtime.cuda import toolchain
 from tensorlang.targets import get
 
 GPU = get("cuda:sm_90a")

@@ -5,7 +5,7 @@ import pytest
 from tensorlang import records, targets, tune
 from tensorlang.cli.app import app
 from tensorlang.errors import TargetError
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 from tensorlang.ops import find
 from tensorlang.ops.kernels.building import default
 from tensorlang.ops.kernels.requests import requested

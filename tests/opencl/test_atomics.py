@@ -6,7 +6,7 @@ import pytest
 
 from tensorlang import build
 from tensorlang.ir import run
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 from tensorlang.schedules.generic import stage_named
 from tensorlang.schedules.simt.reductions import one_result
 from tensorlang.scheduling import Knobs, Schedule

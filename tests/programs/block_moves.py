@@ -24,12 +24,12 @@ from tensorlang.ir.nodes import (
     Store,
 )
 from tensorlang.ir.visit import walk
-from tensorlang.scheduling.tensor_intrinsics import NAMES, tensor_intrinsic
-from tensorlang.scheduling.trace import Step
-from tensorlang.scheduling.tree import (
+from tensorlang.scheduling.analysis.tree import (
     enclosing_loops,
     find_block,
 )
+from tensorlang.scheduling.intrinsics.tensor import NAMES, tensor_intrinsic
+from tensorlang.scheduling.trace import Step
 
 
 def set_scope(draw: Draw, view: View) -> Arguments | None:

@@ -11,6 +11,7 @@ from typing import Final
 from hypothesis import strategies as st
 from tensorlang_test_programs.draft import Axes, Draft
 
+from tensorlang.ir.definitions.reducers import builtin
 from tensorlang.ir.dtypes import DType
 from tensorlang.ir.nodes import (
     Alloc,
@@ -24,8 +25,7 @@ from tensorlang.ir.nodes import (
     Store,
     as_expr,
 )
-from tensorlang.ir.parser import parse
-from tensorlang.ir.reducers import builtin
+from tensorlang.ir.text.parser import parse
 
 _SOFTMAX = """
     m{T} = alloc({TYPE}[{ROWS}])

@@ -10,7 +10,6 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tensorlang.ir.dtypes import DType, boolean, i64
-from tensorlang.ir.folding import constant_of
 from tensorlang.ir.intrinsics import INTRINSICS
 from tensorlang.ir.nodes import (
     COMPARISONS,
@@ -36,6 +35,7 @@ from tensorlang.ir.nodes import (
     Var,
     splat,
 )
+from tensorlang.ir.simplification.folding import constant_of
 
 Draw = Callable[[Any], Any]
 

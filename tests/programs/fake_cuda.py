@@ -27,17 +27,17 @@ from tensorlang.ir.visit import walk
 from tensorlang.ops.registry import operators
 from tensorlang.runtime import (
     building,
-    cuda,
-    cuda_arrays,
-    cuda_device,
-    cuda_driver,
-    cuda_graphs,
-    cuda_lifetimes,
-    cuda_module,
-    cuda_multi_tensor,
     host_program,
-    toolchain,
 )
+from tensorlang.runtime.cuda import arrays as cuda_arrays
+from tensorlang.runtime.cuda import backend as cuda
+from tensorlang.runtime.cuda import device as cuda_device
+from tensorlang.runtime.cuda import driver as cuda_driver
+from tensorlang.runtime.cuda import graphs as cuda_graphs
+from tensorlang.runtime.cuda import lifetimes as cuda_lifetimes
+from tensorlang.runtime.cuda import module as cuda_module
+from tensorlang.runtime.cuda import multi_tensor as cuda_multi_tensor
+from tensorlang.runtime.cuda import toolchain
 from tensorlang.tuner.measurement import telemetry
 
 CONTEXT, OTHER_CONTEXT = 0xC0, 0xC1

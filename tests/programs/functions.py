@@ -17,6 +17,7 @@ from tensorlang_test_programs.expressions import (
     places,
 )
 
+from tensorlang.ir.definitions.reducers import builtin
 from tensorlang.ir.dtypes import DType, boolean, f32, i32, i64
 from tensorlang.ir.nodes import (
     BUFFER_SCOPES,
@@ -53,7 +54,6 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.reducers import builtin
 
 
 @st.composite

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tensorlang_test_programs.draft import Axes, Draft, size
 from tensorlang_test_programs.values import computed
 
+from tensorlang.ir.definitions.reducers import builtin
 from tensorlang.ir.dtypes import boolean
 from tensorlang.ir.nodes import (
     Alloc,
@@ -22,7 +23,6 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.reducers import builtin
 
 
 def several(draft: Draft, tag: str, *, last: bool) -> None:

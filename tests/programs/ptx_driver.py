@@ -13,7 +13,8 @@ import numpy as np
 from tensorlang_test_programs import fake_cuda, ptx_machine
 from tensorlang_test_programs.ptx_machine.objects import tensor_map
 
-from tensorlang.runtime import cuda_multi_tensor, toolchain
+from tensorlang.runtime.cuda import multi_tensor as cuda_multi_tensor
+from tensorlang.runtime.cuda import toolchain
 
 ENCODE = ctypes.CFUNCTYPE(
     ctypes.c_int32,

@@ -17,8 +17,8 @@ from tensorlang_test_programs.views import Place, View, pick
 from tensorlang.ir.contents import allocations, free_vars
 from tensorlang.ir.nodes import Block, Const, Load
 from tensorlang.ir.visit import walk
+from tensorlang.scheduling.analysis.tree import enclosing_loops, find_block
 from tensorlang.scheduling.trace import Step
-from tensorlang.scheduling.tree import enclosing_loops, find_block
 
 Recipe: TypeAlias = Generator[Step, tuple[View, Any], None]
 

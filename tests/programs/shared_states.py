@@ -7,6 +7,7 @@ import math
 from tensorlang_test_programs.draft import Axes, Draft, size
 from tensorlang_test_programs.values import begun, computed
 
+from tensorlang.ir.definitions.reducers import builtin
 from tensorlang.ir.dtypes import DType
 from tensorlang.ir.nodes import (
     Alloc,
@@ -24,7 +25,6 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.reducers import builtin
 
 
 def _reducer(name: str, dtype: DType) -> Reducer:

@@ -21,6 +21,7 @@ from tensorlang_test_programs.shared_states import named, running, together
 from tensorlang_test_programs.tiles import staged, tile
 from tensorlang_test_programs.values import begun, computed, converted
 
+from tensorlang.ir.definitions.reducers import builtin
 from tensorlang.ir.dtypes import DType, i64
 from tensorlang.ir.nodes import (
     Binary,
@@ -41,7 +42,6 @@ from tensorlang.ir.nodes import (
     Var,
     seq,
 )
-from tensorlang.ir.reducers import builtin
 from tensorlang.ir.visit import substitute
 
 

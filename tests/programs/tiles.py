@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from tensorlang_test_programs.draft import Draft
 
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 
 _PRODUCT = """
 def f(a{T}: f{BITS}[{ROWS}, {STEPS}], b{T}: f{BITS}[{STEPS}, {LANES}],

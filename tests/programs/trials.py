@@ -18,9 +18,9 @@ from tensorlang_test_programs.views import View
 from tensorlang.errors import CodegenError, ScheduleError
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import Function, Param
-from tensorlang.ir.parser import parse
-from tensorlang.ir.printer import show
-from tensorlang.ir.verifier import verify
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.text.printer import show
+from tensorlang.ir.verification.verifier import verify
 from tensorlang.scheduling.trace import Step, Trace
 
 # within how much results are the same where their order is not fixed
@@ -170,8 +170,8 @@ def code(trial: Trial, targets: Iterable[str] = ()) -> str:
         "from numpy import inf, nan",
         "from tensorlang import build",
         "from tensorlang.ir.interpreter import run",
-        "from tensorlang.ir.parser import parse",
-        "from tensorlang.ir.verifier import verify",
+        "from tensorlang.ir.text.parser import parse",
+        "from tensorlang.ir.verification.verifier import verify",
         "from tensorlang.scheduling import Schedule",
         "def same(a, b, near):",
         "    if a.dtype.kind in 'fV': a, b = a.astype('f8'), b.astype('f8')",

@@ -20,7 +20,7 @@ from tensorlang.ir.nodes import (
     Node,
 )
 from tensorlang.ir.visit import walk
-from tensorlang.scheduling.tree import (
+from tensorlang.scheduling.analysis.tree import (
     blocks_under,
     enclosing_loops,
     find_block,

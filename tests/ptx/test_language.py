@@ -6,7 +6,7 @@ import pytest
 from tensorlang import build
 from tensorlang.ir import run
 from tensorlang.ir.dtypes import DType
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 
 pytestmark = pytest.mark.usefixtures("ptx_driver")
 RNG = np.random.default_rng(21)

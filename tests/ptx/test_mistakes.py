@@ -8,7 +8,7 @@ import pytest
 from tensorlang.errors import DeviceError
 from tensorlang.ops import find
 from tensorlang.ops.spec.examples import arguments
-from tensorlang.runtime import toolchain
+from tensorlang.runtime.cuda import toolchain
 
 DENSE = ("nn.dense", "bf16", ((37, 64), (96, 64)), {})
 TURNED = ("nn.dense", "bf16", ((45, 96), (96, 72)), {"layout": "io"})

@@ -14,7 +14,7 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
-from tensorlang.runtime.arrays import Array
+from tensorlang.runtime.arrays.host_arrays import Array
 
 _OWN_ERRORS: Final = 4.0  # permitted error as a multiple of the reference's own
 # relative to the largest number: such sums may overflow in another order

@@ -19,7 +19,7 @@ import numpy as np
 
 from tensorlang.errors import ShapeError, TuningError
 from tensorlang.ops.algorithms import DIRECT
-from tensorlang.runtime.arrays import Array
+from tensorlang.runtime.arrays.host_arrays import Array
 from tensorlang.tuner.correctness.decisions import decisions
 from tensorlang.tuner.correctness.expected import Expected, bits
 from tensorlang.tuner.correctness.guarded import EDGES, Edge, Guarded

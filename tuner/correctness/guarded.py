@@ -18,7 +18,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from tensorlang.runtime.arrays import Array
+from tensorlang.runtime.arrays.host_arrays import Array
 
 Edge = Literal["before", "after"]
 EDGES: Final[tuple[Edge, ...]] = ("after", "before")

@@ -26,7 +26,7 @@ from tensorlang.ir.interpreter import run
 from tensorlang.ir.visit import walk
 from tensorlang.ops.spec.examples import Fill, Taken
 from tensorlang.runtime import build
-from tensorlang.runtime.arrays import Array
+from tensorlang.runtime.arrays.host_arrays import Array
 from tensorlang.runtime.describing import signature_of
 from tensorlang.schedules.generic import stage_names
 from tensorlang.scheduling import Schedule

@@ -18,7 +18,7 @@ import ml_dtypes
 import numpy as np
 
 from tensorlang.ops.spec.examples import Fill, Input, plain
-from tensorlang.runtime.arrays import Array
+from tensorlang.runtime.arrays.host_arrays import Array
 
 # decision values by dtype
 Constants: TypeAlias = Mapping[np.dtype, tuple[Any, ...]]

@@ -20,7 +20,7 @@ import numpy as np
 from tensorlang.ir.contents import blocks
 from tensorlang.ir.dtypes import DType
 from tensorlang.ir.nodes import Binary, Block, Call, Function, Reduce, Reducer
-from tensorlang.ir.simplify import known_size
+from tensorlang.ir.simplification.simplify import known_size
 from tensorlang.ir.visit import walk
 
 _CONSTANT: Final = 16.0

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from tensorlang import hardware
-from tensorlang.runtime import llvm
+from tensorlang.runtime.cpu import llvm
 
 Memory = np.ndarray[tuple[int], np.dtype[np.uint8]]
 HEAD: Final = """

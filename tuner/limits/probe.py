@@ -18,7 +18,7 @@ from tensorlang import machine
 from tensorlang.errors import CodegenError
 from tensorlang.instructions import DOT_PRODUCTS, DotProduct
 from tensorlang.machine import Cache, Instruction, Machine
-from tensorlang.runtime import llvm, pool
+from tensorlang.runtime.cpu import llvm, pool
 from tensorlang.targets import host
 from tensorlang.tuner.limits import loops
 

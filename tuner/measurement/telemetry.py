@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from tensorlang import lazy
 from tensorlang.errors import DeviceError
-from tensorlang.runtime import cuda_driver
+from tensorlang.runtime.cuda import driver as cuda_driver
 
 if TYPE_CHECKING:
     import pynvml as nvml

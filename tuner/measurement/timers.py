@@ -19,14 +19,17 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
-from tensorlang.runtime import cuda_device, cuda_driver, pool, toolchain
-from tensorlang.runtime.cuda_arrays import array_at
+from tensorlang.runtime.cpu import pool
+from tensorlang.runtime.cuda import device as cuda_device
+from tensorlang.runtime.cuda import driver as cuda_driver
+from tensorlang.runtime.cuda import toolchain
+from tensorlang.runtime.cuda.arrays import array_at
 from tensorlang.tuner.measurement import telemetry
 from tensorlang.tuner.measurement.rounds import Timing, interleaved
 
 if TYPE_CHECKING:
-    from tensorlang.runtime.cuda_device import Memory
-    from tensorlang.runtime.device_arrays import DeviceArray
+    from tensorlang.runtime.arrays.device_arrays import DeviceArray
+    from tensorlang.runtime.cuda.device import Memory
     from tensorlang.targets import Target
 
 Call = Callable[[], object]

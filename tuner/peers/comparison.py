@@ -13,7 +13,7 @@ from tensorlang.errors import ArgumentError
 from tensorlang.ops.nn.convolution_problem import convolution
 from tensorlang.ops.nn.winograd_packing import CONVOLUTION
 from tensorlang.ops.spec.examples import arguments
-from tensorlang.runtime import buffers
+from tensorlang.runtime.arrays import buffers
 from tensorlang.tuner.peers import layers as layer_peers
 from tensorlang.tuner.peers import random as peers
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from tensorlang import targets
 from tensorlang.errors import TargetError
-from tensorlang.runtime import toolchain
+from tensorlang.runtime.cuda import toolchain
 from tensorlang.tuner.progress import Report
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from tensorlang.ir.dtypes import DType, u32
 from tensorlang.ir.integers.bounds import ranges_in
 from tensorlang.ir.integers.size_bounds import size_ranges
 from tensorlang.ir.natives import COPY_SYNCS
-from tensorlang.ir.rules import Simplifier
+from tensorlang.ir.simplification.rules import Simplifier
 from tensorlang.ir.visit import walk
 from tensorlang.targets import Target
 

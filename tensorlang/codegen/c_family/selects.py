@@ -16,9 +16,9 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from tensorlang.ir import nodes as ir
-from tensorlang.ir.conditions import conjuncts
+from tensorlang.ir.simplification.conditions import conjuncts
 from tensorlang.ir.visit import rebuild, rewriter, walk
-from tensorlang.scheduling.memory import OWN
+from tensorlang.scheduling.steps.memory import OWN
 
 # ranges of expressions under a condition
 _Known: TypeAlias = Mapping[ir.Expr, tuple[int | None, int | None]]

@@ -8,7 +8,7 @@ from typing import Final
 
 from tensorlang.codegen.multiples import multiple
 from tensorlang.codegen.simt.host import Launch, is_private
-from tensorlang.codegen.vector_sizes import pieces
+from tensorlang.codegen.vectors.sizes import pieces
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import allocations
 from tensorlang.ir.visit import walk

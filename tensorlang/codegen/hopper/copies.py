@@ -15,7 +15,7 @@ from tensorlang.codegen.hopper.layouts import extents, swizzle_of
 from tensorlang.errors import CodegenError
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars
-from tensorlang.ir.simplify import simplify
+from tensorlang.ir.simplification.simplify import simplify
 
 _LARGEST = 256  # rows or columns of a box
 

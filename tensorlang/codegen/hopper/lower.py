@@ -27,7 +27,7 @@ from tensorlang.errors import CodegenError
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import reads
 from tensorlang.ir.dtypes import i64, u64
-from tensorlang.ir.simplify import simplify_function
+from tensorlang.ir.simplification.simplify import simplify_function
 from tensorlang.ir.visit import (
     rebuild,
     rebuild_statements,

@@ -24,7 +24,7 @@ from tensorlang.errors import CodegenError
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.semantics import evaluate
-from tensorlang.ir.simplify import simplify
+from tensorlang.ir.simplification.simplify import simplify
 
 _ROWS = 64
 _STEP = 16  # k per instruction

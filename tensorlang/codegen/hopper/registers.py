@@ -9,8 +9,8 @@ import numpy as np
 from tensorlang.errors import CodegenError
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import Const, For, Role
-from tensorlang.ir.print_expr import text
 from tensorlang.ir.semantics import evaluate
+from tensorlang.ir.text.print_expressions import text
 from tensorlang.ir.visit import walk
 
 _WARPGROUP: Final = 128

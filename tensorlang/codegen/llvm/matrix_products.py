@@ -12,7 +12,7 @@ from tensorlang.codegen.llvm import instructions as ins
 from tensorlang.codegen.llvm.builder import Builder
 from tensorlang.codegen.llvm.memory import Value
 from tensorlang.codegen.llvm.types import memory_type
-from tensorlang.codegen.tile_indices import rows_of
+from tensorlang.codegen.vectors.tile_indices import rows_of
 from tensorlang.errors import CodegenError
 from tensorlang.instructions import MATRIX_PRODUCTS, MatrixProduct
 from tensorlang.ir import nodes as ir

@@ -22,7 +22,7 @@ from tensorlang.codegen.simt.host import PRIVATE_BYTES
 from tensorlang.codegen.simt.launches import make_launches
 from tensorlang.codegen.simt.threads import size_in_bytes
 from tensorlang.codegen.team import has_parallel, serial
-from tensorlang.codegen.unroll import specialise
+from tensorlang.codegen.vectors.unroll import specialise
 from tensorlang.errors import CodegenError
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import allocations, reads

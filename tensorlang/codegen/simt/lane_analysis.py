@@ -8,10 +8,10 @@ from math import gcd
 from tensorlang.codegen.folding import fold_node
 from tensorlang.codegen.multiples import CHANGES, Multiples, multiple
 from tensorlang.ir import nodes as ir
-from tensorlang.ir.conditions import conjunction
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.integers.bounds import Known
-from tensorlang.ir.rules import Simplifier
+from tensorlang.ir.simplification.conditions import conjunction
+from tensorlang.ir.simplification.rules import Simplifier
 from tensorlang.ir.visit import rebuild, rewriter, substitute
 
 

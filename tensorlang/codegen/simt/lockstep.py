@@ -27,14 +27,14 @@ from tensorlang.codegen.names import Names
 from tensorlang.codegen.simt.ragged import Lanes, one_body
 from tensorlang.codegen.simt.whole_vectors import forwarded
 from tensorlang.codegen.simt.wide_accesses import WideAccesses, is_own
-from tensorlang.codegen.vectorize import rename
+from tensorlang.codegen.vectors.vectorize import rename
 from tensorlang.ir import nodes as ir
-from tensorlang.ir.conditions import conjunction
 from tensorlang.ir.contents import allocations, free_vars, reads
 from tensorlang.ir.contents import writes as written_by
 from tensorlang.ir.dtypes import DType, i64
 from tensorlang.ir.integers.bounds import Known, ranges_in
 from tensorlang.ir.integers.size_bounds import size_ranges
+from tensorlang.ir.simplification.conditions import conjunction
 from tensorlang.ir.visit import (
     N,
     rebuild,

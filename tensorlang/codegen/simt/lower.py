@@ -8,12 +8,9 @@ from typing import Final
 from tensorlang.codegen.blocks import remove_blocks
 from tensorlang.codegen.collectives import check_rows, refuse_missing
 from tensorlang.codegen.copies import narrow_copies, plain_copies
-from tensorlang.codegen.deinterleave import deinterleave
 from tensorlang.codegen.expand_math import expand_math
 from tensorlang.codegen.flatten import flatten
 from tensorlang.codegen.hopper.lower import lower_roles
-from tensorlang.codegen.interleave import interleave
-from tensorlang.codegen.lane_reductions import reduce_lanes
 from tensorlang.codegen.names import Names, rename_reserved
 from tensorlang.codegen.narrow import widen_narrow
 from tensorlang.codegen.reductions import expand_reductions
@@ -33,12 +30,15 @@ from tensorlang.codegen.simt.register_indices import substitute_register_indices
 from tensorlang.codegen.simt.reserved import RESERVED
 from tensorlang.codegen.simt.unswitch import unswitch_loops
 from tensorlang.codegen.simt.whole_vectors import combine_vectors
-from tensorlang.codegen.unroll import unroll
-from tensorlang.codegen.vector_sizes import split_vectors
-from tensorlang.codegen.vectorize import vectorize
+from tensorlang.codegen.vectors.deinterleave import deinterleave
+from tensorlang.codegen.vectors.interleave import interleave
+from tensorlang.codegen.vectors.lane_reductions import reduce_lanes
+from tensorlang.codegen.vectors.sizes import split_vectors
+from tensorlang.codegen.vectors.unroll import unroll
+from tensorlang.codegen.vectors.vectorize import vectorize
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import For, Function, Let, Node, Reduce, Stmt
-from tensorlang.ir.simplify import entry, simplify_function
+from tensorlang.ir.simplification.simplify import entry, simplify_function
 from tensorlang.ir.visit import transform_statements, walk
 from tensorlang.targets import Target
 

@@ -16,11 +16,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tensorlang.ir import nodes as ir
-from tensorlang.ir.conditions import conjuncts
 from tensorlang.ir.contents import free_vars, reads, touches, writes
 from tensorlang.ir.integers.bounds import bounds, counted
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.integers.polynomials import Poly
+from tensorlang.ir.simplification.conditions import conjuncts
 from tensorlang.ir.visit import children, nodes_of
 
 

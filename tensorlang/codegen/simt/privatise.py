@@ -21,7 +21,7 @@ from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import touches
 from tensorlang.ir.integers.bounds import Range, bounds, counted
 from tensorlang.ir.integers.indices import linear
-from tensorlang.ir.simplify import simplify
+from tensorlang.ir.simplification.simplify import simplify
 from tensorlang.ir.visit import children, nodes_of, rebuild, rewriter
 
 _THREAD = "thread."

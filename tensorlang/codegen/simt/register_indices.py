@@ -17,9 +17,9 @@ from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars, reads
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.indices import linear
-from tensorlang.ir.simplify import simplify
+from tensorlang.ir.simplification.simplify import simplify
 from tensorlang.ir.visit import holds, rebuild, rewriter, substitute
-from tensorlang.scheduling.memory import OWN
+from tensorlang.scheduling.steps.memory import OWN
 
 _Named = dict[ir.Var, ir.Expr]
 _LONG: Final = 16  # substitutions per index

@@ -24,7 +24,7 @@ from tensorlang.codegen.copies import is_copy_sync
 from tensorlang.codegen.names import Names
 from tensorlang.codegen.simt.ownership import owned
 from tensorlang.codegen.simt.privatise import privatise
-from tensorlang.codegen.unroll import specialise
+from tensorlang.codegen.vectors.unroll import specialise
 from tensorlang.errors import CodegenError
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import loops, reads, writes

@@ -18,7 +18,7 @@ from itertools import pairwise
 from tensorlang.codegen.multiples import multiple
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars
-from tensorlang.ir.simplify import simplify
+from tensorlang.ir.simplification.simplify import simplify
 from tensorlang.ir.visit import rebuild, rewriter
 
 

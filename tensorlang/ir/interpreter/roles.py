@@ -19,7 +19,7 @@ from tensorlang.ir.interpreter.lanes import Array, Lanes
 from tensorlang.ir.interpreter.objects import ready
 from tensorlang.ir.interpreter.state import Machine, fault
 from tensorlang.ir.nodes import For, If, Role, Seq, Stmt, Wait, While
-from tensorlang.ir.print_expr import text
+from tensorlang.ir.text.print_expressions import text
 from tensorlang.ir.visit import walk
 
 Execute: TypeAlias = Callable[[Stmt, Machine, Lanes], None]

@@ -9,8 +9,8 @@ pytest.importorskip("onnx", reason="the extra onnx is not installed")
 pytest.importorskip("safetensors", reason="the extra onnx is not installed")
 
 from tensorlang.graph import TensorSpec
-from tensorlang.graph.context import Context
-from tensorlang.graph.layer_times import layer_times
+from tensorlang.graph.execution.layer_times import layer_times
+from tensorlang.graph.networks.context import Context
 from tensorlang.layers import Dense, Embedding, Model, Sequential
 
 

@@ -9,7 +9,7 @@ import pytest
 from tensorlang import targets
 from tensorlang.ops import find, operators
 from tensorlang.ops.random import known_answers, verification
-from tensorlang.runtime import toolchain
+from tensorlang.runtime.cuda import toolchain
 
 
 @pytest.mark.parametrize("group", verification.GROUPS, ids=lambda group: group.name)

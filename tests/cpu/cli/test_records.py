@@ -84,7 +84,7 @@ def test_what_a_schedule_declined_twice_is_listed_once(tlang):
 
     shape = ("--shape", "40x16,16x24,16x24")
     lines = tlang("records", "explain", twice.id, *shape).stdout.splitlines()
-    (step,) = [line for line in lines if line.startswith("contraction.in_blocks")]
+    (step,) = [line for line in lines if "contraction.register_tiles.in_blocks" in line]
     assert step.split()[-1] == "2"
 
 

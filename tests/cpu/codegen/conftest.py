@@ -19,7 +19,7 @@ from tensorlang import targets
 from tensorlang.codegen.llvm.render import render
 from tensorlang.codegen.lower import lower
 from tensorlang.ir.nodes import Function
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 
 
 @dataclass

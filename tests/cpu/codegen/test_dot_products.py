@@ -15,9 +15,10 @@ from tensorlang.codegen.lower import lower
 from tensorlang.errors import CodegenError
 from tensorlang.instructions import DOT_PRODUCTS, DotProduct
 from tensorlang.ir import Buffer, run
-from tensorlang.runtime import build, llvm
-from tensorlang.scheduling.dot_intrinsics import LAYOUTS, dot_name, layouts
-from tensorlang.scheduling.tensor_intrinsics import tensor_intrinsic
+from tensorlang.runtime import build
+from tensorlang.runtime.cpu import llvm
+from tensorlang.scheduling.intrinsics.dots import LAYOUTS, dot_name, layouts
+from tensorlang.scheduling.intrinsics.tensor import tensor_intrinsic
 
 NATIVE = "avx512_bf16"
 

@@ -9,7 +9,7 @@ import pytest
 
 from tensorlang.ir.dtypes import DType
 from tensorlang.ir.interpreter import run
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 from tensorlang.runtime import build
 
 KINDS = ("i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64")

@@ -10,17 +10,18 @@ import pytest
 from tensorlang import targets
 from tensorlang.codegen.llvm.render import render
 from tensorlang.codegen.lower import lower
-from tensorlang.codegen.tile_indices import rows_of
+from tensorlang.codegen.vectors.tile_indices import rows_of
 from tensorlang.errors import CodegenError, DTypeError
 from tensorlang.instructions import MATRIX_PRODUCTS, MatrixProduct, matrix_product
 from tensorlang.ir import Buffer, Function, parse, run
 from tensorlang.ir.cpu_natives import CPU_NATIVES
 from tensorlang.ir.dtypes import DType, i64
 from tensorlang.ir.nodes import Const, Expr, Ramp, Splat, Var
-from tensorlang.runtime import build, llvm
+from tensorlang.runtime import build
+from tensorlang.runtime.cpu import llvm
 from tensorlang.scheduling import Schedule
-from tensorlang.scheduling.matrix_intrinsics import HEIGHTS, LAYOUTS, matrix_name
-from tensorlang.scheduling.tensor_intrinsics import tensor_intrinsic
+from tensorlang.scheduling.intrinsics.matrices import HEIGHTS, LAYOUTS, matrix_name
+from tensorlang.scheduling.intrinsics.tensor import tensor_intrinsic
 
 X86, CPU = "x86_64-unknown-linux-gnu", "graniterapids"
 FEATURES = tuple({name for row in MATRIX_PRODUCTS.values() for name in row.features})

@@ -18,8 +18,8 @@ from tensorlang.errors import TensorlangError
 from tensorlang.ops.kernels.building import default
 from tensorlang.ops.operator import Operator
 from tensorlang.ops.registry import operators
-from tensorlang.runtime import pool
-from tensorlang.runtime.llvm import compile_for
+from tensorlang.runtime.cpu import pool
+from tensorlang.runtime.cpu.llvm import compile_for
 from tensorlang.targets import Target
 from tensorlang.tuner.correctness.ragged import small_variants
 from tensorlang.workload import Workload

@@ -9,8 +9,8 @@ from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import blocks, loops
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import Const
-from tensorlang.ir.parser import parse
-from tensorlang.ir.printer import show
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.text.printer import show
 from tensorlang.scheduling.schedule import Schedule
 
 MARGIN = 4096

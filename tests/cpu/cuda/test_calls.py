@@ -193,7 +193,7 @@ def test_a_check_reports_its_fault(driver):
 
 
 def test_a_warm_process_compiles_nothing(driver, monkeypatch):
-    from tensorlang.runtime import cuda
+    from tensorlang.runtime.cuda import backend as cuda
 
     op = find("nn.softmax")
     op.build(op.default, "cuda")

@@ -9,7 +9,10 @@ import pytest
 
 from tensorlang.errors import DeviceError, DeviceMemoryError
 from tensorlang.ops import find, nn
-from tensorlang.runtime import cuda_device, cuda_driver, cuda_lifetimes, dlpack
+from tensorlang.runtime.arrays import dlpack
+from tensorlang.runtime.cuda import device as cuda_device
+from tensorlang.runtime.cuda import driver as cuda_driver
+from tensorlang.runtime.cuda import lifetimes as cuda_lifetimes
 
 X = np.linspace(-1, 1, 96, dtype=np.float32).reshape(4, 24)
 

@@ -8,7 +8,7 @@ import pytest
 
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError, TensorlangError
 from tensorlang.ops import nn, optim
-from tensorlang.runtime import dlpack
+from tensorlang.runtime.arrays import dlpack
 
 RNG = np.random.default_rng(8)
 X = RNG.normal(size=(4, 6)).astype(np.float32)
@@ -136,7 +136,7 @@ def test_jax(driver, fake, monkeypatch):
             raise AssertionError("JAX's arrays come by DLPack")
 
     def fake_array(array):
-        from tensorlang.runtime.cuda_arrays import array_at
+        from tensorlang.runtime.cuda.arrays import array_at
 
         return array_at(0, int(array.memory), array.shape, array.dtype, owner=array)
 

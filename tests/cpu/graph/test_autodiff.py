@@ -5,7 +5,13 @@ import pytest
 
 from tensorlang import graph
 from tensorlang.errors import GraphError
-from tensorlang.graph import TensorSpec, cond, gradients, loop, while_loop
+from tensorlang.graph import (
+    TensorSpec,
+    cond,
+    gradients,
+    loop,
+    while_loop,
+)
 from tensorlang.ir import compute, prod, reduce_axis
 from tensorlang.ops import math, nn, operator, random
 from tensorlang.ops.spec.signature import Floats, Scalar

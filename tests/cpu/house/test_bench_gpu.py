@@ -230,7 +230,7 @@ def test_the_most_valuable_works_come_first_and_have_the_most_time():
 def test_what_is_to_be_tuned_is_not_refused_before_it(name):
     from tensorlang import targets
     from tensorlang.ops import find
-    from tensorlang.runtime import toolchain
+    from tensorlang.runtime.cuda import toolchain
     from tensorlang.tuner.search.pruning import refusal
 
     if problem := toolchain.missing():
@@ -256,7 +256,7 @@ def test_limits_are_of_nothing_else(arch, kind, opcodes):
     from collections import Counter
 
     from tensorlang import build
-    from tensorlang.runtime import toolchain
+    from tensorlang.runtime.cuda import toolchain
 
     if problem := toolchain.missing():
         pytest.skip(problem)

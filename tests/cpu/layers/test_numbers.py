@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 
 from tensorlang import graph
-from tensorlang.graph import Network, TensorSpec, gradients
+from tensorlang.graph import (
+    Network,
+    TensorSpec,
+    gradients,
+)
 from tensorlang.layers import (
     SGD,
     AdaGrad,

@@ -7,7 +7,7 @@ import pytest
 
 from tensorlang.errors import ArgumentError, GraphError, WeightError
 from tensorlang.graph import TensorSpec, trace
-from tensorlang.graph.network import training
+from tensorlang.graph.networks.network import training
 from tensorlang.layers import (
     SGD,
     Adam,

@@ -15,7 +15,7 @@ import pytest
 from tensorlang import targets
 from tensorlang.errors import ArgumentError, OperatorError
 from tensorlang.ir import parse
-from tensorlang.ir.frontend import compute, reduce_axis, scalar, sum
+from tensorlang.ir.definitions.frontend import compute, reduce_axis, scalar, sum
 from tensorlang.ops import algorithm, find, nn, operator, operators, pin, random, select
 from tensorlang.ops.pins import pinned
 from tensorlang.ops.spec.examples import arguments

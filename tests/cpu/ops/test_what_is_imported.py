@@ -19,8 +19,8 @@ COMPILERS = ("jinja2", "llvmlite", "optuna", "ml_dtypes", "typer", "platformdirs
 GENERATORS = (
     "tensorlang.codegen",
     "tensorlang.ir.nodes",
-    "tensorlang.ir.parser",
-    "tensorlang.ir.printer",
+    "tensorlang.ir.text.parser",
+    "tensorlang.ir.text.printer",
     "tensorlang.ir.intrinsics",
     "tensorlang.scheduling",
     "tensorlang.schedules",
@@ -67,7 +67,7 @@ def test_a_warm_call_loads_nothing_that_generates(loaded):
 def test_a_cold_call_loads_the_primitives_that_its_schedule_uses(loaded):
     modules = loaded["cold call"]
     assert modules >= {"jinja2", "tensorlang.codegen.lower", "tensorlang.ir.nodes"}
-    assert "tensorlang.scheduling.partition" in modules
+    assert "tensorlang.scheduling.steps.partition" in modules
     unused = ("rfactor", "tensorize", "compute_at", "cache_write", "reindex", "pad")
-    assert modules.isdisjoint(f"tensorlang.scheduling.{name}" for name in unused)
+    assert modules.isdisjoint(f"tensorlang.scheduling.steps.{name}" for name in unused)
     assert modules.isdisjoint(("optuna", "typer", "tensorlang.ir.interpreter"))

@@ -3,9 +3,9 @@
 import pytest
 
 from tensorlang import targets
-from tensorlang.runtime import llvm, wrapper
+from tensorlang.runtime.cpu import llvm, wrapper
+from tensorlang.runtime.cpu.backend import LLVMKernel
 from tensorlang.runtime.kernel import Artifact
-from tensorlang.runtime.llvm_kernel import LLVMKernel
 from tensorlang.runtime.signature import BufferSpec, ScalarSpec, Signature
 
 QUERIES = """

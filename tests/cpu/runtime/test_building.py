@@ -13,8 +13,13 @@ import pytest
 
 from tensorlang import targets
 from tensorlang.errors import CodegenError, TargetError
-from tensorlang.ir.parser import parse
-from tensorlang.runtime import build, building, cached_kernel, llvm
+from tensorlang.ir.text.parser import parse
+from tensorlang.runtime import (
+    build,
+    building,
+    cached_kernel,
+)
+from tensorlang.runtime.cpu import llvm
 
 TEXT = """
 def twice(x: f32[n], y: Out[f32[n]], *, n: i64):
@@ -212,11 +217,11 @@ import sys
 import numpy as np
 from tensorlang.runtime import cached_kernel
 def make():
-    from tensorlang.ir.parser import parse
+    from tensorlang.ir.text.parser import parse
     return parse('''{TEXT}''')
 kernel = cached_kernel("twice", make)
 assert kernel(np.ones(3, np.float32))[0] == 2
-heavy = ("jinja2", "tensorlang.codegen", "tensorlang.ir.parser", "optuna")
+heavy = ("jinja2", "tensorlang.codegen", "tensorlang.ir.text.parser", "optuna")
 print([name for name in heavy if name in sys.modules])
 """
     runs = [

@@ -12,7 +12,8 @@ from tensorlang import build, ir
 from tensorlang.errors import CodegenError
 from tensorlang.ops import find
 from tensorlang.ops.kernels.building import default
-from tensorlang.runtime import compile_process, llvm, processes
+from tensorlang.runtime import processes
+from tensorlang.runtime.cpu import compile_process, llvm
 from tensorlang.scheduling import Schedule
 from tensorlang.targets import get
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensorlang.runtime import host_program, launcher, launcher_text, llvm
+from tensorlang.runtime import host_program
+from tensorlang.runtime.cpu import launcher, launcher_text, llvm
 from tensorlang.runtime.signature import BufferSpec, ScalarSpec, Signature
 
 START = ctypes.CFUNCTYPE(

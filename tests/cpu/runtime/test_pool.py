@@ -13,8 +13,9 @@ import pytest
 
 from tensorlang import targets
 from tensorlang.errors import KernelError
-from tensorlang.ir.parser import parse
-from tensorlang.runtime import build, pool
+from tensorlang.ir.text.parser import parse
+from tensorlang.runtime import build
+from tensorlang.runtime.cpu import pool
 
 F32 = np.float32
 
@@ -408,7 +409,7 @@ def test_fork_while_another_thread_launches(scale, size):
 def test_the_process_ends_with_its_workers_asleep_or_not():
     code = """
 import numpy as np
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 from tensorlang.runtime import build
 kernel = build(parse('''
 def twice(x: f32[n], y: Out[f32[n]], *, n: i64):

@@ -9,7 +9,7 @@ from tensorlang import build
 from tensorlang.ir import compute, function, placeholder, reduce_axis, scalar, size
 from tensorlang.ir import sum as total
 from tensorlang.ir.nodes import Load, as_expr
-from tensorlang.runtime.wrapper import INLINE_BYTES
+from tensorlang.runtime.cpu.wrapper import INLINE_BYTES
 from tensorlang.schedules.streaming import Stream, loop_named, stream
 from tensorlang.schedules.tiling import in_lanes
 from tensorlang.scheduling import Schedule

@@ -12,7 +12,8 @@ from tensorlang import targets
 from tensorlang.codegen.llvm.render import render
 from tensorlang.codegen.lower import lower
 from tensorlang.ir import parse, run
-from tensorlang.runtime import build, llvm
+from tensorlang.runtime import build
+from tensorlang.runtime.cpu import llvm
 from tensorlang.schedules.generic import generic
 from tensorlang.scheduling import Knobs, Schedule
 

@@ -14,8 +14,9 @@ from tensorlang.codegen.llvm.render import render
 from tensorlang.codegen.lower import lower
 from tensorlang.ir import parse
 from tensorlang.ops import nn
-from tensorlang.runtime import build, llvm
+from tensorlang.runtime import build
 from tensorlang.runtime.building import MEANING_VARIABLE, forget
+from tensorlang.runtime.cpu import llvm
 from tensorlang.schedules.generic import generic
 from tensorlang.scheduling import Knobs, Schedule
 

@@ -6,7 +6,7 @@ from types import ModuleType
 
 import numpy as np
 
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 from tensorlang.runtime import build
 
 CASES = 150

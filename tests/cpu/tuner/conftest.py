@@ -74,8 +74,8 @@ PERHAPS = "x[0] >= u32(0)"  # always, which the verifier does not look for
 MODULE = '''
 """A user's operator."""
 
-from tensorlang.ir.frontend import compute
-from tensorlang.ir.parser import parse
+from tensorlang.ir.definitions.frontend import compute
+from tensorlang.ir.text.parser import parse
 from tensorlang.ops import operator
 from tensorlang.scheduling import schedule
 

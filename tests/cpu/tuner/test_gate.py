@@ -9,11 +9,11 @@ import pytest
 
 from tensorlang import targets
 from tensorlang.errors import ShapeError, TuningError
-from tensorlang.ir.frontend import compute, max, reduce_axis, sum
+from tensorlang.ir.definitions.frontend import compute, max, reduce_axis, sum
 from tensorlang.ir.intrinsics import exp
-from tensorlang.ir.parser import parse
-from tensorlang.ir.printer import show
-from tensorlang.ir.verifier import verify
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.text.printer import show
+from tensorlang.ir.verification.verifier import verify
 from tensorlang.ops import (
     find,
     operator,

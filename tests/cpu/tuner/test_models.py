@@ -16,7 +16,12 @@ from tensorlang.errors import (
     ShapeError,
     TuningError,
 )
-from tensorlang.graph import TensorSpec, loop, trace, workloads
+from tensorlang.graph import (
+    TensorSpec,
+    loop,
+    trace,
+    workloads,
+)
 from tensorlang.layers import (
     Dense,
     Dropout,

@@ -11,7 +11,7 @@ from tensorlang.ops import find
 from tensorlang.tuner import tune
 
 MODULE = """
-from tensorlang.ir.frontend import compute, reduce_axis, sum
+from tensorlang.ir.definitions.frontend import compute, reduce_axis, sum
 from tensorlang.ops import operator
 
 

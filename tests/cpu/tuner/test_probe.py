@@ -71,7 +71,7 @@ def test_a_folder_that_cannot_be_written_is_said(probed, monkeypatch, tmp_path, 
 
 def test_what_llvm_does_not_know_stays_published(monkeypatch):
     from tensorlang.errors import CodegenError
-    from tensorlang.runtime import llvm
+    from tensorlang.runtime.cpu import llvm
     from tensorlang.tuner.limits.probe import _Probe
 
     def older(text, compiled=llvm.compile_module):

@@ -32,7 +32,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.printer import show
+from tensorlang.ir.text.printer import show
 from tensorlang.ir.visit import substitute
 
 LENGTH = 64
@@ -166,7 +166,7 @@ def code(case: tuple[Function, str]) -> str:
         "from numpy import inf, nan\n"
         "from tensorlang import build\n"
         "from tensorlang.ir.interpreter import run\n"
-        "from tensorlang.ir.parser import parse\n"
+        "from tensorlang.ir.text.parser import parse\n"
         f'f = parse("""\n{show(func)}""")\n'
         f"given = [{rows}]\n"
         "wanted, got = ([a.copy() for a in given] for _ in range(2))\n"

@@ -209,7 +209,7 @@ def _run(case: Case) -> tuple[list[Any], list[Any]]:
     Raises:
         TensorlangError: it is refused.
     """
-    from tensorlang.graph.network import Network
+    from tensorlang.graph.networks.network import Network
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "m.onnx"
@@ -258,7 +258,7 @@ def _wrong(a: Any, b: Any) -> Any:
 _SHOWN = """
 import numpy as np, onnxruntime
 from tensorlang.onnx import load
-from tensorlang.graph.network import Network
+from tensorlang.graph.networks.network import Network
 
 open("/tmp/m.onnx", "wb").write(data)
 program = load("/tmp/m.onnx", largest={largest})

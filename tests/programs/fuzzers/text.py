@@ -13,10 +13,10 @@ from tensorlang_test_programs.fuzzing import Fuzzer
 from tensorlang_test_programs.nests import nests
 
 from tensorlang.errors import IRError, ParseError
-from tensorlang.ir.parser import parse
-from tensorlang.ir.printer import show
-from tensorlang.ir.text_limits import MAX_BRACKETS, MAX_CHAIN, MAX_NUMBER
-from tensorlang.ir.verifier import verify
+from tensorlang.ir.text.limits import MAX_BRACKETS, MAX_CHAIN, MAX_NUMBER
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.text.printer import show
+from tensorlang.ir.verification.verifier import verify
 
 _TOKENS = re.compile(r"\w+|\s+|[^\w\s]")
 _FOREIGN = (
@@ -93,9 +93,9 @@ def _refused(message: str) -> list[str]:
 def code(text: Any) -> str:
     """Python text that does the same."""
     return (
-        "from tensorlang.ir.parser import parse\n"
-        "from tensorlang.ir.printer import show\n"
-        "from tensorlang.ir.verifier import verify\n"
+        "from tensorlang.ir.text.parser import parse\n"
+        "from tensorlang.ir.text.printer import show\n"
+        "from tensorlang.ir.verification.verifier import verify\n"
         f"f = parse({text!r})\n"
         "verify(f)\n"
         "assert parse(show(f)) == f\n"

@@ -8,7 +8,7 @@ from tensorlang.codegen.simt.lower import lower
 from tensorlang.errors import InterpreterError
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import Barrier, Seq, seq
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 from tensorlang.ir.visit import transform, walk
 from tensorlang.ops.kernels.building import default
 from tensorlang.ops.registry import find

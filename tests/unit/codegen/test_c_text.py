@@ -8,7 +8,7 @@ from tensorlang.codegen.c_family.render import render
 from tensorlang.codegen.simt.lower import lower
 from tensorlang.ir.dtypes import DType
 from tensorlang.ir.nodes import Const
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 from tensorlang.ops.kernels.building import default
 from tensorlang.ops.registry import find
 from tensorlang.targets import Target

@@ -10,7 +10,7 @@ from tensorlang.errors import CodegenError, InterpreterError, ScheduleError
 from tensorlang.ir.contents import allocations
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import Barrier, Seq, seq
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 from tensorlang.ir.visit import transform, walk
 from tensorlang.scheduling import Schedule
 from tensorlang.targets import get

@@ -9,7 +9,7 @@ from tensorlang.codegen.llvm.dead_lanes import drop_dead_lanes
 from tensorlang.codegen.lower import lower
 from tensorlang.ir.contents import allocations
 from tensorlang.ir.nodes import Load, Store
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 from tensorlang.ir.visit import walk
 
 TARGET = targets.Target(

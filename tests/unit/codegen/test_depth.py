@@ -7,8 +7,8 @@ from tensorlang.codegen.names import Names
 from tensorlang.codegen.simt.depth import DEEPEST, bind_deep
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import Buffer, Expr, If, Let, Load, Select, Store, Var, While
-from tensorlang.ir.parser import parse
-from tensorlang.ir.verifier import verify
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.verification.verifier import verify
 from tensorlang.ir.visit import children, walk
 
 HEAD = """

@@ -3,7 +3,7 @@
 from tensorlang.codegen.names import Names
 from tensorlang.codegen.simt.fragments import hoist_fragments
 from tensorlang.codegen.simt.whole_vectors import combine_vectors
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 
 PRODUCTS = """
 def products(y: Out[f32[256]]):

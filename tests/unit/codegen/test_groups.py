@@ -5,12 +5,12 @@ import pytest
 
 from tensorlang.codegen.c_family.render import render
 from tensorlang.codegen.simt.lower import lower
-from tensorlang.codegen.vector_sizes import SIZES, pieces
+from tensorlang.codegen.vectors.sizes import SIZES, pieces
 from tensorlang.errors import CodegenError
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import Alloc, Expr, For, Shuffle, Var
-from tensorlang.ir.parser import parse
-from tensorlang.ir.verifier import verify
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.verification.verifier import verify
 from tensorlang.ir.visit import walk
 from tensorlang.ops import find
 from tensorlang.ops.kernels.building import default

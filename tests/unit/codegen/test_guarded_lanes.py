@@ -7,8 +7,8 @@ from tensorlang import targets
 from tensorlang.codegen.simt.lower import lower
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import For, If
-from tensorlang.ir.parser import parse
-from tensorlang.ir.verifier import verify
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.verification.verifier import verify
 from tensorlang.ir.visit import walk
 
 GPU = targets.get("cuda:sm_90a")

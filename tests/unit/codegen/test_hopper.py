@@ -15,9 +15,9 @@ from tensorlang.errors import CodegenError, InterpreterError
 from tensorlang.ir.gpu_effects import GPU_EFFECTS
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import Call
-from tensorlang.ir.parser import parse
-from tensorlang.ir.printer import show
-from tensorlang.ir.verifier import verify
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.text.printer import show
+from tensorlang.ir.verification.verifier import verify
 from tensorlang.ir.visit import walk
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "hopper_ring.py"

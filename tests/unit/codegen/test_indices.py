@@ -10,8 +10,8 @@ from tensorlang.codegen.simt.lower import lower
 from tensorlang.ir.dtypes import i32, i64
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import Binary, Cast, For, Let, Var
-from tensorlang.ir.parser import parse
-from tensorlang.ir.verifier import verify
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.verification.verifier import verify
 from tensorlang.ir.visit import walk
 
 GPU = targets.get("cuda:sm_90a")

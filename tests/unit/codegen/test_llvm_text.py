@@ -5,7 +5,7 @@ import pytest
 from tensorlang.codegen.llvm.render import render
 from tensorlang.codegen.lower import lower
 from tensorlang.errors import CodegenError
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 from tensorlang.targets import Target
 
 TARGET = Target(

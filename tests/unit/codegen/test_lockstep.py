@@ -10,8 +10,8 @@ from tensorlang.codegen.simt.lockstep import in_lockstep
 from tensorlang.ir.contents import loops
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import Compare, For, If, Let, Load, Ramp, Store
-from tensorlang.ir.parser import parse
-from tensorlang.ir.verifier import verify
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.verification.verifier import verify
 from tensorlang.ir.visit import walk
 
 HEAD = """

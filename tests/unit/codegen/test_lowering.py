@@ -6,9 +6,9 @@ import pytest
 from tensorlang.codegen.lower import lower
 from tensorlang.errors import CodegenError
 from tensorlang.ir.interpreter import run
-from tensorlang.ir.parser import parse
-from tensorlang.ir.printer import show
-from tensorlang.ir.verifier import verify
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.text.printer import show
+from tensorlang.ir.verification.verifier import verify
 from tensorlang.targets import Target
 
 TARGET = Target(features=("fma",), threads=4, vector_bits=512, vector_registers=32)

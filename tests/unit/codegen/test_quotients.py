@@ -2,8 +2,8 @@
 
 from tensorlang.codegen.names import Names
 from tensorlang.codegen.simt.quotients import hoist_divisions
-from tensorlang.ir.parser import parse
-from tensorlang.ir.verifier import verify
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.verification.verifier import verify
 
 DIVIDED = """
 def f(y: Out[f32[n * 1024]], *, n: i64):

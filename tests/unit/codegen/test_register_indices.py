@@ -3,7 +3,7 @@
 import pytest
 
 from tensorlang.codegen.simt.register_indices import substitute_register_indices
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 
 FORM = """
 def f(x: f32[4096], y: Out[f32[9]], *, n: i64):

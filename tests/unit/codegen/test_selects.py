@@ -3,7 +3,7 @@
 import pytest
 
 from tensorlang.codegen.c_family.selects import tidy_selects
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 
 FORM = """
 def f(x: f32[112], y: Out[f32[9]], *, n: i64):

@@ -5,7 +5,7 @@ import pytest
 from tensorlang import targets
 from tensorlang.codegen.simt.host import host_program
 from tensorlang.codegen.simt.lower import lower
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 
 CUDA = targets.get("cuda:sm_80")
 

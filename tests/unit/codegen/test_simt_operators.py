@@ -8,7 +8,7 @@ import pytest
 
 from tensorlang.codegen.simt.lower import lower
 from tensorlang.ir.interpreter import run
-from tensorlang.ir.verifier import verify
+from tensorlang.ir.verification.verifier import verify
 from tensorlang.ops.kernels.building import default
 from tensorlang.ops.registry import find
 from tensorlang.runtime.describing import signature_of

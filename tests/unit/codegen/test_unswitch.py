@@ -2,7 +2,7 @@
 
 from tensorlang.codegen.simt.unswitch import unswitch_loops
 from tensorlang.ir.nodes import For, If
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 from tensorlang.ir.visit import walk
 
 TEXT = """

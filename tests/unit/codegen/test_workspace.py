@@ -10,8 +10,8 @@ from tensorlang.codegen.llvm.workspace import layout
 from tensorlang.codegen.lower import lower
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import Expr, Var, as_expr
-from tensorlang.ir.parser import parse
 from tensorlang.ir.semantics import evaluate
+from tensorlang.ir.text.parser import parse
 from tensorlang.ir.visit import children
 from tensorlang.targets import Target
 

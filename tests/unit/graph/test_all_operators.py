@@ -6,7 +6,7 @@ import pytest
 
 from tensorlang import graph
 from tensorlang.graph import TensorSpec, gradients
-from tensorlang.graph.gradients import is_float
+from tensorlang.graph.differentiation.gradients import is_float
 from tensorlang.ops import operators
 
 B = "batch"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tensorlang.graph.memory import Lifetime, placed
+from tensorlang.graph.execution.memory import Lifetime, placed
 
 LIVES = st.lists(
     st.builds(

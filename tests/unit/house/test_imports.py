@@ -17,12 +17,18 @@ FOLDERS = {"tensorlang": "tensorlang"} | {
 
 # what a class does by a method, and a module above it implements
 UPWARD = {
-    ("tensorlang.ir.nodes", "tensorlang.ir.printer"): "a node's repr is its text",
+    ("tensorlang.ir.nodes", "tensorlang.ir.text.printer"): "a node's repr is its text",
     ("tensorlang.ir.nodes", "tensorlang.ir.visit"): "a block's condition in its axes",
     ("tensorlang.graph.values", "tensorlang.graph.applying"): "operators on values",
     ("tensorlang.graph.values", "tensorlang.graph.indexing"): "x[i] of a tensor",
-    ("tensorlang.graph.program", "tensorlang.graph.execution"): "a program is called",
-    ("tensorlang.graph.program", "tensorlang.graph.rewriting"): "called on symbols",
+    (
+        "tensorlang.graph.program",
+        "tensorlang.graph.execution.running",
+    ): "a program is called",
+    (
+        "tensorlang.graph.program",
+        "tensorlang.graph.passes.rewriting",
+    ): "called on symbols",
     ("tensorlang.ops.operator", "tensorlang.ops.derived_gradients"): (
         "an operator's gradient is an operator"
     ),
@@ -31,7 +37,7 @@ UPWARD = {
 IN_FUNCTIONS = {
     "tensorlang.layers.saving": "safetensors is optional",
     "tensorlang.onnx.files": "onnx is optional",
-    "tensorlang.runtime.llvm": "LLVM takes 170 MB, and is set up when it is loaded",
+    "tensorlang.runtime.cpu.llvm": "LLVM takes 170 MB, and is set up when it is loaded",
 }
 # modules that are found by name: commands, primitives, operators
 BY_NAME = {
@@ -199,7 +205,7 @@ def lazily(block: ast.If, package: str) -> Iterator[tuple[str, str]]:
                     assert not homes.keys() & set(names)  # a module would replace it
                     yield from ((each, f"{package}.{home}.{each}") for each in names)
                     if not names:
-                        yield home, f"{package}.{home}"
+                        yield home.rpartition(".")[2], f"{package}.{home}"
 
 
 def test_type_checkers_see_what_is_imported_lazily():

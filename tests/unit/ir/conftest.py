@@ -7,8 +7,8 @@ import pytest
 from tensorlang.errors import IRError
 from tensorlang.ir.dtypes import f32
 from tensorlang.ir.nodes import Buffer, Function, Param, Var
-from tensorlang.ir.parser import parse
-from tensorlang.ir.verifier import verify
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.verification.verifier import verify
 
 HEAD = "def f(x: f32[8], y: Out[f32[8]], z: InOut[f32[8]], *, n: i64, c: f32):\n"
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from tensorlang import ir
-from tensorlang.ir.adjoint_sums import (
+from tensorlang.ir.contents import blocks
+from tensorlang.ir.gradients.derivatives import ZERO
+from tensorlang.ir.gradients.derivatives import written as to_expr
+from tensorlang.ir.gradients.sums import (
     KnownSum,
     added,
     by_loops,
     closed,
     moved_out,
 )
-from tensorlang.ir.contents import blocks
-from tensorlang.ir.derivatives import ZERO
-from tensorlang.ir.derivatives import written as to_expr
 from tensorlang.ir.nodes import Buffer, Call, Reduce, Var, as_expr
 from tensorlang.ir.visit import nodes_of
 from tensorlang.ops import find

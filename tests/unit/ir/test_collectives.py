@@ -13,9 +13,9 @@ from tensorlang.ir.collectives import COLLECTIVES, shuffle_xor
 from tensorlang.ir.dtypes import boolean, f32, i32
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import Var
-from tensorlang.ir.parser import parse
-from tensorlang.ir.printer import show
-from tensorlang.ir.verifier import verify
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.text.printer import show
+from tensorlang.ir.verification.verifier import verify
 from tensorlang.targets import get, host
 
 GPU = get("cuda:sm_80")

@@ -6,7 +6,7 @@ import pytest
 
 from tensorlang.errors import IRError
 from tensorlang.ir.cost import cost
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 from tensorlang.ops import find
 
 DENSE = """

@@ -7,9 +7,9 @@ import subprocess
 import sys
 
 from tensorlang.ir.digest import digest
-from tensorlang.ir.parser import parse
-from tensorlang.ir.printer import show
-from tensorlang.ir.syntax import GRAMMAR
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.text.printer import show
+from tensorlang.ir.text.syntax import GRAMMAR
 
 TEXT = "def f(x: Out[f32[4]]):\n    x[0] = {}\n"
 
@@ -31,7 +31,7 @@ def test_spelling_does_not_matter_but_the_tree_does():
 def test_a_digest_is_the_same_in_another_process():
     code = (
         "from tensorlang.ir.digest import digest\n"
-        "from tensorlang.ir.parser import parse\n"
+        "from tensorlang.ir.text.parser import parse\n"
         f"print(digest(parse({TEXT.format('1.5')!r})))"
     )
     ran = subprocess.run(

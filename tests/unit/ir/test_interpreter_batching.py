@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tensorlang.errors import InterpreterError
 from tensorlang.ir.interpreter import ALL_CHECKS, batching, run
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 
 SIZE = 11
 

@@ -7,7 +7,7 @@ import pytest
 
 from tensorlang.errors import InterpreterError
 from tensorlang.ir.interpreter import ALL_CHECKS, run
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 
 
 def test_a_reduction_starts_from_its_identity():

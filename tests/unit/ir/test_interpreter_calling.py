@@ -7,7 +7,7 @@ import pytest
 
 from tensorlang.errors import ArgumentError, DTypeError, InterpreterError, ShapeError
 from tensorlang.ir.interpreter import run
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 
 SCALE = parse("""
 def scale(x: f32[n, 2 * m], y: Out[f32[n, 2 * m]], *, n: i64, m: i64, rate: f32):

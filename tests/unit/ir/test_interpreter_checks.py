@@ -7,7 +7,7 @@ import pytest
 
 from tensorlang.errors import InterpreterError
 from tensorlang.ir.interpreter import ALL_CHECKS, run
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 
 # (check, the start of the message, program over x: i32[8] and y: i32[8])
 FAULTS = [

@@ -5,8 +5,8 @@ import pytest
 
 from tensorlang.errors import InterpreterError
 from tensorlang.ir.interpreter import run
-from tensorlang.ir.parser import parse
-from tensorlang.ir.verifier import verify
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.verification.verifier import verify
 
 # each warpgroup adds a row of x to its rows of registers, thread by thread
 TOGETHER = """

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tensorlang.errors import InterpreterError
 from tensorlang.ir.interpreter import ALL_CHECKS, run
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 
 SIZE = 7
 RACES_ONLY = ALL_CHECKS - {"inout"}

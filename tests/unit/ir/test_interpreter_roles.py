@@ -5,8 +5,8 @@ import pytest
 
 from tensorlang.errors import InterpreterError
 from tensorlang.ir.interpreter import ALL_CHECKS, run
-from tensorlang.ir.parser import parse
-from tensorlang.ir.verifier import verify
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.verification.verifier import verify
 
 # one thread of the last warp copies; two warps consume, each lane an element
 RING = """

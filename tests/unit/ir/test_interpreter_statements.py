@@ -7,7 +7,7 @@ import pytest
 
 from tensorlang.errors import InterpreterError
 from tensorlang.ir.interpreter import ALL_CHECKS, run
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 
 KINDS = ["range(8)", "unrolled(8)", "parallel(8)", "vectorized(8)"]
 KINDS += ['bound(8, "thread.x")', 'bound(8, "block.x")']

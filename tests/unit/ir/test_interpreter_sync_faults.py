@@ -9,8 +9,8 @@ import pytest
 
 from tensorlang.errors import InterpreterError
 from tensorlang.ir.interpreter import run
-from tensorlang.ir.parser import parse
-from tensorlang.ir.verifier import verify
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.verification.verifier import verify
 
 REVERSED = """
 def reversed_rows(x: i32[4, 60], y: Out[i32[4, 60]]):

@@ -7,7 +7,7 @@ import pytest
 
 from tensorlang.errors import InterpreterError, IRError
 from tensorlang.ir.interpreter import as_team, run
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 
 # what lowering makes of: t = x + 1 in parallel; s = sum(t); y = t reversed * s
 LOWERED = """

@@ -7,7 +7,7 @@ import pytest
 
 from tensorlang.errors import InterpreterError
 from tensorlang.ir.interpreter import ALL_CHECKS, run
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 
 # each thread computes 8x8 elements; k in steps of 8 through two shared tiles
 TILE = """

@@ -6,8 +6,8 @@ import pytest
 
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.known import Known
-from tensorlang.ir.lanewise import as_ramp
 from tensorlang.ir.nodes import Const, Expr, Ramp, Splat, Var, as_expr
+from tensorlang.ir.simplification.lanewise import as_ramp
 
 N = Var("n", i64)
 

@@ -15,7 +15,7 @@ from tensorlang.ir.dtypes import DType, f32, f64
 from tensorlang.ir.math import EXPANSIONS, expand
 from tensorlang.ir.nodes import Call, Let, Select, Var
 from tensorlang.ir.semantics import call, evaluate_lets
-from tensorlang.ir.simplify import simplify
+from tensorlang.ir.simplification.simplify import simplify
 from tensorlang.ir.visit import walk
 
 LONG = np.longdouble

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tensorlang.errors import ParseError
-from tensorlang.ir import text_limits
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text import limits as text_limits
+from tensorlang.ir.text.parser import parse
 
 HEAD = "def f(x: f32[4], y: Out[f32[4]], *, n: i64):\n"
 

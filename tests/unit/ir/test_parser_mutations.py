@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tensorlang.errors import IRError, ParseError
-from tensorlang.ir.parser import parse
-from tensorlang.ir.printer import show
-from tensorlang.ir.verifier import verify
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.text.printer import show
+from tensorlang.ir.verification.verifier import verify
 
 TEXT = """\
 @reducer(commutative=False)

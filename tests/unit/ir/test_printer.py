@@ -23,8 +23,8 @@ from tensorlang.ir.nodes import (
     Var,
     as_expr,
 )
-from tensorlang.ir.parser import parse
-from tensorlang.ir.printer import show
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.text.printer import show
 
 A, B, C = Var("a"), Var("b"), Var("c")
 P, Q = Var("p", boolean), Var("q", boolean)

@@ -5,9 +5,9 @@ import re
 import pytest
 
 from tensorlang.errors import TensorlangError
-from tensorlang.ir.parser import parse
-from tensorlang.ir.printer import show
-from tensorlang.ir.verifier import verify
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.text.printer import show
+from tensorlang.ir.verification.verifier import verify
 
 RING = """\
 def f(x: f32[8], y: Out[f32[8]]):

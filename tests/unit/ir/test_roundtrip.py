@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from tensorlang.ir import nodes
 from tensorlang.ir.digest import digest
 from tensorlang.ir.nodes import Function, Let, Param, Seq, Store, Var
-from tensorlang.ir.parser import parse
-from tensorlang.ir.printer import show
-from tensorlang.ir.verifier import verify
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.text.printer import show
+from tensorlang.ir.verification.verifier import verify
 from tensorlang.ir.visit import walk
 
 STEADY = settings(

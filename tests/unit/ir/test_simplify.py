@@ -31,9 +31,9 @@ from tensorlang.ir.nodes import (
     as_expr,
     binary,
 )
-from tensorlang.ir.printer import show
 from tensorlang.ir.semantics import evaluate
-from tensorlang.ir.simplify import simplify
+from tensorlang.ir.simplification.simplify import simplify
+from tensorlang.ir.text.printer import show
 
 i, j, k, m, n = (Var(name) for name in "ijkmn")
 w = Var("w", u32)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tensorlang.ir.interpreter import run
-from tensorlang.ir.parser import parse
-from tensorlang.ir.printer import show
-from tensorlang.ir.simplify import simplify_function
+from tensorlang.ir.simplification.simplify import simplify_function
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.text.printer import show
 
 SPLIT = """
 def f(x: f32[n, 20], y: Out[f32[n, 20]], *, n: i64):

@@ -6,7 +6,7 @@ import gc
 
 from tensorlang.ir.contents import allocations, blocks, loops, structure
 from tensorlang.ir.nodes import Alloc, Block, For
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 from tensorlang.ir.visit import walk
 
 TEXT = """

@@ -9,9 +9,9 @@ from tensorlang.codegen.simt.lower import lower
 from tensorlang.errors import CodegenError
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.mma import tf32
-from tensorlang.ir.parser import parse
-from tensorlang.ir.printer import show
-from tensorlang.ir.verifier import verify
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.text.printer import show
+from tensorlang.ir.verification.verifier import verify
 from tensorlang.targets import get
 
 RESULT = """

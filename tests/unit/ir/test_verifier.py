@@ -6,6 +6,7 @@ import pytest
 
 from tensorlang.errors import DTypeError, IRError
 from tensorlang.ir import nodes
+from tensorlang.ir.definitions.reducers import builtin
 from tensorlang.ir.dtypes import f32, i64
 from tensorlang.ir.nodes import (
     Axis,
@@ -24,10 +25,9 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.parser import parse
-from tensorlang.ir.reducers import builtin
-from tensorlang.ir.verifier import verify
-from tensorlang.ir.verify_layout import layout_fault
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.verification.layouts import layout_fault
+from tensorlang.ir.verification.verifier import verify
 
 X, Y = Buffer("x", f32, (8,)), Buffer("y", f32, (8,))
 

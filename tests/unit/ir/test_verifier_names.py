@@ -25,7 +25,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.verifier import verify
+from tensorlang.ir.verification.verifier import verify
 
 X, Y = Buffer("x", f32, (8,)), Buffer("y", f32, (8,))
 

@@ -6,6 +6,7 @@ import pytest
 
 from tensorlang.errors import IRError
 from tensorlang.ir import nodes
+from tensorlang.ir.definitions.reducers import builtin
 from tensorlang.ir.dtypes import boolean, f32, i32, u32
 from tensorlang.ir.nodes import (
     Alloc,
@@ -30,8 +31,7 @@ from tensorlang.ir.nodes import (
     as_expr,
     seq,
 )
-from tensorlang.ir.reducers import builtin
-from tensorlang.ir.verifier import verify
+from tensorlang.ir.verification.verifier import verify
 
 X, Y = Buffer("x", f32, (8,)), Buffer("y", f32, (8,))
 

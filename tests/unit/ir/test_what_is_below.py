@@ -21,7 +21,7 @@ from tensorlang.ir.nodes import (
     Stmt,
     Store,
 )
-from tensorlang.ir.rules import Simplifier
+from tensorlang.ir.simplification.rules import Simplifier
 from tensorlang.ir.visit import holds, nodes_of, substitute, walk
 
 N, AT = Var("n", i64), Var("i", i64)

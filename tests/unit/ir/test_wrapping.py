@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensorlang.ir import conditions, lanes, rules
 from tensorlang.ir.dtypes import i8, i32, i64
 from tensorlang.ir.integers import bounds, division, known, polynomials
 from tensorlang.ir.integers.bounds import prove
@@ -40,7 +39,8 @@ from tensorlang.ir.nodes import (
     binary,
 )
 from tensorlang.ir.semantics import evaluate
-from tensorlang.ir.simplify import simplify
+from tensorlang.ir.simplification import conditions, lanes, rules
+from tensorlang.ir.simplification.simplify import simplify
 
 MODULES = (bounds, conditions, division, known, lanes, polynomials, rules)
 X, Y = Var("x", i8), Var("y", i8)

@@ -6,7 +6,7 @@ import pytest
 from tensorlang import graph
 from tensorlang.errors import ArgumentError, GraphError, ShapeError
 from tensorlang.graph import TensorSpec
-from tensorlang.graph.network import Network
+from tensorlang.graph.networks.network import Network
 from tensorlang.ir import compute
 from tensorlang.layers import (
     Activate,

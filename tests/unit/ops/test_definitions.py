@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tensorlang.ir.interpreter import run
-from tensorlang.ir.parser import parse
-from tensorlang.ir.printer import show
-from tensorlang.ir.verifier import verify
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.text.printer import show
+from tensorlang.ir.verification.verifier import verify
 from tensorlang.ops import find, operators
 from tensorlang.ops.random.draw import Chunks
 from tensorlang.ops.random.impls import hash_numpy, impl

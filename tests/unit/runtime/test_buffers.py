@@ -7,8 +7,8 @@ import threading
 import numpy as np
 import pytest
 
-from tensorlang.runtime import buffers
-from tensorlang.runtime.buffers import BufferPool, empty, size_class
+from tensorlang.runtime.arrays import buffers
+from tensorlang.runtime.arrays.buffers import BufferPool, empty, size_class
 
 BYTE = np.dtype(np.uint8)
 SIZE = 300_000
@@ -76,7 +76,7 @@ def test_memory_stays_while_anybody_looks(look):
 @pytest.mark.parametrize("library", ["torch", "jax"])
 def test_memory_stays_while_another_library_has_it(library):
     module = pytest.importorskip(library, reason=f"needs {library}")
-    from tensorlang.runtime.arrays import as_kind
+    from tensorlang.runtime.arrays.host_arrays import as_kind
 
     array = empty((SIZE // 4,), np.dtype(np.float32))
     array.fill(7)

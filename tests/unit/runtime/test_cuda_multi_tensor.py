@@ -5,7 +5,7 @@ import ctypes
 import numpy as np
 import pytest
 
-from tensorlang.runtime import cuda_multi_tensor
+from tensorlang.runtime.cuda import multi_tensor as cuda_multi_tensor
 
 MANY = {
     "most": 90,

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tensorlang.errors import ArgumentError, DTypeError
-from tensorlang.runtime import dlpack
-from tensorlang.runtime.device_arrays import DeviceArray, row_major
+from tensorlang.runtime.arrays import dlpack
+from tensorlang.runtime.arrays.device_arrays import DeviceArray, row_major
 
 DTYPES = ["bool", "int8", "uint16", "int32", "uint64", "float16", "float32", "float64"]
 

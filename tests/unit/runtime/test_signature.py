@@ -7,7 +7,7 @@ import pytest
 from tensorlang.errors import CodegenError
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import Call, Var
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 from tensorlang.runtime.describing import dim_of, signature_of
 from tensorlang.runtime.signature import Signature, evaluate, show_dim
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tensorlang.runtime import toolchain
+from tensorlang.runtime.cuda import toolchain
 
 
 @pytest.fixture

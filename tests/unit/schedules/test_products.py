@@ -7,7 +7,7 @@ import pytest
 
 from tensorlang import ir
 from tensorlang.ir.contents import allocations, binders, blocks, loops
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 from tensorlang.ops import find
 from tensorlang.ops.kernels.building import default, schedules_of
 from tensorlang.ops.spec.definition import operator

@@ -6,7 +6,7 @@ import pytest
 from tensorlang import targets
 from tensorlang.ir import run
 from tensorlang.ir.nodes import AtomicUpdate
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 from tensorlang.ir.visit import walk
 from tensorlang.schedules.generic import stage_named
 from tensorlang.schedules.simt.reductions import one_result

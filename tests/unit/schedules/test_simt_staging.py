@@ -3,7 +3,7 @@
 import pytest
 
 from tensorlang.ir.contents import blocks
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 from tensorlang.schedules.simt.staging import (
     contiguous_along_rows,
     contiguous_along_steps,

@@ -11,7 +11,7 @@ from tensorlang.errors import InterpreterError
 from tensorlang.ir.contents import allocations
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import Alloc, Barrier, Const, Load, Ramp, Seq, seq
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 from tensorlang.ir.visit import transform, walk
 from tensorlang.ops import find
 from tensorlang.ops.kernels.building import default, schedule

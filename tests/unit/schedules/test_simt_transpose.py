@@ -8,8 +8,8 @@ from tensorlang.errors import InterpreterError
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import Barrier, Const, Load, Seq, Store, seq
-from tensorlang.ir.parser import parse
-from tensorlang.ir.simplify import simplify
+from tensorlang.ir.simplification.simplify import simplify
+from tensorlang.ir.text.parser import parse
 from tensorlang.ir.visit import substitute, transform, walk
 from tensorlang.ops import find
 from tensorlang.ops.kernels.building import schedule

@@ -11,9 +11,9 @@ import pytest
 from tensorlang.errors import TensorlangError
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import Const, Function
-from tensorlang.ir.parser import parse
-from tensorlang.ir.printer import show
-from tensorlang.ir.verifier import verify
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.text.printer import show
+from tensorlang.ir.verification.verifier import verify
 
 
 def _arrays(func: Function, sizes: dict[str, int], seed: int) -> list[Any]:

@@ -5,21 +5,21 @@ from __future__ import annotations
 import pytest
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.parser import parse
-from tensorlang.scheduling.annotate import parallel
-from tensorlang.scheduling.cache import cache_read
-from tensorlang.scheduling.cache_write import cache_write
-from tensorlang.scheduling.compute_at import compute_at
-from tensorlang.scheduling.loops import fuse, reorder, split
-from tensorlang.scheduling.merge import merge
-from tensorlang.scheduling.pad import pad
-from tensorlang.scheduling.partition import partition, specialize
-from tensorlang.scheduling.reduction import decompose_reduction
-from tensorlang.scheduling.reindex import reindex
-from tensorlang.scheduling.reverse_compute_at import reverse_compute_at
-from tensorlang.scheduling.rfactor import rfactor
-from tensorlang.scheduling.storage import store_at, store_in
-from tensorlang.scheduling.tensorize import tensorize
+from tensorlang.ir.text.parser import parse
+from tensorlang.scheduling.steps.annotate import parallel
+from tensorlang.scheduling.steps.cache import cache_read
+from tensorlang.scheduling.steps.cache_write import cache_write
+from tensorlang.scheduling.steps.compute_at import compute_at
+from tensorlang.scheduling.steps.loops import fuse, reorder, split
+from tensorlang.scheduling.steps.merge import merge
+from tensorlang.scheduling.steps.pad import pad
+from tensorlang.scheduling.steps.partition import partition, specialize
+from tensorlang.scheduling.steps.reduction import decompose_reduction
+from tensorlang.scheduling.steps.reindex import reindex
+from tensorlang.scheduling.steps.reverse_compute_at import reverse_compute_at
+from tensorlang.scheduling.steps.rfactor import rfactor
+from tensorlang.scheduling.steps.storage import store_at, store_in
+from tensorlang.scheduling.steps.tensorize import tensorize
 
 SUMS = parse("""
 def sums(x: f32[5, 7], y: Out[f32[5]]):

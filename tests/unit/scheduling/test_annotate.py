@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.parser import parse
-from tensorlang.ir.printer import show
-from tensorlang.scheduling.annotate import bind, parallel, unroll, vectorize
-from tensorlang.scheduling.legality import disabled
-from tensorlang.scheduling.loops import fuse, reorder, split
-from tensorlang.scheduling.memory import hint, set_scope
-from tensorlang.scheduling.partition import partition
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.text.printer import show
+from tensorlang.scheduling.analysis.legality import disabled
+from tensorlang.scheduling.steps.annotate import bind, parallel, unroll, vectorize
+from tensorlang.scheduling.steps.loops import fuse, reorder, split
+from tensorlang.scheduling.steps.memory import hint, set_scope
+from tensorlang.scheduling.steps.partition import partition
 
 MATMUL = parse("""
 def matmul(a: f32[n, 7], b: f32[10, 7], c: Out[f32[n, 10]], *, n: i64):

@@ -5,8 +5,8 @@ import pytest
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir import run
-from tensorlang.ir.parser import parse
-from tensorlang.ir.verifier import verify
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.verification.verifier import verify
 from tensorlang.scheduling import Schedule
 
 TOTAL = parse("""

@@ -5,7 +5,7 @@ import pytest
 
 from tensorlang.errors import InterpreterError, ScheduleError
 from tensorlang.ir.interpreter import run
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 from tensorlang.scheduling import Schedule
 
 ADD = """

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.parser import parse
-from tensorlang.ir.printer import show
-from tensorlang.scheduling.cache import cache_read
-from tensorlang.scheduling.cache_write import cache_write
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.text.printer import show
+from tensorlang.scheduling.steps.cache import cache_read
+from tensorlang.scheduling.steps.cache_write import cache_write
 
 DOUBLE = parse("""
 def double(x: f32[50], y: Out[f32[50]]):

@@ -9,24 +9,24 @@ from tensorlang.codegen.blocks import remove_blocks
 from tensorlang.errors import ScheduleError
 from tensorlang.ir import compute, function, placeholder, run, verify
 from tensorlang.ir.contents import free_vars, loops
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 from tensorlang.scheduling import Schedule
-from tensorlang.scheduling.annotate import bind, vectorize
-from tensorlang.scheduling.atomic import atomic
-from tensorlang.scheduling.cache import cache_read
-from tensorlang.scheduling.cache_write import cache_write
-from tensorlang.scheduling.compute_at import compute_at
-from tensorlang.scheduling.inline import inline
-from tensorlang.scheduling.legality import disabled
-from tensorlang.scheduling.loops import fuse, split
-from tensorlang.scheduling.memory import set_scope
-from tensorlang.scheduling.partition import partition, specialize
-from tensorlang.scheduling.pipeline import double_buffer
-from tensorlang.scheduling.reduction import decompose_reduction
-from tensorlang.scheduling.reindex import reindex
-from tensorlang.scheduling.reverse_compute_at import reverse_compute_at
-from tensorlang.scheduling.rfactor import rfactor
-from tensorlang.scheduling.tensorize import tensorize
+from tensorlang.scheduling.analysis.legality import disabled
+from tensorlang.scheduling.steps.annotate import bind, vectorize
+from tensorlang.scheduling.steps.atomic import atomic
+from tensorlang.scheduling.steps.cache import cache_read
+from tensorlang.scheduling.steps.cache_write import cache_write
+from tensorlang.scheduling.steps.compute_at import compute_at
+from tensorlang.scheduling.steps.inline import inline
+from tensorlang.scheduling.steps.loops import fuse, split
+from tensorlang.scheduling.steps.memory import set_scope
+from tensorlang.scheduling.steps.partition import partition, specialize
+from tensorlang.scheduling.steps.pipeline import double_buffer
+from tensorlang.scheduling.steps.reduction import decompose_reduction
+from tensorlang.scheduling.steps.reindex import reindex
+from tensorlang.scheduling.steps.reverse_compute_at import reverse_compute_at
+from tensorlang.scheduling.steps.rfactor import rfactor
+from tensorlang.scheduling.steps.tensorize import tensorize
 
 COPY = parse("""
 def copy(x: f32[4], y: Out[f32[4]]):

@@ -6,7 +6,7 @@ import pytest
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import allocations, blocks
 from tensorlang.ir.interpreter import run
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 from tensorlang.scheduling import Schedule
 
 CONV = """

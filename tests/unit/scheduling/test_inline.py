@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.parser import parse
-from tensorlang.ir.printer import show
-from tensorlang.scheduling.inline import inline
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.text.printer import show
+from tensorlang.scheduling.steps.inline import inline
 
 CHAIN = parse("""
 def chain(x: f32[n, 7], b: f32[7], y: Out[f32[n, 7]], z: Out[f32[7, n]], *, n: i64):

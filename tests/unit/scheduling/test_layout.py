@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.parser import parse
-from tensorlang.ir.printer import show
-from tensorlang.scheduling.layout import transform_layout
-from tensorlang.scheduling.reindex import reindex
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.text.printer import show
+from tensorlang.scheduling.steps.layout import transform_layout
+from tensorlang.scheduling.steps.reindex import reindex
 
 PACKED = parse("""
 def packed(w: f32[50, 20], x: f32[20], y: Out[f32[50]]):

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.parser import parse
-from tensorlang.ir.verifier import verify
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.verification.verifier import verify
 from tensorlang.scheduling import LEGALITY
-from tensorlang.scheduling.legality import disabled
+from tensorlang.scheduling.analysis.legality import disabled
 
 
 @pytest.mark.parametrize("rule", sorted(LEGALITY))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.parser import parse
-from tensorlang.ir.printer import show
-from tensorlang.scheduling.legality import disabled
-from tensorlang.scheduling.loops import fuse, reorder, split
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.text.printer import show
+from tensorlang.scheduling.analysis.legality import disabled
+from tensorlang.scheduling.steps.loops import fuse, reorder, split
 
 COPY = parse("""
 def copy(x: f32[10], y: Out[f32[10]]):
@@ -129,7 +129,7 @@ def test_split_puts_plain_statements_under_an_if(golden, same_meaning):
 
 
 def test_split_keeps_the_kind_outside(same_meaning):
-    from tensorlang.scheduling.annotate import parallel
+    from tensorlang.scheduling.steps.annotate import parallel
 
     after, _ = split(parallel(COPY, "i"), "i", 2)
     assert "for i_0 in parallel(5):\n        for i_1 in range(2):" in show(after)
@@ -200,7 +200,7 @@ def test_fuse_needs_rectangles(wrong):
 
 
 def test_fuse_refuses_different_kinds():
-    from tensorlang.scheduling.annotate import unroll
+    from tensorlang.scheduling.steps.annotate import unroll
 
     with pytest.raises(ScheduleError, match="'i' is serial and loop 'j' is unrolled"):
         fuse(unroll(MATMUL, "j"), "i", "j")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.parser import parse
-from tensorlang.ir.printer import show
-from tensorlang.scheduling.compute_at import compute_at
-from tensorlang.scheduling.reverse_compute_at import reverse_compute_at
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.text.printer import show
+from tensorlang.scheduling.steps.compute_at import compute_at
+from tensorlang.scheduling.steps.reverse_compute_at import reverse_compute_at
 
 STENCIL = parse("""
 def stencil(x: f32[11, 5], y: Out[f32[9, 5]]):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.parser import parse
-from tensorlang.ir.printer import show
-from tensorlang.scheduling.cache import cache_read
-from tensorlang.scheduling.cache_write import cache_write
-from tensorlang.scheduling.loops import split
-from tensorlang.scheduling.pad import pad
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.text.printer import show
+from tensorlang.scheduling.steps.cache import cache_read
+from tensorlang.scheduling.steps.cache_write import cache_write
+from tensorlang.scheduling.steps.loops import split
+from tensorlang.scheduling.steps.pad import pad
 
 MATMUL = parse("""
 def matmul(a: f32[10, 7], b: f32[7, 5], c: Out[f32[10, 5]]):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.parser import parse
-from tensorlang.ir.printer import show
-from tensorlang.scheduling.legality import disabled
-from tensorlang.scheduling.loops import fuse, reorder, split
-from tensorlang.scheduling.partition import partition, specialize
-from tensorlang.scheduling.reduction import decompose_reduction
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.text.printer import show
+from tensorlang.scheduling.analysis.legality import disabled
+from tensorlang.scheduling.steps.loops import fuse, reorder, split
+from tensorlang.scheduling.steps.partition import partition, specialize
+from tensorlang.scheduling.steps.reduction import decompose_reduction
 
 ROWS = parse("""
 def rows(x: f32[14], y: Out[f32[14]]):

@@ -10,11 +10,11 @@ from tensorlang.codegen.simt.lower import lower
 from tensorlang.errors import InterpreterError, ScheduleError
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.nodes import Barrier, Call, Evaluate, Seq, seq
-from tensorlang.ir.parser import parse
-from tensorlang.ir.printer import show
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.text.printer import show
 from tensorlang.ir.visit import transform, walk
 from tensorlang.scheduling import Schedule
-from tensorlang.scheduling.pipeline import double_buffer, pipeline
+from tensorlang.scheduling.steps.pipeline import double_buffer, pipeline
 from tensorlang.targets import get
 
 GPU = get("cuda:sm_80")

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tensorlang.scheduling import dependence, share, storage, tensorize
+from tensorlang.scheduling.analysis import dependence
+from tensorlang.scheduling.steps import share, storage, tensorize
 
 CASES = 1500
 BATCHES = 4  # at most, as what is drawn depends on the modules that are loaded

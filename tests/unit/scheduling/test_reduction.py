@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.parser import parse
-from tensorlang.ir.printer import show
-from tensorlang.scheduling.reduction import decompose_reduction
-from tensorlang.scheduling.rfactor import rfactor
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.text.printer import show
+from tensorlang.scheduling.steps.reduction import decompose_reduction
+from tensorlang.scheduling.steps.rfactor import rfactor
 
 SUMS = parse("""
 def rows(x: f32[n, 100], y: Out[f32[n]], *, n: i64):

@@ -9,13 +9,13 @@ from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.integers.polynomials import number
 from tensorlang.ir.nodes import For, Var
-from tensorlang.ir.parser import parse
-from tensorlang.scheduling.cache_write import cache_write
-from tensorlang.scheduling.coverage import bounds_of, dense, guards_of
-from tensorlang.scheduling.inline import inline
-from tensorlang.scheduling.reduction import decompose_reduction
-from tensorlang.scheduling.regions import region
-from tensorlang.scheduling.tree import block_of, find_block
+from tensorlang.ir.text.parser import parse
+from tensorlang.scheduling.analysis.coverage import bounds_of, dense, guards_of
+from tensorlang.scheduling.analysis.regions import region
+from tensorlang.scheduling.analysis.tree import block_of, find_block
+from tensorlang.scheduling.steps.cache_write import cache_write
+from tensorlang.scheduling.steps.inline import inline
+from tensorlang.scheduling.steps.reduction import decompose_reduction
 
 VI, VJ = Var("i", i64), Var("j", i64)
 

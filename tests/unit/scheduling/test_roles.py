@@ -4,9 +4,9 @@ import pytest
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.nodes import Role, Wait
-from tensorlang.ir.parser import parse
-from tensorlang.ir.printer import show
-from tensorlang.ir.verifier import verify
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.text.printer import show
+from tensorlang.ir.verification.verifier import verify
 from tensorlang.ir.visit import walk
 from tensorlang.scheduling import Schedule
 

@@ -10,7 +10,7 @@ import pytest
 
 from tensorlang.errors import ArgumentError, ScheduleError
 from tensorlang.ir.nodes import Var
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 from tensorlang.scheduling import (
     LEGALITY,
     PRIMITIVES,
@@ -21,7 +21,7 @@ from tensorlang.scheduling import (
     schedule,
     schedules_for,
 )
-from tensorlang.scheduling.legality import disabled, legality
+from tensorlang.scheduling.analysis.legality import disabled, legality
 from tensorlang.scheduling.primitives import primitive
 
 MATMUL = parse("""
@@ -68,7 +68,7 @@ def test_what_is_attempted_and_declined_leaves_nothing_but_its_reason():
     assert s.trace is trace
     assert s.attempt(s.unroll, "i_1")
     first, second = s.declined
-    assert (first.after, first.way) == (1, "test_schedule.twice")
+    assert (first.after, first.way) == (1, f"{__name__}.twice")
     assert "'j'" in first.reason
     assert second.way == 's.inline("c", reverse=True)'
     split, one, other, unroll = s.annotated_trace().split("\n")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.parser import parse
-from tensorlang.ir.printer import show
-from tensorlang.scheduling.loops import split
-from tensorlang.scheduling.merge import merge
-from tensorlang.scheduling.storage import store_at, store_in
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.text.printer import show
+from tensorlang.scheduling.steps.loops import split
+from tensorlang.scheduling.steps.merge import merge
+from tensorlang.scheduling.steps.storage import store_at, store_in
 
 SOFTMAX = parse("""
 def softmax(x: f32[m, 5], y: Out[f32[m, 5]], *, m: i64):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.parser import parse
-from tensorlang.ir.printer import show
-from tensorlang.scheduling.layout import transform_layout
-from tensorlang.scheduling.reduction import decompose_reduction
-from tensorlang.scheduling.tensor_intrinsics import NAMES, tensor_intrinsic
-from tensorlang.scheduling.tensorize import tensorize
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.text.printer import show
+from tensorlang.scheduling.intrinsics.tensor import NAMES, tensor_intrinsic
+from tensorlang.scheduling.steps.layout import transform_layout
+from tensorlang.scheduling.steps.reduction import decompose_reduction
+from tensorlang.scheduling.steps.tensorize import tensorize
 
 MATMUL = parse("""
 def matmul(a: f32[6, 5], b: f32[5, 48], c: Out[f32[6, 48]]):

@@ -7,10 +7,10 @@ import pytest
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.interpreter import run
-from tensorlang.ir.parser import parse
-from tensorlang.ir.verifier import verify
-from tensorlang.scheduling.tensorize import tensorize
-from tensorlang.scheduling.warp_intrinsics import WARP_NAMES, warp_intrinsic
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.verification.verifier import verify
+from tensorlang.scheduling.intrinsics.warps import WARP_NAMES, warp_intrinsic
+from tensorlang.scheduling.steps.tensorize import tensorize
 
 
 def operands(func):

@@ -7,10 +7,10 @@ import pytest
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import names
 from tensorlang.ir.nodes import Seq
-from tensorlang.ir.parser import parse
-from tensorlang.ir.printer import show
-from tensorlang.ir.verifier import verify
-from tensorlang.scheduling.tree import (
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.text.printer import show
+from tensorlang.ir.verification.verifier import verify
+from tensorlang.scheduling.analysis.tree import (
     blocks_under,
     enclosing_loops,
     find_alloc,

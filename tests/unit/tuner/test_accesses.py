@@ -5,7 +5,7 @@ import pytest
 from tensorlang import targets
 from tensorlang.codegen.simt.host import launches
 from tensorlang.codegen.simt.lower import lower
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 from tensorlang.tuner.static.accesses import traffic
 
 TARGET = targets.get("cuda:sm_90a")

@@ -3,7 +3,7 @@
 import pytest
 
 from tensorlang import targets
-from tensorlang.ir.parser import parse
+from tensorlang.ir.text.parser import parse
 from tensorlang.ops import find
 from tensorlang.ops.kernels.building import default
 from tensorlang.tuner.search.pruning import refusal

@@ -10,7 +10,7 @@ import pytest
 
 import tensorlang.schedules  # noqa: F401 - what the fixture puts back, it must have
 from tensorlang import targets
-from tensorlang.ir.frontend import compute
+from tensorlang.ir.definitions.frontend import compute
 from tensorlang.ops import operator
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.registry import SCHEDULES

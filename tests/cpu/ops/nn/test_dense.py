@@ -13,7 +13,7 @@ from tensorlang.errors import (
     TargetError,
 )
 from tensorlang.ops import nn, random
-from tensorlang.runtime import llvm
+from tensorlang.runtime.cpu import llvm
 
 F32 = np.float32
 ACTIVATIONS = {

@@ -1,0 +1,1 @@
+"""Vectorized loops as vector expressions that a processor has."""

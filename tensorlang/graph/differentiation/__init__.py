@@ -1,0 +1,1 @@
+"""Programs that compute gradients of programs."""

@@ -1,0 +1,1 @@
+"""Programs bound to memory and run."""

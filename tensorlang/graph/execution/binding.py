@@ -1,0 +1,317 @@
+"""Bind a program to memory: a list of kernels with all of their arguments.
+
+Binding runs each operator's call path (checks, shapes, kernel lookup) once; a run then
+only calls the kernels in order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from tensorlang import targets
+from tensorlang.errors import GraphError
+from tensorlang.graph.execution.binding_forms import FORMS, storage
+from tensorlang.graph.execution.loops import Storage
+from tensorlang.graph.execution.memory import Lifetime, placed
+from tensorlang.graph.networks.leaves import ConstantKey, ConstantTensor, Weight
+from tensorlang.graph.passes.optimisation import WrittenOut
+from tensorlang.graph.program import Graph
+from tensorlang.graph.specs import KeySpec, TensorSpec, at_sizes
+from tensorlang.graph.values import (
+    Argument,
+    Arguments,
+    Key,
+    Named,
+    Node,
+    Value,
+    map_values,
+    values_in,
+)
+from tensorlang.ops import random
+from tensorlang.ops.kernels import ahead
+from tensorlang.ops.kernels.first_miss import at_first_miss
+from tensorlang.ops.operator import Operator
+from tensorlang.runtime.arrays import buffers
+
+Step: TypeAlias = tuple[Callable[..., object], tuple[Any, ...]]
+Where: TypeAlias = targets.Target | str | ahead.Noting | None
+Target: TypeAlias = Where | Mapping[str, Where]  # or a mapping from layer to device
+
+_VIEWS: Final = {"let", "element"}
+
+
+@dataclass(slots=True, eq=False)
+class Bound:
+    """A program that is ready to run any number of times.
+
+    Attributes:
+        inputs: Memory to be filled with the inputs before a run.
+        outputs: Memory of the outputs after a run.
+        steps: Kernels with their arguments, in order.
+        nodes: The node of each step.
+        workspace: Bytes of intermediate values, including those inside loops.
+        held: Objects kept alive as long as this one.
+    """
+
+    inputs: tuple[Storage, ...]
+    outputs: tuple[Storage, ...] = ()
+    steps: list[Step] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    workspace: int = 0
+    held: list[object] = field(default_factory=list)
+
+    def __call__(self) -> None:
+        """Run once on the current inputs."""
+        for launch, arguments in self.steps:
+            launch(*arguments)
+
+
+def bind(
+    graph: Graph,
+    sizes: Mapping[str, int],
+    known: Mapping[Value, Storage] | None = None,
+    *,
+    target: Target = None,
+) -> Bound:
+    """Bind a program to memory.
+
+    Args:
+        graph: A program without references.
+        sizes: The values of its named sizes.
+        known: Memory of inputs, weights and other outside values.
+        target: Where to compute; or a target per layer, by the first part of its path
+            (`"loss"` for the loss), with `""` for the rest.
+
+    Raises:
+        GraphError: it has references, or reads a weight whose memory is unknown.
+    """
+    pure(graph)
+    written = WrittenOut()  # inlined, so that calls share the planned memory
+    program = written.graph(graph)
+    held = {written[value]: array for value, array in (known or {}).items()}
+    with at_first_miss(lambda: _build_ahead(program, sizes, held, target)):
+        return Binder(program, sizes, held, target).bound()
+
+
+def _build_ahead(
+    program: Graph,
+    sizes: Mapping[str, int],
+    known: Mapping[Value, Storage],
+    target: Target,
+) -> None:
+    """Build the kernels of a program in parallel."""
+    several = target if isinstance(target, Mapping) else {"": target}
+    noting = {name: ahead.noting(each) for name, each in several.items()}
+    Binder(
+        program,
+        sizes,
+        dict(known),
+        noting if isinstance(target, Mapping) else noting[""],
+    ).bound()
+    ahead.build(each for one in noting.values() for each in one.taken())
+
+
+def _in_place(arguments: tuple[object, ...], known: Sequence[Storage]) -> bool:
+    """Whether a launch works on the program's memory directly, without copies.
+
+    An operator that makes copies has to be called anew at each run.
+    """
+    arrays = [a for a in arguments if isinstance(a, np.ndarray) and a.size]
+    return bool(arrays) and all(
+        any(np.may_share_memory(array, held) for held in known) for array in arrays
+    )
+
+
+def pure(graph: Graph) -> None:
+    """Reject a program that has references.
+
+    Raises:
+        GraphError: it has references.
+    """
+    if graph.stateful:
+        raise GraphError(
+            f"{graph.name} reads and writes references; make it pure with "
+            "graph.thread(program), and pass its state"
+        )
+
+
+class Binder:
+    """Binds one program; nested programs have their own binders."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        sizes: Mapping[str, int],
+        known: dict[Value, Storage],
+        target: Target,
+    ) -> None:
+        self.graph, self.sizes, self.target = graph, sizes, target
+        self.at = known
+        for value in graph.inputs:
+            self.at.setdefault(value, storage(value.spec.at(sizes)))
+        inputs = tuple(self.at[value] for value in graph.inputs)
+        self.made = Bound(inputs)
+
+    def bound(self) -> Bound:
+        """Bind the program."""
+        self._allocate()
+        for node in self.graph.nodes:
+            FORMS.get(node.id, Binder.operator)(self, node)
+            self.made.nodes += [node] * (len(self.made.steps) - len(self.made.nodes))
+        self.made.outputs = tuple(self.storage(v) for v in self.graph.outputs)
+        return self.made
+
+    def storage(self, value: Value) -> Storage:
+        """The memory of a value.
+
+        Raises:
+            GraphError: an outside value with unknown memory.
+        """
+        if value in self.at:
+            return self.at[value]
+        if isinstance(value, ConstantTensor):
+            return value.data
+        if isinstance(value, ConstantKey):
+            return np.asarray(value.data.words)
+        wanted = "add it to them"
+        if isinstance(value, Weight):
+            wanted = "run it in a Context of a Network, which has the weights"
+        raise GraphError(
+            f"{self.graph.name} needs {value.name or value.spec}, which is not one of "
+            "its "
+            f"inputs; {wanted}"
+        )
+
+    # --------------------------------------------------------------- memory
+
+    def _allocate(self) -> None:
+        """Allocate one block for all tensors computed by nodes."""
+        owners, lives = self._lifetimes()
+        offsets, size = placed(lives)
+        block = buffers.empty((size,), np.dtype(np.uint8))
+        self.made.workspace += size
+        self.made.held.append(block)
+        for value, life, offset in zip(owners, lives, offsets, strict=True):
+            spec = value.spec.at(self.sizes)
+            assert isinstance(spec, TensorSpec)
+            part = block[offset : offset + life.size].view(spec.numpy)
+            self.at[value] = part.reshape(at_sizes(spec.shape, {}))
+
+    def _lifetimes(self) -> tuple[list[Value], list[Lifetime]]:
+        roots: dict[Value, Value] = {}
+        first: dict[Value, int] = {}
+        last: dict[Value, int] = {}
+        for number, node in enumerate(self.graph.nodes):
+            for value in node.inputs:
+                last[roots.get(value, value)] = number
+            for value in node.results:
+                if _is_view(node):
+                    (of, *_) = values_in(node.args)
+                    roots[value] = roots.get(of, of)
+                elif not isinstance(value, Key) and node.id != "zeros":
+                    first[value] = last[value] = number
+        for value in self.graph.outputs:
+            last[roots.get(value, value)] = len(self.graph.nodes)
+        owners = list(first)
+        return owners, [
+            Lifetime(_bytes(value.spec.at(self.sizes)), first[value], last[value])
+            for value in owners
+        ]
+
+    # ---------------------------------------------------------------- nodes
+
+    def operator(self, node: Node) -> None:
+        """Prepare an operator's launch."""
+        assert isinstance(node.op, Operator)
+        args: Arguments = at_sizes(map_values(node.args, self._argument), self.sizes)
+        kwargs: Named = {
+            name: at_sizes(map_values(value, self._argument), self.sizes)
+            for name, value in node.kwargs.items()
+        }
+        kwargs["target"] = _target_of(node, self.target)
+        outs = [self.at.get(value) for value in node.results]
+        tensors = [out for out in outs if out is not None]
+        if tensors and not node.id.startswith("random.split"):
+            kwargs["out"] = tensors[0] if len(tensors) == 1 else tuple(tensors)
+        launch, arguments, result = node.op.prepare(*args, **kwargs)
+        made = result if isinstance(result, tuple) else (result,)
+        known = [self.storage(v) for v in node.inputs]
+        known += [r.words if isinstance(r, random.Key) else r for r in made]
+        if not _is_view(node):
+            if not _in_place(arguments, known):
+                self._dispatched(node, node.op, args, kwargs)
+                return
+            self.made.steps.append((launch, arguments))
+        for value, each in zip(node.results, made, strict=True):
+            self.at[value] = each.words if isinstance(each, random.Key) else each
+        self.made.held.append((args, kwargs, made))
+
+    def _argument(self, value: Value) -> Storage | random.Key:
+        """The operator argument for a value: its memory, as an array or a fresh key."""
+        held = self.storage(value)
+        if isinstance(value.spec, KeySpec):
+            return random.Key(value.spec.impl, held)
+        return held
+
+    def _dispatched(
+        self, node: Node, op: Operator, args: Arguments, kwargs: Named
+    ) -> None:
+        """An operator that inspects or copies data: called in full at each run."""
+        for result in node.results:
+            if isinstance(result, Key):
+                self.at[result] = storage(result.spec.at(self.sizes))
+        held = [self.at[result] for result in node.results]
+
+        def run() -> None:
+            fresh = [_fresh(arg) for arg in args]
+            made = op(*fresh, **{name: _fresh(v) for name, v in kwargs.items()})
+            several = made if isinstance(made, tuple) else (made,)
+            for place, each in zip(held, several, strict=True):
+                if isinstance(each, random.Key):
+                    np.copyto(place, each.words)
+
+        self.made.steps.append((run, ()))
+
+    def inside(self, graph: Graph, given: Sequence[Storage]) -> Bound:
+        """Bind a nested program to memory of this one."""
+        known = {v: self.storage(v) for v in graph.free}
+        known.update(zip(graph.inputs, given, strict=True))
+        bound = Binder(graph, self.sizes, known, self.target).bound()
+        self.made.workspace += bound.workspace
+        self.made.held.append(bound)
+        return bound
+
+    def results(self, node: Node) -> list[Storage]:
+        """Memory for the results of a form; keys are not in the memory plan."""
+        for value in node.results:
+            if value not in self.at:
+                self.at[value] = storage(value.spec.at(self.sizes))
+        return [self.at[value] for value in node.results]
+
+
+def _is_view(node: Node) -> bool:
+    """Whether the result shares the memory of the first argument."""
+    if isinstance(node.op, Operator):
+        return node.op.view is not None
+    return node.id in _VIEWS
+
+
+def _target_of(node: Node, target: Target) -> Where:
+    """The target of a node; gradients run where their operator does."""
+    if not isinstance(target, Mapping):
+        return target
+    return target.get(node.path.partition(".")[0].rstrip("'"), target.get(""))
+
+
+def _fresh(argument: Argument) -> Argument:
+    return argument.clone() if isinstance(argument, random.Key) else argument
+
+
+def _bytes(spec: TensorSpec | KeySpec) -> int:
+    assert isinstance(spec, TensorSpec)
+    return math.prod(at_sizes(spec.shape, {})) * spec.numpy.itemsize

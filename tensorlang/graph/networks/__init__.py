@@ -1,0 +1,1 @@
+"""Networks, their weights, and their invocations."""

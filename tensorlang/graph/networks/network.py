@@ -1,0 +1,205 @@
+"""Networks, separate from their invocations: structure and weights.
+
+A `Network` holds an inference and a training program for a symbolic batch, and the
+weights by path. A `Context` (`tensorlang.graph.networks.context`) is one invocation,
+with batch, data, workspace and device.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tensorlang.errors import ArgumentError
+from tensorlang.graph.execution.running import KEPT, sizes_of
+from tensorlang.graph.networks.context import Context, input_arrays
+from tensorlang.graph.networks.weights import (
+    by_path,
+    empty,
+    fill,
+    initial_state,
+    initial_weight,
+)
+from tensorlang.graph.passes.fusion import fuse
+from tensorlang.graph.passes.optimisation import fold, inline, without_doubles
+from tensorlang.graph.passes.threading import refs_of, thread
+from tensorlang.graph.program import Body, Graph, trace
+from tensorlang.graph.references import Ref
+from tensorlang.graph.scopes import mode, training
+from tensorlang.graph.specs import Spec, TensorSpec
+from tensorlang.ops import random
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from tensorlang.graph.execution.binding import Target
+    from tensorlang.graph.execution.running import Input, Result
+
+
+@dataclass(frozen=True, slots=True)
+class Pure:
+    """A program whose references became inputs and outputs.
+
+    Attributes:
+        graph: The program; states follow its inputs and outputs.
+        places: The references that became states.
+    """
+
+    graph: Graph
+    places: tuple[Ref, ...]
+
+
+def pure(apply: Body, specs: Sequence[Spec], *, train: bool) -> Pure:
+    """Trace a function, thread its state and inline its calls."""
+    with mode(train):
+        written = trace(apply, specs, name="network")
+    return Pure(inline(thread(written)), refs_of(written))
+
+
+def optimized(graph: Graph) -> Graph:
+    """Apply all optimisation passes."""
+    return fuse(without_doubles(fold(graph)))
+
+
+class Network:
+    """Structure and weights: no batch, data or device.
+
+    Attributes:
+        apply: Maps symbolic inputs to outputs when traced.
+        specs: The specs of the inputs.
+        use: The inference program.
+        weights: Arrays by path, shared by all contexts.
+        states: By path: other state that training updates, such as running moments and
+            the words of the generator's key.
+    """
+
+    def __init__(
+        self,
+        apply: Body,
+        *specs: TensorSpec,
+        key: random.Key | None = None,
+        weights: Mapping[str, ArrayLike] | None = None,
+    ) -> None:
+        """Trace the programs and initialise the weights.
+
+        Args:
+            apply: Maps symbolic inputs to outputs; its layers create their weights.
+            specs: The specs of the inputs; the batch is a named size.
+            key: Initialises weights and dropout; it is consumed.
+            weights: The initial weights, if known.
+
+        Raises:
+            ArgumentError: the key is a batch of keys.
+            GraphError: two weights have the same path.
+            WeightError: the given weights do not match the network.
+        """
+        self.apply, self.specs = apply, specs
+        self.use = pure(apply, specs, train=False)
+        self.train = pure(apply, specs, train=True)
+        self.program = optimized(self.use.graph)
+        self.leaves = by_path((self.use.graph, self.train.graph))
+        self.places = {
+            place.name: place for place in (*self.use.places, *self.train.places)
+        }
+        self.weights: dict[str, np.ndarray] = {}
+        self.states: dict[str, np.ndarray] = {}
+        self._contexts: dict[Hashable, Context] = {}
+        if key is not None and (not isinstance(key, random.Key) or key.shape):
+            raise ArgumentError(
+                "a network is initialised with one key, such as random.key(0), not "
+                f"{key!r:.80}"
+            )
+        made, drawn = random.split(random.key(0) if key is None else key)
+        self._begin(made, drawn, known=weights is not None)
+        if weights is not None:
+            self.set_weights(weights)
+
+    def _begin(self, key: random.Key, drawn: random.Key, *, known: bool) -> None:
+        """Initialise weights and states."""
+        keys = random.split(key, max(len(self.leaves), 1))
+        for (path, leaf), own in zip(self.leaves.items(), keys, strict=False):
+            self.weights[path] = empty(leaf) if known else initial_weight(leaf, own)
+        places = random.split(drawn, max(len(self.places), 1))
+        for (path, place), own in zip(self.places.items(), places, strict=False):
+            self.states[path] = initial_state(place, own)
+
+    # ------------------------------------------------------------- what it is
+
+    @property
+    def outputs(self) -> tuple[Spec, ...]:
+        """The specs of its outputs."""
+        count = len(self.use.graph.outputs) - len(self.use.places)
+        return tuple(value.spec for value in self.use.graph.outputs[:count])
+
+    @property
+    def parameters(self) -> int:
+        """The number of trainable parameters."""
+        return sum(
+            array.size
+            for path, array in self.weights.items()
+            if self.leaves[path].trainable
+        )
+
+    def __str__(self) -> str:
+        return str(self.use.graph)
+
+    def __repr__(self) -> str:
+        given = ", ".join(map(str, self.specs))
+        return f"<network {given} -> {', '.join(map(str, self.outputs))}>"
+
+    # ---------------------------------------------------------------- weights
+
+    def get_weights(self) -> dict[str, np.ndarray]:
+        """Copies of all weights, by path."""
+        return {path: array.copy() for path, array in self.weights.items()}
+
+    def set_weights(self, given: Mapping[str, ArrayLike]) -> None:
+        """Copy all weights in, or none if anything does not fit.
+
+        Raises:
+            WeightError: names what is missing, unused or has the wrong shape or dtype.
+        """
+        fill(self.weights, given, "weight")
+
+    def get_states(self) -> dict[str, np.ndarray]:
+        """Copies of all states, by path; for a key, its words."""
+        return {path: array.copy() for path, array in self.states.items()}
+
+    def set_states(self, given: Mapping[str, ArrayLike]) -> None:
+        """Copy states in, as `set_weights` does.
+
+        Raises:
+            WeightError: names what is missing, unused or has the wrong shape or dtype.
+        """
+        fill(self.states, given, "state")
+
+    # -------------------------------------------------------------------- use
+
+    def transform(self, *inputs: Input, target: Target = None) -> Result:
+        """Run inference on arrays of any batch size.
+
+        A context is created and cached for each batch size and thread.
+
+        Raises:
+            ArgumentError, ShapeError, DTypeError: an input does not fit.
+        """
+        arrays = input_arrays(self.program, inputs, len(self.specs))
+        own = self.program.inputs[: len(arrays)]
+        sizes = sizes_of(self.program.name, own, arrays)
+        key = (threading.get_ident(), target, tuple(sorted(sizes.items())))
+        context = self._contexts.get(key)
+        if context is None:
+            if len(self._contexts) >= KEPT:
+                self._contexts.clear()
+            context = Context(self, sizes=sizes, target=target)
+            self._contexts[key] = context
+        return context.run(arrays)
+
+    __call__ = transform
+
+
+__all__ = ["Network", "Pure", "mode", "optimized", "pure", "training"]

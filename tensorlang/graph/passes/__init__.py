@@ -1,0 +1,1 @@
+"""Programs rewritten: fusion, state threading, checks of keys."""

@@ -1,0 +1,1 @@
+"""Programs as text, parsed and printed."""

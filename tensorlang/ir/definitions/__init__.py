@@ -1,0 +1,1 @@
+"""Definitions in tensor-expression style, and what they are assembled from."""

@@ -1,0 +1,1 @@
+"""Gradients of definitions: derivatives of expressions, adjoints of stages."""

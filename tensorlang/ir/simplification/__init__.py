@@ -1,0 +1,1 @@
+"""Simplification that preserves semantics."""

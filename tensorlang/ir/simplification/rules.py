@@ -1,0 +1,365 @@
+"""Simplification rules, one method per node class, applied bottom-up."""
+
+from __future__ import annotations
+
+from typing import TypeGuard
+
+from tensorlang.ir.by_class import by_class
+from tensorlang.ir.dtypes import i64
+from tensorlang.ir.integers import division
+from tensorlang.ir.integers.bounds import decide, never_above
+from tensorlang.ir.integers.intervals import within
+from tensorlang.ir.integers.known import Known
+from tensorlang.ir.integers.polynomials import MOST_TERMS, ONE, Poly, term
+from tensorlang.ir.nodes import (
+    Binary,
+    Bitcast,
+    Call,
+    Cast,
+    Compare,
+    Const,
+    Expr,
+    Extract,
+    Insert,
+    LaneReduce,
+    Load,
+    Node,
+    Ramp,
+    Select,
+    Shuffle,
+    Splat,
+    Unary,
+    Var,
+)
+from tensorlang.ir.simplification import conditions, lanes
+from tensorlang.ir.simplification.folding import constant_of, fold, identity
+from tensorlang.ir.visit import rebuild, variables
+
+_MOST_ROUNDS = 8  # successive rules applied to one node
+
+
+class Simplifier:
+    """Simplifies expressions given an analysis, memoising results.
+
+    `outer` simplifies expressions without any of the variables that are `new` here.
+    """
+
+    def __init__(
+        self,
+        known: Known,
+        outer: Simplifier | None = None,
+        new: frozenset[Var] | None = None,
+    ) -> None:
+        self.known = known
+        self.depth: int = 0 if outer is None else outer.depth + 1
+        self.new = new or frozenset()
+        # outer simplifiers: for expressions without variables, and by variable
+        self.basis: Simplifier | None = None
+        self.basis_of: dict[Var, Simplifier] = {}
+        if outer is not None:
+            self.basis = None if new is None else outer.basis or outer
+            given = dict.fromkeys(outer.new, outer)
+            self.basis_of = outer.basis_of | given if given else outer.basis_of
+        self._done: dict[Expr, Expr] = {}
+
+    def _outside(self, expr: Expr) -> Simplifier | None:
+        """The innermost enclosing simplifier with all facts about an expression."""
+        place = self.basis
+        if place is None:
+            return None
+        for var in variables(expr):
+            if var in self.new:
+                return None
+            known = self.basis_of.get(var, place)
+            if known.depth > place.depth:
+                place = known
+        return place
+
+    def visit(self, expr: Expr) -> Expr:
+        """The simplified expression."""
+        if isinstance(expr, Const):
+            return expr
+        found = self._done.get(expr)
+        if found is None:
+            if isinstance(expr, Var):
+                found = self._fixed(expr)
+            elif outer := self._outside(expr):
+                found = outer.visit(expr)
+            elif _is_sum(expr):
+                found = self._summed(expr)
+            else:
+                found = self._settled(rebuild(expr, self._child))
+            if found is not expr and found == expr:
+                found = expr  # an equal tree, with its caches filled
+            self._done[expr] = found
+            self._done.setdefault(found, found)
+        return found
+
+    def _summed(self, expr: Binary | Unary) -> Expr:
+        """A sum of i64 simplified as a whole: only its factors are visited."""
+        found = self._total(expr).expr()
+        return self._fixed(found) if isinstance(found, Var) else found
+
+    def _total(self, expr: Expr) -> Poly:
+        """The normal form of a sum with simplified factors."""
+        if not _is_sum(expr):
+            return self.known.polys[self.visit(expr)]
+        plain = Poly()
+        if self._gather(expr, 1, plain):
+            return plain
+        total = self._terms(expr)
+        joined = division.rejoined(total, self.known)
+        return total.ordered() if joined is total else self._total(joined.expr())
+
+    def _gather(self, expr: Expr, scale: int, total: Poly) -> bool:
+        """Accumulate a sum in place; False if it needs more than adding terms up."""
+        if isinstance(expr, Const):
+            total.accumulate(ONE, scale * int(expr.value))
+            return True
+        if isinstance(expr, Binary) and expr.dtype is i64:
+            a, b = expr.a, expr.b
+            if expr.op == "add":
+                return self._gather(a, scale, total) and self._gather(b, scale, total)
+            if isinstance(b, Const) and b.value > 0:
+                if expr.op == "mul":
+                    return self._gather(a, scale * int(b.value), total)
+                if expr.op == "sub":
+                    total.accumulate(ONE, -scale * int(b.value))
+                    return self._gather(a, scale, total)
+        if _is_sum(expr):
+            return False
+        factor = self.visit(expr)
+        if isinstance(factor, Const):
+            total.accumulate(ONE, scale * int(factor.value))
+        elif _is_sum(factor) or (
+            isinstance(factor, Binary) and factor.op == "floormod"
+        ):
+            return False
+        else:
+            total.accumulate((factor,), scale)
+        return len(total) <= MOST_TERMS
+
+    def _terms(self, expr: Binary | Unary) -> Poly:
+        a = self._total(expr.a)
+        if isinstance(expr, Unary):
+            return -a
+        b = self._total(expr.b)
+        if expr.op != "mul":
+            return a + b if expr.op == "add" else a - b
+        if a.multiplies(b):
+            return a.product(b)
+        return term(Binary("mul", a.expr(), b.expr()))
+
+    def _child(self, child: Node) -> Node:
+        return self.visit(child) if isinstance(child, Expr) else child
+
+    def _fixed(self, expr: Expr) -> Expr:
+        """Replace a variable with a single possible value by that constant."""
+        if isinstance(expr, Var) and expr in self.known.ranges:
+            low, high = self.known.interval(expr)
+            if low is not None and low == high:
+                return Const(low, expr.dtype)
+        return expr
+
+    def _settled(self, expr: Expr) -> Expr:
+        """Apply rules to a node with simplified children until none applies."""
+        for _ in range(_MOST_ROUNDS):
+            done = self._done.get(expr)
+            if done is not None:
+                return done
+            better = self._better(expr)
+            if better is None or better == expr:
+                return expr
+            if _is_sum(better):
+                return self.visit(better)
+            expr = rebuild(better, self._child)
+            if isinstance(expr, (Const, Var)):
+                return self._fixed(expr)
+        return expr
+
+    def _better(self, expr: Expr) -> Expr | None:
+        found = fold(expr)
+        if found is None:
+            found = lanes.all_splat(expr)
+        if found is not None:
+            return found
+        return _rule(expr, self.known)
+
+
+def _is_sum(expr: Expr) -> TypeGuard[Binary | Unary]:
+    """Whether an expression is a sum, difference or product of i64."""
+    if isinstance(expr, Binary):
+        return expr.dtype is i64 and expr.op in ("add", "sub", "mul")
+    return isinstance(expr, Unary) and expr.op == "neg" and expr.dtype is i64
+
+
+@by_class
+def _rule(expr: Expr, known: Known) -> Expr | None:
+    """A simpler form of a node with simplified children, or None."""
+    del expr, known
+    return None
+
+
+@_rule.register
+def _(expr: Unary, known: Known) -> Expr | None:
+    if expr.op == "not" and expr.dtype.is_bool:
+        return conditions.negation(expr.a)
+    if isinstance(expr.a, Unary) and expr.op == expr.a.op:
+        return expr.a if expr.op == "abs" else expr.a.a
+    if expr.op == "abs" and expr.dtype.is_integer:
+        low = known.interval(expr.a)[0]
+        return expr.a if low is not None and low >= 0 else None
+    return None
+
+
+@_rule.register
+def _(expr: Binary, known: Known) -> Expr | None:
+    found = identity(expr)
+    if found is not None:
+        return found
+    if expr.dtype.is_bool:
+        return conditions.junction(expr, known) if expr.op != "xor" else None
+    if expr.dtype.lanes > 1:
+        return lanes.ramp_arithmetic(expr, known)
+    if expr.op in ("min", "max") and expr.dtype.is_integer:
+        return _extremum(expr, known)
+    if expr.op == "and" and expr.dtype.is_integer:
+        return _masked(expr, known)
+    if expr.dtype != i64:
+        return None
+    if expr.op == "floordiv":
+        return division.quotient(expr.a, expr.b, known)
+    if expr.op == "floormod":
+        return division.remainder(expr.a, expr.b, known)
+    return None
+
+
+def _extremum(expr: Binary, known: Known) -> Expr | None:
+    """The operand that is provably the minimum or maximum, or None."""
+    for first, second in ((expr.a, expr.b), (expr.b, expr.a)):
+        low, high = (first, second) if expr.op == "min" else (second, first)
+        if never_above(low, high, known):
+            return first
+    return None
+
+
+def _masked(expr: Binary, known: Known) -> Expr | None:
+    """`x & (2^k - 1)` is x if x has no higher bits."""
+    mask = constant_of(expr.b)
+    if mask is None or (int(mask.value) + 1) & int(mask.value):
+        return None
+    inside = within(known.interval(expr.a), (0, int(mask.value)))
+    return expr.a if inside else None
+
+
+@_rule.register
+def _(expr: Compare, known: Known) -> Expr | None:
+    return conditions.comparison(expr, known)
+
+
+@_rule.register
+def _(expr: Select, known: Known) -> Expr | None:
+    decided = decide(expr.cond, known)
+    if decided is not None:
+        return expr.a if decided else expr.b
+    if expr.a == expr.b:
+        return expr.a
+    if isinstance(expr.cond, Unary) and expr.cond.op == "not":
+        return Select(expr.cond.a, expr.b, expr.a)
+    inner = expr.a  # zero beyond one edge, and beyond another
+    if (
+        isinstance(inner, Select)
+        and isinstance(expr.b, Const)
+        and inner.b == expr.b
+        and inner.cond.dtype == expr.cond.dtype
+    ):
+        return Select(expr.cond & inner.cond, inner.a, expr.b)
+    if expr.dtype.is_bool and expr.cond.dtype == expr.dtype:
+        return _select_bool(expr)
+    return None
+
+
+def _select_bool(expr: Select) -> Expr | None:
+    a, b = constant_of(expr.a), constant_of(expr.b)
+    if a is not None:
+        return expr.cond | expr.b if a.value else ~expr.cond & expr.b
+    if b is not None:
+        return ~expr.cond | expr.a if b.value else expr.cond & expr.a
+    return None
+
+
+@_rule.register
+def _(expr: Cast, known: Known) -> Expr | None:
+    if expr.dtype == expr.a.dtype:
+        return expr.a
+    inner = expr.a
+    if not isinstance(inner, Cast) or not inner.dtype.is_integer:
+        return None
+    if not inner.a.dtype.is_integer:
+        return None
+    kept = within(known.interval(inner.a), inner.dtype.limits)
+    return inner.a.cast(expr.dtype) if kept else None
+
+
+@_rule.register
+def _(expr: Bitcast, known: Known) -> Expr | None:
+    del known
+    if expr.dtype == expr.a.dtype:
+        return expr.a
+    if isinstance(expr.a, Bitcast):
+        return Bitcast(expr.dtype, expr.a.a)
+    return None
+
+
+@_rule.register
+def _(expr: Load, known: Known) -> Expr | None:
+    if expr.mask is not None and decide(expr.mask, known):
+        return Load(expr.buffer, expr.indices, None, expr.hints)
+    return None
+
+
+@_rule.register
+def _(expr: Ramp, known: Known) -> Expr | None:
+    del known
+    return lanes.ramp(expr)
+
+
+@_rule.register
+def _(expr: Extract, known: Known) -> Expr | None:
+    del known
+    return lanes.extract(expr)
+
+
+@_rule.register
+def _(expr: Shuffle, known: Known) -> Expr | None:
+    del known
+    return lanes.picked(expr) if expr.dtype.lanes == 1 else None
+
+
+@_rule.register
+def _(expr: Insert, known: Known) -> Expr | None:
+    del known
+    return expr.value if expr.dtype.lanes == 1 else None
+
+
+@_rule.register
+def _(expr: Splat, known: Known) -> Expr | None:
+    del known
+    return expr.value if expr.lanes == 1 else None
+
+
+@_rule.register
+def _(expr: LaneReduce, known: Known) -> Expr | None:
+    del known
+    return lanes.lane_reduce(expr)
+
+
+@_rule.register
+def _(expr: Call, known: Known) -> Expr | None:
+    del known
+    if expr.name == "rotl" and constant_of(expr.args[1]) is not None:
+        turn = constant_of(expr.args[1])
+        assert turn is not None
+        if int(turn.value) % expr.dtype.bits == 0:
+            return expr.args[0]
+    return None

@@ -1,0 +1,264 @@
+"""Simplification that preserves semantics: `simplify` and `simplify_function`.
+
+Index arithmetic (i64) becomes a sum of terms, with divisions and comparisons resolved
+if ranges allow; implied conditions are dropped; constants are folded like in the
+interpreter. Float results keep their bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import replace
+from operator import is_
+
+from tensorlang.ir.by_class import by_class
+from tensorlang.ir.contents import free_vars
+from tensorlang.ir.dtypes import i64
+from tensorlang.ir.integers.bounds import assume, decide
+from tensorlang.ir.integers.known import Known, Range, counted
+from tensorlang.ir.integers.polynomials import Poly, poly
+from tensorlang.ir.integers.size_bounds import size_ranges
+from tensorlang.ir.nodes import (
+    Axis,
+    Binary,
+    Block,
+    Call,
+    Const,
+    Evaluate,
+    Expr,
+    For,
+    Function,
+    If,
+    Let,
+    Load,
+    Node,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    While,
+    seq,
+)
+from tensorlang.ir.simplification.folding import constant_of
+from tensorlang.ir.simplification.rules import Simplifier
+from tensorlang.ir.visit import holds, rebuild, substitute, walk
+
+
+def simplify(expr: Expr, ranges: Mapping[Var, Range] | None = None) -> Expr:
+    """Simplify an expression, preserving its value for variables within `ranges`.
+
+    Args:
+        expr: Any expression; loads stay, with simplified indices.
+        ranges: Inclusive bounds of variables, as in `tensorlang.ir.integers.bounds`.
+    """
+    return Simplifier(Known(ranges)).visit(expr)
+
+
+def known_size(extent: Expr, sizes: Mapping[str, int], unknown: int) -> int:
+    """The value of an extent for given symbolic sizes; `unknown` if data-dependent."""
+    known = free_vars(extent)
+    given: dict[Var, Expr] = {
+        var: Const(sizes[var.name], var.dtype) for var in known if var.name in sizes
+    }
+    found = simplify(substitute(extent, given))
+    return int(found.value) if isinstance(found, Const) else unknown
+
+
+def entry(func: Function) -> Place:
+    """The facts at a function's entry: its sizes."""
+    return Place(Known(size_ranges(func)))
+
+
+def simplify_function(func: Function, place: Place | None = None) -> Function:
+    """Simplify a function's expressions and eliminate dead statements.
+
+    Ranges of loop variables, axes and sizes, and conditions, are used in their scopes.
+    A loop that runs once is replaced by its body (unless bound to a thread index);
+    loops that never run, branches never taken and guards that always hold are removed.
+
+    Args:
+        func: The function.
+        place: Its `entry`, if simplified repeatedly: results are reused.
+    """
+    body = (place or entry(func)).settled(func.body)
+    return Function(func.name, func.params, func.scalars, body)
+
+
+class Place:
+    """A place in the program: the facts that hold there, and their simplifier."""
+
+    def __init__(self, known: Known, simplifier: Simplifier | None = None) -> None:
+        self.known = known
+        self._simplifier = simplifier or Simplifier(known)
+        self._below: dict[Hashable, Place] = {}
+        self._settled: dict[int, Stmt] = {}
+
+    def settled(self, stmt: Stmt) -> Stmt:
+        """The simplified statement; an earlier result is returned unchanged."""
+        if self._settled.get(id(stmt)) is stmt:
+            return stmt
+        made = _visit(stmt, self)
+        self._settled[id(made)] = made
+        return made
+
+    def part(self, node: Node) -> Node:
+        """A child of a statement, simplified; buffers and reducers are unchanged."""
+        if isinstance(node, Expr):
+            return self.simple(node)
+        return self.settled(node) if isinstance(node, Stmt) else node
+
+    def simple(self, expr: Expr) -> Expr:
+        """The expression, simplified with the facts of this place."""
+        return self._simplifier.visit(expr)
+
+    def holds(self, cond: Expr) -> bool | None:
+        """Whether a condition is decided here, and how."""
+        return decide(cond, self.known)
+
+    def where(self, cond: Expr, holds: bool = True) -> Place:
+        """The inner place where a condition is true (or false)."""
+        return self.inside(facts=tuple(assume(cond, self.known, holds)))
+
+    def inside(
+        self, ranges: Mapping[Var, Range] | None = None, facts: tuple[Poly, ...] = ()
+    ) -> Place:
+        """The inner place with additional facts."""
+        if not ranges and not facts:
+            return self
+        given = ranges or {}
+        key = tuple(given.items()), tuple(frozenset(fact.items()) for fact in facts)
+        found = self._below.get(key)
+        if found is None:
+            known = self.known.inside(given, facts)
+            new = _named_by(facts, frozenset(given))
+            found = Place(known, Simplifier(known, self._simplifier, new))
+            self._below[key] = found
+        return found
+
+
+def _named_by(facts: tuple[Poly, ...], new: frozenset[Var]) -> frozenset[Var] | None:
+    """The variables with new facts; None if facts are not only about variables."""
+    for factor in {factor for fact in facts for term in fact for factor in term}:
+        named = free_vars(factor)
+        if not named:
+            return None
+        new |= named
+    return new
+
+
+@by_class
+def _visit(stmt: Stmt, place: Place) -> Stmt:
+    """The simplified statement; an empty `Seq` if nothing remains."""
+    return rebuild(stmt, place.part)
+
+
+@_visit.register
+def _(stmt: Seq, place: Place) -> Stmt:
+    done: list[Stmt] = []
+    for inner in stmt.stmts:
+        new = place.settled(inner)
+        done.append(new)
+        if isinstance(new, Let) and new.var.dtype == i64:
+            place = place.inside({new.var: (new.value, new.value)})
+    return stmt if all(map(is_, done, stmt.stmts)) else seq(done)
+
+
+@_visit.register
+def _(stmt: For, place: Place) -> Stmt:
+    extent = place.simple(stmt.extent)
+    low, high = place.known.interval(extent)
+    if high is not None and high <= 0:
+        return Seq(())
+    if low == high == 1 and stmt.kind != "bound":
+        body = substitute(stmt.body, {stmt.var: Const(0, stmt.var.dtype)})
+        return place.settled(body)
+    below = _below(stmt.var, extent, place)
+    body = below.settled(stmt.body)
+    if body == Seq(()) and not _acts(extent):
+        return body
+    if extent is stmt.extent and body is stmt.body:
+        return stmt
+    return For(stmt.var, extent, stmt.kind, body, stmt.thread)
+
+
+def _below(var: Var, extent: Expr, place: Place) -> Place:
+    """Inside a loop: its variable has its range, and the extent is at least 1."""
+    reads = holds(extent, Load)
+    exact = var.dtype == i64 and not reads and place.known.exact(extent)
+    last = poly(extent).shifted(-1)
+    least = () if not exact or last.value is not None else (last,)
+    return place.inside({var: counted(extent)}, least)
+
+
+@_visit.register
+def _(stmt: While, place: Place) -> Stmt:
+    cond = place.simple(stmt.cond)
+    if place.holds(cond) is False:
+        return Seq(())
+    body = place.where(cond).settled(stmt.body)
+    return While(cond, body)
+
+
+@_visit.register
+def _(stmt: If, place: Place) -> Stmt:
+    cond = place.simple(stmt.cond)
+    settled = place.holds(cond)
+    if settled is not None:
+        taken = stmt.then if settled else stmt.orelse
+        return Seq(()) if taken is None else place.settled(taken)
+    then = place.where(cond).settled(stmt.then)
+    orelse = stmt.orelse
+    if orelse is not None:
+        orelse = place.where(cond, holds=False).settled(orelse)
+    if orelse == Seq(()):
+        orelse = None
+    if then == Seq(()) and orelse is None and not _acts(cond):
+        return then
+    return If(cond, then, orelse)
+
+
+def _acts(cond: Expr) -> bool:
+    """Whether evaluating it may fault, which must be preserved."""
+    risky = ("floordiv", "floormod")
+    return any(
+        isinstance(part, (Load, Call))
+        or (isinstance(part, Binary) and part.op in risky)
+        for part in walk(cond)
+    )
+
+
+@_visit.register
+def _(stmt: Block, place: Place) -> Stmt:
+    where = None if stmt.where is None else place.simple(stmt.where)
+    settled = None if where is None else place.holds(where)
+    if settled is False:
+        return Seq(())
+    axes = tuple(
+        Axis(axis.var, axis.kind, place.simple(axis.extent), place.simple(axis.value))
+        for axis in stmt.axes
+    )
+    below = place
+    for axis in axes:
+        below = _below(axis.var, axis.extent, below)
+    init = None if stmt.init is None else below.settled(stmt.init)
+    body = below.settled(stmt.body)
+    where = None if settled else where
+    return replace(stmt, axes=axes, body=body, where=where, init=init)
+
+
+@_visit.register
+def _(stmt: Store, place: Place) -> Stmt:
+    made: Store = rebuild(stmt, place.part)
+    if made.mask is not None and place.holds(made.mask):
+        return replace(made, mask=None)
+    return made
+
+
+@_visit.register
+def _(stmt: Evaluate, place: Place) -> Stmt:
+    expr = place.simple(stmt.expr)
+    if isinstance(expr, Call) and expr.name == "check":
+        passed = constant_of(expr.args[0])
+        if passed is not None and passed.value:
+            return Seq(())
+    return Evaluate(expr)

@@ -1,0 +1,1 @@
+"""IR as text: the printer and the parser, which read each other."""

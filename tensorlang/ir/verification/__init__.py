@@ -1,0 +1,1 @@
+"""Static rules that every well-formed function keeps."""

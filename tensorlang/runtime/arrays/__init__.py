@@ -1,0 +1,1 @@
+"""Arrays of any library as arguments and results, without copies."""

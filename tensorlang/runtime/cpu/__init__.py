@@ -1,0 +1,1 @@
+"""CPUs: LLVM, the call wrapper, the launcher and its threads."""

@@ -1,0 +1,282 @@
+"""A kernel on a GPU: loads its module and launches it on the callers' streams."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tensorlang.errors import ArgumentError, DeviceError, TargetError
+from tensorlang.runtime import calling
+from tensorlang.runtime.arrays.device_arrays import DeviceArray
+from tensorlang.runtime.arrays.foreign_arrays import as_placed
+from tensorlang.runtime.cpu import launcher, launcher_text
+from tensorlang.runtime.cuda import device as cuda_device
+from tensorlang.runtime.cuda import driver as cuda_driver
+from tensorlang.runtime.cuda import multi_tensor as cuda_multi_tensor
+from tensorlang.runtime.cuda import sets as cuda_sets
+from tensorlang.runtime.cuda import toolchain
+from tensorlang.runtime.cuda import transfers as cuda_transfers
+from tensorlang.runtime.cuda.cached import CachedLaunch, LaunchCache
+from tensorlang.runtime.cuda.graphs import Graphs
+from tensorlang.runtime.cuda.lifetimes import until_done
+from tensorlang.runtime.cuda.module import Module, workspace
+from tensorlang.runtime.cuda.results import current_stream
+from tensorlang.runtime.device_kernel import DeviceKernel
+from tensorlang.runtime.kernel import Artifact
+from tensorlang.targets import Target
+
+
+class CudaKernel(DeviceKernel):
+    """A kernel compiled for a GPU; see `Kernel`.
+
+    It runs on the stream of the caller's arrays, asynchronously except where outputs
+    are copied back to host memory or the kernel's checks may report a fault. A GPU
+    array that is misaligned for the kernel's vector accesses goes through an aligned
+    copy: `cuda_transfers`.
+
+    Attributes:
+        ptx: PTX, from which ptxas made the machine code.
+        alignments: Required alignment of each array's address, in bytes.
+        has_temporaries: Whether its launches pass temporary arrays on.
+    """
+
+    def __init__(self, artifact: Artifact, target: Target) -> None:
+        super().__init__(artifact, target)
+        self._host, self._code = launcher.unpacked(artifact.wrapper_code)
+        self._checks = any(["faults"] in x["args"] for x in self._host["launches"])
+        self.alignments: Sequence[int] = self._host["alignments"]
+        self.has_temporaries = bool(launcher_text.temporaries(self._host))
+        self._cache = LaunchCache(self)
+        self.launch = self._quick
+        alone = not self._checks and not self.has_temporaries
+        if alone and cuda_sets.takes_sets(artifact.signature):
+            self.each = self._each
+
+    @cached_property
+    def ptx(self) -> str:
+        """PTX of the source."""
+        return toolchain.ptx_of(self.source, self.target.arch)
+
+    @cached_property
+    def asm(self) -> str:
+        """SASS: disassembly of the machine code."""
+        return toolchain.sass_of(self.artifact.object_code)
+
+    @property
+    def resources(self) -> Mapping[str, int]:
+        """Launches, registers, and bytes of spills, stack, shared memory and code."""
+        return {
+            "launches": len(self._host["launches"]),
+            **self._host["resources"],
+            "object_bytes": len(self.artifact.object_code),
+        }
+
+    @cached_property
+    def launcher(self) -> launcher.Launcher:
+        """The compiled host program, which starts all launches of a call."""
+        return launcher.Launcher(self.name, self._host, self._code)
+
+    @cached_property
+    def _encode(self) -> int:
+        """Address of `cuTensorMapEncodeTiled`; 0 if there are no tensor maps."""
+        if not self.launcher.has_maps:
+            return 0
+        return cuda_driver.address_of("cuTensorMapEncodeTiled")
+
+    @cached_property
+    def module(self) -> Module:
+        """The machine code loaded into the GPU's context, at the first call.
+
+        Raises:
+            TargetError: the target is an architecture without a GPU.
+        """
+        if self.target.index < 0:
+            raise TargetError(
+                f"{self.name} is compiled for {self.target.arch} without a GPU; use "
+                "'llvm' or 'opencl', or 'cuda' where there is one"
+            )
+        device = cuda_device.device(self.target.index)
+        of_many = [self._host["multi_tensor"]] if self._host.get("multi_tensor") else []
+        launches = [*self._host["launches"], *of_many]
+        return Module(device, self.artifact.object_code, launches)
+
+    @cached_property
+    def _graphs(self) -> Graphs:
+        return Graphs(self.module.device, self._host)
+
+    def _quick(self, *args: object) -> None:
+        """Fast path: launch with what is cached for such arguments."""
+        if not self._cache.call(args):
+            self._slow(*args)
+
+    def cached_launch(self, shapes: Sequence[tuple[int, ...]]) -> CachedLaunch | None:
+        """The cached launch for arrays of these shapes; None if faults are reported.
+
+        Args:
+            shapes: The kernel's shapes of all buffers.
+        """
+        return None if self._checks else CachedLaunch(self, shapes)
+
+    def slow(self, *args: object) -> None:
+        """Slow path: check the arguments, then launch on the arrays' stream."""
+        self._slow(*args)
+
+    def _slow(self, *args: object) -> None:
+        module = self.module
+        call = calling.prepare(self.signature, args, as_placed)
+        there = [array for array in call.arrays if isinstance(array, DeviceArray)]
+        for array in there:
+            self._on_its_device(array)
+        stream = next((a.stream for a in there if a.stream is not None), None)
+        stream = stream or cuda_driver.LEGACY
+        with module.device.lock, module.device.current():
+            self._in_order(there, stream)
+            code = self._run(call, module, stream)
+        for target, source in call.back:
+            np.copyto(target, source)
+        if code:
+            self._fault(code)
+        if not (self._checks or call.back):
+            self._remember(args, call)
+
+    def _remember(self, args: Sequence[object], call: calling.Call) -> None:
+        key = self._cache.key(args)
+        if key is not None:
+            self._cache.keep(key, [array.shape for array in call.arrays])
+
+    def _each(self, *given: Any) -> bool:
+        """Update sets of PyTorch tensors; False if they do not qualify.
+
+        Many sets share a launch, up to the size of its table.
+        """
+        count = len(self.signature.buffers)
+        alignments = self._host["alignments"]
+        sets = cuda_sets.sets_of(
+            self.signature, given[:count], self.target.index, alignments
+        )
+        if sets is None:
+            return False
+        names = zip(self.signature.free, given[count:], strict=True)
+        scalars = {s.name: calling.scalar(self.name, s, v) for s, v in names}
+        length = str(self.signature.buffers[0].shape[0])
+        known = calling.Call([None] * count, {length: 0, **scalars})
+        block = calling.block_of(self.signature, known, [0] * count)
+        at = [scalar.name for scalar in self.signature.scalars].index(length)
+        module = self.module
+        stream = current_stream(given[0][0])
+        with module.device.lock, module.device.current():
+            if len(sets) > 1 and self._host.get("multi_tensor"):
+                cuda_multi_tensor.start(self._host, module.handles, sets, block, stream)
+                return True
+            for elements, addresses in sets:
+                block[:count] = addresses
+                block[count + at] = elements
+                self.start(block, [], stream, again=False)
+        return True
+
+    def _on_its_device(self, array: DeviceArray) -> None:
+        if array.place.key != ("cuda", self.target.index):
+            raise ArgumentError(
+                f"{self.name} runs on {self.target.name}, and an array is on "
+                f"{array.place.name}; move it there"
+            )
+
+    def _in_order(self, there: Iterable[DeviceArray], stream: int) -> None:
+        """Make the stream wait for the streams of the other arrays."""
+        others = {a.stream for a in there if a.stream is not None} - {stream}
+        for other in sorted(others - ({1} if stream == cuda_driver.LEGACY else set())):
+            mark = cuda_device.Event(self.module.device)
+            mark.record(other)
+            mark.awaited_by(stream)
+
+    def _run(self, call: calling.Call, module: Module, stream: int) -> int:
+        held = workspace(module.device, stream)
+        moved = cuda_transfers.moved(call.arrays, self._host["alignments"])
+        addresses = [0 if n in moved else a.memory for n, a in enumerate(call.arrays)]
+        block = calling.block_of(self.signature, call, addresses)
+        place = ctypes.addressof(block)
+        sizes = list(self.launcher.sizes(place))
+        taken = held.take([*sizes, *(call.arrays[n].nbytes for n in moved)], stream)
+        copies = []
+        for n, address in zip(moved, taken[len(sizes) :], strict=True):
+            block[n] = address
+            copies.append((self.signature.buffers[n], call.arrays[n], address))
+            cuda_transfers.bring(*copies[-1], stream)
+        self.start(block, taken[: len(sizes)], stream, again=not moved)
+        cuda_transfers.take_back(copies, stream)
+        self._after(call, stream)
+        owners = [a.owner for a in call.arrays if getattr(a, "kind", "") == "jax"]
+        if owners:
+            until_done(module.device, stream, owners)
+        return module.report(stream) if self._checks else 0
+
+    def start(
+        self, block: calling.Slots, temporaries: list[int], stream: int, *, again: bool
+    ) -> None:
+        """Start all launches, as a graph if that pays and the call may repeat.
+
+        Args:
+            block: The argument block: `calling.block_of`.
+            temporaries: Addresses of the temporaries.
+            stream: CUDA stream.
+            again: Whether a call with the same arguments may follow.
+        """
+        place = ctypes.addressof(block)
+        if again and self._graphs.pay and not cuda_driver.blocking():
+            key = (bytes(block), tuple(temporaries))
+
+            def start(on: int) -> None:
+                self._started(place, temporaries, on)
+
+            if self._graphs.run(key, start, stream):
+                return
+        self._started(place, temporaries, stream)
+
+    def _started(self, place: int, temporaries: list[int], stream: int) -> None:
+        module = self.module
+        code = self.launcher(
+            place,
+            temporaries,
+            module.faults,
+            module.table,
+            self._entry,
+            stream,
+            self._encode,
+        )
+        if code == launcher_text.TOO_LARGE:
+            raise DeviceError(
+                f"{self.name}: a launch has more blocks than a GPU allows; "
+                "compute in parts"
+            )
+        if code:
+            raise cuda_driver.failed(f"{self.name}: starting a launch", code)
+        cuda_driver.STARTED.append(self.name)
+        if cuda_driver.blocking():
+            self._waited(stream)
+
+    def _waited(self, stream: int) -> None:
+        """Synchronise, and name the kernel in an error."""
+        try:
+            cuda_driver.call("cuStreamSynchronize", stream)
+        except DeviceError as error:
+            made = DeviceError(f"{self.name} failed: {error}")
+            made.lost = error.lost
+            raise made from None
+
+    @cached_property
+    def _entry(self) -> int:
+        """The address of `cuLaunchKernel`."""
+        return cuda_driver.address_of("cuLaunchKernel")
+
+    def _after(self, call: calling.Call, stream: int) -> None:
+        """Make the streams of written arrays wait for the launches."""
+        for spec, array in zip(self.signature.buffers, call.arrays, strict=True):
+            other = getattr(array, "stream", None)
+            if spec.written and other not in (None, stream):
+                mark = cuda_device.Event(self.module.device)
+                mark.record(stream)
+                mark.awaited_by(other)

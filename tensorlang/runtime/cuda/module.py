@@ -1,0 +1,123 @@
+"""Modules loaded into a GPU's context, and per-stream workspaces."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final
+
+from tensorlang.errors import DeviceError, DeviceMemoryError
+from tensorlang.runtime.cuda import driver as cuda_driver
+from tensorlang.runtime.cuda import toolchain
+from tensorlang.runtime.cuda.device import Device, Memory
+
+if TYPE_CHECKING:
+    from tensorlang.runtime.host_program import Data
+
+_ALIGN: Final = 256  # bytes: suffices for any access and copy
+_DYNAMIC_SHARED: Final = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_WITHOUT_ASKING: Final = 48 << 10  # bytes of shared memory: more needs an attribute
+
+
+class Module:
+    """A cubin loaded into a context, and its kernels' handles.
+
+    Args:
+        device: The GPU.
+        cubin: The machine code.
+        launches: Names of the kernels, and their bytes of dynamic shared memory.
+
+    Attributes:
+        handles: Kernel handles by name.
+
+    Raises:
+        DeviceError: the driver rejects the code, e.g. for another architecture.
+    """
+
+    def __init__(self, device: Device, cubin: bytes, launches: Sequence[Data]) -> None:
+        self.device: Final = device
+        self._module = ctypes.c_void_p()
+        with device.lock, device.current():
+            self._load(cubin)
+            handles = [self._function(launch) for launch in launches]
+            named = (str(launch["name"]) for launch in launches)
+            self.handles: Final = dict(zip(named, handles, strict=True))
+            self._reported = Memory(device, ctypes.sizeof(ctypes.c_int32))
+            self._forget(cuda_driver.LEGACY)
+            cuda_driver.call("cuStreamSynchronize", cuda_driver.LEGACY)
+        self._handles = (ctypes.c_void_p * len(handles))(*handles)
+        self.table: Final = ctypes.addressof(self._handles)
+        self.faults: Final = self._reported.address
+
+    def _load(self, cubin: bytes) -> None:
+        try:
+            cuda_driver.call("cuModuleLoadData", ctypes.byref(self._module), cubin)
+        except DeviceMemoryError:
+            raise
+        except DeviceError as error:
+            made = DeviceError(
+                f"{error}; the code was made by {toolchain.versions()}: install a "
+                "driver that is as new, or set CUDA_HOME to an older toolkit"
+            )
+            made.lost = error.lost
+            raise made from None
+
+    def _function(self, launch: Data) -> int:
+        function = ctypes.c_void_p()
+        cuda_driver.call(
+            "cuModuleGetFunction",
+            ctypes.byref(function),
+            self._module,
+            str(launch["name"]).encode(),
+        )
+        shared = launch.get("dynamic_shared", 0)
+        if shared > _WITHOUT_ASKING:
+            cuda_driver.call("cuFuncSetAttribute", function, _DYNAMIC_SHARED, shared)
+        return function.value or 0
+
+    def report(self, stream: int) -> int:
+        """Synchronise; return and reset the fault code."""
+        code = ctypes.c_int32()
+        size = ctypes.sizeof(code)
+        cuda_driver.call(
+            "cuMemcpyDtoHAsync_v2", ctypes.addressof(code), self.faults, size, stream
+        )
+        cuda_driver.call("cuStreamSynchronize", stream)
+        if code.value:
+            self._forget(stream)
+        return code.value
+
+    def _forget(self, stream: int) -> None:
+        place, size = self._reported.address, self._reported.size
+        cuda_driver.call("cuMemsetD8Async", place, 0, size, stream)
+
+
+class Workspace:
+    """Scratch memory shared by consecutive calls on one stream."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._memory: Memory | None = None
+
+    def take(self, sizes: Iterable[int], stream: int) -> list[int]:
+        """Addresses of blocks of these sizes, valid until the next call on the stream.
+
+        Raises:
+            DeviceMemoryError: out of device memory.
+        """
+        whole = [-(-size // _ALIGN) * _ALIGN for size in sizes]
+        *starts, end = accumulate(whole, initial=0)
+        if end and (self._memory is None or self._memory.size < end):
+            self._memory = None  # freed first: both may not fit
+            self._memory = Memory(self._device, end, stream)
+        first = self._memory.address if self._memory is not None else 0
+        return [first + start for start in starts]
+
+
+_WORKSPACES: Final[dict[tuple[int, int], Workspace]] = {}
+
+
+def workspace(device: Device, stream: int) -> Workspace:
+    """The workspace of a stream."""
+    return _WORKSPACES.setdefault((device.index, stream), Workspace(device))

@@ -1,0 +1,1 @@
+"""What primitives ask about a function: places, regions, dependences, guards."""

@@ -1,0 +1,1 @@
+"""Instructions that `tensorize` introduces, as loop nests and as code."""
