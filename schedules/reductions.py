@@ -69,7 +69,7 @@ def folded_rows(plan: Plan) -> None:
     if folded[-1] is not along:
         rest = [loop.var.name for loop in folded if loop is not along]
         s.reorder(*rest, along.var.name)
-    spatial = [loop.var.name for loop in stage.driven("spatial")]
+    spatial = stage.names("spatial")
     results = fused(s, spatial) if spatial else ""
     if extent_of(along) is None:
         fold_any_length(s, along, plan.partials(), [stage.name])
@@ -106,11 +106,11 @@ def fold_any_length(s: Schedule, loop: For, lanes: int, folds: list[str]) -> Non
 def folded_columns(plan: Plan) -> None:
     """Vectors of results, along which the operand's rows are contiguous."""
     s, stage, lanes = plan.s, plan.stage, plan.partials()
-    spatial = [loop.var.name for loop in stage.driven("spatial")]
+    spatial = stage.names("spatial")
     columns = extent(s, spatial[-1]) or lanes
     if plan.threads and columns < _FEW_CHUNKS * lanes:
         lanes = min(lanes, plan.width)
-    folded = [loop.var.name for loop in stage.driven("reduction")]
+    folded = stage.names("reduction")
     for part in cut(s, stage.name, spatial[-1], lanes):
         around = s.loops(part)
         *outer, own = (_part_of(around, name) for name in spatial)

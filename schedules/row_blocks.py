@@ -81,8 +81,8 @@ def _joins(s: Schedule, last: _Pass, own: _Pass) -> bool:
 
 def _cut(s: Schedule, stage: Stage, rows: tuple[Expr, ...], lanes: int) -> _Pass | None:
     """Tile one stage in blocks of `lanes` rows; None if it is over other rows."""
-    spatial = [loop.var.name for loop in stage.driven("spatial")]
-    folded = [loop.var.name for loop in stage.driven("reduction")]
+    spatial = stage.names("spatial")
+    folded = stage.names("reduction")
     own, before = _extents(stage), len(rows) - 1
     if len(own) < 2 or (*own[:before], own[-1]) != rows:
         return None

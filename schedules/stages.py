@@ -6,7 +6,7 @@ Anything else is left alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -72,17 +72,26 @@ class Stage:
         kinds = {a.value: a.kind for a in self.block.axes}
         return tuple(loop for loop in self.loops if kinds.get(loop.var) == kind)
 
+    def names(self, kind: str) -> tuple[str, ...]:
+        """The names of these loops."""
+        return tuple(loop.var.name for loop in self.driven(kind))
+
     @property
     def work(self) -> int | None:
         """The number of block instances, if known."""
-        sizes = [extent_of(loop) for loop in self.loops]
-        known = [size for size in sizes if size is not None]
-        return prod(known) if len(known) == len(sizes) else None
+        return trips(self.loops)
 
 
 def extent_of(loop: ir.For) -> int | None:
     """A loop's extent, if constant."""
     return int(loop.extent.value) if isinstance(loop.extent, ir.Const) else None
+
+
+def trips(loops: Sequence[ir.For]) -> int | None:
+    """The trip count of a nest of loops, if known."""
+    sizes = [extent_of(loop) for loop in loops]
+    known = [size for size in sizes if size is not None]
+    return prod(known) if len(known) == len(sizes) else None
 
 
 def stages(func: ir.Function) -> Iterator[Stage]:

@@ -1,23 +1,17 @@
 """Search spaces for GPU threads: how each family's loop nests are bound."""
 
 from tensorlang.schedules.simt import (
-    embedding,
+    bound,
     generic,
     pool_gradients,
     random,
     rows,
-    scans,
-    sorting,
-    winograd,
 )
 
 __all__ = [
-    "embedding",
+    "bound",
     "generic",
     "pool_gradients",
     "random",
     "rows",
-    "scans",
-    "sorting",
-    "winograd",
 ]

@@ -19,13 +19,13 @@ from tensorlang.schedules.generic import stage_named
 from tensorlang.schedules.simt.staging import gathered
 from tensorlang.schedules.stages import INJECTIVE, Stage, kind_of
 from tensorlang.scheduling import Schedule
+from tensorlang.scheduling.analysis.tree import block_of, find_block
 
 
 def fuse_padding(s: Schedule, copies: Iterable[str]) -> None:
     """Let gathering blocks read the original images instead of padded ones."""
     for copy in copies:
-        block = next(b for b in blocks(s.function) if b.name == copy)
-        source = gathered(block).buffer
+        source = gathered(block_of(find_block(s.function, copy))).buffer
         maker = padding_stage(s, source)
         if maker is not None and _readers(s, source) == {copy}:
             s.attempt(s.inline, maker.name)

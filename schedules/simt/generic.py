@@ -138,12 +138,12 @@ def _is_part(place: ir.Load | ir.Store, axis: ir.Var, lanes: int) -> bool:
 
 def results(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     """One result per thread, accumulated in a register."""
-    spatial = [loop.var.name for loop in stage.driven("spatial")]
+    spatial = stage.names("spatial")
     if not spatial:
         raise ScheduleError("there is only one result")
-    folded = [loop.var.name for loop in stage.driven("reduction")]
+    folded = stage.names("reduction")
     threads = knobs.choice("row_threads", _ROW_THREADS, default=64)
-    if [loop.var.name for loop in stage.loops] != spatial + folded:
+    if tuple(loop.var.name for loop in stage.loops) != (*spatial, *folded):
         s.reorder(*spatial, *folded)
     thread = per_thread(s, spatial, threads)
     if len(stage.outputs) == 1:

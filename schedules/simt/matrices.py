@@ -21,7 +21,7 @@ from typing import Final
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import allocations, blocks, free_vars, reads
-from tensorlang.ir.nodes import Buffer, For, Load, Store, Var
+from tensorlang.ir.nodes import For, Load, Store, Var
 from tensorlang.ir.visit import walk
 from tensorlang.schedules.generic import stage_named, stage_names
 from tensorlang.schedules.simt.edges import fuse_padding
@@ -31,9 +31,11 @@ from tensorlang.schedules.stages import (
     contiguous_loop,
     extent_of,
     kind_of,
+    trips,
 )
 from tensorlang.schedules.tiling import fused
 from tensorlang.scheduling import Schedule
+from tensorlang.scheduling.analysis.tree import block_of, find_block
 
 _GROUPS: Final = ("batch", "row", "column")
 
@@ -54,10 +56,7 @@ class Sides:
 
     def extent(self, group: str) -> int | None:
         """The size of a group, if known."""
-        loops = self.folded if group == "step" else self.groups[group]
-        sizes = [extent_of(loop) for loop in loops]
-        known = [size for size in sizes if size is not None]
-        return prod(known) if len(known) == len(sizes) else None
+        return trips(self.folded if group == "step" else self.groups[group])
 
     @property
     def at_least(self) -> int:
@@ -169,6 +168,20 @@ def as_matrices(s: Schedule, stage: Stage, sides: Sides) -> Matrices:
     return Matrices(stage.name, loops, pair, result, tuple(found), writer)
 
 
+def pad(s: Schedule, matrices: Matrices, **tile: int) -> None:
+    """Zero-pad `row`, `column` and `step` to multiples of a tile's sizes."""
+    found = stage_named(s, matrices.block)
+    assert found is not None
+    by_loop = {matrices.loops[group]: size for group, size in tile.items()}
+    sizes = {
+        loop.var: (extent_of(loop), by_loop.get(loop.var.name, 1))
+        for loop in found.loops
+    }
+    multiples = [sizes.get(axis.value, (1, 1)) for axis in found.block.axes]  # type: ignore[call-overload]
+    if any(m > 1 and (size is None or size % m) for size, m in multiples):
+        s.pad(matrices.block, [m for _, m in multiples])
+
+
 def _batches_first(
     s: Schedule,
     block: str,
@@ -183,7 +196,7 @@ def _batches_first(
     Raises:
         ScheduleError: an axis is driven by a part of a loop.
     """
-    product = next(b for b in blocks(s.function) if b.name == block)
+    product = block_of(find_block(s.function, block))
     driving = [str(getattr(axis.value, "name", "")) for axis in product.axes]
     for (copy, made), side in zip(copies, ("row", "column"), strict=True):
         wanted = [group for group in ("batch", side, "step") if group in loops]
@@ -264,8 +277,3 @@ def _fuse_places(s: Schedule, result: str, places: Iterable[Sequence[int]]) -> N
         if len(group) > 1:
             s.fuse_dims(result, [left.index(place) for place in group])
             left = [place for place in left if place not in group[1:]]
-
-
-def shaped(s: Schedule, name: str) -> Buffer:
-    """A temporary in its current shape."""
-    return next(b for b in allocations(s.function) if b.name == name)

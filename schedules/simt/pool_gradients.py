@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.contents import allocations, blocks, free_vars
-from tensorlang.ir.nodes import Binary, Block, Const, Expr, Load
+from tensorlang.ir.contents import allocations, free_vars
+from tensorlang.ir.nodes import Binary, Const, Expr
 from tensorlang.ir.visit import walk
+from tensorlang.schedules.convolution.products import readers
 from tensorlang.schedules.generic import stage_named
 from tensorlang.schedules.simt.generic import generic
 from tensorlang.schedules.simt.window_images import Line, hold, unroll_under
@@ -95,8 +96,8 @@ def _tiles(s: Schedule, knobs: Knobs) -> None:
             s.compute_at(name, at)
             s.set_scope(name, "register")
             unroll_under(s, name, at, 1)
-    for name, readers in _read(s, made):
-        hold(s, readers, name, at, tile.line(name in _OF_WINDOWS))
+    for name, own in _read(s, made):
+        hold(s, own, name, at, tile.line(name in _OF_WINDOWS))
     unroll_under(s, written, at, tile.columns if tile.lines else 1)
 
 
@@ -104,13 +105,8 @@ def _read(s: Schedule, made: set[str]) -> Iterator[tuple[str, list[str]]]:
     """The images that are loaded or padded per tile, with the blocks that read them."""
     for given, padded in _GIVEN.items():
         name = padded if padded in made else given
-        own = [b.name for b in blocks(s.function) if _reads(b, name)]
-        if own:
+        if own := readers(s, name):
             yield name, own
-
-
-def _reads(block: Block, name: str) -> bool:
-    return any(n.buffer.name == name for n in walk(block.body) if isinstance(n, Load))
 
 
 def _tile(knobs: Knobs, sums: Stage) -> _Tile:
@@ -124,7 +120,7 @@ def _tile(knobs: Knobs, sums: Stage) -> _Tile:
     around = [[i for i in load.indices if free_vars(i) & folded] for load in sums.loads]
     found = max(around, key=len)
     pixels = [axes[v] for i in found for v in free_vars(i) - folded]
-    spatial = [loop.var.name for loop in sums.driven("spatial")]
+    spatial = sums.names("spatial")
     sizes = dict.fromkeys(spatial, 1)
     strides = [_stride(index) for index in found]
     if len(pixels) != len(found):

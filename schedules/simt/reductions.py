@@ -8,7 +8,6 @@ block combines. The chunks, and so the result, do not depend on the device's siz
 
 from __future__ import annotations
 
-from math import prod
 from typing import Final
 
 from tensorlang.errors import ScheduleError
@@ -17,7 +16,7 @@ from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.nodes import For, Load
 from tensorlang.schedules.simt.matrices import writer_of
 from tensorlang.schedules.simt.row_threads import RowThreads, distribute_row, row_knobs
-from tensorlang.schedules.stages import Stage, contiguous_loop, extent_of
+from tensorlang.schedules.stages import Stage, contiguous_loop, extent_of, trips
 from tensorlang.schedules.tiling import extent, fused
 from tensorlang.scheduling import Knobs, Schedule
 
@@ -38,7 +37,7 @@ def along_memory(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     rows, folded = _parted(stage)
     if not rows or not _is_contiguous(stage, folded[-1]):
         raise ScheduleError(f"{stage.name} does not reduce contiguous elements")
-    length = _size(folded)
+    length = trips(folded)
     if length is not None and length < _SHORT:
         raise ScheduleError(f"{stage.name} reduces few elements")
     how = row_knobs(knobs, length, _bits(stage), stage.name)
@@ -64,7 +63,7 @@ def across_memory(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     columns, folded = _parted(stage)
     if not columns or contiguous_loop(stage) is not columns[-1]:
         raise ScheduleError(f"{stage.name} has no contiguous results")
-    count, length = _size(columns), _size(folded)
+    count, length = trips(columns), trips(folded)
     many = count is not None and count >= _MANY
     if many or (length is not None and length < _SHORT):
         raise ScheduleError(f"{stage.name} has enough results, or reduces few elements")
@@ -88,7 +87,7 @@ def one_result(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     steps = knobs.choice("part_steps", _PART_STEPS, default=8)
     lanes = max(128 // max(_bits(stage), 8), 1)
     length = threads * steps * lanes
-    total = _size(folded)
+    total = trips(folded)
     loop = fused(s, [each.var.name for each in folded])
     if total is not None and total <= length:
         distribute_row(s, loop, _one_block(total))
@@ -183,12 +182,6 @@ def _columns(s: Schedule, block: str, groups: int) -> None:
     s.bind(blocks, "block.x")
     s.bind(thread, "thread.x")
     s.bind(group, "thread.y")
-
-
-def _size(loops: tuple[For, ...]) -> int | None:
-    """The trip count of a nest, if known."""
-    sizes = [extent_of(loop) for loop in loops]
-    return None if None in sizes else prod(size for size in sizes if size is not None)
 
 
 def _bits(stage: Stage) -> int:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tensorlang.ir.contents import allocations, blocks, reads
-from tensorlang.ir.nodes import Buffer, Expr, as_expr
+from tensorlang.ir.nodes import Expr, as_expr
 from tensorlang.schedules.rows import rows_of
 from tensorlang.schedules.simt.generic import generic
 from tensorlang.schedules.simt.row_threads import RowThreads, distribute_row, row_knobs
@@ -37,6 +37,7 @@ from tensorlang.schedules.stages import (
 )
 from tensorlang.schedules.tiling import fused
 from tensorlang.scheduling import Knobs, Schedule, schedule
+from tensorlang.scheduling.analysis.tree import find_buffer
 
 _HELD_WORDS: Final = 64  # of a thread's registers, for its share of rows
 
@@ -187,7 +188,11 @@ def _per_row_temporaries(
     length = as_expr(how.length or 0)
     for buffer in list(allocations(s.function)):
         stored = s.attempt(s.store_at, buffer.name, group.row)
-        if stored and held and _shaped(s, buffer.name).shape[-1:] == (length,):
+        if (
+            stored
+            and held
+            and find_buffer(s.function, buffer.name).shape[-1:] == (length,)
+        ):
             s.attempt(s.transform_layout, buffer.name, how.layout(buffer.ndim))
     if held:
         _copies(s, group, how)
@@ -215,9 +220,5 @@ def _copy(
     for reader in others:
         _, again = s.cache_read(reader, name, "global", at=group.row)
         s.share(copy, again)
-    s.transform_layout(copy, how.layout(_shaped(s, copy).ndim))
+    s.transform_layout(copy, how.layout(find_buffer(s.function, copy).ndim))
     group.along[block] = s.loops(block)[-1]
-
-
-def _shaped(s: Schedule, name: str) -> Buffer:
-    return next(b for b in allocations(s.function) if b.name == name)

@@ -1,15 +1,11 @@
-"""Scans on threads: chunks of rows, or one row per thread.
+"""Scans that are not chunked, on threads: each scans a row, its state in registers.
 
-Chunked scans are bound to threads by their device definitions already: the distribution
-fixes the order of a sum, and so its bits. Otherwise each thread scans a row
-sequentially, with its state in registers:
-
-    for r in range(m): state[r] = 0        for t in bound(m, "thread.x"):
-    for r in range(m):                         state = alloc(f64[1], "register")
-        for k in range(n):                     state[0] = 0
-            state[r] += x[r, k]     ->         for k in range(n):
-            y[r, k] = state[r]                     state[0] += x[t, k]
-                                                   y[t, k] = state[0]
+for r in range(m): state[r] = 0        for t in bound(m, "thread.x"):
+for r in range(m):                         state = alloc(f64[1], "register")
+for k in range(n):                     state[0] = 0
+    state[r] += x[r, k]     ->         for k in range(n):
+    y[r, k] = state[r]                     state[0] += x[t, k]
+                                           y[t, k] = state[0]
 """
 
 from __future__ import annotations
@@ -20,20 +16,10 @@ from tensorlang.ir.contents import allocations, writes
 from tensorlang.ir.nodes import Block
 from tensorlang.schedules.scans import Nest, nest_of
 from tensorlang.schedules.tiling import fused
-from tensorlang.scheduling import Knobs, Schedule, schedule
+from tensorlang.scheduling import Schedule
 from tensorlang.scheduling.analysis.tree import paths_to
 
 _THREADS: Final = 64
-
-
-def keep_bindings(s: Schedule, knobs: Knobs) -> None:
-    """Keep chunks of rows, one per block, as they were bound by the definition."""
-    del s, knobs
-
-
-for _name in ("chunks", "narrow_chunks"):
-    for _exchange in ("", "_in_memory"):
-        schedule("scan", algorithm=_name + _exchange, model="simt")(keep_bindings)
 
 
 def sequential_scans(s: Schedule) -> None:

@@ -8,7 +8,7 @@ window, whatever the layout and the number of dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -43,29 +43,46 @@ class Slide:
 
 
 @dataclass(frozen=True, slots=True)
-class Windows:
-    """A stage that reduces windows.
+class Sliding:
+    """A stage that reads an image by windows.
 
     Attributes:
         stage: The stage.
         image: The load of the image.
         slides: One per dimension that windows slide along, in memory order.
         same: Loops over results computed from the same pixels.
-        deep: Reduction loops that do not slide, such as channels of a group.
-        sizes: The extent of each loop, if known.
     """
 
     stage: Stage
     image: Load
     slides: tuple[Slide, ...]
     same: tuple[str, ...]
-    deep: tuple[str, ...]
-    sizes: Mapping[str, int | None]
 
     @property
     def spatial(self) -> tuple[str, ...]:
         """The loops over results."""
-        return tuple(loop.var.name for loop in self.stage.driven("spatial"))
+        return self.stage.names("spatial")
+
+    @property
+    def sizes(self) -> dict[str, int | None]:
+        """The extent of each loop, if known."""
+        return {loop.var.name: extent_of(loop) for loop in self.stage.loops}
+
+    def count(self, loops: Sequence[str]) -> int:
+        """The trip count of a nest of loops; loops of unknown extent count as one."""
+        sizes = self.sizes
+        return prod(sizes[name] or 1 for name in loops)
+
+
+@dataclass(frozen=True, slots=True)
+class Windows(Sliding):
+    """A stage that reduces windows.
+
+    Attributes:
+        deep: Reduction loops that do not slide, such as channels of a group.
+    """
+
+    deep: tuple[str, ...]
 
     @property
     def taps(self) -> int:
@@ -84,10 +101,6 @@ class Windows:
         axes = {self.stage.axis(x): x.var.name for x in self.stage.driven("reduction")}
         return tuple(name for name in self.deep if axes.get(last) == name)  # type: ignore[call-overload]
 
-    def count(self, loops: Sequence[str]) -> int:
-        """The trip count of a nest of loops; loops of unknown extent count as one."""
-        return prod(self.sizes[name] or 1 for name in loops)
-
     def line_by_line(self) -> Windows:
         """The same windows, with their lines treated like channels."""
         *others, column = self.slides
@@ -101,43 +114,41 @@ def windows_of(stage: Stage) -> Windows:
     Raises:
         ScheduleError: nothing does, several operands do, or a window's size varies.
     """
-    sizes = {loop.var.name: extent_of(loop) for loop in stage.loops}
-    folded = tuple(loop.var.name for loop in stage.driven("reduction"))
-    if any(sizes[name] is None for name in folded):
+    if any(extent_of(loop) is None for loop in stage.driven("reduction")):
         raise ScheduleError(f"{stage.name} reduces over a dynamic length")
-    axes = {stage.axis(loop): loop.var.name for loop in stage.loops}
-    found = {load: slides_of(load, axes, folded, sizes) for load in stage.loads}
+    folded = stage.names("reduction")
+    found = {load: slides_of(stage, load, folded) for load in stage.loads}
     images = [load for load, slides in found.items() if slides]
     if len(images) != 1:
         raise ScheduleError(f"{stage.name} slides over {len(images)} images, not one")
     (image,) = images
-    used = {axes[v] for i in image.indices for v in free_vars(i) if v in axes}
     near = {name for slide in found[image] for name in slide.taps}
-    spatial = (loop.var.name for loop in stage.driven("spatial"))
-    same = tuple(name for name in spatial if name not in used)
+    used = _loops_of(stage, image)
+    same = tuple(name for name in stage.names("spatial") if name not in used)
     deep = tuple(name for name in folded if name not in near)
-    return Windows(stage, image, found[image], same, deep, sizes)
+    return Windows(stage, image, found[image], same, deep)
 
 
-def slides_of(
-    load: Load,
-    axes: Mapping[Var, str],
-    within: Sequence[str],
-    sizes: Mapping[str, int | None],
-) -> tuple[Slide, ...]:
+def _loops_of(stage: Stage, load: Load) -> set[str]:
+    """The loops that index a load."""
+    used = frozenset().union(*map(free_vars, load.indices))
+    return {loop.var.name for loop in stage.loops if stage.axis(loop) in used}
+
+
+def slides_of(stage: Stage, load: Load, within: Sequence[str]) -> tuple[Slide, ...]:
     """The sliding windows of a load: one loop over windows, and some within them.
 
     Args:
+        stage: The stage.
         load: The load.
-        axes: The loop of each axis.
         within: The loops that may be within a window.
-        sizes: The extent of each loop.
     """
+    axes = {stage.axis(loop): loop for loop in stage.loops}
     found = []
     for dim, index in enumerate(load.indices):
         form = linear(index)
         steps = {
-            axes[atom]: step
+            axes[atom].var.name: step
             for atom, step in form.terms
             if isinstance(atom, Var) and atom in axes
         }
@@ -145,38 +156,29 @@ def slides_of(
         over = [name for name in steps if name not in within]
         plain = len(form.terms) == len(steps) and min(steps.values(), default=0) > 0
         if taps and len(over) == 1 and plain:
-            reach = sum(((sizes[name] or 1) - 1) * steps[name] for name in taps)
+            sizes = {x.var.name: extent_of(x) or 1 for x in axes.values()}
+            reach = sum((sizes[name] - 1) * steps[name] for name in taps)
             found.append(Slide(over[0], dim, steps[over[0]], taps, reach))
     return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
-class WeightSums:
+class WeightSums(Sliding):
     """A stage that accumulates gradients of window weights over all positions.
 
         dw[o, c, ky, kx] += dy[b, o, i, j] * padded[b, c, i * 2 + ky, j * 2 + kx]
 
     Attributes:
-        stage: The stage.
-        image: The load of the image.
         given: The other load, `dy`.
-        slides: Per dimension, the loop over positions and the loops within a window.
         outer: Reduction loops that do not slide: images.
         taps: Loops over a window.
-        same: Loops over results computed from the same pixels.
         deep: Loops over results computed from the same elements of `dy`.
-        sizes: The extent of each loop, if known.
     """
 
-    stage: Stage
-    image: Load
     given: Load
-    slides: tuple[Slide, ...]
     outer: tuple[str, ...]
     taps: tuple[str, ...]
-    same: tuple[str, ...]
     deep: tuple[str, ...]
-    sizes: Mapping[str, int | None]
 
     @property
     def thread_loops(self) -> tuple[str, ...]:
@@ -186,17 +188,12 @@ class WeightSums:
     @property
     def grid_loops(self) -> tuple[str, ...]:
         """Loops over the results of different threads, in memory order."""
-        spatial = (loop.var.name for loop in self.stage.driven("spatial"))
-        return tuple(name for name in spatial if name not in self.thread_loops)
+        return tuple(name for name in self.spatial if name not in self.thread_loops)
 
     @property
     def lines(self) -> bool:
         """Whether neighbours of a line are contiguous: channels-first layout."""
         return self.slides[-1].dim == len(self.image.indices) - 1
-
-    def count(self, loops: Sequence[str]) -> int:
-        """The trip count of a nest of loops; loops of unknown extent count as one."""
-        return prod(self.sizes[name] or 1 for name in loops)
 
 
 def weight_sums_of(stage: Stage) -> WeightSums:
@@ -205,11 +202,8 @@ def weight_sums_of(stage: Stage) -> WeightSums:
     Raises:
         ScheduleError: it is no sum of products of positions with pixels around them.
     """
-    sizes = {loop.var.name: extent_of(loop) for loop in stage.loops}
-    axes = {stage.axis(loop): loop.var.name for loop in stage.loops}
-    folded = tuple(loop.var.name for loop in stage.driven("reduction"))
-    spatial = tuple(loop.var.name for loop in stage.driven("spatial"))
-    found = {load: slides_of(load, axes, spatial, sizes) for load in stage.loads}
+    folded, spatial = stage.driven("reduction"), stage.names("spatial")
+    found = {load: slides_of(stage, load, spatial) for load in stage.loads}
     images = [load for load, slides in found.items() if slides]
     others = [load for load, slides in found.items() if not slides]
     if len(images) != 1 or len(others) != 1 or len(stage.outputs) != 1:
@@ -218,23 +212,20 @@ def weight_sums_of(stage: Stage) -> WeightSums:
     if len(image.indices) != len(given.indices):
         raise ScheduleError(f"{stage.name} does not multiply images of one rank")
     slides = found[image]
-    places = [slide.loop for slide in slides]
-    if not set(places) <= set(folded) or any(sizes[name] is None for name in places):
+    places = {slide.loop for slide in slides}
+    known = {loop.var.name for loop in folded if extent_of(loop) is not None}
+    if not places <= known:
         raise ScheduleError(f"the number of positions of {stage.name} is dynamic")
     taps = tuple(name for slide in slides for name in slide.taps)
-    in_image, in_given = (
-        {axes[v] for i in load.indices for v in free_vars(i) if v in axes}
-        for load in (image, given)
-    )
+    in_image, in_given = (_loops_of(stage, load) for load in (image, given))
     channels = [name for name in spatial if name not in taps]
     return WeightSums(
         stage,
         image,
-        given,
         slides,
-        tuple(name for name in folded if name not in places),
-        taps,
         tuple(name for name in channels if name not in in_image),
+        given,
+        tuple(name for name in stage.names("reduction") if name not in places),
+        taps,
         tuple(name for name in channels if name not in in_given),
-        sizes,
     )

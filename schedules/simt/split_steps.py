@@ -12,6 +12,7 @@ number of parts never depends on a dynamic size, nor on the device.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from tensorlang.schedules.generic import stage_named
@@ -70,15 +71,11 @@ def combine(s: Schedule, matrices: Matrices) -> None:
     """Combine a result's partial sums in one thread, with what follows fused."""
     stage = stage_named(s, matrices.block)
     assert stage is not None
-    spatial = [loop.var.name for loop in stage.driven("spatial")]
-    (part,) = (loop.var.name for loop in stage.driven("reduction"))
+    spatial = stage.names("spatial")
+    (part,) = stage.names("reduction")
     parts = next(loop for loop in stage.loops if loop.var.name == part).extent
     s.cache_write(matrices.block, stage.output.name, "register", spatial[-1])
-    s.attempt(_written_by, s, matrices.writer)
+    s.attempt(partial(s.inline, reverse=True), matrices.writer)
     per_thread(s, spatial, _THREADS)
     if int(getattr(parts, "value", _UNROLLED)) <= _UNROLLED:
         s.unroll(part)
-
-
-def _written_by(s: Schedule, writer: str) -> None:
-    s.inline(writer, reverse=True)

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tensorlang.ir import nodes as ir
-from tensorlang.ir.contents import allocations, blocks, free_vars
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.simplification.simplify import simplify
 from tensorlang.ir.visit import rebuild, substitute, walk
 from tensorlang.schedules.simt.register_tiles import WIDE
 from tensorlang.schedules.tiling import fused
 from tensorlang.scheduling import Schedule
+from tensorlang.scheduling.analysis.tree import block_of, find_block, find_buffer
 
 _BANKS: Final = 8  # 16-byte parts until the banks repeat
 _LOOKED_AT: Final = 33  # neighbours
@@ -87,8 +88,7 @@ class Staged:
 
     def lay(self, s: Schedule) -> None:
         """Apply the layout described above."""
-        found = (b for b in allocations(s.function) if b.name == self.buffer)
-        ndim = next(found).ndim
+        ndim = find_buffer(s.function, self.buffer).ndim
         names = ", ".join((*(f"b{n}" for n in range(ndim - 2)), "i", "k"))
         own, side = self.own, self.size // self.own
         if self.along_steps:
@@ -108,7 +108,7 @@ class Staged:
 
 def memory_order(s: Schedule, copy: str, lanes: int = WIDE) -> tuple[bool, bool]:
     """Whether a gathered operand is contiguous along steps, and along rows."""
-    block = next(b for b in blocks(s.function) if b.name == copy)
+    block = block_of(find_block(s.function, copy))
     return contiguous_along_steps(block), contiguous_along_rows(block, lanes)
 
 

@@ -8,14 +8,13 @@ that order and transposed by `ldmatrix`. Batches become blocks of their own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from typing import Final
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.contents import blocks, writes
-from tensorlang.schedules.generic import stage_named
 from tensorlang.schedules.simt.fragments import (
     bind_threads,
     columns_in_rows,
@@ -27,7 +26,7 @@ from tensorlang.schedules.simt.matrices import (
     Matrices,
     Sides,
     as_matrices,
-    shaped,
+    pad,
     sides_of,
 )
 from tensorlang.schedules.simt.split_steps import PARTS, combine, parts_of, split_k
@@ -40,8 +39,9 @@ from tensorlang.schedules.simt.tensor_cores import (
     tile_of,
 )
 from tensorlang.schedules.stages import Stage, extent_of
-from tensorlang.schedules.tiling import extent, fused
+from tensorlang.schedules.tiling import extent, fused, written
 from tensorlang.scheduling import Knobs, Schedule
+from tensorlang.scheduling.analysis.tree import find_buffer
 
 _LEAST: Final = 16  # rows, columns and steps of one instruction
 
@@ -72,7 +72,7 @@ def tensor_contractions(s: Schedule, knobs: Knobs, stage: Stage) -> None:
         again = f"_{stage.name}" if "wide" in knobs.values else ""
         tile = replace(tile, wide=knobs.flag(f"wide{again}", default=_is_even(sides)))
     step = tile.depth * parts
-    _fill(s, matrices, {"row": tile.rows, "column": tile.columns, "step": step})
+    pad(s, matrices, row=tile.rows, column=tile.columns, step=step)
     if parts == 1:
         steps = [*s.split(matrices.loops["step"], [None, tile.depth])]
         _schedule(s, matrices, staged, tile, form, steps=steps, swapped=not first)
@@ -110,20 +110,6 @@ class _Staged:
     wide: bool
 
 
-def _fill(s: Schedule, matrices: Matrices, wanted: Mapping[str, int]) -> None:
-    """Zero-pad rows, columns and steps to multiples of a tile."""
-    found = stage_named(s, matrices.block)
-    assert found is not None
-    by_loop = {matrices.loops[group]: size for group, size in wanted.items()}
-    sizes = {
-        loop.var: (extent_of(loop), by_loop.get(loop.var.name, 1))
-        for loop in found.loops
-    }
-    multiples = [sizes.get(axis.value, (1, 1)) for axis in found.block.axes]  # type: ignore[call-overload]
-    if any(size is None or size % multiple for size, multiple in multiples):
-        s.pad(matrices.block, [multiple for _, multiple in multiples])
-
-
 def _schedule(
     s: Schedule,
     matrices: Matrices,
@@ -143,13 +129,12 @@ def _schedule(
     batch = [loops["batch"]] if "batch" in loops else []
     tiles = [i0, j0] if extent(s, j0) is not None else [j0, i0]  # static ones inside
     s.reorder(*batch, *tiles, k0, *threads, k1, *own, k2)
-    made = next(b for b in blocks(s.function) if b.name == block)
-    (result,) = writes(made)
+    result = written(s, block)
     if tile.wide:  # two interleaved products are two
         own[1:3] = [fused(s, own[1:3])]
-    write, sums = s.cache_write(block, result.name, "shared", at=tiles[-1])
+    write, sums = s.cache_write(block, result, "shared", at=tiles[-1])
     if matrices.writer:
-        s.attempt(_written_by, s, matrices.writer)
+        s.attempt(partial(s.inline, reverse=True), matrices.writer)
     init = s.decompose_reduction(block, k0)
     for operand in staged:
         _stage(s, operand, k0, tile, form, wide=tile.wide and operand is staged[1])
@@ -157,7 +142,7 @@ def _schedule(
     bind_threads(s, s.loops(init)[first : first + 4], s.loops(init)[first + 4 :])
     lanes.share(s, write, columns_first=tiles[0] == j0)
     bind_threads(s, threads, [k1, *own[:2]])
-    ndim = shaped(s, sums).ndim
+    ndim = find_buffer(s.function, sums).ndim
     s.transform_layout(sums, fragment_layout(lanes, first=ndim - 2))
     ways = [f"_{side}c" for side, o in zip("ab", staged, strict=True) if not o.steps]
     s.tensorize(own[2], form.instruction(ways, swapped=swapped, wide=tile.wide))
@@ -184,10 +169,6 @@ def _blocks(s: Schedule, loops: Sequence[str]) -> None:
         left = left[:cut]
 
 
-def _written_by(s: Schedule, writer: str) -> None:
-    s.inline(writer, reverse=True)
-
-
 def _stage(
     s: Schedule, operand: _Staged, at: str, tile: Tile, form: Form, *, wide: bool
 ) -> None:
@@ -195,7 +176,7 @@ def _stage(
     copy, buffer, threads = operand.copy, operand.buffer, tile.lanes.threads
     s.compute_at(copy, at)
     s.set_scope(buffer, "shared")
-    first = shaped(s, buffer).ndim - 2
+    first = find_buffer(s.function, buffer).ndim - 2
     if operand.steps:
         layout = swizzled(tile.depth, form.chunk, wide=wide, first=first)
         staged_rows(s, copy, buffer, layout, threads=threads, chunk=form.chunk)

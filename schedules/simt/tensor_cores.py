@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from tensorlang.errors import ScheduleError
@@ -389,8 +390,4 @@ def _epilogues(s: Schedule, result: str, write: str) -> None:
         found = stage_named(s, name)
         read = set() if found is None else {b.name for b in reads(found.block.body)}
         if name != write and result in read:
-            s.attempt(_fold_in, s, name)
-
-
-def _fold_in(s: Schedule, name: str) -> None:
-    s.inline(name, reverse=True)
+            s.attempt(partial(s.inline, reverse=True), name)

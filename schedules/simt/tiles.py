@@ -14,20 +14,26 @@ blocks of their own (split-K).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Final
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.contents import blocks, writes
-from tensorlang.schedules.generic import stage_named
 from tensorlang.schedules.simt.fragments import bind_threads
 from tensorlang.schedules.simt.grid import GROUPS, neighbouring
-from tensorlang.schedules.simt.matrices import Matrices, Sides, as_matrices, sides_of
+from tensorlang.schedules.simt.matrices import (
+    Matrices,
+    Sides,
+    as_matrices,
+    pad,
+    sides_of,
+)
 from tensorlang.schedules.simt.register_tiles import WIDE, RegisterTile
 from tensorlang.schedules.simt.staging import Staged, memory_order
-from tensorlang.schedules.stages import Stage, extent_of
-from tensorlang.schedules.tiling import extent, fused
+from tensorlang.schedules.stages import Stage
+from tensorlang.schedules.tiling import extent, fused, written
 from tensorlang.scheduling import Knobs, Schedule
+from tensorlang.scheduling.analysis.tree import find_buffer
 
 _SUMS: Final = (4, 8, 16)
 _DEPTHS: Final = (8, 16, 32)
@@ -65,7 +71,8 @@ def tiles(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     most = _MOST_DOUBLE if wide else _MOST
     tile = _tile(knobs, stage.name, sides, most, ahead=ahead)
     matrices = as_matrices(s, stage, sides)
-    _pad(s, matrices, tile)
+    rows, columns = tile.sums.sizes
+    pad(s, matrices, row=rows, column=columns, step=tile.part or tile.depth)
     block, batch = matrices.block, matrices.loops.get("batch", "")
     if tile.part:
         block, batch = _parts(s, matrices, tile, batch)
@@ -144,28 +151,6 @@ def _part(sides: Sides, own: list[int]) -> int:
     return parts[0] if parts and steps >= 2 * parts[0] else 0
 
 
-def _pad(s: Schedule, matrices: Matrices, tile: Tile) -> None:
-    """Zero-pad rows, columns and steps to multiples of their tiles."""
-    rows, columns = tile.sums.sizes
-    wanted = {"row": rows, "column": columns, "step": tile.part or tile.depth}
-    found = stage_named(s, matrices.block)
-    assert found is not None
-    by_loop = {matrices.loops[group]: size for group, size in wanted.items()}
-    driving = {axis.var: axis.value for axis in found.block.axes}
-    sizes = {loop.var: loop for loop in found.loops}
-    multiples = [
-        by_loop.get(getattr(driving[axis.var], "name", ""), 1)
-        for axis in found.block.axes
-    ]
-    ragged = any(
-        (extent_of(sizes[axis.value]) or 1) % m or extent_of(sizes[axis.value]) is None  # type: ignore[index]
-        for axis, m in zip(found.block.axes, multiples, strict=True)
-        if m > 1
-    )
-    if ragged:
-        s.pad(matrices.block, multiples)
-
-
 def _parts(s: Schedule, matrices: Matrices, tile: Tile, batch: str) -> tuple[str, str]:
     """Split the steps into a further batch dimension; another nest combines these."""
     step = matrices.loops["step"]
@@ -206,10 +191,10 @@ def _schedule(
     else:
         each, held = [k2, *rows, *columns], (k2, k2)
     s.reorder(*first, i0, j0, k0, *threads, k1, *each)
-    (result,) = next(writes(b) for b in blocks(s.function) if b.name == block)
+    result = find_buffer(s.function, written(s, block))
     write, sums = s.cache_write(block, result.name, "shared", at=j0)
     if block == matrices.block:
-        s.attempt(_written_by, s, matrices.writer)
+        s.attempt(partial(s.inline, reverse=True), matrices.writer)
     for operand, at in zip(staged, held, strict=True):
         operand.stage(s, k0)
         _load_vectors(s, block, operand, at)
@@ -223,10 +208,6 @@ def _schedule(
     stages = min(tile.stages, extent(s, k0) or tile.stages)
     if stages > 1:
         s.pipeline(k0, stages)
-
-
-def _written_by(s: Schedule, writer: str) -> None:
-    s.inline(writer, reverse=True)
 
 
 def _load_vectors(s: Schedule, block: str, operand: Staged, at: str) -> None:

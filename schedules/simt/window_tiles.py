@@ -171,8 +171,8 @@ def bind_tiles(s: Schedule, top: Stage, sizes: Sequence[int], threads: int) -> s
         sizes: Results of one thread along each loop over results.
         threads: Upper limit of threads per block.
     """
-    names = [loop.var.name for loop in top.driven("spatial")]
-    folded = [loop.var.name for loop in top.driven("reduction")]
+    names = top.names("spatial")
+    folded = top.names("reduction")
     outer, inner = [], []
     for name, size in zip(names, sizes, strict=True):
         if size > 1:

@@ -19,15 +19,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.contents import allocations, blocks
-from tensorlang.ir.nodes import Block, Load
-from tensorlang.ir.visit import walk
+from tensorlang.ir.contents import allocations
 from tensorlang.schedules.generic import stage_named, stage_names
+from tensorlang.schedules.simt.matrices import writer_of
 from tensorlang.schedules.simt.sliding import Windows, windows_of
 from tensorlang.schedules.simt.window_gradients import weight_gradients
 from tensorlang.schedules.simt.window_images import Line, hold, under, unroll_under
 from tensorlang.schedules.simt.window_tiles import MOST_TAPS, Tile, bind_tiles, tile_of
-from tensorlang.schedules.stages import INJECTIVE, Stage, extent_of, is_cheap, kind_of
+from tensorlang.schedules.stages import Stage, extent_of, is_cheap
 from tensorlang.scheduling import Knobs, Schedule
 
 
@@ -90,25 +89,15 @@ def _epilogue_stage(s: Schedule, stage: Stage) -> Stage | None:
     """
     if stage.output not in set(allocations(s.function)):
         return None
-    readers = [b.name for b in blocks(s.function) if _reads(b, stage)]
-    found = stage_named(s, readers[0]) if len(readers) == 1 else None
-    if found is None or kind_of(found) != INJECTIVE:
-        raise ScheduleError(f"no single stage reads {stage.output.name}")
-    axes = tuple(found.axis(loop) for loop in found.loops)
-    places = [x.indices for x in found.loads if x.buffer == stage.output]
-    if places != [axes] or len(axes) != len(stage.driven("spatial")):
-        raise ScheduleError(f"{found.name} reads {stage.output.name} elsewhere")
+    found = stage_named(s, writer_of(s, stage))
+    if found is None:
+        raise ScheduleError(f"no stage alone reads {stage.output.name} as it is")
     return found
-
-
-def _reads(block: Block, stage: Stage) -> bool:
-    loads = (node for node in walk(block.body) if isinstance(node, Load))
-    return any(load.buffer == stage.output for load in loads)
 
 
 def _renamed(s: Schedule, stage: Stage) -> dict[str, str]:
     """The current names of a stage's reduction loops, by the former ones."""
-    folded = [loop.var.name for loop in stage.driven("reduction")]
+    folded = stage.names("reduction")
     return dict(zip(folded, s.loops(stage.name)[-len(folded) :], strict=True))
 
 
