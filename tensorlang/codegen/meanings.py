@@ -17,7 +17,7 @@ from tensorlang.codegen.names import Names
 from tensorlang.instructions import DOT_PRODUCTS, MATRIX_PRODUCTS, MatrixProduct
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.dtypes import f32, f64, i64
-from tensorlang.ir.natives import native
+from tensorlang.ir.natives import copysign, fma
 from tensorlang.ir.visit import rebuild, transform
 
 _TINY: Final = 2.0**-126 - 2.0**-151  # what rounds below it is subnormal
@@ -137,7 +137,7 @@ def _float(x: ir.Expr) -> ir.Expr:
 def flushed(x: ir.Expr) -> ir.Expr:
     """0 of the same sign in place of a subnormal number."""
     tiny = _all(_TINY, x)
-    return ir.select(ir.unary("abs", x) < tiny, native("copysign", _all(0.0, x), x), x)
+    return ir.select(ir.unary("abs", x) < tiny, copysign(_all(0.0, x), x), x)
 
 
 def fused(a: ir.Expr, b: ir.Expr, c: ir.Expr) -> ir.Expr:
@@ -153,10 +153,10 @@ def fused(a: ir.Expr, b: ir.Expr, c: ir.Expr) -> ir.Expr:
     part = total - product
     lost = (product - (total - part)) + (other - part)
     size, tiny = ir.unary("abs", total), _all(_TINY, total)
-    outwards = native("copysign", _all(1.0, total), total) * lost
+    outwards = copysign(_all(1.0, total), total) * lost
     subnormal = (size < tiny) | (size.equal(tiny) & (outwards < _all(0.0, total)))
-    near = native("fma", a, b, c)
-    return ir.select(subnormal, native("copysign", _all(0.0, near), near), near)
+    near = fma(a, b, c)
+    return ir.select(subnormal, copysign(_all(0.0, near), near), near)
 
 
 def _all(value: float, like: ir.Expr) -> ir.Expr:

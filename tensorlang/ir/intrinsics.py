@@ -8,7 +8,7 @@ interpreter. Functions of a warp's lanes are in `tensorlang.ir.collectives`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from tensorlang.ir.collectives import COLLECTIVES, collective
@@ -22,6 +22,7 @@ from tensorlang.ir.natives import (
     check,
     clz,
     copysign,
+    entry,
     floats,
     floor,
     fma,
@@ -72,40 +73,6 @@ __all__ = [
     "tanh",
     "trunc",
 ]
-
-
-def _math(
-    name: str, doc: str, single: float, double: float, arity: int = 1
-) -> Intrinsic:
-    bounds = {"f16": 0.52, "bf16": 0.52, "f32": single, "f64": double}
-    return Intrinsic(name, arity, floats(name), None, doc, bounds)
-
-
-# measured over dense samples, then rounded up
-_MATH: Final = (
-    _math("exp", "e to the x", 0.9, 0.95),
-    _math("exp2", "2 to the x", 0.9, 0.95),
-    _math("expm1", "exp(x) - 1", 1.5, 1.9),
-    _math("log", "natural logarithm", 1.6, 1.2),
-    _math("log2", "logarithm to base 2", 1.2, 1.1),
-    _math("log1p", "log(1 + x)", 1.8, 1.8),
-    _math("tanh", "hyperbolic tangent", 1.1, 1.1),
-    _math("sin", "sine of radians", 1.0, 1.0),
-    _math("cos", "cosine of radians", 1.0, 1.0),
-    _math("pow", "a to the power b", 0.6, 1.0, arity=2),
-    _math("sigmoid", "1 / (1 + exp(-x))", 2.3, 2.2),
-    _math("erf", "the error function", 1.1, 1.1),
-    _math(
-        "erfinv", "the inverse of erf, of x perturbed by up to half an ulp", 6.0, 6.0
-    ),
-)
-INTRINSICS: Final[Mapping[str, Intrinsic]] = {
-    **NATIVES,
-    **CPU_NATIVES,
-    **COLLECTIVES,
-    **GPU_EFFECTS,
-    **{entry.name: entry for entry in _MATH},
-}
 
 
 def intrinsic(name: str, *args: ExprLike) -> Call:
@@ -197,3 +164,33 @@ def minimum(a: ExprLike, b: ExprLike) -> Expr:
     if as_expr(a).dtype.is_float or as_expr(b).dtype.is_float:
         return select(compare("lt", a, b) | compare("ne", a, a), a, b)
     return binary("min", a, b)
+
+
+def _math(function: Callable[..., Call], single: float, double: float) -> Intrinsic:
+    bounds = {"f16": 0.52, "bf16": 0.52, "f32": single, "f64": double}
+    return entry(function, floats, None, bounds)
+
+
+# measured over dense samples, then rounded up
+_MATH: Final = (
+    _math(exp, 0.9, 0.95),
+    _math(exp2, 0.9, 0.95),
+    _math(expm1, 1.5, 1.9),
+    _math(log, 1.6, 1.2),
+    _math(log2, 1.2, 1.1),
+    _math(log1p, 1.8, 1.8),
+    _math(tanh, 1.1, 1.1),
+    _math(sin, 1.0, 1.0),
+    _math(cos, 1.0, 1.0),
+    _math(pow, 0.6, 1.0),
+    _math(sigmoid, 2.3, 2.2),
+    _math(erf, 1.1, 1.1),
+    _math(erfinv, 6.0, 6.0),  # of x perturbed by up to half an ulp
+)
+INTRINSICS: Final[Mapping[str, Intrinsic]] = {
+    **NATIVES,
+    **CPU_NATIVES,
+    **COLLECTIVES,
+    **GPU_EFFECTS,
+    **{each.name: each for each in _MATH},
+}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -18,6 +19,8 @@ from tensorlang.ir.nodes import Call, Expr, ExprLike, Load, as_expr, splat
 from tensorlang.ir.numeric import Array
 
 DTypes: TypeAlias = tuple[DType, ...]
+# from the function's name and its arguments' types to the result's type
+Rule: TypeAlias = Callable[[str, DTypes], DType]
 _NOTHING: Final[Mapping[str, float]] = {}
 
 
@@ -52,19 +55,15 @@ def _all_same(name: str, dtypes: DTypes) -> DType:
     return dtypes[0]
 
 
-def floats(name: str) -> Callable[[DTypes], DType]:
+def floats(name: str, dtypes: DTypes) -> DType:
     """The rule: arguments of one float type, and a result of the same."""
-
-    def result(dtypes: DTypes) -> DType:
-        if not dtypes[0].is_float:
-            raise DTypeError(f"{name} needs floats, got {dtypes[0]}")
-        return _all_same(name, dtypes)
-
-    return result
+    if not dtypes[0].is_float:
+        raise DTypeError(f"{name} needs floats, got {dtypes[0]}")
+    return _all_same(name, dtypes)
 
 
-def _integers(name: str, *allowed: str) -> Callable[[DTypes], DType]:
-    def result(dtypes: DTypes) -> DType:
+def _integers(*allowed: str) -> Rule:
+    def result(name: str, dtypes: DTypes) -> DType:
         if dtypes[0].scalar.name not in allowed:
             raise DTypeError(f"{name} takes {', '.join(allowed)}, got {dtypes[0]}")
         return _all_same(name, dtypes)
@@ -72,108 +71,26 @@ def _integers(name: str, *allowed: str) -> Callable[[DTypes], DType]:
     return result
 
 
-def _predicate(name: str) -> Callable[[DTypes], DType]:
-    def result(dtypes: DTypes) -> DType:
-        return boolean.vector(floats(name)(dtypes).lanes)
-
-    return result
+def _predicate(name: str, dtypes: DTypes) -> DType:
+    return boolean.vector(floats(name, dtypes).lanes)
 
 
-def _checked(dtypes: DTypes) -> DType:
+def _checked(name: str, dtypes: DTypes) -> DType:
     if not dtypes[0].is_bool or dtypes[1].scalar != i64:
-        raise DTypeError(f"check takes a bool and an i64 code, got {dtypes}")
+        raise DTypeError(f"{name} takes a bool and an i64 code, got {dtypes}")
     return boolean
 
 
-def _waited(dtypes: DTypes) -> DType:
+def _waited(name: str, dtypes: DTypes) -> DType:
     if dtypes != (i64,):
-        raise DTypeError(f"wait_copies takes a number of groups as i64, got {dtypes}")
+        raise DTypeError(f"{name} takes a number of groups as i64, got {dtypes}")
     return boolean
 
 
-def _prefetched(dtypes: DTypes) -> DType:
-    del dtypes  # an address of any element type
+def _of_any(_name: str, _dtypes: DTypes) -> DType:
     return boolean
 
 
-_SIGNED: Final = ("i8", "i16", "i32", "i64")
-_UNSIGNED: Final = ("u8", "u16", "u32", "u64")
-_TABLE: Final = (
-    Intrinsic("fma", 3, floats("fma"), numeric.fma, "a*b + c, rounded once"),
-    Intrinsic("sqrt", 1, floats("sqrt"), np.sqrt, "square root, rounded once"),
-    Intrinsic("floor", 1, floats("floor"), np.floor, "the largest integer not above"),
-    Intrinsic("ceil", 1, floats("ceil"), np.ceil, "the smallest integer not below"),
-    Intrinsic(
-        "round", 1, floats("round"), np.rint, "the nearest integer, ties to even"
-    ),
-    Intrinsic("trunc", 1, floats("trunc"), np.trunc, "the integer towards zero"),
-    Intrinsic(
-        "copysign", 2, floats("copysign"), np.copysign, "magnitude of a, sign bit of b"
-    ),
-    Intrinsic("isnan", 1, _predicate("isnan"), np.isnan, "whether it is NaN"),
-    Intrinsic("isinf", 1, _predicate("isinf"), np.isinf, "whether it is +-infinity"),
-    Intrinsic(
-        "popcount",
-        1,
-        _integers("popcount", *_SIGNED, *_UNSIGNED),
-        numeric.popcount,
-        "number of one bits",
-    ),
-    Intrinsic(
-        "clz",
-        1,
-        _integers("clz", *_SIGNED, *_UNSIGNED),
-        numeric.clz,
-        "number of leading zero bits; the width for 0",
-    ),
-    Intrinsic(
-        "mulhi",
-        2,
-        _integers("mulhi", "u32", "u64"),
-        numeric.mulhi,
-        "upper half of the double-width product",
-    ),
-    Intrinsic(
-        "rotl",
-        2,
-        _integers("rotl", *_UNSIGNED),
-        numeric.rotl,
-        "bits rotated left by b modulo the width",
-    ),
-    Intrinsic(
-        "prefetch",
-        1,
-        _prefetched,
-        lambda _: np.True_,
-        "requests a load's cache line; accesses no memory",
-        pure=False,
-    ),
-    Intrinsic(
-        "check",
-        2,
-        _checked,
-        lambda cond, _: cond,
-        "reports fault b if a is false, and continues",
-        pure=False,
-    ),
-    Intrinsic(
-        "commit_copies",
-        0,
-        lambda _: boolean,
-        lambda: np.True_,
-        "groups the thread's stores hinted async since the last commit",
-        pure=False,
-    ),
-    Intrinsic(
-        "wait_copies",
-        1,
-        _waited,
-        lambda _: np.True_,
-        "waits for all but the last a groups of the thread's copies",
-        pure=False,
-    ),
-)
-NATIVES: Final = {intrinsic.name: intrinsic for intrinsic in _TABLE}
 # group stores hinted `async`, and wait for groups
 COPY_SYNCS: Final = ("commit_copies", "wait_copies")
 
@@ -189,13 +106,13 @@ def call(table: Mapping[str, Intrinsic], name: str, *args: ExprLike) -> Call:
         raise IRError(
             f"{name!r} is not an intrinsic; these are {', '.join(sorted(table))}"
         )
-    entry = table[name]
-    if len(args) != entry.arity:
-        raise IRError(f"{name} takes {entry.arity} arguments, got {len(args)}")
+    known = table[name]
+    if len(args) != known.arity:
+        raise IRError(f"{name} takes {known.arity} arguments, got {len(args)}")
     if name == "prefetch" and not isinstance(args[0], Load):
         raise IRError("prefetch takes a load, such as prefetch(x[0])")
     fitted = _fit(name, args)
-    return Call(name, fitted, entry.result(tuple(arg.dtype for arg in fitted)))
+    return Call(name, fitted, known.result(tuple(arg.dtype for arg in fitted)))
 
 
 def _fit(name: str, args: tuple[ExprLike, ...]) -> tuple[Expr, ...]:
@@ -286,3 +203,51 @@ def prefetch(load: ExprLike) -> Call:
 def check(cond: ExprLike, code: ExprLike) -> Call:
     """Report fault `code` (i64, not 0) if `cond` is false; execution continues."""
     return native("check", cond, code)
+
+
+def commit_copies() -> Call:
+    """Group the thread's stores hinted async since the last commit."""
+    return native("commit_copies")
+
+
+def wait_copies(groups: ExprLike) -> Call:
+    """Wait for all but the last `groups` (i64) of the thread's groups of copies."""
+    return native("wait_copies", groups)
+
+
+def entry(
+    function: Callable[..., Call],
+    rule: Rule,
+    numpy: Callable[..., Array] | None,
+    ulp: Mapping[str, float] = _NOTHING,
+    *,
+    pure: bool = True,
+) -> Intrinsic:
+    """The intrinsic that a function calls: its name, its parameters, its docstring."""
+    name, arity = function.__name__, function.__code__.co_argcount
+    doc = str(function.__doc__)
+    return Intrinsic(name, arity, partial(rule, name), numpy, doc, ulp, pure)
+
+
+_UNSIGNED: Final = ("u8", "u16", "u32", "u64")
+_ANY_INTEGERS: Final = _integers("i8", "i16", "i32", "i64", *_UNSIGNED)
+_TABLE: Final = (
+    entry(fma, floats, numeric.fma),
+    entry(sqrt, floats, np.sqrt),
+    entry(floor, floats, np.floor),
+    entry(ceil, floats, np.ceil),
+    entry(round, floats, np.rint),
+    entry(trunc, floats, np.trunc),
+    entry(copysign, floats, np.copysign),
+    entry(isnan, _predicate, np.isnan),
+    entry(isinf, _predicate, np.isinf),
+    entry(popcount, _ANY_INTEGERS, numeric.popcount),
+    entry(clz, _ANY_INTEGERS, numeric.clz),
+    entry(mulhi, _integers("u32", "u64"), numeric.mulhi),
+    entry(rotl, _integers(*_UNSIGNED), numeric.rotl),
+    entry(prefetch, _of_any, lambda _: np.True_, pure=False),
+    entry(check, _checked, lambda cond, _: cond, pure=False),
+    entry(commit_copies, _of_any, lambda: np.True_, pure=False),
+    entry(wait_copies, _waited, lambda _: np.True_, pure=False),
+)
+NATIVES: Final = {intrinsic.name: intrinsic for intrinsic in _TABLE}

@@ -13,7 +13,7 @@ from tensorlang.ir.contents import blocks, free_vars, names, reads, writes
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.bounds import ranges_in
 from tensorlang.ir.integers.size_bounds import size_ranges
-from tensorlang.ir.natives import native
+from tensorlang.ir.natives import commit_copies, wait_copies
 from tensorlang.ir.simplification.simplify import simplify
 from tensorlang.ir.visit import (
     fresh,
@@ -237,8 +237,8 @@ def _staged(func: ir.Function, path: Path, stages: int, *, ahead: bool) -> ir.Fu
     early = _fetched(parts, ring, first, taken, ranges, ahead=ahead, new=True)
     later = loop.var + (stages - 1)
     late = _fetched(parts, ring, later, taken, ranges, ahead=ahead, new=False)
-    commit = [ir.Evaluate(native("commit_copies"))] if ahead else []
-    wait = [ir.Evaluate(native("wait_copies", stages - 2))] if ahead else []
+    commit = [ir.Evaluate(commit_copies())] if ahead else []
+    wait = [ir.Evaluate(wait_copies(stages - 2))] if ahead else []
     prologue = ir.For(
         first,
         ir.as_expr(stages - 1),
