@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Final, TypeAlias
 
 from tensorlang.errors import IRError, ParseError
@@ -21,7 +22,7 @@ from tensorlang.ir.text.parser_base import (
     typed_literal,
     wrong,
 )
-from tensorlang.ir.text.syntax import split_dtype
+from tensorlang.ir.text.syntax import WRITTEN, split_dtype
 
 Place: TypeAlias = tuple[ir.Buffer, tuple[ir.Expr, ...]]
 
@@ -134,55 +135,22 @@ def _abs(node: ast.Call, scope: Scope) -> ir.Expr:
     return ir.Unary("abs", *exprs(arguments(node, 1)[0], scope))
 
 
-def _select(node: ast.Call, scope: Scope) -> ir.Expr:
-    return ir.Select(*exprs(arguments(node, 3)[0], scope))
-
-
-def _cast(node: ast.Call, scope: Scope) -> ir.Expr:
-    kind, value = arguments(node, 2)[0]
-    return ir.Cast(dtype(kind, node), expr(value, scope))
-
-
-def _bitcast(node: ast.Call, scope: Scope) -> ir.Expr:
-    kind, value = arguments(node, 2)[0]
-    return ir.Bitcast(dtype(kind, node), expr(value, scope))
-
-
 def _hinted_load(node: ast.Call, scope: Scope) -> ir.Expr:
     (where,), given = arguments(node, 1, "mask", "hints")
     mask = expr(given["mask"], scope) if "mask" in given else None
     return ir.Load(*place(where, scope), mask, hints(given.get("hints")))
 
 
-def _ramp(node: ast.Call, scope: Scope) -> ir.Expr:
-    base, stride, lanes = arguments(node, 3)[0]
-    return ir.Ramp(expr(base, scope), expr(stride, scope), integer(lanes))
+def _written(kind: type[ir.Expr]) -> Form:
+    """The reader of an expression written as a call with its fields."""
+    readers = [_FIELDS[str(field.type)] for field in fields(kind)]
 
+    def read(node: ast.Call, scope: Scope) -> ir.Expr:
+        given, _ = arguments(node, len(readers))
+        pairs = zip(readers, given, strict=True)
+        return kind(*[read(each, scope) for read, each in pairs])
 
-def _splat(node: ast.Call, scope: Scope) -> ir.Expr:
-    value, lanes = arguments(node, 2)[0]
-    return ir.Splat(expr(value, scope), integer(lanes))
-
-
-def _shuffle(node: ast.Call, scope: Scope) -> ir.Expr:
-    vectors, lanes = arguments(node, 2)[0]
-    taken = tuple([integer(lane) for lane in elements(lanes)])
-    return ir.Shuffle(exprs(elements(vectors), scope), taken)
-
-
-def _extract(node: ast.Call, scope: Scope) -> ir.Expr:
-    vector, lane = arguments(node, 2)[0]
-    return ir.Extract(expr(vector, scope), integer(lane))
-
-
-def _insert(node: ast.Call, scope: Scope) -> ir.Expr:
-    vector, lane, value = arguments(node, 3)[0]
-    return ir.Insert(expr(vector, scope), integer(lane), expr(value, scope))
-
-
-def _lane_reduce(node: ast.Call, scope: Scope) -> ir.Expr:
-    op, vector = arguments(node, 2)[0]
-    return ir.LaneReduce(string(op), expr(vector, scope))
+    return read
 
 
 def _contract(node: ast.Call, scope: Scope) -> ir.Expr:
@@ -201,21 +169,21 @@ def _refuse(node: ast.expr, scope: Scope) -> ir.Expr:
 
 
 Form: TypeAlias = Callable[[ast.Call, Scope], ir.Expr]
+_FIELDS: Final[dict[str, Callable[[ast.expr, Scope], object]]] = {
+    "Expr": expr,
+    "tuple[Expr, ...]": lambda node, scope: exprs(elements(node), scope),
+    "DType": lambda node, _: dtype(node, node),
+    "int": lambda node, _: integer(node),
+    "tuple[int, ...]": lambda node, _: tuple(map(integer, elements(node))),
+    "str": lambda node, _: string(node),
+}
 _FORMS: Final[dict[str, Form]] = {
     "min": _two("min"),
     "max": _two("max"),
     "abs": _abs,
-    "select": _select,
-    "cast": _cast,
-    "bitcast": _bitcast,
     "load": _hinted_load,
-    "ramp": _ramp,
-    "splat": _splat,
-    "shuffle": _shuffle,
-    "extract": _extract,
-    "insert": _insert,
-    "lane_reduce": _lane_reduce,
     "contract": _contract,
+    **{word: _written(kind) for word, kind in WRITTEN.items()},
 }
 _READERS: Final[dict[type[ast.expr], Callable[..., ir.Expr]]] = {
     ast.Constant: _constant,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields
 from typing import Final
 
 from tensorlang.errors import IRError
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.by_class import by_class
-from tensorlang.ir.dtypes import DType
 from tensorlang.ir.text.syntax import (
     ATOM,
     COMPARISON,
@@ -16,11 +16,16 @@ from tensorlang.ir.text.syntax import (
     PREFIX,
     SIGNS,
     UNARY_SIGNS,
+    WRITTEN,
 )
 
 _WHOLE: Final = 1e9  # integral floats below are printed without an exponent
 # numbers of digits that may suffice, and that always do
 _DIGITS: Final = {"f16": (3, 5), "bf16": (2, 4), "f32": (6, 9)}
+_WORDS: Final[dict[type, tuple[str, list[str]]]] = {
+    kind: (word, [field.name for field in fields(kind)])
+    for word, kind in WRITTEN.items()
+}
 
 
 def text(expr: ir.Expr) -> str:
@@ -46,13 +51,7 @@ def access(buffer: ir.Buffer, where: tuple[ir.Expr, ...]) -> str:
 def options(mask: ir.Expr | None, hints: tuple[str, ...]) -> str:
     """The keyword arguments of a masked or hinted access, each after a comma."""
     shown = "" if mask is None else f", mask={text(mask)}"
-    return shown + (f", hints={strings(hints)}" if hints else "")
-
-
-def strings(words: tuple[str, ...]) -> str:
-    """A tuple of string literals."""
-    quoted = ", ".join([f'"{word}"' for word in words])
-    return f"({quoted},)" if len(words) == 1 else f"({quoted})"
+    return shown + (f", hints={_field(hints)}" if hints else "")
 
 
 def index_map(layout: ir.IndexMap) -> str:
@@ -71,7 +70,25 @@ def _wrap(shown: tuple[str, int], least: int) -> str:
 @by_class
 def _show(node: ir.Node) -> tuple[str, int]:
     """The text of an expression and the precedence of its outermost operation."""
-    raise IRError(f"{type(node).__name__} is not an expression that can be printed")
+    kind = type(node)
+    if kind not in _WORDS:
+        raise IRError(f"{kind.__name__} is not an expression that can be printed")
+    word, names = _WORDS[kind]
+    given = []
+    for name in names:  # a comprehension would be one more frame to recurse through
+        value = getattr(node, name)
+        given.append(_show(value)[0] if isinstance(value, ir.Expr) else _field(value))
+    return f"{word}({', '.join(given)})", ATOM
+
+
+def _field(value: object) -> str:
+    """A field that is no expression."""
+    if isinstance(value, tuple):
+        inner = ", ".join(
+            [text(x) if isinstance(x, ir.Expr) else _field(x) for x in value]
+        )
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    return f'"{value}"' if isinstance(value, str) else str(value)
 
 
 @_show.register
@@ -136,25 +153,6 @@ def _compare(e: ir.Compare) -> tuple[str, int]:
 
 
 @_show.register
-def _select(e: ir.Select) -> tuple[str, int]:
-    return f"select({text(e.cond)}, {text(e.a)}, {text(e.b)})", ATOM
-
-
-@_show.register
-def _cast(e: ir.Cast) -> tuple[str, int]:
-    return _conversion("cast", e.dtype, e.a)
-
-
-@_show.register
-def _bitcast(e: ir.Bitcast) -> tuple[str, int]:
-    return _conversion("bitcast", e.dtype, e.a)
-
-
-def _conversion(word: str, dtype: DType, a: ir.Expr) -> tuple[str, int]:
-    return f"{word}({dtype}, {text(a)})", ATOM
-
-
-@_show.register
 def _load(e: ir.Load) -> tuple[str, int]:
     place = access(e.buffer, e.indices)
     if e.mask is None and not e.hints:
@@ -165,36 +163,3 @@ def _load(e: ir.Load) -> tuple[str, int]:
 @_show.register
 def _call(e: ir.Call) -> tuple[str, int]:
     return f"{e.name}({texts(e.args)})", ATOM
-
-
-@_show.register
-def _ramp(e: ir.Ramp) -> tuple[str, int]:
-    return f"ramp({text(e.base)}, {text(e.stride)}, {e.lanes})", ATOM
-
-
-@_show.register
-def _splat(e: ir.Splat) -> tuple[str, int]:
-    return f"splat({text(e.value)}, {e.lanes})", ATOM
-
-
-@_show.register
-def _shuffle(e: ir.Shuffle) -> tuple[str, int]:
-    lanes = ", ".join(map(str, e.lanes_taken))
-    comma = ("", ",")
-    vectors = f"({texts(e.vectors)}{comma[len(e.vectors) == 1]})"
-    return f"shuffle({vectors}, ({lanes}{comma[len(e.lanes_taken) == 1]}))", ATOM
-
-
-@_show.register
-def _extract(e: ir.Extract) -> tuple[str, int]:
-    return f"extract({text(e.vector)}, {e.lane})", ATOM
-
-
-@_show.register
-def _insert(e: ir.Insert) -> tuple[str, int]:
-    return f"insert({text(e.vector)}, {e.lane}, {text(e.value)})", ATOM
-
-
-@_show.register
-def _lane_reduce(e: ir.LaneReduce) -> tuple[str, int]:
-    return f'lane_reduce("{e.op}", {text(e.vector)})', ATOM

@@ -27,7 +27,7 @@ from tensorlang.ir.text.print_expressions import (
     texts,
 )
 from tensorlang.ir.text.syntax import LOOP_WORDS, ROLE_WORDS
-from tensorlang.ir.visit import children
+from tensorlang.ir.visit import walk_statements
 
 _WIDTH: Final = 100
 _INDENT: Final = "    "
@@ -117,18 +117,8 @@ def _function(node: ir.Function) -> str:
 
 def own_reducers(node: ir.Node) -> tuple[ir.Reducer, ...]:
     """The reducers used below `node` that are not built in, in order of first use."""
-    used = (n.reducer for n in _statements(node) if isinstance(n, ir.Reduce))
+    used = (n.reducer for n in walk_statements(node) if isinstance(n, ir.Reduce))
     return tuple(r for r in dict.fromkeys(used) if builtin(r.name, r.dtypes) != r)
-
-
-def _statements(node: ir.Node) -> Iterator[ir.Node]:
-    """`node` and the statements below it, in program order."""
-    stack = [node]
-    while stack:
-        current = stack.pop()
-        yield current
-        below = [child for child in children(current) if isinstance(child, ir.Stmt)]
-        stack.extend(reversed(below))
 
 
 def _header(opening: str, args: list[str], closing: str) -> Iterator[str]:

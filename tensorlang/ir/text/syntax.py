@@ -33,6 +33,7 @@ import keyword
 import re
 from typing import Final
 
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.dtypes import NAMES
 
 GRAMMAR: Final = 1
@@ -64,6 +65,19 @@ UNARY_SIGNS: Final = {"neg": "-", "not": "~"}
 COMPARISON: Final = 1
 PREFIX: Final = 8
 ATOM: Final = 9
+
+WRITTEN: Final[dict[str, type[ir.Expr]]] = {
+    "select": ir.Select,
+    "cast": ir.Cast,
+    "bitcast": ir.Bitcast,
+    "ramp": ir.Ramp,
+    "splat": ir.Splat,
+    "shuffle": ir.Shuffle,
+    "extract": ir.Extract,
+    "insert": ir.Insert,
+    "lane_reduce": ir.LaneReduce,
+}
+"""The expressions that are written as a call, with their fields as arguments."""
 
 LOOP_WORDS: Final = {
     "serial": "range",
