@@ -6,35 +6,12 @@ the thorough work.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
 from typing import Final
 
 from tensorlang.ir import nodes as ir
+from tensorlang.ir.operations import COMPARISONS, INTEGERS
 from tensorlang.ir.visit import transform
 
-_EXACT: Final[dict[str, Callable[[int, int], int]]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "min": min,
-    "max": max,
-    "and": operator.and_,
-    "or": operator.or_,
-    "xor": operator.xor,
-}
-_ROUNDED: Final[dict[str, Callable[[int, int], int]]] = {
-    "floordiv": operator.floordiv,
-    "floormod": operator.mod,
-}
-_COMPARE: Final[dict[str, Callable[[int, int], bool]]] = {
-    "eq": operator.eq,
-    "ne": operator.ne,
-    "lt": operator.lt,
-    "le": operator.le,
-    "gt": operator.gt,
-    "ge": operator.ge,
-}
 _ZERO_RIGHT: Final = ("add", "sub", "or", "xor", "shl", "shr")
 
 
@@ -61,18 +38,10 @@ def _folded(op: str, a: ir.Expr, b: ir.Expr) -> ir.Expr | None:
     if not kind.is_integer:
         return None
     if isinstance(a, ir.Const) and isinstance(b, ir.Const):
-        number = _number(op, int(a.value), int(b.value))
-        if number is not None:
-            return ir.whole(number, kind)
+        divided = op in ("floordiv", "floormod")
+        if op in INTEGERS and op not in ("shl", "shr") and (b.value or not divided):
+            return ir.whole(INTEGERS[op](int(a.value), int(b.value)), kind)
     return _neutral(op, a, b)
-
-
-def _number(op: str, a: int, b: int) -> int | None:
-    if op in _EXACT:
-        return _EXACT[op](a, b)
-    if op in _ROUNDED and b:
-        return _ROUNDED[op](a, b)
-    return None
 
 
 def _neutral(op: str, a: ir.Expr, b: ir.Expr) -> ir.Expr | None:
@@ -144,7 +113,7 @@ def fold_node(node: ir.Node) -> ir.Node:
         case ir.Compare(op=op, a=ir.Const(value=a), b=ir.Const(value=b)) if (
             node.a.dtype.is_integer
         ):
-            return ir.as_expr(_COMPARE[op](int(a), int(b)))
+            return ir.as_expr(COMPARISONS[op](int(a), int(b)))
         case ir.Select(cond=ir.Const(value=known)):
             return node.a if known else node.b
         case ir.Splat(value=value, lanes=1):

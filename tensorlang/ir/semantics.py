@@ -22,6 +22,7 @@ from tensorlang.ir.by_class import by_class
 from tensorlang.ir.dtypes import DType, as_dtype
 from tensorlang.ir.intrinsics import INTRINSICS, intrinsic
 from tensorlang.ir.numeric import Array, narrow_to_odd, sum_to_odd
+from tensorlang.ir.operations import COMPARISONS, INTEGERS
 from tensorlang.ir.visit import children
 
 if TYPE_CHECKING:
@@ -29,20 +30,7 @@ if TYPE_CHECKING:
 else:  # few programs need them
     expansions = lazy.module("tensorlang.ir.math")
 
-_INTEGER: Final[dict[str, Callable[[Array, Array], Array]]] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "floordiv": np.floor_divide,
-    "floormod": np.remainder,
-    "min": np.minimum,
-    "max": np.maximum,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-    "shl": np.left_shift,
-    "shr": np.right_shift,
-}
+_INTEGER: Final = INTEGERS | {"min": np.minimum, "max": np.maximum}
 _FLOAT: Final[dict[str, Callable[[Array, Array], Array]]] = {
     "add": np.add,
     "sub": np.subtract,
@@ -50,14 +38,6 @@ _FLOAT: Final[dict[str, Callable[[Array, Array], Array]]] = {
     "div": np.divide,
     "min": lambda a, b: _extreme(np.minimum, a, b),
     "max": lambda a, b: _extreme(np.maximum, a, b),
-}
-_COMPARE: Final[dict[str, Callable[[Array, Array], Array]]] = {
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
 }
 
 
@@ -86,7 +66,7 @@ def unary(op: str, dtype: DType, a: Array) -> Array:
 def compare(op: str, a: Array, b: Array) -> Array:
     """A comparison; NaN is unequal to everything and unordered."""
     with np.errstate(all="ignore"):
-        return _COMPARE[op](a, b)
+        return COMPARISONS[op](a, b)
 
 
 def cast(target: DType, source: DType, a: Array) -> Array:
@@ -141,8 +121,7 @@ def apply(node: ir.Expr, operands: Sequence[Array]) -> Array:
 
 
 @apply.register
-def _(node: ir.Const, operands: Sequence[Array]) -> Array:
-    del operands
+def _(node: ir.Const, _operands: Sequence[Array]) -> Array:
     return np.asarray(node.value).astype(node.dtype.numpy)
 
 
@@ -162,8 +141,7 @@ def _(node: ir.Compare, operands: Sequence[Array]) -> Array:
 
 
 @apply.register
-def _(node: ir.Select, operands: Sequence[Array]) -> Array:
-    del node
+def _(_node: ir.Select, operands: Sequence[Array]) -> Array:
     return np.where(operands[0], operands[1], operands[2])
 
 

@@ -7,35 +7,17 @@ Programs are data made by `tensorlang.codegen.simt.host`: numbers are integers, 
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
+
+from tensorlang.ir.operations import COMPARISONS, INTEGERS
 
 Number: TypeAlias = "int | str | list[Any]"
 Data: TypeAlias = Mapping[str, Any]  # the program, its launches and their arguments
 Statements: TypeAlias = "Sequence[list[Any]]"
 Launch: TypeAlias = Callable[[int, "dict[str, int]"], None]
 
-_OPERATIONS: Final[dict[str, Callable[[int, int], int]]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "floordiv": operator.floordiv,
-    "floormod": operator.mod,
-    "min": min,
-    "max": max,
-    "and": operator.and_,
-    "or": operator.or_,
-    "xor": operator.xor,
-    "shl": operator.lshift,
-    "shr": operator.rshift,
-    "eq": operator.eq,
-    "ne": operator.ne,
-    "lt": operator.lt,
-    "le": operator.le,
-    "gt": operator.gt,
-    "ge": operator.ge,
-}
+_OPERATIONS: Final = INTEGERS | COMPARISONS
 
 
 def number(value: Number, names: dict[str, int]) -> int:

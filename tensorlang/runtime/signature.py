@@ -7,7 +7,7 @@ no IR. A dimension is an integer, the name of a scalar, or an operation on dimen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, TypeAlias
@@ -15,18 +15,14 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from tensorlang.ir.dtypes import DType
+from tensorlang.ir.operations import INTEGERS
 
 Scalars: TypeAlias = "dict[str, Any]"  # by name; integers if they are dimensions
 Dim: TypeAlias = "int | str | tuple[str, Dim, Dim]"
 
-OPERATIONS: Final[dict[str, Callable[[int, int], int]]] = {
-    "add": int.__add__,
-    "sub": int.__sub__,
-    "mul": int.__mul__,
-    "floordiv": int.__floordiv__,
-    "floormod": int.__mod__,
-    "min": min,
-    "max": max,
+OPERATIONS: Final = {
+    op: INTEGERS[op]
+    for op in ("add", "sub", "mul", "floordiv", "floormod", "min", "max")
 }
 _SIGNS: Final = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "floormod": "%"}
 

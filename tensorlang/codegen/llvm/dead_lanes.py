@@ -11,14 +11,14 @@ its value may be arbitrary there.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from tensorlang.codegen.storage import on_stack
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import allocations
+from tensorlang.ir.operations import COMPARISONS, INTEGERS
 from tensorlang.ir.visit import (
     children,
     nodes_of,
@@ -28,18 +28,7 @@ from tensorlang.ir.visit import (
 )
 
 Lanes: TypeAlias = tuple[ir.Scalar, ...]  # the value of each lane
-_COMPARE: Final[dict[str, Callable[[float, float], bool]]] = {
-    "lt": operator.lt,
-    "le": operator.le,
-    "gt": operator.gt,
-    "ge": operator.ge,
-    "eq": operator.eq,
-    "ne": operator.ne,
-}
-_BITS: Final[dict[str, Callable[[Any, Any], bool]]] = {
-    "and": operator.and_,
-    "or": operator.or_,
-}
+_BITS: Final = ("and", "or")
 
 
 def drop_dead_lanes(function: ir.Function) -> ir.Function:
@@ -118,9 +107,9 @@ class _Masks:
             ):
                 return tuple(first + step * lane for lane in range(count))
             case ir.Compare(op=op, a=a, b=b):
-                return self._both(_COMPARE[op], a, b)
+                return self._both(COMPARISONS[op], a, b)
             case ir.Binary(op=op, a=a, b=b) if op in _BITS:
-                return self._both(_BITS[op], a, b)
+                return self._both(INTEGERS[op], a, b)
             case ir.Unary(op="not", a=a) if a.dtype.is_bool:
                 known = self.lanes(a)
                 return None if known is None else tuple(not lane for lane in known)

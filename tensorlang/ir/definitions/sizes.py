@@ -13,7 +13,6 @@ Uses of the number itself, such as `int(size)` or `range(size)`, specialize to i
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -24,23 +23,12 @@ from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.polynomials import poly
+from tensorlang.ir.operations import COMPARISONS, INTEGERS
 from tensorlang.ir.visit import substitute
 
 if TYPE_CHECKING:
     from tensorlang.ir.definitions.frontend import Tensor
 
-_ARITHMETIC: Final[dict[str, Callable[[float, float], float]]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "floordiv": operator.floordiv,
-    "floormod": operator.mod,
-    "min": min,
-    "max": max,
-}
-_COMPARISONS: Final[dict[str, Callable[[float, float], bool]]] = {
-    name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
-}
 _PAIRS: Final = {"eq": "ne", "lt": "ge", "gt": "le"}
 _OPPOSITE: Final = _PAIRS | {b: a for a, b in _PAIRS.items()}
 
@@ -93,7 +81,7 @@ class Facts:
         a, b = self.resolved(a), self.resolved(b)
         known = (poly(a) - poly(b)).value
         if known is not None:
-            return _COMPARISONS[op](known, 0)
+            return COMPARISONS[op](known, 0)
         found = bool(evaluate(ir.Compare(op, a, b), self.values))
         if op == ("eq" if found else "ne"):
             self._equate(a, b)
@@ -137,10 +125,10 @@ def evaluate(expr: ir.Expr, values: Mapping[ir.Var, int]) -> float:
             return values[expr]
         case ir.Unary(op="neg", a=a):
             return -evaluate(a, values)
-        case ir.Binary(op=op, a=a, b=b) if op in _ARITHMETIC:
-            return _ARITHMETIC[op](evaluate(a, values), evaluate(b, values))
+        case ir.Binary(op=op, a=a, b=b) if op in INTEGERS:
+            return INTEGERS[op](evaluate(a, values), evaluate(b, values))
         case ir.Compare(op=op, a=a, b=b):
-            return _COMPARISONS[op](evaluate(a, values), evaluate(b, values))
+            return COMPARISONS[op](evaluate(a, values), evaluate(b, values))
     raise IRError(f"{expr} is no expression of sizes")
 
 

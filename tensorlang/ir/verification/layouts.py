@@ -12,28 +12,15 @@ import numpy as np
 from tensorlang.errors import IRError
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars
+from tensorlang.ir.operations import COMPARISONS, INTEGERS
 
 MAX_EXHAUSTIVE: Final = 1 << 14
 
 _NUMPY: Final[dict[str, Callable[..., Any]]] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "floordiv": np.floor_divide,
-    "floormod": np.mod,
+    **INTEGERS,
+    **COMPARISONS,
     "min": np.minimum,
     "max": np.maximum,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-    "shl": np.left_shift,
-    "shr": np.right_shift,
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
     "neg": np.negative,
     "not": np.invert,
     "abs": np.abs,
