@@ -129,15 +129,13 @@ def _seq(stmt: ir.Seq, site: Site, check: Check) -> None:
 
 
 @_descend.register
-def _let(stmt: ir.Let, site: Site, check: Check) -> None:
-    del check
+def _let(stmt: ir.Let, site: Site, _check: Check) -> None:
     used = {var.name for var in free_vars(stmt.value)}
     site.bind("let", stmt.var, steady=used <= site.steady)
 
 
 @_descend.register
-def _alloc(stmt: ir.Alloc, site: Site, check: Check) -> None:
-    del check
+def _alloc(stmt: ir.Alloc, site: Site, _check: Check) -> None:
     site.declare(stmt.buffer)
 
 
@@ -161,8 +159,7 @@ def _if(stmt: ir.If, site: Site, check: Check) -> None:
 
 
 @_descend.register
-def _barrier_object(stmt: ir.BarrierObject, site: Site, check: Check) -> None:
-    del check
+def _barrier_object(stmt: ir.BarrierObject, site: Site, _check: Check) -> None:
     site.named("barrier object", stmt.name)
     site.barriers[stmt.name] = stmt
 

@@ -47,9 +47,8 @@ def _by_f32(expr: ir.Expr) -> ir.Expr | None:
 
 
 @legalized.register
-def _unary(expr: ir.Unary, builder: Builder) -> ir.Expr | None:
+def _unary(expr: ir.Unary, _builder: Builder) -> ir.Expr | None:
     """Negation and absolute value of narrow floats change the sign bit."""
-    del builder
     if expr.dtype.name not in NARROW:
         return None
     bits = ir.Bitcast(_of(u16, expr), expr.a)
@@ -74,13 +73,12 @@ def _call(expr: ir.Call, builder: Builder) -> ir.Expr | None:
 
 
 @legalized.register
-def _lane_reduce(expr: ir.LaneReduce, builder: Builder) -> ir.Expr | None:
+def _lane_reduce(expr: ir.LaneReduce, _builder: Builder) -> ir.Expr | None:
     """Reduce all lanes by halves, in the interpreter's order.
 
     Sums of integers have any order. LLVM 22 takes the halves of a sum of products of u8
     and i8 for sums of four products, and drops the other lanes; its own reduction, not.
     """
-    del builder
     vector, lanes = expr.vector, expr.vector.dtype.lanes
     if vector.dtype.is_bool or (
         expr.op == "add" and vector.dtype.is_integer and lanes > 1

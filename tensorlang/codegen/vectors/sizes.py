@@ -179,8 +179,7 @@ class _Splitter:
         return self.parts[expr][places.index((start, size))]
 
     @take.register
-    def _splat(self, expr: ir.Splat, start: int, size: int) -> ir.Expr:
-        del start
+    def _splat(self, expr: ir.Splat, _start: int, size: int) -> ir.Expr:
         value = self.scalar(expr.value)
         return value if size == 1 else ir.Splat(value, size)
 

@@ -38,16 +38,14 @@ def _recomputed(graph: Graph, given: Sequence[Value]) -> tuple[Value, ...]:
 
 
 def _let(
-    node: Node, dys: tuple[Value | None, ...], wanted: frozenset[Value]
+    node: Node, dys: tuple[Value | None, ...], _wanted: frozenset[Value]
 ) -> Gradients:
-    del wanted
     return [(node.args[0], dys[0])]
 
 
 def _nothing(
-    node: Node, dys: tuple[Value | None, ...], wanted: frozenset[Value]
+    _node: Node, _dys: tuple[Value | None, ...], _wanted: frozenset[Value]
 ) -> Gradients:
-    del node, dys, wanted
     return []
 
 

@@ -370,9 +370,8 @@ def _pow(slope: Slope, y: ir.Expr, a: ir.Expr, b: ir.Expr) -> tuple[Slope, Slope
 
 
 def _fma(
-    slope: Slope, _: ir.Expr, a: ir.Expr, b: ir.Expr, c: ir.Expr
+    slope: Slope, _: ir.Expr, a: ir.Expr, b: ir.Expr, _c: ir.Expr
 ) -> tuple[Slope, ...]:
-    del c
     return times(slope, factor(b)), times(slope, factor(a)), slope
 
 

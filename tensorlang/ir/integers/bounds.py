@@ -112,8 +112,7 @@ def decide(cond: Expr, known: Known) -> bool | None:
 
 
 @decide.register
-def _(cond: Const, known: Known) -> bool | None:
-    del known
+def _(cond: Const, _known: Known) -> bool | None:
     return bool(cond.value) if cond.dtype.is_bool else None
 
 

@@ -65,13 +65,11 @@ def counted(extent: Expr) -> Range:
 Order: TypeAlias = "Callable[[Expr, list[Expr]], int]"
 
 
-def _variables_first(factor: Expr, others: list[Expr]) -> int:
-    del others
+def _variables_first(factor: Expr, _others: list[Expr]) -> int:
     return int(isinstance(factor, Var))
 
 
-def _variables_last(factor: Expr, others: list[Expr]) -> int:
-    del others
+def _variables_last(factor: Expr, _others: list[Expr]) -> int:
     return int(not isinstance(factor, Var))
 
 

@@ -52,8 +52,7 @@ def node_interval(expr: Expr, of: Of) -> Interval:
 
 
 @node_interval.register
-def _(expr: Const, of: Of) -> Interval:
-    del of
+def _(expr: Const, _of: Of) -> Interval:
     return int(expr.value), int(expr.value)
 
 
@@ -77,8 +76,7 @@ def _(expr: Binary, of: Of) -> Interval:
 
 
 @node_interval.register
-def _(expr: Compare, of: Of) -> Interval:
-    del expr, of
+def _(_expr: Compare, _of: Of) -> Interval:
     return _TRUTH
 
 
@@ -95,8 +93,7 @@ def _(expr: Cast, of: Of) -> Interval:
 
 
 @node_interval.register
-def _(expr: Call, of: Of) -> Interval:
-    del of
+def _(expr: Call, _of: Of) -> Interval:
     if expr.name in ("popcount", "clz"):
         return 0, expr.dtype.bits
     return type_limits(expr.dtype)

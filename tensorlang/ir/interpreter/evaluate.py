@@ -39,8 +39,7 @@ def evaluate(node: ir.Expr, machine: Machine, lanes: Lanes) -> Array:
 
 
 @evaluate.register
-def _(node: ir.Const, machine: Machine, lanes: Lanes) -> Array:
-    del lanes
+def _(node: ir.Const, machine: Machine, _lanes: Lanes) -> Array:
     return machine.derived(node, _constant)
 
 
@@ -51,8 +50,7 @@ def _constant(node: ir.Const) -> Array:
 
 
 @evaluate.register
-def _(node: ir.Var, machine: Machine, lanes: Lanes) -> Array:
-    del machine
+def _(node: ir.Var, _machine: Machine, lanes: Lanes) -> Array:
     return lanes.lookup(node.name)
 
 

@@ -126,8 +126,7 @@ def _(node: Seq, machine: Machine, lanes: Lanes, execute: Execute) -> Iterator[s
 
 
 @_walk.register
-def _(node: Wait, machine: Machine, lanes: Lanes, execute: Execute) -> Iterator[str]:
-    del execute
+def _(node: Wait, machine: Machine, lanes: Lanes, _execute: Execute) -> Iterator[str]:
     while True:
         machine.step()
         waiting = ready(node, machine, lanes)

@@ -302,8 +302,7 @@ def _(expr: Cast, known: Known) -> Expr | None:
 
 
 @_rule.register
-def _(expr: Bitcast, known: Known) -> Expr | None:
-    del known
+def _(expr: Bitcast, _known: Known) -> Expr | None:
     if expr.dtype == expr.a.dtype:
         return expr.a
     if isinstance(expr.a, Bitcast):
@@ -319,44 +318,37 @@ def _(expr: Load, known: Known) -> Expr | None:
 
 
 @_rule.register
-def _(expr: Ramp, known: Known) -> Expr | None:
-    del known
+def _(expr: Ramp, _known: Known) -> Expr | None:
     return lanes.ramp(expr)
 
 
 @_rule.register
-def _(expr: Extract, known: Known) -> Expr | None:
-    del known
+def _(expr: Extract, _known: Known) -> Expr | None:
     return lanes.extract(expr)
 
 
 @_rule.register
-def _(expr: Shuffle, known: Known) -> Expr | None:
-    del known
+def _(expr: Shuffle, _known: Known) -> Expr | None:
     return lanes.picked(expr) if expr.dtype.lanes == 1 else None
 
 
 @_rule.register
-def _(expr: Insert, known: Known) -> Expr | None:
-    del known
+def _(expr: Insert, _known: Known) -> Expr | None:
     return expr.value if expr.dtype.lanes == 1 else None
 
 
 @_rule.register
-def _(expr: Splat, known: Known) -> Expr | None:
-    del known
+def _(expr: Splat, _known: Known) -> Expr | None:
     return expr.value if expr.lanes == 1 else None
 
 
 @_rule.register
-def _(expr: LaneReduce, known: Known) -> Expr | None:
-    del known
+def _(expr: LaneReduce, _known: Known) -> Expr | None:
     return lanes.lane_reduce(expr)
 
 
 @_rule.register
-def _(expr: Call, known: Known) -> Expr | None:
-    del known
+def _(expr: Call, _known: Known) -> Expr | None:
     if expr.name == "rotl" and constant_of(expr.args[1]) is not None:
         turn = constant_of(expr.args[1])
         assert turn is not None

@@ -56,8 +56,7 @@ def place(node: ast.expr, scope: Scope) -> Place:
     return buffer, exprs(elements(node.slice), scope)
 
 
-def _constant(node: ast.Constant, scope: Scope) -> ir.Expr:
-    del scope
+def _constant(node: ast.Constant, _scope: Scope) -> ir.Expr:
     return literal(node, node.value)
 
 
@@ -162,8 +161,7 @@ def _contract(node: ast.Call, scope: Scope) -> ir.Expr:
     return ir.Binary(inner.op, inner.a, inner.b, contract=True)
 
 
-def _refuse(node: ast.expr, scope: Scope) -> ir.Expr:
-    del scope
+def _refuse(node: ast.expr, _scope: Scope) -> ir.Expr:
     what = _FOREIGN.get(type(node), f"Python's {type(node).__name__}")
     raise wrong(node, f"{what} is not part of the IR")
 

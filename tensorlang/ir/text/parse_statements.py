@@ -40,8 +40,7 @@ def _statement(node: ast.stmt, scope: Scope) -> ir.Stmt:
         raise wrong(node, str(error)) from None
 
 
-def _pass(node: ast.Pass, scope: Scope) -> ir.Stmt:
-    del node, scope
+def _pass(_node: ast.Pass, _scope: Scope) -> ir.Stmt:
     return ir.Seq(())
 
 
@@ -215,8 +214,7 @@ def _atomic(node: ast.Call, scope: Scope) -> ir.Stmt:
     return ir.AtomicUpdate(string(op), *place(target, scope), expr(value, scope))
 
 
-def _barrier(node: ast.Call, scope: Scope) -> ir.Stmt:
-    del scope
+def _barrier(node: ast.Call, _scope: Scope) -> ir.Stmt:
     return ir.Barrier(string(arguments(node, 1)[0][0]))
 
 
@@ -225,8 +223,7 @@ def _evaluate(node: ast.Call, scope: Scope) -> ir.Stmt:
     return ir.Evaluate(value)
 
 
-def _refuse(node: ast.stmt, scope: Scope) -> ir.Stmt:
-    del scope
+def _refuse(node: ast.stmt, _scope: Scope) -> ir.Stmt:
     raise wrong(node, f"Python's {type(node).__name__} is not a statement of the IR")
 
 
