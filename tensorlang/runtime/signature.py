@@ -123,7 +123,8 @@ def evaluate(dim: Dim, scalars: Mapping[str, int]) -> int:
     if isinstance(dim, str):
         return scalars[dim]
     op, a, b = dim
-    return OPERATIONS[op](evaluate(a, scalars), evaluate(b, scalars))
+    found: int = OPERATIONS[op](evaluate(a, scalars), evaluate(b, scalars))
+    return found
 
 
 def show_dim(dim: Dim) -> str:

@@ -29,6 +29,7 @@ from tensorlang.ir.visit import substitute
 if TYPE_CHECKING:
     from tensorlang.ir.definitions.frontend import Tensor
 
+_OPERATIONS: Final = INTEGERS | COMPARISONS
 _PAIRS: Final = {"eq": "ne", "lt": "ge", "gt": "le"}
 _OPPOSITE: Final = _PAIRS | {b: a for a, b in _PAIRS.items()}
 
@@ -81,7 +82,7 @@ class Facts:
         a, b = self.resolved(a), self.resolved(b)
         known = (poly(a) - poly(b)).value
         if known is not None:
-            return COMPARISONS[op](known, 0)
+            return bool(COMPARISONS[op](known, 0))
         found = bool(evaluate(ir.Compare(op, a, b), self.values))
         if op == ("eq" if found else "ne"):
             self._equate(a, b)
@@ -125,10 +126,11 @@ def evaluate(expr: ir.Expr, values: Mapping[ir.Var, int]) -> float:
             return values[expr]
         case ir.Unary(op="neg", a=a):
             return -evaluate(a, values)
-        case ir.Binary(op=op, a=a, b=b) if op in INTEGERS:
-            return INTEGERS[op](evaluate(a, values), evaluate(b, values))
-        case ir.Compare(op=op, a=a, b=b):
-            return COMPARISONS[op](evaluate(a, values), evaluate(b, values))
+        case ir.Binary(op=op, a=a, b=b) | ir.Compare(op=op, a=a, b=b) if (
+            op in _OPERATIONS
+        ):
+            made: float = _OPERATIONS[op](evaluate(a, values), evaluate(b, values))
+            return made
     raise IRError(f"{expr} is no expression of sizes")
 
 

@@ -140,14 +140,15 @@ def _hinted_load(node: ast.Call, scope: Scope) -> ir.Expr:
     return ir.Load(*place(where, scope), mask, hints(given.get("hints")))
 
 
-def _written(kind: type[ir.Expr]) -> Form:
+def _written(kind: type) -> Form:
     """The reader of an expression written as a call with its fields."""
     readers = [_FIELDS[str(field.type)] for field in fields(kind)]
 
     def read(node: ast.Call, scope: Scope) -> ir.Expr:
         given, _ = arguments(node, len(readers))
         pairs = zip(readers, given, strict=True)
-        return kind(*[read(each, scope) for read, each in pairs])
+        made: ir.Expr = kind(*[read(each, scope) for read, each in pairs])
+        return made
 
     return read
 

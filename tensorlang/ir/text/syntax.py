@@ -66,7 +66,7 @@ COMPARISON: Final = 1
 PREFIX: Final = 8
 ATOM: Final = 9
 
-WRITTEN: Final[dict[str, type[ir.Expr]]] = {
+WRITTEN: Final[dict[str, type]] = {
     "select": ir.Select,
     "cast": ir.Cast,
     "bitcast": ir.Bitcast,
