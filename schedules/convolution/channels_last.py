@@ -3,13 +3,15 @@
 for unit in parallel(batch * outputs // (vectors * lanes) * lines):
     for j_0 in range(columns // rows):
         acc = alloc(f32[rows, vectors * lanes], scope="register")
-        for c, ky, kx in range(...):
+        for ky, kx, c in range(...):
             for j in unrolled(rows):
                 for v in unrolled(vectors):
                     for lane in vectorized(lanes): acc[...] += frame[...] * packed[...]
         y[...] = acc[...]
 
-A unit's weights are packed contiguously, in the order in which they are read.
+A unit's weights are packed contiguously, in the order in which they are read. Inputs
+are summed innermost: pixels of many channels lie so far apart that the few lines of a
+window would evict each other from the L1 cache between two of its elements.
 Depthwise, a tile holds pixels for one vector of channels.
 """
 
@@ -90,7 +92,8 @@ def _pack(s: Schedule, name: str, product: Product, tile: _Tile) -> None:
     groups = [] if product.depthwise else rest[: len(product.batch)]
     rest = rest[len(groups) :]
     strip, inside = f"{output} // {tile.wide}", f"{output} % {tile.wide}"
-    laid = ", ".join([*groups, strip, *rest, inside])
+    inputs = rest[: len(product.k)]
+    laid = ", ".join([*groups, strip, *rest[len(inputs) :], *inputs, inside])
     s.transform_layout(name, f"lambda {', '.join(given)}: ({laid})")
     if product.depthwise or not _far(s, name, product):
         vector_lines(s, name, tile.lanes)
@@ -173,7 +176,7 @@ def _chosen(s: Schedule, knobs: Knobs, sums: Sequence[Product]) -> _Tile:
 
 def _summed(s: Schedule, product: Product, tile: _Tile) -> None:
     """The sums of a phase, a line at a time: whole tiles, then remainders."""
-    name, folded = product.name, (*product.k, *product.taps)
+    name, folded = product.name, (*product.taps, *product.k)
     outer = s.loops(name)[: -len(folded)]
     output = outer[-1]
     sizes = _pieces(extent(s, output) or 1, tile)
@@ -226,7 +229,9 @@ def _tile(s: Schedule, piece: str, product: Product, tile: _Tile) -> None:
     s.reorder(tall, *folded, row, vector, lane)
     write, _ = s.cache_write(piece, product.name, "register", at=tall)
     few = 2 * rows * tile.vectors <= core(s, piece).registers
-    written = folded[-1:] if few else []  # neighbouring taps then share values
+    written = (
+        folded[-1:] if few and not product.k else []
+    )  # neighbouring taps then share values
     if product.depthwise and rows * prod(extents(s, folded)) <= MOST_TAPS:
         written = folded
     for loop in (*written, row, vector):
