@@ -213,6 +213,11 @@ class Operator:  # noqa: D101 - it has one
         """Whether it is defined in the library, not by a user."""
         return self.module.startswith("tensorlang.")
 
+    @property
+    def may_divide(self) -> bool:
+        """Whether its kernels may be built in two parts; see `kernels.kept`."""
+        return self.in_library and self._faults is None
+
     def __repr__(self) -> str:
         return f"<operator {self.id}>"
 

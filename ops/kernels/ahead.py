@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickle
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from tensorlang import targets
 from tensorlang.errors import TensorlangError
 from tensorlang.ops.calls.dispatch import Nowhere
-from tensorlang.ops.kernels import building
+from tensorlang.ops.kernels import kept
 from tensorlang.ops.kernels.first_miss import processes
-from tensorlang.runtime.building import is_cached
+from tensorlang.runtime.building import file_kernel, is_cached
 from tensorlang.runtime.processes import Worker
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from tensorlang.targets import Target
     from tensorlang.workload import Workload
 
-    Wanted: TypeAlias = tuple[Operator, Workload, Target]
+    # with the positions of constant arrays, if the kernel is built in two parts
+    Wanted: TypeAlias = tuple[Operator, Workload, Target, tuple[int, ...]]
 
 _KINDS: Final = ("llvm", "cuda")  # targets that compile without the device
 _A_WORKER: Final = 4  # kernels per worker process
@@ -39,18 +40,27 @@ class Noting(Nowhere):
 
     def __init__(self, target: Any) -> None:
         self._target = target
-        self._noted: dict[tuple[Operator, Workload], None] = {}
+        self._noted: dict[tuple[Operator, Workload, tuple[int, ...]], None] = {}
+
+    @property
+    def target(self) -> Target:
+        """The target of the kernels."""
+        return targets.get(self._target)
 
     def built(self, op: Operator, workload: Workload) -> Nowhere:
         """Record the workload; return a stand-in for the kernel."""
-        self._noted[op, workload] = None
+        self.note(op, workload, ())
         return self
+
+    def note(self, op: Operator, workload: Workload, constants: Sequence[int]) -> None:
+        """Record a workload, and which of its arrays are constant."""
+        self._noted[op, workload, tuple(constants)] = None
 
     def taken(self) -> list[Wanted]:
         """Remove and return the recorded workloads, in order."""
         noted, self._noted = self._noted, {}
-        target = targets.get(self._target)
-        return [(op, workload, target) for op, workload in noted]
+        target = self.target
+        return [(op, workload, target, fixed) for op, workload, fixed in noted]
 
 
 @cache
@@ -66,7 +76,7 @@ def build(wanted: Iterable[Wanted]) -> None:
         for each in wanted
         if each[2].kind in _KINDS
         and each[0].in_library
-        and not is_cached(building.request(*each)[0], each[2])
+        and not is_cached(kept.all_requests(*each)[0][0], each[2])
     )
     workers = [
         Worker("tensorlang.ops.kernels.ahead_worker")
@@ -80,8 +90,9 @@ def build(wanted: Iterable[Wanted]) -> None:
             thread.start()
         while workers and missing:
             with suppress(IndexError, TensorlangError):
-                op, workload, target = missing.popleft()
-                op.build(workload, target)
+                op, workload, target, constants = missing.popleft()
+                for key, make in kept.all_requests(op, workload, target, constants):
+                    file_kernel(key, make, target)
         for thread in threads:
             thread.join()
     finally:
@@ -94,5 +105,5 @@ def _feed(worker: Worker, missing: deque[Wanted]) -> None:
     """Send workloads to a worker, one at a time."""
     with suppress(IndexError, OSError, ValueError):  # queue empty, or worker stopped
         while True:
-            op, workload, target = missing.popleft()
-            worker.ask(pickle.dumps((op.id, workload, target)))
+            op, *rest = missing.popleft()
+            worker.ask(pickle.dumps((op.id, *rest)))

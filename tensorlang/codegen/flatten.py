@@ -130,13 +130,21 @@ def offset(
     buffer: ir.Buffer, indices: tuple[ir.Expr, ...], shape: tuple[ir.Expr, ...]
 ) -> ir.Expr:
     """The row-major offset of the element at logical `indices`."""
-    if buffer.layout is not None:
-        values = dict(zip(buffer.layout.vars, indices, strict=True))
-        indices = tuple(_mapped(r, values) for r in buffer.layout.results)
     position: ir.Expr = ir.as_expr(0)
-    for index, extent in zip(indices, shape, strict=True):
+    physical = physical_indices(buffer, indices)
+    for index, extent in zip(physical, shape, strict=True):
         position = add(*same_lanes(mul(*same_lanes(position, extent)), index))
     return position
+
+
+def physical_indices(
+    buffer: ir.Buffer, indices: tuple[ir.Expr, ...]
+) -> tuple[ir.Expr, ...]:
+    """The place in a buffer's memory of the element at logical `indices`."""
+    if buffer.layout is None:
+        return indices
+    values = dict(zip(buffer.layout.vars, indices, strict=True))
+    return tuple(_mapped(result, values) for result in buffer.layout.results)
 
 
 def _mapped(result: ir.Expr, values: dict[ir.Var, ir.Expr]) -> ir.Expr:

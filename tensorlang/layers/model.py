@@ -69,7 +69,8 @@ class Model:
 
         Args:
             specs: Input specs with a named batch, or symbolic inputs.
-            train: Whether it will be trained.
+            train: Whether it will be trained; if not, its weights are frozen
+                (`Network.freeze`).
             loss: The training loss: a name, or a function on symbolic tensors.
             optimizer: Default: Adam.
             key: Initialises weights and dropout; default: the key of seed 0. Consumed.
@@ -96,6 +97,8 @@ class Model:
             self._trainer = Trainer(
                 self._network, loss=loss, optimizer=optimizer, target=target
             )
+        else:
+            self._network.freeze()
         return self
 
     def compile_at_calls(self, late: Callable[[Sequence[Input]], Network]) -> None:

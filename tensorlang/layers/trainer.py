@@ -83,7 +83,7 @@ class Trainer:
             target: Where to compute; `{"loss": ...}` sets the target of the loss alone.
 
         Raises:
-            ArgumentError: unknown loss, or not an optimizer.
+            ArgumentError: unknown loss, not an optimizer, or the weights are frozen.
         """
         if not callable(loss) and not (isinstance(loss, str) and loss in LOSSES):
             raise ArgumentError(
@@ -107,6 +107,11 @@ class Trainer:
         leaves = network.leaves.items()
         self._paths = [path for path, leaf in leaves if leaf.trainable]
         held = [network.weights[path] for path in self._paths]
+        if not all(array.flags.writeable for array in held):
+            raise ArgumentError(
+                "the network's weights are frozen for inference; compile the model "
+                "with train=True to train it"
+            )
         made = self.optimizer.begin(held)
         self.slots = {
             name: dict(zip(self._paths, arrays, strict=True))

@@ -15,7 +15,7 @@ import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError, TensorlangError
 from tensorlang.graph.execution.running import KEPT
-from tensorlang.graph.networks.network import Network, mode
+from tensorlang.graph.networks.network import Edition, Network, mode
 from tensorlang.graph.program import trace
 from tensorlang.graph.specs import TensorSpec, names_in
 from tensorlang.onnx.programs import Program
@@ -69,6 +69,7 @@ class ByValue:
         self._names = set(program.asked)
         self._made: dict[Key, Network] = {}
         self._weights: Arrays = {}  # shared by the networks
+        self._edition = Edition()
         self._lock = threading.Lock()
 
     def __call__(self, inputs: Sequence[Input]) -> Network:
@@ -133,6 +134,8 @@ class ByValue:
             program.fixed = {}
         for path, array in made.weights.items():
             made.weights[path] = self._weights.setdefault(path, array)
+        made.edition = self._edition
+        made.freeze()
         return made
 
 

@@ -7,7 +7,8 @@ only calls the kernels in order.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -16,6 +17,7 @@ import numpy as np
 from tensorlang import targets
 from tensorlang.errors import GraphError
 from tensorlang.graph.execution.binding_forms import FORMS, storage
+from tensorlang.graph.execution.constant_values import constants_of
 from tensorlang.graph.execution.loops import Storage
 from tensorlang.graph.execution.memory import Lifetime, placed
 from tensorlang.graph.networks.leaves import ConstantKey, ConstantTensor, Weight
@@ -33,7 +35,7 @@ from tensorlang.graph.values import (
     values_in,
 )
 from tensorlang.ops import random
-from tensorlang.ops.kernels import ahead
+from tensorlang.ops.kernels import ahead, kept
 from tensorlang.ops.kernels.first_miss import at_first_miss
 from tensorlang.ops.operator import Operator
 from tensorlang.runtime.arrays import buffers
@@ -54,6 +56,8 @@ class Bound:
         outputs: Memory of the outputs after a run.
         steps: Kernels with their arguments, in order.
         nodes: The node of each step.
+        once: Kernels that depend on constants alone, run when it is bound.
+        kept: Bytes of what they compute for other kernels.
         workspace: Bytes of intermediate values, including those inside loops.
         held: Objects kept alive as long as this one.
     """
@@ -62,12 +66,19 @@ class Bound:
     outputs: tuple[Storage, ...] = ()
     steps: list[Step] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
+    once: list[Step] = field(default_factory=list)
+    kept: int = 0
     workspace: int = 0
     held: list[object] = field(default_factory=list)
 
     def __call__(self) -> None:
         """Run once on the current inputs."""
         for launch, arguments in self.steps:
+            launch(*arguments)
+
+    def refresh(self) -> None:
+        """Compute again what depends on constants alone, after these changed."""
+        for launch, arguments in self.once:
             launch(*arguments)
 
 
@@ -77,8 +88,12 @@ def bind(
     known: Mapping[Value, Storage] | None = None,
     *,
     target: Target = None,
+    store: dict[Hashable, kept.Arrays] | None = None,
 ) -> Bound:
     """Bind a program to memory.
+
+    What depends only on constants, and on known arrays that are read-only, is computed
+    now, once: operators, and stages of operators, such as packing.
 
     Args:
         graph: A program without references.
@@ -86,6 +101,7 @@ def bind(
         known: Memory of inputs, weights and other outside values.
         target: Where to compute; or a target per layer, by the first part of its path
             (`"loss"` for the loss), with `""` for the rest.
+        store: What is kept of read-only arrays, shared by the programs that use them.
 
     Raises:
         GraphError: it has references, or reads a weight whose memory is unknown.
@@ -95,7 +111,9 @@ def bind(
     program = written.graph(graph)
     held = {written[value]: array for value, array in (known or {}).items()}
     with at_first_miss(lambda: _build_ahead(program, sizes, held, target)):
-        return Binder(program, sizes, held, target).bound()
+        made = Binder(program, sizes, held, target, store=store).bound()
+    made.refresh()
+    return made
 
 
 def _build_ahead(
@@ -149,9 +167,14 @@ class Binder:
         sizes: Mapping[str, int],
         known: dict[Value, Storage],
         target: Target,
+        *,
+        constant: AbstractSet[Value] = frozenset(),
+        store: dict[Hashable, kept.Arrays] | None = None,
     ) -> None:
         self.graph, self.sizes, self.target = graph, sizes, target
-        self.at = known
+        self.at, self.store = known, {} if store is None else store
+        fixed = {value for value, array in known.items() if not array.flags.writeable}
+        self.constant = constants_of(graph, fixed | constant)
         for value in graph.inputs:
             self.at.setdefault(value, storage(value.spec.at(sizes)))
         inputs = tuple(self.at[value] for value in graph.inputs)
@@ -161,7 +184,11 @@ class Binder:
         """Bind the program."""
         self._allocate()
         for node in self.graph.nodes:
+            before = len(self.made.steps)
             FORMS.get(node.id, Binder.operator)(self, node)
+            if node.results and self.constant.issuperset(node.results):
+                self.made.once += self.made.steps[before:]
+                del self.made.steps[before:]
             self.made.nodes += [node] * (len(self.made.steps) - len(self.made.nodes))
         self.made.outputs = tuple(self.storage(v) for v in self.graph.outputs)
         return self.made
@@ -215,8 +242,9 @@ class Binder:
                     roots[value] = roots.get(of, of)
                 elif not isinstance(value, Key) and node.id != "zeros":
                     first[value] = last[value] = number
-        for value in self.graph.outputs:
+        for value in (*self.graph.outputs, *self.constant):
             last[roots.get(value, value)] = len(self.graph.nodes)
+        first.update((value, 0) for value in first if value in self.constant)
         owners = list(first)
         return owners, [
             Lifetime(_bytes(value.spec.at(self.sizes)), first[value], last[value])
@@ -238,7 +266,9 @@ class Binder:
         tensors = [out for out in outs if out is not None]
         if tensors and not node.id.startswith("random.split"):
             kwargs["out"] = tensors[0] if len(tensors) == 1 else tuple(tensors)
-        launch, arguments, result = node.op.prepare(*args, **kwargs)
+        divided = self._may_divide(node)
+        asked = kwargs | ({"target": kept.ASKING} if divided else {})
+        launch, arguments, result = node.op.prepare(*args, **asked)
         made = result if isinstance(result, tuple) else (result,)
         known = [self.storage(v) for v in node.inputs]
         known += [r.words if isinstance(r, random.Key) else r for r in made]
@@ -246,10 +276,44 @@ class Binder:
             if not _in_place(arguments, known):
                 self._dispatched(node, node.op, args, kwargs)
                 return
+            if divided:
+                launch, arguments = self._divided(launch, arguments, node)
             self.made.steps.append((launch, arguments))
         for value, each in zip(node.results, made, strict=True):
             self.at[value] = each.words if isinstance(each, random.Key) else each
         self.made.held.append((args, kwargs, made))
+
+    def _may_divide(self, node: Node) -> bool:
+        """Whether stages of an operator may depend on constants alone."""
+        some = not self.constant.isdisjoint(node.inputs)
+        if not some or self.constant.issuperset(node.results) or _is_view(node):
+            return False
+        where = _target_of(node, self.target)
+        chosen = where.target if isinstance(where, ahead.Noting) else targets.get(where)
+        return kept.may_keep(node.op, chosen)
+
+    def _divided(
+        self, launch: Callable[..., object], arguments: tuple[Any, ...], node: Node
+    ) -> Step:
+        """A launch without the stages that depend on constants alone."""
+        asked, where = kept.asked(launch), _target_of(node, self.target)
+        fixed = self.constant.intersection(node.inputs)
+        held = [self.storage(value) for value in fixed]
+        positions = [
+            at
+            for at, array in enumerate(arguments)
+            if isinstance(array, np.ndarray) and _in_place((array,), held)
+        ]
+        if isinstance(where, ahead.Noting):
+            where.note(asked.op, asked.workload, positions)
+            return where.launch, ()
+        shared = all(value.node is None for value in fixed)
+        store = self.store if shared else {}
+        found = kept.kept(asked, targets.get(where), arguments, positions, store)
+        if found.once:
+            self.made.once.append(found.once)
+        self.made.kept += sum(array.nbytes for array in found.arrays)
+        return found.each
 
     def _argument(self, value: Value) -> Storage | random.Key:
         """The operator argument for a value: its memory, as an array or a fresh key."""
@@ -281,8 +345,17 @@ class Binder:
         """Bind a nested program to memory of this one."""
         known = {v: self.storage(v) for v in graph.free}
         known.update(zip(graph.inputs, given, strict=True))
-        bound = Binder(graph, self.sizes, known, self.target).bound()
+        bound = Binder(
+            graph,
+            self.sizes,
+            known,
+            self.target,
+            constant=self.constant.intersection(graph.free),
+            store=self.store,
+        ).bound()
         self.made.workspace += bound.workspace
+        self.made.once += bound.once
+        self.made.kept += bound.kept
         self.made.held.append(bound)
         return bound
 

@@ -66,7 +66,9 @@ class Context:
 
     def _bound(self, net: Network) -> Bound:
         known = memory(net, net.program, net.use.places)
-        return bind(net.program, self.sizes, known, target=self.target)
+        self._edition = net.edition.number
+        kept = net.edition.kept
+        return bind(net.program, self.sizes, known, target=self.target, store=kept)
 
     @property
     def network(self) -> Network:
@@ -82,6 +84,11 @@ class Context:
     def workspace(self) -> int:
         """Bytes of intermediate values."""
         return self.bound.workspace
+
+    @property
+    def kept(self) -> int:
+        """Bytes kept between runs: what depends on frozen weights alone, as packed."""
+        return self.bound.kept
 
     def transform(self, *inputs: Input) -> Result:
         """Run the network; states are read but not changed.
@@ -99,6 +106,9 @@ class Context:
         kept = len(graph.outputs) - len(network.use.places)
         with self._alone:
             copy_inputs(bound.inputs[: len(arrays)], arrays, graph, self.sizes)
+            if self._edition != network.edition.number:
+                self._edition = network.edition.number
+                bound.refresh()
             bound()
             made = tuple(map(to_result, graph.outputs[:kept], bound.outputs))
         return made[0] if kept == 1 else made

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -65,6 +65,19 @@ def optimized(graph: Graph) -> Graph:
     return fuse(without_doubles(fold(graph)))
 
 
+@dataclass(slots=True)
+class Edition:
+    """The values of weights that only `set_weights` changes.
+
+    Attributes:
+        number: Counts the changes.
+        kept: What programs keep of frozen weights, by kernel and arrays.
+    """
+
+    number: int = 0
+    kept: dict[Hashable, tuple[np.ndarray, ...]] = field(default_factory=dict)
+
+
 class Network:
     """Structure and weights: no batch, data or device.
 
@@ -75,6 +88,7 @@ class Network:
         weights: Arrays by path, shared by all contexts.
         states: By path: other state that training updates, such as running moments and
             the words of the generator's key.
+        edition: The values of its weights; shared by networks that share them.
     """
 
     def __init__(
@@ -107,6 +121,7 @@ class Network:
         }
         self.weights: dict[str, np.ndarray] = {}
         self.states: dict[str, np.ndarray] = {}
+        self.edition = Edition()
         self._contexts: dict[Hashable, Context] = {}
         if key is not None and (not isinstance(key, random.Key) or key.shape):
             raise ArgumentError(
@@ -163,7 +178,25 @@ class Network:
         Raises:
             WeightError: names what is missing, unused or has the wrong shape or dtype.
         """
-        fill(self.weights, given, "weight")
+        frozen = [each for each in self.weights.values() if not each.flags.writeable]
+        for array in frozen:
+            array.flags.writeable = True
+        try:
+            fill(self.weights, given, "weight")
+        finally:
+            for array in frozen:
+                array.flags.writeable = False
+            self.edition.number += 1
+
+    def freeze(self) -> None:
+        """Fix the weights for inference: only `set_weights` changes them from now on.
+
+        Their arrays become read-only. What depends on them alone, such as weights in
+        the order in which a kernel reads them, is computed once and kept.
+        """
+        for array in self.weights.values():
+            array.flags.writeable = False
+        self._contexts.clear()
 
     def get_states(self) -> dict[str, np.ndarray]:
         """Copies of all states, by path; for a key, its words."""
