@@ -5,7 +5,15 @@
                                 ...
                                 y[i] = t_9
 
-A `while` whose condition needs an expansion tests a flag, set before it and in it.
+A `while` whose condition needs an expansion tests a flag, set before it and in it. An
+expansion may select a call of another intrinsic; that one is computed under a branch:
+
+    t_8 = select(t_7, far_sin(t), t_6)   ->     rare[0] = t_6
+                                                if t_7:
+                                                    t_9: u64 = cast(u64, ...)
+                                                    ...
+                                                    rare[0] = t_70
+                                                t_8: f32 = rare[0]
 """
 
 from __future__ import annotations
@@ -37,13 +45,17 @@ def _expands(node: object) -> bool:
     return isinstance(node, ir.Call) and INTRINSICS[node.name].expands
 
 
+def _is_scalar(expr: ir.Expr) -> bool:
+    return expr.dtype.lanes == 1
+
+
 class _Expansion:
     def __init__(self, names: Names) -> None:
         self.names = names
 
     def visit(self, stmt: ir.Stmt) -> ir.Stmt:
         """The statement, preceded by the lets that it needs."""
-        lets: list[ir.Let] = []
+        lets: list[ir.Stmt] = []
         known: dict[ir.Expr, ir.Expr] = {}
         match stmt:
             case ir.Seq():
@@ -63,7 +75,7 @@ class _Expansion:
 
     @rewriter
     def lift(
-        self, node: ir.Node, lets: list[ir.Let], known: dict[ir.Expr, ir.Expr]
+        self, node: ir.Node, lets: list[ir.Stmt], known: dict[ir.Expr, ir.Expr]
     ) -> ir.Node:
         """An expression; its expansions are appended to `lets`."""
         if not isinstance(node, ir.Expr):
@@ -76,13 +88,32 @@ class _Expansion:
         return known[new]
 
     def expansion(
-        self, call: ir.Call, lets: list[ir.Let], known: dict[ir.Expr, ir.Expr]
+        self, call: ir.Call, lets: list[ir.Stmt], known: dict[ir.Expr, ir.Expr]
     ) -> ir.Expr:
         """Expand one call, recursively."""
         parts, value = expansions.expand(call, lambda dtype: self.names.var("t", dtype))
         for part in parts:
-            lets.append(ir.Let(part.var, self.lift(part.value, lets, known)))
+            match part.value:
+                case ir.Select(cond=cond, a=a, b=b) if _expands(a) and _is_scalar(a):
+                    lets.extend(self.branch(part.var, cond, a, b))
+                case _:
+                    lets.append(ir.Let(part.var, self.lift(part.value, lets, known)))
         return self.lift(value, lets, known)
+
+    def branch(
+        self, var: ir.Var, cond: ir.Expr, rare: ir.Expr, usual: ir.Expr
+    ) -> tuple[ir.Stmt, ...]:
+        """Bind `var` to `usual`, or where `cond` holds to the expansion of `rare`."""
+        one, zero = ir.as_expr(1), (ir.as_expr(0),)
+        held = ir.Buffer(self.names.fresh("rare"), var.dtype, (one,), "register")
+        lets: list[ir.Stmt] = []
+        value = self.lift(rare, lets, {})
+        return (
+            ir.Alloc(held),
+            ir.Store(held, zero, usual),
+            ir.If(cond, ir.seq(*lets, ir.Store(held, zero, value))),
+            ir.Let(var, held[0]),
+        )
 
     def repeat(self, stmt: ir.While) -> ir.Stmt:
         """A while loop, on a flag if its condition must be expanded."""

@@ -51,6 +51,8 @@ __all__ = [
     "exp",
     "exp2",
     "expm1",
+    "far_cos",
+    "far_sin",
     "floor",
     "fma",
     "intrinsic",
@@ -147,6 +149,16 @@ def cos(x: ExprLike) -> Call:
     return intrinsic("cos", x)
 
 
+def far_sin(x: ExprLike) -> Call:
+    """`sin` as it is for large `x`; slower for others, and as accurate."""
+    return intrinsic("far_sin", x)
+
+
+def far_cos(x: ExprLike) -> Call:
+    """`cos` as it is for large `x`; slower for others, and as accurate."""
+    return intrinsic("far_cos", x)
+
+
 def pow(a: ExprLike, b: ExprLike) -> Call:
     """`a` to the power `b`, with C's special cases."""
     return intrinsic("pow", a, b)
@@ -182,6 +194,8 @@ _MATH: Final = (
     _math(tanh, 1.1, 1.1),
     _math(sin, 1.0, 1.0),
     _math(cos, 1.0, 1.0),
+    _math(far_sin, 1.0, 1.0),
+    _math(far_cos, 1.0, 1.0),
     _math(pow, 0.6, 1.0),
     _math(sigmoid, 2.3, 2.2),
     _math(erf, 1.1, 1.1),

@@ -186,10 +186,18 @@ class _Body:
             orelse = None if stmt.orelse is None else self.run(stmt.orelse)
             return ir.If(cond, self.run(stmt.then), orelse)
         name = self.names.var("lanes", cond.dtype)
+        if self._is_private(stmt):
+            body = self._masked(stmt.then, name)
+            return ir.seq(ir.Let(name, cond), ir.If(ir.LaneReduce("or", name), body))
         parts: list[ir.Stmt] = [ir.Let(name, cond), self._masked(stmt.then, name)]
         if stmt.orelse is not None:
             parts.append(self._masked(stmt.orelse, ir.Unary("not", name)))
         return ir.seq(*parts)
+
+    def _is_private(self, stmt: ir.If) -> bool:
+        """Whether a branch stores only to the lanes' own tiles: it may be skipped."""
+        stores = (node for node in walk(stmt) if isinstance(node, ir.Store))
+        return stmt.orelse is None and all(s.buffer in self.lanes.tiles for s in stores)
 
     def _masked(self, stmt: ir.Stmt, cond: ir.Expr) -> ir.Stmt:
         outer = self.lanes.mask

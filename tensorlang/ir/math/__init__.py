@@ -23,6 +23,8 @@ EXPANSIONS: Final[dict[str, Callable[..., Expr]]] = {
     "exp": exponential.exp,
     "exp2": exponential.exp2,
     "expm1": exponential.expm1,
+    "far_cos": trig.far_cos,
+    "far_sin": trig.far_sin,
     "log": logarithm.log,
     "log1p": logarithm.log1p,
     "log2": logarithm.log2,

@@ -1,9 +1,11 @@
 """sin and cos, for arguments of any magnitude.
 
-`|x| = (4n + q) pi/2 + r` by the method of Payne and Hanek (1983) in integers: the
+`|x| = (4n + q) pi/2 + r + tail`. Up to a limit, pi/2 in three parts is subtracted
+(Cody and Waite). Beyond it, by the method of Payne and Hanek (1983) in integers: the
 mantissa times those bits of 2/pi that matter for its exponent, modulo 4; so r is
 accurate even for the largest floats. There is no table lookup: selects choose the
-words.
+words. As that is long and seldom needed, it is an intrinsic of its own, on which
+lowering branches.
 """
 
 from __future__ import annotations
@@ -25,6 +27,13 @@ _TWO_OVER_PI: Final = (
     "3d0739f78a5292ea6bfb5fb11f8d5d0856033046fc7b6bab"
 )
 _HALF_PI: Final = (1.5707963267948966, 6.123233995736766e-17)
+# pi/2 as a sum of three floats. A multiple of the first is subtracted exactly, as both
+# numbers are multiples of its last place; those of the third are far below any r.
+_PARTS: Final = {
+    "f32": (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),
+    "f64": (*_HALF_PI, -1.4973849048591698e-33),
+}
+_NEAR: Final = {"f32": 2.0**16, "f64": 2.0**30}  # from here on, Payne and Hanek
 # (sin(r)/r - 1) / r^2 and (cos(r) - 1) / r^2 over r^2, |r| <= pi/4
 _SIN: Final = {
     "f32": (
@@ -61,40 +70,67 @@ _WINDOW: Final = {"f32": (32, 152, 5, 2), "f64": (64, 1077, 20, 4)}
 
 def sin(s: Scope, x: ir.Expr) -> ir.Expr:
     """The sine of x radians."""
-    r, tail, quadrant = _reduced(s, s.let(ir.Unary("abs", x)))
-    value = _wave(s, r, tail, quadrant)
-    flip = s.let(s.bits(x) & s.int.limits[0])
-    return _if_finite(s, x, s.float(s.bits(value) ^ flip))
+    size = s.let(ir.Unary("abs", x))
+    r, tail, quadrant = _near(s, size)
+    return _or_far(s, "far_sin", x, _wave(s, r, tail, quadrant, s.bits(x)))
 
 
 def cos(s: Scope, x: ir.Expr) -> ir.Expr:
     """The cosine of x radians."""
+    r, tail, quadrant = _near(s, s.let(ir.Unary("abs", x)))
+    return _or_far(s, "far_cos", x, _wave(s, r, tail, s.let(quadrant + 1)))
+
+
+def far_sin(s: Scope, x: ir.Expr) -> ir.Expr:
+    """The sine of x radians, by Payne and Hanek's reduction."""
+    r, tail, quadrant = _reduced(s, s.let(ir.Unary("abs", x)))
+    return _if_finite(s, x, _wave(s, r, tail, quadrant, s.bits(x)))
+
+
+def far_cos(s: Scope, x: ir.Expr) -> ir.Expr:
+    """The cosine of x radians, by Payne and Hanek's reduction."""
     r, tail, quadrant = _reduced(s, s.let(ir.Unary("abs", x)))
     return _if_finite(s, x, _wave(s, r, tail, s.let(quadrant + 1)))
+
+
+def _or_far(s: Scope, name: str, x: ir.Expr, near: ir.Expr) -> ir.Var:
+    """`near` below the limit; else, and for NaN, the intrinsic `name`."""
+    inside = ir.Unary("abs", x) < _NEAR[s.dtype.name]
+    return s.select(ir.Unary("not", inside), ir.Call(name, (x,), s.dtype), near)
 
 
 def _if_finite(s: Scope, x: ir.Expr, value: ir.Expr) -> ir.Var:
     return s.select(ir.Unary("abs", x) < math.inf, value, math.nan)
 
 
-def _wave(s: Scope, r: ir.Expr, tail: ir.Expr, quadrant: ir.Expr) -> ir.Var:
-    """The sine of `quadrant * pi/2 + r + tail`."""
-    z = s.let(r * r)
-    cube = s.let(r * z)
-    bent = s.fma(z, tail * -0.5, tail)  # tail * cos(r)
-    sine = s.let(r + s.fma(cube, s.horner(z, _SIN[s.dtype.name]), bent))
-    high = s.horner(z, _COS[s.dtype.name][:-1])
-    half = s.let(z * 0.5)
-    top = s.let(1.0 - half)
-    low = s.fma(z * z, high, ((1.0 - top) - half) - r * tail)
-    value = s.select(_odd(s, quadrant, 1), top + low, sine)
-    return s.select(_odd(s, quadrant, 2), -value, value)
+def _near(s: Scope, size: ir.Expr) -> tuple[ir.Var, ir.Var, ir.Var]:
+    """`(r, tail, q)` with `size = (4n + q) pi/2 + r + tail`, `size` below the limit."""
+    first, second, third = _PARTS[s.dtype.name]
+    whole, quadrant = s.nearest(size, 2 / math.pi)
+    most = s.fma(whole, -first, size)
+    product = s.let(whole * second)
+    missed = s.fma(whole, second, -product)
+    r = s.let(most - product)
+    tail = s.fma(whole, -third, ((most - r) - product) - missed)
+    return r, tail, quadrant
 
 
-def _odd(s: Scope, number: ir.Expr, bit: int) -> ir.Var:
-    return s.let(
-        ir.Compare("ne", number & bit, ir.splat(ir.Const(0, u64), s.dtype.lanes))
-    )
+def _wave(
+    s: Scope, r: ir.Expr, tail: ir.Expr, quadrant: ir.Expr, sign: ir.Expr | None = None
+) -> ir.Var:
+    """The sine of `quadrant * pi/2 + r + tail`, negated if `sign` is negative."""
+    z = s.fma(r, r, r * (tail + tail))
+    sine = s.let(r + s.fma(r * z, s.horner(z, _SIN[s.dtype.name]), tail))
+    cosine = s.fma(s.horner(z, _COS[s.dtype.name]), z, 1.0)
+    value = s.select(_odd(s, quadrant), cosine, sine)
+    flip = s.let(quadrant << (s.dtype.bits - 2))
+    flip = flip if sign is None else s.let(flip ^ sign)
+    return s.float(s.bits(value) ^ (flip & s.int.limits[0]))
+
+
+def _odd(s: Scope, number: ir.Expr, bit: int = 1) -> ir.Var:
+    zero = ir.splat(ir.Const(0, number.dtype.scalar), s.dtype.lanes)
+    return s.let(ir.Compare("ne", number & bit, zero))
 
 
 def _reduced(s: Scope, size: ir.Expr) -> tuple[ir.Var, ir.Var, ir.Var]:
@@ -109,7 +145,7 @@ def _reduced(s: Scope, size: ir.Expr) -> tuple[ir.Var, ir.Var, ir.Var]:
     return (
         s.select(small, size, r),
         s.select(small, 0.0, tail),
-        s.let(ir.Select(small, none, quadrant)),
+        s.let(ir.Cast(s.int, ir.Select(small, none, quadrant))),
     )
 
 

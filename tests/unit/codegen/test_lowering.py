@@ -242,6 +242,22 @@ def f(x: f32[30], y: Out[f32[30]]):
     )
 
 
+@pytest.mark.parametrize("largest", [1.0, 1e6, np.inf])
+def test_what_few_lanes_need_stands_under_a_branch(largest):
+    program = """
+def f(x: f32[30], y: Out[f32[30]]):
+    for v in vectorized(16):
+        y[v] = sin(x[v])
+    for v in vectorized(16):
+        if v < 14:
+            y[v + 16] = cos(x[v + 16])
+"""
+    x = whole(30)
+    x[[3, 20, 29]] = largest, -largest, np.nan
+    same(program, x, np.zeros(30, np.float32))
+    assert show(lowered(program)).count('if lane_reduce("or", ') == 2
+
+
 def test_stores_that_fill_each_others_gaps_are_joined(golden):
     same(
         """
