@@ -65,9 +65,8 @@ def own(*values: object) -> None:
     Called only on the slow path: the fast path has tested the exact types of arrays and
     keys, so that plain calls pay nothing for the protocol.
     """
-    for value in _values(values):
-        if getattr(type(value), PROTOCOL, None) is not None:
-            raise Foreign
+    if takes_over(*values):
+        raise Foreign
 
 
 def takes_over(*values: object) -> bool:

@@ -63,13 +63,11 @@ class Repeated:
         launch: Takes the arrays, then the result and the scalars.
         shape: The shape of the result.
         dtype: The PyTorch type of the result.
-        numpy: The NumPy type of the result.
     """
 
     launch: Any
     shape: Shape
     dtype: Any
-    numpy: np.dtype
 
     def result(self, like: Any, out: Any) -> Any:
         """The result's tensor: `out`, or a fresh one; None if `out` may not fit."""
@@ -97,34 +95,20 @@ def repeated(  # noqa: PLR0917 - as `tensors.call`
 ) -> Launch | None:
     """The launch of a call like an earlier one; None if there is none."""
     given = _with_tensor(arrays, out)
-    found = again(op, given, target, *attributes.values())
-    like = next(array for array in given if type(array) is not np.ndarray)
-    result = None if found is None else found.result(like, out)
-    if found is None or result is None:
-        return None
-    return found.launch, (*arrays, result, *scalars), result
-
-
-def _with_tensor(arrays: Sequence[object], out: object) -> Sequence[Any]:
-    """The arrays of a call; with `out`, if all of them are NumPy arrays."""
-    tensors = any(type(array) is not np.ndarray for array in arrays)
-    return arrays if tensors else (*arrays, out)
-
-
-def again(op: Operator, arrays: Sequence[object], *facts: Hashable) -> Repeated | None:
-    """The cached launch for a call with tensors like these, or None.
-
-    Args:
-        op: The operator.
-        arrays: The caller's arrays.
-        facts: All else that the kernel depends on.
-    """
-    key = _key(arrays, facts)
+    key = _key(given, target, attributes)
     try:
         found: Repeated | None = None if key is None else op.kernels.get(key)
     except TypeError:  # an unhashable fact: the slow path raises the error
         return None
-    return found
+    if found is None:
+        return None
+    like = next(array for array in given if type(array) is not np.ndarray)
+    result = found.result(like, out)
+    return (
+        (found.launch, (*arrays, result, *scalars), result)
+        if result is not None
+        else None
+    )
 
 
 def remember(  # noqa: PLR0917 - as `repeated`
@@ -135,51 +119,36 @@ def remember(  # noqa: PLR0917 - as `repeated`
     ready: Ready,
     out: Any,
 ) -> None:
-    """Cache the launch of a call with PyTorch tensors on a GPU."""
-    if ready.single is not None:
-        shape, inner, dtype = ready.single
-        shapes = [
-            tuple(array.shape) if canonical is None else canonical
-            for array, canonical in zip(arrays, ready.inputs, strict=True)
-        ]
-        facts = (target, *attributes.values())
-        arrays = _with_tensor(arrays, out)
-        keep(op, arrays, facts, op.built(ready.launch), [*shapes, inner], shape, dtype)
-
-
-def keep(  # noqa: PLR0917 - each is of another kind
-    op: Operator,
-    arrays: Sequence[object],
-    facts: Sequence[Hashable],
-    kernel: Any,
-    shapes: Sequence[Shape],
-    shape: Shape,
-    dtype: np.dtype,
-) -> None:
-    """Cache the launch of a call, for `again`.
-
-    Args:
-        op: The operator.
-        arrays: The caller's arrays.
-        facts: All else that the kernel depends on.
-        kernel: The kernel; nothing is cached unless it is for an NVIDIA GPU.
-        shapes: The canonical shapes of all its buffers.
-        shape: The caller's shape of the result.
-        dtype: The element type of the result.
-    """
-    key = _key(arrays, facts)
-    if key is None or not hasattr(kernel, "known"):
+    """Cache the launch of a call with PyTorch tensors on an NVIDIA GPU."""
+    key, kernel = (
+        _key(_with_tensor(arrays, out), target, attributes),
+        op.built(ready.launch),
+    )
+    if ready.single is None or key is None or not hasattr(kernel, "known"):
         return
+    shape, inner, dtype = ready.single
+    shapes = [
+        tuple(array.shape) if canonical is None else canonical
+        for array, canonical in zip(arrays, ready.inputs, strict=True)
+    ]
     kind = getattr(sys.modules["torch"], dtype.name, None)
-    known = kernel.cached_launch(shapes)
+    known = kernel.cached_launch([*shapes, inner])
     if kind is not None and known is not None:
-        op.kernels[key] = Repeated(known, shape, kind, dtype)
+        op.kernels[key] = Repeated(known, shape, kind)
 
 
-def _key(arrays: Sequence[Any], facts: Sequence[Hashable]) -> Hashable | None:
+def _with_tensor(arrays: Sequence[object], out: object) -> Sequence[Any]:
+    """The arrays of a call; with `out`, if all of them are NumPy arrays."""
+    tensors = any(type(array) is not np.ndarray for array in arrays)
+    return arrays if tensors else (*arrays, out)
+
+
+def _key(
+    arrays: Sequence[Any], target: object, attributes: Mapping[str, object]
+) -> Hashable | None:
     """The cache key of a call; None if an array is not a tensor that is served."""
     tensor = getattr(sys.modules.get("torch"), "Tensor", None)
-    found: list[Hashable] = list(facts)
+    found: list[object] = [target, *attributes.values()]
     for array in arrays:
         if type(array) is np.ndarray and array.ndim == 1 and array.flags.c_contiguous:
             found.append((array.shape, array.dtype))  # such as the words of a key

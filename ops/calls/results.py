@@ -38,30 +38,7 @@ def empty(
     return made, made if kind in ("numpy", "builtins") else Late(made, kind)
 
 
-def made(
-    name: str,
-    out: object,
-    shape: tuple[int, ...],
-    dtype: np.dtype,
-    like: object = None,
-) -> tuple[Any, Any]:
-    """The memory of a result, and the result: `out` if given, else a fresh array.
-
-    Raises:
-        ShapeError, DTypeError, ArgumentError: `out` does not fit, or allocation failed.
-    """
-    if out is None:
-        return empty(name, shape, dtype, like)
-    return given(name, out, shape, dtype), out
-
-
-def given(
-    name: str,
-    out: Any,
-    shape: tuple[int, ...],
-    dtype: np.dtype,
-    known: Any = None,
-) -> Any:
+def given(name: str, out: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     """The memory of the `out` argument, as a NumPy array or one on a device.
 
     Args:
@@ -69,7 +46,6 @@ def given(
         out: The caller's argument.
         shape: The shape of the result.
         dtype: The element type of the result.
-        known: `out` as such an array, if it was converted before.
 
     Raises:
         ShapeError, DTypeError, ArgumentError: it does not fit the result.
@@ -77,9 +53,7 @@ def given(
     reason = runtime.host_arrays.immutable(out)
     if reason:
         raise ArgumentError(f"{name}: out {reason}; pass a NumPy array")
-    array = known
-    if known is None:
-        array = runtime.foreign_arrays.as_placed(out, f"{name}: out")
+    array: Any = runtime.foreign_arrays.as_placed(out, f"{name}: out")
     if array.shape != shape:
         raise ShapeError(f"{name}: out has shape {array.shape}, the result {shape}")
     if array.dtype != dtype:

@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tensorlang import ir
 
-FAULT = 1
+_FAULT = 1
+
+
+def at_row(
+    index: ir.Expr,
+    rows: ir.Expr,
+    use: Callable[[ir.Var, ir.Var], ir.Stmt],
+    name: str = "row",
+) -> ir.Stmt:
+    """The use of an index's row, and of whether there is such a row, checked."""
+    row, inside = ir.Var(name, ir.i64), ir.Var("inside", ir.boolean)
+    return ir.seq(
+        ir.Let(row, index.cast(ir.i64)),
+        ir.Let(inside, (row >= 0) & (row < rows)),
+        ir.Evaluate(ir.natives.check(inside, _FAULT)),
+        use(row, inside),
+    )
 
 
 def embedding(ids: ir.Tensor, table: ir.Tensor) -> ir.Tensor:
@@ -13,15 +31,13 @@ def embedding(ids: ir.Tensor, table: ir.Tensor) -> ir.Tensor:
     y = ir.Buffer("y", table.dtype, (count, width))
     axes = [ir.nests.axis("p", count), ir.nests.axis("c", width)]
     position, column = (each.var for each in axes)
-    row, inside = ir.Var("row", ir.i64), ir.Var("inside", (position < rows).dtype)
     zero = ir.as_expr(0).cast(table.dtype)
-    read = ir.Load(table.buffer, (row, column), inside)
-    body = ir.seq(
-        ir.Let(row, ids[position].cast(ir.i64)),
-        ir.Let(inside, names_row(row, rows)),
-        ir.Evaluate(ir.natives.check(inside, FAULT)),
-        ir.Store(y, (position, column), ir.select(inside, read, zero)),
-    )
+
+    def read(row: ir.Var, inside: ir.Var) -> ir.Stmt:
+        value = ir.Load(table.buffer, (row, column), inside)
+        return ir.Store(y, (position, column), ir.select(inside, value, zero))
+
+    body = at_row(ids[position], rows, read)
     return ir.Tensor(y, ir.Stage(ir.nests.nest("y", axes, body), (y,), (ids, table)))
 
 
@@ -38,20 +54,18 @@ def embedding_grad(
     axes = [ir.nests.axis("p", count, "ordered"), ir.nests.axis("c", width)]
     all_of = [ir.nests.axis("r", rows), ir.nests.axis("z", width)]
     position, column = (each.var for each in axes)
-    row, inside = ir.Var("row", ir.i64), ir.Var("inside", (position < rows).dtype)
-    place = (row, column)
-    added = ir.Load(total, place) + ir.wide(dy[position, column])
-    body = ir.seq(
-        ir.Let(row, ids[position].cast(ir.i64)),
-        ir.Let(inside, names_row(row, rows)),
-        ir.Evaluate(ir.natives.check(inside, FAULT)),
-        ir.If(counts(row, inside, skipped), ir.Store(total, place, added)),
-    )
+
+    def add(row: ir.Var, inside: ir.Var) -> ir.Stmt:
+        place = (row, column)
+        value = ir.Load(total, place) + ir.wide(dy[position, column])
+        return ir.If(counts(row, inside, skipped), ir.Store(total, place, value))
+
     zero = ir.Store(
         total, tuple(a.var for a in all_of), ir.as_expr(0.0).cast(total.dtype)
     )
     nests = ir.seq(
-        ir.nests.nest("clear", all_of, zero), ir.nests.nest("add", axes, body)
+        ir.nests.nest("clear", all_of, zero),
+        ir.nests.nest("add", axes, at_row(ids[position], rows, add)),
     )
     made = ir.Tensor(total, ir.Stage(nests, (total,), (dy, ids, table)))
     if not narrow:
@@ -70,19 +84,16 @@ def scattered(
     axes = [ir.nests.axis("p", count, "ordered"), ir.nests.axis("c", width)]
     all_of = [ir.nests.axis("r", rows), ir.nests.axis("z", width)]
     position, column = (each.var for each in axes)
-    row, inside = ir.Var("row", ir.i64), ir.Var("inside", (position < rows).dtype)
-    place = (row, column)
-    made = _combined(reduction, ir.Load(y, place), updates[position, column])
-    body = ir.seq(
-        ir.Let(row, ids[position].cast(ir.i64)),
-        ir.Let(inside, names_row(row, rows)),
-        ir.Evaluate(ir.natives.check(inside, FAULT)),
-        ir.If(inside, ir.Store(y, place, ir.stored(made, x.dtype))),
-    )
+
+    def combine(row: ir.Var, inside: ir.Var) -> ir.Stmt:
+        place = (row, column)
+        made = _combined(reduction, ir.Load(y, place), updates[position, column])
+        return ir.If(inside, ir.Store(y, place, ir.stored(made, x.dtype)))
+
     index = tuple(a.var for a in all_of)
     nests = ir.seq(
         ir.nests.nest("copy", all_of, ir.Store(y, index, x[index])),
-        ir.nests.nest("add", axes, body),
+        ir.nests.nest("add", axes, at_row(ids[position], rows, combine)),
     )
     return ir.Tensor(y, ir.Stage(nests, (y,), (ids, x, updates)))
 
@@ -105,8 +116,3 @@ def _combined(reduction: str, old: ir.Expr, new: ir.Expr) -> ir.Expr:
 def counts(row: ir.Expr, inside: ir.Expr, skipped: ir.Expr | None) -> ir.Expr:
     """Whether an index is in range and not the skipped row."""
     return inside if skipped is None else inside & row.not_equal(skipped)
-
-
-def names_row(row: ir.Expr, rows: ir.Expr) -> ir.Expr:
-    """Whether an index is in range."""
-    return (row >= 0) & (row < rows)

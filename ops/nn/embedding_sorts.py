@@ -16,7 +16,7 @@ from typing import Final
 from tensorlang import ir
 from tensorlang.ops.math.block_radix import Radix, Use
 from tensorlang.ops.math.block_scans import BlockScan, over
-from tensorlang.ops.nn.embedding_definitions import FAULT, counts, names_row
+from tensorlang.ops.nn.embedding_definitions import at_row, counts
 
 THREADS: Final = 256
 ITEMS: Final = 16  # positions per thread
@@ -63,14 +63,11 @@ def _sorted(  # noqa: PLR0917 - operands of a stage
     bytes_ = ir.Select(rows < _FEW, ir.as_expr(2), ir.as_expr(4))
 
     def named(_: ir.Expr, at: ir.Expr, use: Use) -> ir.Stmt:
-        row, inside = ir.Var("named_row", ir.i64), ir.Var("inside", (at < rows).dtype)
-        key = ir.Select(counts(row, inside, skipped), row, rows)
-        return ir.seq(
-            ir.Let(row, ids[at].cast(ir.i64)),
-            ir.Let(inside, names_row(row, rows)),
-            ir.Evaluate(ir.natives.check(inside, FAULT)),
-            use(key.cast(ir.u32), at.cast(ir.i32)),
-        )
+        def placed(row: ir.Var, inside: ir.Var) -> ir.Stmt:
+            key = ir.Select(counts(row, inside, skipped), row, rows)
+            return use(key.cast(ir.u32), at.cast(ir.i32))
+
+        return at_row(ids[at], rows, placed, "named_row")
 
     def stored(
         side: ir.Expr,

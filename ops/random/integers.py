@@ -146,7 +146,11 @@ def _shuffled(
     size = values.dtype.itemsize
     if size not in (1, 2, 4, 8) or values.dtype.kind in "OSU":
         raise DTypeError(f"{name} shuffles numbers of 1 to 8 bytes, not {values.dtype}")
-    array, shown = results.made(name, out, values.shape, values.dtype, x.given)
+    facts, shown = (values.shape, values.dtype), out
+    if out is None:
+        array, shown = results.empty(name, *facts, x.given)
+    else:
+        array = results.given(name, out, *facts)
     order = _order(values, values.shape[at])
     source, moved = (_words(each, np.dtype(f"u{size}")) for each in (values, array))
     move, given, _ = gather.prepare(source, order, at, target=target, out=moved)
