@@ -68,7 +68,6 @@ def _samples(
 
 @operator(
     "nn.attention",
-    aliases=("attention",),
     shapes=(_USUAL,) * 3,
     whole=True,
     prefers=_online_if(_has_columns),

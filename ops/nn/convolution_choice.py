@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tensorlang.ops.nn import (
         weight_gradient_dots,
         weight_gradients,
-        winograd_definitions,
+        winograd_fused,
         winograd_nonfused,
     )
     from tensorlang.workload import Workload
@@ -30,7 +30,7 @@ else:
     loops = lazy.module("tensorlang.ops.nn.convolution_definitions")
     weight_gradient_dots = lazy.module("tensorlang.ops.nn.weight_gradient_dots")
     weight_gradients = lazy.module("tensorlang.ops.nn.weight_gradients")
-    winograd_definitions = lazy.module("tensorlang.ops.nn.winograd_definitions")
+    winograd_fused = lazy.module("tensorlang.ops.nn.winograd_fused")
     winograd_nonfused = lazy.module("tensorlang.ops.nn.winograd_nonfused")
 
 Serves: TypeAlias = "Callable[[Workload], bool]"
@@ -154,7 +154,7 @@ PREFERS: Final[Mapping[str, Callable[[Workload], str]]] = {
 
 
 def _fused(m: int) -> Callable[..., object]:
-    return winograd_definitions.conv(m)
+    return winograd_fused.conv(m)
 
 
 def _staged(m: int) -> Callable[..., object]:

@@ -38,7 +38,6 @@ def _with_scales(given: Shapes) -> Shapes:
 
 @operator(
     "nn.dense_int4",
-    aliases=("dense_int4",),
     shapes=((1024, 1024), (1024, 512), (1024,)),
     whole=True,
     shorthand=_with_scales,

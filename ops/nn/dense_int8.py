@@ -46,7 +46,6 @@ def _with_scales(given: Shapes) -> Shapes:
 
 @operator(
     "nn.dense_int8",
-    aliases=("dense_int8",),
     shapes=((1024, 1024), (1024, 1024), (1024,)),
     whole=True,
     shorthand=_with_scales,

@@ -31,7 +31,6 @@ def _samples(dy: Array, x: Array, *weights: Array, **options: object) -> object:
 
 @operator(
     "nn.group_norm",
-    aliases=("group_norm",),
     shapes=((8, 64, 28, 28), (64,), (64,)),
     usual={"groups": 8},
     gradient={"linear": False, "samples": _samples},

@@ -25,7 +25,7 @@ NIBBLE_ZERO: Final = 8  # the four bits that stand for 0
 _USUAL: Final = (1024, 1024)
 
 
-@operator("nn.quantize", aliases=("quantize",), shapes=(_USUAL,), whole=True)
+@operator("nn.quantize", shapes=(_USUAL,), whole=True)
 def quantize(
     x: Narrowed, *, per: Literal["row", "tensor"] | int = "row", bits: Bits = 8
 ) -> tuple[ir.Tensor, ir.Tensor]:
@@ -97,7 +97,6 @@ def _absolute(value: ir.Expr) -> ir.Expr:
 
 @operator(
     "nn.dequantize",
-    aliases=("dequantize",),
     shapes=(_USUAL, (1024,)),
     whole=True,
     gradient={"linear": False},

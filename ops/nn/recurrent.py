@@ -22,7 +22,6 @@ _STATE: Final = (64, 512)
 
 @operator(
     "nn.lstm_cell",
-    aliases=("lstm_cell",),
     shapes=((64, 4 * 512), _STATE),
     gradient={"linear": False, "results": {"h": "c", "state": "c"}},
 )
@@ -78,7 +77,6 @@ def lstm_cell(
 
 @operator(
     "nn.gru_cell",
-    aliases=("gru_cell",),
     shapes=((64, 3 * 512), (64, 3 * 512), _STATE),
     gradient={"linear": False},
 )

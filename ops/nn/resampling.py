@@ -19,7 +19,6 @@ _MOST_TERMS: Final = 4  # more taps are a loop
 
 @operator(
     "nn.resample",
-    aliases=("resample",),
     shapes=(_USUAL, _TABLE, _TABLE),
     gradient={"linear": False},
 )

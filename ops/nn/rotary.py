@@ -12,7 +12,6 @@ from tensorlang.ops.spec.signature import Floats
 
 @operator(
     "nn.rotary",
-    aliases=("rotary",),
     shapes=((1, 12, 512, 64), (512, 32), (512, 32)),
     gradient={"linear": False},
 )

@@ -19,10 +19,10 @@ from tensorlang.ops.spec.definition import operator
 from tensorlang.ops.spec.signature import Batch, Padding, Singles
 
 if TYPE_CHECKING:
-    from tensorlang.ops.nn import winograd_definitions, winograd_weights
+    from tensorlang.ops.nn import winograd_fused, winograd_weights
     from tensorlang.ops.operator import Launch
 else:
-    winograd_definitions = lazy.module("tensorlang.ops.nn.winograd_definitions")
+    winograd_fused = lazy.module("tensorlang.ops.nn.winograd_fused")
     winograd_weights = lazy.module("tensorlang.ops.nn.winograd_weights")
 
 CONVOLUTION: Final = "nn.conv2d"
@@ -223,4 +223,4 @@ def conv2d_winograd(  # noqa: PLR0917 - the order of `conv2d`
     biased(id, found, () if b is None else (tuple(map(int, b.shape)),), outputs)
     activation = activation_of(id, activation)
     cut = blocks(m, found)
-    return winograd_definitions.convolved(x, weight, b, cut, activation)
+    return winograd_fused.convolved(x, weight, b, cut, activation)

@@ -16,6 +16,7 @@ import numpy as np
 from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError
 from tensorlang.ops.calls.dispatch import own
+from tensorlang.ops.random.continuous import between, fine_unit, unit
 from tensorlang.ops.random.draw import (
     FLOATS,
     Stream,
@@ -28,10 +29,9 @@ from tensorlang.ops.random.formats import width_of
 from tensorlang.ops.spec.signature import Derived, Elements, ElementType, Key, Offset
 
 if TYPE_CHECKING:
-    from tensorlang.ops.random import definitions, distributions
+    from tensorlang.ops.random import definitions
 else:
     definitions = lazy.module("tensorlang.ops.random.definitions")
-    distributions = lazy.module("tensorlang.ops.random.distributions")
 
 _UNIT: Final = ("", ())  # draws from [0, 1) have no scalars
 
@@ -94,13 +94,13 @@ def uniform(
             takes twice as many bits.
     """
     fine = resolution == "high"
-    unit = distributions.fine_unit if fine else distributions.unit
+    unit_of = fine_unit if fine else unit
 
     def element(bits: ir.Expr) -> ir.Expr:
-        u = unit(bits, dtype)
+        u = unit_of(bits, dtype)
         if minval is None:
             return u
-        return distributions.between(u, minval.cast(dtype), maxval.cast(dtype))
+        return between(u, minval.cast(dtype), maxval.cast(dtype))
 
     source = definitions.Source.of(key, stream, offset)
     width = width_of("fine" if fine else "uniform", dtype.name)

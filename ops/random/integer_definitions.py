@@ -10,8 +10,8 @@ from typing import Final, TypeAlias
 from tensorlang import ir
 from tensorlang.ir.definitions.sizes import sizes_of
 from tensorlang.ir.intrinsics import mulhi
+from tensorlang.ops.random.continuous import standard_gumbel
 from tensorlang.ops.random.definitions import Source
-from tensorlang.ops.random.distributions import gumbel
 from tensorlang.ops.random.formats import width_of
 from tensorlang.ops.random.nests import Nest, statements
 
@@ -234,7 +234,7 @@ def categorical(
         s, r, j = (own.get(name, ir.as_expr(0)) for name in sizes)
         index = ((s * sizes["r"] + r) * classes + c.var) * sizes["j"] + j
         (bits,) = source.elements(width, index, ())
-        return flat[(r, c, j)[: len(dims)]] + gumbel(bits, dtype), c.var
+        return flat[(r, c, j)[: len(dims)]] + standard_gumbel(bits, dtype), c.var
 
     best = _largest(tuple(sizes[name] for name in loops), noisy, c)
     made = ir.frontend.compute(best.shape, lambda *i: best[i].cast(ir.i32), "out")

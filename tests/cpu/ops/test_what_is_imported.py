@@ -25,7 +25,6 @@ GENERATORS = (
     "tensorlang.scheduling",
     "tensorlang.schedules",
     "tensorlang.ops.random.definitions",
-    "tensorlang.ops.random.distributions",
 )
 
 

@@ -1,4 +1,4 @@
-"""The stages of the fused Winograd convolution, by blocks of rows of tiles.
+"""Fused Winograd convolution, with plain or transformed weights, by blocks of tiles.
 
 A tile is m by m results. For each block, whose intermediates fit in cache:
 
@@ -15,15 +15,59 @@ Channels and outputs are grouped into vectors, the last one zero-padded.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from operator import and_
+from typing import TYPE_CHECKING
 
 from tensorlang import ir
 from tensorlang.ops.nn.epilogues import activated
 from tensorlang.ops.nn.images import source, staged
 from tensorlang.ops.nn.multi_store import Indices, extents, multi_store
-from tensorlang.ops.nn.winograd_blocks import LANES, STRIP, Blocks
+from tensorlang.ops.nn.winograd_blocks import LANES, STRIP, Blocks, blocks
+from tensorlang.ops.nn.winograd_matrices import TRANSFORMS
 from tensorlang.ops.nn.winograd_products import transformed
+from tensorlang.ops.nn.winograd_weights import weights
+
+if TYPE_CHECKING:
+    from tensorlang.ops.nn.convolution_problem import Problem
+
+
+def conv(m: int) -> Callable[..., ir.Tensor]:
+    """As `convolution_definitions.conv`, for 3x3 windows with stride 1: F(m, 3)."""
+
+    def define(
+        x: ir.Tensor,
+        w: ir.Tensor,
+        b: ir.Tensor | None,
+        p: Problem,
+        activation: str | None,
+    ) -> ir.Tensor:
+        return convolved(x, weights(w, TRANSFORMS[m]), b, blocks(m, p), activation)
+
+    return define
+
+
+def convolved(
+    x: ir.Tensor,
+    weight: ir.Tensor,
+    b: ir.Tensor | None,
+    cut: Blocks,
+    activation: str | None,
+) -> ir.Tensor:
+    """The convolution with transformed weights.
+
+    Args:
+        x: Images `[n, c, h, w]`.
+        weight: Result of `winograd_weights.weights`.
+        b: Bias `[o]`, or None.
+        cut: The blocking.
+        activation: Name of the activation.
+    """
+    padded = image(transposed(lines(x, cut, weight)), cut)
+    results = tiles(sums(padded, weight, cut), cut)
+    return finished(transposed_back(results), b, cut, activation)
+
 
 # ---------------------------------------------------------------------- image
 
@@ -158,7 +202,7 @@ def transposed_back(tiles: ir.Tensor) -> ir.Tensor:
     )
 
 
-def results(
+def finished(
     transposed: ir.Tensor, b: ir.Tensor | None, cut: Blocks, activation: str | None
 ) -> ir.Tensor:
     """The blocks cropped to the image, with bias and activation."""
