@@ -16,7 +16,7 @@ from tensorlang.errors import (
 )
 from tensorlang.ops.spec.examples import arguments
 from tensorlang.tuner.measurement.rounds import interleaved
-from tensorlang.tuner.storage.storage import Trials, default_url
+from tensorlang.tuner.storage.databases import counts, default_url
 from tensorlang.tuner.tuning import LEAST, tune
 from tensorlang.tuner.tuning_run import Run
 
@@ -158,7 +158,7 @@ def _in_turn(
     **_: object,
 ) -> list[Ranked]:
     """The rows in order of tuning."""
-    tried = Trials.counts(storage or default_url()) if resume else {}
+    tried = counts(storage or default_url()) if resume else {}
     chosen = targets.get(target)
 
     def trials(row: Ranked) -> int:

@@ -31,6 +31,7 @@ from tensorlang.tuner.search.finals import Entrant, Finals
 from tensorlang.tuner.search.search import Search
 from tensorlang.tuner.search.space import Space
 from tensorlang.tuner.static import tuning as static_tuning
+from tensorlang.tuner.storage.databases import counts, default_url
 from tensorlang.tuner.storage.filing import (
     candidate_of,
     existing_records,
@@ -38,7 +39,7 @@ from tensorlang.tuner.storage.filing import (
     record_file,
     store_winner,
 )
-from tensorlang.tuner.storage.storage import Trials, default_url
+from tensorlang.tuner.storage.storage import Trials
 from tensorlang.tuner.tuning_run import Run, space_note
 from tensorlang.tuner.workers.protocol import Candidate
 
@@ -115,7 +116,7 @@ def tune(
         runs.append(run)
     url = storage or default_url()
     if len(runs) > 1:
-        runs = _in_turn(runs, Trials.counts(url) if resume else {})
+        runs = _in_turn(runs, counts(url) if resume else {})
     reports: list[Report] = []
     skipped: list[str] = []
     for number, run in enumerate(runs):

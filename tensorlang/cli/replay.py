@@ -14,7 +14,8 @@ from tensorlang.cli import console, options
 from tensorlang.errors import ArgumentError
 from tensorlang.tuner.landscapes import landscape as landscapes
 from tensorlang.tuner.landscapes.landscape import Landscape
-from tensorlang.tuner.storage.storage import Trials, default_url
+from tensorlang.tuner.storage.databases import default_url
+from tensorlang.tuner.storage.storage import Trials
 from tensorlang.tuner.tuning_run import Run
 
 if TYPE_CHECKING:

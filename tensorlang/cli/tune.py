@@ -18,7 +18,7 @@ from tensorlang.errors import ArgumentError, TensorlangError
 from tensorlang.ops import find
 from tensorlang.tuner.limits.probe import probe
 from tensorlang.tuner.static import tuning as static_tuning
-from tensorlang.tuner.storage.storage import default_url, redacted
+from tensorlang.tuner.storage.databases import default_url, redacted
 from tensorlang.tuner.tuning import tune as search
 
 if TYPE_CHECKING:

@@ -61,11 +61,14 @@ class Ranking:
     def _domains(self) -> Mapping[str, Domain]:
         return self._space.domains[self._algorithm]
 
-    def promising(self, measured: Sequence[Measured]) -> tuple[float, Candidate] | None:
+    def promising(
+        self, measured: Sequence[Measured], pending: Sequence[Candidate] = ()
+    ) -> tuple[float, Candidate] | None:
         """The most promising candidate and its optimistic time; None if all were tried.
 
         Args:
             measured: Candidates and their times, infinite for those that failed.
+            pending: Candidates that are being measured.
         """
         measured = [each for each in measured if self._add(each[0]) < math.inf]
         best = sorted(measured, key=lambda each: each[1])[:_BEST]
@@ -73,6 +76,7 @@ class Ranking:
             if math.isfinite(seconds):
                 self._explore(candidate)
         tried = {self._add(candidate) for candidate, _ in measured}
+        tried |= {self._add(candidate) for candidate in pending}
         costs = [cost for cost in sorted(self._kept) if cost not in tried]
         if not costs:
             return None

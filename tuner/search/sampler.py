@@ -7,6 +7,7 @@ share the model's blind spots.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,6 +31,9 @@ class ModelSampler(optuna.samplers.TPESampler):  # type: ignore[misc] # untyped
     Args:
         space: The search space.
         seed: Suggestions are a function of seed and trials.
+
+    Attributes:
+        pending: Candidates that other tuners measure, which are not suggested.
     """
 
     def __init__(self, space: Space, seed: int) -> None:
@@ -42,6 +46,7 @@ class ModelSampler(optuna.samplers.TPESampler):  # type: ignore[misc] # untyped
         self._space, self._own_seed = space, seed
         self._rankings: dict[str, Ranking] = {}
         self._measured: dict[str, Measured] = {}
+        self.pending: Sequence[Candidate] = ()
 
     def learn(self, candidate: Candidate, outcome: Outcome) -> None:
         """Take account of an outcome."""
@@ -98,4 +103,5 @@ class ModelSampler(optuna.samplers.TPESampler):  # type: ignore[misc] # untyped
         measured = [
             each for each in self._measured.values() if each[0].algorithm == algorithm
         ]
-        return self._rankings[algorithm].promising(measured)
+        pending = [each for each in self.pending if each.algorithm == algorithm]
+        return self._rankings[algorithm].promising(measured, pending)

@@ -2,14 +2,16 @@
 
 Configurations are identified by the hash of their scheduled IR: code that was measured
 before, in this or an earlier run or with other knobs, is not measured again; a row
-whose knobs now produce other code is.
+whose knobs now produce other code is. What other tuners of the study told is known
+before each suggestion, and what they are measuring is left to them.
 """
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -33,6 +35,8 @@ _SMALL: Final = 1024  # points of a space whose rest is enumerated
 _SMALL_REPEATS: Final = 4  # consecutive suggestions without anything new, before that
 _LONGEST_VERDICT: Final = 300
 _TOLD: Final = 512  # rows of earlier runs passed to the sampler
+_WAIT: Final = 0.5  # seconds for other tuners that measure what is left
+_CLAIM: Final = "it is being measured"
 
 
 @dataclass(slots=True)
@@ -53,7 +57,7 @@ class Search:
 
     Args:
         space: The search space.
-        trials: Earlier trials, to which new outcomes are added.
+        trials: Trials of all tuners, to which new outcomes are added.
         seed: Suggestions are a function of seed and outcomes.
         hints: Candidates to try right after the default, such as records of similar
             shapes.
@@ -79,7 +83,8 @@ class Search:
         self._current_keys: set[str] = set()
         self._points: dict[str, Point] = {}
         self._enumerated = False
-        earlier = list(trials.finished())
+        self._same_code = True  # what was told is of this version of the schedules
+        earlier = trials.news()
         for row in earlier:
             self._remember(row.candidate, row.outcome)
         self.earlier = len(self.known)
@@ -128,7 +133,8 @@ class Search:
         default = self.space.default()
         held = self.held(default)
         known = self.known.get(default.candidate.key)
-        if known is not None and known[1].ir == default.ir:  # the same schedule
+        self._same_code = known is None or known[1].ir == default.ir
+        if self._same_code:
             self._current_keys.update(self.known)
         if held is None or not held.ok:
             yield Suggestion(default)
@@ -136,10 +142,13 @@ class Search:
             if over():
                 return
             point = self.space.given(candidate)
-            if point.outcome is None and self.held(point) is None:
+            if point.outcome is None and self.held(point) is None and self._take(point):
                 yield Suggestion(point)
         repeats = 0
-        while not (over() or self.exhausted):
+        while not over():
+            self._listen()
+            if self.exhausted:
+                return
             size = self.space.size
             if repeats >= _SMALL_REPEATS and size is not None and size <= _SMALL:
                 yield from self._rest(over)
@@ -149,25 +158,65 @@ class Search:
             trial = self._study.ask()
             point = self.space.suggested(trial)
             held = self.held(point)
-            if held is None:
-                repeats = 0
-                yield Suggestion(point, trial)
-            else:  # answered from a known row
+            if held is not None:  # answered from a known row
                 repeats += 1
                 self._answer(point, held)
                 self._tell(trial, held)
+            elif self._take(point):
+                repeats = 0
+                yield Suggestion(point, trial)
+            else:
+                repeats += 1
+                self._study.tell(trial, state=optuna.trial.TrialState.FAIL)
 
     def _rest(self, over: Callable[[], bool]) -> Iterator[Suggestion]:
-        """All points that were not tried yet."""
-        for point in self.space.every():
-            held = self.held(point)
-            if held is None:
-                yield Suggestion(point)
-            else:
-                self._answer(point, held)
-            if over():
-                return
+        """All points that were not tried yet; those that others measure come last."""
+        points: Iterable[Point] = self.space.every()
+        while True:
+            taken = []
+            for point in points:
+                if self.held(point) is None and self._take(point):
+                    yield Suggestion(point)
+                    self._listen()
+                held = self.held(point)
+                if held is not None:
+                    self._answer(point, held)
+                else:
+                    taken.append(point)
+                if over():
+                    return
+            if not taken:
+                break
+            time.sleep(_WAIT)  # for an outcome, or the end of the claim
+            points = taken
         self._enumerated = True
+
+    def _take(self, point: Point) -> bool:
+        """Claim a point; False if another tuner measures it, or has told its outcome.
+
+        A schedule's refusal needs no claim.
+        """
+        if point.outcome is not None:
+            return True
+        outcome = Outcome(LOST, _CLAIM, ir=point.ir)
+        row = Row.of(point.candidate, outcome, self.space.parameters(point))
+        taken = self._trials.claim(row)
+        if not taken:
+            self._listen()
+        return taken
+
+    def _listen(self) -> None:
+        """Learn what was told, by other tuners too, and what they are measuring."""
+        for row in self._trials.news():
+            candidate, outcome = row.candidate, row.outcome
+            known = self.known.get(candidate.key)
+            if known and (known[1].ir, known[1].ok) == (outcome.ir, outcome.ok):
+                continue
+            self._remember(candidate, outcome)
+            self._study.add_trial(row.frozen())
+            if self._same_code:
+                self._current_keys.add(candidate.key)
+        self._sampler.pending = [row.candidate for row in self._trials.claimed()]
 
     def _answer(self, point: Point, held: Outcome) -> None:
         """Take the outcome of a point from a known row."""

@@ -1,70 +1,37 @@
-"""Storage of trials: an Optuna storage, by default a SQLite file of the user.
+"""The trials of a study, shared by all tuners of it: told, claimed and read.
 
-Finished trials are written in one transaction each, with a write-ahead log: `kill -9`
-loses at most the running trial, and the same command resumes. A storage that cannot be
-reached for a while gets them later; see `spool`.
+A trial is claimed before it is measured, so that no two tuners measure one code at
+once. A claim has a heartbeat: that of a tuner that was killed is free again after
+`GRACE` seconds. Finished trials are written in one transaction each. A storage that
+cannot be reached for a while gets them later (see `spool`); meanwhile, tuners go on
+without claims.
 """
 
 from __future__ import annotations
 
-import re
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from tensorlang import lazy
-from tensorlang.errors import RecordError, TuningError
-from tensorlang.tuner.storage import rows, spool
+from tensorlang.errors import RecordError, TensorlangError
+from tensorlang.tuner.storage import databases, spool, tables
 from tensorlang.tuner.storage.rows import Row
+from tensorlang.tuner.storage.tables import Stored
 
 if TYPE_CHECKING:
-    import sqlite3
+    from sqlalchemy.engine import Connection, Engine
 
-    import filelock
-    import optuna
-    import platformdirs
-    import sqlalchemy
+T = TypeVar("T")
 
-else:  # slow to import
-    platformdirs = lazy.module("platformdirs")
-    filelock = lazy.module("filelock")
-    optuna = lazy.module("optuna")
-    sqlalchemy = lazy.module("sqlalchemy")
-
-_FILE: Final = "tuning.db"
-_SQLITE: Final = "sqlite:///"
-_SECONDS_TO_WAIT: Final = 30
-_WRITE_WAIT: Final = 3  # seconds for a locked database before a trial is kept
+HEARTBEAT: Final = 10.0  # seconds between the heartbeats of a claim
+GRACE: Final = 60.0  # seconds after the last one, until a claim is free again
 _PAUSE: Final = 5.0  # seconds until a storage that failed is tried again
+_PATIENCE: Final = 4.0  # multiple of the time that it took to fail
 _LONGEST_NAME: Final = 500
-# everything between the user's name and the last @; secret query parameters
-_PASSWORD: Final = re.compile(r"(?:(?<=://)|^(?!.*://))([^/:@]*):(.*)@")
-_SECRET: Final = re.compile(
-    r"(?<=[?&])(\w*(?:pass|pwd|secret|token|key)\w*)=([^&\s]+)", re.IGNORECASE
-)
-
-
-def default_url() -> str:
-    """The SQLite file in the user's data directory.
-
-    Raises:
-        RecordError: the directory cannot be created.
-    """
-    return f"{_SQLITE}{platformdirs.user_data_path('tensorlang') / _FILE}"
-
-
-def redacted(url: str) -> str:
-    """A storage URL without its password, for printing."""
-    return _SECRET.sub(r"\1=***", _PASSWORD.sub(r"\1:***@", url))
-
-
-def _secrets(url: str) -> set[str]:
-    found = {match[2] for match in _PASSWORD.finditer(url)}
-    found |= {match[2] for match in _SECRET.finditer(url)}
-    return {text for secret in found for text in (secret, unquote(secret)) if text}
+_reached: set[str] = set()  # URLs: they are right, even if they fail later
 
 
 class Trials:
@@ -75,7 +42,7 @@ class Trials:
         study: The study's name; long ones are cut.
 
     Attributes:
-        trouble: Why the storage could not take the last trial; else empty.
+        trouble: Why the storage could not be used the last time; else empty.
 
     Raises:
         RecordError: the database cannot be used; the message names it.
@@ -83,141 +50,174 @@ class Trials:
     """
 
     def __init__(self, url: str, study: str) -> None:
-        self._url = url
-        with _named(url), _alone(url):
-            storage = _opened(url)
-            self._engine = storage.engine
-            self._name = study[:_LONGEST_NAME]
-            self._study = _study_id(storage, self._name)
+        self._url, self._name = url, study[:_LONGEST_NAME]
+        self._connected: tuple[Engine, int] | None = None
         self.trouble = ""
-        self._held: list[Row] = []
         self._again = 0.0  # when a storage that failed is tried again
+        self._held: list[Row] = []
+        self._last, self._next = -1, 0  # the last key seen, the number that follows
+        self._running: dict[int, Stored] = {}  # claims, by key
+        self._mine: dict[str, int] = {}  # keys of own claims, by candidate
+        self._news: list[Row] = []
+        self._closed = threading.Event()
+        self._beating: threading.Thread | None = None
+        if self._try(lambda _: True) is None and url not in _reached:
+            raise RecordError(self.trouble)
         self._deliver()
 
-    @staticmethod
-    def counts(url: str) -> dict[str, int]:
-        """The number of trials of each study of a storage."""
-        with _named(url), _alone(url):
-            storage = _opened(url)
-            try:
-                summaries = optuna.get_all_study_summaries(storage)
-                return {found.study_name: found.n_trials for found in summaries}
-            finally:
-                storage.engine.dispose()
+    @property
+    def _engine(self) -> Engine:
+        return self._connect()[0]
 
     def finished(self) -> Iterator[Row]:
-        """Earlier trials, oldest first."""
-        with _named(self._url):
-            yield from rows.read(self._engine, self._study)
+        """All trials with an outcome, oldest first.
+
+        Raises:
+            RecordError: the database cannot be used.
+        """
+        with databases.named(self._url):
+            engine, study = self._connect()
+            with engine.connect() as connection:
+                found = tables.read(connection, study)
+        for trial in found:
+            if trial.row is not None and trial.told:
+                yield trial.row
+
+    def news(self) -> list[Row]:
+        """Trials with an outcome that were not returned before, including own ones."""
+        self._try(self._read)
+        found, self._news = self._news, []
+        return found
+
+    def claimed(self) -> list[Row]:
+        """What other tuners measure, as of the last access."""
+        mine = set(self._mine.values())
+        return [
+            trial.row
+            for key, trial in self._running.items()
+            if trial.row is not None and key not in mine and _alive(trial)
+        ]
+
+    def claim(self, row: Row) -> bool:
+        """Claim the code of a trial, giving up an earlier claim without an outcome.
+
+        False if another tuner has claimed it, or its outcome is news. A storage that
+        cannot be reached does not hinder a claim.
+        """
+        self._deliver()
+        claimed = self._try(partial(self._claim, row))
+        if self._beating is None:
+            self._beating = threading.Thread(target=self._beat, daemon=True)
+            self._beating.start()
+        return claimed is not False
 
     def add(self, row: Row) -> None:
         """Add a trial; one that the storage cannot take is kept, and added later."""
-        if self.trouble and time.monotonic() < self._again:
-            self._keep([row])
-            return
         self._held.append(row)
         self._deliver()
 
-    def _deliver(self) -> None:
-        """Add the trials that were kept."""
-        waiting = [*spool.take(self._url, self._name), *self._held]
-        self._held, done = [], 0
+    def close(self) -> None:
+        """Deliver what was kept and release claims, if possible; close the database."""
+        self._closed.set()
+        if self._held or self.trouble:
+            self._again = 0.0
+            self._deliver()
+        if self._mine:
+            self._try(self._release)
+        if self._connected is not None:
+            self._connected[0].dispose()
+
+    def _connect(self) -> tuple[Engine, int]:
+        if self._connected is None:
+            self._connected = databases.connect(self._url, self._name)
+            _reached.add(self._url)
+        return self._connected
+
+    def _try(self, action: Callable[[Connection], T]) -> T | None:
+        """Run a transaction; None if the storage cannot be used now."""
+        begun = time.monotonic()
+        if self.trouble and begun < self._again:
+            return None
         try:
-            with _named(self._url):
-                for row in waiting:
-                    rows.write(self._engine, self._study, row)
-                    done += 1
-            self.trouble = ""
+            with databases.named(self._url), self._connect()[0].begin() as connection:
+                done = action(connection)
         except RecordError as problem:
             self.trouble = str(problem)
-            self._again = time.monotonic() + _PAUSE
-            self._keep(waiting[done:])
+            now = time.monotonic()
+            self._again = now + max(_PAUSE, _PATIENCE * (now - begun))
+            return None
+        self.trouble = ""
+        return done
 
-    def _keep(self, waiting: list[Row]) -> None:
-        if spool.keep(self._url, self._name, waiting) is None:
-            self._held += waiting
+    def _read(self, connection: Connection) -> None:
+        """Take note of new trials, and of what became of claims."""
+        study = self._connect()[1]
+        for trial in tables.read(connection, study, self._last, self._running):
+            self._running.pop(trial.id, None)
+            if trial.running:
+                self._running[trial.id] = trial
+            elif trial.row is not None and trial.told:
+                self._news.append(trial.row)
+            if trial.id > self._last:
+                self._last, self._next = trial.id, trial.number + 1
 
-    def close(self) -> None:
-        """Deliver what was kept, if possible, and close the database."""
-        if self.trouble:
-            self._deliver()
-        self._engine.dispose()
+    def _claim(self, row: Row, connection: Connection) -> bool:
+        study = self._connect()[1]
+        tables.lock(connection, study)
+        self._read(connection)
+        others = [*self.claimed(), *self._news]
+        if any(other.outcome.ir == row.outcome.ir for other in others):
+            return False
+        dead = [key for key, trial in self._running.items() if not _alive(trial)]
+        if dead or self._mine:
+            tables.release(connection, {*dead, *self._mine.values()})
+        key = tables.claim(connection, study, self._next, row)
+        self._mine = {row.candidate.key: key}
+        return True
 
+    def _release(self, connection: Connection) -> None:
+        tables.release(connection, self._mine.values())
 
-@contextmanager
-def _named(url: str) -> Iterator[None]:
-    """Context that turns database errors into messages without the password."""
-    shown = redacted(url)
-    try:
-        yield
-    except ImportError as problem:
-        raise TuningError(
-            f"storage {shown} needs a driver that is not installed: "
-            f"{_first(problem, url)}"
-        ) from None
-    except (sqlalchemy.exc.ArgumentError, ValueError) as problem:
-        raise TuningError(
-            f"storage {shown!r} is not a database URL such as sqlite:///trials.db: "
-            f"{_first(problem, url)}"
-        ) from None
-    except (
-        sqlalchemy.exc.SQLAlchemyError,
-        optuna.exceptions.OptunaError,
-        RuntimeError,
-        AssertionError,
-        OSError,
-    ) as problem:
-        raise RecordError(
-            f"storage {shown} cannot be used: {_first(problem, url)}; repair or remove "
-            "it, or name another with --storage"
-        ) from None
+    def _tell(self, row: Row, connection: Connection) -> bool:
+        mine = self._mine.get(row.candidate.key)
+        if mine is None or not tables.finish(connection, mine, row):
+            study = self._connect()[1]
+            tables.lock(connection, study)
+            self._read(connection)
+            tables.add(connection, study, self._next, row)
+        return True
 
+    def _delivered(self, row: Row) -> bool:
+        told: Callable[[Connection], bool] = partial(self._tell, row)
+        if self._try(told) is None:
+            return False
+        self._mine.pop(row.candidate.key, None)
+        return True
 
-def _first(problem: Exception, url: str) -> str:
-    """The root cause in a line, without secrets."""
-    root: BaseException = problem
-    while root.__cause__ is not None:
-        root = root.__cause__
-    said = str(root) or type(root).__name__
-    for secret in _secrets(url):
-        said = said.replace(secret, "***")
-    return said.splitlines()[0].rstrip(".")
+    def _deliver(self) -> None:
+        """Add the trials that were kept."""
+        waiting, self._held = self._held, []
+        if not self.trouble or time.monotonic() >= self._again:
+            waiting = [*spool.take(self._url, self._name), *waiting]
+        while waiting and self._delivered(waiting[0]):
+            waiting.pop(0)
+        if waiting and spool.keep(self._url, self._name, waiting) is None:
+            self._held = waiting
 
-
-def _file(url: str) -> Path | None:
-    """The SQLite file of a URL."""
-    named = url.startswith(_SQLITE) and not url.endswith((":memory:", _SQLITE))
-    return Path(url.removeprefix(_SQLITE).partition("?")[0]) if named else None
-
-
-def _alone(url: str) -> AbstractContextManager[object]:
-    """Lock a SQLite file, as concurrent creation of its tables would fail."""
-    path = _file(url)
-    if path is None:
-        return nullcontext()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return filelock.FileLock(f"{path}.lock", timeout=_SECONDS_TO_WAIT)
-
-
-def _opened(url: str) -> optuna.storages.RDBStorage:
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    if _file(url) is None:
-        return optuna.storages.RDBStorage(url)
-    options = {"connect_args": {"timeout": _SECONDS_TO_WAIT}}
-    storage = optuna.storages.RDBStorage(url, engine_kwargs=options)
-
-    @sqlalchemy.event.listens_for(storage.engine, "connect")
-    def write_ahead(connection: sqlite3.Connection, _: object) -> None:
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=NORMAL")
-        connection.execute(f"PRAGMA busy_timeout={1000 * _WRITE_WAIT}")
-
-    storage.engine.dispose()
-    return storage
+    def _beat(self) -> None:
+        """Renew the heartbeat of own claims until the end."""
+        while not self._closed.wait(HEARTBEAT):
+            connected, mine = self._connected, list(self._mine.values())
+            if connected is None or not mine:
+                continue
+            with (
+                suppress(TensorlangError),
+                databases.named(self._url),
+                connected[0].begin() as connection,
+            ):
+                tables.beat(connection, mine)
 
 
-def _study_id(storage: optuna.storages.RDBStorage, name: str) -> int:
-    optuna.create_study(
-        storage=storage, study_name=name, direction="minimize", load_if_exists=True
-    )
-    return int(storage.get_study_id_from_name(name))
+def _alive(trial: Stored) -> bool:
+    """Whether the heartbeat of a claim is recent."""
+    return trial.age is not None and trial.age < GRACE

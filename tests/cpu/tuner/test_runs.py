@@ -323,7 +323,7 @@ def test_tuning_changes_what_calls_run_and_pins_override_it(
         ({"foo": 1}, ArgumentError, "random.bits has no attribute 'foo'; it has"),
         ({"stream": 3}, ArgumentError, "attribute stream is 'jax' or 'packed', not 3"),
         ({"target": "cuda"}, TargetError, "cuda"),
-        ({"storage": "postgresql://me:word@host/db"}, TuningError, r"me:\*\*\*@host"),
+        ({"storage": "mssql+pyodbc://me:word@host/db"}, TuningError, r"me:\*\*\*@host"),
         ({"storage": "no url"}, TuningError, "is not a database URL"),
         ({"storage": "sqlite:////proc/nothing/x.db"}, RecordError, "/proc/nothing"),
     ],

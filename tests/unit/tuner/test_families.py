@@ -14,6 +14,7 @@ from tensorlang.ops import select
 from tensorlang.tuner import tuning
 from tensorlang.tuner.limits.roofline import work
 from tensorlang.tuner.progress import Report
+from tensorlang.tuner.storage.databases import counts
 from tensorlang.tuner.storage.storage import Trials
 from tensorlang.tuner.tuning import tune
 from tensorlang.tuner.tuning_run import Run
@@ -33,7 +34,7 @@ class Fake:
         self.tried: Counter[str] = Counter()
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
         monkeypatch.setattr(tuning, "_tuned", self.tune)
-        monkeypatch.setattr(Trials, "counts", lambda _: self.tried)
+        monkeypatch.setattr(tuning, "counts", lambda _: self.tried)
 
     def tune(self, run: Run, *_: object) -> Report:
         if run.op.id in self.wrong:
@@ -110,6 +111,6 @@ def test_without_a_budget_all_members_are_tuned(fake: Fake) -> None:
 
 def test_members_are_counted_in_the_storage(tmp_path: object) -> None:
     url = f"sqlite:///{tmp_path}/trials.db"
-    assert Trials.counts(url) == {}
+    assert counts(url) == {}
     Trials(url, "study").close()
-    assert Trials.counts(url) == {"study": 0}
+    assert counts(url) == {"study": 0}

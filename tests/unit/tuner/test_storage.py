@@ -12,10 +12,10 @@ import pytest
 
 from tensorlang.errors import RecordError, TuningError
 from tensorlang.scheduling.knobs import Choice, Integer
-from tensorlang.tuner.storage import rows as tables
-from tensorlang.tuner.storage import spool, storage
+from tensorlang.tuner.storage import databases, spool, tables
+from tensorlang.tuner.storage.databases import default_url, redacted
 from tensorlang.tuner.storage.rows import Row, parameter
-from tensorlang.tuner.storage.storage import Trials, default_url, redacted
+from tensorlang.tuner.storage.storage import Trials
 from tensorlang.tuner.workers.protocol import OK, WRONG, Candidate, Outcome
 
 LANES = Choice((8, 16, 32))
@@ -97,17 +97,25 @@ def test_a_transaction_is_a_handful_of_statements(url: str) -> None:
 
     trials = Trials(url, "study")
     trials.add(row(0))
+    assert len(trials.news()) == 1
     statements: list[str] = []
 
     @event.listens_for(trials._engine, "before_cursor_execute")
     def count(_c: object, _k: object, statement: str, *_: object) -> None:
         statements.append(statement)
 
-    trials.add(row(1))
-    assert len(statements) == 4
+    assert trials.claim(row(1))
+    assert len(statements) == 5  # the lock, what is new, and three rows
     statements.clear()
-    assert len(list(trials.finished())) == 2
-    assert len(statements) == 1
+    trials.add(row(1))
+    assert len(statements) == 5  # one for each table
+    statements.clear()
+    trials.add(row(2))
+    assert len(statements) == 6  # the lock, what is new, and four rows
+    statements.clear()
+    assert len(trials.news()) == 2
+    assert len(list(trials.finished())) == 3
+    assert len(statements) == 2
 
 
 @pytest.mark.parametrize(
@@ -177,7 +185,7 @@ def spooled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of undelivered trials, of the test's own."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setattr(spool.tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
-    monkeypatch.setattr(storage, "_WRITE_WAIT", 0.05)
+    monkeypatch.setattr(databases, "_BEGIN", {"sqlite": ("PRAGMA busy_timeout=50",)})
     return tmp_path / "data" / "tensorlang" / "undelivered"
 
 
@@ -225,7 +233,7 @@ def test_a_full_disk_loses_no_trial(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(tables, "write", full)
+        patched.setattr(tables, "lock", full)
         patched.setattr(spool, "write_text", full)
         trials.add(row(0))
         trials.add(row(1))

@@ -30,8 +30,14 @@ class Kept:
     def __init__(self) -> None:
         self.rows: list[Row] = []
 
-    def finished(self) -> list[Row]:
+    def news(self) -> list[Row]:
         return list(self.rows)
+
+    def claimed(self) -> list[Row]:
+        return []
+
+    def claim(self, _: Row) -> bool:
+        return True
 
     def add(self, row: Row) -> None:
         self.rows.append(row)

@@ -1,0 +1,93 @@
+"""A PostgreSQL server of the test's own, on a socket in a temporary folder."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+FOLDERS = sorted(Path("/usr/lib/postgresql").glob("*/bin"))  # Debian's, by version
+USER = "postgres"
+OPTIONS = ("-c", "listen_addresses=", "-c", "max_connections=200")
+
+
+class Server:
+    """A server that can be stopped, killed and started again."""
+
+    def __init__(self, bin: Path, folder: Path) -> None:
+        self.bin, self.folder = bin, folder
+        self.user = pwd.getpwnam(USER).pw_uid if os.getuid() == 0 else None
+        if self.user is not None:  # initdb refuses to be root's
+            os.chown(folder, self.user, -1)
+        self._run("initdb", "-D", folder / "data", "-U", USER, "-A", "trust")
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://{USER}@/postgres?host={self.folder}"
+
+    def _run(self, program: str, *arguments: object) -> None:
+        command = [str(self.bin / program), *map(str, arguments)]
+        subprocess.run(
+            command,
+            cwd=self.folder,
+            user=self.user,
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def _control(self, *arguments: object) -> None:
+        log = self.folder / "log"
+        self._run("pg_ctl", "-D", self.folder / "data", "-w", "-l", log, *arguments)
+
+    def start(self, options: Sequence[str] = OPTIONS) -> None:
+        said = " ".join([*options, "-k", str(self.folder)])
+        self._control("start", "-o", said)
+
+    def stop(self) -> None:
+        """At once, without a checkpoint: the next start recovers."""
+        self._control("stop", "-m", "immediate")
+
+    def kill(self) -> None:
+        first = (self.folder / "data" / "postmaster.pid").read_text().splitlines()[0]
+        os.kill(int(first), signal.SIGKILL)
+
+
+def missing() -> str:
+    """What a server lacks here; else empty."""
+    if not FOLDERS:
+        return "PostgreSQL is not installed (Debian: postgresql)"
+    if os.getuid() == 0 and USER not in {entry.pw_name for entry in pwd.getpwall()}:
+        return f"there is no user {USER} to run PostgreSQL as"
+    return ""
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """A running server; the path of a socket has to be short."""
+    pytest.importorskip("psycopg", reason="psycopg is not installed")
+    if lacking := missing():
+        pytest.skip(lacking)
+    folder = Path(tempfile.mkdtemp(prefix="pg-"))
+    started = Server(FOLDERS[-1], folder)
+    started.start()
+    yield started
+    started.stop()
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def url(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    """The URL of the server; what it does not take is spooled to the test's folder."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return server.url

@@ -1,0 +1,226 @@
+"""Databases of trials: Optuna's storages, by URL; by default a SQLite file of the user.
+
+SQLite keeps a write-ahead log: `kill -9` loses at most the running trial. PostgreSQL
+ends the transactions of tuners that stopped in the middle of one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
+
+from tensorlang import lazy
+from tensorlang.errors import RecordError, TuningError
+
+if TYPE_CHECKING:
+    import filelock
+    import optuna
+    import platformdirs
+    import sqlalchemy
+    from sqlalchemy.engine import Engine
+    from sqlalchemy.engine.interfaces import DBAPIConnection
+
+else:  # slow to import
+    platformdirs = lazy.module("platformdirs")
+    filelock = lazy.module("filelock")
+    optuna = lazy.module("optuna")
+    sqlalchemy = lazy.module("sqlalchemy")
+
+_FILE: Final = "tuning.db"
+_SQLITE: Final = "sqlite:///"
+_POSTGRESQL: Final = "postgresql://"
+_SECONDS_TO_WAIT: Final = 30
+_WRITE_WAIT: Final = 3  # seconds for a locked database before a trial is kept
+_CONNECT_WAIT: Final = 5  # seconds for a server's answer
+_TABLES: Final = 7_305_808_868  # the advisory lock of whoever creates the tables
+# everything between the user's name and the last @; secret query parameters
+_PASSWORD: Final = re.compile(r"(?:(?<=://)|^(?!.*://))([^/:@]*):(.*)@")
+_SECRET: Final = re.compile(
+    r"(?<=[?&])(\w*(?:pass|pwd|secret|token|key)\w*)=([^&\s]+)", re.IGNORECASE
+)
+
+
+def default_url() -> str:
+    """The SQLite file in the user's data directory.
+
+    Raises:
+        RecordError: the directory cannot be created.
+    """
+    return f"{_SQLITE}{platformdirs.user_data_path('tensorlang') / _FILE}"
+
+
+def redacted(url: str) -> str:
+    """A storage URL without its password, for printing."""
+    return _SECRET.sub(r"\1=***", _PASSWORD.sub(r"\1:***@", url))
+
+
+def _secrets(url: str) -> set[str]:
+    found = {match[2] for match in _PASSWORD.finditer(url)}
+    found |= {match[2] for match in _SECRET.finditer(url)}
+    return {text for secret in found for text in (secret, unquote(secret)) if text}
+
+
+@contextmanager
+def named(url: str) -> Iterator[None]:
+    """Context that turns database errors into messages without the password.
+
+    Raises:
+        RecordError: the database cannot be used; the message names it.
+        TuningError: invalid URL, or no driver for it is installed.
+    """
+    shown = redacted(url)
+    try:
+        yield
+    except ImportError as problem:
+        raise TuningError(
+            f"storage {shown} needs a driver that is not installed: "
+            f"{_first(problem, url)}{_advice(url)}"
+        ) from None
+    except (sqlalchemy.exc.ArgumentError, ValueError) as problem:
+        raise TuningError(
+            f"storage {shown!r} is not a database URL such as sqlite:///trials.db: "
+            f"{_first(problem, url)}"
+        ) from None
+    except (
+        sqlalchemy.exc.SQLAlchemyError,
+        optuna.exceptions.OptunaError,
+        RuntimeError,
+        AssertionError,
+        OSError,
+    ) as problem:
+        raise RecordError(
+            f"storage {shown} cannot be used: {_first(problem, url)}; repair or remove "
+            "it, or name another with --storage"
+        ) from None
+
+
+def _first(problem: Exception, url: str) -> str:
+    """The root cause in a line, without secrets."""
+    root: BaseException = problem
+    while root.__cause__ is not None:
+        root = root.__cause__
+    said = str(root) or type(root).__name__
+    for secret in _secrets(url):
+        said = said.replace(secret, "***")
+    return said.splitlines()[0].rstrip(".")
+
+
+def _advice(url: str) -> str:
+    if not url.startswith(_POSTGRESQL):
+        return ""
+    return "; pip install tensorlang[postgresql] brings one"
+
+
+def _file(url: str) -> Path | None:
+    """The SQLite file of a URL."""
+    named = url.startswith(_SQLITE) and not url.endswith((":memory:", _SQLITE))
+    return Path(url.removeprefix(_SQLITE).partition("?")[0]) if named else None
+
+
+def _opened(url: str) -> optuna.storages.RDBStorage:
+    """A storage, whose tables are created if they are missing."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    storage = optuna.storages.RDBStorage(url, engine_kwargs=_options(url))
+    begin = _BEGIN.get(storage.engine.dialect.name, ())
+
+    @sqlalchemy.event.listens_for(storage.engine, "connect")
+    def set_up(connection: DBAPIConnection, _: object) -> None:
+        cursor = connection.cursor()
+        for statement in begin:
+            cursor.execute(statement)
+        cursor.close()
+        connection.commit()
+
+    storage.engine.dispose()
+    return storage
+
+
+# what a connection begins with
+_BEGIN: Final[Mapping[str, tuple[str, ...]]] = {
+    "sqlite": (
+        "PRAGMA journal_mode=WAL",
+        "PRAGMA synchronous=NORMAL",
+        f"PRAGMA busy_timeout={1000 * _WRITE_WAIT}",
+    ),
+    "postgresql": (
+        f"SET lock_timeout = '{_SECONDS_TO_WAIT}s'",
+        # of a tuner that was stopped, or whose machine is gone
+        "SET idle_in_transaction_session_timeout = '5s'",
+    ),
+}
+
+
+def _options(url: str) -> dict[str, object]:
+    if _file(url) is not None:
+        return {"connect_args": {"timeout": _SECONDS_TO_WAIT}}
+    if not _of_libpq(url):
+        return {"pool_pre_ping": True}
+    milliseconds = 1000 * _SECONDS_TO_WAIT
+    waits = {"connect_timeout": _CONNECT_WAIT, "tcp_user_timeout": milliseconds}
+    return {"pool_pre_ping": True, "connect_args": waits}
+
+
+def _of_libpq(url: str) -> bool:
+    """Whether psycopg, 2 or 3, connects."""
+    return url.startswith((_POSTGRESQL, "postgresql+psycopg"))
+
+
+def _with_driver(url: str) -> str:
+    """The URL with psycopg 3 as the driver, if it names none."""
+    if url.startswith(_POSTGRESQL) and find_spec("psycopg"):
+        return f"postgresql+psycopg://{url.removeprefix(_POSTGRESQL)}"
+    return url
+
+
+@contextmanager
+def _alone(url: str) -> Iterator[None]:
+    """Exclude other tuners, as concurrent creation of tables would fail."""
+    path = _file(url)
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(f"{path}.lock", timeout=_SECONDS_TO_WAIT):
+            yield
+    elif _of_libpq(url):
+        engine = sqlalchemy.create_engine(url, **_options(url))
+        try:
+            with engine.connect() as connection:
+                lock = sqlalchemy.func.pg_advisory_xact_lock(_TABLES)
+                connection.execute(sqlalchemy.select(lock))
+                yield
+        finally:
+            engine.dispose()
+    else:
+        yield
+
+
+def connect(url: str, study: str) -> tuple[Engine, int]:
+    """The engine of a database and the key of a study; both are made if missing."""
+    url = _with_driver(url)
+    with _alone(url):
+        storage = _opened(url)
+        optuna.create_study(
+            storage=storage, study_name=study, direction="minimize", load_if_exists=True
+        )
+        return storage.engine, int(storage.get_study_id_from_name(study))
+
+
+def counts(url: str) -> dict[str, int]:
+    """The number of trials of each study of a storage.
+
+    Raises:
+        RecordError, TuningError: as `named`.
+    """
+    with named(url):
+        whole = _with_driver(url)
+        with _alone(whole):
+            storage = _opened(whole)
+            try:
+                summaries = optuna.get_all_study_summaries(storage)
+                return {found.study_name: found.n_trials for found in summaries}
+            finally:
+                storage.engine.dispose()
