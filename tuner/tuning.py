@@ -199,7 +199,7 @@ def _tuned(run: Run, url: str, study: str, seed: int) -> Report:
     read_records(record_file(run))  # fail early if the file is broken
     load = Load()
     with run.worker() as worker:
-        space = Space(run.op, run.workload, run.target)
+        space = Space(run.op, run.workload, run.target, worker)
         incumbent, hints, run.stale = existing_records(run, space)
         if incumbent is not None:
             run.incumbent = Entrant(candidate_of(incumbent), incumbent.seconds)
@@ -212,15 +212,14 @@ def _tuned(run: Run, url: str, study: str, seed: int) -> Report:
             trials.close()
         later = "trials are kept on this machine, and delivered by the next run"
         said = (run.trouble, trials.trouble, later if trials.trouble else "")
-        run.trouble = "; ".join(filter(None, said))
-    run.trouble = "; ".join(filter(None, (run.trouble, run.doubt)))
-    if run.static:
-        made = static_tuning.report(run, search, default)
-        if made.best != default:
-            made = store_winner(run, search, made, measured, incumbent)
-        return static_tuning.note_measured_record(made, incumbent)
-    disturbed = load.trouble(run.workload.threads or 1)
-    report = _report(run, search, default, measured, disturbed)
+        run.trouble = "; ".join(filter(None, (*said, run.doubt)))
+        if run.static:
+            made = static_tuning.report(run, search, default)
+            if made.best != default:
+                made = store_winner(run, search, made, measured, incumbent)
+            return static_tuning.note_measured_record(made, incumbent)
+        disturbed = load.trouble(run.workload.threads or 1)
+        report = _report(run, search, default, measured, disturbed)
     kept = incumbent is not None and not measured.samples
     if report.best.key not in search.known or not report.compared or kept:
         return report

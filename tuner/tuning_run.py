@@ -135,7 +135,12 @@ class Run:
         if not self.op.in_library:
             name = f"{self.op.module}:{self._attribute()}"
         return Worker(
-            name, self.workload, self.target.name, static=self.static, log=self.log
+            name,
+            self.workload,
+            self.target.name,
+            static=self.static,
+            log=self.log,
+            limit=self.limit,
         )
 
     def _attribute(self) -> str:
@@ -172,7 +177,7 @@ class Run:
         return Finals()
 
     def _explore(self, search: Search, worker: Worker, default: Candidate) -> None:
-        suggestions = search.suggestions(lambda: self._left(search, default) <= 0)
+        suggestions = search.suggestions(lambda: self._over(search, default))
         lost = 0
         while True:
             with self._bookkeeping(search):
@@ -188,9 +193,12 @@ class Run:
                 search.file(suggestion, outcome)
             self._tell(search, suggestion.candidate, outcome, default)
             if suggestion.candidate == default and not outcome.ok:
+                said = f"itself {outcome.status}"
+                if outcome.status == LOST:
+                    said = "not judged"
                 raise TuningError(
-                    f"the default configuration of {self.workload} is itself "
-                    f"{outcome.status}: {outcome.reason}{self._hint(outcome)}"
+                    f"the default configuration of {self.workload} is {said}: "
+                    f"{outcome.reason}{self._hint(outcome)}"
                 )
             self._compare(search, worker, default)
             lost = lost + 1 if outcome.status == LOST else 0
@@ -277,6 +285,10 @@ class Run:
             return (
                 False  # continue until something is correct, however short the budget
             )
+        return self._over(search, default)
+
+    def _over(self, search: Search, default: Candidate) -> bool:
+        """Whether the exploration has reached its end."""
         full = self.trials is not None and len(search.known) >= self.trials
         return full or self._left(search, default) <= 0
 

@@ -11,6 +11,12 @@ from pathlib import Path
 from typing import IO, Final
 
 _HEAD: Final = 8  # bytes of a message's length prefix
+_RUNNING: Final[set[int]] = set()
+
+
+def running() -> frozenset[int]:
+    """The ids of the processes that are running."""
+    return frozenset(_RUNNING)
 
 
 class Worker:
@@ -64,6 +70,7 @@ class Worker:
             start_new_session=True,  # the parent handles Ctrl-C
         )
         self._owner = os.getpid()
+        _RUNNING.add(self._process.pid)
         try:
             assert self._process.stdout is not None
             _received(self._process.stdout)
@@ -79,6 +86,7 @@ class Worker:
             return
         process.kill()  # first: a thread reading its answer would hold the stream
         process.wait()
+        _RUNNING.discard(process.pid)
         for stream in (process.stdin, process.stdout):
             with contextlib.suppress(OSError):
                 stream.close()  # type: ignore[union-attr]

@@ -126,7 +126,7 @@ class Knobs:
         """
         if not options:
             raise ArgumentError(f"knob {name!r} has no options")
-        chosen: V = self._ask(
+        chosen: V = self.ask(
             name, Choice(tuple(options)), options[0] if default is None else default
         )
         return chosen
@@ -153,21 +153,27 @@ class Knobs:
                 f"knob {name!r}: {low}..{high} in steps of {step} is no range"
                 + (" for a log scale" if log else "")
             )
-        number: int = self._ask(
+        number: int = self.ask(
             name, Integer(low, high, step, log), low if default is None else default
         )
         return number
 
     def flag(self, name: str, default: bool = False) -> bool:
         """True or False."""
-        chosen: bool = self._ask(name, Choice((False, True)), default)
+        chosen: bool = self.ask(name, Choice((False, True)), default)
         return chosen
 
     def unasked(self) -> tuple[str, ...]:
         """The pinned names no knob has used: a stale record has some."""
         return tuple(sorted(self._pinned.keys() - self.values.keys()))
 
-    def _ask(self, name: str, domain: Domain, default: Value) -> Any:
+    def ask(self, name: str, domain: Domain, default: Value) -> Any:
+        """The value of a knob; what `choice`, `integer` and `flag` come to.
+
+        Raises:
+            ArgumentError: a default or replayed value that is out of the domain.
+            ScheduleError: the knob was asked for with another domain before.
+        """
         if name in self.domains:
             if self.domains[name] != domain:
                 raise ScheduleError(

@@ -19,6 +19,7 @@ from tensorlang.tuner.search import finals
 from tensorlang.tuner.search.finals import Entrant, Samples
 from tensorlang.tuner.search.space import Point, Space
 from tensorlang.tuner.tuning_run import Run
+from tensorlang.tuner.workers.process import Worker
 from tensorlang.tuner.workers.protocol import Candidate
 from tensorlang.workload import Workload
 
@@ -45,21 +46,20 @@ class Contest:
         return None
 
 
-def contest(run: Run, candidates: Sequence[Candidate]) -> Contest:
+def contest(run: Run, worker: Worker, candidates: Sequence[Candidate]) -> Contest:
     """Check candidates, and time those that are correct, interleaved.
 
     Raises:
         TuningError: there is no worker.
     """
     failed, entrants = {}, []
-    with run.worker() as worker:
-        for candidate in candidates:
-            outcome = worker.attempt(candidate, run.limit)
-            if outcome.ok:
-                entrants.append(Entrant(candidate, outcome.seconds))
-            else:
-                failed[candidate.key] = f"{outcome.status}: {outcome.reason}"
-        found = finals.run(worker, entrants[:1], entrants[1:], lambda: inf)
+    for candidate in candidates:
+        outcome = worker.attempt(candidate, run.limit)
+        if outcome.ok:
+            entrants.append(Entrant(candidate, outcome.seconds))
+        else:
+            failed[candidate.key] = f"{outcome.status}: {outcome.reason}"
+    found = finals.run(worker, entrants[:1], entrants[1:], lambda: inf)
     for candidate, outcome in found.failed:
         failed[candidate.key] = f"{outcome.status}: {outcome.reason}"
     return Contest(found.samples, failed)
@@ -130,11 +130,13 @@ def compare(
         TuningError: there is no worker.
     """
     workload = replace(workload, threads=workload.threads or target.threads)
-    space = Space(op, workload, target)
-    candidates = [given(text, space) for text in texts]
-    if len({space.given(each).ir for each in candidates}) < len(candidates):
-        raise ArgumentError(f"{' and '.join(texts)} are the same code")
-    return candidates, contest(Run(op, workload, target), candidates)
+    run = Run(op, workload, target)
+    with run.worker() as worker:
+        space = Space(op, workload, target, worker)
+        candidates = [given(text, space) for text in texts]
+        if len({space.given(each).ir for each in candidates}) < len(candidates):
+            raise ArgumentError(f"{' and '.join(texts)} are the same code")
+        return candidates, contest(run, worker, candidates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +173,15 @@ def effects(
         TuningError: there is no worker, or the configuration is no longer correct.
     """
     workload = replace(workload, threads=workload.threads or target.threads)
-    space = Space(op, workload, target)
+    run = Run(op, workload, target)
+    with run.worker() as worker:
+        return _effects(run, worker, chosen)
+
+
+def _effects(
+    run: Run, worker: Worker, chosen: Candidate
+) -> tuple[Ratio | None, list[Effect]]:
+    space = Space(run.op, run.workload, run.target, worker)
     default, own = space.default(), space.given(chosen)
     base, chosen = space.given(Candidate(chosen.algorithm)), own.candidate
     changed = [
@@ -184,7 +194,7 @@ def effects(
         for p in without.values()
         if p.outcome is None and p.ir != own.ir
     }
-    found = contest(Run(op, workload, target), list(timed.values()))
+    found = contest(run, worker, list(timed.values()))
     if chosen.key in found.failed:
         raise TuningError(f"{chosen} is no longer right: {found.failed[chosen.key]}")
     rows = []

@@ -12,8 +12,9 @@ from math import inf
 from statistics import median
 from typing import Final
 
+from tensorlang.errors import TuningError
 from tensorlang.tuner.measurement.rounds import Ratio, paired_ratio
-from tensorlang.tuner.workers.process import Died, Silent, Unavailable, Worker
+from tensorlang.tuner.workers.process import Died, Silent, Worker
 from tensorlang.tuner.workers.protocol import (
     CRASHED,
     HUNG,
@@ -159,8 +160,9 @@ def beside(worker: Worker, default: Entrant, best: Entrant, left: float) -> Samp
     if seconds_for(pair, _EARLY_ROUNDS) > left / 2:
         return {}
     try:
-        samples, _ = worker.finals([e.candidate for e in pair], _EARLY_ROUNDS, left)
-    except (Died, Silent, Unavailable):
+        candidates = [entrant.candidate for entrant in pair]
+        samples, _ = worker.finals(candidates, _EARLY_ROUNDS, left, left)
+    except (Died, Silent, TuningError):
         return {}
     return samples
 
@@ -172,13 +174,14 @@ def _heat(
     rounds = rounds_within(entrants, left())
     if not rounds:
         return None
-    limit = min(left(), 60 + 10 * seconds_for(entrants, rounds))
+    limit = 60 + 10 * seconds_for(entrants, rounds)
+    candidates = [entrant.candidate for entrant in entrants]
     try:
-        samples, failed = worker.finals([e.candidate for e in entrants], rounds, limit)
+        samples, failed = worker.finals(candidates, rounds, limit, left())
     except Died as death:
         status = LOST if death.outside else CRASHED
         return Outcome(status, f"{death}, in the finals")
-    except Unavailable as problem:
+    except TuningError as problem:
         return Outcome(LOST, str(problem))
     except Silent:
         return None if left() <= 0 else Outcome(HUNG, "hung in the finals")

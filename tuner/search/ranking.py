@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -51,11 +51,11 @@ class Ranking:
             lowest = self._kept.get(min(self._kept, default=math.inf), lowest)
         random = np.random.default_rng(seed)
         options = {knob: values_of(domain) for knob, domain in self._domains.items()}
-        for _ in range(_AT_RANDOM):
-            drawn = {
-                knob: o[int(random.integers(len(o)))] for knob, o in options.items()
-            }
-            self._add(Candidate(algorithm, drawn))
+        drawn = (
+            {knob: o[int(random.integers(len(o)))] for knob, o in options.items()}
+            for _ in range(_AT_RANDOM)
+        )
+        self._add_all(Candidate(algorithm, knobs) for knobs in drawn)
 
     @property
     def _domains(self) -> Mapping[str, Domain]:
@@ -104,8 +104,7 @@ class Ranking:
         """Add the neighbours of a candidate, once."""
         if around.key not in self._explored:
             self._explored.add(around.key)
-            for neighbour in self._neighbours(around):
-                self._add(neighbour)
+            self._add_all(self._neighbours(around))
 
     def _neighbours(self, around: Candidate) -> Iterator[Candidate]:
         for knob, domain in self._domains.items():
@@ -119,14 +118,19 @@ class Ranking:
         return Candidate(self._algorithm, {**defaults, **candidate.knobs})
 
     def _add(self, candidate: Candidate) -> float:
-        """The predicted time of a candidate, which is kept if it is the first of it."""
-        cost = self._costs.get(candidate.key)
-        if cost is None:
-            cost = float(f"{self._space.predicted(candidate):.9g}")
-            self._costs[candidate.key] = cost
+        """The predicted time of a candidate."""
+        self._add_all([candidate])
+        return self._costs[candidate.key]
+
+    def _add_all(self, candidates: Iterable[Candidate]) -> None:
+        """Predict the times of candidates; the first with each time is kept."""
+        new = {c.key: c for c in candidates if c.key not in self._costs}
+        settings = [candidate.knobs for candidate in new.values()]
+        costs = self._space.predicted(self._algorithm, settings) if new else []
+        for (key, candidate), exact in zip(new.items(), costs, strict=True):
+            cost = self._costs[key] = float(f"{exact:.9g}")
             if cost < math.inf:
                 self._kept.setdefault(cost, candidate)
-        return cost
 
     def _places(self, candidates: Sequence[Candidate]) -> Floats:
         """Numbers for the knobs: ranks of ordered values, bits of others."""

@@ -221,7 +221,7 @@ class Search:
     def _answer(self, point: Point, held: Outcome) -> None:
         """Take the outcome of a point from a known row."""
         self._remember(point.candidate, held)
-        self._current_keys.add(point.candidate.key)
+        self._tried(point)
 
     def held(self, point: Point) -> Outcome | None:
         """The known outcome for the code of a point."""
@@ -274,14 +274,23 @@ class Search:
 
     def _point(self, candidate: Candidate) -> Point:
         """The scheduled configuration, which is scheduled once."""
-        if candidate.key not in self._points:
-            self._points[candidate.key] = self.space.given(candidate)
-        return self._points[candidate.key]
+        point = self._points.get(candidate.key)
+        if point is None:
+            point = self.space.given(candidate)
+            if not point.lost:
+                self._points[candidate.key] = point
+        return point
+
+    def _tried(self, point: Point) -> None:
+        key = point.candidate.key
+        self._current_keys.add(key)
+        if not point.lost:
+            self._points[key] = point
 
     def _filed(self, point: Point, outcome: Outcome) -> Row:
         outcome = replace(outcome, ir=point.ir)
         self._remember(point.candidate, outcome)
-        self._current_keys.add(point.candidate.key)
+        self._tried(point)
         row = Row.of(point.candidate, outcome, self.space.parameters(point))
         if outcome.status != LOST:
             self._trials.add(row)

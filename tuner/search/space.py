@@ -1,7 +1,8 @@
 """Search spaces: an operator's algorithms with the knobs of their schedules.
 
-A point is evaluated by running the schedule, with a trial or with given knob values.
-Rejections by the schedule or by machine limits are known without building.
+A point is evaluated by running the schedule, with a trial or with given knob values,
+which the tuner leaves to a worker. Rejections by the schedule or by machine limits are
+known without building.
 """
 
 from __future__ import annotations
@@ -9,18 +10,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf, prod
+from math import prod
 from typing import TYPE_CHECKING, Final
 
-from tensorlang.errors import TensorlangError
-from tensorlang.ir.digest import digest
 from tensorlang.ops.kernels import building
 from tensorlang.scheduling import Knobs
-from tensorlang.scheduling.knobs import Choice, Cost, Domain, Integer, V, Value
-from tensorlang.tuner.search.pruning import refusal
+from tensorlang.scheduling.knobs import Choice, Domain, Integer, V, Value
 from tensorlang.tuner.storage.rows import parameter
-from tensorlang.tuner.workers.deadline import Overdue, deadline
-from tensorlang.tuner.workers.protocol import FAILED, HUNG, ILLEGAL, Candidate, Outcome
+from tensorlang.tuner.workers.protocol import LOST, Candidate, Outcome
+from tensorlang.tuner.workers.scheduler import LocalScheduler, Scheduler
 
 if TYPE_CHECKING:
     import optuna
@@ -48,15 +46,21 @@ class Point:
     ir: str = ""
     outcome: Outcome | None = None
 
+    @property
+    def lost(self) -> str:
+        """Why it is not known what the schedule gives; else empty."""
+        lost = self.outcome is not None and self.outcome.status == LOST
+        return self.outcome.reason if self.outcome and lost else ""
+
 
 @dataclass(slots=True)
 class Space:
     """All configurations of an operator for a workload and target.
 
     Attributes:
+        scheduler: What runs the schedules; by default this process.
         algorithms: Those that support the workload; the first is the default.
         spent: Seconds spent on scheduling, predictions of its cost models included.
-        limit: Seconds for scheduling one point.
         domains: The domains of the knobs seen so far, by algorithm.
         defaults: Their defaults, likewise.
     """
@@ -64,12 +68,13 @@ class Space:
     op: Operator
     workload: Workload
     target: Target
+    scheduler: Scheduler | None = None
     algorithms: tuple[str, ...] = field(init=False)
     spent: float = 0.0
-    limit: float = 10.0
     domains: dict[str, dict[str, Domain]] = field(default_factory=dict)
     defaults: dict[str, dict[str, Value]] = field(default_factory=dict)
-    _costs: dict[str, list[Cost]] = field(default_factory=dict)
+    _modelled: set[str] = field(default_factory=set)
+    _default: Point | None = None
 
     def __post_init__(self) -> None:
         first = building.preferred(self.op, self.workload, self.target)
@@ -83,7 +88,9 @@ class Space:
 
     def default(self) -> Point:
         """The default configuration."""
-        return self.point(self.algorithms[0], Knobs())
+        if self._default is None or self._default.lost:
+            self._default = self.point(self.algorithms[0], Knobs())
+        return self._default
 
     def given(self, candidate: Candidate) -> Point:
         """The point with these knob values; other knobs have their defaults."""
@@ -109,29 +116,20 @@ class Space:
     def point(self, algorithm: str, knobs: Knobs) -> Point:
         """Run the schedule and record the result."""
         start = time.perf_counter() - self.spent  # predictions may be made meanwhile
-        ir, outcome = "", None
-        try:
-            with deadline(self.limit):
-                made = building.schedule(
-                    self.op, self.workload, self.target, algorithm, knobs
-                )
-                why = refusal(made.function, self.target)
-                ir = "" if why else digest(made.function)
-            outcome = Outcome(ILLEGAL, why) if why else None
-        except Overdue:
-            said = f"its schedule was not done after {self.limit:.3g} s"
-            outcome = Outcome(HUNG, said)
-        except TensorlangError as problem:
-            outcome = Outcome(ILLEGAL, " ".join(str(problem).split()))
-        except Exception as problem:  # noqa: BLE001 - a schedule may raise anything
-            said = " ".join(f"{type(problem).__name__}: {problem}".split())
-            outcome = Outcome(FAILED, f"its schedule raised {said}"[:400])
+        made = self._run_by.schedule(algorithm, knobs)
         self.domains.setdefault(algorithm, {}).update(knobs.domains)
         self.defaults.setdefault(algorithm, {}).update(knobs.defaults)
-        self._costs.setdefault(algorithm, knobs.costs)
+        if made.modelled:
+            self._modelled.add(algorithm)
         self.spent = time.perf_counter() - start
         candidate = Candidate(algorithm, dict(knobs.values))
-        return Point(candidate, dict(knobs.domains), ir, outcome)
+        return Point(candidate, dict(knobs.domains), made.ir, made.outcome)
+
+    @property
+    def _run_by(self) -> Scheduler:
+        if self.scheduler is None:
+            self.scheduler = LocalScheduler(self.op, self.workload, self.target)
+        return self.scheduler
 
     @property
     def size(self) -> int | None:
@@ -147,21 +145,19 @@ class Space:
     @property
     def modelled(self) -> list[str]:
         """The algorithms whose schedules predict times."""
-        return [name for name in self.algorithms if self._costs.get(name)]
+        return [name for name in self.algorithms if name in self._modelled]
 
-    def predicted(self, candidate: Candidate) -> float:
-        """The time that a schedule predicts for a candidate, in any unit.
+    def predicted(
+        self, algorithm: str, settings: Sequence[Mapping[str, Value]]
+    ) -> list[float]:
+        """The times that a schedule predicts for settings of its knobs, in any unit.
 
         Infinite where its model fails, or gives what is no time.
         """
         start = time.perf_counter()
-        costs = self._costs[candidate.algorithm]
-        try:
-            total = float(sum(cost(candidate.knobs) for cost in costs))
-        except Exception:  # noqa: BLE001 - a model may raise anything
-            total = inf
+        found = self._run_by.predict(algorithm, settings)
         self.spent += time.perf_counter() - start
-        return total if 0.0 < total < inf else inf
+        return found
 
     def parameters(self, point: Point) -> dict[str, tuple[Domain, Value]]:
         """Domain and value of each of Optuna's parameters at a point."""

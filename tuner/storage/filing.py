@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tensorlang import records
-from tensorlang.errors import RecordError, TensorlangError
+from tensorlang.errors import RecordError, TensorlangError, TuningError
 from tensorlang.record_files import Record, path_of
 from tensorlang.tuner.limits.roofline import fraction
 from tensorlang.tuner.workers.protocol import Candidate
@@ -49,6 +49,8 @@ def existing_records(
             stale += [record.ir] * own
             continue
         point = space.given(candidate_of(record))
+        if point.lost:  # which says nothing about the record
+            raise TuningError(f"records cannot be checked: {point.lost}")
         hints.append(point.candidate)
         if own and point.ir != record.ir:
             stale.append(record.ir)

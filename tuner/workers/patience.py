@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 _STEP: Final = 0.1  # seconds between two polls
+_ASLEEP: Final = 5.0  # seconds that a suspended process is waited for
 
 Waits = dict[str, int]  # nanoseconds spent waiting, by thread
 
@@ -28,13 +29,15 @@ class Patience:
 
     Attributes:
         paused: Whether time does not count at present.
+        suspended: Whether a signal stopped the process, and it was waited for in vain.
     """
 
     def __init__(self, process: int, limit: float, until: float = inf) -> None:
         self._process, self._until = process, until
         self._limit = self._left = limit
         self._seen, self._waits = time.monotonic(), _waits(process)
-        self.paused = False
+        self.paused = self.suspended = False
+        self._asleep = 0.0  # seconds that it has been suspended for
 
     def next_look(self) -> float:
         """Seconds to wait for an answer before the next poll; 0 once the time is up."""
@@ -42,11 +45,29 @@ class Patience:
         passed = min(
             now - self._seen, 2 * _STEP
         )  # more means that this process was suspended
+        if _is_suspended(self._process):
+            self._asleep += passed
+            self.suspended = self._asleep >= _ASLEEP
+            passed = 0.0
+        else:
+            self._asleep = 0.0
         passed *= not self.paused
         left = self._left - passed + _longest(self._waits, waits)
         self._left = min(left, self._limit)  # a wait is reported when it is over
         self._seen, self._waits = now, waits
         return max(min(self._left, self._until - now, _STEP), 0.0)
+
+
+def _is_suspended(process: int) -> bool:
+    """Whether a process or one of its children is stopped by a signal."""
+    for thread in _threads(str(process)):
+        try:
+            told = (thread / "stat").read_text()
+        except OSError:
+            continue
+        if told.rpartition(")")[2].split()[0] == "T":
+            return True
+    return False
 
 
 def _longest(before: Waits, after: Waits) -> float:

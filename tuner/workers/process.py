@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -18,17 +19,24 @@ import tempfile
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import IO, Any, Final, Self
 
-from tensorlang.errors import TuningError
-from tensorlang.tuner.workers import protocol
+from tensorlang.errors import ArgumentError, TuningError
+from tensorlang.scheduling import Knobs
+from tensorlang.scheduling.knobs import Value
+from tensorlang.tuner.workers import guard, protocol
 from tensorlang.tuner.workers.patience import Patience
 from tensorlang.tuner.workers.protocol import CRASHED, HUNG, LOST, Candidate, Outcome
+from tensorlang.tuner.workers.scheduler import Scheduled
 from tensorlang.workload import Workload
 
 _START_SECONDS: Final = 60.0
+_SCHEDULE_SECONDS: Final = 10.0  # busy seconds of a schedule function
+_STOP_SECONDS: Final = 2.0  # for a guard to end what was started
+_PREDICTIONS: Final = 64  # at once
 _PAUSES: Final = (0.0, 0.5, 3.0)  # seconds before each attempt to start, or to go on
 _TAG: Final = "TENSORLANG_TUNER_WORKER"  # inherited by what a candidate starts
 _FAULTS: Final = (  # signals that a process causes itself
@@ -40,13 +48,22 @@ _FAULTS: Final = (  # signals that a process causes itself
     signal.SIGTRAP,
     signal.SIGSYS,
 )
+_NO_MEMORY: Final = re.compile(
+    "out of memory|bad_alloc|Cannot allocate memory", re.IGNORECASE
+)
 _DOING: Final = {
+    "schedule": "being scheduled",
+    "predict": "predicting times",
     "build": "building",
     "estimate": "being estimated",
     "check": "being checked",
     protocol.WAIT: "waiting for the device",
     "measure": "being timed",
 }
+
+
+_GUARD: Final = (sys.executable, "-I", "-S", guard.__file__)
+_WORKER: Final = (sys.executable, "-P", "-m", "tensorlang.tuner.workers.worker")
 
 
 class Died(Exception):  # noqa: N818 - an event, told as an outcome
@@ -78,6 +95,7 @@ class Worker:
         target: The target's name.
         static: Whether candidates are only compiled and estimated, without a device.
         log: File for the output of workers, tracebacks included.
+        limit: Busy seconds of a schedule function.
 
     Attributes:
         started: The number of processes started.
@@ -93,6 +111,7 @@ class Worker:
         *,
         static: bool = False,
         log: Path | None = None,
+        limit: float = inf,
     ) -> None:
         self._opening = {
             "do": "open",
@@ -103,6 +122,8 @@ class Worker:
         }
         self._process: subprocess.Popen[bytes] | None = None
         self._log = log
+        self._limit = min(limit, _SCHEDULE_SECONDS)
+        self._unmodelled: set[str] = set()  # algorithms whose cost models failed
         self._tag = uuid.uuid4().hex
         self._errors: IO[bytes] | None = None
         self._said = 0  # size of the log before the process started
@@ -147,22 +168,83 @@ class Worker:
         """
         start = time.perf_counter()
         request = {"do": "attempt", "best": best, **_plain(candidate)}
+        answer = self._judged(request, limit, left)
+        if isinstance(answer, Outcome):
+            return replace(answer, spent={"lost": time.perf_counter() - start})
+        return Outcome.from_json(answer)
+
+    def schedule(self, algorithm: str, knobs: Knobs) -> Scheduled:
+        """Run the schedule of an algorithm, which asks the knobs for its values.
+
+        Raises:
+            TuningError: the worker cannot judge any schedule.
+        """
+        request = {"do": "schedule", "algorithm": algorithm}
         try:
-            return Outcome.from_json(self._ask(request, limit, left))
+            answer = self._judged(request, self._limit, inf, knobs)
+        except Unavailable as problem:
+            answer = Outcome(LOST, str(problem))
+        if isinstance(answer, Outcome):
+            return Scheduled(outcome=answer)
+        made = Scheduled.from_json(answer)
+        return replace(
+            made, modelled=made.modelled and algorithm not in self._unmodelled
+        )
+
+    def predict(
+        self, algorithm: str, settings: Sequence[Mapping[str, Value]]
+    ) -> list[float]:
+        """The times that an algorithm's cost model predicts; infinite if it fails."""
+        found: list[float] = []
+        request = {"do": "predict", "algorithm": algorithm}
+        for at in range(0, len(settings), _PREDICTIONS):
+            some = [dict(each) for each in settings[at : at + _PREDICTIONS]]
+            if algorithm not in self._unmodelled:
+                try:
+                    answer = self._judged(
+                        {**request, "settings": some}, self._limit, inf
+                    )
+                except TuningError:
+                    answer = None
+                if isinstance(answer, list):
+                    found += answer
+                    continue
+                self._unmodelled.add(algorithm)
+            found += [inf] * len(some)
+        return found
+
+    def _judged(
+        self,
+        request: Mapping[str, object],
+        limit: float,
+        left: float,
+        knobs: Knobs | None = None,
+    ) -> Any:
+        """The answer to a request; or the outcome, if it cost the worker."""
+        try:
+            return self._ask(request, limit, left, knobs)
         except Died as death:
             status, reason = LOST if death.outside else CRASHED, str(death)
         except Silent:
-            status, reason = HUNG, f"not done after {limit:.3g} s, still"
-            if self._suspended():
-                status, reason = LOST, "the worker was suspended while"
-            reason = f"{reason} {self._doing()}"
+            status = HUNG
+            reason = f"not done after {limit:.3g} s, still {self._doing()}"
         self.stop()
-        return Outcome(status, reason, spent={"lost": time.perf_counter() - start})
+        return Outcome(status, reason)
 
     def finals(
-        self, candidates: Sequence[Candidate], rounds: int, limit: float
+        self,
+        candidates: Sequence[Candidate],
+        rounds: int,
+        limit: float,
+        left: float = inf,
     ) -> tuple[dict[str, list[float]], dict[str, str]]:
         """Time candidates interleaved.
+
+        Args:
+            candidates: The candidates.
+            rounds: Samples of each.
+            limit: Busy seconds after which they count as hung.
+            left: Seconds until the absolute deadline.
 
         Returns:
             Samples in seconds by key, and why the others are no longer correct.
@@ -173,7 +255,7 @@ class Worker:
         items = [_plain(candidate) for candidate in candidates]
         request = {"do": "finals", "candidates": items, "rounds": rounds}
         try:
-            answer = self._ask(request, inf, limit)
+            answer = self._ask(request, limit, left)
         except (Died, Silent):
             self.stop()
             raise
@@ -186,15 +268,28 @@ class Worker:
         if process is None:
             return
         with contextlib.suppress(ProcessLookupError):
+            process.terminate()  # the guard ends all that it inherits
+            process.send_signal(signal.SIGCONT)
+        try:
+            process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        with contextlib.suppress(OSError):  # the guard may have been killed
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
         _kill_tagged(self._tag)
         for stream in (process.stdin, process.stdout, self._errors):
             if stream is not None:
                 with contextlib.suppress(OSError):
                     stream.close()
 
-    def _ask(self, request: Mapping[str, object], limit: float, left: float) -> Any:
+    def _ask(
+        self,
+        request: Mapping[str, object],
+        limit: float,
+        left: float,
+        knobs: Knobs | None = None,
+    ) -> Any:
         """The answer to a request, within `limit` busy seconds and `left` seconds.
 
         It is repeated if the worker is killed from outside.
@@ -205,7 +300,7 @@ class Worker:
             self._stage = ""
             try:
                 self._send(request)
-                return self._answer(limit, until)
+                return self._answer(limit, until, knobs)
             except Died as death:
                 if not death.outside:
                     raise
@@ -217,8 +312,8 @@ class Worker:
         opened = tempfile.TemporaryFile if self._log is None else self._log.open
         self._errors = errors = opened("ab+")
         self._said = errors.seek(0, os.SEEK_END)
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "tensorlang.tuner.workers.worker"],
+        self._process = subprocess.Popen(  # noqa: S603 - our own modules
+            [*_GUARD, str(os.getpid()), *_WORKER],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -261,7 +356,9 @@ class Worker:
         except BrokenPipeError:
             raise self._death() from None
 
-    def _answer(self, limit: float, until: float = inf) -> object:
+    def _answer(
+        self, limit: float, until: float = inf, knobs: Knobs | None = None
+    ) -> object:
         assert self._process is not None
         patience = Patience(self._process.pid, limit, until)
         while True:
@@ -269,6 +366,8 @@ class Worker:
             if "stage" in message:
                 self._stage = str(message["stage"])
                 patience.paused = self._stage == protocol.WAIT
+            elif "knob" in message:
+                self._send(_value(knobs, message["knob"]))
             elif "error" in message:
                 raise TuningError(str(message["error"]))
             else:
@@ -282,25 +381,20 @@ class Worker:
             selector.register(descriptor, selectors.EVENT_READ)
             while b"\n" not in self._pending:
                 wait = patience.next_look()
-                if not selector.select(wait):
-                    if not wait:
-                        raise Silent("no answer in time")
-                    continue
-                data = os.read(descriptor, 1 << 16)
-                if not data:
+                if selector.select(wait):
+                    data = os.read(descriptor, 1 << 16)
+                    if not data:
+                        raise self._death()
+                    self._pending += data
+                elif self._process.poll() is not None:  # others hold its pipe
                     raise self._death()
-                self._pending += data
+                elif patience.suspended:
+                    said = f"the worker was suspended while {self._doing()}"
+                    raise Died(said, outside=True)
+                elif not wait:
+                    raise Silent("no answer in time")
         line, _, self._pending = self._pending.partition(b"\n")
         return line.decode("utf-8", "replace")
-
-    def _suspended(self) -> bool:
-        """Whether the process is stopped by a signal, in Linux's /proc."""
-        assert self._process is not None
-        try:
-            told = Path(f"/proc/{self._process.pid}/stat").read_text()
-        except OSError:
-            return False
-        return told.rpartition(")")[2].split()[0] == "T"
 
     def _death(self) -> Died:
         """How the worker died, with the last line of its log."""
@@ -318,6 +412,7 @@ class Worker:
         last = f": {said[-1][:200]}" if said and code >= 0 else ""
         idle = self._open and not self._stage
         outside = idle or (code < 0 and -code not in _FAULTS)
+        outside = outside or any(map(_NO_MEMORY.search, said[-3:]))
         return Died(f"{how} while {self._doing()}{last}", outside=outside)
 
     def _doing(self) -> str:
@@ -341,6 +436,17 @@ def _import_path() -> str:
     The order is kept, so that the working directory does not shadow standard modules.
     """
     return os.pathsep.join(place or str(Path.cwd()) for place in sys.path)
+
+
+def _value(knobs: Knobs | None, asked: list[Any]) -> dict[str, object]:
+    """The answer to a schedule that asks for the value of a knob."""
+    assert knobs is not None
+    name, domain, default = asked
+    try:
+        value = knobs.ask(str(name), protocol.domain_from_json(domain), default)
+    except ArgumentError as problem:
+        return {"refused": str(problem)}
+    return {"value": value}
 
 
 def _plain(candidate: Candidate) -> dict[str, object]:

@@ -1,7 +1,8 @@
 """The protocol of tuner and worker: one JSON object per line.
 
 The worker announces each stage before entering it, so that the tuner knows what a
-candidate was doing when it died or hung.
+candidate was doing when it died or hung. While it runs a schedule function it asks the
+tuner for the value of each knob.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from tensorlang.errors import TuningError
-from tensorlang.scheduling.knobs import Value
+from tensorlang.scheduling.knobs import Choice, Domain, Integer, Value
 
 OK: Final = "ok"
 ILLEGAL: Final = "illegal"  # rejected by the schedule or by machine limits
@@ -90,6 +91,19 @@ class Outcome:
         if outcome.status not in STATUSES:
             raise TuningError(f"{outcome.status!r} is not one of {STATUSES}")
         return outcome
+
+
+def domain_to_json(domain: Domain) -> list[object]:
+    """Plain data, for `domain_from_json`."""
+    if isinstance(domain, Choice):
+        return ["choice", *domain.options]
+    return ["integer", domain.low, domain.high, domain.step, domain.log]
+
+
+def domain_from_json(data: list[Any]) -> Domain:
+    """Read the result of `domain_to_json`."""
+    kind, *values = data
+    return Choice(tuple(values)) if kind == "choice" else Integer(*values)
 
 
 def encode(message: Mapping[str, object]) -> bytes:

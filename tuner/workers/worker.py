@@ -8,16 +8,15 @@ and libraries goes to standard error.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import operator
 import os
 import queue
-import signal
 import sys
+import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TextIO
@@ -35,14 +34,15 @@ from tensorlang.ir.digest import digest
 from tensorlang.ops import find
 from tensorlang.ops.kernels import building
 from tensorlang.ops.spec.examples import arguments
-from tensorlang.runtime import Kernel, build
+from tensorlang.runtime import Kernel, build, processes
 from tensorlang.scheduling import Knobs
+from tensorlang.scheduling.knobs import Domain, Value
 from tensorlang.tuner.correctness.gate import Gates, Wrong
 from tensorlang.tuner.measurement import measuring_lock
 from tensorlang.tuner.measurement.timers import Timer, timer_of
 from tensorlang.tuner.search.pruning import overrun
 from tensorlang.tuner.static.cost import static_cost
-from tensorlang.tuner.workers import protocol
+from tensorlang.tuner.workers import guard, memory, protocol
 from tensorlang.tuner.workers.protocol import (
     FAILED,
     ILLEGAL,
@@ -52,31 +52,57 @@ from tensorlang.tuner.workers.protocol import (
     Candidate,
     Outcome,
 )
+from tensorlang.tuner.workers.scheduler import LocalScheduler, Scheduled
 from tensorlang.workload import Workload
 
 if TYPE_CHECKING:
     from tensorlang.ir.nodes import Function
 
 Send = Callable[[Mapping[str, object]], None]
+Ask = Callable[[Mapping[str, object]], Mapping[str, Any]]
 _LOST_DEVICE: Final = 71  # exit code after losing the device
-_PARENT_DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG
+_SPARE_BYTES: Final = 1 << 16  # of a disk that is not full
 
 
 class Session:
     """One operator and workload: expected results and kernels built so far."""
 
-    def __init__(self, request: Mapping[str, Any], send: Send) -> None:
-        self._send = send
+    def __init__(self, request: Mapping[str, Any], send: Send, ask: Ask) -> None:
+        self._send, self._ask = send, ask
         self._op = find(str(request["operator"]))
         self._workload = Workload.from_json(request["workload"])
         self._target = targets.get(str(request["target"]))
         self._static = bool(request.get("static"))
         if self._workload.threads:
             self._target = self._target.with_threads(self._workload.threads)
+        self._scheduler = LocalScheduler(self._op, self._workload, self._target)
         self._gates = Gates(self._op, self._workload)
         self._kernels: dict[str, Kernel] = {}
         self._arguments: list[object] = []
         self._same: dict[tuple[str, Workload], bool] = {}
+
+    def schedule(self, algorithm: str) -> Scheduled:
+        """Run the schedule of an algorithm with the tuner's knobs.
+
+        Raises:
+            TuningError: the system gives too little memory.
+        """
+        self._send({"stage": "schedule"})
+        try:
+            with memory.limited() as most:
+                return self._scheduler.schedule(algorithm, _AskedKnobs(self._ask))
+        except MemoryError:
+            if not most:
+                raise TuningError("the system gives too little memory") from None
+            said = f"its schedule takes more than {most >> 20} MiB of memory"
+            return Scheduled(outcome=Outcome(FAILED, said))
+
+    def predict(
+        self, algorithm: str, settings: Sequence[Mapping[str, Value]]
+    ) -> list[float]:
+        """The times that the cost model predicts."""
+        self._send({"stage": "predict"})
+        return self._scheduler.predict(algorithm, settings)
 
     def attempt(self, candidate: Candidate, best: float) -> Outcome:
         """Build, check and time a candidate; only once if much slower than the best.
@@ -100,11 +126,13 @@ class Session:
                 error = self._checked(candidate, kernel, func)
         except Wrong as verdict:
             return Outcome(WRONG, str(verdict), spent=spent)
-        except (TuningError, OSError) as problem:  # not the candidate's fault
-            raise TuningError(str(problem)) from problem
-        except Exception as problem:  # noqa: BLE001 - a schedule may raise anything
+        except (TuningError, OSError, MemoryError) as problem:  # not its fault
+            raise TuningError(described(problem)) from problem
+        except Exception as problem:
             _end_if_lost(problem)
             _log(candidate)
+            if trouble := _disk_trouble():
+                raise TuningError(trouble) from problem
             return Outcome(FAILED, described(problem), spent=spent)
         self._kernels[candidate.key] = kernel
         call = _call(kernel, self._given())
@@ -131,6 +159,8 @@ class Session:
                 calls[candidate.key] = _call(kernel, self._given())
             except (Wrong, TensorlangError) as problem:
                 _end_if_lost(problem)
+                if trouble := _disk_trouble():
+                    raise TuningError(trouble) from problem
                 failed[candidate.key] = str(problem)
         with self._alone({}):
             timings = self._timer.against(calls, int(request["rounds"]))
@@ -159,6 +189,10 @@ class Session:
     def _built(
         self, candidate: Candidate, workload: Workload
     ) -> tuple[Kernel, Function]:
+        if workload is self._workload and self._scheduler.last is not None:
+            key, scheduled = self._scheduler.last
+            if key == candidate.key:
+                return build(scheduled, self._target), scheduled.function
         knobs = Knobs.replay(candidate.knobs)
         made = building.schedule(
             self._op, workload, self._target, candidate.algorithm, knobs
@@ -223,35 +257,77 @@ def _end_if_lost(problem: BaseException) -> None:
 
 
 def _log(what: object) -> None:
-    """Write the traceback of a problem to the log, under a header."""
-    print(f"\n{what}:\n{traceback.format_exc()}", file=sys.stderr, flush=True)  # noqa: T201
+    """Write the traceback of a problem to the log, under a header, if it takes it."""
+    with contextlib.suppress(OSError):
+        print(f"\n{what}:\n{traceback.format_exc()}", file=sys.stderr, flush=True)  # noqa: T201
+
+
+def _disk_trouble() -> str:
+    """Why compilers may have failed for reasons of the disk; else empty."""
+    try:
+        with tempfile.TemporaryFile(buffering=0) as file:
+            file.write(bytes(_SPARE_BYTES))
+    except OSError as problem:
+        return f"{tempfile.gettempdir()} takes no files: {problem.strerror}"
+    return ""
 
 
 def _call(kernel: Kernel, given: list[object]) -> Callable[[], object]:
     return lambda: kernel.launch(*given)
 
 
-def serve(requests: Iterable[str], send: Send) -> None:
+class _AskedKnobs(Knobs):
+    """Knobs whose values the tuner knows."""
+
+    def __init__(self, ask: Ask) -> None:
+        super().__init__()
+        self._tell = ask
+
+    def _value(self, name: str, domain: Domain, default: Value) -> Value:
+        asked = [name, protocol.domain_to_json(domain), default]
+        answer = self._tell({"knob": asked})
+        if "refused" in answer:
+            raise ArgumentError(str(answer["refused"]))
+        value: Value = answer["value"]
+        return value
+
+
+def serve(requests: Iterator[str], send: Send) -> None:
     """Answer requests until the stream ends."""
+
+    def ask(message: Mapping[str, object]) -> Mapping[str, Any]:
+        send(message)
+        return protocol.read(next(requests))
+
     session: Session | None = None
     for line in requests:
         request = protocol.read(line)
         try:
             if request["do"] == "open":
-                session = Session(request, send)
+                session = Session(request, send, ask)
                 send({"answer": "opened"})
             elif session is None:
                 send({"error": "no session is open"})
-            elif request["do"] == "attempt":
-                candidate = Candidate(str(request["algorithm"]), request["knobs"])
-                outcome = session.attempt(candidate, float(request["best"]))
-                send({"answer": outcome.to_json()})
             else:
-                send({"answer": session.finals(request)})
+                answer = _answer(session, request)
+                guard.end_children(apart=processes.running())
+                send({"answer": answer})
         except Exception as problem:  # noqa: BLE001 - reported to the tuner
             _end_if_lost(problem)
             _log(request["do"])
             send({"error": described(problem)})
+
+
+def _answer(session: Session, request: Mapping[str, Any]) -> object:
+    """The answer to a request of an open session."""
+    if request["do"] == "schedule":
+        return session.schedule(str(request["algorithm"])).to_json()
+    if request["do"] == "predict":
+        return session.predict(str(request["algorithm"]), request["settings"])
+    if request["do"] == "attempt":
+        candidate = Candidate(str(request["algorithm"]), request["knobs"])
+        return session.attempt(candidate, float(request["best"])).to_json()
+    return session.finals(request)
 
 
 def _lines_until_the_end(requests: TextIO) -> Iterator[str]:
@@ -272,24 +348,19 @@ def _lines_until_the_end(requests: TextIO) -> Iterator[str]:
         yield waiting.get()
 
 
-def _die_with_the_tuner() -> None:
-    """Have Linux kill this process with the tuner, even if no thread can react."""
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-
-
 def main() -> None:
     """Serve on standard input and output, which nothing else may use."""
-    _die_with_the_tuner()
+    guard.inherit_orphans()
     requests = os.fdopen(os.dup(0), encoding="utf-8")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    answers = os.dup(1)
+    answers, worker = os.dup(1), os.getpid()
     os.dup2(2, 1)
 
     def send(message: Mapping[str, object]) -> None:
+        if os.getpid() != worker:
+            os._exit(0)  # a candidate has forked it
         rest = protocol.encode(message)
         while rest:
             rest = rest[os.write(answers, rest) :]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import runpy
 import sys
-import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,102 +11,8 @@ import pytest
 
 from tensorlang import records
 
-# y = 2 x; every way to compute it is a function of the IR, by the name of its knob
-WAYS = {
-    "slow": """
-        t = alloc(u32[{n}])
-        for r in range(50):
-            for i in range({n}):
-                t[i] = x[i] + cast(u32, r)
-        for i in range({n}):
-            y[i] = x[i] * u32(2)
-    """,
-    "fast": "for i in range({n}):\n    y[i] = x[i] * u32(2)",
-    "segfault": """
-        for i in range({n}):
-            if {perhaps}:
-                y[i + 35184372088832] = x[i]
-    """,
-    "forever": "while {n} >= 0:\n    y[0] = x[0]",
-    "wrong": "for i in range({n}):\n    y[i] = x[i] * u32(3)",
-    "wrong_once": """
-        for i in range({n}):
-            y[i] = select(i == {n} - 2, u32(0), x[i] * u32(2))
-    """,
-    "unwritten": "for i in range({n} - 1):\n    y[i] = x[i] * u32(2)",
-    "past_the_end": """
-        for i in range({n} + 1):
-            if {perhaps}:
-                y[i] = x[min(i, {n} - 1)] * u32(2)
-    """,
-    "before_the_start": """
-        for i in range({n} + 1):
-            if {perhaps}:
-                y[i - 1] = x[max(i - 1, 0)] * u32(2)
-    """,
-    "reads_past_the_end": """
-        for i in range({n}):
-            if {perhaps}:
-                y[i] = x[i] * u32(2) + {odd}
-    """,
-    "reads_before": """
-        for i in range({n}):
-            if {perhaps}:
-                y[i] = x[i] * u32(2) + {even}
-    """,
-    "surely_past_the_end": "for i in range({n}):\n    y[i] = x[i + 1] * u32(2)",
-    "too_much_stack": """
-        t = alloc(u32[200000], scope="private")
-        for i in range({n}):
-            t[i] = x[i] * u32(2)
-            y[i] = t[i]
-    """,
-    "does_not_build": """
-        for i in bound({n}, "block.x"):
-            y[i] = x[i] * u32(2)
-    """,
-}
-AFTER = "((x[i + 1] * x[i + 1] + x[i + 1]) & u32(1))"  # 0, which no compiler sees
-BEFORE = AFTER.replace("+ 1]", "- 1]")
-
-PERHAPS = "x[0] >= u32(0)"  # always, which the verifier does not look for
-
-MODULE = '''
-"""A user's operator."""
-
-from tensorlang.ir.definitions.frontend import compute
-from tensorlang.ir.text.parser import parse
-from tensorlang.ops import operator
-from tensorlang.scheduling import schedule
-
-WAYS = {ways!r}
-
-
-@operator("{name}.double", family="{name}")
-def double(x):
-    n = int(x.shape[0])  # its schedules are written for one size
-    return compute((n,), lambda i: x[i] * 2, name="y")
-
-
-@schedule("{name}")
-def schedule_double(s, knobs):
-    n = s.function.params[0].buffer.shape[0].value
-    way = knobs.choice("way", {names!r})
-    if way == "raises":
-        raise ZeroDivisionError("a mistake\\nof the user's")
-    if way == "illegal":
-        s.vectorize("no_such_loop")
-    if way not in WAYS:
-        return
-    x, y = (param.buffer.name for param in s.function.params)
-    head = f"def {{s.function.name}}(x: u32[{{n}}], y: Out[u32[{{n}}]]):\\n"
-    body = WAYS[way].replace("{{n}}", str(n))
-    s.function = parse(head + body)
-'''
-
-
-def _indented(text: str) -> str:
-    return textwrap.indent(textwrap.dedent(text).strip(), "    ") + "\n"
+PROGRAMS = Path(__file__).parents[2] / "programs"
+WRITE = runpy.run_path(str(PROGRAMS / "user_operator.py"))["write"]
 
 
 @pytest.fixture(autouse=True)
@@ -123,21 +29,19 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def user_operator(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> Callable[..., str]:
     """Write a module with the operator, whose knob has these ways; its name."""
 
     def make(*ways: str) -> str:
         name = f"user_{abs(hash((request.node.nodeid, ways))):x}"
-        code = {w: t.replace("{odd}", AFTER) for w, t in WAYS.items()}
-        code = {w: t.replace("{perhaps}", PERHAPS) for w, t in code.items()}
-        code = {w: _indented(t.replace("{even}", BEFORE)) for w, t in code.items()}
-        text = MODULE.format(ways=code, name=name, names=list(ways))
-        (tmp_path / f"{name}.py").write_text(text)
+        made: str = WRITE(tmp_path, name, ways)
         monkeypatch.syspath_prepend(str(tmp_path))
         monkeypatch.setenv("PYTHONPATH", str(tmp_path))
         sys.modules.pop(name, None)
-        return f"{name}:double"
+        return made
 
     return make
 

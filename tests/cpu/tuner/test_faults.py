@@ -177,8 +177,9 @@ def test_a_worker_killed_from_outside_is_not_the_candidate_s_fault(
     name, seen = user_operator("slow", "fast"), Counter[str]()
 
     def once(request: Mapping[str, Any]) -> bool:
-        seen[str(request.get("knobs", request["do"]))] += 1
-        return seen[str(request.get("knobs", request["do"]))] == 1
+        said = str(request.get("knobs", request.get("do", request)))
+        seen[said] += 1
+        return seen[said] == 1
 
     kills(number, once)
     (report,) = tune(name, shapes=SHAPE, dtypes="u32", budget=300, storage=storage)

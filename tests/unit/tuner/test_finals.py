@@ -34,7 +34,7 @@ class FakeWorker:
         self.behaviour = behaviour
         self.heats: list[list[str]] = []
 
-    def finals(self, candidates: Sequence[Candidate], rounds: int, _: float) -> Any:
+    def finals(self, candidates: Sequence[Candidate], rounds: int, *_: float) -> Any:
         names = [str(c.knobs["name"]) for c in candidates]
         self.heats.append(names)
         doing = {self.behaviour.get(name, "") for name in names}
@@ -163,7 +163,7 @@ class TwoProcesses(FakeWorker):
     def stop(self) -> None:
         self.times = self.times[1:] or self.times
 
-    def finals(self, candidates: Sequence[Candidate], rounds: int, _: float) -> Any:
+    def finals(self, candidates: Sequence[Candidate], rounds: int, *_: float) -> Any:
         chosen = {c.key: self.times[0][str(c.knobs["name"])] for c in candidates}
         self.heats.append([str(c.knobs["name"]) for c in candidates])
         return {key: [time] * rounds for key, time in chosen.items()}, {}

@@ -211,22 +211,6 @@ def test_what_a_schedule_raises_is_a_reason_in_a_line(scheduled: Any) -> None:
     assert points[True].outcome.reason == "its schedule raised KeyError: 'a\\nb'"
 
 
-def test_a_schedule_that_never_ends_is_a_reason_too(scheduled: Any) -> None:
-    def endless(_: Schedule, knobs: Knobs) -> None:
-        while knobs.flag("endless"):
-            pass
-
-    scheduled(endless)
-    found = space()
-    found.limit = 0.2
-    search = Search(found, Kept(), 0)
-    points = {s.candidate.knobs["endless"]: s.point for s in _all(search)}
-    assert points[False].outcome is None
-    assert points[True].outcome is not None
-    assert points[True].outcome.status == "hung"
-    assert points[True].outcome.reason == "its schedule was not done after 0.2 s"
-
-
 def _all(search: Search) -> list[Any]:
     found = []
     for suggestion in search.suggestions():

@@ -134,9 +134,13 @@ class Timed(Worker):
         return Outcome(OK, "", 1.0 / self.tried, spent={"check": 0.1})
 
     def finals(
-        self, candidates: Sequence[Candidate], rounds: int, limit: float
+        self,
+        candidates: Sequence[Candidate],
+        rounds: int,
+        limit: float,
+        left: float = 0.0,
     ) -> tuple[dict[str, list[float]], dict[str, str]]:
-        del limit
+        del limit, left
         self.compared.append(self.tried)
         return {each.key: [0.5] * rounds for each in candidates}, {}
 
@@ -164,10 +168,14 @@ def test_without_time_for_finals_the_last_comparison_counts(
 ) -> None:
     class Late(Timed):
         def finals(
-            self, candidates: Sequence[Candidate], rounds: int, limit: float
+            self,
+            candidates: Sequence[Candidate],
+            rounds: int,
+            limit: float,
+            left: float = 0.0,
         ) -> tuple[dict[str, list[float]], dict[str, str]]:
             clock["now"] = 100.0  # after which there is no time for more
-            return super().finals(candidates, rounds, limit)
+            return super().finals(candidates, rounds, limit, left)
 
     workload = copy.workload((4096,), dtypes="f32")
     run = Run(copy, workload, targets.host(), budget=60.0, _begun=0.0)

@@ -1,0 +1,121 @@
+"""Evaluation of schedule functions: the scheduled IR of some knobs, or a refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import inf
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tensorlang.errors import TensorlangError
+from tensorlang.ir.digest import digest
+from tensorlang.ops.kernels import building
+from tensorlang.scheduling import Knobs
+from tensorlang.scheduling.knobs import Cost, Value
+from tensorlang.tuner.search.pruning import refusal
+from tensorlang.tuner.workers.protocol import FAILED, ILLEGAL, Candidate, Outcome
+
+if TYPE_CHECKING:
+    from tensorlang.ir.nodes import Function
+    from tensorlang.ops.operator import Operator
+    from tensorlang.scheduling import Schedule
+    from tensorlang.targets import Target
+    from tensorlang.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """The result of a schedule function.
+
+    Attributes:
+        ir: Content hash of the scheduled IR; empty if it was rejected.
+        outcome: Why it is not built, if so.
+        modelled: Whether the algorithm's schedule predicts times.
+    """
+
+    ir: str = ""
+    outcome: Outcome | None = None
+    modelled: bool = False
+
+    def to_json(self) -> dict[str, object]:
+        """Plain data, for `from_json`."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Scheduled:
+        """Read the result of `to_json`."""
+        told = data["outcome"]
+        outcome = None if told is None else Outcome.from_json(told)
+        return cls(str(data["ir"]), outcome, bool(data["modelled"]))
+
+
+class Scheduler(Protocol):
+    """Runs schedule functions: a worker, or `LocalScheduler`."""
+
+    def schedule(self, algorithm: str, knobs: Knobs) -> Scheduled:
+        """Run the schedule of an algorithm; the knobs keep what it asked for."""
+
+    def predict(
+        self, algorithm: str, settings: Sequence[Mapping[str, Value]]
+    ) -> list[float]:
+        """The times that an algorithm's cost model gives some settings of its knobs.
+
+        In any unit; infinite where it fails, or gives what is no time.
+        """
+
+
+class LocalScheduler:
+    """Runs the schedules of a workload in this process, which a mistake may end.
+
+    Attributes:
+        last: The last candidate's key and its function, if it was not rejected.
+    """
+
+    def __init__(self, op: Operator, workload: Workload, target: Target) -> None:
+        self._op, self._workload, self._target = op, workload, target
+        self._costs: dict[str, list[Cost]] = {}
+        self.last: tuple[str, Schedule] | None = None
+
+    def schedule(self, algorithm: str, knobs: Knobs) -> Scheduled:
+        """Run the schedule of an algorithm.
+
+        Raises:
+            MemoryError: there is too little memory, or the schedule takes too much.
+        """
+        self.last, ir, outcome = None, "", None
+        try:
+            made = building.schedule(
+                self._op, self._workload, self._target, algorithm, knobs
+            )
+            ir, outcome = self._judged(made.function)
+            self.last = Candidate(algorithm, knobs.values).key, made
+        except MemoryError:
+            raise
+        except TensorlangError as problem:
+            outcome = Outcome(ILLEGAL, " ".join(str(problem).split()))
+        except Exception as problem:  # noqa: BLE001 - a schedule may raise anything
+            said = " ".join(f"{type(problem).__name__}: {problem}".split())
+            outcome = Outcome(FAILED, f"its schedule raised {said}"[:400])
+        costs = self._costs.setdefault(algorithm, knobs.costs)
+        return Scheduled(ir, outcome, bool(costs))
+
+    def _judged(self, func: Function) -> tuple[str, Outcome | None]:
+        if why := refusal(func, self._target):
+            return "", Outcome(ILLEGAL, why)
+        return digest(func), None
+
+    def predict(
+        self, algorithm: str, settings: Sequence[Mapping[str, Value]]
+    ) -> list[float]:
+        """The times that the cost model predicts."""
+        if algorithm not in self._costs:
+            self.schedule(algorithm, Knobs())
+        return [_predicted(self._costs[algorithm], each) for each in settings]
+
+
+def _predicted(costs: Sequence[Cost], setting: Mapping[str, Value]) -> float:
+    try:
+        total = float(sum(cost(setting) for cost in costs))
+    except Exception:  # noqa: BLE001 - a model may raise anything
+        return inf
+    return total if 0.0 < total < inf else inf
