@@ -8,11 +8,12 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from tensorlang.ir.definitions.reducers import builtin
+from tensorlang.ir.definitions.reducers import builtin, highest, lowest, reducer
 from tensorlang.ir.dtypes import i32, i64, u32, u64
-from tensorlang.ir.nodes import Binary, Bitcast, Const, Reducer, Select, Var
+from tensorlang.ir.nodes import Binary, Bitcast, Const, Reducer, Select
 
 if TYPE_CHECKING:
+    from tensorlang.ir.definitions.reducers import State
     from tensorlang.ir.dtypes import DType
     from tensorlang.ir.nodes import Expr
 
@@ -24,10 +25,7 @@ _FRACTION: Final = {"f32": 23, "f64": 52}
 
 def _worst(name: str, dtype: DType) -> Expr:
     """The identity: it loses against every value."""
-    if dtype.is_float:
-        return Const(float("-inf" if name.endswith("max") else "inf"), dtype)
-    low, high = dtype.limits
-    return Const(low if name.endswith("max") else high, dtype)
+    return lowest(dtype) if name.endswith("max") else highest(dtype)
 
 
 @cache
@@ -42,16 +40,13 @@ def extreme(name: str, dtype: DType) -> Reducer:
         assert found is not None
         return found
     kind = _BITS[dtype.name]
-    a, held = Var("a0", dtype), Var("a1", kind)
-    b, given = Var("b0", dtype), Var("b1", kind)
-    best = Select(a > b if name == "max" else a < b, a, b)
-    return Reducer(
-        f"{name}_and_bits",
-        (a, held),
-        (b, given),
-        (_worst(name, dtype), Const(0, kind)),
-        (best, Binary("max", held, given)),
-    )
+
+    def combine(a: State, b: State) -> tuple[Expr, ...]:
+        better = a[0] > b[0] if name == "max" else a[0] < b[0]
+        return Select(better, a[0], b[0]), Binary("max", a[1], b[1])
+
+    identity = _worst(name, dtype), Const(0, kind)
+    return reducer(f"{name}_and_bits", (dtype, kind), identity, combine)
 
 
 def bits_of(value: Expr) -> Expr:
@@ -70,24 +65,22 @@ def or_nan(best: Expr, bits: Expr) -> Expr:
 @cache
 def extreme_at(name: str, dtype: DType) -> Reducer:
     """`argmax` or `argmin`: the extreme and its lowest position; NaN is the extreme."""
-    a, at = Var("a0", dtype), Var("a1", i64)
-    b, there = Var("b0", dtype), Var("b1", i64)
     if not dtype.is_float:
         found = builtin(name, (dtype, i64))
         assert found is not None
         return found
-    beats = a >= b if name == "argmax" else a <= b
-    beaten = b >= a if name == "argmax" else b <= a
-    not_below = beats | a.not_equal(a)
-    not_above = beaten | b.not_equal(b)
-    left = not_below & (~not_above | (at < there))
-    return Reducer(
-        f"{name}_or_nan",
-        (a, at),
-        (b, there),
-        (_worst(name, dtype), Const(i64.limits[1], i64)),
-        (Select(left, a, b), Select(left, at, there)),
-    )
+
+    def combine(left: State, right: State) -> tuple[Expr, ...]:
+        (a, at), (b, there) = left, right
+        beats = a >= b if name == "argmax" else a <= b
+        beaten = b >= a if name == "argmax" else b <= a
+        not_below = beats | a.not_equal(a)
+        not_above = beaten | b.not_equal(b)
+        first = not_below & (~not_above | (at < there))
+        return Select(first, a, b), Select(first, at, there)
+
+    identity = _worst(name, dtype), Const(i64.limits[1], i64)
+    return reducer(f"{name}_or_nan", (dtype, i64), identity, combine)
 
 
 def packs(dtype: DType) -> bool:

@@ -15,20 +15,24 @@ from tensorlang.ir.dtypes import DType, i64
 from tensorlang.ir.intrinsics import intrinsic
 from tensorlang.ir.nodes import Binary, Const, Expr, Reducer, Select, Var, as_expr
 
-Combine: TypeAlias = Callable[[tuple[Var, ...], tuple[Var, ...]], tuple[Expr, ...]]
+State: TypeAlias = tuple[Var, ...]
+Combine: TypeAlias = Callable[[State, State], tuple[Expr, ...]]
 
 
-def _lowest(dtype: DType) -> Expr:
+def lowest(dtype: DType) -> Expr:
+    """The identity of `max`."""
     return Const(float("-inf") if dtype.is_float else dtype.limits[0], dtype)
 
 
-def _highest(dtype: DType) -> Expr:
+def highest(dtype: DType) -> Expr:
+    """The identity of `min`."""
     return Const(float("inf") if dtype.is_float else dtype.limits[1], dtype)
 
 
-def _reducer(
+def reducer(
     name: str, dtypes: tuple[DType, ...], identity: tuple[Expr, ...], combine: Combine
 ) -> Reducer:
+    """The reducer whose combination of two states is `combine(left, right)`."""
     left = tuple(Var(f"a{n}", dtype) for n, dtype in enumerate(dtypes))
     right = tuple(Var(f"b{n}", dtype) for n, dtype in enumerate(dtypes))
     return Reducer(name, left, right, identity, combine(left, right))
@@ -36,7 +40,7 @@ def _reducer(
 
 def _fold(name: str, op: str, identity: Callable[[DType], Expr]) -> _Maker:
     def make(dtypes: tuple[DType, ...]) -> Reducer:
-        return _reducer(
+        return reducer(
             name,
             dtypes,
             (identity(dtypes[0]),),
@@ -50,7 +54,7 @@ def _arg(name: str, better: str, identity: Callable[[DType], Expr]) -> _Maker:
     """The extreme value and its lowest index; NaN counts as the extreme."""
 
     def make(dtypes: tuple[DType, ...]) -> Reducer:
-        return _reducer(
+        return reducer(
             name,
             dtypes,
             (identity(dtypes[0]), Const(i64.limits[1], i64)),
@@ -60,7 +64,7 @@ def _arg(name: str, better: str, identity: Callable[[DType], Expr]) -> _Maker:
     return make
 
 
-def _pick(better: str, a: tuple[Var, ...], b: tuple[Var, ...]) -> tuple[Expr, ...]:
+def _pick(better: str, a: State, b: State) -> tuple[Expr, ...]:
     wins = a[0] > b[0] if better == "gt" else a[0] < b[0]
     ties = a[0].equal(b[0])
     if a[0].dtype.is_float:
@@ -77,9 +81,9 @@ def _logsumexp(dtypes: tuple[DType, ...]) -> Reducer:
     Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018.
     """
 
-    def combine(a: tuple[Var, ...], b: tuple[Var, ...]) -> tuple[Expr, ...]:
+    def combine(a: State, b: State) -> tuple[Expr, ...]:
         top = Binary("max", a[0], b[0])
-        empty = top.equal(_lowest(top.dtype))
+        empty = top.equal(lowest(top.dtype))
         base = Select(empty, as_expr(0.0, top.dtype), top)  # exp(-inf - -inf) is NaN
         total = a[1] * intrinsic("exp", a[0] - base) + b[1] * intrinsic(
             "exp", b[0] - base
@@ -87,7 +91,7 @@ def _logsumexp(dtypes: tuple[DType, ...]) -> Reducer:
         return top, total
 
     zero = Const(0.0, dtypes[1])
-    return _reducer("logsumexp", dtypes, (_lowest(dtypes[0]), zero), combine)
+    return reducer("logsumexp", dtypes, (lowest(dtypes[0]), zero), combine)
 
 
 def _welford(dtypes: tuple[DType, ...]) -> Reducer:
@@ -96,7 +100,7 @@ def _welford(dtypes: tuple[DType, ...]) -> Reducer:
     Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm", 1979.
     """
 
-    def combine(a: tuple[Var, ...], b: tuple[Var, ...]) -> tuple[Expr, ...]:
+    def combine(a: State, b: State) -> tuple[Expr, ...]:
         count = a[0] + b[0]
         safe = Select(count.equal(0.0), as_expr(1.0, count.dtype), count)
         delta = b[1] - a[1]
@@ -105,7 +109,7 @@ def _welford(dtypes: tuple[DType, ...]) -> Reducer:
         return count, mean, a[2] + b[2] + delta * delta * a[0] * share
 
     zeros = tuple(Const(0.0, dtype) for dtype in dtypes)
-    return _reducer("welford", dtypes, zeros, combine)
+    return reducer("welford", dtypes, zeros, combine)
 
 
 _Maker: TypeAlias = Callable[[tuple[DType, ...]], Reducer]
@@ -114,13 +118,13 @@ _Maker: TypeAlias = Callable[[tuple[DType, ...]], Reducer]
 _TABLE: Final[dict[str, tuple[int, tuple[str, ...], _Maker]]] = {
     "sum": (1, ("float", "int", "uint"), _fold("sum", "add", lambda t: Const(0, t))),
     "prod": (1, ("float", "int", "uint"), _fold("prod", "mul", lambda t: Const(1, t))),
-    "min": (1, ("float", "int", "uint"), _fold("min", "min", _highest)),
-    "max": (1, ("float", "int", "uint"), _fold("max", "max", _lowest)),
+    "min": (1, ("float", "int", "uint"), _fold("min", "min", highest)),
+    "max": (1, ("float", "int", "uint"), _fold("max", "max", lowest)),
     "any": (1, ("bool",), _fold("any", "or", lambda t: Const(False, t))),
     "all": (1, ("bool",), _fold("all", "and", lambda t: Const(True, t))),
     "xor": (1, ("int", "uint"), _fold("xor", "xor", lambda t: Const(0, t))),
-    "argmax": (2, ("float", "int", "uint"), _arg("argmax", "gt", _lowest)),
-    "argmin": (2, ("float", "int", "uint"), _arg("argmin", "lt", _highest)),
+    "argmax": (2, ("float", "int", "uint"), _arg("argmax", "gt", lowest)),
+    "argmin": (2, ("float", "int", "uint"), _arg("argmin", "lt", highest)),
     "logsumexp": (2, ("float",), _logsumexp),
     "welford": (3, ("float",), _welford),
 }

@@ -29,6 +29,7 @@ from tensorlang.ir.definitions.elementwise import (
     wide,
 )
 from tensorlang.ir.definitions.frontend import compute, reduce_axis, reduction, reshaped
+from tensorlang.ir.definitions.reducers import lowest, reducer
 from tensorlang.ir.definitions.sizes import require
 from tensorlang.ir.dtypes import f32
 from tensorlang.ir.nodes import Const, Expr, Reducer, Select, Var, as_expr
@@ -66,17 +67,21 @@ def unchunked() -> Iterator[None]:
 @cache
 def top_of(dtype: DType) -> Reducer:
     """Maximum in one instruction: undefined for NaN inputs."""
-    a, b = Var("a0", dtype), Var("b0", dtype)
-    lowest = Const(float("-inf"), dtype)
-    return Reducer("top", (a,), (b,), (lowest,), (Select(a > b, a, b),))
+    return reducer(
+        "top",
+        (dtype,),
+        (lowest(dtype),),
+        lambda a, b: (Select(a[0] > b[0], a[0], b[0]),),
+    )
 
 
 @cache
 def two_sums(dtype: DType) -> Reducer:
     """Two sums at once."""
-    a, b, c, d = (Var(name, dtype) for name in ("a0", "a1", "b0", "b1"))
-    zero = Const(0.0, dtype)
-    return Reducer("sums", (a, b), (c, d), (zero, zero), (a + c, b + d))
+    zeros = (Const(0.0, dtype),) * 2
+    return reducer(
+        "sums", (dtype, dtype), zeros, lambda a, b: (a[0] + b[0], a[1] + b[1])
+    )
 
 
 def row_of(at: Index) -> Index:

@@ -6,23 +6,19 @@ replaces loops that match the first by the second.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Final, TypeAlias
 
 from tensorlang.errors import ScheduleError
-from tensorlang.instructions import (
-    DOT_PRODUCTS,
-    MATRIX_PRODUCTS,
-    DotProduct,
-    MatrixProduct,
-)
+from tensorlang.instructions import DOT_PRODUCTS, MATRIX_PRODUCTS
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.dtypes import DType, as_dtype, i64, u8
 from tensorlang.ir.text.parser import parse
-from tensorlang.scheduling.intrinsics import matrices as matrix_intrinsics
-from tensorlang.scheduling.intrinsics.dots import SIGN, dot_name, layouts, nests
+from tensorlang.scheduling.intrinsics import dots, matrices
+from tensorlang.scheduling.intrinsics.dots import SIGN, dot_name, layouts
 from tensorlang.scheduling.intrinsics.matrices import HEIGHTS, matrix_name
 
 
@@ -36,62 +32,37 @@ class TensorIntrinsic:
     features: tuple[str, ...] = ()
 
 
-def _fma(lanes: int, dtype: str) -> Callable[[str], TensorIntrinsic]:
-    """`c[0:lanes] += a * b[0:lanes]`, with one element of `a` broadcast."""
+Make: TypeAlias = Callable[[str], TensorIntrinsic]
+
+
+def _read(
+    nests: Callable[..., tuple[str, str]], *args: object, features: tuple[str, ...] = ()
+) -> Make:
+    """An intrinsic of a name whose two functions are the texts `nests(name, *args)`."""
 
     def make(name: str) -> TensorIntrinsic:
-        head = (
-            f"def {name}(c: InOut[{dtype}[{lanes}]], a: {dtype}[1], "
-            f"b: {dtype}[{lanes}]):\n"
-        )
-        meaning = f"""
+        meaning, vectors = map(parse, nests(name, *args))
+        return TensorIntrinsic(name, meaning, vectors, features)
+
+    return make
+
+
+def _fma(name: str, lanes: int, dtype: str) -> tuple[str, str]:
+    """`c[0:lanes] += a * b[0:lanes]`, with one element of `a` broadcast."""
+    head = (
+        f"def {name}(c: InOut[{dtype}[{lanes}]], a: {dtype}[1], b: {dtype}[{lanes}]):\n"
+    )
+    meaning = f"""
     for l in range({lanes}):
         with block("fma", vl=spatial({lanes}, l)):
             reduce(sum, c[vl], a[0] * b[vl])
 """
-        row = f"ramp(0, 1, {lanes})"
-        vectors = f"    c[{row}] = fma(splat(a[0], {lanes}), b[{row}], c[{row}])\n"
-        return TensorIntrinsic(name, parse(head + meaning), parse(head + vectors))
-
-    return make
+    row = f"ramp(0, 1, {lanes})"
+    vectors = f"    c[{row}] = fma(splat(a[0], {lanes}), b[{row}], c[{row}])\n"
+    return head + meaning, head + vectors
 
 
-def _dot(row: DotProduct, x: str, layout: str) -> Callable[[str], TensorIntrinsic]:
-    """A dot product instruction; see `dot_intrinsics.nests`."""
-
-    def make(name: str) -> TensorIntrinsic:
-        meaning, vectors = map(parse, nests(name, row, x, layout))
-        return TensorIntrinsic(name, meaning, vectors, features=row.features)
-
-    return make
-
-
-def _matrix(
-    row: MatrixProduct, height: int, layout: str
-) -> Callable[[str], TensorIntrinsic]:
-    """A matrix product instruction; see `matrix_intrinsics.nests`."""
-
-    def make(name: str) -> TensorIntrinsic:
-        texts = matrix_intrinsics.nests(name, row, height, layout)
-        meaning, tiles = map(parse, texts)
-        return TensorIntrinsic(name, meaning, tiles, features=row.features)
-
-    return make
-
-
-def _tile(
-    nests: Callable[[str, str, int, int], tuple[str, str]], dtype: str, height: int
-) -> Callable[[str], TensorIntrinsic]:
-    """A step on a tile of 16 sums a row."""
-
-    def make(name: str) -> TensorIntrinsic:
-        meaning, tile = map(parse, nests(name, dtype, height, 16))
-        return TensorIntrinsic(name, meaning, tile)
-
-    return make
-
-
-def _transpose(size: int, dtype: str) -> Callable[[str], TensorIntrinsic]:
+def _transpose(size: int, dtype: str) -> Make:
     """`b[j, i] = a[i, j]`: `size` loads, a butterfly of shuffles, `size` stores."""
 
     def make(name: str) -> TensorIntrinsic:
@@ -102,33 +73,36 @@ def {name}(a: {dtype}[{size}, {size}], b: Out[{dtype}[{size}, {size}]]):
             with block("transpose", vi=spatial({size}, i), vj=spatial({size}, j)):
                 b[vj, vi] = a[vi, vj]
 """)
-        lets, rows = _butterfly(meaning, size, as_dtype(dtype))
-        lanes = ir.Ramp(ir.Const(0, i64), ir.Const(1, i64), size)
-        stores = [
-            ir.Store(meaning.buffers[1], (ir.Const(i, i64), lanes), row)
-            for i, row in enumerate(rows)
-        ]
-        body = ir.seq(*lets, *stores)
-        done = ir.Function(name, meaning.params, meaning.scalars, body)
-        return TensorIntrinsic(name, meaning, done)
+        return _by_columns(meaning, size, dtype, _row)
 
     return make
 
 
+def _row(i: int, lanes: ir.Expr) -> tuple[ir.Expr, ...]:
+    return ir.Const(i, i64), lanes
+
+
 def _copy_by_columns(
     size: int, dtype: str, group: int = 1, *, flips: bool = False
-) -> Callable[[str], TensorIntrinsic]:
+) -> Make:
     """`b[i, j] = a[i, j]`, read by rows and written by columns, transposed in between.
 
     For packing: if `b` is contiguous along its first index, both sides move whole
     vectors. A `group` of columns stays together: pairs for a dot product. Bytes that it
     `flips` become unsigned ones, larger by 128.
     """
+    columns = size * group
     made = "u8" if flips else dtype
     value = f"cast(u8, a[vi, vj]) ^ u8({SIGN})" if flips else "a[vi, vj]"
 
+    def at(i: int, lanes: ir.Expr) -> tuple[ir.Expr, ...]:
+        first = ir.Const(i * group, i64)
+        if group == 1:
+            return lanes, first
+        wide = ir.Splat(ir.Const(group, i64), columns)
+        return lanes // wide, ir.Splat(first, columns) + lanes % wide
+
     def make(name: str) -> TensorIntrinsic:
-        columns = size * group
         meaning = parse(f"""
 def {name}(a: {dtype}[{size}, {columns}], b: Out[{made}[{size}, {columns}]]):
     for i in range({size}):
@@ -136,30 +110,32 @@ def {name}(a: {dtype}[{size}, {columns}], b: Out[{made}[{size}, {columns}]]):
             with block("copy", vi=spatial({size}, i), vj=spatial({columns}, j)):
                 b[vi, vj] = {value}
 """)
-        lets, rows = _butterfly(meaning, size, as_dtype(dtype), group)
-        lanes = ir.Ramp(ir.Const(0, i64), ir.Const(1, i64), columns)
-        wide = ir.Const(group, i64)
-        stores = [
-            ir.Store(
-                meaning.buffers[1],
-                (lanes, ir.Const(i, i64))
-                if group == 1
-                else (
-                    lanes // ir.Splat(wide, columns),
-                    ir.Splat(ir.Const(i * group, i64), columns)
-                    + lanes % ir.Splat(wide, columns),
-                ),
-                row.cast(u8.vector(columns)) ^ ir.Splat(ir.Const(SIGN, u8), columns)
-                if flips
-                else row,
-            )
-            for i, row in enumerate(rows)
-        ]
-        body = ir.seq(*lets, *stores)
-        done = ir.Function(name, meaning.params, meaning.scalars, body)
-        return TensorIntrinsic(name, meaning, done)
+        return _by_columns(meaning, size, dtype, at, group, flips=flips)
 
     return make
+
+
+def _by_columns(
+    meaning: ir.Function,
+    size: int,
+    dtype: str,
+    at: Callable[[int, ir.Expr], tuple[ir.Expr, ...]],
+    group: int = 1,
+    *,
+    flips: bool = False,
+) -> TensorIntrinsic:
+    """The columns of the first buffer, stored to the second at `at(column, lanes)`."""
+    lets, columns = _butterfly(meaning, size, as_dtype(dtype), group)
+    lanes = ir.Ramp(ir.Const(0, i64), ir.Const(1, i64), size * group)
+    if flips:
+        sign = ir.Splat(ir.Const(SIGN, u8), lanes.lanes)
+        columns = [each.cast(u8.vector(lanes.lanes)) ^ sign for each in columns]
+    stores = [
+        ir.Store(meaning.buffers[1], at(i, lanes), each)
+        for i, each in enumerate(columns)
+    ]
+    done = dataclasses.replace(meaning, body=ir.seq(*lets, *stores))
+    return TensorIntrinsic(meaning.name, meaning, done)
 
 
 def _butterfly(
@@ -201,29 +177,30 @@ _SQUARES: Final = {
     8: "f64 i64 u64 f32 i32 u32",
     4: "f64 i64 u64",
 }
-_TABLE: Final[dict[str, Callable[[str], TensorIntrinsic]]] = {
-    "fma_16xf32": _fma(16, "f32"),
-    "fma_8xf32": _fma(8, "f32"),
-    "fma_8xf64": _fma(8, "f64"),
-    "fma_4xf64": _fma(4, "f64"),
+_TABLE: Final[dict[str, Make]] = {
+    "fma_16xf32": _read(_fma, 16, "f32"),
+    "fma_8xf32": _read(_fma, 8, "f32"),
+    "fma_8xf64": _read(_fma, 8, "f64"),
+    "fma_4xf64": _read(_fma, 4, "f64"),
     **{
-        dot_name(row, x, layout): _dot(row, x, layout)
+        dot_name(row, x, layout): _read(
+            dots.nests, row, x, layout, features=row.features
+        )
         for row in DOT_PRODUCTS.values()
         for x in dict.fromkeys((row.a, row.b))
         for layout in layouts(row, x)
     },
     **{
-        matrix_name(row, height, layout): _matrix(row, height, layout)
+        matrix_name(row, height, layout): _read(
+            matrices.nests, row, height, layout, features=row.features
+        )
         for row in MATRIX_PRODUCTS.values()
         for height in HEIGHTS
-        for layout in matrix_intrinsics.LAYOUTS
+        for layout in matrices.LAYOUTS
     },
     **{
-        f"{step}_{height}x16x{dtype}": _tile(made, dtype, height)
-        for step, made in (
-            ("zero", matrix_intrinsics.zeros),
-            ("copy", matrix_intrinsics.copies),
-        )
+        f"{step}_{height}x16x{dtype}": _read(made, dtype, height, 16)
+        for step, made in (("zero", matrices.zeros), ("copy", matrices.copies))
         for height in HEIGHTS
         for dtype in ("f32", "i32")
     },
