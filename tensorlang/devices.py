@@ -23,29 +23,34 @@ REMEDY: Final = "pip install 'tensorlang[opencl]' and an OpenCL driver"
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """Properties of an OpenCL device for a target.
+    """Properties of a device for a target.
 
     Attributes:
-        title: Its name and its platform's.
-        slug: The same, usable in a file name.
-        arch: `gpu` or `cpu`, and the address width.
-        driver: Platform and driver version, on which compiled programs depend.
-        units: Compute units.
-        block_threads: Maximum number of work-items per work-group.
-        shared_bytes: Local memory per work-group.
+        title: Its name; with OpenCL, also its platform's.
+        arch: With OpenCL, `gpu` or `cpu` and the address width; with CUDA, `sm_80`.
+        driver: The driver's version; with OpenCL, also the platform's.
+        units: Compute units, or multiprocessors.
+        block_threads: Maximum number of threads per block.
+        shared_bytes: Maximum (opt-in) shared memory per block.
         vector_bits: Width of one thread's widest access.
-        features: Its extensions.
+        features: OpenCL's extensions.
+        l2_bytes: The size of the L2 cache; 0 if unknown.
     """
 
     title: str
-    slug: str
     arch: str
     driver: str
     units: int
     block_threads: int
     shared_bytes: int
-    vector_bits: int
-    features: tuple[str, ...]
+    vector_bits: int = 128
+    features: tuple[str, ...] = ()
+    l2_bytes: int = 0
+
+    @property
+    def slug(self) -> str:
+        """The title, usable in a file name."""
+        return re.sub(r"[^a-z0-9]+", "_", self.title.lower()).strip("_")
 
 
 def problem() -> str:
@@ -78,7 +83,6 @@ def _described(handle: pyopencl.Device) -> Device:
     kind = "gpu" if handle.type & pyopencl.device_type.GPU else "cpu"
     return Device(
         title=title,
-        slug=re.sub(r"[^a-z0-9]+", "_", title.lower()).strip("_"),
         arch=f"{kind}{handle.address_bits}",
         driver=f"{platform.version}; {handle.driver_version}",
         units=handle.max_compute_units,
@@ -92,31 +96,6 @@ def _described(handle: pyopencl.Device) -> Device:
 # ------------------------------------------------------------------------- CUDA
 
 CUDA_REMEDY: Final = "pip install 'tensorlang[cuda]' and NVIDIA's driver"
-
-
-@dataclass(frozen=True, slots=True)
-class CudaDevice:
-    """Properties of an NVIDIA GPU for a target.
-
-    Attributes:
-        title: Its name.
-        slug: The same, usable in a file name.
-        capability: Its compute capability, such as `(9, 0)`.
-        driver: The driver's version.
-        units: Multiprocessors.
-        block_threads: Maximum number of threads per block.
-        shared_bytes: Maximum (opt-in) shared memory per block.
-        l2_bytes: The size of its L2 cache.
-    """
-
-    title: str
-    slug: str
-    capability: tuple[int, int]
-    driver: str
-    units: int
-    block_threads: int
-    shared_bytes: int
-    l2_bytes: int
 
 
 def cuda_problem() -> str:
@@ -143,20 +122,18 @@ def cuda_handle(index: int) -> driver.Device:
 
 
 @cache
-def cuda_devices() -> tuple[CudaDevice, ...]:
+def cuda_devices() -> tuple[Device, ...]:
     """The properties of each GPU."""
     count = _cuda_driver().Device.count()
     return tuple(_cuda_described(cuda_handle(index)) for index in range(count))
 
 
-def _cuda_described(handle: driver.Device) -> CudaDevice:
+def _cuda_described(handle: driver.Device) -> Device:
     driver = _cuda_driver()
-    attributes, name = driver.device_attribute, handle.name()
-    version = driver.get_driver_version()
-    return CudaDevice(
-        title=name,
-        slug=re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_"),
-        capability=handle.compute_capability(),
+    attributes, version = driver.device_attribute, driver.get_driver_version()
+    return Device(
+        title=handle.name(),
+        arch="sm_{}{}".format(*handle.compute_capability()),
         driver=f"{version // 1000}.{version % 1000 // 10}",
         units=handle.get_attribute(attributes.MULTIPROCESSOR_COUNT),
         block_threads=handle.get_attribute(attributes.MAX_THREADS_PER_BLOCK),

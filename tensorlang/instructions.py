@@ -23,58 +23,24 @@ class DotProduct:
         sums: Type of the sums.
         a: Type of the first factors.
         b: Type of the second factors.
-        lanes: Number of sums.
-        group: Number of products per sum, adjacent in memory.
+        lanes: Number of sums, of one row.
+        group: Number of products per sum and step, adjacent in memory.
         llvm: The LLVM intrinsic.
         features: The processor features that it needs, by Linux's names.
-    """
-
-    name: str
-    sums: str
-    a: str
-    b: str
-    lanes: int
-    group: int
-    llvm: str
-    features: tuple[str, ...]
-
-    @property
-    def depth(self) -> int:
-        """Number of products added to each sum."""
-        return self.group
-
-    def fits(self, features: Collection[str]) -> bool:
-        """Whether a processor with these features has it."""
-        return not {*self.features} - {*features}
-
-
-@dataclass(frozen=True, slots=True)
-class MatrixProduct:
-    """An instruction on tiles: `sums[m, l] += a[m, s, 0] * b[s, l, 0] + ...`.
-
-    Attributes:
-        name: The native's name, and the beginning of its tensor intrinsics' names.
-        sums: Type of the sums, `rows` by `lanes`.
-        a: Type of the first factors, `rows` by `steps * group`.
-        b: Type of the second factors, `steps` by `lanes` by `group`.
-        rows: The most rows of a tile.
-        lanes: Columns of the sums.
         steps: Number of groups that are added to each sum.
-        group: Number of products per step, adjacent in memory.
-        llvm: The LLVM intrinsic.
-        features: The processor features that it needs, by Linux's names.
+        rows: The most rows of a tile of sums.
     """
 
     name: str
     sums: str
     a: str
     b: str
-    rows: int
     lanes: int
-    steps: int
     group: int
     llvm: str
     features: tuple[str, ...]
+    steps: int = 1
+    rows: int = 1
 
     @property
     def depth(self) -> int:
@@ -84,6 +50,15 @@ class MatrixProduct:
     def fits(self, features: Collection[str]) -> bool:
         """Whether a processor with these features has it."""
         return not {*self.features} - {*features}
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixProduct(DotProduct):
+    """An instruction on tiles: `sums[m, l] += a[m, s, 0] * b[s, l, 0] + ...`.
+
+    The sums are `rows` by `lanes`, the first factors `rows` by `steps * group`, the
+    second ones `steps` by `lanes` by `group`.
+    """
 
 
 def _row(  # noqa: PLR0917 - the columns of a table
@@ -121,7 +96,7 @@ def _amx(name: str, types: str, feature: str) -> MatrixProduct:
     group = 2 if sums == "f32" else 4
     needs = ("amx_tile", feature)
     llvm = f"llvm.x86.{name}.internal"
-    return MatrixProduct(name, sums, a, b, 16, 16, 16, group, llvm, needs)
+    return MatrixProduct(name, sums, a, b, 16, group, llvm, needs, steps=16, rows=16)
 
 
 _TILES: Final = (

@@ -29,8 +29,8 @@ TARGET_VARIABLE: Final = "TENSORLANG_TARGET"
 # architecture -> maximum bytes of shared memory per block
 ARCHITECTURES: Final = {"sm_80": 163 << 10, "sm_90a": 227 << 10, "sm_100": 227 << 10}
 USUAL_ARCHITECTURE: Final = "sm_90a"
-# compute capability -> its architecture with all instructions, if different
-_SPECIFIC: Final = {(9, 0): "sm_90a"}
+# architecture -> the same with all instructions, if different
+_SPECIFIC: Final = {"sm_90": "sm_90a"}
 # collective instructions of a warp (tensorlang.ir.collectives), from sm_80 on
 _AMPERE: Final = ("cp_async", "ldmatrix", "mma", "shuffle")
 # architecture -> its features
@@ -207,24 +207,10 @@ def _opencl(index: int) -> Target:
             f"{len(found)} OpenCL devices, numbered from 0"
         )
     device = found[index]
-    limits = {**_GPU, "vector_bits": device.vector_bits}
-    if device.arch.startswith("cpu"):
-        limits = {name: getattr(host(), name) for name in _GPU} | {
-            "vector_bits": device.vector_bits
-        }
-    return Target(
-        kind="opencl",
-        device=device.title,
-        arch=device.arch,
-        cpu=device.slug,
-        features=device.features,
-        threads=device.units,
-        index=index,
-        block_threads=device.block_threads,
-        shared_bytes=device.shared_bytes,
-        driver=device.driver,
-        **limits,
-    )
+    if not device.arch.startswith("cpu"):
+        return _present("opencl", index, device, device.features, **_GPU)
+    limits = {name: getattr(host(), name) for name in _GPU}
+    return _present("opencl", index, device, device.features, **limits)
 
 
 @cache
@@ -236,21 +222,33 @@ def _cuda(index: int) -> Target:
             "GPUs of NVIDIA, numbered from 0"
         )
     device = found[index]
-    arch = _SPECIFIC.get(device.capability, "sm_{}{}".format(*device.capability))
+    is_ampere = int(device.arch.removeprefix("sm_")) >= 80
+    device = replace(device, arch=_SPECIFIC.get(device.arch, device.arch))
+    features = CUDA_FEATURES.get(device.arch, _AMPERE if is_ampere else ())
+    limits = _GPU | {"l2_bytes": device.l2_bytes}
+    return _present("cuda", index, device, features, **limits)
+
+
+def _present(
+    kind: str,
+    index: int,
+    device: devices.Device,
+    features: tuple[str, ...],
+    **limits: int,
+) -> Target:
+    """The target of a device of this machine."""
     return Target(
-        kind="cuda",
+        kind=kind,
         device=device.title,
-        arch=arch,
+        arch=device.arch,
         cpu=device.slug,
-        features=CUDA_FEATURES.get(
-            arch, _AMPERE if device.capability >= (8, 0) else ()
-        ),
+        features=features,
         threads=device.units,
         index=index,
         block_threads=device.block_threads,
         shared_bytes=device.shared_bytes,
         driver=device.driver,
-        **{**_GPU, "l2_bytes": device.l2_bytes},
+        **{**limits, "vector_bits": device.vector_bits},
     )
 
 
