@@ -1,7 +1,7 @@
 """pow, with C's special cases.
 
-`|a|^b = 2^(b log2 |a|)`. f32 is computed in f64; f64 needs log2 to about 65 bits,
-represented as a sum of two numbers.
+`|a|^b = 2^(b log2 |a|)`. f32 is computed in f64, where log2 needs to be good to 35
+bits; f64 needs it to about 65 bits, represented as a sum of two numbers.
 """
 
 from __future__ import annotations
@@ -28,6 +28,34 @@ _SERIES: Final = (
     0.3999999999999998,
 )
 
+# for f32, near minimax: log2(1+f) / f for 1+f in [sqrt(1/2), sqrt(2)], and 2^r for
+# |r| <= 1/2, highest power first
+_LOG2_F32: Final = (
+    0.07737053948135193,
+    -0.14283943601778193,
+    0.14474841842315372,
+    -0.14315643078692225,
+    0.15876980197995919,
+    -0.1803006042733997,
+    0.20617535965162248,
+    -0.2404531654649477,
+    0.288537293460466,
+    -0.3606736748301418,
+    0.4808983613956409,
+    -0.7213475208687455,
+    1.4426950408687051,
+)
+_EXP2_F32: Final = (
+    1.5201919695922994e-05,
+    0.00015469291137840124,
+    0.0013333922571458264,
+    0.009618027253660958,
+    0.05550410353437919,
+    0.24022651198157977,
+    0.6931471807284498,
+    0.9999999999616817,
+)
+
 
 def pow(s: Scope, a: Expr, b: Expr) -> Expr:
     """`a` to the power `b`."""
@@ -48,9 +76,17 @@ def pow(s: Scope, a: Expr, b: Expr) -> Expr:
 
 def _magnitude_f32(s: Scope, size: Expr, b: Expr) -> Expr:
     wide = widen(s)
-    log = wide.let(logarithm.log2(wide, wide.let(Cast(wide.dtype, size))))
+    f, k = logarithm.normalised(s, size)
+    k = s.select(Compare("eq", size, s.const(0.0)), -math.inf, k)
+    k = s.select(Compare("eq", size, s.const(math.inf)), math.inf, k)
+    offset = wide.let(Cast(wide.dtype, f))
+    log = wide.fma(offset, wide.horner(offset, _LOG2_F32), Cast(wide.dtype, k))
     power = wide.let(log * Cast(wide.dtype, b))
-    return Cast(s.dtype, wide.let(exponential.exp2(wide, power)))
+    x = exponential.clamp(wide, power, *exponential.EXP2_RANGE["f32"])
+    whole, count = wide.nearest(x)
+    p = wide.horner(wide.let(x - whole), _EXP2_F32)
+    value = wide.float(wide.bits(p) + (count << wide.mantissa))  # normal in f64
+    return Cast(s.dtype, value)
 
 
 def _magnitude_f64(s: Scope, size: Expr, b: Expr) -> Expr:
