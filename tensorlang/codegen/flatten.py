@@ -8,6 +8,7 @@ A layout's physical extents are its results at the largest indices, plus one.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache, partial
 from typing import Final
 
 from tensorlang.codegen.folding import add, make, mul, product
@@ -28,6 +29,7 @@ def flatten(function: ir.Function) -> ir.Function:
     places: dict[ir.Buffer, tuple[ir.Buffer, tuple[ir.Expr, ...]]] = {}
     ranges = {TID: (0, MOST_THREADS), TEAM: (1, MOST_THREADS)}
     known = Known(ranges_in(function.body, {**ranges, **size_ranges(function)}))
+    solved = cache(partial(as_ramp, known=known))  # copies have the same indices
 
     def place(buffer: ir.Buffer) -> tuple[ir.Buffer, tuple[ir.Expr, ...]]:
         if buffer not in places:
@@ -45,7 +47,7 @@ def flatten(function: ir.Function) -> ir.Function:
                 flat, shape = place(node.buffer)
                 index = offset(node.buffer, new.indices, shape)
                 if node.buffer.layout is not None:
-                    index = as_ramp(index, known)
+                    index = solved(index)
                 return replace(new, buffer=flat, indices=(index,))
             case ir.Alloc():
                 return ir.Alloc(place(node.buffer)[0])

@@ -55,8 +55,11 @@ def _spread(expr: Expr, simplifier: Simplifier) -> tuple[Poly, list[int]] | None
     match expr:
         case Splat(value=value):
             return poly(simplifier.visit(value)), [0] * lanes
-        case Ramp(base=base, stride=Const(value=stride)):
-            offsets = [int(stride) * lane for lane in range(lanes)]
+        case Ramp(base=base, stride=stride):
+            step = poly(simplifier.visit(stride)).value
+            if step is None:
+                return None
+            offsets = [step * lane for lane in range(lanes)]
             return poly(simplifier.visit(base)), offsets
         case Binary(op="add" | "sub" as op):
             a, b = _spread(expr.a, simplifier), _spread(expr.b, simplifier)
@@ -78,6 +81,8 @@ def _scaled(
     if op == "mul":
         return common.scaled(by), [offset * by for offset in offsets]
     ends = common.shifted(min(offsets)), common.shifted(max(offsets))
+    offsets = [common.constant + offset for offset in offsets]
+    common = common.shifted(-common.constant)
     divides = by > 0 and not any(part % by for part in common.values())
     if not divides or not all(map(simplifier.known.fits, ends)):
         return None

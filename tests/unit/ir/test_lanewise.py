@@ -35,6 +35,9 @@ def every(value: Expr | int, lanes: int) -> Splat:
         (line(4) - (every(N * 4, 4) + line(4) * every(3, 4)) % every(2, 4), None),
         ((every(N * 4 + 1, 8) + line(8) // every(4, 8)) // every(4, 8), (N, 0)),
         ((every(N, 8) % every(2, 8) + line(8) // every(4, 8)) // every(4, 8), (0, 0)),
+        (Ramp(N * 8 + 1, as_expr(1) * 2, 4) % every(8, 4) // every(2, 4), (0, 1)),
+        (Ramp(N * 8 + 3, as_expr(1) * 2, 4) % every(8, 4) // every(2, 4), None),
+        (Ramp(N * 8 - 3, N, 4) % every(8, 4) // every(2, 4), None),
     ],
 )
 def test_lanes_that_climb_evenly(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import cache
 
 import numpy as np
 import pytest
@@ -34,14 +35,19 @@ def workload(m: int, n: int, k: int, tolerance: float | None) -> Workload:
 
 
 def dense(x: np.ndarray, w: np.ndarray, split: Split, target: targets.Target):
-    """The layer by an algorithm, by the meaning of its instructions."""
-    name, sizes = f"bf16x{len(split.products)}", (len(x), *w.shape)
+    """The layer by an algorithm."""
+    return kernel_of((len(x), *w.shape), split, target)(x, w)
+
+
+@cache
+def kernel_of(sizes: tuple[int, int, int], split: Split, target: targets.Target):
+    """An algorithm's kernel, by the meaning of its instructions."""
+    name = f"bf16x{len(split.products)}"
     tiles = "amx_bf16" in target.features
     knobs = Knobs(pinned={"products": "tiles"} if tiles else {})
     s = building.schedule(nn.dense, workload(*sizes, split.error), target, name, knobs)
     assert ("tdpbf16ps" in str(s.function)) == tiles, s.declined
-    kernel = build(s.function, target, store=False, by_meaning=True)
-    return kernel(x, w)
+    return build(s.function, target, store=False, by_meaning=True)
 
 
 def scales(x: np.ndarray, w: np.ndarray) -> np.ndarray:
