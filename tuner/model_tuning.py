@@ -16,7 +16,8 @@ from tensorlang.errors import (
 )
 from tensorlang.ops.spec.examples import arguments
 from tensorlang.tuner.measurement.rounds import interleaved
-from tensorlang.tuner.storage.databases import counts, default_url
+from tensorlang.tuner.storage.databases import default_url
+from tensorlang.tuner.storage.studies import counts
 from tensorlang.tuner.tuning import LEAST, tune
 from tensorlang.tuner.tuning_run import Run
 

@@ -31,7 +31,7 @@ from tensorlang.tuner.search.finals import Entrant, Finals
 from tensorlang.tuner.search.search import Search
 from tensorlang.tuner.search.space import Space
 from tensorlang.tuner.static import tuning as static_tuning
-from tensorlang.tuner.storage.databases import counts, default_url
+from tensorlang.tuner.storage.databases import default_url
 from tensorlang.tuner.storage.filing import (
     candidate_of,
     existing_records,
@@ -40,6 +40,7 @@ from tensorlang.tuner.storage.filing import (
     store_winner,
 )
 from tensorlang.tuner.storage.storage import Trials
+from tensorlang.tuner.storage.studies import About, counts
 from tensorlang.tuner.tuning_run import Run, space_note
 from tensorlang.tuner.workers.protocol import Candidate
 
@@ -203,7 +204,7 @@ def _tuned(run: Run, url: str, study: str, seed: int) -> Report:
         incumbent, hints, run.stale = existing_records(run, space)
         if incumbent is not None:
             run.incumbent = Entrant(candidate_of(incumbent), incumbent.seconds)
-        trials = Trials(url, study)
+        trials = Trials(url, study, About(run.workload, machine(run)))
         try:
             search = Search(space, trials, seed, hints)
             default = space.default().candidate

@@ -28,6 +28,7 @@ _CLOSED_PIPE: Final = 141  # the exit code of a program ended by SIGPIPE
 # command -> summary in `tlang --help`; each is a module of this package with an `app`
 COMMANDS: Final = {
     "tune": "Find and record the fastest schedule of an operator on this machine.",
+    "studies": "List, show and export searches, shared ones too.",
     "replay": "Run samplers over a finished search, without hardware.",
     "show": "Show an operator as IR, trace, scheduled IR, source or assembly.",
     "ops": "List the operators.",

@@ -31,6 +31,7 @@ else:  # slow to import
     optuna = lazy.module("optuna")
     sqlalchemy = lazy.module("sqlalchemy")
 
+ABOUT: Final = "tensorlang"  # the key of what is kept with a study
 _FILE: Final = "tuning.db"
 _SQLITE: Final = "sqlite:///"
 _POSTGRESQL: Final = "postgresql://"
@@ -198,29 +199,38 @@ def _alone(url: str) -> Iterator[None]:
         yield
 
 
-def connect(url: str, study: str) -> tuple[Engine, int]:
-    """The engine of a database and the key of a study; both are made if missing."""
+def connect(url: str, study: str, about: str = "") -> tuple[Engine, int]:
+    """The engine of a database and the key of a study; both are made if missing.
+
+    Args:
+        url: The storage's URL.
+        study: The study's name.
+        about: What is tuned, which is kept with the study.
+    """
     url = _with_driver(url)
     with _alone(url):
         storage = _opened(url)
         optuna.create_study(
             storage=storage, study_name=study, direction="minimize", load_if_exists=True
         )
-        return storage.engine, int(storage.get_study_id_from_name(study))
+        key = int(storage.get_study_id_from_name(study))
+        if about and ABOUT not in storage.get_study_user_attrs(key):
+            storage.set_study_user_attr(key, ABOUT, about)
+        return storage.engine, key
 
 
-def counts(url: str) -> dict[str, int]:
-    """The number of trials of each study of a storage.
+@contextmanager
+def opened(url: str) -> Iterator[Engine]:
+    """The engine of a database, which is made if missing.
 
     Raises:
-        RecordError, TuningError: as `named`.
+        RecordError, TuningError: as `named`, also for what is done with it.
     """
     with named(url):
         whole = _with_driver(url)
         with _alone(whole):
-            storage = _opened(whole)
-            try:
-                summaries = optuna.get_all_study_summaries(storage)
-                return {found.study_name: found.n_trials for found in summaries}
-            finally:
-                storage.engine.dispose()
+            engine = _opened(whole).engine
+        try:
+            yield engine
+        finally:
+            engine.dispose()

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from tensorlang.errors import RecordError, TensorlangError
 from tensorlang.tuner.storage import databases, spool, tables
 from tensorlang.tuner.storage.rows import Row
+from tensorlang.tuner.storage.studies import About
 from tensorlang.tuner.storage.tables import Stored
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Trials:
     Args:
         url: An Optuna storage URL, such as `sqlite:///trials.db`.
         study: The study's name; long ones are cut.
+        about: What is tuned and where, which is kept with the study.
 
     Attributes:
         trouble: Why the storage could not be used the last time; else empty.
@@ -49,8 +51,9 @@ class Trials:
         TuningError: invalid URL, or no driver for it is installed.
     """
 
-    def __init__(self, url: str, study: str) -> None:
+    def __init__(self, url: str, study: str, about: About | None = None) -> None:
         self._url, self._name = url, study[:_LONGEST_NAME]
+        self._about = about.to_json() if about else ""
         self._connected: tuple[Engine, int] | None = None
         self.trouble = ""
         self._again = 0.0  # when a storage that failed is tried again
@@ -129,7 +132,7 @@ class Trials:
 
     def _connect(self) -> tuple[Engine, int]:
         if self._connected is None:
-            self._connected = databases.connect(self._url, self._name)
+            self._connected = databases.connect(self._url, self._name, self._about)
             _reached.add(self._url)
         return self._connected
 

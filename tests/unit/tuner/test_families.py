@@ -14,8 +14,8 @@ from tensorlang.ops import select
 from tensorlang.tuner import tuning
 from tensorlang.tuner.limits.roofline import work
 from tensorlang.tuner.progress import Report
-from tensorlang.tuner.storage.databases import counts
 from tensorlang.tuner.storage.storage import Trials
+from tensorlang.tuner.storage.studies import counts
 from tensorlang.tuner.tuning import tune
 from tensorlang.tuner.tuning_run import Run
 from tensorlang.tuner.workers.protocol import OK, Candidate, Outcome

@@ -1,0 +1,264 @@
+"""Tuners that share a search: how much faster they are, and what the database takes.
+
+    python -m benchmarks.shared_search tuners URL --tuners 4
+    python -m benchmarks.shared_search load URL --tuners 1000 --rows 1000000
+
+Devices are simulated: a measurement is a sleep, and a time that follows from the knobs.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import multiprocessing
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from multiprocessing.synchronize import Barrier
+from statistics import median, quantiles
+from typing import Annotated, Any, Final
+
+import typer
+
+from tensorlang import targets
+from tensorlang.ir.definitions.frontend import compute
+from tensorlang.ops import operator
+from tensorlang.scheduling import Knobs, Schedule, schedule
+from tensorlang.scheduling.knobs import Integer, Value
+from tensorlang.tuner.search.search import Search
+from tensorlang.tuner.search.space import Space
+from tensorlang.tuner.storage import databases
+from tensorlang.tuner.storage.rows import Row, parameter
+from tensorlang.tuner.storage.storage import Trials
+from tensorlang.tuner.workers.protocol import LOST, OK, Candidate, Outcome
+
+FAMILY: Final = "shared_search"
+SIZES: Final = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
+CHUNKS: Final = [1, 3, 5, 7, 9]
+GOAL: Final = {"a": 16, "b": 64, "c": 5}
+NEAR: Final = 1.02  # of the best time: the quality that is waited for
+NUMBERS: Final = Integer(0, 1 << 30)
+
+app = typer.Typer(add_completion=False)
+Url = Annotated[str, typer.Argument(metavar="URL")]
+
+
+@operator("shared_search.copy", family=FAMILY)
+def copy(x: Any) -> Any:
+    return compute(x.shape, lambda i: x[i], name="y")
+
+
+@schedule(FAMILY)
+def split(s: Schedule, knobs: Knobs) -> None:
+    """A space of 500 points without a cost model."""
+    sizes = [knobs.choice(name, SIZES) for name in "ab"]
+    s.split("i", [None, *sizes, knobs.choice("c", CHUNKS)])
+
+
+def seconds(knobs: Mapping[str, Value]) -> float:
+    """A time with ridges, the least at `GOAL`."""
+    steps = [
+        abs(math.log2(int(knobs[name] or 1) / goal)) for name, goal in GOAL.items()
+    ]
+    ridge = 0.2 * abs(steps[0] - steps[1])
+    return 1e-3 * (1 + 0.1 * sum(steps) + ridge)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A measurement: its code, its time, and when it was told."""
+
+    code: str
+    seconds: float
+    at: float
+
+
+def tune(url: str, study: str, seed: int, sleep: float, start: Barrier) -> list[Told]:
+    """Search the whole space with a simulated device."""
+    space = Space(copy, copy.workload((1 << 20,), dtypes="f32"), targets.host())
+    trials = Trials(url, study)
+    search = Search(space, trials, seed)
+    told = []
+    start.wait()
+    begun = time.monotonic()
+    for suggestion in search.suggestions():
+        time.sleep(sleep)
+        found = Outcome(OK, "", seconds(suggestion.candidate.knobs))
+        search.file(suggestion, found)
+        now = time.monotonic() - begun
+        told.append(Told(suggestion.point.ir, found.seconds, now))
+    trials.close()
+    return told
+
+
+def _work(results: Any, *arguments: Any) -> None:
+    results.put(tune(*arguments))
+
+
+def together(url: str, count: int, seed: int, sleep: float) -> list[Told]:
+    """What some tuners told, each in a process of its own, in the order of time."""
+    context = multiprocessing.get_context("spawn")
+    start, results = context.Barrier(count), context.Queue()
+    study = f"{count} tuners, seed {seed}, {time.time_ns()}"
+    processes = [
+        context.Process(
+            target=_work,
+            args=(results, url, study, seed * count + n, sleep, start),
+            daemon=True,
+        )
+        for n in range(count)
+    ]
+    for process in processes:
+        process.start()
+    told = [each for _ in processes for each in results.get(timeout=600)]
+    for process in processes:
+        process.join()
+    return sorted(told, key=lambda each: each.at)
+
+
+def reached(told: list[Told]) -> float:
+    """When the first measurement of the quality was told."""
+    best = min(each.seconds for each in told)
+    return next(each.at for each in told if each.seconds <= NEAR * best)
+
+
+@app.command()
+def tuners(url: Url, *, tuners: int = 4, seeds: int = 1, sleep: float = 0.1) -> None:
+    """Compare some tuners with one, on a space of 500 with a simulated device each."""
+    for seed in range(seeds):
+        one, many = (together(url, count, seed, sleep) for count in (1, tuners))
+        found = {
+            "measured": len(many),
+            "distinct": len({each.code for each in many}),
+            "near": reached(many) / reached(one),
+            "whole": many[-1].at / one[-1].at,
+            "seconds": one[-1].at,
+        }
+        print(json.dumps(found), flush=True)
+
+
+def _row(number: int, status: str = OK) -> Row:
+    outcome = Outcome(status, "", 1e-3, ir=f"code {number}")
+    named = {parameter("direct", n, NUMBERS): (NUMBERS, number) for n in "abcde"}
+    return Row.of(Candidate("direct", {"a": number}), outcome, named)
+
+
+def fill(url: str, study: str, rows: int) -> None:
+    """Add rows of a study as earlier tuners left them, in PostgreSQL."""
+    import sqlalchemy
+
+    engine, key = databases.connect(url, study)
+    row = _row(7_777_777)
+    values = [f"(n, '{name}', n, '{text}')" for name, text in row.distributions.items()]
+    note = json.dumps(row.to_json()).replace("7777777", "' || n || '")
+    said = f"""
+    WITH made AS (INSERT INTO trials (number, study_id, state, datetime_start)
+      SELECT n, {key}, 'COMPLETE', now() FROM generate_series(0, {rows - 1}) n
+      RETURNING trial_id AS n),
+    notes AS (INSERT INTO trial_user_attributes (trial_id, key, value_json)
+      SELECT n, 'tensorlang', '{note}' FROM made),
+    params AS (INSERT INTO trial_params
+      (trial_id, param_name, param_value, distribution_json)
+      SELECT v.* FROM made, LATERAL (VALUES {", ".join(values)}) v)
+    INSERT INTO trial_values (trial_id, objective, value, value_type)
+      SELECT n, 0, 1e-3, 'FINITE' FROM made
+    """  # noqa: S608 - our own names
+    with engine.begin() as connection:
+        connection.exec_driver_sql(said)
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(sqlalchemy.text("ANALYZE"))
+    engine.dispose()
+
+
+class Load:
+    """Simulated tuners that ask and tell as fast as they can, in threads."""
+
+    def __init__(self) -> None:
+        self.asks: list[float] = []
+        self.tells: list[float] = []
+        self.trouble = ""
+
+    def run(self, url: str, study: str, first: int, tuners: int, until: float) -> None:
+        """Take turns with some tuners, until a time."""
+        shared = [Trials(url, study) for _ in range(tuners)]
+        number = first
+        while time.time() < until:
+            trials = shared[number % tuners]
+            begun = time.perf_counter()
+            trials.news()
+            trials.claim(_row(number, LOST))
+            asked = time.perf_counter()
+            trials.add(_row(number))
+            self.asks.append(asked - begun)
+            self.tells.append(time.perf_counter() - asked)
+            self.trouble = self.trouble or trials.trouble
+            number += 1
+
+
+def _load(results: Any, place: int, url: str, studies: list[str], each: int) -> None:
+    """Load from one process; a thread a study, whose tuners share connections."""
+    connect, known = databases.connect, {}
+
+    def shared(url: str, study: str) -> Any:
+        if study not in known:
+            known[study] = connect(url, study)
+        return known[study]
+
+    databases.connect = shared
+    load = Load()
+    for study in studies:
+        shared(url, study)
+    until = time.time() + SECONDS
+    threads = [
+        threading.Thread(
+            target=load.run, args=(url, study, (1 + place) << 24, each, until)
+        )
+        for study in studies
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    results.put((load.asks, load.tells, load.trouble))
+
+
+SECONDS: Final = 20.0
+
+
+@app.command()
+def load(
+    url: Url, *, tuners: int = 1000, rows: int = 0, studies: int = 1, processes: int = 2
+) -> None:
+    """Measure asks and tells a second, and their times in milliseconds."""
+    names = [f"load {n}, {time.time_ns()}" for n in range(studies)]
+    for name in names if rows else ():
+        fill(url, name, rows // studies)
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    each = max(tuners // (studies * processes), 1)
+    for place in range(processes):
+        arguments = results, place, url, names, each
+        context.Process(target=_load, args=arguments, daemon=True).start()
+    asks: list[float] = []
+    tells: list[float] = []
+    trouble = ""
+    for _ in range(processes):
+        asked, told, said = results.get(timeout=600)
+        asks += asked
+        tells += told
+        trouble = trouble or said
+    found = {
+        "tuners": each * studies * processes,
+        "asks_per_second": len(asks) / SECONDS,
+        "tells_per_second": len(tells) / SECONDS,
+        "ask_ms": 1e3 * median(asks),
+        "ask_ms_90": 1e3 * quantiles(asks, n=10)[-1],
+        "tell_ms": 1e3 * median(tells),
+        "trouble": trouble,
+    }
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    app()
