@@ -83,21 +83,27 @@ def _is_long(body: ir.Stmt, count: int, most: int) -> bool:
 
 
 def _copy(body: ir.Stmt, var: ir.Var, number: int, names: Names) -> ir.Stmt:
-    """A copy of the body for one value, with fresh names for its variables and buffers.
+    """A copy of the body for one value; the first one keeps its names."""
+    value = {var: ir.Const(number, var.dtype)}
+    return renamed(body, names, value) if number else specialise(body, value, {})
+
+
+def renamed(
+    body: ir.Stmt, names: Names, values: Mapping[ir.Var, ir.Expr] | None = None
+) -> ir.Stmt:
+    """A copy of the body with fresh names for its variables and buffers.
 
     Those inside conditions are renamed too: a condition may fold away later.
     """
-    values: dict[ir.Var, ir.Expr] = {var: ir.Const(number, var.dtype)}
+    made: dict[ir.Var, ir.Expr] = dict(values or {})
     buffers: dict[ir.Buffer, ir.Buffer] = {}
-    if number:
-        for stmt in walk_statements(body):
-            if isinstance(stmt, ir.Let):
-                renamed = names.var(stmt.var.name, stmt.var.dtype)
-                values[stmt.var] = renamed
-            elif isinstance(stmt, ir.Alloc):
-                name = names.fresh(stmt.buffer.name)
-                buffers[stmt.buffer] = replace(stmt.buffer, name=name)
-    return specialise(body, values, buffers)
+    for stmt in walk_statements(body):
+        if isinstance(stmt, ir.Let):
+            made[stmt.var] = names.var(stmt.var.name, stmt.var.dtype)
+        elif isinstance(stmt, ir.Alloc):
+            name = names.fresh(stmt.buffer.name)
+            buffers[stmt.buffer] = replace(stmt.buffer, name=name)
+    return specialise(body, made, buffers)
 
 
 def specialise(

@@ -17,7 +17,7 @@ from tensorlang.codegen.folding import make, mul, sub
 from tensorlang.codegen.multiples import multiple
 from tensorlang.codegen.names import Names
 from tensorlang.codegen.vectors.expressions import Lanes, NotVectorizable, both
-from tensorlang.codegen.vectors.unroll import specialise
+from tensorlang.codegen.vectors.unroll import renamed
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.by_class import method_by_class
 from tensorlang.ir.integers.bounds import Known, counted, ranges_in
@@ -85,8 +85,8 @@ class _Vectorizer:
             tail = [
                 ir.If(rest > ir.Const(0, kind), self.lanes(loop, done, width, rest))
             ]
-        renamed = [rename(stmt, self.names) for stmt in tail]
-        return ir.seq(ir.For(outer, whole, "serial", main), *renamed)
+        copies = [renamed(stmt, self.names) for stmt in tail]
+        return ir.seq(ir.For(outer, whole, "serial", main), *copies)
 
     def lanes(
         self, loop: ir.For, start: ir.Expr, count: int, rest: ir.Expr | None
@@ -102,20 +102,6 @@ class _Vectorizer:
             low = ir.Ramp(zero, ir.Const(1, start.dtype), count)
             state.mask = replace(state, values={loop.var: low}).over(loop.var < rest)
         return _Body(state, self.names).run(loop.body)
-
-
-def rename(stmt: ir.Stmt, names: Names) -> ir.Stmt:
-    """A copy of a body with fresh names for its lets and allocations."""
-    variables: dict[ir.Var, ir.Expr] = {}
-    buffers: dict[ir.Buffer, ir.Buffer] = {}
-    for node in walk(stmt):
-        if isinstance(node, ir.Let):
-            made = names.var(node.var.name, node.var.dtype)
-            variables[node.var] = made
-        elif isinstance(node, ir.Alloc):
-            name = names.fresh(node.buffer.name)
-            buffers[node.buffer] = replace(node.buffer, name=name)
-    return specialise(stmt, variables, buffers)
 
 
 class _Body:

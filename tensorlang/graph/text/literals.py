@@ -45,21 +45,14 @@ def unique(name: str, taken: set[str]) -> str:
 
 
 def constant(value: ConstantTensor | ConstantKey) -> str:
-    """An array or key with its numbers; if large, only its type."""
+    """An array or key with its numbers, to the bit; if large, only its type."""
     data = value.data if isinstance(value, ConstantTensor) else value.data.words
     spec = value.spec
     kind = spec.impl if isinstance(spec, KeySpec) else spec.dtype
     shape = f"[{', '.join(map(str, spec.shape))}]" if spec.shape else ""
     if data.size > SHOWN:
         return f"{kind}{shape}(...)"
-    return f"{kind}{shape}({', '.join(map(_number, data.reshape(-1)))})"
-
-
-def _number(value: np.generic) -> str:
-    """A number that parses back to the same bits."""
-    if value.dtype.kind in "biu":
-        return str(value)
-    return str(value)
+    return f"{kind}{shape}({', '.join(map(str, data.reshape(-1)))})"
 
 
 def literal(value: object) -> str:
@@ -67,7 +60,7 @@ def literal(value: object) -> str:
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, (bool, int, float, Dim)):
-        return str(value) if not isinstance(value, float) else repr(value)
+        return str(value)
     if isinstance(value, str):
         return json.dumps(value)
     return f"<{json.dumps(repr(value)[:80])}>"

@@ -19,6 +19,7 @@ from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.known import Known, Range
 from tensorlang.ir.integers.polynomials import Poly, factors, number, poly, term
+from tensorlang.ir.verification.expressions import evaluated
 from tensorlang.ir.visit import children, holds
 
 
@@ -141,7 +142,7 @@ class _Needed:
         """The variables that a statement certainly uses."""
         if isinstance(stmt, ir.Seq):
             return self._in_order(stmt.stmts)
-        used = _variables(_evaluated(stmt))
+        used = _variables(evaluated(stmt))
         for inner in _run(stmt):
             used |= self.of(inner)
         return used
@@ -159,15 +160,6 @@ class _Needed:
 
 def _variables(exprs: Iterable[ir.Expr]) -> set[ir.Var]:
     return {part for e in exprs for part in _certain(e) if isinstance(part, ir.Var)}
-
-
-def _evaluated(stmt: ir.Stmt) -> Iterator[ir.Expr]:
-    """The expressions that a statement itself evaluates whenever it is reached."""
-    for child in children(stmt):
-        if isinstance(child, ir.Expr):
-            yield child
-        elif isinstance(stmt, ir.Block) and not isinstance(child, ir.Stmt):
-            yield from (part for part in children(child) if isinstance(part, ir.Expr))
 
 
 def _run(stmt: ir.Stmt) -> Iterator[ir.Stmt]:
@@ -248,7 +240,7 @@ class _Bounds:
             self._access(buffer, stmt.indices, around)
 
     def _expressions(self, stmt: ir.Stmt, around: _Around) -> None:
-        for expr in _evaluated(stmt):
+        for expr in evaluated(stmt):
             for part in _certain(expr):
                 if isinstance(part, ir.Load) and part.mask is None:
                     self._access(part.buffer, part.indices, around)

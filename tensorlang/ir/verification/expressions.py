@@ -42,6 +42,15 @@ def operands(expr: ir.Expr) -> Iterator[ir.Expr]:
     return (child for child in children(expr) if isinstance(child, ir.Expr))
 
 
+def evaluated(stmt: ir.Stmt) -> Iterator[ir.Expr]:
+    """The expressions that a statement itself evaluates whenever it is reached."""
+    for child in children(stmt):
+        if isinstance(child, ir.Expr):
+            yield child
+        elif isinstance(stmt, ir.Block) and not isinstance(child, ir.Stmt):
+            yield from (part for part in children(child) if isinstance(part, ir.Expr))
+
+
 def check_lanes(dtype: DType, site: Site) -> None:
     """A vector has at most `MAX_LANES` lanes."""
     if dtype.lanes > MAX_LANES:

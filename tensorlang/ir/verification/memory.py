@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import writes
 from tensorlang.ir.sites import Site
-from tensorlang.ir.verification.expressions import operands
+from tensorlang.ir.verification.expressions import evaluated, operands
 from tensorlang.ir.visit import children, walk
 
 _PLAIN_AXES = ("spatial", "reduction")
@@ -79,21 +79,12 @@ def written_by(stmt: ir.Stmt) -> Iterator[ir.Buffer]:
 
 def read_by(stmt: ir.Stmt, site: Site) -> Iterator[ir.Buffer]:
     """The buffers that a statement itself reads, including uninitialized states."""
-    for expr in _expressions(stmt):
+    for expr in evaluated(stmt):
         yield from (load.buffer for load in _loads(expr))
     if isinstance(stmt, ir.AtomicUpdate):
         yield stmt.buffer
     elif isinstance(stmt, ir.Reduce) and not _starts(site):
         yield from stmt.buffers
-
-
-def _expressions(stmt: ir.Stmt) -> Iterator[ir.Expr]:
-    """The expressions of a statement, excluding child statements."""
-    for child in children(stmt):
-        if isinstance(child, ir.Expr):
-            yield child
-        elif isinstance(stmt, ir.Block) and not isinstance(child, ir.Stmt):
-            yield from (e for e in children(child) if isinstance(e, ir.Expr))
 
 
 def _starts(site: Site) -> bool:
