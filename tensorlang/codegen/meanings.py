@@ -77,7 +77,7 @@ class _Steps(NamedTuple):
 def _floats(held: ir.Store, steps: _Steps, names: Names) -> ir.Stmt:
     """A row of sums, plus the even products and the odd ones added up apart."""
     count = steps.row.lanes
-    lanes = (ir.Ramp(ir.whole(0, i64), ir.whole(1, i64), count),)
+    lanes = (ir.ramp(ir.as_expr(0), count),)
     zero, one = (ir.Splat(ir.Const(value, f32), count) for value in (0.0, 1.0))
     start: list[ir.Stmt] = []
     adding: list[ir.Stmt] = []

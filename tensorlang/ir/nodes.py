@@ -769,6 +769,18 @@ def _opened(value: ExprLike) -> Expr | bool | int | float:
     return value.expression() if isinstance(value, Operand) else value
 
 
+def ramp(first: Expr, lanes: int) -> Ramp:
+    """The vector `first, first + 1, ...`."""
+    return Ramp(first, Const(1, first.dtype), lanes)
+
+
+def subvector(vector: Expr, first: int, count: int) -> Expr:
+    """The lanes of a vector from `first` on; a scalar if it is one."""
+    if count == 1:
+        return Extract(vector, first)
+    return Shuffle((vector,), tuple(range(first, first + count)))
+
+
 def splat(value: Expr, lanes: int) -> Expr:
     """`value` broadcast to `lanes` lanes; unchanged if it has them."""
     return value if value.dtype.lanes == lanes else Splat(value, lanes)

@@ -87,18 +87,12 @@ def _lane_reduce(expr: ir.LaneReduce, _builder: Builder) -> ir.Expr | None:
     if lanes == 1:
         return vector
     half = lanes // 2
-    low, high = (_lanes(vector, first, half) for first in (0, half))
+    low, high = (ir.subvector(vector, first, half) for first in (0, half))
     folded: ir.Expr = ir.Binary(expr.op, low, high)
     if lanes % 2:  # the last odd lane joins the next round
         taken = (*range(half), max(half, 2) + lanes - 1)
         folded = ir.Shuffle((ir.splat(folded, max(half, 2)), vector), taken)
     return ir.LaneReduce(expr.op, folded)
-
-
-def _lanes(vector: ir.Expr, first: int, count: int) -> ir.Expr:
-    if count == 1:
-        return ir.Extract(vector, first)
-    return ir.Shuffle((vector,), tuple(range(first, first + count)))
 
 
 # ---------------------------------------------------------------- conversions

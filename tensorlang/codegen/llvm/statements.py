@@ -109,17 +109,7 @@ def _evaluate(stmt: ir.Evaluate, builder: Builder) -> None:
 
 
 @run.register
-def _if(stmt: ir.If, builder: Builder) -> None:
-    control(stmt, builder, lambda body: run(body, builder))
-
-
-@run.register
-def _for(stmt: ir.For, builder: Builder) -> None:
-    control(stmt, builder, lambda body: run(body, builder))
-
-
-@run.register
-def _while(stmt: ir.While, builder: Builder) -> None:
+def _control(stmt: ir.If | ir.For | ir.While, builder: Builder) -> None:
     control(stmt, builder, lambda body: run(body, builder))
 
 

@@ -115,7 +115,7 @@ class _Nest:
         name = self.names.fresh(f"{let.var.name}_held")
         array = ir.Buffer(name, let.var.dtype.scalar, (ir.as_expr(count),), "register")
         first = mul(place, ir.as_expr(lanes))
-        index = ir.Ramp(first, ir.Const(1, first.dtype), lanes)
+        index = ir.ramp(first, lanes)
         fill: ir.Stmt = ir.Store(array, (index,), let.value)
         for loop in reversed(inner):
             fill = replace(loop, body=fill)

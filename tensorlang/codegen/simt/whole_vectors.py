@@ -58,7 +58,7 @@ def _loaded(vector: ir.Shuffle) -> ir.Expr | None:
     first = _first([(load.buffer, load.indices) for load in loads])
     if first is None:
         return None
-    return replace(loads[0], indices=(_ramp(first, len(loads)),))
+    return replace(loads[0], indices=(ir.ramp(first, len(loads)),))
 
 
 def _part(load: ir.Load, lanes: Sequence[int]) -> ir.Expr | None:
@@ -71,7 +71,7 @@ def _part(load: ir.Load, lanes: Sequence[int]) -> ir.Expr | None:
     if lanes[0] % len(lanes) or multiple(index.base, {}) % len(lanes):
         return None
     first = simplify(index.base + lanes[0])
-    return replace(load, indices=(_ramp(first, len(lanes)),))
+    return replace(load, indices=(ir.ramp(first, len(lanes)),))
 
 
 def _stored(stmts: list[ir.Stmt]) -> list[ir.Stmt]:
@@ -105,7 +105,7 @@ def _lanes(stmts: list[ir.Stmt]) -> tuple[int, ir.Store] | None:
     first = _first(places) if len(places) == vector.dtype.lanes else None
     if first is None:
         return None
-    return len(run), replace(head, indices=(_ramp(first, len(run)),), value=vector)
+    return len(run), replace(head, indices=(ir.ramp(first, len(run)),), value=vector)
 
 
 def forwarded(
@@ -144,7 +144,3 @@ def _first(places: list[tuple[ir.Buffer, tuple[ir.Expr, ...]]]) -> ir.Expr | Non
     if any(simplify(b - a) != ir.as_expr(1) for a, b in pairwise(every)):
         return None
     return None if multiple(every[0], {}) % len(places) else every[0]
-
-
-def _ramp(first: ir.Expr, lanes: int) -> ir.Ramp:
-    return ir.Ramp(first, ir.Const(1, first.dtype), lanes)

@@ -94,7 +94,7 @@ class WideAccesses(LaneAnalysis):
         """Indices of each wide access: in an array of lanes, and in memory."""
         width = self.count // len(parts)
         return [
-            (_ramp(ir.Const(n * width, i64), width), _ramp(first, width))
+            (ir.ramp(ir.Const(n * width, i64), width), ir.ramp(first, width))
             for n, first in enumerate(parts)
         ]
 
@@ -121,10 +121,10 @@ class WideAccesses(LaneAnalysis):
         made: list[ir.Stmt] = []
         width = self.count // len(parts)
         for to, first in zip(parts, sources, strict=True):
-            whole: ir.Expr = replace(source, indices=(_ramp(first, width),))
+            whole: ir.Expr = replace(source, indices=(ir.ramp(first, width),))
             if isinstance(value, ir.Select):
                 whole = ir.Select(value.cond, whole, ir.Splat(value.b, width))
-            made.append(replace(stmt, indices=(_ramp(to, width),), value=whole))
+            made.append(replace(stmt, indices=(ir.ramp(to, width),), value=whole))
         return made
 
 
@@ -136,7 +136,3 @@ def _in_runs(steps: Sequence[bool], width: int) -> bool:
 def is_own(buffer: ir.Buffer) -> bool:
     """Whether a buffer is in the thread's registers."""
     return buffer.scope in ("register", "private")
-
-
-def _ramp(first: ir.Expr, width: int) -> ir.Ramp:
-    return ir.Ramp(first, ir.Const(1, first.dtype), width)

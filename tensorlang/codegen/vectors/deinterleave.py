@@ -105,7 +105,7 @@ def _forwards(load: ir.Load) -> ir.Load:
     (index,) = load.indices
     assert isinstance(index, ir.Ramp)
     first = index.base - (index.lanes - 1)
-    return replace(load, indices=(ir.Ramp(first, ir.as_expr(1), index.lanes),))
+    return replace(load, indices=(ir.ramp(first, index.lanes),))
 
 
 def _is_near(load: ir.Load) -> bool:
@@ -128,7 +128,7 @@ def _side_by_side(load: ir.Load, names: Names) -> tuple[list[ir.Let], ir.Expr]:
     for start in starts:
         end = "low" if not start else "high" if start == starts[-1] else "mid"
         first = index.base + start if start else index.base
-        part = replace(load, indices=(ir.Ramp(first, ir.as_expr(1), lanes),))
+        part = replace(load, indices=(ir.ramp(first, lanes),))
         made.append(ir.Let(names.var(f"{load.buffer.name}_{end}", part.dtype), part))
     for place in range(0, reach, stride):
         of = stride - 1 if place >= starts[-1] else place // lanes
@@ -200,7 +200,7 @@ def _wide(group: Mapping[int, ir.Load], names: Names) -> tuple[ir.Var, ir.Load]:
     first = group[min(group)]
     (index,) = first.indices
     assert isinstance(index, ir.Ramp)
-    whole = ir.Ramp(index.base, ir.as_expr(1), index.lanes * len(group))
+    whole = ir.ramp(index.base, index.lanes * len(group))
     load = replace(first, indices=(whole,))
     return names.var(f"{first.buffer.name}_all", load.dtype), load
 

@@ -110,7 +110,7 @@ class Lanes:
                 room = self.room(base, b)
                 if room is not None:
                     left = make("min", room, ir.as_expr(self.count)).cast(i32)
-                    lane = ir.Ramp(ir.Const(0, i32), ir.Const(1, i32), self.count)
+                    lane = ir.ramp(ir.Const(0, i32), self.count)
                     return ir.Compare("lt", lane, ir.Splat(left, self.count))
         return ir.Compare(op, ir.splat(a, self.count), ir.splat(b, self.count))
 
@@ -187,7 +187,7 @@ class Lanes:
                 one = ir.as_expr(1)
                 return self.tiles[buffer], ir.Ramp(mul(over, count), one, self.count)
             case _:
-                lane = ir.Ramp(ir.as_expr(0), ir.as_expr(1), self.count)
+                lane = ir.ramp(ir.as_expr(0), self.count)
                 wide = ir.Binary("mul", over, ir.Splat(count, self.count))
                 return self.tiles[buffer], ir.Binary("add", wide, lane)
 

@@ -102,5 +102,5 @@ def _together(stores: Sequence[ir.Stmt]) -> ir.Stmt:
     taken = tuple(n * lanes + lane for lane in range(lanes) for n in range(count))
     (index,) = first.indices
     assert isinstance(index, ir.Ramp)
-    whole = ir.Ramp(index.base, ir.as_expr(1), lanes * count)
+    whole = ir.ramp(index.base, lanes * count)
     return replace(first, indices=(whole,), value=ir.Shuffle(values, taken))

@@ -211,7 +211,7 @@ class _LaneReductions:
         self, node: ir.Reduce, parts: tuple[ir.Buffer, ...], width: int
     ) -> list[ir.Reduce | ir.Let]:
         """Reduce the lanes, as a tree, and the result into its place."""
-        every = ir.Ramp(ir.as_expr(0), ir.as_expr(1), width)
+        every = ir.ramp(ir.as_expr(0), width)
         states: list[ir.Expr] = [part[every] for part in parts]
         match node.reducer.combine:
             case (ir.Binary(op=op, a=ir.Var(), b=ir.Var()),) if (
@@ -223,8 +223,8 @@ class _LaneReductions:
         while width > 1:
             states = [self.let(state, lets) for state in states]
             width //= 2
-            left = [_half(state, 0, width) for state in states]
-            right = [_half(state, width, width) for state in states]
+            left = [ir.subvector(state, 0, width) for state in states]
+            right = [ir.subvector(state, width, width) for state in states]
             states = self.combined(node.reducer, left, right, width, lets)
         return [*lets, replace(node, values=tuple(states))]
 
@@ -262,12 +262,6 @@ def _lanes(part: ir.Buffer) -> int:
     (extent,) = part.shape
     assert isinstance(extent, ir.Const)
     return int(extent.value)
-
-
-def _half(state: ir.Expr, start: int, width: int) -> ir.Expr:
-    if width == 1:
-        return ir.Extract(state, start)
-    return ir.Shuffle((state,), tuple(range(start, start + width)))
 
 
 def _shared(loop: ir.For) -> list[ir.Reduce]:

@@ -95,11 +95,10 @@ class _Vectorizer:
         if count == 1:
             body = substitute(loop.body, {loop.var: start})
             return body if rest is None else ir.If(rest > ir.Const(0, rest.dtype), body)
-        ramp = ir.Ramp(start, ir.Const(1, start.dtype), count)
+        ramp = ir.ramp(start, count)
         state = Lanes(count, {loop.var: ramp}, known=self.known)
         if rest is not None:
-            zero = ir.Const(0, start.dtype)
-            low = ir.Ramp(zero, ir.Const(1, start.dtype), count)
+            low = ir.ramp(ir.Const(0, start.dtype), count)
             state.mask = replace(state, values={loop.var: low}).over(loop.var < rest)
         return _Body(state, self.names).run(loop.body)
 

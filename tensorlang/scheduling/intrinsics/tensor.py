@@ -126,7 +126,7 @@ def _by_columns(
 ) -> TensorIntrinsic:
     """The columns of the first buffer, stored to the second at `at(column, lanes)`."""
     lets, columns = _butterfly(meaning, size, as_dtype(dtype), group)
-    lanes = ir.Ramp(ir.Const(0, i64), ir.Const(1, i64), size * group)
+    lanes = ir.ramp(ir.Const(0, i64), size * group)
     if flips:
         sign = ir.Splat(ir.Const(SIGN, u8), lanes.lanes)
         columns = [each.cast(u8.vector(lanes.lanes)) ^ sign for each in columns]
@@ -146,7 +146,7 @@ def _butterfly(
     Proceeds bit by bit, with `group` neighbouring elements as one.
     """
     a = func.buffers[0]
-    lanes = ir.Ramp(ir.Const(0, i64), ir.Const(1, i64), size * group)
+    lanes = ir.ramp(ir.Const(0, i64), size * group)
     lets = []
 
     def named(name: str, value: ir.Expr) -> ir.Expr:
