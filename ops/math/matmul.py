@@ -17,12 +17,7 @@ from tensorlang.ops.spec.signature import Floats
 _USUAL: Final = (1024, 1024)
 
 
-@operator(
-    "math.matmul",
-    shapes=(_USUAL,) * 2,
-    whole=True,
-    gradient={"linear": False},
-)
+@operator("math.matmul", shapes=(_USUAL,) * 2, whole=True, gradient={"linear": False})
 def matmul(
     a: Floats, b: Floats, *, transpose_a: bool = False, transpose_b: bool = False
 ) -> ir.Tensor:

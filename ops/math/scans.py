@@ -26,12 +26,7 @@ _NARROW: Final = ("f16", "bf16")
 _CHUNKED: Final = 1 << 8  # row length from which devices scan in chunks
 
 
-@operator(
-    "math.cumsum",
-    shapes=(_USUAL,),
-    scheduled_as="scan",
-    whole=True,
-)
+@operator("math.cumsum", shapes=(_USUAL,), scheduled_as="scan", whole=True)
 def cumsum(x: Anything, axis: int = -1) -> ir.Tensor:
     """Cumulative sum along an axis.
 
@@ -42,12 +37,7 @@ def cumsum(x: Anything, axis: int = -1) -> ir.Tensor:
     return rows.whole(scan_definitions.cumsum(rows, reverse=False))
 
 
-@operator(
-    "math.cumsum_grad",
-    shapes=(_USUAL, _USUAL),
-    scheduled_as="scan",
-    whole=True,
-)
+@operator("math.cumsum_grad", shapes=(_USUAL, _USUAL), scheduled_as="scan", whole=True)
 def cumsum_grad(dy: Floats, x: Floats, axis: int = -1) -> ir.Tensor:
     """The gradient of `math.cumsum`: the reverse cumulative sum of dy."""
     rows = _of_gradient(dy, x, axis)

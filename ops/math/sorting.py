@@ -27,10 +27,7 @@ _COUNTED: Final = 192  # row length up to which sorting by rank is faster
 
 def _operator(name: str, arrays: int = 1) -> Callable[[Body], Operator]:
     return operator(
-        f"math.{name}",
-        shapes=(_USUAL,) * arrays,
-        scheduled_as="sorting",
-        whole=True,
+        f"math.{name}", shapes=(_USUAL,) * arrays, scheduled_as="sorting", whole=True
     )
 
 

@@ -28,11 +28,7 @@ def parsed(subscripts: str, ranks: Sequence[int]) -> tuple[list[Labels], Labels]
 
     def need(condition: object, problem: str) -> None:
         what = f"subscripts {subscripts!r}: {problem}"
-        ir.require(
-            condition,
-            f"{what}",
-            ArgumentError,
-        )
+        ir.require(condition, what, ArgumentError)
 
     for sign in "".join(text.replace(_DOTS, "", 1) for text in (*terms, result)):
         legal = sign.isascii() and sign.isalpha()

@@ -131,10 +131,7 @@ def _check(q: ir.Tensor, k: ir.Tensor, v: ir.Tensor, window: int | None) -> None
         k.shape[1] > 0 and q.shape[1] % k.shape[1] == 0,
         f"{q.shape[1]} heads of q do not share {k.shape[1]} heads of k and v evenly",
     )
-    ir.require(
-        k.shape[2] > 0,
-        f"k of {k.shape} has no keys to attend to",
-    )
+    ir.require(k.shape[2] > 0, f"k of {k.shape} has no keys to attend to")
     ir.require(
         window is None or window > 0,
         f"a window of {window} holds no keys",

@@ -134,9 +134,6 @@ def _laid(
         f"logits of shape {logits.shape} have a class for each of {wanted}, the "
         f"labels have shape {labels.shape}",
     )
-    ir.require(
-        not rows.is_empty,
-        f"logits of shape {logits.shape} have no classes",
-    )
+    ir.require(not rows.is_empty, f"logits of shape {logits.shape} have no classes")
     ignored = ir.as_expr(ignore_index)
     return definitions.Labelled(rows, rows.a_row(labels), ignored, label_smoothing)

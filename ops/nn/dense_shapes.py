@@ -34,10 +34,7 @@ def sizes_of(
         ShapeError: not a matrix, or not packed for so many columns.
     """
     if isinstance(w, ir.Tensor):
-        ir.require(
-            w.ndim == 2,
-            f"the weight is a matrix, not of shape {w.shape}",
-        )
+        ir.require(w.ndim == 2, f"the weight is a matrix, not of shape {w.shape}")
         columns, depth = map(int, w.shape if layout == "oi" else w.shape[::-1])
         return columns, depth
     shape = w.array.shape

@@ -54,10 +54,7 @@ def group_norm(
         eps: Added to the variance.
         out: Output array.
     """
-    ir.require(
-        x.ndim > 1,
-        f"x is [batch, channels, ...], not {x.shape}",
-    )
+    ir.require(x.ndim > 1, f"x is [batch, channels, ...], not {x.shape}")
     batch, channels, *image = x.shape
     ir.require(
         groups > 0 and channels % max(groups, 1) == 0,

@@ -50,8 +50,7 @@ def pad(
     around: Any = value
     if isinstance(value, ir.Tensor):
         ir.require(
-            value.shape == (),
-            f"value is a number, not an array of shape {value.shape}",
+            value.shape == (), f"value is a number, not an array of shape {value.shape}"
         )
         around = value[()]
     constant = ir.as_expr(0, x.dtype) if around is None else ir.stored(around, x.dtype)
@@ -151,10 +150,7 @@ def stack(arrays: Sequence[Anything], axis: int = 0) -> ir.Tensor:
     """
     first = arrays[0].shape
     for x in arrays:
-        ir.require(
-            x.shape == first,
-            f"shapes {first} and {x.shape} differ",
-        )
+        ir.require(x.shape == first, f"shapes {first} and {x.shape} differ")
     at = ir.rows.axis_of(axis, len(first) + 1)
     shape = (*first[:at], len(arrays), *first[at:])
     return ir.reshaped(_behind(arrays, at), shape)
@@ -237,9 +233,7 @@ def _sizes(parts: int | tuple[int, ...], extent: int) -> tuple[int, ...]:
     """
     if isinstance(parts, int):
         ir.require(
-            parts >= 1,
-            f"there is one part at least, not {parts}",
-            ArgumentError,
+            parts >= 1, f"there is one part at least, not {parts}", ArgumentError
         )
         ir.require(
             extent % parts == 0,

@@ -17,11 +17,7 @@ _TOO_MANY: Final = 1 << 60  # elements; NumPy limits arrays to 2**63 bytes
 
 
 @operator(
-    "nn.transpose",
-    shapes=(_SQUARE,),
-    whole=True,
-    scheduled_as="transpose",
-    gradient={},
+    "nn.transpose", shapes=(_SQUARE,), whole=True, scheduled_as="transpose", gradient={}
 )
 def transpose(x: Anything, axes: Sizes | None = None) -> ir.Tensor:
     """Permute the dimensions; the elements are moved in memory.
@@ -119,13 +115,7 @@ def reshape(x: Anything, shape: Sizes) -> ir.Tensor:
     return _copied(x, _completed(x.shape, shape))
 
 
-@operator(
-    "nn.batch_flatten",
-    shapes=(_PICTURES,),
-    whole=True,
-    view=_flat,
-    gradient={},
-)
+@operator("nn.batch_flatten", shapes=(_PICTURES,), whole=True, view=_flat, gradient={})
 def batch_flatten(x: Anything) -> ir.Tensor:
     """Flatten all dimensions but the first; a view where possible."""
     return _copied(x, _flat(x.shape))

@@ -50,11 +50,7 @@ def mse(prediction: Floats, truth: Floats, reduction: Reduction = "mean") -> ir.
     return ir.compute((), folded, "y")
 
 
-@operator(
-    "nn.mse_grad",
-    shapes=((), _LONG, _LONG),
-    gradient={"linear": False},
-)
+@operator("nn.mse_grad", shapes=((), _LONG, _LONG), gradient={"linear": False})
 def mse_grad(
     dy: Floats | Number,
     prediction: Floats | Number,

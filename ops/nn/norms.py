@@ -130,10 +130,7 @@ def _seen(x: ir.Tensor, **weights: ir.Tensor | None) -> tuple[Any, ...]:
             f"{name} has shape {weight and weight.shape}; it must be that of the last "
             f"dimensions of x, {x.shape}",
         )
-    ir.require(
-        normal,
-        f"x of shape {x.shape} has no dimension to normalise over",
-    )
+    ir.require(normal, f"x of shape {x.shape} has no dimension to normalise over")
     axes = tuple(range(x.ndim - len(normal), x.ndim))
     rows = ir.rows.along(x, axes, fixed=True)
     length = rows.array.shape[1:]

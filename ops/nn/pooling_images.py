@@ -107,8 +107,7 @@ def image_of(
     """
     first = channels_first(id, layout or LAYOUTS[rank][0], rank)
     ir.require(
-        x.ndim == rank + 2,
-        f"{id} takes images of {rank + 2} dimensions, not {x.shape}",
+        x.ndim == rank + 2, f"{id} takes images of {rank + 2} dimensions, not {x.shape}"
     )
     spatial = x.shape[2:] if first else x.shape[1:-1]
     ir.require(

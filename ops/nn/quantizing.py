@@ -96,10 +96,7 @@ def _absolute(value: ir.Expr) -> ir.Expr:
 
 
 @operator(
-    "nn.dequantize",
-    shapes=(_USUAL, (1024,)),
-    whole=True,
-    gradient={"linear": False},
+    "nn.dequantize", shapes=(_USUAL, (1024,)), whole=True, gradient={"linear": False}
 )
 def dequantize(
     q: Bytes, scales: Singles, *, bits: Bits = 8, dtype: ElementType = "f32"

@@ -17,11 +17,7 @@ _TABLE: Final = (2, 112)
 _MOST_TERMS: Final = 4  # more taps are a loop
 
 
-@operator(
-    "nn.resample",
-    shapes=(_USUAL, _TABLE, _TABLE),
-    gradient={"linear": False},
-)
+@operator("nn.resample", shapes=(_USUAL, _TABLE, _TABLE), gradient={"linear": False})
 def resample(
     x: Floats, positions: Indices, weights: Weights, axis: int = -1
 ) -> ir.Tensor:
@@ -44,10 +40,7 @@ def resample(
         "shape, [taps, out]",
     )
     size, taps, count = x.shape[at], int(positions.shape[0]), positions.shape[1]
-    ir.require(
-        size > 0,
-        f"x of {x.shape} has no elements along axis {at}",
-    )
+    ir.require(size > 0, f"x of {x.shape} has no elements along axis {at}")
     rows, columns = (ir.elements(part) for part in (x.shape[:at], x.shape[at + 1 :]))
     inner = (columns,) if at < x.ndim - 1 else ()
     view = ir.reshaped(x, (rows, size, *inner))

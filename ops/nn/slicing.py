@@ -95,9 +95,7 @@ def _cuts(
         for name, values in (("begin", begin), ("end", end), ("step", step))
     ]
     ir.require(
-        0 not in given[2],
-        f"a step goes on or back, it is not 0: {step}",
-        ArgumentError,
+        0 not in given[2], f"a step goes on or back, it is not 0: {step}", ArgumentError
     )
     cuts: list[_Cut] = []
     for extent, low, high, by in zip(shape, *given, strict=True):
