@@ -102,12 +102,12 @@ def dense_int8(
         f"sums of {length} products may overflow int32; at most {_LONGEST}",
     )
     zero = _by_row(zero_points, x, "zero_points")
+    weight: ir.Tensor | Packed = w
     if isinstance(w, ir.Tensor):
         weight = ir.reshaped(w, (columns, *groups, length))
-        sums = _exact(ir.reshaped(x, (rows, *groups, length)), weight, zero)
     else:
         ir.require(not groups, "a packed weight has no scales of groups")
-        sums = _exact_of_strips(ir.reshaped(x, (rows, depth)), w, zero)
+    sums = _exact(ir.reshaped(x, (rows, *groups, length)), weight, columns, zero)
     row_scale = _by_row(x_scales, x, "x_scales")
     ir.require(
         dtype != ir.i32 or (x_scales, b, activation, groups) == (None, None, None, ()),
@@ -140,99 +140,66 @@ def dense_int8(
 
 
 def _exact(
-    x: ir.Tensor, w: ir.Tensor, zero_points: Callable[..., ir.Expr]
+    x: ir.Tensor,
+    w: ir.Tensor | Packed,
+    columns: int,
+    zero_points: Callable[..., ir.Expr],
 ) -> Callable[..., ir.Expr]:
     """An accessor of the sums of `(x - zero_point) * w` over the last dimension.
 
     Processors multiply unsigned by signed bytes. Where both are signed, the product is
     that of the weights plus 128, less 128 times the sum of the activations: there are
     fewer of these than of weights where memory is the limit.
+
+    Args:
+        x: The activations, `[rows, *groups, n]`.
+        w: The weights, `[columns, *groups, n]`; or packed, without groups, the columns
+            and inputs padded with zeros.
+        columns: The number of columns.
+        zero_points: Applies the zero point of a row; see `_by_row`.
     """
-    length, signed = x.shape[-1], x.dtype == ir.i8
-    k, of_x, of_w = (ir.reduce_axis(length, name) for name in ("k", "kx", "kw"))
-    if signed:
-        unsigned = ir.compute(
-            w.shape, lambda *at: w[at].cast(ir.u8) ^ ir.as_expr(_HALF, ir.u8), "offset"
-        )
-    else:
-        unsigned = w
-    products = ir.compute(
-        (*w.shape[1:-1], x.shape[0], w.shape[0]),
-        lambda *at: ir.sum(
-            x[(at[-2], *at[:-2], k)].cast(ir.i32)
-            * unsigned[(at[-1], *at[:-2], k)].cast(ir.i32),
-            k,
-        ),
-        "products",
-    )
+    (rows, *groups, depth), signed = x.shape, x.dtype == ir.i8
+
+    def weight(*at: Any) -> ir.Expr:
+        if isinstance(w, ir.Tensor):
+            return w[at]
+        j, k = at
+        return w.array[j // LANES, k // GROUP, j % LANES * GROUP + k % GROUP]
+
+    def unsigned(*at: Any) -> ir.Expr:
+        value = weight(*at)
+        return value.cast(ir.u8) ^ ir.as_expr(_HALF, ir.u8) if signed else value
+
+    wide, length, given, offset = columns, depth, x, None
+    if not isinstance(w, ir.Tensor):
+        strips, steps, _ = map(int, w.array.shape)
+        wide, length = strips * LANES, steps * GROUP
+        given = x if length == depth else _padded(x, length)
+    elif signed:
+        offset = ir.compute(w.shape, unsigned, "offset")
+    k, of_w = (ir.reduce_axis(length, name) for name in ("k", "kw"))
+    of_x = ir.reduce_axis(depth, "kx")
+
+    def product(*at: Any) -> ir.Reduction:
+        *g, i, j = at
+        factor = unsigned(j, *g, k) if offset is None else offset[(j, *g, k)]
+        return ir.sum(given[(i, *g, k)].cast(ir.i32) * factor.cast(ir.i32), k)
+
+    products = ir.compute((*groups, rows, wide), product, "products")
     row_sums = ir.compute(
         x.shape[:-1], lambda *at: ir.sum(x[(*at, of_x)].cast(ir.i32), of_x), "row_sums"
     )
     column_sums = ir.compute(
-        w.shape[:-1],
-        lambda *at: ir.sum(w[(*at, of_w)].cast(ir.i32), of_w),
+        (columns, *groups),
+        lambda *at: ir.sum(weight(*at, of_w).cast(ir.i32), of_w),
         "column_sums",
     )
-    return _less_zeros(products, row_sums, column_sums, zero_points, signed=signed)
-
-
-def _exact_of_strips(
-    x: ir.Tensor, w: Packed, zero_points: Callable[..., ir.Expr]
-) -> Callable[..., ir.Expr]:
-    """The same for a packed weight, whose columns and inputs are padded with zeros."""
-    strips, (rows, depth), signed = w.array, x.shape, x.dtype == ir.i8
-    whole = int(strips.shape[1]) * GROUP
-    k, of_x, of_w = (ir.reduce_axis(n, "k") for n in (whole, depth, whole))
-    if whole != depth:
-        x = _padded(x, whole)
-
-    def weight(j: Any, k: Any) -> ir.Expr:
-        return strips[j // LANES, k // GROUP, j % LANES * GROUP + k % GROUP]
-
-    def unsigned(j: Any, k: Any) -> ir.Expr:
-        value = weight(j, k)
-        return value.cast(ir.u8) ^ ir.as_expr(_HALF, ir.u8) if signed else value
-
-    products = ir.compute(
-        (rows, int(strips.shape[0]) * LANES),
-        lambda i, j: ir.sum(x[i, k].cast(ir.i32) * unsigned(j, k).cast(ir.i32), k),
-        "products",
-    )
-    row_sums = ir.compute(
-        (rows,), lambda i: ir.sum(x[i, of_x].cast(ir.i32), of_x), "row_sums"
-    )
-    column_sums = ir.compute(
-        (w.columns,),
-        lambda j: ir.sum(weight(j, of_w).cast(ir.i32), of_w),
-        "column_sums",
-    )
-    return _less_zeros(products, row_sums, column_sums, zero_points, signed=signed)
-
-
-def _less_zeros(
-    products: ir.Tensor,
-    row_sums: ir.Tensor,
-    column_sums: ir.Tensor,
-    zero_points: Callable[..., ir.Expr],
-    *,
-    signed: bool,
-) -> Callable[..., ir.Expr]:
-    """An accessor of sums of products, less what offsets and zero points add to them.
-
-    Args:
-        products: The sums of products.
-        row_sums: The sum of each row's activations.
-        column_sums: The sum of each column's weights.
-        zero_points: Applies the zero point of a row; see `_by_row`.
-        signed: Whether the weights that were multiplied are offset.
-    """
 
     def at(i: ir.Expr, *j: Any) -> ir.Expr:
         """The parts by row and column first: epilogues read what is there before."""
         less = row_sums[(i, *j[1:])] * _HALF if signed else ir.as_expr(0, ir.i32)
         less = zero_points(i, less, lambda zero: less + zero * column_sums[j])
-        value: ir.Expr = products[(*j[1:], i, j[0])]
-        return value - less
+        return products[(*j[1:], i, j[0])] - less
 
     return at
 
