@@ -31,6 +31,7 @@ from tensorlang.schedules.stages import Stage, contiguous_loop, extent_of, stage
 from tensorlang.schedules.streaming import LANES, loop_named, nearest_option
 from tensorlang.schedules.tiling import fused, in_lanes
 from tensorlang.scheduling import Knobs, Schedule, schedule
+from tensorlang.scheduling.analysis.tree import find_buffer
 
 _PARTS: Final = (8, 16, 32, 64, 128, 256)  # rows of a chunk
 _REGISTERS: Final = 4  # of a temporary, or of elements side by side
@@ -188,7 +189,7 @@ def _private_temporaries(s: Schedule, loop: str) -> None:
     used = loop_named(s, loop)
     for buffer in list(allocations(s.function)):
         if touches(used, buffer) and s.attempt(s.store_at, buffer.name, loop):
-            made = next(b for b in allocations(s.function) if b.name == buffer.name)
+            made = find_buffer(s.function, buffer.name)
             if _elements(made) <= _REGISTERS * core_of(s.target, made.dtype).lanes:
                 s.set_scope(buffer.name, "register")
 

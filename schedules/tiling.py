@@ -138,6 +138,18 @@ def write_back(s: Schedule, write: str, at: str, lanes: int | None = None) -> No
             s.vectorize(lane)
 
 
+def unroll_inside(s: Schedule, block: str, at: str, lanes: int) -> None:
+    """Unroll a block's loops inside `at`, if any, and vectorize the last."""
+    around = s.loops(block)
+    inside = list(around[around.index(at) + 1 :])
+    if inside and (extent(s, inside[-1]) or 0) > lanes:
+        inside[-1:] = s.split(inside[-1], [None, lanes])
+    for loop in inside[:-1]:
+        s.unroll(loop)
+    for loop in inside[-1:]:
+        s.vectorize(loop)
+
+
 def in_lanes(s: Schedule, loop: For, lanes: int, rest: int | None = None) -> None:
     """Vectorize a loop, with its tail, if any, split off and masked.
 

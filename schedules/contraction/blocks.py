@@ -35,6 +35,7 @@ from tensorlang.schedules.tiling import (
     is_part,
     nearest,
     parallelize,
+    unroll_inside,
 )
 from tensorlang.scheduling import Schedule
 
@@ -208,23 +209,8 @@ def _tile(  # noqa: PLR0917 - the parts of a tile
     for loop in (i, vector):
         s.unroll(loop)
     s.vectorize(lane)
-    _write_back(s, write, inner[-1], tile.lanes)
+    unroll_inside(s, write, inner[-1], tile.lanes)
     return around
-
-
-def _write_back(s: Schedule, write: str, at: str, lanes: int) -> None:
-    """Unroll and vectorize a tile's write-back, which keeps the tile in registers."""
-    own = s.loops(write)
-    inside = own[own.index(at) + 1 :]
-    if not inside:
-        return
-    *others, last = inside
-    if (extent(s, last) or 0) > lanes:
-        vector, last = s.split(last, [None, lanes])
-        others.append(vector)
-    for loop in others:
-        s.unroll(loop)
-    s.vectorize(last)
 
 
 def _pack_rows(

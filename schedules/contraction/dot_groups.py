@@ -41,6 +41,7 @@ from tensorlang.schedules.tiling import (
     extent,
     is_part,
     parallelize,
+    unroll_inside,
     write_back,
 )
 from tensorlang.scheduling import Schedule
@@ -294,21 +295,9 @@ def _tile(  # noqa: PLR0917 - the parts of a tile
         s.unroll(loop)
     s.tensorize(block, instruction)
     for made in (start, write):
-        _unroll(s, made, i_0, row.lanes)
+        unroll_inside(s, made, i_0, row.lanes)
     if how.parallel:
         parallelize(s, [*outer, j_0, i_0])
-
-
-def _unroll(s: Schedule, block: str, at: str, lanes: int) -> None:
-    """Unroll the loops inside of `at`, and vectorize the last."""
-    around = s.loops(block)
-    *rows, last = around[around.index(at) + 1 :]
-    if (extent(s, last) or 0) > lanes:
-        vector, last = s.split(last, [None, lanes])
-        rows.append(vector)
-    for loop in rows:
-        s.unroll(loop)
-    s.vectorize(last)
 
 
 # ------------------------------------------------------------- lanes of the reduction

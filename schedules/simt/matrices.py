@@ -20,8 +20,8 @@ from math import prod
 from typing import Final
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.contents import allocations, blocks, free_vars, reads
-from tensorlang.ir.nodes import For, Load, Store, Var
+from tensorlang.ir.contents import allocations, blocks, reads
+from tensorlang.ir.nodes import For, Load, Store
 from tensorlang.ir.visit import walk
 from tensorlang.schedules.generic import stage_named, stage_names
 from tensorlang.schedules.simt.edges import fuse_padding
@@ -32,6 +32,7 @@ from tensorlang.schedules.stages import (
     extent_of,
     kind_of,
     trips,
+    variables,
 )
 from tensorlang.schedules.tiling import fused
 from tensorlang.scheduling import Schedule
@@ -57,6 +58,14 @@ class Sides:
     def extent(self, group: str) -> int | None:
         """The size of a group, if known."""
         return trips(self.folded if group == "step" else self.groups[group])
+
+    def tiles(self, sizes: Sequence[int]) -> int | None:
+        """The number of tiles of so many rows and columns, of all batches, if known."""
+        extents = [self.extent(group) for group in ("row", "column")]
+        counts = [self.extent("batch")]
+        counts += [n and -(-n // size) for n, size in zip(extents, sizes, strict=True)]
+        known = [count for count in counts if count is not None]
+        return prod(known) if len(known) == len(counts) else None
 
     @property
     def at_least(self) -> int:
@@ -96,7 +105,7 @@ def sides_of(stage: Stage) -> Sides:
     buffers = {load.buffer for load in loads}
     if len(loads) != 2 or len(buffers) != 2 or isinstance(update, Store):
         raise ScheduleError(f"{stage.name} is not a product of two operands")
-    used = [_variables(load) for load in loads]
+    used = [variables(load) for load in loads]
     spatial = stage.driven("spatial")
     if not spatial or list(update.indices) != [stage.axis(x) for x in spatial]:
         raise ScheduleError(f"{stage.name} does not store by its axes")
@@ -119,10 +128,6 @@ def sides_of(stage: Stage) -> Sides:
         groups[group].sort(key=lambda loop: stage.axis(loop) == load.indices[-1])
     made = {group: tuple(found) for group, found in groups.items()}
     return Sides(made, folded, (pair[0], pair[1]))
-
-
-def _variables(load: Load) -> frozenset[Var]:
-    return frozenset().union(*(free_vars(index) for index in load.indices))
 
 
 def as_matrices(s: Schedule, stage: Stage, sides: Sides) -> Matrices:

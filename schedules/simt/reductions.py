@@ -11,12 +11,17 @@ from __future__ import annotations
 from typing import Final
 
 from tensorlang.errors import ScheduleError
-from tensorlang.ir.contents import free_vars
 from tensorlang.ir.integers.indices import linear
-from tensorlang.ir.nodes import For, Load
+from tensorlang.ir.nodes import For
 from tensorlang.schedules.simt.matrices import writer_of
 from tensorlang.schedules.simt.row_threads import RowThreads, distribute_row, row_knobs
-from tensorlang.schedules.stages import Stage, contiguous_loop, extent_of, trips
+from tensorlang.schedules.stages import (
+    Stage,
+    contiguous_loop,
+    extent_of,
+    trips,
+    variables,
+)
 from tensorlang.schedules.tiling import extent, fused
 from tensorlang.scheduling import Knobs, Schedule
 
@@ -110,7 +115,7 @@ def _is_contiguous(stage: Stage, loop: For) -> bool:
     """Whether the largest operand is contiguous along a loop, or slides along it."""
     if contiguous_loop(stage) is not loop:
         return False
-    largest = max(stage.loads, key=_freedom)
+    largest = max(stage.loads, key=lambda load: len(variables(load)))
     steps = dict(linear(largest.indices[-1]).terms)
     own = steps.pop(stage.axis(loop), 0)
     loops = {stage.axis(other): extent_of(other) for other in stage.loops}
@@ -119,11 +124,6 @@ def _is_contiguous(stage: Stage, loop: For) -> bool:
         step >= _SHORT or (loops.get(axis) or length) * _WINDOWS <= length  # type: ignore[call-overload]
         for axis, step in steps.items()
     )
-
-
-def _freedom(load: Load) -> int:
-    """How many variables an address depends on."""
-    return len(frozenset().union(*(free_vars(index) for index in load.indices)))
 
 
 def _is_exact(stage: Stage) -> bool:

@@ -34,17 +34,11 @@ def parts_of(sides: Sides, sizes: tuple[int, int]) -> int:
 
     As few as occupy a device; one if rows or columns are dynamic.
     """
-    count = 1
-    for group, size in zip(("row", "column"), sizes, strict=True):
-        extent = sides.extent(group)
-        if extent is None:
-            return 1
-        count *= -(-extent // size)
-    batches, steps = sides.extent("batch"), sides.extent("step")
-    if batches is None:
+    count, steps = sides.tiles(sizes), sides.extent("step")
+    if count is None:
         return 1
     most = (sides.at_least * _IMAGES if steps is None else steps) // _LEAST
-    wanted = -(-_BUSY // (count * batches))
+    wanted = -(-_BUSY // count)
     fitting = [part for part in PARTS if part <= max(min(2 * wanted - 1, most), 1)]
     return fitting[-1]
 

@@ -117,36 +117,27 @@ def _per_thread(size: int | None, side: int) -> int:
 
 def _enough(sides: Sides, own: list[int]) -> list[int]:
     """Halve a block's columns, then rows, to 64 if there are too few blocks."""
-    batches = sides.extent("batch")
     for place in (1, 0):
         count = _blocks(sides, own)
         half = min(max(own[place] // 2, 64 // _SIDES[place]), own[place])
-        if count is not None and batches and count * batches * 2 < _TILES:
+        if count and count * 2 < _TILES:
             own = [*own[:place], half, *own[place + 1 :]]
     return own
 
 
 def _blocks(sides: Sides, own: list[int]) -> int | None:
     """The number of tiles, if known."""
-    sizes = [sides.extent(group) for group in ("row", "column")]
-    known = [size for size in sizes if size is not None]
-    tile = [side * sums for side, sums in zip(_SIDES, own, strict=True)]
-    if len(known) < len(sizes):
-        return None
-    return prod(-(-size // one) for size, one in zip(known, tile, strict=True))
+    return sides.tiles([side * sums for side, sums in zip(_SIDES, own, strict=True)])
 
 
 def _part(sides: Sides, own: list[int]) -> int:
     """The steps of a part if there are too few tiles, otherwise 0."""
-    count = _blocks(sides, own)
-    if count is None:
-        return 0
-    steps, batches = sides.extent("step"), sides.extent("batch")
-    if batches is None or count * batches * 2 > _TILES:
+    count, steps = _blocks(sides, own), sides.extent("step")
+    if count is None or count * 2 > _TILES:
         return 0
     if steps is None:
         return next((part for part in (1024, 256) if part <= sides.at_least), 0)
-    wanted = steps * count * batches // _TILES
+    wanted = steps * count // _TILES
     parts = [part for part in _PARTS[1:] if part >= max(wanted, _PARTS[1])]
     return parts[0] if parts and steps >= 2 * parts[0] else 0
 
