@@ -206,8 +206,8 @@ def _tuned(run: Run, url: str, study: str, seed: int) -> Report:
             run.incumbent = Entrant(candidate_of(incumbent), incumbent.seconds)
         trials = Trials(url, study, About(run.workload, machine(run)))
         try:
+            default = _default(space)
             search = Search(space, trials, seed, hints)
-            default = space.default().candidate
             measured = run.measure(search, worker, default)
         finally:
             trials.close()
@@ -225,6 +225,19 @@ def _tuned(run: Run, url: str, study: str, seed: int) -> Report:
     if report.best.key not in search.known or not report.compared or kept:
         return report
     return store_winner(run, search, report, measured, incumbent)
+
+
+def _default(space: Space) -> Candidate:
+    """The default configuration.
+
+    Raises:
+        TuningError: its schedule cannot be run at present.
+    """
+    default = space.default()
+    if default.lost:
+        said = f"the default of {space.workload} cannot be scheduled: {default.lost}"
+        raise TuningError(f"{said}; run it again")
+    return default.candidate
 
 
 def _report(

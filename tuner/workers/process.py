@@ -368,6 +368,8 @@ class Worker:
                 patience.paused = self._stage == protocol.WAIT
             elif "knob" in message:
                 self._send(_value(knobs, message["knob"]))
+            elif "trouble" in message:
+                raise Died(str(message["trouble"]), outside=True)
             elif "error" in message:
                 raise TuningError(str(message["error"]))
             else:

@@ -27,6 +27,10 @@ CHECKS: Final = 2  # revision of the checks; outcomes of earlier revisions are r
 STATUSES: Final = (OK, ILLEGAL, FAILED, WRONG, CRASHED, HUNG, LOST)
 
 
+class Disturbed(TuningError):  # noqa: N818 - an event, told as an outcome
+    """The worker lacks memory or a disk, and is replaced."""
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A configuration: an algorithm and knob values."""

@@ -50,6 +50,7 @@ from tensorlang.tuner.workers.protocol import (
     WAIT,
     WRONG,
     Candidate,
+    Disturbed,
     Outcome,
 )
 from tensorlang.tuner.workers.scheduler import LocalScheduler, Scheduled
@@ -93,7 +94,7 @@ class Session:
                 return self._scheduler.schedule(algorithm, _AskedKnobs(self._ask))
         except MemoryError:
             if not most:
-                raise TuningError("the system gives too little memory") from None
+                raise Disturbed("the system gives too little memory") from None
             said = f"its schedule takes more than {most >> 20} MiB of memory"
             return Scheduled(outcome=Outcome(FAILED, said))
 
@@ -126,13 +127,13 @@ class Session:
                 error = self._checked(candidate, kernel, func)
         except Wrong as verdict:
             return Outcome(WRONG, str(verdict), spent=spent)
-        except (TuningError, OSError, MemoryError) as problem:  # not its fault
-            raise TuningError(described(problem)) from problem
+        except (TuningError, OSError, MemoryError):  # not its fault
+            raise
         except Exception as problem:
             _end_if_lost(problem)
             _log(candidate)
             if trouble := _disk_trouble():
-                raise TuningError(trouble) from problem
+                raise Disturbed(trouble) from problem
             return Outcome(FAILED, described(problem), spent=spent)
         self._kernels[candidate.key] = kernel
         call = _call(kernel, self._given())
@@ -160,7 +161,7 @@ class Session:
             except (Wrong, TensorlangError) as problem:
                 _end_if_lost(problem)
                 if trouble := _disk_trouble():
-                    raise TuningError(trouble) from problem
+                    raise Disturbed(trouble) from problem
                 failed[candidate.key] = str(problem)
         with self._alone({}):
             timings = self._timer.against(calls, int(request["rounds"]))
@@ -268,7 +269,7 @@ def _disk_trouble() -> str:
         with tempfile.TemporaryFile(buffering=0) as file:
             file.write(bytes(_SPARE_BYTES))
     except OSError as problem:
-        return f"{tempfile.gettempdir()} takes no files: {problem.strerror}"
+        return f"the disk takes no files: {problem.strerror}"
     return ""
 
 
@@ -315,7 +316,8 @@ def serve(requests: Iterator[str], send: Send) -> None:
         except Exception as problem:  # noqa: BLE001 - reported to the tuner
             _end_if_lost(problem)
             _log(request["do"])
-            send({"error": described(problem)})
+            disturbed = isinstance(problem, (Disturbed, OSError, MemoryError))
+            send({"trouble" if disturbed else "error": described(problem)})
 
 
 def _answer(session: Session, request: Mapping[str, Any]) -> object:
