@@ -1,0 +1,23 @@
+"""Some dozens of injected faults; `tests/programs/faults.py` injects any number."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).parents[2] / "programs" / "faults.py"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits and /proc of Linux")
+def test_searches_survive_injected_faults() -> None:
+    done = subprocess.run(
+        [sys.executable, PROGRAM, "--faults", "24", "--seed", "7", "--jobs", "3"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
