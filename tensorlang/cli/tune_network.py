@@ -7,17 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tensorlang import onnx
+from tensorlang import onnx, targets
 from tensorlang.cli import console
 from tensorlang.errors import ArgumentError, TensorlangError
 from tensorlang.graph import Graph, workloads
+from tensorlang.graph.execution.constant_values import constants_of
 from tensorlang.graph.networks.network import optimized, pure
+from tensorlang.graph.passes.layouts import channels_last
 from tensorlang.graph.specs import TensorSpec, names_in
 from tensorlang.ops import find
 from tensorlang.tuner.model_tuning import Ranked, ranked, tune_model
 
 if TYPE_CHECKING:
     from tensorlang.ops import Operator
+    from tensorlang.targets import Target
     from tensorlang.tuner.progress import Report
     from tensorlang.workload import Workload
 
@@ -37,7 +40,8 @@ def tune_network(
         skipped.append(op.id)
         console.paragraph(f"{op.described(workload)} was skipped: {problem}")
 
-    rows = ranked(workloads(*program(path, batch)), how["target"], skip)
+    counted = workloads(*program(path, batch, how["target"]))
+    rows = ranked(counted, how["target"], skip)
     refused = len(skipped)
     console.say("share of the time, calls, workload:")
     for row in rows:
@@ -81,8 +85,12 @@ def _summarise(rows: Sequence[Ranked], reports: Sequence[Report]) -> None:
     console.table(("tuned", "times", "default", "best", "gain"), table)
 
 
-def program(path: Path, batch: int | None) -> tuple[Graph, dict[str, int]]:
-    """The inference graph of an ONNX file and its sizes; external weights are not read.
+def program(
+    path: Path, batch: int | None, target: Target | str | None = None
+) -> tuple[Graph, dict[str, int]]:
+    """The inference graph of an ONNX file, in the layouts of a target, and its sizes.
+
+    External weights are not read.
 
     Raises:
         ArgumentError: no such file, not ONNX, or a size remains symbolic.
@@ -90,7 +98,9 @@ def program(path: Path, batch: int | None) -> tuple[Graph, dict[str, int]]:
     """
     read = onnx.load(path, data=False)
     sizes = sizes_of(path, read.specs, batch)
-    return optimized(pure(read, read.specs, train=False).graph), sizes
+    graph = optimized(pure(read, read.specs, train=False).graph)
+    fixed = constants_of(graph, graph.weights)
+    return channels_last(graph, fixed, sizes, targets.get(target)).graph(graph), sizes
 
 
 def sizes_of(

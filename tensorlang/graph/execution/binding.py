@@ -17,10 +17,11 @@ import numpy as np
 from tensorlang import targets
 from tensorlang.errors import GraphError
 from tensorlang.graph.execution.binding_forms import FORMS, storage
-from tensorlang.graph.execution.constant_values import constants_of
+from tensorlang.graph.execution.constant_values import constants_of, read_only
 from tensorlang.graph.execution.loops import Storage
 from tensorlang.graph.execution.memory import Lifetime, placed
 from tensorlang.graph.networks.leaves import ConstantKey, ConstantTensor, Weight
+from tensorlang.graph.passes.layouts import channels_last
 from tensorlang.graph.passes.optimisation import WrittenOut
 from tensorlang.graph.program import Graph
 from tensorlang.graph.specs import KeySpec, TensorSpec, at_sizes
@@ -110,10 +111,28 @@ def bind(
     written = WrittenOut()  # inlined, so that calls share the planned memory
     program = written.graph(graph)
     held = {written[value]: array for value, array in (known or {}).items()}
+    program, held = _laid_out(program, sizes, held, target)
     with at_first_miss(lambda: _build_ahead(program, sizes, held, target)):
         made = Binder(program, sizes, held, target, store=store).bound()
     made.refresh()
     return made
+
+
+def _laid_out(
+    program: Graph,
+    sizes: Mapping[str, int],
+    known: dict[Value, Storage],
+    target: Target,
+) -> tuple[Graph, dict[Value, Storage]]:
+    """The program in the layouts of its chosen target, and its outside values."""
+    if isinstance(target, (Mapping, ahead.Noting)):
+        return program, known
+    fixed = constants_of(program, read_only(known))
+    moved = channels_last(program, fixed, sizes, targets.get(target))
+    if not moved.chosen:
+        return program, known
+    again = moved.graph(program)
+    return again, {moved[value]: array for value, array in known.items()}
 
 
 def _build_ahead(
@@ -173,8 +192,7 @@ class Binder:
     ) -> None:
         self.graph, self.sizes, self.target = graph, sizes, target
         self.at, self.store = known, {} if store is None else store
-        fixed = {value for value, array in known.items() if not array.flags.writeable}
-        self.constant = constants_of(graph, fixed | constant)
+        self.constant = constants_of(graph, read_only(known) | constant)
         for value in graph.inputs:
             self.at.setdefault(value, storage(value.spec.at(sizes)))
         inputs = tuple(self.at[value] for value in graph.inputs)

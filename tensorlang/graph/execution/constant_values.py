@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+
+import numpy as np
 
 from tensorlang.graph.networks.leaves import ConstantTensor
 from tensorlang.graph.program import Graph
@@ -23,6 +25,11 @@ def constants_of(graph: Graph, fixed: Iterable[Value]) -> set[Value]:
         if _is_function(node) and found.issuperset(node.inputs):
             found.update(node.results)
     return found
+
+
+def read_only(known: Mapping[Value, np.ndarray]) -> set[Value]:
+    """The values whose memory is read-only, as that of frozen weights is."""
+    return {value for value, array in known.items() if not array.flags.writeable}
 
 
 def _literals(graph: Graph) -> Iterable[Value]:

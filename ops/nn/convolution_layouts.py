@@ -1,0 +1,119 @@
+"""Predicted cycles of convolutions with channels first and last, of one thread.
+
+Weights are taken to be packed ahead. Register tiles are of output channels by vectors
+of pixels, on flattened images with the gaps between their lines, with channels first;
+of pixels by vectors of output channels with channels last.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from tensorlang import lazy
+from tensorlang.ir.dtypes import as_dtype
+from tensorlang.ops.nn.convolution_problem import Problem, convolution
+
+if TYPE_CHECKING:
+    from tensorlang.schedules.cost import core as cores
+    from tensorlang.schedules.cost import tiles
+    from tensorlang.targets import Target
+else:
+    cores = lazy.module("tensorlang.schedules.cost.core")
+    tiles = lazy.module("tensorlang.schedules.cost.tiles")
+
+_ROWS: Final = range(1, 15)
+_VECTORS: Final = (1, 2, 3, 4)
+
+
+class Cycles(NamedTuple):
+    """Predicted cycles in both layouts."""
+
+    first: float
+    last: float
+
+
+def cycles(
+    id: str,
+    asked: Mapping[str, Any],
+    shapes: Sequence[tuple[int, ...]],
+    dtype: str,
+    target: Target,
+) -> Cycles:
+    """The predicted cycles of a convolution with channels first, in both layouts.
+
+    Args:
+        id: The operator.
+        asked: Its attributes.
+        shapes: The shapes of images, weights and bias.
+        dtype: The type of the images.
+        target: Where it runs.
+    """
+    return _predicted(convolution(id, asked, *shapes), dtype, target)
+
+
+def moving(size: int, dtype: str, target: Target) -> float:
+    """Predicted cycles to read and write so many bytes in another order."""
+    core = cores.core_of(target, as_dtype(dtype))
+    rate = core.levels[0].rate if core.levels else float(core.vector)
+    return 2 * size / rate
+
+
+@lru_cache(maxsize=256)
+def _predicted(p: Problem, dtype: str, target: Target) -> Cycles:
+    core = cores.core_of(target, as_dtype(dtype))
+    copy = moving(math.prod(p.given_x) * as_dtype(dtype).bytes, dtype, target)
+    if p.depthwise:
+        return _depthwise(p, core, copy)
+    several = p.batch * p.groups
+    first = several * _first(p.flattened(), core)
+    flat = replace(p, first=False).flattened()
+    pixels = math.prod(p.result)
+    row = p.result[-1] if flat.image else pixels  # pixels of which tiles are made
+    vectors = -(-p.outputs // core.lanes)
+    last = _tiled(core, row, vectors, _steps(p), crossing=False) * (pixels // row)
+    return Cycles(first, several * last)
+
+
+def _depthwise(p: Problem, core: cores.Core, copy: float) -> Cycles:
+    """Lines of pixels or vectors of channels, which read padded or strided copies."""
+    *lines, length = p.result
+    taps = p.batch * math.prod(p.window) / core.products
+    first = p.groups * math.prod(lines) * -(-length // core.lanes) * taps
+    last = math.prod(p.result) * -(-p.groups // core.lanes) * taps
+    return Cycles(first + copy * (math.prod(p.stride) > 1), last + copy)
+
+
+def _first(p: Problem, core: cores.Core) -> float:
+    """Tiles of the lines of an image, which include the gaps between them."""
+    *lines, length = p.result
+    around = p.image[-1] + sum(p.padding[-2:])
+    pitch = -(-around // p.stride[-1])
+    span = (math.prod(lines) - 1) * pitch + length if lines else length
+    vectors = -(-span // core.lanes)
+    return _tiled(core, p.outputs, vectors, _steps(p), crossing=True)
+
+
+def _steps(p: Problem) -> int:
+    """Products per result."""
+    return p.inputs * math.prod(p.window)
+
+
+def _tiled(
+    core: cores.Core, rows: int, vectors: int, steps: int, *, crossing: bool
+) -> float:
+    """Cycles of the register tiles of so many rows and vectors: the fastest ones."""
+    return min(
+        sum(
+            tall * wide * tiles.tile_cycles(core, *size, steps, crossing=crossing)
+            for tall, height in ((rows // r, r), (1, rows % r))
+            for wide, width in ((vectors // v, v), (1, vectors % v))
+            if 0 not in (size := (height, width)) and tall * wide
+        )
+        for r in _ROWS
+        for v in _VECTORS
+        if r <= rows and v <= vectors and r * v + min(r, v) < core.registers
+    )

@@ -1,0 +1,253 @@
+"""Channels-last layouts for chains of convolutions, where they are predicted to pay.
+
+A convolution with channels last computes a vector of channels for each pixel, whatever
+the number of pixels; with channels first, a vector of pixels, which few pixels do not
+fill. Convolutions, pooling, batch norms, joins and elementwise operators that read each
+other's results change together; arrays are transposed where they enter or leave.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Final, TypeAlias
+
+from tensorlang.graph.differentiation.gradients import arguments_of
+from tensorlang.graph.passes.minimum_cut import MinimumCut, Side
+from tensorlang.graph.passes.rewriting import Rewriter
+from tensorlang.graph.program import Graph
+from tensorlang.graph.specs import Extent, TensorSpec, at_sizes
+from tensorlang.graph.values import Named, Node, Tensor, Value, make
+from tensorlang.ops import nn
+from tensorlang.ops.elementwise import Elementwise
+from tensorlang.ops.nn.convolution_layouts import Cycles, cycles, moving
+from tensorlang.targets import Target
+
+# from the arguments of a node by name to those that are images; None if it must stay
+Images: TypeAlias = Callable[[Named, AbstractSet[Value]], "list[str] | None"]
+_FLOATS: Final = ("f32", "f64")
+_LAST: Final = {3: "NWC", 4: "NHWC", 5: "NDHWC"}
+_FIRST: Final = (None, "NCW", "NCHW", "NCDHW")
+
+
+def _convolution(named: Named, constant: AbstractSet[Value]) -> list[str] | None:
+    plain = named["layout"] in _FIRST and named["tolerance"] is None
+    return ["x", "addend"] if plain and named["w"] in constant else None
+
+
+def _pooling(named: Named, _: AbstractSet[Value]) -> list[str] | None:
+    return ["x"] if named["layout"] in _FIRST else None
+
+
+def _norm(named: Named, _: AbstractSet[Value]) -> list[str] | None:
+    return ["x"] if named["axis"] == 1 else None
+
+
+_POOLS: Final = ("max_pool", "avg_pool", "adaptive_max_pool", "adaptive_avg_pool")
+_RULES: Final[Mapping[str, Images]] = {
+    **{f"nn.conv{rank}d": _convolution for rank in (1, 2, 3)},
+    **{f"nn.{name}{rank}d": _pooling for name in _POOLS for rank in (1, 2, 3)},
+    **{f"nn.global_{kind}_pool": _pooling for kind in ("max", "avg")},
+    "nn.batch_norm": _norm,
+}
+
+
+def channels_last(
+    graph: Graph, constant: AbstractSet[Value], sizes: Mapping[str, int], target: Target
+) -> ChannelsLast:
+    """The rewriting of a program to channels last where that is predicted to be faster.
+
+    Each node takes its cycles in one of both layouts, and each value that is read in
+    the other one those of a transpose: the least sum is a minimum cut.
+
+    Args:
+        graph: The program, without calls.
+        constant: The values that are constant: weights are only packed once if they
+            are.
+        sizes: The values of its named sizes.
+        target: Where it runs; only CPUs have a model to predict with.
+    """
+    images = {
+        node: found
+        for node in graph.nodes
+        if (found := _images(node, constant)) and not constant >= {*node.results}
+    }
+    convolutions = [node for node in images if _RULES.get(node.id) is _convolution]
+    if target.model != "cpu" or not convolutions:
+        return ChannelsLast(set())
+    cut: MinimumCut[Node] = MinimumCut()
+    costs = _Costs(sizes, target)
+    for node in convolutions:
+        first, last = costs.convolution(node)
+        cut.add(Side.FIRST, node, last)
+        cut.add(node, Side.OTHER, first)
+    for maker, reader, value in _reads(graph, images):
+        if maker is not reader and value not in constant:
+            moved = costs.moved(value)
+            cut.add(maker, reader, moved)
+            cut.add(reader, maker, moved)
+    return ChannelsLast(cut.beyond())
+
+
+def _reads(
+    graph: Graph, images: Mapping[Node, Mapping[str, Value]]
+) -> Iterator[tuple[Node | Side, Node | Side, Value]]:
+    """Who computes and reads each value: the first side is what stays as it is."""
+
+    def maker(value: Value) -> Node | Side:
+        node = value.node
+        return Side.FIRST if node is None or node not in images else node
+
+    for node in graph.nodes:
+        for value in node.inputs:
+            moves = value in images.get(node, {}).values()
+            yield maker(value), node if moves else Side.FIRST, value
+    for value in graph.outputs:
+        yield maker(value), Side.FIRST, value
+
+
+def _images(node: Node, constant: AbstractSet[Value]) -> dict[str, Value]:
+    """The images that a node reads, by argument; none if it has to stay as it is."""
+    if len(node.results) != 1 or not 3 <= node.results[0].ndim <= 5:
+        return {}
+    if isinstance(node.op, Elementwise):
+        return _operands(node)
+    rule = _RULES.get(node.id)
+    named = arguments_of(node) if rule else {}
+    spec = node.results[0].spec
+    if rule is None or not isinstance(spec, TensorSpec) or spec.dtype not in _FLOATS:
+        return {}
+    names = rule(named, constant) or ()
+    return {name: named[name] for name in names if isinstance(named[name], Value)}
+
+
+def _operands(node: Node) -> dict[str, Value]:
+    """The operands of an elementwise operator; none if one is a vector of channels."""
+    values = {k: v for k, v in arguments_of(node).items() if isinstance(v, Value)}
+    whole = {k: v for k, v in values.items() if v.ndim == node.results[0].ndim}
+    rest = (v for k, v in values.items() if k not in whole)
+    return whole if all(v.shape == () for v in rest) else {}
+
+
+class _Costs:
+    """Predicted cycles at sizes on a target."""
+
+    def __init__(self, sizes: Mapping[str, int], target: Target) -> None:
+        self._sizes, self._target = sizes, target
+
+    def convolution(self, node: Node) -> Cycles:
+        """Those of a convolution in both layouts."""
+        named = arguments_of(node)
+        shapes = [self._shape(named[k]) for k in "xwb" if isinstance(named[k], Value)]
+        asked = {k: at_sizes(named[k], self._sizes) for k in _WINDOW}
+        return cycles(node.id, asked, shapes, named["x"].spec.dtype, self._target)
+
+    def moved(self, value: Value) -> float:
+        """Those of a transpose."""
+        if not isinstance(value.spec, TensorSpec) or is_line(value.shape):
+            return 0.0
+        size = math.prod(self._shape(value)) * value.spec.numpy.itemsize
+        return moving(size, value.spec.dtype, self._target)
+
+    def _shape(self, value: Value) -> tuple[int, ...]:
+        shape: tuple[int, ...] = at_sizes(value.shape, self._sizes)
+        return shape
+
+
+_WINDOW: Final = ("stride", "padding", "dilation", "groups", "layout")
+
+
+def is_line(shape: Iterable[Extent]) -> bool:
+    """Whether an image has one pixel or one channel: both layouts are the same."""
+    _, channels, *pixels = shape
+    return channels == 1 or all(extent == 1 for extent in pixels)
+
+
+class ChannelsLast(Rewriter):
+    """Rewrites a program so that some nodes work with channels last.
+
+    Args:
+        nodes: These nodes.
+    """
+
+    def __init__(self, nodes: AbstractSet[Node]) -> None:
+        super().__init__()
+        self.chosen = nodes
+        self._last: dict[Value, Value] = {}
+
+    def __getitem__(self, value: Value) -> Value:
+        """The new value of an old one, in the layout it had."""
+        if value not in self.now and value in self._last:
+            self.now[value] = _moved(self._last[value], value.shape, back=True)
+        return super().__getitem__(value)
+
+    def nodes(self, graph: Graph) -> None:
+        """Rewrite the nodes of a program in order."""
+        for node in graph.nodes:
+            if node in self.chosen:
+                self._last[node.results[0]] = self._rewritten(node)
+            else:
+                for value in node.inputs:  # those of nested programs are moved out here
+                    self.now.setdefault(value, self[value])
+                self.now.update(zip(node.results, self.node(node), strict=False))
+
+    def _rewritten(self, node: Node) -> Value:
+        (result,) = node.results
+        named = arguments_of(node)
+        whole = result.ndim
+        rule = _RULES.get(node.id)
+        fixed = {named["w"]} if rule is _convolution else set()
+        images = _operands(node) if rule is None else rule(named, fixed)
+        given = {
+            name: self._seen(value) if name in (images or ()) else self.given(value)
+            for name, value in named.items()
+        }
+        if rule in (_convolution, _pooling):
+            given["layout"] = _LAST[whole]
+        elif rule is _norm:
+            given["axis"] = whole - 1
+        assert isinstance(result.spec, TensorSpec)
+        spec = TensorSpec(_permuted(result.shape), result.spec.dtype)
+        made = make(
+            node.op, *_called(node, given), [spec], where=node.where, path=node.path
+        )
+        return made.results[0]
+
+    def _seen(self, value: object) -> object:
+        """An image with channels last."""
+        if not isinstance(value, Value):
+            return value
+        if value not in self._last:
+            self._last[value] = _moved(self[value], value.shape, back=False)
+            self.now.setdefault(value, self[value])
+        return self._last[value]
+
+
+def _called(node: Node, given: Named) -> tuple[tuple[object, ...], Named]:
+    """Positional and keyword arguments: those that the node had by position are."""
+    names = list(given)
+    cut = len(node.args)
+    return tuple(given[n] for n in names[:cut]), {n: given[n] for n in names[cut:]}
+
+
+def _permuted(shape: Sequence[Extent]) -> tuple[Extent, ...]:
+    batch, channels, *pixels = shape
+    return (batch, *pixels, channels)
+
+
+def _moved(value: Value, first: Sequence[Extent], *, back: bool) -> Value:
+    """A value in the other layout: a view of one pixel or channel, or transposed.
+
+    Args:
+        value: The value.
+        first: Its shape with channels first.
+        back: Whether it has channels last.
+    """
+    assert isinstance(value, Tensor)
+    shape = tuple(first) if back else _permuted(first)
+    spec, rank = TensorSpec(shape, value.spec.dtype), len(shape)
+    if is_line(first):
+        return make(nn.reshape, (value, shape), {}, [spec]).results[0]
+    order = (0, rank - 1, *range(1, rank - 1)) if back else (0, *range(2, rank), 1)
+    return make(nn.transpose, (value, order), {}, [spec]).results[0]
