@@ -9,6 +9,7 @@ from tensorlang.graph import (
     TensorSpec,
     gradients,
 )
+from tensorlang.graph.execution.binding import bind
 from tensorlang.layers import (
     SGD,
     AdaGrad,
@@ -42,7 +43,7 @@ def backward(layer, x, dy, weights=None):
     inner = graph.trace(layer, (spec,))
     made = graph.trace(whole, (spec, inner.outputs[0].spec))
     leaves = {leaf: np.asarray(weights[leaf.path], np.float32) for leaf in made.weights}
-    bound = graph.binding.bind(made, {}, leaves)
+    bound = bind(made, {}, leaves)
     np.copyto(bound.inputs[0], x)
     np.copyto(
         bound.inputs[1],
