@@ -7,6 +7,7 @@ import io
 import os
 import signal
 import sqlite3
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -187,6 +188,33 @@ def test_a_worker_killed_from_outside_is_not_the_candidate_s_fault(
     assert report.best.knobs == {"way": "fast"}
     assert report.ratio is not None
     assert report.record is not None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits another process")
+def test_too_little_memory_is_not_the_candidate_s_fault(
+    user_operator: Callable[..., str], storage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import resource
+
+    send, hit = Worker._send, []
+
+    def sent(worker: Worker, request: Mapping[str, Any]) -> None:
+        if request.get("do") in ("schedule", "attempt") and len(hit) < 2:
+            assert worker._process is not None
+            guard = worker._process.pid
+            children = Path(f"/proc/{guard}/task/{guard}/children").read_text()
+            limits = 1 << 20, resource.RLIM_INFINITY
+            resource.prlimit(int(children.split()[0]), resource.RLIMIT_AS, limits)
+            hit.append(request["do"])
+        send(worker, request)
+
+    monkeypatch.setattr(Worker, "_send", sent)
+    monkeypatch.setattr(process, "_PAUSES", (0.0, 0.0, 0.0))
+    name = user_operator("slow", "fast")
+    (report,) = tune(name, shapes=SHAPE, dtypes="u32", budget=300, storage=storage)
+    assert hit
+    assert report.counts == {"ok": 2}
+    assert report.best.knobs == {"way": "fast"}
 
 
 def test_a_candidate_that_could_not_be_judged_is_tried_again_by_the_next_run(

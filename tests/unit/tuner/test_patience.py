@@ -56,6 +56,25 @@ def test_waiting_for_the_device_does_not_count(clock: dict[str, float]) -> None:
     assert looks(clock, given, 0.0) == pytest.approx(32.0, abs=0.3)
 
 
+def test_a_suspended_process_is_waited_for_a_while(
+    clock: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, stopped = Patience(PID, 2.0), [True]
+    monkeypatch.setattr(patience, "_is_suspended", lambda _: stopped[0])
+    while clock["passed"] < 4.0:
+        clock["passed"] += given.next_look()
+    assert not given.suspended
+    stopped[0] = False
+    given.next_look()
+    stopped[0] = True
+    while clock["passed"] < 8.0:
+        clock["passed"] += given.next_look()
+    assert not given.suspended  # it went on in between
+    while not given.suspended:
+        clock["passed"] += given.next_look()
+    assert clock["passed"] == pytest.approx(9.0, abs=0.3)
+
+
 def test_what_stood_still_with_the_tuner_has_lost_nothing(
     clock: dict[str, float],
 ) -> None:
