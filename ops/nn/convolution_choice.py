@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tensorlang import lazy
+from tensorlang.ir.dtypes import DType
 from tensorlang.ops.algorithms import DIRECT
 from tensorlang.ops.nn import winograd
 from tensorlang.ops.nn.convolution_problem import Problem, of
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         winograd_fused,
         winograd_nonfused,
     )
+    from tensorlang.targets import Target
     from tensorlang.workload import Workload
 else:
     loops = lazy.module("tensorlang.ops.nn.convolution_definitions")
@@ -47,6 +49,7 @@ class Row:
         tolerance: Its additional relative error; 0 if as exact as the direct sum.
         finite: Whether infinities and NaNs may spread; see `Algorithm`.
         ranks: Spatial ranks it supports.
+        faster: Whether it is predicted to be faster than the default; see `Algorithm`.
     """
 
     name: str
@@ -55,6 +58,7 @@ class Row:
     tolerance: float = 0.0
     finite: bool = False
     ranks: tuple[int, ...] = (1, 2, 3)
+    faster: Callable[[Workload, Target], bool] = lambda *_: False
 
     @property
     def direct(self) -> bool:
@@ -75,10 +79,11 @@ def _last(workload: Workload) -> bool:
     return not p.first and len(p.image) > 0
 
 
-def _mixed(workload: Workload) -> bool:
-    """Whether channels come first, not depthwise, with more than one result pixel."""
+def _flat(workload: Workload) -> bool:
+    """Whether images are flattened: not depthwise, several result pixels, windows."""
     p = of(workload)
-    return p.first and not p.depthwise and math.prod(p.result) > 1
+    several = not p.depthwise and math.prod(p.result) > 1
+    return several and (p.first or not p.pixels)
 
 
 def _alone(workload: Workload) -> bool:
@@ -124,7 +129,22 @@ def _plain(workload: Workload) -> str:
         return "depthwise"
     if _last(workload):
         return "channels_last"
-    return "implicit_gemm" if _mixed(workload) else DIRECT
+    return "implicit_gemm" if _flat(workload) else DIRECT
+
+
+def _better_flat(workload: Workload, target: Target) -> bool:
+    """Whether flattened images are predicted to be faster, for channels last.
+
+    Vectors along a line fill where outputs do not fill half of one. Images and results
+    are then rearranged element by element instead of the weights by vectors, which
+    also pays where the weights are so many more.
+    """
+    p, bits = of(workload), DType(workload.dtypes[0]).bits
+    if p.first or not _flat(workload) or bits < 32:  # narrow floats have dot products
+        return False
+    lanes = target.vector_bits // bits
+    moved = math.prod(p.given_x) + math.prod(p.given_y)
+    return 2 * p.outputs <= lanes or moved * lanes < math.prod(p.given_w)
 
 
 def of_weights(p: Problem) -> str:
@@ -169,7 +189,12 @@ def _winograd(m: int, name: str, serves: Serves, define: Callable[[int], Any]) -
 
 _DIRECT: Final = (
     Row(DIRECT, _all, lambda: loops.conv),
-    Row("implicit_gemm", _mixed, lambda: partial(loops.conv, rows=True)),
+    Row(
+        "implicit_gemm",
+        _flat,
+        lambda: partial(loops.conv, rows=True),
+        faster=_better_flat,
+    ),
     Row("channels_last", _last, lambda: partial(loops.conv, packed=True)),
     Row("depthwise", _alone, lambda: loops.conv),
 )

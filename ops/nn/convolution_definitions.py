@@ -33,7 +33,13 @@ from tensorlang.ops.nn.convolution_stages import (
     packed_weights,
     widened,
 )
-from tensorlang.ops.nn.images import Layout, padded, staged, window_names
+from tensorlang.ops.nn.images import (
+    Layout,
+    channels_first,
+    padded,
+    staged,
+    window_names,
+)
 
 if TYPE_CHECKING:
     from tensorlang.ops.nn.convolution_problem import Problem
@@ -60,11 +66,13 @@ def conv(
         b: The bias, or None.
         p: The sizes.
         activation: Name of the activation.
-        rows: Whether images are flattened; for channels first.
+        rows: Whether images are flattened; those with channels last are copied with
+            channels first, and the results' channels are moved last again.
         packed: Whether weights are packed, outputs last.
         addend: Added before the activation.
     """
     frame, of = Layout(p.layout), sides(p)
+    x = channels_first(x, frame) if rows else x
     images = Rows(frame, of, x) if rows else Lines(frame, of)
     found = _summed(x, w, images, packed=packed)
     return _results(found, images, frame, p.result, b, activation, x.dtype, addend)

@@ -74,7 +74,7 @@ class Rows(Lines):
 
     def __init__(self, frame: Layout, sides: Sequence[Side], x: ir.Tensor) -> None:
         super().__init__(frame, sides)
-        self.images, self.frame = frame, Layout("NCW")
+        self.frame = Layout("NCW")
         self.extents = [max(-(-s.extent // s.step), s.lines) for s in sides]
         self.pitch = [math.prod(self.extents[at + 1 :]) for at in range(len(sides))]
         self.length = sides[0].lines * self.pitch[0]
@@ -88,9 +88,10 @@ class Rows(Lines):
         """Padded images, split by residue and flattened, in the accumulation type."""
         if not self.copied:
             return x
-        n, channels, _ = self.images.parts(x.shape)
+        cut = len(x.shape) - len(self.sides)
+        n, channels = x.shape[:1], x.shape[1:cut]
         reach = self._flat([side.most // side.step for side in self.sides])
-        line, cut = self.extents[-1], 1 + len(channels)
+        line = self.extents[-1]
         row = self.length + reach + _SLACK
         if len(self.sides) > 1:
             row = -(-row // line) * line

@@ -75,6 +75,20 @@ def staged(
     return ir.compute(shape, value, name)
 
 
+def channels_first(x: ir.Tensor, layout: Layout) -> ir.Tensor:
+    """Images with their channels moved first; `x` itself if they are."""
+    if layout.first:
+        return x
+    n, channels, spatial = layout.parts(x.shape)
+    cut = 1 + len(channels)
+    names = ("b", *("g", "c")[2 - len(channels) :], *SPATIAL[3 - layout.rank :])
+
+    def element(at: tuple[ir.Expr, ...]) -> ir.Expr:
+        return x[layout.joined(at[:1], at[1:cut], at[cut:])]
+
+    return staged((*n, *channels, *spatial), names, element, "planes")
+
+
 def padded(
     x: ir.Tensor,
     layout: Layout,

@@ -34,6 +34,7 @@ from tensorlang.ir.visit import substitute, walk
 from tensorlang.schedules.convolution.model import VECTORS, Work, choose
 from tensorlang.schedules.convolution.products import (
     Product,
+    loads,
     makers,
     only,
     readers,
@@ -91,7 +92,8 @@ def _units(
 ) -> None:
     """Units of outputs by lines: compute all sums, then extract the results."""
     first = sums[0]
-    outer, place = s.loops(result)[: -first.rank], s.loops(result)[-first.rank :]
+    outer, place = _result_loops(s, first, result)
+    last = s.loops(result)[-1] not in place
     strides = _strides(s, result, place)
     work = _work(s, sums, result, strides)
     tile, lines = _chosen(s, knobs, first.name, work)
@@ -102,7 +104,7 @@ def _units(
     if work.whole:
         several, line = s.split(place[0], [None, lines * strides[0]])
         around, place = [*around, several], (line, *place[1:])
-    s.reorder(*around, *inside, *place)
+    s.reorder(*around, *((*place, *inside) if last else (*inside, *place)))
     for product in sums:
         _tiled(s, product, around[-1], tile, work.outputs, padded=padded)
     if {*strides} == {1}:
@@ -110,6 +112,19 @@ def _units(
     else:
         _interleaved(s, result, place, strides, tile.lanes)
     parallelize(s, around)
+
+
+def _result_loops(
+    s: Schedule, product: Product, result: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The loops over channels, and over pixels; results may have channels last."""
+    block, loops = block_of(find_block(s.function, result)), s.loops(result)
+    sums = next(x for x in loads(block) if x.buffer == product.output)
+    first = len(loops) - product.rank
+    if block.axes[-1].var in sums.indices[:-1]:
+        first = 1
+    place = loops[first : first + product.rank]
+    return tuple(loop for loop in loops if loop not in place), place
 
 
 def _tiled(
@@ -143,7 +158,7 @@ def _work(
 ) -> Work:
     """The problem size."""
     first = sums[0]
-    outer, place = s.loops(result)[: -first.rank], s.loops(result)[-first.rank :]
+    outer, place = _result_loops(s, first, result)
     pitch = _pitch(s, first, result, place, strides)
     sizes = [-(-n // step) for n, step in zip(extents(s, place), strides, strict=True)]
     last = sum((n - 1) * p for n, p in zip(sizes[1:], pitch[1:], strict=True)) + 1

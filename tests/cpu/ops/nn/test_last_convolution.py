@@ -6,7 +6,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tensorlang.ops import nn
+from tensorlang.ops import nn, pin
+from tensorlang.ops.kernels.building import preferred
+from tensorlang.targets import Target
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
@@ -110,3 +112,41 @@ def test_any_batch_by_one_kernel_views_nan_and_infinities():
     nn.conv2d(images(3, 9, 11, 6), w, layout="NHWC", **given)
     after = {v for k, v in nn.conv2d.kernels.items() if k[0] == "kernel"}
     assert after == known
+
+
+FLAT = [case for case in CASES if case[1][1] > 1 and {*case[1][2:]} != {1}]
+
+
+@pytest.mark.parametrize(("image", "weights", "given", "activation"), FLAT)
+def test_flattened_images_give_the_bits_of_channels_first(
+    image, weights, given, activation
+):
+    rank = len(weights) - 2
+    conv = getattr(nn, f"conv{rank}d")
+    x, w, b = images(2, *image), images(*weights, seed=1), images(weights[0], seed=2)
+    how = {**given, "activation": activation}
+    with pin(f"nn.conv{rank}d:algorithm=implicit_gemm"):
+        wanted = conv(x, w, b, **how)
+        got = conv(last(x), w, b, layout=LAST[rank], **how)
+        view = conv(np.moveaxis(x, 1, -1), w, b, layout=LAST[rank], **how)
+    np.testing.assert_array_equal(got, last(wanted))
+    np.testing.assert_array_equal(view, got)
+
+
+@pytest.mark.parametrize(
+    ("image", "weights", "dtype", "flat"),
+    [
+        ((7, 7, 512), (512, 512, 3, 3), "f32", True),
+        ((7, 7, 512), (512, 512, 3, 3), "bf16", False),
+        ((7, 7, 512), (512, 512, 1, 1), "f32", False),
+        ((56, 56, 64), (4, 64, 3, 3), "f32", True),
+        ((56, 56, 64), (4, 64, 1, 1), "f32", False),
+        ((56, 56, 64), (64, 64, 3, 3), "f32", False),
+        ((1, 1, 64), (4, 64, 3, 3), "f32", False),
+    ],
+)
+def test_few_outputs_or_many_weights_flatten_images(image, weights, dtype, flat):
+    op, avx2 = nn.conv2d, Target(vector_bits=256)
+    how = {"padding": weights[2] // 2, "layout": "NHWC"}
+    asked = op.workload((1, *image), weights, dtypes=dtype, **how)
+    assert (preferred(op, asked, avx2) == "implicit_gemm") == flat
