@@ -65,15 +65,18 @@ def own(*values: object) -> None:
     Called only on the slow path: the fast path has tested the exact types of arrays and
     keys, so that plain calls pay nothing for the protocol.
     """
-    if takes_over(*values):
-        raise Foreign
+    for value in _values(values):
+        if getattr(type(value), PROTOCOL, None) is not None:
+            raise Foreign
 
 
 def takes_over(*values: object) -> bool:
     """Whether a value, or an element of a list, overloads operators."""
-    return any(
-        getattr(type(value), PROTOCOL, None) is not None for value in _values(values)
-    )
+    try:
+        own(*values)
+    except Foreign:
+        return True
+    return False
 
 
 def overloaded(
