@@ -20,7 +20,7 @@ from tensorlang.tuner.search import finals
 from tensorlang.tuner.search.finals import Entrant, Finals
 from tensorlang.tuner.search.search import Search, Suggestion
 from tensorlang.tuner.search.space import Space
-from tensorlang.tuner.workers.process import Worker
+from tensorlang.tuner.workers.client import Worker
 from tensorlang.tuner.workers.protocol import (
     CHECKS,
     CRASHED,

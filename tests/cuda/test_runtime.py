@@ -10,7 +10,7 @@ from tensorlang.runtime.cuda import arrays as cuda_arrays
 from tensorlang.runtime.cuda import device as cuda_device
 from tensorlang.runtime.cuda import driver as cuda_driver
 from tensorlang.tuner.measurement.timers import timer_of
-from tensorlang.tuner.workers.process import Worker
+from tensorlang.tuner.workers.client import Worker
 from tensorlang.tuner.workers.protocol import Candidate
 
 RNG = np.random.default_rng(4)

@@ -19,7 +19,7 @@ from tensorlang.tuner.search import finals
 from tensorlang.tuner.search.finals import Entrant, Samples
 from tensorlang.tuner.search.space import Point, Space
 from tensorlang.tuner.tuning_run import Run
-from tensorlang.tuner.workers.process import Worker
+from tensorlang.tuner.workers.client import Worker
 from tensorlang.tuner.workers.protocol import Candidate
 from tensorlang.workload import Workload
 

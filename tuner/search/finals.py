@@ -14,7 +14,8 @@ from typing import Final
 
 from tensorlang.errors import TuningError
 from tensorlang.tuner.measurement.rounds import Ratio, paired_ratio
-from tensorlang.tuner.workers.process import Died, Silent, Worker
+from tensorlang.tuner.workers.client import Worker
+from tensorlang.tuner.workers.process import Died, Silent
 from tensorlang.tuner.workers.protocol import (
     CRASHED,
     HUNG,

@@ -18,25 +18,19 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from math import inf
 from pathlib import Path
 from typing import IO, Any, Final, Self
 
 from tensorlang.errors import ArgumentError, TuningError
 from tensorlang.scheduling import Knobs
-from tensorlang.scheduling.knobs import Value
 from tensorlang.tuner.workers import guard, protocol
 from tensorlang.tuner.workers.patience import Patience
-from tensorlang.tuner.workers.protocol import CRASHED, HUNG, LOST, Candidate, Outcome
-from tensorlang.tuner.workers.scheduler import Scheduled
 from tensorlang.workload import Workload
 
 _START_SECONDS: Final = 60.0
-_SCHEDULE_SECONDS: Final = 10.0  # busy seconds of a schedule function
 _STOP_SECONDS: Final = 2.0  # for a guard to end what was started
-_PREDICTIONS: Final = 64  # at once
 _PAUSES: Final = (0.0, 0.5, 3.0)  # seconds before each attempt to start, or to go on
 _TAG: Final = "TENSORLANG_TUNER_WORKER"  # inherited by what a candidate starts
 _FAULTS: Final = (  # signals that a process causes itself
@@ -86,8 +80,8 @@ class Unavailable(TuningError):  # noqa: N818 - likewise
     """No worker can be started at present."""
 
 
-class Worker:
-    """A worker for one operator and workload; a context manager.
+class WorkerProcess:
+    """The process of a worker for one operator and workload; a context manager.
 
     Args:
         operator: The operator's id, or `module:name`.
@@ -95,12 +89,10 @@ class Worker:
         target: The target's name.
         static: Whether candidates are only compiled and estimated, without a device.
         log: File for the output of workers, tracebacks included.
-        limit: Busy seconds of a schedule function.
 
     Attributes:
         started: The number of processes started.
         start_seconds: How long the last one took to start.
-        measured: On a GPU, a readable description of the conditions of the last finals.
     """
 
     def __init__(
@@ -111,7 +103,6 @@ class Worker:
         *,
         static: bool = False,
         log: Path | None = None,
-        limit: float = inf,
     ) -> None:
         self._opening = {
             "do": "open",
@@ -122,8 +113,6 @@ class Worker:
         }
         self._process: subprocess.Popen[bytes] | None = None
         self._log = log
-        self._limit = min(limit, _SCHEDULE_SECONDS)
-        self._unmodelled: set[str] = set()  # algorithms whose cost models failed
         self._tag = uuid.uuid4().hex
         self._errors: IO[bytes] | None = None
         self._said = 0  # size of the log before the process started
@@ -133,7 +122,6 @@ class Worker:
         self.started = 0
         self.start_seconds = 0.0
         self._spawned = 0.0
-        self.measured = ""
 
     def __enter__(self) -> Self:
         """Start the process; it loads while the tuner prepares."""
@@ -143,124 +131,6 @@ class Worker:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-    def attempt(
-        self,
-        candidate: Candidate,
-        limit: float,
-        best: float = 0.0,
-        *,
-        left: float = inf,
-    ) -> Outcome:
-        """Build, check and time a candidate within `limit` seconds.
-
-        Excludes starting a worker and waiting for a processor.
-
-        Args:
-            candidate: The candidate.
-            limit: Busy seconds after which it counts as hung.
-            best: The best time so far; much slower candidates are timed only once.
-            left: Seconds until the absolute deadline.
-
-        Raises:
-            Unavailable: the worker cannot start.
-            TuningError: it cannot judge any candidate.
-        """
-        start = time.perf_counter()
-        request = {"do": "attempt", "best": best, **_plain(candidate)}
-        answer = self._judged(request, limit, left)
-        if isinstance(answer, Outcome):
-            return replace(answer, spent={"lost": time.perf_counter() - start})
-        return Outcome.from_json(answer)
-
-    def schedule(self, algorithm: str, knobs: Knobs) -> Scheduled:
-        """Run the schedule of an algorithm, which asks the knobs for its values.
-
-        Raises:
-            TuningError: the worker cannot judge any schedule.
-        """
-        request = {"do": "schedule", "algorithm": algorithm}
-        try:
-            answer = self._judged(request, self._limit, inf, knobs)
-        except Unavailable as problem:
-            answer = Outcome(LOST, str(problem))
-        if isinstance(answer, Outcome):
-            return Scheduled(outcome=answer)
-        made = Scheduled.from_json(answer)
-        return replace(
-            made, modelled=made.modelled and algorithm not in self._unmodelled
-        )
-
-    def predict(
-        self, algorithm: str, settings: Sequence[Mapping[str, Value]]
-    ) -> list[float]:
-        """The times that an algorithm's cost model predicts; infinite if it fails."""
-        found: list[float] = []
-        request = {"do": "predict", "algorithm": algorithm}
-        for at in range(0, len(settings), _PREDICTIONS):
-            some = [dict(each) for each in settings[at : at + _PREDICTIONS]]
-            if algorithm not in self._unmodelled:
-                try:
-                    answer = self._judged(
-                        {**request, "settings": some}, self._limit, inf
-                    )
-                except TuningError:
-                    answer = None
-                if isinstance(answer, list):
-                    found += answer
-                    continue
-                self._unmodelled.add(algorithm)
-            found += [inf] * len(some)
-        return found
-
-    def _judged(
-        self,
-        request: Mapping[str, object],
-        limit: float,
-        left: float,
-        knobs: Knobs | None = None,
-    ) -> Any:
-        """The answer to a request; or the outcome, if it cost the worker."""
-        try:
-            return self._ask(request, limit, left, knobs)
-        except Died as death:
-            status, reason = LOST if death.outside else CRASHED, str(death)
-        except Silent:
-            status = HUNG
-            reason = f"not done after {limit:.3g} s, still {self._doing()}"
-        self.stop()
-        return Outcome(status, reason)
-
-    def finals(
-        self,
-        candidates: Sequence[Candidate],
-        rounds: int,
-        limit: float,
-        left: float = inf,
-    ) -> tuple[dict[str, list[float]], dict[str, str]]:
-        """Time candidates interleaved.
-
-        Args:
-            candidates: The candidates.
-            rounds: Samples of each.
-            limit: Busy seconds after which they count as hung.
-            left: Seconds until the absolute deadline.
-
-        Returns:
-            Samples in seconds by key, and why the others are no longer correct.
-
-        Raises:
-            Died, Silent: the worker is gone because of one of the candidates.
-        """
-        items = [_plain(candidate) for candidate in candidates]
-        request = {"do": "finals", "candidates": items, "rounds": rounds}
-        try:
-            answer = self._ask(request, limit, left)
-        except (Died, Silent):
-            self.stop()
-            raise
-        self.measured = str(answer.get("measured", ""))
-        return answer["samples"], answer["failed"]
 
     def stop(self) -> None:
         """Kill the process and all that it started, if it is running."""
@@ -449,7 +319,3 @@ def _value(knobs: Knobs | None, asked: list[Any]) -> dict[str, object]:
     except ArgumentError as problem:
         return {"refused": str(problem)}
     return {"value": value}
-
-
-def _plain(candidate: Candidate) -> dict[str, object]:
-    return {"algorithm": candidate.algorithm, "knobs": dict(candidate.knobs)}

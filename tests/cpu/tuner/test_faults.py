@@ -25,7 +25,7 @@ from tensorlang.tuner import (
 )
 from tensorlang.tuner.search.search import Search, Suggestion
 from tensorlang.tuner.workers import process
-from tensorlang.tuner.workers.process import Worker
+from tensorlang.tuner.workers.client import Worker
 
 SHAPE = [(1 << 14,)]
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tensorlang.tuner import Progress, tune
-from tensorlang.tuner.workers import process
+from tensorlang.tuner.workers import client, process
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/task").exists(), reason="looks for processes in /proc"
@@ -61,7 +61,7 @@ def ended(mark: Path) -> bool:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little time."""
-    monkeypatch.setattr(process, "_SCHEDULE_SECONDS", 2.0)
+    monkeypatch.setattr(client, "_SCHEDULE_SECONDS", 2.0)
     monkeypatch.setattr(process, "_PAUSES", (0.0, 0.0, 0.0))
 
 
