@@ -138,6 +138,20 @@ def test_tuners_that_start_at_once_measure_each_code_once(url: str, study: str) 
     assert len(list(Trials(url, study).finished())) == 25
 
 
+def test_a_connection_that_ends_is_made_again(url: str, study: str) -> None:
+    one, other = Trials(url, study), Trials(url, study)
+    ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> "
+    for number in range(3):
+        with other._engine.begin() as connection:
+            connection.exec_driver_sql(f"{ended} pg_backend_pid()")
+        assert one.claim(claim(number))
+        with other._engine.begin() as connection:
+            connection.exec_driver_sql(f"{ended} pg_backend_pid()")
+        one.add(row(number))
+        assert one.trouble == ""
+    assert len(other.news()) == 3
+
+
 def test_studies_do_not_mix(url: str, study: str) -> None:
     one, other = Trials(url, f"{study} here"), Trials(url, f"{study} there")
     assert one.claim(claim(0))

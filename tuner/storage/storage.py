@@ -137,18 +137,25 @@ class Trials:
         return self._connected
 
     def _try(self, action: Callable[[Connection], T]) -> T | None:
-        """Run a transaction; None if the storage cannot be used now."""
+        """Run a transaction; None if the storage cannot be used now.
+
+        The first failure may be of a connection alone, and is tried again at once.
+        """
         begun = time.monotonic()
         if self.trouble and begun < self._again:
             return None
-        try:
-            with databases.named(self._url), self._connect()[0].begin() as connection:
-                done = action(connection)
-        except RecordError as problem:
-            self.trouble = str(problem)
-            now = time.monotonic()
-            self._again = now + max(_PAUSE, _PATIENCE * (now - begun))
-            return None
+        for _ in range(1 if self.trouble else 2):
+            try:
+                return self._transaction(action)
+            except RecordError as problem:
+                self.trouble = str(problem)
+        now = time.monotonic()
+        self._again = now + max(_PAUSE, _PATIENCE * (now - begun))
+        return None
+
+    def _transaction(self, action: Callable[[Connection], T]) -> T:
+        with databases.named(self._url), self._connect()[0].begin() as connection:
+            done = action(connection)
         self.trouble = ""
         return done
 
@@ -166,7 +173,7 @@ class Trials:
 
     def _claim(self, row: Row, connection: Connection) -> bool:
         study = self._connect()[1]
-        tables.lock(connection, study)
+        tables.lock(connection, study, lasting=False)
         self._read(connection)
         others = [*self.claimed(), *self._news]
         if any(other.outcome.ir == row.outcome.ir for other in others):

@@ -64,11 +64,16 @@ class Stored:
         return self.state in (states.COMPLETE, states.PRUNED) and self.row is not None
 
 
-def lock(connection: Connection, study: int) -> None:
+def lock(connection: Connection, study: int, *, lasting: bool = True) -> None:
     """Exclude other writers of new trials until the transaction ends.
 
     The keys of trials then increase in the order in which transactions end, and their
     numbers are consecutive.
+
+    Args:
+        connection: The transaction.
+        study: The key of the study.
+        lasting: Whether to wait for the disk: a claim may be lost with the server.
     """
     studies = models.StudyModel.__table__
     mine = studies.c.study_id == study
@@ -77,6 +82,9 @@ def lock(connection: Connection, study: int) -> None:
         connection.execute(same.values(study_name=studies.c.study_name))
     else:
         held = sqlalchemy.select(studies.c.study_id).where(mine)
+        if connection.dialect.name == "postgresql" and not lasting:
+            local = sqlalchemy.func.set_config("synchronous_commit", "off", True)
+            held = held.add_columns(local)
         connection.execute(held.with_for_update())
 
 
