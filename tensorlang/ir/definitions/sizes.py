@@ -24,6 +24,7 @@ from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.polynomials import poly
 from tensorlang.ir.operations import COMPARISONS, INTEGERS
+from tensorlang.ir.text.syntax import COMPARISON_SIGNS, SIGNS
 from tensorlang.ir.visit import substitute
 
 if TYPE_CHECKING:
@@ -134,20 +135,10 @@ def evaluate(expr: ir.Expr, values: Mapping[ir.Var, int]) -> float:
     raise IRError(f"{expr} is no expression of sizes")
 
 
+_SIGNS: Final = COMPARISON_SIGNS | {op: sign for op, (sign, _) in SIGNS.items()}
 _TEXTS: Final = {
-    "add": "({} + {})",
-    "sub": "({} - {})",
-    "mul": "({} * {})",
-    "floordiv": "({} // {})",
-    "floormod": "({} % {})",
-    "min": "min({}, {})",
-    "max": "max({}, {})",
-    "eq": "({} == {})",
-    "ne": "({} != {})",
-    "lt": "({} < {})",
-    "le": "({} <= {})",
-    "gt": "({} > {})",
-    "ge": "({} >= {})",
+    op: f"({{}} {_SIGNS[op]} {{}})" if op in _SIGNS else f"{op}({{}}, {{}})"
+    for op in _OPERATIONS
 }
 
 
