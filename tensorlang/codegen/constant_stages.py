@@ -69,12 +69,19 @@ def _stmts(body: ir.Stmt) -> Sequence[ir.Stmt]:
     return body.stmts if isinstance(body, ir.Seq) else (body,)
 
 
-def _apart(stmt: ir.Stmt, fixed: set[ir.Buffer], taken: set[str]) -> Sequence[ir.Stmt]:
-    """A loop, preceded by a loop over the stages in it that read constants alone."""
+def _apart(
+    stmt: ir.Stmt, fixed: set[ir.Buffer], taken: set[str], *loops: ir.Var
+) -> Sequence[ir.Stmt]:
+    """A loop, preceded by a loop over the stages in it that read constants alone.
+
+    `loops` are those around it; loops inside of it are distributed first.
+    """
     if not isinstance(stmt, ir.For) or not isinstance(stmt.extent, ir.Const):
         return [stmt]
-    inside = _stmts(stmt.body)
-    early = _early(inside, fixed, stmt.var)
+    around = (*loops, stmt.var)
+    parts = (_apart(each, fixed, taken, *around) for each in _stmts(stmt.body))
+    inside = [each for part in parts for each in part]
+    early = _early(inside, fixed, *around)
     made = {buffer for each in early for buffer in writes(each)}
     if not made:
         return [stmt]

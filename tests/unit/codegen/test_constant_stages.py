@@ -132,3 +132,47 @@ def test_stages_that_follow_from_each_other_go_together():
     y, z, kept = both(chain, 10)
     np.testing.assert_array_equal(y, z)
     assert len(kept) == 1
+
+
+NESTED = """
+def nested(x: f32[n, 6], w: f32[12, 6], y: Out[f32[n, 12]], *, n: i64):
+    for s in parallel(3):
+        for t in range(2):
+            p = alloc(f32[4, 3]{layout})
+            for o in range(4):
+                for k in range(3):
+                    with block(
+                        "p",
+                        vs=spatial(12, s * 4 + o),
+                        vt=spatial(6, t * 3 + k),
+                        vo=spatial(4, o),
+                        vk=spatial(3, k),
+                    ):
+                        p[vo, vk] = w[vs, vt]
+            for i in range(n):
+                for o_1 in range(4):
+                    for k_1 in range(3):
+                        with block(
+                            "y",
+                            vi=spatial(n, i),
+                            vo_1=spatial(12, s * 4 + o_1),
+                            vin=spatial(4, o_1),
+                            vt_1=reduction(2, t),
+                            vk_1=reduction(3, k_1),
+                        ):
+                            reduce(
+                                sum, y[vi, vo_1], x[vi, vt_1 * 3 + vk_1] * p[vin, vk_1]
+                            )
+"""
+
+
+@pytest.mark.parametrize("layout", ["", ", layout=lambda i, j: (j, i)"])
+def test_packing_within_several_loops_is_kept_for_all_their_iterations(layout):
+    y, z, (kept,) = both(NESTED.format(layout=layout), 12)
+    np.testing.assert_array_equal(y, z)
+    assert kept.shape == ((3, 2, 3, 4) if layout else (3, 2, 4, 3))
+
+
+def test_packing_within_a_loop_of_open_extent_stays():
+    open_ = NESTED.format(layout="").replace("range(2)", "range(min(n, 2))")
+    assert divided(parse(open_), (1,)) is None
