@@ -6,6 +6,7 @@ ends the transactions of tuners that stopped in the middle of one.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -126,6 +127,7 @@ def _file(url: str) -> Path | None:
 def _opened(url: str) -> optuna.storages.RDBStorage:
     """A storage, whose tables are created if they are missing."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
+    logging.getLogger("psycopg").setLevel(logging.ERROR)  # we say it ourselves
     storage = optuna.storages.RDBStorage(url, engine_kwargs=_options(url))
     begin = _BEGIN.get(storage.engine.dialect.name, ())
 
