@@ -56,7 +56,7 @@ def block(channels: int, size: int) -> Network:
 
     def apply(x):
         y = nn.conv2d(x, a, d, padding=1, activation="relu")
-        y = nn.batch_norm(y, m, math.square(v), d, m)
+        y = nn.batch_norm(y, m, math.square(v) + 1.0, d, m)
         y = math.multiply(nn.conv2d(y, c, padding=1, groups=channels), 0.5)
         z = nn.conv2d(nn.max_pool2d(y, 3, stride=1, padding=1), b, addend=x)
         gate = nn.sigmoid(nn.global_avg_pool(z))
