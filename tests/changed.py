@@ -41,9 +41,9 @@ def main() -> int:
 
 
 def changed(since: str) -> list[Path]:
-    """The files that differ from a commit, and those that git does not know."""
+    """The files that differ from where a commit was left, and those unknown to git."""
     asked = (
-        ["git", "diff", "--name-only", since],
+        ["git", "diff", "--name-only", "--merge-base", since],
         ["git", "ls-files", "--others", "--exclude-standard"],
     )
     lines = (subprocess.check_output(a, cwd=ROOT, text=True).split("\n") for a in asked)

@@ -139,7 +139,8 @@ def _opened(url: str) -> optuna.storages.RDBStorage:
         cursor.close()
         connection.commit()
 
-    storage.engine.dispose()
+    if not url.endswith((":memory:", _SQLITE)):  # which its connection holds
+        storage.engine.dispose()
     return storage
 
 

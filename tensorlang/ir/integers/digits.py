@@ -25,7 +25,7 @@ from tensorlang.ir.contents import free_vars
 from tensorlang.ir.integers.indices import FAR, Extents, Slice, linear, slice_of, spread
 from tensorlang.ir.integers.polynomials import Poly
 from tensorlang.ir.nodes import Binary, Const, Expr, Load, Ramp, Var
-from tensorlang.ir.visit import holds
+from tensorlang.ir.visit import holds, variables
 
 # A digit of a variable, by its weight; or an atom that is no slice of a variable.
 Digit: TypeAlias = tuple[Var, int] | Expr
@@ -56,7 +56,11 @@ def fixed(
         The loops that must agree; None if the indices can never be equal.
     """
     given = tuple(pairs)
-    used = frozenset[Var]().union(*(free_vars(i) for pair in given for i in pair))
+    used: set[Var] = set()
+    for one, other in given:  # asked for every pair of accesses
+        used |= variables(one)
+        if other is not one:
+            used |= variables(other)
     own = tuple((var, extent) for var, extent in extents.items() if var in used)
     agreed = _fixed(given, own)
     if agreed is None:

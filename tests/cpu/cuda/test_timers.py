@@ -81,7 +81,7 @@ class Left(BaseException):
 def session(op, shape):
     workload = op.workload(shape)
     request = {"operator": op.id, "workload": workload.to_json(), "target": "cuda"}
-    return worker.Session(request, lambda _: None)
+    return worker.Session(request, lambda _: None, lambda _: {})
 
 
 def candidate(op, shape):
