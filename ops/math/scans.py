@@ -70,7 +70,7 @@ def _cut(*, narrow: bool) -> Callable[[Workload], bool]:
     def serves(workload: Workload) -> bool:
         axis = workload.named["axis"]
         assert isinstance(axis, int)
-        shape = workload.shapes[0]
+        shape = workload.shapes[0] or (1,)
         at = axis % len(shape)
         last = math.prod(shape[at + 1 :]) == 1
         alike = (workload.dtypes[0] in _NARROW) == narrow

@@ -18,8 +18,7 @@ def where(cond: Truth, a: Value, b: Value) -> Value:
 
 
 def _least(dtype: str) -> float:
-    kind = ir.DType(dtype)
-    return -math.inf if kind.is_float else kind.limits[0]
+    return ir.DType(dtype).lowest
 
 
 def _most(dtype: str) -> float:

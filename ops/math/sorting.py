@@ -68,7 +68,7 @@ def _long(workload: Workload) -> bool:
     """Whether rows are long enough for a radix sort."""
     axis = workload.named["axis"]
     assert isinstance(axis, int)
-    length: int = workload.shapes[0][axis]
+    length: int = (workload.shapes[0] or (1,))[axis]
     return length > _COUNTED
 
 

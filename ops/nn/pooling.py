@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang import ir, lazy
@@ -24,7 +25,7 @@ from tensorlang.ops.nn.pooling_images import (
 from tensorlang.ops.nn.windows import LAYOUTS, channels_first, several
 from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.spec.definition import algorithm, operator
-from tensorlang.ops.spec.signature import Floats, Ints, Padding
+from tensorlang.ops.spec.signature import Floats, Ints, Numbers, Padding
 
 if TYPE_CHECKING:
     from tensorlang.ops.nn import gathered_pooling, pooling_windows
@@ -41,7 +42,8 @@ _WHOLE: Final = (7, 7)
 _MOST_INTERLEAVED: Final = 8  # largest stride whose phases share a store
 _MOST_TAPS: Final = 64  # window elements that are unrolled
 _MEANINGS: Final = {
-    "x": "Images `(batch, channels, *spatial)`, or channels last; see `layout`.",
+    "x": "Images `(batch, channels, *spatial)`, or channels last; see `layout`. One "
+    "image may go without the batch.",
     "kernel": "Window size: a number, or one per spatial dimension.",
     "stride": "Stride of the window, likewise; `kernel` by default.",
     "padding": "A number, one per spatial dimension, or pairs (before, after), at most "
@@ -51,6 +53,8 @@ _MEANINGS: Final = {
     "count_include_pad": "Whether padding counts in the divisor of the mean.",
     "divisor": "Divisor of the sum, instead of the number of elements.",
     "results": "Output size: a number, or one per dimension; None keeps the size.",
+    "return_indices": "Whether to return the positions of the maxima, too: i64, in the "
+    "flattened spatial dimensions.",
     "layout": "`NCW`, `NCHW` or `NCDHW` (default), or `NWC`, `NHWC` or `NDHWC`.",
 }
 
@@ -58,21 +62,20 @@ _MEANINGS: Final = {
 # -------------------------------------------------- predicates of the algorithms
 
 
-def _of(workload: Workload) -> tuple[bool, list[Steps]]:
+def _of(rank: int, workload: Workload) -> tuple[bool, list[Steps]]:
     """Whether channels come first in a workload, and the windows."""
     given: dict[str, Any] = dict(workload.named)
     id, shape = workload.operator, workload.shapes[-1]
-    rank = len(shape) - 2
     first = channels_first(id, given["layout"] or LAYOUTS[rank][0], rank)
-    image = first, shape[2:] if first else shape[1:-1]
+    image = first, shape[-rank:] if first else shape[-rank - 1 : -1]
     names = ("kernel", "stride", "padding", "dilation", "ceil_mode")
     made = sliding(id, image, **{name: given[name] for name in names if name in given})
     return first, pooling_windows.at_fixed_stride(made.slid)
 
 
-def _interleaved(workload: Workload) -> bool:
+def _interleaved(rank: int, workload: Workload) -> bool:
     """Whether channels come first and pixels a stride apart form vectors."""
-    first, slid = _of(workload)
+    first, slid = _of(rank, workload)
     last = slid[-1]
     few = math.prod(s.around for s in slid) <= _MOST_TAPS
     several = last.count > 1 and last.extent > last.stride
@@ -84,19 +87,20 @@ def _few(slid: Sequence[Steps]) -> bool:
     return math.prod(s.kernel for s in slid) <= _MOST_TAPS
 
 
-def _gathered(workload: Workload) -> bool:
+def _gathered(rank: int, workload: Workload) -> bool:
     """Whether few windows cover a pixel."""
-    _, slid = _of(workload)
+    _, slid = _of(rank, workload)
     return max(s.stride for s in slid) <= _MOST_INTERLEAVED and _few(slid)
 
 
-def _gathers_several(workload: Workload) -> bool:
+def _gathers_several(rank: int, workload: Workload) -> bool:
     """Whether a pixel gathers from several windows, but few."""
-    return _gathered(workload) and any(s.around > 1 for s in _of(workload)[1])
+    several = any(s.around > 1 for s in _of(rank, workload)[1])
+    return several and _gathered(rank, workload)
 
 
-def _prefers(workload: Workload) -> str:
-    return "interleaved" if _interleaved(workload) else "direct"
+def _prefers(rank: int, workload: Workload) -> str:
+    return "interleaved" if _interleaved(rank, workload) else "direct"
 
 
 # -------------------------------------------------------------------- the operators
@@ -123,14 +127,16 @@ def _max(rank: int) -> tuple[Operator, Operator]:
 
     @_operator(id, rank, usual=usual)
     def max_pool(  # noqa: PLR0917 - in PyTorch's order
-        x: Floats,
+        x: Numbers,
         kernel: Ints,
         stride: Ints | None = None,
         padding: Padding = 0,
         dilation: Ints = 1,
         ceil_mode: bool = False,
         layout: str | None = None,
-    ) -> ir.Tensor:
+        *,
+        return_indices: bool = False,
+    ) -> ir.Tensor | tuple[ir.Tensor, ...]:
         """Max pooling: the maximum of each window; NaN if it contains one.
 
         Returns:
@@ -139,24 +145,25 @@ def _max(rank: int) -> tuple[Operator, Operator]:
         """
         image = image_of(id, x, rank, layout)
         slid = sliding(id, image, kernel, stride, padding, dilation, ceil_mode)
-        return slid.forward(loops.max_pool, x)
+        return _maxima(slid, x, return_indices)
 
     def gradient(define: Callable[[], Body]) -> Body:
         def max_pool_grad(dy: Floats, x: Floats, **given: Any) -> ir.Tensor:
             """The gradient of max pooling: dy goes to each window's first maximum."""
             image = image_of(id, x, rank, given.pop("layout"))
+            del given["return_indices"]
             return sliding(id, image, **given).backward(define(), dy, x)
 
         return max_pool_grad
 
-    options: dict[str, Any] = {"usual": usual, "prefers": _prefers}
+    options: dict[str, Any] = {"usual": usual, "prefers": partial(_prefers, rank)}
     grad = _operator(f"{id}_grad", rank, parameters_of=max_pool, **options)(
         gradient(lambda: loops.max_pool_grad)
     )
-    algorithm(grad, "interleaved", serves=_interleaved)(
+    algorithm(grad, "interleaved", serves=partial(_interleaved, rank))(
         gradient(lambda: loops.max_pool_grad_interleaved)
     )
-    algorithm(grad, "gathered", serves=_gathered)(
+    algorithm(grad, "gathered", serves=partial(_gathered, rank))(
         gradient(lambda: gathered_pooling.max_pool_grad)
     )
     return max_pool, grad
@@ -190,7 +197,7 @@ def _avg(rank: int) -> Operator:
     grad = avg_pool.grad
     assert grad is not None
 
-    @algorithm(grad, "gathered", serves=_gathers_several)
+    @algorithm(grad, "gathered", serves=partial(_gathers_several, rank))
     def avg_pool_grad(
         dy: Floats,
         x: Floats,
@@ -217,27 +224,52 @@ def _adaptive(kind: str, rank: int) -> tuple[Operator, Operator]:
     id = f"nn.adaptive_{kind}_pool{rank}d"
     usual = {"results": tuple(n // 2 for n in _IMAGES[rank])}
 
-    @_operator(id, rank, usual=usual)
-    def adaptive_pool(
+    def adaptive_avg_pool(
         x: Floats, results: Ints | None, layout: str | None = None
     ) -> ir.Tensor:
-        """Adaptive pooling: mean or maximum of `results` nearly equal windows.
+        """Adaptive pooling: the mean of each of `results` nearly equal windows.
 
         Along a dimension of n pixels, window i covers the pixels from `i * n //
         results` up to, but not including, `ceil((i + 1) * n / results)`.
         """
         slid = shares(id, image_of(id, x, rank, layout), results)
-        return _pooled(kind, slid, x)
+        return slid.forward(loops.avg_pool, x)
 
-    @_operator(f"{id}_grad", rank, usual=usual)
-    def adaptive_pool_grad(
-        dy: Floats, x: Floats, results: Ints | None, layout: str | None = None
-    ) -> ir.Tensor:
-        """The gradient of adaptive pooling."""
+    def adaptive_max_pool(
+        x: Floats,
+        results: Ints | None,
+        layout: str | None = None,
+        *,
+        return_indices: bool = False,
+    ) -> ir.Tensor | tuple[ir.Tensor, ...]:
+        """Adaptive pooling: the maximum of each of `results` nearly equal windows.
+
+        Along a dimension of n pixels, window i covers the pixels from `i * n //
+        results` up to, but not including, `ceil((i + 1) * n / results)`.
+        """
         slid = shares(id, image_of(id, x, rank, layout), results)
-        return _spread(kind, slid, dy, x)
+        return _maxima(slid, x, return_indices)
 
-    return _called(kind, adaptive_pool), adaptive_pool_grad
+    made = adaptive_avg_pool if kind == "avg" else adaptive_max_pool
+    pool = _operator(id, rank, usual=usual)(made)
+
+    @_operator(f"{id}_grad", rank, usual=usual, parameters_of=pool)
+    def adaptive_pool_grad(dy: Floats, x: Floats, **given: Any) -> ir.Tensor:
+        """The gradient of adaptive pooling."""
+        image = image_of(id, x, rank, given["layout"])
+        return _spread(kind, shares(id, image, given["results"]), dy, x)
+
+    return pool, adaptive_pool_grad
+
+
+def _maxima(
+    slid: Pooling, x: ir.Tensor, return_indices: bool
+) -> ir.Tensor | tuple[ir.Tensor, ...]:
+    """The maximum of each window, with its position or without."""
+    if not return_indices:
+        return slid.forward(loops.max_pool, x)
+    made = loops.max_pool_with_indices(slid.images(x), slid.windowed)
+    return tuple(ir.reshaped(each, slid.shape(x)) for each in made)
 
 
 def _global(kind: str, **options: Any) -> Operator:
@@ -246,29 +278,19 @@ def _global(kind: str, **options: Any) -> Operator:
     @_operator(id, **options)
     def global_pool(x: Floats, layout: str | None = None) -> ir.Tensor:
         """Global pooling: the mean or maximum over all pixels of each channel."""
-        return _pooled(kind, whole(id, x, layout), x)
+        define = loops.avg_pool if kind == "avg" else loops.max_pool
+        return whole(id, x, layout).forward(define, x)
 
-    return _called(kind, global_pool)
+    taken = {"avg": "mean", "max": "maximum"}[kind]
+    said = global_pool.body.__doc__ or ""
+    global_pool.body.__doc__ = said.replace("mean or maximum", taken)
+    return global_pool
 
 
 @_operator("nn.global_max_pool_grad")
 def global_max_pool_grad(dy: Floats, x: Floats, layout: str | None = None) -> ir.Tensor:
     """The gradient of global max pooling."""
     return _spread("max", whole("nn.global_max_pool", x, layout), dy, x)
-
-
-def _called(kind: str, pool: Operator) -> Operator:
-    """Replace "mean or maximum" in the operator's docstring by the one it computes."""
-    taken = {"avg": "mean", "max": "maximum"}[kind]
-    said = pool.body.__doc__ or ""
-    pool.body.__doc__ = said.replace("mean or maximum", taken)
-    return pool
-
-
-def _pooled(kind: str, slid: Pooling, x: ir.Tensor) -> ir.Tensor:
-    if kind == "avg":
-        return slid.forward(loops.avg_pool, x)
-    return slid.forward(loops.max_pool, x)
 
 
 def _spread(kind: str, slid: Pooling, dy: ir.Tensor, x: ir.Tensor) -> ir.Tensor:

@@ -23,7 +23,7 @@ Indices: TypeAlias = "tuple[ir.Expr, ...]"
 
 def max_pool(x: ir.Tensor, p: Windowed) -> ir.Tensor:
     """The maximum of each window; NaN if it contains one."""
-    image, taps = p.reached(x, -math.inf), p.taps
+    image, taps = p.reached(x, x.dtype.lowest), p.taps
 
     def element(at: Indices) -> ir.Reduction:
         value: ir.Expr = image[p.element(at, taps)]
@@ -35,14 +35,24 @@ def max_pool(x: ir.Tensor, p: Windowed) -> ir.Tensor:
     return p.narrowed(p.over(x, p.results, element, name), x.dtype)
 
 
-def max_pool_grad(dy: ir.Tensor, x: ir.Tensor, p: Windowed) -> ir.Tensor:
-    """The gradient of max pooling: dy goes to the first maximum of each window.
-
-    The position of each window's maximum is recomputed; then each pixel gathers the
-    gradients of the windows whose maximum it is.
-    """
-    image, taps, around = p.reached(x, -math.inf), p.taps, p.around
+def max_pool_with_indices(x: ir.Tensor, p: Windowed) -> tuple[ir.Tensor, ir.Tensor]:
+    """The maximum of each window, and its position in the flattened image."""
+    largest, place = _largest(x, p)
     sizes = [s.kernel for s in p.slid]
+
+    def index(at: Indices) -> ir.Expr:
+        found: ir.Expr = ir.as_expr(0)
+        for n, (s, window) in enumerate(zip(p.slid, p.windows(at), strict=True)):
+            tap = stages.digit(place[at], sizes, n)
+            found = found * s.extent + (s.place(window, tap) - s.low)
+        return found
+
+    return p.narrowed(largest, x.dtype), p.over(x, p.results, index, "indices")
+
+
+def _largest(x: ir.Tensor, p: Windowed) -> tuple[ir.Tensor, ...]:
+    """The maximum of each window, and the number of its first element."""
+    image, taps = p.reached(x, x.dtype.lowest), p.taps
 
     def largest(at: Indices) -> ir.Reduction:
         value = ir.wide(image[p.element(at, taps)])
@@ -50,7 +60,17 @@ def max_pool_grad(dy: ir.Tensor, x: ir.Tensor, p: Windowed) -> ir.Tensor:
             stages.first_max(value.dtype), (value, p.rank(at, taps)), taps
         )
 
-    _, place = staged(*p.axes(x, p.results), largest, ("largest", "place"))
+    return staged(*p.axes(x, p.results), largest, ("largest", "place"))
+
+
+def max_pool_grad(dy: ir.Tensor, x: ir.Tensor, p: Windowed) -> ir.Tensor:
+    """The gradient of max pooling: dy goes to the first maximum of each window.
+
+    The position of each window's maximum is recomputed; then each pixel gathers the
+    gradients of the windows whose maximum it is.
+    """
+    _, place = _largest(x, p)
+    around, sizes = p.around, [s.kernel for s in p.slid]
 
     def element(at: Indices) -> ir.Reduction:
         batch, own, pixel = p.frame.parts(at)

@@ -55,20 +55,21 @@ class Pooling:
         """The number of windows along each dimension."""
         return tuple(s.count for s in self.slid)
 
+    @property
+    def before(self) -> slice:
+        """The dimensions before the spatial ones."""
+        return slice(-len(self.shown or self.slid) - (not self.first))
+
     def shape(self, x: ir.Tensor) -> tuple[Any, ...]:
         """The shape of the result for images."""
-        spatial = self.shown or self.results
-        if self.first:
-            return (*x.shape[:2], *spatial)
-        return (x.shape[0], *spatial, x.shape[-1])
+        channels = () if self.first else x.shape[-1:]
+        return (*x.shape[self.before], *(self.shown or self.results), *channels)
 
     def seen(self, array: ir.Tensor, spatial: Shape) -> ir.Tensor:
         """Images reshaped to the canonical form, with these spatial extents."""
-        if self.first:
-            shape = (ir.elements(array.shape[:2]), *spatial)
-        else:
-            shape = (ir.elements(array.shape[:1]), *spatial, int(array.shape[-1]))
-        return ir.reshaped(array, shape)
+        channels = () if self.first else (int(array.shape[-1]),)
+        count = ir.elements(array.shape[self.before])
+        return ir.reshaped(array, (count, *spatial, *channels))
 
     def images(self, x: ir.Tensor) -> ir.Tensor:
         """Images in the canonical form."""
@@ -107,11 +108,13 @@ def image_of(
     """
     first = channels_first(id, layout or LAYOUTS[rank][0], rank)
     ir.require(
-        x.ndim == rank + 2, f"{id} takes images of {rank + 2} dimensions, not {x.shape}"
+        x.ndim in (rank + 1, rank + 2),
+        f"{id} takes images of {rank + 2} dimensions, or {rank + 1} without a batch, "
+        f"not {x.shape}",
     )
-    spatial = x.shape[2:] if first else x.shape[1:-1]
+    spatial = x.shape[-rank:] if first else x.shape[-rank - 1 : -1]
     ir.require(
-        all(extent >= 1 for extent in x.shape[1:]),
+        all(extent >= 1 for extent in x.shape[-rank - 1 :]),
         f"images of {x.shape}; only the batch may be empty",
     )
     return first, tuple(map(int, spatial))

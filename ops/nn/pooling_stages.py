@@ -162,7 +162,7 @@ def nan_max(dtype: ir.DType) -> ir.Reducer:
     """
     a, b = ir.Var("a0", dtype), ir.Var("b0", dtype)
     kept = ir.Select(b.not_equal(b), b, ir.Select(b > a, b, a))
-    return ir.Reducer("nan_max", (a,), (b,), (ir.Const(-math.inf, dtype),), (kept,))
+    return ir.Reducer("nan_max", (a,), (b,), (ir.Const(dtype.lowest, dtype),), (kept,))
 
 
 def first_max(dtype: ir.DType) -> ir.Reducer:
@@ -174,7 +174,7 @@ def first_max(dtype: ir.DType) -> ir.Reducer:
     both = a_nan & b_nan & (a[1] > b[1])
     left = both | (~b_nan & (a_nan | (a[0] > b[0]) | tie))
     kept = tuple(ir.Select(left, p, q) for p, q in zip(a, b, strict=True))
-    start = (ir.Const(-math.inf, dtype), ir.Const(ir.i64.limits[1], ir.i64))
+    start = (ir.Const(dtype.lowest, dtype), ir.Const(ir.i64.limits[1], ir.i64))
     return ir.Reducer("first_max", a, b, start, kept)
 
 

@@ -9,6 +9,7 @@ codes count bytes (its `"f8"` is `float64`); they are not accepted as names.
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
@@ -110,6 +111,11 @@ class DType:
     def numpy(self) -> np.dtype:
         """The NumPy dtype of one lane."""
         return _numpy_dtype(self.name)
+
+    @property
+    def lowest(self) -> float:
+        """The smallest value: -inf for floats."""
+        return -math.inf if self.is_float else self.limits[0]
 
     @property
     def limits(self) -> tuple[int, int]:

@@ -223,6 +223,12 @@ def _write_pool(kind: str, rank: int) -> Write:
         _channels_first(node, given["layout"])
         if given.get("divisor") is not None:
             raise GraphError(f"{node.place}: ONNX pooling has no custom divisor")
+        if node.kwargs.get("return_indices"):
+            raise GraphError(
+                f"{node.place}: ONNX counts the positions of maxima over the whole "
+                "array, not an image: export without return_indices"
+            )
+        _in_a_batch(node, rank)
         window = _several(argument(node, 1, "kernel", None), rank)
         given["stride"] = given["stride"] or window
         return writer.emit(
@@ -234,6 +240,14 @@ def _write_pool(kind: str, rank: int) -> Write:
         )
 
     return write
+
+
+def _in_a_batch(node: Node, rank: int) -> None:
+    """Refuse a single image, as ONNX's have a batch."""
+    if len(shape := node.args[0].spec.shape) != rank + 2:
+        raise GraphError(
+            f"{node.place}: ONNX pools batches of images, not an image of shape {shape}"
+        )
 
 
 def _write_global(kind: str) -> Write:

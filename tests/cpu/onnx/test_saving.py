@@ -173,6 +173,26 @@ def test_a_model_of_words_comes_back(tmp_path) -> None:
     np.testing.assert_array_equal(Model.load(tmp_path / "net.onnx")(ids), model(ids))
 
 
+@pytest.mark.parametrize(
+    ("images", "options", "message"),
+    [
+        ((2, 6, 6), {}, r"not an image of shape \(2, 6, 6\)"),
+        (("batch", 2, 6, 6), {"return_indices": True}, "without return_indices"),
+    ],
+)
+def test_pooling_that_onnx_lacks_cannot_be_saved(
+    tmp_path, images, options, message
+) -> None:
+    class Own(Layer):
+        def apply(self, x):
+            return nn.max_pool2d(x, 2, **options)
+
+    model = Model(Own()).compile(TensorSpec(images), train=False)
+    with pytest.raises(GraphError, match=message):
+        model.save(tmp_path / "net.onnx")
+    assert not list(tmp_path.iterdir())
+
+
 def test_einsum_of_different_ellipses_cannot_be_saved(tmp_path) -> None:
     class Own(Layer):
         def apply(self, x, y):

@@ -201,8 +201,8 @@ def test_bad_calls():
         nn.max_pool2d(x, 5)
     with pytest.raises(ArgumentError, match="more than half"):
         nn.max_pool2d(x, 2, padding=2)
-    with pytest.raises(ShapeError, match="4 dimensions"):
-        nn.avg_pool2d(x[0], 2)
+    with pytest.raises(ShapeError, match="4 dimensions, or 3 without a batch"):
+        nn.avg_pool2d(x[0, 0], 2)
     with pytest.raises(ArgumentError, match="kernel is a whole number"):
         nn.avg_pool2d(x, 0)
     with pytest.raises(ShapeError, match="the result had"):
@@ -242,3 +242,44 @@ def test_largest_of_bf16_with_a_channel_beyond_whole_vectors():
     x = x.astype(ml_dtypes.bfloat16)
     got = nn.global_max_pool(x, layout="NDHWC").ravel().astype(np.float32)
     assert (got == x.astype(np.float32).max((0, 1, 2, 3))).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8])
+@pytest.mark.parametrize("shape", [(2, 3, 9, 8), (3, 9, 8), (0, 3, 9, 8)])
+def test_positions_of_maxima(shape, dtype):
+    x = (torch.from_numpy(images(*shape)) * 4).to(dtype)  # with ties
+    for given in (
+        {"stride": 2, "padding": 1},
+        {"dilation": 2, "ceil_mode": True, "stride": (2, 3)},
+    ):
+        found = nn.max_pool2d(x, 3, **given, return_indices=True)
+        wanted = F.max_pool2d(x, 3, **given, return_indices=True)
+        assert all(map(torch.equal, found, wanted))
+        assert torch.equal(nn.max_pool2d(x, 3, **given), wanted[0])
+    if dtype.is_floating_point:
+        found = nn.adaptive_max_pool2d(x, (4, 5), return_indices=True)
+        wanted = F.adaptive_max_pool2d(x, (4, 5), return_indices=True)
+        assert all(map(torch.equal, found, wanted))
+
+
+def test_positions_of_maxima_with_channels_last():
+    x = images(2, 9, 8, 3)
+    found = nn.max_pool2d(x, 3, 2, 1, layout="NHWC", return_indices=True)
+    given = torch.from_numpy(x.transpose(0, 3, 1, 2))
+    wanted = F.max_pool2d(given, 3, 2, 1, return_indices=True)
+    for ours, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(ours, theirs.permute(0, 2, 3, 1))
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_one_image_without_a_batch(layout):
+    x = images(5, 9, 8)
+    for op, grad in (
+        (nn.max_pool2d, nn.max_pool2d_grad),
+        (nn.avg_pool2d, nn.avg_pool2d_grad),
+        (nn.adaptive_avg_pool2d, nn.adaptive_avg_pool2d_grad),
+    ):
+        y = op(x, 2, layout=layout)
+        np.testing.assert_array_equal(y, op(x[None], 2, layout=layout)[0])
+        dx = grad(y, x, 2, layout=layout)
+        np.testing.assert_array_equal(dx, grad(y[None], x[None], 2, layout=layout)[0])
