@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import inf
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from tensorlang.scheduling import Schedule
     from tensorlang.targets import Target
     from tensorlang.workload import Workload
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,7 @@ class LocalScheduler:
 
         Raises:
             MemoryError: there is too little memory, or the schedule takes too much.
+            OSError: the disk is full.
         """
         self.last, ir, outcome = None, "", None
         try:
@@ -93,7 +97,9 @@ class LocalScheduler:
             raise
         except TensorlangError as problem:
             outcome = Outcome(ILLEGAL, " ".join(str(problem).split()))
-        except Exception as problem:  # noqa: BLE001 - a schedule may raise anything
+        except Exception as problem:
+            if isinstance(problem, OSError) and problem.errno in _FULL:
+                raise  # by what it prints: not its fault
             said = " ".join(f"{type(problem).__name__}: {problem}".split())
             outcome = Outcome(FAILED, f"its schedule raised {said}"[:400])
         costs = self._costs.setdefault(algorithm, knobs.costs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -209,6 +210,16 @@ def test_what_a_schedule_raises_is_a_reason_in_a_line(scheduled: Any) -> None:
     assert points[False].outcome is None
     assert points[True].outcome is not None
     assert points[True].outcome.reason == "its schedule raised KeyError: 'a\\nb'"
+
+
+def test_a_full_disk_is_no_mistake_of_the_schedule_that_prints(scheduled: Any) -> None:
+    def prints(_: Schedule, knobs: Knobs) -> None:
+        with Path("/dev/full").open("w") as file:
+            print(knobs.flag("loud"), file=file)
+
+    scheduled(prints)
+    with pytest.raises(OSError, match="No space left on device"):
+        space().default()
 
 
 def _all(search: Search) -> list[Any]:
