@@ -192,5 +192,6 @@ def test_a_server_that_is_killed_or_away_loses_nothing(
 
 
 def test_a_server_that_never_answered_is_an_error() -> None:
+    pytest.importorskip("psycopg", reason="psycopg is not installed")
     with pytest.raises(RecordError, match="cannot be used"):
         Trials("postgresql://postgres@/postgres?host=/nonexistent", "study")

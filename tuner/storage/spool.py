@@ -1,17 +1,24 @@
-"""Trials that a storage could not take: kept in a file, delivered when it can.
+"""Trials that a storage could not take: kept in files, delivered when it can.
 
 A database may be away for a minute, or its disk full; neither is a reason to lose a
-trial or to end a run. The file is beside the user's data; where that disk is full, too,
-it is in the system's temporary folder.
+trial or to end a run. The files are beside the user's data; where that disk is full,
+too, they are in the system's temporary folder.
+
+A file is removed after its trial was stored. What is stored and not removed, because
+its tuner was killed in between, is recognised by the storage when it comes again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,61 +28,79 @@ from tensorlang.errors import TuningError
 from tensorlang.tuner.storage.rows import Row
 
 if TYPE_CHECKING:
-    import filelock
     import platformdirs
 else:  # slow to import
-    filelock = lazy.module("filelock")
     platformdirs = lazy.module("platformdirs")
 
 _FOLDER: Final = "undelivered"
-_WAIT: Final = 5  # seconds for another process that reads or writes the file
 
 
-def _files(url: str, study: str) -> list[Path]:
-    """Where trials may be kept, the preferred file first."""
-    name = hashlib.sha256(f"{url}\n{study}".encode()).hexdigest()[:32]
+@dataclass(slots=True)
+class Told:
+    """A trial on its way to a storage.
+
+    Attributes:
+        row: The trial.
+        after: A key in the storage: if the trial is there, its key is greater.
+        file: Where it is kept, if it is.
+        tried: Whether the storage may have it, without an answer.
+    """
+
+    row: Row
+    after: int
+    file: Path | None = None
+    tried: bool = False
+
+
+def folders() -> tuple[Path, Path]:
+    """Where something may be kept for later, the preferred folder first."""
     user = getattr(os, "getuid", lambda: "user")()
-    folders = (
+    return (
         platformdirs.user_data_path("tensorlang") / _FOLDER,
         Path(tempfile.gettempdir()) / f"tensorlang-{_FOLDER}-{user}",
     )
-    return [folder / f"{name}.jsonl" for folder in folders]
 
 
-@contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Hold a file of the user's own.
-
-    Raises:
-        OSError: the folder cannot be made, or is another user's.
-        filelock.Timeout: another process holds it.
-    """
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if hasattr(os, "getuid") and path.parent.stat().st_uid != os.getuid():
-        raise PermissionError(f"{path.parent} is another user's")
-    with filelock.FileLock(f"{path}.lock", timeout=_WAIT):
-        yield
+def _own(folder: Path) -> bool:
+    """Whether nobody else can have written to a folder."""
+    return not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid()
 
 
-def keep(url: str, study: str, rows: Iterable[Row]) -> Path | None:
-    """Add trials to a spool file; None if no folder takes one."""
-    lines = [row.to_json() for row in rows]
-    for path in _files(url, study):
-        with contextlib.suppress(OSError, filelock.Timeout), _alone(path):
-            held = path.read_text().splitlines() if path.exists() else []
-            write_text(path, "\n".join([*held, *lines, ""]))
-            return path
+def write(place: str, text: str) -> Path | None:
+    """Write a file at a place below the folders; None if none of them takes it."""
+    for folder in folders():
+        with contextlib.suppress(OSError):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if _own(folder):
+                write_text(folder / place, text)
+                return folder / place
     return None
 
 
-def take(url: str, study: str) -> list[Row]:
-    """Remove and return the trials that were kept, oldest first."""
-    found: list[Row] = []
-    for path in filter(Path.exists, _files(url, study)):
-        with contextlib.suppress(OSError, filelock.Timeout), _alone(path):
-            lines = path.read_text().splitlines()
-            path.unlink()
-            for line in lines:
-                with contextlib.suppress(TuningError):
-                    found.append(Row.from_json(line))
+def files(place: str) -> Iterator[Path]:
+    """The files in a folder below the folders, oldest first."""
+    for folder in folders():
+        with contextlib.suppress(OSError):
+            if _own(folder):
+                yield from sorted((folder / place).glob("*.json"))
+
+
+def _place(url: str, study: str) -> str:
+    return hashlib.sha256(f"{url}\n{study}".encode()).hexdigest()[:32]
+
+
+def keep(url: str, study: str, told: Told) -> bool:
+    """Keep a trial in a file; whether a folder takes it."""
+    name = f"{time.time_ns():020}-{uuid.uuid4().hex}.json"
+    text = json.dumps([told.after, told.row.to_json()])
+    return write(f"{_place(url, study)}/{name}", text) is not None
+
+
+def kept(url: str, study: str) -> list[Told]:
+    """The trials that are kept for a study, oldest first."""
+    found = []
+    for file in files(_place(url, study)):
+        with contextlib.suppress(OSError, ValueError, TypeError, TuningError):
+            after, row = json.loads(file.read_text("utf-8"))
+            found.append(Told(Row.from_json(row), int(after), file, tried=True))
     return found

@@ -3,8 +3,8 @@
 A trial is claimed before it is measured, so that no two tuners measure one code at
 once. A claim has a heartbeat: that of a tuner that was killed is free again after
 `GRACE` seconds. Finished trials are written in one transaction each. A storage that
-cannot be reached for a while gets them later (see `spool`); meanwhile, tuners go on
-without claims.
+cannot be reached for a while gets them later (see `spool`), each once; meanwhile,
+tuners go on without claims.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from tensorlang.errors import RecordError, TensorlangError
 from tensorlang.tuner.storage import databases, spool, tables
 from tensorlang.tuner.storage.rows import Row
+from tensorlang.tuner.storage.spool import Told
 from tensorlang.tuner.storage.studies import About
 from tensorlang.tuner.storage.tables import Stored
 
@@ -57,7 +58,7 @@ class Trials:
         self._connected: tuple[Engine, int] | None = None
         self.trouble = ""
         self._again = 0.0  # when a storage that failed is tried again
-        self._held: list[Row] = []
+        self._held: list[Told] = []
         self._last, self._next = -1, 0  # the last key seen, the number that follows
         self._running: dict[int, Stored] = {}  # claims, by key
         self._mine: dict[str, int] = {}  # keys of own claims, by candidate
@@ -116,7 +117,8 @@ class Trials:
 
     def add(self, row: Row) -> None:
         """Add a trial; one that the storage cannot take is kept, and added later."""
-        self._held.append(row)
+        mine = self._mine.get(row.candidate.key)
+        self._held.append(Told(row, self._last if mine is None else mine - 1))
         self._deliver()
 
     def close(self) -> None:
@@ -188,31 +190,38 @@ class Trials:
     def _release(self, connection: Connection) -> None:
         tables.release(connection, self._mine.values())
 
-    def _tell(self, row: Row, connection: Connection) -> bool:
-        mine = self._mine.get(row.candidate.key)
-        if mine is None or not tables.finish(connection, mine, row):
-            study = self._connect()[1]
-            tables.lock(connection, study)
-            self._read(connection)
-            tables.add(connection, study, self._next, row)
+    def _tell(self, told: Told, connection: Connection) -> bool:
+        mine = self._mine.get(told.row.candidate.key)
+        if mine is not None and tables.finish(connection, mine, told.row):
+            return True
+        study = self._connect()[1]
+        tables.lock(connection, study)
+        self._read(connection)
+        tried, told.tried = told.tried, True
+        if not (tried and tables.holds(connection, study, told.row, told.after)):
+            tables.add(connection, study, self._next, told.row)
         return True
 
-    def _delivered(self, row: Row) -> bool:
-        told: Callable[[Connection], bool] = partial(self._tell, row)
-        if self._try(told) is None:
+    def _delivered(self, told: Told) -> bool:
+        tell: Callable[[Connection], bool] = partial(self._tell, told)
+        if self._try(tell) is None:
             return False
-        self._mine.pop(row.candidate.key, None)
+        self._mine.pop(told.row.candidate.key, None)
+        if told.file is not None:
+            with suppress(OSError):
+                told.file.unlink(missing_ok=True)
         return True
 
     def _deliver(self) -> None:
         """Add the trials that were kept."""
         waiting, self._held = self._held, []
         if not self.trouble or time.monotonic() >= self._again:
-            waiting = [*spool.take(self._url, self._name), *waiting]
-        while waiting and self._delivered(waiting[0]):
-            waiting.pop(0)
-        if waiting and spool.keep(self._url, self._name, waiting) is None:
-            self._held = waiting
+            waiting = [*spool.kept(self._url, self._name), *waiting]
+        for told in waiting:
+            if self._delivered(told) or told.file is not None:
+                continue
+            if not spool.keep(self._url, self._name, told):
+                self._held.append(told)
 
     def _beat(self) -> None:
         """Renew the heartbeat of own claims until the end."""

@@ -149,6 +149,19 @@ def add(connection: Connection, study: int, number: int, row: Row) -> None:
     _results(connection, _trial(connection, study, number, row, row.state), row)
 
 
+def holds(connection: Connection, study: int, row: Row, after: int) -> bool:
+    """Whether a trial was added after a key, under `lock`."""
+    trials = models.TrialModel.__table__
+    notes = models.TrialUserAttributeModel.__table__
+    found = (
+        sqlalchemy.select(trials.c.trial_id)
+        .join_from(trials, notes, notes.c.trial_id == trials.c.trial_id)
+        .where(trials.c.study_id == study, trials.c.trial_id > after)
+        .where(notes.c.key == _KEY, notes.c.value_json == json.dumps(row.to_json()))
+    )
+    return connection.execute(found.limit(1)).first() is not None
+
+
 def finish(connection: Connection, trial: int, row: Row) -> bool:
     """Turn a claim into a finished trial; False if it was taken away meanwhile."""
     trials = models.TrialModel.__table__

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import errno
+import os
+import pickle
+import signal
 import sqlite3
+import subprocess
+import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import optuna
 import pytest
@@ -15,6 +21,7 @@ from tensorlang.scheduling.knobs import Choice, Integer
 from tensorlang.tuner.storage import databases, spool, tables
 from tensorlang.tuner.storage.databases import default_url, redacted
 from tensorlang.tuner.storage.rows import Row, parameter
+from tensorlang.tuner.storage.spool import Told
 from tensorlang.tuner.storage.storage import Trials
 from tensorlang.tuner.workers.protocol import OK, WRONG, Candidate, Outcome
 
@@ -197,14 +204,14 @@ def test_a_locked_database_gets_its_trials_later(url: str, spooled: Path) -> Non
     trials.add(row(1))
     assert "locked" in trials.trouble
     trials.add(row(2))  # does not wait for the database again
-    assert len(list(spooled.glob("*.jsonl"))) == 1
+    assert len(list(spooled.glob("*/*.json"))) == 2
     other.rollback()
     other.close()
     trials._again = 0.0  # the pause is over
     trials.add(row(3))
     assert trials.trouble == ""
     assert list(trials.finished()) == [row(n) for n in range(4)]
-    assert not list(spooled.glob("*.jsonl"))
+    assert not list(spooled.glob("*/*.json"))
 
 
 def test_a_run_that_ends_first_leaves_them_to_the_next(url: str, spooled: Path) -> None:
@@ -221,7 +228,7 @@ def test_a_run_that_ends_first_leaves_them_to_the_next(url: str, spooled: Path) 
     again = Trials(url, "study")
     assert list(again.finished()) == [row(0), row(1)]
     assert list(Trials(url, "study").finished()) == [row(0), row(1)]
-    assert not list(spooled.glob("*.jsonl"))
+    assert not list(spooled.glob("*/*.json"))
 
 
 def test_a_full_disk_loses_no_trial(
@@ -238,7 +245,7 @@ def test_a_full_disk_loses_no_trial(
         trials.add(row(0))
         trials.add(row(1))
         assert "No space left" in trials.trouble
-        assert not list(spooled.glob("*.jsonl"))
+        assert not list(spooled.glob("*/*.json"))
         patched.undo()
     trials.close()
     assert list(Trials(url, "study").finished()) == [row(0), row(1)]
@@ -249,10 +256,79 @@ def test_the_other_folder_is_used_where_the_first_takes_nothing(
 ) -> None:
     spooled.parent.mkdir(parents=True)
     spooled.write_text("a file in place of the folder")
-    kept = spool.keep(url, "study", [row(0)])
-    assert kept is not None
-    assert kept.is_relative_to(tmp_path / "tmp")
-    with kept.open("a") as file:
-        file.write("not a trial\n")
-    assert spool.take(url, "study") == [row(0)]
-    assert spool.take(url, "study") == []
+    assert spool.keep(url, "study", Told(row(0), 3))
+    (kept,) = (tmp_path / "tmp").glob("*/*/*.json")
+    (kept.parent / "broken.json").write_text("not a trial")
+    assert spool.kept(url, "study") == [Told(row(0), 3, kept, tried=True)]
+    assert spool.kept(url, "another study") == []
+
+
+KILLED = """
+import os, pickle, signal, sys
+from pathlib import Path
+from tensorlang.tuner.storage import tables
+from tensorlang.tuner.storage.storage import Trials
+
+url, step = sys.argv[1:]
+row = pickle.loads(sys.stdin.buffer.read())
+trials = Trials(url, "study")
+lock, add, unlink = tables.lock, tables.add, Path.unlink
+
+def full(*_, **__):
+    raise OSError("No space left on device")
+
+def killed(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def added(*given):
+    add(*given)
+    killed()
+
+def removed(*given, **named):
+    unlink(*given, **named)
+    killed()
+
+tables.lock = full
+trials.add(row)
+tables.lock, trials._again = lock, 0.0
+if step == "kept":
+    killed()
+if step == "added":
+    tables.add = added
+Path.unlink = {"stored": killed, "removed": removed}.get(step, unlink)
+trials._deliver()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a process by SIGKILL")
+@pytest.mark.parametrize("step", ["kept", "added", "stored", "removed"])
+def test_a_kill_at_any_step_neither_loses_a_trial_nor_stores_it_twice(
+    url: str, spooled: Path, step: str
+) -> None:
+    Trials(url, "study").add(row(1))
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, url, step],
+        input=pickle.dumps(row(0)),
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL
+    assert bool(list(spooled.glob("*/*.json"))) == (step != "removed")
+    again = Trials(url, "study")
+    assert list(again.finished()) == [row(1), row(0)]
+    assert not list(spooled.glob("*/*.json"))
+
+
+def test_a_commit_without_an_answer_stores_a_trial_once(
+    url: str, spooled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del spooled
+    trials, commit = Trials(url, "study"), Trials._transaction
+
+    def unanswered(trials: Trials, action: Any) -> Any:
+        commit(trials, action)
+        monkeypatch.setattr(Trials, "_transaction", commit)
+        raise RecordError("the connection was lost")
+
+    monkeypatch.setattr(Trials, "_transaction", unanswered)
+    trials.add(row(0))
+    assert list(trials.finished()) == [row(0)]
