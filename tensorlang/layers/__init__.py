@@ -24,7 +24,7 @@ from tensorlang.layers.basic import (
     Reshape,
     RMSNorm,
 )
-from tensorlang.layers.fitting import EarlyStop, Epoch, accuracy
+from tensorlang.layers.fitting import Checkpoint, EarlyStop, Epoch, accuracy
 from tensorlang.layers.images import (
     AvgPool1D,
     AvgPool2D,
@@ -36,6 +36,7 @@ from tensorlang.layers.images import (
     MaxPool2D,
 )
 from tensorlang.layers.layer import Layer, Sequential
+from tensorlang.layers.loading import Loader
 from tensorlang.layers.model import Model
 from tensorlang.layers.optimizers import (
     SGD,
@@ -61,6 +62,7 @@ __all__ = [
     "AvgPool1D",
     "AvgPool2D",
     "BatchNorm",
+    "Checkpoint",
     "Conv1D",
     "Conv2D",
     "Conv3D",
@@ -74,6 +76,7 @@ __all__ = [
     "GroupNorm",
     "Layer",
     "LayerNorm",
+    "Loader",
     "MaxPool1D",
     "MaxPool2D",
     "Model",

@@ -1,11 +1,12 @@
-"""Epochs over data: shuffled batches, metrics, callbacks, progress, early stopping."""
+"""Epochs over data: metrics, callbacks, progress, early stopping, checkpoints."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -13,17 +14,20 @@ from tensorlang import lazy
 from tensorlang.errors import ArgumentError, LossError
 from tensorlang.graph.execution.running import Input, Result
 from tensorlang.graph.specs import TensorSpec
+from tensorlang.layers.loading import Loader
 from tensorlang.ops import random
 
 if TYPE_CHECKING:
     from rich import progress as rich_progress
 
     from tensorlang.graph.networks.network import Network
+    from tensorlang.layers.model import Model
     from tensorlang.layers.trainer import Outputs, Trainer
 else:  # only if shown
     rich_progress = lazy.module("rich.progress")
 
 Array: TypeAlias = np.ndarray
+Batches: TypeAlias = Iterable[Sequence[Input]]
 # maps outputs and targets to a number
 Metric: TypeAlias = Callable[[Result, Array], float]
 
@@ -84,13 +88,7 @@ class EarlyStop:
         Raises:
             ArgumentError: there is no such metric.
         """
-        known = {"loss": epoch.loss, **epoch.metrics}
-        if self.watch not in known:
-            raise ArgumentError(
-                f"EarlyStop: there is no {self.watch!r} to watch; there is "
-                f"{', '.join(known)}"
-            )
-        value = known[self.watch] * (-1 if "accuracy" in self.watch else 1)
+        value = _watched("EarlyStop", epoch, self.watch)
         if value < self.best:
             self.best, self.since = value, 0
             network = epoch.trainer.network
@@ -109,12 +107,58 @@ class EarlyStop:
         network.set_states(states)
 
 
+@dataclass(slots=True)
+class Checkpoint:
+    """A callback that saves the model after each epoch, or after the best so far.
+
+    Attributes:
+        model: The model that is trained.
+        path: The ONNX file, with the training state next to it; both are replaced
+            together, so that an interrupted run has those of an earlier epoch.
+        watch: Save only where this has improved: `loss`, or a metric.
+    """
+
+    model: Model
+    path: str | os.PathLike[str]
+    watch: str | None = None
+    best: float = np.inf
+
+    def __call__(self, epoch: Epoch) -> None:
+        """Save the model, with the number of the epoch as an extra.
+
+        Raises:
+            ArgumentError: there is no such metric, or another model is trained.
+        """
+        if self.model.trainer is not epoch.trainer:
+            raise ArgumentError("Checkpoint: another model is trained than it saves")
+        if self.watch is not None:
+            value = _watched("Checkpoint", epoch, self.watch)
+            if not value < self.best:
+                return
+            self.best = value
+        self.model.save(self.path, extras={"epoch": epoch.number})
+
+
+def _watched(callback: str, epoch: Epoch, watch: str) -> float:
+    """A loss or metric of an epoch, negated where higher is better.
+
+    Raises:
+        ArgumentError: there is no such metric.
+    """
+    known = {"loss": epoch.loss, **epoch.metrics}
+    if watch not in known:
+        raise ArgumentError(
+            f"{callback}: there is no {watch!r} to watch; there is {', '.join(known)}"
+        )
+    return known[watch] * (-1 if "accuracy" in watch else 1)
+
+
 def fit(
     trainer: Trainer,
-    *arrays: Input,
+    *arrays: Input | Batches,
     epochs: int = 1,
     batch: int = 32,
-    validation: Sequence[Input] | None = None,
+    validation: Sequence[Input] | Batches | None = None,
     metrics: Sequence[str | Metric] = (),
     callbacks: Sequence[Callback] = (),
     shuffle: bool = True,
@@ -125,13 +169,14 @@ def fit(
 
     Args:
         trainer: The trainer.
-        arrays: Inputs and targets of all examples.
+        arrays: Inputs and targets of all examples; or a `Loader`, or another iterable
+            of batches, such as PyTorch's `DataLoader`.
         epochs: Passes over the data.
-        batch: Examples per step; the last step of an epoch may have fewer.
-        validation: Inputs and targets that are evaluated after each epoch.
+        batch: Examples per step, of arrays; the last step of an epoch may have fewer.
+        validation: Inputs and targets, or batches, evaluated after each epoch.
         metrics: Names, or functions of outputs and targets.
         callbacks: Called with the `Epoch` after each one.
-        shuffle: Whether to shuffle each epoch.
+        shuffle: Whether to shuffle arrays in each epoch.
         seed: The seed of the shuffling.
         progress: Whether to show a progress bar.
 
@@ -148,18 +193,17 @@ def fit(
             "fit takes integers, a batch of at least 1 and at least 0 epochs, not "
             f"batch={batch}, epochs={epochs}"
         )
-    data = _arrays(trainer, arrays)
-    count = _count(data)
+    key = random.key(seed) if shuffle else None
+    batches = _batches(trainer, arrays, batch, key)
+    steps = len(batches) if isinstance(batches, Sized) else None
     measures = dict(map(_named, metrics))
-    keys = random.split(random.key(seed), max(epochs, 1))
     history: list[Epoch] = []
     with _bar(progress) as bar:
         for number in range(1, epochs + 1):
-            order = _order(keys[number - 1], count, shuffle=shuffle)
-            shown = bar.add_task(f"epoch {number}/{epochs}", total=-(-count // batch))
+            shown = bar.add_task(f"epoch {number}/{epochs}", total=steps)
             done = partial(bar.advance, shown)
             try:
-                loss, found = _epoch(trainer, data, order, batch, measures, done)
+                loss, found = _epoch(trainer, batches, measures, done)
             except LossError as problem:
                 raise LossError(f"fit: epoch {number} of {epochs}, {problem}") from None
             if validation is not None:
@@ -174,6 +218,23 @@ def fit(
     return history
 
 
+def _batches(
+    trainer: Trainer, given: Sequence[Any] | Batches, batch: int, key: random.Key | None
+) -> Batches:
+    """The batches of arrays; given batches as they are."""
+    several = given if isinstance(given, (list, tuple)) else (given,)
+    if len(several) == 1 and _iterates(several[0]):
+        batches: Batches = several[0]
+        return batches
+    return Loader(*_arrays(trainer, several), batch=batch, key=key)
+
+
+def _iterates(given: Any) -> bool:
+    """Whether it is an iterable of batches, and no array or list of numbers."""
+    listed = isinstance(given, (list, tuple)) or hasattr(given, "__array__")
+    return isinstance(given, Iterable) and not listed
+
+
 def _arrays(trainer: Trainer, given: Sequence[Input]) -> list[Array]:
     """Inputs and targets as arrays; lists of numbers take the dtypes of the inputs."""
     specs: list[TensorSpec | None] = [*trainer.network.specs]
@@ -182,15 +243,6 @@ def _arrays(trainer: Trainer, given: Sequence[Input]) -> list[Array]:
         np.asarray(each, spec.numpy if spec and not hasattr(each, "dtype") else None)
         for each, spec in zip(given, specs, strict=False)
     ]
-
-
-def _count(data: Sequence[Array]) -> int:
-    counts = {len(array) for array in data}
-    if len(counts) != 1 or not min(counts):
-        raise ArgumentError(
-            f"fit takes as many inputs as targets, at least one, not {sorted(counts)}"
-        )
-    return counts.pop()
 
 
 def _named(metric: str | Metric) -> tuple[str, Metric]:
@@ -203,35 +255,55 @@ def _named(metric: str | Metric) -> tuple[str, Metric]:
     return metric, METRICS[metric]
 
 
-def _order(key: random.Key, count: int, *, shuffle: bool) -> Array:
-    drawn: Array = random.permutation(key, count)
-    return drawn if shuffle else np.arange(count)
-
-
-def _epoch(  # noqa: PLR0917 - like fit
+def _epoch(
     trainer: Trainer,
-    data: Sequence[Array],
-    order: Array,
-    batch: int,
+    batches: Batches,
     measures: Mapping[str, Metric],
     done: Callable[[], object],
 ) -> tuple[float, dict[str, float]]:
-    """One pass: the loss and metrics averaged over examples."""
-    total, sums = 0.0, dict.fromkeys(measures, 0.0)
-    for at in _batches(order, batch):
-        part = [array[at] for array in data]
+    """One pass: the loss and metrics averaged over examples.
+
+    Raises:
+        ArgumentError: there are no batches.
+        LossError: the loss is not finite.
+    """
+    means = _Means()
+    for given in batches:
+        part = [np.asarray(each) for each in given]
         loss, outputs = _trained(trainer, part, look=bool(measures))
         if not np.isfinite(loss):
             raise LossError(
                 f"step {trainer.step}: the loss is {loss}; check the data for such "
                 "numbers, lower the learning rate, or clip gradients: Adam(clip=1.0)"
             )
-        total += loss * len(at)
-        for name, measure in measures.items():
-            sums[name] += measure(outputs, part[-1]) * len(at)
+        found = {name: measure(outputs, part[-1]) for name, measure in measures.items()}
+        means.add(len(part[-1]), {"loss": loss, **found})
         done()
-    count = len(order)
-    return total / count, {name: value / count for name, value in sums.items()}
+    found = means.found()
+    return found.pop("loss"), found
+
+
+class _Means:
+    """Means over examples of what is known of batches."""
+
+    def __init__(self) -> None:
+        self.count, self.sums = 0, dict[str, float]()
+
+    def add(self, count: int, values: Mapping[str, float]) -> None:
+        """Add the means over a batch of `count` examples."""
+        self.count += count
+        for name, value in values.items():
+            self.sums[name] = self.sums.get(name, 0.0) + value * count
+
+    def found(self) -> dict[str, float]:
+        """The means.
+
+        Raises:
+            ArgumentError: there were no examples.
+        """
+        if not self.count:
+            raise ArgumentError("fit: there are no batches; iterators serve one pass")
+        return {name: value / self.count for name, value in self.sums.items()}
 
 
 def _trained(
@@ -245,34 +317,26 @@ def _trained(
     )
 
 
-def _batches(order: Array, batch: int) -> Iterator[Array]:
-    for start in range(0, len(order), batch):
-        yield order[start : start + batch]
-
-
 def evaluated(
     trainer: Trainer,
-    data: Sequence[Input],
+    data: Sequence[Input] | Batches,
     batch: int,
     measures: Mapping[str, Metric],
 ) -> dict[str, float]:
     """Loss and metrics on validation data, with the prefix `validation_`."""
-    whole, taken = _arrays(trainer, data), len(trainer.network.specs)
-    if len(whole) <= taken:
-        raise ArgumentError(
-            f"validation takes {taken} inputs, then targets; got {len(whole)}"
-        )
-    inputs, truths = whole[:taken], whole[taken:]
-    count = _count(whole)
-    sums = {"loss": 0.0, **dict.fromkeys(measures, 0.0)}
-    for at in _batches(np.arange(count), batch):
-        outputs = trainer.network.transform(*(array[at] for array in inputs))
+    taken, means = len(trainer.network.specs), _Means()
+    for given in _batches(trainer, data, batch, None):
+        part = [np.asarray(each) for each in given]
+        if len(part) <= taken:
+            raise ArgumentError(
+                f"validation takes {taken} inputs, then targets; got {len(part)}"
+            )
+        outputs = trainer.network.transform(*part[:taken])
         several = outputs if isinstance(outputs, tuple) else (outputs,)
-        known = [array[at] for array in truths]
-        sums["loss"] += float(trainer.loss(*several, *known)) * len(at)
-        for name, measure in measures.items():
-            sums[name] += measure(outputs, known[-1]) * len(at)
-    return {f"validation_{name}": value / count for name, value in sums.items()}
+        loss = float(trainer.loss(*several, *part[taken:]))
+        found = {name: measure(outputs, part[-1]) for name, measure in measures.items()}
+        means.add(len(part[-1]), {"loss": loss, **found})
+    return {f"validation_{name}": value for name, value in means.found().items()}
 
 
 def epoch_line(epoch: Epoch, epochs: int) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -61,6 +61,8 @@ class Model:
         train: bool = True,
         loss: str | Loss = "cross_entropy",
         optimizer: Optimizer | None = None,
+        accumulate: int = 1,
+        autocast: Literal["bfloat16", "float16"] | None = None,
         key: random.Key | None = None,
         weights: Mapping[str, ArrayLike] | None = None,
         target: Target = None,
@@ -73,6 +75,9 @@ class Model:
                 (`Network.freeze`).
             loss: The training loss: a name, or a function on symbolic tensors.
             optimizer: Default: Adam.
+            accumulate: The number of batches of which a step takes the mean gradient.
+            autocast: The type of matrix products, convolutions and attention of f32;
+                weights and everything else stay f32.
             key: Initialises weights and dropout; default: the key of seed 0. Consumed.
             weights: The initial weights by path, if known.
             target: Where to train.
@@ -91,11 +96,17 @@ class Model:
                 'model.compile(TensorSpec(("batch", 784)))'
             )
         given = [_spec_of(spec) for spec in specs]
-        self._network = Network(self._apply, *given, key=key, weights=weights)
+        self._network = Network(
+            self._apply, *given, key=key, weights=weights, autocast=autocast
+        )
         self._trainer, self._late = None, None
         if train:
             self._trainer = Trainer(
-                self._network, loss=loss, optimizer=optimizer, target=target
+                self._network,
+                loss=loss,
+                optimizer=optimizer,
+                accumulate=accumulate,
+                target=target,
             )
         else:
             self._network.freeze()
@@ -141,7 +152,7 @@ class Model:
         if self._trainer is None:
             raise GraphError(
                 "the model was not compiled for training: call "
-                "model.compile(..., train=True)"
+                "model.compile(..., train=True) or Model.load(..., train=True)"
             )
         return self._trainer
 
@@ -228,7 +239,8 @@ class Model:
         Args:
             path: The ONNX file; training state is read from `name.safetensors` if
                 present.
-            train: Whether it will be trained; default: as when saved.
+            train: Whether it will be trained; default: as when saved, unless its loss
+                or optimizer is a function, which is not in the file.
             loss: The training loss; default: the saved one.
             optimizer: Default: the saved one.
             target: Where to train.

@@ -77,13 +77,15 @@ def save(
     library = _safetensors()
     network, trainer = model.network, model.trainer_or_none
     held = {f"state.{name}": array for name, array in network.get_states().items()}
-    said: dict[str, object] = {"trained": trainer is not None}
+    narrow = network.autocast and network.autocast.name
+    said: dict[str, object] = {"trained": trainer is not None, "autocast": narrow}
     if trainer is not None:
         whole = trainer.get_states().items()
         held |= {k: v for k, v in whole if not k.startswith("weight.")}
         said |= {
             "loss": _loss(trainer.loss),
             "optimizer": _optimizer_settings(trainer.optimizer),
+            "accumulate": trainer.accumulate,
         }
     held |= {f"{EXTRA}{name}": _array(name, v) for name, v in (extras or {}).items()}
 
@@ -134,11 +136,12 @@ def load(
     program = onnx.load(path, largest=largest)
     if not program.specs:
         raise GraphError(f"{program.name} has no inputs: its results are constant")
-    trained = bool(program.note.get("trained", False)) if train is None else train
+    trained = _resumes(program.note, loss, optimizer) if train is None else train
     states, extras = _states(path) if program.note else ({}, {})
     model = made(program)
-    given: dict[str, Any] = {}
+    given: dict[str, Any] = {"autocast": program.note.get("autocast")}
     if trained:
+        given["accumulate"] = program.note.get("accumulate", 1)
         given["loss"] = loss or _from_note(program.note, "loss", path)
         given["optimizer"] = optimizer or _optimizer(program.note, path)
     try:
@@ -150,6 +153,12 @@ def load(
     model.extras = extras
     _restore(model, states)
     return model
+
+
+def _resumes(note: Note, loss: str | Loss | None, optimizer: Optimizer | None) -> bool:
+    """Whether training can go on: loss and optimizer are given, or in the file."""
+    known = (loss or note.get("loss"), optimizer or note.get("optimizer"))
+    return bool(note.get("trained", False)) and None not in known
 
 
 def _restore(model: Model, states: Mapping[str, np.ndarray]) -> None:

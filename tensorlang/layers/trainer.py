@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -23,6 +24,7 @@ from tensorlang.graph.program import input
 from tensorlang.graph.specs import Dim, Extent, TensorSpec, shape_of
 from tensorlang.graph.values import OpResult, Tensor
 from tensorlang.layers.fitting import Epoch, fit
+from tensorlang.layers.layer import checked_integer
 from tensorlang.layers.optimizers import Adam, Optimizer
 from tensorlang.ops import math, nn
 
@@ -51,6 +53,7 @@ def mse_skipping_nan(y: Tensor, t: Tensor) -> OpResult:
 LOSSES: Final[dict[str, Loss]] = {
     "cross_entropy": nn.cross_entropy,
     "mse": nn.mse,
+    "cross_entropy_last": partial(nn.cross_entropy, axis=-1),
     "mse_skipping_nan": mse_skipping_nan,
 }
 
@@ -63,6 +66,7 @@ class Trainer:
         optimizer: The update rule.
         slots: Optimizer state by name and weight path.
         step: The number of completed steps.
+        accumulate: The number of batches of a step.
     """
 
     def __init__(
@@ -71,6 +75,7 @@ class Trainer:
         *,
         loss: str | Loss = "cross_entropy",
         optimizer: Optimizer | None = None,
+        accumulate: int = 1,
         target: Target = None,
     ) -> None:
         """Combine network, loss and optimizer.
@@ -80,10 +85,12 @@ class Trainer:
             loss: A name, or a function on symbolic tensors that maps the outputs and
                 targets to one number.
             optimizer: Default: Adam.
+            accumulate: The number of batches of which a step takes the mean gradient.
             target: Where to compute; `{"loss": ...}` sets the target of the loss alone.
 
         Raises:
-            ArgumentError: unknown loss, not an optimizer, or the weights are frozen.
+            ArgumentError: unknown loss, not an optimizer, no number of batches, or the
+                weights are frozen.
         """
         if not callable(loss) and not (isinstance(loss, str) and loss in LOSSES):
             raise ArgumentError(
@@ -95,11 +102,14 @@ class Trainer:
                 f"an optimizer is one of tensorlang.layers, such as Adam(lr=1e-3), not "
                 f"{optimizer!r:.60}"
             )
+        self.accumulate = checked_integer("accumulate of a trainer", accumulate)
         self.network = network
         self.loss = LOSSES[loss] if isinstance(loss, str) else loss
         self.optimizer = optimizer or Adam()
         self.target = target
         self.step = 0
+        self._batches = 0  # of a step that is not complete
+        self._totals: list[Array] = []  # their shares of its gradients
         self._programs: dict[tuple[TensorSpec, ...], TrainingProgram] = {}
         # keyed by shapes and dtypes, and whether outputs are kept
         self._contexts: dict[tuple[Hashable, bool], TrainingContext] = {}
@@ -119,7 +129,7 @@ class Trainer:
         }
 
     def train_minibatch(self, *arrays: Input) -> tuple[float, Outputs]:
-        """Run one step on inputs and targets.
+        """Run one step on inputs and targets, or the part of one batch of several.
 
         Returns:
             The loss, and the network's outputs in memory that the next step overwrites.
@@ -148,6 +158,9 @@ class Trainer:
     def _step(self, context: TrainingContext, arrays: Sequence[Input]) -> float:
         """Compute loss and gradients, and update the weights."""
         loss = context.run(*arrays)
+        gradients = self._accumulated(list(context.gradients.values()))
+        if gradients is None:
+            return loss
         paths = list(context.weights)
         slots = {
             name: [held[path] for path in paths] for name, held in self.slots.items()
@@ -155,12 +168,23 @@ class Trainer:
         self.step += 1
         self.optimizer.update(
             list(context.weights.values()),
-            list(context.gradients.values()),
+            gradients,
             slots,
             self.step,
             target=rest(self.target),
         )
         return loss
+
+    def _accumulated(self, gradients: list[Array]) -> list[Array] | None:
+        """The mean gradients of the batches of a step; None before its last batch."""
+        if self.accumulate == 1:
+            return gradients
+        if not self._batches:
+            self._totals = [np.zeros_like(array) for array in gradients]
+        for total, array in zip(self._totals, gradients, strict=True):
+            np.add(total, array * array.dtype.type(1 / self.accumulate), out=total)
+        self._batches = (self._batches + 1) % self.accumulate
+        return None if self._batches else self._totals
 
     def context(self, *arrays: Input, outputs: bool = True) -> TrainingContext:
         """The context for such inputs and targets, created once per batch size.
@@ -233,6 +257,8 @@ class Trainer:
     def get_states(self) -> dict[str, Array]:
         """The full training state: weights, states, slots and step.
 
+        The batches of a step that is not complete (`accumulate`) are not part of it.
+
         Restored in another trainer of the same network and optimizer, training resumes
         bit for bit.
         """
@@ -248,7 +274,7 @@ class Trainer:
         """
         step = np.array(self.step)
         fill(self._held() | {"step": step}, given, "state")
-        self.step = int(step)
+        self.step, self._batches = int(step), 0
 
     def _held(self) -> dict[str, Array]:
         net = self.network

@@ -24,6 +24,7 @@ from tensorlang.graph.networks.weights import (
     initial_state,
     initial_weight,
 )
+from tensorlang.graph.passes.autocast import autocasted, narrow
 from tensorlang.graph.passes.fusion import fuse
 from tensorlang.graph.passes.optimisation import fold, inline, without_doubles
 from tensorlang.graph.passes.threading import refs_of, thread
@@ -84,6 +85,7 @@ class Network:
     Attributes:
         apply: Maps symbolic inputs to outputs when traced.
         specs: The specs of the inputs.
+        autocast: The type that f32 products are computed in, if another.
         use: The inference program.
         weights: Arrays by path, shared by all contexts.
         states: By path: other state that training updates, such as running moments and
@@ -97,6 +99,7 @@ class Network:
         *specs: TensorSpec,
         key: random.Key | None = None,
         weights: Mapping[str, ArrayLike] | None = None,
+        autocast: str | None = None,
     ) -> None:
         """Trace the programs and initialise the weights.
 
@@ -105,16 +108,19 @@ class Network:
             specs: The specs of the inputs; the batch is a named size.
             key: Initialises weights and dropout; it is consumed.
             weights: The initial weights, if known.
+            autocast: The type that f32 products are computed in; see
+                `tensorlang.graph.passes.autocast`.
 
         Raises:
-            ArgumentError: the key is a batch of keys.
+            ArgumentError: the key is a batch of keys, or `autocast` is no narrow float.
             GraphError: two weights have the same path.
             WeightError: the given weights do not match the network.
         """
         self.apply, self.specs = apply, specs
+        self.autocast = None if autocast is None else narrow(autocast)
         self.use = pure(apply, specs, train=False)
         self.train = pure(apply, specs, train=True)
-        self.program = optimized(self.use.graph)
+        self.program = optimized(autocasted(self.use.graph, self.autocast))
         self.leaves = by_path((self.use.graph, self.train.graph))
         self.places = {
             place.name: place for place in (*self.use.places, *self.train.places)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from tensorlang.graph.execution.running import Input
 from tensorlang.graph.networks.context import copy_inputs, input_arrays, memory
 from tensorlang.graph.networks.leaves import Weight
 from tensorlang.graph.networks.network import Network, Pure, optimized, pure
+from tensorlang.graph.passes.autocast import autocasted
 from tensorlang.graph.program import Body, Graph
 from tensorlang.graph.scopes import named, within
 from tensorlang.graph.specs import TensorSpec
@@ -58,6 +60,7 @@ class TrainingProgram:
                 return (_number(loss(*outputs, *given[count:])), *outputs)
 
         made = pure(whole, (*network.specs, *truths), train=True)
+        made = replace(made, graph=autocasted(made.graph, network.autocast))
         self.places = made.places
         self.parts = {node.path.partition(".")[0] for node in made.graph.nodes}
         self.leaves = tuple(v for v in made.graph.weights if v.trainable)
