@@ -11,13 +11,14 @@ All shapes follow from the shape of the input:
 """
 
 from tensorlang.layers import initializers, optimizers
-from tensorlang.layers.attention import MultiHeadAttention
+from tensorlang.layers.attention import Cache, MultiHeadAttention
 from tensorlang.layers.basic import (
     Activate,
     BatchNorm,
     Dense,
     Dropout,
     Embedding,
+    EmbeddingBag,
     Flatten,
     GroupNorm,
     LayerNorm,
@@ -29,8 +30,11 @@ from tensorlang.layers.images import (
     AvgPool1D,
     AvgPool2D,
     Conv1D,
+    Conv1DTranspose,
     Conv2D,
+    Conv2DTranspose,
     Conv3D,
+    Conv3DTranspose,
     GlobalAvgPool,
     MaxPool1D,
     MaxPool2D,
@@ -62,14 +66,19 @@ __all__ = [
     "AvgPool1D",
     "AvgPool2D",
     "BatchNorm",
+    "Cache",
     "Checkpoint",
     "Conv1D",
+    "Conv1DTranspose",
     "Conv2D",
+    "Conv2DTranspose",
     "Conv3D",
+    "Conv3DTranspose",
     "Dense",
     "Dropout",
     "EarlyStop",
     "Embedding",
+    "EmbeddingBag",
     "Epoch",
     "Flatten",
     "GlobalAvgPool",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final, Literal
+
 import numpy as np
 
 from tensorlang import graph
-from tensorlang.errors import ShapeError
+from tensorlang.errors import ArgumentError, ShapeError
 from tensorlang.graph.scopes import call_site, path, training
 from tensorlang.graph.specs import KeySpec
 from tensorlang.graph.values import OpResult, Tensor
@@ -17,7 +19,7 @@ from tensorlang.layers.initializers import (
     Zeros,
 )
 from tensorlang.layers.layer import Activation, Layer, activated, checked_integer
-from tensorlang.ops import nn
+from tensorlang.ops import math, nn
 
 GENERATOR = "generator"
 
@@ -226,3 +228,44 @@ class Embedding(Layer):
 
     def __repr__(self) -> str:
         return f"Embedding({self.rows}, {self.width})"
+
+
+class EmbeddingBag(Embedding):
+    """Look up rows of a table and combine those of each bag, as in PyTorch."""
+
+    def __init__(
+        self,
+        rows: int,
+        width: int,
+        mode: Literal["mean", "sum", "max"] = "mean",
+        *,
+        weight: Initializer = Normal(0.0, 1.0),  # noqa: B008 - immutable
+        dtype: str = "float32",
+    ) -> None:
+        """Set the size of the table, and how rows are combined.
+
+        Raises:
+            ArgumentError: unknown mode.
+        """
+        super().__init__(rows, width, weight=weight, dtype=dtype)
+        if mode not in _COMBINED:
+            raise ArgumentError(
+                f"mode of EmbeddingBag is {', '.join(_COMBINED)}, not {mode!r}"
+            )
+        self.mode = mode
+
+    def apply(self, ids: Tensor, factors: Tensor | None = None) -> OpResult:
+        """Map bags of integers `[..., count]` to `[..., width]`.
+
+        Args:
+            ids: Row indices.
+            factors: Factors of the rows, of the shape of `ids`; for bags of different
+                sizes, 0 for the rest of a bag whose rows are summed.
+        """
+        rows = super().apply(ids)
+        if factors is not None:
+            rows = rows * factors[..., None]
+        return _COMBINED[self.mode](rows, -2)
+
+
+_COMBINED: Final = {"mean": math.mean, "sum": math.sum, "max": math.max}

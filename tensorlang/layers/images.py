@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from tensorlang.errors import ArgumentError, ShapeError
 from tensorlang.graph.scopes import call_site, path
+from tensorlang.graph.specs import Extent
 from tensorlang.graph.values import OpResult, Tensor
 from tensorlang.layers.initializers import GlorotUniform, Initializer, Zeros
 from tensorlang.layers.layer import Activation, Layer, activated, checked_integer
@@ -14,13 +15,14 @@ from tensorlang.ops import nn
 
 Sizes: TypeAlias = int | tuple[int, ...]  # for all dimensions, or one per dimension
 Padding: TypeAlias = str | int | tuple[int | tuple[int, int], ...]
-_CONVOLUTIONS: Final = {1: nn.conv1d, 2: nn.conv2d, 3: nn.conv3d}
+Operation: TypeAlias = Callable[..., OpResult]
 
 
 class _Convolution(Layer):
     """A convolution with `rank` spatial dimensions."""
 
-    rank: int
+    rank: ClassVar[int]
+    op: ClassVar[Operation]
 
     def __init__(
         self,
@@ -48,7 +50,7 @@ class _Convolution(Layer):
         if len(self.size) != self.rank:
             raise ArgumentError(f"{name} has a size of {self.rank} numbers, not {size}")
         self.groups = groups
-        self.given = {
+        self.given: dict[str, object] = {
             "stride": stride,
             "padding": padding,
             "dilation": dilation,
@@ -66,16 +68,17 @@ class _Convolution(Layer):
                 f"{self.rank + 2} dimensions, with batch and channels, not {x.spec}"
             )
         last = str(self.given["layout"] or "NC").index("C") != 1
-        channels = x.shape[-1 if last else 1]
-        if isinstance(channels, int):  # `weight` rejects a symbolic size
-            channels //= self.groups
-        shape = (self.filters, channels, *self.size)
+        shape = self._of_weight(x.shape[-1 if last else 1])
         w = self.weight("weight", shape, weight, x.dtype)
         b = None
         if bias is not None:
             b = self.weight("bias", (self.filters,), bias, x.dtype)
-        y = _CONVOLUTIONS[self.rank](x, w, b, **self.given)
-        return activated(y, self.activation)
+        return activated(type(self).op(x, w, b, **self.given), self.activation)
+
+    def _of_weight(self, channels: Extent) -> tuple[Extent, ...]:
+        if isinstance(channels, int):  # `weight` rejects a symbolic size
+            channels //= self.groups
+        return (self.filters, channels, *self.size)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.filters}, {self.size})"
@@ -85,24 +88,76 @@ class Conv1D(_Convolution):
     """Convolution over sequences `(batch, channels, length)`."""
 
     rank = 1
+    op = nn.conv1d
 
 
 class Conv2D(_Convolution):
     """Convolution over images `(batch, channels, height, width)`."""
 
     rank = 2
+    op = nn.conv2d
 
 
 class Conv3D(_Convolution):
     """Convolution over volumes `(batch, channels, depth, height, width)`."""
 
     rank = 3
+    op = nn.conv3d
+
+
+class _TransposedConvolution(_Convolution):
+    """A transposed convolution, as in PyTorch."""
+
+    def __init__(
+        self,
+        filters: int,
+        size: int | tuple[int, ...],
+        activation: Activation = None,
+        *,
+        output_padding: Sizes = 0,
+        **given: Any,
+    ) -> None:
+        """Set number and size of the filters; other options are those of a convolution.
+
+        Args:
+            filters: The number of output channels.
+            size: The window.
+            activation: Applied to the result.
+            output_padding: Extra size at the end of each spatial dimension.
+            given: As for a convolution: those of the convolution that is transposed.
+        """
+        super().__init__(filters, size, activation, **given)
+        self.given["output_padding"] = output_padding
+
+    def _of_weight(self, channels: Extent) -> tuple[Extent, ...]:
+        return (channels, self.filters // self.groups, *self.size)
+
+
+class Conv1DTranspose(_TransposedConvolution):
+    """Transposed convolution over sequences; see `nn.conv1d_transpose`."""
+
+    rank = 1
+    op = nn.conv1d_transpose
+
+
+class Conv2DTranspose(_TransposedConvolution):
+    """Transposed convolution over images; see `nn.conv2d_transpose`."""
+
+    rank = 2
+    op = nn.conv2d_transpose
+
+
+class Conv3DTranspose(_TransposedConvolution):
+    """Transposed convolution over volumes; see `nn.conv3d_transpose`."""
+
+    rank = 3
+    op = nn.conv3d_transpose
 
 
 class _Pool(Layer):
     """Pooling of windows in each channel."""
 
-    op: ClassVar[Callable[..., OpResult]]
+    op: ClassVar[Operation]
 
     def __init__(
         self, size: Sizes, stride: Sizes | None = None, **given: object

@@ -35,6 +35,12 @@ def test_a_transformer_block_learns(load, folder) -> None:
     assert drawn(folder) == ["loss"]
 
 
+def test_a_language_model_recites_its_text(load, folder, capsys) -> None:
+    assert load("language_model").main(folder) > 0.98
+    assert "All mimsy were the borogoves" in capsys.readouterr().out
+    assert drawn(folder) == ["loss"]
+
+
 def test_a_head_draws_what_its_keys_make(load, folder, capsys) -> None:
     load("vgg_head").main(folder, 64, 5)
     assert "one key, one result: True" in capsys.readouterr().out
