@@ -3,6 +3,7 @@
     python tests/programs/onnx_suite.py             # all 2,024 cases, as they are
     python tests/programs/onnx_suite.py --frozen    # small inputs of integers constant
     python tests/programs/onnx_suite.py relu -v     # some cases, and what is said
+    python tests/programs/onnx_suite.py --table docs/reference/onnx_operators.md
 
 A case passes where all results have the type, the shape and the numbers that the suite
 has, within its tolerances (of bfloat16 two units in the last place, as in its runner);
@@ -14,13 +15,14 @@ from __future__ import annotations
 
 import argparse
 import pkgutil
+import re
 import sys
 import tempfile
 import time
 import traceback
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -161,11 +163,38 @@ def _differences(
             yield f"{a.ravel()[:5]} ..., not {b.ravel()[:5]} ..."
 
 
+_HEAD = """# ONNX operators
+
+Cases of ONNX's own backend suite that pass as they are, by operator, and what is said
+where one is refused. `python tests/programs/onnx_suite.py --table FILE` wrote this page
+with onnx {version}: {passed} of {all} cases pass.
+
+| operator | pass | of | refused |
+| --- | ---: | ---: | --- |
+"""
+_UNNAMED = re.compile(r"^\w+Error: |\S*/m\.onnx: |\(?of node '[^']*'\)?")
+
+
+def table(by: Mapping[str, Mapping[str, int]], reasons: Mapping[str, str]) -> str:
+    """The page of operators in Markdown."""
+    rows = [
+        f"| {name} | {words.get('passed', 0)} | {sum(words.values())} | "
+        f"{_UNNAMED.sub('', reasons.get(name, '')).replace('|', ' ')} |"
+        for name, words in sorted(by.items())
+    ]
+    counts = sum((Counter(words) for words in by.values()), Counter())
+    head = _HEAD.format(
+        version=onnx.__version__, passed=counts["passed"], all=counts.total()
+    )
+    return head + "\n".join(rows) + "\n"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", help="parts of names of cases")
     parser.add_argument("--frozen", action="store_true", help="freeze small integers")
     parser.add_argument("-v", action="store_true", help="say why cases are refused")
+    parser.add_argument("--table", type=Path, help="write a page of the operators")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     given, start = parser.parse_args(), time.time()
     picked = [
@@ -175,13 +204,19 @@ def main() -> int:
     ]
     counts: Counter[str] = Counter()
     by: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    reasons: dict[str, str] = {}
     with ProcessPoolExecutor(given.jobs) as pool:
         found = pool.map(partial(outcome, freeze=given.frozen), picked, chunksize=16)
         for case, (word, said) in zip(picked, found, strict=True):
             counts[word] += 1
-            by[onnx.load_from_string(case.model).graph.node[0].op_type][word] += 1
+            name = onnx.load_from_string(case.model).graph.node[0].op_type
+            by[name][word] += 1
+            if word == "refused":
+                reasons.setdefault(name, said)
             if given.v or word in {"wrong", "untyped"}:
                 print(word, case.name, said)
+    if given.table:
+        given.table.write_text(table(by, reasons))
     whole = sum(set(words) == {"passed"} for words in by.values())
     print(f"{len(picked)} cases in {time.time() - start:.0f} s:", dict(counts))
     print(f"{whole} of {len(by)} operators pass all of theirs")
