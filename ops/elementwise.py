@@ -58,10 +58,10 @@ class Elementwise(Operator):
     @cached_property
     def spec(self) -> Spec:
         """The spec; if there are several operands, each may be a number."""
-        found = signature.spec(self.id, self.element)
-        if len(found.arrays) < 2:
-            return found
-        return Spec(self.id, tuple(map(_or_number, found.parameters)))
+        found = signature.spec(self.id, self.element).parameters
+        several = sum(isinstance(p.kind, Arrays) for p in found) > 1
+        made = tuple(map(_or_number, found)) if several else found
+        return Spec(self.id, made, promotes=True)
 
     @cached_property
     def outputs(self) -> Mapping[str, str]:
@@ -191,7 +191,7 @@ class Gradient(Elementwise):
         none = inspect.Parameter.empty
         seeds = [Parameter(name, kind, none, keyword=False) for name in self.seeds]
         rest = map(_of_floats, self.of.spec.parameters)
-        return Spec(self.id, (*seeds, *rest))
+        return Spec(self.id, (*seeds, *rest), promotes=True)
 
     @cached_property
     def outputs(self) -> Mapping[str, str]:

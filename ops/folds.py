@@ -84,7 +84,7 @@ class Fold(Operator):
         x = Parameter("x", self._of, inspect.Parameter.empty, keyword=False)
         axis = _static("axis", self._axis, None)
         keepdims = _static("keepdims", signature.FLAG, default=False)
-        return Spec(self.id, (x, axis, *self.more, keepdims))
+        return Spec(self.id, (x, axis, *self.more, keepdims), promotes=True)
 
     @property
     def definition(self) -> Body:

@@ -122,6 +122,8 @@ class Operator:  # noqa: D101 - it has one
             `tensorlang.ops.spec.signature.derived_scalars`), and the scalars.
             Parameters annotated `Derived` are passed to it only.
         measured: Arguments of `derive` to measure kernels with, for each description.
+        promotes: Whether arrays may have different types, and are read in their common
+            one (`tensorlang.ops.spec.promotion`).
         view: For a result that is the first array in another shape, and shares its
             memory if possible: gives that shape, from the array's shape and the
             attributes by name.
@@ -168,6 +170,7 @@ class Operator:  # noqa: D101 - it has one
         parameters_of: Operator | None = None,
         derive: Callable[..., tuple[str, tuple[object, ...]]] | None = None,
         measured: Sequence[Mapping[str, object]] = ({},),
+        promotes: bool = False,
         view: Callable[..., tuple[int, ...]] | None = None,
         variants: Callable[[Workload], Sequence[Workload]] = lambda _: (),
         gradient: Mapping[str, Any] | None = None,
@@ -186,7 +189,7 @@ class Operator:  # noqa: D101 - it has one
         self._gradient, self.host, self.instead = gradient, host, instead or {}
         self._parameters_of = parameters_of
         self._faults, self.view, self._variants = faults, view, variants
-        self.derive, self.measured = derive, measured
+        self.derive, self.measured, self._promotes = derive, measured, promotes
         self.prefers, self.shorthand = prefers or _direct, shorthand or _as_given
         self.onnx = onnx
         self.kernels: dict[Any, Any] = {}
@@ -227,7 +230,8 @@ class Operator:  # noqa: D101 - it has one
     def spec(self) -> Spec:
         """The parameters of the operator, other than `target` and `out`."""
         of = self._parameters_of
-        return signature.spec(self.id, self.body, of.spec.parameters if of else ())
+        found = signature.spec(self.id, self.body, of.spec.parameters if of else ())
+        return replace(found, promotes=True) if self._promotes else found
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -347,11 +351,11 @@ class Operator:  # noqa: D101 - it has one
         for made in known:
             if made.serves(call.shapes):
                 return made
-        self.spec.check(call.dtypes, call.attributes)
         made = tracing.trace(
             self.spec,
             body or self.definition,
             call,
+            self.spec.read_as(call.dtypes, call.attributes),
             whole=self.is_whole,
             stated=self.stated,
         )

@@ -25,6 +25,7 @@ from tensorlang.errors import ArgumentError, DTypeError, ShapeError
 from tensorlang.ops.calls.dispatch import own
 from tensorlang.ops.calls.packed_weights import PackedWeight
 from tensorlang.ops.calls.tensors import call, viewed
+from tensorlang.ops.spec.promotion import promoted
 from tensorlang.ops.spec.signature import (
     ABSENT,
     DERIVED,
@@ -405,13 +406,15 @@ class Pattern(NamedTuple):
     Attributes:
         arrays: The positions of the arrays; None if all operands are.
         numbers: The names and positions of the numbers; None for omitted operands.
-        beside: The position of the array whose type the numbers take.
+        beside: The positions of the arrays whose type the numbers take.
+        allowed: The types in which these may be read.
         attributes: The attributes that describe this to the kernel.
     """
 
     arrays: tuple[int, ...] | None
     numbers: tuple[tuple[str, int | None], ...]
-    beside: int
+    beside: tuple[int, ...]
+    allowed: tuple[str, ...]
     attributes: dict[str, Any]
 
 
@@ -421,7 +424,9 @@ def _pattern(op: Operator, codes: Sequence[int]) -> Pattern:
     Raises:
         ArgumentError: no operand is an array.
     """
-    arrays, absent, beside = [], [], None
+    arrays, absent = [], []
+    beside: list[int] = []
+    allowed: tuple[str, ...] = ()
     numbers: dict[str, int | None] = {}
     # numbers take the type of arrays of their kind, if there are any
     said = {kind.says for kind in op.spec.arrays.values() if kind.number}
@@ -435,8 +440,9 @@ def _pattern(op: Operator, codes: Sequence[int]) -> Pattern:
         else:
             arrays.append(n)
             typed = kind.says in said if said else kind.dtypes != ("bool",)
-            beside = n if typed else beside
-    if beside is None:
+            if typed:
+                beside, allowed = [*beside, n], kind.dtypes
+    if not beside:
         able = [name for name, kind in op.spec.arrays.items() if kind.number]
         those = "the operands" if len(able) == len(codes) else " and ".join(able)
         raise ArgumentError(
@@ -452,7 +458,8 @@ def _pattern(op: Operator, codes: Sequence[int]) -> Pattern:
     return Pattern(
         tuple(arrays) if len(arrays) < len(codes) else None,
         tuple((name, numbers[name]) for name in named),
-        beside,
+        tuple(beside),
+        allowed,
         given if named or absent else {},
     )
 
@@ -486,7 +493,11 @@ def mixed(  # noqa: PLR0917 - as `call`
     if pattern.numbers:
         if {*map(type, arrays)} != _PLAIN:
             own(*arrays)
-        beside = type_of(op.id, operands[pattern.beside])
+        beside = type_of(op.id, operands[pattern.beside[-1]])
+        if op.spec.promotes and (len(pattern.beside) > 1 or beside[0] != "float"):
+            names = [type_of(op.id, operands[n])[1] for n in pattern.beside]
+            common = promoted(tuple(names), pattern.allowed)
+            beside = _type(ir.DType(common).numpy) if common else beside
         numbers = [
             number_of(
                 op.id,

@@ -179,6 +179,7 @@ def trace(
     spec: Spec,
     body: Callable[..., object],
     call: Call,
+    read_as: Sequence[str],
     *,
     whole: bool,
     stated: Collection[str] | None,
@@ -189,6 +190,7 @@ def trace(
         spec: The operator's parameters.
         body: The definition.
         call: The call to trace.
+        read_as: The type in which the body reads each array.
         whole: Whether all sizes stay symbolic, as all accesses are known to be in
             bounds.
         stated: The dimensions whose sizes the operator states, such as `x.0`, which
@@ -198,7 +200,7 @@ def trace(
         TensorlangError: the body refuses the call.
         OperatorError: it returns something other than computed tensors.
     """
-    tracer = _Tracer(spec, call)
+    tracer = _Tracer(spec, call, read_as)
     with _told(spec.id):
         made = tracer.run(body)
         if isinstance(made, ir.Function):
@@ -230,10 +232,10 @@ def _told(id: str) -> Iterator[None]:
 class _Tracer:
     """One run of a body: its placeholders, and facts about sizes."""
 
-    def __init__(self, spec: Spec, call: Call) -> None:
+    def __init__(self, spec: Spec, call: Call, read_as: Sequence[str]) -> None:
         self.id, self.facts, self._keys = spec.id, Facts(), spec.keys
-        self._attributes, self._dtypes = call.attributes, call.dtypes
-        self._left = list(zip(call.shapes, call.dtypes, strict=True))
+        self._attributes, self._dtypes = call.attributes, read_as
+        self._left = list(zip(call.shapes, call.dtypes, read_as, strict=True))
         self._arrays: list[tuple[ir.Tensor, bool]] = []
         self._numbers: list[ir.Var] = []
         self._scalars: list[ir.Var] = []
@@ -308,12 +310,12 @@ class _Tracer:
         return ir.f32 if beside.is_float and beside != ir.f64 else beside
 
     def _array(self, name: str, kind: Arrays) -> ir.Tensor:
-        shape, dtype = self._left.pop(0)
+        shape, dtype, read_as = self._left.pop(0)
         sizes = self._sizes(shape, batch=kind.batch)
         extents = tuple(size.expr for size in sizes)
-        made = ir.Tensor(
-            ir.Buffer(f"{name}{_GIVEN}", ir.as_dtype(dtype), extents), None, sizes
-        )
+        buffer = ir.Buffer(f"{name}{_GIVEN}", ir.as_dtype(dtype), extents)
+        converted = None if read_as == dtype else ir.as_dtype(read_as)
+        made = ir.Tensor(buffer, None, sizes, converted)
         self._arrays.append((made, kind.inplace))
         return made
 

@@ -65,6 +65,7 @@ def pad(
         if not limits:
             return read
         inside = reduce(and_, limits)
+        assert isinstance(read, ir.nodes.Load)
         there = ir.nodes.Load(read.buffer, read.indices, inside)
         return ir.select(inside, there, constant)
 

@@ -21,7 +21,7 @@ _TYPES: Final[Mapping[str, tuple[Any, str]]] = {
     **dict.fromkeys(_FUNCTIONS, (Callable, "a function")),
     "aliases": ((tuple, list), "a tuple of names"),
     "tolerance": ((int, float), "a number"),
-    "whole": (bool, "True or False"),
+    **dict.fromkeys(("whole", "promotes"), (bool, "True or False")),
     "parameters_of": (Operator, "an operator"),
 }
 

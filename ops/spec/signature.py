@@ -67,6 +67,7 @@ import numpy as np
 
 from tensorlang import ir
 from tensorlang.errors import ArgumentError, DTypeError, OperatorError
+from tensorlang.ops.spec.promotion import promoted
 
 FLOATS: Final = ("f32", "bf16", "f16", "f64")
 INTEGERS: Final = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
@@ -273,11 +274,13 @@ class Spec:
     """All parameters of an operator, and their form in a workload.
 
     A workload has a shape for each array, then one for each parameter that is only a
-    shape, and attributes: all else that its kernel depends on.
+    shape, and attributes: all else that its kernel depends on. If it `promotes`, arrays
+    of different types are read in their common one (`tensorlang.ops.spec.promotion`).
     """
 
     id: str
     parameters: tuple[Parameter, ...]
+    promotes: bool = False
 
     @cached_property
     def arrays(self) -> dict[str, Arrays]:
@@ -390,8 +393,10 @@ class Spec:
             made[ABSENT] = " ".join(optional[-missing:])
         return made
 
-    def check(self, dtypes: Sequence[str], attributes: Mapping[str, object]) -> None:
-        """Refuse arrays of a wrong number, or of types that do not fit the annotations.
+    def read_as(
+        self, dtypes: Sequence[str], attributes: Mapping[str, object]
+    ) -> tuple[str, ...]:
+        """The type in which the definition reads each array.
 
         Raises:
             DTypeError: a type is not allowed, or differs between arrays with the same
@@ -406,6 +411,8 @@ class Spec:
                 f"{self.id} takes {len(names)} array{'s' * (len(names) != 1)} "
                 f"({listed}), not {len(dtypes)}"
             )
+        if self.promotes:
+            dtypes = self._promoted(names, dtypes)
         alike: dict[str, dict[Any, str]] = {}
         for n, (name, dtype) in enumerate(zip(names, dtypes, strict=False)):
             kind = self.arrays.get(name, Arrays())
@@ -428,6 +435,21 @@ class Spec:
                     f"{', '.join(kinds.values())}; cast them to one"
                 )
         self._check_weights(weights, floats)
+        return tuple(dtypes)
+
+    def _promoted(self, names: Sequence[str], dtypes: Sequence[str]) -> list[str]:
+        """The types, with those of arrays with the same annotation made one."""
+        made = [*dtypes]
+        groups: dict[tuple[str, ...], list[int]] = {}
+        for n, name in enumerate(names):
+            kind = self.arrays.get(name, Arrays())
+            if kind.dtypes and not kind.inplace:
+                groups.setdefault(kind.dtypes, []).append(n)
+        for allowed, places in groups.items():
+            common = promoted(tuple(dtypes[n] for n in places), allowed)
+            for n in places:
+                made[n] = common or made[n]
+        return made
 
     def _check_weights(self, weights: dict[Any, str], floats: dict[Any, str]) -> None:
         kinds, beside = {*weights.values()}, {*floats.values()}

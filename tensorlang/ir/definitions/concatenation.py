@@ -19,7 +19,7 @@ def joined(arrays: Sequence[Tensor], axis: int, name: str = "y") -> Tensor:
     shape[axis] = starts.pop()
     buffer = ir.Buffer(name, first.dtype, tuple(map(ir.as_expr, shape)))
     nests = [
-        _copied(f"part{n}", array.buffer, buffer, axis, ir.as_expr(start))
+        _copied(f"part{n}", array, buffer, axis, ir.as_expr(start))
         for n, (array, start) in enumerate(zip(arrays, starts, strict=True))
     ]
     return Tensor(
@@ -27,21 +27,18 @@ def joined(arrays: Sequence[Tensor], axis: int, name: str = "y") -> Tensor:
     )
 
 
-def _copied(
-    name: str, x: ir.Buffer, y: ir.Buffer, axis: int, start: ir.Expr
-) -> ir.Stmt:
+def _copied(name: str, x: Tensor, y: ir.Buffer, axis: int, start: ir.Expr) -> ir.Stmt:
     """Loops that copy `x` to its offset in `y`."""
     loops = [ir.Var(f"{name}_{n}", i64) for n in range(x.ndim)]
     inside = [ir.Var(f"v{loop.name}", i64) for loop in loops]
     place: list[ir.Expr] = [*inside]
     place[axis] = inside[axis] if start == ir.as_expr(0) else inside[axis] + start
+    extents = x.buffer.shape
     axes = tuple(
         ir.Axis(var, "spatial", extent, loop)
-        for var, extent, loop in zip(inside, x.shape, loops, strict=True)
+        for var, extent, loop in zip(inside, extents, loops, strict=True)
     )
-    nest: ir.Stmt = ir.Block(
-        name, axes, ir.Store(y, tuple(place), ir.Load(x, tuple(inside)))
-    )
-    for loop, extent in reversed(list(zip(loops, x.shape, strict=True))):
+    nest: ir.Stmt = ir.Block(name, axes, ir.Store(y, tuple(place), x[tuple(inside)]))
+    for loop, extent in reversed(list(zip(loops, extents, strict=True))):
         nest = ir.For(loop, extent, "serial", nest)
     return nest

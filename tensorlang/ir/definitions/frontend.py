@@ -50,19 +50,22 @@ _BODY: ContextVar[_Body | None] = ContextVar("body", default=None)
 class Tensor:
     """A named array of a definition: indexing gives a load; `stage` computes it.
 
-    `sizes` are the extents of the call being traced, if any.
+    `sizes` are the extents of the call being traced, if any. Elements are converted to
+    `read_as`, if it is given, where they are loaded.
     """
 
     buffer: ir.Buffer
     stage: Stage | None = None
     sizes: tuple[Size, ...] | None = None
+    read_as: DType | None = None
 
-    def __getitem__(self, indices: ir.ExprLike | tuple[Any, ...]) -> ir.Load:
+    def __getitem__(self, indices: ir.ExprLike | tuple[Any, ...]) -> ir.Expr:
         given = indices if isinstance(indices, tuple) else (indices,)
         body = _BODY.get()
         if body is not None:
             body.inputs.append(self)
-        return ir.Load(self.buffer, tuple(ir.as_expr(index) for index in given))
+        made = ir.Load(self.buffer, tuple(ir.as_expr(index) for index in given))
+        return made if self.read_as is None else made.cast(self.read_as)
 
     def __tensorlang_op__(
         self, op: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -82,8 +85,8 @@ class Tensor:
 
     @property
     def dtype(self) -> DType:
-        """The element type."""
-        return self.buffer.dtype
+        """The type that elements are read in."""
+        return self.read_as or self.buffer.dtype
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,7 +162,8 @@ def reshaped(tensor: Tensor, shape: Shape) -> Tensor:
     sizes = sizes_of(shape)
     if tensor.stage is not None:
         return replace(tensor, sizes=sizes)
-    made = placeholder(tuple(shape), tensor.dtype, tensor.buffer.name)
+    held = placeholder(tuple(shape), tensor.buffer.dtype, tensor.buffer.name)
+    made = replace(held, read_as=tensor.read_as)
     facts = TRACED.get()
     if facts is not None:
         facts.views[tensor.buffer.name] = made

@@ -178,8 +178,7 @@ def test_a_float_of_numpy_is_a_number(dtype):
 
 def test_a_scalar_of_numpy_beside_another_type():
     x = drawn((3, 4), "f64")
-    with pytest.raises(DTypeError, match="have one element type, not f64, f32; cast"):
-        math.add(x, np.float32(2))
+    assert math.add(x, np.float32(2)).dtype == np.float64
     assert math.add(drawn((3, 4)), np.float32(2)).dtype == np.float32
     with pytest.raises(DTypeError, match=r"multiply: 0\.5 is no value of the i64"):
         math.multiply(np.arange(3), np.float64(0.5))
@@ -212,12 +211,10 @@ def test_operands_that_do_not_fit():
     x = drawn((3, 4))
     with pytest.raises(ShapeError, match=r"shapes \(3, 4\) and \(3,\) do not broad"):
         math.add(x, x[:, 0])
-    with pytest.raises(DTypeError, match="have one element type, not f32, i32; cast"):
-        math.add(x, x.astype(np.int32))
-    with pytest.raises(DTypeError, match="have one element type, not f32, f64; cast"):
-        math.add(x, np.array(2.0))
-    with pytest.raises(DTypeError, match=r"math\.divide takes f32, .*, not i32"):
-        math.divide(x.astype(np.int32), x.astype(np.int32))
+    with pytest.raises(DTypeError, match="have one element type, not u64, i32; cast"):
+        math.add(x.astype(np.uint64), x.astype(np.int32))
+    with pytest.raises(DTypeError, match=r"math\.bitwise_and takes .*, not f32"):
+        math.bitwise_and(x, x.astype(np.int32))
     with pytest.raises(DTypeError, match=r"math\.subtract takes .*, not bool"):
         math.subtract(x > 0, x > 0)
     with pytest.raises(ArgumentError, match="one of the operands has to be an array"):

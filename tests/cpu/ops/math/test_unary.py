@@ -127,15 +127,12 @@ def test_integers_wrap(name, dtype):
 
 
 def test_types_and_shapes_that_do_not_fit():
-    with pytest.raises(DTypeError, match=r"math\.exp takes f32, .*, not i32; cast it"):
-        math.exp(np.arange(3, dtype=np.int32))
     with pytest.raises(DTypeError, match=r"math\.abs takes .*, not bool"):
         math.abs(np.ones(3, bool))
     x = np.ones((3, 4), np.float32)
     with pytest.raises(ShapeError, match=r"dy has shape \(4,\), x has \(3, 4\)"):
         math.exp_grad(x[0], x)
-    with pytest.raises(DTypeError, match="one element type, not f64, f32"):
-        math.exp_grad(x.astype(np.float64), x)
+    assert math.exp_grad(x.astype(np.float64), x).dtype == np.float64
     with pytest.raises(ShapeError, match=r"out has shape \(4,\), the result \(3, 4\)"):
         math.exp(x, out=x[0])
 
