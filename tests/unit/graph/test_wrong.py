@@ -39,10 +39,10 @@ def test_a_shape_says_what_it_was_asked_with() -> None:
 
 def test_a_wrong_type() -> None:
     with pytest.raises(DTypeError) as found:
-        Sequential(Dense(3), lambda x: math.add(x, np.ones(3, np.float64)))(
+        Sequential(Dense(3), lambda x: math.matmul(x, np.ones((3, 2))))(
             graph.input(ROWS)
         )
-    assert "math.add of f32[batch, 3], f64[3]" in sentence(found)
+    assert "math.matmul of f32[batch, 3], f64[3, 2]" in sentence(found)
     with pytest.raises(DTypeError, match=r"layer '0' .*nn.dense takes f32"):
         Sequential(Dense(3))(graph.input(TensorSpec(("batch", 4), "int32")))
 
