@@ -104,7 +104,7 @@ def test_values_and_what_pytorch_is_told(name, arguments, request) -> None:
         lambda x, w: ours.softmax(x, 2),
         lambda x, w: ours.sum(x, [0, 0]),
         ours.add,
-        lambda x, w: ours.add(x.int(), x),
+        lambda x, w: ours.add(x.to(torch.uint64), x.int()),
         lambda x, w: ours.add(x.int(), 0.5),
         lambda x, w: ours.add(x.to(torch.int8), 300),
         lambda x, w: ours.gelu(x, "erf"),
@@ -112,7 +112,7 @@ def test_values_and_what_pytorch_is_told(name, arguments, request) -> None:
         lambda x, w: ours.pad(x, [(1, 1)]),
         lambda x, w: ours.dropout(x, 1.5, key=KEY),
         ours.layer_norm,
-        lambda x, w: ours.gelu(x.int()),
+        lambda x, w: ours.dense(x.int(), w.int()),
     ],
 )
 def test_a_fake_refuses_what_the_operator_refuses(call) -> None:
