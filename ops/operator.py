@@ -193,7 +193,7 @@ class Operator:  # noqa: D101 - it has one
         self.prefers, self.shorthand = prefers or _direct, shorthand or _as_given
         self.onnx = onnx
         self.kernels: dict[Any, Any] = {}
-        self.patterns: dict[tuple[int, ...], binding.Pattern] = {}
+        self.patterns: dict[tuple[type, ...], binding.Pattern] = {}
         self._launches: dict[Kernel, Kernel] = {}
         self._traces: dict[Hashable, list[Trace]] = {}
         self._bind: Bind = self._bound

@@ -16,6 +16,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import numpy as np
@@ -25,11 +26,12 @@ from tensorlang.errors import ArgumentError, DTypeError, ShapeError
 from tensorlang.ops.calls.dispatch import own
 from tensorlang.ops.calls.packed_weights import PackedWeight
 from tensorlang.ops.calls.tensors import call, viewed
-from tensorlang.ops.spec.promotion import promoted
+from tensorlang.ops.spec.promotion import promoted, raised_by
 from tensorlang.ops.spec.signature import (
     ABSENT,
     DERIVED,
     NUMBERS,
+    RAISED,
     Arrays,
     Domain,
     Other,
@@ -50,11 +52,7 @@ else:  # needed when a call is first bound
     ml_dtypes = lazy.module("ml_dtypes")
 
 _PLAIN: Final = {np.ndarray}
-_ARRAY, _NUMBER, _ABSENT = 0, 1, 2
-_CODES: Final[dict[type, int]] = {
-    **dict.fromkeys((float, int, bool, np.float64), _NUMBER),
-    type(None): _ABSENT,
-}
+_PYTHON: Final = (float, int, bool, np.float64)  # the types of numbers
 IN_ALL: Final = (
     65504.0  # the largest f16: every float type represents numbers up to this
 )
@@ -408,6 +406,7 @@ class Pattern(NamedTuple):
         numbers: The names and positions of the numbers; None for omitted operands.
         beside: The positions of the arrays whose type the numbers take.
         allowed: The types in which these may be read.
+        raised: The type that the numbers give to arrays of a lower kind.
         attributes: The attributes that describe this to the kernel.
     """
 
@@ -415,11 +414,12 @@ class Pattern(NamedTuple):
     numbers: tuple[tuple[str, int | None], ...]
     beside: tuple[int, ...]
     allowed: tuple[str, ...]
+    raised: str
     attributes: dict[str, Any]
 
 
-def _pattern(op: Operator, codes: Sequence[int]) -> Pattern:
-    """The pattern of calls whose operands are of these kinds.
+def _pattern(op: Operator, types: Sequence[type]) -> Pattern:
+    """The pattern of calls whose operands are of these types.
 
     Raises:
         ArgumentError: no operand is an array.
@@ -430,12 +430,12 @@ def _pattern(op: Operator, codes: Sequence[int]) -> Pattern:
     numbers: dict[str, int | None] = {}
     # numbers take the type of arrays of their kind, if there are any
     said = {kind.says for kind in op.spec.arrays.values() if kind.number}
-    for n, ((name, kind), code) in enumerate(
-        zip(op.spec.arrays.items(), codes, strict=True)
+    for n, ((name, kind), type_) in enumerate(
+        zip(op.spec.arrays.items(), types, strict=True)
     ):
-        if code == _ABSENT and kind.optional:
+        if type_ is NoneType and kind.optional:
             absent.append(name)
-        elif code == _NUMBER and kind.number:
+        elif type_ in _PYTHON and kind.number:
             numbers[name] = n
         else:
             arrays.append(n)
@@ -444,7 +444,7 @@ def _pattern(op: Operator, codes: Sequence[int]) -> Pattern:
                 beside, allowed = [*beside, n], kind.dtypes
     if not beside:
         able = [name for name, kind in op.spec.arrays.items() if kind.number]
-        those = "the operands" if len(able) == len(codes) else " and ".join(able)
+        those = "the operands" if len(able) == len(types) else " and ".join(able)
         raise ArgumentError(
             f"{op.id}: one of {those} has to be an array, whose type the other one "
             "takes"
@@ -456,10 +456,11 @@ def _pattern(op: Operator, codes: Sequence[int]) -> Pattern:
     named = [name for name in op.spec.arrays if name in numbers]
     given = {NUMBERS: " ".join(named), ABSENT: " ".join(absent)}
     return Pattern(
-        tuple(arrays) if len(arrays) < len(codes) else None,
+        tuple(arrays) if len(arrays) < len(types) else None,
         tuple((name, numbers[name]) for name in named),
         tuple(beside),
         allowed,
+        raised_by(types[n] for n in numbers.values() if n is not None),
         given if named or absent else {},
     )
 
@@ -475,18 +476,18 @@ def mixed(  # noqa: PLR0917 - as `call`
 ) -> Launch:
     """The launch of a call where some arrays may be Python numbers, or left out.
 
-    As in NumPy, a number takes the type of the array operands: an integer becomes a
-    float beside floats, but a float beside integers is refused. A `np.float64`, which
-    is a Python float, is a number; other NumPy scalars are arrays of their type.
+    A number takes the type of the array operands, or raises them to the type of its
+    kind (`tensorlang.ops.spec.promotion`). A `np.float64`, which is a Python float, is
+    a number; other NumPy scalars are arrays of their type.
 
     Raises:
         ShapeError, DTypeError, ArgumentError: an argument does not fit.
     """
-    codes = tuple([_CODES.get(type(value), _ARRAY) for value in operands])
-    pattern = op.patterns.get(codes)
+    types = tuple([type(value) for value in operands])
+    pattern = op.patterns.get(types)
     if pattern is None:
         own(*operands)
-        pattern = op.patterns[codes] = _pattern(op, codes)
+        pattern = op.patterns[types] = _pattern(op, types)
     arrays, given = operands, pattern.attributes
     if pattern.arrays is not None:
         arrays = [operands[n] for n in pattern.arrays]
@@ -495,9 +496,12 @@ def mixed(  # noqa: PLR0917 - as `call`
             own(*arrays)
         beside = type_of(op.id, operands[pattern.beside[-1]])
         if op.spec.promotes and (len(pattern.beside) > 1 or beside[0] != "float"):
-            names = [type_of(op.id, operands[n])[1] for n in pattern.beside]
-            common = promoted(tuple(names), pattern.allowed)
-            beside = _type(ir.DType(common).numpy) if common else beside
+            names = tuple([type_of(op.id, operands[n])[1] for n in pattern.beside])
+            common = promoted(names, pattern.allowed)
+            raised = promoted(names, pattern.allowed, pattern.raised)
+            beside = _type(ir.DType(raised or common).numpy) if common else beside
+            if raised and raised != common:
+                given = given | {RAISED: raised}
         numbers = [
             number_of(
                 op.id,
@@ -567,8 +571,8 @@ def number_of(id: str, operand: str, value: Any, kind: str, name: str) -> object
         return value if kind == "bool" else int(value)
     if type(value) is float or kind == "bool":
         raise DTypeError(
-            f"{id}: {value!r} is no value of the {name} beside it; kinds of "
-            "numbers are not mixed: cast the array, or give such a value"
+            f"{id}: {value!r} is no value of the {name} beside it; cast the array, or "
+            "give such a value"
         )
     least, most = _integers(name)
     if not least <= value <= most:

@@ -102,21 +102,21 @@ def tanh(x: Float) -> Float:
 
 
 @elementwise("math.floor", onnx="Floor")
-def floor(x: Float) -> Float:
+def floor(x: Real) -> Real:
     """Round down to an integer."""
-    return ir.floor(x)
+    return ir.floor(x) if x.dtype.is_float else x
 
 
 @elementwise("math.ceil", onnx="Ceil")
-def ceil(x: Float) -> Float:
+def ceil(x: Real) -> Real:
     """Round up to an integer."""
-    return ir.ceil(x)
+    return ir.ceil(x) if x.dtype.is_float else x
 
 
 @elementwise("math.round", onnx="Round")
-def round(x: Float) -> Float:
+def round(x: Real) -> Real:
     """Round to the nearest whole number, ties to even."""
-    return ir.round(x)
+    return ir.round(x) if x.dtype.is_float else x
 
 
 @elementwise("math.tan", onnx="Tan")

@@ -121,14 +121,14 @@ def _padded(shape: Sequence[Any], padding: Sequence[int]) -> tuple[Any, ...]:
     shapes=((64, 64, 28, 28), (64, 32, 28, 28)),
     usual={"axis": 1},
     whole=True,
+    promotes=True,
     gradient={"shapes": _JOINED},
 )
 def concatenate(arrays: Sequence[Anything], axis: int = 0) -> ir.Tensor:
     """Join arrays along an existing axis.
 
     Args:
-        arrays: One or more arrays of the same dtype, of equal shape except along
-            `axis`.
+        arrays: One or more arrays, of equal shape except along `axis`.
         axis: Axis along which to join.
     """
     shape, at = _together([x.shape for x in arrays], axis)
@@ -140,13 +140,14 @@ def concatenate(arrays: Sequence[Anything], axis: int = 0) -> ir.Tensor:
     shapes=((64, 512), (64, 512)),
     usual={"axis": 1},
     whole=True,
+    promotes=True,
     gradient={},
 )
 def stack(arrays: Sequence[Anything], axis: int = 0) -> ir.Tensor:
     """Join arrays along a new axis.
 
     Args:
-        arrays: One or more arrays of the same dtype and shape.
+        arrays: One or more arrays of the same shape.
         axis: Position of the new axis in the result.
     """
     first = arrays[0].shape

@@ -79,6 +79,7 @@ RESERVED: Final = ("out", "target")
 NUMBERS: Final = "numbers"
 ABSENT: Final = "absent"
 DERIVED: Final = "derived"  # the attribute that describes derived scalars
+RAISED: Final = "raised"  # the type that numbers give to arrays of a lower kind
 _SHAPES: Final = ("shape", "elements", "like")  # kinds that are only shapes
 _PLAIN: Final = (bool, int, float, str, tuple, list, NoneType)
 _T = TypeVar("_T")
@@ -360,7 +361,7 @@ class Spec:
         Raises:
             ArgumentError: an attribute is unknown, missing, or of a wrong type.
         """
-        special = (NUMBERS, ABSENT, DERIVED)
+        special = (NUMBERS, ABSENT, DERIVED, RAISED)
         unknown = given.keys() - {p.name for p in self.parameters} - {*special}
         if unknown:
             raise ArgumentError(
@@ -412,7 +413,7 @@ class Spec:
                 f"({listed}), not {len(dtypes)}"
             )
         if self.promotes:
-            dtypes = self._promoted(names, dtypes)
+            dtypes = self.promoted(names, dtypes, str(attributes.get(RAISED, "")))
         alike: dict[str, dict[Any, str]] = {}
         for n, (name, dtype) in enumerate(zip(names, dtypes, strict=False)):
             kind = self.arrays.get(name, Arrays())
@@ -437,16 +438,24 @@ class Spec:
         self._check_weights(weights, floats)
         return tuple(dtypes)
 
-    def _promoted(self, names: Sequence[str], dtypes: Sequence[str]) -> list[str]:
-        """The types, with those of arrays with the same annotation made one."""
+    def promoted(
+        self, names: Sequence[str], dtypes: Sequence[str], raised: str = ""
+    ) -> list[str]:
+        """The types in which arrays are read: one for those of the same annotation.
+
+        Arrays without a common type keep their own. `raised` is the type that numbers
+        give to arrays of a lower kind.
+        """
         made = [*dtypes]
+        numbered = {kind.dtypes for kind in self.arrays.values() if kind.number}
         groups: dict[tuple[str, ...], list[int]] = {}
         for n, name in enumerate(names):
             kind = self.arrays.get(name, Arrays())
             if kind.dtypes and not kind.inplace:
                 groups.setdefault(kind.dtypes, []).append(n)
         for allowed, places in groups.items():
-            common = promoted(tuple(dtypes[n] for n in places), allowed)
+            types = tuple(dtypes[n] for n in places)
+            common = promoted(types, allowed, raised if allowed in numbered else "")
             for n in places:
                 made[n] = common or made[n]
         return made

@@ -6,11 +6,12 @@ that have a shape but no memory (`tensorlang.ops.kernels.inference`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
+from tensorlang import ir
 from tensorlang.errors import ArgumentError, TensorlangError
 from tensorlang.graph.networks.leaves import constant
 from tensorlang.graph.scopes import call_site, path
@@ -30,20 +31,23 @@ from tensorlang.graph.values import (
     Arguments,
     Named,
     OpResult,
+    Tensor,
     Value,
     make,
     map_values,
     values_in,
 )
-from tensorlang.ops import random
+from tensorlang.ops import math, random
 from tensorlang.ops.calls.dispatch import Late
 from tensorlang.ops.calls.tensors import MOST_ELEMENTS
 from tensorlang.ops.kernels.inference import abstract, results
 from tensorlang.ops.operator import Operator
 from tensorlang.ops.random.impls import impl
+from tensorlang.ops.spec.promotion import raised_by
 
 # operators whose bounds select from dimensions and do not otherwise constrain them
 _CUTTING: Final = ("nn.slice", "nn.slice_grad")
+_NUMBERS: Final = (bool, int, float)
 
 
 def apply(op: Operator, args: Arguments, kwargs: Mapping[str, Argument]) -> OpResult:
@@ -61,6 +65,8 @@ def apply(op: Operator, args: Arguments, kwargs: Mapping[str, Argument]) -> OpRe
         )
     args = tuple(_lifted(arg) for arg in args)
     given = {name: _lifted(value) for name, value in given.items()}
+    if op.spec.promotes:
+        args, given = _promoted(op, args, given)
     place, layer = call_site(), path()
     try:
         specs, single = inferred(op, args, given)
@@ -68,6 +74,53 @@ def apply(op: Operator, args: Arguments, kwargs: Mapping[str, Argument]) -> OpRe
         raise _explained(problem, op, args, given, place, layer) from problem
     node = make(op, args, given, specs, where=place, path=layer, replay=REPLAYING.get())
     return node.results[0] if single else node.results
+
+
+def _promoted(
+    op: Operator, args: Arguments, kwargs: Mapping[str, Argument]
+) -> tuple[Arguments, Named]:
+    """The arguments, with casts of tensors to the type that the operator reads.
+
+    A kernel converts where it loads. A program does so in nodes, so that what is said
+    of operators of one type, such as their gradients, holds.
+    """
+    names = [p.name for p in op.parameters]
+    named = dict(zip(names, args, strict=False)) | dict(kwargs)
+    held = [(name, each) for name in op.spec.arrays for each in _each(named.get(name))]
+    numbers = [type(value) for _, value in held if isinstance(value, _NUMBERS)]
+    arrays = [(name, value) for name, value in held if _is_array(value)]
+    types = [ir.as_dtype(value.dtype).name for _, value in arrays]
+    wanted = op.spec.promoted([name for name, _ in arrays], types, raised_by(numbers))
+    casts = {
+        pair: kind
+        for pair, own, kind in zip(arrays, types, wanted, strict=True)
+        if own != kind and isinstance(pair[1], Tensor)
+    }
+
+    def converted(name: str, argument: Argument) -> Argument:
+        def cast(value: Value) -> Value:
+            kind = casts.get((name, value))
+            made: Value = value if kind is None else math.cast(value, kind)
+            return made
+
+        return map_values(argument, cast)
+
+    if not casts:
+        return args, dict(kwargs)
+    pairs = zip(names, args, strict=False)
+    return (
+        tuple(converted(name, value) for name, value in pairs),
+        {name: converted(name, value) for name, value in kwargs.items()},
+    )
+
+
+def _each(argument: Argument) -> Sequence[Argument]:
+    return argument if isinstance(argument, (tuple, list)) else (argument,)
+
+
+def _is_array(value: object) -> bool:
+    """Whether it has an element type; a `np.float64` is a Python number."""
+    return isinstance(value, (Tensor, np.generic)) and not isinstance(value, float)
 
 
 def inferred(

@@ -99,9 +99,9 @@ def backward(
     nodes, needed = _between(results, set(wrt))
     for node in reversed(nodes):
         dys = tuple(sums.get(value) for value in node.results)
-        if all(dy is None for dy in dys):
-            continue
         wanted = frozenset(v for v in node.inputs if v in needed and is_float(v))
+        if not wanted or all(dy is None for dy in dys):
+            continue
         with named(f"{node.path}'" if node.path else ""):
             for value, gradient in _of_node(node, dys, wanted):
                 if gradient is not None and value in wanted:

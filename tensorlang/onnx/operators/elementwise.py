@@ -8,6 +8,7 @@ from functools import reduce
 import numpy as np
 
 from tensorlang.errors import GraphError, ShapeError
+from tensorlang.graph.differentiation.gradients import is_float
 from tensorlang.graph.specs import Dim, Extent
 from tensorlang.graph.values import Node, Tensor, Value
 from tensorlang.onnx.calls import Held, Operand, dtype_in, dtype_of
@@ -69,6 +70,20 @@ for _same in (op for op in operators() if op.onnx):
     if ("", _same.onnx) not in READERS:
         reads(_same.onnx, folds=_folds)(_reader(foldable(_same) if _folds else _same))
 writes("let")(_writer("Identity"))
+
+
+def _rounding(kind: str) -> Callable[[Writer, Node], str]:
+    """Floats are rounded; integers are whole already, and not taken by ONNX."""
+
+    def write(writer: Writer, node: Node) -> str:
+        x = node.args[0]
+        return writer.emit(kind if is_float(x) else "Identity", writer.name(x))
+
+    return write
+
+
+for _kind in ("Floor", "Ceil", "Round"):
+    writes(f"math.{_kind.lower()}")(_rounding(_kind))
 for _kind, _op in {"Max": math.maximum, "Min": math.minimum, "Sum": math.add}.items():
     reads(_kind, folds=True)(_reduced(foldable(_op)))
 
@@ -326,6 +341,14 @@ def _cast(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     inside = (wide > limits.min - 1.0) & (wide < limits.max + 1.0)
     ends = np.where(wide < 0, limits.min, limits.max).astype(dtype)
     return np.where(inside, np.where(inside, wide, 0).astype(dtype), ends)
+
+
+@writes("math.cast")
+def write_cast(writer: Writer, node: Node) -> str:
+    """Convert the type."""
+    kind = node.results[0].spec.numpy  # type: ignore[union-attr]
+    to = writer.onnx.helper.np_dtype_to_tensor_dtype(kind)
+    return writer.emit("Cast", writer.name(node.args[0]), to=to)
 
 
 def _negated(writer: Writer, node: Node) -> str:

@@ -57,6 +57,19 @@ def test_values_and_gradients(name) -> None:
         np.testing.assert_allclose(mine, peer, rtol=1e-3, atol=1e-4)
 
 
+def test_gradients_of_mixed_types() -> None:
+    x, y = np.arange(12, dtype=np.float16).reshape(3, 4), given((4,))[0]
+    whole = np.arange(4)
+    for f, arrays in (
+        (ours.multiply, (x, y)),
+        (lambda a: ours.multiply(a, whole), (x,)),
+    ):
+        at = tuple(range(len(arrays)))
+        found = jax.grad(lambda *a, f=f: f(*a).sum(), at)(*arrays)
+        assert [each.dtype for each in found] == [each.dtype for each in arrays]
+    np.testing.assert_array_equal(found[0], np.broadcast_to(whole, (3, 4)))
+
+
 def test_dropout_by_key() -> None:
     (x,) = given((50, 4))
     key = random.key(3)

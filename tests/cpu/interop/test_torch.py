@@ -51,6 +51,34 @@ def test_values_and_gradients(name) -> None:
     assert torch.autograd.gradcheck(op, arrays, eps=1e-6, atol=1e-5)
 
 
+MIXED = {
+    "product": (ours.multiply, torch.mul, torch.float16, torch.int32),
+    "quotient": (ours.divide, torch.div, torch.float32, torch.float64),
+    "sum": (ours.add, torch.add, torch.bfloat16, torch.float16),
+    "difference": (ours.subtract, torch.sub, torch.uint8, torch.float32),
+    "half": (
+        lambda x, y: ours.multiply(ours.multiply(x, 0.5), y),
+        lambda x, y: x * 0.5 * y,
+        *(torch.int64, torch.float32),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_mixed_types_and_their_gradients(name) -> None:
+    op, theirs, *kinds = MIXED[name]
+    torch.manual_seed(1)
+    drawn = torch.randint(0, 5, (3, 4)), torch.randint(1, 5, (4,))
+    found = []
+    for each in (op, theirs):
+        arrays = [a.to(kind) for a, kind in zip(drawn, kinds, strict=True)]
+        floats = [a.requires_grad_() for a in arrays if a.is_floating_point()]
+        y = each(*arrays)
+        found.append([y, *torch.autograd.grad(y.sum(), floats)])
+    for mine, peer in zip(*found, strict=True):
+        torch.testing.assert_close(mine, peer)  # types, too
+
+
 def test_dropout_by_key() -> None:
     x = torch.randn(50, 4, requires_grad=True)
     key = random.key(3)

@@ -69,6 +69,27 @@ def test_e_the_file_runs_in_onnxruntime(tmp_path) -> None:
     np.testing.assert_allclose(found, model(X), rtol=1e-4, atol=1e-5)
 
 
+class Mixed(Layer):
+    """Operators of arrays of different types, and a function of whole numbers."""
+
+    def apply(self, x, ids):
+        share = math.multiply(x, ids)
+        chosen = math.where(math.greater(ids, 0), share, 0.5)
+        return math.add(math.exp(math.negative(ids)), chosen)
+
+
+def test_conversions_of_mixed_types_are_written(tmp_path) -> None:
+    specs = TensorSpec(("batch", 3)), TensorSpec((3,), "i32")
+    model = Model(Mixed()).compile(*specs, train=False)
+    model.save(tmp_path / "net.onnx")
+    x, ids = RNG.normal(size=(4, 3)).astype("f"), np.arange(3, dtype="i")
+    onnx.checker.check_model(onnx.load(tmp_path / "net.onnx"), full_check=True)
+    found = session(tmp_path / "net.onnx").run(["y0"], {"x0": x, "x1": ids})[0]
+    np.testing.assert_allclose(found, model(x, ids), rtol=1e-5)
+    wanted = np.exp(-ids) + np.where(ids > 0, x * ids, 0.5)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
 class Masks(Layer):
     """Two dropouts and nothing else."""
 

@@ -63,6 +63,42 @@ def test_functions_of_floats_read_integers_as_f32(shape, dtype):
     )
 
 
+@pytest.mark.parametrize("dtype", ANY)
+@pytest.mark.parametrize("number", [True, 3, 2.5])
+@pytest.mark.parametrize("shape", [(), (0, 3), (5, 3)])
+def test_numbers_beside_arrays_are_those_of_pytorch(dtype, number, shape):
+    torch = pytest.importorskip("torch", reason="the extra interop is not installed")
+    x = drawn(shape, dtype)
+    for made in (math.multiply(x, number), math.multiply(number, x)):
+        kind = getattr(torch, x.dtype.name)
+        theirs = torch.result_type(torch.ones(3, dtype=kind), number)
+        assert f"torch.{made.dtype.name}" == str(theirs)
+        wanted = np.multiply(x.astype(made.dtype), made.dtype.type(number))
+        np.testing.assert_array_equal(made, wanted)
+
+
+@pytest.mark.parametrize("name", ["floor", "ceil", "round"])
+def test_whole_numbers_are_rounded_already(name):
+    x = np.array([2**62 + 1, -3, 0])
+    made = getattr(math, name)(x)
+    assert made.dtype == np.int64
+    np.testing.assert_array_equal(made, x)
+
+
+def test_arrays_without_dimensions_are_arrays():
+    x = drawn((3, 4), "f32")
+    assert math.add(x, np.array(2.0)).dtype == np.float64
+    assert math.add(x, np.array(2)).dtype == np.float32
+
+
+def test_arrays_are_joined_in_their_common_type():
+    parts = drawn((2, 3), "i32"), drawn((4, 3), "f16"), drawn((0, 3), "bool")
+    made = nn.concatenate(parts)
+    assert made.dtype == np.float16
+    np.testing.assert_array_equal(made, np.concatenate([p.astype("e") for p in parts]))
+    assert nn.stack([parts[0], parts[1][:2]], 1).dtype == np.float16
+
+
 def test_numbers_take_the_common_type():
     x = np.arange(4, dtype=np.int32)
     np.testing.assert_array_equal(math.divide(x, 2), x / np.float32(2))

@@ -208,7 +208,7 @@ def test_one_kernel_for_all_sizes():
         ("sum", (drawn(2, 3), True), ArgumentError, "not True"),
         ("sum", (drawn(2, 3), "all"), ArgumentError, "not 'all'"),
         ("argmax", (drawn(2, 3), (0, 1)), ArgumentError, "None or a whole number"),
-        ("mean", (np.arange(3),), DTypeError, "math.mean takes f32, .* not i64"),
+        ("mean", (np.array("a"),), DTypeError, "is not an element type"),
         ("var", (drawn(3), None, "a"), ArgumentError, "correction is a number"),
     ],
 )

@@ -133,7 +133,7 @@ def test_clip_refuses():
         ArgumentError, match="give a lower bound, an upper one, or both"
     ):
         math.clip(x)
-    with pytest.raises(DTypeError, match=r"0\.5 is no value of the i64 beside it"):
-        math.clip(np.arange(3), 0.5, 2)
+    with pytest.raises(DTypeError, match="low is 300; i8 holds -128 to 127"):
+        math.clip(np.arange(3, dtype=np.int8), 300, 2)
     with pytest.raises(DTypeError, match=r"takes .*, not bool"):
         math.clip(x > 0, x > 0, x > 0)

@@ -234,6 +234,7 @@ X = draw((2, 3))
             DTypeError,
             "0.5 is no value of the i32",
         ),
+        (lambda: nn.pad(X > 0, [(1, 1)] * 2, 3), DTypeError, "3 is no value of the"),
         (
             lambda: nn.pad_grad(X, X, [(1, 1)] * 2),
             ShapeError,
@@ -251,7 +252,11 @@ X = draw((2, 3))
             ShapeError,
             r"shapes \(2, 3\) and \(3, 3\) differ beside axis 1",
         ),
-        (lambda: nn.concatenate([X, X.astype(int)]), DTypeError, "one element type"),
+        (
+            lambda: nn.concatenate([X.astype(np.uint64), X.astype(int)]),
+            DTypeError,
+            "one element type",
+        ),
         (lambda: nn.concatenate([X, X], 2), ArgumentError, "axis 2 does not exist"),
         (
             lambda: nn.concatenate_grad(X, [X, X]),
