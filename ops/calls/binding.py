@@ -398,6 +398,20 @@ class _Handing:
 # ------------------------------------------------------------------ numbers for arrays
 
 
+class ReadAs(NamedTuple):
+    """The type that arrays beside numbers are read in.
+
+    Attributes:
+        kind: Its kind.
+        name: Its name.
+        attributes: The attributes that tell the kernel.
+    """
+
+    kind: str
+    name: str
+    attributes: dict[str, Any]
+
+
 class Pattern(NamedTuple):
     """The operands of a call that are arrays, and those that are numbers.
 
@@ -408,6 +422,7 @@ class Pattern(NamedTuple):
         allowed: The types in which these may be read.
         raised: The type that the numbers give to arrays of a lower kind.
         attributes: The attributes that describe this to the kernel.
+        read_as: For the types of the arrays beside, those that they are read in.
     """
 
     arrays: tuple[int, ...] | None
@@ -416,6 +431,7 @@ class Pattern(NamedTuple):
     allowed: tuple[str, ...]
     raised: str
     attributes: dict[str, Any]
+    read_as: dict[tuple[np.dtype, ...], ReadAs]
 
 
 def _pattern(op: Operator, types: Sequence[type]) -> Pattern:
@@ -462,7 +478,21 @@ def _pattern(op: Operator, types: Sequence[type]) -> Pattern:
         allowed,
         raised_by(types[n] for n in numbers.values() if n is not None),
         given if named or absent else {},
+        {},
     )
+
+
+def _read_as(op: Operator, pattern: Pattern, dtypes: Sequence[np.dtype]) -> ReadAs:
+    """The type in which arrays of these types are read beside the numbers."""
+    found, attributes = ir.as_dtype(dtypes[-1]), pattern.attributes
+    names = tuple([ir.as_dtype(each).name for each in dtypes])
+    common = promoted(names, pattern.allowed) if op.spec.promotes else ""
+    if common:
+        raised = promoted(names, pattern.allowed, pattern.raised)
+        found = ir.DType(raised or common)
+        if raised not in ("", common):
+            attributes = attributes | {RAISED: raised}
+    return ReadAs(found.kind, found.name, attributes)
 
 
 def mixed(  # noqa: PLR0917 - as `call`
@@ -494,22 +524,20 @@ def mixed(  # noqa: PLR0917 - as `call`
     if pattern.numbers:
         if {*map(type, arrays)} != _PLAIN:
             own(*arrays)
-        beside = type_of(op.id, operands[pattern.beside[-1]])
-        if op.spec.promotes and (len(pattern.beside) > 1 or beside[0] != "float"):
-            names = tuple([type_of(op.id, operands[n])[1] for n in pattern.beside])
-            common = promoted(names, pattern.allowed)
-            raised = promoted(names, pattern.allowed, pattern.raised)
-            beside = _type(ir.DType(raised or common).numpy) if common else beside
-            if raised and raised != common:
-                given = given | {RAISED: raised}
+        dtypes = tuple([dtype_of(op.id, operands[n]) for n in pattern.beside])
+        read = pattern.read_as.get(dtypes)
+        if read is None:
+            read = pattern.read_as[dtypes] = _read_as(op, pattern, dtypes)
+        kind, name, given = read
         numbers = [
             number_of(
                 op.id,
+                operand,
+                op.missing[operand](name) if n is None else operands[n],
+                kind,
                 name,
-                op.missing[name](beside[1]) if n is None else operands[n],
-                *beside,
             )
-            for name, n in pattern.numbers
+            for operand, n in pattern.numbers
         ]
         scalars = (*numbers, *scalars)
     if attributes:
@@ -519,17 +547,12 @@ def mixed(  # noqa: PLR0917 - as `call`
     return call(op, arrays, given, scalars, target, out)
 
 
-def type_of(id: str, array: Any) -> tuple[str, str]:
-    """The kind and name of an array's element type."""
+def dtype_of(id: str, array: Any) -> np.dtype:
+    """The element type of an array."""
     if type(array) is not np.ndarray:
         array = runtime.foreign_arrays.as_placed(array, f"{id}: an operand")
-    return _type(array.dtype)
-
-
-@cache
-def _type(dtype: np.dtype) -> tuple[str, str]:
-    found = ir.as_dtype(dtype)
-    return found.kind, found.name
+    made: np.dtype = array.dtype
+    return made
 
 
 @cache
