@@ -105,7 +105,7 @@ def test_values_and_what_pytorch_is_told(name, arguments, request) -> None:
         lambda x, w: ours.sum(x, [0, 0]),
         ours.add,
         lambda x, w: ours.add(x.to(torch.uint64), x.int()),
-        lambda x, w: ours.add(x.int(), 0.5),
+        lambda x, w: ours.bitwise_and(x.int(), 0.5),
         lambda x, w: ours.add(x.to(torch.int8), 300),
         lambda x, w: ours.gelu(x, "erf"),
         lambda x, w: ours.reshape(x, [3, 3]),
