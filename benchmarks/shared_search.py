@@ -165,12 +165,14 @@ def fill(url: str, study: str, rows: int) -> None:
     row = _row(7_777_777)
     values = [f"(n, '{name}', n, '{text}')" for name, text in row.distributions.items()]
     note = json.dumps(row.to_json()).replace("7777777", "' || n || '")
+    code = json.dumps(row.outcome.ir).replace("7777777", "' || n || '")
     said = f"""
     WITH made AS (INSERT INTO trials (number, study_id, state, datetime_start)
       SELECT n, {key}, 'COMPLETE', now() FROM generate_series(0, {rows - 1}) n
       RETURNING trial_id AS n),
     notes AS (INSERT INTO trial_user_attributes (trial_id, key, value_json)
-      SELECT n, 'tensorlang', '{note}' FROM made),
+      SELECT v.* FROM made, LATERAL (VALUES
+        (n, 'tensorlang', '{note}'), (n, 'tensorlang code', '{code}')) v),
     params AS (INSERT INTO trial_params
       (trial_id, param_name, param_value, distribution_json)
       SELECT v.* FROM made, LATERAL (VALUES {", ".join(values)}) v)
@@ -245,8 +247,8 @@ def load(
 ) -> None:
     """Measure asks and tells a second, and their times in milliseconds."""
     names = [f"load {n}, {time.time_ns()}" for n in range(studies)]
-    if rows:  # of earlier searches, as each tuner reads all of its own study
-        fill(url, f"earlier, {time.time_ns()}", rows)
+    if rows:  # of earlier tuners of the first study
+        fill(url, names[0], rows)
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
     each = max(tuners // (studies * processes), 1)

@@ -266,7 +266,7 @@ def _report(
         seconds=timing.median,
         spread=timing.spread,
         ratio=paired_ratio(base, times) if samples and best != default else None,
-        trials=len(search.known),
+        trials=search.tried,
         earlier=search.earlier,
         counts=dict(search.counts),
         reasons=dict(search.reasons),

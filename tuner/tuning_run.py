@@ -289,7 +289,7 @@ class Run:
 
     def _over(self, search: Search, default: Candidate) -> bool:
         """Whether the exploration has reached its end."""
-        full = self.trials is not None and len(search.known) >= self.trials
+        full = self.trials is not None and search.tried >= self.trials
         return full or self._left(search, default) <= 0
 
     def _finals(self, search: Search, worker: Worker, default: Candidate) -> Finals:
@@ -362,7 +362,7 @@ class Run:
                 member,
                 members,
                 self.workload,
-                len(search.known),
+                search.tried,
                 self.trials,
                 self.elapsed,
                 self.budget,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -62,13 +62,17 @@ class Ranking:
         return self._space.domains[self._algorithm]
 
     def promising(
-        self, measured: Sequence[Measured], pending: Sequence[Candidate] = ()
+        self,
+        measured: Sequence[Measured],
+        pending: Sequence[Candidate] = (),
+        share: Callable[[Candidate], bool] = lambda _: True,
     ) -> tuple[float, Candidate] | None:
         """The most promising candidate and its optimistic time; None if all were tried.
 
         Args:
             measured: Candidates and their times, infinite for those that failed.
             pending: Candidates that are being measured.
+            share: Whether a candidate is not left to another tuner.
         """
         measured = [each for each in measured if self._add(each[0]) < math.inf]
         best = sorted(measured, key=lambda each: each[1])[:_BEST]
@@ -77,7 +81,11 @@ class Ranking:
                 self._explore(candidate)
         tried = {self._add(candidate) for candidate, _ in measured}
         tried |= {self._add(candidate) for candidate in pending}
-        costs = [cost for cost in sorted(self._kept) if cost not in tried]
+        costs = [
+            cost
+            for cost, candidate in sorted(self._kept.items(), key=lambda kept: kept[0])
+            if cost not in tried and share(self._whole(candidate))
+        ]
         if not costs:
             return None
         logs = np.log(costs)

@@ -7,7 +7,7 @@ share the model's blind spots.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,6 +34,7 @@ class ModelSampler(optuna.samplers.TPESampler):  # type: ignore[misc] # untyped
 
     Attributes:
         pending: Candidates that other tuners measure, which are not suggested.
+        share: Whether a candidate is not left to another tuner.
     """
 
     def __init__(self, space: Space, seed: int) -> None:
@@ -47,6 +48,7 @@ class ModelSampler(optuna.samplers.TPESampler):  # type: ignore[misc] # untyped
         self._rankings: dict[str, Ranking] = {}
         self._measured: dict[str, Measured] = {}
         self.pending: Sequence[Candidate] = ()
+        self.share: Callable[[Candidate], bool] = lambda _: True
 
     def learn(self, candidate: Candidate, outcome: Outcome) -> None:
         """Take account of an outcome."""
@@ -104,4 +106,4 @@ class ModelSampler(optuna.samplers.TPESampler):  # type: ignore[misc] # untyped
             each for each in self._measured.values() if each[0].algorithm == algorithm
         ]
         pending = [each for each in self.pending if each.algorithm == algorithm]
-        return self._rankings[algorithm].promising(measured, pending)
+        return self._rankings[algorithm].promising(measured, pending, self.share)

@@ -3,12 +3,17 @@
 Configurations are identified by the hash of their scheduled IR: code that was measured
 before, in this or an earlier run or with other knobs, is not measured again; a row
 whose knobs now produce other code is. What other tuners of the study told is known
-before each suggestion, and what they are measuring is left to them.
+before each suggestion, and what they are measuring is left to them; so is their share
+while the storage is away.
 """
 
 from __future__ import annotations
 
+import os
+import platform
+import random
 import time
+import uuid
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -36,7 +41,7 @@ _SMALL_REPEATS: Final = 4  # consecutive suggestions without anything new, befor
 _LONGEST_VERDICT: Final = 300
 _TOLD: Final = 512  # rows of earlier runs passed to the sampler
 _WAIT: Final = 0.5  # seconds for other tuners that measure what is left
-_CLAIM: Final = "it is being measured"
+_CLAIM: Final = f"it is being measured by {platform.node()}"
 
 
 @dataclass(slots=True)
@@ -63,7 +68,8 @@ class Search:
             shapes.
 
     Attributes:
-        known: The outcome of every configuration tried, by key.
+        known: The outcomes of configurations tried, by key: of all but the slower ones
+            of a large study.
         earlier: The number of those that were tried in earlier runs.
         counts: Outcomes by status.
         reasons: Failures by kind.
@@ -78,18 +84,26 @@ class Search:
     ) -> None:
         self.space, self._trials, self._hints = space, trials, hints
         self._sampler, self._study = _study(space, seed)
+        self._sampler.share = trials.share
+        self._claim = f"{_CLAIM}, process {os.getpid()}, search {uuid.uuid4().hex[:8]}"
         self.known: dict[str, tuple[Candidate, Outcome]] = {}
         self._by_code: dict[str, Outcome] = {}
         self._current_keys: set[str] = set()
         self._points: dict[str, Point] = {}
         self._enumerated = False
+        self._blind = False
         self._same_code = True  # what was told is of this version of the schedules
         earlier = trials.news()
         for row in earlier:
             self._remember(row.candidate, row.outcome)
-        self.earlier = len(self.known)
+        self.earlier = self.tried
         for row in _telling(earlier):
             self._study.add_trial(row.frozen())
+
+    @property
+    def tried(self) -> int:
+        """The number of configurations tried."""
+        return len(self.known) + self._trials.unread
 
     @property
     def counts(self) -> Counter[str]:
@@ -149,8 +163,7 @@ class Search:
             self._listen()
             if self.exhausted:
                 return
-            size = self.space.size
-            if repeats >= _SMALL_REPEATS and size is not None and size <= _SMALL:
+            if repeats >= _SMALL_REPEATS and self._small:
                 yield from self._rest(over)
                 return
             if repeats >= _REPEATS:
@@ -169,8 +182,16 @@ class Search:
                 repeats += 1
                 self._study.tell(trial, state=optuna.trial.TrialState.FAIL)
 
+    @property
+    def _small(self) -> bool:
+        """Whether the space can be enumerated."""
+        return self.space.size is not None and self.space.size <= _SMALL
+
     def _rest(self, over: Callable[[], bool]) -> Iterator[Suggestion]:
-        """All points that were not tried yet; those that others measure come last."""
+        """All points that were not tried yet; those that others measure come last.
+
+        After a long outage, tuners go through the rest in different orders.
+        """
         points: Iterable[Point] = self.space.every()
         while True:
             taken = []
@@ -188,7 +209,8 @@ class Search:
             if not taken:
                 break
             time.sleep(_WAIT)  # for an outcome, or the end of the claim
-            points = taken
+            self._listen()
+            points = random.sample(taken, len(taken)) if self._trials.trouble else taken
         self._enumerated = True
 
     def _take(self, point: Point) -> bool:
@@ -198,7 +220,9 @@ class Search:
         """
         if point.outcome is not None:
             return True
-        outcome = Outcome(LOST, _CLAIM, ir=point.ir)
+        if self._small and not self._trials.share(point.candidate):
+            return False
+        outcome = Outcome(LOST, self._claim, ir=point.ir)
         row = Row.of(point.candidate, outcome, self.space.parameters(point))
         taken = self._trials.claim(row)
         if not taken:
@@ -217,6 +241,9 @@ class Search:
             if self._same_code:
                 self._current_keys.add(candidate.key)
         self._sampler.pending = [row.candidate for row in self._trials.claimed()]
+        if self._trials.blind and not self._blind:
+            self._sampler.reseed_rng()  # not to suggest what others with this seed do
+        self._blind = self._trials.blind
 
     def _answer(self, point: Point, held: Outcome) -> None:
         """Take the outcome of a point from a known row."""

@@ -83,7 +83,7 @@ def report(run: Run, search: Search, default: Candidate) -> Report:
         seconds=outcome.seconds,
         spread=0.0,
         ratio=None,
-        trials=len(search.known),
+        trials=search.tried,
         earlier=search.earlier,
         counts=dict(search.counts),
         reasons=dict(search.reasons),

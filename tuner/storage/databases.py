@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 from tensorlang import lazy
 from tensorlang.errors import RecordError, TuningError
+from tensorlang.tuner.storage import tables
 
 if TYPE_CHECKING:
     import filelock
@@ -217,6 +218,7 @@ def connect(url: str, study: str, about: str = "") -> tuple[Engine, int]:
             storage=storage, study_name=study, direction="minimize", load_if_exists=True
         )
         key = int(storage.get_study_id_from_name(study))
+        tables.index(storage.engine)
         if about and ABOUT not in storage.get_study_user_attrs(key):
             storage.set_study_user_attr(key, ABOUT, about)
         return storage.engine, key

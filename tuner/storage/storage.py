@@ -4,11 +4,12 @@ A trial is claimed before it is measured, so that no two tuners measure one code
 once. A claim has a heartbeat: that of a tuner that was killed is free again after
 `GRACE` seconds. Finished trials are written in one transaction each. A storage that
 cannot be reached for a while gets them later (see `spool`), each once; meanwhile,
-tuners go on without claims.
+tuners go on without claims, each with its own share of the candidates.
 """
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from tensorlang.tuner.storage.rows import Row
 from tensorlang.tuner.storage.spool import Told
 from tensorlang.tuner.storage.studies import About
 from tensorlang.tuner.storage.tables import Stored
+from tensorlang.tuner.workers.protocol import Candidate
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection, Engine
@@ -32,6 +34,7 @@ HEARTBEAT: Final = 10.0  # seconds between the heartbeats of a claim
 GRACE: Final = 60.0  # seconds after the last one, until a claim is free again
 _PAUSE: Final = 5.0  # seconds until a storage that failed is tried again
 _PATIENCE: Final = 4.0  # multiple of the time that it took to fail
+_SETTLING: Final = 15.0  # seconds until all tuners have delivered after an outage
 _LONGEST_NAME: Final = 500
 _reached: set[str] = set()  # URLs: they are right, even if they fail later
 
@@ -46,6 +49,9 @@ class Trials:
 
     Attributes:
         trouble: Why the storage could not be used the last time; else empty.
+        unread: The number of finished trials that `news` leaves out: of a large study
+            it has the fastest and the latest ones. The codes of all are known to
+            `claim`.
 
     Raises:
         RecordError: the database cannot be used; the message names it.
@@ -57,7 +63,11 @@ class Trials:
         self._about = about.to_json() if about else ""
         self._connected: tuple[Engine, int] | None = None
         self.trouble = ""
+        self.unread, self._partial = 0, False
         self._again = 0.0  # when a storage that failed is tried again
+        self._lost = self._settled = 0.0  # when an outage began, and when it is over
+        self._seen: dict[str, float] = {}  # when which tuner had a claim
+        self._self = ""  # what this tuner is called in its claims
         self._held: list[Told] = []
         self._last, self._next = -1, 0  # the last key seen, the number that follows
         self._running: dict[int, Stored] = {}  # claims, by key
@@ -89,6 +99,7 @@ class Trials:
 
     def news(self) -> list[Row]:
         """Trials with an outcome that were not returned before, including own ones."""
+        self._deliver()
         self._try(self._read)
         found, self._news = self._news, []
         return found
@@ -102,12 +113,32 @@ class Trials:
             if trial.row is not None and key not in mine and _alive(trial)
         ]
 
+    @property
+    def blind(self) -> bool:
+        """Whether it is not known what others do, for at most `GRACE` seconds."""
+        now = time.monotonic()
+        return now < self._lost + GRACE if self.trouble else now < self._settled
+
+    def share(self, candidate: Candidate) -> bool:
+        """Whether a candidate is not another tuner's while `blind`.
+
+        Each candidate is one's of the tuners that were seen last, by rendezvous hashing
+        (Thaler and Ravishankar, 1998), so that they agree without a word.
+        """
+        if not self.blind:
+            return True
+        names = {n for n, at in self._seen.items() if at > self._lost - GRACE}
+        first = max({*names, self._self}, key=partial(_weight, candidate.key))
+        return first == self._self
+
     def claim(self, row: Row) -> bool:
         """Claim the code of a trial, giving up an earlier claim without an outcome.
 
-        False if another tuner has claimed it, or its outcome is news. A storage that
-        cannot be reached does not hinder a claim.
+        False if another tuner has claimed it, or its outcome is or becomes news. A
+        storage that cannot be reached does not hinder a claim. The outcome's reason
+        names this tuner.
         """
+        self._self = row.outcome.reason
         self._deliver()
         claimed = self._try(partial(self._claim, row))
         if self._beating is None:
@@ -150,6 +181,7 @@ class Trials:
             try:
                 return self._transaction(action)
             except RecordError as problem:
+                self._lost = self._lost if self.trouble else time.monotonic()
                 self.trouble = str(problem)
         now = time.monotonic()
         self._again = now + max(_PAUSE, _PATIENCE * (now - begun))
@@ -158,16 +190,24 @@ class Trials:
     def _transaction(self, action: Callable[[Connection], T]) -> T:
         with databases.named(self._url), self._connect()[0].begin() as connection:
             done = action(connection)
-        self.trouble = ""
+        if self.trouble:
+            self.trouble, self._settled = "", time.monotonic() + _SETTLING
         return done
 
     def _read(self, connection: Connection) -> None:
         """Take note of new trials, and of what became of claims."""
         study = self._connect()[1]
-        for trial in tables.read(connection, study, self._last, self._running):
+        if self._last < 0:
+            found, self.unread = tables.read_some(connection, study)
+            self._partial = self.unread > 0
+        else:
+            found = tables.read(connection, study, self._last, self._running)
+        for trial in found:
             self._running.pop(trial.id, None)
             if trial.running:
                 self._running[trial.id] = trial
+                if trial.row is not None and _alive(trial):
+                    self._seen[trial.row.outcome.reason] = time.monotonic()
             elif trial.row is not None and trial.told:
                 self._news.append(trial.row)
             if trial.id > self._last:
@@ -179,6 +219,11 @@ class Trials:
         self._read(connection)
         others = [*self.claimed(), *self._news]
         if any(other.outcome.ir == row.outcome.ir for other in others):
+            return False
+        code = row.outcome.ir
+        if self._partial and (told := tables.told(connection, study, code)) is not None:
+            self._news.append(told)
+            self.unread = max(self.unread - 1, 0)
             return False
         dead = [key for key, trial in self._running.items() if not _alive(trial)]
         if dead or self._mine:
@@ -235,6 +280,10 @@ class Trials:
                 connected[0].begin() as connection,
             ):
                 tables.beat(connection, mine)
+
+
+def _weight(candidate: str, tuner: str) -> bytes:
+    return hashlib.sha256(f"{tuner} {candidate}".encode()).digest()
 
 
 def _alive(trial: Stored) -> bool:

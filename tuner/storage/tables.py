@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang import lazy
 from tensorlang.errors import TuningError
@@ -25,13 +26,16 @@ if TYPE_CHECKING:
     import optuna
     import sqlalchemy
     from optuna.storages._rdb import models
-    from sqlalchemy.engine import Connection
+    from sqlalchemy.engine import Connection, Engine
 else:  # slow to import
     optuna = lazy.module("optuna")
     models = lazy.module("optuna.storages._rdb.models")
     sqlalchemy = lazy.module("sqlalchemy")
 
-_KEY: Final = "tensorlang"
+_KEY: Final = "tensorlang"  # of a trial's row
+_CODE: Final = "tensorlang code"  # of what it measures
+_INDEX: Final = "tensorlang_codes"
+SOME: Final = 2048  # trials of a large study: the latest, and the fastest
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +64,11 @@ class Stored:
     @property
     def told(self) -> bool:
         """Whether it has an outcome."""
-        states = optuna.trial.TrialState
-        return self.state in (states.COMPLETE, states.PRUNED) and self.row is not None
+        return self.state in _finished() and self.row is not None
+
+
+def _finished() -> tuple[optuna.trial.TrialState, ...]:
+    return optuna.trial.TrialState.COMPLETE, optuna.trial.TrialState.PRUNED
 
 
 def lock(connection: Connection, study: int, *, lasting: bool = True) -> None:
@@ -88,17 +95,26 @@ def lock(connection: Connection, study: int, *, lasting: bool = True) -> None:
         connection.execute(held.with_for_update())
 
 
-def read(
-    connection: Connection, study: int, after: int = -1, also: Collection[int] = ()
-) -> list[Stored]:
-    """Trials of a study, oldest first: those after a key, and those with given ones."""
+def index(engine: Engine) -> None:
+    """Let codes be found quickly; slowly, if only others may change the tables."""
+    notes = models.TrialUserAttributeModel.__table__
+    if engine.dialect.name not in ("sqlite", "postgresql"):
+        return
+    if any(
+        i["name"] == _INDEX for i in sqlalchemy.inspect(engine).get_indexes(notes.name)
+    ):
+        return
+    said = f"CREATE INDEX {_INDEX} ON {notes.name} (value_json) WHERE key = '{_CODE}'"
+    with suppress(sqlalchemy.exc.SQLAlchemyError), engine.begin() as connection:
+        connection.execute(sqlalchemy.text(said))
+
+
+def _stored(study: int) -> sqlalchemy.Select[Any]:
+    """What `_found` makes trials of."""
     trials = models.TrialModel.__table__
     notes = models.TrialUserAttributeModel.__table__
     beats = models.TrialHeartbeatModel.__table__
-    wanted = trials.c.trial_id > after
-    if also:
-        wanted |= trials.c.trial_id.in_(also)
-    found = connection.execute(
+    return (
         sqlalchemy.select(
             trials.c.trial_id,
             trials.c.number,
@@ -113,13 +129,72 @@ def read(
             (notes.c.trial_id == trials.c.trial_id) & (notes.c.key == _KEY),
         )
         .outerjoin(beats, beats.c.trial_id == trials.c.trial_id)
-        .where(trials.c.study_id == study, wanted)
-        .order_by(trials.c.trial_id)
+        .where(trials.c.study_id == study)
     )
+
+
+def _found(connection: Connection, wanted: sqlalchemy.Select[Any]) -> list[Stored]:
+    """Trials, oldest first."""
+    trials = models.TrialModel.__table__
     return [
         Stored(key, number, state, _age(beat, now), _row(text))
-        for key, number, state, text, beat, now in found
+        for key, number, state, text, beat, now in connection.execute(
+            wanted.order_by(trials.c.trial_id)
+        )
     ]
+
+
+def read(
+    connection: Connection,
+    study: int,
+    after: int | None = -1,
+    also: Collection[int] = (),
+) -> list[Stored]:
+    """Trials of a study, oldest first: those after a key, and those with given ones."""
+    key = models.TrialModel.__table__.c.trial_id
+    wanted = key.in_(also) if also else sqlalchemy.false()
+    if after is not None:
+        wanted |= key > after
+    return _found(connection, _stored(study).where(wanted))
+
+
+def read_some(connection: Connection, study: int) -> tuple[list[Stored], int]:
+    """What a tuner that joins has to know, and the number of other finished trials.
+
+    Of a large study these are the latest trials, the fastest ones, and the claims.
+    """
+    trials = models.TrialModel.__table__
+    values = models.TrialValueModel.__table__
+    mine = trials.c.study_id == study
+    count = sqlalchemy.select(sqlalchemy.func.count()).select_from(trials).where(mine)
+    finished = trials.c.state.in_(_finished())
+    keys = sqlalchemy.select(trials.c.trial_id).where(mine)
+    latest = keys.order_by(trials.c.trial_id.desc()).offset(SOME).limit(1)
+    if (after := connection.execute(latest).scalar()) is None:
+        return read(connection, study), 0
+    fastest = (
+        keys.join_from(trials, values, values.c.trial_id == trials.c.trial_id)
+        .where(finished)
+        .order_by(values.c.value)
+        .limit(SOME)
+    )
+    claimed = trials.c.state == optuna.trial.TrialState.RUNNING
+    wanted = (trials.c.trial_id > after) | claimed
+    wanted |= trials.c.trial_id.in_(connection.execute(fastest).scalars().all())
+    found = _found(connection, _stored(study).where(wanted))
+    told = connection.execute(count.where(finished)).scalar() or 0
+    return found, told - sum(trial.told for trial in found)
+
+
+def told(connection: Connection, study: int, code: str) -> Row | None:
+    """The latest trial that measured a code; None if there is none."""
+    notes = models.TrialUserAttributeModel.__table__
+    named = notes.c.key == sqlalchemy.literal_column(f"'{_CODE}'")  # as the index
+    same = sqlalchemy.select(notes.c.trial_id).where(named)
+    keys = connection.execute(same.where(notes.c.value_json == json.dumps(code)))
+    found = read(connection, study, None, keys.scalars().all())
+    rows = [trial.row for trial in found if trial.told]
+    return rows[-1] if rows else None
 
 
 def _age(beat: datetime | None, now: datetime) -> float | None:
@@ -168,9 +243,8 @@ def finish(connection: Connection, trial: int, row: Row) -> bool:
     notes = models.TrialUserAttributeModel.__table__
     if not _end(connection, [trial], row.state):
         state = sqlalchemy.select(trials.c.state).where(trials.c.trial_id == trial)
-        states = optuna.trial.TrialState
         # the transaction before may have succeeded without an answer
-        return connection.execute(state).scalar() in (states.COMPLETE, states.PRUNED)
+        return connection.execute(state).scalar() in _finished()
     note = sqlalchemy.update(notes).where(
         notes.c.trial_id == trial, notes.c.key == _KEY
     )
@@ -224,12 +298,15 @@ def _trial(
     made = connection.execute(models.TrialModel.__table__.insert().values(begun))
     key = made.inserted_primary_key
     assert key is not None
-    note = {
-        "trial_id": key[0],
-        "key": _KEY,
-        "value_json": json.dumps(row.to_json()),
-    }
-    connection.execute(models.TrialUserAttributeModel.__table__.insert(), note)
+    notes = {_KEY: row.to_json(), _CODE: row.outcome.ir}
+    connection.execute(
+        models.TrialUserAttributeModel.__table__.insert(),
+        [
+            {"trial_id": key[0], "key": name, "value_json": json.dumps(text)}
+            for name, text in notes.items()
+            if text
+        ],
+    )
     return int(key[0])
 
 

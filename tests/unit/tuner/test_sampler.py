@@ -31,6 +31,11 @@ Seconds = Callable[[Mapping[str, Value]], float]
 class Kept:
     """Trials in a list."""
 
+    unread, blind, trouble = 0, False, ""
+
+    def share(self, _: Candidate) -> bool:
+        return True
+
     def __init__(self) -> None:
         self.rows: list[Row] = []
 

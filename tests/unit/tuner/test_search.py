@@ -28,6 +28,11 @@ FAMILY = "test_search"
 class Kept:
     """Trials in a list."""
 
+    unread, blind, trouble = 0, False, ""
+
+    def share(self, _: Candidate) -> bool:
+        return True
+
     def __init__(self) -> None:
         self.rows: list[Row] = []
 

@@ -10,20 +10,22 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import optuna
 import pytest
+from sqlalchemy import event, inspect
 
 from tensorlang.errors import RecordError, TuningError
 from tensorlang.scheduling.knobs import Choice, Integer
-from tensorlang.tuner.storage import databases, spool, tables
+from tensorlang.tuner.storage import databases, spool, storage, tables
 from tensorlang.tuner.storage.databases import default_url, redacted
 from tensorlang.tuner.storage.rows import Row, parameter
 from tensorlang.tuner.storage.spool import Told
 from tensorlang.tuner.storage.storage import Trials
-from tensorlang.tuner.workers.protocol import OK, WRONG, Candidate, Outcome
+from tensorlang.tuner.workers.protocol import LOST, OK, WRONG, Candidate, Outcome
 
 LANES = Choice((8, 16, 32))
 CHUNK = Integer(1, 64, log=True)
@@ -100,8 +102,6 @@ def test_writers_at_once_lose_nothing(url: str) -> None:
 
 def test_a_transaction_is_a_handful_of_statements(url: str) -> None:
     """Bookkeeping stays within milliseconds because it stays within few statements."""
-    from sqlalchemy import event
-
     trials = Trials(url, "study")
     trials.add(row(0))
     assert len(trials.news()) == 1
@@ -123,6 +123,51 @@ def test_a_transaction_is_a_handful_of_statements(url: str) -> None:
     assert len(trials.news()) == 2
     assert len(list(trials.finished())) == 3
     assert len(statements) == 2
+
+
+def test_of_a_large_study_the_fastest_and_the_latest_are_read(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def coded(number: int, status: str = OK) -> Row:
+        made = row(number, status)
+        return replace(made, outcome=replace(made.outcome, ir=f"code {number}"))
+
+    first = Trials(url, "study")
+    for number in range(30):
+        first.add(coded(number, OK if number else WRONG))
+    monkeypatch.setattr(tables, "SOME", 5)
+    assert first.claim(coded(30))
+    late = Trials(url, "study")
+    assert late.news() == [coded(n) for n in (1, 2, 3, 4, 5, 26, 27, 28, 29)]
+    assert late.unread == 21
+    assert late.claimed() == [coded(30)]
+    assert not late.claim(coded(17))
+    assert late.news() == [coded(17)]
+    assert late.unread == 20
+    assert not late.claim(coded(0))
+    assert late.news() == [coded(0, WRONG)]
+    assert not late.claim(coded(30))
+    assert late.claim(coded(31))
+    first.add(coded(30))
+    assert late.news() == [coded(30)]
+    assert len(list(late.finished())) == 31
+
+
+def test_codes_have_an_index(url: str) -> None:
+    engine = Trials(url, "study")._engine
+    indices = inspect(engine).get_indexes("trial_user_attributes")
+    assert [index["name"] for index in indices] == ["tensorlang_codes"]
+    asked: list[tuple[str, Any]] = []
+
+    @event.listens_for(engine, "before_cursor_execute")
+    def note(_c: object, _k: object, statement: str, given: Any, *_: object) -> None:
+        asked.append((statement, given))
+
+    with engine.connect() as connection:
+        assert tables.told(connection, 1, "code") is None
+        statement, given = asked[0]
+        plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", given)
+        assert "INDEX tensorlang_codes" in str(plan.all())
 
 
 @pytest.mark.parametrize(
@@ -332,3 +377,37 @@ def test_a_commit_without_an_answer_stores_a_trial_once(
     monkeypatch.setattr(Trials, "_transaction", unanswered)
     trials.add(row(0))
     assert list(trials.finished()) == [row(0)]
+
+
+def test_tuners_that_see_nothing_of_each_other_share_the_candidates(
+    url: str, spooled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del spooled
+    tuners = [Trials(url, "study") for _ in range(3)]
+    candidates = [row(number).candidate for number in range(10, 100)]
+    for number, trials in enumerate(tuners):
+        assert trials.share(candidates[0])
+        held = row(number, LOST)
+        named = replace(held.outcome, reason=f"tuner {number}", ir=f"code {number}")
+        assert trials.claim(replace(held, outcome=named))
+    for trials in tuners:
+        trials.news()
+    other = sqlite3.connect(url.removeprefix("sqlite:///"))
+    other.execute("BEGIN EXCLUSIVE")
+    for number, trials in enumerate(tuners):
+        trials.add(row(number))
+        assert trials.trouble
+        assert trials.blind
+    counts = [sum(map(trials.share, candidates)) for trials in tuners]
+    assert sum(counts) == len(candidates)
+    assert min(counts) > 10
+    other.close()
+    for trials in tuners:
+        trials._again = 0.0
+        trials.news()
+        assert not trials.trouble
+    assert [sum(map(trials.share, candidates)) for trials in tuners] == counts
+    monkeypatch.setattr(storage, "GRACE", 0.0)
+    for trials in tuners:
+        trials._settled = 0.0  # all have delivered
+        assert all(map(trials.share, candidates))

@@ -27,6 +27,11 @@ SIZES = [1, 2, 4, 8, 16, 32]
 class Kept:
     """Trials in a list."""
 
+    unread, blind, trouble = 0, False, ""
+
+    def share(self, _: Candidate) -> bool:
+        return True
+
     def __init__(self) -> None:
         self.rows: list[Row] = []
 
