@@ -29,7 +29,8 @@ $(STAMP): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "tensorlang needs Python 3.11 or newer on the PATH"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -e ".[$(EXTRAS)]"
+	PYTHONWARNINGS="ignore:Editable installation" \
+		$(BIN)/python -m pip install --quiet -e ".[$(EXTRAS)]"
 	$(BIN)/python -m compileall -q tensorlang $(LAYER_DIRS)
 	$(BIN)/python -m tensorlang.templates
 	@touch $@
