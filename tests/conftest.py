@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from tensorlang.frame_room import frame_room
+
 GOLDEN = Path(__file__).parent / "golden"
 
 
@@ -54,6 +56,12 @@ def pytest_configure() -> None:
     gc.set_threshold(50_000)  # programs are trees: of 700 objects, few are garbage
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
+    """Recursion is quick below pytest's own frames, too."""
+    pyfuncitem.obj = frame_room(pyfuncitem.obj)
 
 
 _SECONDS: Counter[str] = Counter()  # by test file, as `tests/changed.py` reads them

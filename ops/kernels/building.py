@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang import lazy, machine, targets
 from tensorlang.errors import ArgumentError, OperatorError, TensorlangError
+from tensorlang.frame_room import frame_room
 from tensorlang.gc_pause import gc_paused
 from tensorlang.ops.algorithms import DIRECT
 from tensorlang.ops.kernels import first_miss
@@ -42,6 +43,7 @@ GENERIC: Final = "generic"
 
 
 @gc_paused()
+@frame_room
 def build(
     op: Operator, workload: Workload, target: Target | str | None = None
 ) -> Kernel:
@@ -182,6 +184,7 @@ def replayed(
 
 
 @gc_paused()
+@frame_room
 def schedule(
     op: Operator, workload: Workload, target: Target, algorithm: str, knobs: Knobs
 ) -> Schedule:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from tensorlang import ir, lazy, targets
 from tensorlang.errors import CodegenError, TargetError
+from tensorlang.frame_room import frame_room
 from tensorlang.gc_pause import gc_paused
 from tensorlang.runtime import backends, cache
 from tensorlang.runtime.kernel import Artifact, Kernel
@@ -180,6 +181,7 @@ def file_kernel(
 
 
 @gc_paused()
+@frame_room
 def make_artifact(recipe: Recipe, target: Target) -> Artifact:
     """Verify, lower, render and compile a function, bypassing the cache."""
     if not recipe.verified:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
+from tensorlang.frame_room import frame_room
 from tensorlang.ir.contents import writes
 from tensorlang.ir.interpreter.evaluate import evaluate
 from tensorlang.ir.interpreter.execute import execute
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _WRITTEN_BACK: Final = ("out", "inout")
 
 
+@frame_room
 def run(
     func: Function,
     *arrays: Array,
