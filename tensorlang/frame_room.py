@@ -26,9 +26,8 @@ def frame_room(function: Callable[P, R]) -> Callable[P, R]:
     Costs a mapping per call: for functions that take milliseconds.
     """
 
-    @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         return function(*args, **kwargs)
 
     call.__code__ = call.__code__.replace(co_stacksize=_SLOTS)
-    return call
+    return wraps(function)(call)
