@@ -12,20 +12,20 @@ from typing import Any, Final
 
 from tensorlang import ir
 from tensorlang.ops.spec.definition import operator
-from tensorlang.ops.spec.signature import Floats
+from tensorlang.ops.spec.signature import Numbers
 
 _USUAL: Final = (1024, 1024)
 
 
 @operator("math.matmul", shapes=(_USUAL,) * 2, whole=True, gradient={"linear": False})
 def matmul(
-    a: Floats, b: Floats, *, transpose_a: bool = False, transpose_b: bool = False
+    a: Numbers, b: Numbers, *, transpose_a: bool = False, transpose_b: bool = False
 ) -> ir.Tensor:
     """Matrix product over the last two dimensions; leading dimensions are a batch.
 
     Args:
-        a: Floats `[..., m, k]`, or `[..., k, m]` with `transpose_a`.
-        b: Floats `[..., k, n]`, or `[..., n, k]` with `transpose_b`. Batch dimensions
+        a: Numbers `[..., m, k]`; integers wrap, or `[..., k, m]` with `transpose_a`.
+        b: Numbers `[..., k, n]`, or `[..., n, k]` with `transpose_b`. Batch dimensions
             equal those of `a`, or one operand is a single matrix, which broadcasts.
             A vector is a row as `a` and a column as `b`, without that dimension in the
             result, and is not transposed.

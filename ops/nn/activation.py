@@ -8,13 +8,14 @@ from typing import Literal
 from tensorlang import ir
 from tensorlang.errors import ArgumentError
 from tensorlang.ops.elementwise import elementwise
-from tensorlang.ops.spec.signature import Float, Scalar
+from tensorlang.ops.spec.signature import Float, Real, Scalar
 
 
 @elementwise("nn.relu", onnx="Relu")
-def relu(x: Float) -> Float:
+def relu(x: Real) -> Real:
     """Rectified linear unit, `max(x, 0)`; NaN stays NaN."""
-    return ir.select(x < 0.0, 0.0, x)
+    zero = ir.as_expr(0, x.dtype)
+    return ir.select(x < zero, zero, x)
 
 
 @relu.gradient  # 0 at x = 0, as in PyTorch

@@ -14,12 +14,24 @@ from typing import TYPE_CHECKING, Any, Final
 from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError
 from tensorlang.ops.nn.convolution_choice import ALGORITHMS, PREFERS, Row, of_weights
-from tensorlang.ops.nn.convolution_problem import Problem, activation_of, convolution
+from tensorlang.ops.nn.convolution_problem import (
+    RANKS,
+    Problem,
+    activation_of,
+    convolution,
+)
 from tensorlang.ops.nn.winograd import Tolerance
 from tensorlang.ops.nn.winograd_packing import PackedWindows, convolve
 from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.spec.definition import algorithm, operator
-from tensorlang.ops.spec.signature import Batch, Floats, Ints, Padding, Sizes
+from tensorlang.ops.spec.signature import (
+    Batch,
+    Floats,
+    Ints,
+    Numbers,
+    Padding,
+    Sizes,
+)
 
 if TYPE_CHECKING:
     from tensorlang.ops.nn import weight_gradients
@@ -29,7 +41,8 @@ else:
 _RANKS: Final = (1, 2, 3)
 _IMAGES: Final[dict[int, tuple[int, ...]]] = {1: (4096,), 2: (58, 58), 3: (16, 30, 30)}
 _MEANINGS: Final = {
-    "x": "Images `(batch, channels, *spatial)`, or channels last; see `layout`.",
+    "x": "Images `(batch, channels, *spatial)`, or channels last; see `layout`. One "
+    "image may go without the batch.",
     "w": "Weights `(outputs, channels / groups, *window)`, in every layout.",
     "b": "Bias, one value per output channel, or None.",
     "stride": "Stride of the window: a number, or one per spatial dimension.",
@@ -89,12 +102,17 @@ def _found(
     id: str, *arrays: ir.Tensor | None, images: int = 1, **asked: object
 ) -> Problem:
     """The convolution of these arrays; the first `images` keep an open batch."""
-    shapes: list[tuple[Any, ...]] = [
-        (*array.shape[: at < images], *map(int, array.shape[at < images :]))
-        for at, array in enumerate(arrays)
-        if array is not None
-    ]
+    shapes: list[tuple[Any, ...]] = []
+    for at, array in enumerate(arrays):
+        if array is not None:
+            batch = int(at < images and array.ndim == RANKS[id] + 2)
+            shapes.append((*array.shape[:batch], *map(int, array.shape[batch:])))
     return convolution(id, asked, *shapes)
+
+
+def _as_given(shape: tuple[Any, ...], images: ir.Tensor) -> tuple[Any, ...]:
+    """The shape of a result: without the batch, if the images have none."""
+    return shape[len(shape) - images.ndim :]
 
 
 def _seen(array: ir.Tensor | None, shape: tuple[int, ...]) -> ir.Tensor | None:
@@ -103,9 +121,9 @@ def _seen(array: ir.Tensor | None, shape: tuple[int, ...]) -> ir.Tensor | None:
 
 def _forward(id: str, row: Row) -> Body:
     def conv(  # noqa: PLR0917 - in PyTorch's order
-        x: Batch[Floats],
-        w: Floats,
-        b: Floats | None = None,
+        x: Batch[Numbers],
+        w: Numbers,
+        b: Numbers | None = None,
         stride: Ints = 1,
         padding: Padding = 0,
         dilation: Ints = 1,
@@ -114,7 +132,7 @@ def _forward(id: str, row: Row) -> Body:
         activation: str | None = None,
         tolerance: Tolerance = None,
         *,
-        addend: Batch[Floats] | None = None,
+        addend: Batch[Numbers] | None = None,
     ) -> ir.Tensor:
         """Convolution of images with weights (cross-correlation, as in PyTorch).
 
@@ -135,33 +153,34 @@ def _forward(id: str, row: Row) -> Body:
         del tolerance  # read by `convolution_choice`
         asked = _asked(stride, padding, dilation, groups, layout)
         found = _found(id, x, w, b, **asked)
-        _check_addend(addend, found)
+        shape = _as_given(found.given_y, x)
+        _check_addend(addend, shape)
         p, name = found.flattened(), activation_of(id, activation)
         bias = _seen(b, p.bias(p.outputs))
         more = {} if addend is None else {"addend": ir.reshaped(addend, p.y)}
         made = row.define()(_seen(x, p.x), _seen(w, p.w), bias, p, name, **more)
-        return ir.reshaped(made, found.given_y)
+        return ir.reshaped(made, shape)
 
     return conv
 
 
-def _check_addend(addend: ir.Tensor | None, found: Problem) -> None:
+def _check_addend(addend: ir.Tensor | None, shape: tuple[Any, ...]) -> None:
     """Check the shape of what is added to a result.
 
     Raises:
         ShapeError: it is another one.
     """
     ir.require(
-        addend is None or addend.shape == found.given_y,
-        f"addend has shape {addend and addend.shape}, the result {found.given_y}",
+        addend is None or addend.shape == shape,
+        f"addend has shape {addend and addend.shape}, the result {shape}",
     )
 
 
 def _transposed(id: str, row: Row) -> Body:
     def conv_transpose(  # noqa: PLR0917 - in PyTorch's order
-        x: Batch[Floats],
-        w: Floats,
-        b: Floats | None = None,
+        x: Batch[Numbers],
+        w: Numbers,
+        b: Numbers | None = None,
         stride: Ints = 1,
         padding: Padding = 0,
         output_padding: Ints = 0,
@@ -189,7 +208,7 @@ def _transposed(id: str, row: Row) -> Body:
         p, name = found.flattened(), activation_of(id, activation)
         bias = _seen(b, p.bias(p.inputs))
         made = row.define()(_seen(x, p.y), _seen(w, p.w), bias, p, name)
-        return ir.reshaped(made, found.given_x)
+        return ir.reshaped(made, _as_given(found.given_x, x))
 
     return conv_transpose
 
@@ -251,7 +270,7 @@ def _of_data(id: str, row: Row) -> Body:
         found = _found(id, dy, w, **asked, size=size)
         p = found.flattened()
         made = row.define()(_seen(dy, p.y), _seen(w, p.w), None, p)
-        return ir.reshaped(made, found.given_x)
+        return ir.reshaped(made, _as_given(found.given_x, dy))
 
     return conv_grad_data
 

@@ -292,6 +292,20 @@ def _same_shape(id: str, dy: Shape, wanted: Shape) -> None:
         raise ShapeError(f"{id}: dy has shape {dy}; the result of these has {wanted}")
 
 
+def _in_a_batch(
+    rank: int,
+    images: int,
+    kind: Callable[..., Problem],
+    asked: Asked,
+    *shapes: Shape,
+) -> Problem:
+    """The convolution of these shapes; one image is a batch of one."""
+    first = shapes[:images]
+    if {*map(len, first)} == {rank + 1}:
+        first = tuple((1, *shape) for shape in first)
+    return kind(asked, *first, *shapes[images:])
+
+
 _SUFFIXES: Final[Mapping[str, Callable[..., Problem]]] = {
     "": _forward,
     "_grad": _backward,
@@ -300,11 +314,16 @@ _SUFFIXES: Final[Mapping[str, Callable[..., Problem]]] = {
     "_transpose": _transposed,
     "_transpose_grad": _transposed_backward,
 }
+# how many of the first arrays are images; one image may go without a batch
+_IMAGES: Final = {"_grad": 2, "_grad_weight": 2, "_transpose_grad": 2}
+RANKS: Final = {
+    f"nn.conv{rank}d{suffix}": rank for suffix in _SUFFIXES for rank in (1, 2, 3)
+}
 _KINDS: Final[Mapping[str, Callable[..., Problem]]] = {
-    id: partial(kind, id, rank)
+    id: partial(_in_a_batch, rank, _IMAGES.get(suffix, 1), partial(kind, id, rank))
     for suffix, kind in _SUFFIXES.items()
-    for rank in (1, 2, 3)
-    for id in [f"nn.conv{rank}d{suffix}"]
+    for id, rank in RANKS.items()
+    if id.endswith(f"d{suffix}")
 }
 
 

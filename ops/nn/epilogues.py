@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tensorlang import ir
+from tensorlang.errors import DTypeError
 from tensorlang.ops.math import clip
 from tensorlang.ops.nn.activation import gelu, hard_swish, relu, sigmoid, silu, tanh
 
@@ -17,6 +18,8 @@ def activated(value: ir.Expr, name: str | None) -> ir.Expr:
     """Apply the activation of this name (None, `none`, `relu`, `gelu_tanh`, ...)."""
     if name in (None, "none"):
         return value
+    said = f"activation {name!r} is a function of floats, not of {value.dtype}"
+    ir.require(value.dtype.is_float or name == "relu", said, DTypeError)
     if name in ("gelu", "gelu_tanh"):
         approximate = "tanh" if name == "gelu_tanh" else "none"
         return gelu.element(value, approximate=approximate)  # type: ignore[no-any-return]

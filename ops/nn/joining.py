@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import reduce
+from itertools import chain
 from operator import and_
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from tensorlang import ir
 from tensorlang.errors import ArgumentError
@@ -24,6 +25,7 @@ else:
         pairs=True,
     )
     Parts = Static((int, tuple), says="a number, or whole numbers", kind="other")
+Mode: TypeAlias = Literal["constant", "reflect", "replicate", "circular"]
 _ONE_AROUND: Final = (0, 0, 0, 0, 1, 1, 1, 1)
 _THIRD: Final = 1024
 _JOINED: Final = ((1 << 20, 8), (1 << 20, 4), (1 << 20, 4))
@@ -37,31 +39,52 @@ _JOINED: Final = ((1 << 20, 8), (1 << 20, 4), (1 << 20, 4))
     gradient={},
 )
 def pad(
-    x: Anything, padding: Pairs, value: Anything | Number | None = None
+    x: Anything,
+    padding: Pairs,
+    value: Anything | Number | None = None,
+    *,
+    mode: Mode = "constant",
 ) -> ir.Tensor:
-    """Pad with a constant.
+    """Pad with a constant, or with elements of the array; negative padding crops.
 
     Args:
         padding: For each dimension, a pair: the number of elements before and after.
         value: The constant: a number or a scalar array of `x`'s dtype; 0 by default.
+        mode: What is before and after the elements of a dimension: `constant`; in
+            `reflect`, the others, mirrored at the first and last element; in
+            `replicate`, these; in `circular`, the other end.
     """
     extents, pairs = _around(x.shape, padding)
     held = ir.reshaped(x, extents)
+    ir.require(
+        value is None or mode == "constant",
+        f"a value is for constant padding, not for mode {mode!r}",
+        ArgumentError,
+    )
+    if mode == "constant":
+        made = _framed(held, pairs, value)
+    else:
+        made = _continued(held, pairs, mode)
+    return ir.reshaped(made, _padded(x.shape, padding))
+
+
+def _framed(held: ir.Tensor, pairs: Sequence[tuple[int, int]], value: Any) -> ir.Tensor:
+    """Padded with a constant."""
     around: Any = value
     if isinstance(value, ir.Tensor):
         ir.require(
             value.shape == (), f"value is a number, not an array of shape {value.shape}"
         )
         around = value[()]
-    constant = ir.as_expr(0, x.dtype) if around is None else ir.stored(around, x.dtype)
+    dtype = held.dtype
+    constant = ir.as_expr(0, dtype) if around is None else ir.stored(around, dtype)
 
     def element(*i: ir.Expr) -> ir.Expr:
         limits: list[ir.Expr] = []
-        for n, extent, (a, b) in zip(i, extents, pairs, strict=True):
-            limits += [n >= a] * bool(a) + [n < a + extent] * bool(b)
-        read = held[
-            tuple(n - a if a else n for n, (a, _) in zip(i, pairs, strict=True))
-        ]
+        for n, extent, (a, b) in zip(i, held.shape, pairs, strict=True):
+            limits += [n >= a] * (a > 0) + [n < a + extent] * (b > 0)
+        place = (n - a if a else n for n, (a, _) in zip(i, pairs, strict=True))
+        read = held[tuple(place)]
         if not limits:
             return read
         inside = reduce(and_, limits)
@@ -69,8 +92,41 @@ def pad(
         there = ir.nodes.Load(read.buffer, read.indices, inside)
         return ir.select(inside, there, constant)
 
-    shape = [n + a + b for n, (a, b) in zip(extents, pairs, strict=True)]
-    return ir.reshaped(ir.compute(shape, element, "y"), _padded(x.shape, padding))
+    return ir.compute(_padded(held.shape, [*chain(*pairs)]), element, "y")
+
+
+def _continued(x: ir.Tensor, pairs: Sequence[tuple[int, int]], mode: str) -> ir.Tensor:
+    """Padded with elements of the array, one dimension after the other.
+
+    Raises:
+        ShapeError: a dimension has too few elements.
+        ArgumentError: negative padding.
+    """
+    for axis, (low, high) in enumerate(pairs):
+        if not (low or high):
+            continue
+        extent = int(x.shape[axis])
+        ir.require(
+            min(low, high) >= 0,
+            f"padding in mode {mode!r} is from 0 on, not {low} and {high}",
+            ArgumentError,
+        )
+        most = {"reflect": extent - 1, "circular": extent}.get(mode, MOST_ELEMENTS)
+        ir.require(
+            extent > 0 and max(low, high) <= most,
+            f"padding of {low} and {high} in mode {mode!r} takes more elements than "
+            f"the {extent} of its dimension",
+        )
+        first, last, step = {
+            "reflect": (low, extent - 2, -1),
+            "replicate": (0, extent - 1, 0),
+            "circular": (extent - low, 0, 1),
+        }[mode]
+        ends = ir.Piece(x, first, step, low), ir.Piece(x, last, step, high)
+        pieces = (ends[0], ir.Piece(x, 0, 1, extent), ends[1])
+        made, part = f"along{axis}", f"along{axis}_part"
+        x = ir.joined_pieces([p for p in pieces if p.count], axis, made, part)
+    return x
 
 
 def _around(
@@ -82,7 +138,8 @@ def _around(
     constants of the kernel, except the first dimension of all.
 
     Raises:
-        ArgumentError: not one pair per dimension, or negative padding.
+        ArgumentError: not one pair per dimension.
+        ShapeError: more elements are cropped than there are, or too many result.
     """
     low, high = padding[::2], padding[1::2]
     ir.require(
@@ -92,15 +149,14 @@ def _around(
         ArgumentError,
     )
     ir.require(
-        min(padding, default=0) >= 0,
-        f"padding is from 0 on, not {padding}; a slice takes elements away",
-        ArgumentError,
-    )
-    ir.require(
         sum(padding) <= MOST_ELEMENTS,
         f"an array padded by {padding} has more than 2**48 elements; pad less",
     )
     pairs = [*zip(low, high, strict=True)]
+    cropped = (n + min(0, *p, sum(p)) >= 0 for n, p in zip(shape, pairs, strict=True))
+    ir.require(
+        all(cropped), f"padding {padding} crops more than shape {tuple(shape)} has"
+    )
     if not any(padding[2:]) and any(padding):
         return [*shape[:1], *map(int, shape[1:])], pairs
     first = next((n for n, pair in enumerate(pairs) if any(pair)), len(pairs))

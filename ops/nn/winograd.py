@@ -67,7 +67,7 @@ def serves(m: int) -> Callable[[Workload], bool]:
         given: Any = workload.named["tolerance"]
         if (given or 0.0) < TRANSFORMS[m].tolerance or workload.dtypes[0] != "f32":
             return False
-        if any(len(shape) == 4 for shape in workload.shapes[2:]):
+        if any(len(shape) > 1 for shape in workload.shapes[2:]):
             return False  # an addend
         p = of(workload)
         plain = {*p.stride, *p.dilation} == {1} and p.groups == 1 and p.first

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tensorlang.ir.definitions import nests as nests
     from tensorlang.ir.definitions import reducers as reducers
     from tensorlang.ir.definitions.assembly import function
-    from tensorlang.ir.definitions.concatenation import joined
+    from tensorlang.ir.definitions.concatenation import Piece, joined, joined_pieces
     from tensorlang.ir.definitions.elementwise import (
         NARROW,
         broadcast,
@@ -142,7 +142,7 @@ else:  # a process that only calls kernels needs none of these
         {
             "gradients.adjoints": ("adjoint",),
             "definitions.assembly": ("function",),
-            "definitions.concatenation": ("joined",),
+            "definitions.concatenation": ("Piece", "joined", "joined_pieces"),
             "gradients.derivatives": ("derivative",),
             "definitions.elementwise": (
                 "NARROW", "broadcast", "elementwise_tensors", "elements", "stored",
@@ -201,6 +201,7 @@ __all__ = [
     "Load",
     "Node",
     "Param",
+    "Piece",
     "Reduce",
     "ReduceAxis",
     "Reducer",
@@ -250,6 +251,7 @@ __all__ = [
     "isinf",
     "isnan",
     "joined",
+    "joined_pieces",
     "log",
     "log1p",
     "log2",

@@ -109,8 +109,9 @@ def _slice(site: Site) -> Gradients:
 @rule("nn.pad")
 def _pad(site: Site) -> Gradients:
     """The unpadded part; for a tensor `value`, the sum of the rest."""
-    x, padding, value = (site.named[name] for name in ("x", "padding", "value"))
-    inside = nn.pad_grad(site.dy, x, padding)
+    names = ("x", "padding", "value", "mode")
+    x, padding, value, mode = (site.named[name] for name in names)
+    inside = nn.pad_grad(site.dy, x, padding, mode=mode)
     found: Gradients = [(x, inside)]
     if site.wants("value"):
         found.append((value, math.sum(site.dy) - math.sum(inside)))
@@ -200,15 +201,16 @@ def _convolution(site: Site) -> Gradients:
         return [*found, *_present((x, w, b), made)]
     weight = find(f"{node.id}_grad_weight")
     dw = weight(dy, x, w.shape[2:], **rest) if w in site.wanted else None
-    db = by_channel(dy, named["layout"]) if b in site.wanted else None
+    db = by_channel(dy, named["layout"], w.ndim - 2) if b in site.wanted else None
     return [*found, *_present((w, b), (dw, db))]
 
 
-def by_channel(dy: Value, layout: str | None) -> OpResult:
-    """The sum per channel: over pixels, then over the batch."""
+def by_channel(dy: Value, layout: str | None, rank: int) -> OpResult:
+    """The sum per channel: over the pixels of `rank` dimensions, then over a batch."""
     if str(layout or "NCHW").endswith("C"):
         return math.sum(dy, tuple(range(dy.ndim - 1)))
-    return math.sum(math.sum(nn.reshape(dy, (*dy.shape[:2], -1)), 2), 0)
+    sums = math.sum(dy, tuple(range(dy.ndim - rank, dy.ndim)))
+    return math.sum(sums, 0) if sums.ndim > 1 else sums
 
 
 def _present(values: Sequence[Argument], made: Sequence[Value | None]) -> Gradients:

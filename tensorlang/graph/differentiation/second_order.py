@@ -77,5 +77,6 @@ def _weight(site: Site) -> Gradients:
     named, id = site.named, site.node.id.removesuffix("_grad_weight")
     rest = {name: named[name] for name in WINDOW}
     dy, x = named["dy"], named["x"]
-    by_image = find(f"{id}_grad_data")(dy, site.dy, x.shape[2:], **rest)
+    size = x.shape[x.ndim - site.dy.ndim + 2 :]
+    by_image = find(f"{id}_grad_data")(dy, site.dy, size, **rest)
     return [(dy, find(id)(x, site.dy, **rest)), (x, by_image)]

@@ -53,8 +53,9 @@ def _convolution(rank: int) -> Callable[..., OpResult]:
                 "channels first"
             )
         data, weight = (find(f"nn.conv{rank}d_grad_{w}") for w in ("data", "weight"))
-        dx = data(dy, w, x.shape[2:], **rest)
-        return dx, weight(dy, x, w.shape[2:], **rest), by_channel(dy, rest["layout"])
+        dx = data(dy, w, x.shape[x.ndim - rank :], **rest)
+        db = by_channel(dy, rest["layout"], rank)
+        return dx, weight(dy, x, w.shape[2:], **rest), db
 
     return gradient
 

@@ -51,6 +51,9 @@ _RULES: Final[Mapping[str, Images]] = {
     **{f"nn.global_{kind}_pool": _pooling for kind in ("max", "avg")},
     "nn.batch_norm": _norm,
 }
+_RANKS: Final = {
+    f"nn.{name}{rank}d": rank for name in ("conv", *_POOLS) for rank in (1, 2, 3)
+}
 
 
 def channels_last(
@@ -118,6 +121,8 @@ def _images(node: Node, constant: AbstractSet[Value]) -> dict[str, Value]:
     spec = node.results[0].spec
     if rule is None or not isinstance(spec, TensorSpec) or spec.dtype not in _FLOATS:
         return {}
+    if (rank := _RANKS.get(node.id)) and len(spec.shape) != rank + 2:
+        return {}  # one image without a batch
     names = rule(named, constant) or ()
     return {name: named[name] for name in names if isinstance(named[name], Value)}
 

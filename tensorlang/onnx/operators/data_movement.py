@@ -208,18 +208,28 @@ def pad(
 
 @writes("nn.pad")
 def write_pad(writer: Writer, node: Node) -> str:
-    """Constant padding."""
+    """Padding; `circular` is newer than the version that is written."""
     x, pairs = node.args[0], argument(node, 1, "padding", None)
-    value = argument(node, 2, "value", None)
+    value, mode = argument(node, 2, "value", None), node.kwargs.get("mode", "constant")
+    if mode == "circular":
+        raise GraphError(f"{node.place}: padding in mode {mode!r} is not written")
     ends = [low for low, _ in pairs] + [high for _, high in pairs]
-    around = writer.name(0 if value is None else value, x)
-    return writer.emit("Pad", writer.name(x), writer.whole(*ends), around)
+    given = [writer.name(x), writer.whole(*ends)]
+    if mode == "constant":
+        given.append(writer.name(0 if value is None else value, x))
+    mode = {"replicate": "edge"}.get(mode, mode)
+    return writer.emit("Pad", *given, mode=mode)
 
 
 @writes("nn.pad_grad")
 def write_inside(writer: Writer, node: Node) -> str:
     """Crop the padding, as a slice."""
     dy, pairs = node.args[0], argument(node, 2, "padding", None)
+    mode = node.kwargs.get("mode", "constant")
+    if mode != "constant" or min(map(min, pairs), default=0) < 0:
+        raise GraphError(
+            f"{node.place}: ONNX is written for gradients of constant padding from 0 on"
+        )
     cut = [axis for axis, pair in enumerate(pairs) if tuple(pair) != (0, 0)]
     starts = [pairs[axis][0] for axis in cut]
     ends = [node.results[0].shape[axis] + pairs[axis][0] for axis in cut]

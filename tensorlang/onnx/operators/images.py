@@ -189,6 +189,7 @@ def _write_conv(rank: int, *, transposed: bool = False) -> Write:
             for at, name in enumerate(names, 3)
         }
         _channels_first(node, given["layout"])
+        _in_a_batch(node, rank)
         arrays = [*node.args[:2], argument(node, 2, "b", None)]
         y = writer.emit(
             "ConvTranspose" if transposed else "Conv",
@@ -246,7 +247,7 @@ def _in_a_batch(node: Node, rank: int) -> None:
     """Refuse a single image, as ONNX's have a batch."""
     if len(shape := node.args[0].spec.shape) != rank + 2:
         raise GraphError(
-            f"{node.place}: ONNX pools batches of images, not an image of shape {shape}"
+            f"{node.place}: ONNX takes batches of images, not an image of shape {shape}"
         )
 
 

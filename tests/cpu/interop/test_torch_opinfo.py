@@ -43,11 +43,10 @@ def one_axis(given):
 def pairs(given):
     """`pad` in PyTorch begins with the last axis, and leaves out those in front."""
     x, flat = given["x"], given.pop("pad")
-    if given.pop("mode", "constant") != "constant":
-        raise NoOptionError
     ends = list(zip(flat[::2], flat[1::2], strict=True))[::-1]
     padding = [(0, 0)] * (x.ndim - len(ends)) + ends
-    return {"x": x, "padding": tuple(padding), "value": given.pop("value", None) or 0}
+    rest = {name: given[name] for name in ("mode", "value") if given.get(name)}
+    return {"x": x, "padding": tuple(padding), **rest}
 
 
 def corrected(given):

@@ -90,6 +90,43 @@ def test_conversions_of_mixed_types_are_written(tmp_path) -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
+class Padded(Layer):
+    """Padding with elements of the array, and negative padding."""
+
+    def __init__(self, mode):
+        super().__init__()
+        self.mode = mode
+
+    def apply(self, x):
+        whole = nn.pad(x, ((0, 0), (2, 1), (3, 0)), mode=self.mode)
+        return nn.pad(whole, ((0, 0), (-1, 2), (1, -2)), 0.5)
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+def test_padding_in_each_mode(tmp_path, mode) -> None:
+    model = Model(Padded(mode)).compile(TensorSpec(("batch", 4, 5)), train=False)
+    model.save(tmp_path / "net.onnx")
+    x = RNG.normal(size=(3, 4, 5)).astype(np.float32)
+    found = session(tmp_path / "net.onnx").run(["y0"], {"x0": x})[0]
+    np.testing.assert_array_equal(found, model(x))
+
+
+class Alone(Layer):
+    """A convolution of one image."""
+
+    def apply(self, x):
+        return nn.conv2d(x, math.multiply(nn.reshape(x, (1, 1, 4, 5)), 0.5), padding=2)
+
+
+def test_what_onnx_has_not_is_refused(tmp_path) -> None:
+    model = Model(Padded("circular")).compile(TensorSpec((2, 4, 5)), train=False)
+    with pytest.raises(GraphError, match="padding in mode 'circular' is not written"):
+        model.save(tmp_path / "net.onnx")
+    model = Model(Alone()).compile(TensorSpec((1, 4, 5)), train=False)
+    with pytest.raises(GraphError, match="batches of images, not an image of shape"):
+        model.save(tmp_path / "net.onnx")
+
+
 class Masks(Layer):
     """Two dropouts and nothing else."""
 

@@ -77,12 +77,13 @@ def test_numbers_beside_arrays_are_those_of_pytorch(dtype, number, shape):
         np.testing.assert_array_equal(made, wanted)
 
 
-@pytest.mark.parametrize("name", ["floor", "ceil", "round"])
-def test_whole_numbers_are_rounded_already(name):
+@pytest.mark.parametrize("op", [math.floor, math.ceil, math.round, nn.relu])
+def test_whole_numbers_stay_whole(op):
     x = np.array([2**62 + 1, -3, 0])
-    made = getattr(math, name)(x)
+    made = op(x)
     assert made.dtype == np.int64
-    np.testing.assert_array_equal(made, x)
+    np.testing.assert_array_equal(made, x.clip(0) if op is nn.relu else x)
+    np.testing.assert_array_equal(op(x.astype(np.uint8)), x.astype(np.uint8))
 
 
 def test_arrays_without_dimensions_are_arrays():

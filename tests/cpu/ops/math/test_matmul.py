@@ -121,3 +121,14 @@ def test_gradients_whose_columns_are_open(rows, transpose_b):
     da, db = matmul_grad(dy, x, turned(y, transpose_b), **how)
     assert np.allclose(da, y @ dy.T, atol=1e-4)
     assert np.allclose(db, turned(x @ dy, transpose_b), atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "i4", "i8", "u8"])
+@pytest.mark.parametrize("shape", [(3, 5, 7), (64, 100, 33), (1, 17, 9), (5, 0, 3)])
+def test_integers_wrap(dtype, shape):
+    rng, (m, k, n) = np.random.default_rng(0), shape
+    a, b = (rng.integers(0, 100, each).astype(dtype) for each in [(2, m, k), (k, n)])
+    np.testing.assert_array_equal(matmul(a, b), a @ b)
+    np.testing.assert_array_equal(matmul(a[0, 0], b), a[0, 0] @ b)
+    stored = np.ascontiguousarray(b.T)
+    np.testing.assert_array_equal(matmul(a, stored, transpose_b=True), a @ b)

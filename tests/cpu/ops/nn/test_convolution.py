@@ -8,6 +8,7 @@ import pytest
 
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
 from tensorlang.ops import nn
+from tensorlang.ops.registry import find
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
@@ -192,6 +193,68 @@ def test_shapes_without_data():
     assert nn.conv2d.flops((1, 4, 8, 8), (2, 4, 3, 3)) == 2 * 36 * 2 * 36
 
 
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("suffix", ["", "_transpose"])
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_one_image_needs_no_batch(rank, suffix, groups):
+    op = getattr(nn, f"conv{rank}d{suffix}")
+    x, w = images(4, *[7] * rank), images(4, 4 // groups, *[3] * rank, seed=1)
+    given = {"stride": 2, "padding": 1, "groups": groups}
+    y = op(x, w, images(4), **given)
+    close(y, op(x[None], w, images(4), **given)[0])
+    grad = find(f"{op.id}_grad")
+    for one, whole in zip(
+        grad(y, x, w, images(4), **given),
+        grad(y[None], x[None], w, images(4), **given),
+        strict=True,
+    ):
+        close(one, whole.reshape(one.shape))
+    if suffix:
+        return
+    more = {"dy": y, **given}
+    close(
+        find(f"{op.id}_grad_data")(w=w, size=x.shape[1:], **more),
+        grad(y, x, w, **given)[0],
+    )
+    close(
+        find(f"{op.id}_grad_weight")(x=x, window=3, **more), grad(y, x, w, **given)[1]
+    )
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_one_image_in_each_layout_with_an_addend(layout):
+    x, w = images(6, 8, 3), images(5, {"NCHW": 6, "NHWC": 3}[layout], 3, 3, seed=1)
+    shape = {"NCHW": (5, 6, 1), "NHWC": (4, 6, 5)}[layout]
+    given = {"layout": layout, "activation": "relu", "tolerance": 1e-2}
+    add = images(*shape, seed=2)
+    y = nn.conv2d(x, w, addend=add, **given)
+    close(y, nn.conv2d(x[None], w, addend=add[None], **given)[0])
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.int64])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("groups", [1, 4])
+def test_integers_wrap(dtype, rank, groups):
+    def drawn(*shape):
+        return np.random.default_rng(0).integers(0, 9, shape).astype(dtype)
+
+    x, b = drawn(2, 4, *[9] * rank), drawn(8)
+    w, back = drawn(8, 4 // groups, *[2] * rank), drawn(4, 8 // groups, *[2] * rank)
+    wide = [t(each.astype(np.int64)) for each in (x, w, back, b)]
+    given = {"stride": 2, "padding": 1, "groups": groups}
+    theirs = getattr(F, f"conv{rank}d")(*wide[:2], wide[3], **given)
+    conv = getattr(nn, f"conv{rank}d")
+    np.testing.assert_array_equal(conv(x, w, b, **given), theirs.numpy().astype(dtype))
+    last = np.ascontiguousarray(np.moveaxis(x, 1, -1))
+    made = conv(last, w, b, layout=("NWC", "NHWC", "NDHWC")[rank - 1], **given)
+    np.testing.assert_array_equal(
+        np.moveaxis(made, -1, 1), theirs.numpy().astype(dtype)
+    )
+    theirs = getattr(F, f"conv_transpose{rank}d")(wide[0], *wide[2:], **given)
+    made = getattr(nn, f"conv{rank}d_transpose")(x, back, b, **given)
+    np.testing.assert_array_equal(made, theirs.numpy().astype(dtype))
+
+
 def test_bad_calls():
     x, w = images(1, 4, 5, 5), images(2, 4, 3, 3)
     with pytest.raises(ShapeError, match="4 channels"):
@@ -201,7 +264,13 @@ def test_bad_calls():
     with pytest.raises(ShapeError, match="bias has shape"):
         nn.conv2d(x, w, images(3))
     with pytest.raises(ShapeError, match="4 dimensions"):
-        nn.conv2d(x[0], w)
+        nn.conv2d(x[0, 0], w)
+    with pytest.raises(ShapeError, match="4 dimensions"):
+        nn.conv2d(x, w[0])
+    with pytest.raises(ShapeError, match="4 dimensions"):
+        nn.conv2d_grad(x, x[0], w, padding=1)
+    with pytest.raises(DTypeError, match="'gelu' is a function of floats, not of i32"):
+        nn.conv2d(x.astype("i"), w.astype("i"), activation="gelu")
     with pytest.raises(ArgumentError, match="stride is a whole number"):
         nn.conv2d(x, w, stride=0)
     with pytest.raises(ArgumentError, match="padding is"):

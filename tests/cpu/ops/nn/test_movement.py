@@ -147,6 +147,62 @@ def test_pad_of_every_type(dtype):
     same(nn.pad(x, padding), np.pad(x, padding))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, bool])
+@pytest.mark.parametrize(
+    ("shape", "padding"),
+    [
+        ((9,), [(-2, 1)]),
+        ((9,), [(-4, -5)]),
+        ((5, 6), [(1, -2), (-3, 4)]),
+        ((3, 0, 4), [(-1, 0), (2, 1), (0, -1)]),
+    ],
+)
+def test_negative_padding_crops(shape, padding, dtype):
+    x = draw(shape, dtype)
+    around = np.pad(x, np.maximum(padding, 0), constant_values=1)
+    cut = tuple(
+        slice(-min(a, 0), n + min(b, 0))
+        for n, (a, b) in zip(around.shape, padding, strict=True)
+    )
+    y = nn.pad(x, padding, dtype(1).item() if dtype is not bool else True)
+    same(y, around[cut])
+    if dtype is np.float32:
+        ones = nn.pad_grad(np.ones_like(y), x, padding)
+        kept = nn.pad(np.ones_like(x), padding).sum()
+        assert ones.sum() == kept
+
+
+MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, np.int16, bool])
+@pytest.mark.parametrize(
+    ("shape", "padding"),
+    [
+        ((9,), [(3, 2)]),
+        ((4, 9), [(0, 0), (8, 0)]),
+        ((5, 1, 7), [(0, 3), (0, 0), (2, 2)]),
+        ((2, 3, 5, 6), [(0, 0), (0, 0), (2, 1), (3, 4)]),
+        ((0, 6), [(0, 0), (1, 1)]),
+    ],
+)
+def test_padding_by_elements_of_the_array(shape, padding, dtype, mode):
+    x = draw(shape, dtype)
+    same(nn.pad(x, padding, mode=mode), np.pad(x, padding, MODES[mode]))
+    view = draw((*shape[:-1], 2 * shape[-1]), dtype)[..., ::2]
+    same(nn.pad(view, padding, mode=mode), np.pad(view, padding, MODES[mode]))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_gradients_of_padding_by_elements(mode):
+    x, padding = draw((2, 5, 6)), [(0, 0), (2, 1), (3, 4)]
+    places = np.pad(np.arange(x.size).reshape(x.shape), padding, MODES[mode])
+    dy = draw(places.shape)
+    wanted = np.bincount(places.ravel(), dy.ravel()).reshape(x.shape)
+    same(nn.pad_grad(dy, x, padding, mode=mode), wanted.astype(np.float32))
+
+
 def test_pad_with_infinity_and_nan():
     x = np.array([np.nan, np.inf, -0.0], np.float32)
     same(nn.pad(x, [(1, 0)], float("-inf")), np.append(np.float32("-inf"), x))
@@ -225,7 +281,28 @@ X = draw((2, 3))
         (lambda: nn.reshape_grad(X, X, (6,)), ShapeError, r"shape \(6,\) is needed"),
         (lambda: nn.batch_flatten(draw(())), ShapeError, "has no batch"),
         (lambda: nn.pad(X, [(1, 1)]), ArgumentError, "1 pairs of padding for an array"),
-        (lambda: nn.pad(X, [(1, -1)] * 2), ArgumentError, "a slice takes elements"),
+        (lambda: nn.pad(X, [(1, -4)] * 2), ShapeError, "crops more than shape"),
+        (
+            lambda: nn.pad(X, [(3, 0)] * 2, mode="reflect"),
+            ShapeError,
+            "3 and 0 in mode 'reflect' takes more elements than the 2",
+        ),
+        (
+            lambda: nn.pad(X[:0], [(0, 1)] * 2, mode="replicate"),
+            ShapeError,
+            "more elements than the 0 of its dimension",
+        ),
+        (
+            lambda: nn.pad(X, [(-1, 0)] * 2, mode="circular"),
+            ArgumentError,
+            "mode 'circular' is from 0 on",
+        ),
+        (lambda: nn.pad(X, [(1, 1)] * 2, mode="wrap"), ArgumentError, "'wrap'"),
+        (
+            lambda: nn.pad(X, [(1, 1)] * 2, 1.0, mode="reflect"),
+            ArgumentError,
+            "a value is for constant padding",
+        ),
         (lambda: nn.pad(X, [(1, 1)] * 2, X), ShapeError, "value is a number"),
         (lambda: nn.pad(X, 1), ArgumentError, "a pair of whole numbers for each"),
         (lambda: nn.pad(X, [(1.0, 1)] * 2), ArgumentError, "a pair of whole numbers"),
