@@ -2,23 +2,28 @@
 
 A case is a search of one of 20 spaces, with good, wrong and hostile configurations.
 While it runs, faults hit it, its worker and its files; a tuner that was killed is
-started again. Afterwards every trial that was told has to be stored, everything stored
-has to be true, and nothing may be left running. The exit status is 1 where it is not.
+started again. Every third case keeps its trials on a PostgreSQL server, where one can
+be started, which is killed and restarted, too. Afterwards every trial that was told has
+to be stored, everything stored has to be true, and nothing may be left running. The
+exit status is 1 where it is not.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.util
 import json
 import os
 import random
 import resource
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -29,6 +34,8 @@ from typing import Any
 
 import user_operator
 
+SERVERS = Path(__file__).parents[1] / "postgresql" / "conftest.py"
+ON_SERVER = 3  # one case of so many
 SPACES = 20
 FAULTS_A_CASE = 8
 GOOD = ("slow", "fast", "plain", "prints", "daemon", "leaves")
@@ -78,6 +85,41 @@ except (RecordError, TuningError) as problem:
 """
 
 
+class Database:
+    """A PostgreSQL server for all cases; it is not away when they begin or are judged.
+
+    Args:
+        folder: A folder with a short name.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        spec = importlib.util.spec_from_file_location("servers", SERVERS)
+        assert spec is not None
+        assert spec.loader is not None
+        servers = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(servers)
+        self.missing = servers.missing()
+        if importlib.util.find_spec("psycopg") is None:
+            self.missing = "psycopg is not installed"
+        if not self.missing:
+            self.server = servers.Server(servers.FOLDERS[-1], folder)
+            self.server.start()
+        self.here = threading.Lock()
+
+    def away(self, seconds: float, *, killed: bool) -> None:
+        """End the server, and start it again after some seconds."""
+        with self.here:
+            self.server.kill() if killed else self.server.stop()
+            time.sleep(seconds)
+            while True:  # its processes may not have ended
+                try:
+                    self.server.start()
+                except subprocess.CalledProcessError:
+                    time.sleep(0.2)
+                else:
+                    return
+
+
 @dataclass
 class Case:
     """One search, its processes and files."""
@@ -85,6 +127,7 @@ class Case:
     folder: Path
     number: int
     dice: random.Random
+    database: Database
     told: list[dict[str, Any]] = field(default_factory=list)
     found: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
@@ -96,7 +139,10 @@ class Case:
         bad = space.sample(sorted(BAD), 3)
         ways = ["slow", *space.sample(GOOD[2:], 2), *bad, "fast"]
         self.op = user_operator.write(self.folder, f"case_{self.number}", ways)
+        self.on_server = self.number % ON_SERVER == 2 and not self.database.missing
         self.storage = f"sqlite:///{self.folder / 'trials.db'}"
+        if self.on_server:
+            self.storage = self.database.server.url
         self.size = 1 << space.randint(8, 12)
         self.clock = self.folder / "clock"
         self.clock.write_text("0")
@@ -227,6 +273,14 @@ def _tuner_killed(case: Case, tuner: int) -> None:
         os.kill(tuner, signal.SIGKILL)
 
 
+def _server_killed(case: Case, _: int) -> None:
+    case.database.away(case.dice.uniform(0.0, 6.0), killed=True)
+
+
+def _server_restarted(case: Case, _: int) -> None:
+    case.database.away(case.dice.uniform(0.0, 2.0), killed=False)
+
+
 FAULTS: dict[str, Callable[[Case, int], None]] = {
     "tuner killed": _tuner_killed,
     "tuner suspended": _suspended,
@@ -237,8 +291,12 @@ FAULTS: dict[str, Callable[[Case, int], None]] = {
     "disk full": _disk_full,
     "memory limited": _too_little_memory,
     "clock jumped": _clock_jumps,
-    "database locked": _database_locked,
     "load": _load,
+}
+FAULTS_OF_FILES = FAULTS | {"database locked": _database_locked}
+FAULTS_OF_SERVERS = FAULTS | {
+    "server killed": _server_killed,
+    "server restarted": _server_restarted,
 }
 
 
@@ -276,9 +334,10 @@ def _heard(lines: list[str]) -> Iterator[dict[str, Any]]:
 
 def _hit(case: Case, tuner: subprocess.Popen[str]) -> bool:
     """Inject a fault; whether the tuner was still there."""
-    name = case.dice.choice(list(FAULTS))
+    faults = FAULTS_OF_SERVERS if case.on_server else FAULTS_OF_FILES
+    name = case.dice.choice(list(faults))
     with contextlib.suppress(OSError):
-        FAULTS[name](case, tuner.pid)
+        faults[name](case, tuner.pid)
         case.faults[name] += 1
         return True
     return False
@@ -296,13 +355,14 @@ def _look_for_processes(case: Case) -> None:
 
 def _look_at_rows(case: Case) -> None:
     """Deliver what was kept, and compare what is stored with what is true."""
-    done = subprocess.run(
-        [sys.executable, __file__, "--rows", case.storage],
-        env=case.environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    with case.database.here:
+        done = subprocess.run(
+            [sys.executable, __file__, "--rows", case.storage, case.op],
+            env=case.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     rows = json.loads(done.stdout or "[]")  # none where the storage was never made
     for way, status, reason in rows:
         expected = BAD.get(way, "ok")
@@ -321,13 +381,14 @@ def _look_at_rows(case: Case) -> None:
                 case.violates("wrong records", record)
 
 
-def _rows(storage: str) -> None:
-    """Print the rows of a storage, with those that were kept for it."""
-    import optuna
-
+def _rows(storage: str, op: str) -> None:
+    """Print an operator's rows in a storage, with those that were kept for it."""
+    from tensorlang.tuner.storage import studies
     from tensorlang.tuner.storage.storage import Trials
 
-    for name in optuna.get_all_study_names(storage):
+    for name in studies.counts(storage):
+        if not name.startswith(op.replace(":", ".")):
+            continue
         trials = Trials(storage, name)
         rows = [
             (row.candidate.knobs["way"], row.outcome.status, row.outcome.reason)
@@ -344,16 +405,30 @@ def main() -> int:
     parser.add_argument("--faults", type=int, default=100, help="how many at least")
     parser.add_argument("--seed", type=int, default=0, help="where to start")
     parser.add_argument("--jobs", type=int, default=2, help="searches at once")
-    parser.add_argument("--rows", help=argparse.SUPPRESS)
+    parser.add_argument("--rows", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.rows:
-        _rows(options.rows)
+        _rows(*options.rows)
         return 0
+    place = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
+    database = Database(place)
+    if database.missing:
+        print(f"no server is killed: {database.missing}", flush=True)
+    try:
+        return _inject(options, database)
+    finally:
+        if not database.missing:
+            database.server.stop()
+        shutil.rmtree(place)
+
+
+def _inject(options: argparse.Namespace, database: Database) -> int:
+    """Run cases; the exit status."""
     found, faults = Counter(dict.fromkeys(VIOLATIONS, 0)), Counter[str]()
 
     def one(number: int) -> None:
         with tempfile.TemporaryDirectory(prefix="faults-") as folder:
-            case = Case(Path(folder), number, random.Random(number))
+            case = Case(Path(folder), number, random.Random(number), database)
             run(case, FAULTS_A_CASE)
         found.update(case.found)
         faults.update(case.faults)
