@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import importlib.util
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -41,9 +43,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Settle what a process of tests may do.
 
+    None reads or writes the user's records, trials and measurements of the machine.
     Processes of tests can be interrupted, as in the background none may be. None
     measures the machine or uses what was measured. There is a process for each core
     already: they build all kernels themselves, and PyTorch computes in one thread. PoCL
@@ -53,6 +56,9 @@ def pytest_configure() -> None:
     os.environ.setdefault("TENSORLANG_BUILD_PROCESSES", "1")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("POCL_WORK_GROUP_SPECIALIZATION", "0")
+    if not hasattr(config, "workerinput"):  # others inherit it
+        os.environ["XDG_DATA_HOME"] = data = tempfile.mkdtemp(prefix="tensorlang-")
+        config.add_cleanup(lambda: shutil.rmtree(data, ignore_errors=True))
     gc.set_threshold(50_000)  # programs are trees: of 700 objects, few are garbage
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -33,6 +33,7 @@ from tensorlang.tuner.search.space import Space
 from tensorlang.tuner.static import tuning as static_tuning
 from tensorlang.tuner.storage.databases import default_url
 from tensorlang.tuner.storage.filing import (
+    add_kept_records,
     candidate_of,
     existing_records,
     machine,
@@ -196,6 +197,7 @@ def _checked_choice(seed: int, storage: str | None) -> None:
 
 def _tuned(run: Run, url: str, study: str, seed: int) -> Report:
     """Tune one operator and record the result."""
+    add_kept_records()
     records.forget()
     read_records(record_file(run))  # fail early if the file is broken
     load = Load()

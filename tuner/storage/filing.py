@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import json
 import time
+import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +15,7 @@ from tensorlang import records
 from tensorlang.errors import RecordError, TensorlangError, TuningError
 from tensorlang.record_files import Record, path_of
 from tensorlang.tuner.limits.roofline import fraction
+from tensorlang.tuner.storage import spool
 from tensorlang.tuner.workers.protocol import Candidate
 from tensorlang.version import __version__
 
@@ -22,6 +27,7 @@ if TYPE_CHECKING:
     from tensorlang.tuner.tuning_run import Run
 
 _NEIGHBOURS: Final = 4
+_RECORDS: Final = "records"  # where they are kept until they can be added
 
 
 def candidate_of(record: Record) -> Candidate:
@@ -105,16 +111,35 @@ def store_winner(
     )
     beaten = [incumbent.ir] if incumbent and timed_too else []
     beaten += [ir for ir, key in run.merged.items() if key in search.known]
+    beaten += run.stale
     try:
-        kept = records.add(record, beaten=[*beaten, *run.stale])
+        kept = records.add(record, beaten=beaten)
     except (RecordError, OSError) as problem:
-        said = f"the winner could not be recorded: {problem}; run it again"
+        said = f"the winner could not be recorded: {problem}; {_later(record, beaten)}"
         note = "; ".join(filter(None, (report.note, said)))
         return dataclasses.replace(report, note=note)
     run.op.forget()
     if run.static and not kept:
         return report
     return dataclasses.replace(report, record=record_file(run))
+
+
+def _later(record: Record, beaten: Sequence[str]) -> str:
+    """Keep a record that could not be added; what becomes of it."""
+    text = json.dumps([record.to_json(), beaten])
+    file = spool.write(f"{_RECORDS}/{uuid.uuid4().hex}.json", text)
+    return (
+        f"it is kept in {file}, and added by the next run" if file else "run it again"
+    )
+
+
+def add_kept_records() -> None:
+    """Add the records that earlier runs could not add, if possible."""
+    for file in spool.files(_RECORDS):
+        with contextlib.suppress(RecordError, OSError, ValueError, TypeError):
+            plain, beaten = json.loads(file.read_text("utf-8"))
+            records.add(Record.from_json(plain), beaten=beaten)
+            file.unlink(missing_ok=True)
 
 
 def _roofline(run: Run, seconds: float) -> float:

@@ -1,4 +1,4 @@
-"""Trials that a storage could not take: kept in files, delivered when it can.
+"""What a storage could not take: trials kept in files, delivered when it can.
 
 A database may be away for a minute, or its disk full; neither is a reason to lose a
 trial or to end a run. The files are beside the user's data; where that disk is full,
@@ -52,13 +52,12 @@ class Told:
     tried: bool = False
 
 
-def folders() -> tuple[Path, Path]:
+def folders() -> Iterator[Path]:
     """Where something may be kept for later, the preferred folder first."""
     user = getattr(os, "getuid", lambda: "user")()
-    return (
-        platformdirs.user_data_path("tensorlang") / _FOLDER,
-        Path(tempfile.gettempdir()) / f"tensorlang-{_FOLDER}-{user}",
-    )
+    yield platformdirs.user_data_path("tensorlang") / _FOLDER
+    with contextlib.suppress(OSError):  # no folder takes temporary files
+        yield Path(tempfile.gettempdir()) / f"tensorlang-{_FOLDER}-{user}"
 
 
 def _own(folder: Path) -> bool:

@@ -7,6 +7,7 @@ import io
 import os
 import signal
 import sqlite3
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +20,7 @@ import pytest
 from tensorlang import records
 from tensorlang.errors import ArgumentError, TuningError
 from tensorlang.ops import find
+from tensorlang.record_files import read as read_records
 from tensorlang.tuner import (
     Progress,
     tune,
@@ -290,19 +292,53 @@ def test_a_database_that_is_away_ends_no_run_and_gets_its_trials_from_the_next(
 
 
 def test_a_disk_that_is_full_at_the_end_is_said_in_the_report(
-    user_operator: Callable[..., str], storage: str, monkeypatch: pytest.MonkeyPatch
+    user_operator: Callable[..., str],
+    storage: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def full(*_: object, **__: object) -> bool:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(records, "add", full)
-    (report,) = tune(
-        user_operator("slow", "fast"),
-        shapes=SHAPE, dtypes="u32", budget=300, storage=storage,
-    )  # fmt: skip
+    name = user_operator("slow", "fast")
+    options: dict[str, Any] = {"shapes": SHAPE, "dtypes": "u32", "budget": 300}
+    with monkeypatch.context() as patched:
+        patched.setattr(records, "add", full)
+        (report,) = tune(name, storage=storage, **options)
     assert report.best.knobs == {"way": "fast"}
     assert report.record is None
     assert "could not be recorded: [Errno 28] No space left" in report.note
+    kept = Path(report.note.partition("it is kept in ")[2].partition(", and")[0])
+    assert kept.is_relative_to(tmp_path / "data")
+    assert not records.all_files(records.user_folder())
+    options["trials"] = 1  # the next run adds it before it measures anything
+    (report,) = tune(name, storage=f"sqlite:///{tmp_path / 'other.db'}", **options)
+    (file,) = records.all_files(records.user_folder())
+    assert dict(read_records(file)[0].knobs) == {"way": "fast"}
+    assert not kept.exists()
+
+
+def test_a_disk_that_is_full_at_the_start_is_said_before_anything_is_measured(
+    user_operator: Callable[..., str], tmp_path: Path
+) -> None:
+    name, place = user_operator("slow", "fast"), tmp_path / "home"
+    script = f"""
+import resource, signal
+from tensorlang.tuner import tune
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+def listen(_):
+    print("measured", flush=True)
+tune({name!r}, shapes={SHAPE}, dtypes="u32", storage="sqlite:///{place}/trials.db",
+     listen=listen)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == ""
+    last = done.stderr.splitlines()[-1]
+    assert "RecordError: storage sqlite:" in last
+    assert f"{place} takes no files: File too large; free some space" in last
 
 
 def test_what_a_candidate_starts_ends_with_it(

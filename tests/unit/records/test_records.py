@@ -298,3 +298,7 @@ def test_only_regular_files_are_read() -> None:
     path.symlink_to("/dev/zero")
     with pytest.raises(RecordError, match="not a regular file"):
         record_files.read(path)
+
+
+def test_tests_leave_the_records_of_the_user_alone() -> None:
+    assert not records.user_folder().is_relative_to(Path.home())
