@@ -8,9 +8,10 @@ arrays. Sources: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy a
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
+from operator import add, xor
 from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
@@ -69,6 +70,10 @@ class Arithmetic(Protocol[W]):
 
     def high(self, a: W, b: W) -> W:
         """The upper half of the double-width product."""
+        ...
+
+    def named(self, name: str, word: W) -> W:
+        """`word`, called so in the text of kernels."""
         ...
 
 
@@ -142,31 +147,31 @@ def hash_words(
 
 
 def _threefry(
-    how: Impl, x: list[Any], key: list[Any], arithmetic: Arithmetic[Any]
+    how: Impl, counter: list[Any], key: list[Any], arithmetic: Arithmetic[Any]
 ) -> list[Any]:
+    def named(letter: str, values: Iterable[Any], after: str = "") -> list[Any]:
+        return [
+            arithmetic.named(f"{letter}{n}{after}", value)
+            for n, value in enumerate(values)
+        ]
+
     parity = arithmetic.constant(PARITY[how.bits])
-    for word in key:
-        parity = parity ^ word
-    schedule = [*key, parity]
-    x = [a + b for a, b in zip(x, key, strict=True)]
-    for number in range(how.rounds):
-        row = ROTATIONS[how.words, how.bits][number % 8]
+    schedule = named("k", [*key, reduce(xor, key, parity)])
+    x = named("x", map(add, counter, schedule))
+    for number in range(1, how.rounds + 1):
+        row = ROTATIONS[how.words, how.bits][(number - 1) % 8]
         # four words mix (0, 1) and (2, 3), then (0, 3) and (2, 1), alternately
-        partners = (3, 1) if how.words == 4 and number % 2 else (1, 3)
+        partners = (1, 3) if how.words == 2 or number % 2 else (3, 1)
         for left, right, by in zip((0, 2), partners, row, strict=False):
-            x[left] = x[left] + x[right]
-            x[right] = arithmetic.rotate(x[right], by) ^ x[left]
-        if number % 4 == 3:
-            x = _inject(x, schedule, (number + 1) // 4, arithmetic)
+            sum_ = arithmetic.named(f"x{left}_r{number}", x[left] + x[right])
+            mixed = arithmetic.rotate(x[right], by) ^ sum_
+            x[left], x[right] = sum_, arithmetic.named(f"x{right}_r{number}", mixed)
+        if number % 4 == 0:  # inject the key
+            step = number // 4
+            words = [schedule[(step + i) % len(schedule)] for i in range(len(x))]
+            words[-1] = words[-1] + arithmetic.constant(step)
+            x = named("x", map(add, x, words), f"_k{step}")
     return x
-
-
-def _inject(
-    x: list[Any], schedule: list[Any], step: int, arithmetic: Arithmetic[Any]
-) -> list[Any]:
-    rotated = [schedule[(step + i) % len(schedule)] for i in range(len(x))]
-    rotated[-1] = rotated[-1] + arithmetic.constant(step)
-    return [a + b for a, b in zip(x, rotated, strict=True)]
 
 
 def _philox(
@@ -177,12 +182,14 @@ def _philox(
         if number:
             bumps = WEYL[how.bits]
             key = [k + arithmetic.constant(w) for k, w in zip(key, bumps, strict=False)]
+        key = [arithmetic.named(f"k{n}_r{number + 1}", k) for n, k in enumerate(key)]
         low = [x[2 * i] * m for i, m in enumerate(factors)]
         high = [arithmetic.high(x[2 * i], m) for i, m in enumerate(factors)]
         if how.words == 2:
             x = [high[0] ^ key[0] ^ x[1], low[0]]
         else:
             x = [high[1] ^ x[1] ^ key[0], low[1], high[0] ^ x[3] ^ key[1], low[0]]
+        x = [arithmetic.named(f"x{n}_r{number + 1}", word) for n, word in enumerate(x)]
     return x
 
 
@@ -200,6 +207,10 @@ class NumpyArithmetic:
         """`word` rotated left."""
         left, right = self.constant(by), self.constant(self.bits - by)
         return (word << left) | (word >> right)
+
+    def named(self, name: str, word: object) -> object:  # noqa: ARG002
+        """`word`: an array has no name."""
+        return word
 
     def high(self, a: Any, b: Any) -> Any:
         """The upper half of the product; 64-bit words via exact Python integers."""

@@ -88,7 +88,9 @@ def _nest(nest: Nest, name: str, axis: str, extent: ir.Expr, body: _Body) -> ir.
     taken = {nest.out.name, *(each.var.name for each in axes)}
     taken |= {each.var.name[1:] for each in axes}  # the loops
     taken |= {buffer.name for buffer in nest.inputs}
-    block = _stores(nest, tuple(rows), body(nest, index, tuple(rows)), taken)
+    with sharing.labelling() as labels:
+        drawn = body(nest, index, tuple(rows))
+        block = _stores(nest, tuple(rows), drawn, labels, taken)
     return nests.nest(name, axes, block)
 
 
@@ -96,6 +98,7 @@ def _stores(
     nest: Nest,
     rows: tuple[ir.Expr, ...],
     drawn: Sequence[_Drawn],
+    labels: sharing.Labels,
     taken: set[str],
 ) -> ir.Stmt:
     """The body: common subexpressions as lets, then a store for each element."""
@@ -111,7 +114,7 @@ def _stores(
             given.append(stand_in)
         places.append(place)
         values.append(nest.value(bits, *given))
-    lets, results = sharing.lets(values, {}, taken)
+    lets, results = sharing.lets(values, labels, taken)
     stores = (
         ir.Store(nest.out, place, value)
         for place, value in zip(places, results, strict=True)

@@ -38,6 +38,10 @@ class ExprArithmetic:
         """The upper half of the product."""
         return mulhi(a, b)
 
+    def named(self, name: str, word: ir.Expr) -> ir.Expr:
+        """`word`, bound to the name if it is used more than once."""
+        return ir.named(name, word, always=False)
+
 
 def hash_exprs(
     how: Impl, counter: Sequence[ir.Expr], key: Sequence[ir.Expr]

@@ -58,7 +58,6 @@ if TYPE_CHECKING:
         compute,
         max,
         min,
-        named,
         placeholder,
         prod,
         reduce_axis,
@@ -132,6 +131,7 @@ if TYPE_CHECKING:
         seq,
         unary,
     )
+    from tensorlang.ir.simplification.sharing import named
     from tensorlang.ir.simplification.simplify import simplify_function
     from tensorlang.ir.text.parser import parse
     from tensorlang.ir.text.printer import show
@@ -151,7 +151,7 @@ else:  # a process that only calls kernels needs none of these
             "definitions.extremes": (),
             "definitions.frontend": (
                 "ReduceAxis", "Reduction", "Stage", "Tensor", "argmax", "argmin",
-                "compute", "max", "min", "named", "placeholder", "prod", "reduce_axis",
+                "compute", "max", "min", "placeholder", "prod", "reduce_axis",
                 "reduction", "reshaped", "scalar", "size", "sum",
             ),
             "interpreter": ("run",),
@@ -173,6 +173,7 @@ else:  # a process that only calls kernels needs none of these
             "text.printer": ("show",),
             "definitions.reducers": (),
             "definitions.rows": (),
+            "simplification.sharing": ("named",),
             "simplification.simplify": ("simplify_function",),
             "definitions.sizes": ("Size", "require"),
             "verification.verifier": ("verify",),

@@ -33,12 +33,8 @@ Shape: TypeAlias = Sequence[ir.ExprLike]
 
 @dataclass(slots=True)
 class _Body:
-    """State recorded while the body of a `compute` runs.
+    """Tensors read and reduction axes used while the body of a `compute` runs."""
 
-    Assigned names, tensors read, reduction axes used.
-    """
-
-    labels: dict[int, tuple[ir.Expr, str]] = field(default_factory=dict)
     inputs: list[Tensor] = field(default_factory=list)
     axes: list[ir.Var] = field(default_factory=list)
 
@@ -251,14 +247,6 @@ def argmin(value: ir.ExprLike, index: ir.ExprLike, axis: ReduceAxis) -> Reductio
     return reduction("argmin", (value, index), axis)
 
 
-def named(name: str, value: ir.Expr) -> ir.Expr:
-    """`value`, bound to `name` by a `Let` in the block being defined."""
-    body = _BODY.get()
-    if body is not None:
-        body.labels[id(value)] = (value, name)
-    return value
-
-
 @overload
 def compute(
     shape: Shape,
@@ -302,7 +290,8 @@ def compute(
     building = _Body()
     token = _BODY.set(building)
     try:
-        result = body(*indices)
+        with sharing.labelling() as labels:
+            result = body(*indices)
     finally:
         _BODY.reset(token)
     values = _values(result)
@@ -314,7 +303,7 @@ def compute(
         for n, value in zip(given, values, strict=True)
     )
     folded = result if isinstance(result, Reduction) else None
-    stmt = _block_body(buffers, indices, values, folded, building.labels)
+    stmt = _block_body(buffers, indices, values, folded, labels)
     axes = [
         (index, (kinds or {}).get(index.name[1:], "spatial"), extent)
         for index, extent in zip(indices, extents, strict=True)
@@ -367,7 +356,7 @@ def _block_body(
     indices: tuple[ir.Var, ...],
     values: tuple[ir.Expr, ...],
     folded: Reduction | None,
-    labels: Mapping[int, tuple[ir.Expr, str]],
+    labels: sharing.Labels,
 ) -> ir.Stmt:
     taken = {buffer.name for buffer in buffers} | {index.name for index in indices}
     taken |= {axis.name for axis in folded.axes} if folded else set()

@@ -9,14 +9,44 @@ of an expression that is deep, as a loop in Python makes it: passes are recursiv
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import Field, fields
-from typing import Final
+from typing import Final, TypeAlias
 
-from tensorlang.ir.nodes import Buffer, Const, Expr, Let, Node, Unary, Var
+from tensorlang.ir.nodes import Buffer, Const, Expr, Let, Load, Node, Unary, Var
 from tensorlang.ir.visit import children, fresh, rebuild, rewriter
 
 MOST_LEVELS: Final = 96  # of an expression; deeper ones are named
+
+# an expression's id -> the expression, which keeps the id its own, its name, and
+# whether it is bound even if it is used once
+Labels: TypeAlias = dict[int, tuple[Expr, str, bool]]
+
+_LABELS: ContextVar[Labels | None] = ContextVar("labels", default=None)
+
+
+@contextmanager
+def labelling() -> Iterator[Labels]:
+    """The names that `named` gives in the body of a block, for `lets`."""
+    labels: Labels = {}
+    token = _LABELS.set(labels)
+    try:
+        yield labels
+    finally:
+        _LABELS.reset(token)
+
+
+def named(name: str, value: Expr, *, always: bool = True) -> Expr:
+    """`value`, bound to `name` by a `Let` in the block being defined.
+
+    Unless `always`, it is bound only if it is used more than once.
+    """
+    labels = _LABELS.get()
+    if labels is not None:
+        labels[id(value)] = (value, name, always)
+    return value
 
 
 class _Numbering:
@@ -58,22 +88,23 @@ def _shallow(value: object) -> object:
 
 def lets(
     values: Sequence[Expr],
-    labels: Mapping[int, tuple[Expr, str]],
+    labels: Labels,
     taken: set[str],
 ) -> tuple[list[Let], list[Expr]]:
     """Bind shared subexpressions by `Let`s; returns these, and the values, in order.
 
     Args:
         values: Expressions that may share subexpressions, also with each other.
-        labels: Requested names, by the subexpression's `id`; these are always bound.
+        labels: Requested names, of `named`.
         taken: Names in use; the new ones are added.
     """
     numbering = _Numbering()
-    for part in _children_first([*values, *(part for part, _ in labels.values())]):
+    for part in _children_first([*values, *(part for part, *_ in labels.values())]):
         numbering.representative(part)
     roots = [numbering.representative(value) for value in values]
     wished = {
-        id(numbering.representative(part)): name for part, name in labels.values()
+        id(numbering.representative(part)): (name, always)
+        for part, name, always in labels.values()
     }
     uses = _count_uses(roots)
     made: list[Let] = []
@@ -91,9 +122,10 @@ def lets(
         result: Expr = rebuild(node, visit)
         level = 1 + max((levels.get(id(c), 0) for c in _below(node)), default=0)
         again = uses[id(node)] > 1 and not _trivial(result)
-        if id(node) in wished or again or level > MOST_LEVELS:
+        name, always = wished.get(id(node)) or (_name(result), False)
+        if always or again or level > MOST_LEVELS:
             level = 0
-            var = Var(fresh(wished.get(id(node), "t"), taken), result.dtype)
+            var = Var(fresh(name, taken), result.dtype)
             made.append(Let(var, result))
             result = var
         done[id(node)], levels[id(node)] = result, level
@@ -138,6 +170,21 @@ def _count_uses(roots: Sequence[Node]) -> Counter[int]:
             uses[id(child)] += 1
             stack.append(child)
     return uses
+
+
+def _name(value: Expr) -> str:
+    """A name for a shared value: of a load `x[vi, 0]`, `x_i0`."""
+    if not isinstance(value, Load):
+        return "t"
+    places = []
+    for index in value.indices:
+        if isinstance(index, Const) and index.value >= 0:
+            places.append(str(index.value))
+        elif isinstance(index, Var):
+            places.append(index.name.removeprefix("v"))
+        else:
+            return "t"
+    return "_".join([value.buffer.name, "".join(places)])
 
 
 def _trivial(node: Expr) -> bool:
