@@ -30,12 +30,13 @@ _PATIENCE: Final = "tensorlang_patience"
 _ALONE_UNTIL: Final = "tensorlang_alone_until"
 _ALONE_LEFT: Final = "tensorlang_alone_left"
 _WATCH_UNTIL: Final = "tensorlang_watch_until"
+_RELAPSE_UNTIL: Final = "tensorlang_relapse_until"
 # spins before yielding the processor; 1000 take about 30 microseconds
 IDLE_SPINS: Final = 4000  # workers: still awake for calls in a loop
 WAIT_SPINS: Final = 1000  # at a barrier, or waiting for the last worker
 SHARES_EACH: Final = 4  # of a stage, for each thread; at most 8: they have one line
-BACKOFF: Final = 40  # so a busy processor costs at most 1/40 of the time of launches
-REST: Final = 400  # or, where launches are rare, 1/400 of all time
+BACKOFF: Final = 40  # so busy processors cost at most 1/40 of the time of launches
+REST: Final = 10  # or, where launches are rare, 1/400 of all time
 PATIENCE: Final = 200_000  # nanoseconds: waking a thread is no loss
 STREAK: Final = 32  # short jobs, so waking costs little of their time
 GAP: Final = 50_000  # nanoseconds between jobs in a loop: workers are still awake
@@ -77,7 +78,7 @@ def always_share(share: bool = True) -> None:
     patience = ctypes.c_int64.from_address(addresses[_PATIENCE])
     patience.value = (1 << 62) if share else PATIENCE
     if share:  # as if nothing had been lost
-        for name in (_ALONE_UNTIL, _WATCH_UNTIL):
+        for name in (_ALONE_UNTIL, _WATCH_UNTIL, _RELAPSE_UNTIL):
             ctypes.c_int64.from_address(addresses[name]).value = 0
 
 
@@ -90,7 +91,8 @@ def _pool() -> llvm.Library:
         code = llvm.compile_quickly(pool_text())
         entry = store.Entry({}, {"object": code})
         store.save(key, entry)
-    exported = (*SYMBOLS, _PATIENCE, _ALONE_UNTIL, _ALONE_LEFT, _WATCH_UNTIL)
+    words = _PATIENCE, _ALONE_UNTIL, _ALONE_LEFT, _WATCH_UNTIL, _RELAPSE_UNTIL
+    exported = (*SYMBOLS, *words)
     return llvm.link([entry.blobs["object"]], exported)
 
 

@@ -499,4 +499,21 @@ def test_a_caller_that_waits_for_a_held_worker_goes_on_alone_for_a_while(
     assert teams == [2, 2, 1]
     left = backing_off("until").value - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
     assert 0 < left <= pool.REST * pool.MOST_LOST
-    assert 0 < backing_off("left").value <= pool.BACKOFF * pool.MOST_LOST
+    assert 0 < backing_off("left").value <= pool.MOST_LOST
+
+
+def test_losses_that_follow_each_other_cost_twice_as_long_each_time(assemble):
+    pool.always_share(False)
+    kernel = team_kernel(assemble, LATE.replace("BARRIER", ""), 2)
+    counts = np.zeros(4096, np.int64)
+    kernel.launch(counts)
+    times = []
+    for number in range(8):
+        if number == 7:  # as if none had been lost for long
+            pool.always_share()
+            pool.always_share(False)
+            kernel.launch(counts)
+        kernel.launch(counts)
+        times.append(backing_off("left").value / pool.MOST_LOST)
+        lose(0, 0)  # paid
+    assert times == [1, 2, 4, 8, 16, 32, pool.BACKOFF, 1]
