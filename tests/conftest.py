@@ -59,7 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # others inherit it
         os.environ["XDG_DATA_HOME"] = data = tempfile.mkdtemp(prefix="tensorlang-")
         config.add_cleanup(lambda: shutil.rmtree(data, ignore_errors=True))
-    gc.set_threshold(50_000)  # programs are trees: of 700 objects, few are garbage
+    gc.set_threshold(1_000_000)  # programs are trees: of 700 objects, few are garbage
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
