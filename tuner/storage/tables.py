@@ -34,7 +34,13 @@ else:  # slow to import
 
 _KEY: Final = "tensorlang"  # of a trial's row
 _CODE: Final = "tensorlang code"  # of what it measures
-_INDEX: Final = "tensorlang_codes"
+_INDICES: Final = {  # by name: the table, and what of it
+    "tensorlang_codes": (
+        "trial_user_attributes",
+        f"(value_json) WHERE key = '{_CODE}'",
+    ),
+    "tensorlang_trials": ("trials", "(study_id, trial_id)"),
+}
 SOME: Final = 2048  # trials of a large study: the latest, and the fastest
 
 
@@ -96,17 +102,16 @@ def lock(connection: Connection, study: int, *, lasting: bool = True) -> None:
 
 
 def index(engine: Engine) -> None:
-    """Let codes be found quickly; slowly, if only others may change the tables."""
-    notes = models.TrialUserAttributeModel.__table__
+    """Let trials be found quickly; slowly, if only others may change the tables."""
     if engine.dialect.name not in ("sqlite", "postgresql"):
         return
-    if any(
-        i["name"] == _INDEX for i in sqlalchemy.inspect(engine).get_indexes(notes.name)
-    ):
-        return
-    said = f"CREATE INDEX {_INDEX} ON {notes.name} (value_json) WHERE key = '{_CODE}'"
-    with suppress(sqlalchemy.exc.SQLAlchemyError), engine.begin() as connection:
-        connection.execute(sqlalchemy.text(said))
+    inspector = sqlalchemy.inspect(engine)
+    for name, (table, columns) in _INDICES.items():
+        if any(known["name"] == name for known in inspector.get_indexes(table)):
+            continue
+        said = sqlalchemy.text(f"CREATE INDEX {name} ON {table} {columns}")
+        with suppress(sqlalchemy.exc.SQLAlchemyError), engine.begin() as connection:
+            connection.execute(said)
 
 
 def _stored(study: int) -> sqlalchemy.Select[Any]:

@@ -153,10 +153,11 @@ def test_of_a_large_study_the_fastest_and_the_latest_are_read(
     assert len(list(late.finished())) == 31
 
 
-def test_codes_have_an_index(url: str) -> None:
+def test_codes_and_the_trials_of_a_study_have_an_index(url: str) -> None:
     engine = Trials(url, "study")._engine
-    indices = inspect(engine).get_indexes("trial_user_attributes")
-    assert [index["name"] for index in indices] == ["tensorlang_codes"]
+    for name, table in (("codes", "trial_user_attributes"), ("trials", "trials")):
+        indices = [index["name"] for index in inspect(engine).get_indexes(table)]
+        assert f"tensorlang_{name}" in indices
     asked: list[tuple[str, Any]] = []
 
     @event.listens_for(engine, "before_cursor_execute")
