@@ -47,6 +47,7 @@ class ModelSampler(optuna.samplers.TPESampler):  # type: ignore[misc] # untyped
         self._space, self._own_seed = space, seed
         self._rankings: dict[str, Ranking] = {}
         self._measured: dict[str, Measured] = {}
+        self._decided: dict[str, Any] = {}
         self.pending: Sequence[Candidate] = ()
         self.share: Callable[[Candidate], bool] = lambda _: True
 
@@ -56,6 +57,18 @@ class ModelSampler(optuna.samplers.TPESampler):  # type: ignore[misc] # untyped
             candidate,
             outcome.seconds if outcome.ok else inf,
         )
+
+    def before_trial(
+        self, study: optuna.Study, trial: optuna.trial.FrozenTrial
+    ) -> None:
+        """Decide what is suggested.
+
+        Optuna asks for it when a schedule function asks for its first knob, and the
+        worker that runs the function cannot predict times meanwhile.
+        """
+        super().before_trial(study, trial)
+        if self._guides(trial):
+            self._decided = self._most_promising()
 
     def infer_relative_search_space(
         self, study: optuna.Study, trial: optuna.trial.FrozenTrial
@@ -82,6 +95,10 @@ class ModelSampler(optuna.samplers.TPESampler):  # type: ignore[misc] # untyped
         if not self._guides(trial):
             own: dict[str, Any] = super().sample_relative(study, trial, search_space)
             return own
+        return self._decided
+
+    def _most_promising(self) -> dict[str, Any]:
+        """Its values by Optuna's names; empty if there is none."""
         promising = [
             found
             for algorithm in self._space.modelled

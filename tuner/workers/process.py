@@ -118,7 +118,7 @@ class WorkerProcess:
         self._said = 0  # size of the log before the process started
         self._pending = b""
         self._stage = ""
-        self._open = False
+        self._open = self._asking = False
         self.started = 0
         self.start_seconds = 0.0
         self._spawned = 0.0
@@ -164,7 +164,21 @@ class WorkerProcess:
 
         It is repeated if the worker is killed from outside.
         """
-        until = time.monotonic() + left
+        if self._asking:
+            raise RuntimeError("a worker is asked for one thing at a time")
+        self._asking = True
+        try:
+            return self._asked(request, limit, time.monotonic() + left, knobs)
+        finally:
+            self._asking = False
+
+    def _asked(
+        self,
+        request: Mapping[str, object],
+        limit: float,
+        until: float,
+        knobs: Knobs | None,
+    ) -> Any:
         for pause in _PAUSES:
             self._opened(pause)
             self._stage = ""

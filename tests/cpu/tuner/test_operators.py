@@ -55,3 +55,15 @@ def test_a_users_operator_is_tuned_as_it_stands(
     x = np.random.default_rng(0).standard_normal(shapes[0], np.float32)
     if op == "row_sum":
         np.testing.assert_allclose(find(f"{name}:{op}")(x), x.sum(1), atol=1e-3)
+
+
+def test_a_cost_model_guides_a_search_whose_schedules_run_in_a_worker(
+    storage: str,
+) -> None:
+    guided: list[bool] = []
+    (report,) = tune(
+        "nn.dense", shapes=[(33, 65), (47, 65)], dtypes="f32", budget=None, trials=6,
+        storage=storage, listen=lambda _: guided.append(True),
+    )  # fmt: skip
+    assert len(guided) == report.trials == 6
+    assert set(report.counts) <= {"ok", "illegal"}, report.reasons
