@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "studies": "List, show and export searches, shared ones too.",
     "replay": "Run samplers over a finished search, without hardware.",
     "show": "Show an operator as IR, trace, scheduled IR, source or assembly.",
+    "explore": "Show an operator on one page, with lines linked through all stages.",
     "ops": "List the operators.",
     "targets": "List the available targets, and how to get the missing ones.",
     "machine": "Show what this CPU can do, and measure it.",

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
-from io import StringIO
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.console import Console
-from rich.syntax import Syntax
 
 from tensorlang import runtime
 from tensorlang.cli import configuration, console, options
@@ -26,23 +20,6 @@ if TYPE_CHECKING:
     from tensorlang.workload import Workload
 
 app = typer.Typer(add_completion=False)
-
-_PAGE: Final = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<title>{title}</title>
-<style>
-body {{ font-family: sans-serif; margin: 2em; }}
-pre {{ font-family: Menlo, Consolas, monospace; line-height: 1.3; }}
-{styles}
-</style>
-</head>
-<body>
-<h1>{title}</h1>
-{sections}</body>
-</html>
-"""
 
 
 @dataclass
@@ -128,15 +105,12 @@ def show(
     stage: Annotated[
         str, typer.Option(metavar="STAGE", help=f"One of: {_NAMES}.")
     ] = "",
-    html: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write an HTML page of one or all stages."),
-    ] = None,
 ) -> None:
     """Show an operator at a stage from definition to machine code.
 
     Without --stage, shows the definition. The text is highlighted on a terminal and
-    plain when piped. CUDA needs no GPU: without one it is shown for cuda:sm_90a.
+    plain when piped. CUDA needs no GPU: without one it is shown for cuda:sm_90a. On a
+    page, with the lines of all stages linked: tlang explore.
     """
     chosen = options.to_compile(target)
     stages = OF_KIND[chosen.kind]
@@ -147,35 +121,5 @@ def show(
         )
     found = options.operator(op)
     view = View(found, options.workload(found, shape, dtype, attr), chosen)
-    if html is not None:
-        html.write_text(page(view, [stage] if stage else list(stages)), "utf-8")
-        return
     _, lexer, text = stages[stage or "ir"]
     console.code(text(view), lexer)
-
-
-def page(view: View, stages: Sequence[str]) -> str:
-    """An HTML page with a section per stage."""
-    sections, styles = [], []
-    for stage in stages:
-        about, lexer, text = OF_KIND[view.target.kind][stage]
-        heading = f'<h2 id="{stage}">{stage}: {escape(about)}</h2>'
-        style, code = _highlighted(text(view), lexer, stage)
-        styles.append(style)
-        sections.append(f"{heading}\n<pre><code>{code}</code></pre>\n")
-    title = escape(f"{view.workload} on {view.target.name}")
-    return _PAGE.format(
-        title=title, styles="\n".join(styles), sections="".join(sections)
-    )
-
-
-def _highlighted(text: str, lexer: str, stage: str) -> tuple[str, str]:
-    """Style sheet and highlighted text, with classes named after the stage."""
-    text = text.rstrip("\n")
-    width = max(map(len, text.splitlines()), default=1) + 1
-    recorder = Console(record=True, width=width, file=StringIO())
-    recorder.print(Syntax(text, lexer, theme="friendly", background_color="default"))
-    made = recorder.export_html(code_format="{stylesheet}\0{code}")
-    styles, _, code = made.partition("\0")
-    styles = re.sub(r"^\.r(?=\d)", f".{stage}-", styles, flags=re.MULTILINE)
-    return styles, code.replace('class="r', f'class="{stage}-')

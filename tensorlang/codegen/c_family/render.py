@@ -53,6 +53,11 @@ _TEMPLATES: Final = {
 _ON_CPU: Final = "opencl_cpu.cl.j2"
 
 
+def printable(function: ir.Function, target: Target) -> ir.Function:
+    """A lowered function with selects as C is best at, which is what is printed."""
+    return function if target.model == "cpu" else tidy_selects(function)
+
+
 def render(
     function: ir.Function, target: Target, knobs: Mapping[str, object] | None = None
 ) -> str:
@@ -61,14 +66,17 @@ def render(
     Raises:
         CodegenError: the function is not lowered, or the language lacks a node.
     """
-    if target.model != "cpu":
-        function = tidy_selects(function)
-    printer = Printer(function, target)
+    return printed(Printer(printable(function, target), target), knobs or {})
+
+
+def printed(printer: Printer, knobs: Mapping[str, object]) -> str:
+    """The source of a printer's function; see `render`."""
+    function, target = printer.function, printer.target
     kernels = [printer.kernel(launch) for launch in launches(function)]
     prelude = printer.prelude()
     return str(
         printer.macros["Source"](
-            header=header(function, target, knobs or {}),
+            header=header(function, target, knobs),
             types=sorted(printer.types, key=_width),
             prelude=prelude,
             kernels=kernels,
@@ -114,6 +122,7 @@ class Printer:
 
     def __init__(self, function: ir.Function, target: Target) -> None:
         self.function = function
+        self.target = target
         self.sizes = size_ranges(function, MOST_BYTES)
         self.host = around_launches(function.body)
         self.types: set[str] = set()

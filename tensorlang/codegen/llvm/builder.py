@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from tensorlang.codegen.llvm import instructions as ins
 from tensorlang.codegen.llvm.types import memory_type
-from tensorlang.ir.nodes import Buffer, Expr, Var
+from tensorlang.ir.nodes import Buffer, Expr, Stmt, Var
 from tensorlang.targets import Target
+
+Observer: TypeAlias = Callable[[Sequence[Stmt], Sequence[ins.Instruction]], None]
 
 
 @dataclass
 class Module:
-    """What the routines of a module share: target, declarations, loop metadata."""
+    """What the routines of a module share: target, declarations, loop metadata.
+
+    `observer`, if any, is told the instructions of each statement, or of several that
+    share them; inner statements come first.
+    """
 
     target: Target
     declarations: set[str] = field(default_factory=set)
     loops: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+    observer: Observer | None = None
 
     def loop(self, *properties: str) -> str:
         """A new `!llvm.loop` node with these properties."""
@@ -68,6 +76,11 @@ class Builder:
         """Append an instruction; returns the name of its value."""
         self.body.append(instruction)
         return getattr(instruction, "name", "")
+
+    def observe(self, first: int, *stmts: Stmt) -> None:
+        """Tell the observer whose the instructions from `first` on are."""
+        if self.module.observer is not None:
+            self.module.observer(stmts, self.body[first:])
 
     def call(
         self,

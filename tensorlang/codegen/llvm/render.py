@@ -34,21 +34,39 @@ def render(
     Raises:
         CodegenError: the function is not lowered, or cannot be expressed.
     """
-    function = unmask(drop_dead_lanes(function))
-    module = Module(target)
+    function, module = printable(function), Module(target)
+    return printed(function, module, routines(function, module), knobs or {})
+
+
+def routines(function: Function, module: Module) -> list[ins.Routine]:
+    """The routines of a printable function; see `render`."""
     pieces, size = workspace.layout(function)
-    routines = [
+    return [
         *_kernel(function, module, pieces),
         _query(function, module, "team", useful(function)),
         _query(function, module, "workspace", size),
     ]
+
+
+def printed(
+    function: Function,
+    module: Module,
+    made: Sequence[ins.Routine],
+    knobs: Mapping[str, object],
+) -> str:
+    """The text of a function's routines as a module."""
     return templates.render(
         "llvm.ll.j2",
-        header=header(function, target, knobs or {}),
-        routines=routines,
+        header=header(function, module.target, knobs),
+        routines=made,
         declarations=sorted(module.declarations),
         loops=module.loops,
     )
+
+
+def printable(function: Function) -> Function:
+    """A lowered function without masks that its instructions do not need."""
+    return unmask(drop_dead_lanes(function))
 
 
 def _arguments(function: Function, builder: Builder, names: set[str]) -> None:

@@ -31,31 +31,38 @@ _NO_VECTORS = '!{!"llvm.loop.vectorize.enable", i1 false}'
 _NO_UNROLL = '!{!"llvm.loop.unroll.disable"}'
 
 
-@by_class
 def run(stmt: ir.Stmt, builder: Builder) -> None:
     """Append the instructions of a statement.
 
     Raises:
         CodegenError: the statement should have been lowered, or is not for CPUs.
     """
+    first = len(builder.body)
+    _run(stmt, builder)
+    builder.observe(first, stmt)
+
+
+@by_class
+def _run(stmt: ir.Stmt, builder: Builder) -> None:
     del builder
     raise CodegenError(f"LLVM code has no {type(stmt).__name__} statement")
 
 
-@run.register
+@_run.register
 def _seq(stmt: ir.Seq, builder: Builder) -> None:
     for streaming, items in groupby(stmt.stmts, is_nontemporal):
         if streaming:
-            nontemporal.store_all(
-                builder, [s for s in items if is_nontemporal(s)], value
-            )
+            first = len(builder.body)
+            stores = [s for s in items if is_nontemporal(s)]
+            nontemporal.store_all(builder, stores, value)
+            builder.observe(first, *stores)
             builder.effect()
         else:
             for item in items:
                 run(item, builder)
 
 
-@run.register
+@_run.register
 def _let(stmt: ir.Let, builder: Builder) -> None:
     text = value(stmt.value, builder)
     name = stmt.var.name
@@ -68,7 +75,7 @@ def _let(stmt: ir.Let, builder: Builder) -> None:
             builder.narrow[stmt.var] = twin
 
 
-@run.register
+@_run.register
 def _alloc(stmt: ir.Alloc, builder: Builder) -> None:
     if stmt.buffer in builder.pointers:  # in the workspace
         return
@@ -80,7 +87,7 @@ def _alloc(stmt: ir.Alloc, builder: Builder) -> None:
     builder.allocate(stmt.buffer, int(extent.value))
 
 
-@run.register
+@_run.register
 def _store(stmt: ir.Store, builder: Builder) -> None:
     if stmt.mask is not None and stmt.mask.dtype.lanes == 1:
         plain = ir.Store(stmt.buffer, stmt.indices, stmt.value, None, stmt.hints)
@@ -95,26 +102,27 @@ def _store(stmt: ir.Store, builder: Builder) -> None:
     builder.effect()
 
 
-@run.register
+@_run.register
 def _atomic(stmt: ir.AtomicUpdate, builder: Builder) -> None:
     memory.atomic(builder, stmt, value)
     builder.effect()
 
 
-@run.register
+@_run.register
 def _evaluate(stmt: ir.Evaluate, builder: Builder) -> None:
     builder.effect()  # repeated checks must not be merged
     with builder.scope():
         value(stmt.expr, builder)
 
 
-@run.register
+@_run.register
 def _control(stmt: ir.If | ir.For | ir.While, builder: Builder) -> None:
     control(stmt, builder, lambda body: run(body, builder))
 
 
 def control(stmt: ir.If | ir.For | ir.While, builder: Builder, body: Body) -> None:
     """Emit a branch or loop; `body` emits the statements inside."""
+    first = len(builder.body)
     match stmt:
         case ir.If():
             _branch(stmt, builder, body)
@@ -122,6 +130,7 @@ def control(stmt: ir.If | ir.For | ir.While, builder: Builder, body: Body) -> No
             _loop(stmt, builder, body)
         case ir.While():
             _repeat(stmt, builder, body)
+    builder.observe(first, stmt)
 
 
 def _branch(stmt: ir.If, builder: Builder, body: Body) -> None:

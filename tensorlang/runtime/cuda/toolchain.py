@@ -52,8 +52,10 @@ def versions() -> str:
     return f"nvrtc {major.value}.{minor.value}, ptxas {ptxas}"
 
 
-def ptx_of(source: str, arch: str) -> str:
+def ptx_of(source: str, arch: str, *, lines: bool = False) -> str:
     """Compile CUDA C++ to PTX for an architecture such as `sm_90a`, without FMA fusion.
+
+    With `lines`, the PTX says which line of the source its instructions come from.
 
     Raises:
         CodegenError: NVRTC rejects the source; the message includes its log.
@@ -64,6 +66,7 @@ def ptx_of(source: str, arch: str) -> str:
     given = (source.encode(), b"kernel.cu", 0, None, None)
     _checked(nvrtc, nvrtc.nvrtcCreateProgram(ctypes.byref(program), *given))
     options = [*_OPTIONS, f"--gpu-architecture={arch.replace('sm_', 'compute_')}"]
+    options += ["--generate-line-info"] if lines else []
     array = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
     try:
         if nvrtc.nvrtcCompileProgram(program, len(options), array):
@@ -74,7 +77,9 @@ def ptx_of(source: str, arch: str) -> str:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
 
 
-def cubin_of(ptx: str, arch: str) -> tuple[bytes, dict[str, int]]:
+def cubin_of(
+    ptx: str, arch: str, *, lines: bool = False
+) -> tuple[bytes, dict[str, int]]:
     """Assemble PTX; returns the cubin and the maximum resource use of its kernels.
 
     Resources: registers per thread, bytes of spills and stack, and bytes of static
@@ -87,7 +92,8 @@ def cubin_of(ptx: str, arch: str) -> tuple[bytes, dict[str, int]]:
     with tempfile.TemporaryDirectory(prefix="tensorlang-") as folder:
         source, target = Path(folder, "kernel.ptx"), Path(folder, "kernel.cubin")
         source.write_text(ptx, "utf-8")
-        said = _run(["ptxas", "-v", f"-arch={arch}", "-o", str(target), str(source)])
+        options = ["-v", f"-arch={arch}", *(["-lineinfo"] if lines else [])]
+        said = _run(["ptxas", *options, "-o", str(target), str(source)])
         found = {
             name: max(map(int, pattern.findall(said)), default=0)
             for name, pattern in _USAGE.items()
@@ -95,25 +101,27 @@ def cubin_of(ptx: str, arch: str) -> tuple[bytes, dict[str, int]]:
         return target.read_bytes(), found
 
 
-def whole_cubin_of(ptx: str, arch: str) -> tuple[bytes, dict[str, int]]:
+def whole_cubin_of(
+    ptx: str, arch: str, *, lines: bool = False
+) -> tuple[bytes, dict[str, int]]:
     """As `cubin_of`, but trading occupancy for fewer spills.
 
     ptxas may spill in order to fit more blocks on an SM. If it did, retry with lower
     `.minnctapersm` and keep what spills least.
     """
-    cubin, resources = cubin_of(ptx, arch)
+    cubin, resources = cubin_of(ptx, arch, lines=lines)
     for blocks in _ENOUGH:
         if not resources["spill_bytes"]:
             break
         bounded = _BOUNDS.sub(rf"\g<1>\n.minnctapersm {blocks}", ptx)
-        other, used = cubin_of(bounded, arch)
+        other, used = cubin_of(bounded, arch, lines=lines)
         if used["spill_bytes"] < resources["spill_bytes"]:
             cubin, resources = other, used
     return cubin, resources
 
 
-def sass_of(cubin: bytes) -> str:
-    """SASS disassembly of a cubin.
+def sass_of(cubin: bytes, *, lines: bool = False) -> str:
+    """SASS disassembly of a cubin, with the lines it comes from if the cubin has them.
 
     Raises:
         TargetError: nvdisasm is missing.
@@ -121,7 +129,7 @@ def sass_of(cubin: bytes) -> str:
     with tempfile.TemporaryDirectory(prefix="tensorlang-") as folder:
         path = Path(folder, "kernel.cubin")
         path.write_bytes(cubin)
-        return _run(["nvdisasm", "-c", str(path)])
+        return _run(["nvdisasm", "-c", *(["-g"] if lines else []), str(path)])
 
 
 def _run(command: Sequence[str]) -> str:

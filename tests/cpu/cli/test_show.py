@@ -1,8 +1,6 @@
-"""Every stage of an operator, as text and as a page."""
+"""Every stage of an operator, as text."""
 
 from __future__ import annotations
-
-from html.parser import HTMLParser
 
 import pytest
 
@@ -13,29 +11,6 @@ from tensorlang.ops import find
 from tensorlang.ops.kernels import building
 from tensorlang.runtime import build
 from tensorlang.scheduling import Knobs
-
-VOID = {"meta", "br", "hr", "img", "link", "input"}
-
-
-class Nesting(HTMLParser):
-    """Elements must close in the order in which they opened."""
-
-    def __init__(self):
-        super().__init__()
-        self.open, self.headings, self.text = [], [], []
-
-    def handle_starttag(self, tag, attrs):
-        if tag not in VOID:
-            self.open.append(tag)
-        if tag == "h2":
-            self.headings.append(dict(attrs)["id"])
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if "code" in self.open:
-            self.text.append(data)
 
 
 def scheduled(**knobs):
@@ -75,28 +50,6 @@ def test_knobs_are_shown_with_domain_and_value(tlang, monkeypatch):
     shown = tlang("show", "bits", "--stage", "knobs").stdout
     assert "lanes = 16  # one of 8, 16," in shown
     assert "TENSORLANG_PIN fixes lanes" in shown
-
-
-def test_a_page_has_every_stage_and_nests(tlang, tmp_path):
-    page = tmp_path / "bits.html"
-    result = tlang("show", "bits", "--html", page)
-    assert (result.exit_code, result.stdout) == (0, "")
-    parsed = Nesting()
-    parsed.feed(page.read_text())
-    parsed.close()
-    assert parsed.open == []
-    assert parsed.headings == list(STAGES)
-    assert "s.vectorize(" in "".join(parsed.text)
-
-
-def test_a_page_of_one_stage_holds_its_text(tlang, tmp_path):
-    page = tmp_path / "bits.html"
-    tlang("show", "bits", "--stage", "ir", "--html", page)
-    parsed = Nesting()
-    parsed.feed(page.read_text())
-    assert parsed.headings == ["ir"]
-    lines = [line.rstrip() for line in "".join(parsed.text).splitlines()]
-    assert lines == tlang("show", "bits").stdout.splitlines()
 
 
 @pytest.mark.parametrize("name", ["permutation", "categorical", "dropout", "split"])

@@ -1,0 +1,71 @@
+"""`tlang explore`: a page that shows an operator through all stages, linked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tensorlang import runtime
+from tensorlang.cli import configuration, console, options
+from tensorlang.errors import ArgumentError
+from tensorlang.explorer.page import Subject, page
+from tensorlang.explorer.serving import serve
+
+if TYPE_CHECKING:
+    from tensorlang.ops import Operator
+    from tensorlang.targets import Target
+    from tensorlang.workload import Workload
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def explore(
+    op: options.Name,
+    *,
+    target: options.TargetName = None,
+    shape: options.Shape = None,
+    dtype: options.DType = None,
+    attr: options.Attribute = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write the page to a file."
+        ),
+    ] = None,
+    serving: Annotated[
+        bool, typer.Option("--serve", help="Show the page on a local port.")
+    ] = False,
+) -> None:
+    """Show an operator from definition to machine code on one page, lines linked.
+
+    Hovering over a line of a stage shows what it became in all others; the steps of the
+    schedule are shown as differences. CUDA needs no GPU: without one the page is for
+    cuda:sm_90a.
+
+    For example: tlang explore dense --shape 64x784,512x784 -o dense.html
+    """
+    if (output is None) != serving:
+        raise ArgumentError("give either -o FILE or --serve")
+    chosen = options.to_compile(target)
+    found = options.operator(op)
+    workload = options.workload(found, shape, dtype, attr)
+    if output is not None:
+        output.write_text(page(_subject(found, workload, chosen)), "utf-8")
+        return
+    serve(lambda: page(_subject(found, workload, chosen)), console.say)
+
+
+def _subject(op: Operator, workload: Workload, target: Target) -> Subject:
+    """The configuration that a call would run."""
+    chosen = configuration.choose(op, workload, target)
+    kernel = runtime.build(chosen.schedule, target, knobs=chosen.knobs.values)
+    return Subject(
+        f"{workload} on {target.name}",
+        f"{chosen.algorithm}; {chosen.why}",
+        op.function(workload, chosen.algorithm),
+        chosen.schedule,
+        kernel,
+    )

@@ -1,0 +1,165 @@
+"""The explorer's page: one HTML file that fetches nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import jinja2
+from markupsafe import Markup
+from pygments import highlight
+from pygments.formatters.html import HtmlFormatter
+from pygments.lexers import get_lexer_by_name
+
+from tensorlang.explorer.stages import Stage, stages_of
+from tensorlang.ir.text.printer import show
+
+if TYPE_CHECKING:
+    from tensorlang.ir.nodes import Function
+    from tensorlang.runtime.kernel import Kernel
+    from tensorlang.scheduling.schedule import Schedule
+
+_STYLES: Final = (("light", "friendly"), ("dark", "github-dark"))
+_CONTEXT: Final = 2  # unchanged lines around a difference
+# JSON in a script element: nothing in it may look like a tag
+_ESCAPES: Final = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a page shows: a configuration of an operator, built.
+
+    Attributes:
+        title: The workload and target.
+        why: Where the configuration comes from.
+        definition: The operator's definition.
+        schedule: Its schedule.
+        kernel: The kernel built from it.
+    """
+
+    title: str
+    why: str
+    definition: Function
+    schedule: Schedule
+    kernel: Kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of a difference: ` `, `-`, `+`, or `…` for lines left out."""
+
+    kind: str
+    html: Markup
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A step of a schedule, and how the IR differs after it."""
+
+    step: str
+    rows: Sequence[Row]
+    declined: Sequence[str]
+
+
+def page(subject: Subject) -> str:
+    """The page of a configuration."""
+    stages = stages_of(subject.definition, subject.schedule, subject.kernel)
+    template = _environment().get_template("page.html.j2")
+    return template.render(
+        subject=subject,
+        stages=[(stage, _highlighted(stage.lines, stage.language)) for stage in stages],
+        changes=changes(subject.definition, subject.schedule),
+        facts=_facts(subject.kernel),
+        styles=_style_sheets(),
+        data=json.dumps(links(stages)).translate(_ESCAPES),
+    )
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _style_sheets() -> str:
+    """The colours of highlighted text, for light and dark pages."""
+    return "\n".join(
+        HtmlFormatter(style=style, nobackground=True).get_style_defs(
+            f"[data-theme={theme}] code"
+        )
+        for theme, style in _STYLES
+    )
+
+
+def _highlighted(lines: Sequence[str], language: str) -> list[Markup]:
+    """Lines as HTML."""
+    lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
+    made = highlight("\n".join(lines), lexer, HtmlFormatter(nowrap=True))
+    found = made.split("\n")[: len(lines)]
+    return [Markup(line) for line in found]  # noqa: S704 - escaped by Pygments
+
+
+def _facts(kernel: Kernel) -> list[tuple[str, str]]:
+    """What is known of a kernel as a whole."""
+    found = {name.replace("_", " "): f"{n:,}" for name, n in kernel.resources.items()}
+    settings = {name: repr(value) for name, value in kernel.artifact.knobs.items()}
+    return [*found.items(), *settings.items()]
+
+
+def changes(definition: Function, schedule: Schedule) -> list[Change]:
+    """The steps of a schedule as differences of the IR."""
+    found = []
+    function, before = definition, show(definition).splitlines()
+    for at, step in enumerate(schedule.trace):
+        function, _ = step.apply(function)
+        after = show(function).splitlines()
+        declined = [str(each) for each in schedule.declined if each.after == at]
+        found.append(Change(str(step), difference(before, after), declined))
+        before = after
+    return found
+
+
+def difference(before: Sequence[str], after: Sequence[str]) -> list[Row]:
+    """The lines that differ between two texts, with some around them."""
+    old, new = _highlighted(before, "python"), _highlighted(after, "python")
+    rows: list[Row] = []
+    matcher = SequenceMatcher(None, before, after, autojunk=False)
+    for group in matcher.get_grouped_opcodes(_CONTEXT):
+        if rows or group[0][1]:
+            rows.append(Row("…", Markup("")))
+        for kind, i, i_end, j, j_end in group:
+            if kind == "equal":
+                rows += [Row(" ", line) for line in old[i:i_end]]
+            else:
+                rows += [Row("-", line) for line in old[i:i_end]]
+                rows += [Row("+", line) for line in new[j:j_end]]
+    return rows
+
+
+def links(stages: Iterable[Stage]) -> Mapping[str, object]:
+    """What links the lines, as numbers: tags are numbered in order of appearance."""
+    numbers: dict[str, int] = {}
+
+    def numbered(tags: Iterable[str]) -> list[int]:
+        return [numbers.setdefault(tag, len(numbers)) for tag in sorted(tags)]
+
+    made = {
+        stage.name: {
+            "own": [numbered(tags.own) for tags in stage.tags],
+            "around": [numbered(tags.around) for tags in stage.tags],
+            "statements": list(stage.statements),
+            "sources": list(stage.sources),
+        }
+        for stage in stages
+    }
+    return {"stages": made, "tags": list(numbers)}

@@ -1,0 +1,127 @@
+"""Pages in a real browser: hovering, keys, deep links, widths, console, requests."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from tensorlang.explorer.page import page
+
+BROWSER = shutil.which("chromium")
+if BROWSER is None:
+    pytest.skip(
+        "there is no chromium (apt-get install chromium)", allow_module_level=True
+    )
+playwright = pytest.importorskip("playwright.sync_api", reason="there is no playwright")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as p:
+        opened = p.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def file(subject, tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "dense.html"
+    path.write_text(page(subject("dense", "64x784,512x784")), "utf-8")
+    return path
+
+
+@pytest.fixture
+def opened(browser, file):
+    """A function that opens the page; nothing may be fetched or said on the console."""
+    said, asked, tabs = [], [], []
+
+    def open_page(width=1440, fragment=""):
+        tab = browser.new_page(viewport={"width": width, "height": 800})
+        tab.on("console", lambda message: said.append(message.text))
+        tab.on("pageerror", lambda error: said.append(str(error)))
+        tab.on("request", lambda request: asked.append(request.url))
+        tab.goto(f"{file.as_uri()}{fragment}")
+        tabs.append(tab)
+        return tab
+
+    yield open_page
+    for tab in tabs:
+        tab.close()
+    assert said == []
+    assert {url.partition("#")[0] for url in asked} == {file.as_uri()}
+
+
+def marked(tab, stage, kind="strong"):
+    """The texts of the marked lines of a stage."""
+    return tab.locator(f"#{stage} .{kind} code").all_text_contents()
+
+
+def line_of(tab, stage, text):
+    return tab.locator(f"#{stage} .line", has_text=text).first
+
+
+def test_hovering_links_the_lines_of_all_stages(opened):
+    tab = opened()
+    line_of(tab, "definition", "reduce(sum").hover()
+    for stage, text in {
+        "scheduled": "reduce(sum, y_register",
+        "lowered": "= fma(splat(x",
+        "source": "llvm.fma",
+        "asm": "vfmadd",
+    }.items():
+        assert any(text in line for line in marked(tab, stage)), stage
+    assert not any("shuffle(" in line for line in marked(tab, "lowered"))
+    line_of(tab, "lowered", "w_global = alloc").hover()
+    assert [text.strip()[:16] for text in marked(tab, "scheduled")] == [
+        "w_global = alloc"
+    ]
+
+
+def test_machine_code_is_linked_back_to_the_definition(opened):
+    tab = opened()
+    line_of(tab, "asm", "vfmadd").hover()
+    assert any("reduce(sum" in line for line in marked(tab, "definition"))
+    (source,) = marked(tab, "source")
+    assert "llvm.fma" in source
+
+
+def test_keys_move_and_keep_a_line_that_can_be_linked_to(opened):
+    tab = opened()
+    tab.locator("#definition pre").focus()
+    for key in ("ArrowDown",) * 3 + ("Enter",):
+        tab.keyboard.press(key)
+    assert tab.url.endswith("#definition:3")
+    assert "loop j" in tab.locator("#status").text_content()
+    tab.keyboard.press("ArrowRight")
+    assert tab.evaluate("document.activeElement.parentElement.id") == "scheduled"
+    tab.keyboard.press("Escape")
+    assert "#" not in tab.url
+    tab.keyboard.press("t")
+    assert tab.locator("#trace").is_visible()
+
+
+def test_a_deep_link_shows_its_line(opened):
+    tab = opened(fragment="#lowered:60")
+    assert tab.locator('[id="lowered:60"]').is_visible()
+    assert "current" in tab.locator('[id="lowered:60"]').get_attribute("class")
+    tab = opened(width=360, fragment="#trace:3")
+    assert tab.locator('[id="trace:3"] pre').is_visible()
+
+
+@pytest.mark.parametrize("width", [360, 1440])
+def test_nothing_is_wider_than_the_screen(opened, width):
+    tab = opened(width)
+    for name in tab.locator("button[data-stage]").all():
+        name.click()
+        wide = tab.evaluate("document.documentElement.scrollWidth > innerWidth")
+        assert not wide, name.text_content()
+
+
+def test_light_and_dark(opened):
+    tab = opened()
+    colours = set()
+    for _ in range(2):
+        tab.keyboard.press("d")
+        colours.add(tab.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert len(colours) == 2
