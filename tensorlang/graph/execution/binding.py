@@ -113,7 +113,7 @@ def bind(
     held = {written[value]: array for value, array in (known or {}).items()}
     program, held = _laid_out(program, sizes, held, target)
     with at_first_miss(lambda: _build_ahead(program, sizes, held, target)):
-        made = Binder(program, sizes, held, target, store=store).bound()
+        made = Binder(program, sizes, dict(held), target, store=store).bound()
     made.refresh()
     return made
 

@@ -9,7 +9,8 @@ import pytest
 
 from tensorlang import graph, ir
 from tensorlang.errors import CodegenError
-from tensorlang.graph import TensorSpec
+from tensorlang.graph import Network, TensorSpec
+from tensorlang.graph.networks.leaves import Weight
 from tensorlang.ops import (
     math,
     nn,
@@ -135,3 +136,16 @@ def test_a_few_kernels_start_no_process(runs, monkeypatch):
     runs.forget()
     traced = graph.trace(lambda x: math.exp(math.sin(x)), [TensorSpec(SHAPE)])
     np.testing.assert_allclose(traced(X), np.exp(np.sin(X)), rtol=1e-5)
+
+
+def test_views_of_frozen_weights_are_not_written(runs, monkeypatch):
+    """The program is bound a second time, in the middle of the first."""
+    monkeypatch.setenv(first_miss.VARIABLE, "2")
+    monkeypatch.setenv("TENSORLANG_CACHE", str(runs._folder / "frozen"))
+    runs.forget()
+    w = Weight(TensorSpec((3,)), "w", lambda *_: np.arange(3, dtype=np.float32))
+    net = Network(lambda x: nn.reshape(w, (3, 1)) * x, TensorSpec((2, 3, 4)))
+    net.freeze()
+    x = np.ones((2, 3, 4), np.float32)
+    wanted = x * np.arange(3)[:, None]
+    np.testing.assert_allclose(net(x), wanted, rtol=1e-6)
