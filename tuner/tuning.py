@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Final
@@ -119,17 +119,33 @@ def tune(
     url = storage or default_url()
     if len(runs) > 1:
         runs = _in_turn(runs, counts(url) if resume else {})
+    ends = None if budget is None else begun + budget
+
+    def tuned(run: Run) -> Report:
+        study = run.study if resume else f"{run.study}, from {time.time_ns()}"
+        return _tuned(run, url, study, seed)
+
+    return _one_by_one(runs, tuned, ends)
+
+
+def _one_by_one(
+    runs: Sequence[Run], tuned: Callable[[Run], Report], ends: float | None
+) -> list[Report]:
+    """The reports of the runs that are reached before an end.
+
+    Raises:
+        TuningError: none of them could be tuned.
+    """
     reports: list[Report] = []
     skipped: list[str] = []
     for number, run in enumerate(runs):
-        left = None if budget is None else budget - (time.monotonic() - begun)
+        left = None if ends is None else ends - time.monotonic()
         if reports and left is not None and left < LEAST:
             reports[-1] = _with_unreached(reports[-1], [r.op for r in runs[number:]])
             break
         run.begin((number + 1, len(runs)), _share(left, len(runs) - number), left)
-        study = run.study if resume else f"{run.study}, from {time.time_ns()}"
         try:
-            reports.append(_tuned(run, url, study, seed))
+            reports.append(tuned(run))
         except TuningError as problem:
             if len(runs) == 1:
                 raise

@@ -104,9 +104,9 @@ def tune(
         return
     if op is None:
         raise ArgumentError("name an operator to tune, or a network with --model FILE")
-    if compare is not None and compile_only:
-        raise ArgumentError("--compare measures: leave out --compile-only")
     if compare is not None:
+        if compile_only:
+            raise ArgumentError("--compare measures: leave out --compile-only")
         found = options.operator(op)
         workload = options.workload(found, shape, dtype, attr)
         compare_two(found, workload, machine, compare)
@@ -129,15 +129,23 @@ def tune(
     }
     if machine.kind == "llvm":
         _probe_once()
-    console.say(
-        f"tuning {op} {'by static cost for' if compile_only else 'on'} {machine}"
-    )
+    how_judged = "by static cost for" if compile_only else "on"
+    console.say(f"tuning {op} {how_judged} {machine}")
+    _search(op, len(members), request)
+
+
+def _search(op: str, members: int, request: Mapping[str, Any]) -> None:
+    """Search with a progress line, and print the results.
+
+    Raises:
+        typer.Exit: Ctrl-C ended it.
+    """
     begun = time.monotonic()
-    with watcher(len(members), limit, trials) as watched:
+    with watcher(members, request["budget"], request["trials"]) as watched:
         reports, stopped = _searched(op, watched, request)
     _tell(reports, time.monotonic() - begun)
     if stopped:
-        place = redacted(storage or default_url())
+        place = redacted(request["storage"] or default_url())
         typer.echo(
             f"tlang: stopped; trials are kept in {place}, and the same command "
             "resumes from there",
