@@ -20,6 +20,13 @@ from tensorlang.scheduling import Knobs, Schedule, schedule
 _LANES: Final = (8, 16, 32, 64)
 
 
+@schedule("sorting", algorithm="network")
+def network(s: Schedule, knobs: Knobs) -> None:
+    """Rows to threads, keys and results in lanes; exchanges are in vectors already."""
+    wide = nearest_option(core_of(s.target, f32).lanes, _LANES)
+    _vectors(s, ("keys", "padding", "results"), knobs.choice("lanes", _LANES, wide))
+
+
 @schedule("sorting")
 def sort(s: Schedule, knobs: Knobs) -> None:
     """Parallelize over rows, whichever algorithm sorts them."""
@@ -29,9 +36,8 @@ def sort(s: Schedule, knobs: Knobs) -> None:
     if any("reduction" in of for of in kinds.values()):
         _counting_sort(s, lanes, *kinds)
     else:
-        _radix_sort(
-            s, [name for name, of in kinds.items() if "ordered" not in of], lanes
-        )
+        independent = [name for name, of in kinds.items() if "ordered" not in of]
+        _vectors(s, independent, lanes)
 
 
 def _counting_sort(s: Schedule, lanes: int, key: str, rank: str, place: str) -> None:
@@ -59,8 +65,8 @@ def _counting_sort(s: Schedule, lanes: int, key: str, rank: str, place: str) -> 
     s.parallel(row)
 
 
-def _radix_sort(s: Schedule, independent: Sequence[str], lanes: int) -> None:
-    """Vectorize what does not count or move in order: keys, clearing, results."""
+def _vectors(s: Schedule, independent: Sequence[str], lanes: int) -> None:
+    """Vectorize what neither counts nor moves in order: keys, clearing, results."""
     row = s.loops(independent[0])[0]
     for block in independent:
         s.attempt(in_lanes, s, loop_named(s, s.loops(block)[-1]), lanes)

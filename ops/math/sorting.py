@@ -6,23 +6,28 @@ The gradient is written by hand: it moves elements to positions that are data.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tensorlang import ir, lazy
 from tensorlang.ops.operator import Body, Operator
-from tensorlang.ops.spec.definition import exchanging, operator
+from tensorlang.ops.spec.definition import algorithm, exchanging, operator
 from tensorlang.ops.spec.signature import Anything, Floats
 
 if TYPE_CHECKING:
-    from tensorlang.ops.math import device_sorts, sort_definitions
+    from tensorlang.ops.math import device_sorts, sort_definitions, sort_networks
     from tensorlang.ops.math.sort_definitions import Sort
     from tensorlang.workload import Workload
 else:
     device_sorts = lazy.module("tensorlang.ops.math.device_sorts")
     sort_definitions = lazy.module("tensorlang.ops.math.sort_definitions")
+    sort_networks = lazy.module("tensorlang.ops.math.sort_networks")
 
 _USUAL: Final = (512, 4096)
 _COUNTED: Final = 192  # row length up to which sorting by rank is faster
+_RANKED: Final = 8  # row length up to which it is faster than a network
+_VECTOR_BITS: Final = 512
+_STEPS_PER_BIT: Final = 0.5  # steps of a network in the time of one bit of a radix sort
 
 
 def _operator(name: str, arrays: int = 1) -> Callable[[Body], Operator]:
@@ -64,25 +69,52 @@ def sort_grad(
     return sort_definitions.gradient(dy, x, axis, descending).by_loops(_COUNTED)
 
 
-def _long(workload: Workload) -> bool:
-    """Whether rows are long enough for a radix sort."""
+def _length(workload: Workload) -> int:
     axis = workload.named["axis"]
     assert isinstance(axis, int)
     length: int = (workload.shapes[0] or (1,))[axis]
-    return length > _COUNTED
+    return length
 
 
-def _blocks(define: Callable[[], Callable[..., Sort]]) -> Body:
-    """A sort by blocks of threads."""
+def _long(workload: Workload) -> bool:
+    """Whether rows are long enough for a radix sort."""
+    return _length(workload) > _COUNTED
 
-    def sorted_by_blocks(*, shuffles: bool, **given: object) -> ir.Tensor:
+
+def _exchanges(ordered: bool, workload: Workload) -> bool:
+    """Whether a network takes fewer steps than the other algorithms.
+
+    Its smallest block has 16 keys; half of them and fewer are ranked faster. A network
+    of `2**n` keys has `n (n + 1) / 2` steps, each over whole vectors; a radix sort has
+    passes by the bits of a key. A key and its position share 64 bits, which leaves 32
+    for the key.
+    """
+    dtype = ir.as_dtype(workload.dtypes[-1])
+    length = _length(workload)
+    if length <= _RANKED or (ordered and dtype.bits > 32):
+        return False
+    bits = 64 if ordered else max(dtype.bits, 32)
+    n = (length - 1).bit_length()
+    steps = n * (n + 1) // 2
+    return steps * bits <= _STEPS_PER_BIT * dtype.bits * _VECTOR_BITS
+
+
+def _defined(
+    op: Operator, define: Callable[[], Callable[..., Sort]], *, ordered: bool
+) -> None:
+    """Add the other algorithms: networks for CPUs, blocks of threads for devices."""
+
+    def network(**given: object) -> ir.Tensor:
+        return sort_networks.by_network(define()(**given))
+
+    def blocks(*, shuffles: bool, **given: object) -> ir.Tensor:
         return device_sorts.by_blocks(define()(**given), shuffles)
 
-    return sorted_by_blocks
+    serves = partial(_exchanges, ordered)
+    algorithm(op, "network", serves=serves, faster=lambda *_: True)(network)
+    exchanging(op, "blocks", blocks, serves=_long)
 
 
-exchanging(sort, "blocks", _blocks(lambda: sort_definitions.values), serves=_long)
-exchanging(argsort, "blocks", _blocks(lambda: sort_definitions.positions), serves=_long)
-exchanging(
-    sort_grad, "blocks", _blocks(lambda: sort_definitions.gradient), serves=_long
-)
+_defined(sort, lambda: sort_definitions.values, ordered=False)
+_defined(argsort, lambda: sort_definitions.positions, ordered=True)
+_defined(sort_grad, lambda: sort_definitions.gradient, ordered=True)

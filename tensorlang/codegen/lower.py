@@ -14,6 +14,7 @@ from tensorlang.codegen.team import RESERVED, share
 from tensorlang.codegen.vectors.deinterleave import deinterleave
 from tensorlang.codegen.vectors.interleave import interleave
 from tensorlang.codegen.vectors.lane_reductions import reduce_lanes
+from tensorlang.codegen.vectors.permutations import permutations
 from tensorlang.codegen.vectors.unroll import unroll, without_copies
 from tensorlang.codegen.vectors.vectorize import vectorize
 from tensorlang.errors import CodegenError
@@ -52,7 +53,7 @@ def lower(function: Function, target: Target) -> Function:
     again = _settled_by_unrolling(function)
     function = unroll(function, names)
     function = simplify_function(function, known) if again else function
-    function = interleave(deinterleave(function, names))
+    function = interleave(permutations(deinterleave(function, names)))
     return sink_nontemporal(function)
 
 

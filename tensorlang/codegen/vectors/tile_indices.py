@@ -14,6 +14,11 @@ from tensorlang.ir.dtypes import i64
 from tensorlang.ir.nodes import Binary, Const, Expr, Ramp, Splat
 
 Steps: TypeAlias = NDArray[np.int64]
+_LANEWISE: Final = {
+    "floordiv": np.floor_divide,
+    "floormod": np.remainder,
+    "xor": np.bitwise_xor,
+}
 _ONE: Final = Const(1, i64)
 _ZERO: Final = Const(0, i64)
 
@@ -42,6 +47,15 @@ def rows_of(index: Expr, columns: int) -> tuple[Expr, Expr] | None:
     return found.base, pitch if len(lanes) > columns else Const(columns, i64)
 
 
+def steps_of(index: Expr) -> tuple[Expr, Steps] | None:
+    """A vector index as a scalar plus constants by lane; None if it is not one."""
+    found = _vector(index)
+    if found is None or not set(found.steps) <= {_ONE}:
+        return None
+    lanes = np.zeros(index.dtype.lanes, np.int64)
+    return found.base, found.steps.get(_ONE, lanes)
+
+
 def _vector(index: Expr) -> _Vector | None:
     """A vector made of ramps, splats and arithmetic on them."""
     match index:
@@ -68,8 +82,8 @@ def _combined(op: str, x: _Vector, y: _Vector) -> _Vector | None:
         return _sum(x, _product(y, Const(-1, i64)))
     if op == "mul" and not (x.steps and y.steps):
         return _product(x, y.base) if x.steps else _product(y, x.base)
-    if op in ("floordiv", "floormod") and not y.steps:
-        return _divided(op, x, y.base)
+    if op in _LANEWISE and not y.steps:
+        return _by_lane(op, x, y.base)
     return None
 
 
@@ -94,12 +108,10 @@ def _product(x: _Vector, scalar: Expr) -> _Vector | None:
     return made
 
 
-def _divided(op: str, x: _Vector, by: Expr) -> _Vector | None:
-    """The quotient or remainder of a vector of constants."""
+def _by_lane(op: str, x: _Vector, by: Expr) -> _Vector | None:
+    """An operation on a vector of constants."""
     match x.base, by:
         case Const(value=first), Const(value=number) if set(x.steps) == {_ONE}:
-            divide = np.floor_divide if op == "floordiv" else np.remainder
-            return _Vector(
-                _ZERO, {_ONE: divide(x.steps[_ONE] + int(first), int(number))}
-            )
+            made = _LANEWISE[op](x.steps[_ONE] + int(first), int(number))
+            return _Vector(_ZERO, {_ONE: made})
     return None

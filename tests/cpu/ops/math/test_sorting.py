@@ -104,6 +104,35 @@ def test_the_gradient(shape):
             np.testing.assert_array_equal(wide(got), wanted)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.int16, np.int64])
+def test_lengths_of_networks(dtype):
+    for length in (1, 2, 15, 17, 33, 64, 65, 127, 129, 257, 513, 900, 5000):
+        check(drawn(3, length, dtype=dtype), 1)
+        check(drawn(3, length, dtype=dtype), 1, descending=True)
+
+
+def test_extreme_keys():
+    for length in (20, 300, 1000):
+        x = np.resize(np.array([2**31 - 1, -(2**31), 0], np.int32), (2, length))
+        check(x, 1)
+        check(x.view(np.uint32), 1, descending=True)
+        bits = np.random.default_rng(3).integers(0, 1 << 32, (2, length), np.uint64)
+        floats = bits.astype(np.uint32).view(np.float32)  # NaN of both signs, too
+        check(np.where(np.isnan(floats), np.float32(np.nan), floats), 1)
+
+
+def test_one_kernel_of_networks():
+    def kernels():
+        return sum(key[0] == "kernel" for key in math.sort.kernels)
+
+    for length in (70, 500):
+        check(drawn(3, length, dtype=np.float32), 1)
+    before = kernels()
+    for shape in [(2, 9), (64, 16), (9, 192), (1, 193), (2, 70_000)]:
+        check(drawn(*shape, dtype=np.float32), 1)
+    assert kernels() == before
+
+
 def test_one_kernel_for_all_sizes():
     def kernels():
         return sum(key[0] == "kernel" for key in math.argsort.kernels)

@@ -1,0 +1,65 @@
+"""Sorting networks: their exchanges, and whole rows by the interpreter."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from tensorlang.ir.interpreter import run
+from tensorlang.ops import find
+from tensorlang.ops.math.sort_networks import merging, sorting
+
+RNG = np.random.default_rng(4)
+
+
+def exchanged(values, masks):
+    """The values after all steps: the lower position keeps the smaller one."""
+    values = np.array(values)
+    places = np.arange(values.shape[-1])
+    for mask in masks:
+        other = values[..., places ^ mask]
+        low = np.minimum(values, other)
+        values = np.where(places < places ^ mask, low, np.maximum(values, other))
+    return values
+
+
+def test_blocks_of_zeros_and_ones_are_sorted():  # and with them all others
+    every = np.array(list(product((0, 1), repeat=16)))
+    np.testing.assert_array_equal(exchanged(every, sorting(16)), np.sort(every))
+
+
+@pytest.mark.parametrize("size", [2, 32, 128])
+def test_sizes_of_blocks(size):
+    values = RNG.permutation(size)
+    np.testing.assert_array_equal(exchanged(values, sorting(size)), np.arange(size))
+    runs = np.sort(RNG.permutation(2 * size).reshape(2, size))
+    low = np.minimum(runs[0], runs[1][::-1])
+    np.testing.assert_array_equal(exchanged(low, merging(size)), np.arange(size))
+
+
+@pytest.mark.parametrize("name", ["math.sort", "math.argsort"])
+@pytest.mark.parametrize("length", [9, 16, 17, 64, 65, 129, 600])
+def test_rows(name, length):
+    op = find(name)
+    workload = op.workload((2, length), dtypes="f32")
+    x = RNG.integers(-9, 9, (2, length)).astype("f4")
+    x[0, 3:5] = np.nan
+    ordered = name == "math.argsort"
+    result = np.full((2, length), -1, "i8" if ordered else "f4")
+    run(op.function(workload, "network"), x, result, **op.sizes(workload))
+    wanted = np.argsort(x, kind="stable") if ordered else np.sort(x)
+    np.testing.assert_array_equal(result, wanted)
+
+
+def test_where_networks_serve():
+    def serves(name, length, dtype):
+        op = find(name)
+        return op.algorithms["network"].serves(op.workload((3, length), dtypes=dtype))
+
+    assert serves("math.sort", 1 << 20, "f32")
+    assert serves("math.sort", 1 << 20, "f64")
+    assert not serves("math.sort", 1 << 28, "f32")
+    assert not serves("math.sort", 8, "f32")  # ranked
+    assert serves("math.argsort", 1 << 12, "i32")
+    assert not serves("math.argsort", 1 << 20, "i32")  # by radix: few bytes of keys
+    assert not serves("math.argsort", 4, "f64")  # no room for a position
