@@ -67,9 +67,11 @@ def mean(rows: ir.rows.Rows) -> ir.Tensor:
 # ------------------------------------------------------------------------- extremes
 
 
-@fold("math.max", Numbers, empty=False)
+@fold("math.max", Anything, empty=False)
 def max(rows: ir.rows.Rows) -> ir.Tensor:
-    """Maximum over axes; NaN if any element is NaN."""
+    """Maximum over axes; NaN if any element is NaN. Of bool, whether any is true."""
+    if rows.array.dtype.is_bool:
+        return _truth(rows, "any", of_nothing=False)
     return _extreme(rows, "max")
 
 
@@ -79,9 +81,11 @@ def max_grad(dy: ir.Tensor, rows: ir.rows.Rows) -> ir.Tensor:
     return _extreme_grad(dy, rows, "max")
 
 
-@fold("math.min", Numbers, empty=False)
+@fold("math.min", Anything, empty=False)
 def min(rows: ir.rows.Rows) -> ir.Tensor:
-    """Minimum over axes; NaN if any element is NaN."""
+    """Minimum over axes; NaN if any element is NaN. Of bool, whether all are true."""
+    if rows.array.dtype.is_bool:
+        return _truth(rows, "all", of_nothing=True)
     return _extreme(rows, "min")
 
 

@@ -100,18 +100,13 @@ def _continued(x: ir.Tensor, pairs: Sequence[tuple[int, int]], mode: str) -> ir.
 
     Raises:
         ShapeError: a dimension has too few elements.
-        ArgumentError: negative padding.
     """
     for axis, (low, high) in enumerate(pairs):
         if not (low or high):
             continue
         extent = int(x.shape[axis])
-        ir.require(
-            min(low, high) >= 0,
-            f"padding in mode {mode!r} is from 0 on, not {low} and {high}",
-            ArgumentError,
-        )
-        most = {"reflect": extent - 1, "circular": extent}.get(mode, MOST_ELEMENTS)
+        begin, kept = max(-low, 0), extent + min(low, 0) + min(high, 0)
+        most = {"reflect": extent - 1, "circular": kept}.get(mode, MOST_ELEMENTS)
         ir.require(
             extent > 0 and max(low, high) <= most,
             f"padding of {low} and {high} in mode {mode!r} takes more elements than "
@@ -120,12 +115,15 @@ def _continued(x: ir.Tensor, pairs: Sequence[tuple[int, int]], mode: str) -> ir.
         first, last, step = {
             "reflect": (low, extent - 2, -1),
             "replicate": (0, extent - 1, 0),
-            "circular": (extent - low, 0, 1),
+            "circular": (begin + kept - low, begin, 1),  # of what is not cropped
         }[mode]
-        ends = ir.Piece(x, first, step, low), ir.Piece(x, last, step, high)
-        pieces = (ends[0], ir.Piece(x, 0, 1, extent), ends[1])
-        made, part = f"along{axis}", f"along{axis}_part"
-        x = ir.joined_pieces([p for p in pieces if p.count], axis, made, part)
+        pieces = (
+            ir.Piece(x, first, step, max(low, 0)),
+            ir.Piece(x, begin, 1, kept),
+            ir.Piece(x, last, step, max(high, 0)),
+        )
+        some = [piece for piece in pieces if piece.count] or pieces[:1]
+        x = ir.joined_pieces(some, axis, f"along{axis}", f"along{axis}_part")
     return x
 
 

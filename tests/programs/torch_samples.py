@@ -2,10 +2,12 @@
 
     python tests/programs/torch_samples.py               # all samples
     python tests/programs/torch_samples.py matmul -v     # some, and what is said
+    python tests/programs/torch_samples.py --table samples.md
 
 The table is that of `tests/cpu/interop/test_torch_opinfo.py`. A sample is `refused`
 where a `TensorlangError` is raised, and `without` where our operator lacks an option.
-The exit status is 1 where one is wrong, or raises anything else.
+The exit status is 1 where one is wrong, or raises anything else. A page keeps its rows
+of operators that were not counted this time.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import importlib.util
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,7 +27,7 @@ import numpy as np
 TABLE = Path(__file__).parents[1] / "cpu" / "interop" / "test_torch_opinfo.py"
 
 
-def table() -> ModuleType:
+def tested() -> ModuleType:
     """The test that has the table and compares."""
     spec = importlib.util.spec_from_file_location("torch_opinfo", TABLE)
     assert spec is not None
@@ -47,12 +49,47 @@ def samples(test: ModuleType, theirs: str) -> Iterator[tuple[Any, Any]]:
             yield from ((info, sample) for sample in made)
 
 
+_HEAD = """# PyTorch's samples
+
+Samples that PyTorch tests its operators with (`OpInfo`), of all types that an operator
+has there. A sample is refused by a typed error, or takes an option that the operator
+lacks; results that differ, and other errors, fail the count.
+`python tests/programs/torch_samples.py --table FILE` wrote this page with PyTorch
+{version}: of {of} samples {right} are right, {missing:.1%} refused or without.
+
+| operator - PyTorch's | right | of | refused | without an option |
+| --- | ---: | ---: | ---: | ---: |
+"""
+_COLUMNS = ("right", "of", "refused", "without")
+
+
+def table(page: Path, counted: Mapping[str, Counter[str]], version: str) -> str:
+    """The page in Markdown, with what was counted now in place of earlier rows."""
+    rows: dict[str, list[int]] = {}
+    for line in page.read_text().splitlines() if page.exists() else []:
+        name, *cells = (cell.strip() for cell in line.strip("| ").split("|"))
+        if len(cells) == len(_COLUMNS) and all(map(str.isdigit, cells)):
+            rows[name] = [*map(int, cells)]
+    for name, own in counted.items():
+        whole = own.total() - own["PyTorch refuses"]
+        rows[name] = [whole if kind == "of" else own[kind] for kind in _COLUMNS]
+    right, of, refused, without = map(sum, zip(*rows.values(), strict=True))
+    missing = (refused + without) / max(of, 1)
+    head = _HEAD.format(version=version, of=of, right=right, missing=missing)
+    lines = (
+        f"| {n} | {' | '.join(map(str, row))} |\n" for n, row in sorted(rows.items())
+    )
+    return head + "".join(lines)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", help="parts of names of operators")
     parser.add_argument("-v", action="store_true", help="say why samples are refused")
-    given, test = parser.parse_args(), table()
+    parser.add_argument("--table", type=Path, help="write a page of the operators")
+    given, test = parser.parse_args(), tested()
     counts: Counter[str] = Counter()
+    counted: dict[str, Counter[str]] = {}
     for row, (op, theirs, names, change) in test.ROWS.items():
         if given.names and not any(name in row for name in given.names):
             continue
@@ -63,7 +100,10 @@ def main() -> int:
                 kind, what = test.outcome(op, info, sample, names, change)
             own[kind] += 1
             said[kind, what[:300]] += given.v or kind in {"wrong", "untyped"}
-        counts += own
+        counts, counted[row] = counts + own, own
+        if given.table:
+            page = table(given.table, counted, test.torch.__version__)
+            given.table.write_text(page)
         print(f"{row:50}", dict(own), flush=True)
         for (kind, what), count in said.most_common():
             if kind != "right" and count:

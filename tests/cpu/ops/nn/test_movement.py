@@ -172,6 +172,23 @@ def test_negative_padding_crops(shape, padding, dtype):
         assert ones.sum() == kept
 
 
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+@pytest.mark.parametrize("padding", [(-2, 1), (2, -3), (-4, 1), (-1, -2), (-2, -3)])
+def test_cropping_in_other_modes(mode, padding):
+    x = draw((2, 5, 3))
+    low, high = padding
+    around = (max(low, 0), max(high, 0))
+    if mode == "circular":  # of what is left
+        left = x[:, max(-low, 0) : 5 + min(high, 0)]
+        wanted = np.pad(left, ((0, 0), around, (0, 0)), "wrap")
+    else:
+        whole = np.pad(x, ((0, 0), around, (0, 0)), MODES[mode])
+        wanted = whole[:, max(-low, 0) : whole.shape[1] + min(high, 0)]
+    same(nn.pad(x, [(0, 0), padding, (0, 0)], mode=mode), wanted)
+    ones = nn.pad_grad(np.ones_like(wanted), x, [(0, 0), padding, (0, 0)], mode=mode)
+    assert ones.sum() == wanted.size
+
+
 MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
@@ -293,9 +310,9 @@ X = draw((2, 3))
             "more elements than the 0 of its dimension",
         ),
         (
-            lambda: nn.pad(X, [(-1, 0)] * 2, mode="circular"),
-            ArgumentError,
-            "mode 'circular' is from 0 on",
+            lambda: nn.pad(X, [(-4, 5), (0, 0)], mode="circular"),
+            ShapeError,
+            "crops more than shape",
         ),
         (lambda: nn.pad(X, [(1, 1)] * 2, mode="wrap"), ArgumentError, "'wrap'"),
         (
