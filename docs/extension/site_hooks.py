@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from collections import namedtuple
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from command_line import commands
 from docstrings import literal_blocks
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from docutils.nodes import Element, Node
     from sphinx.application import Sphinx
     from sphinx.environment import BuildEnvironment
+
+_FIELD: Final = type(namedtuple("_", "field").field)  # noqa: PYI024 - for its type
 
 
 def docstring(
@@ -37,12 +40,18 @@ def docstring(
 def signature(
     _app: Sphinx, what: str, _name: str, obj: Any, *_: Any
 ) -> tuple[str, None] | None:
-    """Names and defaults of an operator; its many types are in the text."""
-    if not (what == "function" and isinstance(obj, Operator)):
+    """Names and defaults of operators and named tuples; their types are in the text."""
+    operator_or_tuple = isinstance(obj, Operator) or hasattr(obj, "_fields")
+    if not (what in {"function", "class"} and operator_or_tuple):
         return None
     found = inspect.signature(obj)
     bare = [p.replace(annotation=p.empty) for p in found.parameters.values()]
     return str(found.replace(parameters=bare, return_annotation=found.empty)), None
+
+
+def fields(_app: Sphinx, _what: str, _name: str, obj: Any, *_: Any) -> bool | None:
+    """Skip the fields of named tuples, which the text of their class describes."""
+    return True if isinstance(obj, _FIELD) else None
 
 
 def unknown(app: Sphinx, env: BuildEnvironment, node: Element, text: Element) -> Any:
@@ -83,6 +92,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.config.autosummary_context |= {"operator": operator, "public": public}
     app.connect("autodoc-process-docstring", docstring)
     app.connect("autodoc-process-signature", signature)
+    app.connect("autodoc-skip-member", fields)
     app.connect("missing-reference", unknown)
     app.add_directive("command-line", text_of(commands))
     app.add_directive("element-types", text_of(element_types))
