@@ -172,14 +172,14 @@ with onnx {version}: {passed} of {all} cases pass.
 | operator | pass | of | refused |
 | --- | ---: | ---: | --- |
 """
-_UNNAMED = re.compile(r"^\w+Error: |\S*/m\.onnx: |\(?of node '[^']*'\)?")
+_PLACE = re.compile(r"^\w+Error: |\S*/m\.onnx(: | has )|\S+\.py:\d+: ")
 
 
 def table(by: Mapping[str, Mapping[str, int]], reasons: Mapping[str, str]) -> str:
     """The page of operators in Markdown."""
     rows = [
         f"| {name} | {words.get('passed', 0)} | {sum(words.values())} | "
-        f"{_UNNAMED.sub('', reasons.get(name, '')).replace('|', ' ')} |"
+        f"{_PLACE.sub('', reasons.get(name, '')).replace('|', ' ')} |"
         for name, words in sorted(by.items())
     ]
     counts = sum((Counter(words) for words in by.values()), Counter())
@@ -211,8 +211,9 @@ def main() -> int:
             counts[word] += 1
             name = onnx.load_from_string(case.model).graph.node[0].op_type
             by[name][word] += 1
-            if word == "refused":
-                reasons.setdefault(name, said)
+            if word != "passed":
+                named = said if word == "refused" else f"{word} {case.name}: {said}"
+                reasons.setdefault(name, named)
             if given.v or word in {"wrong", "untyped"}:
                 print(word, case.name, said)
     if given.table:
