@@ -5,6 +5,10 @@
 
 const links = JSON.parse(document.getElementById("links").textContent);
 const stages = Object.keys(links.stages);
+for (const stage of Object.values(links.stages)) { // lines share their sets of tags
+  stage.own = stage.own.map((set) => links.sets[set]);
+  stage.around = stage.around.map((set) => links.sets[set]);
+}
 const status = document.getElementById("status");
 const root = document.documentElement;
 let pinned = null;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cache
@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Final
 import jinja2
 from markupsafe import Markup
 from pygments import highlight
+from pygments.filter import Filter
 from pygments.formatters.html import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
+from pygments.token import Name, Operator, Punctuation, Text, Whitespace
 
 from tensorlang.explorer.stages import Stage, stages_of
 from tensorlang.ir.text.printer import show
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from tensorlang.scheduling.schedule import Schedule
 
 _STYLES: Final = (("light", "friendly"), ("dark", "github-dark"))
+_UNCOLOURED: Final = (Whitespace, Punctuation, Operator, Name, Name.Variable)
 _CONTEXT: Final = 2  # unchanged lines around a difference
 # JSON in a script element: nothing in it may look like a tag
 _ESCAPES: Final = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
@@ -76,7 +79,7 @@ def page(subject: Subject) -> str:
         changes=changes(subject.definition, subject.schedule),
         facts=_facts(subject.kernel),
         styles=_style_sheets(),
-        data=json.dumps(links(stages)).translate(_ESCAPES),
+        data=json.dumps(links(stages), separators=(",", ":")).translate(_ESCAPES),
     )
 
 
@@ -101,9 +104,23 @@ def _style_sheets() -> str:
     )
 
 
+class _Plain(Filter):  # type: ignore[misc]  # the library has no types
+    """Leaves frequent kinds of tokens without a colour, which halves a page."""
+
+    def filter(
+        self, lexer: object, stream: Iterable[tuple[object, str]]
+    ) -> Iterator[tuple[object, str]]:
+        """The tokens, with those that are not worth a colour as text."""
+        del lexer
+        for kind, text in stream:
+            yield (Text if kind in _UNCOLOURED else kind), text
+
+
 def _highlighted(lines: Sequence[str], language: str) -> list[Markup]:
     """Lines as HTML."""
     lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
+    lexer.add_filter(_Plain())
+    lexer.add_filter("tokenmerge")
     made = highlight("\n".join(lines), lexer, HtmlFormatter(nowrap=True))
     found = made.split("\n")[: len(lines)]
     return [Markup(line) for line in found]  # noqa: S704 - escaped by Pygments
@@ -147,11 +164,16 @@ def difference(before: Sequence[str], after: Sequence[str]) -> list[Row]:
 
 
 def links(stages: Iterable[Stage]) -> Mapping[str, object]:
-    """What links the lines, as numbers: tags are numbered in order of appearance."""
-    numbers: dict[str, int] = {}
+    """What links the lines, as numbers.
 
-    def numbered(tags: Iterable[str]) -> list[int]:
-        return [numbers.setdefault(tag, len(numbers)) for tag in sorted(tags)]
+    Tags are numbered in order of appearance, and so are the sets of them that lines
+    have: most lines share theirs with others.
+    """
+    numbers: dict[str, int] = {}
+    sets: dict[frozenset[str], int] = {}
+
+    def numbered(tags: frozenset[str]) -> int:
+        return sets.setdefault(tags, len(sets))
 
     made = {
         stage.name: {
@@ -162,4 +184,5 @@ def links(stages: Iterable[Stage]) -> Mapping[str, object]:
         }
         for stage in stages
     }
-    return {"stages": made, "tags": list(numbers)}
+    found = [[numbers.setdefault(t, len(numbers)) for t in sorted(s)] for s in sets]
+    return {"stages": made, "sets": found, "tags": list(numbers)}

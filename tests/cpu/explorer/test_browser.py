@@ -13,6 +13,7 @@ if BROWSER is None:
     pytest.skip(
         "there is no chromium (apt-get install chromium)", allow_module_level=True
     )
+PATIENCE = 300_000  # milliseconds, on a machine that is busy with other tests
 playwright = pytest.importorskip("playwright.sync_api", reason="there is no playwright")
 
 
@@ -38,6 +39,7 @@ def opened(browser, file):
 
     def open_page(width=1440, fragment=""):
         tab = browser.new_page(viewport={"width": width, "height": 800})
+        tab.set_default_timeout(PATIENCE)
         tab.on("console", lambda message: said.append(message.text))
         tab.on("pageerror", lambda error: said.append(str(error)))
         tab.on("request", lambda request: asked.append(request.url))
