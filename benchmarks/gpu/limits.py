@@ -15,8 +15,8 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
+from tensorlang.ir import compute, named, placeholder
 from tensorlang.ir.definitions.assembly import function
-from tensorlang.ir.definitions.frontend import compute, named, placeholder
 from tensorlang.ir.dtypes import f32, u32
 from tensorlang.ir.intrinsics import fma, rotl
 from tensorlang.ir.nodes import Const, Expr

@@ -80,9 +80,9 @@ def install(monkeypatch, make=None) -> Driver:
     monkeypatch.setitem(sys.modules, "pycuda.driver", module)
     monkeypatch.setattr(cuda_driver, "library", lambda: driver)
     monkeypatch.setattr(toolchain, "versions", lambda: "fake")
-    monkeypatch.setattr(toolchain, "ptx_of", lambda source, arch: source + arch)
+    monkeypatch.setattr(toolchain, "ptx_of", lambda source, arch, **_: source + arch)
     monkeypatch.setattr(
-        toolchain, "cubin_of", lambda ptx, _: (ptx.encode(), dict(USED))
+        toolchain, "cubin_of", lambda ptx, _, **__: (ptx.encode(), dict(USED))
     )
     compiled = cuda.compiled
 

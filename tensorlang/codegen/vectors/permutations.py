@@ -30,17 +30,22 @@ def permutations(function: ir.Function) -> ir.Function:
                 found = _permutation(index)
                 if found is not None:
                     first, order = found
-                    return ir.Shuffle((replace(made, indices=(first,)),), tuple(order))
+                    return _shuffled(replace(made, indices=(first,)), order)
             case ir.Store(indices=(index,), mask=None, value=value):
                 found = _permutation(index)
                 if found is not None:
                     first, order = found
-                    inverse = tuple(np.argsort(order).tolist())
-                    value = ir.Shuffle((value,), inverse)
+                    value = _shuffled(value, np.argsort(order).tolist())
                     return replace(made, indices=(first,), value=value)
         return made
 
     return replace(function, body=visit(function.body))
+
+
+def _shuffled(value: ir.Expr, order: list[int]) -> ir.Expr:
+    if order == sorted(order):
+        return value
+    return ir.Shuffle((value,), tuple(order))
 
 
 def _permutation(index: ir.Expr) -> tuple[ir.Expr, list[int]] | None:

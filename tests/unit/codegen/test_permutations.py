@@ -25,6 +25,7 @@ def f(x: i32[64], y: InOut[i32[64]]):
         ("e", "15 - (e ^ 3)", 1),
         ("15 - e", "e ^ 9", 2),
         ("e", "e", 0),
+        ("e ^ 0", "e + 0", 0),  # in order, though written otherwise
         ("e", "e & 7", 0),  # some elements twice: a gather
     ],
 )

@@ -99,7 +99,11 @@ X = draw((2, 3))
         (lambda: nn.stack([]), ArgumentError, "a list of arrays, at least one"),
         (lambda: nn.stack([X, X.T]), ShapeError, r"\(2, 3\) and \(3, 2\) differ"),
         (lambda: nn.stack([X, X], 3), ArgumentError, "axis 3 does not exist"),
-        (lambda: nn.stack([X, X.astype(int)]), DTypeError, "one element type"),
+        (
+            lambda: nn.stack([X.astype(np.uint64), X.astype(np.int64)]),
+            DTypeError,
+            "one element type, not u64, i64",
+        ),
     ],
 )
 def test_calls_that_are_refused(call, error, complaint):
