@@ -17,6 +17,7 @@ from tensorlang.ops.spec.signature import Anything, Floats
 if TYPE_CHECKING:
     from tensorlang.ops.math import device_sorts, sort_definitions, sort_networks
     from tensorlang.ops.math.sort_definitions import Sort
+    from tensorlang.targets import Target
     from tensorlang.workload import Workload
 else:
     device_sorts = lazy.module("tensorlang.ops.math.device_sorts")
@@ -26,7 +27,7 @@ else:
 _USUAL: Final = (512, 4096)
 _COUNTED: Final = 192  # row length up to which sorting by rank is faster
 _RANKED: Final = 8  # row length up to which it is faster than a network
-_VECTOR_BITS: Final = 512
+_POSITION_BITS: Final = 32
 _STEPS_PER_BIT: Final = 0.5  # steps of a network in the time of one bit of a radix sort
 
 
@@ -81,22 +82,25 @@ def _long(workload: Workload) -> bool:
     return _length(workload) > _COUNTED
 
 
-def _exchanges(ordered: bool, workload: Workload) -> bool:
-    """Whether a network takes fewer steps than the other algorithms.
+def _packed(workload: Workload) -> bool:
+    """Whether a key and its position share 64 bits."""
+    return ir.as_dtype(workload.dtypes[-1]).bits <= _POSITION_BITS
+
+
+def _quicker(ordered: bool, workload: Workload, target: Target) -> bool:
+    """Whether a network is predicted to be faster than the other algorithms.
 
     Its smallest block has 16 keys; half of them and fewer are ranked faster. A network
     of `2**n` keys has `n (n + 1) / 2` steps, each over whole vectors; a radix sort has
-    passes by the bits of a key. A key and its position share 64 bits, which leaves 32
-    for the key.
+    passes by the bits of a key.
     """
     dtype = ir.as_dtype(workload.dtypes[-1])
     length = _length(workload)
-    if length <= _RANKED or (ordered and dtype.bits > 32):
-        return False
     bits = 64 if ordered else max(dtype.bits, 32)
     n = (length - 1).bit_length()
     steps = n * (n + 1) // 2
-    return steps * bits <= _STEPS_PER_BIT * dtype.bits * _VECTOR_BITS
+    radix = _STEPS_PER_BIT * dtype.bits * target.vector_bits
+    return length > _RANKED and steps * bits <= radix
 
 
 def _defined(
@@ -110,8 +114,8 @@ def _defined(
     def blocks(*, shuffles: bool, **given: object) -> ir.Tensor:
         return device_sorts.by_blocks(define()(**given), shuffles)
 
-    serves = partial(_exchanges, ordered)
-    algorithm(op, "network", serves=serves, faster=lambda *_: True)(network)
+    serves, faster = (_packed if ordered else None), partial(_quicker, ordered)
+    algorithm(op, "network", serves=serves, faster=faster)(network)
     exchanging(op, "blocks", blocks, serves=_long)
 
 

@@ -1,10 +1,12 @@
 """Sorting networks: their exchanges, and whole rows by the interpreter."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
 
+from tensorlang import targets
 from tensorlang.ir.interpreter import run
 from tensorlang.ops import find
 from tensorlang.ops.math.sort_networks import merging, sorting
@@ -38,7 +40,7 @@ def test_sizes_of_blocks(size):
 
 
 @pytest.mark.parametrize("name", ["math.sort", "math.argsort"])
-@pytest.mark.parametrize("length", [9, 16, 17, 64, 65, 129, 600])
+@pytest.mark.parametrize("length", [5, 8, 9, 16, 17, 64, 65, 129, 600])
 def test_rows(name, length):
     op = find(name)
     workload = op.workload((2, length), dtypes="f32")
@@ -51,15 +53,35 @@ def test_rows(name, length):
     np.testing.assert_array_equal(result, wanted)
 
 
-def test_where_networks_serve():
-    def serves(name, length, dtype):
-        op = find(name)
-        return op.algorithms["network"].serves(op.workload((3, length), dtypes=dtype))
+def network_of(name, length, dtype):
+    op = find(name)
+    return op.algorithms["network"], op.workload((3, length), dtypes=dtype)
 
-    assert serves("math.sort", 1 << 20, "f32")
-    assert serves("math.sort", 1 << 20, "f64")
-    assert not serves("math.sort", 1 << 28, "f32")
-    assert not serves("math.sort", 8, "f32")  # ranked
-    assert serves("math.argsort", 1 << 12, "i32")
-    assert not serves("math.argsort", 1 << 20, "i32")  # by radix: few bytes of keys
-    assert not serves("math.argsort", 4, "f64")  # no room for a position
+
+def test_positions_leave_room_for_keys_of_32_bits():
+    for name, dtype, suits in (
+        ("math.sort", "f64", True),
+        ("math.argsort", "i32", True),
+        ("math.argsort", "bf16", True),
+        ("math.argsort", "f64", False),
+        ("math.argsort", "i64", False),
+    ):
+        network, workload = network_of(name, 100, dtype)
+        assert network.suits(workload, frozenset()) == suits
+
+
+@pytest.mark.parametrize("bits", [128, 256, 512])
+def test_networks_are_chosen_where_they_take_fewer_steps(bits):
+    target = replace(targets.host(), vector_bits=bits)
+
+    def chosen(name, length, dtype):
+        network, workload = network_of(name, length, dtype)
+        return network.faster(workload, target)
+
+    assert chosen("math.sort", 100, "f32")
+    assert chosen("math.sort", 1 << 20, "f32") == (bits == 512)
+    assert chosen("math.sort", 1 << 20, "f64") == (bits == 512)
+    assert not chosen("math.sort", 1 << 28, "f32")
+    assert not chosen("math.sort", 8, "f32")  # ranked
+    assert chosen("math.argsort", 1 << 12, "i32") == (bits == 512)
+    assert not chosen("math.argsort", 1 << 20, "i32")  # by radix: few bytes of keys
