@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ from tensorlang.explorer.serving import serve
 
 if TYPE_CHECKING:
     from tensorlang.ops import Operator
+    from tensorlang.record_files import Record
     from tensorlang.targets import Target
     from tensorlang.workload import Workload
 
@@ -53,12 +55,12 @@ def explore(
     found = options.operator(op)
     workload = options.workload(found, shape, dtype, attr)
     if output is not None:
-        output.write_text(page(_subject(found, workload, chosen)), "utf-8")
+        output.write_text(page(subject_of(found, workload, chosen)), "utf-8")
         return
-    serve(lambda: page(_subject(found, workload, chosen)), console.say)
+    serve(lambda: page(subject_of(found, workload, chosen)), console.say)
 
 
-def _subject(op: Operator, workload: Workload, target: Target) -> Subject:
+def subject_of(op: Operator, workload: Workload, target: Target) -> Subject:
     """The configuration that a call would run."""
     chosen = configuration.choose(op, workload, target)
     kernel = runtime.build(chosen.schedule, target, knobs=chosen.knobs.values)
@@ -68,4 +70,15 @@ def _subject(op: Operator, workload: Workload, target: Target) -> Subject:
         op.function(workload, chosen.algorithm),
         chosen.schedule,
         kernel,
+        op.sizes(workload),
+        _measured(chosen.record, workload, target),
     )
+
+
+def _measured(record: Record | None, workload: Workload, target: Target) -> float:
+    """The time of a record if it was measured for this very call; else 0."""
+    wanted = replace(workload, threads=workload.threads or target.threads)
+    if record is None or record.static or record.unverified:
+        return 0.0
+    own = record.workload == wanted and record.target == target.fingerprint
+    return record.seconds if own else 0.0

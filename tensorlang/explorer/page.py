@@ -18,6 +18,8 @@ from pygments.formatters.html import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 from pygments.token import Name, Operator, Punctuation, Text, Whitespace
 
+from tensorlang.explorer.limits import Limits, limits_of, roofline
+from tensorlang.explorer.loop_table import bytes_of, loops_of, sizes_of
 from tensorlang.explorer.stages import Stage, stages_of
 from tensorlang.ir.text.printer import show
 
@@ -43,6 +45,8 @@ class Subject:
         definition: The operator's definition.
         schedule: Its schedule.
         kernel: The kernel built from it.
+        sizes: The values of its symbolic sizes.
+        measured: Seconds of a call by the record of this workload; 0 without one.
     """
 
     title: str
@@ -50,6 +54,14 @@ class Subject:
     definition: Function
     schedule: Schedule
     kernel: Kernel
+    sizes: Mapping[str, int]
+    measured: float = 0.0
+
+    @property
+    def limits(self) -> Limits:
+        """What limits the kernel."""
+        target = self.kernel.target
+        return limits_of(self.definition, self.sizes, target, self.measured)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +85,14 @@ def page(subject: Subject) -> str:
     """The page of a configuration."""
     stages = stages_of(subject.definition, subject.schedule, subject.kernel)
     template = _environment().get_template("page.html.j2")
+    limits, sizes = subject.limits, sizes_of(subject.definition, subject.sizes)
+    params = subject.definition.params
     return template.render(
         subject=subject,
+        limits=limits,
+        roofline=roofline(limits),
+        params=[(each, bytes_of(each.buffer, sizes)) for each in params],
+        loops=loops_of(subject.schedule.function, subject.sizes),
         stages=[(stage, _highlighted(stage.lines, stage.language)) for stage in stages],
         changes=changes(subject.definition, subject.schedule),
         facts=_facts(subject.kernel),

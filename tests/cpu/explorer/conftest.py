@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tensorlang import runtime, targets
-from tensorlang.cli import configuration, options
-from tensorlang.explorer.page import Subject
+from tensorlang import targets
+from tensorlang.cli import options
+from tensorlang.cli.explore import subject_of
 
 
 @pytest.fixture(scope="session")
@@ -15,10 +15,6 @@ def subject():
 
     def make(name, shape=None, target="llvm"):
         op, machine = options.operator(name), targets.to_compile(target)
-        workload = options.workload(op, shape)
-        chosen = configuration.choose(op, workload, machine)
-        kernel = runtime.build(chosen.schedule, machine, knobs=chosen.knobs.values)
-        definition = op.function(workload, chosen.algorithm)
-        return Subject(str(workload), chosen.why, definition, chosen.schedule, kernel)
+        return subject_of(op, options.workload(op, shape), machine)
 
     return make
