@@ -8,20 +8,24 @@ from typing import TYPE_CHECKING, Final
 from tensorlang import lazy
 from tensorlang.cli import configuration, console
 from tensorlang.errors import TuningError
+from tensorlang.ops.kernels import building
+from tensorlang.scheduling import Knobs
 
 if TYPE_CHECKING:
     from tensorlang.ops import Operator
     from tensorlang.targets import Target
     from tensorlang.tuner.search import contest as contests
+    from tensorlang.tuner.search import space as spaces
     from tensorlang.tuner.static import tuning as static_tuning
     from tensorlang.tuner.workers import protocol
     from tensorlang.workload import Workload
 else:  # Optuna is slow to import
     contests = lazy.module("tensorlang.tuner.search.contest")
+    spaces = lazy.module("tensorlang.tuner.search.space")
     protocol = lazy.module("tensorlang.tuner.workers.protocol")
     static_tuning = lazy.module("tensorlang.tuner.static.tuning")
 
-_RECORD: Final = "record"
+RECORD: Final = "record"
 
 
 def compare_two(
@@ -32,10 +36,10 @@ def compare_two(
     Raises:
         TuningError: one of them is not correct.
     """
-    if _RECORD in texts:
+    if RECORD in texts:
         chosen = configuration.choose(op, workload, target)
         held = protocol.Candidate(chosen.algorithm, chosen.knobs.values)
-        texts = tuple(str(held) if t == _RECORD else t for t in texts)  # type: ignore[assignment]
+        texts = tuple(str(held) if t == RECORD else t for t in texts)  # type: ignore[assignment]
     candidates, found = contests.compare(op, workload, target, texts)
     console.say(op.described(workload))
     for name, candidate in zip("AB", candidates, strict=True):
@@ -50,6 +54,22 @@ def compare_two(
         slower, faster = candidates if ratio.low > 1 else candidates[::-1]
         better = "B" if faster == candidates[1] else "A"
         console.say(f"{better} is faster by {found.gain(slower, faster)}")
+
+
+def named(
+    text: str, op: Operator, workload: Workload, target: Target
+) -> configuration.Chosen:
+    """The configuration that a text of `--compare` names, scheduled.
+
+    Raises:
+        ArgumentError: it names none.
+    """
+    if text == RECORD:
+        return configuration.choose(op, workload, target)
+    found = contests.given(text, spaces.Space(op, workload, target))
+    knobs = Knobs(pinned=found.knobs)
+    made = building.schedule(op, workload, target, found.algorithm, knobs)
+    return configuration.Chosen(made, found.algorithm, knobs, text)
 
 
 def explain_gain(

@@ -10,6 +10,7 @@ import typer
 
 from tensorlang import runtime
 from tensorlang.cli import configuration, console, options
+from tensorlang.cli.contests import RECORD, named
 from tensorlang.errors import ArgumentError
 from tensorlang.explorer.page import Subject, page
 from tensorlang.explorer.serving import serve
@@ -40,12 +41,19 @@ def explore(
     serving: Annotated[
         bool, typer.Option("--serve", help="Show the page on a local port.")
     ] = False,
+    compare: Annotated[
+        tuple[str, str] | None,
+        typer.Option(metavar="A B", help="Show B, and how it differs from A."),
+    ] = None,
 ) -> None:
     """Show an operator from definition to machine code on one page, lines linked.
 
     Hovering over a line of a stage shows what it became in all others; the steps of the
     schedule are shown as differences. CUDA needs no GPU: without one the page is for
     cuda:sm_90a.
+
+    --compare takes two of: default, record (what a call runs), knob=value,...,
+    algorithm(knob=value, ...) as reports have it, or a file with one of them.
 
     For example: tlang explore dense --shape 64x784,512x784 -o dense.html
     """
@@ -54,15 +62,24 @@ def explore(
     chosen = options.to_compile(target)
     found = options.operator(op)
     workload = options.workload(found, shape, dtype, attr)
+
+    def make() -> str:
+        *others, shown = (
+            subject_of(found, workload, chosen, named(text, found, workload, chosen))
+            for text in compare or (RECORD,)
+        )
+        return page(shown, *others)
+
     if output is not None:
-        output.write_text(page(subject_of(found, workload, chosen)), "utf-8")
-        return
-    serve(lambda: page(subject_of(found, workload, chosen)), console.say)
+        output.write_text(make(), "utf-8")
+    else:
+        serve(make, console.say)
 
 
-def subject_of(op: Operator, workload: Workload, target: Target) -> Subject:
-    """The configuration that a call would run."""
-    chosen = configuration.choose(op, workload, target)
+def subject_of(
+    op: Operator, workload: Workload, target: Target, chosen: configuration.Chosen
+) -> Subject:
+    """A configuration of an operator, built."""
     kernel = runtime.build(chosen.schedule, target, knobs=chosen.knobs.values)
     return Subject(
         f"{workload} on {target.name}",

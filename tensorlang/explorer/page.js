@@ -199,6 +199,7 @@ const keys = {
   t: () => choose("trace"),
   f: () => choose("facts"),
 };
+if (document.getElementById("compare")) keys.c = () => choose("compare");
 stages.forEach((name, index) => { keys[String(index + 1)] = () => choose(name); });
 
 document.addEventListener("keydown", (event) => {

@@ -81,8 +81,8 @@ class Change:
     declined: Sequence[str]
 
 
-def page(subject: Subject) -> str:
-    """The page of a configuration."""
+def page(subject: Subject, other: Subject | None = None) -> str:
+    """The page of a configuration, and of how it differs from another one."""
     stages = stages_of(subject.definition, subject.schedule, subject.kernel)
     template = _environment().get_template("page.html.j2")
     limits, sizes = subject.limits, sizes_of(subject.definition, subject.sizes)
@@ -95,7 +95,9 @@ def page(subject: Subject) -> str:
         loops=loops_of(subject.schedule.function, subject.sizes),
         stages=[(stage, _highlighted(stage.lines, stage.language)) for stage in stages],
         changes=changes(subject.definition, subject.schedule),
-        facts=_facts(subject.kernel),
+        other=other,
+        differences=differences(other, stages) if other else [],
+        facts=_facts([subject] if other is None else [other, subject]),
         styles=_style_sheets(),
         data=json.dumps(links(stages), separators=(",", ":")).translate(_ESCAPES),
     )
@@ -144,11 +146,27 @@ def _highlighted(lines: Sequence[str], language: str) -> list[Markup]:
     return [Markup(line) for line in found]  # noqa: S704 - escaped by Pygments
 
 
-def _facts(kernel: Kernel) -> list[tuple[str, str]]:
-    """What is known of a kernel as a whole."""
-    found = {name.replace("_", " "): f"{n:,}" for name, n in kernel.resources.items()}
-    settings = {name: repr(value) for name, value in kernel.artifact.knobs.items()}
-    return [*found.items(), *settings.items()]
+def _facts(subjects: Sequence[Subject]) -> dict[str, list[str]]:
+    """What is known of kernels as a whole, by name: a value for each of them."""
+    known = [
+        {name.replace("_", " "): f"{n:,}" for name, n in each.kernel.resources.items()}
+        | {name: repr(value) for name, value in each.kernel.artifact.knobs.items()}
+        for each in subjects
+    ]
+    names = dict.fromkeys(name for each in known for name in each)
+    return {name: [each.get(name, "") for each in known] for name in names}
+
+
+def differences(
+    other: Subject, stages: Iterable[Stage]
+) -> list[tuple[Stage, list[Row]]]:
+    """How each stage differs from the same one of another configuration."""
+    before = stages_of(other.definition, other.schedule, other.kernel)
+    lines = {stage.name: stage.lines for stage in before}
+    return [
+        (stage, difference(lines[stage.name], stage.lines, stage.language))
+        for stage in stages
+    ]
 
 
 def changes(definition: Function, schedule: Schedule) -> list[Change]:
@@ -164,9 +182,11 @@ def changes(definition: Function, schedule: Schedule) -> list[Change]:
     return found
 
 
-def difference(before: Sequence[str], after: Sequence[str]) -> list[Row]:
+def difference(
+    before: Sequence[str], after: Sequence[str], language: str = "python"
+) -> list[Row]:
     """The lines that differ between two texts, with some around them."""
-    old, new = _highlighted(before, "python"), _highlighted(after, "python")
+    old, new = _highlighted(before, language), _highlighted(after, language)
     rows: list[Row] = []
     matcher = SequenceMatcher(None, before, after, autojunk=False)
     for group in matcher.get_grouped_opcodes(_CONTEXT):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tensorlang import targets
-from tensorlang.cli import options
+from tensorlang.cli import configuration, options
 from tensorlang.cli.explore import subject_of
 
 
@@ -15,6 +15,8 @@ def subject():
 
     def make(name, shape=None, target="llvm"):
         op, machine = options.operator(name), targets.to_compile(target)
-        return subject_of(op, options.workload(op, shape), machine)
+        workload = options.workload(op, shape)
+        chosen = configuration.choose(op, workload, machine)
+        return subject_of(op, workload, machine, chosen)
 
     return make
