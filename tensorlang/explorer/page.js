@@ -6,8 +6,12 @@
 const links = JSON.parse(document.getElementById("links").textContent);
 const stages = Object.keys(links.stages);
 for (const stage of Object.values(links.stages)) { // lines share their sets of tags
-  stage.own = stage.own.map((set) => links.sets[set]);
-  stage.around = stage.around.map((set) => links.sets[set]);
+  for (const kind of ["own", "around"]) stage[kind] = stage[kind]?.map((set) => links.sets[set]);
+}
+for (const stage of Object.values(links.stages)) { // machine code has what its source lines have
+  for (const kind of ["own", "around", "statements"]) {
+    stage[kind] ??= stage.sources.map((line) => (line ? links.stages.source[kind][line - 1] : []));
+  }
 }
 const status = document.getElementById("status");
 const root = document.documentElement;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -16,7 +17,7 @@ from pygments import highlight
 from pygments.filter import Filter
 from pygments.formatters.html import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
-from pygments.token import Name, Operator, Punctuation, Text, Whitespace
+from pygments.token import Error, Name, Operator, Punctuation, Text, Whitespace
 
 from tensorlang.explorer.limits import Limits, limits_of, roofline
 from tensorlang.explorer.loop_table import bytes_of, loops_of, sizes_of
@@ -29,7 +30,11 @@ if TYPE_CHECKING:
     from tensorlang.scheduling.schedule import Schedule
 
 _STYLES: Final = (("light", "friendly"), ("dark", "github-dark"))
-_UNCOLOURED: Final = (Whitespace, Punctuation, Operator, Name, Name.Variable)
+_UNCOLOURED: Final = (
+    *(Whitespace, Punctuation, Operator, Error),
+    *(Name, Name.Variable, Name.Constant),  # registers are constants to the lexer
+)
+_SPAN: Final = re.compile(r'<span class="(\w+)[^"]*">')  # rewritten to be shorter
 _CONTEXT: Final = 2  # unchanged lines around a difference
 # JSON in a script element: nothing in it may look like a tag
 _ESCAPES: Final = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
@@ -133,7 +138,8 @@ class _Plain(Filter):  # type: ignore[misc]  # the library has no types
         """The tokens, with those that are not worth a colour as text."""
         del lexer
         for kind, text in stream:
-            yield (Text if kind in _UNCOLOURED else kind), text
+            plain = kind in _UNCOLOURED or text.strip() == ";"  # a comment to the lexer
+            yield (Text if plain else kind), text
 
 
 def _highlighted(lines: Sequence[str], language: str) -> list[Markup]:
@@ -142,8 +148,8 @@ def _highlighted(lines: Sequence[str], language: str) -> list[Markup]:
     lexer.add_filter(_Plain())
     lexer.add_filter("tokenmerge")
     made = highlight("\n".join(lines), lexer, HtmlFormatter(nowrap=True))
-    found = made.split("\n")[: len(lines)]
-    return [Markup(line) for line in found]  # noqa: S704 - escaped by Pygments
+    found = _SPAN.sub(r"<b class=\1>", made).replace("</span>", "</b>").split("\n")
+    return [Markup(line) for line in found[: len(lines)]]  # noqa: S704 - escaped by Pygments
 
 
 def _facts(subjects: Sequence[Subject]) -> dict[str, list[str]]:
@@ -205,7 +211,8 @@ def links(stages: Iterable[Stage]) -> Mapping[str, object]:
     """What links the lines, as numbers.
 
     Tags are numbered in order of appearance, and so are the sets of them that lines
-    have: most lines share theirs with others.
+    have: most lines share theirs with others. Machine code has all that its source
+    lines have.
     """
     numbers: dict[str, int] = {}
     sets: dict[frozenset[str], int] = {}
@@ -213,14 +220,14 @@ def links(stages: Iterable[Stage]) -> Mapping[str, object]:
     def numbered(tags: frozenset[str]) -> int:
         return sets.setdefault(tags, len(sets))
 
-    made = {
-        stage.name: {
-            "own": [numbered(tags.own) for tags in stage.tags],
-            "around": [numbered(tags.around) for tags in stage.tags],
-            "statements": list(stage.statements),
-            "sources": list(stage.sources),
-        }
-        for stage in stages
-    }
+    made: dict[str, dict[str, list[object]]] = {}
+    for stage in stages:
+        made[stage.name] = {"sources": list(stage.sources)}
+        if stage.name == "source" or not stage.sources:
+            made[stage.name] |= {
+                "own": [numbered(tags.own) for tags in stage.tags],
+                "around": [numbered(tags.around) for tags in stage.tags],
+                "statements": list(stage.statements),
+            }
     found = [[numbers.setdefault(t, len(numbers)) for t in sorted(s)] for s in sets]
     return {"stages": made, "sets": found, "tags": list(numbers)}
