@@ -6,12 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from tensorlang import machine
+from tensorlang import machine, records
+from tensorlang.cli import configuration, options
 from tensorlang.explorer import limits
 from tensorlang.explorer.loop_table import loops_of
 from tensorlang.explorer.page import page
+from tensorlang.ir.digest import digest
 from tensorlang.ir.text.parser import parse
 from tensorlang.machine import Cache, Instruction
+from tensorlang.record_files import Record
 from tensorlang.targets import host, to_compile
 
 N, K, M = 64, 784, 512
@@ -191,3 +194,49 @@ def test_a_page_states_the_limit_and_the_measured_time(subject, measured):
     text = page(found)
     for said in ("51,380,224", "1,806,336, 131,072", "2,000.00 µs", "<svg", "fma f32"):
         assert said in text
+
+
+@pytest.fixture
+def own_records(tmp_path, monkeypatch):
+    monkeypatch.setenv("TENSORLANG_RECORDS", str(tmp_path))
+    records.forget()
+    yield
+    records.forget()
+
+
+@pytest.mark.parametrize(
+    ("changes", "shape", "seconds"),
+    [
+        ({}, "8x100", 1e-3),
+        ({}, "8x120", 0.0),  # its nearest record says nothing of its time
+        ({"static": True}, "8x100", 0.0),
+        ({"unverified": True}, "8x100", 0.0),
+    ],
+)
+def test_the_time_is_that_of_a_record_of_the_same_call(
+    own_records, subject, changes, shape, seconds
+):
+    del own_records
+    op, target = options.operator("softmax"), host()
+    workload = replace(options.workload(op, "8x100"), threads=target.threads)
+    chosen = configuration.choose(op, workload, target)
+    assert chosen.record is None
+    made = Record(
+        workload=workload,
+        target=target.fingerprint,
+        architecture=records.architecture(target),
+        algorithm=chosen.algorithm,
+        schedule="generic",
+        knobs=tuple(sorted(chosen.knobs.values.items())),
+        ir=digest(chosen.schedule.function),
+        generator="1",
+        seconds=1e-3,
+        spread=0.0,
+        default_seconds=1e-3,
+        roofline=0.0,
+        error=0.0,
+        date="2026-01-01",
+    )
+    records.add(replace(made, **changes))
+    records.forget()
+    assert subject("softmax", shape).measured == seconds
