@@ -6,7 +6,7 @@ replaces the default or the current record must beat it round by round.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from statistics import median
@@ -30,7 +30,6 @@ FEWEST_ROUNDS: Final = 6  # the minimum for a 95 % interval
 _SAMPLE: Final = 0.004  # minimum seconds per sample
 _WARM_UP: Final = 0.03
 _EARLY_ROUNDS: Final = 7  # of a comparison during the search
-_MORE_WINS: Final = 5  # in processes of their own, of a winner beside other programs
 
 Samples = dict[str, list[float]]
 Left = Callable[[], float]
@@ -57,13 +56,11 @@ class Finals:
         samples: Seconds per call and round, by candidate.
         failed: Outcomes of candidates that turned out wrong.
         measured: On a GPU, a readable description of device and clocks.
-        disturbed: Whether other programs kept processors busy meanwhile.
     """
 
     samples: Samples = field(default_factory=dict)
     failed: list[tuple[Candidate, Outcome]] = field(default_factory=list)
     measured: str = ""
-    disturbed: bool = False
 
 
 def seconds_for(entrants: Sequence[Entrant], rounds: int) -> float:
@@ -117,15 +114,14 @@ def confirm(
     """Time winners again in a process of their own; drop those that do not win there.
 
     Where memory lies, how code is aligned and what its threads do changes from process
-    to process, and with it the time, by more than it varies within one. Beside other
-    programs, which may favour one side for a while, a winner wins several times more. A
-    winner for which there is no time to win again is no winner.
+    to process, and with it the time, by more than it varies within one. A winner for
+    which there is no time to win again is no winner.
 
     Args:
         worker: The worker, which is replaced.
         base: The configurations in use, the default first.
         others: The challengers.
-        first: The finals; what was timed again gets all samples.
+        first: The finals; what was timed twice gets the samples of both.
         left: Remaining seconds.
 
     Returns:
@@ -134,19 +130,14 @@ def confirm(
     default, incumbent = base[0].key, base[-1].key
     known, doubt = {other.key: other for other in others}, ""
     while (key := champion(first.samples, default, incumbent)) in known:
-        samples = first.samples
-        for _ in _wins_needed(first):
-            worker.stop()
-            again = run(worker, base, [known[key]], left)
-            first.disturbed |= again.disturbed
-            if champion(again.samples, default, incumbent) != key:
-                break
-            both = samples.keys() & again.samples.keys()
-            samples = {k: [*samples[k], *again.samples[k]] for k in both}
-        else:
-            first.samples = samples
-            return doubt
+        worker.stop()
+        again = run(worker, base, [known[key]], left)
         if key in again.samples:
+            second = again.samples
+            if champion(second, default, incumbent) == key:
+                both = first.samples.keys() & second.keys()
+                first.samples = {k: [*first.samples[k], *second[k]] for k in both}
+                return doubt
             doubt = f"{known[key].candidate} was faster in one process, not in another"
             del first.samples[key]
         elif any(candidate.key == key for candidate, _ in again.failed):
@@ -159,13 +150,6 @@ def confirm(
                 "time to confirm it in another: run it again"
             )
     return doubt
-
-
-def _wins_needed(finals: Finals) -> Iterator[int]:
-    """Counts the wins, of which disturbances make more necessary."""
-    yield 1
-    if finals.disturbed:
-        yield from range(2, _MORE_WINS + 1)
 
 
 def beside(worker: Worker, default: Entrant, best: Entrant, left: float) -> Samples:
@@ -204,7 +188,6 @@ def _heat(
         return None if left() <= 0 else Outcome(HUNG, "hung in the finals")
     finals.samples.update(samples)
     finals.measured = worker.measured
-    finals.disturbed |= worker.disturbed
     finals.failed += [
         (entrant.candidate, Outcome(WRONG, failed[entrant.key]))
         for entrant in entrants

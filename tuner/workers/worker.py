@@ -39,7 +39,6 @@ from tensorlang.scheduling import Knobs
 from tensorlang.scheduling.knobs import Domain, Value
 from tensorlang.tuner.correctness.gate import Gates, Wrong
 from tensorlang.tuner.measurement import measuring_lock
-from tensorlang.tuner.measurement.processor_load import Load
 from tensorlang.tuner.measurement.timers import Timer, timer_of
 from tensorlang.tuner.search.pruning import overrun
 from tensorlang.tuner.static.cost import static_cost
@@ -146,8 +145,7 @@ class Session:
         """Time candidates that are still correct, interleaved.
 
         Returns:
-            `samples` by candidate, `failed`: why the others were not timed, and
-            `disturbed`: what other programs did meanwhile.
+            `samples` by candidate, and `failed`: why the others were not timed.
         """
         calls: dict[str, Callable[[], object]] = {}
         failed: dict[str, str] = {}
@@ -166,15 +164,10 @@ class Session:
                     raise Disturbed(trouble) from problem
                 failed[candidate.key] = str(problem)
         with self._alone({}):
-            load = Load()
             timings = self._timer.against(calls, int(request["rounds"]))
-            disturbed = load.trouble(self._workload.threads or 1)
-        return {
-            "samples": {key: list(timing.samples) for key, timing in timings.items()},
-            "failed": failed,
-            "measured": self._timer.measured(timings.values()),
-            "disturbed": disturbed,
-        }
+        samples = {key: list(timing.samples) for key, timing in timings.items()}
+        measured = self._timer.measured(timings.values())
+        return {"samples": samples, "failed": failed, "measured": measured}
 
     @contextmanager
     def _alone(self, spent: dict[str, float]) -> Iterator[None]:

@@ -29,7 +29,6 @@ class FakeWorker:
     """Times each by its own figure; dies, hangs or refuses for some names."""
 
     measured = "here"
-    disturbed = False
 
     def __init__(self, **behaviour: str) -> None:
         self.behaviour = behaviour
@@ -196,39 +195,6 @@ def test_a_winner_of_one_process_is_not_trusted_and_the_next_has_its_chance() ->
     assert "direct(name=a) was faster in one process, not in another" in doubt
     worker = TwoProcesses(first, {"default": 1.0, "a": 1.0, "b": 1.0})
     assert confirmed(worker, "a", "b")[0] == "default"
-
-
-class Beside(TwoProcesses):
-    """Other programs run meanwhile, and favour the challenger in some processes."""
-
-    disturbed = True
-
-    def __init__(self, *lucky: bool) -> None:
-        super().__init__({}, {})
-        self.times = [{"default": 2.0, "a": 1.0 if luck else 2.5} for luck in lucky]
-
-
-def test_beside_other_programs_a_winner_wins_in_five_more_processes() -> None:
-    worker = Beside(*[True] * 6)
-    assert confirmed(worker, "a") == ("a", "")
-    assert len(worker.heats) == 6
-    for lucky in range(1, 6):
-        worker = Beside(*[True] * lucky, False)
-        best, doubt = confirmed(worker, "a")
-        assert best == "default"
-        assert "faster in one process, not in another" in doubt
-        assert len(worker.heats) == lucky + 1
-
-
-def test_samples_of_all_processes_count() -> None:
-    base, others = [entrant("default")], [entrant("a")]
-    worker = Beside(*[True] * 6)
-    result = run(worker, base, others, lambda: inf)  # type: ignore[arg-type]
-    finals.confirm(worker, base, others, result, lambda: inf)  # type: ignore[arg-type]
-    assert result.disturbed
-    assert {len(samples) for samples in result.samples.values()} == {
-        6 * finals.MOST_ROUNDS
-    }
 
 
 def test_a_default_that_wins_needs_no_second_process() -> None:
