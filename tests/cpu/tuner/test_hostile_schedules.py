@@ -81,7 +81,7 @@ def tuned(
     (report,) = tune(
         name, shapes=SHAPE, dtypes="u32", budget=300, storage=storage, listen=listen
     )
-    assert report.best.knobs["way"] in best
+    assert report.best.knobs["way"] in best, report.note
     assert report.record is not None
     assert ended(tmp_path)
     return seen, counts
