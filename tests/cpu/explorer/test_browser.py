@@ -20,7 +20,9 @@ playwright = pytest.importorskip("playwright.sync_api", reason="there is no play
 @pytest.fixture(scope="module")
 def browser():
     with playwright.sync_playwright() as p:
-        opened = p.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        # as root, and where /dev/shm is small
+        arguments = ["--no-sandbox", "--disable-dev-shm-usage"]
+        opened = p.chromium.launch(executable_path=BROWSER, args=arguments)
         yield opened
         opened.close()
 
