@@ -73,7 +73,7 @@ class Arithmetic(Protocol[W]):
         ...
 
     def named(self, name: str, word: W) -> W:
-        """`word`, called so in the text of kernels."""
+        """`word`, which has this name in the text of kernels."""
         ...
 
 

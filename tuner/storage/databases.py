@@ -6,10 +6,8 @@ ends the transactions of tuners that stopped in the middle of one.
 
 from __future__ import annotations
 
-import errno
 import logging
 import re
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -19,6 +17,7 @@ from urllib.parse import unquote
 
 from tensorlang import lazy
 from tensorlang.errors import RecordError, TuningError
+from tensorlang.tuner import disk_space
 from tensorlang.tuner.storage import tables
 
 if TYPE_CHECKING:
@@ -41,7 +40,6 @@ _SQLITE: Final = "sqlite:///"
 _POSTGRESQL: Final = "postgresql://"
 _SECONDS_TO_WAIT: Final = 30
 _WRITE_WAIT: Final = 3  # seconds for a locked database before a trial is kept
-_SPARE: Final = 1 << 16  # bytes that a disk that is not full takes
 _CONNECT_WAIT: Final = 5  # seconds for a server's answer
 _TABLES: Final = 7_305_808_868  # the advisory lock of whoever creates the tables
 # everything between the user's name and the last @; secret query parameters
@@ -109,14 +107,11 @@ def named(url: str) -> Iterator[None]:
 
 def _full(folder: Path) -> str:
     """What to do where a folder takes no files for want of space; else empty."""
-    try:
-        with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
-            file.write(bytes(_SPARE))
-    except OSError as problem:
-        if problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            said = f"{folder} takes no files: {problem.strerror}"
-            return f"{said}; free some space, or name a storage elsewhere"
-    return ""
+    refused = disk_space.refusal(folder)
+    if refused is None or not disk_space.is_full(refused):
+        return ""
+    said = f"{folder} takes no files: {refused.strerror}"
+    return f"{said}; free some space, or name a storage elsewhere"
 
 
 def _first(problem: Exception, url: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import inf
@@ -13,6 +12,7 @@ from tensorlang.ir.digest import digest
 from tensorlang.ops.kernels import building
 from tensorlang.scheduling import Knobs
 from tensorlang.scheduling.knobs import Cost, Value
+from tensorlang.tuner.disk_space import is_full
 from tensorlang.tuner.search.pruning import refusal
 from tensorlang.tuner.workers.protocol import FAILED, ILLEGAL, Candidate, Outcome
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from tensorlang.scheduling import Schedule
     from tensorlang.targets import Target
     from tensorlang.workload import Workload
-
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +96,7 @@ class LocalScheduler:
         except TensorlangError as problem:
             outcome = Outcome(ILLEGAL, " ".join(str(problem).split()))
         except Exception as problem:
-            if isinstance(problem, OSError) and problem.errno in _FULL:
+            if is_full(problem):
                 raise  # by what it prints: not its fault
             said = " ".join(f"{type(problem).__name__}: {problem}".split())
             outcome = Outcome(FAILED, f"its schedule raised {said}"[:400])

@@ -12,7 +12,6 @@ import operator
 import os
 import queue
 import sys
-import tempfile
 import threading
 import time
 import traceback
@@ -37,6 +36,7 @@ from tensorlang.ops.spec.examples import arguments
 from tensorlang.runtime import Kernel, build, processes
 from tensorlang.scheduling import Knobs
 from tensorlang.scheduling.knobs import Domain, Value
+from tensorlang.tuner import disk_space
 from tensorlang.tuner.correctness.gate import Gates, Wrong
 from tensorlang.tuner.measurement import measuring_lock
 from tensorlang.tuner.measurement.timers import Timer, timer_of
@@ -62,7 +62,6 @@ if TYPE_CHECKING:
 Send = Callable[[Mapping[str, object]], None]
 Ask = Callable[[Mapping[str, object]], Mapping[str, Any]]
 _LOST_DEVICE: Final = 71  # exit code after losing the device
-_SPARE_BYTES: Final = 1 << 16  # of a disk that is not full
 
 
 class Session:
@@ -265,12 +264,8 @@ def _log(what: object) -> None:
 
 def _disk_trouble() -> str:
     """Why compilers may have failed for reasons of the disk; else empty."""
-    try:
-        with tempfile.TemporaryFile(buffering=0) as file:
-            file.write(bytes(_SPARE_BYTES))
-    except OSError as problem:
-        return f"the disk takes no files: {problem.strerror}"
-    return ""
+    refused = disk_space.refusal()
+    return f"the disk takes no files: {refused.strerror}" if refused else ""
 
 
 def _call(kernel: Kernel, given: list[object]) -> Callable[[], object]:
