@@ -237,8 +237,8 @@ def _tuned(run: Run, url: str, study: str, seed: int) -> Report:
             if made.best != default:
                 made = store_winner(run, search, made, measured, incumbent)
             return static_tuning.note_measured_record(made, incumbent)
-        disturbed = load.trouble(run.workload.threads or 1)
-        report = _report(run, search, default, measured, disturbed)
+    disturbed = load.trouble(run.workload.threads or 1)  # the worker has ended
+    report = _report(run, search, default, measured, disturbed)
     kept = incumbent is not None and not measured.samples
     if report.best.key not in search.known or not report.compared or kept:
         return report

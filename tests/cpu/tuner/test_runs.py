@@ -31,6 +31,8 @@ from tensorlang.ops.operator import Operator
 from tensorlang.record_files import Record, read
 from tensorlang.scheduling import Knobs
 from tensorlang.tuner import Progress, Report, tune
+from tensorlang.tuner.measurement.processor_load import Load
+from tensorlang.tuner.workers.process import WorkerProcess
 
 SHAPE = [(1 << 14,)]
 
@@ -335,6 +337,30 @@ def test_bad_arguments_are_one_sentence(
         tune("random.bits", **options)
     assert "\n" not in str(caught.value)
     assert "word" not in str(caught.value).replace("password", "")
+
+
+def test_the_tuner_s_own_worker_is_not_among_other_programs(
+    storage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    end = WorkerProcess.__exit__
+
+    def ended(self: WorkerProcess, *given: object) -> None:
+        end(self, *given)
+        events.append("the worker ended")
+
+    def trouble(_: Load, threads: int) -> str:
+        events.append(f"looked, for {threads} threads")
+        return "others were busy"
+
+    monkeypatch.setattr(WorkerProcess, "__exit__", ended)
+    monkeypatch.setattr(Load, "trouble", trouble)
+    report = run("random.bits", storage, trials=2)
+    assert events == [
+        "the worker ended",
+        f"looked, for {targets.host().threads} threads",
+    ]
+    assert report.disturbed == "others were busy"
 
 
 def test_a_report_says_where_the_time_went(
