@@ -71,7 +71,10 @@ def requested(
 
 def _same_count(op: Operator, usual: Shapes, given: Shapes) -> None:
     if len(given) != len(usual):
-        raise ShapeError(f"{op.id} takes {len(usual)} shapes, got {len(given)}")
+        shapes = "1 shape" if len(usual) == 1 else f"{len(usual)} shapes"
+        raise ShapeError(
+            f"{op.id} takes {shapes}, such as {_told(usual, {})}; got {_told(given, {})}"
+        )
 
 
 def _allowed(op: Operator, kinds: tuple[str, ...] | str | None, count: int) -> None:

@@ -77,7 +77,12 @@ def test_operators_that_plan_judge_for_themselves():
             ArgumentError,
             "no attribute 'foo'; it has",
         ),
-        ("nn.relu", {"shapes": [(4,), (4,)]}, ShapeError, "takes 1 shapes, got 2"),
+        (
+            "nn.relu",
+            {"shapes": [(4,), (4,)]},
+            ShapeError,
+            r"takes 1 shape, .*got \(4,\), \(4,\)",
+        ),
         ("test_requests.scaled", {}, ArgumentError, "not 0; give shapes="),
         ("test_requests.scaled", {"shapes": [(4,)]}, ArgumentError, "takes 2 arrays"),
         (
