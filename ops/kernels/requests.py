@@ -72,9 +72,8 @@ def requested(
 def _same_count(op: Operator, usual: Shapes, given: Shapes) -> None:
     if len(given) != len(usual):
         shapes = "1 shape" if len(usual) == 1 else f"{len(usual)} shapes"
-        raise ShapeError(
-            f"{op.id} takes {shapes}, such as {_told(usual, {})}; got {_told(given, {})}"
-        )
+        wanted, got = _told(usual, {}), _told(given, {})
+        raise ShapeError(f"{op.id} takes {shapes}, such as {wanted}; got {got}")
 
 
 def _allowed(op: Operator, kinds: tuple[str, ...] | str | None, count: int) -> None:

@@ -81,7 +81,7 @@ def test_operators_that_plan_judge_for_themselves():
             "nn.relu",
             {"shapes": [(4,), (4,)]},
             ShapeError,
-            r"takes 1 shape, .*got \(4,\), \(4,\)",
+            "takes 1 shape, such as (16777216,); got (4,), (4,)",
         ),
         ("test_requests.scaled", {}, ArgumentError, "not 0; give shapes="),
         ("test_requests.scaled", {"shapes": [(4,)]}, ArgumentError, "takes 2 arrays"),
