@@ -7,15 +7,17 @@ Ctrl-C.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from tensorlang.cli import document
 from tensorlang.errors import TensorlangError
 from tensorlang.version import __version__
 
@@ -34,6 +36,7 @@ COMMANDS: Final = {
     "explore": "Show an operator on one page, with lines linked through all stages.",
     "ops": "List the operators.",
     "targets": "List the available targets, and how to get the missing ones.",
+    "doctor": "Show what this installation has, what it lacks, and how to get it.",
     "machine": "Show what this CPU can do, and measure it.",
     "verify": "Check operators against known answers and the interpreter.",
     "bench": "Benchmark an operator against other libraries.",
@@ -72,21 +75,55 @@ class Commands(TyperGroup):
         options |= {"prog_name": "tlang", "standalone_mode": False}
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
-            sys.exit(guarded(lambda: parent(*args, **options)))
+            with document.printed():
+                code = guarded(lambda: parent(*args, **options))
+            sys.exit(code)
 
 
 def loaded(name: str) -> Any:
-    """Import a command from its module."""
+    """Import a command from its module, and give it `--json`."""
     module = import_module(f"tensorlang.cli.{name}")
-    command = typer.main.get_command(module.app)
+    command: Any = typer.main.get_command(module.app)
     command.name = name
+    parts = command.commands.values() if isinstance(command, TyperGroup) else [command]
+    for each in parts:
+        each.help = _flowing(each.help or "")
+        each.params += typer.main.get_command(_shared).params
     return command
+
+
+def _flowing(text: str) -> str:
+    """A docstring whose paragraphs are a line each, and its examples a paragraph."""
+    joined = re.sub(r"(?<=\S)\n(?=\S)", " ", text)
+    return joined.replace(":\n ", ":\n\n ")
+
+
+_shared = typer.Typer(add_completion=False)
+
+
+def _begin(ctx: typer.Context, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        document.begin()
+
+
+@_shared.command()
+def _options(
+    json: Annotated[
+        bool,
+        typer.Option(
+            "--json",
+            callback=_begin,
+            expose_value=False,
+            help="Print what is found as JSON, and the rest on standard error.",
+        ),
+    ] = False,
+) -> None:
+    """The options of every command."""
 
 
 app = typer.Typer(
     cls=Commands,
     help="Tensor kernels that you can read, tune and trust.",
-    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 

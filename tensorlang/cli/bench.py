@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tensorlang import runtime, targets
-from tensorlang.cli import configuration, console, options
+from tensorlang.cli import configuration, console, document, options
 from tensorlang.cli.bench_network import PEER, bench_network
+from tensorlang.cli.quantities import Interval, Seconds, Share, Times
 from tensorlang.errors import ArgumentError, TargetError
 from tensorlang.ops.spec.examples import arguments
 from tensorlang.tuner.measurement.rounds import Timing, interleaved, paired_ratio
@@ -62,6 +63,11 @@ def bench(
     Peers that write into existing arrays are compared with our `out=` calls, peers that
     allocate their results with our allocating calls. For a network, a table says how
     long each of its layers takes.
+
+    Examples:
+        tlang bench dense --shape 64x784,512x784
+        tlang bench random.normal --vs numpy,jax --threads 1
+        tlang bench --model network.onnx --batch 8 --vs onnxruntime
     """
     names = [name.strip() for name in vs.split(",") if name.strip()]
     if rounds < 1:
@@ -99,10 +105,12 @@ def bench(
         calls = {_OURS[fresh]: mine[fresh] for fresh in sorted(kinds)}
         timings = interleaved(calls | {s.name: s.call for s in sides}, rounds=rounds)
     console.say(f"{workload} on {machine}: {made.why}")
+    document.found("workload", workload)
+    document.found("machine", machine.fingerprint)
     rows = [_row(name, timings[name]) for name in calls]
     rows += [_row(s.name, timings[s.name], timings[_OURS[s.fresh]], s) for s in sides]
     head = ("", "time", "spread", "over ours", "95 % interval", "its result")
-    console.table(head, rows)
+    console.table(head, rows, name="sides")
 
 
 def _on_gpu(kernel: Kernel, op: Operator, workload: Workload) -> Call:
@@ -114,11 +122,11 @@ def _on_gpu(kernel: Kernel, op: Operator, workload: Workload) -> Call:
 
 def _row(
     name: str, timing: Timing, base: Timing | None = None, side: Side | None = None
-) -> tuple[str, ...]:
-    time, spread = console.duration(timing.median), f"{timing.spread:.1%}"
+) -> tuple[object, ...]:
+    time, spread = Seconds(timing.median), Share(timing.spread)
     if base is None or side is None:
-        return name, time, spread, "", "", ""
+        return name, time, spread, None, None, None
     ratio = paired_ratio(timing.samples, base.samples)
     kind = "fresh" if side.fresh else "into existing"
-    interval = f"{ratio.low:.2f} to {ratio.high:.2f}"
-    return name, time, spread, f"{ratio.median:.2f}x", interval, kind
+    interval = Interval((ratio.low, ratio.high))
+    return name, time, spread, Times(ratio.median), interval, kind

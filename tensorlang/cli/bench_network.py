@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tensorlang import lazy, onnx
-from tensorlang.cli import console
+from tensorlang.cli import console, document
+from tensorlang.cli.quantities import Interval, Seconds, Share, Times
 from tensorlang.cli.tune_network import sizes_of
 from tensorlang.errors import ArgumentError
 from tensorlang.graph import Value
@@ -63,17 +64,18 @@ def bench_network(
     runs = {_OURS: lambda: _several(network(*given.values(), target=target))}
     if peers:
         runs[PEER] = _peer(path, given, target.threads)
-        console.say(_compared(runs[_OURS](), runs[PEER]()))
+        console.say(said := _compared(runs[_OURS](), runs[PEER]()))
+        document.found("compared", said)
     timings = interleaved(runs, rounds=rounds, rest=_REST)
     base = timings[_OURS]
     rows = []
     for name, timing in timings.items():
         ratio = paired_ratio(timing.samples, base.samples)
-        interval = f"{ratio.low:.2f} to {ratio.high:.2f}"
-        over = () if name == _OURS else (f"{ratio.median:.2f}x", interval)
-        time, spread = console.duration(timing.median), f"{timing.spread:.1%}"
-        rows.append((name, time, spread, *(over or ("", ""))))
-    console.table(("", "time", "spread", "over ours", "95 % interval"), rows)
+        interval = Interval((ratio.low, ratio.high))
+        over = (Times(ratio.median), interval) if name != _OURS else (None, None)
+        rows.append((name, Seconds(timing.median), Share(timing.spread), *over))
+    head = ("", "time", "spread", "over ours", "95 % interval")
+    console.table(head, rows, name="sides")
     bound = Context(network, sizes=_sizes(network.specs, given), target=target).bound
     for place, array in zip(bound.inputs, given.values(), strict=False):
         np.copyto(place, array)
@@ -142,13 +144,12 @@ def _by_layer(found: Sequence[LayerTime]) -> None:
     rows = [_row(*row, whole) for row in ordered[:_MOST]]
     if rest := [time for _, several in ordered[_MOST:] for time in several]:
         rows.append(_row("others", rest, whole))
-    console.table(("layer, alone", "times", "in all", "share"), rows)
+    console.table(("layer, alone", "times", "in all", "share"), rows, name="layers")
 
 
-def _row(name: str, seconds: Sequence[float], whole: float) -> tuple[str, ...]:
+def _row(name: str, seconds: Sequence[float], whole: float) -> tuple[object, ...]:
     spent = sum(seconds)
-    share = f"{spent / whole:.1%}"
-    return name, str(len(seconds)), console.duration(spent), share
+    return name, len(seconds), Seconds(spent), Share(spent / whole)
 
 
 def _described(node: Node) -> str:

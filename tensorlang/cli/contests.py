@@ -6,7 +6,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from tensorlang import lazy
-from tensorlang.cli import configuration, console
+from tensorlang.cli import configuration, console, document
+from tensorlang.cli.quantities import Seconds, Unlike
 from tensorlang.errors import TuningError
 from tensorlang.ops.kernels import building
 from tensorlang.scheduling import Knobs
@@ -42,12 +43,17 @@ def compare_two(
         texts = tuple(str(held) if t == RECORD else t for t in texts)  # type: ignore[assignment]
     candidates, found = contests.compare(op, workload, target, texts)
     console.say(op.described(workload))
+    document.found("workload", workload)
     for name, candidate in zip("AB", candidates, strict=True):
         if why := found.failed.get(candidate.key):
             raise TuningError(f"{candidate}: {why}")
         seconds = median(found.samples[candidate.key])
-        console.paragraph(f"{name}: {console.duration(seconds)}, {candidate}", "  ")
+        console.paragraph(f"{name}: {Seconds(seconds)}, {candidate}", "  ")
+        document.found(name, {"candidate": candidate, "seconds": seconds})
     ratio = found.gain(*candidates)
+    if ratio is not None:
+        document.found("ratio", ratio.median)
+        document.found("interval", (ratio.low, ratio.high))
     if ratio is None or ratio.low <= 1 <= ratio.high:
         console.say(f"neither is faster: A takes {ratio} of B's time")
     else:
@@ -93,10 +99,11 @@ def explain_gain(
     rows = [
         (
             effect.knob,
-            str(effect.default),
-            str(effect.value),
-            str(effect.gain or effect.note),
+            Unlike(str(effect.default), effect.default),
+            Unlike(str(effect.value), effect.value),
+            effect.gain or effect.note,
         )
         for effect in effects
     ]
-    console.table(("knob", "default", "chosen", "with the default"), rows)
+    head = ("knob", "default", "chosen", "with the default")
+    console.table(head, rows, name="gains")

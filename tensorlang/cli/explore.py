@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tensorlang import runtime
-from tensorlang.cli import configuration, console, options
+from tensorlang.cli import completion, configuration, console, document, options
 from tensorlang.cli.contests import RECORD, named
 from tensorlang.errors import ArgumentError
 from tensorlang.explorer.page import Subject, page
@@ -43,7 +43,11 @@ def explore(
     ] = False,
     compare: Annotated[
         tuple[str, str] | None,
-        typer.Option(metavar="A B", help="Show B, and how it differs from A."),
+        typer.Option(
+            metavar="A B",
+            help="Show B, and how it differs from A.",
+            autocompletion=completion.configurations,
+        ),
     ] = None,
 ) -> None:
     """Show an operator from definition to machine code on one page, lines linked.
@@ -55,7 +59,10 @@ def explore(
     --compare takes two of: default, record (what a call runs), knob=value,...,
     algorithm(knob=value, ...) as reports have it, or a file with one of them.
 
-    For example: tlang explore dense --shape 64x784,512x784 -o dense.html
+    Examples:
+        tlang explore dense --shape 64x784,512x784 -o dense.html
+        tlang explore softmax --serve
+        tlang explore dense --compare default record -o dense.html
     """
     if (output is None) != serving:
         raise ArgumentError("give either -o FILE or --serve")
@@ -72,6 +79,7 @@ def explore(
 
     if output is not None:
         output.write_text(make(), "utf-8")
+        document.found("page", output)
     else:
         serve(make, console.say)
 

@@ -9,7 +9,8 @@ import typer
 
 from tensorlang import lazy
 from tensorlang import machine as machines
-from tensorlang.cli import console
+from tensorlang.cli import console, document
+from tensorlang.cli.quantities import Bytes, Seconds
 from tensorlang.errors import ArgumentError
 from tensorlang.machine import Machine
 
@@ -28,7 +29,6 @@ def machine(
     probe: Annotated[
         bool, typer.Option("--probe", help="Measure this machine (again).")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     file: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Show the machine that a file describes."),
@@ -39,14 +39,20 @@ def machine(
     Numbers are published by the system (or usual for the architecture) until they are
     measured: by --probe, or by the first tlang tune. --file shows another machine, such
     as one written by --json.
+
+    Examples:
+        tlang machine
+        tlang machine --probe
+        tlang machine --json > node7.json
+        tlang machine --file node7.json
     """
     if probe and file:
         raise ArgumentError("--probe measures this machine: leave out --file")
     if probe:
         machines.keep(probes.probe())
     shown = machines.load(file) if file else machines.here()
-    if json:
-        typer.echo(shown.to_json(), nl=False)
+    if document.wanted():
+        document.replace(shown.to_json())
         return
     console.say(f"{shown.name} ({shown.device})")
     console.table(("what", "value", "from"), _rows(shown))
@@ -68,15 +74,15 @@ def _rows(m: Machine) -> list[tuple[str, str, str]]:
         rows.append((name := f"{known.kind} {known.dtype}", text, name))
     rows.append(("scaling", f"{m.scaling:.2f} times one core", "scaling"))
     for held in m.caches:
-        text = f"{_size(held.bytes)} for {_count(held.shared_by, 'core')}, "
+        text = f"{Bytes(held.bytes)} for {_count(held.shared_by, 'core')}, "
         text += f"{_count(held.ways, 'way')}, {_bandwidth(held.bandwidth)}"
         rows.append((f"L{held.level}", text, f"L{held.level}"))
     one, all_ = m.memory_bandwidth, m.memory_bandwidth_all
     rows += [
-        ("memory", _size(m.memory_bytes), "memory_bytes"),
+        ("memory", str(Bytes(m.memory_bytes)), "memory_bytes"),
         ("  one core", _bandwidth(one), "memory_bandwidth"),
         ("  all cores", _bandwidth(all_), "memory_bandwidth_all"),
-        ("waking a worker", console.duration(m.wake), "wake"),
+        ("waking a worker", str(Seconds(m.wake)), "wake"),
     ]
     kinds = ("published", "measured")
     return [(what, text, kinds[name in m.measured]) for what, text, name in rows]
@@ -88,10 +94,3 @@ def _count(number: int, what: str) -> str:
 
 def _bandwidth(rate: float) -> str:
     return f"{rate / 1e9:.4g} GB/s"
-
-
-def _size(size: int) -> str:
-    for unit, bits in (("GiB", 30), ("MiB", 20)):
-        if size >> bits:
-            return f"{size / (1 << bits):.4g} {unit}"
-    return f"{size >> 10} KiB"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 import typer
 
 from tensorlang import lazy
+from tensorlang.cli import completion
 from tensorlang.errors import (
     ArgumentError,
     DTypeError,
@@ -36,11 +37,20 @@ else:  # these load NumPy
     requests = lazy.module("tensorlang.ops.kernels.requests")
 
 Name = Annotated[
-    str, typer.Argument(metavar="OP", help="An operator, or module:name for your own.")
+    str,
+    typer.Argument(
+        metavar="OP",
+        help="An operator, or module:name for your own.",
+        autocompletion=completion.operators,
+    ),
 ]
 OptionalName = Annotated[
     str | None,
-    typer.Argument(metavar="[OP]", help="An operator, or module:name for your own."),
+    typer.Argument(
+        metavar="[OP]",
+        help="An operator, or module:name for your own.",
+        autocompletion=completion.operators,
+    ),
 ]
 ModelFile = Annotated[
     Path | None,
@@ -69,10 +79,17 @@ Attribute = Annotated[
         "--attr", metavar="NAME=VALUE", help="An operator attribute; repeatable."
     ),
 ]
+Storage = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Optuna storage (default: a SQLite file)."),
+]
 TargetName = Annotated[
     str | None,
     typer.Option(
-        "--target", metavar="NAME", help="Target, such as llvm; see tlang targets."
+        "--target",
+        metavar="NAME",
+        help="Target, such as llvm; see tlang targets.",
+        autocompletion=completion.kinds,
     ),
 ]
 

@@ -10,6 +10,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Column
 
 from tensorlang.cli import console
+from tensorlang.cli.quantities import Seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -134,9 +135,9 @@ def status_line(said: told.Progress) -> str:
     space = f" of {_short(said.space)}" if said.space else ""
     parts = [f"{said.trials}{space} tried"]
     if said.best_seconds is not None:
-        parts.append(f"best {console.duration(said.best_seconds)}")
+        parts.append(f"best {Seconds(said.best_seconds)}")
     if said.default_seconds is not None:
-        parts.append(f"default {console.duration(said.default_seconds)}")
+        parts.append(f"default {Seconds(said.default_seconds)}")
     failed = {kind: n for kind, n in said.counts.items() if kind != _OK and n}
     parts += [f"{count} {kind}" for kind, count in sorted(failed.items())]
     return ", ".join(parts)

@@ -12,7 +12,7 @@ import typer
 
 from tensorlang import lazy, record_files, targets
 from tensorlang import records as held
-from tensorlang.cli import console
+from tensorlang.cli import console, document
 from tensorlang.errors import OperatorError, RecordError, TargetError, TuningError
 from tensorlang.ops import find
 from tensorlang.ops.kernels import building
@@ -66,20 +66,28 @@ def verify(
     With --measure, records that were merged from elsewhere are checked and timed
     against the default and the record in use, as tlang tune does: the winner becomes
     the record, and the others are dropped.
+
+    Examples:
+        tlang records verify
+        tlang records verify --measure
     """
     here = {target.fingerprint: target for target in _present()}
     if measure:
         _measure(here)
     counts: dict[str, int] = defaultdict(int)
     broken: list[str] = []
-    for layer, record in every(broken):
+    for layer, record in console.tracked(list(every(broken)), "records"):
         said = _verdict(record, here)
+        finding = {"workload": record.workload, "machine": record.target}
+        document.append("records", finding | {"layer": layer, "verdict": said})
         counts[said.partition(":")[0]] += 1
         if said not in ("good", _UNVERIFIED):
             console.say(f"{said}: {layer} record of {record.workload}")
     for problem in broken:
         console.say(f"broken: {problem}")
     counts["broken"] = len(broken)
+    document.found("counts", counts)
+    document.found("broken", broken)
     total = ", ".join(f"{number} {what}" for what, number in sorted(counts.items()))
     console.say(f"records: {total}")
     if counts["broken"] or counts["stale"]:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tensorlang.atomic_files import write_text
-from tensorlang.cli import console, options
+from tensorlang.cli import console, document, options
 from tensorlang.errors import ArgumentError
 from tensorlang.ops import pins
 
@@ -25,11 +25,16 @@ def pin(
     algorithm=NAME fixes the algorithm. Other knobs have their defaults, and records are
     passed over. The pins are lines of a file, below those of tensorlang.ops.pin and of
     TENSORLANG_PIN.
+
+    Examples:
+        tlang records pin
+        tlang records pin random.bits:lanes=16
+        tlang records pin dense:algorithm=direct,rows=8
     """
     if text is None:
         rows = list(pins.texts())
-        if rows:
-            console.table(("pin", "in"), rows)
+        if rows or document.wanted():
+            console.table(("pin", "in"), rows, name="pins")
         else:
             console.say("no pins; tlang records pin random.bits:lanes=16 makes one")
         return
@@ -38,15 +43,23 @@ def pin(
         raise ArgumentError(f"a pin is for one operator or family, not {text!r}")
     _write([*_others(*names), text])
     console.say(f"{text} is pinned in {pins.file()}")
+    document.found("pinned", text)
+    document.found("file", pins.file())
 
 
 def unpin(op: options.Name) -> None:
-    """Remove the pins of an operator or a family from the file."""
+    """Remove the pins of an operator or a family from the file.
+
+    Examples:
+        tlang records unpin random.bits
+    """
     held, left = _lines(), _others(op)
     if len(left) == len(held):
         raise ArgumentError(f"{pins.file()} has no pin of {op}")
     _write(left)
     console.say(f"{op} is no longer pinned in {pins.file()}")
+    document.found("unpinned", op)
+    document.found("file", pins.file())
 
 
 def _lines() -> list[str]:

@@ -15,8 +15,9 @@ import typer
 
 from tensorlang import record_files, targets
 from tensorlang import records as held
-from tensorlang.cli import configuration, console, options
+from tensorlang.cli import completion, configuration, console, document, options
 from tensorlang.cli.contests import explain_gain
+from tensorlang.cli.quantities import Seconds, Settings, Times, Unlike
 from tensorlang.cli.record_checks import every, verify
 from tensorlang.cli.record_pins import pin, unpin
 from tensorlang.errors import RecordError
@@ -50,9 +51,14 @@ def _about(ctx: typer.Context) -> None:
 
 @app.command()
 def ls(
-    op: Annotated[str | None, typer.Argument(metavar="[OP]")] = None,
+    op: options.OptionalName = None,
 ) -> None:
-    """List the records: the user's, and those shipped with the package."""
+    """List the records: the user's, and those shipped with the package.
+
+    Examples:
+        tlang records ls
+        tlang records ls dense --json
+    """
     names = {found.id for found in options.operators(op)} if op else set()
     broken: list[str] = []
     rows = [
@@ -60,8 +66,8 @@ def ls(
             str(record.workload),
             record.target,
             f"{record.algorithm}({_settings(record)})",
-            _time(record),
-            f"{record.default_seconds / record.seconds:.2f}x" if record.seconds else "",
+            Unlike(_time(record), record.seconds),
+            Times(record.default_seconds / record.seconds) if record.seconds else None,
             f"{layer}, unverified" if record.unverified else layer,
             record.date,
         )
@@ -69,8 +75,8 @@ def ls(
         if not names or record.workload.operator in names
     ]
     head = ("workload", "machine", "knobs", "time", "vs default", "layer", "date")
-    if rows:
-        console.table(head, rows)
+    if rows or document.wanted():
+        console.table(head, rows, name="records")
     elif not broken:
         console.say(f"no records; tlang tune writes them to {held.user_folder()}")
     _refuse(broken)
@@ -78,12 +84,12 @@ def ls(
 
 def _time(record: Record) -> str:
     """The measured time, or the static estimate, marked as such."""
-    said = console.duration(record.seconds)
-    return f"static, about {said}" if record.static else said
+    said = Seconds(record.seconds)
+    return f"static, about {said}" if record.static else str(said)
 
 
-def _settings(record: Record) -> str:
-    return ", ".join(f"{name}={value}" for name, value in record.knobs)
+def _settings(record: Record) -> Settings:
+    return Settings(record.knobs)
 
 
 @app.command()
@@ -102,17 +108,27 @@ def explain(
 
     --measure times it against the default, and against itself with one knob after the
     other at its default.
+
+    Examples:
+        tlang records explain dense --shape 64x784,512x784
+        tlang records explain bits --measure
     """
     machine = targets.get(target)
     found = options.operator(op)
     workload = options.workload(found, shape, dtype, attr)
     chosen = configuration.choose(found, workload, machine)
     console.say(f"{found.described(workload)} on {machine.fingerprint}")
-    settings = ", ".join(f"{k}={v}" for k, v in chosen.knobs.values.items())
+    settings = Settings(chosen.knobs.values)
     console.say(f"chosen: {chosen.algorithm}({settings})")
     console.say(f"because: {chosen.why}")
+    document.found("workload", workload)
+    document.found("machine", machine.fingerprint)
+    document.found("algorithm", chosen.algorithm)
+    document.found("knobs", settings)
+    document.found("because", chosen.why)
     if chosen.record is not None:
-        console.paragraph(_measured(chosen.record, workload))
+        console.paragraph(measured := _measured(chosen.record, workload))
+        document.found("measured", measured)
     if measure:
         explain_gain(found, workload, machine, chosen)
     rows = [
@@ -127,14 +143,14 @@ def explain(
     ]
     if rows:
         head = ("record", "machine", "knobs", "near", "verdict")
-        console.table(head, rows)
+        console.table(head, rows, name="records")
     else:
         console.say("no record is close enough to apply")
     if declined := chosen.schedule.declined:
         console.say("attempted by its schedule, and declined:")
         counts = Counter((each.way, each.reason) for each in declined)
-        steps = [(way, reason, str(n)) for (way, reason), n in counts.items()]
-        console.table(("step", "because", "times"), steps)
+        steps = [(*step, times) for step, times in counts.items()]
+        console.table(("step", "because", "times"), steps, name="declined")
 
 
 def _measured(record: Record, workload: Workload) -> str:
@@ -162,6 +178,9 @@ def merge(
 
     They are marked as unverified and used after those measured here, until tlang tune
     or tlang records verify --measure has compared them. The folder is copied before.
+
+    Examples:
+        tlang records merge their-records
     """
     broken: list[str] = []
     found: list[Record] = []
@@ -174,7 +193,7 @@ def merge(
     kept = _filed(
         (replace(each, unverified=True) for each in found), held.user_folder()
     )
-    console.say(f"{kept} of {len(found)} records filed in {held.user_folder()}")
+    _tell_filed(kept, len(found), held.user_folder())
     if before is not None and kept:
         console.say(f"what it held before is in {before}")
     elif before is not None:
@@ -217,6 +236,12 @@ def _filed(found: Iterable[Record], folder: Path) -> int:
     return sum(record_files.merge(path, group) for path, group in places.items())
 
 
+def _tell_filed(kept: int, count: int, folder: Path) -> None:
+    console.say(f"{kept} of {count} records filed in {folder}")
+    document.found("filed", kept)
+    document.found("folder", folder)
+
+
 @app.command()
 def export(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER")],
@@ -224,7 +249,12 @@ def export(
         str | None, typer.Option("--op", metavar="OP", help="Only this operator.")
     ] = None,
 ) -> None:
-    """Copy the user's records into a folder, to be merged elsewhere or shipped."""
+    """Copy the user's records into a folder, to be merged elsewhere or shipped.
+
+    Examples:
+        tlang records export my-records
+        tlang records export my-records --op dense
+    """
     names = {found.id for found in options.operators(op)} if op else set()
     broken: list[str] = []
     found = [
@@ -237,13 +267,15 @@ def export(
     kept = _filed(found, folder)
     for lock in folder.glob("*/*.json.lock"):  # not needed in shipped records
         lock.unlink(missing_ok=True)
-    console.say(f"{kept} of {len(found)} records filed in {folder}")
+    _tell_filed(kept, len(found), folder)
     _refuse(broken)
 
 
 @app.command()
 def rm(
-    op: options.Name,
+    op: Annotated[
+        str, typer.Argument(metavar="OP", autocompletion=completion.recorded)
+    ],
     *,
     shape: options.Shape = None,
     dtype: options.DType = None,
@@ -252,6 +284,9 @@ def rm(
     """Remove the user's records of an operator on this machine, or on the one named.
 
     Shipped records remain and apply again.
+
+    Examples:
+        tlang records rm dense --shape 64x784,512x784
     """
     fingerprint = machine or targets.host().fingerprint
     wanted, types = options.shapes(shape), options.dtypes(dtype)
@@ -271,3 +306,4 @@ def rm(
             f"no user record matches {op} on {fingerprint}; tlang records ls lists them"
         )
     console.say(f"{removed} records removed")
+    document.found("removed", removed)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from tensorlang import lazy, targets
-from tensorlang.cli import console, options
+from tensorlang.cli import completion, console, document, options
+from tensorlang.cli.quantities import Seconds, Times
 from tensorlang.errors import ArgumentError
 from tensorlang.tuner.landscapes import landscape as landscapes
 from tensorlang.tuner.landscapes.landscape import Landscape
@@ -38,7 +39,9 @@ def replay(
     search: Annotated[
         str,
         typer.Argument(
-            metavar="SEARCH", help="An operator that was tuned here, or a file."
+            metavar="SEARCH",
+            help="An operator that was tuned here, or a file.",
+            autocompletion=completion.operators,
         ),
     ],
     *,
@@ -46,10 +49,7 @@ def replay(
     dtype: options.DType = None,
     attr: options.Attribute = None,
     target: options.TargetName = None,
-    storage: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="Optuna storage (default: a SQLite file)."),
-    ] = None,
+    storage: options.Storage = None,
     sampler: Annotated[
         str | None,
         typer.Option(
@@ -83,6 +83,11 @@ def replay(
 
     The table has the best time so far over the best of the search, the median of all
     runs. The sampler model is the tuner's own. --to and --plot alone replay nothing.
+
+    Examples:
+        tlang replay dense --shape 64x784,512x784 --sampler model,tpe,random
+        tlang replay rows.jsonl --trials 50 --seeds 20
+        tlang replay rows.jsonl --plot pictures
     """
     if Path(search).exists():
         if shape or dtype or attr or target or storage:
@@ -96,6 +101,7 @@ def replay(
     if to is not None:
         landscapes.write(found, to)
         console.say(f"written to {to}")
+        document.found("file", to)
     if plot is not None:
         for path in study_plots.plot(found, plot):
             console.say(f"drawn in {path}")
@@ -125,12 +131,19 @@ def _describe(found: Landscape) -> None:
     on = f" on {found.device}" if found.device else ""
     console.paragraph(f"{found.name}{on}")
     best = found.best
+    document.found("search", found.name)
+    document.found("device", found.device)
+    document.found("configurations", len(found.rows))
+    document.found("timed", timed)
+    document.found("best", best.candidate)
+    document.found("seconds", best.outcome.seconds)
     console.paragraph(
         f"{len(found.rows)} configurations, {timed} of them timed; the best "
-        f"{console.duration(best.outcome.seconds)}: {best.candidate}",
+        f"{Seconds(best.outcome.seconds)}: {best.candidate}",
         "  ",
     )
     shares = study_plots.importances(found)
+    document.found("importance", shares)
     told = ", ".join(f"{name} {part:.0%}" for name, part in shares.items() if part)
     if told:
         console.paragraph(f"importance for the fastest: {told}", "  ")
@@ -143,7 +156,8 @@ def _compare(found: Landscape, names: list[str], trials: int, seeds: int) -> Non
     columns: dict[str, list[list[float]]] = {}
     for name, make in makers.items():
         runs = [
-            replays.replay(found, make, trials=trials, seed=n) for n in range(seeds)
+            replays.replay(found, make, trials=trials, seed=n)
+            for n in console.tracked(range(seeds), name)
         ]
         columns[name] = [run.best for run in runs]
         if near := sum(run.near for run in runs):
@@ -155,10 +169,10 @@ def _compare(found: Landscape, names: list[str], trials: int, seeds: int) -> Non
     most = max(len(best) for runs in columns.values() for best in runs)
     marks = [m * 10**n for n in range(9) for m in _MARKS if m * 10**n < most] + [most]
     rows = [
-        (str(mark), *(f"{_at(mark, runs) / least:.2f}x" for runs in columns.values()))
+        (mark, *(Times(_at(mark, runs) / least) for runs in columns.values()))
         for mark in marks
     ]
-    console.table(("trials", *columns), rows)
+    console.table(("trials", *columns), rows, name="samplers")
 
 
 def _at(mark: int, runs: list[list[float]]) -> float:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from tensorlang import runtime
-from tensorlang.cli import configuration, console, options
+from tensorlang.cli import configuration, console, document, options
 from tensorlang.errors import ArgumentError
 from tensorlang.ir import show as printed
 
@@ -94,6 +94,15 @@ OF_KIND: Final = {"llvm": STAGES, "opencl": _C, "cuda": _CUDA}
 _NAMES: Final = ", ".join([*STAGES, "ptx", "sass"])
 
 
+def _stages(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """The stages of the target that was named, for the shell to complete."""
+    kind = (ctx.params.get("target") or "llvm").partition(":")[0]
+    stages = OF_KIND.get(kind, STAGES).items()
+    return [
+        (name, about) for name, (about, *_) in stages if name.startswith(incomplete)
+    ]
+
+
 @app.command()
 def show(
     op: options.Name,
@@ -103,7 +112,12 @@ def show(
     dtype: options.DType = None,
     attr: options.Attribute = None,
     stage: Annotated[
-        str, typer.Option(metavar="STAGE", help=f"One of: {_NAMES}.")
+        str,
+        typer.Option(
+            metavar="STAGE",
+            help=f"One of: {_NAMES}.",
+            autocompletion=_stages,
+        ),
     ] = "",
 ) -> None:
     """Show an operator at a stage from definition to machine code.
@@ -111,6 +125,12 @@ def show(
     Without --stage, shows the definition. The text is highlighted on a terminal and
     plain when piped. CUDA needs no GPU: without one it is shown for cuda:sm_90a. On a
     page, with the lines of all stages linked: tlang explore.
+
+    Examples:
+        tlang show softmax
+        tlang show dense --shape 64x784,512x784 --stage trace
+        tlang show conv2d --stage knobs --dtype bf16
+        tlang show random.bits --target cuda --stage ptx
     """
     chosen = options.to_compile(target)
     stages = OF_KIND[chosen.kind]
@@ -122,4 +142,6 @@ def show(
     found = options.operator(op)
     view = View(found, options.workload(found, shape, dtype, attr), chosen)
     _, lexer, text = stages[stage or "ir"]
+    document.found("workload", view.workload)
+    document.found("stage", stage or "ir")
     console.code(text(view), lexer)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Final
 
 import typer
 
 from tensorlang import targets as machines
-from tensorlang.cli import console
+from tensorlang.cli import console, document
+from tensorlang.cli.quantities import Bytes
 from tensorlang.runtime.cuda import toolchain
 from tensorlang.targets import Target
 
@@ -23,14 +23,22 @@ _SHOWN: Final = re.compile(
 
 @app.command()
 def targets() -> None:
-    """List devices, features, caches and threads, and what is missing."""
+    """List devices, features, caches and threads, and what is missing.
+
+    Examples:
+        tlang targets
+        tlang targets --json
+    """
     for kind, problem in machines.availability().items():
-        if problem:
-            console.say(f"{kind}: missing\n  {problem}")
-        else:
-            console.say(f"{kind}: present\n{_described(machines.get(kind))}")
+        lines = {} if problem else _described(machines.get(kind))
         if kind == "cuda":
-            console.say(f"  {'compilers':<13}{_compilers()}")
+            lines["compilers"] = _compilers()
+        document.found(kind, {"missing": problem or None, **lines})
+        console.say(f"{kind}: {'missing' if problem else 'present'}")
+        if problem:
+            console.paragraph(problem, "  ")
+        for name, text in lines.items():
+            console.paragraph(f"{name:<13}{text}", "  ", hanging=13)
 
 
 def _compilers() -> str:
@@ -40,41 +48,30 @@ def _compilers() -> str:
     return f"{toolchain.versions()}; for {', '.join(machines.ARCHITECTURES)}"
 
 
-def _described(target: Target) -> str:
+def _described(target: Target) -> dict[str, str]:
     if target.kind != "llvm":
         return _device(target)
     caches = ((1, target.l1_bytes), (2, target.l2_bytes), (3, target.l3_bytes))
-    lines = {
+    return {
         "device": target.device,
         "architecture": f"{target.arch} ({target.cpu})",
         "vectors": f"{target.vector_registers} registers of {target.vector_bits} bits",
         "features": " ".join(filter(_SHOWN.match, target.features)) or "none",
-        "caches": ", ".join(f"L{level} {_size(size)}" for level, size in caches if size)
+        "caches": ", ".join(f"L{level} {Bytes(size)}" for level, size in caches if size)
         or "unknown",
         "threads": str(target.threads),
         "fingerprint": target.fingerprint,
     }
-    return _listed(lines)
 
 
-def _device(target: Target) -> str:
+def _device(target: Target) -> dict[str, str]:
     """A SIMT device, whose kernels are launched as blocks of threads."""
-    lines = {
+    return {
         "device": target.device,
         "architecture": target.arch,
         "processors": str(target.threads),
         "a block": f"up to {target.block_threads} threads, which share "
-        f"{_size(target.shared_bytes)}",
+        f"{Bytes(target.shared_bytes)}",
         "driver": target.driver or "unknown",
         "fingerprint": target.fingerprint,
     }
-    return _listed(lines)
-
-
-def _listed(lines: Mapping[str, str]) -> str:
-    return "\n".join(f"  {name:<13}{text}" for name, text in lines.items())
-
-
-def _size(size: int) -> str:
-    whole = size % (1 << 20) == 0
-    return f"{size >> 20} MiB" if whole else f"{size >> 10} KiB"

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from tensorlang import machine as machines
-from tensorlang.cli import console, options
+from tensorlang.cli import completion, console, document, options
 from tensorlang.cli.contests import compare_two
 from tensorlang.cli.progress_display import watcher
+from tensorlang.cli.quantities import Seconds
 from tensorlang.cli.tune_network import tune_network
 from tensorlang.errors import ArgumentError, TensorlangError
 from tensorlang.ops import find
@@ -50,10 +51,7 @@ def tune(
         typer.Option(metavar="N", help="Stop after this many configurations instead."),
     ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Seed of the search.")] = 0,
-    storage: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="Optuna storage (default: a SQLite file)."),
-    ] = None,
+    storage: options.Storage = None,
     resume: Annotated[
         bool, typer.Option(help="Continue from the trials of earlier runs.")
     ] = True,
@@ -67,7 +65,11 @@ def tune(
     ] = None,
     compare: Annotated[
         tuple[str, str] | None,
-        typer.Option(metavar="A B", help="Only compare two configurations."),
+        typer.Option(
+            metavar="A B",
+            help="Only compare two configurations.",
+            autocompletion=completion.configurations,
+        ),
     ] = None,
 ) -> None:
     """Find the fastest schedule of an operator, a family's members, or a network.
@@ -82,6 +84,13 @@ def tune(
 
     --compare takes two of: default, record (what a call runs), knob=value,...,
     algorithm(knob=value, ...) as reports have it, or a file with one of them.
+
+    Examples:
+        tlang tune dense --shape 64x784,512x784 --budget 60s
+        tlang tune random.bits --target opencl --trials 40
+        tlang tune softmax --target cuda:sm_90a --compile-only
+        tlang tune --model network.onnx --batch 8 --budget 10m
+        tlang tune bits --compare default record
     """
     limit = _end(budget, trials, seed)
     if compile_only and model is not None:
@@ -198,6 +207,7 @@ def _tell(reports: list[Report], seconds: float) -> None:
     if not reports:
         return
     for report in reports:
+        document.append("reports", _finding(report))
         console.paragraph(find(report.operator).described(report.workload))
         console.paragraph(_result(report), "  ")
         console.paragraph(str(report.best), "  ")
@@ -214,12 +224,35 @@ def _tell(reports: list[Report], seconds: float) -> None:
     console.paragraph(_stages(reports, seconds))
 
 
+def _finding(report: Report) -> dict[str, object]:
+    """A report in JSON."""
+    ratio = report.ratio
+    return {
+        "workload": report.workload,
+        "machine": report.target,
+        "default_seconds": report.default_seconds,
+        "seconds": report.seconds,
+        "spread": report.spread,
+        "algorithm": report.best.algorithm,
+        "knobs": report.best.knobs,
+        "gain": ratio and ratio.median,
+        "interval": ratio and (ratio.low, ratio.high),
+        "static": report.static,
+        "trials": report.trials,
+        "counts": report.counts,
+        "failures": report.reasons,
+        "record": report.record,
+        "interrupted": report.interrupted,
+        "note": report.note,
+    }
+
+
 def _result(report: Report) -> str:
     spread = f" +- {report.spread:.1%}" if report.spread else ""
     about = "about " if report.static else ""
     return (
-        f"default {about}{console.duration(report.default_seconds)}, "
-        f"best {about}{console.duration(report.seconds)}{spread}, "
+        f"default {about}{Seconds(report.default_seconds)}, "
+        f"best {about}{Seconds(report.seconds)}{spread}, "
         f"{_faster(report)}, {_tried(report)}"
     )
 
@@ -249,9 +282,9 @@ def _stages(reports: Iterable[Report], seconds: float) -> str:
         trials += report.trials - report.earlier
         for stage, spent in report.spent.items():
             total[stage] = total.get(stage, 0.0) + spent
-    parts = [f"{stage} {console.duration(spent)}" for stage, spent in _sorted(total)]
+    parts = [f"{stage} {Seconds(spent)}" for stage, spent in _sorted(total)]
     said = "1 trial" if trials == 1 else f"{trials} trials"
-    return f"{said} in {console.duration(seconds)}: {', '.join(parts)}"
+    return f"{said} in {Seconds(seconds)}: {', '.join(parts)}"
 
 
 def _sorted(total: Mapping[str, float]) -> list[tuple[str, float]]:

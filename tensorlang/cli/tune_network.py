@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tensorlang import onnx, targets
-from tensorlang.cli import console
+from tensorlang.cli import console, document
+from tensorlang.cli.quantities import Seconds, Times
 from tensorlang.errors import ArgumentError, TensorlangError
 from tensorlang.graph import Graph, workloads
 from tensorlang.graph.execution.constant_values import constants_of
@@ -45,7 +46,9 @@ def tune_network(
     refused = len(skipped)
     console.say("share of the time, calls, workload:")
     for row in rows:
-        calls = f"{row.count} x {console.duration(row.seconds)}"
+        part = {"workload": row.workload, "calls": row.count, "seconds": row.seconds}
+        document.append("workloads", part | {"share": row.share})
+        calls = f"{row.count} x {Seconds(row.seconds)}"
         console.paragraph(
             f"{row.share:4.0%}  {calls}  {row.op.described(row.workload)}", "  "
         )
@@ -71,18 +74,20 @@ def tune_network(
 def _summarise(rows: Sequence[Ranked], reports: Sequence[Report]) -> None:
     """Print what tuning saves of a pass through the network."""
     counts = {row.op.described(row.workload): row.count for row in rows}
-    table, before, after = [], 0.0, 0.0
+    table: list[tuple[object, ...]] = []
+    before, after = 0.0, 0.0
     for report in reports:
         count = counts[find(report.operator).described(report.workload)]
         gain = report.ratio.median if report.ratio else 1.0
         before += count * report.default_seconds
         after += count * report.default_seconds / gain
         times = (report.default_seconds, report.default_seconds / gain)
-        cells = (report.operator, str(count), *map(console.duration, times))
-        table.append((*cells, f"{gain:.2f}x"))
-    total = ("in all", "", *map(console.duration, (before, after)))
-    table.append((*total, f"{before / after:.2f}x"))
-    console.table(("tuned", "times", "default", "best", "gain"), table)
+        cells = (report.operator, count, *map(Seconds, times))
+        table.append((*cells, Times(gain)))
+    total = ("in all", None, *map(Seconds, (before, after)))
+    table.append((*total, Times(before / after)))
+    head = ("tuned", "times", "default", "best", "gain")
+    console.table(head, table, name="tuned")
 
 
 def program(

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from tensorlang import targets
-from tensorlang.cli import configuration, console, options
+from tensorlang.cli import completion, configuration, console, document, options
+from tensorlang.cli.quantities import Seconds
 from tensorlang.errors import TensorlangError
 from tensorlang.ops import operators as known
 from tensorlang.ops.algorithms import DIRECT
@@ -32,7 +33,11 @@ FAILED: Final = 1
 def verify(
     op: Annotated[
         str | None,
-        typer.Argument(metavar="[OP]", help="An operator or a family (default: all)."),
+        typer.Argument(
+            metavar="[OP]",
+            help="An operator or a family (default: all).",
+            autocompletion=completion.operators,
+        ),
     ] = None,
     *,
     shape: options.Shape = None,
@@ -41,7 +46,9 @@ def verify(
     target: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="Such as llvm; all for every available target."
+            metavar="NAME",
+            help="Such as llvm; all for every available target.",
+            autocompletion=completion.kinds,
         ),
     ] = None,
 ) -> None:
@@ -50,6 +57,11 @@ def verify(
     Runs the kernels that a call would run, on small ragged shapes derived from --shape.
     For a GPU that is not present, kernels are only compiled, which is stated. The exit
     code is 1 if any check fails.
+
+    Examples:
+        tlang verify dense
+        tlang verify dense --shape 64x784,512x784 --dtype bf16
+        tlang verify random.bits --target all
     """
     machines = _machines(target)
     chosen = known() if op is None else options.operators(op)
@@ -64,7 +76,8 @@ def verify(
         check, lines = (_compiled, []) if absent else (_comparison, lines)
         for member, workload in zip(chosen, given, strict=True):
             lines.append((member.id, check(member, workload, machine)))
-        failures += sum(not _line(name, check) for name, check in lines)
+        said = console.tracked(lines, str(machine.name))
+        failures += sum(not _line(machine, name, check) for name, check in said)
     if failures:
         console.say(f"{failures} failed")
         raise typer.Exit(FAILED)
@@ -89,14 +102,17 @@ def _machines(target: str | None) -> Iterable[Target]:
 Outcome = tuple[str, str]  # what was compared, and the problem or ""
 
 
-def _line(name: str, check: Callable[[], Outcome]) -> bool:
+def _line(machine: Target, name: str, check: Callable[[], Outcome]) -> bool:
     """Run a check, print its line, and return whether it passed."""
     start = time.perf_counter()
     try:
         what, problem = check()
     except (TensorlangError, Wrong) as error:
         what, problem = "", f"{error}"
-    spent = console.duration(time.perf_counter() - start)
+    spent = Seconds(time.perf_counter() - start)
+    finding = {"target": machine.name, "check": name, "seconds": spent}
+    passed = {"passed": not problem, "compared": what, "problem": problem}
+    document.append("checks", finding | passed)
     mark = "FAIL" if problem else "pass"
     console.say(f"  {mark}  {name:<30}  {problem or what}  ({spent})")
     return not problem

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import subprocess
 import sys
 
@@ -73,11 +74,11 @@ def test_piped_text_is_plain():
     assert not any(line != line.rstrip() for line in done.stdout.splitlines())
 
 
-def test_a_terminal_gets_colours():
+def on_a_terminal(*args, **env):
+    """What a command prints on a terminal, and its exit code."""
     ours, theirs = pty.openpty()
-    env = os.environ | {"TERM": "xterm-256color", "COLUMNS": "120"}
-    env.pop("NO_COLOR", None)
-    command = [sys.executable, "-P", "-c", MAIN, "show", "bits", "--stage", "trace"]
+    env = {k: v for k, v in os.environ.items() if k != "NO_COLOR"} | env
+    command = [sys.executable, "-P", "-c", MAIN, *args]
     with subprocess.Popen(command, stdout=theirs, env=env) as process:
         os.close(theirs)
         text = b""
@@ -87,9 +88,42 @@ def test_a_terminal_gets_colours():
         except OSError:  # Linux tells the end of a terminal so
             pass
     os.close(ours)
-    assert process.returncode == 0
-    assert b"\x1b[" in text
-    assert b"split" in text
+    return text.decode(), process.returncode
+
+
+TRACE = ("show", "bits", "--stage", "trace")
+WIDE = {"TERM": "xterm-256color", "COLUMNS": "120"}
+NARROW = WIDE | {"COLUMNS": "80"}
+COLOUR = re.compile(r"\x1b\[[\d;]*3\d[\d;]*m")  # of the foreground
+
+
+def test_a_terminal_gets_colours():
+    text, code = on_a_terminal(*TRACE, **WIDE)
+    assert code == 0
+    assert COLOUR.search(text)
+    assert "split" in text
+
+
+@pytest.mark.parametrize("args", [TRACE, ("ops",), ("tune", "--help")])
+def test_colours_can_be_declined(args):
+    text, code = on_a_terminal(*args, **WIDE, NO_COLOR="1")
+    assert code == 0
+    assert not COLOUR.search(text)
+
+
+@pytest.mark.parametrize(
+    "args", [("ops",), ("records", "ls"), ("machine",), ("targets",), ("doctor",)]
+)
+def test_tables_fit_a_terminal(args, tmp_path):
+    text, code = on_a_terminal(*args, **NARROW, TENSORLANG_RECORDS=str(tmp_path))
+    assert code == 0
+    lines = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in text.splitlines()]
+    assert [line for line in lines if len(line) > 80 and " " in line.strip()] == []
+
+
+def test_a_wide_table_is_a_paragraph_a_row():
+    text, _ = on_a_terminal("ops", "bits", **NARROW)
+    assert text.startswith("random.bits\r\n  aliases: bits; family: threefry;")
 
 
 def test_a_closed_pipe_is_quiet():

@@ -1,0 +1,80 @@
+"""What the shell completes: operators, targets, stages, records, studies.
+
+Nothing here may fail or print: a shell has no place for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
+from typing import TYPE_CHECKING, Final
+
+from tensorlang import lazy
+from tensorlang import records as held
+from tensorlang.errors import TensorlangError
+
+if TYPE_CHECKING:
+    from tensorlang import ops, targets
+    from tensorlang.tuner.storage import databases, studies
+else:  # these load NumPy and Optuna
+    ops = lazy.module("tensorlang.ops")
+    targets = lazy.module("tensorlang.targets")
+    databases = lazy.module("tensorlang.tuner.storage.databases")
+    studies = lazy.module("tensorlang.tuner.storage.studies")
+
+Completion = tuple[str, str]
+Completer = Callable[[str], list[Completion]]
+
+_CONFIGURATIONS: Final = {"default": "what no record changes", "record": "what runs"}
+
+
+def _completes(found: Callable[[], Iterable[Completion]]) -> Completer:
+    """A completer of the words that begin with what was typed."""
+
+    @wraps(found)
+    def complete(incomplete: str) -> list[Completion]:
+        try:
+            return [(w, said) for w, said in found() if w.startswith(incomplete)]
+        except (TensorlangError, OSError):
+            return []
+
+    complete.__annotations__ = {"incomplete": str}
+    del complete.__wrapped__  # type: ignore[attr-defined] # Typer reads the signature
+    return complete
+
+
+@_completes
+def operators() -> Iterator[Completion]:
+    """Ids and aliases of operators."""
+    for op in ops.operators():
+        said = (op.__doc__ or "").strip().partition("\n")[0]
+        yield from ((name, said) for name in (op.id, *op.aliases))
+
+
+@_completes
+def recorded() -> Iterator[Completion]:
+    """Operators with records of the user's."""
+    paths = held.all_files(held.user_folder())
+    yield from dict.fromkeys((path.stem, "has records") for path in paths)
+
+
+@_completes
+def kinds() -> Iterator[Completion]:
+    """Targets, and the architectures that can be compiled for."""
+    for kind, problem in targets.availability().items():
+        yield kind, "not present" if problem else "present"
+    for name in targets.ARCHITECTURES:
+        yield f"cuda:{name}", "to compile for"
+
+
+@_completes
+def stored() -> Iterator[Completion]:
+    """Numbers of studies in the usual storage."""
+    for study in studies.every(databases.default_url()):
+        yield str(study.id), study.name
+
+
+@_completes
+def configurations() -> Iterable[Completion]:
+    """The configurations that have a name."""
+    return _CONFIGURATIONS.items()

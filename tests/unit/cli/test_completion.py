@@ -1,0 +1,84 @@
+"""What the shells complete, asked for as bash, zsh and fish ask."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tensorlang.cli import completion
+from tensorlang.errors import RecordError
+
+MAIN = "from tensorlang.cli import main; main()"
+
+
+def completed(line, shell="bash"):
+    asked = {
+        "bash": {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)},
+        "zsh": {"_TYPER_COMPLETE_ARGS": line},
+        "fish": {
+            "_TYPER_COMPLETE_ARGS": line,
+            "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+        },
+    }[shell]
+    env = os.environ | asked | {"_TLANG_COMPLETE": f"complete_{shell}"}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", MAIN],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=env,
+        timeout=120,
+    )
+    assert done.stderr == ""
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("tlang st", ["studies"]),
+        ("tlang records ex", ["explain", "export"]),
+        ("tlang show softm", ["softmax", "softmax_grad"]),
+        ("tlang show dense --target cuda:sm_1", ["cuda:sm_100"]),
+        ("tlang show dense --stage so", ["source"]),
+        ("tlang show dense --target cuda --stage p", ["ptx"]),
+        ("tlang tune bits --compare def", ["default"]),
+        ("tlang ops --js", ["--json"]),
+        ("tlang show nothinglikeit", []),
+    ],
+)
+def test_words_of_a_line(line, expected):
+    assert completed(line).split() == expected
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_get_what_a_word_means_too(shell):
+    said = completed("tlang show nn.softmax", shell)
+    assert "nn.softmax" in said
+    assert "along an axis" in said
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_a_shell_is_one_that_it_reads(shell, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", MAIN, "--show-completion", shell],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
+    )
+    assert "_TLANG_COMPLETE=complete_" in done.stdout
+    if shutil.which(shell):
+        script = tmp_path / "script"
+        script.write_text(done.stdout)
+        subprocess.run([shell, "-n", str(script)], check=True)
+
+
+def test_what_cannot_be_found_completes_nothing(monkeypatch):
+    def broken():
+        raise RecordError("the folder is a file")
+
+    monkeypatch.setattr(completion.databases, "default_url", broken)
+    assert completion.stored("") == []
