@@ -99,6 +99,7 @@ class Run:
     _starting: float = 0.0  # seconds that a worker takes to start
     _early: finals.Samples = field(default_factory=dict)  # of the last comparison
     _next_comparison: int = _FIRST_COMPARISON  # correct configurations
+    _disturbed: bool = False  # by other programs, in a comparison
 
     def begin(
         self, place: tuple[int, int], budget: float | None, whole: float | None
@@ -223,6 +224,7 @@ class Run:
         other = Entrant(best, outcome.seconds)
         with self._stage("finals"):
             found = finals.beside(worker, base, other, self._left(search, default))
+        self._disturbed |= worker.disturbed
         self._early = found or self._early
         for candidate in (default, best):
             if candidate.key in found:
@@ -276,7 +278,8 @@ class Run:
         seconds = known[1].seconds if known is not None else 0.0
         entrants = [Entrant(default, seconds)] * (_FINALISTS + 2 + 3)
         need = finals.seconds_for(entrants, finals.MOST_ROUNDS) + _AFTERWARDS
-        need += self._starting + 3 * self._usual  # to confirm the winner
+        wins = finals.wins_needed(disturbed=self._disturbed)
+        need += wins * (self._starting + 3 * self._usual)  # to confirm the winner
         reserve = min(need, budget * _FINALS_SHARE)
         return budget - reserve - self.elapsed
 

@@ -34,6 +34,7 @@ class Worker(WorkerProcess):
 
     Attributes:
         measured: On a GPU, a readable description of the conditions of the last finals.
+        disturbed: Whether other programs kept processors busy during them.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Worker(WorkerProcess):
         self._limit = min(limit, _SCHEDULE_SECONDS)
         self._unmodelled: set[str] = set()  # algorithms whose cost models failed
         self.measured = ""
+        self.disturbed = False
 
     def attempt(
         self,
@@ -167,6 +169,7 @@ class Worker(WorkerProcess):
             self.stop()
             raise
         self.measured = str(answer.get("measured", ""))
+        self.disturbed = bool(answer.get("disturbed"))
         return answer["samples"], answer["failed"]
 
 

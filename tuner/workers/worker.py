@@ -39,6 +39,7 @@ from tensorlang.scheduling.knobs import Domain, Value
 from tensorlang.tuner import disk_space
 from tensorlang.tuner.correctness.gate import Gates, Wrong
 from tensorlang.tuner.measurement import measuring_lock
+from tensorlang.tuner.measurement.processor_load import Load
 from tensorlang.tuner.measurement.timers import Timer, timer_of
 from tensorlang.tuner.search.pruning import overrun
 from tensorlang.tuner.static.cost import static_cost
@@ -89,7 +90,7 @@ class Session:
         """
         self._send({"stage": "schedule"})
         try:
-            with memory.limited() as most:
+            with memory.limited() as most, _not_twice():
                 return self._scheduler.schedule(algorithm, _AskedKnobs(self._ask))
         except MemoryError:
             if not most:
@@ -144,7 +145,8 @@ class Session:
         """Time candidates that are still correct, interleaved.
 
         Returns:
-            `samples` by candidate, and `failed`: why the others were not timed.
+            `samples` by candidate, `failed`: why the others were not timed, and
+            `disturbed`: what other programs did meanwhile.
         """
         calls: dict[str, Callable[[], object]] = {}
         failed: dict[str, str] = {}
@@ -153,8 +155,10 @@ class Session:
             try:
                 kernel = self._kernels.get(candidate.key)
                 if kernel is None:  # built by an earlier worker
-                    kernel, func = self._built(candidate, self._workload)
-                    self._checked(candidate, kernel, func)
+                    with self._stage("build", {}):
+                        kernel, func = self._built(candidate, self._workload)
+                    with self._stage("check", {}):
+                        self._checked(candidate, kernel, func)
                     self._kernels[candidate.key] = kernel
                 calls[candidate.key] = _call(kernel, self._given())
             except (Wrong, TensorlangError) as problem:
@@ -163,10 +167,15 @@ class Session:
                     raise Disturbed(trouble) from problem
                 failed[candidate.key] = str(problem)
         with self._alone({}):
+            load = Load()
             timings = self._timer.against(calls, int(request["rounds"]))
-        samples = {key: list(timing.samples) for key, timing in timings.items()}
-        measured = self._timer.measured(timings.values())
-        return {"samples": samples, "failed": failed, "measured": measured}
+            disturbed = load.trouble(self._workload.threads or 1)
+        return {
+            "samples": {key: list(timing.samples) for key, timing in timings.items()},
+            "failed": failed,
+            "measured": self._timer.measured(timings.values()),
+            "disturbed": disturbed,
+        }
 
     @contextmanager
     def _alone(self, spent: dict[str, float]) -> Iterator[None]:
@@ -194,9 +203,10 @@ class Session:
             if key == candidate.key:
                 return build(scheduled, self._target), scheduled.function
         knobs = Knobs.replay(candidate.knobs)
-        made = building.schedule(
-            self._op, workload, self._target, candidate.algorithm, knobs
-        )
+        with _not_twice():
+            made = building.schedule(
+                self._op, workload, self._target, candidate.algorithm, knobs
+            )
         return build(made, self._target), made.function
 
     def _checked(self, candidate: Candidate, kernel: Kernel, func: Function) -> float:
@@ -239,6 +249,20 @@ class Session:
             arrays, scalars = arguments(self._op, self._workload, seed=2)
             self._arguments = self._timer.arguments([*arrays, *scalars])
         return self._arguments
+
+
+@contextmanager
+def _not_twice() -> Iterator[None]:
+    """End processes that a schedule function forks when it returns in them, too.
+
+    They would go on as this one does, and check kernels in the memory that they share.
+    """
+    worker = os.getpid()
+    try:
+        yield
+    finally:
+        if os.getpid() != worker:
+            os._exit(0)
 
 
 def described(problem: BaseException) -> str:

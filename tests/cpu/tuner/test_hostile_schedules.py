@@ -33,6 +33,24 @@ EXPECTED = {
 HARMLESS = ("prints", "forks", "daemon", "leaves")
 
 
+FORKED = """
+import sys
+from tensorlang import targets
+from tensorlang.ops import find
+from tensorlang.tuner.workers.protocol import Candidate
+from tensorlang.tuner.workers.worker import Session
+
+op = find(sys.argv[1])
+workload, host = op.workload((4096,), dtypes="u32"), targets.host()
+request = {"operator": sys.argv[1], "workload": workload.to_json(), "target": host.name}
+session = Session(request, lambda _: None, lambda _: {"value": "forks"})
+session._built(Candidate("direct", {"way": "forks"}), workload)
+print("built", flush=True)
+session.schedule("direct")
+print("scheduled", flush=True)
+"""
+
+
 def living(mark: Path) -> list[int]:
     """Processes that a test's folder marks, by their arguments or environment."""
     found = []
@@ -110,6 +128,14 @@ def test_what_a_schedule_prints_and_starts_ends_before_the_next_candidate(
     assert {way: seen[way].status for way in seen} == dict.fromkeys(seen, "ok")
     assert counts == [2] * len(counts)  # a worker and its guard
     assert capfd.readouterr().out == ""
+
+
+def test_what_a_schedule_forks_does_not_go_on_as_the_worker_does(
+    user_operator: Callable[..., str],
+) -> None:
+    command = [sys.executable, "-c", FORKED, user_operator("slow", "forks")]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout.split() == ["built", "scheduled"]
 
 
 def test_nothing_outlives_a_tuner_that_is_killed(

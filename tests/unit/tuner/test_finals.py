@@ -29,6 +29,7 @@ class FakeWorker:
     """Times each by its own figure; dies, hangs or refuses for some names."""
 
     measured = "here"
+    disturbed = False
 
     def __init__(self, **behaviour: str) -> None:
         self.behaviour = behaviour
@@ -195,6 +196,90 @@ def test_a_winner_of_one_process_is_not_trusted_and_the_next_has_its_chance() ->
     assert "direct(name=a) was faster in one process, not in another" in doubt
     worker = TwoProcesses(first, {"default": 1.0, "a": 1.0, "b": 1.0})
     assert confirmed(worker, "a", "b")[0] == "default"
+
+
+class Beside(TwoProcesses):
+    """Other programs run meanwhile, and favour the challenger in some processes."""
+
+    disturbed = True
+
+    def __init__(self, *lucky: bool) -> None:
+        super().__init__({}, {})
+        self.times = [{"default": 2.0, "a": 1.0 if luck else 2.5} for luck in lucky]
+
+
+def test_beside_other_programs_a_winner_wins_in_five_more_processes() -> None:
+    worker = Beside(*[True] * 6)
+    assert confirmed(worker, "a") == ("a", "")
+    assert len(worker.heats) == 6
+    for lucky in range(1, 6):
+        worker = Beside(*[True] * lucky, False)
+        best, doubt = confirmed(worker, "a")
+        assert best == "default"
+        assert "faster in one process, not in another" in doubt
+        assert len(worker.heats) == lucky + 1
+
+
+class Noisy(Beside):
+    """Each round is noisy; the challenger is ahead in most of a process, or few."""
+
+    def __init__(self, *ahead: float) -> None:
+        super().__init__(*[True] * len(ahead))
+        self.ahead = list(ahead)
+
+    def stop(self) -> None:
+        self.ahead = self.ahead[1:]
+
+    def finals(self, candidates: Sequence[Candidate], rounds: int, *_: float) -> Any:
+        self.heats.append([str(c.knobs["name"]) for c in candidates])
+        won = round(self.ahead[0] * rounds)
+        times = {"default": [1.0] * rounds, "a": [0.9] * won + [3.0] * (rounds - won)}
+        return {c.key: times[str(c.knobs["name"])] for c in candidates}, {}
+
+
+def test_beside_other_programs_most_rounds_of_each_process_are_enough() -> None:
+    assert confirmed(Noisy(0.8, *[0.64] * 5), "a") == ("a", "")
+
+
+def test_beside_other_programs_all_rounds_together_exclude_noise() -> None:
+    best, doubt = confirmed(Noisy(0.8, *[0.52] * 5), "a")
+    assert best == "default"
+    assert "faster in one process, not in another" in doubt
+
+
+def test_a_default_that_is_wrong_in_another_process_is_told() -> None:
+    class Wrong(TwoProcesses):
+        def stop(self) -> None:
+            super().stop()
+            self.behaviour = {"default": "is wrong"}
+
+        def finals(self, candidates: Sequence[Candidate], *_: float) -> Any:
+            samples, _ = super().finals(candidates, 9)
+            failed = {
+                c.key: "wrong now"
+                for c in candidates
+                if self.behaviour.get(str(c.knobs["name"]))
+            }
+            return {k: v for k, v in samples.items() if k not in failed}, failed
+
+    times = {"default": 2.0, "a": 1.0}
+    worker, base = Wrong(times, times), [entrant("default")]
+    result = run(worker, base, [entrant("a")], lambda: inf)  # type: ignore[arg-type]
+    finals.confirm(worker, base, [entrant("a")], result, lambda: inf)  # type: ignore[arg-type]
+    assert [c.knobs["name"] for c, _ in result.failed] == ["default"]
+    assert champion(result.samples, base[0].key, None) == base[0].key
+    assert champion({entrant("a").key: [1.0] * 9}, base[0].key, None) == base[0].key
+
+
+def test_samples_of_all_processes_count() -> None:
+    base, others = [entrant("default")], [entrant("a")]
+    worker = Beside(*[True] * 6)
+    result = run(worker, base, others, lambda: inf)  # type: ignore[arg-type]
+    finals.confirm(worker, base, others, result, lambda: inf)  # type: ignore[arg-type]
+    assert result.disturbed
+    assert {len(samples) for samples in result.samples.values()} == {
+        6 * finals.MOST_ROUNDS
+    }
 
 
 def test_a_default_that_wins_needs_no_second_process() -> None:

@@ -126,6 +126,7 @@ class Timed(Worker):
     """Each is faster than the one before, by its trial; side by side all are alike."""
 
     measured = ""
+    disturbed = False
 
     def __init__(self, clock: dict[str, float]) -> None:
         super().__init__(clock, OK)
