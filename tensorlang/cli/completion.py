@@ -39,7 +39,7 @@ def _completes(found: Callable[[], Iterable[Completion]]) -> Completer:
             return []
 
     complete.__annotations__ = {"incomplete": str}
-    del complete.__wrapped__  # type: ignore[attr-defined] # Typer reads the signature
+    del complete.__wrapped__  # Typer reads the signature
     return complete
 
 
