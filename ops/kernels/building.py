@@ -76,11 +76,29 @@ def scheduled(
     pins: Mapping[str, object],
 ) -> Schedule:
     """The schedule of the first record that is not stale, else the default."""
+    return chosen(op, workload, target, known, pins)[1]
+
+
+def chosen(
+    op: Operator,
+    workload: Workload,
+    target: Target,
+    known: Sequence[Record],
+    pins: Mapping[str, object],
+) -> tuple[str, Schedule]:
+    """The algorithm and schedule of `scheduled`."""
     for record in () if pins else known:
         made = replayed(op, record, workload, target)
         if not isinstance(made, str):
-            return made[0]
-    return default(op, workload, target, pins)[0]
+            return record.algorithm, made[0]
+    name, _ = _algorithm(op, workload, target, pins)
+    return name, default(op, workload, target, pins)[0]
+
+
+def best(op: Operator, workload: Workload, target: Target) -> tuple[str, Schedule]:
+    """The algorithm and schedule of the best known kernel."""
+    known = [choice.record for choice in lookup(workload, target)]
+    return chosen(op, workload, target, known, pinned(op))
 
 
 def default(

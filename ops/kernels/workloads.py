@@ -114,15 +114,22 @@ def scalars(op: Operator, workload: Workload) -> Mapping[str, Any]:
     )
 
 
-def _usual_derived(op: Operator, workload: Workload) -> dict[str, object]:
+def derived(
+    op: Operator, workload: Workload, values: Mapping[str, Any]
+) -> dict[str, object]:
+    """The scalars that follow from parameters; none if they need another kernel."""
     variant = workload.named.get(DERIVED)
-    for usual in op.measured if variant else ():
-        found, numbers = _deriving(op, workload.named, workload.dtypes[0], usual)
-        if found == variant:
-            made = derived_scalars(found).values()
-            names = (name for scalars in made for name, _ in scalars)
-            return dict(zip(names, numbers, strict=True))
-    return {}
+    if not variant:
+        return {}
+    found, numbers = _deriving(op, workload.named, workload.dtypes[0], values)
+    made = derived_scalars(found).values() if found == variant else ()
+    names = [name for scalars in made for name, _ in scalars]
+    return dict(zip(names, numbers, strict=True)) if names else {}
+
+
+def _usual_derived(op: Operator, workload: Workload) -> dict[str, object]:
+    found = (derived(op, workload, usual) for usual in op.measured)
+    return next(filter(None, found), {})
 
 
 def _words(how: str) -> tuple[tuple[int, ...], str]:

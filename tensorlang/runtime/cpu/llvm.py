@@ -118,8 +118,10 @@ def emitted(
 
 
 @locked
-def compile_for(text: str, triple: str, cpu: str, *, listed: bool = False) -> bytes:
-    """Object code, or assembly, for another processor, by LLVM's names of both.
+def compile_for(
+    text: str, triple: str, cpu: str, *, features: str = "", listed: bool = False
+) -> bytes:
+    """Object code, or assembly, for another processor, by LLVM's names of all.
 
     Raises:
         CodegenError: LLVM rejects the module.
@@ -127,7 +129,7 @@ def compile_for(text: str, triple: str, cpu: str, *, listed: bool = False) -> by
     binding = _binding()
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
-    machine = _new_machine(binding.Target.from_triple(triple), cpu)
+    machine = _new_machine(binding.Target.from_triple(triple), cpu, features)
     module = _parse(text)
     module.triple = triple
     _optimise(module, machine)

@@ -1,0 +1,210 @@
+"""The files of an exported library, and what a C compiler makes of them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tensorlang import templates
+from tensorlang.errors import CodegenError
+from tensorlang.export.library import Array, Library, Scalar
+from tensorlang.runtime.cpu import pool
+from tensorlang.runtime.cpu.wrapper import INLINE_BYTES
+from tensorlang.version import __version__
+
+_OBJECTS: Final = "objects"
+_FLAGS: Final = ("-std=c11", "-O2", "-fPIC", "-pthread")
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """The files of an exported library.
+
+    Attributes:
+        folder: Where they are.
+        name: Begins their names.
+        objects: Kernels and constants.
+        libraries: The static and the shared library; empty if `missing`.
+        missing: What would have made the libraries, as a sentence; empty if it did.
+    """
+
+    folder: Path
+    name: str
+    objects: tuple[Path, ...]
+    libraries: tuple[Path, ...] = ()
+    missing: str = ""
+
+
+def written(lib: Library, folder: Path) -> Exported:
+    """Write a library's files, and compile it if there is a compiler.
+
+    Raises:
+        CodegenError: the compiler refuses it.
+        OSError: the folder is not writable.
+    """
+    objects = _objects(lib, folder)
+    names = [str(path.relative_to(folder)) for path in objects]
+    for file, text in _texts(lib, names).items():
+        (folder / file).write_text(text, "utf-8")
+    made = Exported(folder, lib.name, tuple(objects))
+    return _compiled(made, lib.machines[0].triple)
+
+
+def _objects(lib: Library, folder: Path) -> list[Path]:
+    """Write the object code of kernels, and of constants."""
+    place = folder / _OBJECTS
+    place.mkdir(parents=True, exist_ok=True)
+    for old in place.glob("*.o"):
+        old.unlink()
+    codes = {kernel.symbol: kernel.code for kernel in lib.kernels}
+    if lib.constants:
+        codes[f"{lib.name}_constants"] = _constants(lib, place)
+    paths = [place / f"{name}.o" for name in codes]
+    for path, code in zip(paths, codes.values(), strict=True):
+        path.write_bytes(code)
+    return paths
+
+
+def _constants(lib: Library, place: Path) -> bytes:
+    """Object code of the library's data, which an assembler reads from a file."""
+    data = place / "constants.bin"
+    data.write_bytes(lib.constants)
+    name = f"{lib.name}_constants"
+    lines = (
+        '.section .rodata,"a",@progbits',
+        ".balign 64",
+        f".globl {name}",
+        f".hidden {name}",
+        f"{name}:",
+        f'.incbin "{data.resolve()}"',
+    )
+    quoted = (line.replace("\\", "\\5C").replace('"', "\\22") for line in lines)
+    text = "".join(f'module asm "{line}"\n' for line in quoted)
+    try:
+        return lib.machines[0].compile(text)
+    finally:
+        data.unlink()
+
+
+def _texts(lib: Library, objects: Sequence[str]) -> Mapping[str, str]:
+    """The text of each file."""
+    sizes = [f"int64_t {name}" for name in lib.sizes]
+    given = [f"{array.c_type}{array.name}" for array in lib.arrays]
+    given += [f"{scalar.c_type} {scalar.name}" for scalar in lib.scalars]
+    names = [array.name for array in lib.arrays]
+    names += [scalar.name for scalar in lib.scalars]
+    own_names = [*lib.sizes, *names]
+    nothing = ["NULL"] * len(lib.arrays) + ["0"] * len(lib.scalars)
+    examples = [f"({scalar.c_type}){scalar.example!r}" for scalar in lib.scalars]
+    arrays = [array.name for array in lib.arrays]
+    passed = ["workspace", "bytes", "&team"]
+    called = ", ".join([*lib.sizes, *arrays, *examples, *passed])
+    values: dict[str, object] = {
+        "lib": lib,
+        "NAME": lib.name.upper(),
+        "version": __version__,
+        "machines": ", ".join(_named(lib)),
+        "objects": objects,
+        "sizes": sizes,
+        "shapes": dict.fromkeys(
+            tuple(a.extents) for a in lib.arrays if lib.sizes and a.shape
+        ),
+        "parameters": [
+            *sizes,
+            *given,
+            "void *workspace",
+            "size_t workspace_bytes",
+            "const tensorlang_threads *threads",
+        ],
+        "own_parameters": [*sizes, *given],
+        "own_names": own_names,
+        "measured": [*lib.sizes, *nothing],
+        "names": arrays,
+        "call": f"{lib.name}({called})",
+        "counted": [(array, array.size(lib.sizes)) for array in lib.arrays],
+        "pattern": _pattern,
+        "scalar_types": _by_type(lib.scalars),
+        "alone": any(kernel.alone for kernel in lib.kernels),
+        "shares_each": pool.SHARES_EACH,
+        "inline_bytes": INLINE_BYTES,
+    }
+    files = {
+        f"{lib.name}.h": "export.h.j2",
+        f"{lib.name}.c": "export.c.j2",
+        "tensorlang_pool.h": "export_pool.h.j2",
+        "tensorlang_pool.c": "export_pool.c.j2",
+        "main.c": "export_main.c.j2",
+        "CMakeLists.txt": "export_cmake.j2",
+    }
+    return {path: templates.render(name, **values) for path, name in files.items()}
+
+
+def _named(lib: Library) -> list[str]:
+    return [
+        f"{m.name} on {m.triple}" if m.triple else m.target.device for m in lib.machines
+    ]
+
+
+def _by_type(scalars: Sequence[Scalar]) -> list[Scalar]:
+    return list({scalar.dtype: scalar for scalar in scalars}.values())
+
+
+def _pattern(array: Array) -> str:
+    """The elements of an input in the example, valid for any use."""
+    if array.dtype.is_float and array.dtype.bits >= 32:
+        return f"({array.c_type.removeprefix('const ').rstrip(' *')})(n % 17) / 16"
+    return "n % 2" if array.dtype.kind == "uint" else "0"
+
+
+# ---------------------------------------------------------------- the libraries
+
+
+def _compiled(made: Exported, triple: str) -> Exported:
+    """Compile the launcher, and make the libraries of it and the objects."""
+    compiler = _compiler(triple)
+    if not compiler:
+        wanted = f"{triple}-gcc" if triple else "cc"
+        said = f"there is no C compiler ({wanted}, or CC): CMake makes the libraries"
+        return Exported(made.folder, made.name, made.objects, missing=said)
+    parts = [f"{made.name}.c", "tensorlang_pool.c"]
+    codes = [Path(_OBJECTS) / f"{Path(part).stem}_host.o" for part in parts]
+    for part, code in zip(parts, codes, strict=True):
+        _run([*compiler, *_FLAGS, "-c", part, "-o", str(code)], made.folder)
+    every = [*map(str, codes), *(str(p.relative_to(made.folder)) for p in made.objects)]
+    static, shared = (made.folder / f"lib{made.name}.{kind}" for kind in ("a", "so"))
+    static.unlink(missing_ok=True)
+    _run([_archiver(triple), "rcs", static.name, *every], made.folder)
+    _run(
+        [*compiler, "-shared", "-pthread", *every, "-lm", "-o", shared.name],
+        made.folder,
+    )
+    for code in codes:
+        (made.folder / code).unlink()
+    return Exported(made.folder, made.name, made.objects, (static, shared))
+
+
+def _compiler(triple: str) -> list[str]:
+    """The C compiler for a system: `CC`, or the usual one; empty if there is none."""
+    asked = shlex.split(os.environ.get("CC", "")) if not triple else []
+    names = [f"{triple}-gcc"] if triple else ["cc", "gcc", "clang"]
+    found = (name for name in names if shutil.which(name))
+    return asked or [name for name in [next(found, "")] if name]
+
+
+def _archiver(triple: str) -> str:
+    named = f"{triple}-ar"
+    return named if triple and shutil.which(named) else "ar"
+
+
+def _run(command: Sequence[str], folder: Path) -> None:
+    done = subprocess.run(  # noqa: S603 - a compiler with names of ours
+        command, cwd=folder, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise CodegenError(f"{command[0]} refuses the library: {done.stderr[-2000:]}")

@@ -1,0 +1,206 @@
+"""What an exported library consists of, as plain data for the templates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from tensorlang.errors import ArgumentError
+from tensorlang.export.c_expressions import plain, total
+from tensorlang.ir import nodes as ir
+from tensorlang.ir.definitions.sizes import evaluate
+from tensorlang.ir.dtypes import DType, i64
+
+if TYPE_CHECKING:
+    from tensorlang.export.kernels import Kernel
+    from tensorlang.export.machines import Machine
+
+ALIGNED: Final = 64
+# types whose arithmetic C lacks are passed as their bits
+C_TYPES: Final = {
+    "f16": "uint16_t",
+    "bf16": "uint16_t",
+    "f32": "float",
+    "f64": "double",
+    "bool": "uint8_t",
+}
+_KEYWORDS: Final = """
+    auto bool break case char class const continue default delete do double else enum
+    extern false float for goto if inline int long namespace new operator private public
+    register restrict return short signed sizeof static struct switch template this
+    throw true try typedef union unsigned using virtual void volatile while
+"""
+_OWN: Final = "args base bytes code need threads workspace workspace_bytes"
+_WORDS: Final = frozenset(f"{_KEYWORDS} {_OWN}".split())
+
+
+def c_type(dtype: DType) -> str:
+    """The type of an element in C."""
+    unsigned = "u" if dtype.kind == "uint" else ""
+    return C_TYPES.get(dtype.name, f"{unsigned}int{dtype.bits}_t")
+
+
+def c_name(text: str) -> str:
+    """A name as one of C that nothing else in the library has."""
+    name = re.sub(r"\W", "_", text, flags=re.ASCII)
+    return f"{name}_" if name in _WORDS or not name[:1].isalpha() else name
+
+
+def library_name(text: str) -> str:
+    """A name that begins the names of files and functions.
+
+    Raises:
+        ArgumentError: it is no identifier of C.
+    """
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,63}", text) or text in _WORDS:
+        raise ArgumentError(
+            f"{text!r} begins the names of files and C functions: give up to 64 "
+            "letters, digits and underscores, a letter first"
+        )
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """An array that the caller passes; `shape` is in terms of the library's sizes."""
+
+    name: str
+    dtype: DType
+    role: str
+    shape: tuple[ir.Expr, ...]
+
+    @property
+    def c_type(self) -> str:
+        """The type of a parameter for it."""
+        return f"{'const ' if self.role == 'in' else ''}{c_type(self.dtype)} *"
+
+    @property
+    def written(self) -> bool:
+        """Whether the library writes it."""
+        return self.role != "in"
+
+    @property
+    def bytes(self) -> str:
+        """Its size, as C."""
+        return plain(total(self.shape, self.dtype.bytes))
+
+    @property
+    def extents(self) -> list[str]:
+        """Its shape, as C."""
+        return [plain(extent) for extent in self.shape]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+
+    def size(self, sizes: Mapping[str, int]) -> int:
+        """The number of its elements for these sizes."""
+        values = {ir.Var(name, i64): value for name, value in sizes.items()}
+        return int(evaluate(total(self.shape), values))
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A number that the caller passes, with an example."""
+
+    name: str
+    dtype: DType
+    example: float
+
+    @property
+    def c_type(self) -> str:
+        """Its type in C."""
+        return c_type(self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One kernel with its arguments.
+
+    Attributes:
+        kernel: The kernel.
+        title: What it computes.
+        slots: Its arguments as C expressions of 64 bits.
+        bytes: The size of its arrays, as C.
+    """
+
+    kernel: Kernel
+    title: str
+    slots: tuple[str, ...]
+    bytes: str
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The launches of a call, for one machine and a range of sizes.
+
+    Attributes:
+        machine: The machine.
+        guards: Conditions on the sizes, as C, in this order.
+        launches: What runs, in order.
+        memory: Bytes of the values that launches pass on.
+        copies: Copies at the end: to, from, bytes.
+    """
+
+    machine: Machine
+    guards: tuple[str, ...]
+    launches: tuple[Launch, ...]
+    memory: int = 0
+    copies: tuple[tuple[str, str, str], ...] = ()
+
+    def uses(self, name: str) -> bool:
+        """Whether a parameter of the function plays a part."""
+        texts = [
+            text for launch in self.launches for text in (*launch.slots, launch.bytes)
+        ]
+        texts += [text for copy in self.copies for text in copy]
+        return any(re.search(rf"\b{name}\b", text) for text in texts)
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A function to export.
+
+    Attributes:
+        name: Begins all names.
+        title: What it computes, in a line.
+        sizes: The sizes that a caller passes, with examples.
+        arrays: The arrays that a caller passes.
+        programs: What is run; of a machine the first whose guards hold.
+        kernels: All kernels.
+        scalars: The numbers that a caller passes.
+        aliases: Pairs of arrays, by position, that may be the same memory.
+        constants: Data that is part of the library.
+    """
+
+    name: str
+    title: str
+    sizes: Mapping[str, int]
+    arrays: tuple[Array, ...]
+    programs: tuple[Program, ...]
+    kernels: tuple[Kernel, ...]
+    scalars: tuple[Scalar, ...] = ()
+    aliases: tuple[tuple[int, int], ...] = ()
+    constants: bytes = field(default=b"", repr=False)
+
+    @property
+    def machines(self) -> tuple[Machine, ...]:
+        """The machines, best first."""
+        return tuple(dict.fromkeys(program.machine for program in self.programs))
+
+    @property
+    def overlaps(self) -> list[tuple[Array, Array, bool]]:
+        """Pairs of arrays of which one is written; True if they may be the same."""
+        allowed = {frozenset(pair) for pair in self.aliases}
+        pairs = ((i, j) for j in range(len(self.arrays)) for i in range(j))
+        return [
+            (self.arrays[i], self.arrays[j], frozenset((i, j)) in allowed)
+            for i, j in pairs
+            if self.arrays[i].written or self.arrays[j].written
+        ]
+
+
+def total_bytes(arrays: Iterable[Array]) -> str:
+    """The size of several arrays, as C."""
+    return " + ".join(array.bytes for array in arrays) or "0"

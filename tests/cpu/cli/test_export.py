@@ -1,0 +1,39 @@
+"""`tlang export` writes a library; mistakes are sentences."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def test_an_operator_becomes_a_folder(tlang, tmp_path):
+    given = [
+        "--shape",
+        "4x100",
+        "--attr",
+        "rate=0.25",
+        "--name",
+        "drop",
+        "-o",
+        tmp_path,
+    ]
+    done = tlang("export", "dropout", *given)
+    assert done.exit_code == 0, done.output
+    assert "objects/drop_native_0.o  " in done.output
+    header = (tmp_path / "drop.h").read_text()
+    assert "int drop(int64_t x_0, int64_t x_1, const float *x" in header
+    assert "rate" not in header.partition("#ifndef")[2]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["dropout"], "fixed rate"),
+        (["exp", "--cpu", "pdp11"], "no export for pdp11"),
+        (["exp", "--name", "a b"], "begins the names of files"),
+        (["exp", "--threads", "-3"], "give from 1 to 1024"),
+    ],
+)
+def test_mistakes_are_sentences(tlang, tmp_path, given, said):
+    done = tlang("export", *given, "-o", tmp_path)
+    assert done.exit_code == 2
+    assert said in " ".join(done.output.split())
