@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+from tensorlang.notebooks import card
 from tensorlang.tuner.measurement.rounds import Ratio
 from tensorlang.tuner.workers.protocol import Candidate, Outcome
 from tensorlang.workload import Workload
@@ -98,3 +99,17 @@ class Report:
     compared: bool = True
     static: bool = False
     disturbed: str = ""
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the times, the winner, and why candidates failed."""
+        won = self.ratio or "the default stands"
+        facts = {
+            "machine": self.target,
+            "default": f"{self.default_seconds * 1e6:,.2f} µs",
+            "best": f"{self.seconds * 1e6:,.2f} µs, {won}",
+            "configuration": self.best,
+            "trials": ", ".join(f"{n} {kind}" for kind, n in self.counts.items()),
+        }
+        failed = "\n".join(f"{count} x {why}" for why, count in self.reasons.items())
+        said = [("failures", "text", failed)] if failed else []
+        return card(f"search of {self.workload}", facts, said)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cache
@@ -13,15 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 import jinja2
 from markupsafe import Markup
-from pygments import highlight
-from pygments.filter import Filter
-from pygments.formatters.html import HtmlFormatter
-from pygments.lexers import get_lexer_by_name
-from pygments.token import Error, Name, Operator, Punctuation, Text, Whitespace
 
 from tensorlang.explorer.limits import Limits, limits_of, roofline
 from tensorlang.explorer.loop_table import bytes_of, loops_of, sizes_of
 from tensorlang.explorer.stages import Stage, stages_of
+from tensorlang.highlighting import highlighted, style_sheets
 from tensorlang.ir.text.printer import show
 
 if TYPE_CHECKING:
@@ -29,12 +24,6 @@ if TYPE_CHECKING:
     from tensorlang.runtime.kernel import Kernel
     from tensorlang.scheduling.schedule import Schedule
 
-_STYLES: Final = (("light", "friendly"), ("dark", "github-dark"))
-_UNCOLOURED: Final = (
-    *(Whitespace, Punctuation, Operator, Error),
-    *(Name, Name.Variable, Name.Constant),  # registers are constants to the lexer
-)
-_SPAN: Final = re.compile(r'<span class="(\w+)[^"]*">')  # rewritten to be shorter
 _CONTEXT: Final = 2  # unchanged lines around a difference
 # JSON in a script element: nothing in it may look like a tag
 _ESCAPES: Final = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
@@ -103,7 +92,7 @@ def page(subject: Subject, other: Subject | None = None) -> str:
         other=other,
         differences=differences(other, stages) if other else [],
         facts=_facts([subject] if other is None else [other, subject]),
-        styles=_style_sheets(),
+        styles=style_sheets(),
         data=json.dumps(links(stages), separators=(",", ":")).translate(_ESCAPES),
     )
 
@@ -119,37 +108,9 @@ def _environment() -> jinja2.Environment:
     )
 
 
-def _style_sheets() -> str:
-    """The colours of highlighted text, for light and dark pages."""
-    return "\n".join(
-        HtmlFormatter(style=style, nobackground=True).get_style_defs(
-            f"[data-theme={theme}] code"
-        )
-        for theme, style in _STYLES
-    )
-
-
-class _Plain(Filter):  # type: ignore[misc]  # the library has no types
-    """Leaves frequent kinds of tokens without a colour, which halves a page."""
-
-    def filter(
-        self, lexer: object, stream: Iterable[tuple[object, str]]
-    ) -> Iterator[tuple[object, str]]:
-        """The tokens, with those that are not worth a colour as text."""
-        del lexer
-        for kind, text in stream:
-            plain = kind in _UNCOLOURED or text.strip() == ";"  # a comment to the lexer
-            yield (Text if plain else kind), text
-
-
 def _highlighted(lines: Sequence[str], language: str) -> list[Markup]:
     """Lines as HTML."""
-    lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
-    lexer.add_filter(_Plain())
-    lexer.add_filter("tokenmerge")
-    made = highlight("\n".join(lines), lexer, HtmlFormatter(nowrap=True))
-    found = _SPAN.sub(r"<b class=\1>", made).replace("</span>", "</b>").split("\n")
-    return [Markup(line) for line in found[: len(lines)]]  # noqa: S704 - escaped by Pygments
+    return [Markup(line) for line in highlighted(lines, language)]  # noqa: S704 - escaped
 
 
 def _facts(subjects: Sequence[Subject]) -> dict[str, list[str]]:

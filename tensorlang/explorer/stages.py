@@ -10,14 +10,13 @@ from tensorlang.explorer import links, machine_code
 from tensorlang.explorer.lines import Line, lines_of
 from tensorlang.explorer.links import Tags
 from tensorlang.explorer.sources import Source, source_of
+from tensorlang.notebooks import LANGUAGES
 
 if TYPE_CHECKING:
     from tensorlang.ir.nodes import Function
     from tensorlang.runtime.cuda.kernel import CudaKernel
     from tensorlang.runtime.kernel import Kernel
     from tensorlang.scheduling.schedule import Schedule
-
-_LANGUAGES: Final = {"llvm": "llvm", "opencl": "c", "cuda": "cuda"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ def stages_of(definition: Function, schedule: Schedule, kernel: Kernel) -> list[
         Stage(
             "source",
             _TITLES[kernel.target.kind],
-            _LANGUAGES[kernel.target.kind],
+            LANGUAGES[kernel.target.kind],
             texts,
             [_joined(by_statement, numbers) for numbers in source.statements],
             source.statements,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -21,6 +22,7 @@ from tensorlang.graph.values import (
     value_of,
     values_in,
 )
+from tensorlang.notebooks import card
 
 if TYPE_CHECKING:
     from tensorlang.graph.execution import running as execution
@@ -103,6 +105,16 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"<graph {self.name}: {len(self.nodes)} nodes>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: inputs, outputs, counts of operators, the text."""
+        counts = Counter(node.id for node in self.nodes)
+        facts = {
+            "inputs": ", ".join(f"{each.name}: {each.spec}" for each in self.inputs),
+            "outputs": ", ".join(str(each.spec) for each in self.outputs),
+            "operators": ", ".join(f"{n} x {op}" for op, n in counts.most_common()),
+        }
+        return card(f"graph {self.name}", facts, [("text", "python", str(self))])
 
 
 def _reached(graph: Graph) -> tuple[tuple[Node, ...], tuple[Value, ...]]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from tensorlang import lazy
 from tensorlang.errors import ArgumentError, DeviceMemoryError, KernelError
+from tensorlang.notebooks import LANGUAGES, card
 from tensorlang.runtime.arrays import host_arrays as arrays
 from tensorlang.runtime.arrays.outputs import output_maker
 from tensorlang.runtime.signature import Signature
@@ -114,6 +115,19 @@ class Kernel(ABC):
 
     def __repr__(self) -> str:
         return f"<Kernel {self.signature} for {self.target.name}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: knobs and resources, the IR, trace and source."""
+        made = self.artifact
+        listings = [
+            ("IR", "python", made.ir),
+            ("steps of the schedule", "python", made.trace),
+            ("source", LANGUAGES[self.target.kind], made.source),
+        ]
+        facts = {"target": self.target, **made.knobs, **self.resources}
+        return card(
+            f"kernel {self.signature}", facts, [each for each in listings if each[2]]
+        )
 
     # ------------------------------------------------------------ description
 

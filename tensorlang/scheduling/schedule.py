@@ -9,6 +9,8 @@ from typing import Any
 
 from tensorlang.errors import ArgumentError, TensorlangError
 from tensorlang.ir.nodes import Function
+from tensorlang.ir.text.printer import show
+from tensorlang.notebooks import card
 from tensorlang.scheduling.analysis.tree import enclosing_loops, find_block, find_buffer
 from tensorlang.scheduling.steps.layout import Layout, index_map
 from tensorlang.scheduling.steps.loops import Factors
@@ -88,6 +90,16 @@ class Schedule:
             self.declined.append(Declined(len(trace), _called(way, args), str(problem)))
             return False
         return True
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the knobs, the steps, and the IR after them."""
+        listings = [
+            ("steps", "python", self.annotated_trace()),
+            ("scheduled IR", "python", show(self.function)),
+        ]
+        target = {"target": self.target} if self.target else {}
+        facts = {**target, "steps": len(self.trace), **self.knobs}
+        return card(f"schedule of {self.function.name}", facts, listings)
 
     def annotated_trace(self) -> str:
         """The trace, with comments for attempts that were declined."""

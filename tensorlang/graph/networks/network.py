@@ -32,6 +32,7 @@ from tensorlang.graph.program import Body, Graph, trace
 from tensorlang.graph.references import Ref
 from tensorlang.graph.scopes import mode, training
 from tensorlang.graph.specs import Spec, TensorSpec
+from tensorlang.notebooks import card
 from tensorlang.ops import random
 
 if TYPE_CHECKING:
@@ -171,6 +172,15 @@ class Network:
     def __repr__(self) -> str:
         given = ", ".join(map(str, self.specs))
         return f"<network {given} -> {', '.join(map(str, self.outputs))}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: specs, the number of parameters, the graph's text."""
+        facts = {
+            "inputs": ", ".join(map(str, self.specs)),
+            "outputs": ", ".join(map(str, self.outputs)),
+            "trainable parameters": f"{self.parameters:,}",
+        }
+        return card("network", facts, [("graph", "python", str(self))])
 
     # ---------------------------------------------------------------- weights
 
