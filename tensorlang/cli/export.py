@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tensorlang import export as exports
-from tensorlang.cli import console, options
+from tensorlang.cli import console, document, options
 from tensorlang.errors import ArgumentError
 
 app = typer.Typer(add_completion=False)
@@ -56,7 +56,9 @@ def export(
     Sizes that the kernel takes at run time are arguments of the function. Numbers such
     as the rate of dropout are fixed by --attr.
 
-    For example: tlang export dense --shape 64x784,512x784 -o dense
+    Examples:
+        tlang export dense --shape 64x784,512x784 -o dense
+        tlang export softmax --cpu x86-64-v2 --cpu x86-64-v4 -o softmax
     """
     found = options.operator(op)
     given = [options.workload(found, each, dtype, attr) for each in shape or (None,)]
@@ -69,6 +71,7 @@ def export(
         values={name: v for name, v in asked.items() if name in fixable},
         on=exports.machines(cpu or (), triple, threads),
     )
+    document.found("files", [*made.libraries, *made.objects])
     for path in (*made.libraries, *made.objects):
         console.say(f"{path.relative_to(made.folder)}  {path.stat().st_size} bytes")
     if made.missing:
