@@ -37,25 +37,22 @@ from tensorlang.ops.spec.declarations import NOTHING, declarations
 from tensorlang.ops.spec.documentation import as_for, documented
 from tensorlang.ops.spec.indices import Explained
 
+with lazy.modules(__name__):  # these load the compiler, or stand on operators
+    from tensorlang.ir import cost as costs
+    from tensorlang.ops import derived_gradients
+    from tensorlang.ops.kernels import building, tracing
+
 if TYPE_CHECKING:
     import inspect
 
     import numpy as np
 
-    from tensorlang.ir import cost as costs
     from tensorlang.ir.cost import Cost
-    from tensorlang.ops import derived_gradients
-    from tensorlang.ops.kernels import building, tracing
     from tensorlang.ops.kernels.tracing import Trace
     from tensorlang.ops.spec.signature import Parameter, Spec
     from tensorlang.runtime import Kernel as BuiltKernel
     from tensorlang.targets import Target
     from tensorlang.workload import Workload
-else:  # these load the compiler, or stand on operators
-    building = lazy.module("tensorlang.ops.kernels.building")
-    costs = lazy.module("tensorlang.ir.cost")
-    derived_gradients = lazy.module("tensorlang.ops.derived_gradients")
-    tracing = lazy.module("tensorlang.ops.kernels.tracing")
 
 Kernel: TypeAlias = Callable[..., Any]
 Body: TypeAlias = Callable[..., Any]

@@ -7,14 +7,10 @@ startup.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tensorlang import lazy
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # a warm process, whose kernels are cached, loads no Jinja
     from tensorlang.templates import environment as jinja
-else:  # a warm process, whose kernels are cached, loads no Jinja
-    jinja = lazy.module("tensorlang.templates.environment")
 
 
 def render(template: str, /, **values: object) -> str:

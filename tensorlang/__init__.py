@@ -7,12 +7,10 @@ Submodules are imported on first use, so importing the package is cheap.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tensorlang import lazy
 from tensorlang.version import __version__
 
-if TYPE_CHECKING:
+with lazy.names(__name__):
     from tensorlang import errors as errors
     from tensorlang import graph as graph
     from tensorlang import ir, ops, scheduling
@@ -24,21 +22,6 @@ if TYPE_CHECKING:
     from tensorlang.runtime import Kernel, build
     from tensorlang.targets import Target
     from tensorlang.tuner import tune
-else:
-    __getattr__, __dir__ = lazy.namespace(
-        __name__,
-        {
-            "errors": ("TensorlangError",),
-            "graph": (),
-            "ir": (),
-            "layers": (),
-            "ops": (),
-            "runtime": ("Kernel", "build"),
-            "scheduling": (),
-            "targets": ("Target",),
-            "tuner": ("tune",),
-        },
-    )
 
 __all__ = [
     "Kernel",

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang import lazy
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # optional, and slow to import
     import pyopencl
-    from pycuda import driver
     from pycuda import driver as pycuda_driver
-else:  # optional, and slow to import
-    pyopencl = lazy.module("pyopencl")
-    pycuda_driver = lazy.module("pycuda.driver")
+
+if TYPE_CHECKING:
+    from pycuda import driver
 
 REMEDY: Final = "pip install 'tensorlang[opencl]' and an OpenCL driver"
 

@@ -14,14 +14,12 @@ import sys
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tensorlang import lazy
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # few processors have tiles
     from tensorlang import tile_permission
-else:  # few processors have tiles
-    tile_permission = lazy.module("tensorlang.tile_permission")
 
 MAX_THREADS: Final = 1024
 CPUINFO_VARIABLE: Final = "TENSORLANG_CPUINFO"

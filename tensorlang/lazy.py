@@ -1,23 +1,32 @@
 """Modules and names that are imported on first use.
 
-Importing the package, or the operators, must not load a compiler. Both forms stand in
-the `else` branch of `if TYPE_CHECKING:`, whose other branch has the same as imports,
-for type checkers and editors; `tests/unit/house` compares the two:
+Importing the package, or the operators, must not load a compiler. Imports in these
+blocks run later, and are ordinary ones to type checkers, editors and readers:
 
-    if TYPE_CHECKING:
-        from tensorlang.ir.verifier import verify
+    with lazy.modules(__name__):
         from tensorlang.runtime.arrays import host_arrays
-    else:
-        host_arrays = lazy.module("tensorlang.runtime.arrays.host_arrays")
-        __getattr__, __dir__ = lazy.namespace(__name__, {"verifier": ("verify",)})
+
+    with lazy.names(__name__):
+        from tensorlang.ir.verification.verifier import verify as verify
+
+The first makes `host_arrays` a module that is imported when an attribute of it is
+read; it takes modules only. The second is for packages that others take names from: it
+leaves no name behind, and `verify`, which may be anything, is imported when it is read
+as an attribute of the package.
 """
 
 from __future__ import annotations
 
+import builtins
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
+from threading import RLock
 from types import ModuleType
+
+_REPLACED = RLock()  # held while `__import__` is another function
 
 
 class _Module(ModuleType):
@@ -32,37 +41,55 @@ class _Module(ModuleType):
         return getattr(loaded, name)
 
 
-def module(name: str) -> ModuleType:
-    """The module of that name, imported when an attribute is first read."""
-    return _Module(name)
+@dataclass(frozen=True, slots=True)
+class _From:
+    """What `from home import ...` takes names from."""
+
+    home: str
+
+    def __getattr__(self, name: str) -> _Module:
+        return _Module(f"{self.home}.{name}")
 
 
-def namespace(
-    package: str, homes: Mapping[str, Iterable[str]]
-) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """The `__getattr__` and `__dir__` of a package whose names are imported on use.
+@contextmanager
+def modules(importer: str) -> Iterator[None]:
+    """Context in which the module `importer` imports modules, each on first use."""
 
-    Args:
-        package: Its name.
-        homes: Its modules that are attributes, such as `frontend` or
-            `definitions.frontend` (the attribute is `frontend`), each with the names
-            that the package takes from it. If a name is also that of a module, the
-            name is meant.
-    """
-    modules = {home.rpartition(".")[2]: home for home in homes}
-    home_of = {name: home for home, names in homes.items() for name in names}
+    def imported(
+        name: str,
+        given: Mapping[str, object] | None = None,
+        locals: Mapping[str, object] | None = None,
+        fromlist: tuple[str, ...] | None = (),
+        level: int = 0,
+    ) -> object:
+        if not given or given.get("__name__") != importer:
+            return now(name, given, locals, fromlist or (), level)
+        return _From(name) if fromlist else _Module(name)
+
+    with _REPLACED:
+        now, builtins.__import__ = builtins.__import__, imported  # type: ignore[assignment]
+        try:
+            yield
+        finally:
+            builtins.__import__ = now
+
+
+@contextmanager
+def names(package: str) -> Iterator[None]:
+    """Context in which a package imports what is found as its attribute later."""
+    own = vars(sys.modules[package])
+    before = set(own)
+    with modules(package):
+        yield
+    places = {name: own.pop(name).__name__ for name in own.keys() - before}
 
     def attribute(name: str) -> object:
-        if name in home_of:
-            value = getattr(import_module(f"{package}.{home_of[name]}"), name)
-        elif name in modules:
-            value = import_module(f"{package}.{modules[name]}")
-        else:
+        if name not in places:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        setattr(sys.modules[package], name, value)
-        return value
+        home, _, inner = places[name].rpartition(".")
+        found = None if home == package else getattr(import_module(home), inner, None)
+        own[name] = import_module(places[name]) if found is None else found
+        return own[name]
 
-    def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *modules, *home_of})
-
-    return attribute, names
+    own["__getattr__"] = attribute
+    own["__dir__"] = lambda: sorted({*own, *places})

@@ -15,17 +15,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from tensorlang import lazy
 from tensorlang.atomic_files import write_text
 from tensorlang.errors import RecordError
 from tensorlang.workload import Workload
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # only writers need it
     import filelock
-else:  # only writers need it
-    filelock = lazy.module("filelock")
 
 
 FORMAT: Final = 1

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tensorlang import lazy, record_files
 from tensorlang.errors import RecordError
@@ -28,10 +28,8 @@ from tensorlang.record_files import Record
 from tensorlang.targets import Target
 from tensorlang.workload import Workload
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # keeps importing light
     import platformdirs
-else:  # keeps importing light
-    platformdirs = lazy.module("platformdirs")
 
 
 FOLDER_VARIABLE: Final = "TENSORLANG_RECORDS"

@@ -8,16 +8,10 @@ measure in a separate process; `gate` checks results; `storage` keeps the trials
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tensorlang import lazy
 
-if TYPE_CHECKING:
+with lazy.names(__name__):  # Optuna is slow to import
     from tensorlang.tuner.progress import Progress, Report
     from tensorlang.tuner.tuning import tune
-else:  # Optuna is slow to import
-    __getattr__, __dir__ = lazy.namespace(
-        __name__, {"progress": ("Progress", "Report"), "tuning": ("tune",)}
-    )
 
 __all__ = ["Progress", "Report", "tune"]

@@ -40,16 +40,14 @@ from tensorlang.ops.spec.signature import (
     spec,
 )
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # needed when a call is first bound
     import ml_dtypes
 
-    from tensorlang.ops.operator import Launch, Operator
     from tensorlang.ops.random import keys as keys_of
     from tensorlang.ops.random import states
-else:  # needed when a call is first bound
-    keys_of = lazy.module("tensorlang.ops.random.keys")
-    states = lazy.module("tensorlang.ops.random.states")
-    ml_dtypes = lazy.module("ml_dtypes")
+
+if TYPE_CHECKING:
+    from tensorlang.ops.operator import Launch, Operator
 
 _PLAIN: Final = {np.ndarray}
 _PYTHON: Final = (float, int, bool, np.float64)  # the types of numbers

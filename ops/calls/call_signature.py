@@ -10,11 +10,11 @@ from tensorlang import lazy
 from tensorlang.errors import ArgumentError
 from tensorlang.ops.spec.signature import Arrays, Domain, Parameter, Static
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):
     from tensorlang import targets
+
+if TYPE_CHECKING:
     from tensorlang.ops.operator import Operator
-else:
-    targets = lazy.module("tensorlang.targets")
 
 _SHOWN: Final = {
     "scalar": "float",

@@ -17,12 +17,12 @@ from tensorlang.ops.calls import on_torch, results
 from tensorlang.ops.calls.dispatch import NOWHERE, Late, own
 from tensorlang.ops.calls.update_checks import check_updated
 
+with lazy.modules(__name__):  # it stands on operators
+    from tensorlang.ops.random import keys
+
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Launch, Operator
-    from tensorlang.ops.random import keys
     from tensorlang.ops.random.keys import Key
-else:  # it stands on operators
-    keys = lazy.module("tensorlang.ops.random.keys")
 
 Shape: TypeAlias = tuple[int, ...]
 MOST_ELEMENTS: Final = 1 << 48  # per array: more than any memory holds

@@ -22,10 +22,12 @@ from tensorlang.records import lookup
 from tensorlang.runtime import build as build_kernel
 from tensorlang.runtime import cached_kernel
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # kernels from the cache need none of these
     from tensorlang import schedules as library
     from tensorlang import scheduling
     from tensorlang.ir import digest as digests
+
+if TYPE_CHECKING:
     from tensorlang.ops.operator import Operator
     from tensorlang.record_files import Record
     from tensorlang.runtime import Kernel
@@ -34,10 +36,6 @@ if TYPE_CHECKING:
     from tensorlang.scheduling.schedule import Schedule
     from tensorlang.targets import Target
     from tensorlang.workload import Workload
-else:  # kernels from the cache need none of these
-    digests = lazy.module("tensorlang.ir.digest")
-    library = lazy.module("tensorlang.schedules")
-    scheduling = lazy.module("tensorlang.scheduling")
 
 GENERIC: Final = "generic"
 

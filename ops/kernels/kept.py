@@ -21,14 +21,14 @@ from tensorlang.ops.operator import Operator
 from tensorlang.runtime import buffers, cached_kernel
 from tensorlang.runtime.signature import BufferSpec, evaluate
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # kernels from the cache need none of it
     from tensorlang.codegen import constant_stages
+
+if TYPE_CHECKING:
     from tensorlang.ir import Function
     from tensorlang.scheduling.schedule import Schedule
     from tensorlang.targets import Target
     from tensorlang.workload import Workload
-else:  # kernels from the cache need none of it
-    constant_stages = lazy.module("tensorlang.codegen.constant_stages")
 
 Arrays: TypeAlias = tuple[np.ndarray, ...]
 Step: TypeAlias = "tuple[Callable[..., object], tuple[Any, ...]]"

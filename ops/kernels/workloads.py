@@ -16,11 +16,11 @@ from tensorlang.ops.kernels.requests import whole_shapes
 from tensorlang.ops.spec.signature import DERIVED, NUMBERS, Arrays, derived_scalars
 from tensorlang.workload import Workload, attributes_of
 
+with lazy.modules(__name__):  # it stands on operators
+    from tensorlang.ops.random import impls
+
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Operator, Shapes
-    from tensorlang.ops.random import impls
-else:  # it stands on operators
-    impls = lazy.module("tensorlang.ops.random.impls")
 
 SHAPE: Final = "shape"  # in place of a dtype, for parameters that are only shapes
 

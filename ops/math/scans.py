@@ -12,14 +12,13 @@ from tensorlang import ir, lazy
 from tensorlang.ops.spec.definition import exchanging, operator
 from tensorlang.ops.spec.signature import Anything, Floats
 
+with lazy.modules(__name__):
+    from tensorlang.ops.math import chunked_scans, scan_definitions
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tensorlang.ops.math import chunked_scans, scan_definitions
     from tensorlang.workload import Workload
-else:
-    chunked_scans = lazy.module("tensorlang.ops.math.chunked_scans")
-    scan_definitions = lazy.module("tensorlang.ops.math.scan_definitions")
 
 _USUAL: Final = (512, 4096)
 _NARROW: Final = ("f16", "bf16")

@@ -14,15 +14,13 @@ from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.spec.definition import algorithm, exchanging, operator
 from tensorlang.ops.spec.signature import Anything, Floats
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):
     from tensorlang.ops.math import device_sorts, sort_definitions, sort_networks
+
+if TYPE_CHECKING:
     from tensorlang.ops.math.sort_definitions import Sort
     from tensorlang.targets import Target
     from tensorlang.workload import Workload
-else:
-    device_sorts = lazy.module("tensorlang.ops.math.device_sorts")
-    sort_definitions = lazy.module("tensorlang.ops.math.sort_definitions")
-    sort_networks = lazy.module("tensorlang.ops.math.sort_networks")
 
 _USUAL: Final = (512, 4096)
 _COUNTED: Final = 192  # row length up to which sorting by rank is faster

@@ -21,16 +21,14 @@ from tensorlang.ops.spec.declarations import moderate
 from tensorlang.ops.spec.definition import algorithm, operator
 from tensorlang.ops.spec.signature import Floats
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):
     from tensorlang.ops.nn import attention_definitions as loops
     from tensorlang.ops.nn import attention_gradient as gradient
     from tensorlang.ops.nn import attention_online as online
+
+if TYPE_CHECKING:
     from tensorlang.ops.spec.declarations import Array
     from tensorlang.workload import Workload
-else:
-    gradient = lazy.module("tensorlang.ops.nn.attention_gradient")
-    online = lazy.module("tensorlang.ops.nn.attention_online")
-    loops = lazy.module("tensorlang.ops.nn.attention_definitions")
 
 _USUAL: Final = (1, 12, 512, 64)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError
@@ -33,10 +33,8 @@ from tensorlang.ops.spec.signature import (
     Sizes,
 )
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):
     from tensorlang.ops.nn import weight_gradients
-else:
-    weight_gradients = lazy.module("tensorlang.ops.nn.weight_gradients")
 
 _RANKS: Final = (1, 2, 3)
 _IMAGES: Final[dict[int, tuple[int, ...]]] = {1: (4096,), 2: (58, 58), 3: (16, 30, 30)}

@@ -18,7 +18,7 @@ from tensorlang.ops.nn import winograd
 from tensorlang.ops.nn.convolution_problem import Problem, of
 from tensorlang.ops.nn.winograd_matrices import TRANSFORMS
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):
     from tensorlang.ops.nn import convolution_definitions as loops
     from tensorlang.ops.nn import (
         weight_gradient_dots,
@@ -26,14 +26,10 @@ if TYPE_CHECKING:
         winograd_fused,
         winograd_nonfused,
     )
+
+if TYPE_CHECKING:
     from tensorlang.targets import Target
     from tensorlang.workload import Workload
-else:
-    loops = lazy.module("tensorlang.ops.nn.convolution_definitions")
-    weight_gradient_dots = lazy.module("tensorlang.ops.nn.weight_gradient_dots")
-    weight_gradients = lazy.module("tensorlang.ops.nn.weight_gradients")
-    winograd_fused = lazy.module("tensorlang.ops.nn.winograd_fused")
-    winograd_nonfused = lazy.module("tensorlang.ops.nn.winograd_nonfused")
 
 Serves: TypeAlias = "Callable[[Workload], bool]"
 

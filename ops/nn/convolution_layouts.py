@@ -17,13 +17,12 @@ from tensorlang import lazy
 from tensorlang.ir.dtypes import as_dtype
 from tensorlang.ops.nn.convolution_problem import Problem, convolution
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):
     from tensorlang.schedules.cost import core as cores
     from tensorlang.schedules.cost import tiles
+
+if TYPE_CHECKING:
     from tensorlang.targets import Target
-else:
-    cores = lazy.module("tensorlang.schedules.cost.core")
-    tiles = lazy.module("tensorlang.schedules.cost.tiles")
 
 _ROWS: Final = range(1, 15)
 _VECTORS: Final = (1, 2, 3, 4)

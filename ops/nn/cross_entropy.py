@@ -6,7 +6,7 @@ The gradient is that of the loss of each row, derived; it checks the labels, too
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from tensorlang import ir, lazy, runtime
 from tensorlang.errors import ArgumentError
@@ -14,10 +14,8 @@ from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.spec.definition import operator
 from tensorlang.ops.spec.signature import Floats, Indices, Number, Scalar
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):
     from tensorlang.ops.nn import cross_entropy_definitions as definitions
-else:
-    definitions = lazy.module("tensorlang.ops.nn.cross_entropy_definitions")
 
 _IGNORED: Final = -100
 _USUAL: Final = ((512, 4096), (512,))

@@ -26,18 +26,15 @@ from tensorlang.ops.nn.packing import STRIP
 from tensorlang.ops.spec.definition import algorithm, operator
 from tensorlang.ops.spec.signature import NARROW, Floats, Key, Packed, Share
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):
     from tensorlang.ir import tf32 as rounding
     from tensorlang.ops.random import definitions as draws
     from tensorlang.ops.spec import demands
     from tensorlang.schedules.contraction import matrix_model as model
+
+if TYPE_CHECKING:
     from tensorlang.targets import Target
     from tensorlang.workload import Workload
-else:
-    rounding = lazy.module("tensorlang.ir.tf32")
-    demands = lazy.module("tensorlang.ops.spec.demands")
-    model = lazy.module("tensorlang.schedules.contraction.matrix_model")
-    draws = lazy.module("tensorlang.ops.random.definitions")
 
 Layout: TypeAlias = Literal["oi", "io"]
 Sizes: TypeAlias = tuple[Any, int, int]

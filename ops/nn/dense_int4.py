@@ -19,12 +19,12 @@ from tensorlang.ops.nn.quantizing import Narrowed, half, weights
 from tensorlang.ops.spec.definition import operator
 from tensorlang.ops.spec.signature import Arrays, Singles
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):
     from tensorlang.ops.spec import demands
 
+if TYPE_CHECKING:
     Pairs4: TypeAlias = ir.Tensor
 else:
-    demands = lazy.module("tensorlang.ops.spec.demands")
     Pairs4 = Arrays("pairs of 4-bit weights", ("u8",))
 
 

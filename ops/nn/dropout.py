@@ -22,14 +22,13 @@ from tensorlang.ops.random.draw import Stream
 from tensorlang.ops.spec.definition import operator
 from tensorlang.ops.spec.signature import Derived, Floats, Key, Replayed
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):
     from tensorlang.ops.kernels import tracing
-    from tensorlang.ops.kernels.tracing import KeyWords
     from tensorlang.ops.random import definitions
+
+if TYPE_CHECKING:
+    from tensorlang.ops.kernels.tracing import KeyWords
     from tensorlang.ops.random.definitions import Source
-else:
-    tracing = lazy.module("tensorlang.ops.kernels.tracing")
-    definitions = lazy.module("tensorlang.ops.random.definitions")
 
 FLOATS: Final = ("f32", "bf16", "f16", "f64")
 _LONG: Final = 1 << 24

@@ -6,7 +6,7 @@ avoid atomics.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError
@@ -14,11 +14,8 @@ from tensorlang.ops.spec.definition import exchanging, operator
 from tensorlang.ops.spec.indices import outside
 from tensorlang.ops.spec.signature import Anything, Floats, Indices
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):
     from tensorlang.ops.nn import embedding_definitions, embedding_sorts
-else:
-    embedding_definitions = lazy.module("tensorlang.ops.nn.embedding_definitions")
-    embedding_sorts = lazy.module("tensorlang.ops.nn.embedding_sorts")
 
 _USUAL: Final = (64, 512), (30_000, 512)
 

@@ -27,15 +27,13 @@ from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.spec.definition import algorithm, operator
 from tensorlang.ops.spec.signature import Floats, Ints, Numbers, Padding
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):
     from tensorlang.ops.nn import gathered_pooling, pooling_windows
     from tensorlang.ops.nn import pooling_definitions as loops
+
+if TYPE_CHECKING:
     from tensorlang.ops.nn.pooling_windows import Steps
     from tensorlang.workload import Workload
-else:
-    gathered_pooling = lazy.module("tensorlang.ops.nn.gathered_pooling")
-    loops = lazy.module("tensorlang.ops.nn.pooling_definitions")
-    pooling_windows = lazy.module("tensorlang.ops.nn.pooling_windows")
 
 _IMAGES: Final[dict[int, Shape]] = {1: (4096,), 2: (112, 112), 3: (32, 32, 32)}
 _WHOLE: Final = (7, 7)

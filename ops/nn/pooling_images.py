@@ -17,14 +17,13 @@ from tensorlang.ops.nn.windows import (
     windows,
 )
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):
     from tensorlang.ops.nn import pooling_stages, pooling_windows
+
+if TYPE_CHECKING:
     from tensorlang.ops.nn.pooling_stages import Windowed
     from tensorlang.ops.nn.pooling_windows import Slide
     from tensorlang.ops.operator import Body
-else:
-    pooling_stages = lazy.module("tensorlang.ops.nn.pooling_stages")
-    pooling_windows = lazy.module("tensorlang.ops.nn.pooling_windows")
 
 Shape: TypeAlias = tuple[int, ...]
 RANKS: Final = (1, 2, 3)

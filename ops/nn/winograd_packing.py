@@ -18,12 +18,11 @@ from tensorlang.ops.nn.winograd_matrices import F4, TRANSFORMS, WINDOW
 from tensorlang.ops.spec.definition import operator
 from tensorlang.ops.spec.signature import Batch, Padding, Singles
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):
     from tensorlang.ops.nn import winograd_fused, winograd_weights
+
+if TYPE_CHECKING:
     from tensorlang.ops.operator import Launch
-else:
-    winograd_fused = lazy.module("tensorlang.ops.nn.winograd_fused")
-    winograd_weights = lazy.module("tensorlang.ops.nn.winograd_weights")
 
 CONVOLUTION: Final = "nn.conv2d"
 _SIDES: Final = {t.points**2: m for m, t in TRANSFORMS.items()}

@@ -8,7 +8,7 @@ operations (uniform, bernoulli), and within a few ulp for log1p or erfinv.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -25,10 +25,8 @@ from tensorlang.ops.random.draw import (
 from tensorlang.ops.random.formats import width_of
 from tensorlang.ops.spec.signature import Derived, Elements, ElementType, Key, Offset
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):
     from tensorlang.ops.random import definitions
-else:
-    definitions = lazy.module("tensorlang.ops.random.definitions")
 
 # fraction bits, and the bit pattern of 1.0
 _FRACTION: Final = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}

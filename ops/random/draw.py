@@ -21,12 +21,12 @@ from tensorlang.ops.random.formats import result_of, width_of
 from tensorlang.ops.random.impls import elements_per_hash, impl
 from tensorlang.ops.spec.signature import Elements, ElementType, Key, Offset
 
+with lazy.modules(__name__):
+    from tensorlang.ops.random import definitions
+
 if TYPE_CHECKING:
     from tensorlang.ops.operator import Shapes
-    from tensorlang.ops.random import definitions
     from tensorlang.workload import Workload
-else:
-    definitions = lazy.module("tensorlang.ops.random.definitions")
 
 FLOATS: Final = ("f16", "bf16", "f32", "f64")
 CHUNK: Final = 1 << 31  # elements of one launch: an index fits 32 bits

@@ -9,7 +9,7 @@ result has the shape `[*key.shape, *shape]`.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 
@@ -28,10 +28,8 @@ from tensorlang.ops.random.draw import (
 from tensorlang.ops.random.formats import width_of
 from tensorlang.ops.spec.signature import Derived, Elements, ElementType, Key, Offset
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):
     from tensorlang.ops.random import definitions
-else:
-    definitions = lazy.module("tensorlang.ops.random.definitions")
 
 _UNIT: Final = ("", ())  # draws from [0, 1) have no scalars
 

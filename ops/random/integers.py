@@ -25,14 +25,12 @@ from tensorlang.ops.spec.signature import (
     Shape,
 )
 
+with lazy.modules(__name__):
+    from tensorlang.ops.random import block_sort, definitions, integer_definitions
+
 if TYPE_CHECKING:
     from tensorlang.ops.kernels.tracing import KeyWords
     from tensorlang.ops.operator import Launch
-    from tensorlang.ops.random import block_sort, definitions, integer_definitions
-else:
-    block_sort = lazy.module("tensorlang.ops.random.block_sort")
-    definitions = lazy.module("tensorlang.ops.random.definitions")
-    integer_definitions = lazy.module("tensorlang.ops.random.integer_definitions")
 
 INTEGERS: Final = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 _MOST: Final = (1 << 31) - 1

@@ -18,16 +18,17 @@ from tensorlang.ops.random.keys import Key
 from tensorlang.ops.spec.definition import operator
 from tensorlang.ops.spec.signature import Arrays, Child, Elements, Folded, Split
 
+with lazy.modules(__name__):
+    from tensorlang.ops.random import definitions
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tensorlang.ops.kernels.tracing import KeyWords
     from tensorlang.ops.operator import Launch
-    from tensorlang.ops.random import definitions
 
     Words: TypeAlias = ir.Tensor
 else:
-    definitions = lazy.module("tensorlang.ops.random.definitions")
     Words = Arrays("words", ("u64", "u32"))
 
 _WORD: Final = (1 << 32) - 1

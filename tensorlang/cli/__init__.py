@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tensorlang import lazy
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # only this loads Typer
     from tensorlang.cli import app as command_line
-else:  # only this loads Typer
-    command_line = lazy.module("tensorlang.cli.app")
 
 
 def main() -> None:

@@ -23,17 +23,16 @@ from tensorlang.layers import Model
 from tensorlang.tuner.measurement.rounds import interleaved, paired_ratio
 from tensorlang.tuner.peers.comparison import INSTALL
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):
     import onnxruntime
 
+if TYPE_CHECKING:
     from tensorlang.graph import Node, TensorSpec
     from tensorlang.targets import Target
 
     Arrays = dict[str, np.ndarray]
     Results = tuple[np.ndarray, ...]
     Run = Callable[[], Results]
-else:
-    onnxruntime = lazy.module("onnxruntime")
 
 PEER: Final = "onnxruntime"
 _OURS: Final = "tensorlang"

@@ -12,19 +12,16 @@ from tensorlang.errors import TuningError
 from tensorlang.ops.kernels import building
 from tensorlang.scheduling import Knobs
 
-if TYPE_CHECKING:
-    from tensorlang.ops import Operator
-    from tensorlang.targets import Target
+with lazy.modules(__name__):  # Optuna is slow to import
     from tensorlang.tuner.search import contest as contests
     from tensorlang.tuner.search import space as spaces
     from tensorlang.tuner.static import tuning as static_tuning
     from tensorlang.tuner.workers import protocol
+
+if TYPE_CHECKING:
+    from tensorlang.ops import Operator
+    from tensorlang.targets import Target
     from tensorlang.workload import Workload
-else:  # Optuna is slow to import
-    contests = lazy.module("tensorlang.tuner.search.contest")
-    spaces = lazy.module("tensorlang.tuner.search.space")
-    protocol = lazy.module("tensorlang.tuner.workers.protocol")
-    static_tuning = lazy.module("tensorlang.tuner.static.tuning")
 
 RECORD: Final = "record"
 

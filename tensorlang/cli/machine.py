@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,10 +14,8 @@ from tensorlang.cli.quantities import Bytes, Seconds
 from tensorlang.errors import ArgumentError
 from tensorlang.machine import Machine
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # loads LLVM
     from tensorlang.tuner.limits import probe as probes
-else:  # loads LLVM
-    probes = lazy.module("tensorlang.tuner.limits.probe")
 
 
 app = typer.Typer(add_completion=False)

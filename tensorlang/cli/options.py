@@ -22,19 +22,16 @@ from tensorlang.errors import (
     TensorlangError,
 )
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # these load NumPy
     from tensorlang import ops, targets
     from tensorlang.ir import dtypes as ir_dtypes
-    from tensorlang.ops import Operator
     from tensorlang.ops.kernels import requests
+
+if TYPE_CHECKING:
+    from tensorlang.ops import Operator
     from tensorlang.targets import Target
     from tensorlang.workload import Attribute as Setting
     from tensorlang.workload import Workload
-else:  # these load NumPy
-    targets = lazy.module("tensorlang.targets")
-    ir_dtypes = lazy.module("tensorlang.ir.dtypes")
-    ops = lazy.module("tensorlang.ops")
-    requests = lazy.module("tensorlang.ops.kernels.requests")
 
 Name = Annotated[
     str,

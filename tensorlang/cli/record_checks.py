@@ -18,12 +18,12 @@ from tensorlang.ops import find
 from tensorlang.ops.kernels import building
 from tensorlang.record_files import Record
 
+with lazy.modules(__name__):  # Optuna is slow to import
+    from tensorlang.tuner import tuning
+
 if TYPE_CHECKING:
     from tensorlang.ops import Operator
-    from tensorlang.tuner import tuning
     from tensorlang.workload import Workload
-else:  # Optuna is slow to import
-    tuning = lazy.module("tensorlang.tuner.tuning")
 
 _LAYERS: Final = ("user", "shipped")
 _UNVERIFIED: Final = "unverified"

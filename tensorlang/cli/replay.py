@@ -19,15 +19,14 @@ from tensorlang.tuner.storage.databases import default_url
 from tensorlang.tuner.storage.storage import Trials
 from tensorlang.tuner.tuning_run import Run
 
+with lazy.modules(__name__):  # Optuna is slow to import
+    from tensorlang.tuner.landscapes import plots as study_plots
+    from tensorlang.tuner.landscapes import replay as replays
+
 if TYPE_CHECKING:
     from tensorlang.ops import Operator
     from tensorlang.targets import Target
-    from tensorlang.tuner.landscapes import plots as study_plots
-    from tensorlang.tuner.landscapes import replay as replays
     from tensorlang.workload import Workload
-else:  # Optuna is slow to import
-    replays = lazy.module("tensorlang.tuner.landscapes.replay")
-    study_plots = lazy.module("tensorlang.tuner.landscapes.plots")
 
 app = typer.Typer(add_completion=False)
 

@@ -19,7 +19,6 @@ expansion may select a call of another intrinsic; that one is computed under a b
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from tensorlang import lazy
 from tensorlang.codegen.names import Names
@@ -28,10 +27,8 @@ from tensorlang.ir.dtypes import boolean
 from tensorlang.ir.intrinsics import INTRINSICS
 from tensorlang.ir.visit import nodes_of, rebuild, rewriter
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # few programs need them
     from tensorlang.ir import math as expansions
-else:  # few programs need them
-    expansions = lazy.module("tensorlang.ir.math")
 
 
 def expand_math(function: ir.Function, names: Names) -> ir.Function:

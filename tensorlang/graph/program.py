@@ -24,15 +24,14 @@ from tensorlang.graph.values import (
 )
 from tensorlang.notebooks import card
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # they stand on programs
     from tensorlang.graph.execution import running as execution
+    from tensorlang.graph.passes import rewriting
+
+if TYPE_CHECKING:
     from tensorlang.graph.execution.binding import Bound, Target
     from tensorlang.graph.execution.running import Input, Result
     from tensorlang.graph.forms import Function
-    from tensorlang.graph.passes import rewriting
-else:  # they stand on programs
-    rewriting = lazy.module("tensorlang.graph.passes.rewriting")
-    execution = lazy.module("tensorlang.graph.execution.running")
 
 Body: TypeAlias = Callable[..., OpResult]  # a Python function that is traced
 

@@ -20,13 +20,12 @@ from tensorlang.graph.specs import Extent, KeySpec, Shape, Spec, TensorSpec
 from tensorlang.ops import math, nn
 from tensorlang.ops.operator import Operator
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # they stand on values
     from tensorlang.graph import applying, indexing
+
+if TYPE_CHECKING:
     from tensorlang.graph.indexing import Index
     from tensorlang.graph.program import Graph
-else:  # they stand on values
-    applying = lazy.module("tensorlang.graph.applying")
-    indexing = lazy.module("tensorlang.graph.indexing")
 
 # an operator's argument: a value, data, an attribute, or a nest of these
 Argument: TypeAlias = Any

@@ -7,8 +7,6 @@ function.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tensorlang import lazy
 from tensorlang.ir.dtypes import (
     DType,
@@ -28,7 +26,7 @@ from tensorlang.ir.dtypes import (
     u64,
 )
 
-if TYPE_CHECKING:
+with lazy.names(__name__):  # a process that only calls kernels needs none of these
     from tensorlang.ir import intrinsics as intrinsics
     from tensorlang.ir import natives as natives
     from tensorlang.ir import nodes as nodes
@@ -136,50 +134,6 @@ if TYPE_CHECKING:
     from tensorlang.ir.text.parser import parse
     from tensorlang.ir.text.printer import show
     from tensorlang.ir.verification.verifier import verify
-else:  # a process that only calls kernels needs none of these
-    __getattr__, __dir__ = lazy.namespace(
-        __name__,
-        {
-            "gradients.adjoints": ("adjoint",),
-            "definitions.assembly": ("function",),
-            "definitions.concatenation": ("Piece", "joined", "joined_pieces"),
-            "gradients.derivatives": ("derivative",),
-            "definitions.elementwise": (
-                "NARROW", "broadcast", "elementwise_tensors", "elements", "stored",
-                "wide",
-            ),
-            "definitions.extremes": (),
-            "definitions.frontend": (
-                "ReduceAxis", "Reduction", "Stage", "Tensor", "argmax", "argmin",
-                "compute", "max", "min", "placeholder", "prod", "reduce_axis",
-                "reduction", "reshaped", "scalar", "size", "sum",
-            ),
-            "interpreter": ("run",),
-            "intrinsics": (
-                "ceil", "cos", "erf", "erfinv", "exp", "exp2", "expm1", "floor", "fma",
-                "intrinsic", "isinf", "isnan", "log", "log1p", "log2", "maximum",
-                "minimum", "pow", "round", "sigmoid", "sin", "sqrt", "tanh", "trunc",
-            ),
-            "natives": (),
-            "definitions.nests": (),
-            "nodes": (
-                "Alloc", "Axis", "Binary", "Bitcast", "Block", "Buffer", "Compare",
-                "Const", "Evaluate", "Expr", "ExprLike", "For", "Function", "If", "Let",
-                "Load", "Node", "Param", "Reduce", "Reducer", "Select", "Seq", "Stmt",
-                "Store", "Var", "as_expr", "binary", "bitcast", "cast", "select", "seq",
-                "unary",
-            ),
-            "text.parser": ("parse",),
-            "text.printer": ("show",),
-            "definitions.reducers": (),
-            "definitions.rows": (),
-            "simplification.sharing": ("named",),
-            "simplification.simplify": ("simplify_function",),
-            "definitions.sizes": ("Size", "require"),
-            "verification.verifier": ("verify",),
-            "visit": (),
-        },
-    )  # fmt: skip
 
 __all__ = [
     "NARROW",

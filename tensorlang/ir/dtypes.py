@@ -11,17 +11,15 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from tensorlang import lazy
 from tensorlang.errors import DTypeError
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # only for bf16
     import ml_dtypes
-else:  # only for bf16
-    ml_dtypes = lazy.module("ml_dtypes")
 
 # name -> (kind, bits, NumPy name); kinds: float, int, uint, bool
 _TABLE: Final[dict[str, tuple[str, int, str]]] = {

@@ -116,7 +116,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field, fields
 from functools import lru_cache
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -127,12 +127,9 @@ from tensorlang.ir.dtypes import DType, as_dtype, boolean, f32, i64
 from tensorlang.ir.node_class import node
 from tensorlang.ir.numeric import narrow_to_odd
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # they stand on nodes
     from tensorlang.ir import visit
     from tensorlang.ir.text import printer
-else:  # they stand on nodes
-    printer = lazy.module("tensorlang.ir.text.printer")
-    visit = lazy.module("tensorlang.ir.visit")
 
 
 UNARY: Final = ("neg", "not", "abs")

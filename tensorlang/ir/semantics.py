@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -25,10 +25,8 @@ from tensorlang.ir.numeric import Array, narrow_to_odd, sum_to_odd
 from tensorlang.ir.operations import COMPARISONS, INTEGERS
 from tensorlang.ir.visit import children
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # few programs need them
     from tensorlang.ir import math as expansions
-else:  # few programs need them
-    expansions = lazy.module("tensorlang.ir.math")
 
 _INTEGER: Final = INTEGERS | {"min": np.minimum, "max": np.maximum}
 _FLOAT: Final[dict[str, Callable[[Array, Array], Array]]] = {

@@ -17,14 +17,13 @@ from tensorlang.graph.specs import TensorSpec
 from tensorlang.layers.loading import Loader
 from tensorlang.ops import random
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # only if shown
     from rich import progress as rich_progress
 
+if TYPE_CHECKING:
     from tensorlang.graph.networks.network import Network
     from tensorlang.layers.model import Model
     from tensorlang.layers.trainer import Outputs, Trainer
-else:  # only if shown
-    rich_progress = lazy.module("rich.progress")
 
 Array: TypeAlias = np.ndarray
 Batches: TypeAlias = Iterable[Sequence[Input]]

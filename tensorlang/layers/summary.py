@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from tensorlang import lazy
 from tensorlang.graph.networks.leaves import Weight
@@ -16,14 +15,10 @@ from tensorlang.graph.program import Body, trace
 from tensorlang.graph.scopes import path
 from tensorlang.graph.specs import Spec, TensorSpec, at_sizes
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # only to print
     from rich import console
     from rich import table as tables
     from rich import text as texts
-else:  # only to print
-    console = lazy.module("rich.console")
-    tables = lazy.module("rich.table")
-    texts = lazy.module("rich.text")
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ import os
 import warnings
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tensorlang import lazy
 from tensorlang.atomic_files import write_text
@@ -23,10 +23,8 @@ from tensorlang.machine.description import Machine
 from tensorlang.machine.system import published
 from tensorlang.targets import Target, host
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # keeps importing light
     import platformdirs
-else:  # keeps importing light
-    platformdirs = lazy.module("platformdirs")
 
 
 VARIABLE: Final = "TENSORLANG_MACHINE"

@@ -3,11 +3,9 @@
 Importing this package loads none of its modules, and no compiler.
 """
 
-from typing import TYPE_CHECKING
-
 from tensorlang import lazy
 
-if TYPE_CHECKING:
+with lazy.names(__name__):
     from tensorlang.runtime.arrays import buffers as buffers
     from tensorlang.runtime.arrays import device_arrays as device_arrays
     from tensorlang.runtime.arrays import foreign_arrays as foreign_arrays
@@ -15,18 +13,5 @@ if TYPE_CHECKING:
     from tensorlang.runtime.arrays import overlaps as overlaps
     from tensorlang.runtime.building import build, cached_kernel
     from tensorlang.runtime.kernel import Kernel
-else:
-    __getattr__, __dir__ = lazy.namespace(
-        __name__,
-        {
-            "arrays.host_arrays": (),
-            "arrays.buffers": (),
-            "building": ("build", "cached_kernel"),
-            "arrays.device_arrays": (),
-            "arrays.foreign_arrays": (),
-            "kernel": ("Kernel",),
-            "arrays.overlaps": (),
-        },
-    )
 
 __all__ = ["Kernel", "build", "cached_kernel"]

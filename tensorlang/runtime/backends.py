@@ -7,19 +7,15 @@ Each has the same five functions: `lower`, `render` and `compiled` produce an
 from __future__ import annotations
 
 from types import ModuleType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tensorlang import lazy
 from tensorlang.targets import Target
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # each loads its device's driver
     from tensorlang.runtime.cpu import backend as llvm_kernel
     from tensorlang.runtime.cuda import backend as cuda
     from tensorlang.runtime.opencl import backend as opencl
-else:  # each loads its device's driver
-    cuda = lazy.module("tensorlang.runtime.cuda.backend")
-    llvm_kernel = lazy.module("tensorlang.runtime.cpu.backend")
-    opencl = lazy.module("tensorlang.runtime.opencl.backend")
 
 _BACKENDS: Final[dict[str, ModuleType]] = {
     "llvm": llvm_kernel,

@@ -25,19 +25,15 @@ from tensorlang.runtime.kernel import Artifact, Kernel
 from tensorlang.runtime.signature import Signature
 from tensorlang.targets import Target
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # a warm process needs none of these
     from tensorlang.codegen import checked as bounds_checks
     from tensorlang.codegen import meanings
     from tensorlang.ir import digest as digests
     from tensorlang.runtime import checked as checked_kernels
     from tensorlang.runtime import describing
+
+if TYPE_CHECKING:
     from tensorlang.scheduling.schedule import Schedule
-else:  # a warm process needs none of these
-    bounds_checks = lazy.module("tensorlang.codegen.checked")
-    checked_kernels = lazy.module("tensorlang.runtime.checked")
-    meanings = lazy.module("tensorlang.codegen.meanings")
-    describing = lazy.module("tensorlang.runtime.describing")
-    digests = lazy.module("tensorlang.ir.digest")
 
 CHECKED_VARIABLE: Final = "TENSORLANG_CHECKED"
 MEANING_VARIABLE: Final = "TENSORLANG_BY_MEANING"

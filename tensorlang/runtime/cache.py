@@ -26,16 +26,14 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from tensorlang import lazy
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # only for the default
     import platformdirs
-else:  # only for the default
-    platformdirs = lazy.module("platformdirs")
 
 
 VARIABLE: Final = "TENSORLANG_CACHE"

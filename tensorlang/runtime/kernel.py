@@ -19,17 +19,15 @@ from tensorlang.runtime.arrays.outputs import output_maker
 from tensorlang.runtime.signature import Signature
 from tensorlang.targets import Target
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # a call needs none of these
     from tensorlang.ir import cost as costs
-    from tensorlang.ir import nodes
-    from tensorlang.ir.cost import Cost
     from tensorlang.ir.text import parser
     from tensorlang.runtime import describing
+
+if TYPE_CHECKING:
+    from tensorlang.ir import nodes
+    from tensorlang.ir.cost import Cost
     from tensorlang.runtime.arrays.device_arrays import PlacedArray
-else:  # a call needs none of these
-    parser = lazy.module("tensorlang.ir.text.parser")
-    describing = lazy.module("tensorlang.runtime.describing")
-    costs = lazy.module("tensorlang.ir.cost")
 
 
 @dataclass(frozen=True, slots=True)

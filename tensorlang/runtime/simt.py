@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 from tensorlang import lazy
 from tensorlang.targets import Target
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # a warm process needs neither
     from tensorlang.codegen.c_family import render as printing
     from tensorlang.codegen.simt import lower as lowering
+
+if TYPE_CHECKING:
     from tensorlang.ir.nodes import Function
-else:  # a warm process needs neither
-    lowering = lazy.module("tensorlang.codegen.simt.lower")
-    printing = lazy.module("tensorlang.codegen.c_family.render")
 
 
 def lower(function: Function, target: Target) -> Function:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import optuna
 
@@ -15,10 +14,8 @@ from tensorlang import lazy
 from tensorlang.errors import ArgumentError
 from tensorlang.tuner.landscapes.landscape import Landscape
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # only plots need it
     import matplotlib as mpl
-else:  # only plots need it
-    mpl = lazy.module("matplotlib")
 
 
 def importances(landscape: Landscape) -> dict[str, float]:

@@ -14,16 +14,14 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from statistics import median
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tensorlang import lazy
 from tensorlang.errors import DeviceError
 from tensorlang.runtime.cuda import driver as cuda_driver
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # optional
     import pynvml as nvml
-else:  # optional
-    nvml = lazy.module("pynvml")
 
 # NVML's clock throttle reasons; the last ones slow a busy GPU
 _REASONS: Final = {

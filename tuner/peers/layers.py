@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from tensorlang import lazy
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # optional
     import jax
     import torch
-else:  # optional
-    torch = lazy.module("torch")
-    jax = lazy.module("jax")
 
 Call: TypeAlias = Callable[[], object]
 Arrays: TypeAlias = Sequence[np.ndarray]

@@ -9,22 +9,17 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tensorlang import lazy
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # optional
     import jax
     import numba
     import tinygrad
     import torch
-else:  # optional
-    jax = lazy.module("jax")
-    torch = lazy.module("torch")
-    tinygrad = lazy.module("tinygrad")
-    numba = lazy.module("numba")
 
 
 Call = Callable[[], object]

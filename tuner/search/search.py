@@ -26,14 +26,13 @@ from tensorlang.tuner.storage.rows import Row
 from tensorlang.tuner.storage.storage import Trials
 from tensorlang.tuner.workers.protocol import LOST, WRONG, Candidate, Outcome
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # slow to import
     import optuna
 
     from tensorlang.tuner.search import sampler
+
+if TYPE_CHECKING:
     from tensorlang.tuner.search.sampler import ModelSampler
-else:  # slow to import
-    optuna = lazy.module("optuna")
-    sampler = lazy.module("tensorlang.tuner.search.sampler")
 
 _REPEATS: Final = 64  # consecutive suggestions without anything new
 _SMALL: Final = 1024  # points of a space whose rest is enumerated

@@ -20,19 +20,15 @@ from tensorlang.errors import RecordError, TuningError
 from tensorlang.tuner import disk_space
 from tensorlang.tuner.storage import tables
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # slow to import
     import filelock
     import optuna
     import platformdirs
     import sqlalchemy
+
+if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
     from sqlalchemy.engine.interfaces import DBAPIConnection
-
-else:  # slow to import
-    platformdirs = lazy.module("platformdirs")
-    filelock = lazy.module("filelock")
-    optuna = lazy.module("optuna")
-    sqlalchemy = lazy.module("sqlalchemy")
 
 ABOUT: Final = "tensorlang"  # the key of what is kept with a study
 _FILE: Final = "tuning.db"

@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tensorlang import lazy
 from tensorlang.errors import TuningError
 from tensorlang.scheduling.knobs import Choice, Domain, Value
 from tensorlang.tuner.workers.protocol import Candidate, Outcome
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # slow to import
     import optuna
-else:  # slow to import
-    optuna = lazy.module("optuna")
 
 _LONGEST_NAME: Final = 500
 

@@ -20,17 +20,15 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tensorlang import lazy
 from tensorlang.atomic_files import write_text
 from tensorlang.errors import TuningError
 from tensorlang.tuner.storage.rows import Row
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # slow to import
     import platformdirs
-else:  # slow to import
-    platformdirs = lazy.module("platformdirs")
 
 _FOLDER: Final = "undelivered"
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tensorlang import lazy
 from tensorlang.errors import ArgumentError, TensorlangError
@@ -14,14 +14,10 @@ from tensorlang.tuner.storage import databases, tables
 from tensorlang.tuner.storage.tables import Stored
 from tensorlang.workload import Workload
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # slow to import
     import optuna
     import sqlalchemy
     from optuna.storages._rdb import models
-else:  # slow to import
-    optuna = lazy.module("optuna")
-    models = lazy.module("optuna.storages._rdb.models")
-    sqlalchemy = lazy.module("sqlalchemy")
 
 
 @dataclass(frozen=True, slots=True)

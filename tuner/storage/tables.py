@@ -22,15 +22,13 @@ from tensorlang.errors import TuningError
 from tensorlang.scheduling.knobs import Value
 from tensorlang.tuner.storage.rows import Row
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # slow to import
     import optuna
     import sqlalchemy
     from optuna.storages._rdb import models
+
+if TYPE_CHECKING:
     from sqlalchemy.engine import Connection, Engine
-else:  # slow to import
-    optuna = lazy.module("optuna")
-    models = lazy.module("optuna.storages._rdb.models")
-    sqlalchemy = lazy.module("sqlalchemy")
 
 _KEY: Final = "tensorlang"  # of a trial's row
 _CODE: Final = "tensorlang code"  # of what it measures

@@ -34,12 +34,12 @@ from tensorlang.ir.definitions.sizes import require
 from tensorlang.ir.dtypes import f32
 from tensorlang.ir.nodes import Const, Expr, Reducer, Select, Var, as_expr
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # they load the simplifier
     from tensorlang.ir.definitions import chunks
+
+if TYPE_CHECKING:
     from tensorlang.ir.definitions.frontend import Body, Tensor
     from tensorlang.ir.dtypes import DType
-else:  # they load the simplifier
-    chunks = lazy.module("tensorlang.ir.definitions.chunks")
 
 Index: TypeAlias = "tuple[Any, ...]"
 Axes: TypeAlias = "int | tuple[int, ...] | None"

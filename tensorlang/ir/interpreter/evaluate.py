@@ -20,11 +20,11 @@ from tensorlang.ir.interpreter.memory import locate, read
 from tensorlang.ir.interpreter.state import Machine, fault
 from tensorlang.ir.intrinsics import INTRINSICS
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # few programs need them
     from tensorlang.ir import math as expansions
+
+if TYPE_CHECKING:
     from tensorlang.ir.dtypes import DType
-else:  # few programs need them
-    expansions = lazy.module("tensorlang.ir.math")
 
 
 @by_class

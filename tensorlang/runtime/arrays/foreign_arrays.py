@@ -16,14 +16,12 @@ from tensorlang.runtime.arrays import host_arrays as arrays
 from tensorlang.runtime.arrays.device_arrays import DeviceArray
 from tensorlang.runtime.arrays.host_arrays import Foreign
 
-if TYPE_CHECKING:
-    import jax
-
+with lazy.modules(__name__):  # loaded at the first such array
     from tensorlang.runtime.cuda import arrays as cuda_arrays
     from tensorlang.runtime.opencl import arrays as opencl_arrays
-else:  # loaded at the first such array
-    cuda_arrays = lazy.module("tensorlang.runtime.cuda.arrays")
-    opencl_arrays = lazy.module("tensorlang.runtime.opencl.arrays")
+
+if TYPE_CHECKING:
+    import jax
 
 
 def as_placed(value: object, name: str) -> Any:

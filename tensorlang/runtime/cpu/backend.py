@@ -15,13 +15,12 @@ from tensorlang.runtime.kernel import Artifact, Kernel, never
 from tensorlang.runtime.signature import Signature
 from tensorlang.targets import Target
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # a warm process needs neither
     from tensorlang.codegen import lower as lowering
     from tensorlang.codegen.llvm import render as printing
+
+if TYPE_CHECKING:
     from tensorlang.ir.nodes import Function
-else:  # a warm process needs neither
-    lowering = lazy.module("tensorlang.codegen.lower")
-    printing = lazy.module("tensorlang.codegen.llvm.render")
 
 _INSTRUCTION: Final = re.compile(r"^\s+([a-z][\w.]*)", re.MULTILINE)
 

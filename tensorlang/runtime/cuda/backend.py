@@ -16,12 +16,11 @@ from tensorlang.runtime.signature import Signature
 from tensorlang.runtime.simt import lower, render
 from tensorlang.targets import Target
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # a warm process needs neither
     from tensorlang.codegen.simt import host, multi_tensor
+
+if TYPE_CHECKING:
     from tensorlang.ir.nodes import Function
-else:  # a warm process needs neither
-    host = lazy.module("tensorlang.codegen.simt.host")
-    multi_tensor = lazy.module("tensorlang.codegen.simt.multi_tensor")
 
 __all__ = ["CudaKernel", "compiled", "load", "lower", "render", "versions"]
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from tensorlang import lazy
@@ -12,10 +10,8 @@ from tensorlang.runtime.arrays.device_arrays import DeviceArray, Place, Shape, r
 from tensorlang.runtime.arrays.host_arrays import Array, Foreign
 from tensorlang.runtime.opencl.device import Context, of_caller
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # loaded by the owner of the array
     import pyopencl as cl
-else:  # loaded by the owner of the array
-    cl = lazy.module("pyopencl")
 
 
 class OpenCLPlace(Place):

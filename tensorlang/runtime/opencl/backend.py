@@ -12,11 +12,11 @@ from tensorlang.runtime.signature import Signature
 from tensorlang.runtime.simt import lower, render
 from tensorlang.targets import Target
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # not in a warm process
     from tensorlang.codegen.simt import host
+
+if TYPE_CHECKING:
     from tensorlang.ir.nodes import Function
-else:  # not in a warm process
-    host = lazy.module("tensorlang.codegen.simt.host")
 
 __all__ = ["OpenCLKernel", "compiled", "load", "lower", "render", "versions"]
 

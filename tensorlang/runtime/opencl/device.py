@@ -22,11 +22,11 @@ from tensorlang.runtime import cache as store
 from tensorlang.runtime.arrays.host_arrays import Array
 from tensorlang.runtime.cpu import llvm
 
+with lazy.modules(__name__):  # only where a kernel is built for it
+    import pyopencl as cl
+
 if TYPE_CHECKING:
     import pyopencl
-    import pyopencl as cl
-else:  # only where a kernel is built for it
-    cl = lazy.module("pyopencl")
 
 _OPTIONS: Final = ("-cl-std=CL1.2",)
 _EXACT: Final = "-cl-fp32-correctly-rounded-divide-sqrt"

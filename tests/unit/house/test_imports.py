@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -69,8 +70,8 @@ def is_typing(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 
-def imported(node: ast.AST, package: str) -> Iterator[str]:
-    """The modules, of any package, that a statement or expression imports."""
+def imported(node: ast.AST) -> Iterator[str]:
+    """The modules, of any package, that a statement imports."""
     match node:
         case ast.Import():
             yield from (alias.name for alias in node.names)
@@ -78,10 +79,6 @@ def imported(node: ast.AST, package: str) -> Iterator[str]:
             for alias in node.names:
                 inner = f"{module}.{alias.name}"
                 yield inner if inner in modules() else module
-        case ast.Call(func=ast.Attribute(ast.Name("lazy"), "module")):
-            yield ast.literal_eval(node.args[0])
-        case ast.Call(func=ast.Attribute(ast.Name("lazy"), "namespace")):
-            yield from (f"{package}.{each}" for each in ast.literal_eval(node.args[1]))
 
 
 @cache
@@ -105,7 +102,7 @@ def graph() -> Graph:
         made[name] = {
             other: node.lineno  # type: ignore[attr-defined]
             for node, _ in nodes(file)
-            for other in imported(node, name)
+            for other in imported(node)
             if other in modules() and other != name
         }
     return made
@@ -181,39 +178,44 @@ def test_modules_are_imported_by_statements():
     assert found == BY_NAME
 
 
-def in_sight(block: ast.If) -> Iterator[tuple[str, str]]:
-    """What type checkers see imported, as local names and full ones."""
-    for node in block.body:
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
-            before = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
-            for alias in node.names:
-                yield alias.asname or alias.name, before + alias.name
+def lazily(kind: str) -> Iterator[tuple[str, ast.stmt]]:
+    """The modules that import lazily, with each of these imports."""
+    for name, file in modules().items():
+        for node in tree(file).body:
+            match node:
+                case ast.With([ast.withitem(call)], body):
+                    if ast.unparse(call) == f"lazy.{kind}(__name__)":
+                        yield from ((name, each) for each in body)
 
 
-def lazily(block: ast.If, package: str) -> Iterator[tuple[str, str]]:
-    """What is imported on first use instead, likewise."""
-    for node in block.orelse:
-        match node:
-            case ast.Assign(
-                [ast.Name(local)],
-                ast.Call(ast.Attribute(_, "module"), [ast.Constant(full)]),
-            ):
-                yield local, full
-            case ast.Assign(_, ast.Call(ast.Attribute(_, "namespace"), [_, table])):
-                homes = ast.literal_eval(table)
-                for home, names in homes.items():
-                    assert not homes.keys() & set(names)  # a module would replace it
-                    yield from ((each, f"{package}.{home}.{each}") for each in names)
-                    if not names:
-                        yield home.rpartition(".")[2], f"{package}.{home}"
+def test_lazy_imports_of_modules_are_of_modules():
+    found = list(lazily("modules"))
+    assert found
+    for name, node in found:
+        assert isinstance(node, (ast.Import, ast.ImportFrom)), name
+        for alias in node.names:
+            if isinstance(node, ast.Import):
+                assert alias.asname or "." not in alias.name, (name, alias.name)
+                continue
+            full = f"{node.module}.{alias.name}"
+            if full.startswith("tensorlang."):
+                assert full in modules(), (name, full)
+            elif importlib.util.find_spec(full.partition(".")[0]):  # an extra
+                assert importlib.util.find_spec(full), (name, full)
 
 
-def test_type_checkers_see_what_is_imported_lazily():
-    blocks = [
-        (name, block)
-        for name, file in modules().items()
-        for block in filter(is_typing, tree(file).body)
-    ]
-    assert any(list(lazily(block, name)) for name, block in blocks)
-    for name, block in blocks:
-        assert set(lazily(block, name)) <= set(in_sight(block)), name
+def test_lazy_names_are_what_an_import_gives():
+    found = list(lazily("names"))
+    assert {name for name, _ in found} >= {"tensorlang", "tensorlang.ir"}
+    for name, node in found:
+        assert isinstance(node, ast.ImportFrom), name
+        package = importlib.import_module(name)
+        for alias in node.names:
+            local, home = alias.asname or alias.name, node.module or ""
+            full = f"{home}.{alias.name}"
+            if full in modules():
+                wanted = importlib.import_module(full)
+            else:
+                wanted = getattr(importlib.import_module(home), alias.name)
+            assert getattr(package, local) is wanted, (name, local)
+            assert local in dir(package), (name, local)
