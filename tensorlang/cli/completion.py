@@ -7,20 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tensorlang import lazy
 from tensorlang import records as held
 from tensorlang.errors import TensorlangError
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # these load NumPy and Optuna
     from tensorlang import ops, targets
     from tensorlang.tuner.storage import databases, studies
-else:  # these load NumPy and Optuna
-    ops = lazy.module("tensorlang.ops")
-    targets = lazy.module("tensorlang.targets")
-    databases = lazy.module("tensorlang.tuner.storage.databases")
-    studies = lazy.module("tensorlang.tuner.storage.studies")
 
 Completion = tuple[str, str]
 Completer = Callable[[str], list[Completion]]
