@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from html import escape
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from tensorlang import lazy
 
-if TYPE_CHECKING:
+with lazy.modules(__name__):  # loads Pygments
     from tensorlang import highlighting
-else:  # loads Pygments
-    highlighting = lazy.module("tensorlang.highlighting")
 
 # of a text: its heading, the language it is in, and itself
 Listing: TypeAlias = tuple[str, str, str]
