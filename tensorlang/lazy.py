@@ -41,6 +41,11 @@ class _Module(ModuleType):
         return getattr(loaded, name)
 
 
+def module(name: str) -> ModuleType:
+    """The module of that name, imported when an attribute is first read."""
+    return _Module(name)
+
+
 @dataclass(frozen=True, slots=True)
 class _From:
     """What `from home import ...` takes names from."""
