@@ -14,7 +14,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from tensorlang import records
-from tensorlang.errors import ArgumentError, TuningError
+from tensorlang.errors import ArgumentError, RecordError, TuningError
 from tensorlang.ops import (
     Operator,
     select,
@@ -118,7 +118,7 @@ def tune(
         runs.append(run)
     url = storage or default_url()
     if len(runs) > 1:
-        runs = _in_turn(runs, counts(url) if resume else {})
+        runs = _in_turn(runs, _tried(url) if resume else {})
     ends = None if budget is None else begun + budget
 
     def tuned(run: Run) -> Report:
@@ -158,6 +158,14 @@ def _one_by_one(
     if skipped:
         reports[-1] = _with_note(reports[-1], "; ".join(skipped))
     return reports
+
+
+def _tried(url: str) -> Mapping[str, int]:
+    """How much was tried of each study; unknown while the storage is away."""
+    try:
+        return counts(url)
+    except RecordError:  # an error if it stays so
+        return {}
 
 
 def _in_turn(runs: Sequence[Run], tried: Mapping[str, int]) -> list[Run]:

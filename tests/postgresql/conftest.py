@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -54,6 +56,28 @@ class Server:
     def stop(self) -> None:
         """At once, without a checkpoint: the next start recovers."""
         self._control("stop", "-m", "immediate")
+
+    def start_recovering(self) -> None:
+        """Start, and refuse connections until `recover`."""
+        (self.folder / "go").unlink(missing_ok=True)
+        data = self.folder / "data"
+        waits = f"until test -e {self.folder}/go; do sleep 0.1; done; false"
+        with (data / "postgresql.conf").open("a") as settings:
+            settings.write(f"restore_command = '{waits}'\n")
+        (data / "recovery.signal").touch()
+        said = " ".join([*OPTIONS, "-k", str(self.folder)])
+        log = self.folder / "log"
+        self._run("pg_ctl", "-D", data, "-W", "-l", log, "start", "-o", said)
+
+    def recover(self) -> None:
+        """End a recovery."""
+        (self.folder / "go").touch()
+        for _ in range(600):
+            with contextlib.suppress(subprocess.CalledProcessError):
+                self._run("pg_isready", "-h", self.folder)
+                return
+            time.sleep(0.1)
+        raise TimeoutError("the server does not recover")
 
     def kill(self) -> None:
         first = (self.folder / "data" / "postmaster.pid").read_text().splitlines()[0]

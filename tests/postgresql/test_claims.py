@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from typing import Any
@@ -90,6 +92,35 @@ def test_a_killed_tuners_claim_is_free_after_the_grace(
     assert other.news() == [row(0)]
     other.add(row(0))
     assert list(other.finished()) == [row(0), row(0)]
+
+
+KILLED = """
+import os, signal, sys
+from tensorlang.tuner.storage import claimants
+from tensorlang.tuner.storage.rows import Row
+from tensorlang.tuner.storage.storage import Trials
+from tensorlang.tuner.workers.protocol import LOST, Candidate, Outcome
+
+outcome = Outcome(LOST, claimants.described(), ir="code 0")
+assert Trials(*sys.argv[1:]).claim(Row.of(Candidate("direct", {}), outcome, {}))
+print("claimed", flush=True)
+signal.pause()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+def test_a_claim_of_a_dead_process_of_this_host_is_free_at_once(
+    url: str, study: str
+) -> None:
+    other = Trials(url, study)
+    command = [sys.executable, "-c", KILLED, url, study]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as killed:
+        assert killed.stdout is not None
+        assert killed.stdout.readline() == b"claimed\n"
+        assert not other.claim(claim(0))
+        killed.kill()
+    assert other.claim(claim(0))
+    other.close()
 
 
 def test_a_heartbeat_keeps_a_claim(
@@ -191,7 +222,52 @@ def test_a_server_that_is_killed_or_away_loses_nothing(
         trials.close()
 
 
-def test_a_server_that_never_answered_is_an_error() -> None:
+def after_the_outage(trials: Trials) -> list[Row]:
+    """The news once the storage can be used."""
+    found = []
+    for _ in range(300):
+        if not trials.trouble:
+            break
+        time.sleep(0.1)
+        found += trials.news()
+    assert trials.trouble == ""
+    return found
+
+
+def test_a_tuner_that_starts_while_the_server_is_away_or_recovers_goes_on(
+    server: Any, url: str, study: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "_reached", set())  # as in a new process
+    monkeypatch.setattr(storage, "_PAUSE", 0.2)
+    monkeypatch.setattr(storage, "_PATIENCE", 0.0)
+    server.stop()
+    back = threading.Timer(2.0, server.start)
+    back.start()
+    trials = Trials(url, study)  # waits
+    trials.add(row(0))
+    back.join()
+    assert trials.news() + after_the_outage(trials) == [row(0)]
+    trials.close()
+
+    monkeypatch.setattr(storage, "_reached", set())
+    server.stop()
+    server.start_recovering()
+    begun = time.monotonic()
+    early = Trials(url, study)  # does not wait
+    assert time.monotonic() - begun < storage._UNANSWERED
+    assert "starting up" in early.trouble
+    assert early.claim(claim(1))
+    early.add(row(1))
+    assert "starting up" in early.trouble
+    server.recover()
+    assert after_the_outage(early) == [row(0), row(1)]
+    early.close()
+
+
+def test_a_server_that_never_answered_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pytest.importorskip("psycopg", reason="psycopg is not installed")
+    monkeypatch.setattr(storage, "_UNANSWERED", 1.0)
     with pytest.raises(RecordError, match="cannot be used"):
         Trials("postgresql://postgres@/postgres?host=/nonexistent", "study")

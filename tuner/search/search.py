@@ -9,11 +9,8 @@ while the storage is away.
 
 from __future__ import annotations
 
-import os
-import platform
 import random
 import time
-import uuid
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from tensorlang import lazy
 from tensorlang.tuner.search.space import Point, Space
+from tensorlang.tuner.storage import claimants
 from tensorlang.tuner.storage.rows import Row
 from tensorlang.tuner.storage.storage import Trials
 from tensorlang.tuner.workers.protocol import LOST, WRONG, Candidate, Outcome
@@ -40,7 +38,6 @@ _SMALL_REPEATS: Final = 4  # consecutive suggestions without anything new, befor
 _LONGEST_VERDICT: Final = 300
 _TOLD: Final = 512  # rows of earlier runs passed to the sampler
 _WAIT: Final = 0.5  # seconds for other tuners that measure what is left
-_CLAIM: Final = f"it is being measured by {platform.node()}"
 
 
 @dataclass(slots=True)
@@ -84,7 +81,7 @@ class Search:
         self.space, self._trials, self._hints = space, trials, hints
         self._sampler, self._study = _study(space, seed)
         self._sampler.share = trials.share
-        self._claim = f"{_CLAIM}, process {os.getpid()}, search {uuid.uuid4().hex[:8]}"
+        self._claim = claimants.described()
         self.known: dict[str, tuple[Candidate, Outcome]] = {}
         self._by_code: dict[str, Outcome] = {}
         self._current_keys: set[str] = set()

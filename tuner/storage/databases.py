@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -25,6 +26,7 @@ with lazy.modules(__name__):  # slow to import
     import optuna
     import platformdirs
     import sqlalchemy
+    from psycopg import pq
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
@@ -38,11 +40,22 @@ _SECONDS_TO_WAIT: Final = 30
 _WRITE_WAIT: Final = 3  # seconds for a locked database before a trial is kept
 _CONNECT_WAIT: Final = 5  # seconds for a server's answer
 _TABLES: Final = 7_305_808_868  # the advisory lock of whoever creates the tables
+# SQLite's extended codes have these in their last byte
+_PASSING: Final = (
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_LOCKED,
+)
 # everything between the user's name and the last @; secret query parameters
 _PASSWORD: Final = re.compile(r"(?:(?<=://)|^(?!.*://))([^/:@]*):(.*)@")
 _SECRET: Final = re.compile(
     r"(?<=[?&])(\w*(?:pass|pwd|secret|token|key)\w*)=([^&\s]+)", re.IGNORECASE
 )
+
+
+class Away(RecordError):  # noqa: N818 - an event, after which it is tried again
+    """The database is there, but full, locked, starting or stopping."""
 
 
 def default_url() -> str:
@@ -95,7 +108,7 @@ def named(url: str) -> Iterator[None]:
     ) as problem:
         path = _file(url)
         advice = (path and _full(path.parent)) or "repair or remove it, or name another"
-        raise RecordError(
+        raise (Away if _passes(problem, url) else RecordError)(
             f"storage {shown} cannot be used: {_first(problem, url)}; {advice} with "
             "--storage"
         ) from None
@@ -110,11 +123,28 @@ def _full(folder: Path) -> str:
     return f"{said}; free some space, or name a storage elsewhere"
 
 
+def _root(problem: BaseException) -> BaseException:
+    while problem.__cause__ is not None:
+        problem = problem.__cause__
+    return problem
+
+
+def _passes(problem: Exception, url: str) -> bool:
+    """Whether the database is there, and what is wrong with it passes."""
+    root = _root(problem)
+    if isinstance(root, sqlite3.Error):
+        return getattr(root, "sqlite_errorcode", 0) & 0xFF in _PASSING
+    if isinstance(root, filelock.Timeout) or disk_space.is_full(root):
+        return True
+    if not _of_libpq(url) or not find_spec("psycopg"):
+        return False
+    address = f"{_POSTGRESQL}{url.partition('://')[2]}"
+    return bool(pq.PGconn.ping(address.encode()) == pq.Ping.REJECT)
+
+
 def _first(problem: Exception, url: str) -> str:
     """The root cause in a line, without secrets."""
-    root: BaseException = problem
-    while root.__cause__ is not None:
-        root = root.__cause__
+    root = _root(problem)
     said = str(root) or type(root).__name__
     for secret in _secrets(url):
         said = said.replace(secret, "***")
@@ -176,6 +206,11 @@ def _options(url: str) -> dict[str, object]:
     milliseconds = 1000 * _SECONDS_TO_WAIT
     waits = {"connect_timeout": _CONNECT_WAIT, "tcp_user_timeout": milliseconds}
     return {"pool_pre_ping": True, "connect_args": waits}
+
+
+def is_served(url: str) -> bool:
+    """Whether a server has the database, not a file or this process."""
+    return not url.startswith(_SQLITE)
 
 
 def _of_libpq(url: str) -> bool:

@@ -1,10 +1,11 @@
 """The trials of a study, shared by all tuners of it: told, claimed and read.
 
 A trial is claimed before it is measured, so that no two tuners measure one code at
-once. A claim has a heartbeat: that of a tuner that was killed is free again after
-`GRACE` seconds. Finished trials are written in one transaction each. A storage that
-cannot be reached for a while gets them later (see `spool`), each once; meanwhile,
-tuners go on without claims, each with its own share of the candidates.
+once. A claim has a heartbeat: that of a tuner that was killed is free again at once on
+the same host, and after `GRACE` seconds elsewhere. Finished trials are written in one
+transaction each. A storage that cannot be reached for a while gets them later (see
+`spool`), each once; meanwhile, tuners go on without claims, each with its own share of
+the candidates.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from tensorlang.errors import RecordError, TensorlangError
-from tensorlang.tuner.storage import databases, spool, tables
+from tensorlang.tuner.storage import claimants, databases, spool, tables
 from tensorlang.tuner.storage.rows import Row
 from tensorlang.tuner.storage.spool import Told
 from tensorlang.tuner.storage.studies import About
@@ -35,6 +36,8 @@ GRACE: Final = 60.0  # seconds after the last one, until a claim is free again
 _PAUSE: Final = 5.0  # seconds until a storage that failed is tried again
 _PATIENCE: Final = 4.0  # multiple of the time that it took to fail
 _SETTLING: Final = 15.0  # seconds until all tuners have delivered after an outage
+_UNANSWERED: Final = 10.0  # seconds until a server that never answered is an error
+_LOOK: Final = 0.5  # seconds between two looks for it
 _LONGEST_NAME: Final = 500
 _reached: set[str] = set()  # URLs: they are right, even if they fail later
 
@@ -63,6 +66,7 @@ class Trials:
         self._about = about.to_json() if about else ""
         self._connected: tuple[Engine, int] | None = None
         self.trouble = ""
+        self._problem = RecordError()  # the last one
         self.unread, self._partial = 0, False
         self._again = 0.0  # when a storage that failed is tried again
         self._lost = self._settled = 0.0  # when an outage began, and when it is over
@@ -75,8 +79,7 @@ class Trials:
         self._news: list[Row] = []
         self._closed = threading.Event()
         self._beating: threading.Thread | None = None
-        if self._try(lambda _: True) is None and url not in _reached:
-            raise RecordError(self.trouble)
+        self._reach()
         self._deliver()
 
     @property
@@ -163,6 +166,23 @@ class Trials:
         if self._connected is not None:
             self._connected[0].dispose()
 
+    def _reach(self) -> None:
+        """Connect; a database that is there, but cannot be used now, is an outage.
+
+        A server that does not answer may be restarting, and is tried for a while.
+
+        Raises:
+            RecordError, TuningError: there is none.
+        """
+        ends = time.monotonic() + _UNANSWERED
+        while self._try(lambda _: True) is None and self._url not in _reached:
+            if isinstance(self._problem, databases.Away):
+                return
+            if time.monotonic() >= ends or not databases.is_served(self._url):
+                raise self._problem
+            self._again = 0.0
+            time.sleep(_LOOK)
+
     def _connect(self) -> tuple[Engine, int]:
         if self._connected is None:
             self._connected = databases.connect(self._url, self._name, self._about)
@@ -182,7 +202,7 @@ class Trials:
                 return self._transaction(action)
             except RecordError as problem:
                 self._lost = self._lost if self.trouble else time.monotonic()
-                self.trouble = str(problem)
+                self.trouble, self._problem = str(problem), problem
         now = time.monotonic()
         self._again = now + max(_PAUSE, _PATIENCE * (now - begun))
         return None
@@ -287,5 +307,7 @@ def _weight(candidate: str, tuner: str) -> bytes:
 
 
 def _alive(trial: Stored) -> bool:
-    """Whether the heartbeat of a claim is recent."""
-    return trial.age is not None and trial.age < GRACE
+    """Whether a claim's heartbeat is recent, and its tuner is not known to be dead."""
+    if trial.age is None or trial.age >= GRACE:
+        return False
+    return trial.row is None or not claimants.is_dead(trial.row.outcome.reason)

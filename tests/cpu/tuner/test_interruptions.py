@@ -25,7 +25,6 @@ pytestmark = pytest.mark.skipif(
 SCRIPT = """
 import json, sys
 from tensorlang.tuner import tune
-from tensorlang.tuner.storage import storage
 
 def say(**what):
     print(json.dumps(what), flush=True)
@@ -34,7 +33,6 @@ def listen(p):
     say(way=p.last[0].knobs["way"], status=p.last[1].status, seconds=p.last[1].seconds)
 
 options = json.loads(sys.argv[1])
-storage.GRACE = options.pop("grace", storage.GRACE)
 options["shapes"] = [tuple(shape) for shape in options["shapes"]]
 (report,) = tune(**options, dtypes="u32", listen=listen)
 say(best=report.best.knobs["way"], trials=report.trials, record=bool(report.record),
@@ -132,8 +130,7 @@ def test_killed_and_started_again_it_goes_on_from_where_it_was(
     tried |= {json.loads(line)["way"] for line in rest.splitlines()}
     assert until(lambda: not workers(tmp_path), 20), "a worker outlived its tuner"
 
-    # a claim of the killed tuner is free after 5 s
-    again = told(start(name, storage, budget=600, limit=2, grace=5))
+    again = told(start(name, storage, budget=600, limit=2))
     *after, report = again
     assert not tried & {line["way"] for line in after}, "measured a second time"
     assert tried | {line["way"] for line in after} == set(WAYS)
