@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from tensorlang import ir
-
-if TYPE_CHECKING:
-    from tensorlang.targets import Target
-    from tensorlang.workload import Workload
+from tensorlang.targets import Target
+from tensorlang.workload import Workload
 
 Define: TypeAlias = "Callable[[Workload], ir.Function]"
 

@@ -16,12 +16,12 @@ import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, get_origin
+from typing import Any, Final, get_origin
 
 from tensorlang import ir
 from tensorlang.errors import ArgumentError, DTypeError, OperatorError
 from tensorlang.ops.elementwise import seed_name
-from tensorlang.ops.operator import Body, Operator
+from tensorlang.ops.operator import Body, Operator, Shapes
 from tensorlang.ops.spec import signature
 from tensorlang.ops.spec.signature import (
     FLOATS,
@@ -31,10 +31,7 @@ from tensorlang.ops.spec.signature import (
     Spec,
     Static,
 )
-
-if TYPE_CHECKING:
-    from tensorlang.ops.operator import Shapes
-    from tensorlang.workload import Workload
+from tensorlang.workload import Workload
 
 _UNREAD: Final = Static((bool, int, float), (None,), "a number", kind="float")
 _LIKE: Final = Other("like")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from tensorlang import targets
 from tensorlang.errors import (
@@ -14,18 +14,16 @@ from tensorlang.errors import (
     TensorlangError,
     TuningError,
 )
+from tensorlang.ops.operator import Operator
 from tensorlang.ops.spec.examples import arguments
+from tensorlang.targets import Target
 from tensorlang.tuner.measurement.rounds import interleaved
+from tensorlang.tuner.progress import Report
 from tensorlang.tuner.storage.databases import default_url
 from tensorlang.tuner.storage.studies import counts
 from tensorlang.tuner.tuning import LEAST, tune
 from tensorlang.tuner.tuning_run import Run
-
-if TYPE_CHECKING:
-    from tensorlang.ops.operator import Operator
-    from tensorlang.targets import Target
-    from tensorlang.tuner.progress import Report
-    from tensorlang.workload import Workload
+from tensorlang.workload import Workload
 
 _SAMPLE: Final = 0.05  # seconds of measurement per workload, for ranking
 Refused: TypeAlias = "Callable[[Operator, Workload, TensorlangError], None]"

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tensorlang import records
 from tensorlang.errors import ArgumentError, RecordError, TuningError
@@ -22,6 +22,7 @@ from tensorlang.ops import (
 from tensorlang.ops.kernels import building
 from tensorlang.ops.kernels.requests import requested
 from tensorlang.record_files import read as read_records
+from tensorlang.targets import Target
 from tensorlang.tuner.limits.roofline import work
 from tensorlang.tuner.measurement.processor_load import Load
 from tensorlang.tuner.measurement.rounds import Timing, paired_ratio
@@ -44,10 +45,7 @@ from tensorlang.tuner.storage.storage import Trials
 from tensorlang.tuner.storage.studies import About, counts
 from tensorlang.tuner.tuning_run import Run, space_note
 from tensorlang.tuner.workers.protocol import Candidate
-
-if TYPE_CHECKING:
-    from tensorlang.targets import Target
-    from tensorlang.workload import Workload
+from tensorlang.workload import Workload
 
 CANDIDATE_LIMIT: Final = 30.0
 LEAST: Final = 10.0  # seconds for a member of a family; later runs reach the others

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tensorlang.errors import ArgumentError, TuningError
+from tensorlang.ops.operator import Operator
+from tensorlang.targets import Target
 from tensorlang.tuner.progress import Listener, Progress
 from tensorlang.tuner.search import finals
 from tensorlang.tuner.search.finals import Entrant, Finals
@@ -33,11 +35,7 @@ from tensorlang.tuner.workers.protocol import (
     Outcome,
 )
 from tensorlang.version import __version__
-
-if TYPE_CHECKING:
-    from tensorlang.ops.operator import Operator
-    from tensorlang.targets import Target
-    from tensorlang.workload import Workload
+from tensorlang.workload import Workload
 
 _LOG: Final = logging.getLogger(__name__)
 _FINALISTS: Final = 5

@@ -6,14 +6,12 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tensorlang import targets
 from tensorlang.runtime import cache as on_disk
 from tensorlang.runtime.building import is_cached
-
-if TYPE_CHECKING:
-    from tensorlang.targets import Target
+from tensorlang.targets import Target
 
 VARIABLE: Final = "TENSORLANG_BUILD_PROCESSES"
 _MOST: Final = 8

@@ -7,16 +7,14 @@ kernel.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from tensorlang.errors import ShapeError
 from tensorlang.ops.calls.dispatch import NOWHERE
 from tensorlang.ops.calls.tensors import MOST_DIMENSIONS
-
-if TYPE_CHECKING:
-    from tensorlang.ops.operator import Operator
+from tensorlang.ops.operator import Operator
 
 _ZERO: Final = np.zeros(64, np.uint8)
 

@@ -6,19 +6,17 @@ The gradient is written by hand: it is a scan in the other direction.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from tensorlang import ir, lazy
 from tensorlang.ops.spec.definition import exchanging, operator
 from tensorlang.ops.spec.signature import Anything, Floats
+from tensorlang.workload import Workload
 
 with lazy.modules(__name__):
     from tensorlang.ops.math import chunked_scans, scan_definitions
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tensorlang.workload import Workload
 
 _USUAL: Final = (512, 4096)
 _NARROW: Final = ("f16", "bf16")

@@ -11,24 +11,22 @@ calculation for softmax", 2018; Dao, "FlashAttention-2", 2023).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
 from tensorlang import ir, lazy
 from tensorlang.ops.algorithms import DIRECT
-from tensorlang.ops.spec.declarations import moderate
+from tensorlang.ops.spec.declarations import Array, moderate
 from tensorlang.ops.spec.definition import algorithm, operator
 from tensorlang.ops.spec.signature import Floats
+from tensorlang.workload import Workload
 
 with lazy.modules(__name__):
     from tensorlang.ops.nn import attention_definitions as loops
     from tensorlang.ops.nn import attention_gradient as gradient
     from tensorlang.ops.nn import attention_online as online
 
-if TYPE_CHECKING:
-    from tensorlang.ops.spec.declarations import Array
-    from tensorlang.workload import Workload
 
 _USUAL: Final = (1, 12, 512, 64)
 

@@ -7,16 +7,13 @@ Heads that share keys are consecutive: `q` is viewed as `[z, heads, m, depth]`, 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tensorlang import ir
 from tensorlang.errors import ArgumentError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,17 +15,19 @@ Dao, "FlashAttention-2", 2023, algorithm 2.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tensorlang import ir
-from tensorlang.ops.nn.attention_blocks import FEW, LANES, QUERIES, ROWS, Loop, over
-from tensorlang.ops.nn.attention_definitions import stored
+from tensorlang.ops.nn.attention_blocks import (
+    FEW,
+    LANES,
+    QUERIES,
+    ROWS,
+    Loop,
+    Place,
+    over,
+)
+from tensorlang.ops.nn.attention_definitions import Problem, stored
 from tensorlang.ops.nn.attention_online import with_logsumexp
 from tensorlang.ops.nn.attention_steps import GROUPS, Steps, add, of_key, store
-
-if TYPE_CHECKING:
-    from tensorlang.ops.nn.attention_blocks import Place
-    from tensorlang.ops.nn.attention_definitions import Problem
 
 
 def attention_grad(dy: ir.Tensor, p: Problem) -> tuple[ir.Tensor, ir.Tensor, ir.Tensor]:

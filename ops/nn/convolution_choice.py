@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from tensorlang import lazy
 from tensorlang.ir.dtypes import DType
@@ -17,6 +17,8 @@ from tensorlang.ops.algorithms import DIRECT
 from tensorlang.ops.nn import winograd
 from tensorlang.ops.nn.convolution_problem import Problem, of
 from tensorlang.ops.nn.winograd_matrices import TRANSFORMS
+from tensorlang.targets import Target
+from tensorlang.workload import Workload
 
 with lazy.modules(__name__):
     from tensorlang.ops.nn import convolution_definitions as loops
@@ -27,9 +29,6 @@ with lazy.modules(__name__):
         winograd_nonfused,
     )
 
-if TYPE_CHECKING:
-    from tensorlang.targets import Target
-    from tensorlang.workload import Workload
 
 Serves: TypeAlias = "Callable[[Workload], bool]"
 

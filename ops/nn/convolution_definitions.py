@@ -16,10 +16,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tensorlang import ir
 from tensorlang.ops.nn.convolution_images import Lines, Rows
+from tensorlang.ops.nn.convolution_problem import Problem
 from tensorlang.ops.nn.convolution_sides import (
     Part,
     interleaved,
@@ -40,9 +41,6 @@ from tensorlang.ops.nn.images import (
     staged,
     window_names,
 )
-
-if TYPE_CHECKING:
-    from tensorlang.ops.nn.convolution_problem import Problem
 
 Indices = tuple[Any, ...]
 

@@ -11,18 +11,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tensorlang import lazy
 from tensorlang.ir.dtypes import as_dtype
 from tensorlang.ops.nn.convolution_problem import Problem, convolution
+from tensorlang.targets import Target
 
 with lazy.modules(__name__):
     from tensorlang.schedules.cost import core as cores
     from tensorlang.schedules.cost import tiles
 
-if TYPE_CHECKING:
-    from tensorlang.targets import Target
 
 _ROWS: Final = range(1, 15)
 _VECTORS: Final = (1, 2, 3, 4)

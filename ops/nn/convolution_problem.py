@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from tensorlang.errors import ArgumentError, ShapeError
 from tensorlang.ops.calls.tensors import Shape
@@ -23,9 +23,7 @@ from tensorlang.ops.nn.windows import (
     windows,
     within,
 )
-
-if TYPE_CHECKING:
-    from tensorlang.workload import Workload
+from tensorlang.workload import Workload
 
 Asked: TypeAlias = Mapping[str, Any]
 ACTIVATIONS: Final = (

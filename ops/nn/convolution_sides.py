@@ -17,12 +17,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce as folded
 from operator import and_
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tensorlang import ir
-
-if TYPE_CHECKING:
-    from tensorlang.ops.nn.convolution_problem import Problem
+from tensorlang.ops.nn.convolution_problem import Problem
 
 Indices = tuple[Any, ...]
 

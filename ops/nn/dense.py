@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError
@@ -25,6 +25,8 @@ from tensorlang.ops.nn.epilogues import activated
 from tensorlang.ops.nn.packing import STRIP
 from tensorlang.ops.spec.definition import algorithm, operator
 from tensorlang.ops.spec.signature import NARROW, Floats, Key, Packed, Share
+from tensorlang.targets import Target
+from tensorlang.workload import Workload
 
 with lazy.modules(__name__):
     from tensorlang.ir import tf32 as rounding
@@ -32,9 +34,6 @@ with lazy.modules(__name__):
     from tensorlang.ops.spec import demands
     from tensorlang.schedules.contraction import matrix_model as model
 
-if TYPE_CHECKING:
-    from tensorlang.targets import Target
-    from tensorlang.workload import Workload
 
 Layout: TypeAlias = Literal["oi", "io"]
 Sizes: TypeAlias = tuple[Any, int, int]

@@ -6,17 +6,12 @@ Wu and He, "Group normalization", 2018. The variance is computed from deviations
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tensorlang import ir
 from tensorlang.errors import ArgumentError
 from tensorlang.ops.nn.norms import inverse_root
-from tensorlang.ops.spec.declarations import moderate
+from tensorlang.ops.spec.declarations import Array, moderate
 from tensorlang.ops.spec.definition import operator
 from tensorlang.ops.spec.signature import Floats, Scalar, Weights
-
-if TYPE_CHECKING:
-    from tensorlang.ops.spec.declarations import Array
 
 
 def _samples(dy: Array, x: Array, *weights: Array, **options: object) -> object:

@@ -5,7 +5,7 @@ Weights are packed once, ahead of many calls, into a value of a type of its own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -18,10 +18,8 @@ from tensorlang.ops.nn.winograd_packing import (
     pack,
     read_only,
 )
+from tensorlang.ops.operator import Operator
 from tensorlang.ops.spec.signature import FLOATS
-
-if TYPE_CHECKING:
-    from tensorlang.ops.operator import Operator
 
 STRIP: Final = 32  # columns: two f32 vectors, the width of a register tile
 LANES, GROUP = 16, 4  # columns and adjacent inputs of a strip of bytes

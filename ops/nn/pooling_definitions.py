@@ -7,16 +7,13 @@ Images are `(n, *spatial)` with channels first, which are then part of the batch
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from tensorlang import ir
 from tensorlang.ops.nn import pooling_stages as stages
 from tensorlang.ops.nn.images import padded, staged
-from tensorlang.ops.nn.pooling_stages import or_zero
+from tensorlang.ops.nn.pooling_stages import Windowed, or_zero
 from tensorlang.ops.nn.pooling_windows import Shares, at_fixed_stride
-
-if TYPE_CHECKING:
-    from tensorlang.ops.nn.pooling_stages import Windowed
 
 Indices: TypeAlias = "tuple[ir.Expr, ...]"
 

@@ -9,12 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from tensorlang import ir
-
-if TYPE_CHECKING:
-    from tensorlang.ops.nn.windows import Windows
+from tensorlang.ops.nn.windows import Windows
 
 
 @dataclass(frozen=True, slots=True)

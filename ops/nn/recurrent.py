@@ -6,16 +6,13 @@ representations using RNN encoder-decoder for statistical machine translation", 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal
+from collections.abc import Callable
+from typing import Final, Literal
 
 from tensorlang import ir
+from tensorlang.ir import Expr, Tensor
 from tensorlang.ops.spec.definition import operator
 from tensorlang.ops.spec.signature import Floats
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tensorlang.ir import Expr, Tensor
 
 _STATE: Final = (64, 512)
 

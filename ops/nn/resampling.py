@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from tensorlang import ir
 from tensorlang.ops.spec.definition import operator
 from tensorlang.ops.spec.signature import Floats, Indices, Weights
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 _USUAL: Final = (8, 64, 56, 56)
 _TABLE: Final = (2, 112)

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tensorlang import ir
 from tensorlang.ops.nn.convolution_images import Lines, Rows
+from tensorlang.ops.nn.convolution_problem import Problem
 from tensorlang.ops.nn.convolution_sides import sides
 from tensorlang.ops.nn.convolution_stages import narrowed
 from tensorlang.ops.nn.images import Layout, staged, window_names
 from tensorlang.ops.nn.weight_gradients import channels_of, lanes_of, split
-
-if TYPE_CHECKING:
-    from tensorlang.ops.nn.convolution_problem import Problem
 
 Indices = tuple[Any, ...]
 

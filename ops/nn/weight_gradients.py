@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tensorlang import ir
 from tensorlang.ops.nn.convolution_images import Lines
+from tensorlang.ops.nn.convolution_problem import Problem
 from tensorlang.ops.nn.convolution_sides import sides
 from tensorlang.ops.nn.convolution_stages import narrowed, widened
 from tensorlang.ops.nn.images import SPATIAL, Layout, numbers, staged, window_names
 from tensorlang.ops.nn.windows import LAYOUTS
-
-if TYPE_CHECKING:
-    from tensorlang.ops.nn.convolution_problem import Problem
 
 Indices = tuple[Any, ...]
 # splits the indices of a sum: channels of `dy`, channels of the image, window element

@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING
 
 from tensorlang import ir
+from tensorlang.ops.nn.convolution_problem import Problem
 from tensorlang.ops.nn.epilogues import activated
 from tensorlang.ops.nn.images import source, staged
 from tensorlang.ops.nn.multi_store import Indices, extents, multi_store
@@ -28,9 +28,6 @@ from tensorlang.ops.nn.winograd_blocks import LANES, STRIP, Blocks, blocks
 from tensorlang.ops.nn.winograd_matrices import TRANSFORMS
 from tensorlang.ops.nn.winograd_products import transformed
 from tensorlang.ops.nn.winograd_weights import weights
-
-if TYPE_CHECKING:
-    from tensorlang.ops.nn.convolution_problem import Problem
 
 
 def conv(m: int) -> Callable[..., ir.Tensor]:

@@ -13,18 +13,14 @@ convolutional neural networks", 2016.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from tensorlang import ir
+from tensorlang.ops.nn.convolution_problem import Problem
 from tensorlang.ops.nn.epilogues import activated
 from tensorlang.ops.nn.images import source, staged
 from tensorlang.ops.nn.multi_store import Indices, extents, multi_store
-from tensorlang.ops.nn.winograd_matrices import TRANSFORMS
+from tensorlang.ops.nn.winograd_matrices import TRANSFORMS, Transforms
 from tensorlang.ops.nn.winograd_products import transformed
-
-if TYPE_CHECKING:
-    from tensorlang.ops.nn.convolution_problem import Problem
-    from tensorlang.ops.nn.winograd_matrices import Transforms
 
 
 def conv(m: int) -> Callable[..., ir.Tensor]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -15,14 +15,13 @@ from tensorlang.ops.nn.convolution_problem import activation_of, biased, problem
 from tensorlang.ops.nn.winograd import NAMES
 from tensorlang.ops.nn.winograd_blocks import LANES, STRIP, blocks, packed_shape
 from tensorlang.ops.nn.winograd_matrices import F4, TRANSFORMS, WINDOW
+from tensorlang.ops.operator import Launch
 from tensorlang.ops.spec.definition import operator
 from tensorlang.ops.spec.signature import Batch, Padding, Singles
 
 with lazy.modules(__name__):
     from tensorlang.ops.nn import winograd_fused, winograd_weights
 
-if TYPE_CHECKING:
-    from tensorlang.ops.operator import Launch
 
 CONVOLUTION: Final = "nn.conv2d"
 _SIDES: Final = {t.points**2: m for m, t in TRANSFORMS.items()}

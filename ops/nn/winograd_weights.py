@@ -7,17 +7,14 @@ weight[p, c, o]         G w G^T at every point p
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tensorlang import ir
 from tensorlang.ops.nn.images import numbers, staged
 from tensorlang.ops.nn.multi_store import extents, multi_store
 from tensorlang.ops.nn.winograd_blocks import LANES, STRIP, packed_shape
-from tensorlang.ops.nn.winograd_matrices import TRANSFORMS, WINDOW
+from tensorlang.ops.nn.winograd_matrices import TRANSFORMS, WINDOW, Transforms
 from tensorlang.ops.nn.winograd_products import transformed
-
-if TYPE_CHECKING:
-    from tensorlang.ops.nn.winograd_matrices import Transforms
 
 Indices = tuple[Any, ...]
 _TAPS: Final = WINDOW**2

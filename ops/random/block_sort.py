@@ -6,15 +6,13 @@ The sort is stable, so that the result is bitwise equal to the definition's
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from tensorlang import ir
 from tensorlang.ops.math.block_radix import Radix, Use
 from tensorlang.ops.math.block_scans import BlockScan, over
+from tensorlang.ops.random.definitions import Source
 from tensorlang.ops.random.integer_definitions import permuted
-
-if TYPE_CHECKING:
-    from tensorlang.ops.random.definitions import Source
 
 _Pair: TypeAlias = "tuple[ir.Buffer, ir.Buffer]"
 BLOCK: Final = 4096  # elements

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -16,17 +16,15 @@ from tensorlang import ir, lazy
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
 from tensorlang.ops.calls.binding import shape_of
 from tensorlang.ops.calls.tensors import Ready, check_result
-from tensorlang.ops.operator import Body, Operator
+from tensorlang.ops.operator import Body, Operator, Shapes
 from tensorlang.ops.random.formats import result_of, width_of
 from tensorlang.ops.random.impls import elements_per_hash, impl
 from tensorlang.ops.spec.signature import Elements, ElementType, Key, Offset
+from tensorlang.workload import Workload
 
 with lazy.modules(__name__):
     from tensorlang.ops.random import definitions
 
-if TYPE_CHECKING:
-    from tensorlang.ops.operator import Shapes
-    from tensorlang.workload import Workload
 
 FLOATS: Final = ("f16", "bf16", "f32", "f64")
 CHUNK: Final = 1 << 31  # elements of one launch: an index fits 32 bits

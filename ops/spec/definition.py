@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tensorlang.errors import OperatorError
 from tensorlang.ops.algorithms import Algorithm
 from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.spec.decorator_options import decorator
-
-if TYPE_CHECKING:
-    from tensorlang.targets import Target
-    from tensorlang.workload import Workload
+from tensorlang.targets import Target
+from tensorlang.workload import Workload
 
 
 def operator(

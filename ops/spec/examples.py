@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -12,12 +12,10 @@ from tensorlang import ir
 from tensorlang.errors import ShapeError
 from tensorlang.ir.domains import Domain, domains
 from tensorlang.ir.integers.intervals import meet
+from tensorlang.ops.operator import Operator
 from tensorlang.runtime.describing import signature_of
 from tensorlang.runtime.signature import evaluate
-
-if TYPE_CHECKING:
-    from tensorlang.ops.operator import Operator
-    from tensorlang.workload import Workload
+from tensorlang.workload import Workload
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype]"
 

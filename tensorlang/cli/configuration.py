@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from tensorlang import records
-from tensorlang.ops import pins
+from tensorlang.ops import Operator, pins
 from tensorlang.ops.kernels import building
-from tensorlang.scheduling import Knobs
-
-if TYPE_CHECKING:
-    from tensorlang.ops import Operator
-    from tensorlang.record_files import Record
-    from tensorlang.scheduling import Schedule
-    from tensorlang.targets import Target
-    from tensorlang.workload import Workload
+from tensorlang.record_files import Record
+from tensorlang.scheduling import Knobs, Schedule
+from tensorlang.targets import Target
+from tensorlang.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from statistics import median
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tensorlang import lazy
 from tensorlang.cli import configuration, console, document
 from tensorlang.cli.quantities import Seconds, Unlike
 from tensorlang.errors import TuningError
+from tensorlang.ops import Operator
 from tensorlang.ops.kernels import building
 from tensorlang.scheduling import Knobs
+from tensorlang.targets import Target
+from tensorlang.workload import Workload
 
 with lazy.modules(__name__):  # Optuna is slow to import
     from tensorlang.tuner.search import contest as contests
@@ -18,10 +21,6 @@ with lazy.modules(__name__):  # Optuna is slow to import
     from tensorlang.tuner.static import tuning as static_tuning
     from tensorlang.tuner.workers import protocol
 
-if TYPE_CHECKING:
-    from tensorlang.ops import Operator
-    from tensorlang.targets import Target
-    from tensorlang.workload import Workload
 
 RECORD: Final = "record"
 

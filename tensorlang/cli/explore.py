@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,12 +14,10 @@ from tensorlang.cli.contests import RECORD, named
 from tensorlang.errors import ArgumentError
 from tensorlang.explorer.page import Subject, page
 from tensorlang.explorer.serving import serve
-
-if TYPE_CHECKING:
-    from tensorlang.ops import Operator
-    from tensorlang.record_files import Record
-    from tensorlang.targets import Target
-    from tensorlang.workload import Workload
+from tensorlang.ops import Operator
+from tensorlang.record_files import Record
+from tensorlang.targets import Target
+from tensorlang.workload import Workload
 
 app = typer.Typer(add_completion=False)
 

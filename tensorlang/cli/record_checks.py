@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -14,16 +14,14 @@ from tensorlang import lazy, record_files, targets
 from tensorlang import records as held
 from tensorlang.cli import console, document
 from tensorlang.errors import OperatorError, RecordError, TargetError, TuningError
-from tensorlang.ops import find
+from tensorlang.ops import Operator, find
 from tensorlang.ops.kernels import building
 from tensorlang.record_files import Record
+from tensorlang.workload import Workload
 
 with lazy.modules(__name__):  # Optuna is slow to import
     from tensorlang.tuner import tuning
 
-if TYPE_CHECKING:
-    from tensorlang.ops import Operator
-    from tensorlang.workload import Workload
 
 _LAYERS: Final = ("user", "shipped")
 _UNVERIFIED: Final = "unverified"

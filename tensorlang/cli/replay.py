@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -13,20 +13,19 @@ from tensorlang import lazy, targets
 from tensorlang.cli import completion, console, document, options
 from tensorlang.cli.quantities import Seconds, Times
 from tensorlang.errors import ArgumentError
+from tensorlang.ops import Operator
+from tensorlang.targets import Target
 from tensorlang.tuner.landscapes import landscape as landscapes
 from tensorlang.tuner.landscapes.landscape import Landscape
 from tensorlang.tuner.storage.databases import default_url
 from tensorlang.tuner.storage.storage import Trials
 from tensorlang.tuner.tuning_run import Run
+from tensorlang.workload import Workload
 
 with lazy.modules(__name__):  # Optuna is slow to import
     from tensorlang.tuner.landscapes import plots as study_plots
     from tensorlang.tuner.landscapes import replay as replays
 
-if TYPE_CHECKING:
-    from tensorlang.ops import Operator
-    from tensorlang.targets import Target
-    from tensorlang.workload import Workload
 
 app = typer.Typer(add_completion=False)
 

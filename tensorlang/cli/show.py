@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -13,11 +13,9 @@ from tensorlang import runtime
 from tensorlang.cli import configuration, console, document, options
 from tensorlang.errors import ArgumentError
 from tensorlang.ir import show as printed
-
-if TYPE_CHECKING:
-    from tensorlang.ops import Operator
-    from tensorlang.targets import Target
-    from tensorlang.workload import Workload
+from tensorlang.ops import Operator
+from tensorlang.targets import Target
+from tensorlang.workload import Workload
 
 app = typer.Typer(add_completion=False)
 

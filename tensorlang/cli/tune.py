@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -18,12 +18,10 @@ from tensorlang.cli.tune_network import tune_network
 from tensorlang.errors import ArgumentError, TensorlangError
 from tensorlang.ops import find
 from tensorlang.tuner.limits.probe import probe
+from tensorlang.tuner.progress import Progress, Report
 from tensorlang.tuner.static import tuning as static_tuning
 from tensorlang.tuner.storage.databases import default_url, redacted
 from tensorlang.tuner.tuning import tune as search
-
-if TYPE_CHECKING:
-    from tensorlang.tuner.progress import Progress, Report
 
 app = typer.Typer(add_completion=False)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tensorlang import onnx, targets
 from tensorlang.cli import console, document
@@ -16,14 +16,11 @@ from tensorlang.graph.execution.constant_values import constants_of
 from tensorlang.graph.networks.network import optimized, pure
 from tensorlang.graph.passes.layouts import channels_last
 from tensorlang.graph.specs import TensorSpec, names_in
-from tensorlang.ops import find
+from tensorlang.ops import Operator, find
+from tensorlang.targets import Target
 from tensorlang.tuner.model_tuning import Ranked, ranked, tune_model
-
-if TYPE_CHECKING:
-    from tensorlang.ops import Operator
-    from tensorlang.targets import Target
-    from tensorlang.tuner.progress import Report
-    from tensorlang.workload import Workload
+from tensorlang.tuner.progress import Report
+from tensorlang.workload import Workload
 
 
 def tune_network(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -12,18 +12,16 @@ from tensorlang import targets
 from tensorlang.cli import completion, configuration, console, document, options
 from tensorlang.cli.quantities import Seconds
 from tensorlang.errors import TensorlangError
+from tensorlang.ops import Operator
 from tensorlang.ops import operators as known
 from tensorlang.ops.algorithms import DIRECT
 from tensorlang.ops.random.verification import GROUPS, Group
 from tensorlang.runtime import build
 from tensorlang.runtime.cuda import toolchain
+from tensorlang.targets import Target
 from tensorlang.tuner.correctness.gate import Gates, Wrong
 from tensorlang.tuner.search.pruning import overrun
-
-if TYPE_CHECKING:
-    from tensorlang.ops import Operator
-    from tensorlang.targets import Target
-    from tensorlang.workload import Workload
+from tensorlang.workload import Workload
 
 app = typer.Typer(add_completion=False)
 FAILED: Final = 1

@@ -10,16 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tensorlang import machine
 from tensorlang.errors import IRError
 from tensorlang.ir.cost import cost
-
-if TYPE_CHECKING:
-    from tensorlang.ir.nodes import Function
-    from tensorlang.machine import Machine
-    from tensorlang.targets import Target
+from tensorlang.ir.nodes import Function
+from tensorlang.machine import Machine
+from tensorlang.targets import Target
 
 NOT_MEASURED: Final = "not measured: run tlang machine --probe"
 _ON_GPUS: Final = "not measured: tlang machine probes CPUs"

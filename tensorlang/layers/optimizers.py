@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
+from tensorlang.graph.execution.binding import Where
 from tensorlang.ops import optim
-
-if TYPE_CHECKING:
-    from tensorlang.graph.execution.binding import Where
 
 Array: TypeAlias = np.ndarray
 Step: TypeAlias = Callable[..., object]  # an operator of `tensorlang.ops.optim`

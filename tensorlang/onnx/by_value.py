@@ -14,16 +14,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from tensorlang.errors import ArgumentError, DTypeError, TensorlangError
-from tensorlang.graph.execution.running import KEPT
+from tensorlang.graph.execution.running import KEPT, Input
 from tensorlang.graph.networks.network import Edition, Network, mode
-from tensorlang.graph.program import trace
+from tensorlang.graph.program import Body, trace
 from tensorlang.graph.specs import TensorSpec, names_in
 from tensorlang.onnx.programs import Program
 
 if TYPE_CHECKING:
-    from tensorlang.graph.execution.running import Input
-    from tensorlang.graph.program import Body
-
     Arrays = dict[str, np.ndarray]
     Shapes = tuple[tuple[int, ...], ...]
     Key = tuple[Shapes, tuple[tuple[str, bytes], ...]]  # and the values known

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tensorlang.codegen.checked import COLUMNS
+from tensorlang.codegen.checked import COLUMNS, Access
 from tensorlang.errors import ArgumentError, KernelError
 from tensorlang.runtime.kernel import Kernel
-
-if TYPE_CHECKING:
-    from tensorlang.codegen.checked import Access
-    from tensorlang.runtime.signature import Signature
+from tensorlang.runtime.signature import Signature
 
 
 class CheckedKernel(Kernel):

@@ -13,18 +13,16 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tensorlang.atomic_files import write_text
 from tensorlang.errors import TensorlangError, TuningError
 from tensorlang.scheduling.knobs import Choice, Value
 from tensorlang.tuner.landscapes import kernel_tuner as kernel_tuner_files
+from tensorlang.tuner.landscapes.kernel_tuner import Table
 from tensorlang.tuner.storage.rows import Row, parameter
 from tensorlang.tuner.workers.protocol import Candidate
 from tensorlang.workload import Workload
-
-if TYPE_CHECKING:
-    from tensorlang.tuner.landscapes.kernel_tuner import Table
 
 _FORMAT: Final = "tensorlang search 1"
 _ALGORITHM: Final = "algorithm"

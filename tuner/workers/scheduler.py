@@ -5,23 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from tensorlang.errors import TensorlangError
 from tensorlang.ir.digest import digest
+from tensorlang.ir.nodes import Function
 from tensorlang.ops.kernels import building
-from tensorlang.scheduling import Knobs
+from tensorlang.ops.operator import Operator
+from tensorlang.scheduling import Knobs, Schedule
 from tensorlang.scheduling.knobs import Cost, Value
+from tensorlang.targets import Target
 from tensorlang.tuner.disk_space import is_full
 from tensorlang.tuner.search.pruning import refusal
 from tensorlang.tuner.workers.protocol import FAILED, ILLEGAL, Candidate, Outcome
-
-if TYPE_CHECKING:
-    from tensorlang.ir.nodes import Function
-    from tensorlang.ops.operator import Operator
-    from tensorlang.scheduling import Schedule
-    from tensorlang.targets import Target
-    from tensorlang.workload import Workload
+from tensorlang.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import Any, Final, TextIO
 
 from tensorlang import targets
 from tensorlang.errors import (
@@ -30,6 +30,7 @@ from tensorlang.errors import (
     TuningError,
 )
 from tensorlang.ir.digest import digest
+from tensorlang.ir.nodes import Function
 from tensorlang.ops import find
 from tensorlang.ops.kernels import building
 from tensorlang.ops.spec.examples import arguments
@@ -56,9 +57,6 @@ from tensorlang.tuner.workers.protocol import (
 )
 from tensorlang.tuner.workers.scheduler import LocalScheduler, Scheduled
 from tensorlang.workload import Workload
-
-if TYPE_CHECKING:
-    from tensorlang.ir.nodes import Function
 
 Send = Callable[[Mapping[str, object]], None]
 Ask = Callable[[Mapping[str, object]], Mapping[str, Any]]

@@ -5,11 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tensorlang.graph.execution.binding import Bound
-    from tensorlang.graph.values import Node
+from tensorlang.graph.execution.binding import Bound
+from tensorlang.graph.values import Node
 
 
 @dataclass(frozen=True, slots=True)

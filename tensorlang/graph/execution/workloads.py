@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from tensorlang.errors import ShapeError
 from tensorlang.graph.applying import without_data
@@ -12,9 +12,7 @@ from tensorlang.graph.program import Graph
 from tensorlang.graph.specs import names_in
 from tensorlang.ops.calls.dispatch import Nowhere
 from tensorlang.ops.operator import Operator
-
-if TYPE_CHECKING:
-    from tensorlang.workload import Workload
+from tensorlang.workload import Workload
 
 Called: TypeAlias = "tuple[Operator, Workload]"
 

@@ -19,13 +19,12 @@ from tensorlang.ir.definitions.frontend import (
     reduce_axis,
     reduction,
 )
-from tensorlang.ir.nodes import Binary, Block, For, Var, as_expr
+from tensorlang.ir.nodes import Binary, Block, Expr, For, Reducer, Stmt, Var, as_expr
 from tensorlang.ir.simplification.simplify import simplify
 from tensorlang.ir.visit import substitute
 
 if TYPE_CHECKING:
     from tensorlang.ir.definitions.rows import Index, Rows
-    from tensorlang.ir.nodes import Expr, Reducer, Stmt
 
 _ELEMENTS: Final = 1 << 13  # of a chunk of contiguous elements
 _STEPS: Final = 1 << 8  # of a chunk of strided elements

@@ -6,16 +6,11 @@ The built-in float `max` ignores NaN.
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from tensorlang.ir.definitions.reducers import builtin, highest, lowest, reducer
-from tensorlang.ir.dtypes import i32, i64, u32, u64
-from tensorlang.ir.nodes import Binary, Bitcast, Const, Reducer, Select
-
-if TYPE_CHECKING:
-    from tensorlang.ir.definitions.reducers import State
-    from tensorlang.ir.dtypes import DType
-    from tensorlang.ir.nodes import Expr
+from tensorlang.ir.definitions.reducers import State, builtin, highest, lowest, reducer
+from tensorlang.ir.dtypes import DType, i32, i64, u32, u64
+from tensorlang.ir.nodes import Binary, Bitcast, Const, Expr, Reducer, Select
 
 _LAST: Final = (1 << 32) - 1
 _BITS: Final = {"f32": u32, "f64": u64}

@@ -18,7 +18,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from tensorlang import lazy
 from tensorlang.errors import ArgumentError
@@ -28,18 +28,22 @@ from tensorlang.ir.definitions.elementwise import (
     stored,
     wide,
 )
-from tensorlang.ir.definitions.frontend import compute, reduce_axis, reduction, reshaped
+from tensorlang.ir.definitions.frontend import (
+    Body,
+    Tensor,
+    compute,
+    reduce_axis,
+    reduction,
+    reshaped,
+)
 from tensorlang.ir.definitions.reducers import lowest, reducer
 from tensorlang.ir.definitions.sizes import require
-from tensorlang.ir.dtypes import f32
+from tensorlang.ir.dtypes import DType, f32
 from tensorlang.ir.nodes import Const, Expr, Reducer, Select, Var, as_expr
 
 with lazy.modules(__name__):  # they load the simplifier
     from tensorlang.ir.definitions import chunks
 
-if TYPE_CHECKING:
-    from tensorlang.ir.definitions.frontend import Body, Tensor
-    from tensorlang.ir.dtypes import DType
 
 Index: TypeAlias = "tuple[Any, ...]"
 Axes: TypeAlias = "int | tuple[int, ...] | None"

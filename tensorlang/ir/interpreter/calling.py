@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -15,9 +16,6 @@ from tensorlang.ir.interpreter.lanes import Array, Lanes
 from tensorlang.ir.interpreter.memory import Memory
 from tensorlang.ir.interpreter.state import ALL_CHECKS, FUEL, Machine, RunReport
 from tensorlang.ir.nodes import Function, Param, Var
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 _WRITTEN_BACK: Final = ("out", "inout")
 

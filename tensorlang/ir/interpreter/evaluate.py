@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import count
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from tensorlang.ir import semantics
 from tensorlang.ir.by_class import by_class
 from tensorlang.ir.collectives import COLLECTIVES
 from tensorlang.ir.contraction import as_fma
+from tensorlang.ir.dtypes import DType
 from tensorlang.ir.interpreter.collective import evaluate_collective
 from tensorlang.ir.interpreter.lanes import Array, Lanes
 from tensorlang.ir.interpreter.memory import locate, read
@@ -22,9 +22,6 @@ from tensorlang.ir.intrinsics import INTRINSICS
 
 with lazy.modules(__name__):  # few programs need them
     from tensorlang.ir import math as expansions
-
-if TYPE_CHECKING:
-    from tensorlang.ir.dtypes import DType
 
 
 @by_class

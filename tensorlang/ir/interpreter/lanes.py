@@ -8,14 +8,12 @@ lanes in a second dimension.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from tensorlang.errors import InterpreterError
-
-if TYPE_CHECKING:
-    from tensorlang.ir.nodes import For
+from tensorlang.ir.nodes import For
 
 Array: TypeAlias = Any  # a NumPy array, as in `tensorlang.ir.numeric`
 

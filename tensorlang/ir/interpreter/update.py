@@ -12,13 +12,12 @@ from tensorlang.ir.interpreter.evaluate import evaluate
 from tensorlang.ir.interpreter.memory import Place, locate, mark, read, write
 from tensorlang.ir.interpreter.state import fault
 from tensorlang.ir.interpreter.watch import watch
-from tensorlang.ir.nodes import Expr, Var
+from tensorlang.ir.nodes import AtomicUpdate, Expr, Reduce, Var
 
 if TYPE_CHECKING:
     from tensorlang.ir.interpreter.lanes import Array, Lanes
     from tensorlang.ir.interpreter.memory import Memory
     from tensorlang.ir.interpreter.state import Machine
-    from tensorlang.ir.nodes import AtomicUpdate, Reduce
 
 FIRST = "@first"  # variable telling lanes whether their state is uninitialized
 
