@@ -22,6 +22,7 @@ with lazy.modules(__name__):  # Optuna is slow to import
     from tensorlang.tuner.workers import protocol
 
 
+DEFAULT: Final = "default"
 RECORD: Final = "record"
 
 

@@ -10,7 +10,8 @@ import typer
 
 from tensorlang import runtime
 from tensorlang.cli import completion, configuration, console, document, options
-from tensorlang.cli.contests import RECORD, named
+from tensorlang.cli import explored_search as searches
+from tensorlang.cli.contests import DEFAULT, RECORD, named
 from tensorlang.errors import ArgumentError
 from tensorlang.explorer.page import Subject, page
 from tensorlang.explorer.serving import serve
@@ -47,12 +48,23 @@ def explore(
             autocompletion=completion.configurations,
         ),
     ] = None,
+    search: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SEARCH",
+            help="A file of tlang studies export, or an Optuna storage (default: the "
+            "usual one).",
+        ),
+    ] = None,
 ) -> None:
     """Show an operator from definition to machine code on one page, lines linked.
 
     Hovering over a line of a stage shows what it became in all others; the steps of the
     schedule are shown as differences. CUDA needs no GPU: without one the page is for
     cuda:sm_90a.
+
+    If there is a record, the page also has how it differs from the default; if the
+    workload was tuned here, its search: history, knobs, failures.
 
     --compare takes two of: default, record (what a call runs), knob=value,...,
     algorithm(knob=value, ...) as reports have it, or a file with one of them.
@@ -69,11 +81,17 @@ def explore(
     workload = options.workload(found, shape, dtype, attr)
 
     def make() -> str:
-        *others, shown = (
-            subject_of(found, workload, chosen, named(text, found, workload, chosen))
-            for text in compare or (RECORD,)
+        texts = compare or (DEFAULT, RECORD)
+        other, shown = (named(text, found, workload, chosen) for text in texts)
+        subject = subject_of(found, workload, chosen, shown)
+        known = searches.of(found, workload, chosen, search)
+        same = (other.algorithm, other.knobs.values) == (
+            shown.algorithm,
+            shown.knobs.values,
         )
-        return page(shown, *others)
+        if compare is None and same:
+            return page(subject, None, known)
+        return page(subject, subject_of(found, workload, chosen, other), known)
 
     if output is not None:
         output.write_text(make(), "utf-8")

@@ -177,7 +177,7 @@ def roofline(limits: Limits) -> Roofline | None:
     ridge = peak / stream
     rate = work.floats / (limits.measured or tightest.seconds)
     low, high = _decades(ridge / 10, work.intensity)
-    bottom, top = _decades(peak / 10, rate)
+    bottom, top = _decades(peak / 10, peak, rate)
 
     def at(intensity: float, speed: float) -> tuple[float, float]:
         x = (math.log10(intensity) - low) / (high - low) * _WIDTH

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import prod
+from math import inf, prod
 from typing import Final, TypeAlias
 
 from tensorlang.ir import nodes as ir
@@ -31,6 +31,8 @@ class Loop:
         exact: Whether it is the number.
         touched: For each parameter the bytes of the box around all elements that the
             first iteration may access; empty if loops are expanded.
+        uses: For each of these the bytes that it accesses, repeated ones counted again,
+            over the bytes of the box; left out where data decides.
     """
 
     depth: int
@@ -40,6 +42,7 @@ class Loop:
     total: int | None
     exact: bool
     touched: Mapping[str, int]
+    uses: Mapping[str, float]
 
     @property
     def trips_text(self) -> str:
@@ -60,6 +63,11 @@ class Loop:
     def touched_text(self) -> str:
         """The bytes by parameter, as text."""
         return ", ".join(f"{name} {size:,}" for name, size in self.touched.items())
+
+    @property
+    def uses_text(self) -> str:
+        """The uses of each byte, as text."""
+        return ", ".join(f"{name} {uses:,.3g}" for name, uses in self.uses.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,23 +135,34 @@ class _Loops:
             exact=around.exact and low == high,
         )
         kind = f"{stmt.kind} {stmt.thread}".strip()
-        touched = {} if stmt.kind in _EXPANDED else self.touched(stmt.body, inside)
+        expanded = stmt.kind in _EXPANDED
+        touched, uses = ({}, {}) if expanded else self.touched(stmt.body, inside)
         row = (around.depth, stmt.var.name, kind, (low, high), total, inside.exact)
-        return Loop(*row, touched), inside
+        return Loop(*row, touched, uses), inside
 
-    def touched(self, body: ir.Stmt, place: _Place) -> dict[str, int]:
-        """The bytes of each parameter that a loop's first iteration may access."""
+    def touched(
+        self, body: ir.Stmt, place: _Place
+    ) -> tuple[dict[str, int], dict[str, float]]:
+        """What a loop's first iteration may access: bytes, and the uses of each."""
         boxes: dict[ir.Buffer, list[Interval]] = {}
-        for access, known in _accesses(body, place.first):
+        counts: dict[ir.Buffer, float] = {}
+        for access, known, times in _accesses(body, place.first):
             box = [known.interval(index) for index in access.indices]
             for buffer in buffers_of(access):
                 old = boxes.get(buffer, box)
                 boxes[buffer] = [hull(a, b) for a, b in zip(old, box, strict=True)]
-        return {
-            buffer.name: _bytes_in(boxes[buffer], buffer, place.ranges)
+                counts[buffer] = counts.get(buffer, 0) + times
+        sizes = {
+            buffer: _bytes_in(boxes[buffer], buffer, place.ranges)
             for buffer in self.buffers
             if buffer in boxes
         }
+        uses = {
+            buffer.name: counts[buffer] * buffer.dtype.bytes / size
+            for buffer, size in sizes.items()
+            if size and counts[buffer] < inf
+        }
+        return {buffer.name: size for buffer, size in sizes.items()}, uses
 
 
 def _trips(loop: ir.For, ranges: Ranges) -> Interval:
@@ -170,22 +189,28 @@ def _inside(stmt: ir.Stmt) -> Iterator[tuple[ir.Stmt, Ranges]]:
             own = {**own, inner.var: (inner.value, inner.value)}
 
 
-def _accesses(stmt: ir.Stmt, ranges: Ranges) -> Iterator[tuple[Access, Known]]:
-    """The accesses at and below a statement that may run, with what is known there."""
+def _accesses(
+    stmt: ir.Stmt, ranges: Ranges, times: float = 1
+) -> Iterator[tuple[Access, Known, float]]:
+    """The accesses at and below a statement that may run, with what is known there.
+
+    The number is how often each runs: at most, where conditions skip some.
+    """
     if isinstance(stmt, ir.For):
         _, high = _trips(stmt, ranges)
         if high == 0:
             return
+        times *= inf if high is None else high
         ranges = {**ranges, stmt.var: (0, None if high is None else high - 1)}
     known = Known(ranges)
     if isinstance(stmt, ACCESSES):
-        yield stmt, known
+        yield stmt, known, times
     for child in children(stmt):
         if not isinstance(child, (ir.Stmt, ir.Buffer)):
             for load in nodes_of(child, ir.Load):
-                yield load, known
+                yield load, known, times
     for inner, own in _inside(stmt):
-        yield from _accesses(inner, {**ranges, **own})
+        yield from _accesses(inner, {**ranges, **own}, times)
 
 
 def _bytes_in(box: list[Interval], buffer: ir.Buffer, ranges: Ranges) -> int:

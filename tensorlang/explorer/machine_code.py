@@ -7,6 +7,7 @@ it does, no line is linked.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -42,6 +43,22 @@ _SASS: Final = _Form(
     re.compile(r"\s+/\*[0-9a-f]{4,}\*/"),
     "//",
 )
+
+_FORMS: Final = {"asm": _ASSEMBLY, "ptx": _PTX, "sass": _SASS}  # by stage
+_OPERATION: Final = re.compile(r"(?:/\*\w+\*/\s*)?(?:@\S+\s+)?([^\s;]+)")
+
+
+def mix(stage: str, lines: Sequence[str]) -> list[tuple[str, int]]:
+    """How often each operation stands in machine code, the most frequent first.
+
+    Empty for stages that are not machine code.
+    """
+    if stage not in _FORMS:
+        return []
+    texts = (text for _, text, _ in _instructions(lines, _FORMS[stage]))
+    return Counter(
+        found[1] for text in texts if (found := _OPERATION.match(text))
+    ).most_common()
 
 
 def located(source: str) -> str:

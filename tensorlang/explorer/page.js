@@ -203,6 +203,7 @@ const keys = {
   t: () => choose("trace"),
   f: () => choose("facts"),
 };
+if (document.getElementById("search")) keys.s = () => choose("search");
 if (document.getElementById("compare")) keys.c = () => choose("compare");
 stages.forEach((name, index) => { keys[String(index + 1)] = () => choose(name); });
 
@@ -231,5 +232,5 @@ document.getElementById("theme").addEventListener("click", otherTheme);
 window.addEventListener("hashchange", follow);
 setTheme(window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 if (narrow()) choose(stages[0]);
-else for (const name of ["trace", "facts"]) toggle(name, false);
+else for (const name of ["trace", "compare", "search", "facts"]) if (document.getElementById(name)) toggle(name, false);
 follow();

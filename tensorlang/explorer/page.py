@@ -15,15 +15,18 @@ from markupsafe import Markup
 
 from tensorlang.explorer.limits import Limits, limits_of, roofline
 from tensorlang.explorer.loop_table import bytes_of, loops_of, sizes_of
+from tensorlang.explorer.machine_code import mix
 from tensorlang.explorer.stages import Stage, stages_of
 from tensorlang.highlighting import highlighted, style_sheets
 from tensorlang.ir.text.printer import show
 
 if TYPE_CHECKING:
+    from tensorlang.explorer.search import Search
     from tensorlang.ir.nodes import Function
     from tensorlang.runtime.kernel import Kernel
     from tensorlang.scheduling.schedule import Schedule
 
+_MOST_MIXED: Final = 8  # kinds of instructions
 _CONTEXT: Final = 2  # unchanged lines around a difference
 # JSON in a script element: nothing in it may look like a tag
 _ESCAPES: Final = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
@@ -75,9 +78,12 @@ class Change:
     declined: Sequence[str]
 
 
-def page(subject: Subject, other: Subject | None = None) -> str:
-    """The page of a configuration, and of how it differs from another one."""
+def page(
+    subject: Subject, other: Subject | None = None, search: Search | None = None
+) -> str:
+    """The page of a configuration, how it differs from another, and its search."""
     stages = stages_of(subject.definition, subject.schedule, subject.kernel)
+    before = stages_of(other.definition, other.schedule, other.kernel) if other else []
     template = _environment().get_template("page.html.j2")
     limits, sizes = subject.limits, sizes_of(subject.definition, subject.sizes)
     params = subject.definition.params
@@ -90,8 +96,9 @@ def page(subject: Subject, other: Subject | None = None) -> str:
         stages=[(stage, _highlighted(stage.lines, stage.language)) for stage in stages],
         changes=changes(subject.definition, subject.schedule),
         other=other,
-        differences=differences(other, stages) if other else [],
-        facts=_facts([subject] if other is None else [other, subject]),
+        search=search,
+        differences=differences(before, stages) if other else [],
+        facts=_facts([*([(other, before)] if other else []), (subject, stages)]),
         styles=style_sheets(),
         data=json.dumps(links(stages), separators=(",", ":")).translate(_ESCAPES),
     )
@@ -113,22 +120,30 @@ def _highlighted(lines: Sequence[str], language: str) -> list[Markup]:
     return [Markup(line) for line in highlighted(lines, language)]  # noqa: S704 - escaped
 
 
-def _facts(subjects: Sequence[Subject]) -> dict[str, list[str]]:
+def _facts(
+    subjects: Sequence[tuple[Subject, Sequence[Stage]]],
+) -> dict[str, list[str]]:
     """What is known of kernels as a whole, by name: a value for each of them."""
     known = [
         {name.replace("_", " "): f"{n:,}" for name, n in each.kernel.resources.items()}
+        | {
+            f"instructions, {stage.title}": ", ".join(
+                f"{count:,} {name}" for name, count in found[:_MOST_MIXED]
+            )
+            for stage in stages
+            if (found := mix(stage.name, stage.lines))
+        }
         | {name: repr(value) for name, value in each.kernel.artifact.knobs.items()}
-        for each in subjects
+        for each, stages in subjects
     ]
     names = dict.fromkeys(name for each in known for name in each)
     return {name: [each.get(name, "") for each in known] for name in names}
 
 
 def differences(
-    other: Subject, stages: Iterable[Stage]
+    before: Iterable[Stage], stages: Iterable[Stage]
 ) -> list[tuple[Stage, list[Row]]]:
     """How each stage differs from the same one of another configuration."""
-    before = stages_of(other.definition, other.schedule, other.kernel)
     lines = {stage.name: stage.lines for stage in before}
     return [
         (stage, difference(lines[stage.name], stage.lines, stage.language))

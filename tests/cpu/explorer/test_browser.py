@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from tensorlang.explorer.page import page
+from tensorlang.explorer.search import Effect, History, Search
 
 BROWSER = shutil.which("chromium")
 if BROWSER is None:
@@ -15,6 +16,17 @@ if BROWSER is None:
     )
 PATIENCE = 300_000  # milliseconds, on a machine that is busy with other tests
 playwright = pytest.importorskip("playwright.sync_api", reason="there is no playwright")
+
+
+ENDS = [(0, 0), (300, 160)]
+SEARCH = Search(
+    "dense on a machine",
+    {"ok": 2, "wrong": 1},
+    History(ENDS, ENDS, [150.0], (2e-6, 1e-6), 3),
+    ("direct(lanes=8)", 1e-6),
+    [Effect("lanes", 0.5, [(str(n), 1.0 + n, 1) for n in range(24)])],
+    [("wrong: " + "long" * 60, 1, "direct(lanes=16)")],
+)
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +42,8 @@ def browser():
 @pytest.fixture(scope="module")
 def file(subject, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "dense.html"
-    path.write_text(page(subject("dense", "64x784,512x784")), "utf-8")
+    shown = subject("dense", "64x784,512x784")
+    path.write_text(page(shown, None, SEARCH), "utf-8")
     return path
 
 
@@ -103,6 +116,14 @@ def test_keys_move_and_keep_a_line_that_can_be_linked_to(opened):
     assert "#" not in tab.url
     tab.keyboard.press("t")
     assert tab.locator("#trace").is_visible()
+
+
+def test_a_key_shows_the_search(opened):
+    tab = opened()
+    assert not tab.locator("#search").is_visible()
+    tab.keyboard.press("s")
+    assert tab.locator("#search svg").is_visible()
+    assert "lanes" in tab.locator("#search table").first.text_content()
 
 
 def test_a_deep_link_shows_its_line(opened):

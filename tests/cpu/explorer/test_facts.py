@@ -61,6 +61,10 @@ def test_loops_of_given_sizes():
     assert rows["i_0"].touched == {"x": 4 * 7 * 4, "y": 4 * 4}
     assert rows["i_1"].touched == {"x": 4, "y": 4}
     assert rows["a"].touched == {}  # nothing runs
+    # four rows of at most four iterations each
+    assert rows["i_0"].uses == {"x": 16 / 28, "y": 16 / 4}
+    assert rows["i_1"].uses == {"x": 1.0, "y": 1.0}
+    assert rows["d"].uses == {"x": 0.1, "t": 1.0, "y": 1.0}
     # where data decides, all of it may be accessed
     assert rows["d"].touched == {"x": 10 * 4, "t": 8, "y": 4}
 
@@ -77,6 +81,10 @@ def test_dense_by_formula(subject):
         "w": 4 * M * K // outer.total,
         "y": 4 * N * M // outer.total,
     }
+    # each row of x meets all columns of w's share, each column all rows
+    columns = M // outer.total
+    assert outer.uses["x"] == pytest.approx(columns)
+    assert outer.uses["w"] == pytest.approx(N, rel=1.0)
     summed, inside = 0, None
     for row in rows:
         if inside is not None and row.depth <= inside:

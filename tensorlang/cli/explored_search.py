@@ -1,0 +1,58 @@
+"""The search of a workload, for the explorer's page."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tensorlang import lazy
+from tensorlang.errors import TuningError
+from tensorlang.explorer.search import Search, search_of
+
+if TYPE_CHECKING:
+    from tensorlang.ops import Operator
+    from tensorlang.targets import Target
+    from tensorlang.tuner.landscapes import landscape as landscapes
+    from tensorlang.tuner.landscapes import plots
+    from tensorlang.tuner.storage import databases, studies
+    from tensorlang.workload import Workload
+else:  # Optuna is slow to import
+    landscapes = lazy.module("tensorlang.tuner.landscapes.landscape")
+    plots = lazy.module("tensorlang.tuner.landscapes.plots")
+    databases = lazy.module("tensorlang.tuner.storage.databases")
+    studies = lazy.module("tensorlang.tuner.storage.studies")
+
+_SQLITE: Final = "sqlite:///"
+
+
+def of(
+    op: Operator, workload: Workload, target: Target, given: str | None
+) -> Search | None:
+    """A search from a file, or that of a workload in a storage; None if there is none.
+
+    Raises:
+        RecordError, TuningError: the file or storage that was given cannot be read.
+    """
+    if given is not None and Path(given).is_file():
+        found = landscapes.read(Path(given))
+        return search_of(found, plots.importances(found))
+    url = given or databases.default_url()
+    if given is None and not Path(url.removeprefix(_SQLITE)).exists():
+        return None
+    wanted = replace(workload, threads=target.threads)
+    rows = [
+        trial.row
+        for study in studies.every(url)
+        if study.about
+        and (study.about.workload, study.about.device) == (wanted, target.fingerprint)
+        for trial in studies.trials(url, study)
+        if trial.row is not None and trial.told
+    ]
+    try:
+        found = landscapes.Landscape.of(
+            op.described(workload), target.fingerprint, rows
+        )
+    except TuningError:  # nothing was timed
+        return None
+    return search_of(found, plots.importances(found))

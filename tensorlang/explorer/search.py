@@ -1,0 +1,147 @@
+"""What a search found: its history, what each knob did, and why candidates failed."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from tensorlang.tuner.landscapes.landscape import Landscape
+
+_WIDTH: Final = 300  # of the plot
+_HEIGHT: Final = 160
+_MOST_DOTS: Final = 1500
+_MOST_VALUES: Final = 24  # of a knob
+_MOST_REASONS: Final = 40
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """A plot of the time of each trial, logarithmic, and of the best so far.
+
+    Attributes:
+        dots: Timed trials, in the picture's coordinates.
+        best: The best so far, as a line.
+        failures: Where candidates failed.
+        ends: The greatest and the least time, in seconds.
+        count: The number of trials.
+    """
+
+    dots: Sequence[tuple[float, float]]
+    best: Sequence[tuple[float, float]]
+    failures: Sequence[float]
+    ends: tuple[float, float]
+    count: int
+    width: int = _WIDTH
+    height: int = _HEIGHT
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a knob did: for each value the best time with it over the best of all.
+
+    Attributes:
+        knob: Its name.
+        importance: Its share in what makes a configuration fast; None if unknown.
+        values: Values with that ratio and the number of timed trials, the best first.
+        left_out: How many more values were tried.
+    """
+
+    knob: str
+    importance: float | None
+    values: Sequence[tuple[str, float, int]]
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A search, for a page.
+
+    Attributes:
+        title: What was searched, and where.
+        trials: Outcomes by kind.
+        history: The plot.
+        best: The fastest configuration, and its time in seconds.
+        effects: Of the knobs of its algorithm, the most important first.
+        failures: Reasons, with the number of candidates and an example.
+    """
+
+    title: str
+    trials: Mapping[str, int]
+    history: History
+    best: tuple[str, float]
+    effects: Sequence[Effect]
+    failures: Sequence[tuple[str, int, str]]
+
+
+def search_of(landscape: Landscape, importances: Mapping[str, float]) -> Search:
+    """What a search found."""
+    rows = landscape.rows
+    best = landscape.best
+    on = f" on {landscape.device}" if landscape.device else ""
+    return Search(
+        f"{landscape.name}{on}",
+        Counter(row.outcome.status for row in rows),
+        _history([row.outcome.seconds if row.outcome.ok else None for row in rows]),
+        (str(best.candidate), best.outcome.seconds),
+        _effects(landscape, importances),
+        _failures(landscape),
+    )
+
+
+def _history(times: Sequence[float | None]) -> History:
+    timed = [(at, seconds) for at, seconds in enumerate(times) if seconds]
+    low, high = (pick(seconds for _, seconds in timed) for pick in (min, max))
+    span = math.log(high / low) or 1.0
+
+    def place(at: int, seconds: float) -> tuple[float, float]:
+        x = _WIDTH * at / max(len(times) - 1, 1)
+        return round(x, 1), round(_HEIGHT * (1 - math.log(seconds / low) / span), 1)
+
+    so_far = accumulate((seconds for _, seconds in timed), min)
+    line = [place(at, least) for (at, _), least in zip(timed, so_far, strict=True)]
+    corners = [at for n, at in enumerate(line) if not n or at[1] != line[n - 1][1]]
+    stride = -(-len(timed) // _MOST_DOTS)
+    failed = [place(at, high)[0] for at, seconds in enumerate(times) if not seconds]
+    return History(
+        [place(*each) for each in timed[::stride]],
+        [*corners, (_WIDTH, line[-1][1])],
+        failed[:: -(-len(failed) // _MOST_DOTS) or 1],
+        (high, low),
+        len(times),
+    )
+
+
+def _effects(landscape: Landscape, importances: Mapping[str, float]) -> list[Effect]:
+    """The knobs of the best algorithm of which several values were timed."""
+    rows = [row for row in landscape.of_best().rows if row.outcome.ok]
+    least = landscape.best.outcome.seconds
+    times: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        for knob, value in row.candidate.knobs.items():
+            times[knob][str(value)].append(row.outcome.seconds / least)
+    found = []
+    for knob, by_value in times.items():
+        ordered = sorted(
+            (min(ratios), v, len(ratios)) for v, ratios in by_value.items()
+        )
+        values = [(value, ratio, count) for ratio, value, count in ordered]
+        if len(values) > 1:
+            more = max(len(values) - _MOST_VALUES, 0)
+            known = importances.get(knob)
+            found.append(Effect(knob, known, values[:_MOST_VALUES], more))
+    return sorted(found, key=lambda effect: -(effect.importance or 0))
+
+
+def _failures(landscape: Landscape) -> list[tuple[str, int, str]]:
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for row in landscape.rows:
+        if not row.outcome.ok:
+            said = f"{row.outcome.status}: {row.outcome.reason}".rstrip(": ")
+            reasons[said].append(str(row.candidate))
+    ordered = sorted(reasons.items(), key=lambda item: -len(item[1]))
+    return [(said, len(which), which[0]) for said, which in ordered[:_MOST_REASONS]]
