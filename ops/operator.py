@@ -22,7 +22,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
-from tensorlang import ir, lazy
+from tensorlang import ir, lazy, targets
 from tensorlang.errors import OperatorError, TensorlangError
 from tensorlang.forking import FIRST_CALLS
 from tensorlang.ops import registry
@@ -570,8 +570,7 @@ class Operator:  # noqa: D101 - it has one
         """
         if isinstance(target, Nowhere) and target.each_call:
             return target.built(self, workload).launch
-        ways = [a.name for a in self.algorithms.values() if a.serves(workload)]
-        key: Hashable = ("kernel", shared, *ways[1:], target)
+        key: Hashable = ("kernel", shared, *self._ways(workload, target), target)
         if key not in self.kernels:
             launch = self.build(of_all or workload, target).launch
             explained = self._faults and Explained(launch, self.id, self._faults)
@@ -579,6 +578,16 @@ class Operator:  # noqa: D101 - it has one
             for other in self._variants(workload):
                 self._launch(self.traced(other).function, other, target)
         return self.kernels[key]
+
+    def _ways(self, workload: Workload, target: Any) -> list[str]:
+        """What kernels of one function differ by: what serves, and what is preferred.
+
+        A long row may have another algorithm than the short one that came first.
+        """
+        ways = [a.name for a in self.algorithms.values() if a.serves(workload)]
+        if len(ways) < 2 or isinstance(target, Nowhere):
+            return ways[1:]
+        return [*ways, building.preferred(self, workload, targets.get(target))]
 
     def built(self, launch: Kernel) -> Any:
         """The kernel of a launch of this operator; None for any other launch."""

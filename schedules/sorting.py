@@ -13,7 +13,7 @@ from tensorlang.ir.contents import blocks, loops
 from tensorlang.ir.dtypes import f32
 from tensorlang.ir.nodes import as_expr
 from tensorlang.schedules.cost.core import core_of
-from tensorlang.schedules.streaming import loop_named, nearest_option
+from tensorlang.schedules.streaming import loop_named, nearest_option, whole_steps
 from tensorlang.schedules.tiling import in_lanes, written
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
@@ -24,7 +24,11 @@ _LANES: Final = (8, 16, 32, 64)
 def network(s: Schedule, knobs: Knobs) -> None:
     """Rows to threads, keys and results in lanes; exchanges are in vectors already."""
     wide = nearest_option(core_of(s.target, f32).lanes, _LANES)
-    _vectors(s, ("keys", "padding", "results"), knobs.choice("lanes", _LANES, wide))
+    lanes = knobs.choice("lanes", _LANES, wide)
+    keys, length = s.loops("keys")[-1], loop_named(s, s.loops("results")[-1]).extent
+    _, last = s.partition(keys, whole_steps(s, length, lanes))
+    _vectors(s, ("keys", "padding", "results"), lanes)
+    s.attempt(in_lanes, s, loop_named(s, last), lanes)
 
 
 @schedule("sorting")

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from tensorlang import ir
 from tensorlang.ops.math.sort_keys import digits, key_of, key_type, value_of
 
-_BINS: Final = 256
+BINS: Final = 256
 _BITS: Final = 8
 _ROW: Final = ir.Var("r", ir.i64)
 # (row, sorted place, original position, value) -> the store of one sorted element
@@ -80,9 +80,16 @@ class Sort:
         """The array to sort."""
         return self.rows.array
 
-    def key(self, r: ir.Expr, at: ir.Expr, *, exact: bool) -> ir.Expr:
-        """The sort key of an element."""
-        value = self.array[self.rows.at(r, at)]
+    def key(
+        self,
+        r: ir.Expr,
+        at: ir.Expr,
+        *,
+        exact: bool,
+        inside: ir.Expr | None = None,
+    ) -> ir.Expr:
+        """The sort key of an element; arbitrary if it is not `inside`."""
+        value = ir.Load(self.array.buffer, self.rows.at(r, at), inside)
         return key_of(value, exact=exact, descending=self.descending)
 
     def value(self, key: ir.Expr) -> ir.Expr:
@@ -100,6 +107,10 @@ class Sort:
         """The result; rows of at most `counted` elements are sorted by rank."""
         if self.array.shape[1] <= counted:
             return _counted(self)
+        return self.by_radix()
+
+    def by_radix(self) -> ir.Tensor:
+        """The result of a radix sort of each row."""
         return self.made(_Radix(self).row())
 
 
@@ -169,7 +180,7 @@ class _Radix:
         """The loop over all rows."""
         step = ir.nests.axis("last", self.sort.rows.length, "disjoint")
         store = self._placed(self._owner("y_final").var, step.var)
-        count = ir.Buffer("count", ir.i32, (ir.as_expr(_BINS),))
+        count = ir.Buffer("count", ir.i32, (ir.as_expr(BINS),))
         buffers = [*self._buffers(0), *self._buffers(1), count]
         return ir.For(
             _ROW,
@@ -195,7 +206,7 @@ class _Radix:
     def _pass(self, digit: int, count: ir.Buffer) -> ir.Stmt:
         """One stable counting sort: histogram, exclusive scan, scatter."""
         here, there = self._buffers(digit % 2), self._buffers(1 - digit % 2)
-        clear = ir.nests.axis(f"clear_{digit}", ir.as_expr(_BINS))
+        clear = ir.nests.axis(f"clear_{digit}", ir.as_expr(BINS))
         zero = ir.as_expr(0, ir.i32)
         return ir.seq(
             self._over(f"clear_{digit}", clear, ir.Store(count, (clear.var,), zero)),
@@ -206,7 +217,7 @@ class _Radix:
 
     def _bin(self, digit: int, keys: ir.Buffer, at: ir.Expr) -> ir.Expr:
         key = ir.Load(keys, (at,))
-        return ((key >> (digit * _BITS)) & (_BINS - 1)).cast(ir.i64)
+        return ((key >> (digit * _BITS)) & (BINS - 1)).cast(ir.i64)
 
     def _count(self, digit: int, keys: ir.Buffer, count: ir.Buffer) -> ir.Stmt:
         step, found = (
@@ -221,7 +232,7 @@ class _Radix:
 
     def _sum(self, digit: int, count: ir.Buffer) -> ir.Stmt:
         """Exclusive scan of the histogram: where each bin starts."""
-        step = ir.nests.axis(f"sum_{digit}", ir.as_expr(_BINS), "ordered")
+        step = ir.nests.axis(f"sum_{digit}", ir.as_expr(BINS), "ordered")
         total = ir.Buffer(f"total_{digit}", ir.i32, (ir.as_expr(1),), "register")
         held, start = ir.Var("held", ir.i32), (ir.as_expr(0),)
         body = ir.seq(

@@ -28,9 +28,9 @@ from tensorlang.ops.math.sort_keys import key_type
 if TYPE_CHECKING:
     from tensorlang.ops.math.sort_definitions import Sort
 
-_BYTES: Final = 512  # of a block: with as much besides, 16 or 32 vector registers
+BYTES: Final = 512  # of a block: with as much besides, 16 or 32 vector registers
 _LANES: Final = 64  # keys of a register buffer, at most
-_SHORTEST: Final = 16  # keys of the smallest block
+SHORTEST: Final = 16  # keys of the smallest block
 _HALF: Final = 32  # bits of a position
 _ROW: Final = ir.Var("r", ir.i64)
 _ZERO, _ONE = ir.as_expr(0), ir.as_expr(1)
@@ -40,16 +40,14 @@ Pairs: TypeAlias = "Sequence[tuple[int, int]]"
 def by_network(sort: Sort) -> ir.Tensor:
     """The result of sorting each row by a network; positions of 32-bit keys only."""
     kind = ir.u64 if sort.ordered else key_type(sort.array.dtype)
-    size = _BYTES // kind.bytes
+    size = BYTES // kind.bytes
     blocks = ir.Binary("max", (sort.rows.length + (size - 1)) // size, _ONE)
     keys = ir.Buffer("row_keys", kind, (blocks * size,))
     end = ir.nests.axis("end", ir.as_expr(size))
-    largest = ir.Const((1 << kind.bits) - 1, kind)
+    last = ((blocks - 1) * size + end.var,)
     row = ir.seq(
         ir.Alloc(keys),
-        _along(
-            "padding", end, ir.Store(keys, ((blocks - 1) * size + end.var,), largest)
-        ),
+        _along("padding", end, ir.Store(keys, last, _largest(kind))),
         _encoded(sort, keys),
         _exchanges(sort.rows.length, _Network(keys, blocks, size)),
         _decoded(sort, keys),
@@ -60,7 +58,7 @@ def by_network(sort: Sort) -> ir.Tensor:
 def _exchanges(length: ir.Expr, network: _Network) -> ir.Stmt:
     """All exchanges of a row; a short one is one block of half the size or less."""
     made, size = network.sorted(), network.size
-    while size > _SHORTEST:
+    while size > SHORTEST:
         size //= 2
         short = replace(network, size=size).block("short", _ZERO, sorting(size))
         made = ir.If(length <= size, short, made)
@@ -68,13 +66,19 @@ def _exchanges(length: ir.Expr, network: _Network) -> ir.Stmt:
 
 
 def _encoded(sort: Sort, keys: ir.Buffer) -> ir.Stmt:
-    """The keys of a row, with positions if these are wanted."""
-    step = ir.nests.axis("first", sort.rows.length)
-    row = _owner(sort, "keys")
-    key = sort.key(row.var, step.var, exact=not sort.ordered)
+    """The keys of a row, with positions if these are wanted.
+
+    Vectors are stored whole, with the largest keys behind the row: loads of what a
+    masked store wrote wait for the cache.
+    """
+    length = sort.rows.length
+    step = ir.nests.axis("first", (length + (SHORTEST - 1)) // SHORTEST * SHORTEST)
+    row, inside = _owner(sort, "keys"), step.var < length
+    key = sort.key(row.var, step.var, exact=not sort.ordered, inside=inside)
     if sort.ordered:
         high = ir.Binary("shl", key.cast(ir.u64), ir.as_expr(_HALF, ir.u64))
         key = high | step.var.cast(ir.u64)
+    key = ir.Select(inside, key, _largest(keys.dtype))
     return _along("keys", step, ir.Store(keys, (step.var,), key), row)
 
 
@@ -85,6 +89,10 @@ def _decoded(sort: Sort, keys: ir.Buffer) -> ir.Stmt:
     at = (key & ((1 << _HALF) - 1)).cast(ir.i64) if sort.ordered else step.var
     value = key if sort.ordered else sort.value(key)
     return _along("results", step, sort.placed(row.var, step.var, at, value), row)
+
+
+def _largest(kind: ir.DType) -> ir.Const:
+    return ir.Const((1 << kind.bits) - 1, kind)
 
 
 def _owner(sort: Sort, name: str) -> ir.Axis:

@@ -5,9 +5,10 @@ The gradient is written by hand: it moves elements to positions that are data.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tensorlang import ir, lazy
 from tensorlang.ops.operator import Body, Operator
@@ -15,7 +16,12 @@ from tensorlang.ops.spec.definition import algorithm, exchanging, operator
 from tensorlang.ops.spec.signature import Anything, Floats
 
 with lazy.modules(__name__):
-    from tensorlang.ops.math import device_sorts, sort_definitions, sort_networks
+    from tensorlang.ops.math import (
+        device_sorts,
+        sort_definitions,
+        sort_keys,
+        sort_networks,
+    )
 
 if TYPE_CHECKING:
     from tensorlang.ops.math.sort_definitions import Sort
@@ -23,10 +29,8 @@ if TYPE_CHECKING:
     from tensorlang.workload import Workload
 
 _USUAL: Final = (512, 4096)
-_COUNTED: Final = 192  # row length up to which sorting by rank is faster
-_RANKED: Final = 8  # row length up to which it is faster than a network
+_COUNTED: Final = 192  # row length up to which the definition itself ranks
 _POSITION_BITS: Final = 32
-_STEPS_PER_BIT: Final = 0.5  # steps of a network in the time of one bit of a radix sort
 
 
 def _operator(name: str, arrays: int = 1) -> Callable[[Body], Operator]:
@@ -76,8 +80,13 @@ def _length(workload: Workload) -> int:
 
 
 def _long(workload: Workload) -> bool:
-    """Whether rows are long enough for a radix sort."""
+    """Whether rows are long enough for the definition to be a radix sort."""
     return _length(workload) > _COUNTED
+
+
+def _short(workload: Workload) -> bool:
+    """Whether rows are so short that the definition is not a radix sort."""
+    return not _long(workload)
 
 
 def _packed(workload: Workload) -> bool:
@@ -85,20 +94,46 @@ def _packed(workload: Workload) -> bool:
     return ir.as_dtype(workload.dtypes[-1]).bits <= _POSITION_BITS
 
 
-def _quicker(ordered: bool, workload: Workload, target: Target) -> bool:
-    """Whether a network is predicted to be faster than the other algorithms.
+class _Cycles(NamedTuple):
+    """Predicted cycles to sort a row, by each algorithm.
 
-    Its smallest block has 16 keys; half of them and fewer are ranked faster. A network
-    of `2**n` keys has `n (n + 1) / 2` steps, each over whole vectors; a radix sort has
-    passes by the bits of a key.
+    A network of up to `2**n` keys has `n (n + 1) / 2` steps, each over whole vectors.
+    Ranking compares each element with vectors of all of them, counts, and scatters. A
+    pass of a radix sort scans its bins, and for each element loads and stores a bin
+    twice, one after the other; positions are moved besides.
     """
-    dtype = ir.as_dtype(workload.dtypes[-1])
-    length = _length(workload)
-    bits = 64 if ordered else max(dtype.bits, 32)
-    n = (length - 1).bit_length()
-    steps = n * (n + 1) // 2
-    radix = _STEPS_PER_BIT * dtype.bits * target.vector_bits
-    return length > _RANKED and steps * bits <= radix
+
+    network: float
+    ranks: int
+    radix: int
+
+    @classmethod
+    def of(cls, ordered: bool, workload: Workload, target: Target) -> _Cycles:
+        """The prediction for rows of a workload."""
+        dtype, length = ir.as_dtype(workload.dtypes[-1]), _length(workload)
+        own = max(dtype.bits, 32)
+        n = (max(length, sort_networks.SHORTEST) - 1).bit_length()
+        bits = 2 * _POSITION_BITS if ordered else own
+        block = sort_networks.BYTES * 8 // bits
+        keys = min(1 << n, -(-length // block) * block)
+        steps = n * (n + 1) // 2 * -(-keys * bits // target.vector_bits)
+        vectors = -(-length * own // target.vector_bits)
+        moved = (5 if ordered else 4) * length
+        return cls(
+            steps if _packed(workload) or not ordered else math.inf,
+            length * (2 * vectors + 1),
+            sort_keys.digits(dtype) * (sort_definitions.BINS + moved),
+        )
+
+
+def _network_wins(ordered: bool, workload: Workload, target: Target) -> bool:
+    cycles = _Cycles.of(ordered, workload, target)
+    return cycles.network == min(cycles)
+
+
+def _radix_wins(ordered: bool, workload: Workload, target: Target) -> bool:
+    cycles = _Cycles.of(ordered, workload, target)
+    return cycles.radix == min(cycles)
 
 
 def _defined(
@@ -109,11 +144,17 @@ def _defined(
     def network(**given: object) -> ir.Tensor:
         return sort_networks.by_network(define()(**given))
 
+    def radix(**given: object) -> ir.Tensor:
+        return define()(**given).by_radix()
+
     def blocks(*, shuffles: bool, **given: object) -> ir.Tensor:
         return device_sorts.by_blocks(define()(**given), shuffles)
 
-    serves, faster = (_packed if ordered else None), partial(_quicker, ordered)
-    algorithm(op, "network", serves=serves, faster=faster)(network)
+    able = _packed if ordered else None
+    algorithm(op, "network", serves=able, faster=partial(_network_wins, ordered))(
+        network
+    )
+    algorithm(op, "radix", serves=_short, faster=partial(_radix_wins, ordered))(radix)
     exchanging(op, "blocks", blocks, serves=_long)
 
 

@@ -82,6 +82,35 @@ def test_networks_are_chosen_where_they_take_fewer_steps(bits):
     assert chosen("math.sort", 1 << 20, "f32") == (bits == 512)
     assert chosen("math.sort", 1 << 20, "f64") == (bits == 512)
     assert not chosen("math.sort", 1 << 28, "f32")
-    assert not chosen("math.sort", 8, "f32")  # ranked
-    assert chosen("math.argsort", 1 << 12, "i32") == (bits == 512)
+    assert not chosen("math.sort", 2, "f32")  # ranked
+    assert chosen("math.argsort", 1 << 14, "i32") == (bits == 512)
     assert not chosen("math.argsort", 1 << 20, "i32")  # by radix: few bytes of keys
+
+
+@pytest.mark.parametrize("bits", [128, 512])
+def test_short_rows_are_sorted_by_radix_where_that_takes_fewer_steps(bits):
+    target = replace(targets.host(), vector_bits=bits)
+
+    def chosen(name, length, dtype):
+        op = find(name)
+        workload = op.workload((3, length), dtypes=dtype)
+        radix = op.algorithms["radix"]
+        return radix.suits(workload, ()) and radix.faster(workload, target)
+
+    assert chosen("math.argsort", 150, "f64") == (bits == 128)
+    assert chosen("math.argsort", 150, "i8") == (bits == 128)
+    assert not chosen("math.argsort", 4, "i8")
+    assert not chosen("math.argsort", 300, "f64")  # as the definition does
+
+
+@pytest.mark.parametrize("name", ["math.sort", "math.argsort"])
+@pytest.mark.parametrize("length", [1, 2, 100])
+def test_short_rows_by_radix(name, length):
+    op = find(name)
+    workload = op.workload((2, length), dtypes="i16")
+    x = RNG.integers(-900, 9, (2, length)).astype("i2")
+    ordered = name == "math.argsort"
+    result = np.full((2, length), -1, "i8" if ordered else "i2")
+    run(op.function(workload, "radix"), x, result, **op.sizes(workload))
+    wanted = np.argsort(x, kind="stable") if ordered else np.sort(x)
+    np.testing.assert_array_equal(result, wanted)

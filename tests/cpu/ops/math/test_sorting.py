@@ -133,6 +133,19 @@ def test_one_kernel_of_networks():
     assert kernels() == before
 
 
+def test_short_rows_do_not_choose_for_longer_ones():
+    """Rows of 2 and of 100 elements share a definition, but no algorithm."""
+
+    def kernels():
+        return {key[2:-1] for key in math.sort.kernels if key[0] == "kernel"}
+
+    math.sort.forget()
+    check(drawn(3, 2, dtype=np.int32), 1)
+    first = kernels()
+    check(drawn(3, 100, dtype=np.int32), 1)
+    assert {key[-1] for key in kernels() - first} == {"network"}
+
+
 def test_one_kernel_for_all_sizes():
     def kernels():
         return sum(key[0] == "kernel" for key in math.argsort.kernels)
