@@ -180,12 +180,26 @@ def sigmoid(s: Scope, x: Expr) -> Expr:
 
 
 def tanh(s: Scope, x: Expr) -> Expr:
-    """`x + x^3 P(x^2)` below 0.7, `1 - 2 / (exp(2|x|) + 1)` with its sign above."""
+    """`x + x^3 P(x^2)` below 0.7, `1 - 2 / (exp(2|x|) + 1)` with its sign above.
+
+    `exp(2t)` is `exp(2r) 2^k` with `t = k ln2 / 2 + r`. One evaluation does for both
+    polynomials, with coefficients of either; k is added to the exponent.
+    """
+    name = s.dtype.name
     size = s.let(Unary("abs", x))
-    square = s.let(x * x)
-    small = s.fma(s.let(s.horner(square, _TANH[s.dtype.name]) * square), x, x)
-    t = clamp(s, size, 0.0, 10.0 if s.single else 20.0)
-    p, k = exp_parts(s, t + t)
-    above = s.let(p * s.power_of_two(k))
-    large = s.let(1.0 - 2.0 / (above + 1.0))
-    return copysign(s.select(size < 0.7, small, large), x)
+    large = s.let(size >= 0.7)  # not NaN
+    most = 10.0 if s.single else 20.0
+    t = s.select(size > most, most, size)
+    high, low = LN2[name]
+    whole, k = s.nearest(t, 2 * math.log2(math.e))
+    r = s.fma(whole, -low / 2, s.fma(whole, -high / 2, t))
+    v = s.select(large, r, s.let(x * x))
+    twice = [c * 2.0**n for n, c in enumerate(reversed(_EXP[name]))][:0:-1]
+    twice = [0.0] * (len(_TANH[name]) - len(twice)) + twice
+    first, *rest = [s.select(large, *c) for c in zip(twice, _TANH[name], strict=True)]
+    q = first
+    for coefficient in rest:
+        q = s.fma(q, v, coefficient)
+    above = s.float(s.bits(s.fma(q, v, 1.0)) + (k << s.mantissa))
+    result = s.select(large, 1.0 - 2.0 / (above + 1.0), s.fma(s.let(q * v), x, x))
+    return copysign(result, x)
