@@ -56,6 +56,14 @@ class Noting(Nowhere):
         """Record a workload, and which of its arrays are constant."""
         self._noted[op, workload, tuple(constants)] = None
 
+    def divided(
+        self, asked: kept.Asked, constants: Sequence[int], arguments: tuple[Any, ...]
+    ) -> kept.Step:
+        """The step of a kernel in two parts, for a call with these arguments."""
+        del arguments
+        self.note(asked.op, asked.workload, constants)
+        return self.launch, ()
+
     def taken(self) -> list[Wanted]:
         """Remove and return the recorded workloads, in order."""
         noted, self._noted = self._noted, {}

@@ -34,7 +34,7 @@ COMMANDS: Final = {
     "replay": "Run samplers over a finished search, without hardware.",
     "show": "Show an operator as IR, trace, scheduled IR, source or assembly.",
     "explore": "Show an operator on one page, with lines linked through all stages.",
-    "export": "Export an operator as a C library that needs no Python.",
+    "export": "Export an operator or a network as a C library without Python.",
     "ops": "List the operators.",
     "targets": "List the available targets, and how to get the missing ones.",
     "doctor": "Show what this installation has, what it lacks, and how to get it.",

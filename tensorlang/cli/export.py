@@ -1,23 +1,36 @@
-"""`tlang export`: an operator as a C library that needs no Python."""
+"""`tlang export`: an operator or a network as a C library that needs no Python."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tensorlang import export as exports
+from tensorlang import layers
 from tensorlang.cli import console, document, options
 from tensorlang.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from tensorlang.export import Machine
 
 app = typer.Typer(add_completion=False)
 
 
 @app.command()
 def export(
-    op: options.Name,
+    op: options.OptionalName = None,
     *,
+    model: options.ModelFile = None,
+    batch: Annotated[
+        list[int] | None,
+        typer.Option(
+            metavar="N",
+            help="A model's largest batch, for all from 1 on; repeated, those only.",
+        ),
+    ] = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where to write.")
     ],
@@ -51,28 +64,48 @@ def export(
         typer.Option(metavar="N", help="The most threads to plan for."),
     ] = 0,
 ) -> None:
-    """Export an operator as a C library: header, objects, launcher, CMake, example.
+    """Export an operator or a network as a C library without Python.
 
-    Sizes that the kernel takes at run time are arguments of the function. Numbers such
-    as the rate of dropout are fixed by --attr.
+    It has a header, objects, a launcher, a CMake file and an example. Sizes that a
+    kernel takes at run time are arguments of the function. Numbers such as the rate of
+    dropout are fixed by --attr.
 
     Examples:
         tlang export dense --shape 64x784,512x784 -o dense
         tlang export softmax --cpu x86-64-v2 --cpu x86-64-v4 -o softmax
+        tlang export --model network.onnx --batch 32 -o network
     """
-    found = options.operator(op)
-    given = [options.workload(found, each, dtype, attr) for each in shape or (None,)]
-    asked, fixable = options.attributes(attr), exports.numbers(found)
-    made = exports.export_operator(
-        found,
-        given,
-        output,
-        name=name,
-        values={name: v for name, v in asked.items() if name in fixable},
-        on=exports.machines(cpu or (), triple, threads),
-    )
+    on = exports.machines(cpu or (), triple, threads)
+    if model is not None:
+        if op or shape or dtype or attr:
+            raise ArgumentError("--model takes no OP, --shape, --dtype or --attr")
+        several = batch[0] if batch and len(batch) == 1 else batch or ()
+        loaded = layers.Model.load(model, train=False)
+        made = loaded.export(output, batch=several, name=name or "model", on=on)
+    elif op is not None:
+        made = _operator(op, shape or (None,), dtype, attr, output, name, on)
+    else:
+        raise ArgumentError(
+            "name an operator to export, or a network with --model FILE"
+        )
     document.found("files", [*made.libraries, *made.objects])
     for path in (*made.libraries, *made.objects):
         console.say(f"{path.relative_to(made.folder)}  {path.stat().st_size} bytes")
     if made.missing:
         raise ArgumentError(made.missing)
+
+
+def _operator(  # noqa: PLR0917 - the options of the command
+    name: str,
+    shapes: Sequence[str | None],
+    dtype: str | None,
+    attr: Sequence[str] | None,
+    folder: Path,
+    called: str,
+    on: Sequence[Machine],
+) -> exports.Exported:
+    op = options.operator(name)
+    given = [options.workload(op, shape, dtype, attr) for shape in shapes]
+    asked, fixed = options.attributes(attr), exports.numbers(op)
+    values = {name: value for name, value in asked.items() if name in fixed}
+    return exports.export_operator(op, given, folder, name=called, values=values, on=on)

@@ -9,6 +9,15 @@ a C compiler and CMake make of them. `docs/export.md` leads through it.
 
 from tensorlang.export.files import Exported
 from tensorlang.export.machines import Machine, machines
+from tensorlang.export.networks import export_graph, export_network
 from tensorlang.export.operators import export_operator, numbers
 
-__all__ = ["Exported", "Machine", "export_operator", "machines", "numbers"]
+__all__ = [
+    "Exported",
+    "Machine",
+    "export_graph",
+    "export_network",
+    "export_operator",
+    "machines",
+    "numbers",
+]

@@ -13,11 +13,12 @@ from typing import Final
 
 from tensorlang import templates
 from tensorlang.errors import CodegenError
-from tensorlang.export.library import Array, Library, Scalar
+from tensorlang.export.library import ALIGNED, Array, Library, Scalar
 from tensorlang.runtime.cpu import pool
 from tensorlang.runtime.cpu.wrapper import INLINE_BYTES
 from tensorlang.version import __version__
 
+_BYTES: Final = [f"\\{number:02X}" for number in range(256)]  # as LLVM writes them
 _OBJECTS: Final = "objects"
 _FLAGS: Final = ("-std=c11", "-O2", "-fPIC", "-pthread")
 
@@ -64,32 +65,19 @@ def _objects(lib: Library, folder: Path) -> list[Path]:
         old.unlink()
     codes = {kernel.symbol: kernel.code for kernel in lib.kernels}
     if lib.constants:
-        codes[f"{lib.name}_constants"] = _constants(lib, place)
+        codes[f"{lib.name}_constants"] = _constants(lib)
     paths = [place / f"{name}.o" for name in codes]
     for path, code in zip(paths, codes.values(), strict=True):
         path.write_bytes(code)
     return paths
 
 
-def _constants(lib: Library, place: Path) -> bytes:
-    """Object code of the library's data, which an assembler reads from a file."""
-    data = place / "constants.bin"
-    data.write_bytes(lib.constants)
-    name = f"{lib.name}_constants"
-    lines = (
-        '.section .rodata,"a",@progbits',
-        ".balign 64",
-        f".globl {name}",
-        f".hidden {name}",
-        f"{name}:",
-        f'.incbin "{data.resolve()}"',
-    )
-    quoted = (line.replace("\\", "\\5C").replace('"', "\\22") for line in lines)
-    text = "".join(f'module asm "{line}"\n' for line in quoted)
-    try:
-        return lib.machines[0].compile(text)
-    finally:
-        data.unlink()
+def _constants(lib: Library) -> bytes:
+    """Object code of the library's data."""
+    name, size = f"{lib.name}_constants", len(lib.constants)
+    data = "".join(map(_BYTES.__getitem__, lib.constants))
+    text = f'@{name} = hidden constant [{size} x i8] c"{data}", align {ALIGNED}\n'
+    return lib.machines[0].compile(text)
 
 
 def _texts(lib: Library, objects: Sequence[str]) -> Mapping[str, str]:

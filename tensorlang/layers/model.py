@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
 
 import numpy as np
 
-from tensorlang import graph
+from tensorlang import graph, lazy
 from tensorlang.errors import ArgumentError, GraphError
 from tensorlang.graph.networks.network import Network
 from tensorlang.graph.specs import Extent, TensorSpec, shape_of
@@ -27,11 +28,15 @@ from tensorlang.ops import random
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from tensorlang import export as exports
+    from tensorlang.export import Exported, Machine
     from tensorlang.graph.execution.binding import Target
     from tensorlang.graph.execution.running import Input, Result
     from tensorlang.graph.program import Body
     from tensorlang.graph.values import OpResult
     from tensorlang.layers.fitting import Epoch
+else:  # it loads the compiler
+    exports = lazy.module("tensorlang.export")
 
 Array: TypeAlias = np.ndarray
 # an input: its spec or shape, or a symbolic tensor
@@ -204,6 +209,37 @@ class Model:
         self.trainer.set_states(given)
 
     # ------------------------------------------------------------------ files
+
+    def export(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        batch: int | Sequence[int] = (),
+        name: str = "model",
+        on: Sequence[Machine] = (),
+    ) -> Exported:
+        """Write its inference as a C library that needs no Python, weights included.
+
+        Args:
+            folder: Where to write header, objects, libraries, CMake file and example.
+            batch: The largest batch, for all from 1 on; or several, for what their
+                kernels serve.
+            name: Begins the names of files and functions.
+            on: The machines, as `tensorlang.export.machines` gives them; by default
+                this one.
+
+        Returns:
+            What was written.
+
+        Raises:
+            ArgumentError: a batch is missing, or the name is no identifier of C.
+            GraphError: it is not compiled, has loops or conditions, or looks at data.
+            CodegenError: a machine cannot express a kernel, or the C compiler fails.
+        """
+        where = Path(folder)
+        return exports.export_network(
+            self.network, where, batch=batch, name=name, on=on
+        )
 
     def save(
         self,

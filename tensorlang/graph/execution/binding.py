@@ -107,15 +107,29 @@ def bind(
     Raises:
         GraphError: it has references, or reads a weight whose memory is unknown.
     """
-    pure(graph)
-    written = WrittenOut()  # inlined, so that calls share the planned memory
-    program = written.graph(graph)
-    held = {written[value]: array for value, array in (known or {}).items()}
-    program, held = _laid_out(program, sizes, held, target)
+    program, held = planned(graph, sizes, known or {}, target)
     with at_first_miss(lambda: _build_ahead(program, sizes, held, target)):
         made = Binder(program, sizes, dict(held), target, store=store).bound()
     made.refresh()
     return made
+
+
+def planned(
+    graph: Graph,
+    sizes: Mapping[str, int],
+    known: Mapping[Value, Storage],
+    target: Target,
+) -> tuple[Graph, dict[Value, Storage]]:
+    """A program as it is bound, and its outside values.
+
+    Raises:
+        GraphError: it has references.
+    """
+    pure(graph)
+    written = WrittenOut()  # inlined, so that calls share the planned memory
+    program = written.graph(graph)
+    held = {written[value]: array for value, array in known.items()}
+    return _laid_out(program, sizes, held, target)
 
 
 def _laid_out(
@@ -323,8 +337,7 @@ class Binder:
             if isinstance(array, np.ndarray) and _in_place((array,), held)
         ]
         if isinstance(where, ahead.Noting):
-            where.note(asked.op, asked.workload, positions)
-            return where.launch, ()
+            return where.divided(asked, positions, arguments)
         shared = all(value.node is None for value in fixed)
         store = self.store if shared else {}
         found = kept.kept(asked, targets.get(where), arguments, positions, store)
