@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tensorlang.graph.specs import TensorSpec
+from tensorlang.layers import Dense, Model, Sequential
+
 
 def test_an_operator_becomes_a_folder(tlang, tmp_path):
     given = [
@@ -37,3 +40,17 @@ def test_mistakes_are_sentences(tlang, tmp_path, given, said):
     done = tlang("export", *given, "-o", tmp_path)
     assert done.exit_code == 2
     assert said in " ".join(done.output.split())
+
+
+def test_a_network_becomes_a_folder(tlang, tmp_path):
+    spec = TensorSpec(("batch", 7))
+    model = Model(Sequential(Dense(20, "relu"), Dense(3))).compile(spec)
+    model.save(tmp_path / "net.onnx")
+    given = ["--model", tmp_path / "net.onnx", "-o", tmp_path / "net", "--name", "net"]
+    done = tlang("export", *given, "--batch", "4")
+    assert done.exit_code == 0, done.output
+    assert "objects/net_constants.o  " in done.output
+    header = (tmp_path / "net" / "net.h").read_text()
+    assert "int net(int64_t batch, const float *" in header
+    for wrong in (["dense", *given], ["-o", tmp_path]):
+        assert tlang("export", *wrong).exit_code == 2
