@@ -44,7 +44,7 @@ _AFTERWARDS: Final = 0.6  # seconds for measuring machine limits and writing rec
 _AFTER_INTERRUPT: Final = 10.0  # seconds for finals after Ctrl-C
 _PATIENCE: Final = 20  # multiple of the usual time of a candidate
 _LEAST_PATIENCE: Final = 5.0
-_FIRST_COMPARISON: Final = 4  # correct configurations
+_FIRST_COMPARISON: Final = 2  # correct configurations
 _MOST_LOST: Final = 3  # candidates in succession, before the search is given up
 
 
@@ -312,8 +312,9 @@ class Run:
             if candidate.key in result.samples:
                 search.correct(candidate, median(result.samples[candidate.key]))
         if result.samples:
+            left = self._until_the_end()
             self.doubt = finals.confirm(
-                worker, base, others, result, self._until_the_end()
+                worker, base, others, result, lambda: left() - worker.start_seconds
             )
         for candidate, outcome in result.failed:
             search.revoke(candidate, outcome)

@@ -254,7 +254,7 @@ def test_a_tuner_that_starts_while_the_server_is_away_or_recovers_goes_on(
     server.start_recovering()
     begun = time.monotonic()
     early = Trials(url, study)  # does not wait
-    assert time.monotonic() - begun < storage._UNANSWERED
+    assert time.monotonic() - begun < storage._PASSES
     assert "starting up" in early.trouble
     assert early.claim(claim(1))
     early.add(row(1))
@@ -268,6 +268,6 @@ def test_a_server_that_never_answered_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("psycopg", reason="psycopg is not installed")
-    monkeypatch.setattr(storage, "_UNANSWERED", 1.0)
+    monkeypatch.setattr(storage, "_PASSES", 1.0)
     with pytest.raises(RecordError, match="cannot be used"):
         Trials("postgresql://postgres@/postgres?host=/nonexistent", "study")

@@ -40,13 +40,6 @@ _SECONDS_TO_WAIT: Final = 30
 _WRITE_WAIT: Final = 3  # seconds for a locked database before a trial is kept
 _CONNECT_WAIT: Final = 5  # seconds for a server's answer
 _TABLES: Final = 7_305_808_868  # the advisory lock of whoever creates the tables
-# SQLite's extended codes have these in their last byte
-_PASSING: Final = (
-    sqlite3.SQLITE_BUSY,
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_LOCKED,
-)
 # everything between the user's name and the last @; secret query parameters
 _PASSWORD: Final = re.compile(r"(?:(?<=://)|^(?!.*://))([^/:@]*):(.*)@")
 _SECRET: Final = re.compile(
@@ -54,8 +47,20 @@ _SECRET: Final = re.compile(
 )
 
 
-class Away(RecordError):  # noqa: N818 - an event, after which it is tried again
-    """The database is there, but full, locked, starting or stopping."""
+class Passing(RecordError):  # noqa: N818 - an event, after which it is tried again
+    """It may pass: a full disk, or a server that does not answer."""
+
+
+class Away(Passing):
+    """The database is there, but locked, starting or stopping."""
+
+
+_KINDS: Final[Mapping[int, type[RecordError]]] = {
+    sqlite3.SQLITE_BUSY: Away,
+    sqlite3.SQLITE_LOCKED: Away,
+    sqlite3.SQLITE_FULL: Passing,
+    sqlite3.SQLITE_IOERR: Passing,
+}
 
 
 def default_url() -> str:
@@ -108,7 +113,7 @@ def named(url: str) -> Iterator[None]:
     ) as problem:
         path = _file(url)
         advice = (path and _full(path.parent)) or "repair or remove it, or name another"
-        raise (Away if _passes(problem, url) else RecordError)(
+        raise _kind(problem, url)(
             f"storage {shown} cannot be used: {_first(problem, url)}; {advice} with "
             "--storage"
         ) from None
@@ -129,17 +134,19 @@ def _root(problem: BaseException) -> BaseException:
     return problem
 
 
-def _passes(problem: Exception, url: str) -> bool:
-    """Whether the database is there, and what is wrong with it passes."""
+def _kind(problem: Exception, url: str) -> type[RecordError]:
     root = _root(problem)
     if isinstance(root, sqlite3.Error):
-        return getattr(root, "sqlite_errorcode", 0) & 0xFF in _PASSING
-    if isinstance(root, filelock.Timeout) or disk_space.is_full(root):
-        return True
+        code = getattr(root, "sqlite_errorcode", 0) & 0xFF  # of an extended one
+        return _KINDS.get(code, RecordError)
+    if isinstance(root, filelock.Timeout):
+        return Away
+    if disk_space.is_full(root):
+        return Passing
     if not _of_libpq(url) or not find_spec("psycopg"):
-        return False
+        return RecordError
     address = f"{_POSTGRESQL}{url.partition('://')[2]}"
-    return bool(pq.PGconn.ping(address.encode()) == pq.Ping.REJECT)
+    return Away if pq.PGconn.ping(address.encode()) == pq.Ping.REJECT else Passing
 
 
 def _first(problem: Exception, url: str) -> str:
@@ -206,11 +213,6 @@ def _options(url: str) -> dict[str, object]:
     milliseconds = 1000 * _SECONDS_TO_WAIT
     waits = {"connect_timeout": _CONNECT_WAIT, "tcp_user_timeout": milliseconds}
     return {"pool_pre_ping": True, "connect_args": waits}
-
-
-def is_served(url: str) -> bool:
-    """Whether a server has the database, not a file or this process."""
-    return not url.startswith(_SQLITE)
 
 
 def _of_libpq(url: str) -> bool:

@@ -36,7 +36,7 @@ GRACE: Final = 60.0  # seconds after the last one, until a claim is free again
 _PAUSE: Final = 5.0  # seconds until a storage that failed is tried again
 _PATIENCE: Final = 4.0  # multiple of the time that it took to fail
 _SETTLING: Final = 15.0  # seconds until all tuners have delivered after an outage
-_UNANSWERED: Final = 10.0  # seconds until a server that never answered is an error
+_PASSES: Final = 10.0  # seconds until a server that never answered is an error
 _LOOK: Final = 0.5  # seconds between two looks for it
 _LONGEST_NAME: Final = 500
 _reached: set[str] = set()  # URLs: they are right, even if they fail later
@@ -169,19 +169,20 @@ class Trials:
     def _reach(self) -> None:
         """Connect; a database that is there, but cannot be used now, is an outage.
 
-        A server that does not answer may be restarting, and is tried for a while.
+        A server may be restarting, and a full disk be cleared: it is tried for a while.
 
         Raises:
-            RecordError, TuningError: there is none.
+            RecordError, TuningError: it cannot be used.
         """
-        ends = time.monotonic() + _UNANSWERED
+        ends = time.monotonic() + _PASSES
         while self._try(lambda _: True) is None and self._url not in _reached:
             if isinstance(self._problem, databases.Away):
                 return
-            if time.monotonic() >= ends or not databases.is_served(self._url):
-                raise self._problem
-            self._again = 0.0
+            passing = isinstance(self._problem, databases.Passing)
+            if not passing or time.monotonic() >= ends:
+                raise RecordError(self.trouble)
             time.sleep(_LOOK)
+            self._again = 0.0
 
     def _connect(self) -> tuple[Engine, int]:
         if self._connected is None:

@@ -32,6 +32,7 @@ from tensorlang.workload import Workload
 _START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 2.0  # for a guard to end what was started
 _PAUSES: Final = (0.0, 0.5, 3.0)  # seconds before each attempt to start, or to go on
+_FURTHER: Final = 2  # attempts to start, each after the last of the pauses
 _TAG: Final = "TENSORLANG_TUNER_WORKER"  # inherited by what a candidate starts
 _FAULTS: Final = (  # signals that a process causes itself
     signal.SIGSEGV,
@@ -212,7 +213,7 @@ class WorkerProcess:
         """Make sure that a worker runs and has opened the workload."""
         if self._process is not None and self._open:
             return
-        for more in _PAUSES:
+        for more in (*_PAUSES, *_PAUSES[-1:] * _FURTHER):
             time.sleep(max(pause, more))
             try:
                 if self._process is None:
