@@ -30,6 +30,9 @@ with lazy.modules(__name__):
     )
 
 
+_PRODUCTS: Final = 2  # vectors of them per cycle
+_MOVED: Final = 2  # cycles to load an element, and to store it elsewhere
+_OVERLAP: Final = 4.0  # power by which arithmetic and loads overlap
 Serves: TypeAlias = "Callable[[Workload], bool]"
 
 
@@ -130,16 +133,25 @@ def _plain(workload: Workload) -> str:
 def _better_flat(workload: Workload, target: Target) -> bool:
     """Whether flattened images are predicted to be faster, for channels last.
 
-    Vectors along a line fill where outputs do not fill half of one. Images and results
-    are then rearranged element by element instead of the weights by vectors, which
-    also pays where the weights are so many more.
+    Vectors hold outputs, or else neighbouring pixels, those between lines included:
+    arithmetic takes longer by the lanes that hold no result. Tiles of one vector of
+    outputs load as often as they multiply. Besides, weights are packed element by
+    element for the one, and images and results are rearranged so for the other.
     """
     p, bits = of(workload), DType(workload.dtypes[0]).bits
     if p.first or not _flat(workload) or bits < 32:  # narrow floats have dot products
         return False
     lanes = target.vector_bits // bits
-    moved = math.prod(p.given_x) + math.prod(p.given_y)
-    return 2 * p.outputs <= lanes or moved * lanes < math.prod(p.given_w)
+    vectors = math.ceil(p.outputs / lanes)
+    products = math.prod(p.given_y) * math.prod(p.given_w[1:])
+    arithmetic = products / (_PRODUCTS * lanes)
+    covered = (p.window[-1] - 1) * p.dilation[-1] + 1
+    pitch = p.result[-1] - 1 + math.ceil(covered / p.stride[-1])
+    loads = math.pow(1 + math.pow(vectors, -_OVERLAP), 1 / _OVERLAP)
+    last = arithmetic * loads * vectors * lanes / p.outputs
+    flat = arithmetic * pitch / p.result[-1]
+    moved = math.prod(p.given_x) + math.prod(p.given_y) - math.prod(p.given_w)
+    return flat + _MOVED * moved < last
 
 
 def of_weights(p: Problem) -> str:

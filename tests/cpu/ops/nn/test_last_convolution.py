@@ -142,6 +142,9 @@ def test_flattened_images_give_the_bits_of_channels_first(
         ((56, 56, 64), (4, 64, 3, 3), "f32", True),
         ((56, 56, 64), (4, 64, 1, 1), "f32", False),
         ((56, 56, 64), (64, 64, 3, 3), "f32", False),
+        ((56, 56, 64), (8, 64, 3, 3), "f32", False),  # they fill a vector
+        ((40, 40, 7), (10, 7, 7, 7), "f32", True),  # of 16 lanes
+        ((40, 40, 7), (10, 7, 1, 1), "f32", False),  # little arithmetic
         ((1, 1, 64), (4, 64, 3, 3), "f32", False),
     ],
 )
