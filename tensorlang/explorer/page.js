@@ -13,6 +13,7 @@ for (const stage of Object.values(links.stages)) { // machine code has what its 
     stage[kind] ??= stage.sources.map((line) => (line ? links.stages.source[kind][line - 1] : []));
   }
 }
+const MOST_LINES = 3000; // of a stage that is shown from the beginning, for speed
 const status = document.getElementById("status");
 const root = document.documentElement;
 let pinned = null;
@@ -232,5 +233,10 @@ document.getElementById("theme").addEventListener("click", otherTheme);
 window.addEventListener("hashchange", follow);
 setTheme(window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 if (narrow()) choose(stages[0]);
-else for (const name of ["trace", "compare", "search", "facts"]) if (document.getElementById(name)) toggle(name, false);
+else {
+  const long = stages.filter((name) => links.stages[name].own.length > MOST_LINES);
+  for (const name of ["trace", "compare", "search", "facts", ...long]) {
+    if (document.getElementById(name)) toggle(name, false);
+  }
+}
 follow();
