@@ -75,7 +75,8 @@ class Elementwise(Operator):
         """The definition's return annotation, one entry per result."""
         said = inspect.signature(self.element).return_annotation
         found = signature.evaluated(said, self.element)
-        return get_args(found) if get_origin(found) is tuple else (found,)
+        several = get_args(found) if get_origin(found) is tuple else (found,)
+        return tuple(map(signature.annotated, several))
 
     @cached_property
     def definition(self) -> Body:

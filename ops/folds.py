@@ -172,6 +172,7 @@ def fold(
     Raises:
         OperatorError: the name is not an identifier, or another operator has it.
     """
-    if not isinstance(of, Arrays):
+    kind = signature.annotated(of)
+    if not isinstance(kind, Arrays):
         raise OperatorError(f"{id}: a fold is of arrays such as Floats, not {of!r:.80}")
-    return decorator(Fold, id, {**options, "of": of})
+    return decorator(Fold, id, {**options, "of": kind})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Annotated, TypeAlias
 
 from tensorlang import ir, lazy
 from tensorlang.ops.nn.dense_shapes import (
@@ -22,10 +22,7 @@ from tensorlang.ops.spec.signature import Arrays, Singles
 with lazy.modules(__name__):
     from tensorlang.ops.spec import demands
 
-if TYPE_CHECKING:
-    Pairs4: TypeAlias = ir.Tensor
-else:
-    Pairs4 = Arrays("pairs of 4-bit weights", ("u8",))
+Pairs4: TypeAlias = Annotated["ir.Tensor", Arrays("pairs of 4-bit weights", ("u8",))]
 
 
 def _with_scales(given: Shapes) -> Shapes:

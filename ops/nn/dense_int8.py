@@ -7,7 +7,8 @@ Integer-Arithmetic-Only Inference", 2018. Integer weights have no gradient.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from collections.abc import Callable
+from typing import Annotated, Any, Final, TypeAlias
 
 from tensorlang import ir
 from tensorlang.errors import ArgumentError, DTypeError
@@ -23,15 +24,10 @@ from tensorlang.ops.nn.packing import GROUP, LANES
 from tensorlang.ops.spec.definition import operator
 from tensorlang.ops.spec.signature import Arrays, ElementType, Packed, Scalar, Singles
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Activations: TypeAlias = ir.Tensor
-    Weights8: TypeAlias = ir.Tensor
-else:
-    Activations = Arrays("8-bit activations", ("u8", "i8"))
-    Weights8 = Arrays("8-bit weights", ("i8",))
-
+Activations: TypeAlias = Annotated[
+    "ir.Tensor", Arrays("8-bit activations", ("u8", "i8"))
+]
+Weights8: TypeAlias = Annotated["ir.Tensor", Arrays("8-bit weights", ("i8",))]
 _LONGEST: Final = (2**31 - 1) // (255 * 128)  # products whose sum fits into i32
 _LEAST, _MOST = 2.0**-126, (2 - 2.0**-23) * 2.0**127  # normal numbers of f32
 _HALF: Final = 128  # what an i8 lacks to be a u8

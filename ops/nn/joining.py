@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import reduce
 from itertools import chain
 from operator import and_
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from tensorlang import ir
 from tensorlang.errors import ArgumentError
@@ -15,16 +15,18 @@ from tensorlang.ops.calls.tensors import MOST_ELEMENTS
 from tensorlang.ops.spec.definition import operator
 from tensorlang.ops.spec.signature import Anything, Number, Static
 
-if TYPE_CHECKING:
-    Pairs: TypeAlias = tuple[int, ...]
-    Parts: TypeAlias = int | tuple[int, ...]
-else:
-    Pairs = Static(
+Pairs: TypeAlias = Annotated[
+    tuple[int, ...],
+    Static(
         (tuple,),
         says="a pair of whole numbers for each dimension, such as ((0, 0), (1, 1))",
         pairs=True,
-    )
-    Parts = Static((int, tuple), says="a number, or whole numbers", kind="other")
+    ),
+]
+Parts: TypeAlias = Annotated[
+    int | tuple[int, ...],
+    Static((int, tuple), says="a number, or whole numbers", kind="other"),
+]
 Mode: TypeAlias = Literal["constant", "reflect", "replicate", "circular"]
 _ONE_AROUND: Final = (0, 0, 0, 0, 1, 1, 1, 1)
 _THIRD: Final = 1024

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from collections.abc import Callable
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from tensorlang import ir
 from tensorlang.errors import DTypeError
 from tensorlang.ops.spec.definition import operator
 from tensorlang.ops.spec.signature import Arrays, ElementType, Singles
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Bytes: TypeAlias = ir.Tensor
-    Narrowed: TypeAlias = ir.Tensor
-else:
-    Bytes = Arrays("quantised numbers", ("u8", "i8"))
-    Narrowed = Arrays("activations", ("f32", "bf16", "f16"))
+Bytes: TypeAlias = Annotated["ir.Tensor", Arrays("quantised numbers", ("u8", "i8"))]
+Narrowed: TypeAlias = Annotated[
+    "ir.Tensor", Arrays("activations", ("f32", "bf16", "f16"))
+]
 
 Bits: TypeAlias = Literal[8, 4]
 _LARGEST: Final[dict[int, int]] = {8: 127, 4: 7}

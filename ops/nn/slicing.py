@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 from tensorlang import ir
 from tensorlang.errors import ArgumentError
 from tensorlang.ops.spec.definition import operator
 from tensorlang.ops.spec.signature import Anything, Static
 
-if TYPE_CHECKING:
-    Bounds: TypeAlias = int | tuple[int | None, ...] | None
-else:
-    Bounds = Static(
+Bounds: TypeAlias = Annotated[
+    int | tuple[int | None, ...] | None,
+    Static(
         (int, tuple), (None,), "a whole number or None for each dimension", kind="other"
-    )
+    ),
+]
 _WHOLE: Final = (8192, 3072)
 # the middle third of the columns, as K of a packed QKV
 _MIDDLE: Final = {"begin": (None, 1024), "end": (None, 2048)}

@@ -8,25 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 from tensorlang.ops.nn.convolution_problem import Problem, of
 from tensorlang.ops.nn.winograd_blocks import LANES, STRIP, Blocks, blocks
 from tensorlang.ops.nn.winograd_matrices import TRANSFORMS, WINDOW
 from tensorlang.ops.spec.signature import Static
+from tensorlang.workload import Workload
 
-if TYPE_CHECKING:
-    from tensorlang.workload import Workload
-
-    Tolerance: TypeAlias = float | None
-else:
-    Tolerance = Static(
+Tolerance: TypeAlias = Annotated[
+    float | None,
+    Static(
         (float,),
         (None,),
         "None or a relative error from 0",
         levels=(0.0, *(t.tolerance for t in TRANSFORMS.values())),
-    )
-
+    ),
+]
 NONFUSED: Final = {4: "winograd43_nonfused", 2: "winograd23_nonfused"}
 _WORTH: Final = {4: 32, 2: 128}  # channels
 NAMES: Final = {2: "winograd23", 4: "winograd43"}

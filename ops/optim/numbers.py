@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 from tensorlang.errors import ArgumentError
 from tensorlang.ops.spec.signature import Domain
@@ -98,11 +98,9 @@ def _number(id: str, name: str, value: Any) -> float:
     return number
 
 
-if TYPE_CHECKING:
-    Positive: TypeAlias = float
-    Part: TypeAlias = float
-    Count: TypeAlias = int
-else:
-    Positive = Domain(float, f"0.0 <= {{}} <= {sys.float_info.max!r}", positive)
-    Part = Domain(float, "0.0 <= {} < 1.0", share)
-    Count = Domain(int, f"1 <= {{}} <= {_MOST_STEPS}", count)
+_LARGEST: Final = sys.float_info.max
+Positive: TypeAlias = Annotated[
+    float, Domain(float, f"0.0 <= {{}} <= {_LARGEST!r}", positive)
+]
+Part: TypeAlias = Annotated[float, Domain(float, "0.0 <= {} < 1.0", share)]
+Count: TypeAlias = Annotated[int, Domain(int, f"1 <= {{}} <= {_MOST_STEPS}", count)]

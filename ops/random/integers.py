@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from tensorlang.ops.spec.signature import (
     Floats,
     Key,
     Offset,
+    Other,
     Shape,
 )
 
@@ -175,16 +176,10 @@ def _words(array: Any, word: np.dtype) -> Any:
     return replace(array, dtype=word)
 
 
-if TYPE_CHECKING:
-    Shuffled: TypeAlias = KeyWords
-    Count: TypeAlias = Elements
-    Words: TypeAlias = ir.Tensor
-    Order: TypeAlias = ir.Tensor
-else:
-    Shuffled = replace(Key, verb="shuffled with")
-    Count = replace(Elements, counted=_counted)
-    Words = Arrays("words", ("u8", "u16", "u64", "u32"))
-    Order = Arrays("positions", ("i32",))
+Shuffled: TypeAlias = Annotated["KeyWords", Other("key", verb="shuffled with")]
+Count: TypeAlias = Annotated["tuple[ir.Size, ...]", Other("elements", counted=_counted)]
+Words: TypeAlias = Annotated["ir.Tensor", Arrays("words", ("u8", "u16", "u64", "u32"))]
+Order: TypeAlias = Annotated["ir.Tensor", Arrays("positions", ("i32",))]
 
 
 @drawn(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from tensorlang.ops.kernels.tracing import KeyWords
     from tensorlang.ops.operator import Launch
 
-    Words: TypeAlias = ir.Tensor
-else:
-    Words = Arrays("words", ("u64", "u32"))
+Words: TypeAlias = Annotated["ir.Tensor", Arrays("words", ("u64", "u32"))]
 
 _WORD: Final = (1 << 32) - 1
 _WORDS: Final = ("u32", "u64")

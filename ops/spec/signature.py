@@ -69,6 +69,9 @@ from tensorlang import ir
 from tensorlang.errors import ArgumentError, DTypeError, OperatorError
 from tensorlang.ops.spec.promotion import promoted
 
+if TYPE_CHECKING:
+    from tensorlang.ops.kernels.tracing import KeyWords, Strips
+
 FLOATS: Final = ("f32", "bf16", "f16", "f64")
 INTEGERS: Final = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 NARROW: Final = ("f16", "bf16")
@@ -109,17 +112,6 @@ class Arrays:
     packed: bool = False
     batch: bool = False
 
-    def __or__(self, other: object) -> Arrays:
-        if other is None:
-            return replace(self, optional=True)
-        if other is Number:
-            return replace(self, number=True)
-        if other is Packed:
-            return replace(self, packed=True)
-        return NotImplemented
-
-    __ror__ = __or__
-
 
 @dataclass(frozen=True, slots=True)
 class Static:
@@ -140,13 +132,6 @@ class Static:
     pairs: bool = False
     kind: str = ""
     levels: tuple[float, ...] = ()
-
-    def __or__(self, other: object) -> Static:
-        if other is not None:
-            return NotImplemented
-        return replace(
-            self, choices=(*self.choices, None), says=f"{self.says}, or None"
-        )
 
     def fitted(self, id: str, name: str, value: object) -> Any:
         """The value, converted to the type of the annotation.
@@ -197,10 +182,6 @@ class Other:
     verb: str = "drawn from"
     counted: Callable[[str, str, Any], Any] | None = None
 
-    def __or__(self, other: object) -> Other:
-        known = self.kind in ("key", "shape") and other is None
-        return replace(self, optional=True) if known else NotImplemented
-
 
 @dataclass(frozen=True, slots=True)
 class Domain:
@@ -218,11 +199,9 @@ class Domain:
     fitted: Callable[[str, str, Any], Any]
     optional: bool = False
 
-    def __or__(self, other: object) -> Domain:
-        return replace(self, optional=True) if other is None else NotImplemented
-
 
 Kind: TypeAlias = Arrays | Static | Other | Domain
+_KINDS: Final = (Arrays, Static, Other, Domain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -493,77 +472,50 @@ def _times(parameter: Parameter, attributes: Mapping[str, Any]) -> int:
     return int(attributes[parameter.name]) if parameter.several else 1
 
 
-if TYPE_CHECKING:
-    from tensorlang.ops.kernels.tracing import KeyWords, Strips
-
-    Floats: TypeAlias = ir.Tensor
-    Singles: TypeAlias = ir.Tensor
-    Weights: TypeAlias = ir.Tensor
-    Integers: TypeAlias = ir.Tensor
-    Indices: TypeAlias = ir.Tensor
-    Numbers: TypeAlias = ir.Tensor
-    Truths: TypeAlias = ir.Tensor
-    Anything: TypeAlias = ir.Tensor
-    Float: TypeAlias = ir.Expr
-    Integer: TypeAlias = ir.Expr
-    Real: TypeAlias = ir.Expr
-    Truth: TypeAlias = ir.Expr
-    Value: TypeAlias = ir.Expr
-    Number: TypeAlias = ir.Expr
-    Packed: TypeAlias = Strips
-    Ints: TypeAlias = int | tuple[int, ...]
-    Sizes: TypeAlias = int | tuple[int, ...]
-    Padding: TypeAlias = int | tuple[int, ...] | tuple[tuple[int, int], ...] | str
-    Scalar: TypeAlias = ir.ExprLike
-    Share: TypeAlias = ir.Expr | float | None
-    InOut = Annotated[_T, "in place"]
-    Batch = Annotated[_T, "a batch"]
-    Key: TypeAlias = KeyWords
-    Replayed: TypeAlias = KeyWords
-    Split: TypeAlias = KeyWords
-    Folded: TypeAlias = KeyWords
-    Child: TypeAlias = ir.Expr
-    Offset: TypeAlias = Any
-    Derived: TypeAlias = Any
-    ElementType: TypeAlias = Any
-    Shape: TypeAlias = tuple[ir.Size, ...]
-    Elements: TypeAlias = tuple[ir.Size, ...]
-    Like: TypeAlias = tuple[ir.Size, ...]
-else:
-    Floats = Float = Arrays("floats", FLOATS)
-    Singles = Arrays("floats", ("f32",))
-    Weights = Arrays("weights", FLOATS)
-    Integers = Integer = Arrays("integers", INTEGERS)
-    Indices = Arrays("indices", ("i32", "i64"))
-    Numbers = Real = Arrays("numbers", REALS)
-    Truths = Truth = Arrays("truth values", ("bool",))
-    Anything = Value = Arrays("numbers or truth values", ANY)
-    Number, Packed = object(), object()
-    Ints = Static((int, tuple), (), "a whole number or several")
-    Sizes = replace(Ints, kind="sizes")
-    Padding = Static(
-        (int, tuple, str), (), "whole numbers, pairs, 'same' or 'valid'", pairs=True
-    )
-    Scalar, Share, Key = Other("scalar"), Other("share"), Other("key")
-    Replayed, Split = replace(Key, verb=""), replace(Key, verb="split")
-    Folded, Child = replace(Key, verb="folded"), Other("child")
-    Offset, Derived = Other("offset"), Other("derived")
-    ElementType = Other("dtype")
-    Shape, Elements, Like = Other("shape"), Other("elements"), Other("like")
-
-    class InOut:
-        """An array that is updated in place."""
-
-        def __class_getitem__(cls, of: Arrays) -> Arrays:
-            """Such an array of the elements of `of`."""
-            return replace(of, inplace=True)
-
-    class Batch:
-        """An array whose first size stays symbolic even if it is 1."""
-
-        def __class_getitem__(cls, of: Arrays) -> Arrays:
-            """Such an array of the elements of `of`."""
-            return replace(of, batch=True)
+# each for type checkers, with the kind that it is here
+Floats: TypeAlias = Annotated["ir.Tensor", Arrays("floats", FLOATS)]
+Singles: TypeAlias = Annotated["ir.Tensor", Arrays("floats", ("f32",))]
+Weights: TypeAlias = Annotated["ir.Tensor", Arrays("weights", FLOATS)]
+Integers: TypeAlias = Annotated["ir.Tensor", Arrays("integers", INTEGERS)]
+Indices: TypeAlias = Annotated["ir.Tensor", Arrays("indices", ("i32", "i64"))]
+Numbers: TypeAlias = Annotated["ir.Tensor", Arrays("numbers", REALS)]
+Truths: TypeAlias = Annotated["ir.Tensor", Arrays("truth values", ("bool",))]
+Anything: TypeAlias = Annotated["ir.Tensor", Arrays("numbers or truth values", ANY)]
+Float: TypeAlias = Annotated["ir.Expr", Arrays("floats", FLOATS)]
+Integer: TypeAlias = Annotated["ir.Expr", Arrays("integers", INTEGERS)]
+Real: TypeAlias = Annotated["ir.Expr", Arrays("numbers", REALS)]
+Truth: TypeAlias = Annotated["ir.Expr", Arrays("truth values", ("bool",))]
+Value: TypeAlias = Annotated["ir.Expr", Arrays("numbers or truth values", ANY)]
+Number: TypeAlias = Annotated["ir.Expr", ("number", True)]
+Packed: TypeAlias = Annotated["Strips", ("packed", True)]
+InOut: TypeAlias = Annotated[_T, ("inplace", True)]
+Batch: TypeAlias = Annotated[_T, ("batch", True)]
+Ints: TypeAlias = Annotated[
+    "int | tuple[int, ...]", Static((int, tuple), says="a whole number or several")
+]
+Sizes: TypeAlias = Annotated[
+    "int | tuple[int, ...]",
+    Static((int, tuple), says="a whole number or several", kind="sizes"),
+]
+Padding: TypeAlias = Annotated[
+    "int | tuple[int, ...] | tuple[tuple[int, int], ...] | str",
+    Static(
+        (int, tuple, str), says="whole numbers, pairs, 'same' or 'valid'", pairs=True
+    ),
+]
+Scalar: TypeAlias = Annotated["ir.ExprLike", Other("scalar")]
+Share: TypeAlias = Annotated["ir.Expr | float | None", Other("share")]
+Key: TypeAlias = Annotated["KeyWords", Other("key")]
+Replayed: TypeAlias = Annotated["KeyWords", Other("key", verb="")]
+Split: TypeAlias = Annotated["KeyWords", Other("key", verb="split")]
+Folded: TypeAlias = Annotated["KeyWords", Other("key", verb="folded")]
+Child: TypeAlias = Annotated["ir.Expr", Other("child")]
+Offset: TypeAlias = Annotated[Any, Other("offset")]
+Derived: TypeAlias = Annotated[Any, Other("derived")]
+ElementType: TypeAlias = Annotated[Any, Other("dtype")]
+Shape: TypeAlias = Annotated["tuple[ir.Size, ...]", Other("shape")]
+Elements: TypeAlias = Annotated["tuple[ir.Size, ...]", Other("elements")]
+Like: TypeAlias = Annotated["tuple[ir.Size, ...]", Other("like")]
 
 
 PACKING: Final = Static(
@@ -638,31 +590,36 @@ def _unsaid(default: object, keyword: bool) -> Kind:
     return Static((kind,), says=_NAMES.get(kind, kind.__name__))
 
 
+def annotated(said: object) -> object:
+    """The kind of an annotation that is one of those here; any other one unchanged."""
+    if get_origin(said) is not Annotated:
+        return said
+    kind, *marks = said.__metadata__  # type: ignore[attr-defined]
+    return replace(kind, **dict(marks)) if isinstance(kind, _KINDS) else said
+
+
 def kind_of(where: str, said: object) -> Kind:
     """The kind of an annotation.
 
     Raises:
         OperatorError: the annotation is unknown.
     """
-    if isinstance(said, (Arrays, Other, Static, Domain)):
-        return said
+    found = annotated(said)
+    if isinstance(found, _KINDS):
+        return found
     origin, of = get_origin(said), get_args(said)
-    if origin is Sequence and len(of) == 1 and isinstance(of[0], (Arrays, Other)):
-        return replace(of[0], several=True)
+    if origin is Sequence and len(of) == 1:
+        one = annotated(of[0])
+        if isinstance(one, (Arrays, Other)):
+            return replace(one, several=True)
     if origin is Literal:
         *others, last = map(repr, of)
         return Static((), of, f"{', '.join(others)} or {last}" if others else last)
     if said is None or said is NoneType:
         return Static((), (None,), "None")
-    if origin in (Union, UnionType):
-        found = [kind_of(where, part) for part in of]
-        parts = [part for part in found if isinstance(part, Static)]
-        if len(parts) == len(of):
-            return Static(
-                tuple(kind for part in parts for kind in part.types),
-                tuple(value for part in parts for value in part.choices),
-                " or ".join(part.says for part in parts),
-            )
+    united = _united(where, of) if origin in (Union, UnionType) else None
+    if united is not None:
+        return united
     plain = origin or said
     if plain in _NAMES:
         return Static((plain,), (), _NAMES[plain])
@@ -673,3 +630,34 @@ def kind_of(where: str, said: object) -> Kind:
         "Integers and so on, attributes int, float, bool, str or tuple (see "
         "tensorlang.ops.spec.signature), or leave the annotation out"
     )
+
+
+def _united(where: str, parts: Sequence[object]) -> Kind | None:
+    """The kind of alternatives; None if they have none."""
+    found = [annotated(part) for part in parts]
+    first = next((each for each in found if isinstance(each, _KINDS)), None)
+    if first is None:
+        plain = [kind_of(where, part) for part in parts]
+        statics = [each for each in plain if isinstance(each, Static)]
+        if len(statics) < len(plain):
+            return None
+        return Static(
+            tuple(type_ for each in statics for type_ in each.types),
+            tuple(value for each in statics for value in each.choices),
+            " or ".join(each.says for each in statics),
+        )
+    kind: Kind = first
+    for other in found:
+        marks = getattr(other, "__metadata__", ())
+        if isinstance(kind, Arrays) and marks:
+            kind = replace(kind, **dict(marks))
+        elif isinstance(kind, Static) and other is NoneType:
+            choices = (*kind.choices, None)
+            kind = replace(kind, choices=choices, says=f"{kind.says}, or None")
+        elif isinstance(kind, Other) and kind.kind not in ("key", "shape"):
+            return None
+        elif not isinstance(kind, Static) and other is NoneType:
+            kind = replace(kind, optional=True)
+        elif other is not first:
+            return None
+    return kind

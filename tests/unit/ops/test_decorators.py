@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -10,7 +11,20 @@ import pytest
 from tensorlang import ir
 from tensorlang.errors import ArgumentError, OperatorError
 from tensorlang.ops import elementwise, fold, operator
-from tensorlang.ops.spec.signature import Floats
+from tensorlang.ops.spec.signature import (
+    Arrays,
+    Batch,
+    Floats,
+    InOut,
+    Integers,
+    Ints,
+    Key,
+    Number,
+    Packed,
+    Scalar,
+    Static,
+    kind_of,
+)
 
 
 def body(x):
@@ -80,3 +94,44 @@ def test_what_is_no_definition():
         fold("decorated.fold", Floats, empti=True)(lambda rows: rows)
     with pytest.raises(OperatorError, match="a fold is of arrays such as Floats"):
         fold("decorated.folds", "Floats")
+
+
+@pytest.mark.parametrize(
+    ("said", "marks"),
+    [
+        (Floats | None, {"optional"}),
+        (None | Floats, {"optional"}),
+        (Floats | Number, {"number"}),
+        (Floats | Number | None, {"number", "optional"}),
+        (Floats | Packed, {"packed"}),
+        (InOut[Floats], {"inplace"}),
+        (Batch[Floats] | None, {"batch", "optional"}),
+        (Sequence[Floats], {"several"}),
+    ],
+)
+def test_alternatives_and_marks_of_arrays(said, marks):
+    kind = kind_of("x", said)
+    assert isinstance(kind, Arrays)
+    assert kind.dtypes == kind_of("x", Floats).dtypes
+    assert {name for name in Arrays.__slots__ if getattr(kind, name) is True} == marks
+
+
+def test_alternatives_of_attributes_and_keys():
+    kind = kind_of("n", Ints | None)
+    assert isinstance(kind, Static)
+    assert kind.choices == (None,)
+    assert kind.says == "a whole number or several, or None"
+    assert kind_of("n", float | None).says == "a number or None"
+    assert kind_of("key", Key | None).optional
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *(Scalar | None, Floats | Integers, Floats | int, Ints | Number, Number),
+        *(Sequence[int], Sequence[Ints], dict, ir.DType | int, np.ndarray | None),
+    ],
+)
+def test_annotations_without_a_meaning_are_refused(said):
+    with pytest.raises(OperatorError, match="x: no parameter of an operator is a"):
+        kind_of("x", said)
