@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Final, Literal
 
 from tensorlang import ir
-from tensorlang.ir import Expr, Tensor
 from tensorlang.ops.spec.definition import operator
 from tensorlang.ops.spec.signature import Floats
 
@@ -27,7 +26,7 @@ def lstm_cell(
     c: Floats,
     peepholes: Floats | None = None,
     order: Literal["ifgo", "iofg"] = "ifgo",
-) -> tuple[Tensor, Tensor]:
+) -> tuple[ir.Tensor, ir.Tensor]:
     """A step of an LSTM: its output and its next cell state.
 
     `c2 = sigmoid(f) * c + sigmoid(i) * tanh(g)` and `h = sigmoid(o) * tanh(c2)`.
@@ -47,20 +46,20 @@ def lstm_cell(
     )
     gate = _gates(gates, order)
 
-    def peeped(name: str, b: Expr, j: Expr, cell: Expr) -> Expr:
+    def peeped(name: str, b: ir.Expr, j: ir.Expr, cell: ir.Expr) -> ir.Expr:
         value = gate(name, b, j)
         if peepholes is None:
             return value
         return value + ir.wide(peepholes["iof".index(name) * size + j]) * cell
 
-    def state(b: Expr, j: Expr) -> Expr:
+    def state(b: ir.Expr, j: ir.Expr) -> ir.Expr:
         before = ir.wide(c[b, j])
         kept = ir.sigmoid(peeped("f", b, j, before)) * before
         return kept + ir.sigmoid(peeped("i", b, j, before)) * ir.tanh(gate("g", b, j))
 
     wide = ir.compute((rows, size), state, "wide")
 
-    def result(b: Expr, j: Expr) -> Expr:
+    def result(b: ir.Expr, j: ir.Expr) -> ir.Expr:
         value = ir.sigmoid(peeped("o", b, j, wide[b, j])) * ir.tanh(wide[b, j])
         return ir.stored(value, c.dtype)
 
@@ -82,7 +81,7 @@ def gru_cell(
     h_gates: Floats,
     h: Floats,
     order: Literal["rzn", "zrn"] = "rzn",
-) -> Tensor:
+) -> ir.Tensor:
     """A step of a GRU: its output, which is its state.
 
     `r` and `z` are sigmoids of sums, `n = tanh(x_n + r * h_n)`, and the result is
@@ -99,16 +98,16 @@ def gru_cell(
     _checked(h_gates, h, 3)
     x, y = _gates(x_gates, order), _gates(h_gates, order)
 
-    def element(b: Expr, j: Expr) -> Expr:
+    def element(b: ir.Expr, j: ir.Expr) -> ir.Expr:
         r, z = (ir.sigmoid(x(g, b, j) + y(g, b, j)) for g in "rz")
         n = ir.tanh(x("n", b, j) + r * y("n", b, j))
         return ir.stored((1.0 - z) * n + z * ir.wide(h[b, j]), h.dtype)
 
-    made: Tensor = ir.compute((rows, size), element, "y")
+    made: ir.Tensor = ir.compute((rows, size), element, "y")
     return made
 
 
-def _checked(gates: Tensor, state: Tensor, count: int) -> tuple[Expr, Expr]:
+def _checked(gates: ir.Tensor, state: ir.Tensor, count: int) -> tuple[ir.Expr, ir.Expr]:
     """The shape of the state.
 
     Raises:
@@ -124,7 +123,7 @@ def _checked(gates: Tensor, state: Tensor, count: int) -> tuple[Expr, Expr]:
     return state.shape
 
 
-def _gates(gates: Tensor, order: str) -> Callable[[str, Expr, Expr], Expr]:
+def _gates(gates: ir.Tensor, order: str) -> Callable[[str, ir.Expr, ir.Expr], ir.Expr]:
     """Looks up a gate by name."""
     rows, whole = gates.shape
     view = ir.reshaped(gates, (rows, len(order), whole // len(order)))

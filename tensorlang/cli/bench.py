@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,9 +11,7 @@ from tensorlang.cli import configuration, console, document, options
 from tensorlang.cli.bench_network import PEER, bench_network
 from tensorlang.cli.quantities import Interval, Seconds, Share, Times
 from tensorlang.errors import ArgumentError, TargetError
-from tensorlang.ops import Operator
 from tensorlang.ops.spec.examples import arguments
-from tensorlang.runtime import Kernel
 from tensorlang.tuner.measurement.rounds import Timing, interleaved, paired_ratio
 from tensorlang.tuner.measurement.timers import timer_of
 from tensorlang.tuner.peers.comparison import (
@@ -24,7 +22,11 @@ from tensorlang.tuner.peers.comparison import (
     our_calls,
     peer_side,
 )
-from tensorlang.workload import Workload
+
+if TYPE_CHECKING:
+    from tensorlang.ops import Operator
+    from tensorlang.runtime import Kernel
+    from tensorlang.workload import Workload
 
 app = typer.Typer(add_completion=False)
 

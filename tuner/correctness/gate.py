@@ -13,18 +13,13 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from math import prod
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from tensorlang.errors import ShapeError, TuningError
-from tensorlang.ir.nodes import Function
 from tensorlang.ops.algorithms import DIRECT
-from tensorlang.ops.operator import Operator
-from tensorlang.ops.spec.examples import Fill
-from tensorlang.runtime import Kernel
 from tensorlang.runtime.arrays.host_arrays import Array
-from tensorlang.runtime.signature import BufferSpec
 from tensorlang.tuner.correctness.decisions import decisions
 from tensorlang.tuner.correctness.expected import Expected, bits
 from tensorlang.tuner.correctness.guarded import EDGES, Edge, Guarded
@@ -39,7 +34,14 @@ from tensorlang.tuner.correctness.special_values import (
     large_fills,
 )
 from tensorlang.tuner.correctness.tolerance import reassociation
-from tensorlang.workload import Workload
+
+if TYPE_CHECKING:
+    from tensorlang.ir.nodes import Function
+    from tensorlang.ops.operator import Operator
+    from tensorlang.ops.spec.examples import Fill
+    from tensorlang.runtime import Kernel
+    from tensorlang.runtime.signature import BufferSpec
+    from tensorlang.workload import Workload
 
 _SOME_BYTES: Final = 1 << 18  # bytes; arrays of this size get a few special values each
 _MANY_BYTES: Final = 4 << 20  # bytes; arrays of this size get them all at once

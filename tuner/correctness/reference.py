@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -23,18 +23,21 @@ from tensorlang.ir.contents import blocks
 from tensorlang.ir.cost import cost
 from tensorlang.ir.domains import domains
 from tensorlang.ir.interpreter import run
-from tensorlang.ir.nodes import Function
 from tensorlang.ir.visit import walk
-from tensorlang.ops.operator import Operator
 from tensorlang.ops.spec.examples import Fill, Taken
-from tensorlang.runtime import Kernel, build
+from tensorlang.runtime import build
 from tensorlang.runtime.arrays.host_arrays import Array
 from tensorlang.runtime.describing import signature_of
 from tensorlang.schedules.generic import stage_names
 from tensorlang.scheduling import Schedule
 from tensorlang.tuner.correctness.expected import Expected, within
 from tensorlang.tuner.correctness.widen import widened
-from tensorlang.workload import Workload
+
+if TYPE_CHECKING:
+    from tensorlang.ir.nodes import Function
+    from tensorlang.ops.operator import Operator
+    from tensorlang.runtime import Kernel
+    from tensorlang.workload import Workload
 
 # final contents of the written buffers, in double precision and in their own dtypes
 Results: TypeAlias = "tuple[list[Array] | None, list[Array] | None]"

@@ -5,20 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
 from tensorlang.errors import ArgumentError
-from tensorlang.ops import Operator
 from tensorlang.ops.nn.convolution_problem import convolution
 from tensorlang.ops.nn.winograd_packing import CONVOLUTION
 from tensorlang.ops.spec.examples import arguments
-from tensorlang.runtime import Kernel
 from tensorlang.runtime.arrays import buffers
 from tensorlang.tuner.peers import layers as layer_peers
 from tensorlang.tuner.peers import random as peers
-from tensorlang.workload import Workload
+
+if TYPE_CHECKING:
+    from tensorlang.ops import Operator
+    from tensorlang.runtime import Kernel
+    from tensorlang.workload import Workload
 
 Call: TypeAlias = Callable[[], object]
 # maps the numbers of elements and threads to a call
