@@ -19,11 +19,10 @@ from __future__ import annotations
 
 import builtins
 import sys
+from _thread import RLock  # `threading` takes longer to import than all else here
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import import_module
-from threading import RLock
 from types import ModuleType
 
 _REPLACED = RLock()  # held while `__import__` is another function
@@ -46,14 +45,14 @@ def module(name: str) -> ModuleType:
     return _Module(name)
 
 
-@dataclass(frozen=True, slots=True)
 class _From:
     """What `from home import ...` takes names from."""
 
-    home: str
+    def __init__(self, home: str) -> None:
+        self._home = home
 
     def __getattr__(self, name: str) -> _Module:
-        return _Module(f"{self.home}.{name}")
+        return _Module(f"{self._home}.{name}")
 
 
 @contextmanager
