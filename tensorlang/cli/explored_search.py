@@ -10,18 +10,15 @@ from tensorlang import lazy
 from tensorlang.errors import TuningError
 from tensorlang.explorer.search import Search, search_of
 
-if TYPE_CHECKING:
-    from tensorlang.ops import Operator
-    from tensorlang.targets import Target
+with lazy.modules(__name__):  # Optuna is slow to import
     from tensorlang.tuner.landscapes import landscape as landscapes
     from tensorlang.tuner.landscapes import plots
     from tensorlang.tuner.storage import databases, studies
+
+if TYPE_CHECKING:
+    from tensorlang.ops import Operator
+    from tensorlang.targets import Target
     from tensorlang.workload import Workload
-else:  # Optuna is slow to import
-    landscapes = lazy.module("tensorlang.tuner.landscapes.landscape")
-    plots = lazy.module("tensorlang.tuner.landscapes.plots")
-    databases = lazy.module("tensorlang.tuner.storage.databases")
-    studies = lazy.module("tensorlang.tuner.storage.studies")
 
 _SQLITE: Final = "sqlite:///"
 

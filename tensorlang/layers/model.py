@@ -25,18 +25,18 @@ from tensorlang.layers.summary import summary
 from tensorlang.layers.trainer import Loss, Trainer
 from tensorlang.ops import random
 
+with lazy.modules(__name__):  # it loads the compiler
+    from tensorlang import export as exports
+
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from tensorlang import export as exports
     from tensorlang.export import Exported, Machine
     from tensorlang.graph.execution.binding import Target
     from tensorlang.graph.execution.running import Input, Result
     from tensorlang.graph.program import Body
     from tensorlang.graph.values import OpResult
     from tensorlang.layers.fitting import Epoch
-else:  # it loads the compiler
-    exports = lazy.module("tensorlang.export")
 
 Array: TypeAlias = np.ndarray
 # an input: its spec or shape, or a symbolic tensor
