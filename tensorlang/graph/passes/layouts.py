@@ -224,8 +224,8 @@ class ChannelsLast(Rewriter):
         if not isinstance(value, Value):
             return value
         if value not in self._last:
-            self._last[value] = _moved(self[value], value.shape, back=False)
-            self.now.setdefault(value, self[value])
+            self.now[value] = self[value]
+            self._last[value] = _moved(self.now[value], value.shape, back=False)
         return self._last[value]
 
 

@@ -80,6 +80,23 @@ def test_all_that_may_change_gives_the_same(channels, size, batch):
         assert moved == 2  # of the input, and of the result
 
 
+def test_weights_that_are_images():
+    w, b = weight(16, 4, 3, 3), weight(1, 16, 5, 5)
+    net = Network(
+        lambda x: math.add(nn.conv2d(x, w, padding=1), b), TensorSpec((1, 4, 5, 5))
+    )
+    x = floats(1, 4, 5, 5)
+    program = net.program
+    moved = ChannelsLast({n for n in program.nodes if n.results[0].ndim == 4})
+    again = moved.graph(program)
+    known = {moved[v]: net.weights[v.path] for v in program.weights}
+    assert set(known) == set(program.weights)
+    bound = bind(again, {}, known)
+    np.copyto(bound.inputs[0], x)
+    bound()
+    np.testing.assert_allclose(bound.outputs[0], net(x), rtol=2e-4, atol=2e-4)
+
+
 def test_frozen_networks_of_few_pixels_have_channels_last() -> None:
     net, x = block(64, 7), floats(2, 64, 7, 7)
     wanted = net(x)
