@@ -19,7 +19,7 @@ from tensorlang import ir, lazy
 from tensorlang.ops.algorithms import DIRECT
 from tensorlang.ops.spec.declarations import Array, moderate
 from tensorlang.ops.spec.definition import algorithm, operator
-from tensorlang.ops.spec.signature import Floats
+from tensorlang.ops.spec.signature import Anything, Floats
 from tensorlang.workload import Workload
 
 with lazy.modules(__name__):
@@ -33,13 +33,18 @@ _USUAL: Final = (1, 12, 512, 64)
 
 def _has_columns(workload: Workload) -> bool:
     """Whether keys and values have numbers, as tiles of them must."""
-    return all(shape[-1] > 0 for shape in workload.shapes[-2:])
+    given = 1 if workload.operator == attention.id else 2  # after dy
+    return all(shape[-1] > 0 for shape in workload.shapes[given : given + 2])
 
 
 def _in_blocks(workload: Workload) -> bool:
-    """Whether the gradient is worth blocks: more than one key, and one number each."""
+    """Whether the gradient is worth blocks: more than one key, and one number each.
+
+    They give no gradient of a mask.
+    """
     _, _, keys, depth = workload.shapes[2]
-    return keys > 1 and depth > 1 and _has_columns(workload)
+    learned = workload.dtypes[4:5] not in ((), ("bool",))
+    return keys > 1 and depth > 1 and not learned and _has_columns(workload)
 
 
 def _online_if(serves: Callable[[Workload], bool]) -> Callable[[Workload], str]:
@@ -77,6 +82,8 @@ def attention(  # noqa: PLR0917 - options may be given by position
     causal: bool | Literal["lower_right"] = False,
     scale: float | None = None,
     window: int | None = None,
+    *,
+    mask: Anything | None = None,
 ) -> ir.Tensor:
     """Scaled dot-product attention: `softmax(q @ k^T * scale) @ v` for each head.
 
@@ -93,18 +100,21 @@ def attention(  # noqa: PLR0917 - options may be given by position
             that they are computed in.
         window: The number of keys, up to its own position, that a query sees; without
             `causal` also as many after it. By default all.
+        mask: Which keys a query sees, or what is added to the scores: truth values or
+            floats `[batch, heads, m, n]`, with size 1, or without the first sizes,
+            where it is the same for all.
         out: Output array.
 
     Returns:
         Array `[batch, heads, m, width]`; zeros for queries that see no keys.
     """
-    problem = loops.Problem.of(q, k, v, causal, scale, window)
+    problem = loops.Problem.of(q, k, v, causal, scale, window, mask)
     return problem.result(loops.attention(problem))
 
 
 @algorithm(attention, "online", serves=_has_columns)
 def _online(**given: Any) -> ir.Tensor:
-    problem = loops.Problem.of(**given)
+    problem = loops.Problem.of(**given).in_lanes()
     return problem.result(online.attention(problem))
 
 
@@ -116,6 +126,6 @@ assert _grad is not None
 def _online_grad(
     dy: ir.Tensor, k: ir.Tensor, v: ir.Tensor, **given: Any
 ) -> tuple[ir.Tensor, ir.Tensor, ir.Tensor]:
-    problem = loops.Problem.of(k=k, v=v, **given)
+    problem = loops.Problem.of(k=k, v=v, **given).in_lanes()
     dq, dk, dv = gradient.attention_grad(problem.per_query(dy), problem)
     return problem.result(dq), ir.reshaped(dk, k.shape), ir.reshaped(dv, v.shape)

@@ -82,9 +82,10 @@ class Place:
         """The index of a key; the last one of all stands for those beyond."""
         return self.head[0], least(self.first + j, self.p.k.buffer.shape[1] - 1)
 
-    def sees(self, i: ir.Expr, j: ir.Expr) -> ir.Expr:
-        """Whether a query sees a key."""
-        return self.p.sees(self.g * QUERIES + i, self.first + j)
+    def score(self, i: ir.Expr, j: ir.Expr, value: ir.Expr) -> ir.Expr:
+        """A score with its mask; minus infinity for a key that is hidden."""
+        row = (*self.head, self.g * QUERIES + i)
+        return self.p.score(row, self.first + j, value)
 
     @property
     def begin(self) -> ir.Expr:
@@ -98,7 +99,7 @@ class Place:
     def end(self) -> ir.Expr:
         """The end of the keys that are seen."""
         keys = self.p.k.buffer.shape[1]
-        return least(self._last + self._ahead + 1, keys) if self.p.masked else keys
+        return least(self._last + self._ahead + 1, keys) if self.p.limited else keys
 
     @property
     def steps(self) -> ir.Expr:
@@ -117,7 +118,9 @@ class Place:
 
     @property
     def crosses(self) -> ir.Expr:
-        """Whether some query of the block does not see some key of the block."""
+        """Whether the block has scores that the mask changes."""
+        if self.p.mask is not None:
+            return ir.as_expr(True)
         low = self.g * QUERIES + self.p.shift
         found = self.first + self.length - 1 > low + self._ahead
         if self.p.window is not None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tensorlang import ir
 from tensorlang.errors import ArgumentError
+from tensorlang.ops.nn.attention_masks import Mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class Problem:
         shift: The position of query 0.
         scale: Factor of the scores.
         window: The number of keys that a query sees up to its position; None for all.
+        mask: The mask of the scores; None for none.
     """
 
     q: ir.Tensor
@@ -39,6 +41,7 @@ class Problem:
     shift: ir.Expr
     scale: float
     window: int | None
+    mask: Mask | None
 
     @classmethod
     def of(  # noqa: PLR0917 - the parameters of the operator
@@ -49,11 +52,13 @@ class Problem:
         causal: bool | str,
         scale: float | None,
         window: int | None,
+        mask: ir.Tensor | None = None,
     ) -> Problem:
         """The problem of these arguments.
 
         Raises:
             ShapeError: the shapes do not go together, or there are no keys.
+            DTypeError: the mask has integers.
             ArgumentError: the window is empty, or the scale is infinite.
         """
         _check(q, k, v, window)
@@ -64,8 +69,12 @@ class Problem:
         z, sharing = batch * groups, heads // groups
         if causal == "lower_right" and m == 1:
             causal = False  # the only query sees all keys
-        masked = causal or window is not None
-        rows = (sharing, m) if masked else (sharing * m,)
+        limited, held = causal or window is not None, None
+        if mask is not None:
+            scores = (batch, heads, m, n)
+            held = Mask.of(mask, scores, sharing, by_position=bool(limited))
+        together = held.by_rows if held else not limited
+        rows = (sharing * m,) if together else (sharing, m)
         return cls(
             ir.reshaped(q, (z, *rows, depth)),
             ir.reshaped(k, (z, n, depth)),
@@ -75,12 +84,28 @@ class Problem:
             ir.as_expr(n - m if causal == "lower_right" else 0),
             1 / math.sqrt(depth or 1) if scale is None else scale,
             window,
+            held,
         )
 
     @property
-    def masked(self) -> bool:
-        """Whether there may be keys that a query does not see."""
+    def limited(self) -> bool:
+        """Whether the position of a query limits the keys that it sees."""
         return self.causal or self.window is not None
+
+    @property
+    def masked(self) -> bool:
+        """Whether scores are not those of queries and keys alone."""
+        return self.limited or self.mask is not None
+
+    @property
+    def arrays(self) -> tuple[ir.Tensor, ...]:
+        """The arrays that are read."""
+        given = (self.q, self.k, self.v)
+        return given if self.mask is None else (*given, self.mask.tensor)
+
+    def in_lanes(self) -> Problem:
+        """The problem with its mask in an order for lanes along queries."""
+        return self if self.mask is None else replace(self, mask=self.mask.in_lanes())
 
     def sees(self, query: ir.Expr, key: ir.Expr) -> ir.Expr:
         """Whether a query sees a key."""
@@ -91,6 +116,19 @@ class Problem:
             if not self.causal:
                 seen = seen & (key < at + self.window)
         return seen
+
+    def score(self, row: Sequence[ir.Expr], key: ir.Expr, value: ir.Expr) -> ir.Expr:
+        """A score with its mask: minus infinity for a key that its query does not see.
+
+        Args:
+            row: The indices of the query.
+            key: The index of the key.
+            value: The product of both, scaled.
+        """
+        if self.mask is not None:
+            value = self.mask.applied(self.k.buffer.shape[0], (*row, key), value)
+        seen = self.sees(row[-1], key)
+        return ir.select(seen, value, -math.inf) if self.limited else value
 
     def result(self, y: ir.Tensor) -> ir.Tensor:
         """A result of each query, in the shape for the caller."""
@@ -155,7 +193,8 @@ def attention(p: Problem) -> ir.Tensor:
     def weighted(*at: ir.Expr) -> ir.Reduction:
         *i, column = at
         value = weight[(*i, t)] * ir.wide(p.v[i[0], t, column])
-        return ir.sum(_seen(p, i, t.expression(), value), t)
+        seen = p.sees(i[-1], t.expression())
+        return ir.sum(ir.select(seen, value, 0.0) if p.limited else value, t)
 
     shape = (*rows, p.v.shape[2])
     y = ir.compute(shape, weighted, "weighted")
@@ -198,16 +237,9 @@ def _scores(p: Problem) -> ir.Tensor:
     dots = ir.compute(shape, dot, "dots")
 
     def score(*at: ir.Expr) -> ir.Expr:
-        return _seen(p, at[:-1], at[-1], dots[at] * p.scale, -math.inf)
+        return p.score(at[:-1], at[-1], dots[at] * p.scale)
 
     return ir.compute(shape, score, "scores")
-
-
-def _seen(
-    p: Problem, row: Sequence[ir.Expr], key: ir.Expr, value: ir.Expr, other: float = 0.0
-) -> ir.Expr:
-    """The value if a query sees a key."""
-    return ir.select(p.sees(row[-1], key), value, other) if p.masked else value
 
 
 def stored(made: ir.Tensor, like: ir.Tensor, name: str) -> ir.Tensor:

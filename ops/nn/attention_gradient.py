@@ -63,7 +63,7 @@ class _Gradient(Steps):
         started = [self.pack, self.pack_seed, *self._started()]
         steps = over([self.nest.keys()], ir.seq(self._weighed(), self._summed(dk, dv)))
         body = ir.seq(self.allocated(), started, steps, self._finish(dq))
-        inputs = (dk, dv, self.dy, self.y, self.log, p.q, p.k, p.v)
+        inputs = (dk, dv, self.dy, self.y, self.log, *p.arrays)
         stage = ir.Stage(over(self.nest.outer, body), (dq.buffer,), inputs)
         to_q, to_k, to_v = (
             stored(ir.Tensor(made.buffer, stage), x, f"{made.buffer.name}_{x.dtype}")

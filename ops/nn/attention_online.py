@@ -73,7 +73,7 @@ class _Online(Steps):
         body = ir.seq(self.allocated(), started, steps, ended)
         outputs = (y, log) if saved else (y,)
         nest = over(self.nest.outer, body)
-        stage = ir.Stage(nest, outputs, (p.q, p.k, p.v))
+        stage = ir.Stage(nest, outputs, p.arrays)
         return ir.Tensor(y, stage), ir.Tensor(log, stage) if saved else None
 
     def _start(self) -> ir.Stmt:

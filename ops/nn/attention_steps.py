@@ -8,7 +8,6 @@ the last ones are computed together with them, from repeated rows, and not used.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Final
 
 from tensorlang import ir
@@ -113,12 +112,11 @@ class Steps:
         return self.nest.block(name, inner, dot, t="spatial")
 
     def masked(self, name: str, scores: ir.Tensor) -> ir.Stmt:
-        """Set the scores of hidden keys to minus infinity."""
-        none = ir.as_expr(-math.inf, self.kind)
+        """Apply the mask to scores: minus infinity for keys that are hidden."""
 
         def hide(at: Place, j: ir.Expr, u: ir.Expr, i: ir.Expr) -> ir.Stmt:
-            seen, place = at.sees(u * LANES + i, j), of_key(j, u, i)
-            return store(scores, place, ir.select(seen, scores[place], none))
+            place = of_key(j, u, i)
+            return store(scores, place, at.score(u * LANES + i, j, scores[place]))
 
         inner = (Loop("j", self.length), *self.lanes)
         return self.nest.block(name, inner, hide, t="spatial")

@@ -24,6 +24,7 @@ from tensorlang.graph.networks.weights import (
     initial_state,
     initial_weight,
 )
+from tensorlang.graph.passes.attention import fuse_attention
 from tensorlang.graph.passes.autocast import autocasted, narrow
 from tensorlang.graph.passes.fusion import fuse
 from tensorlang.graph.passes.optimisation import fold, inline, without_doubles
@@ -64,7 +65,7 @@ def pure(apply: Body, specs: Sequence[Spec], *, train: bool) -> Pure:
 
 def optimized(graph: Graph) -> Graph:
     """Apply all optimisation passes."""
-    return fuse(without_doubles(fold(graph)))
+    return fuse(fuse_attention(without_doubles(fold(graph))))
 
 
 @dataclass(slots=True)

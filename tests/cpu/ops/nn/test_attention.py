@@ -34,14 +34,23 @@ def hidden(m, n, causal, window):
     return after | (key <= at - far)
 
 
-def in_float64(q, k, v, *, causal=False, scale=None, window=None):
+def in_float64(q, k, v, *, causal=False, scale=None, window=None, mask=None):
     """The definition, on tensors; zeros where all keys are hidden."""
     k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], 1) for x in (k, v))
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     gone = torch.as_tensor(hidden(q.shape[2], k.shape[2], causal, window))
+    scores = q @ k.transpose(-1, -2) * scale
+    if mask is not None:
+        mask = torch.as_tensor(mask)
+        added = torch.zeros(1).masked_fill(~mask, -np.inf) if is_bool(mask) else mask
+        scores, gone = scores + added, gone | (added == -np.inf)
     none = gone.all(-1, keepdim=True)
-    scores = (q @ k.transpose(-1, -2) * scale).masked_fill(gone & ~none, -np.inf)
+    scores = scores.masked_fill(gone, -np.inf).masked_fill(none, 0)
     return torch.softmax(scores, -1).masked_fill(none, 0) @ v
+
+
+def is_bool(mask):
+    return mask.dtype == torch.bool
 
 
 def tensors(arrays, *, grad=False):
@@ -128,6 +137,89 @@ def test_as_in_pytorch(causal):
     )
     got = nn.attention(q, k, v, causal=causal, scale=0.3)
     np.testing.assert_allclose(got, y.numpy(), rtol=3e-6, atol=3e-6)
+
+
+SHAPES = [(2, 4, 70, 90), (70, 90), (2, 1, 1, 90), (1, 4, 70, 1), (4, 1, 90)]
+SHAPES += [(2, 4, 1, 90), (2, 1, 70, 90), (90,), (1,), ()]
+
+
+def masked(shape, kind):
+    rng = np.random.default_rng(2)
+    return rng.random(shape) < 0.7 if kind is bool else rng.normal(size=shape)
+
+
+@pytest.mark.parametrize("groups", [1, 4])
+def test_masks(groups):
+    for shape in SHAPES:
+        check((2, 4, groups, 70, 90, 24, 20), mask=masked(shape, bool))
+
+
+@pytest.mark.parametrize("options", [{"causal": True}, {"window": 9}])
+def test_masks_that_are_added_to_others(options):
+    for shape in SHAPES[:3]:
+        mask = masked(shape, float).astype(np.float32)
+        check((2, 4, 2, 70, 90, 24, 20), mask=mask, **options)
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 1, 90), (3, 1, 1, 90), (90,)])
+def test_masks_of_few_queries(shape):
+    batch = shape[0] if len(shape) == 4 else 1
+    for m in (1, 3):
+        mask = masked(shape, bool)
+        check((batch, 4, 2, m, 90, 24, 20), mask=mask)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("shape", SHAPES[:4:3])
+def test_gradients_with_masks(shape, causal):
+    arrays = drawn((2, 4, 2, 70, 90, 24, 20))
+    held = [*tensors(arrays, grad=True)]
+    truths, floats = masked(shape, bool), masked(shape, float).astype(np.float32)
+    for mask in (truths, floats):
+        wide = torch.as_tensor(mask)
+        learned = [] if is_bool(wide) else [wide.double().requires_grad_()]
+        own = learned[0] if learned else wide
+        y = in_float64(*held, causal=causal, mask=own)
+        dy = np.random.default_rng(1).standard_normal(y.shape).astype(np.float32)
+        given = [*held, *learned]
+        right = torch.autograd.grad(y, given, *tensors([dy]))
+        made = nn.attention_grad(dy, *arrays, causal=causal, mask=mask)
+        for got, wanted in zip(made, right, strict=True):
+            most = max(1, wanted.abs().max().item())
+            np.testing.assert_allclose(got, wanted.numpy(), rtol=3e-6, atol=3e-6 * most)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16, ml_dtypes.bfloat16])
+def test_masks_of_types(dtype):
+    q, k, v = drawn((2, 4, 2, 70, 90, 24, 20), dtype)
+    for mask in (masked((70, 90), float).astype(np.float32), masked((90,), bool)):
+        y = nn.attention(q, k, v, mask=mask).astype(np.float64)
+        wanted = formula(q, k, v, mask=mask)
+        tolerance = max(EPSILON[dtype], 1e-7 if dtype is np.float64 else 0)
+        np.testing.assert_allclose(y, wanted, rtol=tolerance, atol=tolerance)
+
+
+def test_masks_of_hidden_rows_and_strided_masks():
+    q, k, v = drawn((2, 2, 2, 70, 30, 24, 20))
+    mask = np.ones((70, 30), bool)
+    mask[7] = False
+    y = nn.attention(q, k, v, mask=mask)
+    assert not y[:, :, 7].any()
+    assert y[:, :, 6].all()
+    turned = masked((30, 70), bool).T
+    found = nn.attention(q, k, v, mask=turned)
+    np.testing.assert_array_equal(found, nn.attention(q, k, v, mask=turned.copy()))
+    empty = nn.attention(*drawn((0, 2, 1, 5, 6, 8, 8)), mask=np.ones((5, 6), bool))
+    assert empty.shape == (0, 2, 5, 8)
+
+
+def test_masks_that_do_not_fit():
+    q, k, v = drawn((2, 4, 2, 5, 6, 8, 8))
+    for shape in ((5, 5), (3, 1, 5, 6), (2, 2, 5, 6), (1, 2, 4, 5, 6)):
+        with pytest.raises(ShapeError, match="does not fit scores"):
+            nn.attention(q, k, v, mask=np.ones(shape, bool))
+    with pytest.raises(DTypeError, match="truth values, or floats"):
+        nn.attention(q, k, v, mask=np.ones((5, 6), np.int64))
 
 
 def test_one_kernel_for_all_lengths():
