@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import cache
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ from tensorlang.ir.nodes import (
     Stmt,
     Store,
 )
-from tensorlang.ir.visit import walk
+from tensorlang.ir.visit import holds, walk
 from tensorlang.scheduling.analysis.tree import (
     enclosing_loops,
     find_block,
@@ -270,35 +271,31 @@ def pad(draw: Draw, view: View) -> Arguments | None:
 
 def tiles(view: View) -> list[tuple[str, str]]:
     """Loops around a block that run like those of an instruction's meaning."""
-    loops = [(p.name, _extents(p.loop), _types(p.loop)) for p in view.loops]
-    return [
-        (loop, name)
-        for name in NAMES
-        for loop, *seen in loops
-        if tuple(seen) == _wanted(name)
-    ]
+    loops = defaultdict(list)
+    for place in view.loops:
+        loops[_form(place.loop)].append(place.name)
+    return [(loop, name) for name, form in _wanted() for loop in loops.get(form, ())]
 
 
 @cache
-def _wanted(name: str) -> tuple[Any, Any]:
-    """Extents and types of an instruction's meaning."""
-    body = tensor_intrinsic(name).meaning.body
-    return _extents(body), _types(body)
+def _wanted() -> list[tuple[str, Any]]:
+    """The instructions, each with the form of its meaning."""
+    return [(name, _form(tensor_intrinsic(name).meaning.body)) for name in NAMES]
 
 
-def _types(stmt: Stmt) -> tuple[set[Any], bool]:
-    """The types that a nest touches, and whether it folds."""
-    used = {buffer.dtype for buffer in reads(stmt) | writes(stmt)}
-    return used, any(isinstance(node, Reduce) for node in walk(stmt))
+def _form(stmt: Stmt) -> tuple[Any, ...]:
+    """Extents of a nest, the types that it touches, and whether it folds."""
+    used = frozenset(buffer.dtype for buffer in reads(stmt) | writes(stmt))
+    return _extents(stmt), used, holds(stmt, Reduce)
 
 
-def _extents(stmt: Stmt) -> list[Any] | None:
+def _extents(stmt: Stmt) -> tuple[Any, ...] | None:
     """The extents of perfectly nested loops around one block."""
     found: list[Any] = []
     while isinstance(stmt, For):
         found.append(stmt.extent)
         stmt = stmt.body
-    return found if isinstance(stmt, Block) else None
+    return tuple(found) if isinstance(stmt, Block) else None
 
 
 def tensorize(draw: Draw, view: View) -> Arguments | None:

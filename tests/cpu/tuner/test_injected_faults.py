@@ -11,6 +11,7 @@ import pytest
 PROGRAM = Path(__file__).parents[2] / "programs" / "faults.py"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="limits and /proc of Linux")
 def test_searches_survive_injected_faults() -> None:
     done = subprocess.run(

@@ -63,6 +63,7 @@ def plant(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, str, str], None]:
     return into
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_random_schedules_find_it(
     mistake: str,

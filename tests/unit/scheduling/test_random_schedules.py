@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from types import ModuleType
 
+import pytest
+
 from tensorlang.scheduling import PRIMITIVES
 
 BATCHES = range(8, 25)  # at least so many, and on until every primitive has its share
@@ -12,6 +14,7 @@ CASES = 200  # in each batch
 LEAST_ACCEPTED = 20  # of each primitive
 
 
+@pytest.mark.long
 def test_random_schedules_keep_the_meaning(programs: ModuleType) -> None:
     fuzzer = programs.fuzzers.fuzzer("schedules", "interpreter")
     seen: Counter[str] = Counter()
