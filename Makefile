@@ -87,7 +87,7 @@ bench-gpu-pack:  ## packages for such a machine, into WHEELS [FOR=3.12 SKIP=nump
 	@$(GPU_PYTHON) -m benchmarks.gpu.pack "$(WHEELS)" $(if $(FOR),--python $(FOR)) --skip "$(SKIP)"
 
 docs:  ## the documentation site, into build/site (installs Sphinx)
-	$(MAKE) setup EXTRAS=docs
+	@test -x $(BIN)/sphinx-build || $(MAKE) setup EXTRAS=docs
 	rm -rf docs/operators build/site
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --jobs auto docs build/site
 

@@ -39,7 +39,7 @@ def tested() -> ModuleType:
 
 def samples(test: ModuleType, theirs: str) -> Iterator[tuple[Any, Any]]:
     """The samples of an operator, of each type that PyTorch has for it."""
-    for info in test.INFOS[theirs]:
+    for info in test.infos()[theirs]:
         if info.variant_test_name == "triton_optimized":
             continue
         for dtype in filter(info.dtypes.__contains__, test.DTYPES):

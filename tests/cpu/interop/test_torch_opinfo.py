@@ -8,14 +8,13 @@ import itertools
 import random
 import warnings
 from collections import Counter
+from functools import cache
 
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="the extra interop is not installed")
 pytest.importorskip("expecttest", reason="PyTorch's samples need expecttest")
-
-from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
 
 from tensorlang.errors import TensorlangError  # noqa: E402
 from tensorlang.ops import math, nn  # noqa: E402
@@ -150,13 +149,21 @@ RENAMED = {
     "other": "b",
 }
 MEANT = {"alpha": 1, "return_indices": False, "rounding_mode": None, "dtype": None}
-INFOS = {}
-for _info in op_db:
-    INFOS.setdefault(_info.name, []).append(_info)
 ROWS = {f"{op.id}-{theirs}": (op, theirs, *more) for op, theirs, *more in TABLE}
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int8", "int32", "int64")
 DTYPES = tuple(getattr(torch, name) for name in (*DTYPES, "uint8", "bool"))
 FEW = (torch.float32, torch.float16, torch.bfloat16, torch.int32)
+
+
+@cache
+def infos():
+    """PyTorch's entries by name; seconds of imports, for those who run these tests."""
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    found = {}
+    for info in op_db:
+        found.setdefault(info.name, []).append(info)
+    return found
 
 
 def arguments(sample, names, change, op):
@@ -301,7 +308,7 @@ def test_of_pytorchs_samples(row, request, record_property) -> None:
     every = request.config.getoption("--every-sample")
     limit, dtypes = (None, DTYPES) if every else (1, FEW)
     counts, said = Counter(), []
-    variants = [i for i in INFOS[theirs] if i.variant_test_name != "triton_optimized"]
+    variants = [i for i in infos()[theirs] if i.variant_test_name != "triton_optimized"]
     for info in variants[: None if every else 1]:
         for sample in samples(info, limit, dtypes, has_options(op, names, change)):
             with np.errstate(all="ignore"):
