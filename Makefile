@@ -7,6 +7,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	&& { echo $$p; break; }; done)
 VENV ?= .venv
 LOWEST ?= .venv-lowest
+PLAIN ?= .venv-plain
 EXTRAS ?= dev
 BUDGET ?= 60s
 BIN := $(VENV)/bin
@@ -18,7 +19,7 @@ PTX_TESTS := $(addprefix tests/,targets $(addprefix cuda/test_,operators.py hopp
 STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 LAYER_DIRS := schedules templates tuner ops results
 
-.PHONY: help setup tune test test-changed test-lowest test-ptx fuzz lint tree format bench bench-gpu bench-gpu-pack docs clean
+.PHONY: help setup tune test test-changed test-lowest test-installed test-ptx fuzz lint tree format bench bench-gpu bench-gpu-pack docs dist clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -50,6 +51,13 @@ test-lowest:  ## the suite with the oldest packages that pyproject.toml allows
 	VIRTUAL_ENV=$(LOWEST) $(LOWEST)/bin/uv pip install --quiet \
 		--resolution lowest-direct -e ".[$(EXTRAS)]"
 	$(LOWEST)/bin/python -m pytest -n auto --dist worksteal $(ARGS)
+
+test-installed:  ## the wheel, in an environment of its own, with the tests marked for it
+	$(MAKE) dist UNTAGGED=1
+	rm -rf $(PLAIN)
+	$(PYTHON) -m venv $(PLAIN)
+	$(PLAIN)/bin/python -m pip install --quiet dist/*.whl pytest
+	$(PLAIN)/bin/pytest -q -m installed $$(grep -rl --include=*.py mark.installed tests) $(ARGS)
 
 test-ptx: setup  ## the operators' CUDA kernels, executed without a GPU (many minutes)
 	$(BIN)/python -m pytest -n auto --dist worksteal --ptx $(PTX_TESTS) $(ARGS)
@@ -91,5 +99,14 @@ docs:  ## the documentation site, into build/site (installs Sphinx)
 	rm -rf docs/operators build/site
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --jobs auto docs build/site
 
+VERSION := v$(shell sed -n 's/^__version__.*"\(.*\)"/\1/p' tensorlang/version.py)
+dist:  ## sdist and wheel of the commit that is tagged with its version, into dist
+	@test -n "$(UNTAGGED)" || git tag --points-at HEAD | grep -qx "$(VERSION)" || \
+		{ echo "tensorlang/version.py has $(VERSION): git tag $(VERSION), or make dist UNTAGGED=1"; exit 2; }
+	rm -rf dist $(PLAIN)
+	$(PYTHON) -m venv $(PLAIN)
+	$(PLAIN)/bin/python -m pip install --quiet build
+	$(PLAIN)/bin/python -m build --outdir dist .
+
 clean:  ## remove everything these targets created
-	rm -rf build docs/operators $(VENV) $(LOWEST)
+	rm -rf build dist docs/operators $(VENV) $(LOWEST) $(PLAIN)

@@ -17,6 +17,8 @@ from typer.testing import CliRunner
 from tensorlang import records
 from tensorlang.cli import app as command_line
 
+pytestmark = pytest.mark.installed
+
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
 PAGES = sorted(

@@ -17,6 +17,8 @@ from tensorlang.tuner.measurement.rounds import Ratio
 from tensorlang.tuner.progress import Report
 from tensorlang.tuner.workers.protocol import Candidate
 
+pytestmark = pytest.mark.installed
+
 VOID = ("meta", "br", "link")
 
 

@@ -6,8 +6,11 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tensorlang import devices
+
+pytestmark = pytest.mark.installed
 
 README = (Path(__file__).parents[3] / "README.md").read_text()
 CODE = re.findall(r"```python\n(.*?)```", README, re.DOTALL)

@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 from tensorlang import __version__
 from tensorlang.cli.app import COMMANDS, app
 
+pytestmark = pytest.mark.installed
+
 MAIN = "from tensorlang.cli import main; main()"
 HEAVY = ("numpy", "optuna", "llvmlite", "jinja2", "ml_dtypes", "tensorlang.ops")
 

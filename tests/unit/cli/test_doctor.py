@@ -3,9 +3,13 @@
 import json
 from types import SimpleNamespace
 
+import pytest
+
 from tensorlang import targets
 from tensorlang.cli import doctor
 from tensorlang.version import __version__
+
+pytestmark = pytest.mark.installed
 
 
 def parts(tlang, *args):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytestmark = pytest.mark.installed
+
 BAD = {
     "no such command": (["tuen"], "No such command 'tuen'"),
     "no such option": (["show", "bits", "--frob"], "No such option: --frob"),
