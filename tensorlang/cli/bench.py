@@ -8,7 +8,8 @@ import typer
 
 from tensorlang import runtime, targets
 from tensorlang.cli import configuration, console, document, options
-from tensorlang.cli.bench_network import PEER, bench_network
+from tensorlang.cli.bench_network import bench_network
+from tensorlang.cli.network_peers import NETWORK_PEERS
 from tensorlang.cli.quantities import Interval, Seconds, Share, Times
 from tensorlang.errors import ArgumentError, TargetError
 from tensorlang.ops.spec.examples import arguments
@@ -47,7 +48,8 @@ def bench(
         str,
         typer.Option(
             metavar="PEERS",
-            help=f"Comma-separated, of {', '.join(PEERS)}; {PEER} for a model.",
+            help=f"Comma-separated, of {', '.join(PEERS)}; for a model, of "
+            f"{', '.join(NETWORK_PEERS)}, which reads the exported net.pt2 beside it.",
         ),
     ] = "",
     threads: Annotated[
@@ -62,7 +64,7 @@ def bench(
 
     Peers that write into existing arrays are compared with our `out=` calls, peers that
     allocate their results with our allocating calls. For a network, a table says how
-    long each of its layers takes.
+    long each of its layers takes, and the time of the first call is that with loading.
 
     Examples:
         tlang bench dense --shape 64x784,512x784

@@ -1,19 +1,20 @@
-"""`tlang bench --model`: a network against onnxruntime, and where its time goes."""
+"""`tlang bench --model`: a network against others, and where its time goes."""
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from tensorlang import lazy, onnx
+from tensorlang import onnx
 from tensorlang.cli import console, document
+from tensorlang.cli.network_peers import Arrays, Results, Run, network_peer
 from tensorlang.cli.quantities import Interval, Seconds, Share, Times
 from tensorlang.cli.tune_network import sizes_of
-from tensorlang.errors import ArgumentError
 from tensorlang.graph import Value
 from tensorlang.graph.execution.layer_times import LayerTime, layer_times
 from tensorlang.graph.networks.context import Context
@@ -21,20 +22,11 @@ from tensorlang.graph.specs import at_sizes
 from tensorlang.graph.values import values_in
 from tensorlang.layers import Model
 from tensorlang.tuner.measurement.rounds import interleaved, paired_ratio
-from tensorlang.tuner.peers.comparison import INSTALL
-
-with lazy.modules(__name__):
-    import onnxruntime
 
 if TYPE_CHECKING:
     from tensorlang.graph import Node, TensorSpec
     from tensorlang.targets import Target
 
-    Arrays = dict[str, np.ndarray]
-    Results = tuple[np.ndarray, ...]
-    Run = Callable[[], Results]
-
-PEER: Final = "onnxruntime"
 _OURS: Final = "tensorlang"
 _REST: Final = 0.05  # seconds, in which a peer's spinning threads go to sleep
 _MOST: Final = 20  # rows of the table by layer
@@ -46,25 +38,32 @@ def bench_network(
     """Time a network, with random inputs, and each of its layers; print both tables.
 
     Raises:
-        ArgumentError: a peer has no ONNX files, a package is missing, or a size remains
-            symbolic.
+        ArgumentError: there is no such peer, its package or file is missing, or a size
+            remains symbolic.
     """
-    if other := [name for name in peers if name != PEER]:
-        raise ArgumentError(f"--vs {other[0]}: a model is only compared with {PEER}")
+    loads = {name: network_peer(name) for name in peers}
     read = onnx.load(path, data=False)
     sizes = sizes_of(path, read.specs, batch)
     given = {
         value.name: _random(spec.at(sizes))
         for value, spec in zip(read.inputs, read.specs, strict=True)
     }
+    began = time.perf_counter()
     model = Model.load(path, train=False)
     model(*given.values())  # a network of these values, where the file needs them
     network = model.network
-    runs = {_OURS: lambda: _several(network(*given.values(), target=target))}
-    if peers:
-        runs[PEER] = _peer(path, given, target.threads)
-        console.say(said := _compared(runs[_OURS](), runs[PEER]()))
-        document.found("compared", said)
+    runs: dict[str, Run] = {
+        _OURS: lambda: _several(network(*given.values(), target=target))
+    }
+    ours = runs[_OURS]()
+    first = {_OURS: time.perf_counter() - began}
+    for name, load in loads.items():
+        began = time.perf_counter()
+        runs[name] = load(path, given, target.threads)
+        made = runs[name]()
+        first[name] = time.perf_counter() - began
+        console.say(said := f"{name}: {_compared(ours, made)}")
+        document.append("compared", said)
     timings = interleaved(runs, rounds=rounds, rest=_REST)
     base = timings[_OURS]
     rows = []
@@ -72,8 +71,9 @@ def bench_network(
         ratio = paired_ratio(timing.samples, base.samples)
         interval = Interval((ratio.low, ratio.high))
         over = (Times(ratio.median), interval) if name != _OURS else (None, None)
-        rows.append((name, Seconds(timing.median), Share(timing.spread), *over))
-    head = ("", "time", "spread", "over ours", "95 % interval")
+        times = Seconds(timing.median), Share(timing.spread)
+        rows.append((name, *times, *over, Seconds(first[name])))
+    head = ("", "time", "spread", "over ours", "95 % interval", "load and first call")
     console.table(head, rows, name="sides")
     bound = Context(network, sizes=_sizes(network.specs, given), target=target).bound
     for place, array in zip(bound.inputs, given.values(), strict=False):
@@ -100,22 +100,6 @@ def _random(spec: TensorSpec) -> np.ndarray:
     return draw.normal(size=shape).astype(spec.numpy)
 
 
-def _peer(path: Path, given: Arrays, threads: int) -> Run:
-    """A run of onnxruntime with as many threads.
-
-    Raises:
-        ArgumentError: it is not installed.
-    """
-    try:
-        options = onnxruntime.SessionOptions()
-    except ImportError:
-        raise ArgumentError(f"{PEER} is not installed; {INSTALL} brings it") from None
-    options.intra_op_num_threads = threads
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(path, options)
-    return lambda: tuple(session.run(None, given))
-
-
 def _several(made: object) -> Results:
     return made if isinstance(made, tuple) else (np.asarray(made),)
 
@@ -129,7 +113,7 @@ def _compared(ours: Results, wanted: Results) -> str:
             error = np.abs(a.astype(np.float64) - wide).max()
             most = max(most, error / max(np.abs(wide).max(), np.finfo(float).tiny))
         elif a.shape != b.shape:
-            return f"a result has shape {a.shape}, in {PEER} {b.shape}"
+            return f"a result has shape {b.shape}, ours {a.shape}"
     return f"results differ by at most {most:.1e} of the largest magnitude"
 
 
