@@ -73,19 +73,22 @@ def _row(  # noqa: PLR0917 - the columns of a table
     return DotProduct(name, *types, lanes, group, f"llvm.{llvm}", features)
 
 
-_BF16, _UNSIGNED, _SIGNED = (
+_BF16, _MIXED, _SIGNED, _UNSIGNED = (
     ("f32", "bf16", "bf16"),
     ("i32", "u8", "i8"),
     ("i32", "i8", "i8"),
+    ("i32", "u8", "u8"),
 )
 _ROWS: Final = (
     # name, types, lanes, group, LLVM intrinsic, features; the widest first
     _row("dpbf16ps", _BF16, 16, 2, "x86.avx512bf16.dpbf16ps.512", "avx512_bf16"),
-    _row("dpbusd", _UNSIGNED, 16, 4, "x86.avx512.vpdpbusd.512", "avx512_vnni"),
-    _row("dpbusd_256", _UNSIGNED, 8, 4, "x86.avx512.vpdpbusd.256", "avx_vnni"),
+    _row("dpbusd", _MIXED, 16, 4, "x86.avx512.vpdpbusd.512", "avx512_vnni"),
+    _row("dpbusd_256", _MIXED, 8, 4, "x86.avx512.vpdpbusd.256", "avx_vnni"),
     _row("dpbssd_256", _SIGNED, 8, 4, "x86.avx2.vpdpbssd.256", "avx_vnni_int8"),
-    _row("usdot", _UNSIGNED, 4, 4, "aarch64.neon.usdot.v4i32.v16i8", "asimd i8mm"),
+    _row("dpbuud_256", _UNSIGNED, 8, 4, "x86.avx2.vpdpbuud.256", "avx_vnni_int8"),
+    _row("usdot", _MIXED, 4, 4, "aarch64.neon.usdot.v4i32.v16i8", "asimd i8mm"),
     _row("sdot", _SIGNED, 4, 4, "aarch64.neon.sdot.v4i32.v16i8", "asimd asimddp"),
+    _row("udot", _UNSIGNED, 4, 4, "aarch64.neon.udot.v4i32.v16i8", "asimd asimddp"),
 )
 DOT_PRODUCTS: Final = {row.name: row for row in _ROWS}
 

@@ -80,8 +80,10 @@ PROCESSORS = {
     "dpbusd": ("x86_64-unknown-linux-gnu", "sapphirerapids", "vpdpbusd"),
     "dpbusd_256": ("x86_64-unknown-linux-gnu", "alderlake", "vpdpbusd"),
     "dpbssd_256": ("x86_64-unknown-linux-gnu", "sierraforest", "vpdpbssd"),
+    "dpbuud_256": ("x86_64-unknown-linux-gnu", "sierraforest", "vpdpbuud"),
     "usdot": ("aarch64-unknown-linux-gnu", "neoverse-v1", "usdot"),
     "sdot": ("aarch64-unknown-linux-gnu", "neoverse-n1", "sdot"),
+    "udot": ("aarch64-unknown-linux-gnu", "neoverse-n1", "udot"),
 }
 
 
