@@ -46,6 +46,8 @@ class Ready:
         check: Refuses scalars outside their domain.
         plain: The only result, if inputs are passed unchanged; its two shapes are one
             object if they are equal.
+        quick: The shape and type of the only result, if it is plain and small, and the
+            caller's shape is canonical.
         keys: The hash of each result that is a key, an empty string for arrays; empty
             if all results are arrays.
     """
@@ -59,6 +61,7 @@ class Ready:
     small: bool
     check: Callable[[Sequence[Any]], None] | None = None
     plain: tuple[Shape, Shape, np.dtype] | None = None
+    quick: tuple[Shape, np.dtype] | None = None
     keys: tuple[str, ...] = ()
 
     @classmethod
@@ -81,12 +84,13 @@ class Ready:
             and math.prod(single[0]) * single[2].itemsize < runtime.buffers.SMALLEST
         )
         looked_at = bool(updated) or any(shape is not None for shape in inputs)
-        plain = None
+        plain = quick = None
         if single and not (looked_at or check):
             shape, inner, dtype = single
             plain = shape, shape if inner == shape else inner, dtype
-        rest = looked_at, single, bool(small), check, plain, keys if any(keys) else ()
-        return cls(launch, inputs, results, updated, *rest)
+            quick = (shape, dtype) if small and inner == shape else None
+        rest = looked_at, single, bool(small), check, plain, quick
+        return cls(launch, inputs, results, updated, *rest, keys if any(keys) else ())
 
 
 # ----------------------------------------------------------------------- calls
@@ -135,8 +139,18 @@ def call(  # noqa: PLR0917 - by position, for speed
         if there is None and out is not None and type(out) is not np.ndarray:
             there = _place_of(op, out)
         target = there
-    key = (target, *attributes.values(), *map(_SHAPE_AND_TYPE, arrays))
+    key: Hashable
+    if attributes or len(arrays) not in (1, 2):
+        key = (target, *attributes.values(), *map(_SHAPE_AND_TYPE, arrays))
+    elif len(arrays) == 1:  # in half the time
+        key = target, arrays[0].shape, arrays[0].dtype
+    else:
+        a, b = arrays
+        key = target, a.shape, a.dtype, b.shape, b.dtype
     ready = op.kernels.get(key) or _prepared(op, key, arrays, attributes, target)
+    if ready.quick and out is None and like is None:
+        made = np.empty(*ready.quick)
+        return ready.launch, (*arrays, made, *scalars), made
     if ready.check is not None:
         ready.check(scalars)
     if there is not None and not ready.updated:
@@ -164,6 +178,17 @@ def call(  # noqa: PLR0917 - by position, for speed
         if out.shape == shape and out.dtype is dtype and out.flags.carray:
             flat = out if shape == inner else out.reshape(inner)
             return ready.launch, (*arrays, flat, *scalars), out
+    return _into(op, ready, arrays, scalars, out)
+
+
+def _into(
+    op: Operator,
+    ready: Ready,
+    arrays: Sequence[object],
+    scalars: tuple[object, ...],
+    out: object,
+) -> Launch:
+    """The launch of a call into `out`, whatever it is."""
     if ready.keys and type(out) is np.ndarray:
         threaded = _with_key(ready, arrays, scalars, out)
         if threaded is not None:
