@@ -40,11 +40,6 @@ class _Module(ModuleType):
         return getattr(loaded, name)
 
 
-def module(name: str) -> ModuleType:
-    """The module of that name, imported when an attribute is first read."""
-    return _Module(name)
-
-
 class _From:
     """What `from home import ...` takes names from."""
 
