@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
+from math import exp, inf, log
+from random import Random
 from typing import Any
 
+from tensorlang.tuner.measurement.rounds import paired_ratio
 from tensorlang.tuner.search import finals
 from tensorlang.tuner.search.finals import (
     Entrant,
@@ -280,6 +282,57 @@ def test_samples_of_all_processes_count() -> None:
     assert {len(samples) for samples in result.samples.values()} == {
         6 * finals.MOST_ROUNDS
     }
+
+
+class Loaded(FakeWorker):
+    """Each process favours some candidates by a third, all of its rounds alike."""
+
+    def __init__(self, gains: dict[str, float], dice: Random) -> None:
+        super().__init__()
+        self.gains, self.dice = gains, dice
+        self.disturbed = True
+        self.stop()
+
+    def stop(self) -> None:
+        self.luck = {name: self.dice.gauss(0, 0.25) for name in self.gains}
+
+    def finals(self, candidates: Sequence[Candidate], rounds: int, *_: float) -> Any:
+        samples = {}
+        for each in candidates:
+            name = str(each.knobs["name"])
+            level = self.luck[name] - self.gains[name]
+            noise = [self.dice.gauss(0, 0.2) for _ in range(rounds)]
+            samples[each.key] = [exp(level + part) for part in noise]
+        return samples, {}
+
+
+def searched(gains: dict[str, float], dice: Random) -> tuple[bool, bool]:
+    """Whether a search beside other programs has a winner; if later runs deny it."""
+    worker = Loaded({"default": 0.0, **gains}, dice)
+    best, _ = confirmed(worker, *gains)
+    if best == "default":
+        return False, False
+    slower = 0
+    pair = [entrant("default"), entrant(best)]
+    for _ in range(8):
+        worker.stop()
+        samples, _ = worker.finals([each.candidate for each in pair], 25)
+        times = [samples[each.key] for each in pair]
+        slower += paired_ratio(*times).median < 1
+    return True, slower >= 7
+
+
+def test_beside_other_programs_later_runs_deny_no_win_and_real_ones_are_seen() -> None:
+    dice = Random(0)
+    alike = [
+        searched({name: dice.gauss(0, 0.1) for name in "abcde"}, dice)
+        for _ in range(100)
+    ]
+    assert sum(denied for _, denied in alike) == 0
+    assert sum(won for won, _ in alike) <= 20
+    twice = [searched(dict.fromkeys("abcde", log(2)), dice) for _ in range(50)]
+    assert sum(won for won, _ in twice) >= 48
+    assert sum(denied for _, denied in twice) == 0
 
 
 def test_a_default_that_wins_needs_no_second_process() -> None:
