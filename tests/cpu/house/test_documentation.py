@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from tensorlang import records
 from tensorlang.cli import app as command_line
+from tensorlang.cli import document
 
 pytestmark = pytest.mark.installed
 
@@ -93,7 +94,8 @@ def check_command(words, *, run=True):
     inner = getattr(command, "commands", None)
     if inner is not None and rest:
         command, rest = inner[rest[0]], rest[1:]
-    command.make_context(name, list(rest))
+    with document.printed():  # what --json begins ends here
+        command.make_context(name, list(rest))
     if run and not PARSED.search(" ".join(words)):
         result = CliRunner().invoke(command_line.app, words)
         assert result.exit_code == 0, f"tlang {' '.join(words)}: {result.stderr}"

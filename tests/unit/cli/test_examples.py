@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tensorlang.cli import app as command_line
+from tensorlang.cli import document
 from tensorlang.cli.app import app, loaded
 
 COMMANDS = {
@@ -37,7 +38,8 @@ def test_examples_are_command_lines(name, line, tlang, tmp_path, monkeypatch):
     words = shlex.split(line.partition(" > ")[0])
     assert line.startswith(f"tlang {name}")
     own = words[1 + len(name.split()) :]
-    COMMANDS[name].make_context(name, own)
+    with document.printed():  # what --json begins ends here
+        COMMANDS[name].make_context(name, own)
     if RUN.match(line) and "postgresql" not in line:
         result = tlang(*words[1:])
         assert result.exit_code == 0, result.stderr
