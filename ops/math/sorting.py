@@ -98,7 +98,7 @@ class _Cycles(NamedTuple):
     """Predicted cycles to sort a row, by each algorithm.
 
     A network of up to `2**n` keys has `n (n + 1) / 2` steps, each over whole vectors.
-    Ranking compares each element with vectors of all of them, counts, and scatters. A
+    Ranking compares each element with vectors of all, counts, and then moves it. A
     pass of a radix sort scans its bins, and for each element loads and stores a bin
     twice, one after the other; positions are moved besides.
     """
@@ -121,7 +121,7 @@ class _Cycles(NamedTuple):
         moved = (5 if ordered else 4) * length
         return cls(
             steps if _packed(workload) or not ordered else math.inf,
-            length * (2 * vectors + 1),
+            length * (2 * vectors + 2),
             sort_keys.digits(dtype) * (sort_definitions.BINS + moved),
         )
 
