@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,9 +12,6 @@ from tensorlang import export as exports
 from tensorlang import layers
 from tensorlang.cli import console, document, options
 from tensorlang.errors import ArgumentError
-
-if TYPE_CHECKING:
-    from tensorlang.export import Machine
 
 app = typer.Typer(add_completion=False)
 
@@ -55,6 +52,13 @@ def export(
             "is loaded. Default: this processor.",
         ),
     ] = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A GPU's architecture such as cuda:sm_90a, repeatable. Default: CPUs.",
+        ),
+    ] = None,
     triple: Annotated[
         str,
         typer.Option(metavar="SYSTEM", help="Another system: aarch64-linux-gnu."),
@@ -73,8 +77,14 @@ def export(
     Examples:
         tlang export dense --shape 64x784,512x784 -o dense
         tlang export softmax --cpu x86-64-v2 --cpu x86-64-v4 -o softmax
+        tlang export dense --target cuda:sm_80 --target cuda:sm_90a -o dense
         tlang export --model network.onnx --batch 32 -o network
     """
+    gpus = [options.to_compile(each) for each in target or ()]
+    if gpus and (model or cpu or triple or threads):
+        raise ArgumentError(
+            "--target cuda takes no --model, --cpu, --triple, --threads"
+        )
     on = exports.machines(cpu or (), triple, threads)
     if model is not None:
         if op or shape or dtype or attr:
@@ -83,7 +93,17 @@ def export(
         loaded = layers.Model.load(model, train=False)
         made = loaded.export(output, batch=several, name=name or "model", on=on)
     elif op is not None:
-        made = _operator(op, shape or (None,), dtype, attr, output, name, on)
+        found, asked = options.operator(op), options.attributes(attr)
+        given = [
+            options.workload(found, each, dtype, attr) for each in shape or (None,)
+        ]
+        values = {n: v for n, v in asked.items() if n in exports.numbers(found)}
+        write = (
+            partial(exports.export_cuda, on=gpus)
+            if gpus
+            else partial(exports.export_operator, on=on)
+        )
+        made = write(found, given, output, name=name, values=values)
     else:
         raise ArgumentError(
             "name an operator to export, or a network with --model FILE"
@@ -93,19 +113,3 @@ def export(
         console.say(f"{path.relative_to(made.folder)}  {path.stat().st_size} bytes")
     if made.missing:
         raise ArgumentError(made.missing)
-
-
-def _operator(  # noqa: PLR0917 - the options of the command
-    name: str,
-    shapes: Sequence[str | None],
-    dtype: str | None,
-    attr: Sequence[str] | None,
-    folder: Path,
-    called: str,
-    on: Sequence[Machine],
-) -> exports.Exported:
-    op = options.operator(name)
-    given = [options.workload(op, shape, dtype, attr) for shape in shapes]
-    asked, fixed = options.attributes(attr), exports.numbers(op)
-    values = {name: value for name, value in asked.items() if name in fixed}
-    return exports.export_operator(op, given, folder, name=called, values=values, on=on)

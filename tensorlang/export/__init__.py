@@ -7,6 +7,7 @@ The folder has a header, object code, a launcher in C, a program that runs it, a
 a C compiler and CMake make of them. `docs/export.md` leads through it.
 """
 
+from tensorlang.export.cuda import export_cuda
 from tensorlang.export.files import Exported
 from tensorlang.export.machines import Machine, machines
 from tensorlang.export.networks import export_graph, export_network
@@ -15,6 +16,7 @@ from tensorlang.export.operators import export_operator, numbers
 __all__ = [
     "Exported",
     "Machine",
+    "export_cuda",
     "export_graph",
     "export_network",
     "export_operator",

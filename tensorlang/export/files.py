@@ -9,14 +9,17 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tensorlang import templates
 from tensorlang.errors import CodegenError
-from tensorlang.export.library import ALIGNED, Array, Library, Scalar
+from tensorlang.export.library import ALIGNED, Array, Library
 from tensorlang.runtime.cpu import pool
 from tensorlang.runtime.cpu.wrapper import INLINE_BYTES
 from tensorlang.version import __version__
+
+if TYPE_CHECKING:
+    from tensorlang.export.kernels import Kernel
 
 _BYTES: Final = [f"\\{number:02X}" for number in range(256)]  # as LLVM writes them
 _OBJECTS: Final = "objects"
@@ -42,105 +45,91 @@ class Exported:
     missing: str = ""
 
 
-def written(lib: Library, folder: Path) -> Exported:
+def written(lib: Library, kernels: Sequence[Kernel], folder: Path) -> Exported:
     """Write a library's files, and compile it if there is a compiler.
 
     Raises:
         CodegenError: the compiler refuses it.
         OSError: the folder is not writable.
     """
-    objects = _objects(lib, folder)
-    names = [str(path.relative_to(folder)) for path in objects]
-    for file, text in _texts(lib, names).items():
-        (folder / file).write_text(text, "utf-8")
-    made = Exported(folder, lib.name, tuple(objects))
-    return _compiled(made, lib.machines[0].triple)
+    machine = kernels[0].machine
+    codes = {kernel.symbol: kernel.code for kernel in kernels}
+    if lib.constants:
+        name = f"{lib.name}_constants"
+        codes[name] = machine.compile(constant_text(name, lib.constants))
+    objects = put_objects(codes, folder)
+    devices = [m.target.device for m in dict.fromkeys(k.machine for k in kernels)]
+    put_texts(
+        lib,
+        {
+            f"{lib.name}.h": "export.h.j2",
+            f"{lib.name}.c": "export.c.j2",
+            "tensorlang_pool.h": "export_pool.h.j2",
+            "tensorlang_pool.c": "export_pool.c.j2",
+            "main.c": "export_main.c.j2",
+            "CMakeLists.txt": "export_cmake.j2",
+        },
+        folder,
+        machines=", ".join(devices),
+        kernels=kernels,
+        objects=[str(path.relative_to(folder)) for path in objects],
+        alone=any(kernel.alone for kernel in kernels),
+        shares_each=pool.SHARES_EACH,
+        inline_bytes=INLINE_BYTES,
+    )
+    return _compiled(Exported(folder, lib.name, objects), machine.triple)
 
 
-def _objects(lib: Library, folder: Path) -> list[Path]:
-    """Write the object code of kernels, and of constants."""
+def put_objects(codes: Mapping[str, bytes], folder: Path) -> tuple[Path, ...]:
+    """Write object code by name, in place of what there was."""
     place = folder / _OBJECTS
     place.mkdir(parents=True, exist_ok=True)
     for old in place.glob("*.o"):
         old.unlink()
-    codes = {kernel.symbol: kernel.code for kernel in lib.kernels}
-    if lib.constants:
-        codes[f"{lib.name}_constants"] = _constants(lib)
-    paths = [place / f"{name}.o" for name in codes]
+    paths = tuple(place / f"{name}.o" for name in codes)
     for path, code in zip(paths, codes.values(), strict=True):
         path.write_bytes(code)
     return paths
 
 
-def _constants(lib: Library) -> bytes:
-    """Object code of the library's data."""
-    name, size = f"{lib.name}_constants", len(lib.constants)
-    data = "".join(map(_BYTES.__getitem__, lib.constants))
-    text = f'@{name} = hidden constant [{size} x i8] c"{data}", align {ALIGNED}\n'
-    return lib.machines[0].compile(text)
+def constant_text(name: str, data: bytes) -> str:
+    """Constant data of a library as LLVM IR."""
+    text = "".join(map(_BYTES.__getitem__, data))
+    return f'@{name} = hidden constant [{len(data)} x i8] c"{text}", align {ALIGNED}\n'
 
 
-def _texts(lib: Library, objects: Sequence[str]) -> Mapping[str, str]:
-    """The text of each file."""
+def put_texts(
+    lib: Library, files: Mapping[str, str], folder: Path, **values: object
+) -> None:
+    """Write the files of templates."""
     sizes = [f"int64_t {name}" for name in lib.sizes]
-    given = [f"{array.c_type}{array.name}" for array in lib.arrays]
-    given += [f"{scalar.c_type} {scalar.name}" for scalar in lib.scalars]
-    names = [array.name for array in lib.arrays]
-    names += [scalar.name for scalar in lib.scalars]
-    own_names = [*lib.sizes, *names]
-    nothing = ["NULL"] * len(lib.arrays) + ["0"] * len(lib.scalars)
-    examples = [f"({scalar.c_type}){scalar.example!r}" for scalar in lib.scalars]
+    shapes = [tuple(a.extents) for a in lib.arrays if lib.sizes and a.shape]
+    numbers = [f"{scalar.c_type} {scalar.name}" for scalar in lib.scalars]
     arrays = [array.name for array in lib.arrays]
-    passed = ["workspace", "bytes", "&team"]
-    called = ", ".join([*lib.sizes, *arrays, *examples, *passed])
-    values: dict[str, object] = {
-        "lib": lib,
-        "NAME": lib.name.upper(),
-        "version": __version__,
-        "machines": ", ".join(_named(lib)),
-        "objects": objects,
-        "sizes": sizes,
-        "shapes": dict.fromkeys(
-            tuple(a.extents) for a in lib.arrays if lib.sizes and a.shape
-        ),
-        "parameters": [
-            *sizes,
-            *given,
-            "void *workspace",
-            "size_t workspace_bytes",
-            "const tensorlang_threads *threads",
-        ],
-        "own_parameters": [*sizes, *given],
-        "own_names": own_names,
-        "measured": [*lib.sizes, *nothing],
-        "names": arrays,
-        "call": f"{lib.name}({called})",
-        "counted": [(array, array.size(lib.sizes)) for array in lib.arrays],
-        "pattern": _pattern,
-        "scalar_types": _by_type(lib.scalars),
-        "alone": any(kernel.alone for kernel in lib.kernels),
-        "shares_each": pool.SHARES_EACH,
-        "inline_bytes": INLINE_BYTES,
-    }
-    files = {
-        f"{lib.name}.h": "export.h.j2",
-        f"{lib.name}.c": "export.c.j2",
-        "tensorlang_pool.h": "export_pool.h.j2",
-        "tensorlang_pool.c": "export_pool.c.j2",
-        "main.c": "export_main.c.j2",
-        "CMakeLists.txt": "export_cmake.j2",
-    }
-    return {path: templates.render(name, **values) for path, name in files.items()}
-
-
-def _named(lib: Library) -> list[str]:
-    return [
-        f"{m.name} on {m.triple}" if m.triple else m.target.device for m in lib.machines
-    ]
-
-
-def _by_type(scalars: Sequence[Scalar]) -> list[Scalar]:
-    return list({scalar.dtype: scalar for scalar in scalars}.values())
+    examples = [f"({scalar.c_type}){scalar.example!r}" for scalar in lib.scalars]
+    for file, template in files.items():
+        text = templates.render(
+            template,
+            lib=lib,
+            NAME=lib.name.upper(),
+            version=__version__,
+            sizes=sizes,
+            shapes=dict.fromkeys(shapes),
+            own_parameters=[
+                *sizes,
+                *(f"{array.c_type}{array.name}" for array in lib.arrays),
+                *numbers,
+            ],
+            names=[*lib.sizes, *arrays, *(scalar.name for scalar in lib.scalars)],
+            numbers=numbers,
+            nothing=[*lib.sizes, *["NULL"] * len(lib.arrays), *["0"] * len(numbers)],
+            examples=[*lib.sizes, *arrays, *examples],
+            counted=[(array, array.size(lib.sizes)) for array in lib.arrays],
+            pattern=_pattern,
+            scalar_types={scalar.dtype: scalar for scalar in lib.scalars}.values(),
+            **values,
+        )
+        (folder / file).write_text(text, "utf-8")
 
 
 def _pattern(array: Array) -> str:

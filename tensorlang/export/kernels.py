@@ -32,6 +32,7 @@ class Kernel:
         used: For each buffer, whether it reads or writes it.
         alone: Whether it runs in one thread, as its threads would wait for all others.
         code: Object code.
+        machine: What it is for.
     """
 
     symbol: str
@@ -39,6 +40,7 @@ class Kernel:
     used: tuple[bool, ...]
     alone: bool
     code: bytes
+    machine: Machine
 
 
 class Kernels:
@@ -87,6 +89,7 @@ def _compiled(
         tuple(param.buffer in touched for param in lowered.params),
         not wrapper.is_barrier_free(text),
         machine.compile(text.replace("@tensorlang_", f"@{prefix}_")),
+        machine,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from tensorlang.errors import ArgumentError
 from tensorlang.export.c_expressions import plain, total
@@ -14,8 +14,8 @@ from tensorlang.ir.definitions.sizes import evaluate
 from tensorlang.ir.dtypes import DType, i64
 
 if TYPE_CHECKING:
-    from tensorlang.export.kernels import Kernel
-    from tensorlang.export.machines import Machine
+    from tensorlang.runtime.signature import Signature
+    from tensorlang.targets import Target
 
 ALIGNED: Final = 64
 # types whose arithmetic C lacks are passed as their bits
@@ -114,6 +114,30 @@ class Scalar:
         return c_type(self.dtype)
 
 
+class Place(Protocol):
+    """What code is exported for."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def target(self) -> Target:
+        """What schedules know of it."""
+
+
+class Code(Protocol):
+    """A compiled kernel."""
+
+    @property
+    def symbol(self) -> str:
+        """Begins the names of its symbols."""
+
+    @property
+    def signature(self) -> Signature:
+        """Its buffers and scalars."""
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """One kernel with its arguments.
@@ -125,7 +149,7 @@ class Launch:
         bytes: The size of its arrays, as C.
     """
 
-    kernel: Kernel
+    kernel: Code
     title: str
     slots: tuple[str, ...]
     bytes: str
@@ -143,7 +167,7 @@ class Program:
         copies: Copies at the end: to, from, bytes.
     """
 
-    machine: Machine
+    machine: Place
     guards: tuple[str, ...]
     launches: tuple[Launch, ...]
     memory: int = 0
@@ -168,7 +192,6 @@ class Library:
         sizes: The sizes that a caller passes, with examples.
         arrays: The arrays that a caller passes.
         programs: What is run; of a machine the first whose guards hold.
-        kernels: All kernels.
         scalars: The numbers that a caller passes.
         aliases: Pairs of arrays, by position, that may be the same memory.
         constants: Data that is part of the library.
@@ -179,13 +202,12 @@ class Library:
     sizes: Mapping[str, int]
     arrays: tuple[Array, ...]
     programs: tuple[Program, ...]
-    kernels: tuple[Kernel, ...]
     scalars: tuple[Scalar, ...] = ()
     aliases: tuple[tuple[int, int], ...] = ()
     constants: bytes = field(default=b"", repr=False)
 
     @property
-    def machines(self) -> tuple[Machine, ...]:
+    def machines(self) -> tuple[Place, ...]:
         """The machines, best first."""
         return tuple(dict.fromkeys(program.machine for program in self.programs))
 

@@ -112,10 +112,9 @@ class _Exporter:
             {BATCH: sizes[-1]} if sizes else {},
             self.arrays,
             tuple(programs),
-            tuple(self.kernels),
             constants=bytes(self.constants.data),
         )
-        return written(library, folder)
+        return written(library, tuple(self.kernels), folder)
 
     def _each(self, machine: Machine, sizes: Sequence[int]) -> list[Program]:
         return [self._program(machine, most)[1] for most in sizes]

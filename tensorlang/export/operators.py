@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tensorlang.errors import ArgumentError
 from tensorlang.export.c_expressions import c_text, plain
 from tensorlang.export.files import Exported, written
-from tensorlang.export.kernels import Kernel, Kernels
+from tensorlang.export.kernels import Kernels
 from tensorlang.export.library import (
+    Code,
     Launch,
     Library,
+    Place,
     Program,
     Scalar,
     c_name,
@@ -30,6 +32,7 @@ from tensorlang.runtime.calling import bits, scalar
 if TYPE_CHECKING:
     from tensorlang import ir
     from tensorlang.ops import Operator
+    from tensorlang.runtime.signature import Signature
     from tensorlang.workload import Workload
 
 
@@ -63,24 +66,12 @@ def export_operator(
     """
     called = library_name(name or op.id.replace(".", "_"))
     face, kernels = interface(op, given), Kernels(called)
-    fixed = _fixed(op, given[0], values or {})
-    exporter = _Exporter(op, face, kernels, fixed)
-    programs = [
-        exporter.program(workload, machine)
-        for machine in on or machines()
-        for workload in given
-    ]
-    library = Library(
-        called,
-        op.described(given[0]) if len(given) == 1 else op.id,
-        face.sizes,
-        face.arrays,
-        tuple(programs),
-        tuple(kernels),
-        scalars=tuple(exporter.scalars(given[0])),
-        aliases=next(iter(kernels)).signature.aliases,
-    )
-    return written(library, Path(folder))
+    fixed = fixed_numbers(op, given[0], values or {})
+    exporter = Exporter(op, face, kernels.kernel, fixed)
+    programs = exporter.programs(given, on or machines())
+    signature = next(iter(kernels)).signature
+    library = exporter.library(called, given, programs, signature)
+    return written(library, tuple(kernels), Path(folder))
 
 
 def numbers(op: Operator) -> tuple[str, ...]:
@@ -89,7 +80,7 @@ def numbers(op: Operator) -> tuple[str, ...]:
     return tuple(p.name for p in op.spec.parameters if any(map(p.is_a, kinds)))
 
 
-def _fixed(
+def fixed_numbers(
     op: Operator, workload: Workload, values: Mapping[str, object]
 ) -> dict[str, object]:
     """The kernel's scalars that are fixed: values, and what follows from them."""
@@ -110,20 +101,53 @@ def _fixed(
     return {n: v for n, v in values.items() if n not in derived} | made
 
 
+M = TypeVar("M", bound=Place)
+
+
 @dataclass(frozen=True, slots=True)
-class _Exporter:
-    """What the programs of an operator share."""
+class Exporter(Generic[M]):
+    """What the programs of an operator share.
+
+    Attributes:
+        op: The operator.
+        face: Its arrays and sizes.
+        compiled: The kernel of a scheduled function, for a machine.
+        fixed: Scalars with fixed values.
+    """
 
     op: Operator
     face: Interface
-    kernels: Kernels
+    compiled: Callable[[ir.Function, M], Code]
     fixed: Mapping[str, object]
 
-    def program(self, workload: Workload, machine: Machine) -> Program:
-        """The launch of a workload's kernel on a machine."""
+    def programs(
+        self, given: Sequence[Workload], on: Sequence[M]
+    ) -> tuple[Program, ...]:
+        """The program of each workload, on each machine."""
+        return tuple(self._program(each, machine) for machine in on for each in given)
+
+    def library(
+        self,
+        name: str,
+        given: Sequence[Workload],
+        programs: tuple[Program, ...],
+        signature: Signature,
+    ) -> Library:
+        """The library of these programs, of whose kernels this is the signature."""
+        return Library(
+            name,
+            self.op.described(given[0]) if len(given) == 1 else self.op.id,
+            self.face.sizes,
+            self.face.arrays,
+            programs,
+            scalars=tuple(self._scalars(given[0], signature)),
+            aliases=signature.aliases,
+        )
+
+    def _program(self, workload: Workload, machine: M) -> Program:
         op, places = self.op, self.face.places
         algorithm, schedule = building.best(op, workload, machine.target)
-        kernel = self.kernels.kernel(schedule.function, machine)
+        kernel = self.compiled(schedule.function, machine)
         op.function(workload, algorithm)  # its trace is known then
         trace = op.traced(workload)
         both = (trace, op.traced(workload, algorithm))
@@ -138,7 +162,7 @@ class _Exporter:
         launch = Launch(kernel, op.described(workload), slots, size)
         return Program(machine, tuple(map(plain, dict.fromkeys(needed))), (launch,))
 
-    def _slots(self, kernel: Kernel, sizes: Mapping[str, ir.Expr]) -> Iterator[str]:
+    def _slots(self, kernel: Code, sizes: Mapping[str, ir.Expr]) -> Iterator[str]:
         """The slots of scalars: sizes, fixed numbers, and the caller's."""
         for spec in kernel.signature.scalars:
             if spec.name in sizes:
@@ -149,10 +173,10 @@ class _Exporter:
             else:
                 yield f"bits_of_{spec.dtype}({c_name(spec.name)})"
 
-    def scalars(self, workload: Workload) -> Iterator[Scalar]:
+    def _scalars(self, workload: Workload, signature: Signature) -> Iterator[Scalar]:
         """The numbers that the caller passes."""
         usual, sizes = self.op.scalars(workload), self.op.traced(workload).sizes
-        for spec in next(iter(self.kernels)).signature.scalars:
+        for spec in signature.scalars:
             if spec.name not in sizes and spec.name not in self.fixed:
                 example = float(usual.get(spec.name) or 0)
                 yield Scalar(c_name(spec.name), DType(spec.dtype), example)

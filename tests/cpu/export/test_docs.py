@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from tensorlang.runtime.cuda import toolchain
+
 PAGE = Path(__file__).parents[3] / "docs" / "export.md"
 TOOLS = ("cc", "cmake", "aarch64-linux-gnu-gcc")
 MISSING = [tool for tool in TOOLS if not shutil.which(tool)]
+MISSING += [toolchain.missing()] if toolchain.missing() else []
 
 
 @pytest.mark.skipif(bool(MISSING), reason=f"not here: {', '.join(MISSING)}")
@@ -24,7 +27,7 @@ def test_every_block_runs(tmp_path, monkeypatch):
     blocks = re.findall(
         r"^```(\w+)\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL
     )
-    assert [kind for kind, _ in blocks].count("sh") == 5
+    assert [kind for kind, _ in blocks].count("sh") == 6
     for kind, text in blocks:
         if kind == "python":
             exec(compile(text, str(PAGE), "exec"), names)
