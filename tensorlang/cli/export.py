@@ -112,4 +112,4 @@ def export(
     for path in (*made.libraries, *made.objects):
         console.say(f"{path.relative_to(made.folder)}  {path.stat().st_size} bytes")
     if made.missing:
-        raise ArgumentError(made.missing)
+        console.paragraph(made.missing)

@@ -54,3 +54,12 @@ def test_a_network_becomes_a_folder(tlang, tmp_path):
     assert "int net(int64_t batch, const float *" in header
     for wrong in (["dense", *given], ["-o", tmp_path]):
         assert tlang("export", *wrong).exit_code == 2
+
+
+def test_without_a_cross_compiler_the_objects_are_there(tlang, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    given = ["--shape", "8", "--triple", "aarch64-linux-gnu", "-o", tmp_path]
+    done = tlang("export", "exp", *given)
+    assert done.exit_code == 0, done.output
+    assert "there is no C compiler (aarch64-linux-gnu-gcc" in done.output
+    assert list((tmp_path / "objects").glob("*.o"))
