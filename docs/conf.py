@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 from unittest.mock import MagicMock
@@ -9,6 +10,8 @@ from unittest.mock import MagicMock
 import tensorlang
 
 sys.path.insert(0, str(Path(__file__).with_name("extension")))
+
+gc.set_threshold(200_000)  # documents are trees: of 700 objects, few are garbage
 
 project = "tensorlang"
 version = release = tensorlang.__version__

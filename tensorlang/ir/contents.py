@@ -6,7 +6,7 @@ changes one loop, only its ancestors are recomputed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -58,12 +58,17 @@ class Contents:
 
     def include(self, other: Contents) -> None:
         """Add other contents."""
-        self.used = _union(self.used, other.used)
         self.bound += other.bound
-        self.reads = _union(self.reads, other.reads)
-        self.writes = _union(self.writes, other.writes)
-        self.named = _union(self.named, other.named)
-        self.calls = _union(self.calls, other.calls)
+        if other.used is not self.used:
+            self.used = _union(self.used, other.used)
+        if other.reads:
+            self.reads = _union(self.reads, other.reads)
+        if other.writes:
+            self.writes = _union(self.writes, other.writes)
+        if other.named:
+            self.named = _union(self.named, other.named)
+        if other.calls:
+            self.calls = _union(self.calls, other.calls)
 
     def include_value(self, expr: Expr) -> None:
         """Add an expression."""
@@ -177,11 +182,12 @@ def contains(node: Node, stmt: For | Block | Alloc) -> bool:
     if node is stmt:
         return True
     below = _below(node)
+    held: Sequence[Stmt]
     if isinstance(stmt, For):
-        return any(each is stmt for each in below.loops)
-    if isinstance(stmt, Block):
-        return any(each is stmt for each in below.blocks)
-    return any(each is stmt for each in below.allocations)
+        held = below.loops
+    else:
+        held = below.blocks if isinstance(stmt, Block) else below.allocations
+    return id(stmt) in map(id, held)
 
 
 def binders(node: Node) -> Iterator[Var]:

@@ -32,13 +32,14 @@ Path: TypeAlias = tuple[ir.Node, ...]
 N = TypeVar("N", bound=ir.Node)
 
 
-def paths(func: ir.Function) -> Iterator[Path]:
-    """The path to every statement, in program order, parents first."""
+def paths(func: ir.Function, until: type[ir.Node] | None = None) -> Iterator[Path]:
+    """The path to every statement not below `until`, in order, parents first."""
     stack: list[Path] = [(func, func.body)]
     while stack:
         path = stack.pop()
         yield path
-        stack.extend([(*path, child) for child in statements(path[-1])[::-1]])
+        if type(path[-1]) is not until:
+            stack.extend([(*path, child) for child in statements(path[-1])[::-1]])
 
 
 def paths_to(func: ir.Function, kind: type[ir.Node]) -> Iterator[Path]:
@@ -218,9 +219,8 @@ def values_of(path: Path) -> list[ir.Let]:
 
 def actions(func: ir.Function) -> Iterator[Path]:
     """The paths to blocks, and to all but sequences and allocations outside of them."""
-    for path in paths(func):
-        inside = any(isinstance(node, ir.Block) for node in path[:-1])
-        if not inside and not isinstance(path[-1], (ir.Seq, ir.Alloc)):
+    for path in paths(func, until=ir.Block):
+        if not isinstance(path[-1], (ir.Seq, ir.Alloc)):
             yield path
 
 

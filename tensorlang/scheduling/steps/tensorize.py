@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir import nodes as ir
-from tensorlang.ir.contents import free_vars, names, writes
+from tensorlang.ir.contents import blocks, free_vars, names, writes
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.indices import linear, spread
 from tensorlang.ir.integers.polynomials import Poly
@@ -219,8 +219,7 @@ def _need_matrix(block: ir.Block, buffer: ir.Buffer) -> None:
 
 def _tile_path(func: ir.Function, target: str, depth: int) -> Path:
     """The path to the tile's outermost loop."""
-    blocks = {n.name for n in walk(func.body) if isinstance(n, ir.Block)}
-    if target not in blocks:
+    if all(block.name != target for block in blocks(func)):
         return find_loop(func, target)
     path = find_block(func, target)
     return path[: len(path) - depth]
