@@ -6,9 +6,9 @@ PyTorch reads no ONNX files: `net.pt2` beside `net.onnx` is the same network as
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -67,7 +67,7 @@ NETWORK_PEERS: Final[dict[str, Peer]] = {
 
 
 def network_peer(name: str) -> Peer:
-    """What loads a network for a peer; the peer's package is imported.
+    """What loads a network for a peer whose package is installed.
 
     Raises:
         ArgumentError: there is no such peer, or it is not installed.
@@ -76,8 +76,6 @@ def network_peer(name: str) -> Peer:
         raise ArgumentError(
             f"--vs {name}: a model is compared with {', '.join(NETWORK_PEERS)}"
         )
-    try:
-        importlib.import_module(name.partition(".")[0])
-    except ImportError:
-        raise ArgumentError(f"{name} is not installed; {INSTALL} brings it") from None
+    if find_spec(name.partition(".")[0]) is None:
+        raise ArgumentError(f"{name} is not installed; {INSTALL} brings it")
     return NETWORK_PEERS[name]
