@@ -14,6 +14,7 @@ from typing import Final
 
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.collectives import is_collective
+from tensorlang.ir.cpu_natives import TRANSPOSES
 from tensorlang.ir.dtypes import DType, f32, f64
 from tensorlang.ir.visit import rebuild, rewriter
 
@@ -47,7 +48,7 @@ def computed_wide(node: ir.Node) -> ir.Node:
             return _wide(node).cast(node.dtype)
         case ir.Compare(op=op, a=a, b=b) if _is_narrow(a):
             return ir.Compare(op, _up(a), _up(b))
-        case ir.Call() if is_collective(node):
+        case ir.Call() if is_collective(node) or node.name in TRANSPOSES:
             return node
         case ir.Call(name=name, args=(first, *_)) if (
             _is_narrow(first) and name != "fma"

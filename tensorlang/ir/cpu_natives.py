@@ -1,4 +1,4 @@
-"""Natives of some CPUs only, introduced by `tensorize`: dot and matrix products."""
+"""Natives of CPUs, introduced by `tensorize`: dot and matrix products, transposes."""
 
 from __future__ import annotations
 
@@ -63,6 +63,27 @@ def _matrix_native(row: MatrixProduct) -> Intrinsic:
     return Intrinsic(row.name, 3, result, numpy, doc)
 
 
+def _transpose(count: int) -> Intrinsic:
+    """The columns of a square, one after the other, from its rows."""
+    name = f"transpose_{count}"
+
+    def result(dtypes: tuple[DType, ...]) -> DType:
+        row = dtypes[0]
+        if row.lanes % count or any(other != row for other in dtypes):
+            raise DTypeError(
+                f"{name} takes {count} rows of one type, of {count} groups of lanes "
+                f"each, got {dtypes}"
+            )
+        return row.scalar.vector(row.lanes * count)
+
+    def numpy(*rows: Array) -> Array:
+        square = np.stack(np.broadcast_arrays(*rows), axis=-2)
+        groups = square.reshape(*square.shape[:-1], count, -1)
+        return np.swapaxes(groups, -3, -2).reshape(*square.shape[:-2], -1)
+
+    return Intrinsic(name, count, result, numpy, _COLUMNS)
+
+
 def _tile_floats(sums: Array, a: Array, b: Array) -> Array:
     """Fused steps in two sums, of the even products and the odd ones."""
     a, b = (_flushed(x.astype(np.float32)) for x in (a, b))
@@ -124,7 +145,13 @@ _TILE_FLOATS: Final = (
 _TILE_BYTES: Final = (
     "sums[m, l] plus all a[m, s, p] * b[s, l, p] over s and p, which wraps (AMX)"
 )
+_COLUMNS: Final = (
+    "the rows of a square of elements, or of groups of neighbours, as its columns, one "
+    "after the other"
+)
+TRANSPOSES: Final = {each.name: each for each in map(_transpose, (4, 8, 16))}
 CPU_NATIVES: Final = {
     **{row.name: _native(row) for row in DOT_PRODUCTS.values()},
     **{row.name: _matrix_native(row) for row in MATRIX_PRODUCTS.values()},
+    **TRANSPOSES,
 }

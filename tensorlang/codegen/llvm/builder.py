@@ -17,7 +17,7 @@ Observer: TypeAlias = Callable[[Sequence[Stmt], Sequence[ins.Instruction]], None
 
 @dataclass
 class Module:
-    """What the routines of a module share: target, declarations, loop metadata.
+    """What its routines share: target, declarations, loop metadata, helpers by name.
 
     `observer`, if any, is told the instructions of each statement, or of several that
     share them; inner statements come first.
@@ -27,6 +27,7 @@ class Module:
     declarations: set[str] = field(default_factory=set)
     loops: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     observer: Observer | None = None
+    helpers: dict[str, ins.Routine] = field(default_factory=dict)
 
     def loop(self, *properties: str) -> str:
         """A new `!llvm.loop` node with these properties."""
@@ -42,7 +43,7 @@ class Builder:
     scopes, so that a value is only reused where it dominates. Values that read memory
     are in `reads` until the next side effect, and tiles of factors in `factors`. The
     buffers of sums of matrix products are `tiles`. `narrow` maps variables to the f16
-    or bf16 variables that they were widened from.
+    or bf16 variables that they were widened from, and `squares` to transposes.
     """
 
     def __init__(self, module: Module, routine: ins.Routine) -> None:
@@ -55,6 +56,7 @@ class Builder:
         self.aligned: set[Buffer] = set()
         self.multiples: dict[Var, int] = {}
         self.narrow: dict[Var, Var] = {}
+        self.squares: dict[Expr, Expr] = {}
         self.tiles: frozenset[Buffer] = frozenset()
         self.factors: dict[Expr, str] = {}
         self.faults = ""

@@ -8,6 +8,7 @@ from tensorlang.codegen.llvm import (
     dot_products,
     intrinsics,
     memory,
+    transposes,
 )
 from tensorlang.codegen.llvm import instructions as ins
 from tensorlang.codegen.llvm.builder import Builder
@@ -17,6 +18,7 @@ from tensorlang.errors import CodegenError
 from tensorlang.instructions import DOT_PRODUCTS
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.by_class import by_class
+from tensorlang.ir.cpu_natives import TRANSPOSES
 from tensorlang.ir.dtypes import DType, u32
 
 
@@ -107,6 +109,8 @@ def _call(expr: ir.Call, builder: Builder) -> str:
         return memory.prefetch(builder, target, value)
     if expr.name in DOT_PRODUCTS:
         return dot_products.call(builder, expr, value)
+    if expr.name in TRANSPOSES:
+        return transposes.call(builder, expr, value)
     args = [value(arg, builder) for arg in expr.args]
     return intrinsics.call(builder, expr, args)
 
@@ -150,6 +154,8 @@ def splat(builder: Builder, text: str, scalar: ir.Expr, lanes: int) -> str:
 @_compute.register
 def _shuffle(expr: ir.Shuffle, builder: Builder) -> str:
     """LLVM shuffles two vectors of one type: join more pairwise first."""
+    if column := transposes.taken(builder, expr, value):
+        return column
     parts: list[tuple[str, DType]] = []
     places: list[int] = []
     start = 0

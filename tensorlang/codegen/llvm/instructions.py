@@ -140,6 +140,37 @@ class Shuffle(Instruction):
 
 
 @dataclass(eq=False, repr=False, slots=True)
+class Member(Instruction):
+    """Member `number` of an aggregate."""
+
+    name: str
+    type: str
+    aggregate: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.name} = extractvalue {self.type} {self.aggregate}, {self.number}"
+
+
+@dataclass(eq=False, repr=False, slots=True)
+class WithMember(Instruction):
+    """An aggregate with member `number` replaced."""
+
+    name: str
+    type: str
+    aggregate: str
+    member: str
+    value: str
+    number: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name} = insertvalue {self.type} {self.aggregate}, "
+            f"{self.member} {self.value}, {self.number}"
+        )
+
+
+@dataclass(eq=False, repr=False, slots=True)
 class Extract(Instruction):
     """One lane of a vector."""
 

@@ -41,8 +41,10 @@ def render(
 def routines(function: Function, module: Module) -> list[ins.Routine]:
     """The routines of a printable function; see `render`."""
     pieces, size = workspace.layout(function)
+    kernel = _kernel(function, module, pieces)
     return [
-        *_kernel(function, module, pieces),
+        *module.helpers.values(),
+        *kernel,
         _query(function, module, "team", useful(function)),
         _query(function, module, "workspace", size),
     ]

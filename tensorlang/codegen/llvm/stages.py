@@ -24,7 +24,7 @@ from tensorlang.codegen.llvm import instructions as ins
 from tensorlang.codegen.llvm import matrix_products, statements
 from tensorlang.codegen.llvm.arithmetic import compare
 from tensorlang.codegen.llvm.builder import Builder, Module
-from tensorlang.codegen.llvm.types import llvm_type
+from tensorlang.codegen.llvm.transposes import variable_type
 from tensorlang.codegen.team import TEAM, TID, UNITS, USEFUL
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars, reads
@@ -127,7 +127,7 @@ class Kernel:
         self.routines.append(routine)
         given = [f"ptr {self.builder.pointers[buffer]}" for buffer in buffers]
         given += [
-            f"{llvm_type(var.dtype)} {self.builder.variables[var.name]}"
+            f"{variable_type(self.builder, var)} {self.builder.variables[var.name]}"
             for var in variables
         ]
         result = self.builder.name() if self.faults else ""
@@ -183,6 +183,7 @@ def stage(
     result = "i32" if kernel.faults else "void"
     routine = ins.Routine("internal ", result, name, [], _STAGE)
     builder = Builder(kernel.module, routine)
+    builder.squares = kernel.builder.squares
     params: list[str] = []
     for buffer in buffers:
         builder.pointers[buffer] = builder.name(buffer.name)
@@ -192,7 +193,7 @@ def stage(
             builder.aligned.add(buffer)
     for var in variables:
         builder.variables[var.name] = builder.name(var.name)
-        params.append(f"{llvm_type(var.dtype)} {builder.variables[var.name]}")
+        params.append(f"{variable_type(builder, var)} {builder.variables[var.name]}")
     routine.params = params
     builder.tiles = matrix_products.tiles_of(body)
     statements.run(body, builder)

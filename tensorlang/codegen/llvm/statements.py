@@ -20,6 +20,7 @@ from tensorlang.codegen.llvm.types import llvm_type
 from tensorlang.codegen.multiples import multiple
 from tensorlang.codegen.narrow import NARROW
 from tensorlang.codegen.nontemporal import is_nontemporal
+from tensorlang.codegen.vectors.transposes import is_transpose
 from tensorlang.errors import CodegenError
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.by_class import by_class
@@ -69,6 +70,8 @@ def _let(stmt: ir.Let, builder: Builder) -> None:
     builder.variables[name] = builder.rename(stmt.value, text, name)
     builder.multiples[stmt.var] = multiple(stmt.value, builder.multiples)
     match stmt.value:
+        case ir.Call() if is_transpose(stmt.value):
+            builder.squares[stmt.var] = stmt.value
         case ir.Cast(a=a) if a.dtype.name in NARROW:
             twin = ir.Var(builder.name(f"{name}.{a.dtype.name}")[1:], a.dtype)
             builder.variables[twin.name] = value(a, builder)

@@ -34,6 +34,7 @@ from tensorlang.codegen.vectors.deinterleave import deinterleave
 from tensorlang.codegen.vectors.interleave import interleave
 from tensorlang.codegen.vectors.lane_reductions import reduce_lanes
 from tensorlang.codegen.vectors.sizes import split_vectors
+from tensorlang.codegen.vectors.transposes import expand_transposes
 from tensorlang.codegen.vectors.unroll import unroll
 from tensorlang.codegen.vectors.vectorize import vectorize
 from tensorlang.ir.contents import free_vars
@@ -87,7 +88,8 @@ def _for_groups(function: Function, target: Target) -> Function:
     """Lower for CPUs: groups of one work-item, with lanes as vectors."""
     names = Names(function)
     function = rename_reserved(function, names, RESERVED)
-    function = reduce_lanes(remove_blocks(function), names, target.vector_bits)
+    function = expand_transposes(remove_blocks(function), names)
+    function = reduce_lanes(function, names, target.vector_bits)
     function = expand_reductions(function, names)
     function = expand_math(function, names)
     function = flatten(function)

@@ -104,7 +104,16 @@ def _compare(node: ast.Compare, scope: Scope) -> ir.Expr:
     return ir.Compare(op, expr(node.left, scope), expr(node.comparators[0], scope))
 
 
-def _load(node: ast.Subscript, scope: Scope) -> ir.Expr:
+def _subscript(node: ast.Subscript, scope: Scope) -> ir.Expr:
+    """`x[i, j]`, or lanes of a vector: `v[16:32]`."""
+    match node:
+        case ast.Subscript(ast.Name(id=name)) if name in scope.buffers:
+            pass
+        case ast.Subscript(of, ast.Slice(ast.expr() as low, ast.expr() as high, None)):
+            vector, first, end = expr(of, scope), integer(low), integer(high)
+            if not 0 <= first < end <= vector.dtype.lanes:
+                raise wrong(node, f"{vector.dtype} has no lanes {first}:{end}")
+            return ir.Shuffle((vector,), tuple(range(first, end)))
     return ir.Load(*place(node, scope))
 
 
@@ -190,7 +199,7 @@ _READERS: Final[dict[type[ast.expr], Callable[..., ir.Expr]]] = {
     ast.UnaryOp: _unary,
     ast.BinOp: _binary,
     ast.Compare: _compare,
-    ast.Subscript: _load,
+    ast.Subscript: _subscript,
     ast.Call: _call,
 }
 _UNARY: Final[dict[type[ast.unaryop], str]] = {ast.USub: "neg", ast.Invert: "not"}
@@ -230,6 +239,6 @@ _FOREIGN: Final[dict[type[ast.expr], str]] = {
     ast.List: "a list",
     ast.Dict: "a dictionary",
     ast.Set: "a set",
-    ast.Slice: "a slice",
+    ast.Slice: "a slice of a buffer",
     ast.Starred: "'*' before a value",
 }

@@ -92,6 +92,14 @@ def _field(value: object) -> str:
 
 
 @_show.register
+def _shuffle(e: ir.Shuffle) -> tuple[str, int]:
+    first, count = e.lanes_taken[0], len(e.lanes_taken)
+    if len(e.vectors) == 1 and e.lanes_taken == tuple(range(first, first + count)):
+        return f"{_wrap(_show(e.vectors[0]), ATOM)}[{first}:{first + count}]", ATOM
+    return f"shuffle({_field(e.vectors)}, {_field(e.lanes_taken)})", ATOM
+
+
+@_show.register
 def _var(e: ir.Var) -> tuple[str, int]:
     return e.name, ATOM
 

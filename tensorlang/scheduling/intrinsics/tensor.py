@@ -15,7 +15,8 @@ from typing import Final, TypeAlias
 from tensorlang.errors import ScheduleError
 from tensorlang.instructions import DOT_PRODUCTS, MATRIX_PRODUCTS
 from tensorlang.ir import nodes as ir
-from tensorlang.ir.dtypes import DType, as_dtype, i64, u8
+from tensorlang.ir.dtypes import i64, u8
+from tensorlang.ir.intrinsics import intrinsic
 from tensorlang.ir.text.parser import parse
 from tensorlang.scheduling.intrinsics import dots, matrices
 from tensorlang.scheduling.intrinsics.dots import SIGN, dot_name, layouts
@@ -63,7 +64,7 @@ def _fma(name: str, lanes: int, dtype: str) -> tuple[str, str]:
 
 
 def _transpose(size: int, dtype: str) -> Make:
-    """`b[j, i] = a[i, j]`: `size` loads, a butterfly of shuffles, `size` stores."""
+    """`b[j, i] = a[i, j]`: `size` loads, a transpose in registers, `size` stores."""
 
     def make(name: str) -> TensorIntrinsic:
         meaning = parse(f"""
@@ -73,7 +74,7 @@ def {name}(a: {dtype}[{size}, {size}], b: Out[{dtype}[{size}, {size}]]):
             with block("transpose", vi=spatial({size}, i), vj=spatial({size}, j)):
                 b[vj, vi] = a[vi, vj]
 """)
-        return _by_columns(meaning, size, dtype, _row)
+        return _by_columns(meaning, size, _row)
 
     return make
 
@@ -110,7 +111,7 @@ def {name}(a: {dtype}[{size}, {columns}], b: Out[{made}[{size}, {columns}]]):
             with block("copy", vi=spatial({size}, i), vj=spatial({columns}, j)):
                 b[vi, vj] = {value}
 """)
-        return _by_columns(meaning, size, dtype, at, group, flips=flips)
+        return _by_columns(meaning, size, at, group, flips=flips)
 
     return make
 
@@ -118,14 +119,13 @@ def {name}(a: {dtype}[{size}, {columns}], b: Out[{made}[{size}, {columns}]]):
 def _by_columns(
     meaning: ir.Function,
     size: int,
-    dtype: str,
     at: Callable[[int, ir.Expr], tuple[ir.Expr, ...]],
     group: int = 1,
     *,
     flips: bool = False,
 ) -> TensorIntrinsic:
     """The columns of the first buffer, stored to the second at `at(column, lanes)`."""
-    lets, columns = _butterfly(meaning, size, as_dtype(dtype), group)
+    lets, columns = _columns(meaning, size, group)
     lanes = ir.ramp(ir.Const(0, i64), size * group)
     if flips:
         sign = ir.Splat(ir.Const(SIGN, u8), lanes.lanes)
@@ -138,37 +138,22 @@ def _by_columns(
     return TensorIntrinsic(meaning.name, meaning, done)
 
 
-def _butterfly(
-    func: ir.Function, size: int, dtype: DType, group: int = 1
+def _columns(
+    func: ir.Function, size: int, group: int = 1
 ) -> tuple[list[ir.Let], list[ir.Expr]]:
-    """The columns of the first buffer as vectors, by exchanging row and lane numbers.
-
-    Proceeds bit by bit, with `group` neighbouring elements as one.
-    """
-    a = func.buffers[0]
-    lanes = ir.ramp(ir.Const(0, i64), size * group)
+    """The columns of the first buffer as vectors; `group` neighbours stay together."""
+    a, wide = func.buffers[0], size * group
+    lanes = ir.ramp(ir.Const(0, i64), wide)
     lets = []
 
     def named(name: str, value: ir.Expr) -> ir.Expr:
-        var = ir.Var(name, dtype.vector(size * group))
+        var = ir.Var(name, value.dtype)
         lets.append(ir.Let(var, value))
         return var
 
-    def taken(places: list[int]) -> tuple[int, ...]:
-        return tuple(place * group + n for place in places for n in range(group))
-
     rows = [named(f"r{i}", ir.Load(a, (ir.Const(i, i64), lanes))) for i in range(size)]
-    bit = 1
-    while bit < size:
-        low = taken([x if not x & bit else size + (x ^ bit) for x in range(size)])
-        high = taken([size + x if x & bit else x | bit for x in range(size)])
-        for i in range(size):
-            if not i & bit:
-                pair = rows[i], rows[i | bit]
-                rows[i] = named(f"s{bit}_{i}", ir.Shuffle(pair, low))
-                rows[i | bit] = named(f"s{bit}_{i | bit}", ir.Shuffle(pair, high))
-        bit *= 2
-    return lets, rows
+    columns = named("columns", intrinsic(f"transpose_{size}", *rows))
+    return lets, [ir.subvector(columns, i * wide, wide) for i in range(size)]
 
 
 # sides of the squares transposed in registers, and their element types

@@ -57,7 +57,7 @@ P, Q = Var("p", boolean), Var("q", boolean)
         (abs_of * 2, "abs(a - b) * 2"),
         (nodes.Cast(f32, A + B), "cast(f32, a + b)"),
         (nodes.Splat(A, 4) * Ramp(B, C, 4), "splat(a, 4) * ramp(b, c, 4)"),
-        (nodes.Shuffle((nodes.Splat(A, 2),), (1,)), "shuffle((splat(a, 2),), (1,))"),
+        (nodes.Shuffle((nodes.Splat(A, 2),), (1,)), "splat(a, 2)[1:2]"),
         (nodes.Extract(nodes.Splat(A, 2), 1), "extract(splat(a, 2), 1)"),
         (nodes.LaneReduce("max", nodes.Splat(A, 2)), 'lane_reduce("max", splat(a, 2))'),
     ],
