@@ -135,8 +135,9 @@ def _better_flat(workload: Workload, target: Target) -> bool:
 
     Vectors hold outputs, or else neighbouring pixels, those between lines included:
     arithmetic takes longer by the lanes that hold no result. Tiles of one vector of
-    outputs load as often as they multiply. Besides, weights are packed element by
-    element for the one, and images and results are rearranged so for the other.
+    outputs load as often as they multiply. Besides, images and results are rearranged
+    element by element for the one, and weights by vectors for the other, once if they
+    are kept: that pays where the weights are so many more.
     """
     p, bits = of(workload), DType(workload.dtypes[0]).bits
     if p.first or not _flat(workload) or bits < 32:  # narrow floats have dot products
@@ -150,8 +151,9 @@ def _better_flat(workload: Workload, target: Target) -> bool:
     loads = math.pow(1 + math.pow(vectors, -_OVERLAP), 1 / _OVERLAP)
     last = arithmetic * loads * vectors * lanes / p.outputs
     flat = arithmetic * pitch / p.result[-1]
-    moved = math.prod(p.given_x) + math.prod(p.given_y) - math.prod(p.given_w)
-    return flat + _MOVED * moved < last
+    moved = math.prod(p.given_x) + math.prod(p.given_y)
+    few = moved * lanes < math.prod(p.given_w)
+    return few or flat + _MOVED * moved < last
 
 
 def of_weights(p: Problem) -> str:

@@ -75,12 +75,22 @@ def _llvm(lowered: ir.Function, target: Target, knobs: Mapping[str, object]) -> 
     module = Module(target, observer=observe)
     routines = llvm.routines(function, module)
     text = llvm.printed(function, module, routines, knobs)
+    for name, helper in module.helpers.items():  # of all statements that call it
+        calling = [each for routine in routines for each in _calls(routine, name)]
+        owning = tuple(n for each in calling for n in owners.get(id(each), _NONE))
+        owners |= dict.fromkeys(map(id, helper.body), owning)
     lines = text.splitlines()
     found = [_NONE] * len(lines)
     for at, instruction in _placed(routines, lines):
         for line in range(at, at + _height(instruction)):
             found[line] = owners.get(id(instruction), _NONE)
     return Source(function, text, found)
+
+
+def _calls(routine: ins.Routine, name: str) -> list[ins.Call]:
+    """The calls of a function in a routine."""
+    found = (each for each in routine.body if isinstance(each, ins.Call))
+    return [each for each in found if each.function == name]
 
 
 def _placed(
