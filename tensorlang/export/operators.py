@@ -90,10 +90,10 @@ def fixed_numbers(
             f"{op.id} has no number {unknown}; it has {', '.join(known) or 'none'}"
         )
     derived = [p.name for p in op.spec.parameters if p.is_a("derived")]
-    missing = ", ".join(name for name in derived if name not in values)
-    if missing:
+    if missing := [name for name in derived if name not in values]:
         raise ArgumentError(
-            f"{op.id} is exported for a fixed {missing}: give its value"
+            f"{op.id} is exported for a fixed {' and '.join(missing)}: give its value, "
+            f"as by --attr {missing[0]}=0.5"
         )
     made = workloads.derived(op, workload, values) if derived else {}
     if derived and not made:
