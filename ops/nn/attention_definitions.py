@@ -67,12 +67,12 @@ class Problem:
         _, groups, n, width = v.shape
         depth, width = int(depth), int(width)
         z, sharing = batch * groups, heads // groups
-        if causal == "lower_right" and m == 1:
+        if causal == "lower_right" and m == 1 and window is None:
             causal = False  # the only query sees all keys
         limited, held = causal or window is not None, None
         if mask is not None:
             scores = (batch, heads, m, n)
-            held = Mask.of(mask, scores, sharing, by_position=bool(limited))
+            held = Mask.of(mask, scores, groups, by_position=bool(limited))
         together = held.by_rows if held else not limited
         rows = (sharing * m,) if together else (sharing, m)
         return cls(

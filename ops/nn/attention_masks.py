@@ -40,7 +40,7 @@ class Mask:
         cls,
         mask: ir.Tensor,
         scores: Sequence[ir.Size],
-        sharing: ir.Size,
+        groups: ir.Size,
         *,
         by_position: bool,
     ) -> Mask:
@@ -49,7 +49,7 @@ class Mask:
         Args:
             mask: The mask.
             scores: Their sizes.
-            sharing: The number of heads that share keys.
+            groups: The number of heads of keys.
             by_position: Whether keys are hidden by position, too.
 
         Raises:
@@ -67,11 +67,14 @@ class Mask:
             and all(size in (1, of) for size, of in zip(shape, scores, strict=True)),
             f"a mask of {mask.shape} does not fit scores of {tuple(scores)}",
         )
-        batch, heads, m, n = shape
-        groups, shared = (1, 1) if heads == 1 else (heads // sharing, sharing)
+        batch, heads, m, n = (
+            1 if size == 1 else of for size, of in zip(shape, scores, strict=True)
+        )
+        sharing = scores[1] // groups
+        of, shared = (1, 1) if heads == 1 else (groups, sharing)
         same = shared == m == 1 or (shared == sharing and m == scores[2])
         rows = (shared * m,) if same and not by_position else (shared, m)
-        laid = ir.reshaped(mask, (batch * groups, *rows, n))
+        laid = ir.reshaped(mask, (batch * of, *rows, n))
         return cls(laid, batch != 1, heads != 1)
 
     def in_lanes(self) -> Mask:

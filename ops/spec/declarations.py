@@ -64,23 +64,26 @@ class Declarations:
         """
         if self.sizes is None:
             return
-        values = self._values(workload)
+        values = self.values(workload)
         missing = [name for name in self.sizes.names if name not in values]
         if missing or not self.sizes.value(values):
-            found = (f"{name} is {values.get(name)}" for name in self.sizes.names)
+            found = (
+                f"{name} is {values.get(name, 'not given')}"
+                for name in self.sizes.names
+            )
             raise ShapeError(
                 f"{workload.operator} needs {self.sizes.text}; {', '.join(found)}"
             )
 
     def bounds(self, workload: Workload) -> dict[str, int]:
         """The exclusive upper bound of the elements of each declared array."""
-        values = self._values(workload) if self.indices else {}
+        values = self.values(workload) if self.indices else {}
         return {name: int(f.value(values)) for name, f in self.indices.items()}
 
     def fitted(self, workload: Workload) -> Workload:
         """The workload with the nearest sizes that meet the condition, if any do."""
         for condition in self.sizes.conjuncts if self.sizes else ():
-            values = self._values(workload)
+            values = self.values(workload)
             if not condition.value(values):
                 sizes = [n for n in condition.names if n in self.called or "." in n]
                 for name, size in nearest(condition, values, sizes):
@@ -109,7 +112,8 @@ class Declarations:
             )
         return found
 
-    def _values(self, workload: Workload) -> dict[str, Any]:
+    def values(self, workload: Workload) -> dict[str, Any]:
+        """What formulas may name: sizes, and attributes."""
         found: dict[str, Any] = dict(workload.named)
         for name, shape in zip(self.arrays, workload.shapes, strict=False):
             found |= {f"{name}.{n}": extent for n, extent in enumerate(shape)}

@@ -76,9 +76,13 @@ class Commands(TyperGroup):
         options |= {"prog_name": "tlang", "standalone_mode": False}
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
-            with document.printed():
-                code = guarded(lambda: parent(*args, **options))
-            sys.exit(code)
+            sys.exit(guarded(lambda: _printing(parent, args, options)))
+
+
+def _printing(command: Any, args: Any, options: Any) -> Any:
+    """Run a command, and print at its end what it found."""
+    with document.printed():
+        return command(*args, **options)
 
 
 def loaded(name: str) -> Any:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import platform
 import re
 import shutil
+import sqlite3
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from importlib import metadata
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -191,7 +193,16 @@ def _searches() -> Iterator[Finding]:
     except TensorlangError as problem:
         yield Finding("searches", "broken", str(problem))
         return
-    yield _held("searches", Path(url.removeprefix("sqlite:///")), "of trials")
+    place = Path(url.removeprefix("sqlite:///"))
+    try:
+        if place.exists():
+            with closing(
+                sqlite3.connect(f"{place.as_uri()}?mode=ro", uri=True)
+            ) as held:
+                held.execute("pragma schema_version")
+        yield _held("searches", place, "of trials")
+    except sqlite3.Error as problem:
+        yield Finding("searches", "broken", f"{place}: {problem}")
     waiting = [path for folder in spool.folders() for path in folder.rglob("*.json*")]
     if waiting:
         said = f"{len(waiting)} files of trials wait in {waiting[0].parent}"

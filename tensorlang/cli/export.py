@@ -92,6 +92,8 @@ def export(
         several = batch[0] if batch and len(batch) == 1 else batch or ()
         loaded = layers.Model.load(model, train=False)
         made = loaded.export(output, batch=several, name=name or "model", on=on)
+    elif batch:
+        raise ArgumentError("--batch is for --model: give --shape for an operator")
     elif op is not None:
         found, asked = options.operator(op), options.attributes(attr)
         given = [

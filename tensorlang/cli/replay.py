@@ -87,7 +87,7 @@ def replay(
         tlang replay rows.jsonl --trials 50 --seeds 20
         tlang replay rows.jsonl --plot pictures
     """
-    if Path(search).exists():
+    if Path(search).is_file():
         if shape or dtype or attr or target or storage:
             raise ArgumentError(f"{search} is a file: leave out what names a workload")
         found = landscapes.read(Path(search))

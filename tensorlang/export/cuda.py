@@ -147,10 +147,11 @@ def export_cuda(
     programs = exporter.programs(given, gpus)
     lib = exporter.library(called, given, programs, kernels.made[0].signature)
     codes = {n: code for kernel in kernels.made for n, code in kernel.objects.items()}
-    objects = put_objects(codes, Path(folder))
+    texts = {file.format(lib.name): template for file, template in _FILES.items()}
+    objects = put_objects(codes, Path(folder), texts)
     put_texts(
         lib,
-        {file.format(lib.name): template for file, template in _FILES.items()},
+        texts,
         Path(folder),
         machines=", ".join(gpu.name for gpu in gpus),
         kernels=kernels.made,

@@ -6,13 +6,13 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tensorlang import templates
-from tensorlang.errors import CodegenError
+from tensorlang.errors import ArgumentError, CodegenError
 from tensorlang.export.library import ALIGNED, Array, Library
 from tensorlang.runtime.cpu import pool
 from tensorlang.runtime.cpu.wrapper import INLINE_BYTES
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _BYTES: Final = [f"\\{number:02X}" for number in range(256)]  # as LLVM writes them
 _OBJECTS: Final = "objects"
+_LISTED: Final = "exported_files.txt"
 _FLAGS: Final = ("-std=c11", "-O2", "-fPIC", "-pthread")
 
 
@@ -49,6 +50,7 @@ def written(lib: Library, kernels: Sequence[Kernel], folder: Path) -> Exported:
     """Write a library's files, and compile it if there is a compiler.
 
     Raises:
+        ArgumentError: the folder has other files than an earlier export's.
         CodegenError: the compiler refuses it.
         OSError: the folder is not writable.
     """
@@ -57,18 +59,20 @@ def written(lib: Library, kernels: Sequence[Kernel], folder: Path) -> Exported:
     if lib.constants:
         name = f"{lib.name}_constants"
         codes[name] = machine.compile(constant_text(name, lib.constants))
-    objects = put_objects(codes, folder)
+    texts = {
+        f"{lib.name}.h": "export.h.j2",
+        f"{lib.name}.c": "export.c.j2",
+        "tensorlang_pool.h": "export_pool.h.j2",
+        "tensorlang_pool.c": "export_pool.c.j2",
+        "main.c": "export_main.c.j2",
+        "CMakeLists.txt": "export_cmake.j2",
+    }
+    libraries = [f"lib{lib.name}.a", f"lib{lib.name}.so"]
+    objects = put_objects(codes, folder, [*texts, *libraries])
     devices = [m.target.device for m in dict.fromkeys(k.machine for k in kernels)]
     put_texts(
         lib,
-        {
-            f"{lib.name}.h": "export.h.j2",
-            f"{lib.name}.c": "export.c.j2",
-            "tensorlang_pool.h": "export_pool.h.j2",
-            "tensorlang_pool.c": "export_pool.c.j2",
-            "main.c": "export_main.c.j2",
-            "CMakeLists.txt": "export_cmake.j2",
-        },
+        texts,
         folder,
         machines=", ".join(devices),
         kernels=kernels,
@@ -80,13 +84,33 @@ def written(lib: Library, kernels: Sequence[Kernel], folder: Path) -> Exported:
     return _compiled(Exported(folder, lib.name, objects), machine.triple)
 
 
-def put_objects(codes: Mapping[str, bytes], folder: Path) -> tuple[Path, ...]:
-    """Write object code by name, in place of what there was."""
-    place = folder / _OBJECTS
-    place.mkdir(parents=True, exist_ok=True)
-    for old in place.glob("*.o"):
-        old.unlink()
+def put_objects(
+    codes: Mapping[str, bytes], folder: Path, others: Iterable[str]
+) -> tuple[Path, ...]:
+    """Write object code by name, in place of what an earlier export wrote.
+
+    Args:
+        codes: The code.
+        folder: The library's folder.
+        others: The names of the files that will be beside it.
+
+    Raises:
+        ArgumentError: the folder has other files than an earlier export's.
+    """
+    place, listed = folder / _OBJECTS, folder / _LISTED
     paths = tuple(place / f"{name}.o" for name in codes)
+    names = [*(path.relative_to(folder).as_posix() for path in paths), *others]
+    earlier = listed.read_text("utf-8").splitlines() if listed.is_file() else []
+    for name in earlier:
+        if (folder / name).parent.resolve() in (folder.resolve(), place.resolve()):
+            (folder / name).unlink(missing_ok=True)
+    taken = [folder / name for name in names if os.path.lexists(folder / name)]
+    if taken:
+        raise ArgumentError(
+            f"{taken[0]} is there and was not written by an export: give a new folder"
+        )
+    place.mkdir(parents=True, exist_ok=True)
+    listed.write_text("".join(f"{name}\n" for name in names), "utf-8")
     for path, code in zip(paths, codes.values(), strict=True):
         path.write_bytes(code)
     return paths

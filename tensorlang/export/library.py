@@ -32,8 +32,16 @@ _KEYWORDS: Final = """
     register restrict return short signed sizeof static struct switch template this
     throw true try typedef union unsigned using virtual void volatile while
 """
-_OWN: Final = "args base bytes code need threads workspace workspace_bytes"
+# what templates call something in the scope of a function's parameters
+_OWN: Final = """
+    address args base best bytes calls chosen code count files found kernel known launch
+    launches main memory names need pool printf run size sizes start stream task team
+    threads words workspace workspace_bytes
+"""
 _WORDS: Final = frozenset(f"{_KEYWORDS} {_OWN}".split())
+_MADE: Final = re.compile(
+    r".*_(bytes|\d+)"
+)  # of arrays and sizes, as in `x_bytes`, `x_0`
 
 
 def c_type(dtype: DType) -> str:
@@ -45,7 +53,8 @@ def c_type(dtype: DType) -> str:
 def c_name(text: str) -> str:
     """A name as one of C that nothing else in the library has."""
     name = re.sub(r"\W", "_", text, flags=re.ASCII)
-    return f"{name}_" if name in _WORDS or not name[:1].isalpha() else name
+    own = name in _WORDS or _MADE.fullmatch(name) or not name[:1].isalpha()
+    return f"{name}_" if own else name
 
 
 def library_name(text: str) -> str:
@@ -205,6 +214,12 @@ class Library:
     scalars: tuple[Scalar, ...] = ()
     aliases: tuple[tuple[int, int], ...] = ()
     constants: bytes = field(default=b"", repr=False)
+
+    def __post_init__(self) -> None:
+        arrays = (array.name for array in self.arrays)
+        numbers = (scalar.name for scalar in self.scalars)
+        if self.name in (*self.sizes, *arrays, *numbers):
+            raise ArgumentError(f"{self.name!r} is a parameter too: give another name")
 
     @property
     def machines(self) -> tuple[Place, ...]:

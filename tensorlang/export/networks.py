@@ -22,6 +22,7 @@ from tensorlang.ir.dtypes import as_dtype
 from tensorlang.ops.random.impls import impl
 
 _MOST: Final = 16  # programs that cover all batches
+_LARGEST: Final = 1 << 31  # batch
 
 if TYPE_CHECKING:
     from tensorlang.graph.networks.network import Network
@@ -151,7 +152,8 @@ class _Exporter:
 def _check(inputs: Sequence[Value], sizes: Sequence[int]) -> None:
     """Refuse batches that do not fit the inputs."""
     names = {name for value in inputs for name in names_in(value.spec.shape)}
-    if names - {BATCH} or bool(names) != bool(sizes) or min(sizes, default=1) < 1:
+    fits = all(1 <= size <= _LARGEST for size in sizes)
+    if names - {BATCH} or bool(names) != bool(sizes) or not fits:
         shown = ", ".join(str(value.spec) for value in inputs)
         raise ArgumentError(
             f"the inputs are {shown}: an export takes the largest {BATCH}, such as "

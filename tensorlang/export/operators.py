@@ -23,7 +23,7 @@ from tensorlang.export.library import (
     total_bytes,
 )
 from tensorlang.export.machines import Machine, machines
-from tensorlang.export.sizes import Interface, guards, interface, symbols
+from tensorlang.export.sizes import Interface, declared, guards, interface, symbols
 from tensorlang.ir.dtypes import DType
 from tensorlang.ir.visit import substitute
 from tensorlang.ops.kernels import building, workloads
@@ -160,7 +160,8 @@ class Exporter(Generic[M]):
         )
         size = total_bytes(self.face.arrays)
         launch = Launch(kernel, op.described(workload), slots, size)
-        return Program(machine, tuple(map(plain, dict.fromkeys(needed))), (launch,))
+        conditions = [*map(plain, needed), *declared(op, workload, places)]
+        return Program(machine, tuple(dict.fromkeys(conditions)), (launch,))
 
     def _slots(self, kernel: Code, sizes: Mapping[str, ir.Expr]) -> Iterator[str]:
         """The slots of scalars: sizes, fixed numbers, and the caller's."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tensorlang import ir
 from tensorlang.errors import ShapeError
+from tensorlang.export.c_expressions import condition_text
 from tensorlang.export.library import Array, c_name
 from tensorlang.ir.simplification.simplify import simplify
 from tensorlang.ir.visit import substitute
@@ -113,6 +114,22 @@ def symbols(
         if var is not None
     }
     return {var: ir.as_expr(value) for var, value in trace.constants.items()} | named
+
+
+def declared(op: Operator, workload: Workload, places: Sequence[Row]) -> list[str]:
+    """The condition that an operator declares on sizes, as C; none if it is met."""
+    own = op.declared
+    if own.sizes is None:
+        return []
+    names = {name: f"{value}" for name, value in own.values(workload).items()}
+    for array, row in zip(own.arrays, places, strict=False):
+        for n, place in enumerate(row):
+            if place is not None:
+                names |= {f"{array}.{n}": place, f"{array}.{n - len(row)}": place}
+    names |= {name: names[at] for name, at in own.called.items() if at in names}
+    if not {names[name] for name in own.sizes.names} & {*filter(None, sum(places, ()))}:
+        return []
+    return [condition_text(own.sizes.tree, names)]
 
 
 def guards(

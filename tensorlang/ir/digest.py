@@ -21,4 +21,4 @@ def digest(func: Function) -> str:
     part of the tree.
     """
     text = f"tensorlang grammar {GRAMMAR}\n{show(func)}"
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from tensorlang.codegen.llvm import instructions as ins
 from tensorlang.codegen.llvm.types import memory_type
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import Buffer, Expr, Stmt, Var
 from tensorlang.targets import Target
 
@@ -139,6 +140,14 @@ class Builder:
         (self._reads if self._read else self._memo[-1])[expr] = text
         self._read = self._read or outer
         return text
+
+    def forget(self, var: Var) -> None:
+        """Drop what is known of a variable: another one of its name begins."""
+        for table in (*self._memo, self._reads):
+            for expr in [each for each in table if var in free_vars(each)]:
+                del table[expr]
+        for facts in (self.narrow, self.squares):
+            facts.pop(var, None)
 
     def reading(self) -> None:
         """Note that the value being computed depends on memory."""

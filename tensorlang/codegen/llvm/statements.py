@@ -67,6 +67,8 @@ def _seq(stmt: ir.Seq, builder: Builder) -> None:
 def _let(stmt: ir.Let, builder: Builder) -> None:
     text = value(stmt.value, builder)
     name = stmt.var.name
+    if name in builder.variables:
+        builder.forget(stmt.var)
     builder.variables[name] = builder.rename(stmt.value, text, name)
     builder.multiples[stmt.var] = multiple(stmt.value, builder.multiples)
     match stmt.value:

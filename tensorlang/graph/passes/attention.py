@@ -132,8 +132,9 @@ class _FuseAttention(Rewriter):
             each = self._new(mask)
             if each.spec.dtype == "bool" and (several or low > -numbers.inf):
                 zero, least = (np.array(n, scores.q.spec.numpy) for n in (0.0, low))
-                each = math.where(each, zero, least)
-            made = each if made is None else made + each
+                made = math.where(each, zero if made is None else made, least)
+            else:
+                made = each if made is None else made + each
         if made is None:
             return None
         shape = _in_heads((*(1,) * (rank - made.ndim), *made.shape))
@@ -147,6 +148,7 @@ def _fits(scores: Scores, softmax: Tensor, v: Tensor) -> bool:
     largest = float(np.finfo(np.float32).max)
     return (
         softmax.ndim > 1
+        and v.ndim == softmax.ndim
         and all(x.spec.dtype == softmax.spec.dtype for x in each)
         and all(x.shape[:-2] == lead for x in each)
         and all(isinstance(x.shape[-1], int) for x in (scores.q, v))

@@ -9,11 +9,11 @@ import subprocess
 import numpy as np
 import pytest
 
-from tensorlang import targets
+from tensorlang import ir, targets
 from tensorlang.errors import ArgumentError, CodegenError, ShapeError, TargetError
 from tensorlang.export import export_operator, machines
 from tensorlang.export.library import c_name, library_name
-from tensorlang.ops import find, math, nn, random
+from tensorlang.ops import find, math, nn, operator, random
 
 
 def normal(*shape, seed=0):
@@ -226,7 +226,8 @@ def test_unknown_machines_are_refused():
 
 def test_names_are_those_of_c():
     assert c_name("double") == "double_"
-    assert c_name("key.0") == "key_0"
+    assert c_name("key.0") == "key_0_"  # as no size is called
+    assert c_name("my.key") == "my_key"
     for name in ("2x", "a b", "", "int", "x" * 65, 'a"b'):
         with pytest.raises(ArgumentError, match="begins the names"):
             library_name(name)
@@ -299,3 +300,30 @@ def test_other_languages_call_it(exported, compiler, tmp_path):
     program = tmp_path / "main"
     subprocess.run([compiler, *ways[compiler], "-o", program], check=True)
     subprocess.run([program], check=True, env={"LD_LIBRARY_PATH": folder})
+
+
+def test_what_an_export_did_not_write_stays(tmp_path):
+    kept, exp = tmp_path / "main.c", find("math.exp")
+    kept.write_text("mine")
+    with pytest.raises(ArgumentError, match="is there and was not written by"):
+        export_operator(exp, [exp.workload((4, 5))], tmp_path, on=machines())
+    assert kept.read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["main.c"]
+    folder = tmp_path / "exp"
+    for _ in range(2):  # the second in place of the first
+        made = export_operator(exp, [exp.workload((4, 5))], folder, on=machines())
+    assert all(path.exists() for path in made.libraries)
+
+
+def test_declared_conditions_on_sizes_are_checked(tmp_path, loaded):
+    @operator("test_export.blocks", sizes="x.1 % 4 == 0 and 2 <= x.1")
+    def blocks(x: ir.Tensor) -> ir.Tensor:
+        """Twice the elements."""
+        return ir.compute(x.shape, lambda i, j: x[i, j] * 2.0, "y")
+
+    made = export_operator(blocks, [blocks.workload((6, 8))], tmp_path, on=machines())
+    function, x = loaded(made), normal(3, 8)
+    y = np.empty_like(x)
+    assert function((3, 8), x, y) == 0
+    np.testing.assert_array_equal(y, 2 * x)
+    assert function((3, 6), x[:, :6].copy(), y[:, :6].copy()) == -1

@@ -18,6 +18,7 @@ from tensorlang.ir.dtypes import f32
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.intrinsics import intrinsic
 from tensorlang.ir.visit import nodes_of
+from tensorlang.runtime.building import build
 from tensorlang.targets import host
 
 KINDS = [(4, 1, "f64"), (8, 1, "f32"), (16, 1, "u8"), (4, 4, "i8"), (8, 2, "bf16")]
@@ -78,6 +79,23 @@ def test_columns_are_used_one_at_a_time():
     text = str(function).replace("columns[4:8]", "columns[2:6]")
     with pytest.raises(CodegenError, match="one column at a time"):
         render(lower(parse(text), host()), host())
+
+
+def test_a_later_variable_of_the_name_is_another_one():
+    function = parse("""
+def f(x: f32[4, 4], y: Out[f32[4]], z: Out[f32[4]]):
+    for i in range(1):
+        c: f32x16 = transpose_4(x[0, ramp(0, 1, 4)], x[1, ramp(0, 1, 4)], x[2, ramp(0, 1, 4)], x[3, ramp(0, 1, 4)])
+        y[ramp(0, 1, 4)] = c[4:8]
+    for j in range(1):
+        c: f32x16 = splat(x[j, 2], 16)
+        z[ramp(0, 1, 4)] = c[4:8]
+""")  # noqa: E501
+    x = np.arange(16, dtype="f4").reshape(4, 4)
+    y, z = np.zeros(4, "f4"), np.zeros(4, "f4")
+    build(function, host())(x, y, z)
+    assert y.tolist() == [1, 5, 9, 13]
+    assert z.tolist() == [2, 2, 2, 2]
 
 
 @pytest.mark.parametrize("lanes", [(4, 4, 4, 8), (2, 2, 2, 2), (1, 1, 1, 1)])
