@@ -72,7 +72,8 @@ class Mask:
         )
         sharing = scores[1] // groups
         of, shared = (1, 1) if heads == 1 else (groups, sharing)
-        same = shared == m == 1 or (shared == sharing and m == scores[2])
+        # not `shared == m`: a definition would be for sizes that are equal by chance
+        same = (shared == 1 and m == 1) or (shared == sharing and m == scores[2])
         rows = (shared * m,) if same and not by_position else (shared, m)
         laid = ir.reshaped(mask, (batch * of, *rows, n))
         return cls(laid, batch != 1, heads != 1)

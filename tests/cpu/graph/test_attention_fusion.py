@@ -72,6 +72,13 @@ def twice(q, k, v):
     return weighted(math.where(SEEN, scores, float(LOW)), v)
 
 
+def padded_first(q, k, v):
+    """Rows in which `where` replaces what padding hides already."""
+    padding = np.where(np.arange(13) < 4, LOW, np.float32(0))
+    scores = math.add(product(q, k), padding)
+    return weighted(math.where(SEEN, scores, float(LOW)), v)
+
+
 def guarded(q, k, v):
     seen = SEEN & (np.arange(9) != 3)[:, None]
     low = math.where(seen, np.float32(0), np.float32(-np.inf))
@@ -80,7 +87,7 @@ def guarded(q, k, v):
 
 
 FUSED = (scaled_both, divided, flattened_keys, other_order, computed_keys, flags)
-FUSED += (chosen, added, twice, guarded)
+FUSED += (chosen, added, twice, padded_first, guarded)
 
 
 def shapes(*lead):

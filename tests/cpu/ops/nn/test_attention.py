@@ -169,6 +169,21 @@ def test_masks_of_few_queries(shape):
         check((batch, 4, 2, m, 90, 24, 20), mask=mask)
 
 
+@pytest.mark.parametrize(("heads", "groups", "m"), [(4, 2, 2), (4, 1, 4), (4, 4, 1)])
+def test_masks_of_as_many_queries_as_heads_that_share_keys(heads, groups, m):
+    shape = 1, heads, m, 17
+    check((1, heads, groups, m, 17, 8, 8), mask=masked(shape, bool))
+
+
+@pytest.mark.parametrize("m", [1, 2, 5])
+def test_last_queries_with_a_window(m):
+    q, k, v = drawn((1, 2, 2, 8, 8, 8, 8))
+    wanted = nn.attention(q, k, v, causal=True, window=3)[:, :, 8 - m :]
+    last = q[:, :, 8 - m :]
+    y = nn.attention(last, k, v, causal="lower_right", window=3)
+    np.testing.assert_allclose(y, wanted, rtol=1e-6, atol=1e-6)
+
+
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("shape", SHAPES[:4:3])
 def test_gradients_with_masks(shape, causal):
