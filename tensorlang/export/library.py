@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from tensorlang import templates
 from tensorlang.errors import ArgumentError
 from tensorlang.export.c_expressions import plain, total
 from tensorlang.ir import nodes as ir
@@ -32,16 +35,24 @@ _KEYWORDS: Final = """
     register restrict return short signed sizeof static struct switch template this
     throw true try typedef union unsigned using virtual void volatile while
 """
-# what templates call something in the scope of a function's parameters
-_OWN: Final = """
-    address args base best bytes calls chosen code count files found kernel known launch
-    launches main memory names need pool printf run size sizes start stream task team
-    threads words workspace workspace_bytes
+# local names of the templates' functions that have the library's parameters
+_LOCAL: Final = """
+    args at base best bytes code count files known launches names need passed pool
+    result sizes start stream team temporaries threads words workspace workspace_bytes
 """
-_WORDS: Final = frozenset(f"{_KEYWORDS} {_OWN}".split())
+_WORDS: Final = frozenset(f"{_KEYWORDS} {_LOCAL}".split())
+_CALL: Final = re.compile(r"\b([A-Za-z_]\w+)\s*\(")
 _MADE: Final = re.compile(
     r".*_(bytes|\d+)"
 )  # of arrays and sizes, as in `x_bytes`, `x_0`
+
+
+@cache
+def _words() -> frozenset[str]:
+    """Words that a name in C must not be: C's own, and those of the templates."""
+    files = Path(templates.__file__).parent.glob("export*.j2")
+    called = (_CALL.findall(file.read_text("utf-8")) for file in files)
+    return _WORDS.union(*called, ("n",))
 
 
 def c_type(dtype: DType) -> str:
@@ -53,7 +64,7 @@ def c_type(dtype: DType) -> str:
 def c_name(text: str) -> str:
     """A name as one of C that nothing else in the library has."""
     name = re.sub(r"\W", "_", text, flags=re.ASCII)
-    own = name in _WORDS or _MADE.fullmatch(name) or not name[:1].isalpha()
+    own = name in _words() or _MADE.fullmatch(name) or not name[:1].isalpha()
     return f"{name}_" if own else name
 
 
@@ -63,7 +74,7 @@ def library_name(text: str) -> str:
     Raises:
         ArgumentError: it is no identifier of C.
     """
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,63}", text) or text in _WORDS:
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,63}", text) or text in _words():
         raise ArgumentError(
             f"{text!r} begins the names of files and C functions: give up to 64 "
             "letters, digits and underscores, a letter first"

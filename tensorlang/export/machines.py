@@ -45,6 +45,14 @@ _TESTS: Final = {
     "avx512vl": "avx512vl",
     "avx512_vnni": "avx512vnni",
     "avx512_bf16": "avx512bf16",
+    "avx512_bitalg": "avx512bitalg",
+    "avx512_fp16": "avx512fp16",
+    "avx512_vbmi2": "avx512vbmi2",
+    "avx512_vpopcntdq": "avx512vpopcntdq",
+    "avx512ifma": "avx512ifma",
+    "avx512vbmi": "avx512vbmi",
+    "gfni": "gfni",
+    "vpclmulqdq": "vpclmulqdq",
 }
 _X86: Final = ("x86_64", "AMD64")
 
@@ -118,6 +126,9 @@ def machines(
 def _machine(name: str, triple: str, arch: str, threads: int) -> Machine:
     if name == NATIVE and not triple:
         host = targets.host().with_threads(threads)
+        # a process has to ask Linux for tiles, which a library does not
+        untiled = tuple(f for f in host.features if not f.startswith("amx"))
+        host = replace(host, features=untiled)
         tests = tuple(t for f, t in _TESTS.items() if f in host.features)
         return Machine(NATIVE, "", "", "", host, tests if arch in _X86 else ())
     if name in _LEVELS and arch in _X86:

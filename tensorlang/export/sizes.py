@@ -121,7 +121,8 @@ def declared(op: Operator, workload: Workload, places: Sequence[Row]) -> list[st
     own = op.declared
     if own.sizes is None:
         return []
-    names = {name: f"{value}" for name, value in own.values(workload).items()}
+    known = own.values(workload).items()
+    names = {name: f"{value:d}" for name, value in known if isinstance(value, int)}
     for array, row in zip(own.arrays, places, strict=False):
         for n, place in enumerate(row):
             if place is not None:

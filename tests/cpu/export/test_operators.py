@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -315,11 +316,37 @@ def test_what_an_export_did_not_write_stays(tmp_path):
     assert all(path.exists() for path in made.libraries)
 
 
+def test_parameters_may_be_called_as_the_launcher_calls_something(tmp_path, loaded):
+    @operator("test_export.collisions")
+    def collisions(
+        n: ir.Tensor, overlaps: ir.Tensor, team: ir.Tensor, n_bytes: ir.Tensor
+    ) -> ir.Tensor:
+        """The sum of all."""
+        given = (n, overlaps, team, n_bytes)
+        return ir.compute(n.shape, lambda i: sum(x[i] for x in given), "best")
+
+    work = collisions.workload((5,), (5,), (5,), (5,))
+    made = export_operator(collisions, [work], tmp_path, on=machines())
+    subprocess.run(["cc", "-fsyntax-only", "main.c"], cwd=tmp_path, check=True)
+    given, y = [normal(6) for _ in range(4)], np.empty(6, np.float32)
+    assert loaded(made)((6,), *given, y) == 0
+    np.testing.assert_allclose(y, sum(given), rtol=1e-6, atol=1e-6)
+
+
+def test_a_library_uses_no_tiles(monkeypatch):
+    host = targets.host()
+    able = replace(host, features=(*host.features, "amx_bf16", "amx_tile"))
+    monkeypatch.setattr(targets, "host", lambda: able)
+    (machine,) = machines()
+    assert machine.target.features == host.features
+
+
 def test_declared_conditions_on_sizes_are_checked(tmp_path, loaded):
-    @operator("test_export.blocks", sizes="x.1 % 4 == 0 and 2 <= x.1")
-    def blocks(x: ir.Tensor) -> ir.Tensor:
+    @operator("test_export.blocks", sizes="x.1 % 4 == 0 and (2 <= x.1 or not whole)")
+    def blocks(x: ir.Tensor, *, whole: bool = True) -> ir.Tensor:
         """Twice the elements."""
-        return ir.compute(x.shape, lambda i, j: x[i, j] * 2.0, "y")
+        factor = 2.0 if whole else 0.5
+        return ir.compute(x.shape, lambda i, j: x[i, j] * factor, "y")
 
     made = export_operator(blocks, [blocks.workload((6, 8))], tmp_path, on=machines())
     function, x = loaded(made), normal(3, 8)
