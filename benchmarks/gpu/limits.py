@@ -18,7 +18,7 @@ from typing import Any
 from tensorlang.ir import compute, named, placeholder
 from tensorlang.ir.definitions.assembly import function
 from tensorlang.ir.dtypes import f32, u32
-from tensorlang.ir.intrinsics import fma, rotl
+from tensorlang.ir.natives import fma, rotl
 from tensorlang.ir.nodes import Const, Expr
 from tensorlang.runtime import build
 from tensorlang.scheduling import Schedule

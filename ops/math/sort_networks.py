@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tensorlang import ir
-from tensorlang.ir.intrinsics import clz, popcount
+from tensorlang.ir.natives import clz, popcount
 from tensorlang.ops.math.block_scans import over
 from tensorlang.ops.math.sort_keys import key_type
 

@@ -66,7 +66,7 @@ def fine_unit(bits: ir.Expr, dtype: ir.DType) -> ir.Expr:
     """
     work = ir.f64 if dtype == ir.f64 else ir.f32
     digits = _FRACTION[dtype.name] + 1
-    zeros = ir.intrinsics.clz(bits)
+    zeros = ir.natives.clz(bits)
     top = (bits << zeros) >> (bits.dtype.bits - digits)
     word = ir.DType(f"u{work.bits}")
     spare = _FRACTION[work.name] + 1 - digits

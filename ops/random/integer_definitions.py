@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from tensorlang import ir
 from tensorlang.ir.definitions.sizes import sizes_of
-from tensorlang.ir.intrinsics import mulhi
+from tensorlang.ir.natives import mulhi
 from tensorlang.ops.random.continuous import standard_gumbel
 from tensorlang.ops.random.definitions import Source
 from tensorlang.ops.random.formats import width_of

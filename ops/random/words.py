@@ -14,7 +14,7 @@ from functools import reduce
 from typing import Final
 
 from tensorlang import ir
-from tensorlang.ir.intrinsics import mulhi, rotl
+from tensorlang.ir.natives import mulhi, rotl
 from tensorlang.ops.random.impls import Impl, hash_words
 
 UNSIGNED: Final[dict[int, ir.DType]] = {8: ir.u8, 16: ir.u16, 32: ir.u32, 64: ir.u64}

@@ -14,67 +14,8 @@ from typing import Final
 from tensorlang.ir.collectives import COLLECTIVES, collective
 from tensorlang.ir.cpu_natives import CPU_NATIVES
 from tensorlang.ir.gpu_effects import GPU_EFFECTS
-from tensorlang.ir.natives import (
-    NATIVES,
-    Intrinsic,
-    call,
-    ceil,
-    check,
-    clz,
-    copysign,
-    entry,
-    floats,
-    floor,
-    fma,
-    isinf,
-    isnan,
-    mulhi,
-    popcount,
-    prefetch,
-    rotl,
-    round,
-    sqrt,
-    trunc,
-)
+from tensorlang.ir.natives import NATIVES, Intrinsic, call, entry, floats
 from tensorlang.ir.nodes import Call, Expr, ExprLike, as_expr, binary, compare, select
-
-__all__ = [
-    "INTRINSICS",
-    "Intrinsic",
-    "ceil",
-    "check",
-    "clz",
-    "copysign",
-    "cos",
-    "erf",
-    "erfinv",
-    "exp",
-    "exp2",
-    "expm1",
-    "far_cos",
-    "far_sin",
-    "floor",
-    "fma",
-    "intrinsic",
-    "isinf",
-    "isnan",
-    "log",
-    "log1p",
-    "log2",
-    "maximum",
-    "minimum",
-    "mulhi",
-    "popcount",
-    "pow",
-    "prefetch",
-    "rotl",
-    "round",
-    "sigmoid",
-    "sin",
-    "sqrt",
-    "tanh",
-    "trunc",
-]
 
 
 def intrinsic(name: str, *args: ExprLike) -> Call:

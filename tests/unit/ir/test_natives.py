@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tensorlang.errors import DTypeError, IRError
 from tensorlang.ir import intrinsics as fn
+from tensorlang.ir import natives
 from tensorlang.ir.dtypes import boolean, f32, f64, i64, u32, u64
 from tensorlang.ir.nodes import Buffer, Const, Var, as_expr
 
@@ -138,23 +139,23 @@ def test_rotl_turns_modulo_the_width(x, amount):
 
 def test_numbers_take_the_type_and_lanes_of_the_expression():
     x = Var("x", f32)
-    call = fn.fma(x, 2.0, 1)
+    call = natives.fma(x, 2.0, 1)
     assert call.dtype == f32
     assert call.args[1] == Const(2.0, f32)
-    assert fn.rotl(Var("w", u64), 13).args[1] == Const(13, u64)
+    assert natives.rotl(Var("w", u64), 13).args[1] == Const(13, u64)
     vector = Var("v", f32.vector(8))
-    assert fn.fma(vector, x, 0.0).dtype == f32.vector(8)
-    assert fn.isnan(vector).dtype == boolean.vector(8)
+    assert natives.fma(vector, x, 0.0).dtype == f32.vector(8)
+    assert natives.isnan(vector).dtype == boolean.vector(8)
 
 
 def test_check_and_prefetch_are_effects():
     x = Buffer("x", f64, (as_expr(4),))
     cond = Var("i") < 3
-    assert fn.check(cond, 7).args == (cond, Const(7, i64))
+    assert natives.check(cond, 7).args == (cond, Const(7, i64))
     assert not fn.INTRINSICS["check"].pure
-    assert fn.prefetch(x[0]).dtype == boolean
+    assert natives.prefetch(x[0]).dtype == boolean
     with pytest.raises(IRError, match="prefetch takes a load"):
-        fn.prefetch(Var("i"))
+        natives.prefetch(Var("i"))
 
 
 @pytest.mark.parametrize(
