@@ -54,8 +54,11 @@ from tensorlang.ops.math.sorting import argsort as argsort
 from tensorlang.ops.math.sorting import sort as sort
 from tensorlang.ops.math.sorting import sort_grad as sort_grad
 from tensorlang.ops.math.unary import abs as abs
+from tensorlang.ops.math.unary import acos as acos
 from tensorlang.ops.math.unary import acosh as acosh
+from tensorlang.ops.math.unary import asin as asin
 from tensorlang.ops.math.unary import asinh as asinh
+from tensorlang.ops.math.unary import atan as atan
 from tensorlang.ops.math.unary import atanh as atanh
 from tensorlang.ops.math.unary import ceil as ceil
 from tensorlang.ops.math.unary import cos as cos

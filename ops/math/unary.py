@@ -3,10 +3,28 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from tensorlang import ir
 from tensorlang.ops.elementwise import elementwise
 from tensorlang.ops.spec.signature import Float, Real
+
+# arctangent for |x| < tan(pi / 8): x + x z P(z) / Q(z) of z = x * x (Moshier, Cephes)
+_ATAN_P: Final = (
+    -8.750608600031904122785e-1,
+    -1.615753718733365076637e1,
+    -7.500855792314704667340e1,
+    -1.228866684490136173410e2,
+    -6.485021904942025371773e1,
+)
+_ATAN_Q: Final = (
+    1.0,
+    2.485846490142306297962e1,
+    1.650270098316988542046e2,
+    4.328810604912902668951e2,
+    4.853903996359136964868e2,
+    1.945506571482613964425e2,
+)
 
 
 @elementwise("math.negative", onnx="Neg")
@@ -169,3 +187,56 @@ def atanh(x: Float) -> Float:
     """Inverse hyperbolic tangent, accurate near 0; NaN outside of -1 and 1."""
     size = ir.unary("abs", x)
     return _odd(x, ir.log1p(size * 2.0 / (1.0 - size)) * 0.5)
+
+
+@elementwise("math.atan", onnx="Atan")
+def atan(x: Float) -> Float:
+    """Inverse tangent, between -pi / 2 and pi / 2."""
+    size = ir.unary("abs", x)
+    far, middle = size > math.tan(3 * math.pi / 8), size > math.tan(math.pi / 8)
+    outer = ir.select(far, -1.0 / size, (size - 1.0) / (size + 1.0))
+    near = ir.select(middle, outer, size)
+    zero, quarter = (ir.as_expr(each, x.dtype) for each in (0.0, math.pi / 4))
+    angle = ir.select(far, quarter * 2.0, ir.select(middle, quarter, zero))
+    z = near * near
+    share = z * _polynomial(_ATAN_P, z) / _polynomial(_ATAN_Q, z)
+    return _odd(x, angle + (near + near * share))
+
+
+def _polynomial(coefficients: tuple[float, ...], z: Float) -> Float:
+    """A polynomial by Horner's rule, the highest power first."""
+    made: Float = ir.as_expr(coefficients[0], z.dtype)
+    for each in coefficients[1:]:
+        made = made * z + each
+    return made
+
+
+@elementwise("math.asin", onnx="Asin")
+def asin(x: Float) -> Float:
+    """Inverse sine, between -pi / 2 and pi / 2; NaN outside of -1 and 1."""
+    return atan.element(x / ir.sqrt((1.0 - x) * (1.0 + x)))
+
+
+@elementwise("math.acos", onnx="Acos")
+def acos(x: Float) -> Float:
+    """Inverse cosine, between 0 and pi; NaN outside of -1 and 1."""
+    return atan.element(ir.sqrt((1.0 - x) / (1.0 + x))) * 2.0
+
+
+# shorter, and more accurate, than what follows from the fractions
+@atan.gradient
+def atan_grad(dy: Float, x: Float) -> Float:
+    """The gradient of `math.atan`."""
+    return dy / (1.0 + x * x)
+
+
+@asin.gradient
+def asin_grad(dy: Float, x: Float) -> Float:
+    """The gradient of `math.asin`."""
+    return dy / ir.sqrt((1.0 - x) * (1.0 + x))
+
+
+@acos.gradient
+def acos_grad(dy: Float, x: Float) -> Float:
+    """The gradient of `math.acos`."""
+    return -dy / ir.sqrt((1.0 - x) * (1.0 + x))

@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from tensorlang.onnx.programs import Program
 
 Operand: TypeAlias = Tensor | np.ndarray  # a symbolic value or a constant
-Held: TypeAlias = Tensor | Key | np.ndarray | None  # the value of a name
+
+
+class Several(tuple[Operand, ...]):
+    """A sequence of arrays, as the value of a name."""
+
+    __slots__ = ()
+
+
+Held: TypeAlias = Tensor | Key | np.ndarray | Several | None  # the value of a name
 # an attribute: a number, string, numbers, an array, or a graph
 Attribute: TypeAlias = "int | float | str | tuple[float, ...] | np.ndarray | GraphProto"
 Around: TypeAlias = Mapping[
@@ -55,8 +63,14 @@ class Call:
         self.inputs = [value_named(around, name) for name in self.names]
         self.given = {each.name: each for each in node.attribute}
 
-    def known(self, value: Held, what: str) -> np.ndarray:
+    def known(self, value: Held, what: str, *, small: bool = True) -> np.ndarray:
         """A value that must be constant, such as a shape.
+
+        Args:
+            value: The value.
+            what: Its name in messages.
+            small: Whether of the inputs that it may depend on only small ones are
+                asked for.
 
         Raises:
             GraphError: it depends on data.
@@ -64,7 +78,7 @@ class Call:
         if isinstance(value, Weight):
             value = self.program.arrays[value.path]
         if isinstance(value, Tensor):
-            value = self.program.evaluated(value)
+            value = self.program.evaluated(value, small=small)
         if not isinstance(value, np.ndarray):
             raise GraphError(f"its input {what!r} depends on data; make it constant")
         return value
@@ -153,8 +167,8 @@ def dtype_of(kind: int, what: str) -> np.dtype:
 
 
 def type_of(value: Held) -> str | None:
-    """ONNX's name of a value's type; None for keys and omitted values."""
-    if value is None or isinstance(value, Key):
+    """ONNX's name of a value's type; None for keys, sequences and omitted values."""
+    if value is None or isinstance(value, Key | Several):
         return None
     dtype = dtype_in(value)
     return _type(np.dtype(np.int64) if dtype.kind == "O" else dtype)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from tensorlang.errors import GraphError
 from tensorlang.graph.specs import Dim
-from tensorlang.onnx.calls import Call, Held, kind_of, type_of, value_named
+from tensorlang.onnx.calls import Call, Held, Several, kind_of, type_of, value_named
 from tensorlang.onnx.files import library
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _type(value: Held) -> TypeProto:
     onnx = library()
     made: TypeProto = onnx.TypeProto()
     kind = type_of(value)
-    if kind is not None and value is not None:
+    if kind is not None and not isinstance(value, Several | None):
         name = kind.removeprefix("tensor(").removesuffix(")").upper()
         made.tensor_type.elem_type = onnx.TensorProto.DataType.Value(name)
         made.tensor_type.shape.Clear()

@@ -26,6 +26,7 @@ from tensorlang.onnx.calls import (
     Around,
     Call,
     Held,
+    Several,
     array_of,
     dtype_in,
     kind_of,
@@ -208,18 +209,18 @@ class Program:
         made = tuple(self._output(out.name, values) for out in outs)
         return made[0] if len(made) == 1 else made
 
-    def evaluated(self, value: Tensor) -> np.ndarray | Tensor:
+    def evaluated(self, value: Tensor, *, small: bool = True) -> np.ndarray | Tensor:
         """The array of a value that only depends on constants.
 
-        If it depends on inputs that are small, as shapes and axes are, these are asked
-        for.
+        If it depends on inputs, these are asked for; only if they are small, as shapes
+        and axes are, unless `small` is false.
         """
         own = graph.Graph((), value, name="constant")
         made = graph.fold(own).outputs[0] if not own.stateful else value
         if isinstance(made, ConstantTensor):
             return made.data
-        if all(leaf in self._given and _is_small(leaf) for leaf in own.free):
-            self.asked |= {self._given[leaf] for leaf in own.free}
+        if all(x in self._given and (_is_small(x) or not small) for x in own.free):
+            self.asked |= {self._given[x] for x in own.free}
         return value
 
     def _output(self, name: str, values: Around) -> Value:
@@ -232,6 +233,8 @@ class Program:
             value = value_named(values, name)
             if value is None:
                 raise GraphError("it is left out")
+            if isinstance(value, Several):
+                raise GraphError("it is a sequence; supported are tensors")
             return to_value(value)
         except (TensorlangError, TypeError) as problem:
             said = f"{self.name}: its output {name!r}: {problem}"
@@ -311,7 +314,7 @@ class Program:
             try:
                 made = applied(Call(self, node, values))
                 for each in made:
-                    if not isinstance(each, Key | None):
+                    if not isinstance(each, Key | Several | None):
                         checked_size(each.shape, dtype_in(each).itemsize)
                     self._computed += each.nbytes if isinstance(each, np.ndarray) else 0
                 checked_bytes(self._computed, "all that its constants give")

@@ -27,6 +27,8 @@ from tensorlang.onnx.calls import (
     Attribute,
     Call,
     Held,
+    Operand,
+    Several,
     attribute_of,
     dtype_named,
     type_of,
@@ -51,7 +53,12 @@ R = TypeVar("R", bound=Read)
 NEWEST: Final = 28  # the newest supported opset
 READERS: Final[dict[tuple[str, str], Reader]] = {}
 _CONSTANT: Final = (Ints, Reals, Sizes, Number)
-_KEYS: Final = (Key, Held)  # annotations of inputs that may be random keys
+_KEYS: Final = (
+    Key,
+    Held,
+    Operand | Key | None,
+)  # annotations of inputs that may be random keys
+_SEQUENCES: Final = (Several, Operand | Several)  # and of those that may be sequences
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +106,7 @@ def reads(
         hints = {
             name: known
             for name, hint in get_type_hints(read).items()
-            for known in (*_CONSTANT, *_KEYS, bool)
+            for known in (*_CONSTANT, *_KEYS, *_SEQUENCES, bool)
             if hint in {known, known | None}
         }
         READERS[domain, kind] = Reader(
@@ -138,7 +145,8 @@ def applied(call: Call) -> tuple[Held, ...]:
         inputs = [to_value(each) for each in inputs]
     own = (call,) if reader.takes_call else ()
     made = reader.read(*own, *inputs, **_attributes(reader, given))
-    several = made if isinstance(made, tuple) else (made,)
+    one = isinstance(made, Several) or not isinstance(made, tuple)
+    several = (made,) if one else made
     if any(call.outputs[len(several) :]) and is_function(call.program.model, call.node):
         return expanded(call)
     return several if schema is None else tuple(_results(schema, several, types))
@@ -240,6 +248,11 @@ def _inputs(
                 hint is Key and not isinstance(value, Key | None)
             ):
                 what = "a random key" if isinstance(value, Key) else "no random key"
+                raise GraphError(f"its input {name!r} is {what}")
+            elif isinstance(value, Several) > (hint in (*_SEQUENCES, Held)) or (
+                hint is Several and not isinstance(value, Several | None)
+            ):
+                what = "a sequence" if isinstance(value, Several) else "no sequence"
                 raise GraphError(f"its input {name!r} is {what}")
             elif value is None and hint not in _KEYS and not several:
                 if parameter.default is parameter.empty:

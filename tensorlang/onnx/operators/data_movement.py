@@ -11,7 +11,7 @@ import numpy as np
 from tensorlang.errors import GraphError, ShapeError
 from tensorlang.graph.specs import Dim, Extent
 from tensorlang.graph.values import Key, Node, Tensor, Value
-from tensorlang.onnx.calls import Call, Held, Operand
+from tensorlang.onnx.calls import Call, Operand
 from tensorlang.onnx.folding import checked_size, foldable, folded, tidy, to_value
 from tensorlang.onnx.operators.elementwise import where
 from tensorlang.onnx.reading import Ints, Number, Results, Sizes, reads
@@ -73,7 +73,7 @@ def split(
     if isinstance(input, Value):
         return nn.split(input, list(split), axis)
     ends = np.cumsum((0, *split))
-    return tuple(_at(input, axis, slice(a, b)) for a, b in pairwise(ends))
+    return tuple(sliced(input, axis, slice(a, b)) for a, b in pairwise(ends))
 
 
 def axis_of(axis: int, rank: int) -> int:
@@ -87,7 +87,7 @@ def axis_of(axis: int, rank: int) -> int:
     return int(axis % rank)
 
 
-def _at(x: Operand, axis: int, index: int | slice) -> Operand:
+def sliced(x: Operand, axis: int, index: int | slice) -> Operand:
     """Index one axis of an array."""
     return x[(*[slice(None)] * axis_of(axis, x.ndim), index)]
 
@@ -105,7 +105,9 @@ def write_split(writer: Writer, node: Node) -> list[str]:
 
 
 @reads("Gather", folds=True)
-def gather(call: Call, data: Held, indices: Operand, *, axis: int) -> Results:
+def gather(
+    call: Call, data: Operand | Key | None, indices: Operand, *, axis: int
+) -> Results:
     """Gather along an axis; negative indices count from the end."""
     if data is None:  # a key, in inference
         return None
@@ -117,7 +119,7 @@ def gather(call: Call, data: Held, indices: Operand, *, axis: int) -> Results:
             checked_size((indices.size, row), data.itemsize)
             return folded(np.take, data, indices, axis=axis)
         if not indices.ndim:
-            return _at(data, axis, int(indices))
+            return sliced(data, axis, int(indices))
     order = list(range(data.ndim))
     order.insert(0, order.pop(axis_of(axis, data.ndim)))
     rows = to_value(_transpose(data, order) if axis % data.ndim else data)

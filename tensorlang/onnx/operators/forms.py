@@ -10,7 +10,7 @@ import numpy as np
 from tensorlang import graph
 from tensorlang.errors import GraphError, TensorlangError
 from tensorlang.graph.values import Key, Tensor, Value
-from tensorlang.onnx.calls import Call, Held, Operand
+from tensorlang.onnx.calls import Call, Held, Operand, Several
 from tensorlang.onnx.folding import foldable
 from tensorlang.onnx.operators.scans import check_turns, joined
 from tensorlang.onnx.reading import Block, Results, reads
@@ -60,7 +60,10 @@ def _present(values: Sequence[Held], absent: list[bool]) -> Carry:
     """
     if [value is None for value in values] != absent:
         raise GraphError("its branches, or what it carries, differ in what is absent")
-    return tuple(value for value in values if value is not None)
+    present = tuple(value for value in values if not isinstance(value, Several | None))
+    if len(present) < len(values) - sum(absent):
+        raise GraphError("it gives a sequence; supported is that of a known condition")
+    return present
 
 
 @reads("Loop", folds=True)

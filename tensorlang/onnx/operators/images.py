@@ -8,9 +8,10 @@ from typing import Final, TypeAlias, TypeVar
 import numpy as np
 
 from tensorlang.errors import GraphError, ShapeError
-from tensorlang.graph.specs import Extent
 from tensorlang.graph.values import Node, Tensor
+from tensorlang.onnx.operators.gathering import known_shape
 from tensorlang.onnx.operators.products import activated
+from tensorlang.onnx.operators.windows import Windows, means, padding_of, reach_of
 from tensorlang.onnx.reading import Ints, Read, Results, reads
 from tensorlang.onnx.writer import Write, Writer, argument, writes
 from tensorlang.ops import Operator, find, nn
@@ -25,62 +26,6 @@ _SEVERAL: Final = {
 }
 
 
-def _padding(
-    x: Tensor, how: str, pads: Ints | None, reach: Sequence[int], strides: Ints
-) -> tuple[tuple[int, int], ...]:
-    """Padding before and after each spatial dimension.
-
-    Args:
-        x: The images.
-        how: ONNX's `auto_pad`.
-        pads: ONNX's `pads`.
-        reach: Window extents, dilation included.
-        strides: Strides of the windows.
-
-    Raises:
-        ShapeError: it depends on a symbolic size, or has the wrong rank.
-        GraphError: unknown `auto_pad`.
-    """
-    rank = len(reach)
-    if len(x.shape) != rank + 2 or len(strides) != rank:
-        raise ShapeError(f"windows of {reach} in steps of {strides} on {x.spec}")
-    if how == "NOTSET":
-        ends = (0,) * 2 * rank if pads is None else pads
-        if len(ends) != 2 * rank or min(ends) < 0:
-            raise ShapeError(f"pads={ends} for {rank} dimensions; none is below 0")
-        return tuple(zip(ends[:rank], ends[rank:], strict=True))
-    if how not in {"VALID", "SAME_UPPER", "SAME_LOWER"} or (pads and any(pads)):
-        raise GraphError(f"auto_pad={how!r} with pads={pads} is not supported")
-    if how == "VALID":
-        return ((0, 0),) * rank
-    made = []
-    for extent, far, step in zip(x.shape[2:], reach, strides, strict=True):
-        if step == 1:
-            more = far - 1
-        elif isinstance(extent, int):
-            more = max((-(-extent // step) - 1) * step + far - extent, 0)
-        else:
-            raise ShapeError(
-                f"auto_pad={how!r} of the symbolic size {extent}; give pads"
-            )
-        less = more // 2
-        made.append((less, more - less) if how == "SAME_UPPER" else (more - less, less))
-    return tuple(made)
-
-
-def _reach(window: Sequence[Extent], dilations: Ints) -> tuple[int, ...]:
-    """Window extents, dilation included.
-
-    Raises:
-        ShapeError: not one to three dimensions, or a size is symbolic or below 1.
-    """
-    sizes = [n for n in window if isinstance(n, int)]
-    fits = 1 <= len(sizes) <= 3 and len(window) == len(dilations) == len(sizes)
-    if not fits or min(*sizes, *dilations) < 1:
-        raise ShapeError(f"windows of {tuple(window)}, dilations {dilations}")
-    return tuple((n - 1) * by + 1 for n, by in zip(sizes, dilations, strict=True))
-
-
 def _conv(*, transposed: bool) -> Read:
     def read(
         x: Tensor,
@@ -92,6 +37,7 @@ def _conv(*, transposed: bool) -> Read:
         group: int,
         kernel_shape: Ints | None = None,
         output_padding: Ints | None = None,
+        output_shape: Ints | None = None,
         pads: Ints | None = None,
         strides: Ints | None = None,
     ) -> Results:
@@ -99,21 +45,55 @@ def _conv(*, transposed: bool) -> Read:
         window = tuple(w.shape[2:])
         ones = (1,) * len(window)
         strides, by = strides or ones, dilations or ones
-        ends = _padding(x, auto_pad, pads, _reach(window, by), strides)
+        reach = reach_of(window, by)
         if kernel_shape not in {None, window}:
             raise ShapeError(f"weights {w.spec} and kernel_shape={kernel_shape}")
         given = {"stride": strides, "dilation": by, "groups": group}
         if not transposed:
+            ends = padding_of(x, auto_pad, pads, reach, strides)
             return find(f"nn.conv{len(window)}d")(x, w, b, padding=ends, **given)
-        if any(low != high for low, high in ends) or auto_pad.startswith("SAME"):
-            raise GraphError(
-                f"auto_pad={auto_pad!r}, pads={pads}: both ends must be equal"
+        more = output_padding or (0,) * len(window)
+        if output_shape or auto_pad.startswith("SAME"):
+            sizes = known_shape(x)[2:]
+            steps = list(zip(sizes, strides, strict=True))
+            full = [
+                step * (n - 1) + far + own
+                for (n, step), far, own in zip(steps, reach, more, strict=True)
+            ]
+            wanted = output_shape or [n * step for n, step in steps]
+            ends = _surplus(full, wanted, auto_pad)
+            more = tuple(
+                own + max(m - n, 0)
+                for own, n, m in zip(more, full, wanted, strict=True)
             )
-        given |= {"output_padding": output_padding or (0,) * len(window)}
-        low = tuple(each for each, _ in ends)
-        return find(f"nn.conv{len(window)}d_transpose")(x, w, b, padding=low, **given)
+        else:
+            ends = padding_of(x, auto_pad, pads, reach, strides)
+        op = find(f"nn.conv{len(window)}d_transpose")
+        low = tuple(map(min, ends))
+        y = op(x, w, b, padding=low, output_padding=more, **given)
+        cut = [
+            slice(begin - least, None if end == least else least - end)
+            for (begin, end), least in zip(ends, low, strict=True)
+        ]
+        return y if cut == [slice(0, None)] * len(cut) else y[(..., *cut)]
 
     return read
+
+
+def _surplus(
+    full: Sequence[int], sizes: Sequence[int], how: str
+) -> tuple[tuple[int, int], ...]:
+    """What a transposed convolution of given result sizes drops at both ends.
+
+    Raises:
+        ShapeError: there are other sizes.
+    """
+    if len(full) != len(sizes):
+        raise ShapeError(f"output_shape={tuple(sizes)} of {tuple(full)}")
+    halves = [divmod(max(n - m, 0), 2) for n, m in zip(full, sizes, strict=True)]
+    if how == "SAME_UPPER":
+        return tuple((half, half + odd) for half, odd in halves)
+    return tuple((half + odd, half) for half, odd in halves)
 
 
 def _pool(name: str) -> Read:
@@ -133,13 +113,17 @@ def _pool(name: str) -> Read:
         del storage_order
         ones = (1,) * len(kernel_shape)
         steps, by = strides or ones, dilations or ones
-        ends = _padding(x, auto_pad, pads, _reach(kernel_shape, by), steps)
+        ends = padding_of(x, auto_pad, pads, reach_of(kernel_shape, by), steps)
         more: dict[str, object] = {"dilation": by}
+        ceil = ceil_mode and not auto_pad.startswith("SAME")
         if name == "avg_pool":
             more = {"count_include_pad": count_include_pad}
-            if by != ones:
-                raise GraphError(f"attribute dilations={dilations} is not supported")
-        ceil = ceil_mode and not auto_pad.startswith("SAME")
+            halves = [n // 2 for n in kernel_shape]
+            if by != ones or any(
+                max(end) > n for end, n in zip(ends, halves, strict=True)
+            ):
+                windows = Windows(kernel_shape, steps, by, ends, ceil)
+                return means(x, windows, count_include_pad)
         op = find(f"nn.{name}{len(ones)}d")
         return op(x, kernel_shape, steps, padding=ends, ceil_mode=ceil, **more)
 

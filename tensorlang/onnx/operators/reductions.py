@@ -8,7 +8,7 @@ import numpy as np
 
 from tensorlang.errors import GraphError
 from tensorlang.graph.values import Node, Tensor
-from tensorlang.onnx.calls import Operand
+from tensorlang.onnx.calls import Operand, dtype_in
 from tensorlang.onnx.folding import folded, to_value
 from tensorlang.onnx.operators.data_movement import axis_of
 from tensorlang.onnx.operators.gathering import known_shape
@@ -24,6 +24,7 @@ _REDUCTIONS: Final = {
     "ReduceProd": math.prod,
     "ReduceLogSumExp": math.logsumexp,
 }
+_OF_BOOL: Final = {math.max: math.any, math.min: math.all}
 # elementwise operators before and after the sum
 _COMPOSED: Final[dict[str, tuple[Operator | None, Operator | None]]] = {
     "ReduceL1": (math.abs, None),
@@ -56,6 +57,8 @@ def _reduced(op: Operator, x: Operand, axes: Ints | None, keepdims: bool) -> Ope
     known = getattr(np, op.__name__, None)
     if known and isinstance(x, np.ndarray) and x.dtype.kind in "iuO":
         return folded(known, x, axis=axes, keepdims=keepdims)
+    if dtype_in(x).kind == "b":
+        op = _OF_BOOL.get(op, op)
     made: Tensor = op(to_value(x), axes, keepdims)
     return made
 

@@ -11,7 +11,7 @@ from tensorlang.errors import GraphError, ShapeError
 from tensorlang.graph.recurrent import stacked
 from tensorlang.graph.specs import Dim
 from tensorlang.graph.values import Key, Tensor
-from tensorlang.onnx.calls import Call, Held, Operand
+from tensorlang.onnx.calls import Call, Held, Operand, Several
 from tensorlang.onnx.folding import to_value
 from tensorlang.onnx.operators.data_movement import axis_of
 from tensorlang.onnx.reading import Block, Ints, Results, reads
@@ -24,12 +24,14 @@ def joined(rows: Iterable[Held], axis: int = 0) -> Operand:
     """What the turns of a loop give, along a new axis.
 
     Raises:
-        GraphError: there is none, so its shape is not known; or it is a key.
+        GraphError: there is none, so its shape is not known; or it is no tensor.
     """
     given = list(rows)
-    tensors = [each for each in given if not isinstance(each, Key | None)]
+    tensors = [each for each in given if not isinstance(each, Key | Several | None)]
     if not tensors or len(tensors) < len(given):
-        raise GraphError("it collects nothing, or keys; its turns must give tensors")
+        raise GraphError(
+            "it collects nothing, keys or sequences; its turns must give tensors"
+        )
     arrays = [each for each in tensors if isinstance(each, np.ndarray)]
     if len(arrays) == len(tensors):
         return np.stack(arrays, axis)

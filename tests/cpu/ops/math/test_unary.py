@@ -24,7 +24,9 @@ EVERYWHERE = {
     "tanh": np.tanh,
     "floor": np.floor,
     "ceil": np.ceil,
+    "atan": np.arctan,
 }
+INSIDE_1 = {"asin": np.arcsin, "acos": np.arccos}
 ABOVE_0 = {
     "log": np.log,
     "log1p": np.log1p,
@@ -32,7 +34,7 @@ ABOVE_0 = {
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "reciprocal": np.reciprocal,
 }
-FUNCTIONS = EVERYWHERE | ABOVE_0
+FUNCTIONS = EVERYWHERE | ABOVE_0 | INSIDE_1
 ON_INTEGERS = ("negative", "abs", "sign", "square")
 SHAPES = [(), (1,), (0,), (7,), (3, 0, 2), (33, 65), (2, 3, 4, 5)]
 ODD = np.array(
@@ -44,6 +46,7 @@ PRECISE = {"f32": 4e-7, "f64": 2e-15, "f16": 6e-4, "bf16": 5e-3}
 
 def drawn(name, shape, dtype="f32", seed=0):
     x = np.random.default_rng(seed).standard_normal(shape) * 2
+    x = np.tanh(x) * 0.9 if name in INSIDE_1 else x
     return np.asarray(np.abs(x) + 0.1 if name in ABOVE_0 else x, DType(dtype).numpy)
 
 
@@ -67,7 +70,9 @@ def test_every_shape_by_one_kernel(name):
     assert len(kernels) == 1
 
 
-@pytest.mark.parametrize("name", ["exp", "tanh", "rsqrt", "sign", "floor", "abs"])
+@pytest.mark.parametrize(
+    "name", ["exp", "tanh", "rsqrt", "sign", "floor", "abs", "atan", "acos"]
+)
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f64"])
 def test_other_floats_are_rounded_once(name, dtype):
     x = drawn(name, (5, 77), dtype)
