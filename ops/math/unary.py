@@ -192,6 +192,10 @@ def atanh(x: Float) -> Float:
 @elementwise("math.atan", onnx="Atan")
 def atan(x: Float) -> Float:
     """Inverse tangent, between -pi / 2 and pi / 2."""
+    return _arctangent(x)
+
+
+def _arctangent(x: Float) -> Float:
     size = ir.unary("abs", x)
     far, middle = size > math.tan(3 * math.pi / 8), size > math.tan(math.pi / 8)
     outer = ir.select(far, -1.0 / size, (size - 1.0) / (size + 1.0))
@@ -214,13 +218,13 @@ def _polynomial(coefficients: tuple[float, ...], z: Float) -> Float:
 @elementwise("math.asin", onnx="Asin")
 def asin(x: Float) -> Float:
     """Inverse sine, between -pi / 2 and pi / 2; NaN outside of -1 and 1."""
-    return atan.element(x / ir.sqrt((1.0 - x) * (1.0 + x)))
+    return _arctangent(x / ir.sqrt((1.0 - x) * (1.0 + x)))
 
 
 @elementwise("math.acos", onnx="Acos")
 def acos(x: Float) -> Float:
     """Inverse cosine, between 0 and pi; NaN outside of -1 and 1."""
-    return atan.element(ir.sqrt((1.0 - x) / (1.0 + x))) * 2.0
+    return _arctangent(ir.sqrt((1.0 - x) / (1.0 + x))) * 2.0
 
 
 # shorter, and more accurate, than what follows from the fractions

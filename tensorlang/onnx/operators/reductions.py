@@ -24,7 +24,7 @@ _REDUCTIONS: Final = {
     "ReduceProd": math.prod,
     "ReduceLogSumExp": math.logsumexp,
 }
-_OF_BOOL: Final = {math.max: math.any, math.min: math.all}
+_OF_BOOL: Final[dict[Operator, Operator]] = {math.max: math.any, math.min: math.all}
 # elementwise operators before and after the sum
 _COMPOSED: Final[dict[str, tuple[Operator | None, Operator | None]]] = {
     "ReduceL1": (math.abs, None),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import pytest
 
 
@@ -51,3 +53,13 @@ def test_stateful_dropout_draws_its_masks(load, folder, capsys) -> None:
     load("stateful_dropout").main(folder)
     assert "same state, same output: True" in capsys.readouterr().out
     assert drawn(folder) == ["masks"]
+
+
+def test_a_network_of_a_package_reads_text(load, capsys) -> None:
+    for extra, module in {"examples": "matplotlib", "onnx": "onnx"}.items():
+        pytest.importorskip(module, reason=f"the extra {extra} is not installed")
+    if not importlib.util.find_spec("rapidocr_onnxruntime"):
+        pytest.skip("pip install --no-deps rapidocr-onnxruntime: it has the networks")
+    example = load("read_text")
+    assert example.main() == example.LINES
+    assert "run on our kernels" in capsys.readouterr().out
