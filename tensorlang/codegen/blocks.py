@@ -240,13 +240,18 @@ def _all_different(indices: Sequence[ir.Expr], counts: Mapping[ir.Var, int]) -> 
         isinstance(node, ir.Load) for index in indices for node in walk(index)
     ):
         return False
+    if size < 2:
+        return True
     grid = dict(zip(counts, np.indices((*counts.values(),)), strict=True))
     others = frozenset().union(*map(free_vars, indices)) - counts.keys()
     for given in _OTHERS:
         values = {var: points.ravel() for var, points in grid.items()}
         values |= {var: np.full(1, given, var.dtype.numpy) for var in others}
-        found = [np.broadcast_to(evaluate(i, values), (size,)) for i in indices]
-        if np.unique(np.stack(found), axis=1).shape[1] < size:
+        places = np.zeros(size, np.int64)  # row-major, as if in an array just as large
+        for index in indices:
+            found = evaluate(index, values).astype(np.int64, copy=False)
+            places = places * (np.ptp(found) + 1) + (found - found.min())
+        if np.unique(places).size < size:
             return False
     return True
 
