@@ -61,6 +61,7 @@ class Simplifier:
             given = dict.fromkeys(outer.new, outer)
             self.basis_of = outer.basis_of | given if given else outer.basis_of
         self._done: dict[Expr, Expr] = {}
+        self._totals: dict[Expr, Poly] = {}
 
     def _outside(self, expr: Expr) -> Simplifier | None:
         """The innermost enclosing simplifier with all facts about an expression."""
@@ -104,6 +105,13 @@ class Simplifier:
         """The normal form of a sum with simplified factors."""
         if not _is_sum(expr):
             return self.known.polys[self.visit(expr)]
+        found = self._totals.get(expr)
+        if found is None:
+            found = self._totals[expr] = self._collected(expr)
+        return found
+
+    def _collected(self, expr: Binary | Unary) -> Poly:
+        """`_total` of a sum that was not met before."""
         plain = Poly()
         if self._gather(expr, 1, plain):
             return plain
