@@ -174,24 +174,31 @@ class Case:
 # --------------------------------------------------------------------- the processes
 
 
-def living(case: Case) -> dict[int, str]:
-    """The command lines of the processes that a case's folder marks."""
+def living(marking: Path) -> dict[int, str]:
+    """The command lines of the processes that a folder marks, such as a case's."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             command = (folder / "cmdline").read_bytes()
-            marked = (
-                os.fsencode(case.folder) in command + (folder / "environ").read_bytes()
-            )
+            text = command + (folder / "environ").read_bytes()
             state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
-            if marked and state != "Z":
+            if os.fsencode(marking) in text and state != "Z":
                 found[int(folder.name)] = command.replace(b"\0", b" ").decode()
     return found
 
 
+def end(marking: Path) -> None:
+    """Kill the processes that a folder marks."""
+    for pid in living(marking):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
 def process(case: Case, named: str) -> int | None:
     """The worker or its guard, if it runs."""
-    ids = [pid for pid, command in living(case).items() if _role(command) == named]
+    ids = [
+        pid for pid, command in living(case.folder).items() if _role(command) == named
+    ]
     return ids[0] if ids else None
 
 
@@ -345,12 +352,11 @@ def _hit(case: Case, tuner: subprocess.Popen[str]) -> bool:
 
 def _look_for_processes(case: Case) -> None:
     ends = time.monotonic() + 5
-    while (left := living(case)) and time.monotonic() < ends:
+    while (left := living(case.folder)) and time.monotonic() < ends:
         time.sleep(0.1)
     if left:
         case.violates("processes left after 5 s", left)
-        for pid in left:
-            os.kill(pid, signal.SIGKILL)
+        end(case.folder)
 
 
 def _look_at_rows(case: Case) -> None:
@@ -414,20 +420,34 @@ def main() -> int:
     database = Database(place)
     if database.missing:
         print(f"no server is killed: {database.missing}", flush=True)
-    try:
-        return _inject(options, database)
-    finally:
+
+    def clear() -> None:
         if not database.missing:
             database.server.stop()
-        shutil.rmtree(place)
+        while place.exists():  # a search that is killed is started again
+            end(place)
+            shutil.rmtree(place, ignore_errors=True)
+
+    def terminated(*_: object) -> None:
+        """End searches and server at once, where the server is not away."""
+        with database.here:
+            clear()
+        os._exit(1)
+
+    for number in signal.SIGTERM, signal.SIGINT, signal.SIGHUP:
+        signal.signal(number, terminated)
+    try:
+        return _inject(options, database, place)
+    finally:
+        clear()
 
 
-def _inject(options: argparse.Namespace, database: Database) -> int:
+def _inject(options: argparse.Namespace, database: Database, place: Path) -> int:
     """Run cases; the exit status."""
     found, faults = Counter(dict.fromkeys(VIOLATIONS, 0)), Counter[str]()
 
     def one(number: int) -> None:
-        with tempfile.TemporaryDirectory(prefix="faults-") as folder:
+        with tempfile.TemporaryDirectory(prefix="case-", dir=place) as folder:
             case = Case(Path(folder), number, random.Random(number), database)
             run(case, FAULTS_A_CASE)
         found.update(case.found)
