@@ -38,7 +38,7 @@ _SQLITE: Final = "sqlite:///"
 _POSTGRESQL: Final = "postgresql://"
 _SECONDS_TO_WAIT: Final = 30
 _WRITE_WAIT: Final = 3  # seconds for a locked database before a trial is kept
-_CONNECT_WAIT: Final = 5  # seconds for a server's answer
+CONNECT_WAIT: Final = 5  # seconds for a server's answer
 _TABLES: Final = 7_305_808_868  # the advisory lock of whoever creates the tables
 # everything between the user's name and the last @; secret query parameters
 _PASSWORD: Final = re.compile(r"(?:(?<=://)|^(?!.*://))([^/:@]*):(.*)@")
@@ -211,7 +211,7 @@ def _options(url: str) -> dict[str, object]:
     if not _of_libpq(url):
         return {"pool_pre_ping": True}
     milliseconds = 1000 * _SECONDS_TO_WAIT
-    waits = {"connect_timeout": _CONNECT_WAIT, "tcp_user_timeout": milliseconds}
+    waits = {"connect_timeout": CONNECT_WAIT, "tcp_user_timeout": milliseconds}
     return {"pool_pre_ping": True, "connect_args": waits}
 
 

@@ -35,7 +35,9 @@ HEARTBEAT: Final = 10.0  # seconds between the heartbeats of a claim
 GRACE: Final = 60.0  # seconds after the last one, until a claim is free again
 _PAUSE: Final = 5.0  # seconds until a storage that failed is tried again
 _PATIENCE: Final = 4.0  # multiple of the time that it took to fail
-_SETTLING: Final = 15.0  # seconds until all tuners have delivered after an outage
+_LONGEST_PAUSE: Final = 15.0
+# seconds until all tuners have delivered after an outage: they have tried once more
+_SETTLING: Final = _LONGEST_PAUSE + databases.CONNECT_WAIT
 _PASSES: Final = 10.0  # seconds until a server that never answered is an error
 _LOOK: Final = 0.5  # seconds between two looks for it
 _LONGEST_NAME: Final = 500
@@ -126,13 +128,13 @@ class Trials:
         """Whether a candidate is not another tuner's while `blind`.
 
         Each candidate is one's of the tuners that were seen last, by rendezvous hashing
-        (Thaler and Ravishankar, 1998), so that they agree without a word.
+        (Thaler and Ravishankar, 1998), so that they agree without a word. A tuner that
+        nobody can have seen leaves all to the others.
         """
-        if not self.blind:
-            return True
         names = {n for n, at in self._seen.items() if at > self._lost - GRACE}
-        first = max({*names, self._self}, key=partial(_weight, candidate.key))
-        return first == self._self
+        if not self.blind or not names:
+            return True
+        return max(names, key=partial(_weight, candidate.key)) == self._self
 
     def claim(self, row: Row) -> bool:
         """Claim the code of a trial, giving up an earlier claim without an outcome.
@@ -205,7 +207,8 @@ class Trials:
                 self._lost = self._lost if self.trouble else time.monotonic()
                 self.trouble, self._problem = str(problem), problem
         now = time.monotonic()
-        self._again = now + max(_PAUSE, _PATIENCE * (now - begun))
+        pause = max(_PAUSE, _PATIENCE * (now - begun))
+        self._again = now + min(pause, _LONGEST_PAUSE)
         return None
 
     def _transaction(self, action: Callable[[Connection], T]) -> T:

@@ -433,7 +433,8 @@ def test_tuners_that_see_nothing_of_each_other_share_the_candidates(
         held = row(number, LOST)
         named = replace(held.outcome, reason=f"tuner {number}", ir=f"code {number}")
         assert trials.claim(replace(held, outcome=named))
-    for trials in tuners:
+    late = Trials(url, "study")  # has not claimed anything
+    for trials in (*tuners, late):
         trials.news()
     other = sqlite3.connect(url.removeprefix("sqlite:///"))
     other.execute("BEGIN EXCLUSIVE")
@@ -444,6 +445,9 @@ def test_tuners_that_see_nothing_of_each_other_share_the_candidates(
     counts = [sum(map(trials.share, candidates)) for trials in tuners]
     assert sum(counts) == len(candidates)
     assert min(counts) > 10
+    late.add(row(3))
+    assert late.blind
+    assert not any(map(late.share, candidates))  # the others have not seen it
     other.close()
     for trials in tuners:
         trials._again = 0.0
