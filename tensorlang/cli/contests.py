@@ -9,6 +9,7 @@ from tensorlang import lazy
 from tensorlang.cli import configuration, console, document
 from tensorlang.cli.quantities import Seconds, Unlike
 from tensorlang.errors import TuningError
+from tensorlang.ir.digest import digest
 from tensorlang.ops import Operator
 from tensorlang.ops.kernels import building
 from tensorlang.scheduling import Knobs
@@ -36,6 +37,12 @@ def compare_two(
     """
     if RECORD in texts:
         chosen = configuration.choose(op, workload, target)
+        if DEFAULT in texts and _is_default(chosen, op, workload, target):
+            console.say(op.described(workload))
+            console.say("  a call runs the default: there is nothing to compare")
+            document.found("workload", workload)
+            document.found("ratio", None)
+            return
         held = protocol.Candidate(chosen.algorithm, chosen.knobs.values)
         texts = tuple(str(held) if t == RECORD else t for t in texts)  # type: ignore[assignment]
     candidates, found = contests.compare(op, workload, target, texts)
@@ -57,6 +64,14 @@ def compare_two(
         slower, faster = candidates if ratio.low > 1 else candidates[::-1]
         better = "B" if faster == candidates[1] else "A"
         console.say(f"{better} is faster by {found.gain(slower, faster)}")
+
+
+def _is_default(
+    chosen: configuration.Chosen, op: Operator, workload: Workload, target: Target
+) -> bool:
+    """Whether the code of a configuration is that of the default."""
+    default, _ = building.default(op, workload, target, {})
+    return digest(chosen.schedule.function) == digest(default.function)
 
 
 def named(

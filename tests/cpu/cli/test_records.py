@@ -387,9 +387,18 @@ def test_what_a_record_gives_is_measured_and_said(tlang, record):
     assert any(row[:1] == ["lanes"] and row[2] == "16" for row in rows)
 
 
+def test_a_call_that_runs_the_default_leaves_nothing_to_compare(tlang):
+    said = tlang("tune", "bits", "--shape", "4096", "--compare", "default", "record")
+    assert said.exit_code == 0, said.output
+    assert "a call runs the default: there is nothing to compare" in said.stdout
+
+
 def test_two_configurations_are_compared_by_command(tlang, record):
     records.add(record)
     asked = ("tune", "bits", "--shape", "4096", "--compare")
+    said = tlang("tune", "bits", "--shape", "4097", "--compare", "default", "default")
+    assert said.exit_code == 2
+    assert "are the same code" in said.stderr
     said = tlang(*asked, "default", "record")
     assert said.exit_code == 0, said.output
     assert "B: " in said.stdout
