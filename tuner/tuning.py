@@ -223,7 +223,7 @@ def _tuned(run: Run, url: str, study: str, seed: int) -> Report:
     records.forget()
     read_records(record_file(run))  # fail early if the file is broken
     load = Load()
-    with run.worker() as worker:
+    with run.worker(run.log) as worker:
         space = Space(run.op, run.workload, run.target, worker)
         incumbent, hints, run.stale = existing_records(run, space)
         if incumbent is not None:
@@ -231,7 +231,7 @@ def _tuned(run: Run, url: str, study: str, seed: int) -> Report:
         trials = Trials(url, study, About(run.workload, machine(run)))
         try:
             default = _default(space)
-            search = Search(space, trials, seed, hints)
+            search = Search(space, trials, seed, hints, run.builders())
             measured = run.measure(search, worker, default)
         finally:
             trials.close()

@@ -22,6 +22,8 @@ from tensorlang.tuner.search import finals
 from tensorlang.tuner.search.finals import Entrant, Finals
 from tensorlang.tuner.search.search import Search, Suggestion
 from tensorlang.tuner.search.space import Space
+from tensorlang.tuner.workers import builders
+from tensorlang.tuner.workers.builders import Builders
 from tensorlang.tuner.workers.client import Worker
 from tensorlang.tuner.workers.protocol import (
     CHECKS,
@@ -119,8 +121,11 @@ class Run:
         """Seconds since the run began."""
         return time.monotonic() - self._begun
 
-    def worker(self) -> Worker:
+    def worker(self, log: Path | None = None) -> Worker:
         """A worker for this operator, which it imports by name.
+
+        Args:
+            log: File for the output of its processes.
 
         Raises:
             ArgumentError: it is defined in the main script.
@@ -138,9 +143,14 @@ class Run:
             self.workload,
             self.target.name,
             static=self.static,
-            log=self.log,
+            log=log,
             limit=self.limit,
         )
+
+    def builders(self) -> Builders:
+        """What builds candidates beside the measuring."""
+        count = builders.spare(self.target, static=self.static)
+        return Builders([self.worker() for _ in range(count)], self.limit)
 
     def _attribute(self) -> str:
         """The operator's name in its module."""
@@ -168,6 +178,8 @@ class Run:
             held = search.known.get(default.key)
             if held is None or not held[1].ok:
                 raise
+        finally:
+            search.builders.close()
         if self.static:
             return Finals()
         with suppress(KeyboardInterrupt), self._stage("finals"):
@@ -248,6 +260,8 @@ class Run:
             limit = min(limit, max(_PATIENCE * self._usual, _LEAST_PATIENCE))
         _LOG.info("trying %s", candidate)
         best = search.fastest() or 0.0
+        with self._stage("build"):
+            search.builders.await_built(candidate, left)
         try:
             outcome = worker.attempt(candidate, limit, best, left=left)
         except TuningError as problem:

@@ -169,11 +169,17 @@ def file_kernel(
     name = _name(key, target)
     if cache.has(name):
         return
-    recipe = _recipe(make(), None, None)
-    kernel = _key(recipe, target)
-    if not cache.has(kernel):
-        cache.save(kernel, _to_entry(make_artifact(recipe, target)))
+    kernel = file_build(make(), target)
     cache.save(name, cache.Entry({"kernel": kernel}, {}))
+
+
+def file_build(func: ir.Function | Schedule, target: Target) -> str:
+    """Put on disk what `build` would load, if it is not there; its key."""
+    recipe = _recipe(func, None, None)
+    key = _key(recipe, target)
+    if not cache.has(key):
+        cache.save(key, _to_entry(make_artifact(recipe, target)))
+    return key
 
 
 @gc_paused()

@@ -42,6 +42,7 @@ class ModelSampler(optuna.samplers.TPESampler):  # type: ignore[misc] # untyped
             seed=seed,
             n_startup_trials=_STARTUP,
             multivariate=True,
+            constant_liar=True,  # suggestions that are being built, or measured
             group=len(space.algorithms) > 1,
         )
         self._space, self._own_seed = space, seed

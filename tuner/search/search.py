@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 import time
 import warnings
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -22,6 +22,7 @@ from tensorlang.tuner.search.space import Point, Space
 from tensorlang.tuner.storage import claimants
 from tensorlang.tuner.storage.rows import Row
 from tensorlang.tuner.storage.storage import Trials
+from tensorlang.tuner.workers.builders import Builders
 from tensorlang.tuner.workers.protocol import LOST, WRONG, Candidate, Outcome
 
 with lazy.modules(__name__):  # slow to import
@@ -62,8 +63,10 @@ class Search:
         seed: Suggestions are a function of seed and outcomes.
         hints: Candidates to try right after the default, such as records of similar
             shapes.
+        builders: What builds the next suggestions, as many as it has workers.
 
     Attributes:
+        builders: What builds the next suggestions.
         known: The outcomes of configurations tried, by key: of all but the slower ones
             of a large study.
         earlier: The number of those that were tried in earlier runs.
@@ -77,8 +80,12 @@ class Search:
         trials: Trials,
         seed: int,
         hints: Sequence[Candidate] = (),
+        builders: Builders | None = None,
     ) -> None:
         self.space, self._trials, self._hints = space, trials, hints
+        self.builders = builders or Builders()
+        self._next: deque[Suggestion] = deque()  # which are being built
+        self._repeats = 0  # consecutive suggestions without anything new
         self._sampler, self._study = _study(space, seed)
         self._sampler.share = trials.share
         self._claim = claimants.described()
@@ -154,29 +161,42 @@ class Search:
             point = self.space.given(candidate)
             if point.outcome is None and self.held(point) is None and self._take(point):
                 yield Suggestion(point)
-        repeats = 0
+        for suggestion in self._ahead(self._asked(over)):
+            if over():
+                return
+            point, held = suggestion.point, self.held(suggestion.point)
+            self._repeats += 1
+            if held is not None:  # answered from a known row
+                self._answer(point, held)
+                self._tell(suggestion, held)
+            elif self._take(point):
+                self._repeats = 0
+                yield suggestion
+            else:
+                self._tell(suggestion, Outcome(LOST))
+        if self._small and not self.exhausted and not over():
+            yield from self._rest(over)
+
+    def _asked(self, over: Callable[[], bool]) -> Iterator[Suggestion]:
+        """What the sampler suggests, until that is always known."""
         while not over():
             self._listen()
-            if self.exhausted:
-                return
-            if repeats >= _SMALL_REPEATS and self._small:
-                yield from self._rest(over)
-                return
-            if repeats >= _REPEATS:
+            most = _SMALL_REPEATS if self._small else _REPEATS
+            if self.exhausted or self._repeats >= most:
                 return
             trial = self._study.ask()
-            point = self.space.suggested(trial)
-            held = self.held(point)
-            if held is not None:  # answered from a known row
-                repeats += 1
-                self._answer(point, held)
-                self._tell(trial, held)
-            elif self._take(point):
-                repeats = 0
-                yield Suggestion(point, trial)
-            else:
-                repeats += 1
-                self._study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            yield Suggestion(self.space.suggested(trial), trial)
+
+    def _ahead(self, suggestions: Iterable[Suggestion]) -> Iterator[Suggestion]:
+        """The suggestions, while those that follow are being built."""
+        for each in suggestions:
+            if each.point.outcome is None and self.held(each.point) is None:
+                self.builders.begin(each.candidate)
+            self._next.append(each)
+            if len(self._next) > self.builders.count:
+                yield self._next.popleft()
+        while self._next:
+            yield self._next.popleft()
 
     @property
     def _small(self) -> bool:
@@ -191,9 +211,10 @@ class Search:
         points: Iterable[Point] = self.space.every()
         while True:
             taken = []
-            for point in points:
+            for suggestion in self._ahead(map(Suggestion, points)):
+                point = suggestion.point
                 if self.held(point) is None and self._take(point):
-                    yield Suggestion(point)
+                    yield suggestion
                     self._listen()
                 held = self.held(point)
                 if held is not None:
@@ -236,7 +257,8 @@ class Search:
             self._study.add_trial(row.frozen())
             if self._same_code:
                 self._current_keys.add(candidate.key)
-        self._sampler.pending = [row.candidate for row in self._trials.claimed()]
+        others = [row.candidate for row in self._trials.claimed()]
+        self._sampler.pending = [*others, *(each.candidate for each in self._next)]
         if self._trials.blind and not self._blind:
             self._sampler.reseed_rng()  # not to suggest what others with this seed do
         self._blind = self._trials.blind
@@ -259,7 +281,7 @@ class Search:
         if suggestion.trial is None:
             self._study.add_trial(row.frozen())
         else:
-            self._tell(suggestion.trial, row.outcome)
+            self._tell(suggestion, row.outcome)
 
     def revoke(self, candidate: Candidate, outcome: Outcome) -> None:
         """Record that a configuration turned out wrong."""
@@ -326,13 +348,13 @@ class Search:
         if outcome.ir:
             self._by_code[outcome.ir] = outcome
 
-    def _tell(self, trial: optuna.Trial, outcome: Outcome) -> None:
+    def _tell(self, suggestion: Suggestion, outcome: Outcome) -> None:
         if outcome.ok:
-            self._study.tell(trial, outcome.seconds)
+            self._study.tell(suggestion.trial, outcome.seconds)
         else:
             states = optuna.trial.TrialState
-            lost = outcome.status == LOST  # which samplers pass over
-            self._study.tell(trial, state=states.FAIL if lost else states.PRUNED)
+            state = states.FAIL if outcome.status == LOST else states.PRUNED
+            self._study.tell(suggestion.trial, state=state)  # samplers pass over FAIL
 
 
 def _study(space: Space, seed: int) -> tuple[ModelSampler, optuna.Study]:

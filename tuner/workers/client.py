@@ -82,6 +82,27 @@ class Worker(WorkerProcess):
             return replace(answer, spent={"lost": time.perf_counter() - start})
         return Outcome.from_json(answer)
 
+    def open(self) -> None:
+        """Start the process, if it is not running.
+
+        Raises:
+            TuningError: it cannot start.
+        """
+        self._opened(0.0)
+
+    def prepare(self, candidate: Candidate, limit: float) -> None:
+        """Put a candidate's kernels into the cache; `attempt` judges what goes wrong.
+
+        Raises:
+            Unavailable: the worker cannot start, or was ended.
+        """
+        try:
+            self._judged({"do": "prepare", **_plain(candidate)}, limit, inf)
+        except Unavailable:
+            raise
+        except TuningError:
+            pass
+
     def schedule(self, algorithm: str, knobs: Knobs) -> Scheduled:
         """Run the schedule of an algorithm, which asks the knobs for its values.
 

@@ -119,7 +119,7 @@ class WorkerProcess:
         self._said = 0  # size of the log before the process started
         self._pending = b""
         self._stage = ""
-        self._open = self._asking = False
+        self._open = self._asking = self._ended = False
         self.started = 0
         self.start_seconds = 0.0
         self._spawned = 0.0
@@ -153,6 +153,12 @@ class WorkerProcess:
             if stream is not None:
                 with contextlib.suppress(OSError):
                     stream.close()
+
+    def end(self) -> None:
+        """Have the process end for good, whatever another thread asks it for."""
+        self._ended = True
+        if (process := self._process) is not None:
+            process.terminate()
 
     def _ask(
         self,
@@ -215,6 +221,8 @@ class WorkerProcess:
             return
         for more in (*_PAUSES, *_PAUSES[-1:] * _FURTHER):
             time.sleep(max(pause, more))
+            if self._ended:
+                raise Unavailable("the worker was ended")
             try:
                 if self._process is None:
                     self._spawn()

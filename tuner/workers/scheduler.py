@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import inf
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from tensorlang.errors import TensorlangError
 from tensorlang.ir.digest import digest
@@ -19,6 +19,8 @@ from tensorlang.tuner.disk_space import is_full
 from tensorlang.tuner.search.pruning import refusal
 from tensorlang.tuner.workers.protocol import FAILED, ILLEGAL, Candidate, Outcome
 from tensorlang.workload import Workload
+
+_RECENT: Final = 16  # schedules that are kept until they are built
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +68,13 @@ class LocalScheduler:
     """Runs the schedules of a workload in this process, which a mistake may end.
 
     Attributes:
-        last: The last candidate's key and its function, if it was not rejected.
+        recent: The latest schedules that were not rejected, by the candidates' keys.
     """
 
     def __init__(self, op: Operator, workload: Workload, target: Target) -> None:
         self._op, self._workload, self._target = op, workload, target
         self._costs: dict[str, list[Cost]] = {}
-        self.last: tuple[str, Schedule] | None = None
+        self.recent: dict[str, Schedule] = {}
 
     def schedule(self, algorithm: str, knobs: Knobs) -> Scheduled:
         """Run the schedule of an algorithm.
@@ -81,13 +83,13 @@ class LocalScheduler:
             MemoryError: there is too little memory, or the schedule takes too much.
             OSError: the disk is full.
         """
-        self.last, ir, outcome = None, "", None
+        ir, outcome = "", None
         try:
             made = building.schedule(
                 self._op, self._workload, self._target, algorithm, knobs
             )
             ir, outcome = self._judged(made.function)
-            self.last = Candidate(algorithm, knobs.values).key, made
+            self._keep(Candidate(algorithm, knobs.values).key, made)
         except MemoryError:
             raise
         except TensorlangError as problem:
@@ -99,6 +101,11 @@ class LocalScheduler:
             outcome = Outcome(FAILED, f"its schedule raised {said}"[:400])
         costs = self._costs.setdefault(algorithm, knobs.costs)
         return Scheduled(ir, outcome, bool(costs))
+
+    def _keep(self, key: str, made: Schedule) -> None:
+        self.recent[key] = made
+        if len(self.recent) > _RECENT:
+            del self.recent[next(iter(self.recent))]
 
     def _judged(self, func: Function) -> tuple[str, Outcome | None]:
         if why := refusal(func, self._target):

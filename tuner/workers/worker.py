@@ -35,7 +35,8 @@ from tensorlang.ops import find
 from tensorlang.ops.kernels import building
 from tensorlang.ops.spec.examples import arguments
 from tensorlang.runtime import Kernel, build, processes
-from tensorlang.scheduling import Knobs
+from tensorlang.runtime.building import file_build
+from tensorlang.scheduling import Knobs, Schedule
 from tensorlang.scheduling.knobs import Domain, Value
 from tensorlang.tuner import disk_space
 from tensorlang.tuner.correctness.gate import Gates, Wrong
@@ -102,6 +103,14 @@ class Session:
         """The times that the cost model predicts."""
         self._send({"stage": "predict"})
         return self._scheduler.predict(algorithm, settings)
+
+    def prepare(self, candidate: Candidate) -> None:
+        """Put the kernels of a candidate into the cache, and run none of them."""
+        self._send({"stage": "build"})
+        file_build(self._scheduled(candidate, self._workload), self._target)
+        for case in self._gates.of(candidate.algorithm).small:
+            if not self._serves(candidate.algorithm, case.workload):
+                file_build(self._scheduled(candidate, case.workload), self._target)
 
     def attempt(self, candidate: Candidate, best: float) -> Outcome:
         """Build, check and time a candidate; only once if much slower than the best.
@@ -196,16 +205,18 @@ class Session:
     def _built(
         self, candidate: Candidate, workload: Workload
     ) -> tuple[Kernel, Function]:
-        if workload is self._workload and self._scheduler.last is not None:
-            key, scheduled = self._scheduler.last
-            if key == candidate.key:
-                return build(scheduled, self._target), scheduled.function
+        made = self._scheduled(candidate, workload)
+        return build(made, self._target), made.function
+
+    def _scheduled(self, candidate: Candidate, workload: Workload) -> Schedule:
+        recent = self._scheduler.recent.get(candidate.key)
+        if workload is self._workload and recent is not None:
+            return recent
         knobs = Knobs.replay(candidate.knobs)
         with _not_twice():
-            made = building.schedule(
+            return building.schedule(
                 self._op, workload, self._target, candidate.algorithm, knobs
             )
-        return build(made, self._target), made.function
 
     def _checked(self, candidate: Candidate, kernel: Kernel, func: Function) -> float:
         gate = self._gates.of(candidate.algorithm)
@@ -343,10 +354,13 @@ def _answer(session: Session, request: Mapping[str, Any]) -> object:
         return session.schedule(str(request["algorithm"])).to_json()
     if request["do"] == "predict":
         return session.predict(str(request["algorithm"]), request["settings"])
-    if request["do"] == "attempt":
-        candidate = Candidate(str(request["algorithm"]), request["knobs"])
-        return session.attempt(candidate, float(request["best"])).to_json()
-    return session.finals(request)
+    if request["do"] == "finals":
+        return session.finals(request)
+    candidate = Candidate(str(request["algorithm"]), request["knobs"])
+    if request["do"] == "prepare":
+        session.prepare(candidate)
+        return None
+    return session.attempt(candidate, float(request["best"])).to_json()
 
 
 def _lines_until_the_end(requests: TextIO) -> Iterator[str]:

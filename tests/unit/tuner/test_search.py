@@ -20,6 +20,7 @@ from tensorlang.tuner.search.search import Search, kind
 from tensorlang.tuner.search.space import Space
 from tensorlang.tuner.storage.rows import Row
 from tensorlang.tuner.tuning_run import space_note
+from tensorlang.tuner.workers.builders import Builders
 from tensorlang.tuner.workers.protocol import ILLEGAL, OK, WRONG, Candidate, Outcome
 
 FAMILY = "test_search"
@@ -365,3 +366,32 @@ def test_thousands_of_rows_do_not_slow_a_resumed_search(scheduled: Any) -> None:
     told = search._study.get_trials(deepcopy=False)
     assert len(told) == 512
     assert min(trial.value for trial in told) == 1.0
+
+
+class Built(Builders):
+    """Builders that only note what they are to build."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.count, self.begun = count, []
+
+    def begin(self, candidate: Candidate) -> None:
+        self.begun.append(candidate.key)
+
+
+@pytest.mark.parametrize("count", [1, 3, 8])
+def test_what_is_suggested_next_is_being_built(scheduled: Any, count: int) -> None:
+    scheduled(vectors)
+    built = Built(count)
+    search = Search(space(), Kept(), 0, builders=built)
+    tried = []
+    for suggestion in search.suggestions():
+        key = suggestion.candidate.key
+        tried.append(key)
+        known = suggestion.point.outcome
+        if len(tried) > 1 and known is None:  # but the default
+            assert key in built.begun
+        search.file(suggestion, known or outcome_of(suggestion.candidate))
+    assert len(tried) == len(set(tried)) == 32
+    assert search.exhausted
+    assert len(set(built.begun)) <= 24  # what is not refused
