@@ -110,7 +110,11 @@ def default(
     """
     algorithm, own = _algorithm(op, workload, target, pins)
     knobs = scheduling.Knobs(pinned=own)
-    made = schedule(op, workload, target, algorithm, knobs)
+    try:
+        made = schedule(op, workload, target, algorithm, knobs)
+    except ArgumentError as problem:
+        where, _ = sources(op)
+        raise ArgumentError(f"{where}: {problem}" if where else problem) from None
     if not knobs.unasked():
         return made, knobs
     where, whole_family = sources(op)

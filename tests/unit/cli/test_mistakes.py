@@ -90,7 +90,11 @@ def test_a_mistake_is_one_sentence_and_code_2(tlang, name):
 @pytest.mark.parametrize(
     ("variable", "value", "said"),
     [
-        ("TENSORLANG_PIN", "random.bits:lanes=7", "knob 'lanes' is one of"),
+        (
+            "TENSORLANG_PIN",
+            "random.bits:lanes=7",
+            "TENSORLANG_PIN: knob 'lanes' is one of",
+        ),
         ("TENSORLANG_PIN", "random.bits:lanes=many", "knob 'lanes' is one of"),
         ("TENSORLANG_PIN", "random.bits:speed=7", "speed, which is no knob of random"),
         ("TENSORLANG_PIN", "lanes", "is not op:knob=value"),
