@@ -84,6 +84,8 @@ HOSTILE = {
     "aborts": "os.abort()",
     "kills_itself": "os.kill(os.getpid(), 9)",
     "closes": "os.closerange(3, 64)",
+    "falls_silent": "os.closerange(3, 64)\ntime.sleep(1e6)",
+    "falls_asleep": "os.closerange(3, 64)\nos.kill(os.getpid(), 19)",
     "prints": "print({'answer': 1}, flush=True)",
     "forks": "os.fork()",
     "daemon": DAEMON,

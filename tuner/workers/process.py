@@ -30,6 +30,7 @@ from tensorlang.tuner.workers.patience import Patience
 from tensorlang.workload import Workload
 
 _START_SECONDS: Final = 60.0
+_END_SECONDS: Final = 10.0  # busy seconds to end after the pipes are closed
 _STOP_SECONDS: Final = 2.0  # for a guard to end what was started
 _PAUSES: Final = (0.0, 0.5, 3.0)  # seconds before each attempt to start, or to go on
 _FURTHER: Final = 2  # attempts to start, each after the last of the pauses
@@ -292,9 +293,20 @@ class WorkerProcess:
         return line.decode("utf-8", "replace")
 
     def _death(self) -> Died:
-        """How the worker died, with the last line of its log."""
+        """How the worker died, with the last line of its log.
+
+        One that only closed its pipes, or is suspended, is given some seconds to end.
+        """
         assert self._process is not None
-        code = self._process.wait()
+        patience = Patience(self._process.pid, _END_SECONDS)
+        while (code := self._process.poll()) is None:
+            wait = patience.next_look()
+            if not wait or patience.suspended:
+                how = "was suspended" if patience.suspended else "closed its pipes"
+                how = f"the worker {how} while {self._doing()}"
+                return Died(how, outside=patience.suspended)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(wait)
         if code < 0:
             how = f"killed by {signal.Signals(-code).name}"
             if -code in (signal.SIGSEGV, signal.SIGBUS):

@@ -28,6 +28,8 @@ EXPECTED = {
     "exits": ("crashed", "ended with code 3 while being scheduled"),
     "aborts": ("crashed", "killed by SIGABRT while being scheduled"),
     "kills_itself": ("lost", "killed by SIGKILL while being scheduled"),
+    "falls_silent": ("crashed", "the worker closed its pipes while being scheduled"),
+    "falls_asleep": ("lost", "the worker was suspended while being scheduled"),
     "closes": ("crashed", "ended with code 1 while being scheduled"),
 }
 HARMLESS = ("prints", "forks", "daemon", "leaves")
@@ -80,6 +82,7 @@ def ended(mark: Path) -> bool:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little time."""
     monkeypatch.setattr(client, "_SCHEDULE_SECONDS", 2.0)
+    monkeypatch.setattr(process, "_END_SECONDS", 2.0)
     monkeypatch.setattr(process, "_PAUSES", (0.0, 0.0, 0.0))
 
 
