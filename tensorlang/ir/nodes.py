@@ -784,8 +784,26 @@ def splat(value: Expr, lanes: int) -> Expr:
 
 
 def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
-    """`Binary(op, a, b)`; Python numbers and scalars adapt to the other side."""
-    return Binary(op, *_pair(a, b))
+    """`Binary(op, a, b)`; Python numbers and scalars adapt to the other side.
+
+    An integer plus 0 or times 1, and a condition with True, are themselves.
+    """
+    a, b = _pair(a, b)
+    neutral = _NEUTRAL.get((op, a.dtype.is_bool))
+    if neutral is not None and a.dtype is b.dtype and not a.dtype.is_float:
+        if isinstance(b, Const) and b.value == neutral:
+            return a
+        if op not in _ONE_SIDED and isinstance(a, Const) and a.value == neutral:
+            return b
+    return Binary(op, a, b)
+
+
+# by operation and whether of conditions: an operand that leaves the other alone
+_NEUTRAL = {("add", False): 0, ("sub", False): 0, ("mul", False): 1} | {
+    ("floordiv", False): 1,
+    ("and", True): True,
+}
+_ONE_SIDED = frozenset({"sub", "floordiv"})  # those on the right alone
 
 
 def unary(op: str, a: ExprLike) -> Expr:
