@@ -41,11 +41,12 @@ def labelling() -> Iterator[Labels]:
 def named(name: str, value: Expr, *, always: bool = True) -> Expr:
     """`value`, bound to `name` by a `Let` in the block being defined.
 
-    Unless `always`, it is bound only if it is used more than once.
+    Unless `always`, it is bound only if it is used more than once. A value keeps its
+    first name.
     """
     labels = _LABELS.get()
     if labels is not None:
-        labels[id(value)] = (value, name, always)
+        labels.setdefault(id(value), (value, name, always))
     return value
 
 
