@@ -131,16 +131,21 @@ class Races:
         """
         for slot in _AGAINST[kind]:
             self._check(shadow, slot, at, who, lanes)
+        own = (lanes.frame.base + lanes.flat)[who]
+        first = shadow.highest[kind] < self._floor
         shadow.highest[kind] = self._next - 1
         if kind == "write":
-            own = (lanes.frame.base + lanes.flat)[who]
             shadow.undo.put(shadow.writer, at, own)
             self._check(shadow, "writer", at, who, lanes)
             return
-        low, high = _RANGES[kind]
-        for name in (low, high):
-            shadow.undo.save(getattr(shadow, name))
-        self._merge(getattr(shadow, low), getattr(shadow, high), at, who, lanes)
+        low, high = (getattr(shadow, name) for name in _RANGES[kind])
+        for array in (low, high):
+            shadow.undo.save(array)
+        if first:  # nothing that is remembered matters any more
+            low[at] = high[at] = own
+            _extend(low, high, at, own)
+        else:
+            self._merge(low, high, at, who, lanes)
 
     def _check(
         self, shadow: Shadow, slot: str, at: Array, who: Array, lanes: Lanes
@@ -182,18 +187,25 @@ class Races:
         for frame, flat in reversed(lanes.path()):
             if frame.parent is None:
                 continue
-            inner = frame is lanes.frame
             mine = frame.base + flat[who]
             inside = (first >= frame.base) & (first < frame.base + frame.count)
+            if frame is lanes.frame:
+                low[at] = np.where(inside, first, mine)
+                high[at] = np.where(inside, last, mine)
+                _extend(low, high, at, mine)
+                continue
             wider = inside & ((first != mine) | (last != mine))
-            if not (inner or wider.any()):
+            if not wider.any():
                 continue
             low[at[inside]], high[at[inside]] = first[inside], last[inside]
-            if inner:
-                low[at[~inside]] = high[at[~inside]] = mine[~inside]
-                wider |= ~inside
-            np.minimum.at(low, at[wider], mine[wider])
-            np.maximum.at(high, at[wider], mine[wider])
-            if not inner:
-                rest = ~np.isin(at, at[wider])
-                at, who, first, last = at[rest], who[rest], first[rest], last[rest]
+            _extend(low, high, at[wider], mine[wider])
+            rest = ~np.isin(at, at[wider])
+            at, who, first, last = at[rest], who[rest], first[rest], last[rest]
+
+
+def _extend(low: Array, high: Array, at: Array, numbers: Array) -> None:
+    """Extend the ranges of elements by numbers; an element may have several."""
+    outside = (numbers < low[at]) | (numbers > high[at])
+    if outside.any():
+        np.minimum.at(low, at[outside], numbers[outside])
+        np.maximum.at(high, at[outside], numbers[outside])
