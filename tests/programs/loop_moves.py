@@ -10,7 +10,7 @@ from tensorlang_test_programs.expressions import Draw
 from tensorlang_test_programs.views import Arguments, Place, View, pick, usually
 
 from tensorlang.ir.nodes import Alloc, For, Seq
-from tensorlang.ir.visit import walk
+from tensorlang.ir.visit import walk_statements
 
 
 def split(draw: Draw, view: View) -> Arguments | None:
@@ -78,7 +78,7 @@ def specialize(draw: Draw, view: View) -> Arguments | None:
 def neighbours(view: View) -> list[tuple[str, str]]:
     """Loops of one extent, one behind the other, where the second uses the first's."""
     found = []
-    for stmt in walk(view.func):
+    for stmt in walk_statements(view.func):
         stmts = stmt.stmts if isinstance(stmt, Seq) else ()
         loops = [s for s in stmts if not isinstance(s, Alloc)]
         found += [

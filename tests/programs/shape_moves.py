@@ -10,7 +10,7 @@ from tensorlang_test_programs.views import Arguments, View, pick, usually
 
 from tensorlang.ir.contents import blocks, reads, writes
 from tensorlang.ir.nodes import Alloc, Block, Buffer, Const, Expr, For, Let, Seq, Stmt
-from tensorlang.ir.visit import walk
+from tensorlang.ir.visit import walk, walk_statements
 
 
 def fuse_axes(draw: Draw, view: View) -> Arguments | None:
@@ -60,7 +60,7 @@ def permute_dims(draw: Draw, view: View) -> Arguments | None:
 def alike(view: View) -> list[tuple[str, str]]:
     """Temporaries of one sequence that are copied from the same, one by one."""
     found = []
-    for stmt in walk(view.func):
+    for stmt in walk_statements(view.func):
         stmts = stmt.stmts if isinstance(stmt, Seq) else ()
         held = {s.buffer for s in stmts if isinstance(s, Alloc)}
         makers = [s for s in stmts if isinstance(s, For) and len(writes(s) & held) == 1]

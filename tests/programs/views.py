@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from hypothesis import strategies as st
 from tensorlang_test_programs.expressions import Draw
 
-from tensorlang.ir.contents import allocations, blocks, free_vars
+from tensorlang.ir.contents import allocations, blocks, free_vars, loops
 from tensorlang.ir.nodes import (
     Block,
     Buffer,
@@ -19,7 +19,7 @@ from tensorlang.ir.nodes import (
     Function,
     Node,
 )
-from tensorlang.ir.visit import walk
+from tensorlang.ir.visit import nodes_of
 from tensorlang.scheduling.analysis.tree import (
     blocks_under,
     enclosing_loops,
@@ -29,7 +29,7 @@ from tensorlang.scheduling.analysis.tree import (
 
 
 def _uses(node: Node) -> Counter[Buffer]:
-    return Counter(n for n in walk(node) if isinstance(n, Buffer))
+    return Counter(nodes_of(node, Buffer))
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,7 @@ class Place:
 
     @property
     def nest(self) -> tuple[For, ...]:
-        inside = (node for node in walk(self.loop.body) if isinstance(node, For))
-        return (*self.around, *inside)
+        return (*self.around, *loops(self.loop.body))
 
 
 @dataclass(frozen=True)
