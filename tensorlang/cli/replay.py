@@ -29,6 +29,7 @@ with lazy.modules(__name__):  # Optuna is slow to import
 
 app = typer.Typer(add_completion=False)
 
+_SUFFIXES: Final = (".jsonl", ".json")  # of files
 _MARKS: Final = (1, 2, 5)  # trials at which the best is shown, times powers of ten
 
 
@@ -91,6 +92,8 @@ def replay(
         if shape or dtype or attr or target or storage:
             raise ArgumentError(f"{search} is a file: leave out what names a workload")
         found = landscapes.read(Path(search))
+    elif Path(search).suffix in _SUFFIXES:
+        raise ArgumentError(f"there is no file {search}")
     else:
         op = options.operator(search)
         workload = options.workload(op, shape, dtype, attr)

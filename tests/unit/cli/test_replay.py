@@ -63,6 +63,7 @@ def test_what_cannot_be_replayed_is_said_in_a_sentence(tlang, url, tmp_path):
         (file,): "holds no search that can be read",
         (file, "--shape", "3"): "is a file: leave out what names a workload",
         ("nothing",): "no operator is called 'nothing'",
+        ("nothing.jsonl",): "there is no file nothing.jsonl",
     }.items():
         result = tlang("replay", *asked)
         assert result.exit_code == 2
