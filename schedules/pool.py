@@ -18,14 +18,8 @@ from math import prod
 
 from tensorlang.ir.contents import blocks
 from tensorlang.ir.integers.indices import linear
+from tensorlang.schedules.convolution import tiles
 from tensorlang.schedules.convolution.products import readers, rearranged
-from tensorlang.schedules.convolution.tiles import (
-    MOST_TAPS,
-    core,
-    line_tiles,
-    vector_image,
-    vector_lines,
-)
 from tensorlang.schedules.generic import generic
 from tensorlang.schedules.stages import Stage, extent_of, stages
 from tensorlang.schedules.tiling import extent, parallelize
@@ -55,7 +49,7 @@ def _in_lines(folded: Stage) -> bool:
     column, taps = folded.driven("spatial")[-1], folded.driven("reduction")
     steps = [dict(linear(load.indices[-1]).terms) for load in folded.loads]
     size = prod(extent_of(loop) or 1 for loop in taps)
-    few = (extent_of(column) or 0) >= 4 and size <= MOST_TAPS
+    few = (extent_of(column) or 0) >= 4 and size <= tiles.MOST_TAPS
     return few and all(folded.axis(column) in terms for terms in steps)
 
 
@@ -64,18 +58,18 @@ def _windows(s: Schedule, folded: Stage) -> None:
     name, taps = folded.name, len(folded.driven("reduction"))
     image = next((rearranged(s, load.buffer) for load in folded.loads), None)
     (result,) = readers(s, folded.output.name) or [""]
-    lanes = core(s, name).lanes
+    lanes = tiles.core(s, name).lanes
     batch, *place = s.loops(result) if result else s.loops(name)[:-taps]
     if result:
         s.compute_at(name, place[-2] if len(place) > 1 else batch)
     inner = s.loops(name)[-taps:]
     size = prod(extent(s, loop) or 1 for loop in inner)
-    for around in line_tiles(s, name, taps, lanes):
-        if not result and size * (extent(s, around) or 1) <= MOST_TAPS:
+    for around in tiles.line_tiles(s, name, taps, lanes):
+        if not result and size * (extent(s, around) or 1) <= tiles.MOST_TAPS:
             s.unroll(around)  # consecutive lines then share loads
     if result:
-        vector_lines(s, result, lanes)
+        tiles.vector_lines(s, result, lanes)
     if image:
         s.compute_at(image, batch)
-        vector_image(s, image, lanes)
+        tiles.vector_image(s, image, lanes)
     parallelize(s, [batch] if image else [batch, *place[:-1]])

@@ -14,14 +14,8 @@ from __future__ import annotations
 
 from tensorlang.ir.nodes import Binary, Const, Var
 from tensorlang.ir.visit import walk
+from tensorlang.schedules.convolution import tiles
 from tensorlang.schedules.convolution.products import rearranged
-from tensorlang.schedules.convolution.tiles import (
-    core,
-    line_tiles,
-    over,
-    vector_image,
-    vector_lines,
-)
 from tensorlang.schedules.stages import Stage, stages
 from tensorlang.schedules.tiling import cut_at, extent, parallelize, write_back
 from tensorlang.scheduling import Knobs, Schedule, schedule
@@ -35,7 +29,7 @@ def interleaved(s: Schedule, knobs: Knobs) -> None:
     *before, last = stages(s.function)
     sums = last if last.driven("reduction") else before.pop()
     copies = [each.name for each in before if rearranged(s, each.output)]
-    lanes = core(s, sums.name).lanes
+    lanes = tiles.core(s, sums.name).lanes
     batch = at = s.loops(last.name)[0]
     if sums != last:
         s.compute_at(sums.name, batch)
@@ -44,23 +38,23 @@ def interleaved(s: Schedule, knobs: Knobs) -> None:
     for stage in reversed(before):
         s.compute_at(stage.name, at)
         if stage.name in copies:
-            vector_image(s, stage.name, lanes)
+            tiles.vector_image(s, stage.name, lanes)
         elif taps := len(stage.driven("reduction")):
-            line_tiles(s, stage.name, taps, lanes)
+            tiles.line_tiles(s, stage.name, taps, lanes)
         else:
-            vector_lines(s, stage.name, lanes)
+            tiles.vector_lines(s, stage.name, lanes)
     for block in _pixels(s, sums, lanes):
         if apart and sums == last:
             s.hint(block, sums.output.name, "nontemporal")
     if sums != last:
-        vector_lines(s, last.name, lanes)
+        tiles.vector_lines(s, last.name, lanes)
     parallelize(s, [batch])
 
 
 def _lines(s: Schedule, name: str) -> str:
     """The loop over lines of windows that share no pixels, else over images."""
-    batch, *place = s.loops(name)[: -len(over(s, name))]
-    apart = all((extent(s, loop) or 1) == 1 for loop in over(s, name))
+    batch, *place = s.loops(name)[: -len(tiles.over(s, name))]
+    apart = all((extent(s, loop) or 1) == 1 for loop in tiles.over(s, name))
     stride = _stride(s, name, -2) if len(place) > 1 else 0
     if len(place) != 2 or not apart or (extent(s, place[0]) or 1) % stride:
         return batch
@@ -125,7 +119,7 @@ def _stride(s: Schedule, name: str, at: int = -1) -> int:
     """The stride along a dimension, by default lines: the modulus of pixel indices."""
     block = block_of(find_block(s.function, name))
     named = {a.value.name: a.var for a in block.axes if isinstance(a.value, Var)}
-    column = named[s.loops(name)[: -len(over(s, name))][at]]
+    column = named[s.loops(name)[: -len(tiles.over(s, name))][at]]
     found = [
         int(n.b.value)
         for n in walk(block)

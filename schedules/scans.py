@@ -26,12 +26,7 @@ from tensorlang.schedules.generic import generic
 from tensorlang.schedules.streaming import nearest_option
 from tensorlang.schedules.tiling import fused
 from tensorlang.scheduling import Knobs, Schedule, schedule
-from tensorlang.scheduling.analysis.tree import (
-    Path,
-    block_of,
-    enclosing_loops,
-    paths_to,
-)
+from tensorlang.scheduling.analysis import tree
 
 _LANES: Final = (8, 16, 32, 64)
 
@@ -65,7 +60,7 @@ def scan(s: Schedule, knobs: Knobs) -> None:
     wide = nearest_option(core_of(s.target, f32).lanes, _LANES)
     lanes = knobs.choice("lanes", _LANES, default=wide)
     first: Nest | None = None
-    for nest in map(nest_of, paths_to(s.function, Block)):
+    for nest in map(nest_of, tree.paths_to(s.function, Block)):
         if first and nest and nest.ordered and len(first.rows) == len(nest.rows) > 0:
             (_lanes_across_rows if nest.across else _row_per_thread)(
                 s, first, nest, lanes
@@ -74,17 +69,17 @@ def scan(s: Schedule, knobs: Knobs) -> None:
     generic(s, knobs)
 
 
-def nest_of(path: Path) -> Nest | None:
+def nest_of(path: tree.Path) -> Nest | None:
     """The nest that leads to a block; None if it has reduction axes."""
-    kinds = {axis.value: axis.kind for axis in block_of(path).axes}
-    around = enclosing_loops(path)
+    kinds = {axis.value: axis.kind for axis in tree.block_of(path).axes}
+    around = tree.enclosing_loops(path)
     if any(kinds.get(loop.var) not in ("spatial", "ordered") for loop in around):
         return None
 
     def named(kind: str) -> tuple[str, ...]:
         return tuple(x.var.name for x in around if kinds[x.var] == kind)
 
-    return Nest(block_of(path), named("spatial"), named("ordered"))
+    return Nest(tree.block_of(path), named("spatial"), named("ordered"))
 
 
 def _row_per_thread(s: Schedule, first: Nest, nest: Nest, lanes: int) -> None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.nodes import For, Load
+from tensorlang.schedules import tiling
 from tensorlang.schedules.contraction.packing import (
     in_rows,
     is_packed,
@@ -28,15 +29,6 @@ from tensorlang.schedules.contraction.space import SMALL, Blocks, Tile
 from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.stages import Stage, column_dimension, extent_of, tile_axes
 from tensorlang.schedules.streaming import loop_named, whole_steps
-from tensorlang.schedules.tiling import (
-    cut,
-    cut_at,
-    extent,
-    is_part,
-    nearest,
-    parallelize,
-    unroll_inside,
-)
 from tensorlang.scheduling import Schedule
 
 
@@ -61,7 +53,7 @@ class _Nest:
 
     def part(self, block: str, name: str) -> str:
         """The loop of this name, or the one split off it, around a block."""
-        return next(n for n in self.s.loops(block) if is_part(n, name))
+        return next(n for n in self.s.loops(block) if tiling.is_part(n, name))
 
     def last(self, kinds: str) -> str:
         """The innermost loop over blocks of these kinds."""
@@ -97,7 +89,7 @@ def by_blocks(plan: Plan, tile: Tile, how: Blocks) -> None:
     for width in (whole, tile.lanes, 1):
         if length < width:
             continue
-        block, *left = cut(s, rest, found[1].var.name, width)
+        block, *left = tiling.cut(s, rest, found[1].var.name, width)
         lanes = min(tile.lanes, length)
         vectors = tile.vectors if width == whole else length // lanes
         part = replace(tile, vectors=vectors, lanes=lanes)
@@ -140,16 +132,20 @@ def _nest(s: Schedule, block: str, stage: Stage, how: Blocks, width: int) -> _Ne
     assert found is not None
     folds = [loop.var.name for loop in stage.driven("reduction")]
     row, column, *folds = (
-        next(name for name in s.loops(block) if is_part(name, wanted))
+        next(name for name in s.loops(block) if tiling.is_part(name, wanted))
         for wanted in (*(loop.var.name for loop in found), *folds)
     )
     outer = [name for name in s.loops(block) if name not in {row, column, *folds}]
-    count = (extent(s, column) or width) // width
-    n_0, strips, inside = s.split(column, [None, nearest(count, how.strips), width])
+    count = (tiling.extent(s, column) or width) // width
+    n_0, strips, inside = s.split(
+        column, [None, tiling.nearest(count, how.strips), width]
+    )
     blocks = {"n": n_0, "m": row}
-    steps = extent(s, folds[-1])
+    steps = tiling.extent(s, folds[-1])
     if steps is not None and 0 < how.depth < steps:
-        blocks["k"], folds[-1] = s.split(folds[-1], [None, nearest(steps, how.depth)])
+        blocks["k"], folds[-1] = s.split(
+            folds[-1], [None, tiling.nearest(steps, how.depth)]
+        )
     around = {kind: blocks[kind] for kind in how.order if kind in blocks}
     s.reorder(*outer, *around.values(), strips, inside, *folds)
     return _Nest(s, tuple(outer), around, strips, inside, tuple(folds))
@@ -163,24 +159,24 @@ def _row_parts(
     First whole blocks, then whole tiles, then what is left: one tile if the number of
     rows is known, smaller ones otherwise.
     """
-    length = extent(s, row)
+    length = tiling.extent(s, row)
     sizes = [(tiles, rows)] * (tiles > 1) + [(1, rows)]
     if length is None:
         sizes += [(1, n) for n in SMALL if n < rows]
     found: list[tuple[str, int, int]] = []
     for many, tall in sizes:
-        loop = next(name for name in s.loops(block) if is_part(name, row))
+        loop = next(name for name in s.loops(block) if tiling.is_part(name, row))
         left = loop_named(s, loop).extent
         whole = whole_steps(s, left, many * tall)
         if whole == left or tall == 1:
             return [*found, (block, many, tall)]
-        if (known := extent(s, loop)) is not None and known < many * tall:
+        if (known := tiling.extent(s, loop)) is not None and known < many * tall:
             continue
-        block, rest = cut_at(s, block, loop, whole)
+        block, rest = tiling.cut_at(s, block, loop, whole)
         found.append((block, many, tall))
         block = rest
-    loop = next(name for name in s.loops(block) if is_part(name, row))
-    return [*found, (block, 1, extent(s, loop) or 1)]
+    loop = next(name for name in s.loops(block) if tiling.is_part(name, row))
+    return [*found, (block, 1, tiling.extent(s, loop) or 1)]
 
 
 def _tile(  # noqa: PLR0917 - the parts of a tile
@@ -209,7 +205,7 @@ def _tile(  # noqa: PLR0917 - the parts of a tile
     for loop in (i, vector):
         s.unroll(loop)
     s.vectorize(lane)
-    unroll_inside(s, write, inner[-1], tile.lanes)
+    tiling.unroll_inside(s, write, inner[-1], tile.lanes)
     return around
 
 
@@ -234,8 +230,8 @@ def _rows_operand(stage: Stage) -> Load:
 def _distribute(nest: _Nest, heads: dict[str, dict[str, str]]) -> None:
     """Distribute the outermost loops that are no reduction over threads."""
     s, order = nest.s, "".join(nest.around)
-    batches = [name for name in nest.outer if extent(s, name) != 1]
-    if not batches and extent(s, nest.around["n"]) == 1:
+    batches = [name for name in nest.outer if tiling.extent(s, name) != 1]
+    if not batches and tiling.extent(s, nest.around["n"]) == 1:
         order = "m"
     for around in heads.values():
         free = [around[kind] for kind in order.partition("k")[0] or order.strip("k")]
@@ -243,6 +239,6 @@ def _distribute(nest: _Nest, heads: dict[str, dict[str, str]]) -> None:
         body, names = loop_named(s, first).body, [first]
         while others and isinstance(body, For) and body.var.name == others[0]:
             body, names = body.body, [*names, others.pop(0)]
-        parallelize(s, names)
+        tiling.parallelize(s, names)
         if first != around["m"]:
             return  # all parts of the rows are inside

@@ -17,16 +17,8 @@ from typing import Final, TypeVar
 
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import Const, Expr, Load, Var
+from tensorlang.schedules.contraction import space
 from tensorlang.schedules.contraction.model import Product, cycles, dot_cycles
-from tensorlang.schedules.contraction.space import (
-    DEPTHS,
-    ROWS,
-    SIDES,
-    STRIPS,
-    USUAL_SIZE,
-    VECTORS,
-    Blocks,
-)
 from tensorlang.schedules.cost.core import Core
 from tensorlang.schedules.cost.traffic import Operand
 from tensorlang.schedules.stages import Stage, extent_of, tile_axes
@@ -37,9 +29,9 @@ _FEW_AND_MANY: Final = (24, 512)  # rows, where their number is open
 _USUAL_BATCH: Final = 8  # the number of products if that is open
 USUAL: Final = Product(
     1,
-    USUAL_SIZE,
-    USUAL_SIZE,
-    USUAL_SIZE,
+    space.USUAL_SIZE,
+    space.USUAL_SIZE,
+    space.USUAL_SIZE,
     Operand("km", "k", 0, 4),
     Operand("kn", "n", 0, 4),
     Operand("mn", "n", 0, 4),
@@ -57,8 +49,8 @@ _LOOPS: Final = (
 )
 _LOOPS_OF_MANY: Final = (  # of a known number of rows, enough for all threads
     ("mnk", 1, 1, True),
-    ("nkm", STRIPS[-1], 1, True),
-    ("mnk", STRIPS[-1], _MANY_TILES, True),
+    ("nkm", space.STRIPS[-1], 1, True),
+    ("mnk", space.STRIPS[-1], _MANY_TILES, True),
 )
 
 
@@ -77,7 +69,7 @@ class Choice:
 
     rows: int
     vectors: int
-    blocks: Blocks
+    blocks: space.Blocks
     by_depth: bool
     dot_rows: int
     dot_columns: int
@@ -98,13 +90,13 @@ def product_of(stage: Stage) -> Product | None:
     if not left or len(right) != 1:
         return None
     columns, depths = extent_of(column), [extent_of(loop) for loop in folded]
-    output, columns = stage.output, columns if columns is not None else USUAL_SIZE
+    output, columns = stage.output, columns if columns is not None else space.USUAL_SIZE
     size = output.dtype.bytes
     return Product(
         prod(extent_of(loop) or _USUAL_BATCH for loop in others),
-        extent_of(row) or USUAL_SIZE,
+        extent_of(row) or space.USUAL_SIZE,
         columns,
-        prod(USUAL_SIZE if depth is None else depth for depth in depths),
+        prod(space.USUAL_SIZE if depth is None else depth for depth in depths),
         left[0],
         right[0],
         Operand("mn", "n", columns * size, size),
@@ -129,35 +121,39 @@ def _operand(load: Load, letters: Mapping[Var, str]) -> Operand:
 def tiles(core: Core, rows: int) -> list[tuple[int, int]]:
     """Register tiles that fit the registers, of at most so many rows."""
     found = []
-    for vectors in VECTORS:
-        fits = [n for n in ROWS if n * vectors + min(n, vectors) < core.registers]
+    for vectors in space.VECTORS:
+        fits = [n for n in space.ROWS if n * vectors + min(n, vectors) < core.registers]
         tall = min(fits[-1], rows)
         found += [(n, vectors) for n in range(tall, max(tall - _SHORTER, 1) - 1, -1)]
     return found
 
 
-def blocks(core: Core, product: Product, tile: tuple[int, int]) -> Iterator[Blocks]:
+def blocks(
+    core: Core, product: Product, tile: tuple[int, int]
+) -> Iterator[space.Blocks]:
     """Blocks to compare for a register tile, the simplest first."""
     orders = _LOOPS if product.open_rows else (*_LOOPS, *_LOOPS_OF_MANY)
     rows, vectors = tile
     step = vectors * core.lanes * product.right.bytes + rows * product.left.bytes
     room = [level.capacity / step for level in core.levels[:2]]
-    depths = [max([n for n in DEPTHS if 0 < n <= most], default=0) for most in room]
+    depths = [
+        max([n for n in space.DEPTHS if 0 < n <= most], default=0) for most in room
+    ]
     strips = product.columns // (vectors * core.lanes)
     for packing in _PACKING if product.right.run == "n" else _PACKING[:2]:
         for order, most, many, first in orders:
             if most == 1 or strips > 1:
-                yield Blocks(order, most, many, 0, packing, strips_first=first)
+                yield space.Blocks(order, most, many, 0, packing, strips_first=first)
         for depth in sorted({*depths} - {0}, reverse=True):
             if depth < product.depth:
-                yield Blocks(_LOOPS[0][0], depth=depth, packing=packing)
+                yield space.Blocks(_LOOPS[0][0], depth=depth, packing=packing)
 
 
 def _dots(core: Core, product: Product) -> list[tuple[int, int]]:
     """Tiles of dot products that fit the registers."""
     return [
         (tall, wide)
-        for tall, wide in every(SIDES, SIDES)
+        for tall, wide in every(space.SIDES, space.SIDES)
         if tall * wide + min(tall, wide) < core.registers
         and tall <= product.rows
         and wide <= product.columns
@@ -175,13 +171,13 @@ def choice(core: Core, product: Product, *, dots: bool) -> Choice:
     """
     sizes = sizes_of(product)
 
-    def spent(tile: tuple[int, int], how: Blocks) -> float:
+    def spent(tile: tuple[int, int], how: space.Blocks) -> float:
         return prod([cycles(core, size, *tile, how) for size in sizes])
 
     def by_dots(sides: tuple[int, int]) -> float:
         return prod([dot_cycles(core, size, *sides) for size in sizes])
 
-    base = Blocks("nkm")
+    base = space.Blocks("nkm")
     shapes = sorted(tiles(core, product.rows), key=lambda tile: spent(tile, base))
     (tile, how), least = _best(
         [
@@ -210,7 +206,7 @@ def predicted(
         sides = int(of["dot_rows"] or 1), int(of["dot_columns"] or 1)
         each = [dot_cycles(core, size, *sides) for size in sizes]
     else:
-        how = Blocks(
+        how = space.Blocks(
             order=str(of["blocks"]),
             strips=int(of["block_strips"] or 1),
             tiles=int(of["block_tiles"] or 1),

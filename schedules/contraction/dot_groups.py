@@ -24,6 +24,7 @@ from tensorlang.errors import ScheduleError
 from tensorlang.instructions import DotProduct, MatrixProduct, dot_product
 from tensorlang.ir.contents import allocations
 from tensorlang.ir.nodes import Binary, Cast, Const, Expr, For, Load, Reduce, as_expr
+from tensorlang.schedules import tiling
 from tensorlang.schedules.contraction.space import SIDES, SMALL, Tile
 from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.stages import (
@@ -33,16 +34,6 @@ from tensorlang.schedules.stages import (
     stages,
     tile_axes,
     variables,
-)
-from tensorlang.schedules.tiling import (
-    cut,
-    cut_at,
-    cut_rows,
-    extent,
-    is_part,
-    parallelize,
-    unroll_inside,
-    write_back,
 )
 from tensorlang.scheduling import Schedule
 from tensorlang.scheduling.intrinsics.dots import FLIPPED, dot_name
@@ -199,8 +190,8 @@ def _by_columns(s: Schedule, found: Products[DotProduct], tile: Tile) -> None:
     else:
         layout = pack(s, found)
     instruction = dot_name(found.row, x, layout)
-    for tall, rows in cut_rows(s, name, names[0], (tile.rows, *SMALL)):
-        for part in cut(s, tall, names[1], tile.vectors * tile.lanes):
+    for tall, rows in tiling.cut_rows(s, name, names[0], (tile.rows, *SMALL)):
+        for part in tiling.cut(s, tall, names[1], tile.vectors * tile.lanes):
             _tile(s, part, found, names, replace(tile, rows=rows), instruction)
 
 
@@ -232,7 +223,7 @@ def pack(s: Schedule, found: Products[Row]) -> str:
     )
     s.transform_layout(packed, f"lambda {', '.join(given)}: ({', '.join(laid)})")
     if not (depth > at and s.attempt(_transpose, s, copy, row, at)):
-        parallelize(s, s.loops(copy)[:1])
+        tiling.parallelize(s, s.loops(copy)[:1])
     return "rows" if at < depth else "columns"
 
 
@@ -242,7 +233,7 @@ def _pad(s: Schedule, found: Products[Row]) -> None:
     _, column, k = map(stage.axis, found.loops)
     if found.sizes[2] % row.depth:
         copy, _ = s.cache_read(stage.name, found.x.buffer.name, "global")
-        parallelize(s, s.loops(copy)[:1])
+        tiling.parallelize(s, s.loops(copy)[:1])
     multiples = {column: row.lanes, k: row.depth}
     s.pad(stage.name, [multiples.get(axis.var, 1) for axis in stage.block.axes])
 
@@ -257,14 +248,14 @@ def _transpose(
     around, wide = s.loops(copy), row.lanes * row.group
     column, depth = around[at], around[-1]
     others = [name for name in around if name not in {column, depth}]
-    length = extent(s, depth) or 0
+    length = tiling.extent(s, depth) or 0
     if length % wide and length > wide:
         s.reorder(depth, *(name for name in around if name != depth))
-        cut_at(s, copy, depth, length // wide * wide)
+        tiling.cut_at(s, copy, depth, length // wide * wide)
     column_0, column_1 = s.split(column, [None, row.lanes])
     depth_0, depth_1 = s.split(depth, [None, wide])
     s.reorder(*others, column_0, depth_0, column_1, depth_1)
-    parallelize(s, [*others, column_0])
+    tiling.parallelize(s, [*others, column_0])
     for kind in ("copy", "flip"):
         name = f"{kind}_by_columns_{row.lanes}x{wide}x{row.b}"
         if s.attempt(s.tensorize, column_1, name):
@@ -282,10 +273,10 @@ def _tile(  # noqa: PLR0917 - the parts of a tile
 ) -> None:
     """Tile the loops around one block: the stage's or a part split off it."""
     around, row = s.loops(block), found.row
-    i, j, k = (next(n for n in around if is_part(n, name)) for name in names)
+    i, j, k = (next(n for n in around if tiling.is_part(n, name)) for name in names)
     outer = [n for n in around if n not in (i, j, k)]
-    i_0, i_1 = s.split(i, [None, min(how.rows, extent(s, i) or how.rows)])
-    vectors = min(how.vectors, (extent(s, j) or row.lanes) // row.lanes)
+    i_0, i_1 = s.split(i, [None, min(how.rows, tiling.extent(s, i) or how.rows)])
+    vectors = min(how.vectors, (tiling.extent(s, j) or row.lanes) // row.lanes)
     j_0, j_1, j_2 = s.split(j, [None, vectors, row.lanes])
     k_0, k_1 = s.split(k, [None, row.group])
     s.reorder(*outer, j_0, i_0, k_0, i_1, j_1, j_2, k_1)
@@ -295,9 +286,9 @@ def _tile(  # noqa: PLR0917 - the parts of a tile
         s.unroll(loop)
     s.tensorize(block, instruction)
     for made in (start, write):
-        unroll_inside(s, made, i_0, row.lanes)
+        tiling.unroll_inside(s, made, i_0, row.lanes)
     if how.parallel:
-        parallelize(s, [*outer, j_0, i_0])
+        tiling.parallelize(s, [*outer, j_0, i_0])
 
 
 # ------------------------------------------------------------- lanes of the reduction
@@ -316,8 +307,8 @@ def _by_lanes(plan: Plan, found: Products[DotProduct]) -> None:
     tall = plan.knobs.choice("dot_rows", SIDES, default=best[0])
     wide = plan.knobs.choice("dot_columns", SIDES, default=best[1])
     instruction = dot_name(found.row, found.x.dtype.name, layout)
-    for narrow in cut(s, name, names[1], wide):
-        for part in cut(s, narrow, names[0], tall):
+    for narrow in tiling.cut(s, name, names[1], wide):
+        for part in tiling.cut(s, narrow, names[0], tall):
             _lanes_tile(plan, part, found, (tall, wide), instruction)
 
 
@@ -347,17 +338,19 @@ def _lanes_tile(
     """Tile one part of the results; what fills no vector of factors is added after."""
     s, stage, row = plan.s, found.stage, found.row
     around = s.loops(block)
-    i, j, k = (next(n for n in around if is_part(n, name)) for name in found.names)
+    i, j, k = (
+        next(n for n in around if tiling.is_part(n, name)) for name in found.names
+    )
     outer = [n for n in around if n not in (i, j, k)]
-    i_0, i_1 = s.split(i, [None, min(size[0], extent(s, i) or 1)])
-    j_0, j_1 = s.split(j, [None, min(size[1], extent(s, j) or 1)])
+    i_0, i_1 = s.split(i, [None, min(size[0], tiling.extent(s, i) or 1)])
+    j_0, j_1 = s.split(j, [None, min(size[1], tiling.extent(s, j) or 1)])
     s.reorder(j_0, i_0, *outer, k, i_1, j_1)
     at = [i_0, *outer][-1]
     write, _ = s.cache_write(
         block, stage.output.name, "register", at=at, accumulate=True
     )
-    steps, wide = extent(s, k) or 0, row.lanes * row.group
-    rest = cut_at(s, block, k, steps // wide * wide)[1] if steps % wide else ""
+    steps, wide = tiling.extent(s, k) or 0, row.lanes * row.group
+    rest = tiling.cut_at(s, block, k, steps // wide * wide)[1] if steps % wide else ""
     _, lane, _ = s.split(k, [None, row.lanes, row.group])
     sums, _ = s.rfactor(block, lane, axis=len(stage.output.shape))
     *_, k_0, lane, part, i_1, j_1 = s.loops(sums)
@@ -374,6 +367,6 @@ def _lanes_tile(
         s.unroll(i_1)
         s.unroll(j_1)
         s.vectorize(lane)
-    write_back(s, write, at)
+    tiling.write_back(s, write, at)
     if plan.threads:
-        parallelize(s, [j_0, i_0])
+        tiling.parallelize(s, [j_0, i_0])

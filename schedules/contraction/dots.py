@@ -14,18 +14,11 @@ more than adding up lanes.
 from __future__ import annotations
 
 from tensorlang.errors import ScheduleError
+from tensorlang.schedules import tiling
 from tensorlang.schedules.contraction.choice import Choice
 from tensorlang.schedules.contraction.space import SIDES
 from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.stages import Stage, extent_of, tile_axes
-from tensorlang.schedules.tiling import (
-    cut_at,
-    cut_rows,
-    extent,
-    is_part,
-    parallelize,
-    write_back,
-)
 
 
 def chosen(plan: Plan, best: Choice) -> bool:
@@ -60,8 +53,8 @@ def by_dots(plan: Plan, best: Choice) -> None:
     row, column = (loop.var.name for loop in found)
     rows = plan.knobs.choice("dot_rows", SIDES, default=best.dot_rows)
     columns = plan.knobs.choice("dot_columns", SIDES, default=best.dot_columns)
-    for narrow, wide in cut_rows(s, stage.name, column, _halves(columns)):
-        for part, tall in cut_rows(s, narrow, row, _halves(rows)):
+    for narrow, wide in tiling.cut_rows(s, stage.name, column, _halves(columns)):
+        for part, tall in tiling.cut_rows(s, narrow, row, _halves(rows)):
             _tile(plan, part, (row, column), (tall, wide))
 
 
@@ -78,19 +71,19 @@ def _tile(
     depth = [loop.var.name for loop in stage.driven("reduction")]
     around = s.loops(block)
     i, j, *folds, k = (
-        next(n for n in around if is_part(n, name)) for name in (*names, *depth)
+        next(n for n in around if tiling.is_part(n, name)) for name in (*names, *depth)
     )
     outer = [n for n in around if n not in (i, j, *folds, k)]
-    i_0, i_1 = s.split(i, [None, min(size[0], extent(s, i) or size[0])])
-    j_0, j_1 = s.split(j, [None, min(size[1], extent(s, j) or size[1])])
+    i_0, i_1 = s.split(i, [None, min(size[0], tiling.extent(s, i) or size[0])])
+    j_0, j_1 = s.split(j, [None, min(size[1], tiling.extent(s, j) or size[1])])
     s.reorder(*outer, j_0, i_0, *folds, k, i_1, j_1)
     write, _ = s.cache_write(
         block, stage.output.name, "register", at=i_0, accumulate=True
     )
-    steps = extent(s, k) or 0
+    steps = tiling.extent(s, k) or 0
     whole, rest = steps // plan.width * plan.width, ""
     if whole < steps:
-        _, rest = cut_at(s, block, k, whole)
+        _, rest = tiling.cut_at(s, block, k, whole)
     _, lane = s.split(k, [None, plan.width])
     part, _ = s.rfactor(block, lane, axis=len(stage.output.shape))
     *_, k_0, lane, i_1, j_1 = s.loops(part)
@@ -103,6 +96,6 @@ def _tile(
         s.unroll(i_1)
         s.unroll(j_1)
         s.vectorize(lane)
-    write_back(s, write, i_0)
+    tiling.write_back(s, write, i_0)
     if plan.threads:
-        parallelize(s, [*outer, j_0, i_0])
+        tiling.parallelize(s, [*outer, j_0, i_0])

@@ -22,6 +22,7 @@ from typing import Final
 from tensorlang.errors import ScheduleError
 from tensorlang.instructions import MatrixProduct, matrix_product
 from tensorlang.ir.contents import allocations
+from tensorlang.schedules import tiling
 from tensorlang.schedules.contraction.choice import Choice
 from tensorlang.schedules.contraction.dot_groups import Products, pack, products_by
 from tensorlang.schedules.contraction.matrix_model import DEPTHS, SIDE, tiles_depth
@@ -29,15 +30,6 @@ from tensorlang.schedules.contraction.model import Product
 from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.stages import Stage, stages
 from tensorlang.schedules.streaming import loop_named
-from tensorlang.schedules.tiling import (
-    cut,
-    cut_unknown,
-    extent,
-    in_lanes,
-    is_part,
-    nearest,
-    parallelize,
-)
 from tensorlang.scheduling import Schedule
 from tensorlang.scheduling.intrinsics.matrices import HEIGHTS, matrix_name
 
@@ -83,18 +75,18 @@ def by_tiles(plan: Plan, depth: int) -> None:
         raise ScheduleError("no matrix product instruction computes this")
     layout = "strips" if found.is_packed else pack(s, found)
     name, (i, j, k), every = found.stage.name, found.names, found.row.depth
-    steps = (extent(s, k) or 0) // every
+    steps = (tiling.extent(s, k) or 0) // every
     folds: tuple[str, ...] = (k,)
     if 0 < depth < steps * every:
-        folds = s.split(k, [None, every * nearest(steps, depth // every)])
+        folds = s.split(k, [None, every * tiling.nearest(steps, depth // every)])
     for tall, rows in _cut_rows(s, name, i):
-        for part in cut(s, tall, j, SIDE * found.row.lanes):
+        for part in tiling.cut(s, tall, j, SIDE * found.row.lanes):
             _tile(plan, part, found, (i, j, *folds), rows, layout)
     if back and not s.attempt(partial(s.inline, reverse=True), back):
         *around, column = s.loops(back)
-        in_lanes(s, loop_named(s, column), plan.width)
+        tiling.in_lanes(s, loop_named(s, column), plan.width)
         if plan.threads:
-            parallelize(s, around)
+            tiling.parallelize(s, around)
 
 
 def _lacks_columns(s: Schedule, found: Products[MatrixProduct]) -> bool:
@@ -106,16 +98,16 @@ def _lacks_columns(s: Schedule, found: Products[MatrixProduct]) -> bool:
 def _cut_rows(s: Schedule, block: str, row: str) -> list[tuple[str, int]]:
     """Blocks of whole tiles and of the remainder, with the rows of each."""
     found: list[tuple[str, int]] = []
-    for size in _KNOWN if extent(s, row) is not None else _OPEN:
-        loop = next(name for name in s.loops(block) if is_part(name, row))
-        length = extent(s, loop)
+    for size in _KNOWN if tiling.extent(s, row) is not None else _OPEN:
+        loop = next(name for name in s.loops(block) if tiling.is_part(name, row))
+        length = tiling.extent(s, loop)
         if size == 1 or (length is not None and length % size == 0):
             return [*found, (block, size)]
         if length is None:
-            part, block = cut_unknown(s, block, row, size)
+            part, block = tiling.cut_unknown(s, block, row, size)
             found.append((part, size))
         elif length > size:
-            part, block = cut(s, block, row, size)
+            part, block = tiling.cut(s, block, row, size)
             found.append((part, size))
     return found
 
@@ -131,11 +123,11 @@ def _tile(  # noqa: PLR0917 - the parts of a tile
     """Tile one part of the results."""
     s, row = plan.s, found.row
     around = s.loops(block)
-    i, j, *folds = (n for name in names for n in around if is_part(n, name))
+    i, j, *folds = (n for name in names for n in around if tiling.is_part(n, name))
     outer = [n for n in around if n not in (i, j, *folds)]
     height = min(rows, row.rows)
     i_0, i_1, i_2 = s.split(i, [None, rows // height, height])
-    wide = min(SIDE, (extent(s, j) or row.lanes) // row.lanes)
+    wide = min(SIDE, (tiling.extent(s, j) or row.lanes) // row.lanes)
     j_0, j_1, j_2 = s.split(j, [None, wide, row.lanes])
     k_0, k_1, k_2 = s.split(folds[-1], [None, row.steps, row.group])
     s.reorder(*outer, *folds[:-1], j_0, i_0, k_0, i_1, j_1, i_2, j_2, k_1, k_2)
@@ -156,7 +148,7 @@ def _tile(  # noqa: PLR0917 - the parts of a tile
     *_, last = s.loops(write)
     s.vectorize(s.split(last, [None, row.lanes])[1])
     if plan.threads:
-        parallelize(s, [*outer, j_0, i_0] if not folds[:-1] else [j_0, i_0])
+        tiling.parallelize(s, [*outer, j_0, i_0] if not folds[:-1] else [j_0, i_0])
 
 
 def _by_tiles(

@@ -13,19 +13,12 @@ The activations are stored by halves first, so that no vector is shuffled.
 from __future__ import annotations
 
 from tensorlang.errors import ScheduleError
+from tensorlang.schedules import tiling
 from tensorlang.schedules.contraction.dot_groups import sides
 from tensorlang.schedules.contraction.space import SIDES
 from tensorlang.schedules.generic import generic
 from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.stages import Stage, extent_of, stages, tile_axes
-from tensorlang.schedules.tiling import (
-    cut,
-    extent,
-    in_lanes,
-    is_part,
-    parallelize,
-    write_back,
-)
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
 
@@ -53,12 +46,12 @@ def _by_lanes(plan: Plan) -> None:
     read = {load.buffer for load in stage.loads}
     for each in list(stages(s.function)):
         if each.output in read:
-            in_lanes(s, each.loops[-1], plan.width)
+            tiling.in_lanes(s, each.loops[-1], plan.width)
     best = sides(plan, rows, columns)
     tall = plan.knobs.choice("dot_rows", SIDES, default=best[0])
     wide = plan.knobs.choice("dot_columns", SIDES, default=best[1])
-    for narrow in cut(s, stage.name, found[1].var.name, wide):
-        for part in cut(s, narrow, found[0].var.name, tall):
+    for narrow in tiling.cut(s, stage.name, found[1].var.name, wide):
+        for part in tiling.cut(s, narrow, found[0].var.name, tall):
             _tile(plan, part, stage, (tall, wide))
 
 
@@ -69,10 +62,10 @@ def _tile(plan: Plan, block: str, stage: Stage, size: tuple[int, int]) -> None:
     around = s.loops(block)
     loops = (*found, *stage.driven("reduction"))
     i, j, *others, k, h = (
-        next(n for n in around if is_part(n, loop.var.name)) for loop in loops
+        next(n for n in around if tiling.is_part(n, loop.var.name)) for loop in loops
     )
-    i_0, i_1 = s.split(i, [None, min(size[0], extent(s, i) or 1)])
-    j_0, j_1 = s.split(j, [None, min(size[1], extent(s, j) or 1)])
+    i_0, i_1 = s.split(i, [None, min(size[0], tiling.extent(s, i) or 1)])
+    j_0, j_1 = s.split(j, [None, min(size[1], tiling.extent(s, j) or 1)])
     s.reorder(j_0, i_0, *others, k, i_1, j_1, h)
     write, _ = s.cache_write(
         block, stage.output.name, "register", at=i_0, accumulate=True
@@ -86,6 +79,6 @@ def _tile(plan: Plan, block: str, stage: Stage, size: tuple[int, int]) -> None:
         for loop in unrolled:
             s.unroll(loop)
         s.vectorize(lane)
-    write_back(s, write, i_0)
+    tiling.write_back(s, write, i_0)
     if plan.threads:
-        parallelize(s, [j_0, i_0])
+        tiling.parallelize(s, [j_0, i_0])

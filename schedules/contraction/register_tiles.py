@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from tensorlang.errors import ScheduleError
-from tensorlang.schedules.contraction import dot_groups, dots, matrix_tiles
+from tensorlang.schedules import tiling
+from tensorlang.schedules.contraction import dot_groups, dots, matrix_tiles, space
 from tensorlang.schedules.contraction.blocks import by_blocks
 from tensorlang.schedules.contraction.choice import (
     USUAL,
@@ -27,29 +28,8 @@ from tensorlang.schedules.contraction.choice import (
     product_of,
 )
 from tensorlang.schedules.contraction.packing import in_rows, pack_whole
-from tensorlang.schedules.contraction.space import (
-    DEPTHS,
-    ORDERS,
-    PACKING,
-    ROWS,
-    SMALL,
-    STRIPS,
-    TILES,
-    VECTORS,
-    Blocks,
-    Tile,
-)
 from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.stages import Stage, extent_of, tile_axes
-from tensorlang.schedules.tiling import (
-    cut,
-    cut_rows,
-    cut_unknown,
-    extent,
-    is_part,
-    parallelize,
-    write_back,
-)
 from tensorlang.scheduling import Schedule
 
 
@@ -71,9 +51,9 @@ def tiles(plan: Plan) -> None:
     row, column = found
     product = product_of(stage) or USUAL
     best = choice(plan.core, product, dots=dots.suits(stage))
-    tile = Tile(
-        plan.knobs.choice("rows", ROWS, default=best.rows),
-        plan.knobs.choice("vectors", VECTORS, default=best.vectors),
+    tile = space.Tile(
+        plan.knobs.choice("rows", space.ROWS, default=best.rows),
+        plan.knobs.choice("vectors", space.VECTORS, default=best.vectors),
         plan.width,
         plan.threads,
     )
@@ -95,20 +75,22 @@ def tiles(plan: Plan) -> None:
     if s.attempt(in_blocks, plan, tile, best.blocks):
         return
     pack_whole(s, stage, tile, rows=False)
-    for tall, rows in cut_rows(s, stage.name, axes.row, (tile.rows, *SMALL)):
+    for tall, rows in tiling.cut_rows(
+        s, stage.name, axes.row, (tile.rows, *space.SMALL)
+    ):
         for part, wide in _cut_columns(s, tall, axes.column, tile):
             _tile(s, part, stage, axes, replace(wide, rows=rows))
 
 
-def in_blocks(plan: Plan, tile: Tile, best: Blocks) -> None:
+def in_blocks(plan: Plan, tile: space.Tile, best: space.Blocks) -> None:
     """Blocks of the sizes and order that the knobs choose."""
     knobs = plan.knobs
-    how = Blocks(
-        knobs.choice("blocks", ORDERS, default=best.order),
-        knobs.choice("block_strips", STRIPS, default=best.strips),
-        knobs.choice("block_tiles", TILES, default=best.tiles),
-        knobs.choice("block_depth", DEPTHS, default=best.depth),
-        knobs.choice("packing", PACKING, default=best.packing),
+    how = space.Blocks(
+        knobs.choice("blocks", space.ORDERS, default=best.order),
+        knobs.choice("block_strips", space.STRIPS, default=best.strips),
+        knobs.choice("block_tiles", space.TILES, default=best.tiles),
+        knobs.choice("block_depth", space.DEPTHS, default=best.depth),
+        knobs.choice("packing", space.PACKING, default=best.packing),
         knobs.flag("rows_packed", default=best.rows_packed),
         knobs.flag("strips_first", default=best.strips_first),
     )
@@ -116,38 +98,40 @@ def in_blocks(plan: Plan, tile: Tile, best: Blocks) -> None:
 
 
 def _cut_columns(
-    s: Schedule, block: str, column: str, tile: Tile
-) -> list[tuple[str, Tile]]:
+    s: Schedule, block: str, column: str, tile: space.Tile
+) -> list[tuple[str, space.Tile]]:
     """The blocks of whole tiles, of whole vectors, and of what is narrower than one.
 
     Of an unknown number of columns, the remainder is made of shorter vectors, so that
     no reduction loop contains a condition.
     """
-    loop = next(name for name in s.loops(block) if is_part(name, column))
-    if extent(s, loop) is not None:
-        parts = cut(s, block, column, tile.vectors * tile.lanes)
-        narrow = cut(s, parts[-1], column, tile.lanes)
+    loop = next(name for name in s.loops(block) if tiling.is_part(name, column))
+    if tiling.extent(s, loop) is not None:
+        parts = tiling.cut(s, block, column, tile.vectors * tile.lanes)
+        narrow = tiling.cut(s, parts[-1], column, tile.lanes)
         return [(part, tile) for part in (*parts[:-1], *narrow)]
     vector = replace(tile, vectors=1)
-    smaller = (replace(vector, lanes=n) for n in SMALL if n < tile.lanes)
+    smaller = (replace(vector, lanes=n) for n in space.SMALL if n < tile.lanes)
     found = []
     for each in dict.fromkeys((tile, vector, *smaller)):
         part = block
         if each.lanes > 1:
-            part, block = cut_unknown(s, block, column, each.vectors * each.lanes)
+            part, block = tiling.cut_unknown(
+                s, block, column, each.vectors * each.lanes
+            )
         found.append((part, each))
     return found
 
 
-def _tile(s: Schedule, block: str, stage: Stage, axes: _Axes, tile: Tile) -> None:
+def _tile(s: Schedule, block: str, stage: Stage, axes: _Axes, tile: space.Tile) -> None:
     """Tile the loops around one block: the stage's own or a part split off it."""
     around = s.loops(block)
-    i = next(name for name in around if is_part(name, axes.row))
-    j = next(name for name in around if is_part(name, axes.column))
-    inner = [n for n in around if any(is_part(n, name) for name in axes.folded)]
+    i = next(name for name in around if tiling.is_part(name, axes.row))
+    j = next(name for name in around if tiling.is_part(name, axes.column))
+    inner = [n for n in around if any(tiling.is_part(n, name) for name in axes.folded)]
     outer = [n for n in around if n not in (i, j, *inner)]
-    rows = min(tile.rows, extent(s, i) or tile.rows)
-    columns = extent(s, j) or tile.vectors * tile.lanes
+    rows = min(tile.rows, tiling.extent(s, i) or tile.rows)
+    columns = tiling.extent(s, j) or tile.vectors * tile.lanes
     lanes = min(tile.lanes, columns)
     i_0, i_1 = s.split(i, [None, rows])
     j_0, j_1, j_2 = s.split(j, [None, min(tile.vectors, columns // lanes), lanes])
@@ -158,6 +142,6 @@ def _tile(s: Schedule, block: str, stage: Stage, axes: _Axes, tile: Tile) -> Non
     for loop in (i_1, j_1):
         s.unroll(loop)
     s.vectorize(j_2)
-    write_back(s, write, i_0, lanes)
+    tiling.write_back(s, write, i_0, lanes)
     if tile.parallel:
-        parallelize(s, [*outer, j_0, i_0])
+        tiling.parallelize(s, [*outer, j_0, i_0])

@@ -41,12 +41,7 @@ from tensorlang.schedules.cost.tiles import Nest, fastest, tile_cycles
 from tensorlang.schedules.cost.traffic import Operand
 from tensorlang.schedules.tiling import cut_at, extent, parallelize, write_back
 from tensorlang.scheduling import Knobs, Schedule
-from tensorlang.scheduling.analysis.tree import (
-    block_of,
-    constant,
-    find_block,
-    find_buffer,
-)
+from tensorlang.scheduling.analysis import tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +82,7 @@ def forward(s: Schedule, knobs: Knobs, sums: Sequence[Product]) -> set[str]:
 
 def _pack(s: Schedule, name: str, product: Product, tile: _Tile) -> None:
     """Pack the weights in strips as wide as a tile's outputs."""
-    given = [f"d{n}" for n in range(find_buffer(s.function, name).ndim)]
+    given = [f"d{n}" for n in range(tree.find_buffer(s.function, name).ndim)]
     *rest, output = given
     groups = [] if product.depthwise else rest[: len(product.batch)]
     rest = rest[len(groups) :]
@@ -115,7 +110,7 @@ def _pack(s: Schedule, name: str, product: Product, tile: _Tile) -> None:
 
 def _far(s: Schedule, name: str, product: Product) -> bool:
     """Whether a vector of weights is gathered from rows of all inputs' windows."""
-    block = block_of(find_block(s.function, name))
+    block = tree.block_of(tree.find_block(s.function, name))
     (load,) = loads(block)
     named = {a.value.name: a.var for a in block.axes if isinstance(a.value, Var)}
     places = [load.indices.index(named[of]) for of in s.loops(name)]
@@ -132,7 +127,7 @@ def _chosen(s: Schedule, knobs: Knobs, sums: Sequence[Product]) -> _Tile:
     strips = -(-(extent(s, output) or 1) // model.lanes)
     steps = max(prod(extents(s, (*each.k, *each.taps))) for each in sums)
     groups = 1 if first.depthwise else prod(extents(s, first.batch))
-    pixels = prod(constant(n) or 1 for n in first.image.buffer.shape[1:])
+    pixels = prod(tree.constant(n) or 1 for n in first.image.buffer.shape[1:])
     planes = pixels / (groups * prod(lines) * columns)
     size = first.output.dtype.bytes
     operands = (

@@ -17,16 +17,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import Final
 
+from tensorlang.schedules.convolution import tiles
 from tensorlang.schedules.convolution.products import Product, only, readers, rearranged
-from tensorlang.schedules.convolution.tiles import (
-    MOST_TAPS,
-    core,
-    extents,
-    line_tiles,
-    over,
-    vector_image,
-    vector_lines,
-)
 from tensorlang.schedules.tiling import extent, parallelize
 from tensorlang.scheduling import Knobs, Schedule
 from tensorlang.scheduling.analysis.tree import constant, find_buffer
@@ -41,7 +33,7 @@ def forward(s: Schedule, knobs: Knobs, sums: Sequence[Product]) -> set[str]:
     """
     product = only(sums, "convolution")
     name, taps, rank = product.name, product.taps, product.rank
-    lanes = core(s, name).lanes
+    lanes = tiles.core(s, name).lanes
     image = rearranged(s, product.image.buffer)
     result = only(readers(s, name) or [""], "reader of the sums")
     batch, group, *place = s.loops(result or name)[: rank + 2]
@@ -58,12 +50,12 @@ def forward(s: Schedule, knobs: Knobs, sums: Sequence[Product]) -> set[str]:
             s.reorder(column, one, *folded)
     elif result:
         s.compute_at(name, group)
-    line_tiles(s, name, rank + tall, lanes, MOST_TAPS)
+    tiles.line_tiles(s, name, rank + tall, lanes, tiles.MOST_TAPS)
     if result:
-        vector_lines(s, result, lanes)
+        tiles.vector_lines(s, result, lanes)
     if image:
         s.compute_at(image, group)
-        vector_image(s, image, lanes)
+        tiles.vector_image(s, image, lanes)
     parallelize(s, [batch, group])
     return {name, result or name} | ({image} if image else set())
 
@@ -101,7 +93,7 @@ def depthwise_weights(
             s.unroll(loop)
     if image:
         s.compute_at(image, group)
-        vector_image(s, image, core(s, first.name).lanes)
+        tiles.vector_image(s, image, tiles.core(s, first.name).lanes)
     parallelize(s, [batch, group])
     done = {part.name for part, _ in sums} | {*added, top}
     return done | ({image} if image else set())
@@ -109,9 +101,9 @@ def depthwise_weights(
 
 def _window_lanes(s: Schedule, part: str, group: str, rank: int, knobs: Knobs) -> None:
     """Registers for all window elements, or only the last dimension's if too many."""
-    registers = core(s, part).registers
+    registers = tiles.core(s, part).registers
     own = s.loops(part)[s.loops(part).index(group) + 1 :]
-    folded = over(s, part)
+    folded = tiles.over(s, part)
     spatial = own[: len(own) - len(folded)]
     lines, step = folded[: rank - 1], folded[rank - 1 :]
     wide = constant(find_buffer(s.function, part).shape[-1]) != 1
@@ -119,7 +111,7 @@ def _window_lanes(s: Schedule, part: str, group: str, rank: int, knobs: Knobs) -
     first = next(
         at
         for at in range(len(taps) + 1)
-        if at >= len(taps) - 1 or prod(extents(s, taps[at:])) <= registers - 8
+        if at >= len(taps) - 1 or prod(tiles.extents(s, taps[at:])) <= registers - 8
     )
     around, inner = taps[:first], taps[first:]
     rows = _rows(s, lines[-1], inner, knobs, "weight_lines") if lines else 1
@@ -144,5 +136,5 @@ def _rows(
     lines = extent(s, line) or 1
     count = prod(extent(s, loop) or 1 for loop in taps)
     fit = [n for n in _ROWS if lines % n == 0]
-    best = max((n for n in fit if n <= 4 and n * count <= MOST_TAPS), default=1)
+    best = max((n for n in fit if n <= 4 and n * count <= tiles.MOST_TAPS), default=1)
     return knobs.choice(name, fit, default=best)

@@ -18,12 +18,7 @@ from tensorlang.ir.visit import walk
 from tensorlang.schedules.cost.core import Core, core_of
 from tensorlang.schedules.tiling import cut_at, extent, parallelize, write_back, written
 from tensorlang.scheduling import Schedule
-from tensorlang.scheduling.analysis.tree import (
-    block_of,
-    constant,
-    find_block,
-    find_buffer,
-)
+from tensorlang.scheduling.analysis import tree
 
 MOST_TAPS: Final = 128  # products of a loop's body: their code stays in its caches
 
@@ -39,7 +34,7 @@ class Tile:
 
 def core(s: Schedule, name: str) -> Core:
     """A core that computes a block, in the widest type of its operands."""
-    block = block_of(find_block(s.function, name))
+    block = tree.block_of(tree.find_block(s.function, name))
     kinds = [n.buffer.dtype for n in walk(block) if isinstance(n, Load)]
     return core_of(s.target, max(kinds, key=lambda each: each.bits))
 
@@ -90,7 +85,7 @@ def _line(s: Schedule, name: str) -> tuple[int, int, int]:
 
     The place in the image is the copy's last let: `q % line * step + phase - low`.
     """
-    block = block_of(find_block(s.function, name))
+    block = tree.block_of(tree.find_block(s.function, name))
     (x,) = {n.buffer for n in walk(block) if isinstance(n, Load)}
     column = block.axes[-1].var
     lets = [n.value for n in walk(block) if isinstance(n, Let) and n.var.dtype == i64]
@@ -101,7 +96,7 @@ def _line(s: Schedule, name: str) -> tuple[int, int, int]:
         if isinstance(n, Binary) and n.op == "floormod" and isinstance(n.b, Const)
     ]
     line = found[0] if found else extent(s, s.loops(name)[-1]) or 0
-    return line, -linear(place).constant, constant(x.shape[-1]) or 0
+    return line, -linear(place).constant, tree.constant(x.shape[-1]) or 0
 
 
 def tiles(
@@ -174,7 +169,7 @@ def _place(s: Schedule, block: str) -> int:
 
 def over(s: Schedule, block: str) -> tuple[str, ...]:
     """The block's reduction loops."""
-    found = block_of(find_block(s.function, block))
+    found = tree.block_of(tree.find_block(s.function, block))
     values = [a.value for a in found.axes if a.kind == "reduction"]
     names = {v.name for v in values if isinstance(v, Var)}
     return tuple(loop for loop in s.loops(block) if loop in names)
@@ -189,7 +184,7 @@ def _tile(s: Schedule, block: str, tile: Tile, name: str, *, tall: bool) -> str:
     around, vector, lane = s.split(q, [None, tile.vectors, tile.lanes])
     s.reorder(around, *folded, *outputs, vector, lane)
     write, registers = s.cache_write(block, name, "register", at=around)
-    dims = len(find_buffer(s.function, registers).shape)
+    dims = len(tree.find_buffer(s.function, registers).shape)
     given = [f"d{n}" for n in range(dims)]
     row = f"{given[-2]} * {tile.vectors * tile.lanes} + {given[-1]}"
     laid = ", ".join([*given[:-2], row])

@@ -10,27 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from tensorlang.ir.nodes import (
-    Alloc,
-    AtomicUpdate,
-    Axis,
-    BarrierObject,
-    Block,
-    Buffer,
-    Call,
-    Expr,
-    For,
-    Function,
-    IndexMap,
-    Let,
-    Load,
-    Node,
-    Reduce,
-    Reducer,
-    Stmt,
-    Store,
-    Var,
-)
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.visit import children, holds, nodes_of, statements, variables
 
 T = TypeVar("T")
@@ -49,10 +29,10 @@ class Contents:
         calls: The functions called.
     """
 
-    used: frozenset[Var] = frozenset()
-    bound: tuple[Var, ...] = ()
-    reads: frozenset[Buffer] = frozenset()
-    writes: frozenset[Buffer] = frozenset()
+    used: frozenset[ir.Var] = frozenset()
+    bound: tuple[ir.Var, ...] = ()
+    reads: frozenset[ir.Buffer] = frozenset()
+    writes: frozenset[ir.Buffer] = frozenset()
     named: frozenset[str] = frozenset()
     calls: frozenset[str] = frozenset()
 
@@ -70,15 +50,15 @@ class Contents:
         if other.calls:
             self.calls = _union(self.calls, other.calls)
 
-    def include_value(self, expr: Expr) -> None:
+    def include_value(self, expr: ir.Expr) -> None:
         """Add an expression."""
         self.used = _union(self.used, variables(expr))
-        if holds(expr, Load):
-            for load in nodes_of(expr, Load):
+        if holds(expr, ir.Load):
+            for load in nodes_of(expr, ir.Load):
                 self.reads = _union(self.reads, frozenset((load.buffer,)))
                 self.include(contents(load.buffer))
-        if holds(expr, Call):
-            called = frozenset(call.name for call in nodes_of(expr, Call))
+        if holds(expr, ir.Call):
+            called = frozenset(call.name for call in nodes_of(expr, ir.Call))
             self.calls = _union(self.calls, called)
 
 
@@ -89,32 +69,34 @@ def _union(a: frozenset[T], b: frozenset[T]) -> frozenset[T]:
     return b if a <= b else a | b
 
 
-def _named(found: Contents, node: Buffer | BarrierObject | Block) -> None:
+def _named(found: Contents, node: ir.Buffer | ir.BarrierObject | ir.Block) -> None:
     found.named = frozenset((node.name,))
 
 
-def _write(found: Contents, node: Store) -> None:
+def _write(found: Contents, node: ir.Store) -> None:
     found.writes = frozenset((node.buffer,))
 
 
-def _update(found: Contents, node: Reduce | AtomicUpdate) -> None:
-    buffers = node.buffers if isinstance(node, Reduce) else (node.buffer,)
+def _update(found: Contents, node: ir.Reduce | ir.AtomicUpdate) -> None:
+    buffers = node.buffers if isinstance(node, ir.Reduce) else (node.buffer,)
     found.reads = found.writes = frozenset(buffers)
 
 
-def _bind(found: Contents, node: For | Let | Axis | IndexMap | Reducer) -> None:
+def _bind(
+    found: Contents, node: ir.For | ir.Let | ir.Axis | ir.IndexMap | ir.Reducer
+) -> None:
     found.bound = _bound_by(node)
 
 
-_NOTES: Final[dict[type[Node], Callable[[Contents, Any], None]]] = {
-    **dict.fromkeys((Buffer, BarrierObject, Block), _named),
-    Store: _write,
-    **dict.fromkeys((Reduce, AtomicUpdate), _update),
-    **dict.fromkeys((For, Let, Axis, IndexMap, Reducer), _bind),
+_NOTES: Final[dict[type[ir.Node], Callable[[Contents, Any], None]]] = {
+    **dict.fromkeys((ir.Buffer, ir.BarrierObject, ir.Block), _named),
+    ir.Store: _write,
+    **dict.fromkeys((ir.Reduce, ir.AtomicUpdate), _update),
+    **dict.fromkeys((ir.For, ir.Let, ir.Axis, ir.IndexMap, ir.Reducer), _bind),
 }
 
 
-def contents(node: Node) -> Contents:
+def contents(node: ir.Node) -> Contents:
     """The contents of a node, including itself; do not modify."""
     try:
         return node._contents  # type: ignore[attr-defined,no-any-return] # noqa: SLF001
@@ -123,8 +105,8 @@ def contents(node: Node) -> Contents:
         note = _NOTES.get(type(node))
         if note is not None:
             note(found, node)
-        for child in (node,) if isinstance(node, Expr) else children(node):
-            if isinstance(child, Expr):
+        for child in (node,) if isinstance(node, ir.Expr) else children(node):
+            if isinstance(child, ir.Expr):
                 found.include_value(child)
             else:
                 found.include(contents(child))
@@ -136,27 +118,27 @@ def contents(node: Node) -> Contents:
 class Structure:
     """The loops, blocks and allocations at or below a node, in program order."""
 
-    loops: list[For] = field(default_factory=list)
-    blocks: list[Block] = field(default_factory=list)
-    allocations: list[Alloc] = field(default_factory=list)
+    loops: list[ir.For] = field(default_factory=list)
+    blocks: list[ir.Block] = field(default_factory=list)
+    allocations: list[ir.Alloc] = field(default_factory=list)
 
 
 _EMPTY: Final = Structure()
 
 
-def structure(node: Node) -> Structure:
+def structure(node: ir.Node) -> Structure:
     """The structure of a statement or function; do not modify it."""
     below = _below(node)
-    if isinstance(node, For):
+    if isinstance(node, ir.For):
         return Structure([node, *below.loops], below.blocks, below.allocations)
-    if isinstance(node, Block):
+    if isinstance(node, ir.Block):
         return Structure(below.loops, [node, *below.blocks], below.allocations)
-    if isinstance(node, Alloc):
+    if isinstance(node, ir.Alloc):
         return Structure(below.loops, below.blocks, [node, *below.allocations])
     return below
 
 
-def _below(node: Node) -> Structure:
+def _below(node: ir.Node) -> Structure:
     """The structure of a node without the node itself, cached.
 
     A node whose cache held it would be freed by the garbage collector only.
@@ -177,29 +159,29 @@ def _below(node: Node) -> Structure:
         return found
 
 
-def contains(node: Node, stmt: For | Block | Alloc) -> bool:
+def contains(node: ir.Node, stmt: ir.For | ir.Block | ir.Alloc) -> bool:
     """Whether a loop, block or allocation, by identity, is at or below `node`."""
     if node is stmt:
         return True
     below = _below(node)
-    held: Sequence[Stmt]
-    if isinstance(stmt, For):
+    held: Sequence[ir.Stmt]
+    if isinstance(stmt, ir.For):
         held = below.loops
     else:
-        held = below.blocks if isinstance(stmt, Block) else below.allocations
+        held = below.blocks if isinstance(stmt, ir.Block) else below.allocations
     return id(stmt) in map(id, held)
 
 
-def binders(node: Node) -> Iterator[Var]:
+def binders(node: ir.Node) -> Iterator[ir.Var]:
     """The variables that `node` and its descendants introduce, in program order."""
     return iter(contents(node).bound)
 
 
-def free_vars(node: Node) -> frozenset[Var]:
+def free_vars(node: ir.Node) -> frozenset[ir.Var]:
     """The variables that `node` uses but does not introduce."""
-    if not isinstance(node, (Stmt, Function)):
+    if not isinstance(node, (ir.Stmt, ir.Function)):
         return variables(node)
-    found: frozenset[Var] | None = node._free  # type: ignore[union-attr] # noqa: SLF001
+    found: frozenset[ir.Var] | None = node._free  # type: ignore[union-attr] # noqa: SLF001
     if found is None:
         held = contents(node)
         found = held.used.difference(held.bound)
@@ -207,47 +189,47 @@ def free_vars(node: Node) -> frozenset[Var]:
     return found
 
 
-def _bound_by(node: Node) -> tuple[Var, ...]:
+def _bound_by(node: ir.Node) -> tuple[ir.Var, ...]:
     """The variables that a node introduces."""
-    if isinstance(node, IndexMap):
+    if isinstance(node, ir.IndexMap):
         return node.vars
-    if isinstance(node, Reducer):
+    if isinstance(node, ir.Reducer):
         return node.left + node.right
-    return (node.var,) if isinstance(node, (For, Let, Axis)) else ()
+    return (node.var,) if isinstance(node, (ir.For, ir.Let, ir.Axis)) else ()
 
 
-def reads(node: Node) -> frozenset[Buffer]:
+def reads(node: ir.Node) -> frozenset[ir.Buffer]:
     """The buffers read at or below `node`."""
     return contents(node).reads
 
 
-def writes(node: Node) -> frozenset[Buffer]:
+def writes(node: ir.Node) -> frozenset[ir.Buffer]:
     """The buffers written at or below `node`."""
     return contents(node).writes
 
 
-def touches(node: Node, buffer: Buffer) -> bool:
+def touches(node: ir.Node, buffer: ir.Buffer) -> bool:
     """Whether something at or below `node` reads or writes a buffer."""
     held = contents(node)
     return buffer in held.reads or buffer in held.writes
 
 
-def blocks(node: Node) -> Iterator[Block]:
+def blocks(node: ir.Node) -> Iterator[ir.Block]:
     """The blocks at or below `node`, in program order."""
     return iter(structure(node).blocks)
 
 
-def loops(node: Node) -> Iterator[For]:
+def loops(node: ir.Node) -> Iterator[ir.For]:
     """The loops at or below `node`, in program order."""
     return iter(structure(node).loops)
 
 
-def allocations(node: Node) -> Iterator[Buffer]:
+def allocations(node: ir.Node) -> Iterator[ir.Buffer]:
     """The temporaries that `node` allocates, in program order."""
     return (alloc.buffer for alloc in structure(node).allocations)
 
 
-def names(node: Node) -> set[str]:
+def names(node: ir.Node) -> set[str]:
     """All names in use below `node`: variables, buffers, blocks, barrier objects."""
     held = contents(node)
     return {*held.named, *(var.name for var in (*held.used, *held.bound))}

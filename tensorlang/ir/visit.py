@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count, islice
 from typing import Concatenate, Final, ParamSpec, TypeVar, overload
 
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.fields import (
     CHILDREN,
     REBUILD,
@@ -16,24 +17,13 @@ from tensorlang.ir.fields import (
     STATEMENTS,
     PerClass,
 )
-from tensorlang.ir.nodes import (
-    Buffer,
-    Const,
-    Expr,
-    Function,
-    IndexMap,
-    Node,
-    Reducer,
-    Stmt,
-    Var,
-)
 
-N = TypeVar("N", bound=Node)
-Kind = TypeVar("Kind", Expr, Stmt, Node)
-Program = TypeVar("Program", Function, Stmt)
+N = TypeVar("N", bound=ir.Node)
+Kind = TypeVar("Kind", ir.Expr, ir.Stmt, ir.Node)
+Program = TypeVar("Program", ir.Function, ir.Stmt)
 P = ParamSpec("P")
 S = TypeVar("S")
-_NONE: Final[frozenset[Var]] = frozenset()
+_NONE: Final[frozenset[ir.Var]] = frozenset()
 _MOST_KEPT: Final = 4096  # descendants of an expression
 _NUMBERS: Final = count()
 _BIT: Final[PerClass[int]] = PerClass(lambda _: 1 << next(_NUMBERS))
@@ -41,55 +31,55 @@ _BIT: Final[PerClass[int]] = PerClass(lambda _: 1 << next(_NUMBERS))
 
 @overload
 def rewriter(  # type: ignore[overload-overlap]  # no `self` is a node
-    change: Callable[Concatenate[Node, P], Node],
+    change: Callable[Concatenate[ir.Node, P], ir.Node],
 ) -> Callable[Concatenate[Kind, P], Kind]: ...
 @overload
 def rewriter(
-    change: Callable[Concatenate[S, Node, P], Node],
+    change: Callable[Concatenate[S, ir.Node, P], ir.Node],
 ) -> Callable[Concatenate[S, Kind, P], Kind]: ...
-def rewriter(change: Callable[..., Node]) -> Callable[..., Node]:
+def rewriter(change: Callable[..., ir.Node]) -> Callable[..., ir.Node]:
     """`change`, typed: it maps expressions to expressions, statements to statements."""
     return change
 
 
-def children(node: Node) -> tuple[Node, ...]:
+def children(node: ir.Node) -> tuple[ir.Node, ...]:
     """The child nodes of `node`, in field order, including buffers."""
     return CHILDREN[type(node)](node)
 
 
-def statements(node: Node) -> tuple[Stmt, ...]:
+def statements(node: ir.Node) -> tuple[ir.Stmt, ...]:
     """The child statements of `node`, in order."""
     return STATEMENTS[type(node)](node)
 
 
-def walk(node: Node) -> Iterator[Node]:
+def walk(node: ir.Node) -> Iterator[ir.Node]:
     """`node` and its descendants, parents first, left to right."""
-    if not isinstance(node, (Stmt, Function)):
+    if not isinstance(node, (ir.Stmt, ir.Function)):
         yield from parts(node)
         return
-    stack: list[Node] = [node]
+    stack: list[ir.Node] = [node]
     while stack:
         current = stack.pop()
-        if isinstance(current, Stmt):
+        if isinstance(current, ir.Stmt):
             yield current
             stack += CHILDREN[type(current)](current)[::-1]
-        elif isinstance(current, Function):
+        elif isinstance(current, ir.Function):
             yield current
             stack += children(current)[::-1]
         else:
             yield from parts(current)
 
 
-def walk_statements(node: Node) -> Iterator[Stmt]:
+def walk_statements(node: ir.Node) -> Iterator[ir.Stmt]:
     """The statements at or below `node`, parents first, left to right."""
-    stack = [node] if isinstance(node, Stmt) else [*statements(node)]
+    stack = [node] if isinstance(node, ir.Stmt) else [*statements(node)]
     while stack:
         current = stack.pop()
         yield current
         stack += STATEMENTS[type(current)](current)[::-1]
 
 
-def parts(node: Node) -> Iterable[Node]:
+def parts(node: ir.Node) -> Iterable[ir.Node]:
     """An expression or buffer and its descendants in the order of `walk`.
 
     They are kept on the node unless they are many: shared subtrees count each time
@@ -105,17 +95,17 @@ def parts(node: Node) -> Iterable[Node]:
         return made
 
 
-def _descend(node: Node) -> Iterator[Node]:
+def _descend(node: ir.Node) -> Iterator[ir.Node]:
     stack = [node]
     while stack:
         current = stack.pop()
         yield current
         kind = type(current)
-        if kind is not Const and kind is not Var:
+        if kind is not ir.Const and kind is not ir.Var:
             stack += CHILDREN[kind](current)[::-1]
 
 
-def kinds(node: Node) -> int:
+def kinds(node: ir.Node) -> int:
     """The classes of a node and its descendants: a bit each, see `holds`."""
     try:
         return node._kinds  # type: ignore[attr-defined,no-any-return] # noqa: SLF001
@@ -127,7 +117,7 @@ def kinds(node: Node) -> int:
         return found
 
 
-def holds(node: Node, kind: type[Node]) -> bool:
+def holds(node: ir.Node, kind: type[ir.Node]) -> bool:
     """Whether a node of a class is at or below `node`."""
     try:  # as `kinds`, asked most often
         found = node._kinds  # type: ignore[attr-defined] # noqa: SLF001
@@ -136,10 +126,10 @@ def holds(node: Node, kind: type[Node]) -> bool:
     return bool(found & _BIT[kind])
 
 
-def nodes_of(node: Node, kind: type[N]) -> Iterator[N]:
+def nodes_of(node: ir.Node, kind: type[N]) -> Iterator[N]:
     """The nodes of one class at or below `node`, in the order of `walk`."""
     bit = _BIT[kind]
-    stack: list[Node] = [node]
+    stack: list[ir.Node] = [node]
     while stack:
         current = stack.pop()
         if kinds(current) & bit:
@@ -148,14 +138,14 @@ def nodes_of(node: Node, kind: type[N]) -> Iterator[N]:
             stack += CHILDREN[type(current)](current)[::-1]
 
 
-def variables(node: Node) -> frozenset[Var]:
+def variables(node: ir.Node) -> frozenset[ir.Var]:
     """The free variables of an expression or buffer; layouts and reducers have none."""
-    found: frozenset[Var] | None = node._free  # type: ignore[attr-defined] # noqa: SLF001
+    found: frozenset[ir.Var] | None = node._free  # type: ignore[attr-defined] # noqa: SLF001
     if found is None:
         found = _NONE
-        if isinstance(node, Var):
+        if isinstance(node, ir.Var):
             found = frozenset((node,))
-        elif not isinstance(node, (Const, IndexMap, Reducer)):
+        elif not isinstance(node, (ir.Const, ir.IndexMap, ir.Reducer)):
             for child in CHILDREN[type(node)](node):
                 below = child._free  # type: ignore[attr-defined] # noqa: SLF001
                 if below is None:
@@ -166,39 +156,41 @@ def variables(node: Node) -> frozenset[Var]:
     return found
 
 
-def rebuild(node: N, change: Callable[[Node], Node]) -> N:
+def rebuild(node: N, change: Callable[[ir.Node], ir.Node]) -> N:
     """`node` with `change` applied to each child; `node` itself if nothing changed."""
     return REBUILD[type(node)](node, change)  # type: ignore[no-any-return]
 
 
-def rebuild_statements(node: Program, change: Callable[[Stmt], Stmt]) -> Program:
+def rebuild_statements(node: Program, change: Callable[[ir.Stmt], ir.Stmt]) -> Program:
     """`node` with `change` applied to each child statement; sequences are flattened."""
     return REBUILD_STATEMENTS[type(node)](node, change)  # type: ignore[no-any-return]
 
 
-def transform_statements(node: Program, change: Callable[[Stmt], Stmt]) -> Program:
+def transform_statements(
+    node: Program, change: Callable[[ir.Stmt], ir.Stmt]
+) -> Program:
     """Rebuild the statements below `node` bottom-up, then `node` if it is one."""
 
-    def visit(stmt: Stmt) -> Stmt:
+    def visit(stmt: ir.Stmt) -> ir.Stmt:
         return change(rebuild_statements(stmt, visit))
 
     made = rebuild_statements(node, visit)
-    return change(made) if isinstance(made, Stmt) else made  # type: ignore[return-value]
+    return change(made) if isinstance(made, ir.Stmt) else made  # type: ignore[return-value]
 
 
-def transform(node: N, change: Callable[[Node], Node]) -> N:
+def transform(node: N, change: Callable[[ir.Node], ir.Node]) -> N:
     """Rebuild bottom-up: `change` sees every node after its children were changed.
 
     Statements that become a `Seq` inside a `Seq` must be flattened by `change`.
     """
 
-    def visit(current: Node) -> Node:
+    def visit(current: ir.Node) -> ir.Node:
         return change(rebuild(current, visit))
 
     return visit(node)  # type: ignore[return-value]
 
 
-def substitute(node: N, values: Mapping[Var, Expr]) -> N:
+def substitute(node: N, values: Mapping[ir.Var, ir.Expr]) -> N:
     """`node` with every free occurrence of the variables replaced.
 
     Names are unique along a path, so no binder can capture the values; reducers and
@@ -214,26 +206,26 @@ class _Substitution:
 
     __slots__ = ("_used", "_values")
 
-    def __init__(self, values: Mapping[Var, Expr]) -> None:
+    def __init__(self, values: Mapping[ir.Var, ir.Expr]) -> None:
         self._values, self._used = values, values.keys()
 
-    def __call__(self, node: Node) -> Node:
+    def __call__(self, node: ir.Node) -> ir.Node:
         kind = type(node)
-        if kind is Var:
+        if kind is ir.Var:
             return self._values.get(node, node)  # type: ignore[call-overload,no-any-return]
-        if not isinstance(node, Stmt) and self._used.isdisjoint(variables(node)):
+        if not isinstance(node, ir.Stmt) and self._used.isdisjoint(variables(node)):
             return node
         return REBUILD[kind](node, self)  # type: ignore[no-any-return]
 
 
-def replace_buffers(node: N, values: Mapping[Buffer, Buffer]) -> N:
+def replace_buffers(node: N, values: Mapping[ir.Buffer, ir.Buffer]) -> N:
     """`node` with references to the given buffers replaced by the new ones."""
-    done: dict[int, Node] = {}  # shared subtrees of `node`, by identity
+    done: dict[int, ir.Node] = {}  # shared subtrees of `node`, by identity
 
-    def visit(current: Node) -> Node:
-        if isinstance(current, Buffer):
+    def visit(current: ir.Node) -> ir.Node:
+        if isinstance(current, ir.Buffer):
             return values.get(current, current)
-        if isinstance(current, (Const, Var)):
+        if isinstance(current, (ir.Const, ir.Var)):
             return current
         made = done.get(id(current))
         if made is None:

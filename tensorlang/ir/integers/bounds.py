@@ -10,29 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.by_class import by_class
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.intervals import Interval
 from tensorlang.ir.integers.known import End, Known, Range, counted
 from tensorlang.ir.integers.polynomials import Poly, poly
-from tensorlang.ir.nodes import (
-    Axis,
-    Binary,
-    Block,
-    Cast,
-    Compare,
-    Const,
-    Expr,
-    For,
-    Let,
-    Load,
-    Node,
-    Ramp,
-    Splat,
-    Stmt,
-    Unary,
-    Var,
-)
 from tensorlang.ir.visit import holds, walk_statements
 
 __all__ = [
@@ -57,7 +40,7 @@ NEGATED: Final = {
 }
 
 
-def bounds(expr: Expr, ranges: Mapping[Var, Range] | None = None) -> Interval:
+def bounds(expr: ir.Expr, ranges: Mapping[ir.Var, Range] | None = None) -> Interval:
     """The inclusive bounds of an integer or bool expression, over all vector lanes.
 
     Without further knowledge these are the limits of the type.
@@ -65,7 +48,7 @@ def bounds(expr: Expr, ranges: Mapping[Var, Range] | None = None) -> Interval:
     return Known(ranges).interval(expr)
 
 
-def prove(cond: Expr, ranges: Mapping[Var, Range] | None = None) -> bool | None:
+def prove(cond: ir.Expr, ranges: Mapping[ir.Var, Range] | None = None) -> bool | None:
     """Decide a condition: True or False if so for all values in the ranges, else None.
 
     A vector condition is decided only if all lanes agree.
@@ -73,14 +56,14 @@ def prove(cond: Expr, ranges: Mapping[Var, Range] | None = None) -> bool | None:
     return decide(cond, Known(ranges))
 
 
-def ranges_in(body: Node, sizes: Mapping[Var, Range]) -> dict[Var, Range]:
+def ranges_in(body: ir.Node, sizes: Mapping[ir.Var, Range]) -> dict[ir.Var, Range]:
     """The ranges of all loop variables, axes and lets of a program, and of its sizes.
 
     A variable with several definitions is bounded by its type only.
     """
-    found: dict[Var, Range] = dict(sizes)
+    found: dict[ir.Var, Range] = dict(sizes)
     for stmt in walk_statements(body):
-        if isinstance(stmt, Let) and not stmt.var.dtype.is_float:
+        if isinstance(stmt, ir.Let) and not stmt.var.dtype.is_float:
             own: Range = stmt.value, stmt.value
             if found.setdefault(stmt.var, own) != own:
                 found[stmt.var] = None, None
@@ -91,44 +74,44 @@ def ranges_in(body: Node, sizes: Mapping[Var, Range]) -> dict[Var, Range]:
     return found
 
 
-def _counting(stmt: Stmt) -> tuple[For | Axis, ...]:
-    if isinstance(stmt, For):
+def _counting(stmt: ir.Stmt) -> tuple[ir.For | ir.Axis, ...]:
+    if isinstance(stmt, ir.For):
         return (stmt,)
-    return stmt.axes if isinstance(stmt, Block) else ()
+    return stmt.axes if isinstance(stmt, ir.Block) else ()
 
 
-def _blocks(counting: For | Axis) -> Expr:
+def _blocks(counting: ir.For | ir.Axis) -> ir.Expr:
     """An extent; a launch computes it on the host, independently of the index type."""
     extent = counting.extent
-    bound = isinstance(counting, For) and counting.kind == "bound"
-    return extent.a if bound and isinstance(extent, Cast) else extent
+    bound = isinstance(counting, ir.For) and counting.kind == "bound"
+    return extent.a if bound and isinstance(extent, ir.Cast) else extent
 
 
 @by_class
-def decide(cond: Expr, known: Known) -> bool | None:
+def decide(cond: ir.Expr, known: Known) -> bool | None:
     """`prove`, given an analysis."""
     del cond, known
     return None
 
 
 @decide.register
-def _(cond: Const, _known: Known) -> bool | None:
+def _(cond: ir.Const, _known: Known) -> bool | None:
     return bool(cond.value) if cond.dtype.is_bool else None
 
 
 @decide.register
-def _(cond: Splat, known: Known) -> bool | None:
+def _(cond: ir.Splat, known: Known) -> bool | None:
     return decide(cond.value, known)
 
 
 @decide.register
-def _(cond: Unary, known: Known) -> bool | None:
+def _(cond: ir.Unary, known: Known) -> bool | None:
     inner = decide(cond.a, known)
     return None if inner is None or cond.op != "not" else not inner
 
 
 @decide.register
-def _(cond: Binary, known: Known) -> bool | None:
+def _(cond: ir.Binary, known: Known) -> bool | None:
     if not cond.dtype.is_bool:
         return None
     a, b = decide(cond.a, known), decide(cond.b, known)
@@ -140,17 +123,17 @@ def _(cond: Binary, known: Known) -> bool | None:
     return None if a is None or b is None else not absorbing
 
 
-def never_above(a: Expr, b: Expr, known: Known) -> bool:
+def never_above(a: ir.Expr, b: ir.Expr, known: Known) -> bool:
     """Whether `a <= b` is proven, in all lanes; it is not asked whether it is false."""
-    return _compared(Compare("le", a, b), known, only=True) is True
+    return _compared(ir.Compare("le", a, b), known, only=True) is True
 
 
 @decide.register
-def _(cond: Compare, known: Known) -> bool | None:
+def _(cond: ir.Compare, known: Known) -> bool | None:
     return _compared(cond, known)
 
 
-def _compared(cond: Compare, known: Known, *, only: bool = False) -> bool | None:
+def _compared(cond: ir.Compare, known: Known, *, only: bool = False) -> bool | None:
     """`decide`; if only a proof that it is true matters, not more than that."""
     kind = cond.a.dtype
     if kind.is_float:
@@ -165,14 +148,14 @@ def _compared(cond: Compare, known: Known, *, only: bool = False) -> bool | None
     return _by_interval(cond.op, known.interval(cond.a), known.interval(cond.b))
 
 
-def _lanes(expr: Expr, known: Known) -> tuple[Poly, ...]:
+def _lanes(expr: ir.Expr, known: Known) -> tuple[Poly, ...]:
     """A scalar, or both ends of a vector linear in the lane, otherwise nothing."""
     if expr.dtype.lanes == 1:
         return (known.polys[expr],)
-    if isinstance(expr, Splat):
+    if isinstance(expr, ir.Splat):
         value = known.polys[expr.value]
         return value, value
-    if isinstance(expr, Ramp):
+    if isinstance(expr, ir.Ramp):
         first, step = known.polys[expr.base], known.polys[expr.stride]
         return first, first.plus(step, expr.lanes - 1)
     return ()
@@ -242,25 +225,25 @@ def _by_interval(op: str, a: Interval, b: Interval) -> bool | None:
     return False if low_a + gap > high_b else None
 
 
-def assume(cond: Expr, known: Known, holds: bool = True) -> Iterator[Poly]:
+def assume(cond: ir.Expr, known: Known, holds: bool = True) -> Iterator[Poly]:
     """Polynomials that are nonnegative if `cond` is true (or false).
 
     Conditions that read memory are skipped, as a store may change it; so are those that
     may wrap.
     """
-    if isinstance(cond, Unary) and cond.op == "not":
+    if isinstance(cond, ir.Unary) and cond.op == "not":
         yield from assume(cond.a, known, not holds)
-    elif isinstance(cond, Binary) and cond.op == ("and" if holds else "or"):
+    elif isinstance(cond, ir.Binary) and cond.op == ("and" if holds else "or"):
         yield from assume(cond.a, known, holds)
         yield from assume(cond.b, known, holds)
-    elif isinstance(cond, Compare) and cond.a.dtype == i64 and not _reads(cond):
+    elif isinstance(cond, ir.Compare) and cond.a.dtype == i64 and not _reads(cond):
         op = cond.op if holds else NEGATED[cond.op]
         if known.exact(cond.a) and known.exact(cond.b):
             yield from _inequalities(op, poly(cond.b) - poly(cond.a))
 
 
-def _reads(cond: Expr) -> bool:
-    return holds(cond, Load)
+def _reads(cond: ir.Expr) -> bool:
+    return holds(cond, ir.Load)
 
 
 def _inequalities(op: str, d: Poly) -> Iterator[Poly]:

@@ -11,22 +11,10 @@ from typing import Final
 
 import numpy as np
 
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.collectives import is_collective
 from tensorlang.ir.dtypes import DType
 from tensorlang.ir.intrinsics import INTRINSICS
-from tensorlang.ir.nodes import (
-    Binary,
-    Bitcast,
-    Call,
-    Cast,
-    Compare,
-    Const,
-    Expr,
-    Select,
-    Splat,
-    Unary,
-    splat,
-)
 from tensorlang.ir.semantics import apply
 from tensorlang.ir.visit import children
 
@@ -34,20 +22,22 @@ _COMMUTING: Final = ("add", "mul", "min", "max", "and", "or", "xor")
 _ASSOCIATIVE: Final = ("add", "mul", "and", "or", "xor", "min", "max")
 
 
-def constant_of(expr: Expr) -> Const | None:
+def constant_of(expr: ir.Expr) -> ir.Const | None:
     """The constant that an expression is in all lanes, or None."""
-    if isinstance(expr, Splat):
+    if isinstance(expr, ir.Splat):
         expr = expr.value
-    return expr if isinstance(expr, Const) else None
+    return expr if isinstance(expr, ir.Const) else None
 
 
-def fold(expr: Expr) -> Expr | None:
+def fold(expr: ir.Expr) -> ir.Expr | None:
     """Fold an operation on constants; None if it cannot be."""
-    if not isinstance(expr, (Unary, Binary, Compare, Select, Cast, Bitcast, Call)):
+    if not isinstance(
+        expr, (ir.Unary, ir.Binary, ir.Compare, ir.Select, ir.Cast, ir.Bitcast, ir.Call)
+    ):
         return None
-    operands: list[Const] = []
+    operands: list[ir.Const] = []
     for child in children(expr):
-        known = constant_of(child) if isinstance(child, Expr) else None
+        known = constant_of(child) if isinstance(child, ir.Expr) else None
         if known is None:
             return None
         operands.append(known)
@@ -55,30 +45,30 @@ def fold(expr: Expr) -> Expr | None:
         return None
     if is_collective(expr):
         return None
-    if isinstance(expr, Call) and not INTRINSICS[expr.name].pure:
+    if isinstance(expr, ir.Call) and not INTRINSICS[expr.name].pure:
         return None
     values = [np.asarray(const.value).astype(const.dtype.numpy) for const in operands]
     scalar = _scalar_form(expr)
     result = np.asarray(apply(scalar, values)).item()
-    return splat(Const(result, expr.dtype.scalar), expr.dtype.lanes)
+    return ir.splat(ir.Const(result, expr.dtype.scalar), expr.dtype.lanes)
 
 
-def _scalar_form(expr: Expr) -> Expr:
+def _scalar_form(expr: ir.Expr) -> ir.Expr:
     """One lane of an operation (operands do not matter, only its own fields)."""
-    if isinstance(expr, Binary):
-        return Binary(expr.op, _lane(expr.a), _lane(expr.b))
-    if isinstance(expr, Cast):
-        return Cast(expr.dtype.scalar, _lane(expr.a))
+    if isinstance(expr, ir.Binary):
+        return ir.Binary(expr.op, _lane(expr.a), _lane(expr.b))
+    if isinstance(expr, ir.Cast):
+        return ir.Cast(expr.dtype.scalar, _lane(expr.a))
     return expr
 
 
-def _lane(expr: Expr) -> Expr:
-    return expr.value if isinstance(expr, Splat) else expr
+def _lane(expr: ir.Expr) -> ir.Expr:
+    return expr.value if isinstance(expr, ir.Splat) else expr
 
 
-def _faults(expr: Expr, operands: list[Const]) -> bool:
+def _faults(expr: ir.Expr, operands: list[ir.Const]) -> bool:
     """Whether to keep an operation: faults, and min and max of zeros (inexact)."""
-    if not isinstance(expr, Binary):
+    if not isinstance(expr, ir.Binary):
         return False
     right = operands[1].value
     if expr.op in ("floordiv", "floormod"):
@@ -87,12 +77,12 @@ def _faults(expr: Expr, operands: list[Const]) -> bool:
     return zeros and expr.op in ("min", "max")
 
 
-def identity(expr: Binary) -> Expr | None:
+def identity(expr: ir.Binary) -> ir.Expr | None:
     """Apply rules such as `x + 0`, `x * 1` and `x & x`; None if none applies."""
     a, b = expr.a, expr.b
     left, right = constant_of(a), constant_of(b)
     if left is not None and right is None and expr.op in _COMMUTING:
-        swapped = Binary(expr.op, b, a, expr.contract)
+        swapped = ir.Binary(expr.op, b, a, expr.contract)
         found = identity(swapped)
         return swapped if found is None and not expr.dtype.is_float else found
     if expr.dtype.is_float:
@@ -109,29 +99,29 @@ def identity(expr: Binary) -> Expr | None:
     return _joined(expr, right)
 
 
-def _shifted_out(expr: Binary) -> Expr:
+def _shifted_out(expr: ir.Binary) -> ir.Expr:
     """The result of a shift by the width or more: 0, or copies of the sign."""
     if expr.op == "shl" or expr.dtype.kind == "uint":
         return _known("zero", expr.a, expr.dtype)
-    most = Const(expr.dtype.bits - 1, expr.dtype.scalar)
-    return Binary("shr", expr.a, splat(most, expr.dtype.lanes))
+    most = ir.Const(expr.dtype.bits - 1, expr.dtype.scalar)
+    return ir.Binary("shr", expr.a, ir.splat(most, expr.dtype.lanes))
 
 
-def _joined(expr: Binary, right: Const) -> Expr | None:
+def _joined(expr: ir.Binary, right: ir.Const) -> ir.Expr | None:
     """`(x op c) op d` as `x op (c op d)`; valid for wrapping integers."""
     a = expr.a
-    if not isinstance(a, Binary) or a.op != expr.op or expr.op not in _ASSOCIATIVE:
+    if not isinstance(a, ir.Binary) or a.op != expr.op or expr.op not in _ASSOCIATIVE:
         return None
     inner = constant_of(a.b)
     if inner is None:
         return None
-    folded = fold(Binary(expr.op, inner, right))
+    folded = fold(ir.Binary(expr.op, inner, right))
     if folded is None:
         return None
-    return Binary(expr.op, a.a, splat(folded, expr.dtype.lanes))
+    return ir.Binary(expr.op, a.a, ir.splat(folded, expr.dtype.lanes))
 
 
-def _float_identity(expr: Binary, right: Const | None) -> Expr | None:
+def _float_identity(expr: ir.Binary, right: ir.Const | None) -> ir.Expr | None:
     if right is None or expr.contract:
         return None
     value = float(right.value)
@@ -171,7 +161,7 @@ _RIGHT: Final = {
 }
 
 
-def _role(const: Const) -> str:
+def _role(const: ir.Const) -> str:
     """`zero`, `one` or `ones` (all bits set, including a bool's true)."""
     if const.value == 0:
         return "zero"
@@ -181,9 +171,9 @@ def _role(const: Const) -> str:
     return "one" if const.value == 1 else ""
 
 
-def _known(what: str, x: Expr, dtype: DType) -> Expr:
+def _known(what: str, x: ir.Expr, dtype: DType) -> ir.Expr:
     if what == "x":
         return x
     ones = True if dtype.is_bool else -1
     value = ones if what == "ones" else 0
-    return splat(Const(value, dtype.scalar), dtype.lanes)
+    return ir.splat(ir.Const(value, dtype.scalar), dtype.lanes)

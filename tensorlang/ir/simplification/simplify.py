@@ -11,6 +11,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from operator import is_
 
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.by_class import by_class
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
@@ -18,33 +19,12 @@ from tensorlang.ir.integers.bounds import assume, decide
 from tensorlang.ir.integers.known import Known, Range, counted
 from tensorlang.ir.integers.polynomials import Poly, poly
 from tensorlang.ir.integers.size_bounds import size_ranges
-from tensorlang.ir.nodes import (
-    Axis,
-    Binary,
-    Block,
-    Call,
-    Const,
-    Evaluate,
-    Expr,
-    For,
-    Function,
-    If,
-    Let,
-    Load,
-    Node,
-    Seq,
-    Stmt,
-    Store,
-    Var,
-    While,
-    seq,
-)
 from tensorlang.ir.simplification.folding import constant_of
 from tensorlang.ir.simplification.rules import Simplifier
 from tensorlang.ir.visit import holds, rebuild, substitute, walk
 
 
-def simplify(expr: Expr, ranges: Mapping[Var, Range] | None = None) -> Expr:
+def simplify(expr: ir.Expr, ranges: Mapping[ir.Var, Range] | None = None) -> ir.Expr:
     """Simplify an expression, preserving its value for variables within `ranges`.
 
     Args:
@@ -54,22 +34,22 @@ def simplify(expr: Expr, ranges: Mapping[Var, Range] | None = None) -> Expr:
     return Simplifier(Known(ranges)).visit(expr)
 
 
-def known_size(extent: Expr, sizes: Mapping[str, int], unknown: int) -> int:
+def known_size(extent: ir.Expr, sizes: Mapping[str, int], unknown: int) -> int:
     """The value of an extent for given symbolic sizes; `unknown` if data-dependent."""
     known = free_vars(extent)
-    given: dict[Var, Expr] = {
-        var: Const(sizes[var.name], var.dtype) for var in known if var.name in sizes
+    given: dict[ir.Var, ir.Expr] = {
+        var: ir.Const(sizes[var.name], var.dtype) for var in known if var.name in sizes
     }
     found = simplify(substitute(extent, given))
-    return int(found.value) if isinstance(found, Const) else unknown
+    return int(found.value) if isinstance(found, ir.Const) else unknown
 
 
-def entry(func: Function) -> Place:
+def entry(func: ir.Function) -> Place:
     """The facts at a function's entry: its sizes."""
     return Place(Known(size_ranges(func)))
 
 
-def simplify_function(func: Function, place: Place | None = None) -> Function:
+def simplify_function(func: ir.Function, place: Place | None = None) -> ir.Function:
     """Simplify a function's expressions and eliminate dead statements.
 
     Ranges of loop variables, axes and sizes, and conditions, are used in their scopes.
@@ -81,7 +61,7 @@ def simplify_function(func: Function, place: Place | None = None) -> Function:
         place: Its `entry`, if simplified repeatedly: results are reused.
     """
     body = (place or entry(func)).settled(func.body)
-    return Function(func.name, func.params, func.scalars, body)
+    return ir.Function(func.name, func.params, func.scalars, body)
 
 
 class Place:
@@ -91,9 +71,9 @@ class Place:
         self.known = known
         self._simplifier = simplifier or Simplifier(known)
         self._below: dict[Hashable, Place] = {}
-        self._settled: dict[int, Stmt] = {}
+        self._settled: dict[int, ir.Stmt] = {}
 
-    def settled(self, stmt: Stmt) -> Stmt:
+    def settled(self, stmt: ir.Stmt) -> ir.Stmt:
         """The simplified statement; an earlier result is returned unchanged."""
         if self._settled.get(id(stmt)) is stmt:
             return stmt
@@ -101,26 +81,26 @@ class Place:
         self._settled[id(made)] = made
         return made
 
-    def part(self, node: Node) -> Node:
+    def part(self, node: ir.Node) -> ir.Node:
         """A child of a statement, simplified; buffers and reducers are unchanged."""
-        if isinstance(node, Expr):
+        if isinstance(node, ir.Expr):
             return self.simple(node)
-        return self.settled(node) if isinstance(node, Stmt) else node
+        return self.settled(node) if isinstance(node, ir.Stmt) else node
 
-    def simple(self, expr: Expr) -> Expr:
+    def simple(self, expr: ir.Expr) -> ir.Expr:
         """The expression, simplified with the facts of this place."""
         return self._simplifier.visit(expr)
 
-    def holds(self, cond: Expr) -> bool | None:
+    def holds(self, cond: ir.Expr) -> bool | None:
         """Whether a condition is decided here, and how."""
         return decide(cond, self.known)
 
-    def where(self, cond: Expr, holds: bool = True) -> Place:
+    def where(self, cond: ir.Expr, holds: bool = True) -> Place:
         """The inner place where a condition is true (or false)."""
         return self.inside(facts=tuple(assume(cond, self.known, holds)))
 
     def inside(
-        self, ranges: Mapping[Var, Range] | None = None, facts: tuple[Poly, ...] = ()
+        self, ranges: Mapping[ir.Var, Range] | None = None, facts: tuple[Poly, ...] = ()
     ) -> Place:
         """The inner place with additional facts."""
         if not ranges and not facts:
@@ -136,7 +116,9 @@ class Place:
         return found
 
 
-def _named_by(facts: tuple[Poly, ...], new: frozenset[Var]) -> frozenset[Var] | None:
+def _named_by(
+    facts: tuple[Poly, ...], new: frozenset[ir.Var]
+) -> frozenset[ir.Var] | None:
     """The variables with new facts; None if facts are not only about variables."""
     for factor in {factor for fact in facts for term in fact for factor in term}:
         named = free_vars(factor)
@@ -147,43 +129,43 @@ def _named_by(facts: tuple[Poly, ...], new: frozenset[Var]) -> frozenset[Var] | 
 
 
 @by_class
-def _visit(stmt: Stmt, place: Place) -> Stmt:
+def _visit(stmt: ir.Stmt, place: Place) -> ir.Stmt:
     """The simplified statement; an empty `Seq` if nothing remains."""
     return rebuild(stmt, place.part)
 
 
 @_visit.register
-def _(stmt: Seq, place: Place) -> Stmt:
-    done: list[Stmt] = []
+def _(stmt: ir.Seq, place: Place) -> ir.Stmt:
+    done: list[ir.Stmt] = []
     for inner in stmt.stmts:
         new = place.settled(inner)
         done.append(new)
-        if isinstance(new, Let) and new.var.dtype == i64:
+        if isinstance(new, ir.Let) and new.var.dtype == i64:
             place = place.inside({new.var: (new.value, new.value)})
-    return stmt if all(map(is_, done, stmt.stmts)) else seq(done)
+    return stmt if all(map(is_, done, stmt.stmts)) else ir.seq(done)
 
 
 @_visit.register
-def _(stmt: For, place: Place) -> Stmt:
+def _(stmt: ir.For, place: Place) -> ir.Stmt:
     extent = place.simple(stmt.extent)
     low, high = place.known.interval(extent)
     if high is not None and high <= 0:
-        return Seq(())
+        return ir.Seq(())
     if low == high == 1 and stmt.kind != "bound":
-        body = substitute(stmt.body, {stmt.var: Const(0, stmt.var.dtype)})
+        body = substitute(stmt.body, {stmt.var: ir.Const(0, stmt.var.dtype)})
         return place.settled(body)
     below = _below(stmt.var, extent, place)
     body = below.settled(stmt.body)
-    if body == Seq(()) and not _acts(extent):
+    if body == ir.Seq(()) and not _acts(extent):
         return body
     if extent is stmt.extent and body is stmt.body:
         return stmt
-    return For(stmt.var, extent, stmt.kind, body, stmt.thread)
+    return ir.For(stmt.var, extent, stmt.kind, body, stmt.thread)
 
 
-def _below(var: Var, extent: Expr, place: Place) -> Place:
+def _below(var: ir.Var, extent: ir.Expr, place: Place) -> Place:
     """Inside a loop: its variable has its range, and the extent is at least 1."""
-    reads = holds(extent, Load)
+    reads = holds(extent, ir.Load)
     exact = var.dtype == i64 and not reads and place.known.exact(extent)
     last = poly(extent).shifted(-1)
     least = () if not exact or last.value is not None else (last,)
@@ -191,50 +173,52 @@ def _below(var: Var, extent: Expr, place: Place) -> Place:
 
 
 @_visit.register
-def _(stmt: While, place: Place) -> Stmt:
+def _(stmt: ir.While, place: Place) -> ir.Stmt:
     cond = place.simple(stmt.cond)
     if place.holds(cond) is False:
-        return Seq(())
+        return ir.Seq(())
     body = place.where(cond).settled(stmt.body)
-    return While(cond, body)
+    return ir.While(cond, body)
 
 
 @_visit.register
-def _(stmt: If, place: Place) -> Stmt:
+def _(stmt: ir.If, place: Place) -> ir.Stmt:
     cond = place.simple(stmt.cond)
     settled = place.holds(cond)
     if settled is not None:
         taken = stmt.then if settled else stmt.orelse
-        return Seq(()) if taken is None else place.settled(taken)
+        return ir.Seq(()) if taken is None else place.settled(taken)
     then = place.where(cond).settled(stmt.then)
     orelse = stmt.orelse
     if orelse is not None:
         orelse = place.where(cond, holds=False).settled(orelse)
-    if orelse == Seq(()):
+    if orelse == ir.Seq(()):
         orelse = None
-    if then == Seq(()) and orelse is None and not _acts(cond):
+    if then == ir.Seq(()) and orelse is None and not _acts(cond):
         return then
-    return If(cond, then, orelse)
+    return ir.If(cond, then, orelse)
 
 
-def _acts(cond: Expr) -> bool:
+def _acts(cond: ir.Expr) -> bool:
     """Whether evaluating it may fault, which must be preserved."""
     risky = ("floordiv", "floormod")
     return any(
-        isinstance(part, (Load, Call))
-        or (isinstance(part, Binary) and part.op in risky)
+        isinstance(part, (ir.Load, ir.Call))
+        or (isinstance(part, ir.Binary) and part.op in risky)
         for part in walk(cond)
     )
 
 
 @_visit.register
-def _(stmt: Block, place: Place) -> Stmt:
+def _(stmt: ir.Block, place: Place) -> ir.Stmt:
     where = None if stmt.where is None else place.simple(stmt.where)
     settled = None if where is None else place.holds(where)
     if settled is False:
-        return Seq(())
+        return ir.Seq(())
     axes = tuple(
-        Axis(axis.var, axis.kind, place.simple(axis.extent), place.simple(axis.value))
+        ir.Axis(
+            axis.var, axis.kind, place.simple(axis.extent), place.simple(axis.value)
+        )
         for axis in stmt.axes
     )
     below = place
@@ -247,18 +231,18 @@ def _(stmt: Block, place: Place) -> Stmt:
 
 
 @_visit.register
-def _(stmt: Store, place: Place) -> Stmt:
-    made: Store = rebuild(stmt, place.part)
+def _(stmt: ir.Store, place: Place) -> ir.Stmt:
+    made: ir.Store = rebuild(stmt, place.part)
     if made.mask is not None and place.holds(made.mask):
         return replace(made, mask=None)
     return made
 
 
 @_visit.register
-def _(stmt: Evaluate, place: Place) -> Stmt:
+def _(stmt: ir.Evaluate, place: Place) -> ir.Stmt:
     expr = place.simple(stmt.expr)
-    if isinstance(expr, Call) and expr.name == "check":
+    if isinstance(expr, ir.Call) and expr.name == "check":
         passed = constant_of(expr.args[0])
         if passed is not None and passed.value:
-            return Seq(())
-    return Evaluate(expr)
+            return ir.Seq(())
+    return ir.Evaluate(expr)

@@ -10,16 +10,11 @@ from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.integers.polynomials import Poly
 from tensorlang.ir.nodes import Block, Buffer, Expr, If, Load, Var, While
 from tensorlang.ir.visit import walk
+from tensorlang.scheduling.analysis import tree
 from tensorlang.scheduling.analysis.coverage import bounds_of, guards_of
 from tensorlang.scheduling.analysis.places import Site, loop_ranges, stored, whole_axes
 from tensorlang.scheduling.analysis.regions import Region, region
 from tensorlang.scheduling.analysis.tiles import Copy
-from tensorlang.scheduling.analysis.tree import (
-    Path,
-    block_of,
-    enclosing_loops,
-    paths_to,
-)
 from tensorlang.scheduling.steps.partials import starts_below
 
 
@@ -109,7 +104,7 @@ def wholly_written(place: Site, buffer: Buffer, part: Region) -> bool:
         return True
     before = takewhile(
         lambda path: all(node is not place.child for node in path),
-        paths_to(place.func, Block),
+        tree.paths_to(place.func, Block),
     )
     return any(
         not any(isinstance(node, (If, While)) for node in path)
@@ -119,12 +114,12 @@ def wholly_written(place: Site, buffer: Buffer, part: Region) -> bool:
     )
 
 
-def _by_now(path: Path, place: Site, buffer: Buffer, part: Region) -> bool:
+def _by_now(path: tree.Path, place: Site, buffer: Buffer, part: Region) -> bool:
     """Whether a region is written within the same iteration of the shared loops."""
-    loops = enclosing_loops(path)
+    loops = tree.enclosing_loops(path)
     shared = {loop.var for loop in loops if any(loop is x for x in place.path)}
     inner = tuple(loop for loop in loops if loop.var not in shared)
-    block = block_of(path)
+    block = tree.block_of(path)
     if not any(linear(axis.value).vars & shared for axis in block.axes):
         return True
     made = region(block, buffer, writes=True, ranges=loop_ranges(inner))
@@ -135,8 +130,8 @@ def _by_now(path: Path, place: Site, buffer: Buffer, part: Region) -> bool:
     )
 
 
-def _writes_whole(path: Path, buffer: Buffer) -> bool:
-    block = block_of(path)
+def _writes_whole(path: tree.Path, buffer: Buffer) -> bool:
+    block = tree.block_of(path)
     extents = {axis.var: linear(axis.extent) for axis in block.axes}
     sizes = [linear(extent) for extent in buffer.shape]
     for update in stored(block):

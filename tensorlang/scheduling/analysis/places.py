@@ -15,19 +15,10 @@ from tensorlang.ir.integers.bounds import prove
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.integers.polynomials import Poly
 from tensorlang.ir.visit import children, nodes_of, walk
+from tensorlang.scheduling.analysis import tree
 from tensorlang.scheduling.analysis.coverage import dense
 from tensorlang.scheduling.analysis.facts import ranges_at
 from tensorlang.scheduling.analysis.regions import Range, of_extent, relax
-from tensorlang.scheduling.analysis.tree import (
-    Path,
-    alloc_of,
-    block_of,
-    enclosing_loops,
-    find_block,
-    function_of,
-    paths_to,
-    replace,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +28,19 @@ class Site:
     `path` leads to the block; `path[depth]` is the statement of `at`'s body around it.
     """
 
-    path: Path
+    path: tree.Path
     depth: int
     at: ir.For | None
 
     @property
     def block(self) -> ir.Block:
         """The block."""
-        return block_of(self.path)
+        return tree.block_of(self.path)
 
     @property
     def func(self) -> ir.Function:
         """The function."""
-        return function_of(self.path)
+        return tree.function_of(self.path)
 
     @property
     def child(self) -> ir.Stmt:
@@ -62,12 +53,12 @@ class Site:
     def inner(self) -> tuple[ir.For, ...]:
         """The loops around the block, inside `at`."""
         below = (*self.path[self.depth : -1], self.block)
-        return enclosing_loops(below)
+        return tree.enclosing_loops(below)
 
     @property
     def outer(self) -> tuple[ir.For, ...]:
         """`at` and the loops around it."""
-        return enclosing_loops(self.path[: self.depth + 1])
+        return tree.enclosing_loops(self.path[: self.depth + 1])
 
     @property
     def inner_ranges(self) -> Mapping[ir.Var, Range | None]:
@@ -92,14 +83,16 @@ class Site:
 
     def with_block(self, block: ir.Block) -> Site:
         """The same site in a function with the block replaced."""
-        func = replace(self.path, block)
+        func = tree.replace(self.path, block)
         return site(func, block.name, self.at.var.name if self.at else None)
 
     def beside(
         self, before: tuple[ir.Stmt, ...], after: tuple[ir.Stmt, ...] = ()
     ) -> ir.Function:
         """The function with statements inserted before and after the child."""
-        return replace(self.path[: self.depth + 1], ir.seq(*before, self.child, *after))
+        return tree.replace(
+            self.path[: self.depth + 1], ir.seq(*before, self.child, *after)
+        )
 
 
 def site(func: ir.Function, block: str, at: str | None) -> Site:
@@ -108,20 +101,20 @@ def site(func: ir.Function, block: str, at: str | None) -> Site:
     Raises:
         ScheduleError: there is no such block, or the loop is not around it.
     """
-    path = find_block(func, block)
+    path = tree.find_block(func, block)
     loop = at and at.rpartition("/")[2]
     for depth, node in enumerate(path[:-1]):
         if isinstance(node, ir.For) and node.var.name == loop:
             return _below(path, depth, node)
     if at is None:
         return _below(path, 0, None)
-    around = ", ".join(loop.var.name for loop in enclosing_loops(path)) or "none"
+    around = ", ".join(loop.var.name for loop in tree.enclosing_loops(path)) or "none"
     raise ScheduleError(
         f"loop {at!r} is not around block {block!r}; its loops are: {around}"
     )
 
 
-def _below(path: Path, depth: int, at: ir.For | None) -> Site:
+def _below(path: tree.Path, depth: int, at: ir.For | None) -> Site:
     depth += 1
     if isinstance(path[depth], ir.Seq):
         depth += 1
@@ -151,7 +144,7 @@ def extents(loops: tuple[ir.For, ...]) -> Mapping[ir.Var, Poly]:
     return {loop.var: linear(loop.extent) for loop in loops}
 
 
-def takes(place: Range, wanted: Range, path: Path) -> bool:
+def takes(place: Range, wanted: Range, path: tree.Path) -> bool:
     """Whether one range provably contains another."""
     ranges = ranges_at(path)
     return all(
@@ -161,9 +154,9 @@ def takes(place: Range, wanted: Range, path: Path) -> bool:
     )
 
 
-def whole_axes(path: Path, used: Collection[ir.Var]) -> bool:
+def whole_axes(path: tree.Path, used: Collection[ir.Var]) -> bool:
     """Whether the loops around a block cover the full extents of these axes."""
-    loops, axes = enclosing_loops(path), block_of(path).axes
+    loops, axes = tree.enclosing_loops(path), tree.block_of(path).axes
     ranges = loop_ranges(loops)
     named = [axis for axis in axes if axis.var in used]
     found = [(relax(axis.value, ranges), axis) for axis in named]
@@ -190,9 +183,9 @@ def need_alive(place: Site, buffer: ir.Buffer) -> None:
         ScheduleError: it is.
     """
     around = place.path[: place.depth]
-    for path in paths_to(place.func, ir.Alloc):
+    for path in tree.paths_to(place.func, ir.Alloc):
         alive = any(node is path[-2] for node in around)
-        if alloc_of(path).buffer == buffer and not alive:
+        if tree.alloc_of(path).buffer == buffer and not alive:
             raise ScheduleError(
                 f"{buffer.name!r} is allocated in a loop around block "
                 f"{place.block.name!r}; copy it further in"

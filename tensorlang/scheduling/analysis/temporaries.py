@@ -6,28 +6,22 @@ from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import reads, writes
 from tensorlang.ir.nodes import Block, Buffer, Expr, For, Function, If, Node, While, seq
 from tensorlang.ir.visit import rewriter
+from tensorlang.scheduling.analysis import tree
 from tensorlang.scheduling.analysis.legality import legality
-from tensorlang.scheduling.analysis.tree import (
-    Path,
-    actions,
-    block_of,
-    find_alloc,
-    function_of,
-    replace,
-    without_nest,
-)
 
 
-def users_of(func: Function, buffer: Buffer) -> list[Path]:
+def users_of(func: Function, buffer: Buffer) -> list[tree.Path]:
     """The blocks that read a buffer in their bodies.
 
     Raises:
         ScheduleError: it is also read elsewhere.
     """
-    return [p for p in actions(func) if buffer in reads(p[-1]) and _is_use(p, buffer)]
+    return [
+        p for p in tree.actions(func) if buffer in reads(p[-1]) and _is_use(p, buffer)
+    ]
 
 
-def _is_use(path: Path, buffer: Buffer) -> bool:
+def _is_use(path: tree.Path, buffer: Buffer) -> bool:
     """Whether the block at a path reads the buffer in its body.
 
     Raises:
@@ -51,14 +45,14 @@ def _is_use(path: Path, buffer: Buffer) -> bool:
 
 
 @legality("an inlined block is the only writer of its buffer")
-def only_written_by(paths: list[Path], buffer: Buffer) -> str | None:
+def only_written_by(paths: list[tree.Path], buffer: Buffer) -> str | None:
     """All values of the buffer come from these blocks."""
-    for other in actions(function_of(paths[0])):
+    for other in tree.actions(tree.function_of(paths[0])):
         mine = any(other[-1] is path[-1] for path in paths)
         if not mine and buffer in writes(without_body(other[-1])):
             return (
                 f"{buffer.name!r} is written in another place too, not only by block "
-                f"{block_of(paths[0]).name!r}; both would have to be inlined"
+                f"{tree.block_of(paths[0]).name!r}; both would have to be inlined"
             )
     return None
 
@@ -74,5 +68,5 @@ def without_body(node: Node) -> Node:
 
 def dropped(func: Function, block: str, buffer: Buffer) -> Function:
     """The function without a block, the loops around only it, and its buffer."""
-    func = without_nest(func, block)
-    return replace(find_alloc(func, buffer.name), None)
+    func = tree.without_nest(func, block)
+    return tree.replace(tree.find_alloc(func, buffer.name), None)

@@ -11,16 +11,9 @@ from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import allocations, free_vars, loops
 from tensorlang.ir.nodes import For, Function, Node, Stmt
 from tensorlang.ir.visit import children
+from tensorlang.scheduling.analysis import tree
 from tensorlang.scheduling.analysis.dependence import dependences
 from tensorlang.scheduling.analysis.legality import legality
-from tensorlang.scheduling.analysis.tree import (
-    Path,
-    constant,
-    enclosing_loops,
-    find_loop,
-    loop_of,
-    replace,
-)
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.steps.memory import (
     THREAD,
@@ -37,9 +30,9 @@ THREADS: Final = tuple(
 
 
 @legality("parallel iterations are independent")
-def iterations_independent(path: Path, verb: str, thread: str = "") -> str | None:
+def iterations_independent(path: tree.Path, verb: str, thread: str = "") -> str | None:
     """Iterations share no written element, unless threads reduce one state together."""
-    loop, threads = loop_of(path), thread.startswith(THREAD)
+    loop, threads = tree.loop_of(path), thread.startswith(THREAD)
     for found in dependences(path, [loop], threads=threads):
         folds = threads and found.reduction and loop.var not in found.place
         if found.loops and not (folds and _counts_threads(loop)):
@@ -52,14 +45,14 @@ def iterations_independent(path: Path, verb: str, thread: str = "") -> str | Non
 
 def _counts_threads(loop: For) -> bool:
     """Whether the number of threads in a cooperative reduction is known."""
-    extent = constant(loop.extent)
+    extent = tree.constant(loop.extent)
     return extent is not None and extent >= 1
 
 
 @legality("lanes are independent or reduce")
-def lanes_independent(path: Path) -> str | None:
+def lanes_independent(path: tree.Path) -> str | None:
     """Lanes share no written element, unless they reduce a commutative state."""
-    loop = loop_of(path)
+    loop = tree.loop_of(path)
     for found in dependences(path, [loop]):
         folds = found.reduction and loop.var not in found.place
         if found.loops and not folds:
@@ -119,8 +112,8 @@ def bind(func: Function, loop: str, thread: str) -> Function:
 
 
 def _annotated(func: Function, name: str, kind: str, thread: str) -> Function:
-    path = find_loop(func, name)
-    loop = loop_of(path)
+    path = tree.find_loop(func, name)
+    loop = tree.loop_of(path)
     verb = "bind" if thread else kind
     _need_serial(loop, verb)
     _not_nested(path, kind, thread)
@@ -132,7 +125,7 @@ def _annotated(func: Function, name: str, kind: str, thread: str) -> Function:
     for buffer in allocations(func):
         if buffer not in inside:
             need_thread_private(buffer, loop)
-    return replace(path, made)
+    return tree.replace(path, made)
 
 
 def _need_serial(loop: For, verb: str) -> None:
@@ -143,10 +136,10 @@ def _need_serial(loop: For, verb: str) -> None:
         )
 
 
-def _not_nested(path: Path, kind: str, thread: str) -> None:
+def _not_nested(path: tree.Path, kind: str, thread: str) -> None:
     """A nest has one parallel loop at most, and binds each thread index once."""
-    loop = loop_of(path)
-    for other in (*enclosing_loops(path), *loops(loop.body)):
+    loop = tree.loop_of(path)
+    for other in (*tree.enclosing_loops(path), *loops(loop.body)):
         if (other.kind, other.thread) == (kind, thread):
             raise ScheduleError(
                 f"loop {loop.var.name!r} cannot be {thread or kind}: "
@@ -172,25 +165,25 @@ def vectorize(func: Function, loop: str) -> Function:
         for i_1 in range(16):     ->    for i_1 in vectorized(16):
             ...                             ...
     """
-    path = find_loop(func, loop)
-    old = loop_of(path)
+    path = tree.find_loop(func, loop)
+    old = tree.loop_of(path)
     _need_serial(old, "vectorize")
     _need_constant_extent(old, "vectorize", LANE_LIMIT)
     _need_uniform_trip_counts(path)
     lanes_independent(path)
-    return replace(path, with_fields(old, kind="vectorized"))
+    return tree.replace(path, with_fields(old, kind="vectorized"))
 
 
-def _need_uniform_trip_counts(path: Path) -> None:
+def _need_uniform_trip_counts(path: tree.Path) -> None:
     """All lanes have the same trip counts, and vectorized loops do not nest."""
-    loop = loop_of(path)
+    loop = tree.loop_of(path)
     for inner in loops(loop.body):
         if loop.var in free_vars(inner.extent):
             raise ScheduleError(
                 f"vectorize: loop {inner.var.name!r} inside runs {inner.extent!r} "
                 f"times, which differs between lanes of {loop.var.name!r}"
             )
-    for other in (*enclosing_loops(path), *loops(loop.body)):
+    for other in (*tree.enclosing_loops(path), *loops(loop.body)):
         if other.kind == "vectorized":
             raise ScheduleError(
                 f"vectorize: loop {other.var.name!r} in the same nest as "
@@ -215,20 +208,22 @@ def unroll(func: Function, loop: str) -> Function:
         for i_1 in range(4):      ->    for i_1 in unrolled(4):
             ...                             ...
     """
-    path = find_loop(func, loop)
-    old = loop_of(path)
+    path = tree.find_loop(func, loop)
+    old = tree.loop_of(path)
     _need_serial(old, "unroll")
     _need_constant_extent(old, "unroll", UNROLL_LIMIT)
     _need_short_expansion(path)
-    return replace(path, with_fields(old, kind="unrolled"))
+    return tree.replace(path, with_fields(old, kind="unrolled"))
 
 
-def _need_short_expansion(path: Path) -> None:
+def _need_short_expansion(path: tree.Path) -> None:
     """Refuse nested unrolling beyond the limit on total iterations."""
-    loop = loop_of(path)
-    total = prod(_unrolled_extent(other) for other in (*enclosing_loops(path), loop))
+    loop = tree.loop_of(path)
+    total = prod(
+        _unrolled_extent(other) for other in (*tree.enclosing_loops(path), loop)
+    )
     total *= _unrolled_iterations(loop.body)
-    total *= constant(loop.extent) or 1
+    total *= tree.constant(loop.extent) or 1
     if total > EXPANSION_LIMIT:
         raise ScheduleError(
             f"unroll: loop {loop.var.name!r} and the unrolled loops around it and "
@@ -238,7 +233,7 @@ def _need_short_expansion(path: Path) -> None:
 
 
 def _unrolled_extent(loop: For) -> int:
-    return (constant(loop.extent) or 1) if loop.kind == "unrolled" else 1
+    return (tree.constant(loop.extent) or 1) if loop.kind == "unrolled" else 1
 
 
 def _unrolled_iterations(stmt: Node) -> int:
@@ -252,7 +247,7 @@ def _statements(node: Node) -> Iterator[Stmt]:
 
 
 def _need_constant_extent(loop: For, verb: str, limit: int) -> None:
-    extent = constant(loop.extent)
+    extent = tree.constant(loop.extent)
     if extent is None or not 1 <= extent <= limit:
         raise ScheduleError(
             f"{verb}: loop {loop.var.name!r} has extent {loop.extent!r}, which is no "

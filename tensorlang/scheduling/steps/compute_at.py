@@ -8,6 +8,7 @@ from tensorlang.errors import ScheduleError
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import allocations, free_vars, names, reads, writes
 from tensorlang.ir.integers.indices import linear
+from tensorlang.scheduling.analysis import tree
 from tensorlang.scheduling.analysis.guarding import read_indices
 from tensorlang.scheduling.analysis.legality import legality
 from tensorlang.scheduling.analysis.moving import (
@@ -25,22 +26,6 @@ from tensorlang.scheduling.analysis.tiles import (
     retarget,
     tile_of,
 )
-from tensorlang.scheduling.analysis.tree import (
-    Path,
-    acting,
-    actions,
-    block_of,
-    called,
-    conditions_apart,
-    enclosing_loops,
-    find_alloc,
-    find_block,
-    find_loop,
-    function_of,
-    loop_of,
-    replace,
-    without_nest,
-)
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.steps.cache import constant_tile, localized
 from tensorlang.scheduling.steps.inline import sources_stay
@@ -48,24 +33,26 @@ from tensorlang.scheduling.steps.memory import outside_of_threads
 
 
 @legality("all readers of a moved producer are under the loop")
-def readers_inside(path: Path, loop: Path, readers: list[Path]) -> str | None:
+def readers_inside(
+    path: tree.Path, loop: tree.Path, readers: list[tree.Path]
+) -> str | None:
     """What is computed under the loop is in scope only there."""
     for reader in readers:
         if loop[-1] not in reader:
             return (
-                f"block {block_of(reader).name!r} reads what {block_of(path).name!r} "
-                f"computes and is not under loop {loop_of(loop).var.name!r}; choose a "
-                "loop around all readers"
+                f"block {tree.block_of(reader).name!r} reads what "
+                f"{tree.block_of(path).name!r} computes and is not under loop "
+                f"{tree.loop_of(loop).var.name!r}; choose a loop around all readers"
             )
     return None
 
 
 @legality("a moved producer computes each element once")
 def made_once(
-    path: Path, indices: tuple[ir.Expr, ...], shared: frozenset[ir.Var]
+    path: tree.Path, indices: tuple[ir.Expr, ...], shared: frozenset[ir.Var]
 ) -> str | None:
     """Axes missing from its indices are reduced, or invariant at the new place."""
-    block = block_of(path)
+    block = tree.block_of(path)
     used = free_vars(block.body) | (free_vars(block.init) if block.init else set())
     for axis in block.axes:
         named = axis.var in indices or axis.kind == "reduction"
@@ -79,64 +66,65 @@ def made_once(
 
 
 @legality("a moved producer finds its operands at its new place")
-def sources_there(path: Path, loop: Path, reader: Path) -> str | None:
+def sources_there(path: tree.Path, loop: tree.Path, reader: tree.Path) -> str | None:
     """Its operands are in scope at the loop, and not overwritten under it."""
-    func, block = function_of(path), block_of(path)
+    func, block = tree.function_of(path), tree.block_of(path)
     used = reads(block) - writes(block)
     for buffer in used & set(allocations(func)):
-        around = find_alloc(func, buffer.name)[-2]
+        around = tree.find_alloc(func, buffer.name)[-2]
         if not _holds(loop, around):
             return (
                 f"block {block.name!r} reads {buffer.name!r}, which is not alive at "
-                f"loop {loop_of(loop).var.name!r}; move it before it caches"
+                f"loop {tree.loop_of(loop).var.name!r}; move it before it caches"
             )
     for stmt in _crossed(path, loop, reader):
         for buffer in used & writes(stmt):
             return (
-                f"block {block.name!r} reads {buffer.name!r}, which {called(stmt)} "
-                f"writes under loop {loop_of(loop).var.name!r}; choose an inner loop"
+                f"block {block.name!r} reads {buffer.name!r}, which "
+                f"{tree.called(stmt)} writes under loop "
+                f"{tree.loop_of(loop).var.name!r}; choose an inner loop"
             )
     return None
 
 
-def _crossed(path: Path, loop: Path, reader: Path) -> Iterator[ir.Stmt]:
+def _crossed(path: tree.Path, loop: tree.Path, reader: tree.Path) -> Iterator[ir.Stmt]:
     """The loop's statements from the first reader on, up to the block if inside.
 
     In the next iteration the block runs again, after all of the loop body.
     """
-    body = loop_of(loop).body
+    body = tree.loop_of(loop).body
     parts = body.stmts if isinstance(body, ir.Seq) else (body,)
     starts = next((i for i, p in enumerate(parts) if _holds(reader, p)), len(parts))
     ends = next((i for i, p in enumerate(parts) if _holds(path, p)), len(parts))
     for part in parts[min(starts, ends) : ends + 1]:
-        yield from (stmt for stmt in acting(part) if stmt is not path[-1])
+        yield from (stmt for stmt in tree.acting(part) if stmt is not path[-1])
 
 
-def _holds(path: Path, node: ir.Node) -> bool:
+def _holds(path: tree.Path, node: ir.Node) -> bool:
     return any(node is other for other in path)
 
 
 @legality("a moved producer computes the same in each iteration")
-def same_iteration(path: Path, readers: list[Path]) -> str | None:
+def same_iteration(path: tree.Path, readers: list[tree.Path]) -> str | None:
     """If its values depend on a loop around its readers, it always runs before them."""
-    block = block_of(path)
+    block = tree.block_of(path)
     loops = frozenset().union(*(shared_loops(path, reader) for reader in readers))
     indices = {i for update in stored(block) for i in update.indices}
     others = [axis for axis in block.axes if axis.var not in indices]
     used = free_vars(block.body)
     if not any(linear(a.value).vars & loops for a in others if a.var in used):
         return None
-    order = [p[-1] for p in actions(function_of(path))]
+    order = [p[-1] for p in tree.actions(tree.function_of(path))]
     for reader in readers:
         if order.index(reader[-1]) < order.index(path[-1]):
             return (
-                f"block {block_of(reader).name!r} stands before {block.name!r}: what "
-                "it reads was made an iteration before"
+                f"block {tree.block_of(reader).name!r} stands before {block.name!r}: "
+                "what it reads was made an iteration before"
             )
-        for node in conditions_apart(path, reader):
+        for node in tree.conditions_apart(path, reader):
             return (
                 f"block {block.name!r} runs under {node.cond!r} only, and block "
-                f"{block_of(reader).name!r} reads what it made last"
+                f"{tree.block_of(reader).name!r} reads what it made last"
             )
     return None
 
@@ -178,9 +166,9 @@ def compute_at(func: ir.Function, block: str, loop: str) -> ir.Function:
                 with block("y", vj=spatial(8, j_0 * 4 + j_1), vj_in=spatial(4, j_1)):
                     y[vj] = t[vj_in] + t[vj_in + 2]
     """
-    path, target = find_block(func, block), find_loop(func, loop)
-    buffer, indices = _written(func, block_of(path))
-    by_axes(block_of(path), indices)
+    path, target = tree.find_block(func, block), tree.find_loop(func, loop)
+    buffer, indices = _written(func, tree.block_of(path))
+    by_axes(tree.block_of(path), indices)
     goes_over_all(path, indices)
     readers = [p for p in users_of(func, buffer) if p[-1] is not path[-1]]
     if not readers:
@@ -215,19 +203,19 @@ def _written(
 
 
 def _moved(
-    path: Path,
-    target: Path,
+    path: tree.Path,
+    target: tree.Path,
     written: tuple[ir.Buffer, tuple[ir.Expr, ...]],
-    readers: list[Path],
+    readers: list[tree.Path],
 ) -> ir.Function:
-    func, (buffer, indices) = function_of(path), written
-    loop, taken = loop_of(target), names(func)
+    func, (buffer, indices) = tree.function_of(path), written
+    loop, taken = tree.loop_of(target), names(func)
     part = need_known(
         region(loop.body, buffer, writes=False), f"{buffer.name!r} is not read there"
     )
     constant_tile(buffer, part, buffer.scope)
     tile = tile_of(buffer, part, buffer.name, buffer.scope)
-    around = (*enclosing_loops(target), loop)
+    around = (*tree.enclosing_loops(target), loop)
     outside_of_threads(tile, around)
     copy = copy_over(buffer, part, loop_ranges(around), taken)
     nest = moved_nest(
@@ -236,12 +224,12 @@ def _moved(
     nest = retarget(
         nest, {buffer: tile}, lambda _: copy.local, reads=False, writes=True
     )
-    func = without_nest(func, block_of(path).name)
-    func = replace(find_alloc(func, buffer.name), None)
+    func = tree.without_nest(func, tree.block_of(path).name)
+    func = tree.replace(tree.find_alloc(func, buffer.name), None)
     inside = [reader for reader in readers if loop in reader]
     for reader in inside:
-        place = site(func, block_of(reader).name, loop.var.name)
+        place = site(func, tree.block_of(reader).name, loop.var.name)
         held = localized(place, place.block, {buffer: tile}, part, taken, reading=True)
         func = place.with_block(held).func
-    first = site(func, block_of(inside[0]).name, loop.var.name)
+    first = site(func, tree.block_of(inside[0]).name, loop.var.name)
     return first.beside((ir.Alloc(tile), nest))

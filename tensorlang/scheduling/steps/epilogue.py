@@ -13,6 +13,7 @@ from tensorlang.ir.contents import allocations, free_vars, names, reads, touches
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.simplification.conditions import conjunction
 from tensorlang.ir.visit import fresh, substitute, walk
+from tensorlang.scheduling.analysis import tree
 from tensorlang.scheduling.analysis.coverage import bounds_of, dense, guards_of
 from tensorlang.scheduling.analysis.guarding import read_indices
 from tensorlang.scheduling.analysis.legality import legality
@@ -22,29 +23,16 @@ from tensorlang.scheduling.analysis.temporaries import (
     only_written_by,
     users_of,
 )
-from tensorlang.scheduling.analysis.tree import (
-    Path,
-    actions,
-    block_of,
-    called,
-    conditions_apart,
-    constant,
-    enclosing_loops,
-    find_alloc,
-    find_block,
-    function_of,
-    paths_to,
-    rename,
-    replace,
-    swap,
-    values_of,
-)
 
 
 @legality("an epilogue runs once for each element")
-def once_each(maker: Path, reader: Path, store: ir.Store) -> str | None:
+def once_each(maker: tree.Path, reader: tree.Path, store: ir.Store) -> str | None:
     """Every element is computed once, and the epilogue has an instance for each."""
-    block, loops, user = block_of(maker), enclosing_loops(maker), block_of(reader)
+    block, loops, user = (
+        tree.block_of(maker),
+        tree.enclosing_loops(maker),
+        tree.block_of(reader),
+    )
     axes = {axis.var: axis for axis in block.axes}
     named = [
         axes[i].value for i in store.indices if isinstance(i, ir.Var) and i in axes
@@ -53,7 +41,7 @@ def once_each(maker: Path, reader: Path, store: ir.Store) -> str | None:
     if (
         len(named) == store.buffer.ndim
         and dense([linear(value) for value in named], extents(loops))
-        and used >= {loop.var for loop in loops if constant(loop.extent) != 1}
+        and used >= {loop.var for loop in loops if tree.constant(loop.extent) != 1}
         and all(axis.kind == "spatial" for axis in block.axes)
         and _visits_each(user, store.buffer)
         and whole_axes(reader, {axis.var for axis in user.axes})
@@ -67,18 +55,20 @@ def once_each(maker: Path, reader: Path, store: ir.Store) -> str | None:
 
 
 @legality("an epilogue of several blocks sees final values")
-def final_values(makers: list[Path], user: Path, buffer: ir.Buffer) -> str | None:
+def final_values(
+    makers: list[tree.Path], user: tree.Path, buffer: ir.Buffer
+) -> str | None:
     """The stored values are never updated, and all elements are visited.
 
     An element may then be stored more than once: its last value comes last, followed by
     the epilogue.
     """
-    block = block_of(user)
+    block = tree.block_of(user)
     for maker in makers:
-        if buffer in reads(block_of(maker)):
+        if buffer in reads(tree.block_of(maker)):
             return (
-                f"block {block_of(maker).name!r} goes on from what {buffer.name!r} "
-                "holds: it is not final there"
+                f"block {tree.block_of(maker).name!r} goes on from what "
+                f"{buffer.name!r} holds: it is not final there"
             )
     if reads(block.body) & writes(block):
         return f"block {block.name!r} updates in place, and might run twice"
@@ -138,7 +128,7 @@ def _stores_apart(user: ir.Block) -> bool:
 
     False for pipeline stages, which share the slots of a ring buffer.
     """
-    moving = {axis.var for axis in user.axes if constant(axis.extent) != 1}
+    moving = {axis.var for axis in user.axes if tree.constant(axis.extent) != 1}
     return all(
         moving <= frozenset().union(*map(free_vars, update.indices))
         for update in stored(user)
@@ -146,32 +136,32 @@ def _stores_apart(user: ir.Block) -> bool:
 
 
 @legality("an epilogue runs under the conditions of its block")
-def unconditional(maker: Path, user: Path) -> str | None:
+def unconditional(maker: tree.Path, user: tree.Path) -> str | None:
     """Every condition around the epilogue is around the block as well."""
-    for node in conditions_apart(user, maker):
+    for node in tree.conditions_apart(user, maker):
         return (
-            f"block {block_of(user).name!r} runs under {node.cond!r} only, and "
-            f"block {block_of(maker).name!r} does not"
+            f"block {tree.block_of(user).name!r} runs under {node.cond!r} only, and "
+            f"block {tree.block_of(maker).name!r} does not"
         )
     return None
 
 
 @legality("a consumer uses no let after its producer")
-def named_before(maker: Path, user: Path) -> str | None:
+def named_before(maker: tree.Path, user: tree.Path) -> str | None:
     """The lets it uses are in scope at the producer."""
-    block, there = block_of(user), values_of(maker)
-    for let in values_of(user):
+    block, there = tree.block_of(user), tree.values_of(maker)
+    for let in tree.values_of(user):
         used = let.var in free_vars(block)
         if used and all(let is not other for other in there):
             return (
                 f"block {block.name!r} uses {let.var.name!r}, which is named behind "
-                f"block {block_of(maker).name!r}"
+                f"block {tree.block_of(maker).name!r}"
             )
     return None
 
 
 @legality("a consumer leaves no loop that uses its results")
-def left_for_good(user: Path, around: Path) -> str | None:
+def left_for_good(user: tree.Path, around: tree.Path) -> str | None:
     """Nothing after it in the loop uses what it writes, or writes what it reads.
 
     Such a value would differ in the loop's next iteration.
@@ -180,14 +170,14 @@ def left_for_good(user: Path, around: Path) -> str | None:
         user: The consumer.
         around: The path to its new place.
     """
-    block = block_of(user)
+    block = tree.block_of(user)
     left = [n for n in user if isinstance(n, (ir.For, ir.While))]
     left = [loop for loop in left if all(loop is not node for node in around)]
     if not left:
         return None
     behind = takewhile(
         lambda path: path[-1] is not user[-1],
-        reversed(list(actions(function_of(user)))),
+        reversed(list(tree.actions(tree.function_of(user)))),
     )
     for path in behind:
         node = path[-1]
@@ -198,9 +188,9 @@ def left_for_good(user: Path, around: Path) -> str | None:
         shared = ((reads(node) | writes(node)) & made) | (writes(node) & given)
         if shared:
             return (
-                f"{called(node)} uses {min(b.name for b in shared)!r} behind block "
-                f"{block.name!r} in each iteration of {_loop_name(left[0])}, which it "
-                "would leave"
+                f"{tree.called(node)} uses {min(b.name for b in shared)!r} behind "
+                f"block {block.name!r} in each iteration of {_loop_name(left[0])}, "
+                "which it would leave"
             )
     return None
 
@@ -217,24 +207,26 @@ def _loop_name(loop: ir.For | ir.While) -> str:
 
 
 @legality("an epilogue can run as soon as its element is computed")
-def early_enough(maker: Path, user: Path, ready: frozenset[ir.Buffer]) -> str | None:
+def early_enough(
+    maker: tree.Path, user: tree.Path, ready: frozenset[ir.Buffer]
+) -> str | None:
     """No conflicting access from the producer's nest up to the epilogue."""
-    block = block_of(user)
+    block = tree.block_of(user)
     sources, results = reads(block) - ready, writes(block)
     top = next(
         i for i, (a, b) in enumerate(zip(maker, user, strict=False)) if a is not b
     )
     order = [
         p
-        for p in actions(function_of(maker))
+        for p in tree.actions(tree.function_of(maker))
         if not isinstance(p[-1], (ir.For, ir.If, ir.While))
     ]
     inside = [p for p in order if len(p) > top and p[top] is maker[top]]
     start, stop = order.index(inside[0]), order.index(user)
     if stop < order.index(maker):
         return (
-            f"block {block.name!r} stands before {block_of(maker).name!r}: what it "
-            "reads was made an iteration before"
+            f"block {block.name!r} stands before {tree.block_of(maker).name!r}: what "
+            "it reads was made an iteration before"
         )
     for other in order[start:stop]:
         node = other[-1]
@@ -244,22 +236,23 @@ def early_enough(maker: Path, user: Path, ready: frozenset[ir.Buffer]) -> str | 
         if late or clash is not None:
             name = next(iter(late)).name if late else clash and clash.name
             return (
-                f"block {block.name!r} cannot run inside {block_of(maker).name!r}: "
-                f"{called(node)} uses {name!r} before it"
+                f"block {block.name!r} cannot run inside "
+                f"{tree.block_of(maker).name!r}: {tree.called(node)} uses {name!r} "
+                "before it"
             )
     return None
 
 
 def fuse_epilogue(func: ir.Function, block: str) -> ir.Function:
     """`inline(block, reverse=True)`: see there."""
-    user = find_block(func, block)
-    temporaries = set(allocations(func)) & reads(block_of(user).body)
+    user = tree.find_block(func, block)
+    temporaries = set(allocations(func)) & reads(tree.block_of(user).body)
     for buffer in sorted(temporaries, key=lambda b: b.name):
         makers = _makers(func, buffer)
         if not makers or any(maker[-1] is user[-1] for maker in makers):
             continue
         _need_sole_reader(func, block, buffer)
-        stores = [_only_store(block_of(maker), buffer) for maker in makers]
+        stores = [_only_store(tree.block_of(maker), buffer) for maker in makers]
         only_written_by(makers, buffer)
         if len(makers) == 1:
             once_each(makers[0], user, stores[0])
@@ -271,9 +264,11 @@ def fuse_epilogue(func: ir.Function, block: str) -> ir.Function:
             left_for_good(user, maker)
             early_enough(maker, user, frozenset({buffer}))
         for maker, store in zip(makers, stores, strict=True):
-            made = _with_epilogue(block_of(maker), store, block_of(user), names(func))
-            func = replace(find_block(func, block_of(maker).name), made)
-        func = _alive_from(func, writes(block_of(user)), buffer)
+            made = _with_epilogue(
+                tree.block_of(maker), store, tree.block_of(user), names(func)
+            )
+            func = tree.replace(tree.find_block(func, tree.block_of(maker).name), made)
+        func = _alive_from(func, writes(tree.block_of(user)), buffer)
         return dropped(func, block, buffer)
     raise ScheduleError(
         f"block {block!r} reads no temporary that one store makes; there is nothing to "
@@ -281,13 +276,14 @@ def fuse_epilogue(func: ir.Function, block: str) -> ir.Function:
     )
 
 
-def _makers(func: ir.Function, buffer: ir.Buffer) -> list[Path]:
+def _makers(func: ir.Function, buffer: ir.Buffer) -> list[tree.Path]:
     """The blocks that store (and do not reduce into) a buffer."""
     return [
         path
-        for path in paths_to(func, ir.Block)
+        for path in tree.paths_to(func, ir.Block)
         if any(
-            isinstance(n, ir.Store) and n.buffer == buffer for n in walk(block_of(path))
+            isinstance(n, ir.Store) and n.buffer == buffer
+            for n in walk(tree.block_of(path))
         )
     ]
 
@@ -306,7 +302,7 @@ def _only_store(block: ir.Block, buffer: ir.Buffer) -> ir.Store:
 
 def _need_sole_reader(func: ir.Function, block: str, buffer: ir.Buffer) -> None:
     for path in users_of(func, buffer):
-        other = block_of(path)
+        other = tree.block_of(path)
         if other.name != block:
             raise ScheduleError(
                 f"block {other.name!r} reads {buffer.name!r} too; it has to stay"
@@ -320,7 +316,7 @@ def _with_epilogue(
     var = ir.Var(fresh(store.buffer.name, taken), store.value.dtype)
     ((*indices,),) = read_indices(user, store.buffer)
     places = dict(zip(indices, store.indices, strict=True))
-    body = substitute(rename(user.body, taken), places)  # type: ignore[arg-type]
+    body = substitute(tree.rename(user.body, taken), places)  # type: ignore[arg-type]
     ends = _beyond(user, store.buffer, read_indices(user, store.buffer)) or {}
     inside = conjunction(places[i] < end for i, end in ends.items())
 
@@ -330,7 +326,7 @@ def _with_epilogue(
 
     made = ir.seq(ir.Let(var, store.value), change_accesses(body, use))
     new = made if inside is None else ir.If(inside, made)
-    return dataclasses.replace(maker, body=swap(maker.body, store, new))
+    return dataclasses.replace(maker, body=tree.swap(maker.body, store, new))
 
 
 def _alive_from(
@@ -339,7 +335,8 @@ def _alive_from(
     """The function with temporaries among `results` allocated along with `buffer`."""
     held = sorted(results & set(allocations(func)), key=lambda b: b.name)
     for result in held:
-        func = replace(find_alloc(func, result.name), None)
-    return replace(
-        find_alloc(func, buffer.name), ir.seq(*map(ir.Alloc, held), ir.Alloc(buffer))
+        func = tree.replace(tree.find_alloc(func, result.name), None)
+    return tree.replace(
+        tree.find_alloc(func, buffer.name),
+        ir.seq(*map(ir.Alloc, held), ir.Alloc(buffer)),
     )

@@ -18,22 +18,13 @@ from tensorlang.ir.visit import (
     transform_statements,
     walk,
 )
+from tensorlang.scheduling.analysis import tree
 from tensorlang.scheduling.analysis.legality import legality
 from tensorlang.scheduling.analysis.temporaries import (
     dropped,
     only_written_by,
     users_of,
     without_body,
-)
-from tensorlang.scheduling.analysis.tree import (
-    Path,
-    actions,
-    alloc_of,
-    block_of,
-    find_alloc,
-    find_block,
-    function_of,
-    paths_to,
 )
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.steps.epilogue import fuse_epilogue
@@ -115,14 +106,16 @@ def _not_named(found: Pointwise, why: str) -> str:
 
 
 @legality("the operands of a moved block do not change in between")
-def sources_stay(path: Path, users: list[Path]) -> str | None:
+def sources_stay(path: tree.Path, users: list[tree.Path]) -> str | None:
     """Nothing between the block and its last user writes its operands."""
-    func, used = function_of(path), reads(block_of(path).body)
-    for place in paths_to(func, ir.Alloc):
-        if alloc_of(place).buffer in used and any(place[-2] not in u for u in users):
-            name = alloc_of(place).buffer.name
-            return f"{name!r} is not alive where block {block_of(path).name!r} is used"
-    order = list(actions(func))
+    func, used = tree.function_of(path), reads(tree.block_of(path).body)
+    for place in tree.paths_to(func, ir.Alloc):
+        if tree.alloc_of(place).buffer in used and any(
+            place[-2] not in u for u in users
+        ):
+            name, block = tree.alloc_of(place).buffer.name, tree.block_of(path).name
+            return f"{name!r} is not alive where block {block!r} is used"
+    order = list(tree.actions(func))
     places = [next(i for i, p in enumerate(order) if p[-1] is u[-1]) for u in users]
     start = next(i for i, p in enumerate(order) if p[-1] is path[-1])
     between = order[start + 1 : max(places, default=start) + 1]
@@ -130,20 +123,23 @@ def sources_stay(path: Path, users: list[Path]) -> str | None:
     for other in (*between, *again):
         for buffer in used & writes(without_body(other[-1])):
             return (
-                f"block {block_of(path).name!r} reads {buffer.name!r}, which is "
+                f"block {tree.block_of(path).name!r} reads {buffer.name!r}, which is "
                 "written before its value is used; cache_read it first"
             )
     for other in order[:start]:
         for buffer in used & writes(without_body(other[-1])):
             if any(_made_again(path, user, other, buffer) for user in users):
                 return (
-                    f"block {block_of(path).name!r} reads {buffer.name!r} as it is in "
-                    "each iteration of a loop that it would leave; cache_read it first"
+                    f"block {tree.block_of(path).name!r} reads {buffer.name!r} as it "
+                    "is in each iteration of a loop that it would leave; cache_read it "
+                    "first"
                 )
     return None
 
 
-def _made_again(path: Path, user: Path, other: Path, buffer: ir.Buffer) -> bool:
+def _made_again(
+    path: tree.Path, user: tree.Path, other: tree.Path, buffer: ir.Buffer
+) -> bool:
     """Whether a loop around the block but not its user rewrites a buffer."""
     left = [n for n in path if isinstance(n, (ir.For, ir.While))]
     left = [loop for loop in left if all(loop is not node for node in user)]
@@ -164,9 +160,9 @@ def _made_again(path: Path, user: Path, other: Path, buffer: ir.Buffer) -> bool:
     )
 
 
-def _shared_loop(path: Path, user: Path, other: Path) -> bool:
+def _shared_loop(path: tree.Path, user: tree.Path, other: tree.Path) -> bool:
     """Whether a loop around block and user, in the buffer's scope, holds `other`."""
-    block = block_of(path)
+    block = tree.block_of(path)
     for depth, (mine, theirs) in enumerate(zip(path, user, strict=False)):
         if mine is not theirs:
             return False
@@ -221,16 +217,16 @@ def inline(func: ir.Function, block: str, *, reverse: bool = False) -> ir.Functi
     """
     if reverse:
         return fuse_epilogue(func, block)
-    path = find_block(func, block)
-    found = pointwise(block_of(path))
+    path = tree.find_block(func, block)
+    found = pointwise(tree.block_of(path))
     buffer = found.store.buffer
-    find_alloc(func, buffer.name)
+    tree.find_alloc(func, buffer.name)
     users = users_of(func, buffer)
     named_by_indices(found)
     only_written_by([path], buffer)
     sources_stay(path, users)
     taken = names(func)
-    bodies = {user[-1]: _use(block_of(user), found, taken) for user in users}
+    bodies = {user[-1]: _use(tree.block_of(user), found, taken) for user in users}
     return dropped(_swapped(func, bodies), block, buffer)
 
 

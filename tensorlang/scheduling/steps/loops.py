@@ -12,20 +12,12 @@ from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import Const, Expr, For, Function, Stmt, Var
 from tensorlang.ir.visit import substitute
+from tensorlang.scheduling.analysis import tree
 from tensorlang.scheduling.analysis.dependence import dependences
 from tensorlang.scheduling.analysis.extents import steady
 from tensorlang.scheduling.analysis.facts import ceil_div, divides, nonnegative, product
 from tensorlang.scheduling.analysis.guards import guarded
 from tensorlang.scheduling.analysis.legality import legality
-from tensorlang.scheduling.analysis.tree import (
-    Path,
-    constant,
-    find_loop,
-    loop_of,
-    new_names,
-    replace,
-    swap,
-)
 from tensorlang.scheduling.arguments import LARGEST
 from tensorlang.scheduling.primitives import primitive
 
@@ -37,7 +29,7 @@ Factors: TypeAlias = int | Sequence[int | None]
 @legality("split factors cover the loop")
 def factors_cover(loop: For, sizes: Sequence[Expr]) -> str | None:
     """The new loops have at least as many iterations as the old one."""
-    have, need = constant(product(sizes)), constant(loop.extent)
+    have, need = tree.constant(product(sizes)), tree.constant(loop.extent)
     if have is None or (need is not None and have >= need):
         return None
     return (
@@ -77,13 +69,13 @@ def split(
                 with block("y", vi=spatial(10, i_0*4 + i_1), where=i_0*4 + i_1 < 10):
                     y[vi] = x[vi]
     """
-    path = find_loop(func, loop)
-    old = loop_of(path)
+    path = tree.find_loop(func, loop)
+    old = tree.loop_of(path)
     sizes = _sizes(old, [None, factors] if isinstance(factors, int) else factors)
     factors_cover(old, sizes)
     steady([old], old.body)
     wanted = (f"{old.var.name}_{n}" for n in range(len(sizes)))
-    names = new_names(func, *wanted)
+    names = tree.new_names(func, *wanted)
     new = [Var(name, old.var.dtype) for name in names]
     value: Expr = new[0]
     for var, size in zip(new[1:], sizes[1:], strict=True):
@@ -94,14 +86,14 @@ def split(
     for var, size in zip(reversed(new[1:]), reversed(sizes[1:]), strict=True):
         body = For(var, size, "serial", body)
     outer = with_fields(old, var=new[0], extent=sizes[0], body=body)
-    return replace(path, outer), names
+    return tree.replace(path, outer), names
 
 
-def _exact(extent: Expr, sizes: Sequence[Expr], path: Path) -> bool:
+def _exact(extent: Expr, sizes: Sequence[Expr], path: tree.Path) -> bool:
     """Whether loops of these sizes have exactly `extent` iterations together."""
-    known = [value for size in sizes if (value := constant(size)) is not None]
+    known = [value for size in sizes if (value := tree.constant(size)) is not None]
     if len(known) == len(sizes):
-        return prod(known) == constant(extent)
+        return prod(known) == tree.constant(extent)
     return divides(prod(known), extent, path)
 
 
@@ -177,12 +169,12 @@ def fuse(func: Function, outer: str, inner: str) -> tuple[Function, str]:
             for j in range(5):     ->       ... (i_j // 5, i_j % 5)
                 ... (i, j)
     """
-    path = find_loop(func, outer)
-    first = loop_of(path)
-    inside = find_loop(func, inner)
+    path = tree.find_loop(func, outer)
+    first = tree.loop_of(path)
+    inside = tree.find_loop(func, inner)
     if not any(node is first for node in inside):
         raise ScheduleError(f"fuse: loop {inner!r} is not inside loop {outer!r}")
-    second = loop_of(inside)
+    second = tree.loop_of(inside)
     if first.kind != second.kind or first.kind == "bound":
         raise ScheduleError(
             f"fuse: loop {outer!r} is {first.kind} and loop {inner!r} is "
@@ -191,16 +183,16 @@ def fuse(func: Function, outer: str, inner: str) -> tuple[Function, str]:
     nothing_between(first, second)
     inner_extent_fixed(first, second)
     steady([first, second], first.body)
-    (name,) = new_names(func, f"{first.var.name}_{second.var.name}")
+    (name,) = tree.new_names(func, f"{first.var.name}_{second.var.name}")
     var = Var(name, first.var.dtype)
     values = {first.var: var // second.extent, second.var: var % second.extent}
-    if constant(first.extent) == 1:  # nothing to divide
+    if tree.constant(first.extent) == 1:  # nothing to divide
         values = {first.var: Const(0, var.dtype), second.var: var}
-    elif constant(second.extent) in (0, 1):
+    elif tree.constant(second.extent) in (0, 1):
         values = {first.var: var, second.var: Const(0, var.dtype)}
     extents = [nonnegative(first.extent, path), second.extent]
-    body = substitute(swap(first.body, second, second.body), values)
-    return replace(path, For(var, product(extents), first.kind, body)), name
+    body = substitute(tree.swap(first.body, second, second.body), values)
+    return tree.replace(path, For(var, product(extents), first.kind, body)), name
 
 
 # ------------------------------------------------------------------------ reorder
@@ -234,7 +226,9 @@ def extents_known(chain: Sequence[For]) -> str | None:
 
 
 @legality("dependences keep their order")
-def dependences_kept(path: Path, old: Sequence[For], new: Sequence[For]) -> str | None:
+def dependences_kept(
+    path: tree.Path, old: Sequence[For], new: Sequence[For]
+) -> str | None:
     """Loops that carry one dependence keep their order, except for reductions."""
     for found in dependences(path, old):
         before = [loop.var for loop in old if loop.var in found.loops]
@@ -268,9 +262,9 @@ def reorder(func: Function, *loops: str) -> Function:
                 for k in range(16):   ->        for j in range(8):
                     ...                             ...
     """
-    places = [find_loop(func, loop) for loop in loops]
+    places = [tree.find_loop(func, loop) for loop in loops]
     chain = _chain(places)
-    wanted = [loop_of(place) for place in places]
+    wanted = [tree.loop_of(place) for place in places]
     listed = iter(wanted)
     order = [next(listed) if loop in wanted else loop for loop in chain]
     perfectly_nested(chain)
@@ -282,11 +276,11 @@ def reorder(func: Function, *loops: str) -> Function:
     for depth in range(len(chain) - 1, -1, -1):
         body = with_fields(order[depth], body=body)
         if depth:
-            body = swap(chain[depth - 1].body, chain[depth], body)
-    return replace(top, body)
+            body = tree.swap(chain[depth - 1].body, chain[depth], body)
+    return tree.replace(top, body)
 
 
-def _chain(places: Sequence[Path]) -> list[For]:
+def _chain(places: Sequence[tree.Path]) -> list[For]:
     """All loops from the outermost to the innermost of the places."""
     if len(places) < 2:
         raise ScheduleError("reorder: name two loops or more")
@@ -294,8 +288,8 @@ def _chain(places: Sequence[Path]) -> list[For]:
     for place in places:
         if deepest[len(place) - 1] is not place[-1]:
             raise ScheduleError(
-                f"reorder: loop {loop_of(place).var.name!r} is not around loop "
-                f"{loop_of(deepest).var.name!r}; reorder the loops of one nest"
+                f"reorder: loop {tree.loop_of(place).var.name!r} is not around loop "
+                f"{tree.loop_of(deepest).var.name!r}; reorder the loops of one nest"
             )
     if len({len(place) for place in places}) < len(places):
         raise ScheduleError("reorder: a loop is named twice")

@@ -11,16 +11,8 @@ from tensorlang.ir import nodes as ir
 from tensorlang.ir.accesses import Access, change_accesses
 from tensorlang.ir.contents import loops, reads, writes
 from tensorlang.ir.visit import replace_buffers
+from tensorlang.scheduling.analysis import tree
 from tensorlang.scheduling.analysis.legality import legality
-from tensorlang.scheduling.analysis.tree import (
-    alloc_of,
-    block_of,
-    enclosing_loops,
-    find_alloc,
-    find_block,
-    find_buffer,
-    replace,
-)
 from tensorlang.scheduling.primitives import primitive
 
 SHARING: Final = ("parallel", "bound")
@@ -88,11 +80,11 @@ def set_scope(func: ir.Function, buffer: str, scope: str) -> ir.Function:
     """
     if scope not in ir.BUFFER_SCOPES:
         raise ScheduleError(f"set_scope: {scope!r} is none of {ir.BUFFER_SCOPES}")
-    path = find_alloc(func, buffer)
-    old = alloc_of(path).buffer
+    path = tree.find_alloc(func, buffer)
+    old = tree.alloc_of(path).buffer
     new = with_fields(old, scope=scope)
     _need_constant_size(new)
-    outside_of_threads(new, enclosing_loops(path))
+    outside_of_threads(new, tree.enclosing_loops(path))
     for loop in loops(path[-2]):
         if loop.kind in SHARING:
             need_thread_private(new, replace_buffers(loop, {old: new}))
@@ -116,8 +108,8 @@ def hint(func: ir.Function, block: str, buffer: str, *hints: str) -> ir.Function
 
         y[vi] = x[vi]             ->    store(y[vi], x[vi], hints=("nontemporal",))
     """
-    path = find_block(func, block)
-    target = find_buffer(func, buffer)
+    path = tree.find_block(func, block)
+    target = tree.find_buffer(func, buffer)
     if not hints or not set(hints) <= set(_SETTABLE):
         raise ScheduleError(f"hint: hints are {', '.join(_SETTABLE)}, not {hints}")
 
@@ -126,10 +118,10 @@ def hint(func: ir.Function, block: str, buffer: str, *hints: str) -> ir.Function
             return with_fields(access, hints=_joined(access.hints, hints))
         return access
 
-    hinted = change_accesses(block_of(path), change)
-    if hinted == block_of(path) and target not in reads(hinted) | writes(hinted):
+    hinted = change_accesses(tree.block_of(path), change)
+    if hinted == tree.block_of(path) and target not in reads(hinted) | writes(hinted):
         raise ScheduleError(f"hint: block {block!r} does not touch {buffer}")
-    return replace(path, hinted)
+    return tree.replace(path, hinted)
 
 
 def _joined(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:

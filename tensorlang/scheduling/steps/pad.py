@@ -10,17 +10,9 @@ from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import allocations, free_vars, writes
 from tensorlang.ir.simplification.conditions import conjunction
 from tensorlang.ir.visit import holds, rebuild, rewriter, substitute, walk
+from tensorlang.scheduling.analysis import tree
 from tensorlang.scheduling.analysis.legality import legality
 from tensorlang.scheduling.analysis.places import stored
-from tensorlang.scheduling.analysis.tree import (
-    Path,
-    block_of,
-    enclosing_loops,
-    find_block,
-    find_buffer,
-    paths_to,
-    replace,
-)
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.steps.inline import pointwise
 from tensorlang.scheduling.steps.layout import with_buffer
@@ -124,7 +116,7 @@ def pad(func: ir.Function, name: str, multiples: Sequence[int]) -> ir.Function:
             with block("t", vi=spatial(12, i)):
                 t[vi] = select(vi < 10, x[min(vi, 9)], 0.0)
     """
-    blocks = {block_of(path).name for path in paths_to(func, ir.Block)}
+    blocks = {tree.block_of(path).name for path in tree.paths_to(func, ir.Block)}
     held = [b for b in allocations(func) if b.name == name]
     if held and (name not in blocks or len(multiples) == held[0].ndim):
         buffer = held[0]
@@ -152,7 +144,7 @@ def _pad_buffer(
     func: ir.Function, name: str, shape: tuple[ir.Expr, ...]
 ) -> ir.Function:
     """The function with a temporary enlarged, 0 beyond its old shape."""
-    old = find_buffer(func, name)
+    old = tree.find_buffer(func, name)
     if old in func.buffers:
         raise ScheduleError(
             f"{name!r} is a parameter and keeps its shape; cache_read or "
@@ -160,10 +152,10 @@ def _pad_buffer(
         )
     if shape == old.shape:
         return func
-    makers = [p for p in paths_to(func, ir.Block) if old in writes(p[-1])]
+    makers = [p for p in tree.paths_to(func, ir.Block) if old in writes(p[-1])]
     if len(makers) != 1:
         raise ScheduleError(f"{len(makers)} blocks write {name!r}; pad needs one")
-    found = pointwise(block_of(makers[0]))
+    found = pointwise(tree.block_of(makers[0]))
     grown = _growth(found.block, found.store.indices, old.shape, shape)
     func = _replace_nest(
         makers[0], _filled(found.block, found.lets, found.store, grown), grown
@@ -220,13 +212,13 @@ def _folded_constants(stmt: ir.Stmt) -> ir.Stmt:
     return visit(stmt)
 
 
-def _replace_nest(path: Path, block: ir.Block, grown: Growth) -> ir.Function:
+def _replace_nest(path: tree.Path, block: ir.Block, grown: Growth) -> ir.Function:
     """The function with a nest's block replaced and its loops grown as well.
 
     Raises:
         ScheduleError: a grown axis is not driven by exactly one loop.
     """
-    loops = {loop.var: loop for loop in enclosing_loops(path)}
+    loops = {loop.var: loop for loop in tree.enclosing_loops(path)}
     longer: dict[ir.Var, ir.Expr] = {}
     for axis in block.axes:
         if axis.var not in grown:
@@ -257,12 +249,12 @@ def _replace_nest(path: Path, block: ir.Block, grown: Growth) -> ir.Function:
     if longer:
         left = ", ".join(var.name for var in longer)
         raise ScheduleError(f"other statements are under loop {left}; it cannot grow")
-    return replace(path[: depth + 1], new)
+    return tree.replace(path[: depth + 1], new)
 
 
 def _pad_block(func: ir.Function, name: str, multiples: Sequence[int]) -> ir.Function:
     """The function with a block over rounded axes, and its buffers padded to match."""
-    block = block_of(find_block(func, name))
+    block = tree.block_of(tree.find_block(func, name))
     _need_count(name, multiples, len(block.axes))
     grown = {
         axis.var: (axis.extent, _rounded(axis.extent, multiple))
@@ -271,7 +263,7 @@ def _pad_block(func: ir.Function, name: str, multiples: Sequence[int]) -> ir.Fun
     }
     adds_nothing(block, grown)
     harmless(block)
-    func = _replace_nest(find_block(func, name), block, grown)
+    func = _replace_nest(tree.find_block(func, name), block, grown)
     used = [
         (n.buffer, n.indices)
         for n in walk(block.body)
@@ -284,7 +276,7 @@ def _pad_block(func: ir.Function, name: str, multiples: Sequence[int]) -> ir.Fun
     ]
     for old, indices in used:
         shape = _matching(block, old, indices, grown)
-        now = find_buffer(func, old.name)
+        now = tree.find_buffer(func, old.name)
         if old in writes(block) and now.shape != shape:
             func = _enlarged(func, now, shape)
         elif now.shape != shape:

@@ -12,19 +12,11 @@ from tensorlang.ir.integers.bounds import counted, prove
 from tensorlang.ir.simplification.conditions import conjuncts
 from tensorlang.ir.simplification.simplify import simplify
 from tensorlang.ir.visit import children, rebuild, rewriter, substitute
+from tensorlang.scheduling.analysis import tree
 from tensorlang.scheduling.analysis.extents import steady
 from tensorlang.scheduling.analysis.facts import Ranges, nonnegative, ranges_at
 from tensorlang.scheduling.analysis.legality import legality
 from tensorlang.scheduling.analysis.tidy import NOTHING, tidy
-from tensorlang.scheduling.analysis.tree import (
-    Path,
-    constant,
-    find_loop,
-    loop_of,
-    rename,
-    replace,
-    swap,
-)
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.terms import Term, term
 
@@ -69,7 +61,7 @@ def _continued(stmt: ir.Stmt, var: ir.Var, ranges: Ranges) -> ir.Stmt:
     """The tail, its reductions continuing those of the main part: `init` is empty."""
     for block, inside in list(_cut_reductions(stmt, var, ranges)):
         if _goes_on(block, inside):
-            stmt = swap(stmt, block, with_fields(block, init=NOTHING))
+            stmt = tree.swap(stmt, block, with_fields(block, init=NOTHING))
     return stmt
 
 
@@ -107,23 +99,23 @@ def partition(
             for i_1_tail in range(2):
                 with block("y_tail", vi_tail=spatial(14, (3 + i_0_tail)*4 + i_1_tail)):
     """
-    path = find_loop(func, loop)
-    old = loop_of(path)
+    path = tree.find_loop(func, loop)
+    old = tree.loop_of(path)
     steady([old], old.body)
     cut = _cut(old, term(at, path, "partition"), path)
     around = ranges_at(path)
     main = with_fields(old, extent=cut)
     shifted = substitute(old.body, {old.var: cut + old.var})
     rest = with_fields(old, extent=simplify(old.extent - cut, around), body=shifted)
-    tail = rename(rest, names(func), suffix="_tail")
+    tail = tree.rename(rest, names(func), suffix="_tail")
     reductions_go_on(tail, around)
     parts = [tidy(main, around), _continued(tidy(tail, around), tail.var, around)]
-    return replace(path, ir.seq(*parts)), (old.var.name, tail.var.name)
+    return tree.replace(path, ir.seq(*parts)), (old.var.name, tail.var.name)
 
 
-def _cut(loop: ir.For, at: ir.Expr, path: Path) -> ir.Expr:
+def _cut(loop: ir.For, at: ir.Expr, path: tree.Path) -> ir.Expr:
     """`at`, clamped to 0 and to the loop's extent."""
-    have, wanted = constant(loop.extent), constant(at)
+    have, wanted = tree.constant(loop.extent), tree.constant(at)
     if wanted is not None and (wanted <= 0 or (have is not None and wanted >= have)):
         part = "main part" if wanted <= 0 else "tail"
         raise ScheduleError(
@@ -145,7 +137,7 @@ def _at_most(a: ir.Expr, b: ir.Expr, ranges: Ranges) -> bool:
     match a, b:
         case ir.Binary("floordiv", x, ir.Const(value=c)), ir.Binary(
             "floordiv", y, d
-        ) if c > 0 and constant(d) == c:
+        ) if c > 0 and tree.constant(d) == c:
             a, b = x, y
     return bool(prove(a <= b, ranges))
 
@@ -179,14 +171,14 @@ def specialize(
                                             for i_else in range(n):
                                                 ...
     """
-    path = find_loop(func, loop)
-    old = loop_of(path)
+    path = tree.find_loop(func, loop)
+    old = tree.loop_of(path)
     cond = term(condition, path, "specialize")
     if not cond.dtype.is_bool:
         raise ScheduleError(f"specialize: {cond!r} is {cond.dtype}, not a condition")
-    other = rename(old, names(func), suffix="_else")
+    other = tree.rename(old, names(func), suffix="_else")
     choice = ir.If(cond, _assuming(old, cond, ranges_at(path)), other)
-    return replace(path, choice), other.var.name
+    return tree.replace(path, choice), other.var.name
 
 
 def _assuming(loop: ir.For, condition: ir.Expr, around: Ranges) -> ir.Stmt:

@@ -22,16 +22,10 @@ from tensorlang.ir.visit import (
     substitute,
     transform_statements,
 )
+from tensorlang.scheduling.analysis import tree
 from tensorlang.scheduling.analysis.extents import steady
 from tensorlang.scheduling.analysis.facts import Ranges
 from tensorlang.scheduling.analysis.legality import legality
-from tensorlang.scheduling.analysis.tree import (
-    Path,
-    find_loop,
-    loop_of,
-    rename,
-    replace,
-)
 from tensorlang.scheduling.primitives import primitive
 
 MOST_STAGES: Final = 8
@@ -187,7 +181,7 @@ def pipeline(func: ir.Function, loop: str, stages: int) -> ir.Function:
     """
     if not 2 <= stages <= MOST_STAGES:
         raise ScheduleError(f"pipeline takes 2 to {MOST_STAGES} stages, not {stages}")
-    return _staged(func, find_loop(func, loop), stages, ahead=True)
+    return _staged(func, tree.find_loop(func, loop), stages, ahead=True)
 
 
 @primitive
@@ -220,11 +214,13 @@ def double_buffer(func: ir.Function, loop: str) -> ir.Function:
                 ... fill t[(k + 1) % 2] for k + 1
             ... compute from t[k % 2]
     """
-    return _staged(func, find_loop(func, loop), 2, ahead=False)
+    return _staged(func, tree.find_loop(func, loop), 2, ahead=False)
 
 
-def _staged(func: ir.Function, path: Path, stages: int, *, ahead: bool) -> ir.Function:
-    loop = loop_of(path)
+def _staged(
+    func: ir.Function, path: tree.Path, stages: int, *, ahead: bool
+) -> ir.Function:
+    loop = tree.loop_of(path)
     parts = _parts(loop)
     steady([loop], loop.body)
     in_order(loop, parts)
@@ -253,7 +249,7 @@ def _staged(func: ir.Function, path: Path, stages: int, *, ahead: bool) -> ir.Fu
         *(_in_stage(s, ring, loop.var, taken) for s in parts.compute),
     )
     made = with_fields(loop, body=body)
-    return replace(path, ir.seq(*map(ir.Alloc, ring.values()), prologue, made))
+    return tree.replace(path, ir.seq(*map(ir.Alloc, ring.values()), prologue, made))
 
 
 def _if_in_range(index: ir.Expr, extent: ir.Expr, stmts: list[ir.Stmt]) -> ir.Stmt:
@@ -286,7 +282,7 @@ def _fetched(
         done = _in_stage(stmt, ring, parts.loop.var, taken)
         done = substitute(done, {parts.loop.var: index})
         done = _simplified(_copied(done) if ahead else done, ranges)
-        made.append(rename(done, taken, "_first") if new else done)
+        made.append(tree.rename(done, taken, "_first") if new else done)
     return made
 
 

@@ -12,6 +12,7 @@ from tensorlang.ir.contents import binders, free_vars, names, reads, writes
 from tensorlang.ir.integers.digits import fixed
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.visit import fresh, substitute, walk
+from tensorlang.scheduling.analysis import tree
 from tensorlang.scheduling.analysis.coverage import bounds_of, guards_of
 from tensorlang.scheduling.analysis.guarding import read_indices
 from tensorlang.scheduling.analysis.legality import legality
@@ -24,22 +25,15 @@ from tensorlang.scheduling.analysis.places import (
 )
 from tensorlang.scheduling.analysis.regions import whole
 from tensorlang.scheduling.analysis.tiles import copy_over, retarget
-from tensorlang.scheduling.analysis.tree import (
-    Path,
-    block_of,
-    constant,
-    find_buffer,
-    new_names,
-)
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.steps.cache import unchanged_while_read
 from tensorlang.scheduling.steps.cache_write import own_start, sole_user
 
 
 @legality("a reindexed block covers all of its axes")
-def full_axes(path: Path) -> str | None:
+def full_axes(path: tree.Path) -> str | None:
     """Its loops cover all axes, and no other condition guards it."""
-    block = block_of(path)
+    block = tree.block_of(path)
     if not whole_axes(path, {axis.var for axis in block.axes}):
         return (
             f"block {block.name!r} does not run for all values of its axes; the copy "
@@ -58,7 +52,7 @@ def full_axes(path: Path) -> str | None:
 @legality("a scattered result writes each element once")
 def scattered_once(block: ir.Block, indices: tuple[ir.Expr, ...]) -> str | None:
     """No two values of the axes used in the indices map to one element."""
-    sizes = {axis.var: constant(axis.extent) for axis in block.axes}
+    sizes = {axis.var: tree.constant(axis.extent) for axis in block.axes}
     agreed = fixed([(index, index) for index in indices], sizes)
     if agreed is not None and agreed.issuperset(_used_axes(block, indices)):
         return None
@@ -108,7 +102,7 @@ def reindex(
                 with block("y", vi=spatial(8, i), vk=reduction(3, k)):
                     reduce(sum, y[vi], x_y[vi, vk] * w[vk])
     """
-    place, old = site(func, block, None), find_buffer(func, buffer)
+    place, old = site(func, block, None), tree.find_buffer(func, buffer)
     need_alive(place, old)
     full_axes(place.path)
     if old in writes(place.block.body):
@@ -203,7 +197,7 @@ def _shaped(place: Site, old: ir.Buffer, indices: tuple[ir.Expr, ...]) -> ir.Buf
     """A buffer with one dimension per axis in the indices."""
     extents = {axis.var: axis.extent for axis in place.block.axes}
     shape = tuple(extents[var] for var in _used_axes(place.block, indices))
-    (name,) = new_names(place.func, f"{old.name}_{place.block.name}")
+    (name,) = tree.new_names(place.func, f"{old.name}_{place.block.name}")
     return ir.Buffer(name, old.dtype, shape)
 
 

@@ -11,6 +11,7 @@ from tensorlang.ir.contents import names, reads, writes
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.integers.polynomials import Poly, number
 from tensorlang.ir.visit import substitute
+from tensorlang.scheduling.analysis import tree
 from tensorlang.scheduling.analysis.coverage import dense
 from tensorlang.scheduling.analysis.guarding import read_indices
 from tensorlang.scheduling.analysis.legality import legality
@@ -35,20 +36,6 @@ from tensorlang.scheduling.analysis.regions import (
     region,
 )
 from tensorlang.scheduling.analysis.tiles import copy_over, loop_kind, need_known
-from tensorlang.scheduling.analysis.tree import (
-    Path,
-    acting,
-    alloc_of,
-    block_of,
-    called,
-    conditions_apart,
-    constant,
-    enclosing_loops,
-    find_block,
-    paths_to,
-    replace,
-    without_nest,
-)
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.steps.epilogue import (
     early_enough,
@@ -66,7 +53,7 @@ def separate_tiles(place: Site, buffer: ir.Buffer, part: Region) -> str | None:
     axes = {axis.var: linear(axis.value) for axis in block.axes}
     update = next((u for u in stored(block) if buffer in writes(u)), None)
     if update is None:
-        return f"{called(block)} updates {buffer.name!r} by atomics, in any order"
+        return f"{tree.called(block)} updates {buffer.name!r} by atomics, in any order"
     named = [
         axes[i] if isinstance(i, ir.Var) and i in axes else None for i in update.indices
     ]
@@ -105,20 +92,20 @@ def _exact(place: Site, value: Poly, part: Range) -> bool:
 
 
 @legality("a moved consumer sees finished values")
-def finished(user: Path, place: Site, buffer: ir.Buffer) -> str | None:
+def finished(user: tree.Path, place: Site, buffer: ir.Buffer) -> str | None:
     """The consumer follows, and no block in between writes its operands."""
     after = False
-    for node in acting(place.func.body):
+    for node in tree.acting(place.func.body):
         if node is user[-1]:
             if after:
                 return None
             return (
-                f"{called(node)} stands before {place.block.name!r}, so what it reads "
-                f"of {buffer.name!r} is from earlier; move one that stands behind"
+                f"{tree.called(node)} stands before {place.block.name!r}, so what it "
+                f"reads of {buffer.name!r} is from earlier; move one that stands behind"
             )
         if after and buffer in writes(node):
             return (
-                f"{called(node)} writes {buffer.name!r} after "
+                f"{tree.called(node)} writes {buffer.name!r} after "
                 f"{place.block.name!r}; move the consumer behind that one"
             )
         after = after or node is place.block
@@ -126,14 +113,14 @@ def finished(user: Path, place: Site, buffer: ir.Buffer) -> str | None:
 
 
 @legality("a moved consumer reads no partial result")
-def no_partial_result(user: Path, place: Site) -> str | None:
+def no_partial_result(user: tree.Path, place: Site) -> str | None:
     """It shares no reduction loop with its producer, exposing partial sums."""
-    for loop in enclosing_loops(user):
+    for loop in tree.enclosing_loops(user):
         shared = any(loop is outer for outer in (*place.outer, *place.inner))
         folds = shared and loop_kind(place.block, loop.var) in FOLDED
-        if folds and constant(loop.extent) != 1:
+        if folds and tree.constant(loop.extent) != 1:
             return (
-                f"block {block_of(user).name!r} reads in each iteration of "
+                f"block {tree.block_of(user).name!r} reads in each iteration of "
                 f"{loop.var.name!r} what block {place.block.name!r} has reduced so far"
             )
     return None
@@ -178,16 +165,16 @@ def reverse_compute_at(func: ir.Function, block: str, loop: str) -> ir.Function:
                 with block("y", v0=spatial(10, i_0 * 4 + c0), where=i_0 * 4 + c0 < 10):
                     y[v0] = t[v0] + 1.0
     """
-    user = find_block(func, block)
-    place, buffer = _producer(func, block_of(user), loop)
-    indices = _read_once(block_of(user), buffer)
-    by_axes(block_of(user), indices)
+    user = tree.find_block(func, block)
+    place, buffer = _producer(func, tree.block_of(user), loop)
+    indices = _read_once(tree.block_of(user), buffer)
+    by_axes(tree.block_of(user), indices)
     goes_over_all(user, indices)
     assert place.at is not None
     part = need_known(region(place.at.body, buffer, writes=True), "nothing is written")
-    _in_every_tile(block_of(user), indices, buffer, part)
+    _in_every_tile(tree.block_of(user), indices, buffer, part)
     separate_tiles(place, buffer, part)
-    axes = {axis.var for axis in block_of(user).axes}
+    axes = {axis.var for axis in tree.block_of(user).axes}
     part = tuple(
         own if index in axes else point(linear(index))
         for index, own in zip(indices, part, strict=True)
@@ -195,7 +182,7 @@ def reverse_compute_at(func: ir.Function, block: str, loop: str) -> ir.Function:
     no_partial_result(user, place)
     _on_one_way(place, user)
     named_before(place.path, user)
-    _results_alive(place, writes(block_of(user)))
+    _results_alive(place, writes(tree.block_of(user)))
     left_for_good(user, place.path[: place.depth])
     finished(user, place, buffer)
     others = _companions(place, user, dict(zip(indices, part, strict=True)))
@@ -213,7 +200,7 @@ def reverse_compute_at(func: ir.Function, block: str, loop: str) -> ir.Function:
     )
     shared = shared_loops(user, place.path[: place.depth])
     nest = moved_nest(user, indices, copy, buffer, shared=shared, taken=taken)
-    func = _hoisted(without_nest(func, block), place, writes(block_of(user)))
+    func = _hoisted(tree.without_nest(func, block), place, writes(tree.block_of(user)))
     return site(func, place.block.name, place.at.var.name).beside((), (nest,))
 
 
@@ -221,12 +208,12 @@ def _producer(func: ir.Function, user: ir.Block, loop: str) -> tuple[Site, ir.Bu
     """The last block under the loop that writes an operand of the consumer."""
     name = loop.rpartition("/")[2]
     found = None
-    for path in paths_to(func, ir.Block):
-        around = {outer.var.name for outer in enclosing_loops(path)}
+    for path in tree.paths_to(func, ir.Block):
+        around = {outer.var.name for outer in tree.enclosing_loops(path)}
         shared = writes(path[-1]) & reads(user)
-        if shared and name in around and block_of(path).name != user.name:
+        if shared and name in around and tree.block_of(path).name != user.name:
             buffer = min(shared, key=lambda b: b.name)
-            found = site(func, block_of(path).name, loop), buffer
+            found = site(func, tree.block_of(path).name, loop), buffer
     if found is None:
         raise ScheduleError(
             f"no block under loop {loop!r} writes what block {user.name!r} reads"
@@ -235,7 +222,7 @@ def _producer(func: ir.Function, user: ir.Block, loop: str) -> tuple[Site, ir.Bu
 
 
 def _companions(
-    place: Site, user: Path, parts: Mapping[ir.Expr, Range]
+    place: Site, user: tree.Path, parts: Mapping[ir.Expr, Range]
 ) -> dict[ir.Buffer, Site]:
     """The consumer's other operands that the same iteration completes.
 
@@ -246,15 +233,15 @@ def _companions(
     """
     found: dict[ir.Buffer, Site] = {}
     assert place.at is not None
-    for path in paths_to(place.func, ir.Block):
+    for path in tree.paths_to(place.func, ir.Block):
         if path[-1] is place.path[-1]:
             break
         if place.at not in path:
             continue
-        maker = site(place.func, block_of(path).name, place.at.var.name)
+        maker = site(place.func, tree.block_of(path).name, place.at.var.name)
         for buffer in reads(user[-1]) & writes(maker.block):
             part = need_known(region(place.at.body, buffer, writes=True), "")
-            if _same_tile(block_of(user), buffer, part, parts):
+            if _same_tile(tree.block_of(user), buffer, part, parts):
                 separate_tiles(maker, buffer, part)
                 finished(place.path, maker, buffer)
                 found[buffer] = maker
@@ -301,22 +288,22 @@ def _in_every_tile(
 
 def _results_alive(place: Site, results: frozenset[ir.Buffer]) -> None:
     """Raise a `ScheduleError` if a result is allocated inside the loop."""
-    for path in paths_to(place.func, ir.Alloc):
+    for path in tree.paths_to(place.func, ir.Alloc):
         inside = any(node is place.child for node in path)
-        if inside and alloc_of(path).buffer in results:
+        if inside and tree.alloc_of(path).buffer in results:
             raise ScheduleError(
-                f"{alloc_of(path).buffer.name!r} is allocated further in than loop "
-                f"{place.at.var.name if place.at else ''!r}; choose an inner loop"
+                f"{tree.alloc_of(path).buffer.name!r} is allocated further in than "
+                f"loop {place.at.var.name if place.at else ''!r}; choose an inner loop"
             )
 
 
-def _on_one_way(place: Site, user: Path) -> None:
+def _on_one_way(place: Site, user: tree.Path) -> None:
     """Raise a `ScheduleError` if one of them is under a condition of its own."""
     for mine, theirs in ((place.path, user), (user, place.path)):
-        for node in conditions_apart(mine, theirs):
+        for node in tree.conditions_apart(mine, theirs):
             raise ScheduleError(
-                f"block {block_of(mine).name!r} runs under {node.cond!r} only, and "
-                f"block {block_of(theirs).name!r} does not"
+                f"block {tree.block_of(mine).name!r} runs under {node.cond!r} only, "
+                f"and block {tree.block_of(theirs).name!r} does not"
             )
 
 
@@ -344,8 +331,12 @@ def _hoisted(
 ) -> ir.Function:
     """The function with the allocations of `results` in scope at the producer."""
     for buffer in sorted(results, key=lambda b: b.name):
-        held = [p for p in paths_to(func, ir.Alloc) if alloc_of(p).buffer == buffer]
-        maker = find_block(func, place.block.name)
+        held = [
+            p
+            for p in tree.paths_to(func, ir.Alloc)
+            if tree.alloc_of(p).buffer == buffer
+        ]
+        maker = tree.find_block(func, place.block.name)
         if not held:
             continue
         level = len(held[0]) - 1
@@ -356,11 +347,11 @@ def _hoisted(
         assert isinstance(child, ir.Stmt)
         places = [id(stmt) for stmt in around.stmts]
         if places.index(id(child)) < places.index(id(held[0][-1])):
-            func = replace(held[0], None)
-            maker = find_block(func, place.block.name)
-            func = replace(_up_to(maker, child), ir.seq(ir.Alloc(buffer), child))
+            func = tree.replace(held[0], None)
+            maker = tree.find_block(func, place.block.name)
+            func = tree.replace(_up_to(maker, child), ir.seq(ir.Alloc(buffer), child))
     return func
 
 
-def _up_to(path: Path, node: ir.Stmt) -> Path:
+def _up_to(path: tree.Path, node: ir.Stmt) -> tree.Path:
     return path[: next(i for i, step in enumerate(path) if step is node) + 1]

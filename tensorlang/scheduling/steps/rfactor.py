@@ -11,19 +11,12 @@ from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import names
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.visit import fresh, transform_statements
+from tensorlang.scheduling.analysis import tree
 from tensorlang.scheduling.analysis.extents import known_without
 from tensorlang.scheduling.analysis.legality import legality
 from tensorlang.scheduling.analysis.places import loop_ranges, stored
 from tensorlang.scheduling.analysis.regions import relax
 from tensorlang.scheduling.analysis.tiles import loop_kind
-from tensorlang.scheduling.analysis.tree import (
-    Path,
-    block_of,
-    enclosing_loops,
-    find_block,
-    nest_of,
-    replace,
-)
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.steps.partials import (
     FOLDED,
@@ -72,10 +65,10 @@ def _leads(axis: ir.Axis, loop: ir.For, loops: Sequence[ir.For]) -> bool:
 
 
 @legality("a factored reduction has its nest to itself")
-def own_nest(path: Path, top: int) -> str | None:
+def own_nest(path: tree.Path, top: int) -> str | None:
     """The loops of the reduction contain only the block."""
-    block = block_of(path)
-    for outer in enclosing_loops(path[: top + 1]):
+    block = tree.block_of(path)
+    for outer in tree.enclosing_loops(path[: top + 1]):
         if loop_kind(block, outer.var) in FOLDED:
             return (
                 f"loop {outer.var.name!r} reduces block {block.name!r} and holds other "
@@ -130,13 +123,13 @@ def rfactor(
                 with block("y", vi=spatial(4, i_1), vk_0_1=reduction(8, k_0_1)):
                     reduce(sum, y[vi], y_rf[vk_0_1, vi])
     """
-    path = find_block(func, block)
-    old = block_of(path)
+    path = tree.find_block(func, block)
+    old = tree.block_of(path)
     update = _one_update(old)
     target = path[position(path, loop)]
     assert isinstance(target, ir.For)
-    loops = enclosing_loops(path)
-    top = len(nest_of(path)) - 1
+    loops = tree.enclosing_loops(path)
+    top = len(tree.nest_of(path)) - 1
     only_reduces(old, target)
     order_kept(old, update, target, loops)
     own_nest(path, top)
@@ -148,11 +141,11 @@ def rfactor(
     parts = _part_buffers(update, name, target, axis, taken)
     factor = _Factor(path, top, update, target, axis, parts)
     part = factor.parts_block(fresh(f"{name}_part", taken), taken)
-    nest = find_block(replace(path, part), part.name)[top]
+    nest = tree.find_block(tree.replace(path, part), part.name)[top]
     assert isinstance(nest, ir.Stmt)
     allocs = [ir.Alloc(buffer) for buffer in parts]
     made = ir.seq(*allocs, nest, factor.final(taken))
-    return replace(path[: top + 1], made), (part.name, name)
+    return tree.replace(path[: top + 1], made), (part.name, name)
 
 
 def _one_update(block: ir.Block) -> ir.Reduce:
@@ -190,7 +183,7 @@ def _with(items: tuple[ir.Expr, ...], axis: int, new: ir.Expr) -> tuple[ir.Expr,
 class _Factor:
     """One use of `rfactor`: the block at `path`, alone from `path[top]` on."""
 
-    path: Path
+    path: tree.Path
     top: int
     update: ir.Reduce
     loop: ir.For
@@ -199,8 +192,8 @@ class _Factor:
 
     def parts_block(self, name: str, taken: set[str]) -> ir.Block:
         """The block that computes the partial results."""
-        old = dataclasses.replace(block_of(self.path), name=name, init=None)
-        ranges = loop_ranges(enclosing_loops(self.path))
+        old = dataclasses.replace(tree.block_of(self.path), name=name, init=None)
+        ranges = loop_ranges(tree.enclosing_loops(self.path))
         block = partial(old, (self.loop,), ranges, taken)
         pin = next(a.var for a in reversed(block.axes) if a.value == self.loop.var)
 
@@ -223,7 +216,7 @@ class _Factor:
             block,
             axes=(*block.axes, pin),
             body=dataclasses.replace(self.update, values=values),
-            init=block_of(self.path).init,
+            init=tree.block_of(self.path).init,
         )
         loops = [n for n in self.path[self.top : -1] if n is not self.loop]
         inner = dataclasses.replace(self.loop, kind="serial", thread="")

@@ -19,31 +19,20 @@ from tensorlang.ir.visit import (
     replace_buffers,
     walk,
 )
+from tensorlang.scheduling.analysis import tree
 from tensorlang.scheduling.analysis.coverage import dense
 from tensorlang.scheduling.analysis.dependence import accesses
 from tensorlang.scheduling.analysis.legality import legality
 from tensorlang.scheduling.analysis.moving import by_axes, goes_over_all, shared_loops
 from tensorlang.scheduling.analysis.places import extents
-from tensorlang.scheduling.analysis.tree import (
-    Path,
-    alloc_of,
-    block_of,
-    enclosing_loops,
-    find_alloc,
-    find_loop,
-    function_of,
-    loop_of,
-    paths_to,
-    replace,
-)
 from tensorlang.scheduling.primitives import primitive
 from tensorlang.scheduling.steps.memory import outside_of_threads
 
 
 @legality("each iteration has its own part of a temporary")
-def own_part(path: Path, place: Path) -> str | None:
+def own_part(path: tree.Path, place: tree.Path) -> str | None:
     """Some dimensions have one index per iteration, distinct between iterations."""
-    buffer, loop = alloc_of(path).buffer, loop_of(place)
+    buffer, loop = tree.alloc_of(path).buffer, tree.loop_of(place)
     if place[: len(path) - 1] != path[:-1]:
         return (
             f"store_at: {buffer.name!r} lives inside of loop {loop.var.name!r} "
@@ -51,7 +40,7 @@ def own_part(path: Path, place: Path) -> str | None:
         )
     loops = [n.var for n in place[len(path) - 1 :] if isinstance(n, ir.For)]
     found = list(_own_indices(path, place).values())
-    _, extents = accesses(function_of(path), buffer)
+    _, extents = accesses(tree.function_of(path), buffer)
     agreed = fixed([(index, index) for index in found], extents)
     if agreed is not None and agreed.issuperset(loops):
         return None
@@ -61,11 +50,11 @@ def own_part(path: Path, place: Path) -> str | None:
     )
 
 
-def _own_indices(path: Path, place: Path) -> dict[int, ir.Expr]:
+def _own_indices(path: tree.Path, place: tree.Path) -> dict[int, ir.Expr]:
     """The dimensions with the same index in all accesses of an iteration, and that."""
-    buffer = alloc_of(path).buffer
-    found, extents = accesses(function_of(path), buffer)
-    around = {loop.var for loop in (*enclosing_loops(place), loop_of(place))}
+    buffer = tree.alloc_of(path).buffer
+    found, extents = accesses(tree.function_of(path), buffer)
+    around = {loop.var for loop in (*tree.enclosing_loops(place), tree.loop_of(place))}
     inside = extents.keys() - around
     return {
         d: index
@@ -96,8 +85,8 @@ def store_at(func: ir.Function, buffer: str, loop: str) -> ir.Function:
                 t[i, j] = x[i, j]               t[0, j] = x[i, j]
             ...                             ...
     """
-    path, place = find_alloc(func, buffer), find_loop(func, loop)
-    old, target = _of_plain_layout(path), loop_of(place)
+    path, place = tree.find_alloc(func, buffer), tree.find_loop(func, loop)
+    old, target = _of_plain_layout(path), tree.loop_of(place)
     if _is_used_outside(place, old):
         raise ScheduleError(
             f"store_at: {buffer!r} is used outside of loop {loop!r} too; merge the "
@@ -111,15 +100,15 @@ def store_at(func: ir.Function, buffer: str, loop: str) -> ir.Function:
     shape = tuple(ir.as_expr(1) if d in dims else n for d, n in enumerate(old.shape))
     new = with_fields(old, shape=shape)
     outside_of_threads(new, [target])
-    inside = find_loop(replace(path, None), loop)
-    body = _at_zero(loop_of(inside).body, old, new, dims)
-    return replace(
-        inside, with_fields(loop_of(inside), body=ir.seq(ir.Alloc(new), body))
+    inside = tree.find_loop(tree.replace(path, None), loop)
+    body = _at_zero(tree.loop_of(inside).body, old, new, dims)
+    return tree.replace(
+        inside, with_fields(tree.loop_of(inside), body=ir.seq(ir.Alloc(new), body))
     )
 
 
-def _of_plain_layout(path: Path) -> ir.Buffer:
-    buffer = alloc_of(path).buffer
+def _of_plain_layout(path: tree.Path) -> ir.Buffer:
+    buffer = tree.alloc_of(path).buffer
     if buffer.layout is not None:
         raise ScheduleError(
             f"{buffer.name!r} has a layout already; decide where it is stored first"
@@ -139,11 +128,11 @@ def _not_beside_others(loop: ir.For, buffer: ir.Buffer) -> None:
                 )
 
 
-def _is_used_outside(place: Path, buffer: ir.Buffer) -> bool:
+def _is_used_outside(place: tree.Path, buffer: ir.Buffer) -> bool:
     """Whether something outside a loop's body reads or writes a buffer."""
     return any(
         touches(child, buffer)
-        for node, below in pairwise((*place, loop_of(place).body))
+        for node, below in pairwise((*place, tree.loop_of(place).body))
         for child in children(node)
         if child is not below
     )
@@ -184,9 +173,12 @@ def _at_zero(
 
 
 @legality("a result holds a temporary until it overwrites it")
-def made_in_place(maker: Path, buffer: ir.Buffer, store: ir.Store) -> str | None:
+def made_in_place(maker: tree.Path, buffer: ir.Buffer, store: ir.Store) -> str | None:
     """Each element of the result is written last, from the temporary's same element."""
-    block, axes = block_of(maker), {a.var: a.value for a in block_of(maker).axes}
+    block, axes = (
+        tree.block_of(maker),
+        {a.var: a.value for a in tree.block_of(maker).axes},
+    )
     if any(
         isinstance(node, ir.Load)
         and node.buffer == buffer
@@ -203,20 +195,20 @@ def made_in_place(maker: Path, buffer: ir.Buffer, store: ir.Store) -> str | None
             f"store_in: block {block.name!r} may read {buffer.name!r} after it has "
             "overwritten it"
         )
-    loops = {loop.var for loop in enclosing_loops(maker)}
+    loops = {loop.var for loop in tree.enclosing_loops(maker)}
     values = [linear(axes[i]) for i in store.indices]  # type: ignore[index]
     driving = frozenset().union(*(value.vars for value in values))
-    if driving != loops or not dense(values, extents(enclosing_loops(maker))):
+    if driving != loops or not dense(values, extents(tree.enclosing_loops(maker))):
         return f"store_in: block {block.name!r} makes an element more than once"
     return _used_later(maker, buffer, store)
 
 
-def _used_later(maker: Path, buffer: ir.Buffer, store: ir.Store) -> str | None:
+def _used_later(maker: tree.Path, buffer: ir.Buffer, store: ir.Store) -> str | None:
     """A use of the temporary after its memory was overwritten."""
-    func, block = function_of(maker), block_of(maker)
+    func, block = tree.function_of(maker), tree.block_of(maker)
     found, sizes = accesses(func, buffer)
     made = next(t for t in accesses(func, store.buffer)[0] if t.writes)
-    users = {block_of(path).name: path for path in paths_to(func, ir.Block)}
+    users = {tree.block_of(path).name: path for path in tree.paths_to(func, ir.Block)}
     order = list(users)
     for touch in found:
         if touch.block == block.name:
@@ -255,13 +247,13 @@ def store_in(func: ir.Function, buffer: str, result: str) -> ir.Function:
         for i in range(8):              for i in range(8):
             y[i] = t[i] / s[0]              y[i] = y[i] / s[0]
     """
-    path = find_alloc(func, buffer)
+    path = tree.find_alloc(func, buffer)
     old = _of_plain_layout(path)
     new = _result(func, old, result)
     _only_in_blocks(path, old)
     maker, store = _maker(func, new)
     made_in_place(maker, old, store)
-    return replace_buffers(replace(path, None), {old: new})
+    return replace_buffers(tree.replace(path, None), {old: new})
 
 
 def _result(func: ir.Function, old: ir.Buffer, name: str) -> ir.Buffer:
@@ -276,28 +268,28 @@ def _result(func: ir.Function, old: ir.Buffer, name: str) -> ir.Buffer:
     )
 
 
-def _only_in_blocks(path: Path, buffer: ir.Buffer) -> None:
+def _only_in_blocks(path: tree.Path, buffer: ir.Buffer) -> None:
     """Refuse a temporary allocated in a loop, and uses outside of blocks."""
-    body = function_of(path).body
-    if enclosing_loops(path) or _is_used_beside_blocks(body, buffer):
+    body = tree.function_of(path).body
+    if tree.enclosing_loops(path) or _is_used_beside_blocks(body, buffer):
         raise ScheduleError(
             f"store_in: {buffer.name!r} is allocated in a loop, or used outside of "
             "blocks; choose its memory before it is moved"
         )
 
 
-def _maker(func: ir.Function, result: ir.Buffer) -> tuple[Path, ir.Store]:
+def _maker(func: ir.Function, result: ir.Buffer) -> tuple[tree.Path, ir.Store]:
     """The block that stores the whole result, and its store, which is the only use."""
-    makers = [p for p in paths_to(func, ir.Block) if touches(p[-1], result)]
+    makers = [p for p in tree.paths_to(func, ir.Block) if touches(p[-1], result)]
     uses = [node for p in makers for node in walk(p[-1]) if _is_use(node, result)]
     stores = [node for node in uses if isinstance(node, ir.Store)]
     beside = _is_used_beside_blocks(func.body, result)
     if len(makers) == len(stores) == len(uses) == 1 and not beside:
         (maker,), (store,) = makers, stores
-        by_axes(block_of(maker), store.indices)
+        by_axes(tree.block_of(maker), store.indices)
         goes_over_all(maker, store.indices)
         named = all(free_vars(index) for index in store.indices)
-        if named and block_of(maker).where is None and store.mask is None:
+        if named and tree.block_of(maker).where is None and store.mask is None:
             return maker, store
     raise ScheduleError(
         f"store_in: {result.name!r} is not stored by one block, at its axes and "

@@ -13,16 +13,9 @@ from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.indices import linear, spread
 from tensorlang.ir.integers.polynomials import Poly
 from tensorlang.ir.visit import substitute, walk
+from tensorlang.scheduling.analysis import tree
 from tensorlang.scheduling.analysis.coverage import guards_of
 from tensorlang.scheduling.analysis.legality import legality
-from tensorlang.scheduling.analysis.tree import (
-    Path,
-    constant,
-    enclosing_loops,
-    find_block,
-    find_loop,
-    replace,
-)
 from tensorlang.scheduling.intrinsics.operands import Operand, last_dims, placed
 from tensorlang.scheduling.intrinsics.tensor import TensorIntrinsic, tensor_intrinsic
 from tensorlang.scheduling.intrinsics.warps import WARP_NAMES, warp_intrinsic
@@ -50,7 +43,7 @@ class _Nest:
         `i`, and `(8 * i + l) % 8` is `l`, if `l` counts to 8.
         """
         values = {a.var: a.value for a in self.block.axes}
-        lengths = {loop.var: constant(loop.extent) for loop in self.loops}
+        lengths = {loop.var: tree.constant(loop.extent) for loop in self.loops}
         return spread(substitute(index, values), lengths)
 
     def inner(self, form: Poly) -> Poly:
@@ -178,10 +171,10 @@ def tensorize(func: ir.Function, target: str, intrinsic: str) -> ir.Function:
     _same_loops(meaning, tile, intrinsic)
     same_computation(meaning, tile, intrinsic)
     no_guard_inside(tile)
-    folded_by_one(tile, enclosing_loops(path))
+    folded_by_one(tile, tree.enclosing_loops(path))
     operands = _operands(meaning, tile)
     no_overlap(operands, meaning)
-    return replace(path, _instruction(entry, tile, operands, names(func)))
+    return tree.replace(path, _instruction(entry, tile, operands, names(func)))
 
 
 def _tensorize_warp(func: ir.Function, target: str, name: str) -> ir.Function:
@@ -190,7 +183,7 @@ def _tensorize_warp(func: ir.Function, target: str, name: str) -> ir.Function:
     wanted = _nest(entry.meaning.body, name)
     meaning = lanes_of(wanted.block, wanted.loops[1:], wanted.loops[:1])
     path = _tile_path(func, target, len(meaning.loops))
-    nest, around = _nest(path[-1], target), enclosing_loops(path)
+    nest, around = _nest(path[-1], target), tree.enclosing_loops(path)
     tile = lanes_of(nest.block, nest.loops, around)
     _same_loops(dataclasses.replace(wanted, loops=meaning.loops), nest, name)
     same_computation(wanted, nest, name)
@@ -205,7 +198,7 @@ def _tensorize_warp(func: ir.Function, target: str, name: str) -> ir.Function:
             same_places(meaning, tile, index, given)
         dims = last_dims(buffer, len(indices))
         places[own] = Operand(buffer, found, dims)
-    return replace(path, warp_block(entry, tile, places, names(func)))
+    return tree.replace(path, warp_block(entry, tile, places, names(func)))
 
 
 def _need_matrix(block: ir.Block, buffer: ir.Buffer) -> None:
@@ -217,16 +210,16 @@ def _need_matrix(block: ir.Block, buffer: ir.Buffer) -> None:
         )
 
 
-def _tile_path(func: ir.Function, target: str, depth: int) -> Path:
+def _tile_path(func: ir.Function, target: str, depth: int) -> tree.Path:
     """The path to the tile's outermost loop."""
     if all(block.name != target for block in blocks(func)):
-        return find_loop(func, target)
-    path = find_block(func, target)
+        return tree.find_loop(func, target)
+    path = tree.find_block(func, target)
     return path[: len(path) - depth]
 
 
-def _not_in_lanes(path: Path) -> None:
-    for loop in enclosing_loops(path):
+def _not_in_lanes(path: tree.Path) -> None:
+    for loop in tree.enclosing_loops(path):
         if loop.kind == "vectorized":
             raise ScheduleError(
                 f"tensorize: loop {loop.var.name!r} around the tile is vectorized, and "
