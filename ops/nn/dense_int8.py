@@ -110,21 +110,12 @@ def dense_int8(
         "sums in i32 are not scaled by group or row, nor have they bias or activation",
         ArgumentError,
     )
-
-    if groups:
-        g = ir.reduce_axis(groups[0], "g")
-        scaled = ir.compute(
-            (rows, columns),
-            lambda i, j: ir.sum(sums(i, j, g).cast(ir.f32) * scales[j, g], g),
-            "scaled",
-        )
+    scaled = _scaled(sums, scales, (rows, columns))
 
     def element(i: ir.Expr, j: ir.Expr) -> ir.Expr:
         if dtype == ir.i32:
             return sums(i, j)
-        value: ir.Expr = scaled[i, j] if groups else sums(i, j).cast(ir.f32)
-        if not groups:
-            value = value * scales[j if scales.shape[0] != 1 else 0]
+        value = scaled(i, j)
         value = row_scale(i, value, lambda scale: value * scale)
         value = activated(value if b is None else value + b[j], activation)
         if dtype.is_float:
@@ -133,6 +124,22 @@ def dense_int8(
 
     y = ir.compute((rows, columns), element, "y")
     return ir.reshaped(y, (*x.shape[:-1], columns))
+
+
+def _scaled(
+    sums: Callable[..., ir.Expr], scales: ir.Tensor, shape: tuple[ir.Size, int]
+) -> Callable[[ir.Expr, ir.Expr], ir.Expr]:
+    """An accessor of the sums in f32, times the scales of the weights."""
+    if scales.ndim == 1:
+        one = scales.shape[0] == 1
+        return lambda i, j: sums(i, j).cast(ir.f32) * scales[0 if one else j]
+    g = ir.reduce_axis(int(scales.shape[1]), "g")
+    made = ir.compute(
+        shape,
+        lambda i, j: ir.sum(sums(i, j, g).cast(ir.f32) * scales[j, g], g),
+        "scaled",
+    )
+    return lambda i, j: made[i, j]
 
 
 def _exact(

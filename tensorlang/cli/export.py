@@ -94,22 +94,25 @@ def export(
         made = loaded.export(output, batch=several, name=name or "model", on=on)
     elif batch:
         raise ArgumentError("--batch is for --model: give --shape for an operator")
-    elif op is not None:
+    elif op is None:
+        raise ArgumentError(
+            "name an operator to export, or a network with --model FILE"
+        )
+    else:
         found, asked = options.operator(op), options.attributes(attr)
         given = [
             options.workload(found, each, dtype, attr) for each in shape or (None,)
         ]
         values = {n: v for n, v in asked.items() if n in exports.numbers(found)}
-        write = (
-            partial(exports.export_cuda, on=gpus)
-            if gpus
-            else partial(exports.export_operator, on=on)
-        )
+        write = partial(exports.export_operator, on=on)
+        if gpus:
+            write = partial(exports.export_cuda, on=gpus)
         made = write(found, given, output, name=name, values=values)
-    else:
-        raise ArgumentError(
-            "name an operator to export, or a network with --model FILE"
-        )
+    _tell(made)
+
+
+def _tell(made: exports.Exported) -> None:
+    """Print what was written, and what is missing."""
     document.found("files", [*made.libraries, *made.objects])
     for path in (*made.libraries, *made.objects):
         console.say(f"{path.relative_to(made.folder)}  {path.stat().st_size} bytes")

@@ -17,6 +17,7 @@ from tensorlang.cli.quantities import Seconds
 from tensorlang.cli.tune_network import tune_network
 from tensorlang.errors import ArgumentError, TensorlangError
 from tensorlang.ops import find
+from tensorlang.targets import Target
 from tensorlang.tuner.limits.probe import probe
 from tensorlang.tuner.progress import Progress, Report
 from tensorlang.tuner.static import tuning as static_tuning
@@ -96,49 +97,57 @@ def tune(
     if compile_only:
         options.to_compile(target)  # prints which architecture cuda stands for
     machine = static_tuning.machine(target, compile_only=compile_only)
+    how = {"target": machine, "seed": seed, "storage": storage, "resume": resume}
+    how["log"] = log
     if model is not None:
-        alone = (op, shape, dtype, attr, trials, compare)
-        if any(each not in (None, []) for each in alone):
-            raise ArgumentError(
-                "--model tunes all its workloads within --budget: leave out OP, "
-                "--shape, --dtype, --attr, --trials and --compare"
-            )
-        if machine.kind == "llvm":
-            _probe_once()
-        how = {"target": machine, "seed": seed, "storage": storage, "resume": resume}
-        how["log"] = log
+        _refuse_beside_model(op, shape, dtype, attr, trials, compare)
+        _probe_once(machine)
         tune_network(model, batch, limit or options.seconds(_BUDGET), how, _tell)
-        return
-    if op is None:
+    elif op is None:
         raise ArgumentError("name an operator to tune, or a network with --model FILE")
-    if compare is not None:
+    elif compare is not None:
         if compile_only:
             raise ArgumentError("--compare measures: leave out --compile-only")
         found = options.operator(op)
         workload = options.workload(found, shape, dtype, attr)
         compare_two(found, workload, machine, compare)
-        return
+    else:
+        members, request = _asked(op, shape, dtype, attr)
+        request |= {"budget": limit, "trials": trials, "compile_only": compile_only}
+        _probe_once(machine)
+        how_judged = "by static cost for" if compile_only else "on"
+        console.say(f"tuning {op} {how_judged} {machine}")
+        _search(op, members, request | how)
+
+
+def _refuse_beside_model(*given: object) -> None:
+    """Check that no option for an operator is given beside a network.
+
+    Raises:
+        ArgumentError: one is.
+    """
+    if any(each not in (None, []) for each in given):
+        raise ArgumentError(
+            "--model tunes all its workloads within --budget: leave out OP, --shape, "
+            "--dtype, --attr, --trials and --compare"
+        )
+
+
+def _asked(
+    op: str, shape: str | None, dtype: str | None, attr: list[str] | None
+) -> tuple[int, dict[str, Any]]:
+    """The number of operators that a name stands for, and the workload to tune.
+
+    Raises:
+        ShapeError, DTypeError, ArgumentError: it does not fit one of them.
+        OperatorError: there is none of this name.
+    """
     members = options.operators(op)
     for member in members:
         options.workload(member, shape, dtype, attr)
-    request: dict[str, Any] = {
-        "shapes": members[0].shorthand(options.shapes(shape)) or None,
-        "dtypes": options.dtypes(dtype),
-        **options.attributes(attr),
-        "budget": limit,
-        "trials": trials,
-        "target": machine,
-        "seed": seed,
-        "storage": storage,
-        "resume": resume,
-        "compile_only": compile_only,
-        "log": log,
-    }
-    if machine.kind == "llvm":
-        _probe_once()
-    how_judged = "by static cost for" if compile_only else "on"
-    console.say(f"tuning {op} {how_judged} {machine}")
-    _search(op, len(members), request)
+    shapes = members[0].shorthand(options.shapes(shape)) or None
+    given = {"shapes": shapes, "dtypes": options.dtypes(dtype)}
+    return len(members), given | options.attributes(attr)
 
 
 def _search(op: str, members: int, request: Mapping[str, Any]) -> None:
@@ -161,9 +170,11 @@ def _search(op: str, members: int, request: Mapping[str, Any]) -> None:
         raise typer.Exit(INTERRUPTED)
 
 
-def _probe_once() -> None:
-    """Measure this machine if that has not been done; without success, go on."""
-    if not machines.may_probe() or machines.kept() is not None:
+def _probe_once(machine: Target) -> None:
+    """Measure this machine, to be tuned for, once; without success, go on."""
+    if machine.kind != "llvm" or not machines.may_probe():
+        return
+    if machines.kept() is not None:
         return
     console.say("measuring this machine once; tlang machine shows the result")
     try:
