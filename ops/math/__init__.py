@@ -11,6 +11,7 @@ from tensorlang.ops.math.binary import multiply as multiply
 from tensorlang.ops.math.binary import power as power
 from tensorlang.ops.math.binary import remainder as remainder
 from tensorlang.ops.math.binary import subtract as subtract
+from tensorlang.ops.math.binary import trunc_divide as trunc_divide
 from tensorlang.ops.math.bits import bitwise_and as bitwise_and
 from tensorlang.ops.math.bits import bitwise_or as bitwise_or
 from tensorlang.ops.math.bits import bitwise_xor as bitwise_xor

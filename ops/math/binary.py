@@ -97,6 +97,17 @@ def floor_divide(a: Real, b: Real) -> Real:
     return ir.select(odd, zero, ir.select(minus, zero - a, safe))
 
 
+@elementwise("math.trunc_divide")
+def trunc_divide(a: Real, b: Real) -> Real:
+    """Elementwise `a / b`, rounded toward zero; of integers 0 where b is 0."""
+    if a.dtype.is_float:
+        return ir.trunc(a / b)
+    floor = floor_divide.element(a, b)
+    rest = a - floor * b
+    up = b.not_equal(0) & rest.not_equal(0) & (a < 0).not_equal(b < 0)
+    return floor if a.dtype.kind == "uint" else ir.select(up, floor + 1, floor)
+
+
 @elementwise("math.remainder")
 def remainder(a: Real, b: Real) -> Real:
     """Elementwise remainder, with the sign of b; of integers 0 where b is 0.

@@ -43,6 +43,9 @@ def _operator(name: str, arrays: int = 1) -> Callable[[Body], Operator]:
 def sort(x: Anything, axis: int = -1, descending: bool = False) -> ir.Tensor:
     """Sort along an axis; NaN comes last, or first if descending.
 
+    -0 precedes 0: elements are sorted by their bits, without their positions. For
+    `math.argsort`, which keeps equal elements in their order, both are equal.
+
     Args:
         x: Numbers or bool, at least one dimension.
         axis: Axis to sort along; negative counts from the end.

@@ -89,8 +89,8 @@ def attention(  # noqa: PLR0917 - options may be given by position
 
     Args:
         q: Queries `[batch, heads, m, depth]`.
-        k: Keys `[batch, groups, n, depth]`. With fewer heads than `q` has, each serves
-            `heads / groups` consecutive heads of `q`.
+        k: Keys `[batch, groups, n, depth]`, at least one. With fewer heads than `q`
+            has, each serves `heads / groups` consecutive heads of `q`.
         v: Values `[batch, groups, n, width]`.
         causal: Whether query `i` sees only keys up to `i`, as in PyTorch. With
             `"lower_right"`, the last query sees all keys, and query `i` those up to
@@ -106,7 +106,8 @@ def attention(  # noqa: PLR0917 - options may be given by position
         out: Output array.
 
     Returns:
-        Array `[batch, heads, m, width]`; zeros for queries that see no keys.
+        Array `[batch, heads, m, width]`; zeros for queries that see no keys, as padding
+        is, where a softmax of minus infinities gives NaN.
     """
     problem = loops.Problem.of(q, k, v, causal, scale, window, mask)
     return problem.result(loops.attention(problem))

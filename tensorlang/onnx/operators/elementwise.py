@@ -137,12 +137,17 @@ def divide(a: Operand, b: Operand) -> Operand:
         return tidy(_each(_over, a, b))
     if _is_float(a):
         return foldable(math.divide)(a, b)
-    quotient = foldable(math.floor_divide)(a, _divisor(b))
-    rest = _subtract(a, _multiply(quotient, b))
-    up = foldable(math.logical_and)(
-        _unequal(rest, 0), _unequal(_less(a, 0), _less(b, 0))
-    )
-    return where(up, _add(quotient, 1), quotient)
+    b = _divisor(b)
+    if isinstance(a, Value) or isinstance(b, Value):
+        made: Tensor = math.trunc_divide(to_value(a), to_value(b))
+        return made
+    return folded(_truncated, a, b)
+
+
+def _truncated(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Quotients of integers, rounded toward zero."""
+    quotient: np.ndarray = np.floor_divide(a, b)
+    return quotient + ((quotient * b != a) & ((a < 0) != (b < 0)))
 
 
 @reads("BitShift", folds=True)

@@ -58,6 +58,17 @@ def corrected(given):
     return given
 
 
+def rounded(how):
+    """`div` in PyTorch has an option for what other operators of ours do."""
+
+    def change(given):
+        if given.pop("rounding_mode") != how:
+            raise NoOptionError
+        return given
+
+    return change
+
+
 def unstable(given):
     given.pop("stable", None)
     return {"axis": -1} | given
@@ -76,7 +87,7 @@ UNARY = (
     "reciprocal rsqrt sign sin sqrt square tanh"
 )
 BINARY = (
-    "add subtract:sub multiply:mul divide:div power:pow floor_divide remainder "
+    "add subtract:sub multiply:mul power:pow floor_divide remainder "
     "maximum minimum equal:eq not_equal:ne greater:gt greater_equal:ge less:lt "
     "less_equal:le logical_and logical_or"
 )
@@ -100,6 +111,9 @@ TABLE = [
     (math.argsort, "argsort", "x axis descending", unstable),
     (math.sort, "sort", "x axis descending", unstable),
     (math.clip, "clamp", "x low high", None),
+    (math.divide, "div:no_rounding_mode", "a b", None),
+    (math.trunc_divide, "div:trunc_rounding", "a b rounding_mode", rounded("trunc")),
+    (math.floor_divide, "div:floor_rounding", "a b rounding_mode", rounded("floor")),
     (math.cumsum, "cumsum", "x axis", None),
     (math.matmul, "matmul", "a b", None),
     (math.var, "var", "x axis", corrected),
@@ -157,12 +171,13 @@ FEW = (torch.float32, torch.float16, torch.bfloat16, torch.int32)
 
 @cache
 def infos():
-    """PyTorch's entries by name; seconds of imports, for those who run these tests."""
+    """PyTorch's entries by name, and by `name:variant`; imports take seconds."""
     from torch.testing._internal.common_methods_invocations import op_db
 
     found = {}
     for info in op_db:
-        found.setdefault(info.name, []).append(info)
+        for name in {info.name, f"{info.name}:{info.variant_test_name}"}:
+            found.setdefault(name, []).append(info)
     return found
 
 

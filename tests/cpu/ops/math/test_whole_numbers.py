@@ -34,6 +34,36 @@ def test_division_is_numpys(name, dtype):
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("dtype", TYPES)
+def test_division_toward_zero(dtype):
+    values = interesting(dtype)
+    found = math.trunc_divide(values[:, None], values)
+    kind, bits = DType(dtype).numpy, DType(dtype).bits
+    assert found.dtype == kind
+
+    def quotient(a, b):
+        whole = abs(a) // abs(b) if b else 0
+        return (whole if (a < 0) == (b < 0) else -whole) % (1 << bits)
+
+    expected = [[quotient(int(a), int(b)) for b in values] for a in values]
+    np.testing.assert_array_equal(
+        found.view(f"u{kind.itemsize}"), np.array(expected, f"u{kind.itemsize}")
+    )
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64"])
+def test_division_of_floats_toward_zero(dtype):
+    ends = [np.inf, -np.inf, np.nan, 0.0, -0.0]
+    x = np.array([7.5, -7.5, 2.0, -0.25, *ends], DType(dtype).numpy)
+    found = math.trunc_divide(x[:, None], x)
+    assert found.dtype == x.dtype
+    with np.errstate(all="ignore"):
+        wide = np.trunc(x[:, None].astype(np.float32) / x.astype(np.float32))
+    np.testing.assert_array_equal(found.astype(np.float32), wide)
+    one = np.ones(3, x.dtype)
+    assert not any(each.any() for each in math.trunc_divide_grad(one, one, one + one))
+
+
 def test_divisors_may_be_numbers():
     x = np.arange(-20, 20, dtype=np.int32)
     np.testing.assert_array_equal(math.floor_divide(x, -7), x // -7)
