@@ -128,14 +128,16 @@ def by_loops(value: Expr, loops: Collection[Var], *inner: Collection[Var]) -> Ex
             kind = free_vars(part).intersection(loops)
             of_row = len(kind) < len(loops) and holds(part, Load)
             if of_row or any(kind.isdisjoint(each) for each in inner):
-                groups[kind] = (*groups.get(kind, ()), (visit(part), n))
+                groups[kind] = (*groups.get(kind, ()), (part, n))
             else:
-                inside = (*inside, (visit(part), n))
+                inside = (*inside, (part, n))
         gains = any(len(group) > 1 or group[0][1] < 0 for group in groups.values())
         if not gains or not inside:
-            return rebuild(node, visit)
+            return rebuild(node, visit)  # parts are visited once: here or below
+        inside = tuple((visit(part), n) for part, n in inside)
         for group in groups.values():
-            shared = written(Sum(((group, coefficient),)), node.dtype)
+            visited = tuple((visit(part), n) for part, n in group)
+            shared = written(Sum(((visited, coefficient),)), node.dtype)
             inside, coefficient = (*inside, (shared, 1)), 1.0
         return written(Sum(((inside, 1.0),)), node.dtype)
 

@@ -147,7 +147,9 @@ def divide(a: Operand, b: Operand) -> Operand:
 def _truncated(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Quotients of integers, rounded toward zero."""
     quotient: np.ndarray = np.floor_divide(a, b)
-    return quotient + ((quotient * b != a) & ((a < 0) != (b < 0)))
+    up = (quotient * b != a) & ((a < 0) != (b < 0))
+    made: np.ndarray = quotient + up
+    return made
 
 
 @reads("BitShift", folds=True)

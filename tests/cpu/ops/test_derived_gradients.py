@@ -322,3 +322,19 @@ def test_gradients_without_annotations_have_the_type_of_their_result():
     assert back(np.ones(3, "f2"), np.ones(3, "f2")).dtype == np.float16
     with pytest.raises(DTypeError, match="dy is f32; an array of f64 is needed"):
         back(np.ones(3, "f4"), np.ones(3))
+
+
+def test_a_deep_polynomial_takes_no_longer_than_its_terms() -> None:
+    @operator("derived.horner")
+    def horner(x: Floats) -> ir.Tensor:
+        def element(i: ir.Expr) -> ir.Expr:
+            made = ir.as_expr(1.0, x.dtype)
+            for n in range(30):
+                made = made * x[i] + float(n)
+            return made
+
+        return ir.compute(x.shape, element)
+
+    x = np.linspace(-0.9, 0.9, 7)
+    wanted = np.polyval(np.polyder(np.array([1.0, *range(30)])), x)
+    np.testing.assert_allclose(horner.grad(np.ones_like(x), x), wanted, rtol=1e-12)
