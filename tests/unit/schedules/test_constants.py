@@ -63,7 +63,12 @@ def large(node: ast.AST) -> list[ast.Constant]:
 
 def used(node: ast.AST) -> set[str]:
     """The names in an expression."""
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+    found: set[str] = set()
+    for each in ast.walk(node):
+        match each:
+            case ast.Name(name) | ast.Attribute(ast.Name(), name):  # SIDES, space.SIDES
+                found.add(name)
+    return found
 
 
 def option_names(module: ast.Module) -> set[str]:
