@@ -215,6 +215,7 @@ class Library:
         scalars: The numbers that a caller passes.
         aliases: Pairs of arrays, by position, that may be the same memory.
         constants: Data that is part of the library.
+        formulas: How the numbers follow from others, in lines of Python.
     """
 
     name: str
@@ -225,6 +226,7 @@ class Library:
     scalars: tuple[Scalar, ...] = ()
     aliases: tuple[tuple[int, int], ...] = ()
     constants: bytes = field(default=b"", repr=False)
+    formulas: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         arrays = (array.name for array in self.arrays)

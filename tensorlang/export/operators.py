@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,6 +102,20 @@ def fixed_numbers(
     return {n: v for n, v in values.items() if n not in derived} | made
 
 
+def formulas(op: Operator) -> tuple[str, ...]:
+    """The source of the function that computes an operator's numbers, with helpers."""
+    if op.host is None:
+        return ()
+    beside = vars(inspect.getmodule(op.host))
+    used = (beside.get(name) for name in op.host.__code__.co_names)
+    helpers = [f for f in used if getattr(f, "__module__", "") == op.host.__module__]
+    try:
+        texts = [inspect.getsource(function) for function in (*helpers, op.host)]
+    except OSError:  # installed without sources
+        return ()
+    return tuple(line for text in texts for line in (*text.splitlines(), ""))[:-1]
+
+
 M = TypeVar("M", bound=Place)
 
 
@@ -142,6 +157,7 @@ class Exporter(Generic[M]):
             programs,
             scalars=tuple(self._scalars(given[0], signature)),
             aliases=signature.aliases,
+            formulas=formulas(self.op),
         )
 
     def _program(self, workload: Workload, machine: M) -> Program:

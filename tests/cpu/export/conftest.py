@@ -6,10 +6,17 @@ import ctypes
 import shutil
 import subprocess
 from dataclasses import dataclass
+from importlib import util
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tensorlang.graph.specs import TensorSpec
+from tensorlang.layers import Conv2D, Dense, Flatten, MaxPool2D, Model, Sequential
+from tensorlang.ops import random
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
 TASK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int)
 FOR = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, TASK, ctypes.c_void_p)
 WARNINGS = ("-std=c11", "-O1", "-Wall", "-Wextra", "-Wconversion", "-Werror")
@@ -127,3 +134,34 @@ def program():
         ]
 
     return run
+
+
+def example(name):
+    """A module of the examples."""
+    spec = util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def lenet():
+    layers = (Conv2D(6, 5, "relu", padding="same"), MaxPool2D(2), Conv2D(16, 5, "relu"))
+    layers += (
+        MaxPool2D(2),
+        Flatten(),
+        Dense(120, "relu"),
+        Dense(84, "relu"),
+        Dense(10),
+    )
+    spec = TensorSpec(("batch", 1, 28, 28))
+    return Model(Sequential(*layers)).compile(spec, train=False, key=random.key(1))
+
+
+@pytest.fixture(scope="session")
+def reader():
+    """The transformer block of the examples, and a batch of 16."""
+    module = example("transformer_block")
+    spec = TensorSpec(("batch", module.LENGTH), "int64")
+    model = Model(module.Reader()).compile(spec, train=False, key=random.key(4))
+    return model, module.batch(random.key(6), 16)[0]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import platform
 import shutil
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,8 +15,11 @@ from tensorlang.ops import find, nn, random
 from tensorlang.ops.kernels import building
 
 TRIPLE = "aarch64-linux-gnu"
-ROOT = Path("/usr") / TRIPLE
 NEEDED = {f"{TRIPLE}-gcc": f"gcc-{TRIPLE}", "qemu-aarch64": "qemu-user"}
+TOOLS = {
+    "compiler": f"{TRIPLE}-gcc",
+    "emulator": ("qemu-aarch64", "-L", f"/usr/{TRIPLE}"),
+}
 MISSING = [package for tool, package in NEEDED.items() if not shutil.which(tool)]
 # operator -> shapes, type, fixed numbers, and those as the kernel here takes them
 CASES = {
@@ -53,12 +57,32 @@ def test_the_same_bits_on_arm(name, on, program, tmp_path):
     y = here(*given, *scalars)
     for threads in (1, 3):
         arrays = (*inputs, np.zeros(y.shape, y.dtype))
-        tools = {
-            "compiler": f"{TRIPLE}-gcc",
-            "emulator": ("qemu-aarch64", "-L", str(ROOT)),
-        }
-        *_, found = program(made, threads, *arrays, **tools)
+        *_, found = program(made, threads, *arrays, **TOOLS)
         np.testing.assert_array_equal(found.view("u1"), np.asarray(y).view("u1"))
+
+
+@pytest.fixture(params=["lenet", "transformer"])
+def network(request, lenet, reader):
+    """A network and a batch of 16."""
+    images = np.random.default_rng(0).standard_normal((16, 1, 28, 28), np.float32)
+    return (lenet, images) if request.param == "lenet" else reader
+
+
+@pytest.mark.skipif(bool(MISSING), reason=f"apt-get install {' '.join(MISSING)}")
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="compares with x86-64-v3")
+def test_networks_on_arm(network, on, program, tmp_path):
+    model, x = network
+    like = np.zeros_like(model(x))
+    twin = replace(on[0], triple="x86_64-linux-gnu", cpu="x86-64-v3")  # same kernels
+    here, there = (
+        model.export(tmp_path / machine.cpu, batch=[16], on=[machine])
+        for machine in (twin, on[0])
+    )
+    _, expected = program(here, 1, x, like)
+    np.testing.assert_allclose(expected, model(x), rtol=1e-3, atol=1e-4)
+    for threads in (1, 3):
+        _, found = program(there, threads, x, like, **TOOLS)
+        np.testing.assert_array_equal(found.view("u1"), expected.view("u1"))
 
 
 def test_objects_are_of_arm(on, tmp_path):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module, util
-from pathlib import Path
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -12,36 +11,12 @@ from tensorlang import graph
 from tensorlang.errors import ArgumentError, GraphError
 from tensorlang.export import export_graph, export_network, machines
 from tensorlang.graph.specs import KeySpec, TensorSpec
-from tensorlang.layers import Conv2D, Dense, Flatten, MaxPool2D, Model, Sequential
+from tensorlang.layers import Conv2D, Dense, Flatten, Model, Sequential
 from tensorlang.ops import math, nn, random
-
-EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 def normal(*shape, seed=0):
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
-
-
-def example(name):
-    """A module of the examples."""
-    spec = util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
-    module = util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="module")
-def lenet():
-    layers = (Conv2D(6, 5, "relu", padding="same"), MaxPool2D(2), Conv2D(16, 5, "relu"))
-    layers += (
-        MaxPool2D(2),
-        Flatten(),
-        Dense(120, "relu"),
-        Dense(84, "relu"),
-        Dense(10),
-    )
-    spec = TensorSpec(("batch", 1, 28, 28))
-    return Model(Sequential(*layers)).compile(spec, train=False, key=random.key(1))
 
 
 @pytest.fixture(scope="module")
@@ -86,16 +61,14 @@ def test_weights_are_those_of_the_export(lenet, exported, loaded):
         lenet.set_params(before)
 
 
-def test_a_transformer_block(loaded, in_order, tmp_path):
-    module = example("transformer_block")
-    spec = TensorSpec(("batch", module.LENGTH), "int64")
-    model = Model(module.Reader()).compile(spec, train=False, key=random.key(4))
+def test_a_transformer_block(reader, loaded, in_order, tmp_path):
+    model, ids = reader
     function = loaded(model.export(tmp_path, batch=[16], name="reader"))
-    ids, _ = module.batch(random.key(6), 16)
-    y = np.empty((16, module.TOKENS), np.float32)
+    expected = model(ids)
+    y = np.empty_like(expected)
     for threads in (None, in_order(2)):
         assert function((16,), ids, y, threads=threads) == 0
-        np.testing.assert_array_equal(y, model(ids))
+        np.testing.assert_array_equal(y, expected)
     assert function((16,), ids + 10**6, y) > 0  # the check of the embedding
 
 

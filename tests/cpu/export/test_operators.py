@@ -14,7 +14,7 @@ from tensorlang import ir, targets
 from tensorlang.errors import ArgumentError, CodegenError, ShapeError, TargetError
 from tensorlang.export import export_operator, machines
 from tensorlang.export.library import c_name, library_name
-from tensorlang.ops import find, math, nn, operator, random
+from tensorlang.ops import find, math, nn, operator, optim, random
 
 
 def normal(*shape, seed=0):
@@ -166,6 +166,25 @@ def test_updates_in_place(exported, loaded):
     y = np.empty_like(x)
     assert function((6, 5), x, b, y) == 0
     np.testing.assert_array_equal(y, x + b)
+
+
+def test_adam_tells_how_its_numbers_follow_from_the_step(exported, loaded):
+    made = exported("optim.adam", *[(100,)] * 4)
+    header = (made.folder / f"{made.name}.h").read_text()
+    assert (
+        "    rate, root = lr / (1.0 - beta1**step), math.sqrt(1.0 - beta2**step)"
+        in header
+    )
+    arrays = [np.abs(normal(100)) for _ in range(4)]
+    again = [a.copy() for a in arrays]
+    numbers = find("optim.adam").host(step=3)
+    assert loaded(made)((100,), *arrays, *map(ctypes.c_float, numbers)) == 0
+    optim.adam(*again, step=3)
+    for ours, theirs in zip(arrays, again, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    made = exported("optim.adamw", *[(100,)] * 4)
+    header = (made.folder / f"{made.name}.h").read_text()
+    assert header.index("def _adam(") < header.index("def _adamw(")  # which calls it
 
 
 def test_several_ranges_of_sizes(exported, loaded):
