@@ -210,7 +210,10 @@ class Update(Operator):
                     f"its definition returned {len(made)} element(s), and updates "
                     f"{', '.join(new)}; return the new element of each"
                 )
-            return tuple(map(ir.stored, made, (array.dtype for array in new.values())))
+            return tuple(
+                ir.stored(ir.named(f"new_{n}", value, always=len(new) > 1), array.dtype)
+                for value, (n, array) in zip(made, new.items(), strict=True)
+            )
 
         first, *_ = arrays.values()
         return ir.compute(first.shape, element, tuple(f"next_{name}" for name in new))

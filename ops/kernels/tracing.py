@@ -528,6 +528,7 @@ def _with_names(
     """The function with its inputs named as in the definition.
 
     Other buffers with such a name are renamed: the default name of `compute` is `y`.
+    So are values named after an input, as `x_i` for `x[i]`.
     """
     taken = {node.name for node in ir.visit.walk(func) if hasattr(node, "name")} | {
         *given
@@ -545,9 +546,9 @@ def _with_names(
         for param in func.params
     )
     apart = {
-        var: ir.Var(ir.visit.fresh(var.name, taken), var.dtype)
+        var: ir.Var(ir.visit.fresh(var.name.replace(_GIVEN, ""), taken), var.dtype)
         for var in bound(func.body)
-        if var.name in given
+        if var.name in given or _GIVEN in var.name
     }
     body = ir.visit.substitute(ir.visit.replace_buffers(func.body, renamed), apart)
     return replace(func, params=params, body=body)

@@ -12,7 +12,8 @@ from tensorlang.ops.spec.signature import Float, Scalar
 
 def decayed(grad: Float, param: Float, decay: Scalar) -> ir.Expr:
     """The gradient plus that of the L2 penalty, if `decay` is not 0."""
-    return ir.select(ir.as_expr(decay).equal(0.0), grad, grad + decay * param)
+    none = ir.as_expr(decay).equal(0.0)
+    return ir.named("g", ir.select(none, grad, grad + decay * param), always=False)
 
 
 def largest(new: Float, old: Float) -> ir.Expr:

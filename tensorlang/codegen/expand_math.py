@@ -1,9 +1,9 @@
 """Expand mathematical functions into arithmetic, in lets before their statement.
 
-    y[i] = exp(x[i])     ->     t: f32 = x[i]
-                                t_1: f32 = fma(t, 1.442695, 12582912.0)
+    y[i] = exp(x[i])     ->     arg: f32 = x[i]
+                                moved: f32 = fma(arg, 1.442695, 12582912.0)
                                 ...
-                                y[i] = t_9
+                                y[i] = scaled_1
 
 A `while` whose condition needs an expansion tests a flag, set before it and in it. An
 expansion may select a call of another intrinsic; that one is computed under a branch:
@@ -88,7 +88,7 @@ class _Expansion:
         self, call: ir.Call, lets: list[ir.Stmt], known: dict[ir.Expr, ir.Expr]
     ) -> ir.Expr:
         """Expand one call, recursively."""
-        parts, value = expansions.expand(call, lambda dtype: self.names.var("t", dtype))
+        parts, value = expansions.expand(call, self.names.var)
         for part in parts:
             match part.value:
                 case ir.Select(cond=cond, a=a, b=b) if _expands(a) and _is_scalar(a):

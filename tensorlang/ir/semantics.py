@@ -181,7 +181,8 @@ def _expanded(
     numbers = count()
     args = _arguments(dtype, arity)
     return expansions.expand(
-        intrinsic(name, *args), lambda kind: ir.Var(f"t{next(numbers)}", kind)
+        intrinsic(name, *args),
+        lambda part, kind: ir.Var(f"{part}{next(numbers)}", kind),
     )
 
 

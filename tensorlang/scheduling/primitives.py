@@ -35,6 +35,7 @@ _HOMES: Final = {
     "loops": ("split", "fuse", "reorder"),
     "memory": ("set_scope", "hint"),
     "merge": ("merge",),
+    "number": ("number_loops",),
     "pad": ("pad",),
     "pipeline": ("pipeline", "double_buffer"),
     "partition": ("partition", "specialize"),

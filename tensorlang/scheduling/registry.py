@@ -47,6 +47,7 @@ class Entry:
         s = Schedule(func, target)
         asked = knobs if knobs is not None else Knobs()
         self.body(s, asked)
+        s.number_loops()
         s.knobs = dict(asked.values)
         return s
 

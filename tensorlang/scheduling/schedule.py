@@ -272,6 +272,13 @@ class Schedule:
         made = self.apply("rfactor", block, loop, **_set_options(axis=axis or None))
         return made
 
+    def number_loops(self) -> None:
+        """Give loops the shortest names that tell them apart, unless they have them."""
+        function, trace = self.function, self.trace
+        self.apply("number_loops")
+        if self.function is function:
+            self.trace = trace
+
     def pipeline(self, loop: str, stages: int) -> None:
         """Prefetch a loop's staged data some iterations ahead, asynchronously."""
         self.apply("pipeline", loop, stages)

@@ -24,6 +24,7 @@ MOVES: Final[Mapping[str, Callable[[Draw, View], Any]]] = {
     "partition": loop_moves.partition,
     "specialize": loop_moves.specialize,
     "merge": loop_moves.merge,
+    "number_loops": loop_moves.number_loops,
     "cache_read": block_moves.cache_read,
     "cache_write": block_moves.cache_write,
     "compute_at": block_moves.compute_at,

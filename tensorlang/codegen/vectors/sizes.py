@@ -85,7 +85,7 @@ class _Splitter:
                 continue
             var = stmt.var
             if size < lanes:
-                var = self.names.var(f"{var.name}_{number}", value.dtype)
+                var = self.names.var(f"{var.name}_v{number}", value.dtype)
             own.append(var)
             made.append(ir.Let(var, value))
         if own != [stmt.var]:

@@ -139,8 +139,8 @@ def _expanded(node: ir.Call, machine: Machine, lanes: Lanes) -> Array:
 def _expand(node: ir.Call) -> tuple[tuple[ir.Let, ...], ir.Expr]:
     numbers = count()
 
-    def variable(dtype: DType) -> ir.Var:
-        return ir.Var(f"@{id(node)}.{next(numbers)}", dtype)
+    def variable(name: str, dtype: DType) -> ir.Var:
+        return ir.Var(f"@{id(node)}.{name}.{next(numbers)}", dtype)
 
     return expansions.expand(node, variable)
 

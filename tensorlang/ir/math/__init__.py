@@ -35,12 +35,14 @@ EXPANSIONS: Final[dict[str, Callable[..., Expr]]] = {
 }
 
 
-def expand(call: Call, name: Callable[[DType], Var]) -> tuple[tuple[Let, ...], Expr]:
+def expand(
+    call: Call, variable: Callable[[str, DType], Var]
+) -> tuple[tuple[Let, ...], Expr]:
     """Expand a call of a mathematical function.
 
     Args:
         call: A call whose intrinsic `expands`.
-        name: Makes a variable of the given type with an unused name.
+        variable: Makes one of an unused name like the given one, and of the given type.
 
     Returns:
         `Let`s in order, each used by later ones, and the resulting value.
@@ -51,8 +53,8 @@ def expand(call: Call, name: Callable[[DType], Var]) -> tuple[tuple[Let, ...], E
     if call.name not in EXPANSIONS:
         raise IRError(f"{call.name} has no expansion; it is not in {set(EXPANSIONS)}")
     narrow = call.dtype.bits < f32.bits
-    scope = Scope(f32.vector(call.dtype.lanes) if narrow else call.dtype, name)
-    args = [scope.let(arg.cast(scope.dtype)) for arg in call.args]
+    scope = Scope(f32.vector(call.dtype.lanes) if narrow else call.dtype, variable)
+    args = [scope.let(arg.cast(scope.dtype), "arg") for arg in call.args]
     result = scope.let(EXPANSIONS[call.name](scope, *args))
     value = Cast(call.dtype, result) if narrow else result
     return tuple(scope.lets), value

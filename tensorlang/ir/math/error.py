@@ -161,8 +161,8 @@ _TAIL_F64: Final = (
 
 def erf(s: Scope, x: Expr) -> Expr:
     """`x + x P(x^2)` up to 1/2, `1 - 2^(c - 2t + t Q(t))` for `t = |x|` above."""
-    size = s.let(Unary("abs", x))
-    square = s.let(x * x)
+    size = s.let(Unary("abs", x), "size")
+    square = s.let(x * x, "square")
     small = s.fma(s.horner(square, _SMALL[s.dtype.name]), x, x)
     most = 4.0 if s.single else 6.0  # from here on, erf rounds to 1
     t = s.select(size > most, most, size)

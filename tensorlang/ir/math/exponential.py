@@ -126,15 +126,15 @@ EXP2_RANGE: Final = {"f32": (-151.0, 129.0), "f64": (-1076.0, 1025.0)}
 
 def clamp(s: Scope, x: Expr, low: float, high: float) -> Var:
     """`x` clamped to `[low, high]`; NaN stays NaN."""
-    capped = s.select(x > high, high, x)
-    return s.select(capped < low, low, capped)
+    capped = s.select(x > high, high, x, "capped")
+    return s.select(capped < low, low, capped, "clamped")
 
 
 def reduce_by_ln2(s: Scope, x: Expr) -> tuple[Var, Var]:
     """`(r, k)` with `x = k ln2 + r`."""
     high, low = LN2[s.dtype.name]
     whole, k = s.nearest(x, math.log2(math.e))
-    return s.fma(whole, -low, s.fma(whole, -high, x)), k
+    return s.fma(whole, -low, s.fma(whole, -high, x, "rest"), "rest"), k
 
 
 def exp_parts(s: Scope, x: Expr) -> tuple[Var, Var]:
@@ -145,9 +145,9 @@ def exp_parts(s: Scope, x: Expr) -> tuple[Var, Var]:
 
 def scale(s: Scope, p: Expr, k: Expr) -> Var:
     """`p * 2^k`, rounded once, for k of twice the range of normal exponents."""
-    half = s.let(k >> 1)
-    partly = s.let(p * s.power_of_two(half))
-    return s.let(partly * s.power_of_two(k - half))
+    half = s.let(k >> 1, "half_k")
+    partly = s.let(p * s.power_of_two(half), "scaled")
+    return s.let(partly * s.power_of_two(k - half), "scaled")
 
 
 def exp(s: Scope, x: Expr) -> Expr:
@@ -186,8 +186,8 @@ def tanh(s: Scope, x: Expr) -> Expr:
     polynomials, with coefficients of either; k is added to the exponent.
     """
     name = s.dtype.name
-    size = s.let(Unary("abs", x))
-    large = s.let(size >= 0.7)  # not NaN
+    size = s.let(Unary("abs", x), "size")
+    large = s.let(size >= 0.7, "large")  # not NaN
     most = 10.0 if s.single else 20.0
     t = s.select(size > most, most, size)
     high, low = LN2[name]

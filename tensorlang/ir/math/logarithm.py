@@ -46,7 +46,7 @@ _LOG2E: Final = {
 
 def exponent(s: Scope, x: Expr) -> Var:
     """The k for which `x * 2^-k` is within [sqrt(1/2), sqrt(2)), for normal x > 0."""
-    return s.let((s.bits(x) - _SQRT_HALF[s.dtype.name]) >> s.mantissa)
+    return s.let((s.bits(x) - _SQRT_HALF[s.dtype.name]) >> s.mantissa, "k")
 
 
 def shift_exponent(s: Scope, x: Expr, k: Expr) -> Var:
@@ -56,17 +56,17 @@ def shift_exponent(s: Scope, x: Expr, k: Expr) -> Var:
 
 def normalised(s: Scope, x: Expr) -> tuple[Var, Var]:
     """`(f, k)` with `x = 2^k (1+f)` and k as a float, for any positive finite x."""
-    tiny = s.let(x < 2.0 ** (1 - s.bias))
+    tiny = s.let(x < 2.0 ** (1 - s.bias), "tiny")
     lift = s.mantissa + 1
     x = s.select(tiny, x * 2.0**lift, x)
     k = exponent(s, x)
     count = Cast(s.dtype, k) - Select(tiny, s.const(lift), s.const(0.0))
-    return s.let(shift_exponent(s, x, k) - 1.0), s.let(count)
+    return s.let(shift_exponent(s, x, k) - 1.0, "f"), s.let(count, "count")
 
 
 def small_part(s: Scope, f: Expr) -> Var:
     """`log(1+f) - f`."""
-    square = s.let(f * f)
+    square = s.let(f * f, "square")
     if s.single:
         return s.let(square * s.horner(f, _F32))
     half = s.let(square * 0.5)

@@ -59,7 +59,7 @@ _EXP2_F32: Final = (
 
 def pow(s: Scope, a: Expr, b: Expr) -> Expr:
     """`a` to the power `b`."""
-    size = s.let(Unary("abs", a))
+    size = s.let(Unary("abs", a), "size")
     value = _magnitude_f32(s, size, b) if s.single else _magnitude_f64(s, size, b)
     one = s.const(1.0)
     value = s.select(Compare("eq", size, one), 1.0, value)

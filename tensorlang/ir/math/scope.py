@@ -21,11 +21,11 @@ BIAS: Final = {"f32": 127, "f64": 1023}
 class Scope:
     """The `Let`s of one expansion, over values of one float type (f32 or f64).
 
-    `name` makes a variable of the given type with an unused name.
+    `variable` makes one of an unused name like the given one, and of the given type.
     """
 
     dtype: DType
-    name: Callable[[DType], ir.Var]
+    variable: Callable[[str, DType], ir.Var]
     lets: list[ir.Let] = field(default_factory=list)
 
     @property
@@ -53,11 +53,11 @@ class Scope:
         """The unsigned integers of the same width and lanes."""
         return _INTS[self.dtype.name][1].vector(self.dtype.lanes)
 
-    def let(self, value: ir.Expr) -> ir.Var:
-        """A variable bound to `value`."""
+    def let(self, value: ir.Expr, name: str = "t") -> ir.Var:
+        """A variable bound to `value`, which has a name if it is one already."""
         if isinstance(value, ir.Var):
             return value
-        var = self.name(value.dtype)
+        var = self.variable(name, value.dtype)
         self.lets.append(ir.Let(var, value))
         return var
 
@@ -65,30 +65,34 @@ class Scope:
         """A constant of the float type, in all lanes."""
         return ir.splat(ir.Const(value, self.dtype.scalar), self.dtype.lanes)
 
-    def fma(self, a: ir.ExprLike, b: ir.ExprLike, c: ir.ExprLike) -> ir.Var:
+    def fma(
+        self, a: ir.ExprLike, b: ir.ExprLike, c: ir.ExprLike, name: str = "t"
+    ) -> ir.Var:
         """`a*b + c`, rounded once, as a variable."""
-        return self.let(fma(a, b, c))
+        return self.let(fma(a, b, c), name)
 
     def horner(self, x: ir.Expr, coefficients: Sequence[float]) -> ir.Var:
         """The polynomial with these coefficients, highest power first."""
         total = self.const(coefficients[0])
         for coefficient in coefficients[1:]:
-            total = self.fma(total, x, coefficient)
+            total = self.fma(total, x, coefficient, "poly")
         return self.let(total)
 
     def bits(self, x: ir.Expr) -> ir.Var:
         """The bits of a float as a signed integer."""
-        return self.let(ir.Bitcast(self.int, x))
+        return self.let(ir.Bitcast(self.int, x), "bits")
 
-    def float(self, bits: ir.Expr) -> ir.Var:
+    def float(self, bits: ir.Expr, name: str = "t") -> ir.Var:
         """The float with these bits."""
-        return self.let(ir.Bitcast(self.dtype, bits))
+        return self.let(ir.Bitcast(self.dtype, bits), name)
 
     def power_of_two(self, exponent: ir.Expr) -> ir.Var:
         """2 to an integer power within the normal range."""
-        return self.float((exponent + self.bias) << self.mantissa)
+        return self.float((exponent + self.bias) << self.mantissa, "power")
 
-    def select(self, cond: ir.Expr, a: ir.ExprLike, b: ir.ExprLike) -> ir.Var:
+    def select(
+        self, cond: ir.Expr, a: ir.ExprLike, b: ir.ExprLike, name: str = "t"
+    ) -> ir.Var:
         """`a` where `cond` holds, else `b`, as a variable."""
         kind, lanes = self.dtype.scalar, self.dtype.lanes
         return self.let(
@@ -96,7 +100,8 @@ class Scope:
                 cond,
                 ir.splat(ir.as_expr(a, kind), lanes),
                 ir.splat(ir.as_expr(b, kind), lanes),
-            )
+            ),
+            name,
         )
 
     def nearest(self, x: ir.Expr, scale: ir.ExprLike = 1.0) -> tuple[ir.Var, ir.Var]:
@@ -106,12 +111,12 @@ class Scope:
         be below 2^(mantissa - 2). Beyond (and for NaN) both results are undefined.
         """
         magic = 1.5 * 2.0**self.mantissa
-        moved = self.fma(x, scale, magic)
-        whole = self.let(moved - magic)
+        moved = self.fma(x, scale, magic, "moved")
+        whole = self.let(moved - magic, "whole")
         stored = int(np.array(magic, self.dtype.numpy).view(self.int.numpy))
-        return whole, self.let(self.bits(moved) - stored)
+        return whole, self.let(self.bits(moved) - stored, "k")
 
 
 def widen(scope: Scope) -> Scope:
     """A scope of f64 that appends to the same `Let`s."""
-    return Scope(f64.vector(scope.dtype.lanes), scope.name, scope.lets)
+    return Scope(f64.vector(scope.dtype.lanes), scope.variable, scope.lets)

@@ -70,27 +70,27 @@ _WINDOW: Final = {"f32": (32, 152, 5, 2), "f64": (64, 1077, 20, 4)}
 
 def sin(s: Scope, x: ir.Expr) -> ir.Expr:
     """The sine of x radians."""
-    size = s.let(ir.Unary("abs", x))
+    size = s.let(ir.Unary("abs", x), "size")
     r, tail, quadrant = _near(s, size)
     return _or_far(s, "far_sin", x, _wave(s, r, tail, quadrant, s.bits(x)))
 
 
 def cos(s: Scope, x: ir.Expr) -> ir.Expr:
     """The cosine of x radians."""
-    r, tail, quadrant = _near(s, s.let(ir.Unary("abs", x)))
-    return _or_far(s, "far_cos", x, _wave(s, r, tail, s.let(quadrant + 1)))
+    r, tail, quadrant = _near(s, s.let(ir.Unary("abs", x), "size"))
+    return _or_far(s, "far_cos", x, _wave(s, r, tail, s.let(quadrant + 1, "quadrant")))
 
 
 def far_sin(s: Scope, x: ir.Expr) -> ir.Expr:
     """The sine of x radians, by Payne and Hanek's reduction."""
-    r, tail, quadrant = _reduced(s, s.let(ir.Unary("abs", x)))
+    r, tail, quadrant = _reduced(s, s.let(ir.Unary("abs", x), "size"))
     return _if_finite(s, x, _wave(s, r, tail, quadrant, s.bits(x)))
 
 
 def far_cos(s: Scope, x: ir.Expr) -> ir.Expr:
     """The cosine of x radians, by Payne and Hanek's reduction."""
-    r, tail, quadrant = _reduced(s, s.let(ir.Unary("abs", x)))
-    return _if_finite(s, x, _wave(s, r, tail, s.let(quadrant + 1)))
+    r, tail, quadrant = _reduced(s, s.let(ir.Unary("abs", x), "size"))
+    return _if_finite(s, x, _wave(s, r, tail, s.let(quadrant + 1, "quadrant")))
 
 
 def _or_far(s: Scope, name: str, x: ir.Expr, near: ir.Expr) -> ir.Var:
@@ -110,8 +110,8 @@ def _near(s: Scope, size: ir.Expr) -> tuple[ir.Var, ir.Var, ir.Var]:
     most = s.fma(whole, -first, size)
     product = s.let(whole * second)
     missed = s.fma(whole, second, -product)
-    r = s.let(most - product)
-    tail = s.fma(whole, -third, ((most - r) - product) - missed)
+    r = s.let(most - product, "rest")
+    tail = s.fma(whole, -third, ((most - r) - product) - missed, "tail")
     return r, tail, quadrant
 
 
@@ -119,9 +119,9 @@ def _wave(
     s: Scope, r: ir.Expr, tail: ir.Expr, quadrant: ir.Expr, sign: ir.Expr | None = None
 ) -> ir.Var:
     """The sine of `quadrant * pi/2 + r + tail`, negated if `sign` is negative."""
-    z = s.fma(r, r, r * (tail + tail))
-    sine = s.let(r + s.fma(r * z, s.horner(z, _SIN[s.dtype.name]), tail))
-    cosine = s.fma(s.horner(z, _COS[s.dtype.name]), z, 1.0)
+    z = s.fma(r, r, r * (tail + tail), "square")
+    sine = s.let(r + s.fma(r * z, s.horner(z, _SIN[s.dtype.name]), tail), "sine")
+    cosine = s.fma(s.horner(z, _COS[s.dtype.name]), z, 1.0, "cosine")
     value = s.select(_odd(s, quadrant), cosine, sine)
     flip = s.let(quadrant << (s.dtype.bits - 2))
     flip = flip if sign is None else s.let(flip ^ sign)

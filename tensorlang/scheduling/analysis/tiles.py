@@ -10,6 +10,7 @@ tile gets axes that count within it:
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -21,7 +22,7 @@ from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.integers.polynomials import Poly, number, term
 from tensorlang.ir.simplification.conditions import conjunction, conjuncts
-from tensorlang.ir.visit import fresh, substitute
+from tensorlang.ir.visit import fresh, substitute, walk
 from tensorlang.scheduling.analysis.coverage import first_only
 from tensorlang.scheduling.analysis.regions import Range, Ranges, Region, relax
 
@@ -206,6 +207,7 @@ def copy_over(
     region: Region,
     around: Ranges,
     taken: set[str],
+    indices: Sequence[ir.Expr],
 ) -> Copy:
     """Loops and axes that visit the part of `region` inside `buffer`.
 
@@ -214,19 +216,21 @@ def copy_over(
         region: One range per dimension.
         around: Ranges of the enclosing loops, to prove guards superfluous.
         taken: Names in use; new ones are added.
+        indices: Where the buffer is used, by axes that give the loops their names.
     """
     loops: list[tuple[ir.Var, ir.Expr]] = []
     axes: list[ir.Axis] = []
     at: list[ir.Expr] = []
     local: list[ir.Expr] = []
     where: list[ir.Expr] = []
-    for d, (part, extent) in enumerate(zip(region, buffer.shape, strict=True)):
+    words = [_word(index, d) for d, index in enumerate(indices)]
+    for word, part, extent in zip(words, region, buffer.shape, strict=True):
         counter: ir.Expr = ir.Const(0, i64)
         if part.extent != number(1):
-            counter = ir.Var(fresh(f"c{d}", taken), i64)
+            counter = ir.Var(fresh(word, taken), i64)
             loops.append((counter, part.extent.expr()))
         value = (part.low + linear(counter)).expr()
-        axis = ir.Axis(ir.Var(fresh(f"v{d}", taken), i64), "spatial", extent, value)
+        axis = ir.Axis(ir.Var(fresh(f"v{word}", taken), i64), "spatial", extent, value)
         axes.append(axis)
         at.append(axis.var)
         where += _inside(part, extent, value, around)
@@ -238,6 +242,16 @@ def copy_over(
         tuple(local),
         conjunction(dict.fromkeys(where)),
     )
+
+
+def _word(index: ir.Expr, d: int) -> str:
+    """What a loop along dimension `d` is called: the first axis of its index, or `cD`.
+
+    Of `vi_in` it is `i`.
+    """
+    names = (node.name for node in walk(index) if isinstance(node, ir.Var))
+    word = re.sub(r"(_in|_\d+)+$", "", next(names, "").removeprefix("v"))
+    return word if word.isidentifier() else f"c{d}"
 
 
 def _local_axis(

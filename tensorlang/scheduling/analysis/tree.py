@@ -10,6 +10,7 @@ loop around that block.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import TypeAlias, TypeVar
@@ -311,6 +312,19 @@ def new_names(func: ir.Function, *wanted: str) -> tuple[str, ...]:
     """The wanted names, each numbered if the function already uses it."""
     taken = names(func)
     return tuple(fresh(name, taken) for name in wanted)
+
+
+def numbered(func: ir.Function, name: str, count: int) -> tuple[str, ...]:
+    """`i_0`, `i_1`, ... for `i` or a part `i_2` of it, after those that are in use."""
+    root = stem(name)
+    parts = (found.removeprefix(f"{root}_") for found in names(func))
+    first = 1 + max((int(part) for part in parts if part.isdecimal()), default=-1)
+    return tuple(f"{root}_{n}" for n in range(first, first + count))
+
+
+def stem(name: str) -> str:
+    """A loop's name without the numbers of its parts: of `i_0`, `i`."""
+    return re.sub(r"_\d+(?=_|$)", "", name)
 
 
 def constant(expr: ir.Expr) -> int | None:

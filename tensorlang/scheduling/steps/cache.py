@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from tensorlang.errors import ScheduleError
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import names, reads, writes
-from tensorlang.ir.visit import fresh
+from tensorlang.ir.visit import fresh, walk
 from tensorlang.scheduling.analysis.guarding import (
     carried_guards,
     carries_all,
-    read_indices,
     wholly_written,
 )
 from tensorlang.scheduling.analysis.legality import legality
@@ -107,10 +106,10 @@ def cache_read(
 
         for i in range(2):
             x_shared = alloc(f32[32], scope="shared")
-            for c0 in range(32):
-                with block("x_shared_copy", v0=spatial(50, i * 32 + c0),
-                           v0_in=spatial(32, c0), where=i * 32 + c0 < 50):
-                    x_shared[v0_in] = x[v0]
+            for i_1 in range(32):
+                with block("x_shared_copy", vi_1=spatial(50, i * 32 + i_1),
+                           vi_1_in=spatial(32, i_1), where=i * 32 + i_1 < 50):
+                    x_shared[vi_1_in] = x[vi_1]
             for j in range(32):
                 with block("y", vi=spatial(50, i * 32 + j), vi_in=spatial(32, j),
                            where=i * 32 + j < 50):
@@ -127,14 +126,20 @@ def cache_read(
     tile = tile_of(source, part, fresh(f"{buffer}_{scope}", taken), scope)
     outside_of_threads(tile, place.outer)
     name = fresh(f"{tile.name}_copy", taken)
-    copy = copy_over(source, part, place.outer_ranges, taken)
+    indices = _first_read(place.block, source)
+    copy = copy_over(source, part, place.outer_ranges, taken, indices)
     if not wholly_written(place, source, part):
-        (indices, *_) = read_indices(place.block, source)
         copy = copy.guarded(carried_guards(place, indices, copy))
     fill = copy.nest(name, ir.Store(tile, copy.local, ir.Load(source, copy.at)))
     reader = localized(place, place.block, {source: tile}, part, taken, reading=True)
     made = place.with_block(reader).beside((ir.Alloc(tile), fill))
     return made, (name, tile.name)
+
+
+def _first_read(block: ir.Block, source: ir.Buffer) -> tuple[ir.Expr, ...]:
+    """The indices of the first load of a buffer."""
+    loads = (n for n in walk(block.body) if isinstance(n, ir.Load))
+    return next(load.indices for load in loads if load.buffer == source)
 
 
 def _read_region(place: Site, source: ir.Buffer) -> Region:

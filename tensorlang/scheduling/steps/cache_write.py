@@ -208,10 +208,10 @@ def cache_write(
                     with block("y", vi=spatial(32, i * 16 + j), vk=reduction(8, k),
                                vi_in=spatial(16, j)):
                         reduce(sum, y_register[vi_in], x[vi, vk])
-            for c0 in range(16):
-                with block("y_register_write", v0=spatial(32, i * 16 + c0),
-                           v0_in=spatial(16, c0)):
-                    y[v0] = y_register[v0_in]
+            for i_1 in range(16):
+                with block("y_register_write", vi_1=spatial(32, i * 16 + i_1),
+                           vi_1_in=spatial(16, i_1)):
+                    y[vi_1] = y_register[vi_1_in]
 
     After `cache_write("y", "y", "register", at="k", accumulate=True)` of the same:
 
@@ -222,10 +222,10 @@ def cache_write(
                     with block("y", vi=spatial(32, i * 16 + j), vi_in=spatial(16, j),
                                vk_at=spatial(8, k), vk_in=reduction(1, 0)):
                         reduce(sum, y_register[vi_in], x[vi, vk_at])
-                for c0 in range(16):
-                    with block("y_register_write", v0=spatial(32, i * 16 + c0),
-                               v0_in=spatial(16, c0), vk=reduction(8, k)):
-                        reduce(sum, y[v0], y_register[v0_in])
+                for i_1 in range(16):
+                    with block("y_register_write", vi_1=spatial(32, i * 16 + i_1),
+                               vi_1_in=spatial(16, i_1), vk=reduction(8, k)):
+                        reduce(sum, y[vi_1], y_register[vi_1_in])
     """
     place = site(func, block, at)
     update = _update_of(place, find_buffer(func, buffer))
@@ -317,7 +317,9 @@ def _write_back(
     accumulate: bool,
 ) -> ir.Stmt:
     """The nest that writes the tile back."""
-    plain = copy_over(next(iter(tiles)), part, place.outer_ranges, taken)
+    plain = copy_over(
+        next(iter(tiles)), part, place.outer_ranges, taken, update.indices
+    )
     copy = plain.guarded(carried_guards(place, update.indices, plain))
     values = tuple(ir.Load(tile, copy.local) for tile in tiles.values())
     if not accumulate:

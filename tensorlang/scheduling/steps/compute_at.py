@@ -159,9 +159,10 @@ def compute_at(func: ir.Function, block: str, loop: str) -> ir.Function:
 
         for j_0 in range(2):
             t = alloc(f32[6])
-            for c0 in range(6):
-                with block("t", v0=spatial(10, j_0 * 4 + c0), v0_in=spatial(6, c0)):
-                    t[v0_in] = x[v0] * 2.0
+            for i_1 in range(6):
+                with block("t", vi_1=spatial(10, j_0 * 4 + i_1),
+                           vi_1_in=spatial(6, i_1)):
+                    t[vi_1_in] = x[vi_1] * 2.0
             for j_1 in range(4):
                 with block("y", vj=spatial(8, j_0 * 4 + j_1), vj_in=spatial(4, j_1)):
                     y[vj] = t[vj_in] + t[vj_in + 2]
@@ -217,7 +218,7 @@ def _moved(
     tile = tile_of(buffer, part, buffer.name, buffer.scope)
     around = (*tree.enclosing_loops(target), loop)
     outside_of_threads(tile, around)
-    copy = copy_over(buffer, part, loop_ranges(around), taken)
+    copy = copy_over(buffer, part, loop_ranges(around), taken, indices)
     nest = moved_nest(
         path, indices, copy, buffer, shared=shared_loops(path, target), taken=taken
     )

@@ -52,8 +52,8 @@ def fuse_axes(
     After `fuse_axes("y", ["vi", "vj"])`:
 
         for f in range(20):
-            with block("y", vi_vj=spatial(20, f)):
-                y[vi_vj // 5, vi_vj % 5] = x[vi_vj % 5, vi_vj // 5]
+            with block("y", vi_j=spatial(20, f)):
+                y[vi_j // 5, vi_j % 5] = x[vi_j % 5, vi_j // 5]
     """
     path = find_block(func, block)
     chosen = _chosen(block_of(path), axes)
@@ -61,7 +61,8 @@ def fuse_axes(
     need_constants(extents, f"axes of block {block!r}")
     ranges = ranges_at(path)
     value = simplify(flat([axis.value for axis in chosen], extents), ranges)
-    var = ir.Var(fresh("_".join(axes), names(func)), i64)
+    name = "v" + "_".join(axis.removeprefix("v") for axis in axes)
+    var = ir.Var(fresh(name, names(func)), i64)
     whole = ir.Axis(var, chosen[0].kind, simplify(product(extents)), value)
     digits = dict(zip((a.var for a in chosen), _digits(var, extents), strict=True))
     func = replace(path, _with_axis(block_of(path), whole, digits, ranges))

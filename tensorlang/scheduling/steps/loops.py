@@ -51,7 +51,8 @@ def split(
             division. A single number `n` stands for `[None, n]`.
 
     Returns:
-        The function, and the names of the new loops: `i_0`, `i_1`, ...
+        The function, and the names of the new loops: `i_0`, `i_1`, ..., with the next
+        numbers if there are such loops already.
 
     Raises:
         ScheduleError: a factor is not positive, two are `None`, or they do not cover
@@ -74,8 +75,7 @@ def split(
     sizes = _sizes(old, [None, factors] if isinstance(factors, int) else factors)
     factors_cover(old, sizes)
     steady([old], old.body)
-    wanted = (f"{old.var.name}_{n}" for n in range(len(sizes)))
-    names = tree.new_names(func, *wanted)
+    names = tree.numbered(func, old.var.name, len(sizes))
     new = [Var(name, old.var.dtype) for name in names]
     value: Expr = new[0]
     for var, size in zip(new[1:], sizes[1:], strict=True):
@@ -157,7 +157,8 @@ def fuse(func: Function, outer: str, inner: str) -> tuple[Function, str]:
         inner: The name of the loop directly inside it, of the same kind.
 
     Returns:
-        The function, and the name of the new loop: `i_j`.
+        The function, and the name of the new loop: `i_j`, also for parts `i_0` and
+        `j_1` of loops that were split.
 
     Raises:
         ScheduleError: the nest is not perfect, the inner extent depends on the outer
@@ -183,7 +184,9 @@ def fuse(func: Function, outer: str, inner: str) -> tuple[Function, str]:
     nothing_between(first, second)
     inner_extent_fixed(first, second)
     steady([first, second], first.body)
-    (name,) = tree.new_names(func, f"{first.var.name}_{second.var.name}")
+    roots = map(tree.stem, (first.var.name, second.var.name))
+    words = dict.fromkeys(word for root in roots for word in root.split("_"))
+    (name,) = tree.new_names(func, "_".join(words))
     var = Var(name, first.var.dtype)
     values = {first.var: var // second.extent, second.var: var % second.extent}
     if tree.constant(first.extent) == 1:  # nothing to divide

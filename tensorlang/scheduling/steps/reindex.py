@@ -93,10 +93,10 @@ def reindex(
     After `reindex("y", "x")`:
 
         x_y = alloc(f32[8, 3])
-        for c0 in range(8):
-            for c1 in range(3):
-                with block("x_y_copy", v0=spatial(8, c0), v1=spatial(3, c1)):
-                    x_y[v0, v1] = x[v0 + v1]
+        for i_1 in range(8):
+            for k_1 in range(3):
+                with block("x_y_copy", vi_1=spatial(8, i_1), vk_1=spatial(3, k_1)):
+                    x_y[vi_1, vk_1] = x[vi_1 + vk_1]
         for i in range(8):
             for k in range(3):
                 with block("y", vi=spatial(8, i), vk=reduction(3, k)):
@@ -123,8 +123,9 @@ def _gathered(place: Site, old: ir.Buffer) -> tuple[ir.Function, tuple[str, str]
     unchanged_while_read(place, old)
     new = _shaped(place, old, indices)
     taken = names(place.func) | {new.name}
-    copy = copy_over(new, whole(new), {}, taken)
-    homes = dict(zip(_used_axes(place.block, indices), copy.at, strict=True))
+    axes = _used_axes(place.block, indices)
+    copy = copy_over(new, whole(new), {}, taken, axes)
+    homes = dict(zip(axes, copy.at, strict=True))
     name = fresh(f"{new.name}_copy", taken)
     load = ir.Load(old, tuple(substitute(index, homes) for index in indices))
     fill = copy.nest(name, ir.Store(new, copy.at, load))
@@ -143,8 +144,9 @@ def _scattered(place: Site, old: ir.Buffer) -> tuple[ir.Function, tuple[str, str
     new = {buffer: _shaped(place, buffer, update.indices) for buffer in buffers}
     first = new[buffers[0]]
     taken = names(place.func) | {buffer.name for buffer in new.values()}
-    copy = copy_over(first, whole(first), {}, taken)
-    homes = dict(zip(_used_axes(place.block, update.indices), copy.at, strict=True))
+    axes = _used_axes(place.block, update.indices)
+    copy = copy_over(first, whole(first), {}, taken, axes)
+    homes = dict(zip(axes, copy.at, strict=True))
     name = fresh(f"{first.name}_write", taken)
     indices = tuple(substitute(index, homes) for index in update.indices)
     stores = (ir.Store(b, indices, ir.Load(t, copy.at)) for b, t in new.items())

@@ -161,9 +161,10 @@ def reverse_compute_at(func: ir.Function, block: str, loop: str) -> ir.Function:
                 with block("t", vi=spatial(10, i_0 * 4 + i_1),
                            where=i_0 * 4 + i_1 < 10):
                     t[vi] = x[vi] * 2.0
-            for c0 in range(4):
-                with block("y", v0=spatial(10, i_0 * 4 + c0), where=i_0 * 4 + c0 < 10):
-                    y[v0] = t[v0] + 1.0
+            for j_1 in range(4):
+                with block("y", vj_1=spatial(10, i_0 * 4 + j_1),
+                           where=i_0 * 4 + j_1 < 10):
+                    y[vj_1] = t[vj_1] + 1.0
     """
     user = tree.find_block(func, block)
     place, buffer = _producer(func, tree.block_of(user), loop)
@@ -188,7 +189,7 @@ def reverse_compute_at(func: ir.Function, block: str, loop: str) -> ir.Function:
     others = _companions(place, user, dict(zip(indices, part, strict=True)))
     early_enough(place.path, user, frozenset({buffer, *others}))
     taken = names(func)
-    copy = copy_over(buffer, part, place.outer_ranges, taken)
+    copy = copy_over(buffer, part, place.outer_ranges, taken, indices)
     kept = {v.var for v in copy.axes} & set(copy.at)
     copy = dataclasses.replace(
         copy, axes=tuple(axis for axis in copy.axes if axis.var in kept)

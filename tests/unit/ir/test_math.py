@@ -195,9 +195,9 @@ def test_arguments_near_multiples_of_half_pi(name, kind):
 
 
 def numbered():
-    """Variables t0, t1, ... of the types asked for."""
+    """Variables of the names and types asked for, with a number each."""
     numbers = count()
-    return lambda kind: Var(f"t{next(numbers)}", kind)
+    return lambda name, kind: Var(f"{name}{next(numbers)}", kind)
 
 
 EDGES = {

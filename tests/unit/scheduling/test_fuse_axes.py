@@ -54,7 +54,7 @@ def test_a_convolution_as_a_product_of_matrices():
     assert np.array_equal(outcome(s.function), outcome(parse(CONV)))
     (block,) = (b for b in blocks(s.function) if b.name == "t")
     values = {axis.var.name: repr(axis.value) for axis in block.axes}
-    assert values == {"vb_vi": "b_i", "vo": "o", "vc_vu": "c_u"}
+    assert values == {"vb_i": "b_i", "vo": "o", "vc_u": "c_u"}
     s.reindex("t", "x")
     shapes = [b.shape for b in allocations(s.function) if b.name == "x_t"]
     assert [repr(extent) for extent in shapes[0]] == ["n * 7", "6"]
@@ -67,7 +67,7 @@ def test_dimensions_follow_the_axes():
     (t,) = (b for b in allocations(s.function) if b.name == "t")
     assert [repr(extent) for extent in t.shape] == ["n * 7", "4"]
     (block,) = (b for b in blocks(s.function) if b.name == "t")
-    assert "t[vb_vi, vo]" in repr(block)
+    assert "t[vb_i, vo]" in repr(block)
     assert np.array_equal(outcome(s.function), outcome(parse(CONV)))
 
 

@@ -69,13 +69,12 @@ def test_a_result_holds_a_temporary_before_anything_is_merged(same_meaning):
 
 
 def test_a_row_of_loops_that_were_split(golden, same_meaning):
-    after = SOFTMAX
-    for loop in ("i", "i_1", "i_2", "i_3"):
-        after, _ = split(after, loop, [None, 2])
-    for outer, inner in [("i_1_0", "i_1_1_1"), ("i_2_0", "i_2_1"), ("i_3_0", "i_3_1")]:
-        after = merge(merge(after, "i_0", outer), "i_1_1", inner)
+    after, (first, second) = split(SOFTMAX, "i", [None, 2])
+    for loop in ("i_1", "i_2", "i_3"):
+        after, (outer, inner) = split(after, loop, [None, 2])
+        after = merge(merge(after, first, outer), second, inner)
     for name in ("top", "e", "total"):
-        after = store_at(after, name, "i_1_1")
+        after = store_at(after, name, second)
     golden(show(after))
     for m in (1, 4, 5):
         same_meaning(SOFTMAX, after, m=m)
