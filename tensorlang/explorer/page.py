@@ -17,6 +17,7 @@ from tensorlang.explorer.limits import Limits, limits_of, roofline
 from tensorlang.explorer.loop_table import bytes_of, loops_of, sizes_of
 from tensorlang.explorer.machine_code import mix
 from tensorlang.explorer.stages import Stage, stages_of
+from tensorlang.explorer.summary import summary
 from tensorlang.highlighting import highlighted, style_sheets
 from tensorlang.ir.text.printer import show
 
@@ -86,13 +87,14 @@ def page(
     before = stages_of(other.definition, other.schedule, other.kernel) if other else []
     template = _environment().get_template("page.html.j2")
     limits, sizes = subject.limits, sizes_of(subject.definition, subject.sizes)
-    params = subject.definition.params
+    params, function = subject.definition.params, subject.schedule.function
     return template.render(
         subject=subject,
         limits=limits,
+        summary=summary(function, limits, subject.kernel.artifact.knobs),
         roofline=roofline(limits),
         params=[(each, bytes_of(each.buffer, sizes)) for each in params],
-        loops=loops_of(subject.schedule.function, subject.sizes),
+        loops=loops_of(function, subject.sizes),
         stages=[(stage, _highlighted(stage.lines, stage.language)) for stage in stages],
         changes=changes(subject.definition, subject.schedule),
         other=other,

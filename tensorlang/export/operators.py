@@ -108,9 +108,10 @@ def formulas(op: Operator) -> tuple[str, ...]:
         return ()
     beside = vars(inspect.getmodule(op.host))
     used = (beside.get(name) for name in op.host.__code__.co_names)
-    helpers = [f for f in used if getattr(f, "__module__", "") == op.host.__module__]
+    functions = [f for f in used if inspect.isfunction(f)]
+    helpers = [f for f in functions if f.__module__ == op.host.__module__]
     try:
-        texts = [inspect.getsource(function) for function in (*helpers, op.host)]
+        texts = [*map(inspect.getsource, helpers), inspect.getsource(op.host)]
     except OSError:  # installed without sources
         return ()
     return tuple(line for text in texts for line in (*text.splitlines(), ""))[:-1]

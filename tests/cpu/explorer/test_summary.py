@@ -1,0 +1,59 @@
+"""The summary of a page: loops, copies, knobs and the limit, in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensorlang.explorer.limits import Limits
+from tensorlang.explorer.summary import summary
+from tensorlang.ir.text.parser import parse
+from tensorlang.scheduling.schedule import Schedule
+
+MATMUL = """
+def matmul(x: f32[8, 16], w: f32[32, 16], y: Out[f32[8, 32]]):
+    for i in range(8):
+        for j in range(32):
+            for k in range(16):
+                with block(
+                    "y", vi=spatial(8, i), vj=spatial(32, j), vk=reduction(16, k)
+                ):
+                    reduce(sum, y[vi, vj], x[vi, vk] * w[vj, vk])
+"""
+
+
+def test_what_became_of_loops_and_arrays():
+    s = Schedule(parse(MATMUL))
+    outer, inner = s.split("j", [None, 8])
+    s.reorder(outer, "i", "k", inner)
+    _, tile = s.cache_read("y", "w", "global", at=outer)
+    s.transform_layout(tile, lambda j, k: (k, j))
+    s.parallel(outer)
+    s.vectorize(inner)
+    assert summary(s.function, Limits(None, (), "not measured"), {"lanes": 8}) == {
+        "vectors": f"{inner} (8)",
+        "threads": f"{outer} (4)",
+        "copies": "w \N{RIGHTWARDS ARROW} w_global "
+        f"(global f32[8, 16], in another order) in each {outer}",
+        "knobs": "lanes=8",
+        "limit": "not measured",
+    }
+
+
+def test_a_plain_function_has_a_limit_alone():
+    limits = Limits(None, (), "the work depends on data")
+    assert summary(parse(MATMUL), limits, {}) == {"limit": "the work depends on data"}
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "said"),
+    [
+        ("dense", "llvm", {"vectors", "threads", "copies", "knobs", "limit"}),
+        ("softmax", "llvm", {"vectors", "threads", "limit"}),
+        ("optim.adam", "llvm", {"vectors", "threads", "limit"}),
+    ],
+)
+def test_each_question_has_an_answer(subject, name, target, said):
+    found = subject(name, target=target)
+    made = summary(found.schedule.function, found.limits, found.kernel.artifact.knobs)
+    assert said <= made.keys()
+    assert all(made.values())
