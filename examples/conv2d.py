@@ -94,14 +94,14 @@ def tiled(func: Function, stride: int = 1) -> Schedule:
     pack_weights(s, rows)
     if stride > 1:
         deal_columns(s, stride)
-    s.split("o", [None, rows])
-    s.reorder("b", "o_0", "i", "j", "c", "ky", "kx", "o_1")
+    blocks, row = s.split("o", [None, rows])
+    s.reorder("b", blocks, "i", "j", "c", "ky", "kx", row)
     whole = columns // (vectors * LANES) * vectors * LANES
     if 0 < whole < columns:
         s.partition("j", whole)
-        register_tile(s, "_tail", -(-(columns - whole) // LANES))
-    register_tile(s, "", vectors)
-    s.parallel(s.fuse(s.fuse("b", "o_0"), "i"))
+        register_tile(s, row, "_tail", -(-(columns - whole) // LANES))
+    register_tile(s, row, "", vectors)
+    s.parallel(s.fuse(s.fuse("b", blocks), "i"))
     return s
 
 
@@ -134,9 +134,9 @@ def deal_columns(s: Schedule, stride: int) -> None:
         s.parallel(loop)
 
 
-def register_tile(s: Schedule, part: str, vectors: int) -> None:
+def register_tile(s: Schedule, row: str, part: str, vectors: int) -> None:
     """Tiles of `vectors` vectors for the columns of this part (main or `_tail`)."""
-    loops = [f"{name}{part}" for name in ("c", "ky", "kx", "o_1")]
+    loops = [f"{name}{part}" for name in ("c", "ky", "kx", row)]
     tile, vector, lane = s.split(f"j{part}", [None, vectors, LANES])
     s.reorder(tile, *loops, vector, lane)
     write, registers = s.cache_write(f"y{part}", "y", "register", at=tile)
