@@ -120,7 +120,7 @@ def elementwise() -> Iterator[Call]:
             if grad is not None:
                 yield Call(f"{grad.id} {shown}", grad, (a, a, b), {})
     i = array(*_BIG, dtype=np.int32)
-    for name in ("floor_divide", "remainder", "add", "multiply"):
+    for name in ("floor_divide", "trunc_divide", "remainder", "add", "multiply"):
         op = getattr(math, name)
         yield Call(f"{op.id} int32", op, (i, i), {})
     cond = array(*_BIG, dtype=bool)

@@ -22,7 +22,7 @@ _ARGUMENTS: dict[str, Callable[[Any, Any], tuple[Any, ...]]] = {
     },
     **{
         name: lambda g, b: (g(b, 4, dtype="int32"), g(b, 4, dtype="int32"))
-        for name in (*_BITS, "floor_divide", "remainder")
+        for name in (*_BITS, "floor_divide", "trunc_divide", "remainder")
     },
     "invert": lambda g, b: (g(b, 4, dtype="int32"),),
     "cast": lambda g, b: (g(b, 4), "f64"),
