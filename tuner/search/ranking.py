@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -43,6 +44,8 @@ class Ranking:
         space.point(algorithm, Knobs())  # for the domains
         self._costs: dict[str, float] = {}
         self._kept: dict[float, Candidate] = {}  # by predicted time
+        self._placed: dict[str, list[float]] = {}  # numbers for the knobs, by key
+        self._numbered: tuple[str, ...] = ()  # the knobs that have them
         self._explored: set[str] = set()
         lowest = self._whole(Candidate(algorithm))
         self._add(lowest)
@@ -83,8 +86,8 @@ class Ranking:
         tried |= {self._add(candidate) for candidate in pending}
         costs = [
             cost
-            for cost, candidate in sorted(self._kept.items(), key=lambda kept: kept[0])
-            if cost not in tried and share(self._whole(candidate))
+            for cost, candidate in sorted(self._kept.items(), key=itemgetter(0))
+            if cost not in tried and share(candidate)
         ]
         if not costs:
             return None
@@ -138,10 +141,20 @@ class Ranking:
         for (key, candidate), exact in zip(new.items(), costs, strict=True):
             cost = self._costs[key] = float(f"{exact:.9g}")
             if cost < math.inf:
-                self._kept.setdefault(cost, candidate)
+                self._kept.setdefault(cost, self._whole(candidate))
 
     def _places(self, candidates: Sequence[Candidate]) -> Floats:
-        """Numbers for the knobs: ranks of ordered values, bits of others."""
+        """Numbers for the knobs, a row for each candidate; computed once."""
+        if (knobs := tuple(self._domains)) != self._numbered:
+            self._numbered, self._placed = knobs, {}
+        new = {c.key: c for c in candidates if c.key not in self._placed}
+        if new:
+            rows = self._numbers(new.values()).tolist()
+            self._placed |= zip(new, rows, strict=True)
+        return np.array([self._placed[each.key] for each in candidates])
+
+    def _numbers(self, candidates: Iterable[Candidate]) -> Floats:
+        """Ranks of ordered values, bits of others."""
         knobs = [self._whole(each).knobs for each in candidates]
         columns: list[list[float]] = []
         for name, domain in self._domains.items():

@@ -37,11 +37,15 @@ class Candidate:
 
     algorithm: str
     knobs: Mapping[str, Value] = field(default_factory=dict)
+    _key: str = field(default="", init=False, repr=False, compare=False)
 
     @property
     def key(self) -> str:
         """Equal for equal configurations."""
-        return json.dumps([self.algorithm, dict(self.knobs)], sort_keys=True)
+        if not self._key:
+            made = json.dumps([self.algorithm, dict(self.knobs)], sort_keys=True)
+            object.__setattr__(self, "_key", made)
+        return self._key
 
     def __str__(self) -> str:
         settings = ", ".join(f"{name}={value}" for name, value in self.knobs.items())
