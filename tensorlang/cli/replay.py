@@ -92,7 +92,7 @@ def replay(
         if shape or dtype or attr or target or storage:
             raise ArgumentError(f"{search} is a file: leave out what names a workload")
         found = landscapes.read(Path(search))
-    elif Path(search).suffix in _SUFFIXES:
+    elif Path(search).suffix in _SUFFIXES or len(Path(search).parts) > 1:
         raise ArgumentError(f"there is no file {search}")
     else:
         op = options.operator(search)

@@ -45,7 +45,7 @@ def _conv(*, transposed: bool) -> Read:
         window = tuple(w.shape[2:])
         ones = (1,) * len(window)
         strides, by = strides or ones, dilations or ones
-        reach = reach_of(window, by)
+        reach = reach_of(window, by, strides)
         if kernel_shape not in {None, window}:
             raise ShapeError(f"weights {w.spec} and kernel_shape={kernel_shape}")
         given = {"stride": strides, "dilation": by, "groups": group}
@@ -53,6 +53,8 @@ def _conv(*, transposed: bool) -> Read:
             ends = padding_of(x, auto_pad, pads, reach, strides)
             return find(f"nn.conv{len(window)}d")(x, w, b, padding=ends, **given)
         more = output_padding or (0,) * len(window)
+        if not len(more) == len(window) == len(x.shape) - 2:
+            raise ShapeError(f"weights {w.spec}, output_padding={more}, on {x.spec}")
         if output_shape or auto_pad.startswith("SAME"):
             sizes = known_shape(x)[2:]
             steps = list(zip(sizes, strides, strict=True))
@@ -75,7 +77,10 @@ def _conv(*, transposed: bool) -> Read:
             slice(begin - least, None if end == least else least - end)
             for (begin, end), least in zip(ends, low, strict=True)
         ]
-        return y if cut == [slice(0, None)] * len(cut) else y[(..., *cut)]
+        made = y if cut == [slice(0, None)] * len(cut) else y[(..., *cut)]
+        if 0 in made.shape[2:] and 0 not in x.shape:
+            raise ShapeError(f"pads={pads} leave nothing of {y.spec}")
+        return made
 
     return read
 
@@ -88,7 +93,7 @@ def _surplus(
     Raises:
         ShapeError: there are other sizes.
     """
-    if len(full) != len(sizes):
+    if len(full) != len(sizes) or min(sizes) < 1:
         raise ShapeError(f"output_shape={tuple(sizes)} of {tuple(full)}")
     halves = [divmod(max(n - m, 0), 2) for n, m in zip(full, sizes, strict=True)]
     if how == "SAME_UPPER":
@@ -113,7 +118,7 @@ def _pool(name: str) -> Read:
         del storage_order
         ones = (1,) * len(kernel_shape)
         steps, by = strides or ones, dilations or ones
-        ends = padding_of(x, auto_pad, pads, reach_of(kernel_shape, by), steps)
+        ends = padding_of(x, auto_pad, pads, reach_of(kernel_shape, by, steps), steps)
         more: dict[str, object] = {"dilation": by}
         ceil = ceil_mode and not auto_pad.startswith("SAME")
         if name == "avg_pool":

@@ -60,16 +60,22 @@ def padding_of(
     return tuple(made)
 
 
-def reach_of(window: Sequence[Extent], dilations: Ints) -> tuple[int, ...]:
+def reach_of(
+    window: Sequence[Extent], dilations: Ints, strides: Ints
+) -> tuple[int, ...]:
     """Window extents, dilation included.
 
     Raises:
         ShapeError: not one to three dimensions, or a size is symbolic or below 1.
     """
     sizes = [n for n in window if isinstance(n, int)]
-    fits = 1 <= len(sizes) <= 3 and len(window) == len(dilations) == len(sizes)
-    if not fits or min(*sizes, *dilations) < 1:
-        raise ShapeError(f"windows of {tuple(window)}, dilations {dilations}")
+    fits = 1 <= len(sizes) <= 3 and len(window) == len(sizes)
+    fits = fits and len(dilations) == len(strides) == len(sizes)
+    if not fits or min(*sizes, *dilations, *strides) < 1:
+        raise ShapeError(
+            f"windows of {tuple(window)}, dilations {dilations}, strides {strides}: "
+            "each has one to three positive numbers, as many as the others"
+        )
     return tuple((n - 1) * by + 1 for n, by in zip(sizes, dilations, strict=True))
 
 
@@ -94,6 +100,7 @@ class Windows:
     def sums(self, x: Tensor) -> Tensor:
         """The sum of each window, as a convolution of each channel with ones."""
         rank = len(self.extents)
+        self.refuse_empty(x)
         ones = to_value(np.ones((1, 1, *self.extents), x.spec.numpy))
         channels = nn.reshape(x, (x.shape[0] * x.shape[1], 1, *x.shape[2:]))
         y = find(f"nn.conv{rank}d")(
@@ -106,13 +113,27 @@ class Windows:
         made: Tensor = nn.reshape(y, (*x.shape[:2], *y.shape[2:]))
         return made
 
+    def refuse_empty(self, x: Tensor) -> None:
+        """Refuse windows that are larger than padded images, or padding alone.
+
+        Raises:
+            ShapeError: there are some.
+        """
+        reach = reach_of(self.extents, self.spread, self.steps)
+        for n, far, (low, high) in zip(x.shape[2:], reach, self.ends, strict=True):
+            larger = isinstance(n, int) and far > n + low + high
+            if larger or max(low, high) >= far:
+                raise ShapeError(
+                    f"windows of {reach} on {x.spec}, padded by {self.ends}"
+                )
+
     def _reaching(self, sizes: Sequence[Extent]) -> tuple[tuple[int, int], ...]:
         """The padding, with what a last window reaches beyond it.
 
         Raises:
             ShapeError: it depends on a symbolic size.
         """
-        made, reach = [], reach_of(self.extents, self.spread)
+        made, reach = [], reach_of(self.extents, self.spread, self.steps)
         for n, far, step, (low, high) in zip(
             sizes, reach, self.steps, self.ends, strict=True
         ):
@@ -128,15 +149,23 @@ class Windows:
 
 
 def means(x: Tensor, windows: Windows, count_include_pad: bool) -> Tensor:
-    """Averages of windows that are dilated, or mostly padding."""
+    """Averages of windows that are dilated, or mostly padding; sums are f32 or f64."""
+    dtype, x = x.spec.dtype, _wide(x)
     inside = np.ones((1, 1, *known_shape(x)[2:]), x.spec.numpy)
     counted = windows
+    windows.refuse_empty(x)
     if count_include_pad:
         around = ((0, 0), (0, 0), *windows.ends)
         inside = np.pad(inside, around, constant_values=1)
         counted = replace(windows, ends=((0, 0),) * len(windows.ends))
     counts = counted.sums(to_value(inside))
-    made: Tensor = math.divide(windows.sums(x), counts)
+    made: Tensor = math.cast(math.divide(windows.sums(x), counts), dtype)
+    return made
+
+
+def _wide(x: Tensor) -> Tensor:
+    """Halves as f32, in which their sums do not overflow; others as they are."""
+    made: Tensor = x if x.spec.numpy.itemsize >= 4 else math.cast(x, "f32")
     return made
 
 
@@ -155,10 +184,14 @@ def lp_pool(
     """The p-norm of each window."""
     ones = (1,) * len(kernel_shape)
     steps, by = strides or ones, dilations or ones
-    ends = padding_of(x, auto_pad, pads, reach_of(kernel_shape, by), steps)
+    if p <= 0:
+        raise ShapeError(f"p={p}: a norm has a positive one")
+    reach = reach_of(kernel_shape, by, steps)
+    ends = padding_of(x, auto_pad, pads, reach, steps)
     ceil = ceil_mode and not auto_pad.startswith("SAME")
-    powers = math.power(math.abs(x), p)
-    return math.power(Windows(kernel_shape, steps, by, ends, ceil).sums(powers), 1 / p)
+    powers = math.power(math.abs(_wide(x)), p)
+    sums = Windows(kernel_shape, steps, by, ends, ceil).sums(powers)
+    return math.cast(math.power(sums, 1 / p), x.spec.dtype)
 
 
 @reads("Col2Im")
@@ -175,10 +208,12 @@ def columns_to_images(
     rank, count = len(block_shape), prod(block_shape)
     ones = (1,) * rank
     steps, by = strides or ones, dilations or ones
-    reach = reach_of(block_shape, by)
+    reach = reach_of(block_shape, by, steps)
     flat = pads or (0,) * 2 * rank
+    if len(input.shape) != 3 or len(image_shape) != rank or len(flat) != 2 * rank:
+        raise ShapeError(f"blocks {block_shape} of {input.spec} in {image_shape}")
     batch, rows, length = known_shape(input)
-    if len(image_shape) != rank or len(flat) != 2 * rank or rows % max(count, 1):
+    if rows % count or min(flat) < 0:
         raise ShapeError(f"blocks {block_shape} of {input.spec} in {image_shape}")
     padded = [
         n + a + b for n, a, b in zip(image_shape, flat, flat[rank:], strict=False)

@@ -22,6 +22,7 @@ from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.integers.polynomials import Poly, number, term
 from tensorlang.ir.simplification.conditions import conjunction, conjuncts
+from tensorlang.ir.text.syntax import name_fault
 from tensorlang.ir.visit import fresh, substitute, walk
 from tensorlang.scheduling.analysis.coverage import first_only
 from tensorlang.scheduling.analysis.regions import Range, Ranges, Region, relax
@@ -251,7 +252,7 @@ def _word(index: ir.Expr, d: int) -> str:
     """
     names = (node.name for node in walk(index) if isinstance(node, ir.Var))
     word = re.sub(r"(_in|_\d+)+$", "", next(names, "").removeprefix("v"))
-    return word if word.isidentifier() else f"c{d}"
+    return word if name_fault(word) is None else f"c{d}"
 
 
 def _local_axis(

@@ -18,6 +18,7 @@ from typing import TypeAlias, TypeVar
 from tensorlang.errors import ScheduleError
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import allocations, contains, names, structure
+from tensorlang.ir.text.syntax import name_fault
 from tensorlang.ir.visit import (
     children,
     fresh,
@@ -323,8 +324,9 @@ def numbered(func: ir.Function, name: str, count: int) -> tuple[str, ...]:
 
 
 def stem(name: str) -> str:
-    """A loop's name without the numbers of its parts: of `i_0`, `i`."""
-    return re.sub(r"_\d+(?=_|$)", "", name)
+    """A loop's name without the numbers of its parts, if that is one: of `i_0`, `i`."""
+    found = re.sub(r"_\d+(?=_|$)", "", name)
+    return found if name_fault(found) is None else name
 
 
 def constant(expr: ir.Expr) -> int | None:

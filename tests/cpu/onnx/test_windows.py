@@ -87,3 +87,55 @@ def test_blocks_that_do_not_fit(tmp_path) -> None:
     onnx.save(onnx.parser.parse_model(HEAD % ("float[2, 12, 7] x", line)), path)
     with pytest.raises(TensorlangError, match=r"Col2Im: 7 blocks, where images of"):
         Model.load(path, train=False)
+
+
+def test_sums_of_halves_do_not_overflow(tmp_path) -> None:
+    x = np.full((1, 1, 40, 40), 100, np.float16)
+    line = "y = AveragePool <kernel_shape = [32, 32], pads = [17, 17, 17, 17]> (x)"
+    head = HEAD.replace("(float[", "(float16[")
+    path = tmp_path / "m.onnx"
+    onnx.save(onnx.parser.parse_model(head % ("float16[1, 1, 40, 40] x", line)), path)
+    found = Model.load(path, train=False)(x)
+    assert found.dtype == np.float16
+    assert np.all(found == 100)
+
+
+SQUARE = "kernel_shape = [2, 2]"
+HUGE = 2**40
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"LpPool <{SQUARE}, p = 0>",
+        f'AveragePool <{SQUARE}, strides = [0, 1], auto_pad = "SAME_UPPER">',
+        f"AveragePool <{SQUARE}, strides = [0, 1], dilations = [2, 2], ceil_mode = 1>",
+        f"AveragePool <kernel_shape = [{HUGE}, 2], dilations = [2, 2]>",
+        f"AveragePool <{SQUARE}, dilations = [2, 2], pads = [{HUGE}, 0, 0, 0]>",
+    ],
+)
+def test_windows_that_do_not_fit(tmp_path, line) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save(
+        onnx.parser.parse_model(HEAD % ("float[1, 1, 8, 8] x", f"y = {line} (x)")), path
+    )
+    with pytest.raises(TensorlangError):
+        Model.load(path, train=False)(np.ones((1, 1, 8, 8), np.float32))
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        'strides = [2], auto_pad = "SAME_UPPER"',
+        "output_shape = [0, 8]",
+        "output_shape = [8]",
+        "pads = [0, 9, 0, 0]",
+    ],
+)
+def test_transposed_convolutions_of_no_sizes(tmp_path, how) -> None:
+    sizes = "float[1, 1, 3, 3] x, float[1, 1, 3, 3] w"
+    path = tmp_path / "m.onnx"
+    line = f"y = ConvTranspose <{how}> (x, w)"
+    onnx.save(onnx.parser.parse_model(HEAD % (sizes, line)), path)
+    with pytest.raises(TensorlangError):
+        Model.load(path, train=False)

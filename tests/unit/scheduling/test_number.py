@@ -1,5 +1,7 @@
 """The names of loops: short, unique, and numbered in the order of the text."""
 
+import pytest
+
 from tensorlang.ir.contents import loops
 from tensorlang.ir.text.parser import parse
 from tensorlang.scheduling.schedule import Schedule
@@ -89,3 +91,28 @@ def test_copies_are_named_after_the_axes_that_they_are_read_by():
         *("k_1", "j_0"),  # of w
         *("i_2", "j_1", "k_2"),
     ]
+
+
+@pytest.mark.parametrize("name", ["for_0", "True_0", "_0", "_0_1"])
+def test_a_name_whose_word_is_no_name_stays(name):
+    func = parse(f"""
+def f(x: f32[8], y: Out[f32[8]]):
+    for {name} in range(8):
+        with block("y", vi=spatial(8, {name})):
+            y[vi] = x[vi]
+""")
+    assert parse(str(number_loops(func))) == func
+
+
+def test_a_copy_by_axes_whose_words_are_no_names():
+    s = Schedule(
+        parse("""
+def f(x: f32[8, 4], y: Out[f32[8, 4]]):
+    for a in range(8):
+        for b in range(4):
+            with block("y", vin=spatial(8, a), vNone=spatial(4, b)):
+                y[vin, vNone] = x[vin, vNone]
+""")
+    )
+    s.cache_read("y", "x", "private")
+    assert parse(str(s.function)) == s.function
