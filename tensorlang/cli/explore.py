@@ -89,7 +89,9 @@ def explore(
             shown.algorithm,
             shown.knobs.values,
         )
-        if compare is None and same:
+        if same:
+            if compare is not None:
+                console.say(f"{texts[0]} and {texts[1]} are one configuration here")
             return page(subject, None, known)
         return page(subject, subject_of(found, workload, chosen, other), known)
 

@@ -35,6 +35,12 @@ def test_a_page_shows_the_second_and_how_it_differs(written):
     assert "Scheduled −0 +0" not in text
 
 
+def test_a_configuration_compared_with_itself_is_said_to_be_one(written):
+    result, text = written("bits", "--compare", "lanes=8", "lanes=8")
+    assert result.stdout == "lanes=8 and lanes=8 are one configuration here\n"
+    assert 'id="compare:' not in text
+
+
 def test_what_is_equal_has_no_differences(subject):
     found = subject("softmax", "8x100")
     stages = stages_of(found.definition, found.schedule, found.kernel)
