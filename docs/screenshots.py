@@ -24,7 +24,7 @@ _COLOURS: Final = 32
 
 
 def photograph(browser: Browser, page: Path) -> float:
-    """Photograph a page beside itself; the seconds that it took to open."""
+    """Put a picture beside a page; the seconds that it took to open."""
     tab = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
     start = time.perf_counter()
     tab.goto(page.absolute().as_uri())
@@ -38,6 +38,8 @@ def photograph(browser: Browser, page: Path) -> float:
 
 def main() -> None:
     """Make the pages, or one, and photograph them."""
+    if len(sys.argv) not in (2, 4):
+        sys.exit(__doc__)
     folder, *chosen = sys.argv[1:]
     wanted = [chosen] if chosen else product(OPERATORS, TARGETS)
     with sync_playwright() as playwright:

@@ -33,7 +33,7 @@ def networks() -> tuple[Path, Path]:
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise SystemExit(
-            f"{PACKAGE} is not installed; see the first lines of this file"
+            f"{PACKAGE} is not installed: pip install --no-deps rapidocr-onnxruntime"
         )
     models = Path(spec.submodule_search_locations[0]) / "models"
     kinds = "det", "rec"

@@ -102,10 +102,12 @@ def trunc_divide(a: Real, b: Real) -> Real:
     """Elementwise `a / b`, rounded toward zero; of integers 0 where b is 0."""
     if a.dtype.is_float:
         return ir.trunc(a / b)
-    floor = floor_divide.element(a, b)
+    floor: ir.Expr = floor_divide.element(a, b)
+    if a.dtype.kind == "uint":
+        return floor
     rest = a - floor * b
     up = b.not_equal(0) & rest.not_equal(0) & (a < 0).not_equal(b < 0)
-    return floor if a.dtype.kind == "uint" else ir.select(up, floor + 1, floor)
+    return ir.select(up, floor + 1, floor)
 
 
 @elementwise("math.remainder")

@@ -31,10 +31,9 @@ def summary(
     found: dict[str, list[str]] = {topic: [] for topic in _BECAME.values()}
     for loop in loops(function.body):
         if loop.kind in _BECAME and TAIL not in loop.var.name:
-            extent = f" \N{RIGHTWARDS ARROW} {loop.thread}" if loop.thread else ""
-            found[_BECAME[loop.kind]].append(
-                f"{loop.var.name} ({show(loop.extent)}){extent}"
-            )
+            index = f" \N{RIGHTWARDS ARROW} {loop.thread}" if loop.thread else ""
+            said = f"{loop.var.name} ({show(loop.extent)}){index}"
+            found[_BECAME[loop.kind]].append(said)
     found["copies"] = list(_copies(function))
     found["knobs"] = [f"{name}={value!r}" for name, value in knobs.items()]
     found["limit"] = list(_limit(limits))

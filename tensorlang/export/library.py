@@ -42,9 +42,8 @@ _LOCAL: Final = """
 """
 _WORDS: Final = frozenset(f"{_KEYWORDS} {_LOCAL}".split())
 _CALL: Final = re.compile(r"\b([A-Za-z_]\w+)\s*\(")
-_MADE: Final = re.compile(
-    r".*_(bytes|\d+)"
-)  # of arrays and sizes, as in `x_bytes`, `x_0`
+# names that the templates make of arrays' names, as `x_bytes` and `x_0`
+_MADE: Final = re.compile(r".*_(bytes|\d+)")
 
 
 @cache

@@ -786,7 +786,7 @@ def splat(value: Expr, lanes: int) -> Expr:
 def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
     """`Binary(op, a, b)`; Python numbers and scalars adapt to the other side.
 
-    An integer plus 0 or times 1, and a condition with True, are themselves.
+    An integer plus 0 or times 1, and a condition and True, are returned as they are.
     """
     a, b = _pair(a, b)
     neutral = _NEUTRAL.get((op, a.dtype.is_bool))
@@ -798,12 +798,15 @@ def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
     return Binary(op, a, b)
 
 
-# by operation and whether of conditions: an operand that leaves the other alone
-_NEUTRAL = {("add", False): 0, ("sub", False): 0, ("mul", False): 1} | {
+# by operation, and whether of truth values: what leaves the other operand alone
+_NEUTRAL: Final = {
+    ("add", False): 0,
+    ("sub", False): 0,
+    ("mul", False): 1,
     ("floordiv", False): 1,
     ("and", True): True,
 }
-_ONE_SIDED = frozenset({"sub", "floordiv"})  # those on the right alone
+_ONE_SIDED: Final = frozenset({"sub", "floordiv"})  # where it stands on the right only
 
 
 def unary(op: str, a: ExprLike) -> Expr:

@@ -53,11 +53,8 @@ R = TypeVar("R", bound=Read)
 NEWEST: Final = 28  # the newest supported opset
 READERS: Final[dict[tuple[str, str], Reader]] = {}
 _CONSTANT: Final = (Ints, Reals, Sizes, Number)
-_KEYS: Final = (
-    Key,
-    Held,
-    Operand | Key | None,
-)  # annotations of inputs that may be random keys
+# annotations of inputs that may be random keys
+_KEYS: Final = (Key, Held, Operand | Key | None)
 _SEQUENCES: Final = (Several, Operand | Several)  # and of those that may be sequences
 
 

@@ -57,8 +57,11 @@ def suppressed(  # noqa: PLR0917 - ONNX's inputs
     """Boxes by falling score that overlap no chosen one: batch, class, box."""
     corners = _corners(call.known(boxes, "boxes", small=False), center_point_box)
     heights = call.known(scores, "scores", small=False)
-    if corners.shape[0] != heights.shape[0] or corners.shape[1] != heights.shape[2]:
-        raise ShapeError(f"scores of shape {heights.shape} for {corners.shape[:2]}")
+    if heights.ndim != 3 or corners.shape[:2] != heights.shape[::2]:
+        raise ShapeError(
+            f"scores of shape {heights.shape} for boxes of shape {corners.shape}; they "
+            "are [batch, classes, count] and [batch, count, 4]"
+        )
     made = [
         (batch, kind, box)
         for batch, of_batch in enumerate(heights)
@@ -75,7 +78,7 @@ def _corners(boxes: np.ndarray, centred: bool) -> np.ndarray:
         ShapeError: they have another shape.
     """
     if boxes.ndim != 3 or boxes.shape[2] != 4:
-        raise ShapeError(f"boxes of shape {boxes.shape}")
+        raise ShapeError(f"boxes of shape {boxes.shape}, not [batch, count, 4]")
     first, second = boxes[..., :2], boxes[..., 2:]
     if centred:
         first, second = first - second / 2, first + second / 2

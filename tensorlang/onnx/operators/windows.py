@@ -100,7 +100,7 @@ class Windows:
     def sums(self, x: Tensor) -> Tensor:
         """The sum of each window, as a convolution of each channel with ones."""
         rank = len(self.extents)
-        self.refuse_empty(x)
+        self._refuse_empty(x)
         ones = to_value(np.ones((1, 1, *self.extents), x.spec.numpy))
         channels = nn.reshape(x, (x.shape[0] * x.shape[1], 1, *x.shape[2:]))
         y = find(f"nn.conv{rank}d")(
@@ -113,7 +113,7 @@ class Windows:
         made: Tensor = nn.reshape(y, (*x.shape[:2], *y.shape[2:]))
         return made
 
-    def refuse_empty(self, x: Tensor) -> None:
+    def _refuse_empty(self, x: Tensor) -> None:
         """Refuse windows that are larger than padded images, or padding alone.
 
         Raises:
@@ -124,7 +124,8 @@ class Windows:
             larger = isinstance(n, int) and far > n + low + high
             if larger or max(low, high) >= far:
                 raise ShapeError(
-                    f"windows of {reach} on {x.spec}, padded by {self.ends}"
+                    f"windows of {reach} on {x.spec}, padded by {self.ends}: some hold "
+                    "no element"
                 )
 
     def _reaching(self, sizes: Sequence[Extent]) -> tuple[tuple[int, int], ...]:
@@ -152,14 +153,13 @@ def means(x: Tensor, windows: Windows, count_include_pad: bool) -> Tensor:
     """Averages of windows that are dilated, or mostly padding; sums are f32 or f64."""
     dtype, x = x.spec.dtype, _wide(x)
     inside = np.ones((1, 1, *known_shape(x)[2:]), x.spec.numpy)
-    counted = windows
-    windows.refuse_empty(x)
+    sums, counted = windows.sums(x), windows
     if count_include_pad:
         around = ((0, 0), (0, 0), *windows.ends)
         inside = np.pad(inside, around, constant_values=1)
         counted = replace(windows, ends=((0, 0),) * len(windows.ends))
     counts = counted.sums(to_value(inside))
-    made: Tensor = math.cast(math.divide(windows.sums(x), counts), dtype)
+    made: Tensor = math.cast(math.divide(sums, counts), dtype)
     return made
 
 
@@ -185,7 +185,7 @@ def lp_pool(
     ones = (1,) * len(kernel_shape)
     steps, by = strides or ones, dilations or ones
     if p <= 0:
-        raise ShapeError(f"p={p}: a norm has a positive one")
+        raise GraphError(f"p={p} is no norm; p is above 0")
     reach = reach_of(kernel_shape, by, steps)
     ends = padding_of(x, auto_pad, pads, reach, steps)
     ceil = ceil_mode and not auto_pad.startswith("SAME")
@@ -210,11 +210,13 @@ def columns_to_images(
     steps, by = strides or ones, dilations or ones
     reach = reach_of(block_shape, by, steps)
     flat = pads or (0,) * 2 * rank
-    if len(input.shape) != 3 or len(image_shape) != rank or len(flat) != 2 * rank:
-        raise ShapeError(f"blocks {block_shape} of {input.spec} in {image_shape}")
+    fits = input.ndim == 3 and len(image_shape) == rank and len(flat) == 2 * rank
+    if not fits or min(flat) < 0 or known_shape(input)[1] % count:
+        raise ShapeError(
+            f"blocks {block_shape} of {input.spec} in images of {image_shape}, padded "
+            f"by {flat}"
+        )
     batch, rows, length = known_shape(input)
-    if rows % count or min(flat) < 0:
-        raise ShapeError(f"blocks {block_shape} of {input.spec} in {image_shape}")
     padded = [
         n + a + b for n, a, b in zip(image_shape, flat, flat[rank:], strict=False)
     ]

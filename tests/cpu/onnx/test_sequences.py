@@ -95,3 +95,15 @@ def test_sizes_that_weights_and_data_tell_are_refused(tmp_path) -> None:
     onnx.save(model, tmp_path / "m.onnx")
     with pytest.raises(TensorlangError, match="NonZero: its input 'X' depends on data"):
         Model.load(tmp_path / "m.onnx", train=False)
+
+
+@pytest.mark.parametrize(
+    ("boxes", "scores"),
+    [((1, 5, 4), (5,)), ((1, 5, 4), (1, 2, 6)), ((5, 4), (1, 2, 5))],
+)
+def test_boxes_and_scores_that_do_not_fit(load, boxes, scores) -> None:
+    takes = (f"float[{', '.join(map(str, each))}]" for each in (boxes, scores))
+    given = "{} b, {} s".format(*takes)
+    model = load(given, "int64[n, 3] y", "y = NonMaxSuppression (b, s)")
+    with pytest.raises(TensorlangError, match=r"\[batch, count, 4\]"):
+        model(np.ones(boxes, np.float32), np.ones(scores, np.float32))
