@@ -81,7 +81,7 @@ format: setup  ## format and fix with ruff
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: ## measure against peers, into results/bench (installs the peers)
+bench: ## measure against peers, into results/bench/MACHINE (installs the peers)
 	$(MAKE) setup EXTRAS=dev,bench
 	$(BIN)/python -m benchmarks $(ARGS)
 

@@ -1,10 +1,13 @@
-"""`python -m benchmarks [TABLE]`: measure, write results/bench/TABLE.md and TABLE.json.
+"""`python -m benchmarks [TABLE]`: measure, write TABLE.md and TABLE.json.
+
+They are written into results/bench/MACHINE, where MACHINE names the CPU.
 
 Tables: `cpu` (all works against peers), `batches` (batch-generic against static
 kernels), `beside` (all threads while others compute), `defaults` (untuned against tuned
 configurations), `opencl` (OpenCL against LLVM, all threads), `operators` (each operator
 alone, for the figure on its page), `random` (shapes drawn at random against peers),
-`searching` (a search from scratch), `suite` (fixed f32 shapes without records).
+`searching` (a search from scratch), `suite` (fixed f32 shapes without
+records), `tuned` (these after a search of each).
 With `--only`, the rows measured replace the old ones; others are kept.
 
 Each thread count runs in a separate process, pinned to as many processors; within it
@@ -24,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.tables import markdown
+from tensorlang import targets
 
 _RESULTS = Path(__file__).parents[1] / "results" / "bench"
 _QUIET = {
@@ -42,6 +46,7 @@ def main() -> None:
     """Parse the arguments, measure, write."""
     given = _arguments()
     given.seed = secrets.randbelow(1 << 16) if given.seed is None else given.seed
+    given.out = given.out or _RESULTS / targets.host().cpu
     if given.threads:
         _stay_on(given.threads)
         json.dump(_measured(given), sys.stdout)
@@ -69,6 +74,7 @@ def _arguments() -> argparse.Namespace:
         "random",
         "searching",
         "suite",
+        "tuned",
     )
     parser.add_argument("table", nargs="?", default=ALL, choices=tables)
     parser.add_argument("--rounds", type=int, default=15)
@@ -77,7 +83,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="of the shapes drawn at random")
     parser.add_argument("--counts", default="", help="thread counts, such as 1,2")
     parser.add_argument("--threads", type=int, help="measure here, print JSON")
-    parser.add_argument("--out", type=Path, default=_RESULTS)
+    parser.add_argument("--out", type=Path, help="default: results/bench/MACHINE")
     return parser.parse_args()
 
 
@@ -181,8 +187,6 @@ def _in_process(threads: int, given: argparse.Namespace) -> dict[str, Any]:
 
 def _machine() -> dict[str, str]:
     from importlib.metadata import PackageNotFoundError, version
-
-    from tensorlang import targets
 
     found = {"device": str(targets.host()), "fingerprint": targets.host().fingerprint}
     for package in (

@@ -1,7 +1,7 @@
 """Default configurations of untuned shapes against the best known ones.
 
 Each shape is tuned within a budget, in separate records; results of earlier runs
-(`results/bench/defaults.json`) are included. Then default and best are timed
+(`defaults.json` in the folder of results) are included. Then default and best are timed
 interleaved.
 """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ PAGES: Final[dict[str, tuple[str, Page]]] = {
     "random": (random_shapes.HEAD, random_shapes.page),
     "searching": (searching.HEAD, searching.page),
     "suite": (suite.HEAD, suite.page),
+    "tuned": (suite.TUNED_HEAD, partial(suite.page, least=suite.TUNED_FLOOR)),
 }
 
 
@@ -52,6 +54,9 @@ def measured(  # noqa: PLR0917 - the command line's options
         return list(random_shapes.rows(rounds, only, seed, threads))
     if table == "suite":
         return list(suite.rows(rounds, only, threads))
+    if table == "tuned":
+        seconds = suite.BUDGET if budget is None else budget
+        return list(suite.rows(rounds, only, threads, seconds))
     if table == "operators":
         return list(every_operator.rows(rounds, only))
     earlier = {row["work"]: row for row in _held(folder, "defaults", threads)}

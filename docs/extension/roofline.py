@@ -9,6 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
+_MACHINE: Final = "amd-zen5-m2"  # whose tables have every operator
 _TABLES: Final = ("cpu", "operators")  # benchmark tables, the more detailed one first
 # operation count, its limit in a run, and its unit
 _KINDS: Final = {
@@ -44,7 +45,7 @@ def measured(op: str) -> tuple[str, list[Point]]:
 @cache
 def _runs(table: str) -> list[dict[str, Any]]:
     """The runs of a shipped benchmark, one per thread count; empty without it."""
-    file = files("tensorlang.results").joinpath("bench", f"{table}.json")
+    file = files("tensorlang.results").joinpath("bench", _MACHINE, f"{table}.json")
     return json.loads(file.read_text("utf-8"))["runs"] if file.is_file() else []
 
 

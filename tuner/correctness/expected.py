@@ -8,6 +8,7 @@ division by an infinity).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -77,7 +78,9 @@ def within(
     narrow: Array | None,
     dtype: np.dtype,
     tolerance: float,
+    *,
     spreads: bool = False,
+    moved: Sequence[Array] = (),
 ) -> Expected:
     """Bounds of an output.
 
@@ -88,6 +91,8 @@ def within(
         tolerance: Permitted error, relative to the value or, if larger, to the typical
             magnitude, as left by cancellation.
         spreads: Whether an infinity or NaN may propagate to other results.
+        moved: Results for inputs that were moved by rounding errors, which bound those
+            of large terms that cancel.
     """
     with np.errstate(all="ignore"):
         value = wide.astype(dtype)
@@ -97,7 +102,7 @@ def within(
         most = float(ml_dtypes.finfo(dtype).max)
         rounded = np.where(np.abs(wide) > most, np.copysign(np.inf, wide), wide)
         other = rounded if narrow is None else narrow.astype(np.float64)
-        low, high, lost = _around(wide, other, tolerance)
+        low, high, lost = _around(wide, other, tolerance, moved)
     known = np.isfinite(wide)
     agree = np.isnan(rounded) == np.isnan(other)
     agree &= np.isfinite(rounded) == np.isfinite(other)
@@ -116,7 +121,19 @@ def within(
     return Expected(value, *ends, free | np.isnan(rounded), loose)
 
 
-def _around(wide: Array, other: Array, tolerance: float) -> tuple[Array, Array, Array]:
+def has_outliers(wide: Array) -> bool:
+    """Whether a result is so large that only its own error is permitted."""
+    return bool(wide.dtype.kind == "f" and _outliers(wide, _typical(wide)).any())
+
+
+def _outliers(wide: Array, typical: float) -> Array:
+    large: Array = np.isfinite(wide) & (np.abs(wide) > _USUAL * typical)
+    return large
+
+
+def _around(
+    wide: Array, other: Array, tolerance: float, moved: Sequence[Array]
+) -> tuple[Array, Array, Array]:
     """Bounds around the correct results, and where the reference itself overflows.
 
     A kernel's error may be a small multiple of the reference's own.
@@ -125,7 +142,11 @@ def _around(wide: Array, other: Array, tolerance: float) -> tuple[Array, Array, 
     sizes, typical = np.abs(wide), _typical(wide)
     own = np.where(known & np.isfinite(other), np.abs(other - wide), 0.0)
     lost = (own > np.maximum(sizes, np.abs(other)) / 2) & (own > typical)
-    usual = own[~lost & (sizes <= _USUAL * typical)].max(initial=0.0)
+    outliers = _outliers(wide, typical)
+    usual = own[~lost & ~outliers].max(initial=0.0)
+    for each in moved:
+        off = np.where(outliers & np.isfinite(each), np.abs(each - wide), 0.0)
+        own = np.maximum(own, off)
     allowed = tolerance * np.maximum(sizes, typical)
     allowed += _OWN_ERRORS * np.maximum(np.where(lost, 0.0, own), usual)
     allowed = np.where(known, allowed, 0.0)

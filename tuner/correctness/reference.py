@@ -30,7 +30,9 @@ from tensorlang.runtime.arrays.host_arrays import Array
 from tensorlang.runtime.describing import signature_of
 from tensorlang.schedules.generic import stage_names
 from tensorlang.scheduling import Schedule
-from tensorlang.tuner.correctness.expected import Expected, within
+from tensorlang.tuner.correctness.expected import Expected, has_outliers, within
+from tensorlang.tuner.correctness.special_values import SEED
+from tensorlang.tuner.correctness.tolerance import rounding
 from tensorlang.tuner.correctness.widen import widened
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 # final contents of the written buffers, in double precision and in their own dtypes
 Results: TypeAlias = "tuple[list[Array] | None, list[Array] | None]"
 
+_MOVES: Final = 2  # two large terms that cancel seldom move alike twice
 _FUEL: Final = 200_000  # statement limit of the interpreter for a small shape
 
 
@@ -96,6 +99,7 @@ class Reference:
         self.workload, self.func = workload, self._taken.func
         self.inputs = self._taken.inputs
         self._wide = widened(self.func) if tolerance else None
+        self._rounding = rounding(self.func)
         self._zeros = any(map(_loses_the_sign_of_zero, walk(self.func.body)))
 
     @cached_property
@@ -163,7 +167,8 @@ class Reference:
             arrays, scalars = self._taken.arguments(fill)
             with suppress(KernelError):  # a check of the definition fails
                 results = self.compiled(arrays, scalars, narrow=narrow)
-                expected = self.expected(results, self._spreads(arrays))
+                moved = self._moved(arrays, scalars, results[0])
+                expected = self.expected(results, self._spreads(arrays), moved)
                 runs.append(Run(named, tuple(arrays), tuple(expected)))
         written = tuple(n for n, p in enumerate(self.func.params) if p.role != "in")
         return Case(self.workload, self._taken.scalars, written, tuple(runs))
@@ -179,6 +184,32 @@ class Reference:
                 own if narrow or wide is None else None, self.func, arrays, scalars
             ),
         )
+
+    def _moved(
+        self,
+        arrays: Sequence[Array],
+        scalars: Sequence[object],
+        wide: list[Array] | None,
+    ) -> list[list[Array]]:
+        """Results in double precision for inputs that rounding has moved.
+
+        Where large terms cancel, they show how far the results of another order may be.
+        Empty where no result is much larger than the others.
+        """
+        if wide is None or self.pointwise or not any(map(has_outliers, wide)):
+            return []
+        found = []
+        for seed in range(_MOVES):
+            generator = np.random.default_rng((SEED, seed))
+            with np.errstate(all="ignore"):
+                moved = [
+                    each
+                    if each.dtype.kind in "iub"
+                    else each * (1 + self._rounding * generator.normal(size=each.shape))
+                    for each in arrays
+                ]
+            found.append(self._called(self._kernels[0], self._wide, moved, scalars))
+        return list(filter(None, found))
 
     def _called(
         self,
@@ -222,14 +253,24 @@ class Reference:
         )
 
     def expected(
-        self, results: Sequence[list[Array] | None], spreads: bool
+        self,
+        results: Sequence[list[Array] | None],
+        spreads: bool,
+        moved: Sequence[list[Array]] = (),
     ) -> Iterator[Expected]:
         """The expected outputs, from the reference's results."""
         wide, narrow = results
         for number, (_, dtype) in enumerate(self.results):
             own = None if narrow is None else narrow[number]
             if wide is not None:
-                yield within(wide[number], own, dtype, self._tolerance, spreads)
+                yield within(
+                    wide[number],
+                    own,
+                    dtype,
+                    self._tolerance,
+                    spreads=spreads,
+                    moved=[each[number] for each in moved],
+                )
             else:
                 assert own is not None
                 yield Expected(own, zeros=self._zeros)

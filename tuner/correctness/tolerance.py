@@ -12,7 +12,7 @@ a plain sum of random terms, and far below that of a lost term.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -33,20 +33,24 @@ def reassociation(func: Function, sizes: Mapping[str, int]) -> float:
 
     Includes the rounding of results to their own type.
     """
-    worst = 0.0
     dims = (extent for buffer in func.buffers for extent in buffer.shape)
     most = max((known_size(extent, sizes, 1) for extent in dims), default=1)
-    for block in blocks(func.body):
-        for stmt in walk(block.body):
-            if isinstance(stmt, Reduce) and _rounds(stmt.reducer):
-                terms = _terms(block, sizes, most)
-                allowed = _CONSTANT + _GROWTH * math.sqrt(terms)
-                floats = [d for d in stmt.reducer.dtypes if d.is_float]
-                worst = max(worst, *(allowed * epsilon(d) for d in floats))
+    worst = max(
+        (
+            (_CONSTANT + _GROWTH * math.sqrt(_terms(block, sizes, most))) * each
+            for block, each in _rounded(func)
+        ),
+        default=0.0,
+    )
     if not worst:
         return 0.0
     results = (p.buffer.dtype for p in func.params if p.role != "in")
     return worst + max((epsilon(d) for d in results if d.is_float), default=0.0)
+
+
+def rounding(func: Function) -> float:
+    """The largest epsilon of a type that the float reductions add up in; 0 for none."""
+    return max((each for _, each in _rounded(func)), default=0.0)
 
 
 def epsilon(dtype: DType) -> float:
@@ -55,6 +59,16 @@ def epsilon(dtype: DType) -> float:
         return 2.0**-7
     kind: Any = dtype.numpy
     return float(np.finfo(kind).eps)
+
+
+def _rounded(func: Function) -> Iterator[tuple[Block, float]]:
+    """The blocks with float reductions, and the epsilons of their types."""
+    for block in blocks(func.body):
+        for stmt in walk(block.body):
+            if isinstance(stmt, Reduce) and _rounds(stmt.reducer):
+                for dtype in stmt.reducer.dtypes:
+                    if dtype.is_float:
+                        yield block, epsilon(dtype)
 
 
 def _rounds(reducer: Reducer) -> bool:

@@ -327,6 +327,25 @@ def test_a_few_huge_numbers_allow_the_others_nothing() -> None:
     assert judged(wide, wide, [1.05, *wide[1:]])[0]
 
 
+def test_large_terms_that_cancel_may_be_added_in_another_order() -> None:
+    """The reference's own error there may be small by chance."""
+    generator = np.random.default_rng(1)
+    x = generator.normal(size=(1000, 75)).astype(np.float32)
+    for row in range(40):
+        places = generator.permutation(75)[:2]
+        size = generator.uniform(3e7, 5e7)
+        x[row, places] = size, generator.uniform(2e4, 9e4) - size
+    workload = row_sum.workload(x.shape)
+    gate = Gate(row_sum, workload, 0.0)
+    plain = reference.Reference(row_sum, workload, gate.tolerance, finite=False)
+    (run,) = plain.case([("large terms", lambda _: [x])]).runs
+    for order in (slice(None), slice(None, None, -1)):
+        found = np.add.accumulate(x[:, order], axis=1)[:, -1]
+        assert run.expected[0].wrong(found) is None
+        found[:40] += 100
+        assert run.expected[0].wrong(found)[:40].all()
+
+
 @pytest.mark.parametrize("op", [row_sum, row_max, exponential])
 def test_widened_functions_are_whole_and_in_double_precision(op: Operator) -> None:
     shape = (4, 9) if op is not exponential else (9,)

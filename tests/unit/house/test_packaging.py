@@ -39,7 +39,7 @@ def test_every_folder_that_could_be_imported_is_a_package_that_is_installed():
     ("package", "suffix"),
     [
         ("tensorlang.templates", "*.j2"),
-        ("tensorlang.results.bench", "*.json"),
+        ("tensorlang.results.bench", "**/*.json"),
         ("tensorlang.results.records", "**/*.json"),
     ],
 )
