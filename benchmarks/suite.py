@@ -20,6 +20,7 @@ from benchmarks.attention_works import SHAPES as ATTENTIONS
 from benchmarks.defaults import from_nothing
 from benchmarks.layer_works import normal, rivals
 from benchmarks.random_shapes import compared
+from tensorlang.errors import TensorlangError
 from tensorlang.ops import math, nn
 from tensorlang.tuner.peers import layers as layer_peers
 from tensorlang.tuner.tuning import tune
@@ -143,13 +144,17 @@ def rows(
 
 def _tuned(case: Case, budget: float, storage: str) -> float:
     """The default's time over that of what a search recorded; 1.0 if it stands."""
-    report = tune(
-        _OPERATORS.get(case.operator, case.operator),
-        shapes=[array.shape for array in case.ours.args],
-        budget=budget,
-        storage=storage,
-        **case.ours.keywords,
-    )
+    try:
+        report = tune(
+            _OPERATORS.get(case.operator, case.operator),
+            shapes=[array.shape for array in case.ours.args],
+            budget=budget,
+            storage=storage,
+            **case.ours.keywords,
+        )
+    except TensorlangError as problem:
+        print(f"  {problem}", file=sys.stderr)
+        return float("nan")
     ratio = report[0].ratio
     return ratio.median if ratio else 1.0
 
@@ -166,14 +171,17 @@ def page(run: Mapping[str, Any], least: float = FLOOR) -> Iterator[str]:
         mean = statistics.geometric_mean(ratios)
         yield f"| {kind} | {len(ratios)} | {mean:.2f} | {min(ratios):.2f} |"
     yield ""
-    yield "| work | ratio | interval | fastest peer | ours, GFLOP/s |"
-    yield "|---|---|---|---|---|"
+    tuned = any("gain" in row for row in found)
+    more = " gain over the default |" if tuned else ""
+    yield f"| work | ratio | interval | fastest peer | ours, GFLOP/s |{more}"
+    yield "|---|---|---|---|---|" + "---|" * tuned
     for row in found:
         ratio, rate = row["ratio"], row["floating"] / row["seconds"]["ours"] / 1e9
         below = ", below" if ratio["low"] < least else ""
         yield (
             f"| {row['work']} | {ratio['median']:.2f}{below} | {ratio['low']:.2f} to "
             f"{ratio['high']:.2f} | {row['fastest']} | {rate:.0f} |"
+            + (f" {row['gain']:.2f} |" if tuned else "")
         )
 
 
