@@ -4,10 +4,11 @@ They are written into results/bench/MACHINE, where MACHINE names the CPU.
 
 Tables: `cpu` (all works against peers), `batches` (batch-generic against static
 kernels), `beside` (all threads while others compute), `defaults` (untuned against tuned
-configurations), `opencl` (OpenCL against LLVM, all threads), `operators` (each operator
-alone, for the figure on its page), `random` (shapes drawn at random against peers),
-`searching` (a search from scratch), `suite` (fixed f32 shapes without
-records), `tuned` (these after a search of each).
+configurations), `model` (the cost model's ranking of random candidates, all threads),
+`opencl` (OpenCL against LLVM, all threads), `operators` (each operator alone, for the
+figure on its page), `random` (shapes drawn at random against peers), `searching` (a
+search from scratch), `suite` (fixed f32 shapes without records), `tuned` (these after
+a search of each).
 With `--only`, the rows measured replace the old ones; others are kept.
 
 Each thread count runs in a separate process, pinned to as many processors; within it
@@ -52,7 +53,7 @@ def main() -> None:
         json.dump(_measured(given), sys.stdout)
         return
     every = os.cpu_count() or 1
-    whole = given.table in ("beside", "opencl")
+    whole = given.table in ("beside", "model", "opencl")
     usual = [every] if whole else sorted({1, every})
     counts = [int(n) for n in given.counts.split(",")] if given.counts else usual
     runs = [_in_process(count, given) for count in counts]
@@ -69,6 +70,7 @@ def _arguments() -> argparse.Namespace:
         "batches",
         "beside",
         "defaults",
+        "model",
         "opencl",
         "operators",
         "random",
@@ -80,7 +82,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--only", default="", help="works whose name contains this")
     parser.add_argument("--budget", type=float, help="seconds to tune each shape")
-    parser.add_argument("--seed", type=int, help="of the shapes drawn at random")
+    parser.add_argument("--seed", type=int, help="of what is drawn at random")
     parser.add_argument("--counts", default="", help="thread counts, such as 1,2")
     parser.add_argument("--threads", type=int, help="measure here, print JSON")
     parser.add_argument("--out", type=Path, help="default: results/bench/MACHINE")

@@ -13,6 +13,7 @@ from benchmarks import (
     beside,
     defaults,
     every_operator,
+    model,
     opencl,
     random_shapes,
     searching,
@@ -25,6 +26,7 @@ PAGES: Final[dict[str, tuple[str, Page]]] = {
     "batches": (batches.HEAD, batches.page),
     "beside": (beside.HEAD, beside.page),
     "defaults": (defaults.HEAD, defaults.page),
+    "model": (model.HEAD, model.page),
     "opencl": (opencl.HEAD, opencl.page),
     "operators": (every_operator.HEAD, every_operator.page),
     "random": (random_shapes.HEAD, random_shapes.page),
@@ -48,6 +50,8 @@ def measured(  # noqa: PLR0917 - the command line's options
         return list(batches.rows(rounds, only))
     if table == "beside":
         return list(beside.rows(rounds, only))
+    if table == "model":
+        return list(model.rows(rounds, only, seed))
     if table == "opencl":
         return list(opencl.rows(rounds, only))
     if table == "random":
