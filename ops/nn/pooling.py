@@ -61,19 +61,27 @@ _MEANINGS: Final = {
 
 
 def _of(rank: int, workload: Workload) -> tuple[bool, list[Steps]]:
-    """Whether channels come first in a workload, and the windows."""
+    """Whether channels come first in a workload, and the windows.
+
+    Of adaptive windows that are not equal there are none.
+    """
     given: dict[str, Any] = dict(workload.named)
     id, shape = workload.operator, workload.shapes[-1]
     first = channels_first(id, given["layout"] or LAYOUTS[rank][0], rank)
     image = first, shape[-rank:] if first else shape[-rank - 1 : -1]
-    names = ("kernel", "stride", "padding", "dilation", "ceil_mode")
-    made = sliding(id, image, **{name: given[name] for name in names if name in given})
+    if "results" in given:
+        made = shares(id, image, given["results"])
+    else:
+        names = ("kernel", "stride", "padding", "dilation", "ceil_mode")
+        made = sliding(id, image, **{n: given[n] for n in names if n in given})
     return first, pooling_windows.at_fixed_stride(made.slid)
 
 
 def _interleaved(rank: int, workload: Workload) -> bool:
     """Whether channels come first and pixels a stride apart form vectors."""
     first, slid = _of(rank, workload)
+    if not slid:
+        return False
     last = slid[-1]
     few = math.prod(s.around for s in slid) <= _MOST_TAPS
     several = last.count > 1 and last.extent > last.stride
@@ -88,7 +96,8 @@ def _few(slid: Sequence[Steps]) -> bool:
 def _gathered(rank: int, workload: Workload) -> bool:
     """Whether few windows cover a pixel."""
     _, slid = _of(rank, workload)
-    return max(s.stride for s in slid) <= _MOST_INTERLEAVED and _few(slid)
+    near = all(s.stride <= _MOST_INTERLEAVED for s in slid)
+    return bool(slid) and near and _few(slid)
 
 
 def _gathers_several(rank: int, workload: Workload) -> bool:
@@ -158,13 +167,20 @@ def _max(rank: int) -> tuple[Operator, Operator]:
     grad = _operator(f"{id}_grad", rank, parameters_of=max_pool, **options)(
         gradient(lambda: loops.max_pool_grad)
     )
+    _of_equal_windows(grad, rank, gradient)
+    return max_pool, grad
+
+
+def _of_equal_windows(
+    grad: Operator, rank: int, gradient: Callable[[Callable[[], Body]], Body]
+) -> None:
+    """Add algorithms for windows of one size to the gradient of max pooling."""
     algorithm(grad, "interleaved", serves=partial(_interleaved, rank))(
         gradient(lambda: loops.max_pool_grad_interleaved)
     )
     algorithm(grad, "gathered", serves=partial(_gathered, rank))(
         gradient(lambda: gathered_pooling.max_pool_grad)
     )
-    return max_pool, grad
 
 
 def _avg(rank: int) -> Operator:
@@ -248,16 +264,24 @@ def _adaptive(kind: str, rank: int) -> tuple[Operator, Operator]:
         slid = shares(id, image_of(id, x, rank, layout), results)
         return _maxima(slid, x, return_indices)
 
-    made = adaptive_avg_pool if kind == "avg" else adaptive_max_pool
+    def gradient(define: Callable[[], Body]) -> Body:
+        def adaptive_pool_grad(dy: Floats, x: Floats, **given: Any) -> ir.Tensor:
+            """The gradient of adaptive pooling."""
+            image = image_of(id, x, rank, given["layout"])
+            return shares(id, image, given["results"]).backward(define(), dy, x)
+
+        return adaptive_pool_grad
+
+    largest = kind == "max"
+    made = adaptive_max_pool if largest else adaptive_avg_pool
     pool = _operator(id, rank, usual=usual)(made)
-
-    @_operator(f"{id}_grad", rank, usual=usual, parameters_of=pool)
-    def adaptive_pool_grad(dy: Floats, x: Floats, **given: Any) -> ir.Tensor:
-        """The gradient of adaptive pooling."""
-        image = image_of(id, x, rank, given["layout"])
-        return _spread(kind, shares(id, image, given["results"]), dy, x)
-
-    return pool, adaptive_pool_grad
+    options: dict[str, Any] = {"prefers": partial(_prefers, rank)} if largest else {}
+    grad = _operator(f"{id}_grad", rank, usual=usual, parameters_of=pool, **options)(
+        gradient(lambda: loops.max_pool_grad if largest else loops.avg_pool_grad)
+    )
+    if largest:
+        _of_equal_windows(grad, rank, gradient)
+    return pool, grad
 
 
 def _maxima(
@@ -288,13 +312,7 @@ def _global(kind: str, **options: Any) -> Operator:
 @_operator("nn.global_max_pool_grad")
 def global_max_pool_grad(dy: Floats, x: Floats, layout: str | None = None) -> ir.Tensor:
     """The gradient of global max pooling."""
-    return _spread("max", whole("nn.global_max_pool", x, layout), dy, x)
-
-
-def _spread(kind: str, slid: Pooling, dy: ir.Tensor, x: ir.Tensor) -> ir.Tensor:
-    if kind == "avg":
-        return slid.backward(loops.avg_pool_grad, dy, x)
-    return slid.backward(loops.max_pool_grad, dy, x)
+    return whole("nn.global_max_pool", x, layout).backward(loops.max_pool_grad, dy, x)
 
 
 max_pool1d, max_pool1d_grad = _max(1)
