@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -28,6 +29,7 @@ from tensorlang.schedules.stages import kind_of, stages
 from tensorlang.scheduling import Knobs, Schedule
 
 TARGET = targets.Target(threads=2, vector_bits=512, vector_registers=32)
+MACHINE = Path(__file__).parents[2] / "data/machines/zen5.json"
 
 
 def scheduled(func, **pinned):
@@ -161,7 +163,8 @@ GOLDENS = {
 
 
 @pytest.mark.parametrize("name", GOLDENS)
-def test_generic_schedule_text(golden, name):
+def test_generic_schedule_text(golden, monkeypatch, name):
+    monkeypatch.setenv("TENSORLANG_MACHINE", str(MACHINE))
     golden(show(scheduled(GOLDENS[name]).function) + "\n")
 
 
