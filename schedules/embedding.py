@@ -17,13 +17,13 @@ from tensorlang.ir.contents import blocks
 from tensorlang.ir.dtypes import f32
 from tensorlang.schedules.cost.core import PAGE, core_of
 from tensorlang.schedules.generic import generic
+from tensorlang.schedules.ordered import STRIPS, in_strips, nest_of, vectors_of
 from tensorlang.schedules.streaming import loop_named, nearest_option
-from tensorlang.schedules.tiling import cut, extent, in_lanes
+from tensorlang.schedules.tiling import extent, in_lanes
 from tensorlang.scheduling import Knobs, Schedule, schedule
+from tensorlang.scheduling.analysis.tree import find_block
 
 _ELEMENTS: Final = (1 << 10, 1 << 12, 1 << 14)  # per thread's unit of work
-_STRIPS: Final = (1, 2, 4, 8)  # vectors side by side
-_MANY_STRIPS: Final = 4
 _PAGES: Final = 4  # of a thread's unit of work
 
 
@@ -60,15 +60,7 @@ def _read(s: Schedule, knobs: Knobs) -> None:
 
 
 def _added(s: Schedule, block: str, knobs: Knobs) -> None:
-    position, column = s.loops(block)
-    columns, width = extent(s, column) or 1, _width(s)
-    fits = [n for n in _STRIPS if columns >= _MANY_STRIPS * n * width]
-    lanes = width * knobs.choice("strip", _STRIPS, default=max(fits, default=1))
-    s.reorder(column, position)
-    for part in cut(s, block, column, lanes):
-        strip, positions = s.loops(part)
-        length = min(lanes, extent(s, strip) or lanes)
-        strip, lane = s.split(strip, [None, length])
-        s.reorder(strip, positions, lane)
-        s.vectorize(lane)
-        s.parallel(strip)
+    nest, width = nest_of(find_block(s.function, block)), _width(s)
+    assert nest is not None
+    usual = vectors_of(extent(s, nest.rows[-1]), width)
+    in_strips(s, nest, width * knobs.choice("strip", STRIPS, default=usual))

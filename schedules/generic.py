@@ -2,7 +2,8 @@
 
 Each stage is scheduled by its kind. Cheap producers are inlined into their readers;
 elementwise stages run as one long loop, chunks to threads and lanes to vectors;
-reductions keep partial results in lanes; contractions use register tiles.
+reductions keep partial results in lanes; contractions use register tiles; of nests with
+ordered loops, what is independent goes to threads and lanes.
 
 Candidates are attempted in turn: where a primitive refuses, a simpler one follows.
 Unrecognised stages are left alone.
@@ -23,6 +24,7 @@ from tensorlang.schedules import (
 )
 from tensorlang.schedules.contraction import dot_groups
 from tensorlang.schedules.contraction import register_tiles as contraction
+from tensorlang.schedules.ordered import ordered_nests
 from tensorlang.schedules.plan import Plan
 from tensorlang.schedules.stages import (
     CONTRACTION,
@@ -49,6 +51,7 @@ _REDUCTIONS: Final[tuple[_Strategy, ...]] = (
 _STRATEGIES: Final[dict[str, tuple[_Strategy, ...]]] = {
     INJECTIVE: (
         elementwise.flat,
+        elementwise.cases,
         elementwise.long_rows,
         elementwise.vector_rows,
         elementwise.masked_lanes,
@@ -72,6 +75,7 @@ def generic(s: Schedule, knobs: Knobs) -> None:
             any(s.attempt(way, plan) for way in _STRATEGIES[kind])
             if kind == CONTRACTION:
                 _fold_epilogues(s, stage)
+    ordered_nests(s)
 
 
 def inline_producers(s: Schedule) -> None:

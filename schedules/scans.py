@@ -13,45 +13,20 @@ run along those.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from tensorlang.ir.contents import allocations, writes
 from tensorlang.ir.dtypes import f32
-from tensorlang.ir.integers.indices import linear
-from tensorlang.ir.nodes import Block, Store
-from tensorlang.ir.visit import substitute, walk
+from tensorlang.ir.nodes import Block
 from tensorlang.schedules.cost.core import core_of
 from tensorlang.schedules.generic import generic
+from tensorlang.schedules.ordered import Nest, nest_of
 from tensorlang.schedules.streaming import nearest_option
 from tensorlang.schedules.tiling import fused
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.analysis import tree
 
 _LANES: Final = (8, 16, 32, 64)
-
-
-@dataclass(frozen=True, slots=True)
-class Nest:
-    """A block, the loops over rows around it, and the ordered loops inside them.
-
-    Attributes:
-        block: The block.
-        rows: The loops over rows, outermost first.
-        ordered: The loops that run in order.
-    """
-
-    block: Block
-    rows: tuple[str, ...]
-    ordered: tuple[str, ...]
-
-    @property
-    def across(self) -> bool:
-        """Whether the last row loop is contiguous in memory."""
-        values = {axis.var: axis.value for axis in self.block.axes}
-        last = [n for n in walk(self.block.body) if isinstance(n, Store)][-1]
-        steps = linear(substitute(last.indices[-1], values)).terms
-        return self.rows[-1] in {str(atom) for atom, step in steps if step == 1}
 
 
 @schedule("scan")
@@ -67,19 +42,6 @@ def scan(s: Schedule, knobs: Knobs) -> None:
             )
         first = nest
     generic(s, knobs)
-
-
-def nest_of(path: tree.Path) -> Nest | None:
-    """The nest that leads to a block; None if it has reduction axes."""
-    kinds = {axis.value: axis.kind for axis in tree.block_of(path).axes}
-    around = tree.enclosing_loops(path)
-    if any(kinds.get(loop.var) not in ("spatial", "ordered") for loop in around):
-        return None
-
-    def named(kind: str) -> tuple[str, ...]:
-        return tuple(x.var.name for x in around if kinds[x.var] == kind)
-
-    return Nest(tree.block_of(path), named("spatial"), named("ordered"))
 
 
 def _row_per_thread(s: Schedule, first: Nest, nest: Nest, lanes: int) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 
 from tensorlang.ir.contents import allocations, writes
 from tensorlang.ir.nodes import Block
-from tensorlang.schedules.scans import Nest, nest_of
+from tensorlang.schedules.ordered import Nest, nest_of
 from tensorlang.schedules.tiling import fused
 from tensorlang.scheduling import Schedule
 from tensorlang.scheduling.analysis.tree import paths_to

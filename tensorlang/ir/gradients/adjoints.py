@@ -9,8 +9,8 @@ Where `f` is affine it becomes a gather again: for each index `j` of `dx`, the e
     dx[j] = sum over t of dy[j // 2 - t] * w[j % 2 + 2 * t]     where both are inside
 
 Slopes are derivatives of scalar expressions (`tensorlang.ir.gradients.derivatives`). A
-gradient consists of stages again, so it has a gradient in turn. Where `f` is not
-affine, every iteration is compared with `j`: correct, and as slow as that sounds.
+gradient consists of stages again, so it has a gradient in turn. Where `f` is data, or
+not affine, the iterations add to `dx[f(axes)]` in order, those of other axes apart.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ from tensorlang.ir.definitions.frontend import (
     reduction,
     reshaped,
 )
+from tensorlang.ir.definitions.nests import axis as block_axis
+from tensorlang.ir.definitions.nests import nest
 from tensorlang.ir.definitions.rows import two_sums
 from tensorlang.ir.definitions.sizes import TRACED
 from tensorlang.ir.dtypes import f32, i32, i64
@@ -227,7 +229,7 @@ class _Tape:
             node
             for value, _ in pairs
             for node in walk(value)
-            if isinstance(node, ir.Load) and node.buffer in self._needed
+            if isinstance(node, ir.Load) and node.buffer in self._needed - given.keys()
         )
         for load, slope in zip(loads, gradients(pairs, [*loads]), strict=True):
             value = replaced(_in_order(slope, pairs[0][0], load), stored)
@@ -243,6 +245,10 @@ class _Tape:
         pairs = zip(wanted, names, strict=True)
         named = {buffer: fresh(name, self._taken) for buffer, name in pairs}
         made: dict[ir.Buffer, Tensor] = {}
+        for buffer in wanted:
+            every = self._parts.get(buffer, [])
+            if every and all(part.scattered for part in every):
+                made[buffer] = self._scatter(every, self._title(buffer, named[buffer]))
         for parts in self._alone(wanted):
             titles = [self._title(buffer, named[buffer]) for buffer in parts]
             summands = [(part, part.unrounded) for part in parts.values()]
@@ -259,7 +265,7 @@ class _Tape:
         alike: dict[Hashable, dict[ir.Buffer, _Solved]] = {}
         for buffer in wanted:
             part, *others = self._parts.get(buffer, [None])
-            if part is not None and part.free and not others:
+            if part and part.free and not part.scattered and not others:
                 kind = buffer.shape, (*part.free.values(),), part.unrounded.dtype
                 alike.setdefault(kind, {})[buffer] = part
         for parts in alike.values():
@@ -281,7 +287,13 @@ class _Tape:
         """
         found: list[At] = []
         parts = self._parts.get(buffer, [])
+        if moved := [part for part in parts if part.scattered]:
+            found.append(
+                _element_of(self._scatter(moved, fresh(f"{name}_sum", self._taken)))
+            )
         for part in parts:
+            if part.scattered:
+                continue
             if not part.free:
                 value = part.unrounded if len(parts) > 1 else part.value
                 found.append(_at(value, part.place))
@@ -322,6 +334,20 @@ class _Tape:
 
         found = compute(first.shape, element, tuple(names))
         return self._made(found if isinstance(found, tuple) else (found,))
+
+    def _scatter(self, parts: Sequence[_Solved], name: str) -> Tensor:
+        """Contributions to indices that are data, added in order, in one stage."""
+        first, *_ = parts
+        out = ir.Buffer(
+            name, first.unrounded.dtype, tuple(map(ir.as_expr, first.shape))
+        )
+        every = [block_axis(f"i{n}", extent) for n, extent in enumerate(out.shape)]
+        zero = ir.as_expr(0, out.dtype)
+        clear = ir.Store(out, tuple(axis.var for axis in every), zero)
+        added = (part.added_to(out, n) for n, part in enumerate(parts))
+        nests = ir.seq(nest(f"{name}_clear", every, clear), added)
+        (made,) = self._made([Tensor(out, Stage(nests, (out,)))])
+        return made
 
     def _total(self, buffer: ir.Buffer, name: str, terms: Sequence[At]) -> Tensor:
         """The sum of contributions."""
@@ -380,6 +406,7 @@ class _Axes:
         known: The ranges of indices, axes and sizes.
         free: The extents of the free axes, which are summed over.
         values: The solved axes, as expressions of the index and the free axes.
+        scattered: The indices that are no solution for an axis, by their place.
         limits: Conditions for the solved axes to lie within their extents.
         limited: The axes that `limits` restrict.
     """
@@ -387,11 +414,12 @@ class _Axes:
     known: Ranges
     free: dict[ir.Var, ir.Expr]
     values: dict[ir.Var, ir.Expr] = field(default_factory=dict)
+    scattered: dict[ir.Var, ir.Expr] = field(default_factory=dict)
     limits: list[ir.Expr] = field(default_factory=list)
     limited: set[ir.Var] = field(default_factory=set)
 
     def solve(self, index: ir.Expr, place: ir.Var, reduced: frozenset[ir.Var]) -> None:
-        """Solve `index == place` for an axis, or add it as a condition."""
+        """Solve `index == place` for an axis, if it is affine in one."""
         index = substitute(index, self.values)
         terms = poly(index)
         by = {
@@ -401,7 +429,7 @@ class _Axes:
             if not any(m[0] in free_vars(f) for o in terms if o != m for f in o)
         }
         if not by:
-            self.limit(self._is_at(place, index))
+            self.scattered[place] = index
             return
         axis = min(by, key=lambda var: (var in reduced, abs(by[var]) != 1))
         others = [var for var in by if var != axis]
@@ -418,6 +446,17 @@ class _Axes:
         if step > 1:
             self.limit((found % step).equal(0), axis)
 
+    def close(self) -> None:
+        """Make conditions of the indices that no free axis is left in."""
+        for place, index in [*self.scattered.items()]:
+            if free_vars(index).isdisjoint(self.free):
+                del self.scattered[place]
+                self.limit(self._is_at(place, index))
+
+    def holds(self, condition: ir.Expr) -> bool:
+        """Whether a condition is implied by the ranges."""
+        return decide(condition, self._facts) is True
+
     def _is_at(self, place: ir.Var, index: ir.Expr) -> ir.Expr:
         """Whether a place is at an index, compared in the type of the index if it fits.
 
@@ -433,6 +472,7 @@ class _Axes:
         """Record solved axes, and substitute them in earlier solutions."""
         self.values = {v: substitute(e, found) for v, e in self.values.items()}
         self.values |= found
+        self.scattered = {p: substitute(e, found) for p, e in self.scattered.items()}
         self.limits = [substitute(limit, found) for limit in self.limits]
 
     def _window(
@@ -491,7 +531,7 @@ class _Axes:
 
     def limit(self, condition: ir.Expr, axis: ir.Var | None = None) -> None:
         """Add a condition, unless it is implied by the ranges."""
-        if decide(condition, self._facts) is not True:
+        if not self.holds(condition):
             self.limits.append(condition)
             self.limited |= set() if axis is None else {axis}
 
@@ -523,6 +563,11 @@ class _Solved:
     def free(self) -> Mapping[ir.Var, ir.Expr]:
         """The extents of the axes that are left to sum over."""
         return self._axes.free
+
+    @property
+    def scattered(self) -> bool:
+        """Whether its iterations add to indices that are data, or not affine."""
+        return bool(self._axes.scattered)
 
     @property
     def unrounded(self) -> ir.Expr:
@@ -557,7 +602,47 @@ class _Solved:
             first = min(waiting, key=open_axes)
             waiting.remove(first)
             found.solve(*first, self.part.reduced)
+        found.close()
         return found
+
+    def added_to(self, out: ir.Buffer, number: int) -> ir.Stmt:
+        """The nest that adds the contribution to `out`, at indices that are data.
+
+        Those outside of its extents are left out.
+
+        Args:
+            out: The buffer.
+            number: The number of the contribution, for names.
+        """
+        free, moved = self.free, self._axes.scattered
+        own = [block_axis(f"i{n}_{number}", e) for n, e in enumerate(out.shape)]
+        ordered = [
+            block_axis(f"r{n}_{number}", extent, "ordered")
+            for n, extent in enumerate(free.values())
+        ]
+        pairs = zip((*self.place, *free), (*own, *ordered), strict=True)
+        here = {var: axis.var for var, axis in pairs}
+        at: dict[ir.Var, ir.Expr] = {place: here[place] for place in self.place}
+        lets: list[ir.Stmt] = []
+        inside: ir.Expr | None = None
+        for n, (place, index) in enumerate(moved.items()):
+            extent = out.shape[self.place.index(place)]
+            found = at[place] = ir.Var(f"at{n}_{number}", i64)
+            lets.append(ir.Let(found, substitute(index.cast(i64), here)))
+            if not (self._axes.holds(index >= 0) and self._axes.holds(index < extent)):
+                there = (found >= 0) & (found < extent)
+                at[place] = ir.select(there, found, 0)
+                inside = there if inside is None else inside & there
+        to, value = tuple(at.values()), substitute(self.unrounded, here)
+        if inside is not None:
+            value = ir.select(inside, value, 0)
+        store: ir.Stmt = ir.Store(out, to, ir.Load(out, to) + value)
+        if inside is not None:
+            store = ir.If(inside, store)
+        apart = [
+            axis for v, axis in zip(self.place, own, strict=True) if v not in moved
+        ]
+        return nest(f"{out.name}_{number}", [*apart, *ordered], ir.seq(lets, store))
 
     def _value(self, axes: _Axes) -> ir.Expr:
         """The contribution of a solution; 0 where it lies outside the extents."""
