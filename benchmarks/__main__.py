@@ -4,11 +4,11 @@ They are written into results/bench/MACHINE, where MACHINE names the CPU.
 
 Tables: `cpu` (all works against peers), `batches` (batch-generic against static
 kernels), `beside` (all threads while others compute), `defaults` (untuned against tuned
-configurations), `model` (the cost model's ranking of random candidates, all threads),
-`opencl` (OpenCL against LLVM, all threads), `operators` (each operator alone, for the
-figure on its page), `random` (shapes drawn at random against peers), `searching` (a
-search from scratch), `suite` (fixed f32 shapes without records), `tuned` (these after
-a search of each).
+configurations), `exports` (C libraries against calls in Python), `model` (the cost
+model's ranking of random candidates, all threads), `opencl` (OpenCL against LLVM, all
+threads), `operators` (each operator alone, for the figure on its page), `random`
+(shapes drawn at random against peers), `searching` (a search from scratch), `suite`
+(fixed f32 shapes without records), `tuned` (these after a search of each).
 With `--only`, the rows measured replace the old ones; others are kept.
 
 Each thread count runs in a separate process, pinned to as many processors; within it
@@ -70,6 +70,7 @@ def _arguments() -> argparse.Namespace:
         "batches",
         "beside",
         "defaults",
+        "exports",
         "model",
         "opencl",
         "operators",

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tensorlang import targets
 from tensorlang.errors import TensorlangError
-from tensorlang.ir.cost import cost
+from tensorlang.ir.cost import cost_at
 from tensorlang.ops import operators
 from tensorlang.ops.operator import Operator
 from tensorlang.ops.spec.examples import arguments
@@ -46,8 +46,8 @@ def _row(op: Operator, rounds: int) -> dict[str, Any]:
         min_sample=0.005,
         warm_up=0.02,
     )["ours"]
-    floating, integer, read, written = cost(op.function(workload)).at(
-        op.sizes(workload)
+    floating, integer, read, written = cost_at(
+        op.function(workload), op.sizes(workload)
     )
     shapes = ", ".join("x".join(map(str, shape)) for shape in workload.shapes)
     return {

@@ -13,6 +13,7 @@ from benchmarks import (
     beside,
     defaults,
     every_operator,
+    exports,
     model,
     opencl,
     random_shapes,
@@ -26,6 +27,7 @@ PAGES: Final[dict[str, tuple[str, Page]]] = {
     "batches": (batches.HEAD, batches.page),
     "beside": (beside.HEAD, beside.page),
     "defaults": (defaults.HEAD, defaults.page),
+    "exports": (exports.HEAD, exports.page),
     "model": (model.HEAD, model.page),
     "opencl": (opencl.HEAD, opencl.page),
     "operators": (every_operator.HEAD, every_operator.page),
@@ -50,6 +52,8 @@ def measured(  # noqa: PLR0917 - the command line's options
         return list(batches.rows(rounds, only))
     if table == "beside":
         return list(beside.rows(rounds, only))
+    if table == "exports":
+        return list(exports.rows(rounds, only, threads))
     if table == "model":
         return list(model.rows(rounds, only, seed))
     if table == "opencl":

@@ -428,8 +428,8 @@ class Operator:  # noqa: D101 - it has one
     def _costs(
         self, *shapes: tuple[int, ...], **attributes: Any
     ) -> tuple[int, int, int, int]:
-        sizes = self.sizes(self.workload(*shapes, **attributes))
-        return self.cost(*shapes, **attributes).at(sizes)
+        workload = self.workload(*shapes, **attributes)
+        return costs.cost_at(self.function(workload), self.sizes(workload))
 
     # ----------------------------------------------------------------------- calls
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+
 from tensorlang import lazy
 
-with lazy.modules(__name__):  # only this loads Typer
+with lazy.modules(__name__):  # `app` loads Typer
     from tensorlang.cli import app as command_line
+    from tensorlang.cli import completion
 
 
 def main() -> None:
     """Run `tlang` with the process's arguments and exit with its code."""
-    command_line.app()
+    if os.environ.get("_TLANG_COMPLETE") == "complete_bash":
+        with completion.of_bash():
+            command_line.app()
+    else:
+        command_line.app()

@@ -5,7 +5,12 @@ Nothing here may fail or print: a shell has no place for it.
 
 from __future__ import annotations
 
+import io
+import os
+import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from functools import wraps
 from typing import Final
 
@@ -20,7 +25,32 @@ with lazy.modules(__name__):  # these load NumPy and Optuna
 Completion = tuple[str, str]
 Completer = Callable[[str], list[Completion]]
 
+_WORDS: Final = "COMP_WORDS"  # of bash, a line each
+_PLACE: Final = "COMP_CWORD"
 _CONFIGURATIONS: Final = {"default": "what no record changes", "record": "what runs"}
+
+
+@contextmanager
+def of_bash() -> Iterator[None]:
+    """Complete for bash, which breaks words at `:` and `=`.
+
+        tlang show --target cuda : sm_8     ->     tlang show --target cuda:sm_8
+
+    Typer gets whole words, and bash the rest of a completion.
+    """
+    words = os.environ.get(_WORDS, "").split("\n")[: int(os.environ[_PLACE]) + 1]
+    joined = re.sub(r"\n?([:=])\n?", r"\1", "\n".join(words))
+    *before, word = joined.split("\n")
+    os.environ |= {_WORDS: joined, _PLACE: str(len(before))}
+    last = words[-1] if words[-1] not in (":", "=") else ""
+    there = word.rpartition("=")[2].removesuffix(last)
+    printed = io.StringIO()
+    try:
+        with redirect_stdout(printed):
+            yield
+    finally:
+        for line in printed.getvalue().splitlines():
+            sys.stdout.write(f"{line.removeprefix(there)}\n")
 
 
 def _completes(found: Callable[[], Iterable[Completion]]) -> Completer:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from tensorlang.ir.contents import names
@@ -28,6 +29,13 @@ class Names:
         self._next[hint] = number + 1
         self.taken.add(name)
         return name
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Context at whose end the names reserved in it are free again."""
+        kept = self.taken.copy(), self._next.copy()
+        yield
+        self.taken, self._next = kept
 
     def var(self, hint: str, dtype: DType) -> Var:
         """A variable with a fresh name."""

@@ -14,7 +14,7 @@ from typing import Final
 
 from tensorlang import machine
 from tensorlang.errors import IRError
-from tensorlang.ir.cost import cost
+from tensorlang.ir.cost import cost_at
 from tensorlang.ir.nodes import Function
 from tensorlang.machine import Machine
 from tensorlang.targets import Target
@@ -93,7 +93,7 @@ class Limits:
 def work_of(function: Function, sizes: Mapping[str, int]) -> Work | None:
     """The work of a definition; None if data decides."""
     try:
-        return Work(*cost(function).at(sizes))
+        return Work(*cost_at(function, sizes))
     except IRError:
         return None
 

@@ -91,7 +91,7 @@ def page(
     return template.render(
         subject=subject,
         limits=limits,
-        summary=summary(function, limits, subject.kernel.artifact.knobs),
+        summary=summary(function, limits, subject.kernel.artifact.knobs, search),
         roofline=roofline(limits),
         params=[(each, bytes_of(each.buffer, sizes)) for each in params],
         loops=loops_of(function, subject.sizes),

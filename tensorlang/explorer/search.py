@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
@@ -17,6 +17,7 @@ _HEIGHT: Final = 160
 _MOST_DOTS: Final = 1500
 _MOST_VALUES: Final = 24  # of a knob
 _MOST_REASONS: Final = 40
+_MOST_TOLD: Final = 3  # knobs, of the reasons why the best won
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ class Search:
         trials: Outcomes by kind.
         history: The plot.
         best: The fastest configuration, and its time in seconds.
+        second: The next one, and its time; None if no other was timed.
         effects: Of the knobs of its algorithm, the most important first.
         failures: Reasons, with the number of candidates and an example.
     """
@@ -74,20 +76,35 @@ class Search:
     trials: Mapping[str, int]
     history: History
     best: tuple[str, float]
+    second: tuple[str, float] | None
     effects: Sequence[Effect]
     failures: Sequence[tuple[str, int, str]]
+
+    @property
+    def reasons(self) -> Iterator[str]:
+        """Why the best won: how far the next is, and what other knobs would cost."""
+        yield f"fastest of {self.trials['ok']} timed: {self.best[0]}"
+        if self.second:
+            ratio = self.second[1] / self.best[1]
+            yield f"then {self.second[0]}, {ratio:.3g}× its time"
+        for effect in self.effects[:_MOST_TOLD]:
+            (value, *_), (other, ratio, _), *_ = effect.values
+            yield f"with {effect.knob}={other} instead of {value} at best {ratio:.3g}×"
 
 
 def search_of(landscape: Landscape, importances: Mapping[str, float]) -> Search:
     """What a search found."""
     rows = landscape.rows
     best = landscape.best
+    others = [row for row in landscape.rows if row.outcome.ok and row is not best]
+    second = min(others, key=lambda row: row.outcome.seconds, default=None)
     on = f" on {landscape.device}" if landscape.device else ""
     return Search(
         f"{landscape.name}{on}",
         Counter(row.outcome.status for row in rows),
         _history([row.outcome.seconds if row.outcome.ok else None for row in rows]),
         (str(best.candidate), best.outcome.seconds),
+        (str(second.candidate), second.outcome.seconds) if second else None,
         _effects(landscape, importances),
         _failures(landscape),
     )

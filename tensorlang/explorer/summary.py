@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tensorlang.explorer.limits import Limits
 from tensorlang.explorer.links import TAIL
@@ -12,6 +12,9 @@ from tensorlang.ir.contents import loops, reads, writes
 from tensorlang.ir.text.printer import show
 from tensorlang.ir.visit import holds
 from tensorlang.scheduling.analysis.tree import block_of, enclosing_loops, paths_to
+
+if TYPE_CHECKING:
+    from tensorlang.explorer.search import Search
 
 _BECAME: Final = {
     "vectorized": "vectors",
@@ -22,7 +25,10 @@ _BECAME: Final = {
 
 
 def summary(
-    function: ir.Function, limits: Limits, knobs: Mapping[str, object]
+    function: ir.Function,
+    limits: Limits,
+    knobs: Mapping[str, object],
+    search: Search | None = None,
 ) -> dict[str, str]:
     """What a scheduled function does, by topic; topics without an answer are absent.
 
@@ -36,6 +42,7 @@ def summary(
             found[_BECAME[loop.kind]].append(said)
     found["copies"] = list(_copies(function))
     found["knobs"] = [f"{name}={value!r}" for name, value in knobs.items()]
+    found["search"] = ["; ".join(search.reasons)] if search else []
     found["limit"] = list(_limit(limits))
     return {n: ", ".join(dict.fromkeys(said)) for n, said in found.items() if said}
 

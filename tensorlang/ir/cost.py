@@ -10,14 +10,20 @@ others. Bytes are the minimum traffic: each parameter is read or written once.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
 
 from tensorlang.errors import IRError
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.by_class import by_class
-from tensorlang.ir.contents import writes
+from tensorlang.ir.contents import free_vars, loops, writes
+from tensorlang.ir.semantics import evaluate
 from tensorlang.ir.simplification.simplify import simplify
-from tensorlang.ir.visit import children, substitute, walk
+from tensorlang.ir.visit import children, holds, substitute, walk
+
+_MOST_LENGTHS: Final = 1024  # of loops inside of one, to count their iterations
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,20 @@ def cost(func: ir.Function) -> Cost:
         written = written + size if param.role != "in" else written
     counts = (floats, integers, read, written)
     return Cost(*(simplify(count) for count in counts))
+
+
+def cost_at(func: ir.Function, sizes: Mapping[str, int]) -> tuple[int, int, int, int]:
+    """The four counts for given sizes, of loops too whose extents vary.
+
+    Raises:
+        IRError: the counts depend on a size that is missing, or on data.
+    """
+    known = {
+        var: ir.Const(sizes[var.name], var.dtype)
+        for var in func.scalars
+        if var.name in sizes
+    }
+    return cost(replace(func, body=substitute(func.body, known))).at(sizes)
 
 
 def _evaluate(count: ir.Expr, sizes: Mapping[str, int]) -> int:
@@ -173,7 +193,36 @@ def _(stmt: ir.Seq, place: _Place) -> Counts:
 
 @_statement.register
 def _(stmt: ir.For, place: _Place) -> Counts:
-    return _statement(stmt.body, place.inside(stmt))
+    loop = replace(stmt, extent=simplify(stmt.extent))
+    different = _different(loop)
+    if not different:
+        return _statement(loop.body, place.inside(loop))
+    total = _NONE
+    for number, times in different.items():
+        body = substitute(loop.body, {loop.var: ir.Const(number, loop.var.dtype)})
+        floats, integers = _statement(body, place)
+        total = _plus(total, (floats * times, integers * times))
+        total = simplify(total[0]), simplify(total[1])
+    return total
+
+
+def _different(loop: ir.For) -> dict[int, int]:
+    """Iterations between which loops inside differ in length, and how many are alike.
+
+    Empty if there are none, too many, or not known which.
+    """
+    extents = [e.extent for e in loops(loop.body) if loop.var in free_vars(e.extent)]
+    if not isinstance(loop.extent, ir.Const) or not extents:
+        return {}
+    if any(holds(extent, ir.Load) for extent in extents):
+        return {}
+    numbers = np.arange(loop.extent.value)
+    found = [numbers]
+    if all(free_vars(extent) == {loop.var} for extent in extents):
+        found = [evaluate(extent, {loop.var: numbers}) for extent in extents]
+    _, first, times = np.unique(found, axis=1, return_index=True, return_counts=True)
+    alike = dict(zip(first.tolist(), times.tolist(), strict=True))
+    return alike if len(alike) <= _MOST_LENGTHS else {}
 
 
 @_statement.register
@@ -183,7 +232,10 @@ def _(stmt: ir.While, place: _Place) -> Counts:
 
 @_statement.register
 def _(stmt: ir.If, place: _Place) -> Counts:
+    cond = simplify(stmt.cond)
     other = _statement(stmt.orelse, place) if stmt.orelse else _NONE
+    if isinstance(cond, ir.Const):
+        return _statement(stmt.then, place) if cond.value else other
     return _plus(_statement(stmt.then, place), other)
 
 

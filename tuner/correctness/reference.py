@@ -20,7 +20,7 @@ from tensorlang import targets
 from tensorlang.errors import KernelError, ScheduleError, TensorlangError, TuningError
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import blocks
-from tensorlang.ir.cost import cost
+from tensorlang.ir.cost import cost_at
 from tensorlang.ir.domains import domains
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.visit import walk
@@ -119,7 +119,7 @@ class Reference:
     def work(self) -> int:
         """Operations and bytes; 0 if data-dependent."""
         try:
-            return sum(cost(self.func).at(self._sizes))
+            return sum(cost_at(self.func, self._sizes))
         except TensorlangError:
             return 0
 

@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from tensorlang.errors import TensorlangError
-from tensorlang.ir.cost import cost
+from tensorlang.ir.cost import cost_at
 from tensorlang.tuner.limits.ceilings import Ceilings, ceilings
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def _limits(threads: int) -> Ceilings:
 def work(op: Operator, workload: Workload) -> float:
     """Operations and bytes of a call, to compare workloads; 0 if data decides."""
     try:
-        return float(sum(cost(op.function(workload)).at(op.sizes(workload))))
+        return float(sum(cost_at(op.function(workload), op.sizes(workload))))
     except TensorlangError:
         return 0.0
 
@@ -36,7 +36,7 @@ def fraction(op: Operator, workload: Workload, target: Target, seconds: float) -
     if target.model == "simt" and not target.arch.startswith("cpu"):
         return 0.0
     sizes = op.sizes(workload)
-    floats, integers, read, written = cost(op.function(workload)).at(sizes)
+    floats, integers, read, written = cost_at(op.function(workload), sizes)
     limits = _limits(workload.threads or target.threads)
     least = max(
         floats / limits.fma,

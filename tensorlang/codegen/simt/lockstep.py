@@ -27,7 +27,6 @@ from tensorlang.codegen.names import Names
 from tensorlang.codegen.simt.ragged import Lanes, one_body
 from tensorlang.codegen.simt.whole_vectors import forwarded
 from tensorlang.codegen.simt.wide_accesses import WideAccesses, is_own
-from tensorlang.codegen.vectors.unroll import renamed
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import allocations, free_vars, reads
 from tensorlang.ir.contents import writes as written_by
@@ -307,11 +306,9 @@ class _Lockstep(WideAccesses):
 
     def in_turn(self, stmt: ir.Stmt) -> ir.Stmt:
         """A statement executed lane by lane."""
-        lane = self.names.var(self.lane.name, self.lane.dtype)
-        body = renamed(substitute(stmt, {self.lane: lane}), self.names)
         held = any(map(is_own, reads(stmt) | written_by(stmt)))  # registers need unroll
         kind = "unrolled" if held else "serial"
-        return ir.For(lane, ir.Const(self.count, lane.dtype), kind, body)
+        return ir.For(self.lane, ir.Const(self.count, self.lane.dtype), kind, stmt)
 
     # -------------------------------------------------------------- wide accesses
 

@@ -61,7 +61,7 @@ def one_body(whole: ir.Stmt, lanes: Lanes, names: Names) -> ir.Stmt | None:
     made = [
         part
         for kind, run in groupby(_gathered(whole), _kind)
-        for part in _RUNS[kind](list(run), lanes, test, names)
+        for part in _RUNS[kind](list(run), lanes, test)
     ]
     return ir.If(lanes.some, ir.seq(ir.Let(test, lanes.together), *made))
 
@@ -135,9 +135,7 @@ def _as_it_is(run: Sequence[ir.Stmt], *_: object) -> Iterator[ir.Stmt]:
     yield from run
 
 
-def _accesses(
-    run: Sequence[Any], lanes: Lanes, test: ir.Var, names: Names
-) -> Iterator[ir.Stmt]:
+def _accesses(run: Sequence[Any], lanes: Lanes, test: ir.Var) -> Iterator[ir.Stmt]:
     """Wide accesses where possible, else masked accesses lane by lane."""
     parts: dict[tuple[int, int], list[ir.Store]] = {}
     for stmt in run:
@@ -145,7 +143,7 @@ def _accesses(
         parts.setdefault((int(own.base.value), own.lanes), []).append(stmt)
     each = []
     for (first, width), stmts in parts.items():
-        lane = names.var(lanes.lane.name, lanes.lane.dtype)
+        lane = lanes.lane
         mask = lanes.at(lanes.cond, lane + first if first else lane)
         body = [_of_a_lane(stmt, lane, mask) for stmt in stmts]
         each.append(

@@ -24,6 +24,7 @@ SEARCH = Search(
     {"ok": 2, "wrong": 1},
     History(ENDS, ENDS, [150.0], (2e-6, 1e-6), 3),
     ("direct(lanes=8)", 1e-6),
+    ("direct(lanes=16)", 2e-6),
     [Effect("lanes", 0.5, [(str(n), 1.0 + n, 1) for n in range(24)])],
     [("wrong: " + "long" * 60, 1, "direct(lanes=16)")],
 )

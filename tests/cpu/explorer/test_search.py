@@ -57,6 +57,11 @@ def test_history_effects_and_failures():
     (effect,) = found.effects
     assert effect.values == [("16", 1.0, 1), ("32", 2.0, 1), ("8", 4.0, 1)]
     assert effect.importance == 1.0
+    assert list(found.reasons) == [
+        "fastest of 3 timed: direct(lanes=16)",
+        "then direct(lanes=32), 2× its time",
+        "with lanes=32 instead of 16 at best 2×",
+    ]
     assert found.failures == [
         (f"wrong: {HOSTILE}", 2, "direct(lanes=8, chunk=1)"),
         ("crashed", 1, "direct(lanes=32, chunk=1)"),
@@ -71,6 +76,7 @@ def test_a_search_of_one_trial_or_of_thousands():
     alone = search_of(Landscape.of("f", "", [next(timed())]), {})
     assert alone.history.best == [(0.0, 160.0), (300, 160.0)]
     assert alone.effects == []
+    assert list(alone.reasons) == ["fastest of 1 timed: direct(lanes=8)"]
     many = [row(n, Outcome("ok", seconds=1e-6 * (n + 1))) for n in range(5000)]
     found = search_of(Landscape.of("f", "", many), {})
     assert len(found.history.dots) <= 1500
@@ -84,6 +90,7 @@ def test_a_page_has_the_search_escaped(subject):
     assert 'data-stage="search"' in text
     assert HOSTILE not in text
     assert "wrong: &lt;/script&gt;" in text
+    assert "<dt>search</dt><dd><bdi>fastest of 3 timed: direct(lanes=16); then" in text
     assert 'id="search"' not in page(made)
 
 

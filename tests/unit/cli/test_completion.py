@@ -1,6 +1,7 @@
 """What the shells complete, asked for as bash, zsh and fish ask."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,10 @@ MAIN = "from tensorlang.cli import main; main()"
 
 def completed(line, shell="bash"):
     asked = {
-        "bash": {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)},
+        "bash": {
+            "COMP_WORDS": line.replace(" ", "\n"),
+            "COMP_CWORD": str(len(line.split(" ")) - 1),
+        },
         "zsh": {"_TYPER_COMPLETE_ARGS": line},
         "fish": {
             "_TYPER_COMPLETE_ARGS": line,
@@ -42,6 +46,9 @@ def completed(line, shell="bash"):
         ("tlang records ex", ["explain", "export"]),
         ("tlang show softm", ["softmax", "softmax_grad"]),
         ("tlang show dense --target cuda:sm_1", ["cuda:sm_100"]),
+        ("tlang show dense --target cuda : sm_1", ["sm_100"]),  # as bash breaks words
+        ("tlang show dense --target = cuda : sm_1", ["sm_100"]),
+        ("tlang show dense --target cuda : sm_100 --stage p", ["ptx"]),
         ("tlang show dense --stage so", ["source"]),
         ("tlang show dense --target cuda --stage p", ["ptx"]),
         ("tlang tune bits --compare def", ["default"]),
@@ -58,6 +65,28 @@ def test_other_shells_get_what_a_word_means_too(shell):
     said = completed("tlang show nn.softmax", shell)
     assert "nn.softmax" in said
     assert "along an axis" in said
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="no bash")
+def test_bash_puts_what_follows_a_colon_there(tmp_path):
+    asked = [sys.executable, "-P", "-c", MAIN, "--show-completion", "bash"]
+    env = os.environ | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    script = subprocess.run(asked, capture_output=True, check=True, env=env).stdout
+    tmp_path.joinpath("script").write_bytes(script)
+    program = tmp_path / "tlang"
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(asked[:4])} "$@"\n')
+    program.chmod(0o755)
+    typed = "tlang show dense --target cuda:\t90a --json\x01echo said \n"
+    done = subprocess.run(
+        ["bash", "--norc", "-i"],
+        input=f"source {tmp_path}/script\n{typed}exit\n",
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "TERM": "dumb"},
+        timeout=120,
+        check=True,
+    )
+    assert "said tlang show dense --target cuda:sm_90a --json\n" in done.stdout
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

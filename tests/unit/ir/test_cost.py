@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tensorlang.errors import IRError
-from tensorlang.ir.cost import cost
+from tensorlang.ir.cost import cost, cost_at
 from tensorlang.ir.text.parser import parse
 from tensorlang.ops import find
 
@@ -45,6 +45,48 @@ def softmax(x: f32[n, k], y: Out[f32[n, k]], *, n: i64, k: i64):
 
 def at(text: str, **sizes: int) -> tuple[int, int, int, int]:
     return cost(parse(text)).at(sizes)
+
+
+@pytest.mark.parametrize("guard", ["n - i * 4", "i + 1"])
+def test_inner_loops_may_be_as_long_as_outer_ones_say(guard: str) -> None:
+    func = parse(f"""
+def f(x: f32[n], y: Out[f32[n]], *, n: i64):
+    for i in range((n + 3) // 4):
+        for t in range(i + 2):
+            for j in range(min({guard}, 4)):
+                with block("y", a=spatial(n, i * 4 + j), b=reduction(n, t)):
+                    reduce(sum, y[a], x[b] * x[a])
+""")
+    runs = sum(
+        min(10 - i * 4 if "n" in guard else i + 1, 4) * (i + 2) for i in range(3)
+    )
+    assert cost_at(func, {"n": 10}) == (2 * runs, 0, 40, 40)
+    with pytest.raises(IRError, match="sizes that were not given"):
+        cost(func).at({"n": 10})
+
+
+def test_loops_as_long_as_data_say_have_no_known_work() -> None:
+    func = parse("""
+def f(ends: i64[4], x: f32[9], y: Out[f32[4]]):
+    for i in range(4):
+        for t in range(ends[i]):
+            with block("y", a=spatial(4, i), b=reduction(9, t)):
+                reduce(sum, y[a], x[b])
+""")
+    with pytest.raises(IRError, match="depends"):
+        cost_at(func, {})
+
+
+def test_attention_by_blocks_does_the_work_of_the_keys_that_are_seen() -> None:
+    op = find("nn.attention")
+
+    def floats(**attributes: object) -> int:
+        workload = op.workload(*((2, 4, 128, 32),) * 3, **attributes)
+        return cost_at(op.function(workload, "online"), op.sizes(workload))[0]
+
+    products = 2 * 2 * 2 * 4 * 128 * 128 * 32
+    assert products < floats() < 1.2 * products
+    assert 0.7 * floats() < floats(causal=True) < 0.8 * floats()  # of four blocks three
 
 
 def test_a_dense_product_is_two_operations_a_term() -> None:
