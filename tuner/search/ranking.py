@@ -44,8 +44,9 @@ class Ranking:
         space.point(algorithm, Knobs())  # for the domains
         self._costs: dict[str, float] = {}
         self._kept: dict[float, Candidate] = {}  # by predicted time
-        self._placed: dict[str, list[float]] = {}  # numbers for the knobs, by key
-        self._numbered: tuple[str, ...] = ()  # the knobs that have them
+        self._numbered: dict[str, Domain] = {}  # the knobs that have numbers
+        self._rows: dict[str, int] = {}  # of the numbers, by key
+        self._numbers = np.empty((0, 0))
         self._explored: set[str] = set()
         lowest = self._whole(Candidate(algorithm))
         self._add(lowest)
@@ -93,10 +94,12 @@ class Ranking:
             return None
         logs = np.log(costs)
         if any(math.isfinite(seconds) for _, seconds in measured):
-            mean, error = self._learned(measured).at(
-                self._places([self._kept[cost] for cost in costs])
-            )
-            logs = logs + mean - error
+            learned = self._learned(measured)
+            places = self._places([self._kept[cost] for cost in costs])
+            logs += learned.mean(places)
+            # others cannot be the lowest: no error is larger than the spread
+            some = np.flatnonzero(logs <= logs.min() + learned.spread)
+            logs[some] -= learned.error(places[some])
         first = int(np.argmin(logs))
         return float(logs[first]), self._whole(self._kept[costs[first]])
 
@@ -130,7 +133,8 @@ class Ranking:
 
     def _add(self, candidate: Candidate) -> float:
         """The predicted time of a candidate."""
-        self._add_all([candidate])
+        if candidate.key not in self._costs:
+            self._add_all([candidate])
         return self._costs[candidate.key]
 
     def _add_all(self, candidates: Iterable[Candidate]) -> None:
@@ -145,15 +149,17 @@ class Ranking:
 
     def _places(self, candidates: Sequence[Candidate]) -> Floats:
         """Numbers for the knobs, a row for each candidate; computed once."""
-        if (knobs := tuple(self._domains)) != self._numbered:
-            self._numbered, self._placed = knobs, {}
-        new = {c.key: c for c in candidates if c.key not in self._placed}
+        if self._domains != self._numbered:
+            self._numbered, self._rows = dict(self._domains), {}
+        new = {c.key: c for c in candidates if c.key not in self._rows}
         if new:
-            rows = self._numbers(new.values()).tolist()
-            self._placed |= zip(new, rows, strict=True)
-        return np.array([self._placed[each.key] for each in candidates])
+            numbers, first = self._numbers_of(new.values()), len(self._rows)
+            known = [self._numbers] if first else []
+            self._numbers = np.concatenate([*known, numbers])
+            self._rows |= zip(new, range(first, first + len(new)), strict=True)
+        return self._numbers[[self._rows[each.key] for each in candidates]]
 
-    def _numbers(self, candidates: Iterable[Candidate]) -> Floats:
+    def _numbers_of(self, candidates: Iterable[Candidate]) -> Floats:
         """Ranks of ordered values, bits of others."""
         knobs = [self._whole(each).knobs for each in candidates]
         columns: list[list[float]] = []

@@ -8,6 +8,7 @@ corrected there, and where nothing was measured the model stands.
 
 from __future__ import annotations
 
+from statistics import median
 from typing import Final
 
 import numpy as np
@@ -26,36 +27,56 @@ class Surrogate:
         places: Points by row, knobs by column: numbers for which distances mean
             something.
         residuals: The logarithm of measured over predicted time of each.
+
+    Attributes:
+        spread: The standard deviation of the residuals.
     """
 
     def __init__(self, places: Floats, residuals: Floats) -> None:
         self._places = places
-        self._mean = float(np.median(residuals))
+        self._mean = float(median(residuals.tolist()))  # NumPy's imports numpy.ma
         off = residuals - self._mean
-        self._scale = max(float(off.std()), _LEAST_SPREAD)
-        fits = [self._fitted(length, off) for length in _LENGTHS]
-        _, self._length, self._root, self._weights = max(fits, key=lambda fit: fit[0])
+        self.spread: float = max(float(off.std()), _LEAST_SPREAD)
+        apart = self._apart(places)
+        fits = [(*self._fitted(apart, length, off), length) for length in _LENGTHS]
+        _, self._root, self._weights, self._length = max(fits, key=lambda fit: fit[0])
 
     def _fitted(
-        self, length: float, off: Floats
-    ) -> tuple[float, float, Floats, Floats]:
+        self, apart: Floats, length: float, off: Floats
+    ) -> tuple[float, Floats, Floats]:
         """The logarithm of the likelihood of a length, and the solved system."""
         noise = _NOISE**2 * np.eye(len(off))
-        root: Floats = np.linalg.cholesky(self._between(self._places, length) + noise)
-        weights: Floats = np.linalg.solve(root.T, np.linalg.solve(root, off))
-        likelihood = -0.5 * float(off @ weights) - float(np.log(np.diag(root)).sum())
-        return likelihood, length, root, weights
+        root = np.linalg.inv(
+            np.linalg.cholesky(self._covariance(apart, length) + noise)
+        )
+        whitened = root @ off
+        likelihood = -0.5 * float(whitened @ whitened) + float(
+            np.log(np.diag(root)).sum()
+        )
+        return likelihood, root, whitened @ root
 
-    def _between(self, places: Floats, length: float) -> Floats:
-        """Covariances of points and the measured ones."""
+    def _apart(self, places: Floats) -> Floats:
+        """Distances of points and the measured ones."""
         apart = np.zeros((len(places), len(self._places)))
+        by_knob = np.empty_like(apart)
         for column, own in zip(places.T, self._places.T, strict=True):
-            apart += np.abs(column[:, None] - own)
-        return self._scale**2 * np.exp(-apart / length)
+            np.subtract(column[:, None], own, out=by_knob)
+            apart += np.abs(by_knob, out=by_knob)
+        return apart
 
-    def at(self, places: Floats) -> tuple[Floats, Floats]:
-        """Mean and standard deviation of the residuals at points."""
-        between = self._between(places, self._length)
-        mean = self._mean + between @ self._weights
-        explained = np.square(np.linalg.solve(self._root, between.T)).sum(axis=0)
-        return mean, np.sqrt(np.maximum(self._scale**2 - explained, 0.0))
+    def _covariance(self, apart: Floats, length: float) -> Floats:
+        found: Floats = self.spread**2 * np.exp(-apart / length)
+        return found
+
+    def mean(self, places: Floats) -> Floats:
+        """Means of the residuals at points."""
+        between = self._covariance(self._apart(places), self._length)
+        explained: Floats = (between * self._weights).sum(axis=1)  # in this thread
+        return self._mean + explained
+
+    def error(self, places: Floats) -> Floats:
+        """Standard deviations of the residuals at points, at most `spread`."""
+        between = self._covariance(self._apart(places), self._length)
+        explained = np.square(between @ self._root.T).sum(axis=1)
+        found: Floats = np.sqrt(np.maximum(self.spread**2 - explained, 0.0))
+        return found

@@ -209,10 +209,10 @@ def _options(url: str) -> dict[str, object]:
     if _file(url) is not None:
         return {"connect_args": {"timeout": _SECONDS_TO_WAIT}}
     if not _of_libpq(url):
-        return {"pool_pre_ping": True}
+        return {}
     milliseconds = 1000 * _SECONDS_TO_WAIT
     waits = {"connect_timeout": CONNECT_WAIT, "tcp_user_timeout": milliseconds}
-    return {"pool_pre_ping": True, "connect_args": waits}
+    return {"connect_args": waits}
 
 
 def _of_libpq(url: str) -> bool:

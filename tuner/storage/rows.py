@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from tensorlang import lazy
@@ -46,10 +47,7 @@ class Row:
             candidate,
             outcome,
             {name: value for name, (_, value) in domains.items()},
-            {
-                name: optuna.distributions.distribution_to_json(distribution(domain))
-                for name, (domain, _) in domains.items()
-            },
+            {name: _to_json(domain) for name, (domain, _) in domains.items()},
         )
 
     def to_json(self) -> str:
@@ -92,8 +90,7 @@ class Row:
             value=self.outcome.seconds if self.outcome.ok else None,
             params=dict(self.params),
             distributions={
-                name: optuna.distributions.json_to_distribution(text)
-                for name, text in self.distributions.items()
+                name: distribution_of(text) for name, text in self.distributions.items()
             },
         )
 
@@ -115,3 +112,14 @@ def distribution(domain: Domain) -> optuna.distributions.BaseDistribution:
     return optuna.distributions.IntDistribution(
         domain.low, domain.high, log=domain.log, step=domain.step
     )
+
+
+@cache
+def _to_json(domain: Domain) -> str:
+    return str(optuna.distributions.distribution_to_json(distribution(domain)))
+
+
+@cache
+def distribution_of(text: str) -> optuna.distributions.BaseDistribution:
+    """An Optuna distribution of its JSON."""
+    return optuna.distributions.json_to_distribution(text)

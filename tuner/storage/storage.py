@@ -40,6 +40,7 @@ _LONGEST_PAUSE: Final = 15.0
 _SETTLING: Final = _LONGEST_PAUSE + databases.CONNECT_WAIT
 _PASSES: Final = 10.0  # seconds until a server that never answered is an error
 _LOOK: Final = 0.5  # seconds between two looks for it
+_FRESH: Final = 0.01  # seconds after an own trial in which there is nothing to read
 _LONGEST_NAME: Final = 500
 _reached: set[str] = set()  # URLs: they are right, even if they fail later
 
@@ -75,10 +76,12 @@ class Trials:
         self._seen: dict[str, float] = {}  # when which tuner had a claim
         self._self = ""  # what this tuner is called in its claims
         self._held: list[Told] = []
+        self._spooled = True  # whether there may be files
         self._last, self._next = -1, 0  # the last key seen, the number that follows
         self._running: dict[int, Stored] = {}  # claims, by key
         self._mine: dict[str, int] = {}  # keys of own claims, by candidate
         self._news: list[Row] = []
+        self._stale = 0.0  # when `news` has to read again
         self._closed = threading.Event()
         self._beating: threading.Thread | None = None
         self._reach()
@@ -105,7 +108,8 @@ class Trials:
     def news(self) -> list[Row]:
         """Trials with an outcome that were not returned before, including own ones."""
         self._deliver()
-        self._try(self._read)
+        if time.monotonic() >= self._stale:
+            self._try(self._read)
         found, self._news = self._news, []
         return found
 
@@ -131,8 +135,10 @@ class Trials:
         (Thaler and Ravishankar, 1998), so that they agree without a word. A tuner that
         nobody can have seen leaves all to the others.
         """
+        if not self.blind:
+            return True
         names = {n for n, at in self._seen.items() if at > self._lost - GRACE}
-        if not self.blind or not names:
+        if not names:
             return True
         return max(names, key=partial(_weight, candidate.key)) == self._self
 
@@ -200,10 +206,12 @@ class Trials:
         begun = time.monotonic()
         if self.trouble and begun < self._again:
             return None
-        for _ in range(1 if self.trouble else 2):
+        for again in (False,) if self.trouble else (True, False):
             try:
                 return self._transaction(action)
             except RecordError as problem:
+                if again:
+                    continue
                 self._lost = self._lost if self.trouble else time.monotonic()
                 self.trouble, self._problem = str(problem), problem
         now = time.monotonic()
@@ -262,7 +270,10 @@ class Trials:
     def _tell(self, told: Told, connection: Connection) -> bool:
         mine = self._mine.get(told.row.candidate.key)
         if mine is not None and tables.finish(connection, mine, told.row):
+            self._read(connection)
+            self._stale = time.monotonic() + _FRESH
             return True
+        self._stale = 0.0
         study = self._connect()[1]
         tables.lock(connection, study)
         self._read(connection)
@@ -284,12 +295,14 @@ class Trials:
     def _deliver(self) -> None:
         """Add the trials that were kept."""
         waiting, self._held = self._held, []
-        if not self.trouble or time.monotonic() >= self._again:
+        if self._spooled and (not self.trouble or time.monotonic() >= self._again):
             waiting = [*spool.kept(self._url, self._name), *waiting]
+            self._spooled = False
         for told in waiting:
-            if self._delivered(told) or told.file is not None:
+            if self._delivered(told):
                 continue
-            if not spool.keep(self._url, self._name, told):
+            self._spooled = True
+            if told.file is None and not spool.keep(self._url, self._name, told):
                 self._held.append(told)
 
     def _beat(self) -> None:

@@ -2,7 +2,8 @@
 
 Optuna's ORM writes a trial of five knobs in 26 statements, 10 to 30 ms, and reads a
 thousand trials per second. These are the same rows in the same tables (visible in
-Optuna's dashboard), written in a statement each, and read in one.
+Optuna's dashboard), written in a statement each, and read in one. Statements of each trial
+are built once.
 
 A claim is a trial in Optuna's state RUNNING with a heartbeat, which ends with it. One
 whose heartbeat is too old is FAIL, as in Optuna.
@@ -15,11 +16,13 @@ from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang import lazy
 from tensorlang.errors import TuningError
 from tensorlang.scheduling.knobs import Value
+from tensorlang.tuner.storage import rows
 from tensorlang.tuner.storage.rows import Row
 
 with lazy.modules(__name__):  # slow to import
@@ -39,6 +42,7 @@ _INDICES: Final = {  # by name: the table, and what of it
     ),
     "tensorlang_trials": ("trials", "(study_id, trial_id)"),
 }
+_LAST: Final = (1 << 31) - 1  # no key is greater
 SOME: Final = 2048  # trials of a large study: the latest, and the fastest
 
 
@@ -86,17 +90,23 @@ def lock(connection: Connection, study: int, *, lasting: bool = True) -> None:
         study: The key of the study.
         lasting: Whether to wait for the disk: a claim may be lost with the server.
     """
+    connection.execute(
+        _locking(connection.dialect.name, lasting=lasting), {"study": study}
+    )
+
+
+@cache
+def _locking(dialect: str, *, lasting: bool) -> sqlalchemy.Executable:
     studies = models.StudyModel.__table__
-    mine = studies.c.study_id == study
-    if connection.dialect.name == "sqlite":  # any change locks the database
+    mine = studies.c.study_id == sqlalchemy.bindparam("study")
+    if dialect == "sqlite":  # any change locks the database
         same = sqlalchemy.update(studies).where(mine)
-        connection.execute(same.values(study_name=studies.c.study_name))
-    else:
-        held = sqlalchemy.select(studies.c.study_id).where(mine)
-        if connection.dialect.name == "postgresql" and not lasting:
-            local = sqlalchemy.func.set_config("synchronous_commit", "off", True)
-            held = held.add_columns(local)
-        connection.execute(held.with_for_update())
+        return same.values(study_name=studies.c.study_name)
+    held = sqlalchemy.select(studies.c.study_id).where(mine)
+    if dialect == "postgresql" and not lasting:
+        local = sqlalchemy.func.set_config("synchronous_commit", "off", True)
+        held = held.add_columns(local)
+    return held.with_for_update()
 
 
 def index(engine: Engine) -> None:
@@ -112,8 +122,9 @@ def index(engine: Engine) -> None:
             connection.execute(said)
 
 
-def _stored(study: int) -> sqlalchemy.Select[Any]:
-    """What `_found` makes trials of."""
+@cache
+def _stored() -> sqlalchemy.Select[Any]:
+    """What `_found` makes trials of, oldest first."""
     trials = models.TrialModel.__table__
     notes = models.TrialUserAttributeModel.__table__
     beats = models.TrialHeartbeatModel.__table__
@@ -132,33 +143,40 @@ def _stored(study: int) -> sqlalchemy.Select[Any]:
             (notes.c.trial_id == trials.c.trial_id) & (notes.c.key == _KEY),
         )
         .outerjoin(beats, beats.c.trial_id == trials.c.trial_id)
-        .where(trials.c.study_id == study)
+        .where(trials.c.study_id == sqlalchemy.bindparam("study"))
+        .order_by(trials.c.trial_id)
     )
 
 
-def _found(connection: Connection, wanted: sqlalchemy.Select[Any]) -> list[Stored]:
-    """Trials, oldest first."""
-    trials = models.TrialModel.__table__
+@cache
+def _after(*, also: bool) -> sqlalchemy.Select[Any]:
+    """Trials after a key, and those with some keys."""
+    key = models.TrialModel.__table__.c.trial_id
+    wanted = key > sqlalchemy.bindparam("after")
+    if also:
+        wanted |= key.in_(sqlalchemy.bindparam("also", expanding=True))
+    return _stored().where(wanted)
+
+
+def _found(
+    connection: Connection, wanted: sqlalchemy.Select[Any], **values: object
+) -> list[Stored]:
     return [
         Stored(key, number, state, _age(beat, now), _row(text))
-        for key, number, state, text, beat, now in connection.execute(
-            wanted.order_by(trials.c.trial_id)
-        )
+        for key, number, state, text, beat, now in connection.execute(wanted, values)
     ]
 
 
 def read(
     connection: Connection,
     study: int,
-    after: int | None = -1,
+    after: int = -1,
     also: Collection[int] = (),
 ) -> list[Stored]:
     """Trials of a study, oldest first: those after a key, and those with given ones."""
-    key = models.TrialModel.__table__.c.trial_id
-    wanted = key.in_(also) if also else sqlalchemy.false()
-    if after is not None:
-        wanted |= key > after
-    return _found(connection, _stored(study).where(wanted))
+    values = {"also": list(also)} if also else {}
+    wanted = _after(also=bool(also))
+    return _found(connection, wanted, study=study, after=after, **values)
 
 
 def read_some(connection: Connection, study: int) -> tuple[list[Stored], int]:
@@ -184,7 +202,7 @@ def read_some(connection: Connection, study: int) -> tuple[list[Stored], int]:
     claimed = trials.c.state == optuna.trial.TrialState.RUNNING
     wanted = (trials.c.trial_id > after) | claimed
     wanted |= trials.c.trial_id.in_(connection.execute(fastest).scalars().all())
-    found = _found(connection, _stored(study).where(wanted))
+    found = _found(connection, _stored().where(wanted), study=study)
     told = connection.execute(count.where(finished)).scalar() or 0
     return found, told - sum(trial.told for trial in found)
 
@@ -195,9 +213,9 @@ def told(connection: Connection, study: int, code: str) -> Row | None:
     named = notes.c.key == sqlalchemy.literal_column(f"'{_CODE}'")  # as the index
     same = sqlalchemy.select(notes.c.trial_id).where(named)
     keys = connection.execute(same.where(notes.c.value_json == json.dumps(code)))
-    found = read(connection, study, None, keys.scalars().all())
-    rows = [trial.row for trial in found if trial.told]
-    return rows[-1] if rows else None
+    found = read(connection, study, _LAST, keys.scalars().all())
+    known = [trial.row for trial in found if trial.told]
+    return known[-1] if known else None
 
 
 def _age(beat: datetime | None, now: datetime) -> float | None:
@@ -218,7 +236,7 @@ def claim(connection: Connection, study: int, number: int, row: Row) -> int:
     """Add a trial that begins, under `lock`; its key."""
     trial = _trial(connection, study, number, row, optuna.trial.TrialState.RUNNING)
     beats = models.TrialHeartbeatModel.__table__
-    connection.execute(beats.insert().values(trial_id=trial))
+    connection.execute(beats.insert(), {"trial_id": trial})
     return trial
 
 
@@ -242,18 +260,23 @@ def holds(connection: Connection, study: int, row: Row, after: int) -> bool:
 
 def finish(connection: Connection, trial: int, row: Row) -> bool:
     """Turn a claim into a finished trial; False if it was taken away meanwhile."""
-    trials = models.TrialModel.__table__
-    notes = models.TrialUserAttributeModel.__table__
     if not _end(connection, [trial], row.state):
+        trials = models.TrialModel.__table__
         state = sqlalchemy.select(trials.c.state).where(trials.c.trial_id == trial)
         # the transaction before may have succeeded without an answer
         return connection.execute(state).scalar() in _finished()
-    note = sqlalchemy.update(notes).where(
-        notes.c.trial_id == trial, notes.c.key == _KEY
-    )
-    connection.execute(note.values(value_json=json.dumps(row.to_json())))
+    text = json.dumps(row.to_json())
+    connection.execute(_noting(), {"trial": trial, "text": text})
     _results(connection, trial, row)
     return True
+
+
+@cache
+def _noting() -> sqlalchemy.Update:
+    notes = models.TrialUserAttributeModel.__table__
+    own = notes.c.trial_id == sqlalchemy.bindparam("trial")
+    note = sqlalchemy.update(notes).where(own, notes.c.key == _KEY)
+    return note.values(value_json=sqlalchemy.bindparam("text"))
 
 
 def release(connection: Connection, claims: Collection[int]) -> None:
@@ -272,14 +295,26 @@ def _end(
     connection: Connection, claims: Collection[int], state: optuna.trial.TrialState
 ) -> int:
     """End claims and their heartbeats; the number of those that were running."""
+    update, delete = _ending()
+    keys = {"claims": list(claims)}
+    found = connection.execute(update, {**keys, "ended": state, "now": _now()})
+    connection.execute(delete, keys)
+    return found.rowcount
+
+
+@cache
+def _ending() -> tuple[sqlalchemy.Update, sqlalchemy.Delete]:
     trials = models.TrialModel.__table__
     beats = models.TrialHeartbeatModel.__table__
+    claims: sqlalchemy.BindParameter[Any] = sqlalchemy.bindparam(
+        "claims", expanding=True
+    )
+    ended = sqlalchemy.bindparam("ended", type_=trials.c.state.type)
+    now = sqlalchemy.bindparam("now", type_=trials.c.datetime_complete.type)
     running = trials.c.state == optuna.trial.TrialState.RUNNING
-    ended = sqlalchemy.update(trials).where(trials.c.trial_id.in_(claims), running)
-    found = connection.execute(ended.values(state=state, datetime_complete=_now()))
-    old = sqlalchemy.delete(beats).where(beats.c.trial_id.in_(claims))
-    connection.execute(old)
-    return found.rowcount
+    update = sqlalchemy.update(trials).where(trials.c.trial_id.in_(claims), running)
+    delete = sqlalchemy.delete(beats).where(beats.c.trial_id.in_(claims))
+    return update.values(state=ended, datetime_complete=now), delete
 
 
 def _now() -> datetime:
@@ -298,7 +333,7 @@ def _trial(
     begun["datetime_start"] = now = _now()
     if state != optuna.trial.TrialState.RUNNING:
         begun["datetime_complete"] = now
-    made = connection.execute(models.TrialModel.__table__.insert().values(begun))
+    made = connection.execute(models.TrialModel.__table__.insert(), begun)
     key = made.inserted_primary_key
     assert key is not None
     notes = {_KEY: row.to_json(), _CODE: row.outcome.ir}
@@ -334,6 +369,4 @@ def _results(connection: Connection, trial: int, row: Row) -> None:
 
 
 def _internal(text: str, value: Value) -> float:
-    return float(
-        optuna.distributions.json_to_distribution(text).to_internal_repr(value)
-    )
+    return float(rows.distribution_of(text).to_internal_repr(value))

@@ -185,6 +185,27 @@ def test_a_model_that_fails_ends_no_search(modelled: Any, cost: Any) -> None:
     assert min(found) < found[0]
 
 
+@operator("test_sampler.dependent", family=f"{FAMILY}.dependent")
+def dependent(x: Any) -> Any:
+    return compute(x.shape, lambda i: x[i], name="y")
+
+
+@schedule(f"{FAMILY}.dependent")
+def _dependent(s: Schedule, knobs: Knobs) -> None:
+    """The options of a knob depend on another one."""
+    size = knobs.choice("a", SIZES)
+    knobs.choice("way", ["x", "y", "z"] if size > 8 else ["x", "y"])
+    knobs.costs.append(lambda knobs: distance(knobs, 16, 64, 1))
+    s.split("i", [None, size, knobs.choice("b", SIZES)])
+
+
+def test_options_that_depend_on_other_knobs_end_no_search() -> None:
+    workload = dependent.workload((1 << 20,), dtypes="f32")
+    space = Space(dependent, workload, targets.host())
+    found = times(space, lambda knobs: distance(knobs, 8, 8, 1), 40)
+    assert len(found) == 40
+
+
 def test_values_of_large_domains_are_spread() -> None:
     assert values_of(Choice((3, 1))) == (3, 1)
     assert values_of(Integer(2, 8, step=2)) == (2, 4, 6, 8)
@@ -200,16 +221,18 @@ def test_the_surrogate_is_exact_where_it_was_told_and_unsure_elsewhere() -> None
     places = np.array([[0.0, 0.0], [0.5, 0.0], [1.0, 1.0]])
     residuals = np.array([0.0, 1.0, -1.0])
     learned = Surrogate(places, residuals)
-    mean, error = learned.at(places)
+    mean, error = learned.mean(places), learned.error(places)
     assert mean == pytest.approx(residuals, abs=0.05)
     assert (error < 0.1).all()
-    (between,), (unsure,) = learned.at(np.array([[0.0, 1.0]]))
-    assert unsure > error.max()
+    elsewhere = np.array([[0.0, 1.0]])
+    (between,), (unsure,) = learned.mean(elsewhere), learned.error(elsewhere)
+    assert error.max() < unsure < learned.spread
     assert -1 < between < 1
 
 
 def test_one_measurement_is_enough_for_a_surrogate() -> None:
-    (mean,), (error,) = Surrogate(np.zeros((1, 2)), np.array([3.0])).at(np.ones((1, 2)))
+    learned = Surrogate(np.zeros((1, 2)), np.array([3.0]))
+    (mean,), (error,) = learned.mean(np.ones((1, 2))), learned.error(np.ones((1, 2)))
     assert mean == pytest.approx(3.0)
     assert error > 0.1
 

@@ -116,12 +116,14 @@ def test_a_transaction_is_a_handful_of_statements(url: str) -> None:
     assert len(statements) == 5  # the lock, what is new, and three rows
     statements.clear()
     trials.add(row(1))
-    assert len(statements) == 5  # one for each table
+    assert len(statements) == 6  # one for each table, and what is new
+    assert trials.news() == [row(1)]
+    assert len(statements) == 6  # nothing is read twice
     statements.clear()
     trials.add(row(2))
     assert len(statements) == 6  # the lock, what is new, and four rows
     statements.clear()
-    assert len(trials.news()) == 2
+    assert trials.news() == [row(2)]
     assert len(list(trials.finished())) == 3
     assert len(statements) == 2
 
