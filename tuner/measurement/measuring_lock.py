@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,17 +11,27 @@ from typing import TYPE_CHECKING, Final
 
 import filelock
 
+from tensorlang import devices
+
 if TYPE_CHECKING:
     from tensorlang.targets import Target
 
 _LONGEST: Final = 60.0  # seconds to wait; a process that holds it longer is stopped
 _LOOK: Final = 0.005  # seconds between two attempts
+# of all users, whatever TMPDIR says
+FOLDER: Final = Path("/tmp" if os.name == "posix" else tempfile.gettempdir())  # noqa: S108
 
 
 def path_of(target: Target) -> Path:
-    """The lock of a target's device; all of a host's processors are one device."""
-    device = f"cuda-{target.index}" if target.kind == "cuda" else "cpu"
-    return Path(tempfile.gettempdir()) / f"tensorlang-measuring-{device}.lock"
+    """The lock of a target's device; all of a host's processors are one device.
+
+    A GPU has that of its place on the bus: its index follows CUDA_VISIBLE_DEVICES.
+    """
+    device = "cpu"
+    if target.kind == "cuda":
+        place = devices.cuda_handle(target.index).pci_bus_id()
+        device = f"cuda-{place.replace(':', '.')}"
+    return FOLDER / f"tensorlang-measuring-{device}.lock"
 
 
 @contextlib.contextmanager
