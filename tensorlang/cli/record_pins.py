@@ -73,5 +73,4 @@ def _others(name: str) -> list[str]:
 
 
 def _write(lines: list[str]) -> None:
-    pins.file().parent.mkdir(parents=True, exist_ok=True)
     write_text(pins.file(), "".join(f"{line}\n" for line in lines))

@@ -124,8 +124,10 @@ def write(landscape: Landscape, path: Path) -> None:
     """Write a file in the format of its name.
 
     Raises:
-        TuningError: the name has none.
+        TuningError: the name has none, or there is no such folder.
     """
+    if not path.parent.is_dir():
+        raise TuningError(f"{path}: there is no folder {path.parent}; make it first")
     if path.name.endswith(".t4.json"):
         text = kernel_tuner_files.to_t4(landscape.table())
     elif path.suffix == ".json":
@@ -137,7 +139,6 @@ def write(landscape: Landscape, path: Path) -> None:
             f"{path}: name it .jsonl for rows, .json for a cache file of Kernel Tuner, "
             "or .t4.json for T4 results"
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, text)
 
 

@@ -59,7 +59,7 @@ def searched(chunks: Iterable[int] = (1, 2, 4, 8, 16, 32, 64)) -> Landscape:
 
 
 def test_a_file_of_rows_reads_back_equal(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "search.jsonl"
+    path = tmp_path / "search.jsonl"
     landscape.write(searched(), path)
     assert landscape.read(path) == searched()
     assert searched().best.candidate.knobs == {"lanes": 8, "chunk": 16}
@@ -136,6 +136,9 @@ def test_what_is_no_search_is_refused_by_name(tmp_path: Path, text: str) -> None
         landscape.read(tmp_path / "nowhere.json")
     with pytest.raises(TuningError, match=r"name it \.jsonl"):
         landscape.write(searched(), tmp_path / "x.txt")
+    with pytest.raises(TuningError, match="there is no folder"):
+        landscape.write(searched(), tmp_path / "typo" / "x.json")
+    assert not (tmp_path / "typo").exists()
 
 
 @pytest.mark.parametrize("name", ["random", "tpe", "TPE", "optuna.samplers:QMCSampler"])
