@@ -1,9 +1,11 @@
 """Tuners that share a search: how much faster they are, and what the database takes.
 
-    python -m benchmarks.shared_search tuners URL --tuners 4
-    python -m benchmarks.shared_search load URL --tuners 1000 --rows 1000000
+    python -m benchmarks.shared_search tuners --tuners 4 --seeds 5
+    python -m benchmarks.shared_search outage --seconds 60
+    python -m benchmarks.shared_search load --tuners 1000 --rows 1000000
 
 Devices are simulated: a measurement is a sleep, and a time that follows from the knobs.
+Without a URL, a PostgreSQL server of its own is started for it, as for the tests.
 """
 
 from __future__ import annotations
@@ -11,11 +13,16 @@ from __future__ import annotations
 import json
 import math
 import multiprocessing
+import runpy
+import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.synchronize import Barrier
+from pathlib import Path
 from statistics import median, quantiles
 from typing import Annotated, Any, Final
 
@@ -28,7 +35,7 @@ from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.knobs import Integer, Value
 from tensorlang.tuner.search.search import Search
 from tensorlang.tuner.search.space import Space
-from tensorlang.tuner.storage import databases
+from tensorlang.tuner.storage import databases, studies
 from tensorlang.tuner.storage.rows import Row, parameter
 from tensorlang.tuner.storage.storage import Trials
 from tensorlang.tuner.workers.protocol import LOST, OK, Candidate, Outcome
@@ -42,7 +49,8 @@ NEAR: Final = 1.02  # of the best time: the quality that is waited for
 NUMBERS: Final = Integer(0, 1 << 30)
 
 app = typer.Typer(add_completion=False)
-Url = Annotated[str, typer.Argument(metavar="URL")]
+Url = Annotated[str, typer.Argument(metavar="[URL]", help="Default: its own server.")]
+SERVERS: Final = Path(__file__).parents[1] / "tests" / "postgresql" / "conftest.py"
 
 
 @operator("shared_search.copy", family=FAMILY)
@@ -127,9 +135,59 @@ def together(
     return sorted(told, key=lambda each: each.at)
 
 
+def through_outage(
+    server: Any, url: str, seconds: float, seed: int = 1
+) -> tuple[list[Told], set[str]]:
+    """What four tuners tell while their server is away, and the codes that it stores.
+
+    It stops after 50 measurements, for some seconds.
+    """
+    before = studies.counts(url)
+
+    def new() -> dict[str, int]:
+        return {n: c for n, c in studies.counts(url).items() if n not in before}
+
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(together, url, 4, seed, 0.1, whole=True)
+        while sum(new().values()) < 50:
+            time.sleep(0.2)
+        server.stop()
+        time.sleep(seconds)
+        server.start()
+        told = running.result()
+    (study,) = new()
+    stored = studies.trials(url, studies.named(url, study))
+    return told, {trial.row.outcome.ir for trial in stored if trial.row}
+
+
+@contextmanager
+def own_server() -> Iterator[Any]:
+    """A PostgreSQL server in a temporary folder."""
+    servers = runpy.run_path(str(SERVERS))
+    if lacking := servers["missing"]():
+        raise typer.BadParameter(f"no server can be started: {lacking}")
+    folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
+    server = servers["Server"](servers["FOLDERS"][-1], folder)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
+@contextmanager
+def database(url: str) -> Iterator[str]:
+    """The URL of a database: the given one, or that of a new server."""
+    if url:
+        yield url
+        return
+    with own_server() as server:
+        yield server.url
+
+
 @app.command()
 def tuners(
-    url: Url,
+    url: Url = "",
     *,
     tuners: int = 4,
     seeds: int = 1,
@@ -141,14 +199,25 @@ def tuners(
     Each ends when it knows a time within 2 % of the best; the last line has the sums.
     """
     sums = {1: 0.0, tuners: 0.0}
-    for seed in range(seeds):
-        for count in (1, tuners):
-            told = together(url, count, seed, sleep, whole=whole)
-            sums[count] += told[-1].at
-            distinct = len({each.code for each in told})
-            found = {"measured": len(told), "distinct": distinct}
-            print(json.dumps({"tuners": count, "seconds": told[-1].at, **found}))
+    with database(url) as place:
+        for seed in range(seeds):
+            for count in (1, tuners):
+                told = together(place, count, seed, sleep, whole=whole)
+                sums[count] += told[-1].at
+                distinct = len({each.code for each in told})
+                found = {"measured": len(told), "distinct": distinct}
+                print(json.dumps({"tuners": count, "seconds": told[-1].at, **found}))
     print(json.dumps({"seconds": sums, "ratio": sums[tuners] / sums[1]}), flush=True)
+
+
+@app.command()
+def outage(*, seconds: float = 60.0) -> None:
+    """Let four tuners measure a space of 500 while their server is away for a while."""
+    with own_server() as server:
+        told, stored = through_outage(server, server.url, seconds)
+    codes = {each.code for each in told}
+    found = {"measured": len(told), "distinct": len(codes), "stored": len(stored)}
+    print(json.dumps(found | {"seconds": told[-1].at, "lost": len(codes - stored)}))
 
 
 def _row(number: int, status: str = OK) -> Row:
@@ -243,9 +312,19 @@ SECONDS: Final = 10.0
 
 @app.command()
 def load(
-    url: Url, *, tuners: int = 1000, rows: int = 0, studies: int = 1, processes: int = 2
+    url: Url = "",
+    *,
+    tuners: int = 1000,
+    rows: int = 0,
+    studies: int = 1,
+    processes: int = 2,
 ) -> None:
     """Measure asks and tells a second, and their times in milliseconds."""
+    with database(url) as place:
+        _loaded(place, tuners, rows, studies, processes)
+
+
+def _loaded(url: str, tuners: int, rows: int, studies: int, processes: int) -> None:
     names = [f"load {n}, {time.time_ns()}" for n in range(studies)]
     if rows:  # of earlier tuners of the first study
         fill(url, names[0], rows)

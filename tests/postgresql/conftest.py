@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -20,8 +19,18 @@ USER = "postgres"
 OPTIONS = ("-c", "listen_addresses=", "-c", "max_connections=200")
 
 
+# waits for the end of whoever started the server, however it comes
+WATCH = """
+cat; first=$(head -n 1 data/postmaster.pid); kill -QUIT $first
+while kill -0 $first; do sleep 0.1; done; rm -rf "$PWD"
+"""
+
+
 class Server:
-    """A server that can be stopped, killed and started again."""
+    """A server that can be stopped, killed and started again.
+
+    It ends, and its folder goes, with the process that made it.
+    """
 
     def __init__(self, bin: Path, folder: Path) -> None:
         self.bin, self.folder = bin, folder
@@ -29,6 +38,14 @@ class Server:
         if self.user is not None:  # initdb refuses to be root's
             os.chown(folder, self.user, -1)
         self._run("initdb", "-D", folder / "data", "-U", USER, "-A", "trust")
+        self._watch = subprocess.Popen(
+            ["sh", "-c", WATCH],
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
 
     @property
     def url(self) -> str:
@@ -52,6 +69,10 @@ class Server:
     def start(self, options: Sequence[str] = OPTIONS) -> None:
         said = " ".join([*options, "-k", str(self.folder)])
         self._control("start", "-o", said)
+
+    def close(self) -> None:
+        """Stop it if it runs, and remove its folder."""
+        self._watch.communicate()
 
     def stop(self) -> None:
         """At once, without a checkpoint: the next start recovers."""
@@ -103,8 +124,7 @@ def server() -> Iterator[Server]:
     started = Server(FOLDERS[-1], folder)
     started.start()
     yield started
-    started.stop()
-    shutil.rmtree(folder)
+    started.close()
 
 
 @pytest.fixture
