@@ -2,8 +2,8 @@
 
 Optuna's ORM writes a trial of five knobs in 26 statements, 10 to 30 ms, and reads a
 thousand trials per second. These are the same rows in the same tables (visible in
-Optuna's dashboard), written in a statement each, and read in one. Statements of each trial
-are built once.
+Optuna's dashboard), written in a statement each, and read in one. The statements
+of each trial are built once.
 
 A claim is a trial in Optuna's state RUNNING with a heartbeat, which ends with it. One
 whose heartbeat is too old is FAIL, as in Optuna.
