@@ -68,7 +68,10 @@ def rows(rounds: int, only: str, seed: int) -> Iterator[dict[str, Any]]:
 
 
 def _row(name: str, shapes: Shapes, rounds: int, seed: int) -> dict[str, Any]:
-    """Predicted and measured times; the default's come first."""
+    """Predicted and measured times; the default's come first.
+
+    The least of all samples counts: what disturbs a busy machine only adds to a time.
+    """
     op, target = find(name), targets.get(None)
     workload = op.workload(*shapes, threads=target.threads)
     arrays, scalars = arguments(op, workload)
@@ -83,7 +86,7 @@ def _row(name: str, shapes: Shapes, rounds: int, seed: int) -> dict[str, Any]:
     return {
         "knobs": list(drawn.values()),
         "predicted": scheduler.predict(algorithm, list(drawn.values())),
-        "seconds": [timings[key].median for key in drawn],
+        "seconds": [min(timings[key].samples) for key in drawn],
     }
 
 

@@ -66,13 +66,14 @@ def folded_rows(plan: Plan) -> None:
     along, folded = contiguous_loop(stage), stage.driven("reduction")
     if along is None or along not in folded:
         raise ScheduleError("the operand is contiguous along the results")
+    rest = [loop.var.name for loop in folded if loop is not along]
     if folded[-1] is not along:
-        rest = [loop.var.name for loop in folded if loop is not along]
         s.reorder(*rest, along.var.name)
     spatial = stage.names("spatial")
     results = fused(s, spatial) if spatial else ""
     if extent_of(along) is None:
-        fold_any_length(s, along, plan.partials(), [stage.name])
+        first = (*rest, along.var.name)[0]
+        fold_any_length(s, along, plan.partials(), [stage.name], first)
     else:
         fold_in_lanes(s, along, plan.partials())
     if results and plan.threads:
@@ -90,14 +91,16 @@ def fold_in_lanes(s: Schedule, loop: For, lanes: int) -> None:
         s.partition(step, length // lanes)
 
 
-def fold_any_length(s: Schedule, loop: For, lanes: int, folds: list[str]) -> None:
+def fold_any_length(
+    s: Schedule, loop: For, lanes: int, folds: list[str], first: str = ""
+) -> None:
     """Accumulate in lanes along a loop that may be shorter than the vector.
 
-    Their states are initialized before the loop, and a masked last step continues from
-    the whole ones.
+    Their states are initialized before the outermost loop of the reduction, `first` if
+    that is another one, and a masked last step continues from the whole ones.
     """
     for block in folds:
-        s.decompose_reduction(block, loop.var.name)
+        s.decompose_reduction(block, first or loop.var.name)
     step, lane = s.split(loop.var.name, [None, lanes])
     s.vectorize(lane)
     s.partition(step, loop.extent // lanes)

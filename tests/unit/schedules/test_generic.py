@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tensorlang import targets
 from tensorlang.errors import ArgumentError
 from tensorlang.ir import (
+    adjoint,
     argmax,
     compute,
     function,
@@ -20,6 +21,7 @@ from tensorlang.ir import (
     placeholder,
     reduce_axis,
     run,
+    select,
     show,
     size,
     sum,
@@ -27,6 +29,7 @@ from tensorlang.ir import (
 from tensorlang.schedules.generic import generic
 from tensorlang.schedules.stages import kind_of, stages
 from tensorlang.scheduling import Knobs, Schedule
+from tensorlang.scheduling.analysis.tree import enclosing_loops, find_block
 
 TARGET = targets.Target(threads=2, vector_bits=512, vector_registers=32)
 MACHINE = Path(__file__).parents[2] / "data/machines/zen5.json"
@@ -178,6 +181,53 @@ def test_symbolic_sizes_stream(programs):
     assert "vectorized(8)" in text
     case = programs.Case(func, ({"n": 1}, {"n": 43}, {"n": 200}))
     programs.sound(made.function, case, programs.outcomes(func, case))
+
+
+def test_sums_over_several_loops_of_any_length_have_lanes_along_rows(programs):
+    m, n = size("m"), size("n")
+    x = placeholder((8, m, n), "f32", "x")
+    j, k = reduce_axis(m, "j"), reduce_axis(n, "k")
+    func = function("f", [x], [compute((8,), lambda i: sum(x[i, j, k], (j, k)), "y")])
+    made = scheduled(func, partials=8)
+    assert re.search(r"for k_\d+ in vectorized\(8\)", show(made.function))
+    assert "parallel" in show(made.function)
+    case = programs.Case(func, ({"m": 1, "n": 3}, {"m": 3, "n": 8}, {"m": 2, "n": 21}))
+    programs.sound(made.function, case, programs.outcomes(func, case))
+
+
+def test_short_loops_whose_iterations_are_told_apart_are_unrolled(programs):
+    n = size("n")
+    x = placeholder((4, n), "f32", "x")
+
+    def element(i, gate, j):
+        first = intrinsic("exp", x[i, j])
+        return select(gate.equal(0), first, select(gate.equal(1), x[i, j], 0.0))
+
+    func = function("f", [x], [compute((4, 3, n), element, "y")])
+    made = scheduled(func)
+    assert re.search(r"for gate in unrolled\(3\):\n +for j_1", show(made.function))
+    case = programs.Case(func, ({"n": 3}, {"n": 16}, {"n": 37}))
+    programs.sound(made.function, case, programs.outcomes(func, case))
+
+
+@pytest.mark.parametrize(
+    ("gathered", "kinds"),
+    [(0, ["parallel", "serial", "vectorized"]), (1, ["parallel", "serial"])],
+)
+def test_what_is_apart_from_ordered_loops_is_parallel(gathered, kinds):
+    """Gradients of gathers: strips of columns, or rows, to threads."""
+    shape = (90, 64)
+    x, ids = placeholder(shape, "f32", "x"), placeholder(shape, "i64", "ids")
+
+    def element(i, j):
+        at = [i, j]
+        at[gathered] = ids[at[gathered], 0] % shape[gathered]
+        return x[tuple(at)]
+
+    dy = placeholder(shape, "f32", "dy")
+    (dx,) = adjoint([compute(shape, element, "y")], [dy], [x], ["dx"])
+    made = scheduled(function("f", [dy, ids], [dx])).function
+    assert [loop.kind for loop in enclosing_loops(find_block(made, "dx_0"))] == kinds
 
 
 def test_cheap_producers_are_inlined_and_dear_ones_are_not():
