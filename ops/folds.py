@@ -80,11 +80,12 @@ class Fold(Operator):
 
     @cached_property
     def spec(self) -> Spec:
-        """The array, `axis`, further parameters, and `keepdims`."""
+        """The array, `axis`, further parameters, `keepdims`, and keywords."""
         x = Parameter("x", self._of, inspect.Parameter.empty, keyword=False)
         axis = _static("axis", self._axis, None)
         keepdims = _static("keepdims", signature.FLAG, default=False)
-        return Spec(self.id, (x, axis, *self.more, keepdims), promotes=True)
+        more = sorted((*self.more, keepdims), key=lambda p: p.keyword)
+        return Spec(self.id, (x, axis, *more), promotes=True)
 
     @property
     def definition(self) -> Body:

@@ -51,6 +51,8 @@ def call_signature(
 def _shown(parameter: Parameter) -> str:
     """The annotation of a parameter in a call's signature."""
     kind = parameter.kind
+    if isinstance(kind, Static) and kind.kind in _SHOWN:
+        return f"{_SHOWN[kind.kind]} | None"
     if isinstance(kind, Static):
         return " | ".join(t.__name__ for t in kind.types) or "Any"
     if isinstance(kind, Domain):

@@ -252,7 +252,9 @@ class _Tracer:
         """The body's argument for a parameter."""
         name, kind = parameter.name, parameter.kind
         if isinstance(kind, Static):
-            return self._attributes[name]
+            value = self._attributes[name]
+            typed = kind.kind == "dtype" and value is not None
+            return ir.as_dtype(value) if typed else value
         if isinstance(kind, Arrays):
             if kind.several:
                 count = self._attributes[name]

@@ -140,6 +140,8 @@ def _words(how: str) -> tuple[tuple[int, ...], str]:
 
 def _usual_type(kind: Arrays, asked: str | tuple[str, ...] | None) -> str:
     """The type of an array in a workload for which one type, or none, is given."""
+    if kind.usual:
+        return kind.usual
     if isinstance(asked, str) and (not kind.dtypes or asked in kind.dtypes):
         return asked
     if 0 < len(kind.dtypes) < 3:

@@ -14,13 +14,15 @@ CHUNK: Final = 16  # elements per thread
 CHUNKS: Final = 256  # per part, one per thread
 
 
-def cumsum(given: ir.rows.Rows, shuffles: bool, *, reverse: bool) -> ir.Tensor:
+def cumsum(
+    given: ir.rows.Rows, made: ir.DType | None, shuffles: bool, *, reverse: bool
+) -> ir.Tensor:
     """`scan_definitions.cumsum` of rows `[m, n]`, scanned by the threads of a block.
 
     Lanes exchange values by shuffles or through shared memory, with identical bits.
     """
     x = given.array
-    y = ir.Buffer("y", result_type(x.dtype), x.buffer.shape)
+    y = ir.Buffer("y", made or result_type(x.dtype), x.buffer.shape)
     rows = RowScan(
         BlockScan(max(CHUNKS, WARP), shuffles),
         CHUNK,

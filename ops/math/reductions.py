@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from tensorlang import ir
 from tensorlang.ops.folds import fold
-from tensorlang.ops.spec.signature import Anything, Floats, Numbers, Scalar
+from tensorlang.ops.spec.signature import (
+    Anything,
+    ElementType,
+    Floats,
+    Numbers,
+    Scalar,
+)
 
 
 def _constant(rows: ir.rows.Rows, value: float | bool, dtype: ir.DType) -> ir.Tensor:
@@ -21,31 +27,34 @@ def _constant(rows: ir.rows.Rows, value: float | bool, dtype: ir.DType) -> ir.Te
 
 
 @fold("math.sum", Anything, gradient={"linear": False})
-def sum(rows: ir.rows.Rows) -> ir.Tensor:
+def sum(rows: ir.rows.Rows, *, dtype: ElementType | None = None) -> ir.Tensor:
     """Sum over axes; 0 for an empty axis.
 
     Floats keep their dtype; integers and bool are summed in 64 bits.
     """
-    return _total(rows, "sum", 0)
+    return _total(rows, "sum", 0, dtype)
 
 
 @fold("math.prod", Anything)
-def prod(rows: ir.rows.Rows) -> ir.Tensor:
+def prod(rows: ir.rows.Rows, *, dtype: ElementType | None = None) -> ir.Tensor:
     """Product over axes; 1 for an empty axis.
 
     Floats keep their dtype; integers and bool are multiplied in 64 bits.
     """
-    return _total(rows, "prod", 1)
+    return _total(rows, "prod", 1, dtype)
 
 
-def _total(rows: ir.rows.Rows, reducer: str, of_nothing: int) -> ir.Tensor:
-    dtype = rows.array.dtype
-    kind = dtype if dtype.is_float else ir.u64 if dtype.kind == "uint" else ir.i64
+def _total(
+    rows: ir.rows.Rows, reducer: str, of_nothing: int, dtype: ir.DType | None
+) -> ir.Tensor:
+    own = rows.array.dtype
+    wide = own if own.is_float else ir.u64 if own.kind == "uint" else ir.i64
+    kind = dtype or wide
     if rows.is_empty:
         return _constant(rows, of_nothing, kind)
 
     def counted(at: ir.rows.Index) -> ir.Expr:
-        return rows[at] if dtype.is_float else rows[at].cast(kind)
+        return rows[at] if own.is_float else rows[at].cast(wide)
 
     total: ir.Tensor = rows.fold_long(reducer, counted, "y")
     if total.dtype == kind:
@@ -54,7 +63,7 @@ def _total(rows: ir.rows.Rows, reducer: str, of_nothing: int) -> ir.Tensor:
 
 
 @fold("math.mean", Floats, gradient={"linear": False})
-def mean(rows: ir.rows.Rows) -> ir.Tensor:
+def mean(rows: ir.rows.Rows, *, dtype: ElementType | None = None) -> ir.Tensor:
     """Mean over axes; NaN for an empty axis."""
     dtype = rows.array.dtype
     if rows.is_empty:

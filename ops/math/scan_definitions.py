@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from tensorlang.ir.definitions.chunks import Parts
 
 
-def cumsum(rows: ir.rows.Rows, *, reverse: bool) -> ir.Tensor:
-    """Inclusive prefix sums of each row; suffix sums if `reverse`."""
+def cumsum(rows: ir.rows.Rows, made: ir.DType | None, *, reverse: bool) -> ir.Tensor:
+    """Inclusive prefix sums of each row, in a type; suffix sums if `reverse`."""
     x = rows.array
-    kind, made = summed_in(x.dtype), result_type(x.dtype)
-    y = ir.Buffer("y", made, x.buffer.shape)
+    kind = summed_in(x.dtype)
+    y = ir.Buffer("y", made or result_type(x.dtype), x.buffer.shape)
     if x.ndim > 2 or not rows.is_long:
         return _short(rows, y, kind, reverse=reverse)
     parts = rows.parts()

@@ -11,7 +11,7 @@ from typing import Final
 
 from tensorlang import ir, lazy
 from tensorlang.ops.spec.definition import exchanging, operator
-from tensorlang.ops.spec.signature import Anything, Floats
+from tensorlang.ops.spec.signature import Anything, ElementType, Floats
 from tensorlang.workload import Workload
 
 with lazy.modules(__name__):
@@ -24,21 +24,26 @@ _CHUNKED: Final = 1 << 8  # row length from which devices scan in chunks
 
 
 @operator("math.cumsum", shapes=(_USUAL,), scheduled_as="scan", whole=True)
-def cumsum(x: Anything, axis: int = -1) -> ir.Tensor:
+def cumsum(
+    x: Anything, axis: int = -1, *, dtype: ElementType | None = None
+) -> ir.Tensor:
     """Cumulative sum along an axis.
 
     f32 accumulates in f64 and is rounded per element; integers and bool give 64-bit
     integers. Results do not depend on the number of threads.
     """
     rows = ir.rows.along(x, axis)
-    return rows.whole(scan_definitions.cumsum(rows, reverse=False))
+    return rows.whole(scan_definitions.cumsum(rows, dtype, reverse=False))
 
 
 @operator("math.cumsum_grad", shapes=(_USUAL, _USUAL), scheduled_as="scan", whole=True)
-def cumsum_grad(dy: Floats, x: Floats, axis: int = -1) -> ir.Tensor:
+def cumsum_grad(
+    dy: Floats, x: Floats, axis: int = -1, *, dtype: ElementType | None = None
+) -> ir.Tensor:
     """The gradient of `math.cumsum`: the reverse cumulative sum of dy."""
+    del dtype  # dy is read in it
     rows = _of_gradient(dy, x, axis)
-    return rows.whole(scan_definitions.cumsum(rows, reverse=True))
+    return rows.whole(scan_definitions.cumsum(rows, x.buffer.dtype, reverse=True))
 
 
 def _of_gradient(dy: ir.Tensor, x: ir.Tensor, axis: int) -> ir.rows.Rows:
@@ -47,18 +52,21 @@ def _of_gradient(dy: ir.Tensor, x: ir.Tensor, axis: int) -> ir.rows.Rows:
     return ir.rows.along(dy, axis)
 
 
-def _chunks(x: ir.Tensor, axis: int, *, shuffles: bool) -> ir.Tensor:
+def _chunks(
+    x: ir.Tensor, axis: int, dtype: ir.DType | None, *, shuffles: bool
+) -> ir.Tensor:
     """As `cumsum`, by blocks of threads."""
     rows = ir.rows.along(x, axis)
-    return rows.whole(chunked_scans.cumsum(rows, shuffles, reverse=False))
+    return rows.whole(chunked_scans.cumsum(rows, dtype, shuffles, reverse=False))
 
 
 def _chunks_grad(
-    dy: ir.Tensor, x: ir.Tensor, axis: int, *, shuffles: bool
+    dy: ir.Tensor, x: ir.Tensor, axis: int, dtype: ir.DType | None, *, shuffles: bool
 ) -> ir.Tensor:
     """As `cumsum_grad`, by blocks of threads."""
-    rows = _of_gradient(dy, x, axis)
-    return rows.whole(chunked_scans.cumsum(rows, shuffles, reverse=True))
+    del dtype
+    rows, made = _of_gradient(dy, x, axis), x.buffer.dtype
+    return rows.whole(chunked_scans.cumsum(rows, made, shuffles, reverse=True))
 
 
 def _cut(*, narrow: bool) -> Callable[[Workload], bool]:
@@ -70,7 +78,8 @@ def _cut(*, narrow: bool) -> Callable[[Workload], bool]:
         shape = workload.shapes[0] or (1,)
         at = axis % len(shape)
         last = math.prod(shape[at + 1 :]) == 1
-        alike = (workload.dtypes[0] in _NARROW) == narrow
+        kind = workload.named["dtype"] or workload.dtypes[0]
+        alike = (kind in _NARROW) == narrow
         return alike and last and shape[at] >= _CHUNKED and 0 not in shape
 
     return serves

@@ -1,4 +1,4 @@
-"""Cross-entropy of logits and class indices, and its gradient.
+"""Cross-entropy of logits and class indices or shares, and its gradient.
 
 The gradient is that of the loss of each row, derived; it checks the labels, too.
 """
@@ -6,17 +6,20 @@ The gradient is that of the loss of each row, derived; it checks the labels, too
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from tensorlang import ir, lazy, runtime
 from tensorlang.errors import ArgumentError
 from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.spec.definition import operator
-from tensorlang.ops.spec.signature import Floats, Indices, Number, Scalar
+from tensorlang.ops.spec.signature import FLOATS, Arrays, Floats, Number, Scalar
 
 with lazy.modules(__name__):
     from tensorlang.ops.nn import cross_entropy_definitions as definitions
 
+Labels: TypeAlias = Annotated[
+    "ir.Tensor", Arrays("labels", ("i64", "i32", *FLOATS), usual="i64")
+]
 _IGNORED: Final = -100
 _USUAL: Final = ((512, 4096), (512,))
 
@@ -54,9 +57,10 @@ def _operator(
 @_operator("cross_entropy")
 def cross_entropy(
     logits: Floats,
-    labels: Indices,
+    labels: Labels,
     reduction: Literal["mean", "sum", "none"] = "mean",
     *,
+    weight: Floats | None = None,
     ignore_index: Scalar = _IGNORED,
     label_smoothing: float = 0.0,
     axis: int | None = None,
@@ -65,9 +69,11 @@ def cross_entropy(
 
     Args:
         logits: Floats; `axis` runs over the classes.
-        labels: Class indices, int32 or int64, of the shape of `logits` without `axis`.
-        reduction: `mean` over the labels that are not ignored, `sum`, or `none` for
-            the loss of each label.
+        labels: Class indices, int32 or int64, of the shape of `logits` without `axis`;
+            or the share of each class, floats of the shape of `logits`.
+        reduction: `mean` over the labels that are not ignored, by weight, `sum`, or
+            `none` for the loss of each label. The mean over shares has no weights.
+        weight: The factor of the loss of each class, or None.
         ignore_index: Label whose loss is 0.
         label_smoothing: Share of the target distributed evenly over all classes, from
             0 to 1.
@@ -76,7 +82,7 @@ def cross_entropy(
     Raises:
         KernelError: a label is out of range.
     """
-    given = _laid(logits, labels, ignore_index, label_smoothing, axis)
+    given = _laid(logits, labels, weight, ignore_index, label_smoothing, axis)
     made = definitions.loss(given, reduction)
     return given.rows.folded(made, keepdims=False) if reduction == "none" else made
 
@@ -85,15 +91,15 @@ def cross_entropy(
 def cross_entropy_grad(
     dy: Floats | Number,
     logits: Floats,
-    labels: Indices,
+    labels: Labels,
     reduction: Literal["mean", "sum", "none"] = "mean",
     **given: Any,
-) -> ir.Tensor:
-    """The gradient of `nn.cross_entropy` for the logits.
+) -> object:
+    """The gradient of `nn.cross_entropy` for the logits, and for shares of classes.
 
     Args:
         dy: The gradient of the result: a number or an array of shape (); with
-            reduction `none`, an array of the shape of `labels`.
+            reduction `none`, an array of the shape of `logits` without `axis`.
         out: Output array; may be `logits`.
 
     Raises:
@@ -101,19 +107,23 @@ def cross_entropy_grad(
     """
     laid = _laid(logits, labels, **given)
     each, shape = reduction == "none", getattr(dy, "shape", ())
-    wanted = labels.shape if each else ()
+    wanted = laid.rows.shape(keepdims=False) if each else ()
     ir.require(
         len(shape) == len(wanted) and shape == wanted,
         f"dy has shape {shape}, nn.cross_entropy gives {wanted}",
     )
     of_row = laid.rows.a_row(dy) if isinstance(dy, ir.Tensor) and each else dy
     shares = definitions.shares(laid, of_row, reduction)
+    if labels.dtype.is_float:
+        wrt, names = [logits, labels], ["dx", "dlabels"]
+        return ir.adjoint([definitions.losses(laid)], [shares], wrt, names)
     return ir.adjoint([definitions.losses(laid)], [shares], [logits], ["dx"])[0]
 
 
-def _laid(
+def _laid(  # noqa: PLR0917 - the operator's parameters
     logits: ir.Tensor,
     labels: ir.Tensor,
+    weight: ir.Tensor | None,
     ignore_index: Scalar,
     label_smoothing: float,
     axis: int | None,
@@ -126,12 +136,21 @@ def _laid(
     )
     at = min(logits.ndim - 1, 1) if axis is None else axis
     rows = ir.rows.along(logits, at, fixed=True)
-    wanted = rows.shape(keepdims=False)
+    shared = labels.dtype.is_float
+    wanted = logits.shape if shared else rows.shape(keepdims=False)
     ir.require(
         labels.ndim == len(wanted) and labels.shape == wanted,
         f"logits of shape {logits.shape} have a class for each of {wanted}, the "
         f"labels have shape {labels.shape}",
     )
     ir.require(not rows.is_empty, f"logits of shape {logits.shape} have no classes")
+    classes = logits.shape[at : at + 1] or (1,)
+    ir.require(
+        weight is None or (weight.ndim == 1 and weight.shape == classes),
+        f"logits of shape {logits.shape} have weights of {classes}, not "
+        f"{weight and weight.shape}",
+    )
+    laid = ir.reshaped(labels, rows.array.shape) if shared else rows.a_row(labels)
+    of = weight and ir.reshaped(weight, (int(weight.shape[0]),))
     ignored = ir.as_expr(ignore_index)
-    return definitions.Labelled(rows, rows.a_row(labels), ignored, label_smoothing)
+    return definitions.Labelled(rows, laid, ignored, label_smoothing, of)

@@ -1,7 +1,8 @@
-"""Cross-entropy of class indices and its gradient, as loops.
+"""Cross-entropy of class indices or shares, and its gradient, as loops.
 
-`[m, n]` or `[m, n, i]` logits with labels `[m]` or `[m, i]`. A label that is neither a
-class nor the ignored one is fault 1, and no logit is read for it.
+`[m, n]` or `[m, n, i]` logits with labels `[m]` or `[m, i]`, or shares of the shape of
+the logits. A label that is neither a class nor the ignored one is fault 1, and no logit
+is read for it.
 """
 
 from __future__ import annotations
@@ -22,15 +23,22 @@ class Labelled:
 
     Attributes:
         rows: The logits.
-        labels: One label per row.
+        labels: One label per row, or the share of each class.
         ignored: The label that is ignored.
         smoothing: Share of the target distributed evenly over all classes.
+        weights: The weight of each class, or None.
     """
 
     rows: ir.rows.Rows
     labels: ir.Tensor
     ignored: ir.Expr
     smoothing: float
+    weights: ir.Tensor | None
+
+    @property
+    def shared(self) -> bool:
+        """Whether labels are shares of classes."""
+        return self.labels.dtype.is_float
 
     def __getitem__(self, row: ir.rows.Index) -> ir.Expr:
         """A row's label."""
@@ -44,6 +52,21 @@ class Labelled:
     def counts(self, row: ir.rows.Index) -> ir.Expr:
         """Whether a row's label is a class that is not ignored."""
         return self[row].not_equal(self.ignored) & self.inside(row)
+
+    def weight(self, of: ir.Expr, where: ir.Expr | None = None) -> ir.Expr:
+        """The weight of a class; read only under a condition, if there is one."""
+        if self.weights is None:
+            return ir.as_expr(1.0, self.rows.dtype)
+        if where is None:
+            return ir.wide(self.weights[of])
+        return ir.wide(ir.Load(self.weights.buffer, (of,), where))
+
+    def counted(self, row: ir.rows.Index) -> ir.Expr:
+        """What a row counts for in the mean."""
+        if self.shared:
+            return ir.as_expr(1.0, self.rows.dtype)
+        own = self.weight(self[row], self.inside(row))
+        return ir.Select(self.counts(row), own, ir.as_expr(0.0, own.dtype))
 
     def right(self, row: ir.rows.Index) -> ir.Expr:
         """Whether a row's label is valid: a class or the ignored one."""
@@ -60,6 +83,8 @@ def loss(given: Labelled, how: str) -> ir.Tensor:
 
 def losses(given: Labelled) -> ir.Tensor:
     """`log(sum(exp(x))) - x[label]` per row, 0 for ignored rows."""
+    if given.shared or given.weights is not None:
+        return _weighed(given)
     rows, logits = given.rows, given.rows.array
     top, total = sums(rows)
     smooth = given.smoothing > 0
@@ -81,8 +106,43 @@ def losses(given: Labelled) -> ir.Tensor:
     return replace(made, stage=replace(made.stage, inputs=inputs))
 
 
+def _weighed(given: Labelled) -> ir.Tensor:
+    """`sum(weight * share * (log(sum(exp(x))) - x))` per row, 0 for ignored rows."""
+    rows, smoothing = given.rows, given.smoothing
+    top, total = sums(rows)
+    log = rows.row(lambda row: ir.log(total[row]), "log_total")
+
+    def loss(at: ir.rows.Index) -> ir.Expr:
+        row = rows.of(at)
+        if given.shared:
+            share = ir.wide(given.labels[at]) * (1.0 - smoothing)
+        else:
+            own = at[1].equal(given[row])
+            kind = rows.dtype
+            share = ir.select(
+                own, ir.as_expr(1.0 - smoothing, kind), ir.as_expr(0.0, kind)
+            )
+        if smoothing:
+            share = share + smoothing / rows.length.cast(rows.dtype)
+        made: ir.Expr = given.weight(at[1]) * share
+        lost = log[row] + (top[row] - rows[at])
+        none = share.equal(0.0) & ~ir.as_expr(given.shared)
+        return ir.select(none, ir.as_expr(0.0, lost.dtype), made * lost)
+
+    every: ir.Tensor = rows.fold("sum", loss, "weighed")
+    if given.shared:
+        return every
+
+    def element(row: ir.rows.Index) -> ir.Expr:
+        return ir.select(given.counts(row), every[row], ir.as_expr(0.0, every.dtype))
+
+    return rows.row(element, "losses")
+
+
 def _checked(given: Labelled, made: ir.Tensor) -> ir.Tensor:
     """One value per row, with a fault where the label is invalid."""
+    if given.shared:
+        return made
     assert made.stage is not None
     (block,) = blocks(made.stage.nest)
     row = tuple(axis.var for axis in block.axes)
@@ -108,12 +168,8 @@ def _reduced(losses: ir.Tensor, given: Labelled, *, mean: bool) -> ir.Tensor:
 
     def folded() -> Any:
         row = tuple(axis.var for axis in axes)
-        one = ir.Select(
-            given.counts(row),
-            ir.as_expr(1.0, losses.dtype),
-            ir.as_expr(0.0, losses.dtype),
-        )
-        return ir.reduction(ir.rows.two_sums(losses.dtype), (losses[row], one), axes)
+        both = losses[row], given.counted(row)
+        return ir.reduction(ir.rows.two_sums(losses.dtype), both, axes)
 
     whole, count = ir.compute((), folded, ("whole", "count"))
 
@@ -145,14 +201,12 @@ def shares(given: Labelled, dy: ir.Tensor | ir.Expr, how: str) -> ir.Tensor:
 
 
 def _count(given: Labelled) -> ir.Tensor:
-    """The number of rows not ignored."""
-    kind = given.rows.dtype
+    """The number of rows not ignored, or the sum of their weights."""
     shape = ir.rows.row_of(given.rows.array.buffer.shape)
     axes = [ir.reduce_axis(extent, f"r{n}") for n, extent in enumerate(shape)]
 
     def folded() -> Any:
         row = tuple(axis.var for axis in axes)
-        one = ir.Select(given.counts(row), ir.as_expr(1.0, kind), ir.as_expr(0.0, kind))
-        return ir.reduction("sum", one, axes)
+        return ir.reduction("sum", given.counted(row), axes)
 
     return ir.compute((), folded, "count")

@@ -44,8 +44,8 @@ _MEANINGS: Final = {
     "image may go without the batch.",
     "kernel": "Window size: a number, or one per spatial dimension.",
     "stride": "Stride of the window, likewise; `kernel` by default.",
-    "padding": "A number, one per spatial dimension, or pairs (before, after), at most "
-    "half the window; zeros in a mean, never the maximum.",
+    "padding": "A number, one per spatial dimension, or pairs (before, after), less "
+    "than the window; zeros in a mean, never the maximum.",
     "dilation": "Spacing of window elements: a number, or one per spatial dimension.",
     "ceil_mode": "Whether to keep windows that start inside and end outside.",
     "count_include_pad": "Whether padding counts in the divisor of the mean.",

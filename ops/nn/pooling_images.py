@@ -135,13 +135,13 @@ def sliding(  # noqa: PLR0917 - the operator's parameters
     """
     first, size = image
     kernel = several(id, "kernel", kernel, len(size))
-    stride = kernel if stride is None else stride
+    stride = kernel if stride in (None, ()) else stride
     given = {"stride": stride, "padding": padding, "dilation": dilation}
     slid = windows(id, kernel, given)
     most = (n for reach in slid.reach for n in (reach, reach))
-    if any(2 * p > reach for p, reach in zip(slid.padding, most, strict=True)):
+    if any(p >= reach for p, reach in zip(slid.padding, most, strict=True)):
         raise ArgumentError(
-            f"{id}: padding {slid.padding} is more than half of a window of {kernel}"
+            f"{id}: padding {slid.padding} holds whole windows of {kernel}"
         )
     found = _ending_outside if ceil_mode else Windows.outputs
     return Pooling(first, pooling_windows.steps(slid, size, found(slid, id, size)))
@@ -166,7 +166,8 @@ def shares(id: str, image: tuple[bool, Shape], wanted: object) -> Pooling:
     """Equal windows where the output size divides the image, else uneven ones."""
     first, size = image
     rank = len(size)
-    given = wanted if isinstance(wanted, tuple) else (wanted,) * rank
+    given = wanted if isinstance(wanted, tuple) else (wanted,)
+    given = given * rank if len(given) == 1 else given
     if len(given) == rank:
         given = tuple(n if w is None else w for w, n in zip(given, size, strict=True))
     results = several(id, "results", given, rank)

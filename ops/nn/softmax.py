@@ -12,7 +12,7 @@ from typing import Final
 from tensorlang import ir
 from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.spec.definition import operator
-from tensorlang.ops.spec.signature import Floats
+from tensorlang.ops.spec.signature import ElementType, Floats
 
 _USUAL: Final = (512, 4096)
 
@@ -29,13 +29,16 @@ def _operator(name: str) -> Callable[[Body], Operator]:
 
 
 @_operator("softmax")
-def softmax(x: Floats, axis: int = -1) -> ir.Tensor:
+def softmax(
+    x: Floats, axis: int = -1, *, dtype: ElementType | None = None
+) -> ir.Tensor:
     """`exp(x) / sum(exp(x))` along an axis; a scalar is a row of one element.
 
     Args:
         axis: Axis along which the results sum to 1.
         out: Output array; may be `x`.
     """
+    del dtype  # x is read in it
     rows = ir.rows.along(x, axis, fixed=True)
     e, total = exponentials(rows)
 
@@ -46,13 +49,16 @@ def softmax(x: Floats, axis: int = -1) -> ir.Tensor:
 
 
 @_operator("log_softmax")
-def log_softmax(x: Floats, axis: int = -1) -> ir.Tensor:
+def log_softmax(
+    x: Floats, axis: int = -1, *, dtype: ElementType | None = None
+) -> ir.Tensor:
     """Logarithm of softmax: `x - log(sum(exp(x)))` along an axis.
 
     Args:
         axis: Axis along which the exponentials of the results sum to 1.
         out: Output array; may be `x`.
     """
+    del dtype  # x is read in it
     rows = ir.rows.along(x, axis, fixed=True)
     top, total = sums(rows)
     log = rows.row(lambda row: ir.log(total[row]), "log_total")

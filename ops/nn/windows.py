@@ -104,18 +104,24 @@ def windows(id: str, size: Sequence[int], asked: Mapping[str, object]) -> Window
 def several(
     id: str, what: str, value: Any, rank: int, *, least: int = 1
 ) -> tuple[int, ...]:
-    """One integer per dimension, from a single one or a sequence.
+    """One integer per dimension, from a single one or a sequence of one or all.
 
     Raises:
         ArgumentError: neither of these, or a number is below `least`.
     """
-    given = tuple(value) if isinstance(value, (list, tuple)) else (value,) * rank
+    given = _each(value, rank)
     if len(given) != rank or not all(_whole(n) and n >= least for n in given):
         raise ArgumentError(
             f"{id}: {what} is a whole number from {least}, or {rank} of them, "
             f"not {brief(value)}"
         )
     return tuple(map(int, given))
+
+
+def _each(value: Any, rank: int) -> tuple[Any, ...]:
+    """One value per dimension; a sequence of several is returned as it is."""
+    given = tuple(value) if isinstance(value, (list, tuple)) else (value,)
+    return given * rank if len(given) == 1 else given
 
 
 def _whole(value: object) -> bool:
@@ -129,7 +135,7 @@ def _padding(id: str, value: Any, made: Windows) -> tuple[int, ...]:
         return (0,) * (2 * rank)
     if value == "same":
         return _same(id, made)
-    given = tuple(value) if isinstance(value, (list, tuple)) else (value,) * rank
+    given = _each(value, rank)
     if len(given) == rank:
         pairs = [n if isinstance(n, (list, tuple)) else (n, n) for n in given]
         given = tuple(n for pair in pairs for n in pair)

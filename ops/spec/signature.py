@@ -29,6 +29,7 @@ r"""The kinds of an operator's parameters: its definition's annotations, as data
 | `Elements` | the same, if only the number of elements matters | that number |
 | `Like` | an array of which only the shape is used | its sizes |
 | `ElementType` | an element type, by any of its names | itself |
+| `ElementType \| None` | the type that arrays are read in | itself, or None |
 | `int`, `float`, `bool`, `str`, `tuple`, `Literal`, None | an attribute | itself |
 | `Ints`, `Padding`, `Sizes` | integers: one, or one per dimension | itself |
 
@@ -101,6 +102,7 @@ class Arrays:
         inplace: Whether it is updated in place.
         packed: Whether it may be a packed weight.
         batch: Whether its first size stays symbolic even if it is 1.
+        usual: Its type in a workload that does not say it; empty: by `dtypes`.
     """
 
     says: str = "array"
@@ -111,6 +113,7 @@ class Arrays:
     inplace: bool = False
     packed: bool = False
     batch: bool = False
+    usual: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +125,8 @@ class Static:
         choices: Further allowed values.
         says: Its description, in words.
         pairs: Whether its elements may be pairs, which are flattened.
-        kind: Its kind in other systems (`interop.calls`); empty: by its types.
+        kind: Its kind in other systems (`interop.calls`); empty: by its types. That of
+            element types is `dtype`.
         levels: The distinguished numbers: any other is rounded down to one of them.
     """
 
@@ -139,7 +143,9 @@ class Static:
         Raises:
             ArgumentError: the value is not allowed.
         """
-        made = value.item() if isinstance(value, np.generic) else value
+        made: Any = value.item() if isinstance(value, np.generic) else value
+        if self.kind == "dtype" and made is not None:
+            return ir.as_dtype(made).name
         if isinstance(made, (list, tuple, np.ndarray)) and tuple in self.types:
             made = self._row(made)
         elif type(made) is int and float in self.types and int not in self.types:
@@ -306,6 +312,13 @@ class Spec:
         found = (p.name for p in self.parameters if p.is_a("elements"))
         return next(found, "")
 
+    @cached_property
+    def typed(self) -> str:
+        """The name of the parameter for the type that arrays are read in, or none."""
+        kinds = ((p.name, p.kind) for p in self.parameters)
+        found = (n for n, k in kinds if isinstance(k, Static) and k.kind == "dtype")
+        return next(found, "")
+
     def flat(self, shapes: Sequence[Any], attributes: Mapping[str, Any]) -> list[Any]:
         """The shapes other than those of arrays, as the definition takes them."""
         return [
@@ -393,6 +406,8 @@ class Spec:
             )
         if self.promotes:
             dtypes = self.promoted(names, dtypes, str(attributes.get(RAISED, "")))
+        if wanted := attributes.get(self.typed):
+            dtypes = [*[str(wanted)] * len(names), *dtypes[len(names) :]]
         alike: dict[str, dict[Any, str]] = {}
         for n, (name, dtype) in enumerate(zip(names, dtypes, strict=False)):
             kind = self.arrays.get(name, Arrays())
@@ -654,7 +669,9 @@ def _united(where: str, parts: Sequence[object]) -> Kind | None:
         elif isinstance(kind, Static) and other is NoneType:
             choices = (*kind.choices, None)
             kind = replace(kind, choices=choices, says=f"{kind.says}, or None")
-        elif isinstance(kind, Other) and kind.kind not in ("key", "shape"):
+        elif isinstance(kind, Other) and kind.kind == "dtype" and other is NoneType:
+            kind = Static((), (None, *ANY), "an element type, or None", kind="dtype")
+        elif isinstance(kind, Other) and kind.kind not in ("key", "shape", "dtype"):
             return None
         elif not isinstance(kind, Static) and other is NoneType:
             kind = replace(kind, optional=True)

@@ -67,6 +67,8 @@ def apply(op: Operator, args: Arguments, kwargs: Mapping[str, Argument]) -> OpRe
     given = {name: _lifted(value) for name, value in given.items()}
     if op.spec.promotes:
         args, given = _promoted(op, args, given)
+    if (wanted := given.pop(op.spec.typed, None)) is not None:
+        return _typed(op, args, given, ir.as_dtype(wanted).name)
     place, layer = call_site(), path()
     try:
         specs, single = inferred(op, args, given)
@@ -74,6 +76,17 @@ def apply(op: Operator, args: Arguments, kwargs: Mapping[str, Argument]) -> OpRe
         raise _explained(problem, op, args, given, place, layer) from problem
     node = make(op, args, given, specs, where=place, path=layer, replay=REPLAYING.get())
     return node.results[0] if single else node.results
+
+
+def _typed(op: Operator, args: Arguments, kwargs: Named, kind: str) -> OpResult:
+    """A call that reads arrays in a type, and gives it, with casts as nodes."""
+
+    def cast(argument: Argument) -> Argument:
+        same = not isinstance(argument, Tensor) or argument.dtype == kind
+        return argument if same else math.cast(argument, kind)
+
+    pairs = [(name, cast(value)) for name, value in kwargs.items()]
+    return cast(op(*map(cast, args), **dict(pairs)))
 
 
 def _promoted(

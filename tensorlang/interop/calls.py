@@ -84,7 +84,7 @@ def _kind(parameter: signature.Parameter) -> str:
         case Arrays(several=several, number=number):
             return "arrays" if several else "operand" if number else "array"
         case Static(kind=kind) if kind:
-            return kind
+            return _OTHERS.get(kind, kind)
         case Static(types=types, choices=choices):
             kinds = [kind for kind in types if kind is not type(None)]
             plain = not choices or choices == (None,)

@@ -38,6 +38,7 @@ def accuracy(outputs: Array, truths: Array) -> float:
 
 METRICS: Final[dict[str, Metric]] = {
     "accuracy": accuracy,
+    "accuracy_last": lambda y, t: float(np.mean(np.argmax(y, axis=-1) == t)),
     "mse": lambda y, t: float(np.mean((y - t) ** 2)),
 }
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import re
 import sys
 import warnings
 from collections import Counter
@@ -82,12 +83,23 @@ def table(page: Path, counted: Mapping[str, Counter[str]], version: str) -> str:
     return head + "".join(lines)
 
 
+def reason(kind: str, what: str) -> str:
+    """Why a sample does not run, without its operator, sizes and types."""
+    said = re.sub(r"\b[bfiu]+(?:\d+|ool)\b|-?\d[\d.]*(?:e[-+]\d+)?", "#", what)
+    said = re.sub(r"\(?#(?:, ?#?)+\)?|\(#\)", "#", said)
+    return f"{kind}: {said.partition(': ')[2] or said}"[:120]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", help="parts of names of operators")
     parser.add_argument("-v", action="store_true", help="say why samples are refused")
     parser.add_argument("--table", type=Path, help="write a page of the operators")
+    parser.add_argument("--dtypes", nargs="+", help="types of samples, as float32")
     given, test = parser.parse_args(), tested()
+    if given.dtypes:
+        test.DTYPES = [getattr(test.torch, name) for name in given.dtypes]
+    reasons: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     counted: dict[str, Counter[str]] = {}
     for row, (op, theirs, names, change) in test.ROWS.items():
@@ -100,6 +112,8 @@ def main() -> int:
                 kind, what = test.outcome(op, info, sample, names, change)
             own[kind] += 1
             said[kind, what[:300]] += given.v or kind in {"wrong", "untyped"}
+            if kind in {"refused", "without"}:
+                reasons[reason(kind, what)] += 1
         counts, counted[row] = counts + own, own
         if given.table:
             page = table(given.table, counted, test.torch.__version__)
@@ -108,6 +122,8 @@ def main() -> int:
         for (kind, what), count in said.most_common():
             if kind != "right" and count:
                 print(f"    {count} {kind}: {what}")
+    for why, count in reasons.most_common(None if given.v else 20):
+        print(f"{count:6}  {why}")
     whole = counts.total() - counts["PyTorch refuses"]
     missing = counts["refused"] + counts["without"]
     print(f"{whole} samples:", dict(counts))

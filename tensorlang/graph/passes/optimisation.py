@@ -119,7 +119,10 @@ def _identity(nest: Argument) -> Hashable:
 
 
 def fold(graph: Graph) -> Graph:
-    """Constant folding; keys are never folded."""
+    """Constant folding; keys are never folded.
+
+    A choice whose condition is constant, and the same everywhere, is what it chooses.
+    """
     return _Fold().graph(graph)
 
 
@@ -132,6 +135,9 @@ class _Fold(Rewriter):
         kwargs = {name: self.given(value) for name, value in node.kwargs.items()}
         values = list(values_in((args, tuple(kwargs.values()))))
         known = values and all(isinstance(value, ConstantTensor) for value in values)
+        chosen = _chosen(node, args) if node.id == "math.where" else None
+        if chosen is not None:
+            return [chosen]
         if not known or not _repeatable(node) or not _small(node):
             return self.copied(node)
         made = node.op(  # type: ignore[operator]
@@ -140,6 +146,18 @@ class _Fold(Rewriter):
         )
         results = made if isinstance(made, tuple) else (made,)
         return [constant(np.asarray(each)) for each in results]
+
+
+def _chosen(node: Node, args: Sequence[Argument]) -> Value | None:
+    """The operand that a constant condition chooses everywhere, if it is the result."""
+    test, *others = args or (None,)
+    if not isinstance(test, ConstantTensor) or not test.data.size or len(others) < 2:
+        return None
+    if (same := test.data.all()) != test.data.any():
+        return None
+    found = others[0 if same else 1]
+    alike = isinstance(found, Value) and found.spec == node.results[0].spec
+    return found if alike else None
 
 
 def _data(value: Value) -> np.ndarray:

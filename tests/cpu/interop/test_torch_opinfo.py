@@ -28,14 +28,14 @@ def moments(given):
     """`batch_norm` in training is another operator, which returns the moments, too."""
     given.pop("momentum", None)
     if given.pop("training", False) or given.get("mean") is None:
-        raise NoOptionError
+        raise NoOptionError("training")
     return given
 
 
 def one_axis(given):
-    """`layer_norm` and `rms_norm` are of the last axis."""
-    if len(given.pop("normalized_shape")) > 1:
-        raise NoOptionError
+    """`layer_norm` and `rms_norm` take the axes from the weights."""
+    if len(given.pop("normalized_shape")) > 1 and given.get("weight") is None:
+        raise NoOptionError("normalized_shape of several axes")
     return given
 
 
@@ -52,6 +52,9 @@ def pairs(given):
 
 def corrected(given):
     """`var` in PyTorch corrects for one by default."""
+    for name in ("axis", "unbiased"):  # `var(x, unbiased)` is another overload
+        if isinstance(given.get(name), bool):
+            given["correction"] = float(given.pop(name))
     given.setdefault("correction", 1.0)
     if given["correction"] is None:
         given["correction"] = 1.0
@@ -63,7 +66,7 @@ def rounded(how):
 
     def change(given):
         if given.pop("rounding_mode") != how:
-            raise NoOptionError
+            raise NoOptionError("rounding_mode of another operator")
         return given
 
     return change
@@ -105,7 +108,7 @@ F = "nn.functional."
 TABLE = [
     *rows(math, UNARY, "x"),
     *rows(math, BINARY, "a b"),
-    *rows(math, FOLDS, "x axis keepdims"),
+    *rows(math, FOLDS, "x axis keepdims dtype"),
     *rows(nn, "sigmoid", "x"),
     *rows(nn, "relu silu", "x", F),
     (math.argsort, "argsort", "x axis descending", unstable),
@@ -114,9 +117,9 @@ TABLE = [
     (math.divide, "div:no_rounding_mode", "a b", None),
     (math.trunc_divide, "div:trunc_rounding", "a b rounding_mode", rounded("trunc")),
     (math.floor_divide, "div:floor_rounding", "a b rounding_mode", rounded("floor")),
-    (math.cumsum, "cumsum", "x axis", None),
+    (math.cumsum, "cumsum", "x axis dtype", None),
     (math.matmul, "matmul", "a b", None),
-    (math.var, "var", "x axis", corrected),
+    (math.var, "var", "x axis unbiased keepdims", corrected),
     (math.where, "where", "a cond b", None),
     *(
         row
@@ -188,15 +191,17 @@ def arguments(sample, names, change, op):
     if len(values) > len(names):
         values = (sample.input, values[1:]) if names[-1] in ("axes", "shape") else ()
     if not values:
-        raise NoOptionError
+        raise NoOptionError("positional arguments")
     given = dict(zip(names, values, strict=False))
     for name, value in sample.kwargs.items():
         own = name if name in _taken(op) or name in names else RENAMED.get(name, name)
         given[own] = value
     given = {n: v for n, v in given.items() if n not in MEANT or v != MEANT[n]}
+    types = {n: v for n, v in given.items() if isinstance(v, torch.dtype)}
+    given |= {name: str(v).removeprefix("torch.") for name, v in types.items()}
     given = change(given) if change else given
-    if set(given) - _taken(op):
-        raise NoOptionError
+    if lacking := set(given) - _taken(op):
+        raise NoOptionError(", ".join(sorted(lacking)))
     return {n: v for n, v in given.items() if v is not None or n == "axis"}
 
 
@@ -258,8 +263,8 @@ def outcome(op, info, sample, names, change):
     """What became of a sample, and what there is to say of it."""
     try:
         given = arguments(sample, names, change, op)
-    except NoOptionError:
-        return "without", ""
+    except NoOptionError as problem:
+        return "without", str(problem)
     try:
         theirs = exact(info, sample)
     except (RuntimeError, TypeError, ValueError, IndexError):

@@ -65,6 +65,18 @@ def test_constants_are_computed_beforehand_and_keys_never() -> None:
     np.testing.assert_array_equal(made.nodes[1].args[1].data, [6, 6, 6, 6])
 
 
+def test_a_constant_condition_chooses() -> None:
+    never, some = np.zeros((3, 1), bool), np.array([[True], [False], [True]])
+
+    def body(x):
+        kept = math.where(never, np.float32(0), math.exp(x))
+        mixed = math.where(some, kept, x)
+        return math.where(~never, mixed, 0.5), math.where(~never, np.float32(0), x)
+
+    made = fold(graph.trace(body, (graph.TensorSpec((3, 4), "f32"),)))
+    assert [node.id for node in made.nodes] == ["math.exp", *["math.where"] * 2]
+
+
 def test_dead_code_goes() -> None:
     def body(x):
         math.sin(x)

@@ -151,7 +151,7 @@ def test_labels_that_are_no_class_are_refused(wrong, shape):
             (drawn(4, 5), np.zeros(4, np.uint8)),
             {},
             DTypeError,
-            "labels takes i32, i64, not",
+            "labels takes i64, i32, f32, bf16, f16, f64, not u8",
         ),
         ((drawn(4, 5), np.zeros(4, int), "all"), {}, ArgumentError, "not 'all'"),
         (
@@ -178,3 +178,41 @@ def test_a_gradient_of_another_shape_is_refused():
     x = drawn(4, 5)
     with pytest.raises(ShapeError, match=r"dy has shape \(4,\), nn.cross_entropy"):
         nn.cross_entropy_grad(drawn(4), x, labelled(x))
+
+
+@pytest.mark.parametrize(
+    ("shape", "reduction", "smoothing", "shares", "weighed"),
+    [
+        ((13, 70), "mean", 0.2, False, True),
+        ((2, 7, 3, 5), "mean", 0.0, False, True),
+        ((13, 70), "mean", 0.2, True, True),
+        ((2, 7, 3, 5), "none", 0.0, True, False),
+    ],
+)
+def test_weights_and_shares_of_classes(shape, reduction, smoothing, shares, weighed):
+    x, classes = drawn(*shape), shape[1]
+    labels = labelled(x)
+    if shares:
+        labels = nn.softmax(drawn(*shape, seed=4), 1)
+    weight = np.random.default_rng(2).uniform(0, 2, classes) * weighed + (not weighed)
+    given = {"reduction": reduction, "label_smoothing": smoothing}
+    arrays = [torch.from_numpy(each) for each in (x, labels)]
+    wide = [a.double() if a.is_floating_point() else a for a in arrays]
+    asked = [a.requires_grad_() for a in wide if a.is_floating_point()]
+    wanted = F.cross_entropy(*wide, weight=torch.from_numpy(weight), **given)
+    dy = drawn(*wanted.shape, seed=3)
+    dys = torch.autograd.grad(wanted, asked, torch.from_numpy(np.asarray(dy)).double())
+    given["weight"] = weight.astype(np.float32) if weighed else None
+    found = nn.cross_entropy(x, labels, **given)
+    np.testing.assert_allclose(found, wanted.detach(), rtol=1e-5, atol=1e-5)
+    made = nn.cross_entropy_grad(np.asarray(dy), x, labels, **given)
+    for got, right in zip(made if shares else [made], dys, strict=True):
+        np.testing.assert_allclose(got, right, rtol=1e-5, atol=1e-5)
+
+
+def test_weights_that_do_not_fit():
+    x = drawn(4, 3)
+    with pytest.raises(ShapeError, match=r"have weights of \(3,\), not \(4,\)"):
+        nn.cross_entropy(x, labelled(x), weight=x[:, 0].copy())
+    with pytest.raises(ShapeError, match="the labels have shape"):
+        nn.cross_entropy(x, x[:, 0].copy())

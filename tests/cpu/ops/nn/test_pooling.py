@@ -199,7 +199,7 @@ def test_bad_calls():
     x = images(1, 3, 4, 4)
     with pytest.raises(ShapeError, match="does not fit"):
         nn.max_pool2d(x, 5)
-    with pytest.raises(ArgumentError, match="more than half"):
+    with pytest.raises(ArgumentError, match="whole windows"):
         nn.max_pool2d(x, 2, padding=2)
     with pytest.raises(ShapeError, match="4 dimensions, or 3 without a batch"):
         nn.avg_pool2d(x[0, 0], 2)
@@ -283,3 +283,36 @@ def test_one_image_without_a_batch(layout):
         np.testing.assert_array_equal(y, op(x[None], 2, layout=layout)[0])
         dx = grad(y, x, 2, layout=layout)
         np.testing.assert_array_equal(dx, grad(y[None], x[None], 2, layout=layout)[0])
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize(
+    ("kernel", "stride", "padding"),
+    [(3, 1, 2), (3, 2, 2), (4, 3, 3), ((2, 5), (1, 2), (1, 4)), (5, 2, (4, 0))],
+)
+def test_padding_of_more_than_half_a_window(kernel, stride, padding, layout):
+    """As of an image that is padded before, where PyTorch refuses it."""
+    x = images(2, 3, 9, 11)
+    x[1, 1] = -np.inf
+    low = padding if isinstance(padding, tuple) else (padding,) * 2
+    flat = [n for each in low[::-1] for n in (each, each)]
+    order = last if layout == "NHWC" else lambda reference: reference
+    x = np.ascontiguousarray(np.moveaxis(x, 1, -1)) if layout == "NHWC" else x
+    given = {"stride": stride, "padding": padding, "layout": layout}
+
+    def largest(v):
+        made = F.pad(v, flat, value=-torch.inf)
+        return F.max_pool2d(made, kernel, stride)
+
+    dy = images(*order(largest)(torch.from_numpy(x)).shape, seed=7)
+    finite = np.where(np.isinf(x), 0, x).astype(np.float32)
+    check(order(largest), nn.max_pool2d, nn.max_pool2d_grad, finite, kernel, **given)
+    wanted = order(largest)(torch.from_numpy(x)).numpy()
+    np.testing.assert_array_equal(nn.max_pool2d(x, kernel, **given), wanted)
+    grad = nn.max_pool2d_grad(dy, x, kernel, **given)
+    np.testing.assert_allclose(grad.sum(), dy.sum(), rtol=1e-4)  # none of it is lost
+
+    def mean(v):
+        return F.avg_pool2d(F.pad(v, flat), kernel, stride)
+
+    check(order(mean), nn.avg_pool2d, nn.avg_pool2d_grad, finite, kernel, **given)
