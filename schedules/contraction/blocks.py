@@ -143,9 +143,9 @@ def _nest(s: Schedule, block: str, stage: Stage, how: Blocks, width: int) -> _Ne
     blocks = {"n": n_0, "m": row}
     steps = tiling.extent(s, folds[-1])
     if steps is not None and 0 < how.depth < steps:
-        blocks["k"], folds[-1] = s.split(
-            folds[-1], [None, tiling.nearest(steps, how.depth)]
-        )
+        depth = tiling.nearest(steps, how.depth)
+        if depth < steps:  # else one block, whose sums need no accumulating in memory
+            blocks["k"], folds[-1] = s.split(folds[-1], [None, depth])
     around = {kind: blocks[kind] for kind in how.order if kind in blocks}
     s.reorder(*outer, *around.values(), strips, inside, *folds)
     return _Nest(s, tuple(outer), around, strips, inside, tuple(folds))

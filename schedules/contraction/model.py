@@ -90,8 +90,10 @@ class _Part:
         self.core, self.product, self.width = core, product, width
         strips = product.columns // width
         inner = nearest(strips, how.strips)
-        split = 0 < how.depth < product.depth
-        self.depth = nearest(product.depth, how.depth) if split else product.depth
+        self.depth = product.depth
+        if 0 < how.depth < product.depth:
+            self.depth = nearest(product.depth, how.depth)
+        split = self.depth < product.depth
         self.parts = tuple(_row_parts(product, how.tiles, rows))
         _, tiles, tall = self.parts[0]
         self.tile: dict[str, float] = {"m": tall, "n": width, "k": self.depth}

@@ -11,7 +11,14 @@ from tensorlang.ir.nodes import Const, Load
 from tensorlang.schedules.contraction.space import Tile
 from tensorlang.schedules.cost.core import PAGE
 from tensorlang.schedules.stages import Stage, column_dimension
-from tensorlang.schedules.tiling import cut, cut_unknown, extent, parallelize
+from tensorlang.schedules.streaming import loop_named
+from tensorlang.schedules.tiling import (
+    cut,
+    cut_unknown,
+    extent,
+    in_lanes,
+    parallelize,
+)
 from tensorlang.scheduling import Schedule
 
 
@@ -87,11 +94,7 @@ def _squares(load: Load, lanes: int) -> str:
 def _by_rows(s: Schedule, copy: str, lanes: int) -> None:
     """Vectorize a copy that keeps its row layout."""
     *outer, columns = s.loops(copy)
-    whole = extent(s, columns)
-    if whole is None or whole % lanes:
-        raise ScheduleError("the rows are not whole vectors")
-    _, lane = s.split(columns, [None, lanes])
-    s.vectorize(lane)
+    in_lanes(s, loop_named(s, columns), lanes)
     parallelize(s, outer)
 
 

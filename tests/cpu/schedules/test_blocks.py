@@ -67,6 +67,20 @@ def test_the_space_is_large_and_legal():
     assert len(found) > 30
 
 
+def test_ragged_columns_are_packed_in_vectors():
+    """Before the loops, too: a copy of single elements took as long as the product."""
+    s = scheduled("io", 33, 776, 77, Knobs(pinned={"packing": "before"}))
+    assert not any("_by_rows" in str(each) for each in s.declined)
+
+
+def test_a_depth_without_a_near_divisor_is_one_block():
+    """Whose sums are not accumulated in memory."""
+    deep, whole = (
+        scheduled("io", 33, 127, 64, Knobs(pinned={"block_depth": n})) for n in (64, 0)
+    )
+    assert str(deep.function) == str(whole.function)
+
+
 @pytest.mark.parametrize("depth", [64, 72, 77])
 def test_strips_are_transposed_in_registers_whatever_the_depth(depth):
     s = scheduled("oi", 100, depth, 1024, Knobs())
