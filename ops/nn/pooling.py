@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from tensorlang import ir, lazy
+from tensorlang.errors import ArgumentError
 from tensorlang.ops.nn.pooling_images import (
     RANKS,
     Pooling,
@@ -22,7 +23,7 @@ from tensorlang.ops.nn.pooling_images import (
     sliding,
     whole,
 )
-from tensorlang.ops.nn.windows import LAYOUTS, channels_first, several
+from tensorlang.ops.nn.windows import LAYOUTS, channels_first
 from tensorlang.ops.operator import Body, Operator
 from tensorlang.ops.spec.definition import algorithm, operator
 from tensorlang.ops.spec.signature import Floats, Ints, Numbers, Padding
@@ -49,7 +50,7 @@ _MEANINGS: Final = {
     "dilation": "Spacing of window elements: a number, or one per spatial dimension.",
     "ceil_mode": "Whether to keep windows that start inside and end outside.",
     "count_include_pad": "Whether padding counts in the divisor of the mean.",
-    "divisor": "Divisor of the sum, instead of the number of elements.",
+    "divisor": "Divisor of the sum, not 0, instead of the number of elements.",
     "results": "Output size: a number, or one per dimension; None keeps the size.",
     "return_indices": "Whether to return the positions of the maxima, too: i64, in the "
     "flattened spatial dimensions.",
@@ -229,8 +230,7 @@ def _avg(rank: int) -> Operator:
 
 def _divided(id: str, padding: bool, divisor: int | None) -> dict[str, Any]:
     """What the sums of windows are divided by."""
-    if divisor is not None:
-        (divisor,) = several(id, "divisor", divisor, 1)
+    ir.require(divisor != 0, f"{id}: divisor is not 0", ArgumentError)
     return {"count_include_pad": padding, "divisor": divisor}
 
 

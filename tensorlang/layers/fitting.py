@@ -174,7 +174,8 @@ def fit(
         epochs: Passes over the data.
         batch: Examples per step, of arrays; the last step of an epoch may have fewer.
         validation: Inputs and targets, or batches, evaluated after each epoch.
-        metrics: Names, or functions of outputs and targets.
+        metrics: Names (`accuracy`, `accuracy_last` with classes last, `mse`), or
+            functions of outputs and targets.
         callbacks: Called with the `Epoch` after each one.
         shuffle: Whether to shuffle arrays in each epoch.
         seed: The seed of the shuffling.

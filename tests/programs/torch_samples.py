@@ -72,7 +72,7 @@ def table(page: Path, counted: Mapping[str, Counter[str]], version: str) -> str:
         if len(cells) == len(_COLUMNS) and all(map(str.isdigit, cells)):
             rows[name] = [*map(int, cells)]
     for name, own in counted.items():
-        whole = own.total() - own["PyTorch refuses"]
+        whole = total(own)
         rows[name] = [whole if kind == "of" else own[kind] for kind in _COLUMNS]
     right, of, refused, without = map(sum, zip(*rows.values(), strict=True))
     missing = (refused + without) / max(of, 1)
@@ -81,6 +81,11 @@ def table(page: Path, counted: Mapping[str, Counter[str]], version: str) -> str:
         f"| {n} | {' | '.join(map(str, row))} |\n" for n, row in sorted(rows.items())
     )
     return head + "".join(lines)
+
+
+def total(counts: Counter[str]) -> int:
+    """The samples that are ours to compute."""
+    return counts.total() - counts["PyTorch refuses"] - counts["another operator"]
 
 
 def reason(kind: str, what: str) -> str:
@@ -124,7 +129,7 @@ def main() -> int:
                 print(f"    {count} {kind}: {what}")
     for why, count in reasons.most_common(None if given.v else 20):
         print(f"{count:6}  {why}")
-    whole = counts.total() - counts["PyTorch refuses"]
+    whole = total(counts)
     missing = counts["refused"] + counts["without"]
     print(f"{whole} samples:", dict(counts))
     print(f"{missing / max(whole, 1):.1%} are refused, or take an option we lack")

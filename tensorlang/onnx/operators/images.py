@@ -123,10 +123,7 @@ def _pool(name: str) -> Read:
         ceil = ceil_mode and not auto_pad.startswith("SAME")
         if name == "avg_pool":
             more = {"count_include_pad": count_include_pad}
-            halves = [n // 2 for n in kernel_shape]
-            if by != ones or any(
-                max(end) > n for end, n in zip(ends, halves, strict=True)
-            ):
+            if by != ones:
                 windows = Windows(kernel_shape, steps, by, ends, ceil)
                 return means(x, windows, count_include_pad)
         op = find(f"nn.{name}{len(ones)}d")

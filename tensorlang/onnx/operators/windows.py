@@ -150,7 +150,7 @@ class Windows:
 
 
 def means(x: Tensor, windows: Windows, count_include_pad: bool) -> Tensor:
-    """Averages of windows that are dilated, or mostly padding; sums are f32 or f64."""
+    """Averages of windows that are dilated; sums are f32 or f64."""
     dtype, x = x.spec.dtype, _wide(x)
     inside = np.ones((1, 1, *known_shape(x)[2:]), x.spec.numpy)
     sums, counted = windows.sums(x), windows

@@ -24,12 +24,23 @@ class NoOptionError(Exception):
     """A sample takes what our operator has no argument for."""
 
 
-def moments(given):
+class OtherOperatorError(Exception):
+    """A sample is of another operator of ours, which has a row of its own."""
+
+
+def moments(*, training):
     """`batch_norm` in training is another operator, which returns the moments, too."""
-    given.pop("momentum", None)
-    if given.pop("training", False) or given.get("mean") is None:
-        raise NoOptionError("training")
-    return given
+
+    def change(given):
+        if bool(given.pop("training", False)) != training:
+            raise OtherOperatorError
+        if not training:
+            given.pop("momentum", None)
+        if any(v is None for n, v in given.items() if n.endswith(("mean", "var"))):
+            raise NoOptionError("no moments")
+        return given
+
+    return change
 
 
 def one_axis(given):
@@ -66,7 +77,7 @@ def rounded(how):
 
     def change(given):
         if given.pop("rounding_mode") != how:
-            raise NoOptionError("rounding_mode of another operator")
+            raise OtherOperatorError
         return given
 
     return change
@@ -84,6 +95,8 @@ def last(given):
 POOL = "x kernel stride padding ceil_mode count_include_pad divisor"
 MAX_POOL = "x kernel stride padding dilation ceil_mode"
 CONVOLUTION = "x w b stride padding dilation groups"
+NORM = "x mean var weight bias training momentum eps"
+TRAINED = NORM.replace("mean var", "running_mean running_var")
 TRANSPOSED = "x w b stride padding output_padding groups dilation"
 UNARY = (
     "abs ceil cos erf exp expm1 floor isinf isnan log log1p logical_not negative:neg "
@@ -133,7 +146,8 @@ TABLE = [
             *rows(nn, f"conv{n}d_transpose:conv_transpose{n}d", TRANSPOSED, F),
         )
     ),
-    (nn.batch_norm, F + "batch_norm", "x mean var weight bias training", moments),
+    (nn.batch_norm, F + "batch_norm", NORM, moments(training=False)),
+    (nn.batch_norm_train, F + "batch_norm", TRAINED, moments(training=True)),
     (nn.concatenate, "cat", "arrays axis", None),
     (nn.cross_entropy, F + "cross_entropy", "logits labels", None),
     (nn.dense, F + "linear", "x w b", None),
@@ -252,7 +266,7 @@ def has_options(op, names, change):
     def tell(sample):
         try:
             arguments(sample, names, change, op)
-        except NoOptionError:
+        except (NoOptionError, OtherOperatorError):
             return False
         return True
 
@@ -265,6 +279,8 @@ def outcome(op, info, sample, names, change):
         given = arguments(sample, names, change, op)
     except NoOptionError as problem:
         return "without", str(problem)
+    except OtherOperatorError:
+        return "another operator", ""
     try:
         theirs = exact(info, sample)
     except (RuntimeError, TypeError, ValueError, IndexError):

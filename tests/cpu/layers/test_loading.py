@@ -200,6 +200,10 @@ def test_classes_last() -> None:
     )
     wanted = float(nn.cross_entropy(made(ids).reshape(-1, 9), ids.reshape(-1)))
     assert made.train_one_batch(ids, ids) == pytest.approx(wanted, rel=1e-5)
+    right = np.mean(np.argmax(made(ids), -1) == ids)
+    metrics = ["accuracy_last"]
+    (epoch,) = made.fit(ids, ids, batch=4, metrics=metrics, progress=False)
+    assert epoch.metrics == {"accuracy_last": pytest.approx(right)}
 
 
 def test_checkpoints_are_those_of_epochs(tmp_path) -> None:

@@ -43,6 +43,7 @@ def check(tmp_path):
         "AveragePool <%s>",
         "AveragePool <count_include_pad = 1, %s>",
         "LpPool <p = 3, %s>",
+        "MaxPool <%s>",
     ],
 )
 def test_windows(check, op, windows) -> None:
