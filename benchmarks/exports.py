@@ -79,7 +79,7 @@ def _row(work: Work, rounds: int, threads: int) -> dict[str, Any]:
         python.append(min(_seconds(work.call) for _ in range(_CALLS)))
         if files[-1].read_bytes() != result.tobytes():
             raise AssertionError(f"{work.made.name}: other bits than in Python")
-    ratio = paired_ratio(c, python)
+    ratio = paired_ratio(python, c)
     return {
         "seconds": {"c": float(np.median(c)), "python": float(np.median(python))},
         "ratio": {"median": ratio.median, "low": ratio.low, "high": ratio.high},

@@ -1,7 +1,8 @@
-"""Photograph the explorer's pages: `python docs/screenshots.py FOLDER [OP TARGET]`.
+"""Photograph the explorer's pages: `python docs/screenshots.py FOLDER [OP TARGET ...]`.
 
-Prints the size of each page and the time that Chromium takes to open it. Needs
-`pip install tensorlang[browser] pillow` and Chromium.
+After OP and TARGET may come a panel, `search` or `compare`, which is then photographed
+alone, and options of `tlang explore`. Prints the size of each page and the time that
+Chromium takes to open it. Needs `pip install tensorlang[browser] pillow` and Chromium.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ from playwright.sync_api import Browser, sync_playwright
 
 OPERATORS: Final = ("dense", "conv2d", "softmax", "random.bits", "adam", "attention")
 TARGETS: Final = ("llvm", "opencl", "cuda:sm_90a")
-WIDTH, HEIGHT = 1200, 640
+WHOLE, NARROW = (1200, 640), (680, 800)
 _COLOURS: Final = 32
 
 
-def photograph(browser: Browser, page: Path) -> float:
+def photograph(browser: Browser, page: Path, panel: str) -> float:
     """Put a picture beside a page; the seconds that it took to open."""
-    tab = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
+    width, height = NARROW if panel else WHOLE
+    tab = browser.new_page(viewport={"width": width, "height": height})
     start = time.perf_counter()
-    tab.goto(page.absolute().as_uri())
+    tab.goto(f"{page.absolute().as_uri()}#{panel}")
     seconds = time.perf_counter() - start
     picture = page.with_suffix(".png")
     tab.screenshot(path=picture)
@@ -38,20 +40,24 @@ def photograph(browser: Browser, page: Path) -> float:
 
 def main() -> None:
     """Make the pages, or one, and photograph them."""
-    if len(sys.argv) not in (2, 4):
+    if len(sys.argv) < 2 or len(sys.argv) == 3:
         sys.exit(__doc__)
     folder, *chosen = sys.argv[1:]
-    wanted = [chosen] if chosen else product(OPERATORS, TARGETS)
+    wanted = [chosen[:2]] if chosen else product(OPERATORS, TARGETS)
+    panel, *options = chosen[2:] or [""]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"),
             args=["--no-sandbox", "--disable-dev-shm-usage"],  # as root, in a container
         )
         for name, target in wanted:
-            page = Path(folder, f"{name}_{target.partition(':')[0]}.html")
+            kind = "_".join(
+                [name, target.partition(":")[0], *([panel] if panel else [])]
+            )
+            page = Path(folder, f"{kind}.html")
             command = ["tlang", "explore", name, "--target", target, "-o", str(page)]
-            subprocess.run(command, check=True)
-            seconds = photograph(browser, page)
+            subprocess.run([*command, *options], check=True)
+            seconds = photograph(browser, page, panel)
             print(f"{page.name}: {page.stat().st_size / 1e6:.2f} MB, {seconds:.2f} s")
         browser.close()
 

@@ -159,6 +159,8 @@ function follow() {
   } else if (target.tagName === "DETAILS") {
     target.open = true;
     target.scrollIntoView();
+  } else if (target === section) {
+    section.scrollIntoView();
   }
 }
 

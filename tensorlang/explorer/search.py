@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from tensorlang.tuner.landscapes.landscape import Landscape
+    from tensorlang.tuner.storage.rows import Row
 
 _WIDTH: Final = 300  # of the plot
 _HEIGHT: Final = 160
@@ -67,7 +68,7 @@ class Search:
         trials: Outcomes by kind.
         history: The plot.
         best: The fastest configuration, and its time in seconds.
-        second: The next one, and its time; None if no other was timed.
+        second: What the next one has instead, and its time; None if there is none.
         effects: Of the knobs of its algorithm, the most important first.
         failures: Reasons, with the number of candidates and an example.
     """
@@ -86,7 +87,7 @@ class Search:
         yield f"fastest of {self.trials['ok']} timed: {self.best[0]}"
         if self.second:
             ratio = self.second[1] / self.best[1]
-            yield f"then {self.second[0]}, {ratio:.3g}× its time"
+            yield f"second: {self.second[0]}, {ratio:.3g}× its time"
         for effect in self.effects[:_MOST_TOLD]:
             (value, *_), (other, ratio, _), *_ = effect.values
             yield f"with {effect.knob}={other} instead of {value} at best {ratio:.3g}×"
@@ -104,10 +105,19 @@ def search_of(landscape: Landscape, importances: Mapping[str, float]) -> Search:
         Counter(row.outcome.status for row in rows),
         _history([row.outcome.seconds if row.outcome.ok else None for row in rows]),
         (str(best.candidate), best.outcome.seconds),
-        (str(second.candidate), second.outcome.seconds) if second else None,
+        (_apart(second, best), second.outcome.seconds) if second else None,
         _effects(landscape, importances),
         _failures(landscape),
     )
+
+
+def _apart(row: Row, best: Row) -> str:
+    """A configuration, by the knobs that the best one of its algorithm has not."""
+    own, other = row.candidate, best.candidate
+    if own.algorithm != other.algorithm:
+        return str(own)
+    apart = own.knobs.items() - other.knobs.items()
+    return ", ".join(f"{name}={value}" for name, value in sorted(apart))
 
 
 def _history(times: Sequence[float | None]) -> History:

@@ -23,6 +23,8 @@ _BECAME: Final = {
     "unrolled": "unrolled",
 }
 
+_NOT_SEARCHED: Final = "none on this machine: tlang tune compares other knobs"
+
 
 def summary(
     function: ir.Function,
@@ -42,7 +44,7 @@ def summary(
             found[_BECAME[loop.kind]].append(said)
     found["copies"] = list(_copies(function))
     found["knobs"] = [f"{name}={value!r}" for name, value in knobs.items()]
-    found["search"] = ["; ".join(search.reasons)] if search else []
+    found["search"] = ["; ".join(search.reasons) if search else _NOT_SEARCHED]
     found["limit"] = list(_limit(limits))
     return {n: ", ".join(dict.fromkeys(said)) for n, said in found.items() if said}
 
@@ -71,7 +73,11 @@ def _copies(function: ir.Function) -> Iterator[str]:
 
 
 def _limit(limits: Limits) -> Iterator[str]:
-    yield limits.tightest.name if limits.tightest else limits.missing
+    if limits.tightest:
+        least = limits.tightest.seconds * 1e6
+        yield f"{limits.tightest.name}: {least:,.1f} µs a call at the measured rate"
+    else:
+        yield limits.missing
     if limits.reached:
         yield f"{limits.reached:.0%} of it reached"
     if limits.work:

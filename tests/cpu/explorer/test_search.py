@@ -59,7 +59,7 @@ def test_history_effects_and_failures():
     assert effect.importance == 1.0
     assert list(found.reasons) == [
         "fastest of 3 timed: direct(lanes=16)",
-        "then direct(lanes=32), 2× its time",
+        "second: lanes=32, 2× its time",
         "with lanes=32 instead of 16 at best 2×",
     ]
     assert found.failures == [
@@ -90,7 +90,9 @@ def test_a_page_has_the_search_escaped(subject):
     assert 'data-stage="search"' in text
     assert HOSTILE not in text
     assert "wrong: &lt;/script&gt;" in text
-    assert "<dt>search</dt><dd><bdi>fastest of 3 timed: direct(lanes=16); then" in text
+    assert (
+        "<dt>search</dt><dd><bdi>fastest of 3 timed: direct(lanes=16); second" in text
+    )
     assert 'id="search"' not in page(made)
 
 
