@@ -46,7 +46,7 @@ from tensorlang.ir.gradients.sums import added, by_loops, closed, moved_out
 from tensorlang.ir.integers.bounds import Range, decide
 from tensorlang.ir.integers.known import Known, counted
 from tensorlang.ir.integers.polynomials import Poly, poly
-from tensorlang.ir.simplification.simplify import Place
+from tensorlang.ir.simplification.simplify import Place, simplify
 from tensorlang.ir.visit import fresh, holds, rebuild, rewriter, substitute, walk
 
 Ranges: TypeAlias = dict[ir.Var, Range]
@@ -429,7 +429,8 @@ class _Axes:
             if not any(m[0] in free_vars(f) for o in terms if o != m for f in o)
         }
         if not by:
-            self.scattered[place] = index
+            if not self._digit(index, place):
+                self.scattered[place] = index
             return
         axis = min(by, key=lambda var: (var in reduced, abs(by[var]) != 1))
         others = [var for var in by if var != axis]
@@ -445,6 +446,27 @@ class _Axes:
         self._inside(axis, moved, step, extent, place)
         if step > 1:
             self.limit((found % step).equal(0), axis)
+
+    def _digit(self, index: ir.Expr, place: ir.Var) -> bool:
+        """Solve `axis // n == place` or `axis % n == place`: what is left is free."""
+        match index:
+            case ir.Binary(
+                op="floordiv" | "floormod" as op,
+                a=ir.Var() as axis,
+                b=ir.Const(value=n),
+            ) if axis in self.free and n > 0:
+                extent, rest = self.free.pop(axis), ir.Var(f"{axis.name}_rest", i64)
+            case _:
+                return False
+        high, low = (place, rest) if op == "floordiv" else (rest, place)
+        turns = simplify((extent + (n - 1)) // n)
+        count = ir.as_expr(int(n)) if op == "floordiv" else turns
+        self.free[rest], self.known[rest] = count, counted(count)
+        value = poly(high).scaled(int(n)).plus(poly(low), 1).expr()
+        self._let({axis: value})
+        self.limit(low < n)
+        self.limit(value < extent, axis)
+        return True
 
     def close(self) -> None:
         """Make conditions of the indices that no free axis is left in."""

@@ -14,7 +14,7 @@ from tensorlang.errors import (
     ShapeError,
 )
 from tensorlang.graph import TensorSpec, gradients
-from tensorlang.ir.nodes import Reduce
+from tensorlang.ir.nodes import Block, Reduce
 from tensorlang.ir.visit import nodes_of
 from tensorlang.ops import find, fold, math, nn, operator
 from tensorlang.ops.spec.signature import Anything, Floats
@@ -90,6 +90,13 @@ def strided(x: Anything, *, step: int = 3):
     return ir.compute((x.shape[0] // step,), lambda i: x[i * step + (step - 1)])
 
 
+@operator("derived.repeated")
+def repeated(x: Floats, *, by: int = 3):
+    """Each element several times, and all of them in turn."""
+    n = int(x.shape[0])
+    return ir.compute((n * by - 1,), lambda i: x[i // by] * x[i % n])
+
+
 @operator("derived.crossed")
 def crossed(x: Floats):
     """Indices of which none follows from one dimension alone."""
@@ -127,6 +134,8 @@ CASES = [
     (picked, [(5, 3)], {"ids": IDS}),
     (halves, [(3, 8)], {}),
     (strided, [(17,)], {}),
+    (repeated, [(4,)], {}),
+    (repeated, [(1,)], {"by": 2}),
     (crossed, [(7,)], {}),
     (math.sum, [(3, 4, 5)], {"axis": (0, 2)}),
     (math.mean, [(3, 4, 5)], {"axis": 1, "keepdims": True}),
@@ -202,6 +211,16 @@ def test_the_gradient_of_a_gather_visits_each_index_once():
     wanted = np.zeros_like(table)
     np.add.at(wanted, IDS, dy * np.exp(table[IDS]))
     np.testing.assert_allclose(back(dy, table, IDS), wanted, rtol=1e-12)
+
+
+def test_elements_that_are_repeated_are_summed_at_their_place():
+    """Neither compared with every index, nor added one by one."""
+    back = find("derived.repeated_grad")
+    func = back.function(back.workload((11,), (4,), dtypes="f64"))
+    kinds = [axis.kind for block in nodes_of(func, Block) for axis in block.axes]
+    extents = [a.extent for b in nodes_of(func, Block) for a in b.axes]
+    assert "ordered" not in kinds
+    assert max(int(extent.value) for extent in extents) == 4
 
 
 def in_torch(op, arrays, **given):
