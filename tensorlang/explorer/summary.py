@@ -11,7 +11,12 @@ from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import loops, reads, writes
 from tensorlang.ir.text.printer import show
 from tensorlang.ir.visit import holds
-from tensorlang.scheduling.analysis.tree import block_of, enclosing_loops, paths_to
+from tensorlang.scheduling.analysis.tree import (
+    block_of,
+    constant,
+    enclosing_loops,
+    paths_to,
+)
 
 if TYPE_CHECKING:
     from tensorlang.explorer.search import Search
@@ -34,11 +39,12 @@ def summary(
 ) -> dict[str, str]:
     """What a scheduled function does, by topic; topics without an answer are absent.
 
-    Loops over what `partition` splits off are left out.
+    Loops over what `partition` splits off are left out, and those of one iteration.
     """
     found: dict[str, list[str]] = {topic: [] for topic in _BECAME.values()}
     for loop in loops(function.body):
-        if loop.kind in _BECAME and TAIL not in loop.var.name:
+        alone = constant(loop.extent) == 1 and not loop.thread
+        if loop.kind in _BECAME and TAIL not in loop.var.name and not alone:
             index = f" \N{RIGHTWARDS ARROW} {loop.thread}" if loop.thread else ""
             said = f"{loop.var.name} ({show(loop.extent)}){index}"
             found[_BECAME[loop.kind]].append(said)
