@@ -190,6 +190,7 @@ def tuners(
     url: Url = "",
     *,
     tuners: int = 4,
+    first: int = 0,
     seeds: int = 1,
     sleep: float = 0.1,
     whole: Annotated[bool, typer.Option(help="Search all of the space.")] = False,
@@ -200,7 +201,7 @@ def tuners(
     """
     sums = {1: 0.0, tuners: 0.0}
     with database(url) as place:
-        for seed in range(seeds):
+        for seed in range(first, first + seeds):
             for count in (1, tuners):
                 told = together(place, count, seed, sleep, whole=whole)
                 sums[count] += told[-1].at

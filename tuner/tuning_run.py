@@ -279,8 +279,8 @@ class Run:
 
     def _left(self, search: Search, default: Candidate) -> float:
         """Seconds left for exploration, excluding the finals."""
-        budget = self.budget
-        if len(search.known) <= 1 and self.whole is not None:
+        budget, alone = self.budget, len(search.known) <= 1
+        if alone and self.whole is not None:
             budget = self.whole  # nothing to compare yet
         if budget is None:
             return inf
@@ -292,8 +292,9 @@ class Run:
         need = finals.seconds_for(entrants, finals.MOST_ROUNDS) + _AFTERWARDS
         wins = finals.wins_needed(disturbed=self._disturbed)
         need += wins * (self._starting + 3 * self._usual)  # to confirm the winner
-        reserve = min(need, budget * _FINALS_SHARE)
-        return budget - reserve - self.elapsed
+        elapsed = self.elapsed
+        shared = budget - elapsed if alone else budget  # finals of one need little
+        return budget - min(need, shared * _FINALS_SHARE) - elapsed
 
     def _done(self, search: Search, suggestion: Suggestion, default: Candidate) -> bool:
         if suggestion.candidate == default:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -191,3 +192,25 @@ def test_without_time_for_finals_the_last_comparison_counts(
     assert worker.compared == [2]
     assert default.key in result.samples
     assert run.doubt == ""  # all are alike
+
+
+def test_a_slow_default_leaves_time_for_something_to_compare(
+    clock: dict[str, float],
+) -> None:
+    class Slow(Timed):
+        start_seconds = 12.0
+
+        def attempt(self, *arguments: Any, **options: Any) -> Outcome:
+            clock["now"] += 2.0 if self.tried else 20.0
+            made = super().attempt(*arguments, **options)
+            return replace(made, seconds=1e-3 / self.tried)
+
+    workload = copy.workload((4096,), dtypes="f32")
+    run = Run(copy, workload, targets.host(), budget=30.0, _begun=0.0)
+    run.whole = 30.0
+    search = Search(Space(copy, workload, targets.host()), Kept(), 0)
+    worker, default = Slow(clock), search.space.default().candidate
+    result = run.measure(search, worker, default)  # type: ignore[arg-type]
+    assert search.counts == {OK: 2}
+    assert default.key in result.samples
+    assert clock["now"] <= 30.0
