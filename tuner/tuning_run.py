@@ -255,6 +255,7 @@ class Run:
             left = self._left(search, default)
             if left <= min(self._usual, self.limit):
                 return None
+        ends = time.monotonic() + left
         limit = self.limit
         if self._usual:
             limit = min(limit, max(_PATIENCE * self._usual, _LEAST_PATIENCE))
@@ -274,8 +275,8 @@ class Run:
         if outcome.ok and candidate != default:
             busy = sum(outcome.spent.values()) - outcome.spent.get(WAIT, 0.0)
             self._usual = max(self._usual, busy)
-        cut_off = outcome.status == HUNG and self._left(search, default) <= 0
-        return None if cut_off and candidate != default else outcome
+        cut_off = outcome.status == HUNG and time.monotonic() >= ends
+        return None if cut_off else outcome
 
     def _left(self, search: Search, default: Candidate) -> float:
         """Seconds left for exploration, excluding the finals."""
