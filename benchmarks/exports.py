@@ -34,6 +34,7 @@ The exported `main.c` against the same call in Python: the fastest of 20 calls o
 in turn; wanted: at least 1.0x. Results are the same bits. Sizes are those of the shared
 library, with the pool of threads."""
 _CALLS: Final = 20  # as `main.c` makes
+_REST: Final = 0.05  # seconds, in which threads of the calls before go to sleep
 _EXAMPLES: Final = Path(__file__).parents[1] / "examples"
 _GENERATOR: Final = np.random.default_rng(0)
 Array = np.ndarray[Any, Any]
@@ -72,10 +73,12 @@ def _row(work: Work, rounds: int, threads: int) -> dict[str, Any]:
         for file, array in zip(files, arrays, strict=True):
             array.tofile(file)
         run = [main, str(threads), *files]
+        time.sleep(_REST)
         said = subprocess.run(run, check=True, capture_output=True, text=True)  # noqa: S603
         found = re.search(r": (\S+) ms with", said.stdout)
         assert found is not None
         c.append(float(found[1]) / 1e3)
+        time.sleep(_REST)
         python.append(min(_seconds(work.call) for _ in range(_CALLS)))
         if files[-1].read_bytes() != result.tobytes():
             raise AssertionError(f"{work.made.name}: other bits than in Python")
