@@ -2,7 +2,7 @@
 
 import pytest
 
-from tensorlang.ir.contents import loops
+from tensorlang.ir.contents import blocks, loops
 from tensorlang.ir.text.parser import parse
 from tensorlang.scheduling.schedule import Schedule
 from tensorlang.scheduling.steps.loops import fuse, split
@@ -116,3 +116,34 @@ def f(x: f32[8, 4], y: Out[f32[8, 4]]):
     )
     s.cache_read("y", "x", "private")
     assert parse(str(s.function)) == s.function
+
+
+def test_loops_over_blocks_and_threads_say_so(same_meaning):
+    s = Schedule(MATMUL)
+    outer, middle, inner = s.split("i", [2, 2, 2])
+    s.bind(outer, "block.x")
+    s.bind(middle, "thread.x")
+    s.number_loops()
+    assert names_of(s.function) == ["i_block", "i_thread", "i", "j", "k"]
+    assert inner not in names_of(s.function)
+    assert number_loops(s.function) is s.function
+    same_meaning(MATMUL, s.function)
+
+
+def test_axes_are_numbered_within_their_block(same_meaning):
+    func = parse("""
+def f(x: f32[8], y: Out[f32[8]], z: Out[f32[8, 8]]):
+    for i_0 in range(8):
+        with block("y", vi_4=spatial(8, i_0)):
+            y[vi_4] = x[vi_4]
+    for i_1 in range(8):
+        for i_2 in range(8):
+            with block("z", vi_7=spatial(8, i_1), vi_5=spatial(8, i_2)):
+                t: f32 = y[vi_5]
+                z[vi_7, vi_5] = x[vi_7] + t
+""")
+    after = number_loops(func)
+    axes = [[axis.var.name for axis in each.axes] for each in blocks(after.body)]
+    assert axes == [["vi"], ["vi_0", "vi_1"]]
+    assert parse(str(after)) == after
+    same_meaning(func, after)
