@@ -2,6 +2,7 @@
 
     python tests/programs/torch_samples.py               # all samples
     python tests/programs/torch_samples.py matmul -v     # some, and what is said
+    python tests/programs/torch_samples.py --most 24     # of an operator and a type
     python tests/programs/torch_samples.py --table samples.md
 
 The table is that of `tests/cpu/interop/test_torch_opinfo.py`. A sample is `refused`
@@ -38,8 +39,10 @@ def tested() -> ModuleType:
     return made
 
 
-def samples(test: ModuleType, theirs: str) -> Iterator[tuple[Any, Any]]:
-    """The samples of an operator, of each type that PyTorch has for it."""
+def samples(
+    test: ModuleType, theirs: str, most: int | None = None
+) -> Iterator[tuple[Any, Any]]:
+    """The samples of an operator, at most so many of each type; always the same."""
     for info in test.infos()[theirs]:
         if info.variant_test_name == "triton_optimized":
             continue
@@ -47,16 +50,17 @@ def samples(test: ModuleType, theirs: str) -> Iterator[tuple[Any, Any]]:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 made = list(info.sample_inputs("cpu", dtype, requires_grad=False))
-            yield from ((info, sample) for sample in made)
+            yield from ((info, sample) for sample in test.drawn(made, most))
 
 
 _HEAD = """# PyTorch's samples
 
 Samples that PyTorch tests its operators with (`OpInfo`), of all types that an operator
-has there. A sample is refused by a typed error, or takes an option that the operator
-lacks; results that differ, and other errors, fail the count.
-`python tests/programs/torch_samples.py --table FILE` wrote this page with PyTorch
-{version}: of {of} samples {right} are right, {missing:.1%} refused or without.
+has there; where they are thousands, some of each type (`--most`). A sample is refused
+by a typed error, or takes an option that the operator lacks; results that differ, and
+other errors, fail the count. `python tests/programs/torch_samples.py --table FILE`
+wrote this page with PyTorch {version}: of {of} samples {right} are right,
+{missing:.1%} refused or without.
 
 | operator - PyTorch's | right | of | refused | without an option |
 | --- | ---: | ---: | ---: | ---: |
@@ -100,6 +104,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="parts of names of operators")
     parser.add_argument("-v", action="store_true", help="say why samples are refused")
     parser.add_argument("--table", type=Path, help="write a page of the operators")
+    parser.add_argument("--most", type=int, help="samples of an operator and a type")
     parser.add_argument("--dtypes", nargs="+", help="types of samples, as float32")
     given, test = parser.parse_args(), tested()
     if given.dtypes:
@@ -112,7 +117,7 @@ def main() -> int:
             continue
         own: Counter[str] = Counter()
         said: Counter[tuple[str, str]] = Counter()
-        for info, sample in samples(test, theirs):
+        for info, sample in samples(test, theirs, given.most):
             with np.errstate(all="ignore"):
                 kind, what = test.outcome(op, info, sample, names, change)
             own[kind] += 1

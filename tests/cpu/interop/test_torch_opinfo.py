@@ -260,6 +260,17 @@ def close(found, wanted):
     return True
 
 
+def as_near(found, theirs, exact):
+    """Whether floats are off by at most four times what PyTorch's are, at worst.
+
+    Of sums that cancel, no f32 is near the f64 result by the result's own size.
+    """
+    if found.dtype != exact.dtype or found.shape != exact.shape or not found.numel():
+        return False
+    own, other = (each.double() - exact.double() for each in (found, theirs))
+    return exact.is_floating_point() and bool(own.abs().max() <= 4 * other.abs().max())
+
+
 def has_options(op, names, change):
     """Tells of a sample whether our operator has its options."""
 
@@ -293,7 +304,9 @@ def outcome(op, info, sample, names, change):
         return "untyped", f"{type(problem).__name__}: {problem}"
     made = list(made) if info.name == "split_with_sizes" else [first(made)]
     for found, *both in zip(made, *theirs, strict=True):
-        if not any(close(found, wanted) for wanted in both):
+        if not any(close(found, wanted) for wanted in both) and not as_near(
+            found, *both
+        ):
             return "wrong", f"{given}\nours {found}\nPyTorch {both[0]}"
     return "right", ""
 
