@@ -363,7 +363,7 @@ def _look_at_rows(case: Case) -> None:
     """Deliver what was kept, and compare what is stored with what is true."""
     with case.database.here:
         done = subprocess.run(
-            [sys.executable, __file__, "--rows", case.storage, case.op],
+            [sys.executable, __file__, "--rows", case.storage, case.op, str(case.size)],
             env=case.environment,
             capture_output=True,
             text=True,
@@ -389,23 +389,26 @@ def _look_at_rows(case: Case) -> None:
                 case.violates("wrong records", record)
 
 
-def _rows(storage: str, op: str) -> None:
-    """Print an operator's rows in a storage, with those that were kept for it."""
-    from tensorlang.tuner.storage import studies
-    from tensorlang.tuner.storage.storage import Trials
+def _rows(storage: str, op: str, size: str) -> None:
+    """Print an operator's rows in a storage, with those that were kept for it.
 
-    for name in studies.counts(storage):
-        if not name.startswith(op.replace(":", ".")):
-            continue
-        trials = Trials(storage, name)
-        rows = [
-            (row.candidate.knobs["way"], row.outcome.status, row.outcome.reason)
-            for row in trials.finished()
-        ]
-        trials.close()
-        print(json.dumps(rows))
-        return
-    print("[]")
+    The storage may have been away for all of the search, and not know its study.
+    """
+    from tensorlang import targets
+    from tensorlang.ops import select
+    from tensorlang.ops.kernels.requests import requested
+    from tensorlang.tuner.storage.storage import Trials
+    from tensorlang.tuner.tuning_run import Run
+
+    (member,), host = select(op), targets.host()
+    workload = requested(member, [(int(size),)], "u32", {}, threads=host.threads)
+    trials = Trials(storage, Run(member, workload, host).study)
+    rows = [
+        (row.candidate.knobs["way"], row.outcome.status, row.outcome.reason)
+        for row in trials.finished()
+    ]
+    trials.close()
+    print(json.dumps(rows))
 
 
 def main() -> int:
@@ -413,7 +416,7 @@ def main() -> int:
     parser.add_argument("--faults", type=int, default=100, help="how many at least")
     parser.add_argument("--seed", type=int, default=0, help="where to start")
     parser.add_argument("--jobs", type=int, default=2, help="searches at once")
-    parser.add_argument("--rows", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--rows", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.rows:
         _rows(*options.rows)
