@@ -5,8 +5,12 @@ import pytest
 from tensorlang import targets
 from tensorlang.ir.text.parser import parse
 from tensorlang.ops import find
+from tensorlang.ops.algorithms import DIRECT
 from tensorlang.ops.kernels.building import default
+from tensorlang.scheduling import Knobs
+from tensorlang.tuner.search import pruning
 from tensorlang.tuner.search.pruning import refusal
+from tensorlang.tuner.workers.scheduler import LocalScheduler
 
 CUDA = targets.get("cuda:sm_80")
 
@@ -83,3 +87,16 @@ def f(x: f32[8192], y: Out[f32[8192]]):
                 y[i] = x[i] * x[8191 - i] + 1.0
 """)
     assert "vector operations, more than 60000" in refusal(func, CUDA)
+
+
+def test_the_default_is_tried_whatever_its_size(monkeypatch):
+    monkeypatch.setattr(pruning, "MOST_OPERATIONS", 1)
+    op, target = find("nn.dense"), targets.host()
+    workload = op.workload((64, 64), (64, 64))
+    scheduler = LocalScheduler(op, workload, target)
+    known = default(op, workload, target, {})[1]
+    tried = [scheduler.schedule(DIRECT, Knobs.replay(dict(known.values)))]
+    others = ({**known.values, "rows": rows} for rows in (1, 2))
+    tried += [scheduler.schedule(DIRECT, Knobs.replay(dict(each))) for each in others]
+    assert tried[0].outcome is None
+    assert all("more than 1" in each.outcome.reason for each in tried[1:])
