@@ -5,6 +5,10 @@ floating-point addition, multiplication, division, comparison or call of a mathe
 function is one operation (`fma` is two); index arithmetic is not counted. An operation
 counts for the loops that its operands vary with, as compilers hoist it out of the
 others. Bytes are the minimum traffic: each parameter is read or written once.
+
+Where the lengths of loops vary with a loop around, its iterations are counted one by
+one; if they are many, evenly spaced ones stand for those around them: exact if the work
+is linear in the loop's variable, and close otherwise.
 """
 
 from __future__ import annotations
@@ -21,9 +25,10 @@ from tensorlang.ir.by_class import by_class
 from tensorlang.ir.contents import free_vars, loops, writes
 from tensorlang.ir.semantics import evaluate
 from tensorlang.ir.simplification.simplify import simplify
-from tensorlang.ir.visit import children, holds, substitute, walk
+from tensorlang.ir.visit import children, holds, statements, substitute, walk
 
-_MOST_LENGTHS: Final = 1024  # of loops inside of one, to count their iterations
+_MOST_COUNTED: Final = 1024  # iterations of a nest, counted one by one
+_MOST_COMPARED: Final = 64  # for each of them: iterations whose lengths are compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,8 @@ def cost(func: ir.Function) -> Cost:
 def cost_at(func: ir.Function, sizes: Mapping[str, int]) -> tuple[int, int, int, int]:
     """The four counts for given sizes, of loops too whose extents vary.
 
+    The time is bounded whatever the sizes: of long such loops the counts are estimates.
+
     Raises:
         IRError: the counts depend on a size that is missing, or on data.
     """
@@ -106,11 +113,13 @@ class _Place:
         extents: The extents of the loops around, outermost first.
         depths: The depth of the innermost loop that each variable varies with; 0: none.
         written: Buffers that the function writes: their elements vary with all loops.
+        most: The number of iterations of the nest here that may be counted one by one.
     """
 
     extents: tuple[ir.Expr, ...]
     depths: Mapping[ir.Var, int]
     written: frozenset[ir.Buffer]
+    most: int = _MOST_COUNTED
 
     def inside(self, loop: ir.For) -> _Place:
         """The context of the loop's body."""
@@ -140,7 +149,7 @@ class _Place:
     def _with(
         self, depths: Mapping[ir.Var, int], extents: tuple[ir.Expr, ...]
     ) -> _Place:
-        return _Place(extents, {**self.depths, **depths}, self.written)
+        return replace(self, extents=extents, depths={**self.depths, **depths})
 
 
 def _plus(*counts: Counts) -> Counts:
@@ -194,9 +203,10 @@ def _(stmt: ir.Seq, place: _Place) -> Counts:
 @_statement.register
 def _(stmt: ir.For, place: _Place) -> Counts:
     loop = replace(stmt, extent=simplify(stmt.extent))
-    different = _different(loop)
+    different = _different(loop, int(place.most ** (1 / max(_nested(loop), 1))))
     if not different:
         return _statement(loop.body, place.inside(loop))
+    place = replace(place, most=max(place.most // len(different), 1))
     total = _NONE
     for number, times in different.items():
         body = substitute(loop.body, {loop.var: ir.Const(number, loop.var.dtype)})
@@ -206,23 +216,50 @@ def _(stmt: ir.For, place: _Place) -> Counts:
     return total
 
 
-def _different(loop: ir.For) -> dict[int, int]:
+def _different(loop: ir.For, most: int) -> dict[int, int]:
     """Iterations between which loops inside differ in length, and how many are alike.
 
-    Empty if there are none, too many, or not known which.
+    At most `most` of them. Empty if there are none, or not known which.
     """
-    extents = [e.extent for e in loops(loop.body) if loop.var in free_vars(e.extent)]
+    extents = _varying(loop)
     if not isinstance(loop.extent, ir.Const) or not extents:
         return {}
-    if any(holds(extent, ir.Load) for extent in extents):
+    if any(holds(each, ir.Load) for each in extents):
         return {}
-    numbers = np.arange(loop.extent.value)
-    found = [numbers]
-    if all(free_vars(extent) == {loop.var} for extent in extents):
-        found = [evaluate(extent, {loop.var: numbers}) for extent in extents]
-    _, first, times = np.unique(found, axis=1, return_index=True, return_counts=True)
-    alike = dict(zip(first.tolist(), times.tolist(), strict=True))
-    return alike if len(alike) <= _MOST_LENGTHS else {}
+    extent = int(loop.extent.value)
+    if all(free_vars(each) == {loop.var} for each in extents):
+        spread = _spread(extent, most * _MOST_COMPARED)
+        numbers = np.array([*spread], np.int64)
+        found = [evaluate(each, {loop.var: numbers}) for each in extents]
+        _, first, kinds = np.unique(
+            found, axis=1, return_index=True, return_inverse=True
+        )
+        times = np.bincount(kinds.ravel(), [*spread.values()]).astype(np.int64)
+        if len(first) <= most:
+            return dict(zip(numbers[first].tolist(), times.tolist(), strict=True))
+    return _spread(extent, most)
+
+
+def _spread(extent: int, most: int) -> dict[int, int]:
+    """At most `most` iterations, and how many around each it stands for.
+
+    They are in the middle of an odd number, so that a linear function's sum is kept;
+    the last one may stand for fewer.
+    """
+    width = -(-extent // most) | 1
+    parts = ((start, min(width, extent - start)) for start in range(0, extent, width))
+    return {start + (size - 1) // 2: size for start, size in parts}
+
+
+def _varying(loop: ir.For) -> list[ir.Expr]:
+    """The extents of loops inside that vary with a loop."""
+    return [e.extent for e in loops(loop.body) if loop.var in free_vars(e.extent)]
+
+
+def _nested(stmt: ir.Stmt) -> int:
+    """The most loops around one another with whose variables extents vary."""
+    own = isinstance(stmt, ir.For) and bool(_varying(stmt))
+    return own + max(map(_nested, statements(stmt)), default=0)
 
 
 @_statement.register

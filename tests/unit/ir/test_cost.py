@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tensorlang.errors import IRError
+from tensorlang.ir import cost as costs
 from tensorlang.ir.cost import cost, cost_at
 from tensorlang.ir.text.parser import parse
 from tensorlang.ops import find
@@ -87,6 +88,53 @@ def test_attention_by_blocks_does_the_work_of_the_keys_that_are_seen() -> None:
     products = 2 * 2 * 2 * 4 * 128 * 128 * 32
     assert products < floats() < 1.2 * products
     assert 0.7 * floats() < floats(causal=True) < 0.8 * floats()  # of four blocks three
+
+
+@pytest.mark.parametrize("n", [1025, 3000, 10**9])
+def test_triangles_of_any_length_have_a_known_work(n: int) -> None:
+    triangle = parse("""
+def f(x: f32[n], y: Out[f32[n]], *, n: i64):
+    for i in range(n):
+        for j in range(i + 1):
+            y[i] = x[i] * x[j]
+""")
+    assert cost_at(triangle, {"n": n})[0] == pytest.approx(n * (n + 1) // 2, rel=1e-5)
+    rest = parse("""
+def f(x: f32[n], y: Out[f32[n]], *, n: i64):
+    for i in range((n + 3) // 4):
+        for j in range(min(n - i * 4, 4)):
+            y[i * 4 + j] = x[i * 4 + j] * x[j]
+""")
+    assert cost_at(rest, {"n": n})[0] == pytest.approx(n, rel=1e-4)
+
+
+def test_few_iterations_of_a_deep_nest_are_counted(monkeypatch) -> None:
+    counted = []
+    inside = costs._statement
+    monkeypatch.setattr(
+        costs, "_statement", lambda *args: counted.append(1) or inside(*args)
+    )
+    pyramid = parse("""
+def f(x: f32[n], y: Out[f32[n]], *, n: i64):
+    for i in range(n):
+        for j in range(i + 1):
+            for k in range(j + 1):
+                y[i] = x[k] * x[j]
+""")
+    n = 10_000
+    work = n * (n + 1) * (n + 2) // 6
+    assert cost_at(pyramid, {"n": n})[0] == pytest.approx(work, rel=0.01)
+    assert len(counted) < 4 * 1024
+
+
+def test_long_causal_attention_does_half_of_the_work() -> None:
+    op = find("nn.attention")
+
+    def floats(**attributes: object) -> int:
+        workload = op.workload(*((1, 1, 65_600, 64),) * 3, **attributes)
+        return cost_at(op.function(workload, "online"), op.sizes(workload))[0]
+
+    assert floats(causal=True) == pytest.approx(floats() / 2, rel=0.01)
 
 
 def test_a_dense_product_is_two_operations_a_term() -> None:
