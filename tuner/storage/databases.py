@@ -94,6 +94,8 @@ def named(url: str) -> Iterator[None]:
     shown = redacted(url)
     try:
         yield
+    except RecordError:
+        raise
     except ImportError as problem:
         raise TuningError(
             f"storage {shown} needs a driver that is not installed: "
@@ -227,12 +229,27 @@ def _with_driver(url: str) -> str:
     return url
 
 
+def _checked_folder(path: Path) -> None:
+    """Make the folder of the default storage; another one must be there.
+
+    Raises:
+        RecordError: it is not.
+    """
+    if (url := f"{_SQLITE}{path}") == default_url():
+        path.parent.mkdir(parents=True, exist_ok=True)
+    elif not path.parent.exists():
+        raise RecordError(
+            f"storage {url} cannot be used: there is no folder {path.parent}; make it "
+            "first, or name another storage with --storage"
+        )
+
+
 @contextmanager
 def _alone(url: str) -> Iterator[None]:
     """Exclude other tuners, as concurrent creation of tables would fail."""
     path = _file(url)
     if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _checked_folder(path)
         with filelock.FileLock(f"{path}.lock", timeout=_SECONDS_TO_WAIT):
             yield
     elif _of_libpq(url):

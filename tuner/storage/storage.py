@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 HEARTBEAT: Final = 10.0  # seconds between the heartbeats of a claim
 GRACE: Final = 60.0  # seconds after the last one, until a claim is free again
-_PAUSE: Final = 5.0  # seconds until a storage that failed is tried again
+_PAUSE: Final = 5.0  # seconds until what failed, here or elsewhere, is tried again
 _PATIENCE: Final = 4.0  # multiple of the time that it took to fail
 _LONGEST_PAUSE: Final = 15.0
 # seconds until all tuners have delivered after an outage: they have tried once more
@@ -76,7 +76,7 @@ class Trials:
         self._seen: dict[str, float] = {}  # when which tuner had a claim
         self._self = ""  # what this tuner is called in its claims
         self._held: list[Told] = []
-        self._spooled = True  # whether there may be files
+        self._unread = 0.0  # when there may be files, of this tuner or of others
         self._last, self._next = -1, 0  # the last key seen, the number that follows
         self._running: dict[int, Stored] = {}  # claims, by key
         self._mine: dict[str, int] = {}  # keys of own claims, by candidate
@@ -295,13 +295,14 @@ class Trials:
     def _deliver(self) -> None:
         """Add the trials that were kept."""
         waiting, self._held = self._held, []
-        if self._spooled and (not self.trouble or time.monotonic() >= self._again):
+        now = time.monotonic()
+        if now >= self._unread and (not self.trouble or now >= self._again):
             waiting = [*spool.kept(self._url, self._name), *waiting]
-            self._spooled = False
+            self._unread = now + _PAUSE
         for told in waiting:
             if self._delivered(told):
                 continue
-            self._spooled = True
+            self._unread = 0.0
             if told.file is None and not spool.keep(self._url, self._name, told):
                 self._held.append(told)
 

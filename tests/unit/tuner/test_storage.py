@@ -44,7 +44,7 @@ def row(number: int = 0, status: str = OK) -> Row:
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'sub' / 'trials.db'}"
+    return f"sqlite:///{tmp_path / 'trials.db'}"
 
 
 def test_rows_come_back_equal_and_in_order(url: str) -> None:
@@ -223,6 +223,16 @@ def test_a_folder_in_place_of_the_file_is_named(tmp_path: Path) -> None:
         Trials(f"sqlite:///{tmp_path}", "study")
 
 
+def test_a_missing_folder_is_named_and_not_made(tmp_path: Path) -> None:
+    missing = f"sqlite:///{tmp_path}/typo/trials.db"
+    said = f"{missing} cannot be used: there is no folder {tmp_path}/typo; make it"
+    with pytest.raises(RecordError, match=said):
+        Trials(missing, "study")
+    with pytest.raises(RecordError, match=said), databases.opened(missing):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_default_is_a_file_of_the_users(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -318,6 +328,14 @@ def test_a_run_that_ends_first_leaves_them_to_the_next(url: str, spooled: Path) 
     again = Trials(url, "study")
     assert list(again.finished()) == [row(0), row(1)]
     assert list(Trials(url, "study").finished()) == [row(0), row(1)]
+    assert not list(spooled.glob("*/*.json"))
+
+
+def test_one_that_runs_delivers_what_another_left(url: str, spooled: Path) -> None:
+    trials = Trials(url, "study")
+    assert spool.keep(url, "study", Told(row(0), -1))
+    trials._unread = 0.0  # the pause is over
+    assert trials.news() == [row(0)]
     assert not list(spooled.glob("*/*.json"))
 
 
