@@ -73,8 +73,9 @@ def cross_entropy(
             or the share of each class, floats of the shape of `logits`.
         reduction: `mean` over the labels that are not ignored, by weight, `sum`, or
             `none` for the loss of each label. The mean over shares has no weights.
-        weight: The factor of the loss of each class, or None.
-        ignore_index: Label whose loss is 0.
+        weight: The factor of the loss of each class, or None; with class indices it is
+            a constant, which has no gradient.
+        ignore_index: Label whose loss is 0; no shares are ignored.
         label_smoothing: Share of the target distributed evenly over all classes, from
             0 to 1.
         axis: The class axis; by default 1, or 0 for one-dimensional logits.
@@ -95,7 +96,10 @@ def cross_entropy_grad(
     reduction: Literal["mean", "sum", "none"] = "mean",
     **given: Any,
 ) -> object:
-    """The gradient of `nn.cross_entropy` for the logits, and for shares of classes.
+    """The gradient of `nn.cross_entropy` for the logits.
+
+    Of shares of classes it has those of the shares and of the weights, too. The weights
+    of classes that are given by index are constants.
 
     Args:
         dy: The gradient of the result: a number or an array of shape (); with
@@ -114,10 +118,14 @@ def cross_entropy_grad(
     )
     of_row = laid.rows.a_row(dy) if isinstance(dy, ir.Tensor) and each else dy
     shares = definitions.shares(laid, of_row, reduction)
+    wrt = {"dx": logits}
     if labels.dtype.is_float:
-        wrt, names = [logits, labels], ["dx", "dlabels"]
-        return ir.adjoint([definitions.losses(laid)], [shares], wrt, names)
-    return ir.adjoint([definitions.losses(laid)], [shares], [logits], ["dx"])[0]
+        wrt["dlabels"] = labels
+        if given["weight"] is not None:
+            wrt["dweight"] = given["weight"]
+    losses = [definitions.losses(laid)]
+    found = ir.adjoint(losses, [shares], [*wrt.values()], [*wrt])
+    return found if len(found) > 1 else found[0]
 
 
 def _laid(  # noqa: PLR0917 - the operator's parameters
@@ -144,7 +152,7 @@ def _laid(  # noqa: PLR0917 - the operator's parameters
         f"labels have shape {labels.shape}",
     )
     ir.require(not rows.is_empty, f"logits of shape {logits.shape} have no classes")
-    classes = logits.shape[at : at + 1] or (1,)
+    classes = (logits.shape[at % logits.ndim] if logits.ndim else 1,)
     ir.require(
         weight is None or (weight.ndim == 1 and weight.shape == classes),
         f"logits of shape {logits.shape} have weights of {classes}, not "

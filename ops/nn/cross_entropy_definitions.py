@@ -115,7 +115,7 @@ def _weighed(given: Labelled) -> ir.Tensor:
     def loss(at: ir.rows.Index) -> ir.Expr:
         row = rows.of(at)
         if given.shared:
-            share = ir.wide(given.labels[at]) * (1.0 - smoothing)
+            share = given.labels[at].cast(rows.dtype) * (1.0 - smoothing)
         else:
             own = at[1].equal(given[row])
             kind = rows.dtype

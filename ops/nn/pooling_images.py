@@ -144,7 +144,13 @@ def sliding(  # noqa: PLR0917 - the operator's parameters
             f"{id}: padding {slid.padding} holds whole windows of {kernel}"
         )
     found = _ending_outside if ceil_mode else Windows.outputs
-    return Pooling(first, pooling_windows.steps(slid, size, found(slid, id, size)))
+    made = pooling_windows.steps(slid, size, found(slid, id, size))
+    if not all(each.fill for each in made):
+        raise ArgumentError(
+            f"{id}: a window of {kernel}, dilation {slid.dilation}, has no pixel of an "
+            f"image of {size}, padding {slid.padding}"
+        )
+    return Pooling(first, made)
 
 
 def _ending_outside(slid: Windows, id: str, size: Shape) -> Shape:

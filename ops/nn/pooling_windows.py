@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import numpy as np
+
 from tensorlang import ir
 from tensorlang.ops.nn.windows import Windows
 
@@ -46,6 +48,19 @@ class Steps:
     def reached(self) -> int:
         """Pixels spanned by all windows, including padding."""
         return (self.count - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
+
+    @property
+    def fill(self) -> bool:
+        """Whether each window has a pixel of the image.
+
+        Only elements further apart than the image is large can have none.
+        """
+        if self.dilation <= max(self.extent, 1):
+            return True
+        taps = self.dilation * np.arange(self.kernel) - self.low
+        places = self.stride * np.arange(self.count)[:, None] + taps
+        inside = (places >= 0) & (places < self.extent)
+        return bool(inside.any(1).all())
 
     def place(self, window: ir.Expr, tap: ir.Expr) -> ir.Expr:
         """The index of a window element in the padded image."""

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from tensorlang import ir
-from tensorlang.errors import ArgumentError, TensorlangError
+from tensorlang.errors import ArgumentError, DTypeError, TensorlangError
 from tensorlang.graph.networks.leaves import constant
 from tensorlang.graph.scopes import call_site, path
 from tensorlang.graph.specs import (
@@ -80,6 +80,10 @@ def apply(op: Operator, args: Arguments, kwargs: Mapping[str, Argument]) -> OpRe
 
 def _typed(op: Operator, args: Arguments, kwargs: Named, kind: str) -> OpResult:
     """A call that reads arrays in a type, and gives it, with casts as nodes."""
+    for name, taken in op.spec.arrays.items():
+        if taken.dtypes and kind not in taken.dtypes:
+            listed = ", ".join(taken.dtypes)
+            raise DTypeError(f"{op.id}: {name} takes {listed}, not {kind}")
 
     def cast(argument: Argument) -> Argument:
         same = not isinstance(argument, Tensor) or argument.dtype == kind

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from tensorlang import lazy
-from tensorlang.errors import ArgumentError, LossError
+from tensorlang.errors import ArgumentError, LossError, ShapeError
 from tensorlang.graph.execution.running import Input, Result
 from tensorlang.graph.specs import TensorSpec
 from tensorlang.layers.loading import Loader
@@ -31,14 +31,27 @@ Batches: TypeAlias = Iterable[Sequence[Input]]
 Metric: TypeAlias = Callable[[Result, Array], float]
 
 
-def accuracy(outputs: Array, truths: Array) -> float:
-    """The fraction of rows whose largest value is at the target class."""
-    return float(np.mean(np.argmax(outputs, axis=1) == truths))
+def accuracy(outputs: Array, truths: Array, axis: int = 1) -> float:
+    """The fraction of rows whose largest value is at the target class.
+
+    Targets are class indices, or the share of each class, whose largest is meant.
+
+    Raises:
+        ShapeError: targets are neither.
+    """
+    found = np.argmax(outputs, axis)
+    wanted = np.argmax(truths, axis) if truths.shape == outputs.shape else truths
+    if wanted.shape != found.shape:
+        raise ShapeError(
+            f"accuracy of outputs of shape {outputs.shape} needs targets of shape "
+            f"{found.shape} or {outputs.shape}, not {truths.shape}"
+        )
+    return float(np.mean(found == wanted))
 
 
 METRICS: Final[dict[str, Metric]] = {
     "accuracy": accuracy,
-    "accuracy_last": lambda y, t: float(np.mean(np.argmax(y, axis=-1) == t)),
+    "accuracy_last": partial(accuracy, axis=-1),
     "mse": lambda y, t: float(np.mean((y - t) ** 2)),
 }
 

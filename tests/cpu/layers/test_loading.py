@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from tensorlang.errors import ArgumentError, GraphError
+from tensorlang.errors import ArgumentError, GraphError, ShapeError
 from tensorlang.graph import TensorSpec
 from tensorlang.layers import (
     SGD,
@@ -21,6 +21,7 @@ from tensorlang.layers import (
     Model,
     Sequential,
 )
+from tensorlang.layers.fitting import accuracy
 from tensorlang.ops import nn, random
 
 RNG = np.random.default_rng(5)
@@ -204,6 +205,15 @@ def test_classes_last() -> None:
     metrics = ["accuracy_last"]
     (epoch,) = made.fit(ids, ids, batch=4, metrics=metrics, progress=False)
     assert epoch.metrics == {"accuracy_last": pytest.approx(right)}
+
+
+def test_accuracy_is_of_classes_or_of_shares() -> None:
+    outputs, truths = RNG.normal(size=(3, 3)), np.array([0, 2, 1])
+    right = np.mean(np.argmax(outputs, 1) == truths)
+    assert accuracy(outputs, truths) == right
+    assert accuracy(outputs, np.eye(3)[truths]) == right
+    with pytest.raises(ShapeError, match=r"targets of shape \(3,\) or \(3, 3\), not"):
+        accuracy(outputs, truths[:, None])
 
 
 def test_checkpoints_are_those_of_epochs(tmp_path) -> None:

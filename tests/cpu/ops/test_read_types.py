@@ -69,8 +69,9 @@ def test_programs_convert_in_nodes() -> None:
 def test_types_that_do_not_fit() -> None:
     x = np.ones(3, np.float32)
     for op in (math.mean, nn.softmax):
-        with pytest.raises(DTypeError, match="takes f32, bf16, f16, f64, not i32"):
-            op(x, dtype="i32")
+        for given in (x, graph.input(graph.TensorSpec((3,), "f32"))):
+            with pytest.raises(DTypeError, match="takes f32, bf16, f16, f64, not i32"):
+                op(given, dtype="i32")
     with pytest.raises(DTypeError):
         math.sum(x, dtype="f4")
     assert math.sum(x, dtype=ir.DType("u8")) == 3

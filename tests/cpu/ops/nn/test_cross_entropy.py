@@ -199,7 +199,10 @@ def test_weights_and_shares_of_classes(shape, reduction, smoothing, shares, weig
     arrays = [torch.from_numpy(each) for each in (x, labels)]
     wide = [a.double() if a.is_floating_point() else a for a in arrays]
     asked = [a.requires_grad_() for a in wide if a.is_floating_point()]
-    wanted = F.cross_entropy(*wide, weight=torch.from_numpy(weight), **given)
+    factors = torch.from_numpy(weight)
+    if shares and weighed:
+        asked.append(factors.requires_grad_())
+    wanted = F.cross_entropy(*wide, weight=factors, **given)
     dy = drawn(*wanted.shape, seed=3)
     dys = torch.autograd.grad(wanted, asked, torch.from_numpy(np.asarray(dy)).double())
     given["weight"] = weight.astype(np.float32) if weighed else None
@@ -208,6 +211,23 @@ def test_weights_and_shares_of_classes(shape, reduction, smoothing, shares, weig
     made = nn.cross_entropy_grad(np.asarray(dy), x, labels, **given)
     for got, right in zip(made if shares else [made], dys, strict=True):
         np.testing.assert_allclose(got, right, rtol=1e-5, atol=1e-5)
+
+
+def test_shares_of_another_type():
+    x, shares = drawn(6, 5), nn.softmax(drawn(6, 5, seed=4), 1)
+    wide = nn.cross_entropy(x, shares.astype(np.float64))
+    np.testing.assert_allclose(wide, nn.cross_entropy(x, shares), rtol=1e-6)
+
+
+def test_weights_of_a_last_axis():
+    x, labels = drawn(2, 7, 5), np.arange(14).reshape(2, 7) % 5
+    weight = np.arange(1, 6, dtype=np.float32)
+    given = (torch.from_numpy(np.moveaxis(x, -1, 1)), torch.from_numpy(labels))
+    wanted = F.cross_entropy(*given, weight=torch.from_numpy(weight))
+    found = nn.cross_entropy(x, labels, weight=weight, axis=-1)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    with pytest.raises(ShapeError, match=r"have weights of \(5,\), not \(1,\)"):
+        nn.cross_entropy(x, labels, weight=weight[:1], axis=-1)
 
 
 def test_weights_that_do_not_fit():

@@ -285,6 +285,26 @@ def test_one_image_without_a_batch(layout):
         np.testing.assert_array_equal(dx, grad(y[None], x[None], 2, layout=layout)[0])
 
 
+@pytest.mark.parametrize(
+    ("extent", "stride", "padding", "dilation", "fills"),
+    [
+        (1, 1, 2, 3, False),
+        (2, 1, 3, 4, False),
+        (3, 3, 3, 4, True),
+        (9, 1, 4, 4, True),
+    ],
+)
+def test_windows_around_a_small_image(extent, stride, padding, dilation, fills):
+    x = images(1, 2, extent)
+    given = {"stride": stride, "padding": padding, "dilation": dilation}
+    if not fills:
+        with pytest.raises(ArgumentError, match="has no pixel of an image"):
+            nn.max_pool1d(x, 2, **given)
+        return
+    y, places = nn.max_pool1d(x, 2, return_indices=True, **given)
+    np.testing.assert_array_equal(np.take_along_axis(x, places, 2), y)
+
+
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize(
     ("kernel", "stride", "padding"),
