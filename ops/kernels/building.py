@@ -199,6 +199,8 @@ def replayed(
         return tuned if workload == record.workload else made(workload)
     except TensorlangError as problem:
         return f"stale: {problem}"
+    except KeyError as missing:
+        return f"stale: its workload has no {missing}, which {op.id} takes now"
     except Exception as problem:  # noqa: BLE001 - a record may hold anything
         return f"stale: {type(problem).__name__}: {problem}"
 
