@@ -469,11 +469,27 @@ class _Axes:
         return True
 
     def close(self) -> None:
-        """Make conditions of the indices that no free axis is left in."""
+        """Make conditions of the indices that no free axis is left in.
+
+        What an index reads is read within the limits alone.
+        """
+        limits = [*self.limits]
+
+        @rewriter
+        def limited(node: ir.Node) -> ir.Node:
+            node = rebuild(node, limited)
+            if not isinstance(node, ir.Load):
+                return node
+            at = frozenset().union(*map(free_vars, node.indices))
+            own = [each for each in limits if not at.isdisjoint(free_vars(each))]
+            if node.mask is not None:
+                own.append(node.mask)
+            return replace(node, mask=reduce(and_, own)) if own else node
+
         for place, index in [*self.scattered.items()]:
+            self.scattered[place] = limited(index)
             if free_vars(index).isdisjoint(self.free):
-                del self.scattered[place]
-                self.limit(self._is_at(place, index))
+                self.limit(self._is_at(place, self.scattered.pop(place)))
 
     def holds(self, condition: ir.Expr) -> bool:
         """Whether a condition is implied by the ranges."""

@@ -97,6 +97,27 @@ def repeated(x: Floats, *, by: int = 3):
     return ir.compute((n * by - 1,), lambda i: x[i // by] * x[i % n])
 
 
+def _gathered(name, column):
+    """Rows of data, with columns that follow from the position, `by` or the extent."""
+
+    @operator(f"derived.{name}")
+    def op(table: Floats, ids, *, by: int):
+        def element(i):
+            return ir.sin(table[ids[i], column(i, by)])
+
+        return ir.compute((ids.shape[0],), element)
+
+    return op
+
+
+COLUMNS = {
+    "quotients": lambda i, by: i // by,
+    "remainders": lambda i, by: i % by,
+    "moved": lambda i, by: i + by,
+}
+GATHERED = {name: _gathered(name, column) for name, column in COLUMNS.items()}
+
+
 @operator("derived.crossed")
 def crossed(x: Floats):
     """Indices of which none follows from one dimension alone."""
@@ -132,6 +153,7 @@ CASES = [
     (around, [(8,)], {"by": 0}),
     (diagonal, [(6, 6)], {}),
     (picked, [(5, 3)], {"ids": IDS}),
+    *((op, [(5, 9)], {"ids": IDS, "by": 3}) for op in GATHERED.values()),
     (halves, [(3, 8)], {}),
     (strided, [(17,)], {}),
     (repeated, [(4,)], {}),
@@ -211,6 +233,45 @@ def test_the_gradient_of_a_gather_visits_each_index_once():
     wanted = np.zeros_like(table)
     np.add.at(wanted, IDS, dy * np.exp(table[IDS]))
     np.testing.assert_allclose(back(dy, table, IDS), wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize(
+    ("shape", "count", "by"),
+    [
+        ((5, 12), 8, 4),
+        ((5, 11), 7, 4),
+        ((5, 9), 1, 3),
+        ((5, 9), 0, 3),
+        ((500, 140), 70, 70),
+        ((500, 140), 137, 3),
+        ((3, 5000), 4998, 2),
+        ((3, 5000), 2500, 2500),
+        ((1, 9000), 8001, 3),
+    ],
+)
+def test_gathers_at_columns_that_follow_from_the_position(name, shape, count, by):
+    """Positions past the last are not read, whatever share of the columns is used."""
+    table, dy = RNG.normal(size=shape), RNG.normal(size=count)
+    ids = RNG.integers(0, shape[0], size=count)
+    at = ids, COLUMNS[name](np.arange(count), by)
+    wanted = np.zeros_like(table)
+    np.add.at(wanted, at, dy * np.cos(table[at]))
+    found = find(f"derived.{name}_grad")(dy, table, ids, by=by)
+    np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("shape", "count"), [((500, 70), 300), ((3, 5000), 40), ((70, 131), 0)]
+)
+def test_gathers_of_rows_in_strips_of_columns(shape, count):
+    """With columns that are no multiple of a strip, and rows that repeat."""
+    table, dy = RNG.normal(size=shape), RNG.normal(size=(count, shape[1]))
+    ids = RNG.integers(0, shape[0], size=count)
+    wanted = np.zeros_like(table)
+    np.add.at(wanted, ids, dy * np.exp(table[ids]))
+    found = find("derived.picked_grad")(dy, table, ids)
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
 
 def test_elements_that_are_repeated_are_summed_at_their_place():

@@ -214,7 +214,7 @@ def test_short_loops_whose_iterations_are_told_apart_are_unrolled(programs):
     ("gathered", "kinds"),
     [(0, ["parallel", "serial", "vectorized"]), (1, ["parallel", "serial"])],
 )
-def test_what_is_apart_from_ordered_loops_is_parallel(gathered, kinds):
+def test_what_is_apart_from_ordered_loops_is_parallel(programs, gathered, kinds):
     """Gradients of gathers: strips of columns, or rows, to threads."""
     shape = (90, 64)
     x, ids = placeholder(shape, "f32", "x"), placeholder(shape, "i64", "ids")
@@ -226,8 +226,11 @@ def test_what_is_apart_from_ordered_loops_is_parallel(gathered, kinds):
 
     dy = placeholder(shape, "f32", "dy")
     (dx,) = adjoint([compute(shape, element, "y")], [dy], [x], ["dx"])
-    made = scheduled(function("f", [dy, ids], [dx])).function
+    func = function("f", [dy, ids], [dx])
+    made = scheduled(func).function
     assert [loop.kind for loop in enclosing_loops(find_block(made, "dx_0"))] == kinds
+    case = programs.Case(func, ({},))
+    programs.sound(made, case, programs.outcomes(func, case))
 
 
 def test_cheap_producers_are_inlined_and_dear_ones_are_not():
