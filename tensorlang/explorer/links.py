@@ -26,7 +26,7 @@ from tensorlang.ir.contents import free_vars, reads, writes
 from tensorlang.ir.visit import children, statements, transform_statements
 from tensorlang.scheduling.trace import Trace
 
-TAIL: Final = "_tail"  # of names that `partition` gives to what it splits off
+_TAIL: Final = "_tail"  # of names that `partition` gives to what it splits off
 _NONE: Final[frozenset[str]] = frozenset()
 
 
@@ -161,8 +161,8 @@ def _loops_of(
 
 
 def _stem(name: str) -> str:
-    while name.endswith(TAIL):
-        name = name.removesuffix(TAIL)
+    while name.endswith(_TAIL):
+        name = name.removesuffix(_TAIL)
     return name
 
 

@@ -88,13 +88,15 @@ def page(
     template = _environment().get_template("page.html.j2")
     limits, sizes = subject.limits, sizes_of(subject.definition, subject.sizes)
     params, function = subject.definition.params, subject.schedule.function
+    rows, kernel = loops_of(function, subject.sizes), subject.kernel
+    knobs = kernel.artifact.knobs
     return template.render(
         subject=subject,
         limits=limits,
-        summary=summary(function, limits, subject.kernel.artifact.knobs, search),
+        summary=summary(function, kernel.lowered, rows, limits, knobs, search=search),
         roofline=roofline(limits),
         params=[(each, bytes_of(each.buffer, sizes)) for each in params],
-        loops=loops_of(function, subject.sizes),
+        loops=rows,
         stages=[(stage, _highlighted(stage.lines, stage.language)) for stage in stages],
         changes=changes(subject.definition, subject.schedule),
         other=other,

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from tensorlang.explorer.limits import Limits
-from tensorlang.explorer.links import TAIL
+from tensorlang.explorer.loop_table import Loop
 from tensorlang.ir import nodes as ir
-from tensorlang.ir.contents import loops, reads, writes
+from tensorlang.ir.contents import reads, writes
 from tensorlang.ir.text.printer import show
-from tensorlang.ir.visit import holds
+from tensorlang.ir.visit import holds, nodes_of
 from tensorlang.scheduling.analysis.tree import (
     block_of,
-    constant,
     enclosing_loops,
     paths_to,
 )
@@ -33,35 +32,53 @@ _NOT_SEARCHED: Final = "none on this machine: tlang tune compares other knobs"
 
 def summary(
     function: ir.Function,
+    lowered: ir.Function,
+    rows: Sequence[Loop],
     limits: Limits,
     knobs: Mapping[str, object],
+    *,
     search: Search | None = None,
 ) -> dict[str, str]:
     """What a scheduled function does, by topic; topics without an answer are absent.
 
-    Loops over what `partition` splits off are left out, and those of one iteration.
+    Args:
+        function: The scheduled function.
+        lowered: What it was lowered to, which decides where temporaries are.
+        rows: Its loops for the sizes of the call; left out are those that never run,
+            and those of one iteration.
+        limits: Its limits.
+        knobs: Its knobs.
+        search: The search that found it, if it is known.
     """
     found: dict[str, list[str]] = {topic: [] for topic in _BECAME.values()}
-    for loop in loops(function.body):
-        alone = constant(loop.extent) == 1 and not loop.thread
-        if loop.kind in _BECAME and TAIL not in loop.var.name and not alone:
-            index = f" \N{RIGHTWARDS ARROW} {loop.thread}" if loop.thread else ""
-            said = f"{loop.var.name} ({show(loop.extent)}){index}"
-            found[_BECAME[loop.kind]].append(said)
-    found["copies"] = list(_copies(function))
+    for loop in rows:
+        kind, _, thread = loop.kind.partition(" ")
+        if kind in _BECAME and loop.total != 0 and not _once(loop):
+            index = f" \N{RIGHTWARDS ARROW} {thread}" if thread else ""
+            found[_BECAME[kind]].append(f"{loop.name} ({loop.trips_text}){index}")
+    found["copies"] = list(_copies(function, lowered, rows))
     found["knobs"] = [f"{name}={value!r}" for name, value in knobs.items()]
     found["search"] = ["; ".join(search.reasons) if search else _NOT_SEARCHED]
     found["limit"] = list(_limit(limits))
     return {n: ", ".join(dict.fromkeys(said)) for n, said in found.items() if said}
 
 
-def _copies(function: ir.Function) -> Iterator[str]:
+def _once(loop: Loop) -> bool:
+    """Whether a loop has one iteration, and no thread's index."""
+    return loop.trips == (1, 1) and " " not in loop.kind
+
+
+def _copies(
+    function: ir.Function, lowered: ir.Function, rows: Sequence[Loop]
+) -> Iterator[str]:
     """The temporaries that hold a part of one parameter, with their loops."""
+    known = {loop.name: loop for loop in rows}
     places = {
-        alloc.buffer: [loop.var.name for loop in enclosing_loops(path)]
+        alloc.buffer: [known[loop.var.name] for loop in enclosing_loops(path)]
         for path in paths_to(function, ir.Alloc)
         if isinstance(alloc := path[-1], ir.Alloc)
     }
+    kept = {alloc.buffer.name: alloc.buffer for alloc in nodes_of(lowered, ir.Alloc)}
     for path in paths_to(function, ir.Block):
         block = block_of(path)
         copied, made = reads(block.body), writes(block.body)
@@ -69,13 +86,22 @@ def _copies(function: ir.Function) -> Iterator[str]:
             continue
         (source,) = copied
         for buffer in made if source in function.buffers else ():
-            order = ", in another order" if buffer.layout else ""
-            shape = ", ".join(map(show, buffer.shape))
-            where = f" in each {places[buffer][-1]}" if places[buffer] else " once"
-            yield (
-                f"{source.name} \N{RIGHTWARDS ARROW} {buffer.name} "
-                f"({buffer.scope} {buffer.dtype}[{shape}]{order}){where}"
-            )
+            around = places[buffer]
+            if any(loop.total == 0 for loop in around):
+                continue
+            held = _held(buffer, kept.get(buffer.name, buffer))
+            often = [loop.name for loop in around if not _once(loop)]
+            where = f" in each {often[-1]}" if often else " once"
+            yield f"{source.name} \N{RIGHTWARDS ARROW} {buffer.name} ({held}){where}"
+
+
+def _held(buffer: ir.Buffer, kept: ir.Buffer) -> str:
+    """Where a temporary is: as scheduled, unless each thread was given a part."""
+    own = kept.scope != buffer.scope
+    shown = kept if own else buffer
+    shape = ", ".join(map(show, shown.shape))
+    order = " a thread" if own else ", in another order" if buffer.layout else ""
+    return f"{shown.scope} {shown.dtype}[{shape}]{order}"
 
 
 def _limit(limits: Limits) -> Iterator[str]:

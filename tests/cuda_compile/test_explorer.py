@@ -6,6 +6,8 @@ import pytest
 
 from tensorlang import runtime, targets
 from tensorlang.cli import configuration, options
+from tensorlang.cli.explore import subject_of
+from tensorlang.explorer.page import page
 from tensorlang.explorer.stages import stages_of
 
 CASES = {
@@ -39,3 +41,13 @@ def test_lines_are_linked_down_to_the_gpus_instructions(name):
     ]
     assert indices
     assert all(own for _, own in indices)
+
+
+def test_a_copy_that_threads_hold_is_in_their_registers():
+    op, target = options.operator("softmax"), targets.to_compile("cuda:sm_80")
+    workload = options.workload(op, "512x4096")
+    text = page(
+        subject_of(op, workload, target, configuration.choose(op, workload, target))
+    )
+    said = "x_global (register f32[16] a thread) in each row0_block<"
+    assert f"x \N{RIGHTWARDS ARROW} {said}" in text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tensorlang.explorer.limits import Limits
+from tensorlang.explorer.loop_table import loops_of
 from tensorlang.explorer.summary import summary
 from tensorlang.ir.text.parser import parse
 from tensorlang.scheduling.schedule import Schedule
@@ -21,6 +22,16 @@ def matmul(x: f32[8, 16], w: f32[32, 16], y: Out[f32[8, 32]]):
 """
 
 
+def summarised(function, limits, **knobs):
+    return summary(function, function, loops_of(function, {}), limits, knobs)
+
+
+def of(subject):
+    function, kernel = subject.schedule.function, subject.kernel
+    rows, knobs = loops_of(function, subject.sizes), kernel.artifact.knobs
+    return summary(function, kernel.lowered, rows, subject.limits, knobs)
+
+
 def test_what_became_of_loops_and_arrays():
     s = Schedule(parse(MATMUL))
     outer, inner = s.split("j", [None, 8])
@@ -29,7 +40,7 @@ def test_what_became_of_loops_and_arrays():
     s.transform_layout(tile, lambda j, k: (k, j))
     s.parallel(outer)
     s.vectorize(inner)
-    assert summary(s.function, Limits(None, (), "not measured"), {"lanes": 8}) == {
+    assert summarised(s.function, Limits(None, (), "not measured"), lanes=8) == {
         "vectors": f"{inner} (8)",
         "threads": f"{outer} (4)",
         "copies": "w \N{RIGHTWARDS ARROW} w_global "
@@ -42,7 +53,7 @@ def test_what_became_of_loops_and_arrays():
 
 def test_a_plain_function_has_a_limit_alone():
     limits = Limits(None, (), "the work depends on data")
-    found = summary(parse(MATMUL), limits, {})
+    found = summarised(parse(MATMUL), limits)
     assert found.keys() == {"search", "limit"}
     assert found["limit"] == "the work depends on data"
 
@@ -57,6 +68,30 @@ def test_a_plain_function_has_a_limit_alone():
 )
 def test_each_question_has_an_answer(subject, name, target, said):
     found = subject(name, target=target)
-    made = summary(found.schedule.function, found.limits, found.kernel.artifact.knobs)
+    made = of(found)
     assert said <= made.keys()
     assert all(made.values())
+
+
+def test_loops_are_those_that_run_for_the_sizes():
+    s = Schedule(
+        parse("""
+def f(x: f32[n], y: Out[f32[n]], *, n: i64):
+    for i in range(n):
+        with block("y", vi=spatial(n, i)):
+            y[vi] = x[vi] + 1.0
+""")
+    )
+    (n,) = s.function.scalars
+    whole, rest = s.partition("i", n // 2048 * 2048)
+    outer, _ = s.split(whole, [None, 2048])
+    s.parallel(outer)
+    s.parallel(rest)
+
+    def threads(size):
+        rows = loops_of(s.function, {"n": size})
+        return summary(s.function, s.function, rows, Limits(None), {})["threads"]
+
+    assert threads(1000) == f"{rest} (1,000)"
+    assert threads(4096) == f"{outer} (2)"
+    assert threads(4100) == f"{outer} (2), {rest} (4)"
