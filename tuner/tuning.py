@@ -243,7 +243,8 @@ def _tuned(run: Run, url: str, study: str, seed: int) -> Report:
             if made.best != default:
                 made = store_winner(run, search, made, measured, incumbent)
             return static_tuning.note_measured_record(made, incumbent)
-    disturbed = load.trouble(run.workload.threads or 1)  # the worker has ended
+    busy = load.trouble(run.workload.threads or 1)  # the worker has ended
+    disturbed = "; ".join(filter(None, (busy, worker.unlocked)))
     report = _report(run, search, default, measured, disturbed)
     kept = incumbent is not None and not measured.samples
     if report.best.key not in search.known or not report.compared or kept:

@@ -170,6 +170,7 @@ class Run:
             TuningError: the default is wrong.
             KeyboardInterrupt: there is nothing to report yet.
         """
+        worker.deadline = self._ends
         try:
             self._explore(search, worker, default)
         except KeyboardInterrupt:
@@ -341,10 +342,15 @@ class Run:
                 )
         return result
 
+    @property
+    def _ends(self) -> float:
+        """When the budget ends, by `time.monotonic`."""
+        if self.budget is None:
+            return inf
+        return self._begun + max(self.budget, self.whole or 0.0)
+
     def _until_the_end(self) -> finals.Left:
-        ends = inf
-        if self.budget is not None:
-            ends = self._begun + max(self.budget, self.whole or 0.0)
+        ends = self._ends
         if self.interrupted:
             ends = min(ends, time.monotonic() + _AFTER_INTERRUPT)
         return lambda: ends - time.monotonic()

@@ -16,7 +16,7 @@ from tensorlang import devices
 if TYPE_CHECKING:
     from tensorlang.targets import Target
 
-_LONGEST: Final = 60.0  # seconds to wait; a process that holds it longer is stopped
+_LONGEST: Final = 60.0  # seconds to wait; who holds it longer may never end
 _LOOK: Final = 0.005  # seconds between two attempts
 # of all users, whatever TMPDIR says
 FOLDER: Final = Path("/tmp" if os.name == "posix" else tempfile.gettempdir())  # noqa: S108
@@ -35,12 +35,24 @@ def path_of(target: Target) -> Path:
 
 
 @contextlib.contextmanager
-def held(target: Target) -> Iterator[None]:
-    """Hold a device's lock; without it where the system does not give it."""
+def held(target: Target, wait: float = _LONGEST) -> Iterator[str]:
+    """Hold a device's lock, or go on without it.
+
+    Args:
+        target: The device.
+        wait: Seconds to wait for it, if that is less than a minute.
+
+    Yields:
+        Why it is not held, in a sentence; empty if it is.
+    """
+    path, wait, why = path_of(target), min(wait, _LONGEST), ""
+    lock = filelock.FileLock(path, timeout=wait, mode=0o666, poll_interval=_LOOK)
     with contextlib.ExitStack() as stack:
-        lock = filelock.FileLock(
-            path_of(target), timeout=_LONGEST, mode=0o666, poll_interval=_LOOK
-        )
-        with contextlib.suppress(OSError, filelock.Timeout):
+        try:
             stack.enter_context(lock)
-        yield
+        except filelock.Timeout:
+            why = f"another process held {path} for more than {wait:.2g} s"
+        except (OSError, NotImplementedError) as problem:
+            said = getattr(problem, "strerror", "") or problem
+            why = f"{path} cannot be locked ({said})"
+        yield why and f"{why}: other tuners may have measured at the same time"

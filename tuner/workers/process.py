@@ -95,6 +95,10 @@ class WorkerProcess:
     Attributes:
         started: The number of processes started.
         start_seconds: How long the last one took to start.
+        deadline: When the run ends, by `time.monotonic`: half of the time until then is
+            for waiting for the device.
+        unlocked: Why something was measured without waiting for the device any longer;
+            else empty.
     """
 
     def __init__(
@@ -123,6 +127,7 @@ class WorkerProcess:
         self._open = self._asking = self._ended = False
         self.started = 0
         self.start_seconds = 0.0
+        self.deadline, self.unlocked = inf, ""
         self._spawned = 0.0
 
     def __enter__(self) -> Self:
@@ -191,7 +196,8 @@ class WorkerProcess:
             self._opened(pause)
             self._stage = ""
             try:
-                self._send(request)
+                left = min(until, self.deadline) - time.monotonic()
+                self._send({**request, "wait": max(left, 0.0) / 2})
                 return self._answer(limit, until, knobs)
             except Died as death:
                 if not death.outside:
@@ -260,6 +266,8 @@ class WorkerProcess:
             if "stage" in message:
                 self._stage = str(message["stage"])
                 patience.paused = self._stage == protocol.WAIT
+            elif "unlocked" in message:
+                self.unlocked = str(message["unlocked"])
             elif "knob" in message:
                 self._send(_value(knobs, message["knob"]))
             elif "trouble" in message:

@@ -18,6 +18,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from math import inf
 from typing import Any, Final, TextIO
 
 from tensorlang import targets
@@ -112,11 +113,12 @@ class Session:
             if not self._serves(candidate.algorithm, case.workload):
                 file_build(self._scheduled(candidate, case.workload), self._target)
 
-    def attempt(self, candidate: Candidate, best: float) -> Outcome:
+    def attempt(self, candidate: Candidate, best: float, wait: float = inf) -> Outcome:
         """Build, check and time a candidate; only once if much slower than the best.
 
         A kernel that spills registers is neither checked nor timed if a correct one is
-        known. A static session only estimates.
+        known. A static session only estimates. It waits for the device for `wait`
+        seconds at most.
         """
         spent: dict[str, float] = {}
         try:
@@ -144,7 +146,7 @@ class Session:
             return Outcome(FAILED, described(problem), spent=spent)
         self._kernels[candidate.key] = kernel
         call = _call(kernel, self._given())
-        with self._alone(spent), self._stage("measure", spent):
+        with self._alone(spent, wait), self._stage("measure", spent):
             timing = self._timer.once(call, best)
         return Outcome(OK, "", timing.median, timing.spread, error, ir, spent)
 
@@ -173,7 +175,7 @@ class Session:
                 if trouble := _disk_trouble():
                     raise Disturbed(trouble) from problem
                 failed[candidate.key] = str(problem)
-        with self._alone({}):
+        with self._alone({}, float(request["wait"])), self._stage("measure", {}):
             load = Load()
             timings = self._timer.against(calls, int(request["rounds"]))
             disturbed = load.trouble(self._workload.threads or 1)
@@ -185,11 +187,13 @@ class Session:
         }
 
     @contextmanager
-    def _alone(self, spent: dict[str, float]) -> Iterator[None]:
-        """Hold the device's measuring lock."""
+    def _alone(self, spent: dict[str, float], wait: float) -> Iterator[None]:
+        """Hold the device's measuring lock; tell the tuner why, if it is not held."""
         with contextlib.ExitStack() as stack:
             with self._stage(WAIT, spent):
-                stack.enter_context(measuring_lock.held(self._target))
+                held = measuring_lock.held(self._target, wait)
+                if why := stack.enter_context(held):
+                    self._send({"unlocked": why})
             yield
 
     @contextmanager
@@ -360,7 +364,8 @@ def _answer(session: Session, request: Mapping[str, Any]) -> object:
     if request["do"] == "prepare":
         session.prepare(candidate)
         return None
-    return session.attempt(candidate, float(request["best"])).to_json()
+    best, wait = float(request["best"]), float(request["wait"])
+    return session.attempt(candidate, best, wait).to_json()
 
 
 def _lines_until_the_end(requests: TextIO) -> Iterator[str]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import math
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -14,6 +17,9 @@ import pytest
 
 from tensorlang import targets
 from tensorlang.tuner.measurement import measuring_lock
+from tensorlang.tuner.workers.client import Worker
+from tensorlang.tuner.workers.worker import Session
+from tensorlang.workload import Workload
 
 HOLD = """
 import sys, time
@@ -25,6 +31,8 @@ with measuring_lock.held(targets.host()):
     print("held", flush=True)
     time.sleep(float(sys.argv[1]))
 """
+
+RELU = Workload("nn.relu", ((32,),), ("f32",), threads=1)
 
 
 @pytest.fixture(autouse=True)
@@ -63,19 +71,62 @@ def test_a_killed_process_holds_nothing() -> None:
 def test_a_process_that_never_ends_is_not_waited_for_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(measuring_lock, "_LONGEST", 0.05)
+    host = targets.host()
     with holder(100.0) as other:
-        with measuring_lock.held(targets.host()):
-            assert other.poll() is None
+        for longest, wait in ((60.0, 0.05), (0.05, 60.0)):
+            monkeypatch.setattr(measuring_lock, "_LONGEST", longest)
+            with measuring_lock.held(host, wait) as why:
+                assert other.poll() is None
+            held = f"another process held {measuring_lock.path_of(host)} for more than"
+            assert why.startswith(f"{held} 0.05 s: other tuners may have measured")
         other.kill()
 
 
-def test_a_folder_that_takes_no_file_is_no_reason_not_to_measure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_lock_that_cannot_be_opened_is_no_reason_not_to_measure(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(measuring_lock, "FOLDER", tmp_path / "no")
-    with measuring_lock.held(targets.host()):
-        pass
+    host = targets.host()
+    path = measuring_lock.path_of(host)
+    path.mkdir()
+    with measuring_lock.held(host) as why:
+        assert why.startswith(f"{path} cannot be locked (Is a directory): other tuners")
+    path.rmdir()
+    with measuring_lock.held(host) as why:
+        assert why == ""
+    refused = Mock(side_effect=PermissionError(errno.EACCES, "Permission denied"))
+    monkeypatch.setattr(measuring_lock.filelock.FileLock, "_acquire", refused)
+    with measuring_lock.held(host) as why:
+        assert why.startswith(f"{path} cannot be locked (Permission denied): other")
+
+
+def test_the_tuner_is_told_what_was_measured_without_the_lock() -> None:
+    measuring_lock.path_of(targets.host()).mkdir()
+    sent: list[Mapping[str, object]] = []
+    request = {"operator": "nn.relu", "target": targets.host().name}
+    session = Session({**request, "workload": RELU.to_json()}, sent.append, Mock())
+    session.finals({"candidates": [], "rounds": 0, "wait": 1.0})
+    waited, told, measured = sent
+    assert (waited, measured) == ({"stage": "wait"}, {"stage": "measure"})
+    assert "Is a directory" in str(told["unlocked"])
+
+
+def test_waiting_takes_half_of_the_time_left_and_the_tuner_keeps_why_it_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker = Worker("nn.relu", RELU, targets.host().name)
+    told = ['{"unlocked": "it was held"}', '{"answer": 1}'] * 3
+    sent = Mock()
+    monkeypatch.setattr(worker, "_opened", Mock())
+    monkeypatch.setattr(worker, "_process", Mock(pid=os.getpid()))
+    monkeypatch.setattr(worker, "_send", sent)
+    monkeypatch.setattr(worker, "_line", Mock(side_effect=told))
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
+    for deadline, left in ((106.0, math.inf), (math.inf, 8.0), (90.0, 8.0)):
+        worker.deadline = deadline
+        assert worker._ask({"do": "attempt"}, 1.0, left) == 1
+    waits = [call.args[0]["wait"] for call in sent.call_args_list]
+    assert waits == [3.0, 4.0, 0.0]
+    assert worker.unlocked == "it was held"
 
 
 def test_each_gpu_is_a_device_and_all_processors_are_one(

@@ -53,6 +53,7 @@ class Worker:
     """One that takes long to start, and is lost with each second candidate."""
 
     start_seconds = 2.0
+    deadline = 0.0
 
     def __init__(self, clock: dict[str, float], status: str) -> None:
         self.clock, self.status, self.tried = clock, status, 0
@@ -190,6 +191,7 @@ def test_without_time_for_finals_the_last_comparison_counts(
     worker, default = Late(clock), search.space.default().candidate
     result = run.measure(search, worker, default)  # type: ignore[arg-type]
     assert worker.compared == [2]
+    assert worker.deadline == 60.0
     assert default.key in result.samples
     assert run.doubt == ""  # all are alike
 
