@@ -163,7 +163,7 @@ Slide: TypeAlias = Steps | Shares
 
 def steps(
     slid: Windows, size: Sequence[int], counts: Sequence[int]
-) -> tuple[Slide, ...]:
+) -> tuple[Steps, ...]:
     """The windows along each dimension, of images of a size."""
     of = slid.size, slid.stride, slid.dilation, slid.padding[::2], slid.padding[1::2]
     return tuple(map(Steps, size, counts, *of))
