@@ -58,9 +58,9 @@ def workload(
         kinds = (*(words[n][1] if n in keys else next(each) for n in slots), *each)
     elif not isinstance(kinds, tuple):
         kinds = tuple(
-            words[name][1] if name in words else _usual_type(kind, kinds)
-            for name in slots
-            for kind in [op.spec.arrays.get(name, Arrays())]
+            words[name][1] if name in words else _usual_type(kind, kinds, same)
+            for name, shape, before in zip(slots, given, (None, *given), strict=False)
+            for kind, same in [(op.spec.arrays.get(name, Arrays()), shape == before)]
         )
         kinds += (SHAPE,) * (len(given) - len(kinds))
     if op.derive is not None and DERIVED not in asked:
@@ -138,9 +138,12 @@ def _words(how: str) -> tuple[tuple[int, ...], str]:
     return (found.key_words,), f"u{found.bits}"
 
 
-def _usual_type(kind: Arrays, asked: str | tuple[str, ...] | None) -> str:
-    """The type of an array in a workload for which one type, or none, is given."""
-    if kind.usual:
+def _usual_type(kind: Arrays, asked: str | tuple[str, ...] | None, same: bool) -> str:
+    """The type of an array in a workload for which one type, or none, is given.
+
+    `same` tells whether it has the shape of the array before it.
+    """
+    if kind.usual and not same:
         return kind.usual
     if isinstance(asked, str) and (not kind.dtypes or asked in kind.dtypes):
         return asked

@@ -55,8 +55,7 @@ def _of_dy(rate: object, dy: object) -> tuple[str, tuple[int, float]]:
 @lru_cache(maxsize=256)
 def _scalars(rate: float, dtype: Any) -> tuple[str, tuple[int, float]]:
     try:
-        known = isinstance(dtype, np.dtype)
-        kind = ir.as_dtype(dtype if known else str(dtype).rpartition(".")[2])
+        kind = ir.as_dtype(dtype)
     except DTypeError:  # reported when x is checked
         kind = ir.f32
     made = scalars(rate, kind.numpy)

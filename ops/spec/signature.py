@@ -102,7 +102,8 @@ class Arrays:
         inplace: Whether it is updated in place.
         packed: Whether it may be a packed weight.
         batch: Whether its first size stays symbolic even if it is 1.
-        usual: Its type in a workload that does not say it; empty: by `dtypes`.
+        usual: Its type in a workload that does not say it, unless it has the shape of
+            the array before it; empty: by `dtypes`.
     """
 
     says: str = "array"

@@ -25,7 +25,6 @@ INSTALL: Final = "pip install 'tensorlang[interop]'"
 _OTHERS: Final = {
     **dict.fromkeys(("shape", "elements"), "sizes"),
     **dict.fromkeys(("share", "derived"), "float"),
-    "dtype": "str",
     "offset": "int",
     "child": "array",
 }

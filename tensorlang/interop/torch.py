@@ -42,14 +42,16 @@ def register(op: Operator, *, several: bool | None = None) -> Custom | OpOverloa
             definitions that are annotated as returning a tuple.
 
     Returns:
-        The custom op; if it accepts numbers, a key, or attributes without a PyTorch
-        type, a function that calls it. That refuses numbers that require a gradient.
+        The custom op; if it accepts numbers, a key, element types, or attributes
+        without a PyTorch type, a function that calls it. That refuses numbers that
+        require a gradient.
 
     Raises:
         OperatorError: it is no operator, updates arrays in place, or takes none.
     """
     made = custom(checked(op), several)
-    return made.packet if made.is_plain and not made.scalars else made
+    plain = made.is_plain and not made.scalars and not made.types
+    return made.packet if plain else made
 
 
 def __getattr__(name: str) -> Custom | OpOverloadPacket:

@@ -27,6 +27,7 @@ from tensorlang.interop.calls import (
 )
 from tensorlang.interop.torch_autograd import Kernel, Tensors, recording
 from tensorlang.interop.torch_sizes import with_symbols
+from tensorlang.ir import as_dtype
 from tensorlang.ops.calls.binding import number
 from tensorlang.ops.derived_gradients import gives_several
 from tensorlang.ops.operator import Operator
@@ -50,6 +51,7 @@ _TYPES: Final = {
     "ints": "int[1]",
     "sizes": "SymInt[]",
     "other": "str",  # JSON
+    "dtype": "str",  # its name
 }
 
 
@@ -67,6 +69,7 @@ class Custom:
             parameters.
         scalars: Parameters that are numbers, which have no gradients, by place and
             name.
+        types: Parameters that are element types, by place and name.
         keys: Parameters that are keys.
         named: The names of the keyword-only parameters.
         ordered: The number of parameters before them.
@@ -79,13 +82,14 @@ class Custom:
     coded: tuple[tuple[int, str], ...]
     operands: tuple[int, ...]
     scalars: tuple[tuple[int, str], ...]
+    types: tuple[tuple[int, str], ...]
     keys: tuple[int, ...]
     named: tuple[str, ...]
     ordered: int
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether PyTorch takes its arguments unchanged."""
+        """Whether PyTorch takes its arguments unchanged, without element types."""
         kinds = {p.kind for p in self.parameters if p.kind != "key" or p.needed}
         return not kinds & {"operand", "key", "other"}
 
@@ -99,7 +103,8 @@ class Custom:
             value = args[at] if at < len(args) else kwargs.get(name)
             if isinstance(value, torch.Tensor):
                 number(self.op.id, name, value)
-        if self.is_plain:
+        typed = any(at < len(args) or name in kwargs for at, name in self.types)
+        if self.is_plain and not typed:
             return self.packet(*args, **kwargs)
         return self.packet(*self.encoded(bound(self.op, args, kwargs)))
 
@@ -170,6 +175,8 @@ def _encoded(parameter: Parameter, value: Argument) -> Argument:
     kind = parameter.kind
     if kind == "other":
         return _text(value)
+    if kind == "dtype" and value is not None:
+        return _name(value)
     if kind == "key" and value is not None and not isinstance(value, torch.Tensor):
         return _words(value)
     return [value] if kind == "sizes" and isinstance(value, int) else value
@@ -181,6 +188,11 @@ def _text(value: Argument) -> str:
         return json.dumps(hashable(value))
     except TypeError as problem:
         raise ArgumentError(f"{value!r:.80} is no attribute: {problem}") from None
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _name(dtype: Argument) -> str:
+    return as_dtype(dtype).name
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator] # a key is used at each run
@@ -243,6 +255,7 @@ def _defined(op: Operator, several: bool | None) -> Custom:
         coded=tuple(each for each in kinds if each[1] in ("ints", "sizes", "other")),
         operands=tuple(at for at, kind in kinds if kind == "operand"),
         scalars=tuple((at, p.name) for at, p in enumerate(found) if p.kind == "float"),
+        types=tuple((at, p.name) for at, p in enumerate(found) if p.kind == "dtype"),
         keys=tuple(at for at, kind in kinds if kind == "key"),
         named=named,
         ordered=len(found) - len(named),

@@ -150,7 +150,7 @@ class _Sized(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def _spec(shape: tuple[Extent, ...], dtype: torch.dtype) -> TensorSpec:
-    return TensorSpec(shape, str(dtype).removeprefix("torch."))
+    return TensorSpec(shape, dtype)
 
 
 def _dtype(spec: TensorSpec) -> torch.dtype:

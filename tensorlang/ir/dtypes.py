@@ -38,6 +38,7 @@ _TABLE: Final[dict[str, tuple[str, int, str]]] = {
     "bool": ("bool", 8, "bool"),
 }
 _FROM_NUMPY: Final = {numpy: name for name, (_, _, numpy) in _TABLE.items()}
+_FROM_TORCH: Final = {f"torch.{numpy}": name for numpy, name in _FROM_NUMPY.items()}
 NAMES: Final = tuple(_TABLE)
 
 
@@ -175,8 +176,9 @@ def as_dtype(spec: DType | str | type | np.dtype) -> DType:
 
     Args:
         spec: One of `NAMES`; NumPy's full name, such as `"float32"` or `"bfloat16"`; a
-            NumPy or `ml_dtypes` dtype or scalar type; or Python's `float`, `int` and
-            `bool`, which are f64, i64 and bool as in NumPy.
+            NumPy or `ml_dtypes` dtype or scalar type; a dtype of PyTorch, or its text,
+            such as `"torch.float32"`; or Python's `float`, `int` and `bool`, which are
+            f64, i64 and bool as in NumPy.
 
     Raises:
         DTypeError: it has no counterpart, or is spelled differently, such as NumPy's
@@ -185,9 +187,12 @@ def as_dtype(spec: DType | str | type | np.dtype) -> DType:
     if isinstance(spec, DType):
         return spec
     if isinstance(spec, str):
-        return DType(_FROM_NUMPY.get(spec, spec))
+        return DType(_FROM_NUMPY.get(spec) or _FROM_TORCH.get(spec, spec))
     if not isinstance(spec, (type, np.dtype)):
-        raise DTypeError(_refusal(spec))
+        name = _FROM_TORCH.get(str(spec))  # without importing PyTorch
+        if name is None:
+            raise DTypeError(_refusal(spec))
+        return DType(name)
     try:
         found = np.dtype(spec)
     except TypeError:

@@ -64,6 +64,33 @@ MIXED = {
 }
 
 
+TYPED = {
+    "sum": (ours.sum, torch.sum),
+    "prod": (ours.prod, torch.prod),
+    "mean": (ours.mean, torch.mean),
+    "cumsum": (ours.cumsum, torch.cumsum),
+    "softmax": (ours.softmax, torch.softmax),
+    "log_softmax": (ours.log_softmax, torch.log_softmax),
+    "cast": (
+        lambda x, _, dtype: ours.cast(x, dtype),
+        lambda x, _, dtype: x.to(dtype),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TYPED)
+def test_element_types_are_pytorchs_numpys_and_names(name) -> None:
+    op, theirs = TYPED[name]
+    x = torch.randn(4, 5, generator=torch.Generator().manual_seed(1))
+    wanted = theirs(x, 1, dtype=torch.float64)
+    for kind in (torch.float64, "torch.float64", np.float64, np.dtype("f8"), "f64"):
+        torch.testing.assert_close(op(x, 1, dtype=kind), wanted)
+    compiled = torch.compile(op, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x, 1, dtype=torch.float64), wanted)
+    with pytest.raises(DTypeError, match=r"^torch.complex64 is not an element type"):
+        op(x, 1, dtype=torch.complex64)
+
+
 @pytest.mark.parametrize("name", MIXED)
 def test_mixed_types_and_their_gradients(name) -> None:
     op, theirs, *kinds = MIXED[name]

@@ -211,8 +211,6 @@ def arguments(sample, names, change, op):
         own = name if name in _taken(op) or name in names else RENAMED.get(name, name)
         given[own] = value
     given = {n: v for n, v in given.items() if n not in MEANT or v != MEANT[n]}
-    types = {n: v for n, v in given.items() if isinstance(v, torch.dtype)}
-    given |= {name: str(v).removeprefix("torch.") for name, v in types.items()}
     given = change(given) if change else given
     if lacking := set(given) - _taken(op):
         raise NoOptionError(", ".join(sorted(lacking)))

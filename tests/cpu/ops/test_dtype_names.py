@@ -70,6 +70,15 @@ def test_types_of_python_are_what_numpy_takes_them_for() -> None:
     assert as_dtype(ml_dtypes.bfloat16) == DType("bf16")
 
 
+def test_types_of_pytorch_are_taken() -> None:
+    torch = pytest.importorskip("torch", reason="the extra interop is not installed")
+    for name in NAMES:
+        kind = getattr(torch, DType(name).numpy.name)
+        assert DType(name) == as_dtype(kind) == as_dtype(str(kind))
+    with pytest.raises(DTypeError, match=r"^torch.complex64 is not an element type"):
+        as_dtype(torch.complex64)
+
+
 @pytest.mark.parametrize(
     "given",
     [

@@ -18,11 +18,14 @@ OPS = {
     "log_softmax": (nn.log_softmax, torch.log_softmax),
 }
 WHOLE = ("sum", "prod", "cumsum")  # which integers have, too
-TYPES = ("float32", "float64", "bfloat16", "int8", "int32", "bool")
+FLOATS = ("float32", "float64", "bfloat16", "float16")
+TYPES = (*FLOATS, "int8", "int32", "uint8", "bool")
 
 
 def drawn(kind, shape=(5, 7)):
     numbers = np.random.default_rng(0).uniform(-3, 3, shape)
+    if kind == "uint8":  # C leaves open what negative floats become
+        numbers = abs(numbers)
     return torch.from_numpy(numbers).to(getattr(torch, kind))
 
 
@@ -30,13 +33,15 @@ def drawn(kind, shape=(5, 7)):
 @pytest.mark.parametrize("name", OPS)
 def test_of_pytorch(name, own) -> None:
     op, theirs = OPS[name]
-    x = drawn(own)
-    for kind in TYPES if name in WHOLE else TYPES[:3]:
-        if kind == "bool":  # which not all of PyTorch's have
-            assert op(x, 1, dtype=kind).dtype == torch.bool
-            continue
-        wanted = theirs(x, 1, dtype=getattr(torch, kind))
-        torch.testing.assert_close(op(x, 1, dtype=kind), wanted)
+    for kind in TYPES if name in WHOLE else FLOATS:
+        x, dtype = drawn(own), getattr(torch, kind)
+        if kind == "uint8" and own in FLOATS:  # as in `drawn`: 0 here, 253 in PyTorch
+            x = x.abs()
+        if (name, kind) == ("cumsum", "bool"):  # which PyTorch does not have
+            wanted = x.to(dtype).cummax(1).values
+        else:
+            wanted = theirs(x, 1, dtype=dtype)
+        torch.testing.assert_close(op(x, 1, dtype=dtype), wanted)
 
 
 @pytest.mark.parametrize("name", OPS)

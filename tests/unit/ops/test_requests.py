@@ -40,6 +40,18 @@ def test_an_element_type_without_a_default_is_needed():
         find("math.cast").workload((3,))
 
 
+@pytest.mark.parametrize("name", ["nn.cross_entropy", "nn.cross_entropy_grad"])
+def test_labels_of_the_shape_of_logits_are_shares_of_their_type(name):
+    op = find(name)
+    dy = () if "grad" not in name else ((4,),)
+    for asked, kind in ((None, "f32"), ("f32", "f32"), ("bf16", "bf16")):
+        indices = op.workload(*dy, (4, 5), (4,), dtypes=asked, reduction="none")
+        shares = op.workload(*dy, (4, 5), (4, 5), dtypes=asked, reduction="none")
+        assert indices.dtypes[len(dy) :] == (kind, "i64")
+        assert shares.dtypes[len(dy) :] == (kind, kind)
+        op.traced(shares)
+
+
 def test_a_whole_number_will_do_for_a_float():
     assert requested(scaled, [(4,), (4,)], None, {"scale": 2}).named["scale"] == 2.0
 
