@@ -137,6 +137,9 @@ class _Device:
     def compute_capability(self):
         return (9, 0)
 
+    def pci_bus_id(self):
+        return f"0000:{self.index:02}:00.0"
+
     def get_attribute(self, name):
         return VALUES[name]
 
