@@ -32,8 +32,8 @@ Exported libraries
 
 The exported `main.c` against the same call in Python: the fastest of 20 calls of each,
 in turn, and the median of the rounds' ratios, with its interval; wanted: at least 1.0x.
-Results are the same bits. Sizes are those of the shared
-library, with the pool of threads."""
+Results are the same bits. Sizes are those of the shared library, with the pool of
+threads."""
 _CALLS: Final = 20  # as `main.c` makes
 _REST: Final = 0.05  # seconds, in which threads of the calls before go to sleep
 _EXAMPLES: Final = Path(__file__).parents[1] / "examples"
