@@ -322,6 +322,7 @@ def test_a_disk_that_is_full_at_the_start_is_said_before_anything_is_measured(
     user_operator: Callable[..., str], tmp_path: Path
 ) -> None:
     name, place = user_operator("slow", "fast"), tmp_path / "home"
+    place.mkdir()
     script = f"""
 import resource, signal
 from tensorlang.tuner import tune
