@@ -412,20 +412,20 @@ class Known:
         return result
 
     def _relaxed_division(self, total: Poly, factor: Binary) -> list[Poly]:
-        """`d * (x // d) <= x`, and `>= x - d + 1`, for `d >= 1`."""
+        """`d * (x // d) <= x`, and `>= x - d + 1`, for a divisor that is positive."""
         if factor.op == "floormod":
             return self._remainder_below(total, factor)
         held = [monomial for monomial in total if factor in monomial]
-        least = self.interval(factor.b)[0]
-        if len(held) > 1 or least is None or least < 1:
+        if len(held) > 1 or not self._never_negative(factor.b):
             return []
         (monomial,) = held
         sign = self._sign(monomial, total[monomial], factor)
         others = _without(monomial, factor)
         share, whole = total[monomial], factor.b in others
-        if isinstance(factor.b, Const):
-            whole = share % least == 0
-            share = -(-share // least)
+        if isinstance(factor.b, Const) and factor.b.value:
+            by = int(factor.b.value)
+            whole = share % by == 0
+            share = -(-share // by)
         elif whole:
             others = _without_one(others, factor.b)
         low = self.interval(factor.a)[0]
@@ -462,14 +462,16 @@ class Known:
 
     def _remainder_below(self, total: Poly, factor: Binary) -> list[Poly]:
         """`0 <= x % n <= n - 1` for an expression n that is positive."""
-        if isinstance(factor.b, Const):
+        if isinstance(factor.b, Const) or not self._never_negative(factor.b):
             return []
-        divisor = self.polys[factor.b]
-        if (self.interval(factor.b)[0] or 0) < 1:
-            return []
-        high = divisor.shifted(-1)
+        high = self.polys[factor.b].shifted(-1)
         relaxed = self._towards(total, factor, number(0), high)
         return [] if relaxed is None else [relaxed]
+
+    def _never_negative(self, divisor: Expr) -> bool:
+        """Whether a divisor is positive where there is a result: 0 faults."""
+        low = self.interval(divisor)[0]
+        return low is not None and low >= 0
 
     def _numeric(self, total: Poly, factor: Expr) -> list[Poly]:
         """Every monomial with `factor` replaced by its maximum, if any."""

@@ -7,7 +7,7 @@ interpreter. Float results keep their bits.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import replace
 from operator import is_
 
@@ -17,7 +17,7 @@ from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.bounds import assume, decide
 from tensorlang.ir.integers.known import Known, Range, counted
-from tensorlang.ir.integers.polynomials import Poly, poly
+from tensorlang.ir.integers.polynomials import Poly, poly, term
 from tensorlang.ir.integers.size_bounds import size_ranges
 from tensorlang.ir.simplification.folding import constant_of
 from tensorlang.ir.simplification.rules import Simplifier
@@ -120,7 +120,7 @@ def _named_by(
     facts: tuple[Poly, ...], new: frozenset[ir.Var]
 ) -> frozenset[ir.Var] | None:
     """The variables with new facts; None if facts are not only about variables."""
-    for factor in {factor for fact in facts for term in fact for factor in term}:
+    for factor in {part for fact in facts for product in fact for part in product}:
         named = free_vars(factor)
         if not named:
             return None
@@ -156,7 +156,7 @@ def _(stmt: ir.For, place: Place) -> ir.Stmt:
         return place.settled(body)
     below = _below(stmt.var, extent, place)
     body = below.settled(stmt.body)
-    if body == ir.Seq(()) and not _acts(extent):
+    if body == ir.Seq(()) and not _acts(extent, place):
         return body
     if extent is stmt.extent and body is stmt.body:
         return stmt
@@ -164,12 +164,32 @@ def _(stmt: ir.For, place: Place) -> ir.Stmt:
 
 
 def _below(var: ir.Var, extent: ir.Expr, place: Place) -> Place:
-    """Inside a loop: its variable has its range, and the extent is at least 1."""
+    """Inside a loop: its variable has its range, and the extent is at least 1.
+
+    So are the factors of an extent that is a product of sizes.
+    """
     reads = holds(extent, ir.Load)
     exact = var.dtype == i64 and not reads and place.known.exact(extent)
     last = poly(extent).shifted(-1)
-    least = () if not exact or last.value is not None else (last,)
+    least = (
+        () if not exact or last.value is not None else (last, *_factors(last, place))
+    )
     return place.inside({var: counted(extent)}, least)
+
+
+def _factors(last: Poly, place: Place) -> Iterator[Poly]:
+    """The factors of a product less 1, less 1 each, if none can be negative."""
+    rest = last.shifted(1)
+    if len(rest) != 1:
+        return
+    ((product, times),) = rest.items()
+    lows = [place.known.interval(factor)[0] for factor in product]
+    if (
+        times > 0
+        and len(product) > 1
+        and all(low is not None and low >= 0 for low in lows)
+    ):
+        yield from (term(factor).shifted(-1) for factor in dict.fromkeys(product))
 
 
 @_visit.register
@@ -194,17 +214,21 @@ def _(stmt: ir.If, place: Place) -> ir.Stmt:
         orelse = place.where(cond, holds=False).settled(orelse)
     if orelse == ir.Seq(()):
         orelse = None
-    if then == ir.Seq(()) and orelse is None and not _acts(cond):
+    if then == ir.Seq(()) and orelse is None and not _acts(cond, place):
         return then
     return ir.If(cond, then, orelse)
 
 
-def _acts(cond: ir.Expr) -> bool:
+def _acts(cond: ir.Expr, place: Place) -> bool:
     """Whether evaluating it may fault, which must be preserved."""
     risky = ("floordiv", "floormod")
     return any(
         isinstance(part, (ir.Load, ir.Call))
-        or (isinstance(part, ir.Binary) and part.op in risky)
+        or (
+            isinstance(part, ir.Binary)
+            and part.op in risky
+            and not place.holds(part.b > 0)
+        )
         for part in walk(cond)
     )
 

@@ -104,3 +104,22 @@ def f(a: InOut[i64[2]]):
 """
     )
     assert simplify_function(func) == func
+
+
+BLOCKS = """
+def f(x: InOut[f32[m, n]], *, m: i64, n: i64):
+    for z in range(m * ((n + 63) // 64)):
+        for i in range(min(n - z % ((n + 63) // 64) * 64, 64) // 4):
+            if i < 0:
+                x[0, 0] = 1.0
+        x[0, 0] = x[0, 0] + 1.0
+    for i in range(m % n):
+        if i < 0:
+            x[0, 0] = 1.0
+"""
+
+
+def test_an_empty_loop_is_dropped_if_its_extent_does_not_fault():
+    text = show(simplify_function(parse(BLOCKS)))
+    assert "for i in range(min(" not in text
+    assert "for i in range(m % n)" in text  # a division by zero is preserved
