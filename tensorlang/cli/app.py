@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Annotated, Any, Final, cast
 
@@ -73,16 +73,11 @@ class Commands(TyperGroup):
         parent = super().main
         if not options.get("standalone_mode", True):
             return parent(*args, **options)
+        given = (args[0] if args else options.get("args")) or sys.argv[1:]
         options |= {"prog_name": "tlang", "standalone_mode": False}
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
-            sys.exit(guarded(lambda: _printing(parent, args, options)))
-
-
-def _printing(command: Any, args: Any, options: Any) -> Any:
-    """Run a command, and print at its end what it found."""
-    with document.printed():
-        return command(*args, **options)
+            sys.exit(guarded(lambda: parent(*args, **options), given))
 
 
 def loaded(name: str) -> Any:
@@ -146,10 +141,15 @@ def _about(
         typer.echo(ctx.get_help())
 
 
-def guarded(command: Callable[[], object]) -> int:
-    """Run a command and return its exit code; print user errors instead of raising."""
+def guarded(command: Callable[[], object], given: Sequence[str] = ()) -> int:
+    """Run a command and return its exit code; print user errors instead of raising.
+
+    With `--json` among the arguments `given`, what it found is printed as well, and the
+    error is a part of that.
+    """
     try:
-        code = command()
+        with document.printed():
+            code = _explained(command, given)
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit) as end:
         # typer turns a broken pipe into SystemExit with the code of a failed check
@@ -158,27 +158,44 @@ def guarded(command: Callable[[], object]) -> int:
         # the reader is gone: keep Python's final flush from raising again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _CLOSED_PIPE
+    return code
+
+
+def _explained(command: Callable[[], object], given: Sequence[str]) -> int:
+    """Run a command and return its exit code; errors of users are sentences."""
+    try:
+        code = command()
     except (KeyboardInterrupt, typer.Abort):
-        _complain("stopped")
-        return INTERRUPTED
+        return _failed("stopped", given, INTERRUPTED)
     except _USAGE_ERROR as problem:
-        _complain(_usage(problem))
-        return MISTAKE
+        return _failed(_usage(problem), given, MISTAKE)
+    except BrokenPipeError:
+        raise
     except OSError as problem:
-        _complain(f"{problem.filename or 'a file'}: {problem.strerror or problem}")
-        return MISTAKE
+        said = f"{problem.filename or 'a file'}: {problem.strerror or problem}"
+        return _failed(said, given, MISTAKE)
     except (TensorlangError, MemoryError) as problem:
-        _complain(str(problem) or "there is not enough memory")
-        return MISTAKE
+        said = str(problem) or "there is not enough memory"
+        return _failed(said, given, MISTAKE)
     except Exception as problem:
         if os.environ.get(TRACEBACK_VARIABLE):
             raise
-        _complain(
+        return _failed(
             f"{type(problem).__name__}: {problem} (an internal error; "
-            f"{TRACEBACK_VARIABLE}=1 shows the traceback)"
+            f"{TRACEBACK_VARIABLE}=1 shows the traceback)",
+            given,
+            FAILED,
         )
-        return FAILED
     return code if isinstance(code, int) else 0
+
+
+def _failed(sentence: str, given: Sequence[str], code: int) -> int:
+    """Say what is wrong, in the document too if there is one; the exit code."""
+    if "--json" in given and not document.wanted():  # the option was not reached
+        document.begin()
+    document.found("error", " ".join(sentence.split()))
+    _complain(sentence)
+    return code
 
 
 def _usage(problem: Any) -> str:

@@ -1,7 +1,8 @@
 """What a command found, as one JSON document: the option `--json` of every command.
 
 With it, standard output has this document alone, and sentences for people go to
-standard error. A command names its findings (`found`); tables name theirs.
+standard error. A command names its findings (`found`); tables name theirs. If it fails,
+the finding `error` is the sentence that says why, beside what was found before.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def printed() -> Iterator[None]:
     finally:
         made = _open.get()
         _open.reset(token)
-        if made:
+        if made is not None:
             typer.echo(json.dumps(made, indent=2, ensure_ascii=False, allow_nan=False))
 
 

@@ -66,10 +66,27 @@ def test_sentences_go_to_standard_error(tlang):
     assert "llvm: present" in result.stderr
 
 
-def test_a_mistake_prints_no_document(tlang):
-    result = tlang("show", "frobnicate", "--json")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "frobnicate" in result.stderr
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        ["show", "frobnicate", "--json"],
+        ["show", "--frobnicate", "--json"],  # what is not parsed comes first
+        ["frobnicate", "--json"],
+        ["records", "explain", "frobnicate", "--json"],
+        ["explore", "dense", "--json"],
+    ],
+)
+def test_a_mistake_is_said_in_the_document(tlang, mistake):
+    result = tlang(*mistake)
+    found = json.loads(result.stdout)
+    assert result.exit_code == 2
+    assert found.keys() == {"error"}
+    assert f"tlang: {found['error']}\n" == result.stderr
+
+
+def test_nothing_found_is_a_document_too(tlang, tmp_path):
+    result = tlang("studies", "ls", "--storage", f"sqlite:///{tmp_path}/s.db", "--json")
+    assert isinstance(json.loads(result.stdout), dict)
 
 
 def test_one_command_does_not_leave_it_to_the_next(tlang):
