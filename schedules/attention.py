@@ -91,10 +91,21 @@ class _Tile:
             for vectors in _SIDES[:3]
             if (rows * vectors + vectors) * per < core.registers
         ]
-        _, vectors, rows = max(fitting)
+        products, vectors, rows = max(fitting)
         return cls(
-            knobs.choice(f"{name}_rows", _SIDES, default=rows),
-            knobs.choice(f"{name}_vectors", _SIDES[:3], default=vectors),
+            knobs.choice(
+                f"{name}_rows",
+                _SIDES,
+                default=rows,
+                why=f"{products:.3g} products for each operand loaded, the most of "
+                f"{len(fitting)} tiles that fit {core.registers} registers",
+            ),
+            knobs.choice(
+                f"{name}_vectors",
+                _SIDES[:3],
+                default=vectors,
+                why=f"as {name}_rows",
+            ),
         )
 
 

@@ -75,7 +75,12 @@ class Plan:
     def partials(self) -> int:
         """The knob of a reduction: partial results that hide the latency of adding."""
         default = min(_PARTIALS, key=lambda lanes: abs(lanes - 4 * self.width))
-        return self.knobs.choice("partials", _PARTIALS, default=default)
+        return self.knobs.choice(
+            "partials",
+            _PARTIALS,
+            default=default,
+            why=f"4 vectors of {self.width} hide the latency of adding",
+        )
 
 
 def _elements(buffer: Buffer, work: int) -> int:

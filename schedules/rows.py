@@ -110,7 +110,12 @@ def _merged(s: Schedule, knobs: Knobs) -> Iterator[_Group]:
     size = None
     if down:
         length = _PAGES * PAGE // (down[0].output.dtype.bytes * USUAL_SIZE)
-        size = knobs.choice("part", _PARTS, default=nearest_option(length, _PARTS))
+        size = knobs.choice(
+            "part",
+            _PARTS,
+            default=nearest_option(length, _PARTS),
+            why=f"rows of {USUAL_SIZE} elements that fill {_PAGES} pages of memory",
+        )
     group: _Group | None = None
     for stage in found:
         if stage.driven("reduction") and stage not in down:
@@ -215,7 +220,9 @@ def _in_lanes(s: Schedule, knobs: Knobs, joined: list[_Pass]) -> None:
             fold_in_lanes(s, loop, lanes)
     else:
         wide = nearest_option(_REGISTERS * Plan(s, knobs, first.stage).width, LANES)
-        _written_in_lanes(s, loop, knobs.choice("lanes", LANES, default=wide))
+        why = f"{_REGISTERS} vectors side by side"
+        lanes = knobs.choice("lanes", LANES, default=wide, why=why)
+        _written_in_lanes(s, loop, lanes)
 
 
 def _written_in_lanes(s: Schedule, loop: For, lanes: int) -> None:

@@ -52,8 +52,16 @@ def stream_knobs(knobs: Knobs, core: Core, lanes: int) -> Stream:
     """
     chunk = nearest_option(PAGE // core.vector, _CHUNKS)
     return Stream(
-        knobs.choice("lanes", LANES, default=nearest_option(lanes, LANES)),
-        knobs.choice("chunk", _CHUNKS, default=chunk),
+        knobs.choice(
+            "lanes",
+            LANES,
+            default=nearest_option(lanes, LANES),
+            why=f"{max(lanes // core.lanes, 1)} vectors of {core.lanes} side by side "
+            "hide the latency of each",
+        ),
+        knobs.choice(
+            "chunk", _CHUNKS, default=chunk, why="as many vectors as a page of memory"
+        ),
         knobs.flag("nontemporal"),
     )
 

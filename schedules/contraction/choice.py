@@ -18,11 +18,16 @@ from typing import Final, TypeVar
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import Const, Expr, Load, Var
 from tensorlang.schedules.contraction import space
-from tensorlang.schedules.contraction.model import Product, cycles, dot_cycles
+from tensorlang.schedules.contraction.model import (
+    Product,
+    cycles,
+    dot_cycles,
+    terms,
+)
 from tensorlang.schedules.cost.core import Core
 from tensorlang.schedules.cost.traffic import Operand
 from tensorlang.schedules.stages import Stage, extent_of, tile_axes
-from tensorlang.scheduling.knobs import Value
+from tensorlang.scheduling.knobs import Candidate, Value
 
 T = TypeVar("T")
 _FEW_AND_MANY: Final = (24, 512)  # rows, where their number is open
@@ -171,27 +176,62 @@ def choice(core: Core, product: Product, *, dots: bool) -> Choice:
     """
     sizes = sizes_of(product)
 
-    def spent(tile: tuple[int, int], how: space.Blocks) -> float:
-        return prod([cycles(core, size, *tile, how) for size in sizes])
-
     def by_dots(sides: tuple[int, int]) -> float:
         return prod([dot_cycles(core, size, *sides) for size in sizes])
 
-    base = space.Blocks("nkm")
-    shapes = sorted(tiles(core, product.rows), key=lambda tile: spent(tile, base))
     (tile, how), least = _best(
-        [
-            (tile, how)
-            for tile in shapes[:_TILES]
-            for how in blocks(core, product, tile)
-        ],
-        lambda each: spent(*each),
+        candidates(core, product), lambda each: _spent(core, sizes, *each)
     )
     sides, quickest = (1, 1), inf
     if dots:
         sides = min(_dots(core, product), key=by_dots)
         quickest = by_dots(sides)
     return Choice(*tile, how, quickest < least, *sides)
+
+
+def candidates(
+    core: Core, product: Product
+) -> list[tuple[tuple[int, int], space.Blocks]]:
+    """What is compared: the fastest tiles without blocks, in all blocks."""
+    sizes, base = sizes_of(product), space.Blocks("nkm")
+    shapes = sorted(
+        tiles(core, product.rows), key=lambda tile: _spent(core, sizes, tile, base)
+    )
+    return [
+        (tile, how) for tile in shapes[:_TILES] for how in blocks(core, product, tile)
+    ]
+
+
+def _spent(
+    core: Core, sizes: Sequence[Product], tile: tuple[int, int], how: space.Blocks
+) -> float:
+    """The product of the cycles for some sizes."""
+    return prod([cycles(core, size, *tile, how) for size in sizes])
+
+
+def compared(
+    core: Core, product: Product, *, dots: bool = False
+) -> Iterator[Candidate]:
+    """What `choice` compares; terms are those of the most rows if they are open."""
+    sizes = sizes_of(product)
+    few_and_many = [f"{size.rows} rows" for size in sizes] if product.open_rows else []
+    for tile, how in candidates(core, product):
+        each = [cycles(core, size, *tile, how) for size in sizes]
+        yield Candidate(
+            _tiled(tile, how) | {"lanes_along": "columns"},
+            geometric_mean(each),
+            {
+                **dict(zip(few_and_many, each, strict=False)),
+                **terms(core, sizes[-1], *tile, how),
+            },
+        )
+    for tall, wide in _dots(core, product) if dots else ():
+        each = [dot_cycles(core, size, tall, wide) for size in sizes]
+        yield Candidate(
+            {"lanes_along": "depth", "dot_rows": tall, "dot_columns": wide},
+            geometric_mean(each),
+            dict(zip(few_and_many, each, strict=False)),
+        )
 
 
 def predicted(
@@ -222,13 +262,19 @@ def predicted(
 
 def _values(best: Choice) -> dict[str, Value]:
     """The values of the knobs by default, by name."""
-    how = best.blocks
     return {
-        "rows": best.rows,
-        "vectors": best.vectors,
+        **_tiled((best.rows, best.vectors), best.blocks),
         "lanes_along": "depth" if best.by_depth else "columns",
         "dot_rows": best.dot_rows,
         "dot_columns": best.dot_columns,
+    }
+
+
+def _tiled(tile: tuple[int, int], how: space.Blocks) -> dict[str, Value]:
+    """The values of the knobs of a tile in blocks."""
+    return {
+        "rows": tile[0],
+        "vectors": tile[1],
         "blocks": how.order,
         "block_strips": how.strips,
         "block_tiles": how.tiles,

@@ -7,7 +7,7 @@ and starting threads.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import ceil, hypot, prod
@@ -55,15 +55,31 @@ class Product:
 
 def cycles(core: Core, product: Product, rows: int, vectors: int, how: Blocks) -> float:
     """Cycles of a contraction in blocks, in tiles of `rows` by `vectors`."""
-    total, left, wide = 0.0, product.columns, vectors * core.lanes
+    return sum(part.cycles for part in _parts(core, product, rows, vectors, how))
+
+
+def terms(
+    core: Core, product: Product, rows: int, vectors: int, how: Blocks
+) -> dict[str, float]:
+    """What `cycles` are made of, by name."""
+    found: dict[str, float] = {}
+    for part in _parts(core, product, rows, vectors, how):
+        for name, time in part.terms.items():
+            found[name] = found.get(name, 0.0) + time
+    return found
+
+
+def _parts(
+    core: Core, product: Product, rows: int, vectors: int, how: Blocks
+) -> Iterator[_Part]:
+    """Columns in whole strips, in whole vectors, and those left."""
+    left, wide = product.columns, vectors * core.lanes
     for width in (wide, core.lanes, 1):
         if left >= width:
             own = left // width * width
             strip = width if width == wide else own
-            part = replace(product, columns=own)
-            total += _Part(core, part, rows, strip, how).cycles
+            yield _Part(core, replace(product, columns=own), rows, strip, how)
             left -= own
-    return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +95,27 @@ class _Copy:
     source: Operand
     copy: Operand
     at: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """Cycles of a part.
+
+    Attributes:
+        share: The share of a thread.
+        busy: Arithmetic of all threads.
+        moving: What moves into each cache.
+        write: Accumulating in memory.
+        copying: Copies of operands.
+        starts: Handing work over.
+    """
+
+    share: float
+    busy: float
+    moving: Sequence[float]
+    write: float
+    copying: float
+    starts: float
 
 
 class _Part:
@@ -123,6 +160,25 @@ class _Part:
     @property
     def cycles(self) -> float:
         """Cycles of the slowest thread."""
+        work = self._work_of_a_thread()
+        alone = work.copying + hypot(work.busy, *work.moving) + work.write
+        team = work.copying + work.share * (alone - work.copying) + work.starts
+        return min(alone, team) if work.share == 1.0 else team
+
+    @property
+    def terms(self) -> dict[str, float]:
+        """What the cycles are made of, by name."""
+        work = self._work_of_a_thread()
+        into = (f"into L{level.cache.level}" for level in self.core.levels)
+        return {
+            "arithmetic": work.share * work.busy,
+            **dict(zip(into, (work.share * m for m in work.moving), strict=True)),
+            "sums in memory": work.share * work.write,
+            "packing": work.copying,
+            "handing over": work.starts if work.share < 1.0 else 0.0,
+        }
+
+    def _work_of_a_thread(self) -> _Work:
         batch, core = self.product.batch, self.core
         first, shared = self._shared()
         apart = shared[:1] == "m" and batch == 1
@@ -140,9 +196,10 @@ class _Part:
         )
         regions = prod(self.trips[dim] for dim in self.order[:first])
         starts = (len(self.parts) if apart else 1) * (regions if batch == 1 else 1)
-        alone = copying + hypot(total, *(batch * m for m in moving)) + batch * write
-        team = copying + share * (alone - copying) + starts * core.handover
-        return min(alone, team) if share == 1.0 else team
+        times = [batch * m for m in moving]
+        return _Work(
+            share, total, times, batch * write, copying, starts * core.handover
+        )
 
     def _shared(self) -> tuple[int, str]:
         """The first parallel loop's place, and the dimensions that threads share."""

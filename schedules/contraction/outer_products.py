@@ -27,7 +27,7 @@ from tensorlang.schedules.convolution.tiles import (
     vector_lines,
 )
 from tensorlang.schedules.cost.core import Core
-from tensorlang.schedules.cost.tiles import Nest, fastest, tile_cycles
+from tensorlang.schedules.cost.tiles import Nest, compared, fastest, tile_cycles
 from tensorlang.schedules.cost.traffic import Operand
 from tensorlang.schedules.tiling import cut_at, extent, parallelize, write_back
 from tensorlang.scheduling import Knobs, Schedule
@@ -176,6 +176,14 @@ def _chosen(s: Schedule, knobs: Knobs, product: Product, loops: Sequence[str]) -
         t for t in tiles if t.sums + min(t.vectors, t.rows * taps) < model.registers
     ]
     best = fastest(model, fitting, nest) or tiles[0]
+    knobs.compared.append(
+        lambda: compared(
+            model,
+            fitting,
+            nest,
+            lambda each: {"inputs": each.rows, "output_vectors": each.vectors},
+        )
+    )
     return _Tile(
         knobs.choice("inputs", rows, default=best.rows),
         taps,

@@ -23,6 +23,7 @@ from tensorlang.schedules.contraction.blocks import by_blocks
 from tensorlang.schedules.contraction.choice import (
     USUAL,
     choice,
+    compared,
     far,
     predicted,
     product_of,
@@ -50,7 +51,8 @@ def tiles(plan: Plan) -> None:
         raise ScheduleError(f"block {stage.name!r} is not a contraction")
     row, column = found
     product = product_of(stage) or USUAL
-    best = choice(plan.core, product, dots=dots.suits(stage))
+    dotted = dots.suits(stage)
+    best = choice(plan.core, product, dots=dotted)
     tile = space.Tile(
         plan.knobs.choice("rows", space.ROWS, default=best.rows),
         plan.knobs.choice("vectors", space.VECTORS, default=best.vectors),
@@ -68,6 +70,7 @@ def tiles(plan: Plan) -> None:
         dots.by_dots(plan, best)
         return
     plan.knobs.costs.append(partial(predicted, plan.core, product, best))
+    plan.knobs.compared.append(partial(compared, plan.core, product, dots=dotted))
     folded = tuple(loop.var.name for loop in stage.driven("reduction"))
     axes = _Axes(row.var.name, column.var.name, folded)
     if dots.chosen(plan, best) and s.attempt(dots.by_dots, plan, best):

@@ -37,7 +37,7 @@ from tensorlang.schedules.convolution.tiles import (
     extents,
     vector_lines,
 )
-from tensorlang.schedules.cost.tiles import Nest, fastest, tile_cycles
+from tensorlang.schedules.cost.tiles import Nest, compared, fastest, tile_cycles
 from tensorlang.schedules.cost.traffic import Operand
 from tensorlang.schedules.tiling import cut_at, extent, parallelize, write_back
 from tensorlang.scheduling import Knobs, Schedule
@@ -162,6 +162,11 @@ def _chosen(s: Schedule, knobs: Knobs, sums: Sequence[Product]) -> _Tile:
     if first.depthwise:
         tiles = [each for each in tiles if each[0] * steps <= MOST_TAPS] or tiles[:1]
     best = fastest(model, tiles, nest) or (1, 1)
+    knobs.compared.append(
+        lambda: compared(
+            model, tiles, nest, lambda each: {"rows": each[0], "vectors": each[1]}
+        )
+    )
     return _Tile(
         knobs.choice("rows", ROWS, default=best[0]),
         knobs.choice("vectors", VECTORS, default=best[1]),

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import Final
 
@@ -31,7 +32,7 @@ from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.nodes import Binary, Const
 from tensorlang.ir.simplification.simplify import simplify
 from tensorlang.ir.visit import substitute, walk
-from tensorlang.schedules.convolution.model import VECTORS, Work, choose
+from tensorlang.schedules.convolution.model import VECTORS, Work, choose, compared
 from tensorlang.schedules.convolution.products import (
     Product,
     loads,
@@ -81,6 +82,7 @@ def _chosen(s: Schedule, knobs: Knobs, name: str, work: Work) -> tuple[Tile, int
     """The tile and the lines per unit: knobs, by default the cheapest."""
     found = core(s, name)
     tile, lines = choose(work, found)
+    knobs.compared.append(partial(compared, work, found))
     rows = knobs.choice("rows", work.tile_rows, default=tile.rows)
     vectors = knobs.choice("vectors", VECTORS, default=tile.vectors)
     lines = knobs.choice("lines", work.cuts, default=lines)

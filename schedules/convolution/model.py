@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Final
@@ -10,8 +10,10 @@ from typing import Final
 from tensorlang.schedules.convolution.tiles import Tile
 from tensorlang.schedules.cost.core import Core
 from tensorlang.schedules.cost.tiles import Nest, fastest, tile_cycles
+from tensorlang.schedules.cost.tiles import compared as tiles_compared
 from tensorlang.schedules.cost.traffic import Operand
 from tensorlang.schedules.tiling import divisors
+from tensorlang.scheduling.knobs import Candidate
 
 ROWS: Final = tuple(range(1, 15))
 VECTORS: Final = (1, 2, 3, 4, 5, 6, 8)
@@ -115,14 +117,33 @@ class Work:
         )
 
 
-def choose(work: Work, core: Core) -> tuple[Tile, int]:
-    """The fastest tile, and the number of lines per unit of work."""
-    possible = [
+def tiles(work: Work, core: Core) -> list[tuple[Tile, int]]:
+    """Tiles that fit the registers, with the numbers of lines per unit of work."""
+    return [
         (Tile(rows, vectors, core.lanes), lines)
         for rows in work.tile_rows
         for vectors in VECTORS
         if (rows + 1) * vectors < core.registers  # vectors are held for all rows
         for lines in reversed(work.cuts)
     ]
+
+
+def choose(work: Work, core: Core) -> tuple[Tile, int]:
+    """The fastest tile, and the number of lines per unit of work."""
+    possible = tiles(work, core)
     found = fastest(core, possible, lambda each: work.nest(core, *each))
     return found or possible[0]
+
+
+def compared(work: Work, core: Core) -> Iterator[Candidate]:
+    """What `choose` compares."""
+    return tiles_compared(
+        core,
+        tiles(work, core),
+        lambda each: work.nest(core, *each),
+        lambda each: {
+            "rows": each[0].rows,
+            "vectors": each[0].vectors,
+            "lines": each[1],
+        },
+    )

@@ -7,13 +7,14 @@ and fewer elements than products.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil, hypot, inf
 from typing import TypeVar
 
 from tensorlang.schedules.cost.core import REFILL, Core
 from tensorlang.schedules.cost.traffic import Loops, Operand, moved
+from tensorlang.scheduling.knobs import Candidate, Value
 
 T = TypeVar("T")
 
@@ -38,18 +39,33 @@ class Nest:
 
     def alone(self, core: Core) -> float:
         """Cycles of one thread that computes all tiles."""
-        moving = [
+        return hypot(self.busy, *self._moving(core))
+
+    def cycles(self, core: Core) -> float:
+        """Cycles of the slowest thread."""
+        return shared(core, self.alone(core), self.chunks)
+
+    def terms(self, core: Core) -> dict[str, float]:
+        """What the cycles are made of, by name."""
+        alone = self.alone(core)
+        apart = self.cycles(core) < alone
+        share = ceil(self.chunks / core.threads) / self.chunks if apart else 1.0
+        into = (f"into L{level.cache.level}" for level in core.levels)
+        return {
+            "arithmetic": share * self.busy,
+            **dict(zip(into, (share * m for m in self._moving(core)), strict=True)),
+            "handing over": core.handover if apart else 0.0,
+        }
+
+    def _moving(self, core: Core) -> list[float]:
+        """Cycles of what comes into each cache."""
+        return [
             sum(
                 moved(self.loops, self.tile, self.operands, level.cache, level.capacity)
             )
             / level.rate
             for level in core.levels
         ]
-        return hypot(self.busy, *moving)
-
-    def cycles(self, core: Core) -> float:
-        """Cycles of the slowest thread."""
-        return shared(core, self.alone(core), self.chunks)
 
 
 def shared(core: Core, cycles: float, chunks: float) -> float:
@@ -73,6 +89,18 @@ def tile_cycles(
     loads = rows + vectors * (core.crossing if crossing else 1.0)
     ends = REFILL + core.latency + rows * vectors
     return steps * core.tile(rows, vectors, loads) + ends
+
+
+def compared(
+    core: Core,
+    candidates: Iterable[T],
+    nest_of: Callable[[T], Nest],
+    knobs_of: Callable[[T], Mapping[str, Value]],
+) -> Iterator[Candidate]:
+    """What `fastest` compares, with the knobs of each."""
+    for candidate in candidates:
+        nest = nest_of(candidate)
+        yield Candidate(knobs_of(candidate), nest.cycles(core), nest.terms(core))
 
 
 def fastest(

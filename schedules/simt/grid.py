@@ -58,7 +58,9 @@ def grid_knobs(s: Schedule, knobs: Knobs, bits: int, steps: int = 1) -> Grid:
     return Grid(
         knobs.choice("threads", THREADS, default=256),
         knobs.choice("steps", STEPS, default=steps),
-        knobs.choice("lanes", LANES, default=lanes),
+        knobs.choice(
+            "lanes", LANES, default=lanes, why=f"one access moves {whole} bits"
+        ),
     )
 
 

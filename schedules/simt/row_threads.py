@@ -67,13 +67,25 @@ def row_knobs(
         ScheduleError: the rows are no whole accesses, or the threads are too many.
     """
     again = f"_{name}" if name and "row_lanes" in knobs.values else ""
-    lanes = knobs.choice(f"row_lanes{again}", _WIDE, default=_widest(length, bits))
+    lanes = knobs.choice(
+        f"row_lanes{again}",
+        _WIDE,
+        default=_widest(length, bits),
+        why=f"one access moves up to {_ACCESS_BITS} bits",
+    )
     if length is not None and length % lanes:
         raise ScheduleError(f"rows of {length} are not read {lanes} at a time")
     usual = _UNKNOWN if length is None else _enough(length, lanes)
-    threads = knobs.choice(f"threads_a_row{again}", THREADS, default=usual)
+    threads = knobs.choice(
+        f"threads_a_row{again}",
+        THREADS,
+        default=usual,
+        why="rows of any length" if length is None else f"about {_EACH} elements each",
+    )
     many = max(_USUAL // threads, 1)
-    rows = knobs.choice(f"rows_a_block{again}", ROWS, default=many)
+    rows = knobs.choice(
+        f"rows_a_block{again}", ROWS, default=many, why=f"{_USUAL} threads a block"
+    )
     if threads * rows > _MOST:
         raise ScheduleError(f"{threads} threads for each of {rows} rows are too many")
     return RowThreads(length, threads, rows, lanes)

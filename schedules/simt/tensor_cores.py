@@ -213,15 +213,22 @@ def tile_of(
     stage_bytes = 16 // form.chunk * depth * (rows + columns)
     twice = 2 * _USUAL_STAGES * stage_bytes <= s.target.shared_bytes
     again = f"_{stage.name}" if "block_rows" in knobs.values else ""  # a second product
+    why = f"the largest that the sizes fill, at most {most[0]} x {most[1]}"
     tile = Tile(
-        knobs.choice(f"block_rows{again}", _BLOCKS, default=rows),
-        knobs.choice(f"block_columns{again}", _BLOCKS, default=columns),
+        knobs.choice(f"block_rows{again}", _BLOCKS, default=rows, why=why),
+        knobs.choice(f"block_columns{again}", _BLOCKS, default=columns, why=why),
         knobs.choice(f"depth{again}", _DEPTHS, default=depth),
         (
             knobs.choice(f"warp_rows{again}", _WARPS, default=2),
             knobs.choice(f"warp_columns{again}", _WARPS, default=2 if few else 4),
         ),
-        knobs.choice(f"stages{again}", _STAGES, default=_USUAL_STAGES - (not twice)),
+        knobs.choice(
+            f"stages{again}",
+            _STAGES,
+            default=_USUAL_STAGES - (not twice),
+            why=f"{'two' if twice else 'no two'} blocks of {_USUAL_STAGES} stages fit "
+            "the shared memory",
+        ),
         knobs.flag(f"swizzle{again}", default=True),
     )
     _fits(tile, form, s)

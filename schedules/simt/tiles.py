@@ -97,15 +97,26 @@ def _tile(knobs: Knobs, name: str, sides: Sides, most: int, *, ahead: bool) -> T
     if not part:
         own = _enough(sides, own)
     again = f"_{name}" if "rows" in knobs.values else ""  # a further contraction
+    why = f"{prod(own)} sums a thread, of {most} that registers hold"
     return Tile(
         RegisterTile(
-            knobs.choice(f"rows{again}", _SUMS, default=own[0]),
-            knobs.choice(f"columns{again}", _SUMS, default=own[1]),
+            knobs.choice(f"rows{again}", _SUMS, default=own[0], why=why),
+            knobs.choice(f"columns{again}", _SUMS, default=own[1], why=why),
             knobs.choice(f"warps{again}", _WARPS, default=2),
         ),
         knobs.choice(f"depth{again}", _DEPTHS, default=16),
-        knobs.choice(f"part{again}", _PARTS, default=part),
-        knobs.choice(f"stages{again}", _STAGES, default=3 if ahead else 1),
+        knobs.choice(
+            f"part{again}",
+            _PARTS,
+            default=part,
+            why="splits the sums, as there are few results" if part else "",
+        ),
+        knobs.choice(
+            f"stages{again}",
+            _STAGES,
+            default=3 if ahead else 1,
+            why="copies run ahead of the sums" if ahead else "no asynchronous copies",
+        ),
         knobs.choice(f"group{again}", GROUPS, default=16),
     )
 

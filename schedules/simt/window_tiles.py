@@ -70,7 +70,12 @@ def tile_of(knobs: Knobs, slid: Windows, top: Stage) -> Tile:
     sizes |= {name: slid.sizes[name] or 1 for name in slid.same}
     usual = _columns(slid, column, top)
     sizes[column] = _within(
-        knobs.choice(f"window_columns{again}", _COLUMNS, default=usual),
+        knobs.choice(
+            f"window_columns{again}",
+            _COLUMNS,
+            default=usual,
+            why="an access that divides lines, or a few",
+        ),
         slid.sizes[column],
     )
     lanes = _lanes(slid, sizes, top)
@@ -79,7 +84,12 @@ def tile_of(knobs: Knobs, slid: Windows, top: Stage) -> Tile:
     depth = _depth(slid, sizes, top)
     if others:
         usual = _rows(slid, sizes, others[0], depth * _words(top))
-        rows = knobs.choice(f"window_rows{again}", _ROWS, default=usual)
+        rows = knobs.choice(
+            f"window_rows{again}",
+            _ROWS,
+            default=usual,
+            why="divides the lines, and its windows fit the registers",
+        )
         sizes[others[0]] = _within(rows, slid.sizes[others[0]])
     threads = knobs.choice(f"window_threads{again}", _THREADS, default=256)
     if _registers(slid, sizes, depth * _words(top)) > 2 * _WORDS:

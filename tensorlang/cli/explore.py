@@ -113,6 +113,7 @@ def subject_of(
         op.function(workload, chosen.algorithm),
         chosen.schedule,
         kernel,
+        chosen.knobs,
         op.sizes(workload),
         _measured(chosen.record, workload, target),
     )

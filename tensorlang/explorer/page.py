@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import jinja2
 from markupsafe import Markup
 
+from tensorlang.explorer.choices import comparisons
 from tensorlang.explorer.limits import Limits, limits_of, roofline
 from tensorlang.explorer.loop_table import bytes_of, loops_of, sizes_of
 from tensorlang.explorer.machine_code import mix
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tensorlang.explorer.search import Search
     from tensorlang.ir.nodes import Function
     from tensorlang.runtime.kernel import Kernel
+    from tensorlang.scheduling.knobs import Knobs
     from tensorlang.scheduling.schedule import Schedule
 
 _MOST_MIXED: Final = 8  # kinds of instructions
@@ -43,6 +45,7 @@ class Subject:
         definition: The operator's definition.
         schedule: Its schedule.
         kernel: The kernel built from it.
+        knobs: Its knobs, with what was compared for their defaults.
         sizes: The values of its symbolic sizes.
         measured: Seconds of a call by the record of this workload; 0 without one.
     """
@@ -52,6 +55,7 @@ class Subject:
     definition: Function
     schedule: Schedule
     kernel: Kernel
+    knobs: Knobs
     sizes: Mapping[str, int]
     measured: float = 0.0
 
@@ -89,11 +93,20 @@ def page(
     limits, sizes = subject.limits, sizes_of(subject.definition, subject.sizes)
     params, function = subject.definition.params, subject.schedule.function
     rows, kernel = loops_of(function, subject.sizes), subject.kernel
-    knobs = kernel.artifact.knobs
+    compared = comparisons(subject.knobs)
     return template.render(
         subject=subject,
         limits=limits,
-        summary=summary(function, kernel.lowered, rows, limits, knobs, search=search),
+        summary=summary(
+            function,
+            kernel.lowered,
+            rows,
+            limits,
+            subject.knobs,
+            compared=compared,
+            search=search,
+        ),
+        compared=compared,
         roofline=roofline(limits),
         params=[(each, bytes_of(each.buffer, sizes)) for each in params],
         loops=rows,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from tensorlang.explorer.choices import Comparison, reasons, settings
 from tensorlang.explorer.limits import Limits
 from tensorlang.explorer.loop_table import Loop
 from tensorlang.ir import nodes as ir
@@ -19,6 +20,7 @@ from tensorlang.scheduling.analysis.tree import (
 
 if TYPE_CHECKING:
     from tensorlang.explorer.search import Search
+    from tensorlang.scheduling.knobs import Knobs
 
 _BECAME: Final = {
     "vectorized": "vectors",
@@ -28,6 +30,7 @@ _BECAME: Final = {
 }
 
 _NOT_SEARCHED: Final = "none on this machine: tlang tune compares other knobs"
+_USUAL: Final = "usual values: no model or rule of this schedule compares others"
 
 
 def summary(
@@ -35,8 +38,9 @@ def summary(
     lowered: ir.Function,
     rows: Sequence[Loop],
     limits: Limits,
-    knobs: Mapping[str, object],
+    knobs: Knobs,
     *,
+    compared: Sequence[Comparison] = (),
     search: Search | None = None,
 ) -> dict[str, str]:
     """What a scheduled function does, by topic; topics without an answer are absent.
@@ -48,6 +52,7 @@ def summary(
             and those of one iteration.
         limits: Its limits.
         knobs: Its knobs.
+        compared: What cost models compared for them.
         search: The search that found it, if it is known.
     """
     found: dict[str, list[str]] = {topic: [] for topic in _BECAME.values()}
@@ -57,7 +62,12 @@ def summary(
             index = f" \N{RIGHTWARDS ARROW} {thread}" if thread else ""
             found[_BECAME[kind]].append(f"{loop.name} ({loop.trips_text}){index}")
     found["copies"] = list(_copies(function, lowered, rows))
-    found["knobs"] = [f"{name}={value!r}" for name, value in knobs.items()]
+    if knobs.values:
+        why = [*(each.said for each in compared), *reasons(knobs)]
+        found["knobs"], found["why"] = (
+            [settings(knobs.values)],
+            ["; ".join(why) or _USUAL],
+        )
     found["search"] = ["; ".join(search.reasons) if search else _NOT_SEARCHED]
     found["limit"] = list(_limit(limits))
     return {n: ", ".join(dict.fromkeys(said)) for n, said in found.items() if said}

@@ -9,7 +9,7 @@ domains; otherwise they take the defaults. Domains and values are recorded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -73,8 +73,24 @@ class Integer:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Values of knobs, as a cost model sees them.
+
+    Attributes:
+        knobs: The values that it compares, by name.
+        cycles: The predicted time of the slowest thread.
+        terms: What it is made of, by name, in cycles; they overlap in part.
+    """
+
+    knobs: Mapping[str, Value]
+    cycles: float
+    terms: Mapping[str, float]
+
+
 Domain: TypeAlias = Choice | Integer
 Cost: TypeAlias = Callable[[Mapping[str, Value]], float]
+Candidates: TypeAlias = Callable[[], Iterable[Candidate]]
 
 
 class Knobs:
@@ -87,6 +103,8 @@ class Knobs:
         costs: The schedule's cost model, if any: a sum of predicted times, in any
             unit, by the values of its knobs; those that are absent have their defaults.
             A search begins with what it predicts to be fastest.
+        compared: What was compared for the defaults: functions that predict it again.
+        reasons: Why knobs have their defaults where a rule decides, by name.
     """
 
     def __init__(
@@ -110,14 +128,23 @@ class Knobs:
         self.values: dict[str, Value] = {}
         self.defaults: dict[str, Value] = {}
         self.costs: list[Cost] = []
+        self.compared: list[Candidates] = []
+        self.reasons: dict[str, str] = {}
 
     @classmethod
     def replay(cls, values: Mapping[str, Value]) -> Knobs:
         """Knobs of a record: each must be present, and in its domain."""
         return cls(pinned=values, complete=True)
 
-    def choice(self, name: str, options: Sequence[V], default: V | None = None) -> V:
-        """One of `options`; the first of them by default.
+    def choice(
+        self,
+        name: str,
+        options: Sequence[V],
+        default: V | None = None,
+        *,
+        why: str = "",
+    ) -> V:
+        """One of `options`; the first of them by default, for the reason `why`.
 
         Raises:
             ArgumentError: no options, or a default or replayed value that is none of
@@ -129,6 +156,8 @@ class Knobs:
         chosen: V = self.ask(
             name, Choice(tuple(options)), options[0] if default is None else default
         )
+        if why:
+            self.reasons[name] = why
         return chosen
 
     def integer(

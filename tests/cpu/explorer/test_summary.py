@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tensorlang.explorer.choices import comparisons
 from tensorlang.explorer.limits import Limits
 from tensorlang.explorer.loop_table import loops_of
 from tensorlang.explorer.summary import summary
 from tensorlang.ir.text.parser import parse
+from tensorlang.scheduling.knobs import Knobs
 from tensorlang.scheduling.schedule import Schedule
 
 MATMUL = """
@@ -23,13 +25,19 @@ def matmul(x: f32[8, 16], w: f32[32, 16], y: Out[f32[8, 32]]):
 
 
 def summarised(function, limits, **knobs):
-    return summary(function, function, loops_of(function, {}), limits, knobs)
+    asked = Knobs(pinned=knobs)
+    for name, value in knobs.items():
+        asked.choice(name, [value])
+    return summary(function, function, loops_of(function, {}), limits, asked)
 
 
 def of(subject):
     function, kernel = subject.schedule.function, subject.kernel
-    rows, knobs = loops_of(function, subject.sizes), kernel.artifact.knobs
-    return summary(function, kernel.lowered, rows, subject.limits, knobs)
+    rows, knobs = loops_of(function, subject.sizes), subject.knobs
+    compared = comparisons(knobs)
+    return summary(
+        function, kernel.lowered, rows, subject.limits, knobs, compared=compared
+    )
 
 
 def test_what_became_of_loops_and_arrays():
@@ -46,6 +54,7 @@ def test_what_became_of_loops_and_arrays():
         "copies": "w \N{RIGHTWARDS ARROW} w_global "
         f"(global f32[8, 16], in another order) in each {outer}",
         "knobs": "lanes=8",
+        "why": "usual values: no model or rule of this schedule compares others",
         "search": "none on this machine: tlang tune compares other knobs",
         "limit": "not measured",
     }
@@ -61,7 +70,7 @@ def test_a_plain_function_has_a_limit_alone():
 @pytest.mark.parametrize(
     ("name", "target", "said"),
     [
-        ("dense", "llvm", {"vectors", "threads", "copies", "knobs", "limit"}),
+        ("dense", "llvm", {"vectors", "threads", "copies", "knobs", "why", "limit"}),
         ("softmax", "llvm", {"vectors", "threads", "limit"}),
         ("optim.adam", "llvm", {"vectors", "threads", "limit"}),
     ],
@@ -90,7 +99,7 @@ def f(x: f32[n], y: Out[f32[n]], *, n: i64):
 
     def threads(size):
         rows = loops_of(s.function, {"n": size})
-        return summary(s.function, s.function, rows, Limits(None), {})["threads"]
+        return summary(s.function, s.function, rows, Limits(None), Knobs())["threads"]
 
     assert threads(1000) == f"{rest} (1,000)"
     assert threads(4096) == f"{outer} (2)"
