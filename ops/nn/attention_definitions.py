@@ -190,10 +190,10 @@ def attention(p: Problem) -> ir.Tensor:
     weight = _weights(p)
     t = ir.reduce_axis(p.k.shape[1], "t")
 
-    def weighted(*at: ir.Expr) -> ir.Reduction:
-        *i, column = at
-        value = weight[(*i, t)] * ir.wide(p.v[i[0], t, column])
-        seen = p.sees(i[-1], t.expression())
+    def weighted(*i: ir.Expr) -> ir.Reduction:
+        *row, column = i
+        value = weight[(*row, t)] * ir.wide(p.v[row[0], t, column])
+        seen = p.sees(row[-1], t.expression())
         return ir.sum(ir.select(seen, value, 0.0) if p.limited else value, t)
 
     shape = (*rows, p.v.shape[2])
@@ -210,16 +210,16 @@ def _weights(p: Problem) -> ir.Tensor:
     most = ir.rows.top_of(scores.dtype)
     top = ir.compute(rows, lambda *i: ir.reduction(most, scores[(*i, t)], t), "top")
 
-    def exponential(*at: ir.Expr) -> ir.Expr:
-        base = top[at[:-1]]
-        return ir.exp(scores[at] - ir.select(base.equal(-math.inf), 0.0, base))
+    def exponential(*i: ir.Expr) -> ir.Expr:
+        base = top[i[:-1]]
+        return ir.exp(scores[i] - ir.select(base.equal(-math.inf), 0.0, base))
 
     e = ir.compute((*rows, n), exponential, "e")
     total = ir.compute(rows, lambda *i: ir.sum(e[(*i, t)], t), "total")
 
-    def share(*at: ir.Expr) -> ir.Expr:
-        whole: ir.Expr = total[at[:-1]]
-        value: ir.Expr = e[at]
+    def share(*i: ir.Expr) -> ir.Expr:
+        whole: ir.Expr = total[i[:-1]]
+        value: ir.Expr = e[i]
         return value / ir.select(whole.equal(0.0), 1.0, whole)
 
     return ir.compute((*rows, n), share, "weight")
@@ -230,14 +230,14 @@ def _scores(p: Problem) -> ir.Tensor:
     *rows, depth = p.q.shape
     shape, c = (*rows, p.k.shape[1]), ir.reduce_axis(depth, "c")
 
-    def dot(*at: ir.Expr) -> ir.Reduction:
-        *i, key = at
-        return ir.sum(ir.wide(p.q[(*i, c)]) * ir.wide(p.k[i[0], key, c]), c)
+    def dot(*i: ir.Expr) -> ir.Reduction:
+        *row, key = i
+        return ir.sum(ir.wide(p.q[(*row, c)]) * ir.wide(p.k[row[0], key, c]), c)
 
     dots = ir.compute(shape, dot, "dots")
 
-    def score(*at: ir.Expr) -> ir.Expr:
-        return p.score(at[:-1], at[-1], dots[at] * p.scale)
+    def score(*i: ir.Expr) -> ir.Expr:
+        return p.score(i[:-1], i[-1], dots[i] * p.scale)
 
     return ir.compute(shape, score, "scores")
 
@@ -247,5 +247,5 @@ def stored(made: ir.Tensor, like: ir.Tensor, name: str) -> ir.Tensor:
     if made.dtype == like.dtype:
         return made
     return ir.compute(
-        made.buffer.shape, lambda *at: ir.stored(made[at], like.dtype), name
+        made.buffer.shape, lambda *i: ir.stored(made[i], like.dtype), name
     )

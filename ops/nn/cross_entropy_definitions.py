@@ -184,7 +184,7 @@ def _as(total: ir.Tensor, like: ir.Tensor) -> ir.Tensor:
     if total.dtype == like.dtype:
         return total
     shape = total.buffer.shape
-    return ir.compute(shape, lambda *at: ir.stored(total[at], like.dtype), "y")
+    return ir.compute(shape, lambda *i: ir.stored(total[i], like.dtype), "y")
 
 
 def shares(given: Labelled, dy: ir.Tensor | ir.Expr, how: str) -> ir.Tensor:

@@ -169,8 +169,8 @@ def _exact(
         j, k = at
         return w.array[j // LANES, k // GROUP, j % LANES * GROUP + k % GROUP]
 
-    def unsigned(*at: Any) -> ir.Expr:
-        value = weight(*at)
+    def unsigned(*i: Any) -> ir.Expr:
+        value = weight(*i)
         return value.cast(ir.u8) ^ ir.as_expr(_HALF, ir.u8) if signed else value
 
     wide, length, given, offset = columns, depth, x, None
@@ -190,11 +190,11 @@ def _exact(
 
     products = ir.compute((*groups, rows, wide), product, "products")
     row_sums = ir.compute(
-        x.shape[:-1], lambda *at: ir.sum(x[(*at, of_x)].cast(ir.i32), of_x), "row_sums"
+        x.shape[:-1], lambda *i: ir.sum(x[(*i, of_x)].cast(ir.i32), of_x), "row_sums"
     )
     column_sums = ir.compute(
         (columns, *groups),
-        lambda *at: ir.sum(weight(*at, of_w).cast(ir.i32), of_w),
+        lambda *i: ir.sum(weight(*i, of_w).cast(ir.i32), of_w),
         "column_sums",
     )
 

@@ -66,9 +66,7 @@ def lstm_cell(
     h = ir.compute((rows, size), result, "h")
     if wide.dtype == c.dtype:
         return h, wide
-    return h, ir.compute(
-        (rows, size), lambda *at: ir.stored(wide[at], c.dtype), "state"
-    )
+    return h, ir.compute((rows, size), lambda *i: ir.stored(wide[i], c.dtype), "state")
 
 
 @operator(

@@ -45,13 +45,13 @@ def rotary(x: Floats, cos: Floats, sin: Floats, interleaved: bool = False) -> ir
     shape = (*batch, rows, length, *pairs)
     view = ir.reshaped(x, shape)
 
-    def element(*at: ir.Expr) -> ir.Expr:
-        *before, i, first, second = at
+    def element(*i: ir.Expr) -> ir.Expr:
+        *before, position, first, second = i
         side, pair = (second, first) if interleaved else (first, second)
         other = (first, 1 - second) if interleaved else (1 - first, second)
-        angle = (*before[:-1], i, pair)
-        rotated = ir.wide(view[(*before, i, *other)])
+        angle = (*before[:-1], position, pair)
+        rotated = ir.wide(view[(*before, position, *other)])
         rotated = ir.select(side.equal(0), -rotated, rotated) * ir.wide(sin[angle])
-        return ir.stored(ir.wide(view[at]) * ir.wide(cos[angle]) + rotated, x.dtype)
+        return ir.stored(ir.wide(view[i]) * ir.wide(cos[angle]) + rotated, x.dtype)
 
     return ir.reshaped(ir.compute(shape, element, "y"), x.shape)

@@ -214,7 +214,7 @@ class Rows:
 
     def each(self, value: Callable[[Index], Body], name: str | tuple[str, ...]) -> Any:
         """The value at each position."""
-        return compute(self.array.shape, lambda *at: value(at), name)
+        return compute(self.array.shape, lambda *i: value(i), name)
 
     def row(self, value: Callable[[Index], Expr], name: str) -> Tensor:
         """One value per row."""

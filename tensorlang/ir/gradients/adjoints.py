@@ -15,7 +15,8 @@ not affine, the iterations add to `dx[f(axes)]` in order, those of other axes ap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from operator import and_
@@ -319,7 +320,8 @@ class _Tape:
         first, _ = summands[0]
 
         def element(*i: ir.Var) -> Reduction:
-            loops = [reduce_axis(e, f"r_{v.name}") for v, e in first.free.items()]
+            named = zip(_loop_names(first.free), first.free.values(), strict=True)
+            loops = [reduce_axis(extent, name) for name, extent in named]
             here = (*i, *(axis.var for axis in loops))
             values = [
                 substitute(
@@ -582,6 +584,13 @@ def _bound(total: Poly, place: ir.Var) -> ir.Expr:
     if by > 0:
         return place >= (-rest).expr()
     return place < rest.shifted(1).expr()
+
+
+def _loop_names(axes: Iterable[ir.Var]) -> list[str]:
+    """Names for loops of sums over axes: of `vi1_0`, `r_i1`."""
+    taken: set[str] = set()
+    roots = (re.sub(r"^v|(_\d+)+$", "", axis.name) for axis in axes)
+    return [fresh(f"r_{root}", taken) for root in roots]
 
 
 class _Solved:

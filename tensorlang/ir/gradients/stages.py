@@ -118,8 +118,8 @@ class Forward:
     ) -> Tensor:
         """A call at each index, in a stage of its own."""
 
-        def element(*at: ir.Var) -> ir.Expr:
-            return substitute(call, dict(zip(place, at, strict=True)))
+        def element(*i: ir.Var) -> ir.Expr:
+            return substitute(call, dict(zip(place, i, strict=True)))
 
         name = fresh(call.name, self.taken)
         made: Tensor = compute([axes[var] for var in place], element, name)
