@@ -94,7 +94,7 @@ def _useful(
     """
     wanted: ir.Expr = ir.as_expr(1)
     private = False
-    for loop in sorted(_outermost(body), key=lambda loop: loop.var.name):
+    for loop in sorted(_outermost(body), key=_constant_first):
         extent = loop.extent
         if not free_vars(extent) <= set(function.scalars) or reads(extent):
             extent = ir.as_expr(threads)
@@ -105,6 +105,11 @@ def _useful(
             if isinstance(node, ir.Alloc)
         )
     return wanted, make("min", wanted, ir.as_expr(threads)) if private else wanted
+
+
+def _constant_first(loop: ir.For) -> tuple[bool, str]:
+    """An order in which a maximum that exceeds others is known before those."""
+    return not isinstance(loop.extent, ir.Const), loop.var.name
 
 
 def _promote(body: ir.Stmt) -> ir.Stmt:
