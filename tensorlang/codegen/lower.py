@@ -47,9 +47,8 @@ def lower(function: Function, target: Target) -> Function:
     known = entry(function)
     function = simplify_function(function, known)
     function = vectorize(function, names, target.vector_bits)
-    function = share(function, names, target.threads)
+    function = share(without_copies(function), names, target.threads)
     function = simplify_function(function, known)
-    function = without_copies(function)
     again = _settled_by_unrolling(function)
     function = unroll(function, names)
     function = simplify_function(function, known) if again else function

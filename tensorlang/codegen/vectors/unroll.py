@@ -45,9 +45,9 @@ def unroll(function: ir.Function, names: Names, most: int | None = None) -> ir.F
 
 
 def without_copies(function: ir.Function) -> ir.Function:
-    """The function without `Let` copies of variables and constants in unrolled loops.
+    """The function without `Let` copies of variables and constants.
 
-    Unrolling would duplicate them in every iteration.
+    They name nothing new, and unrolling would duplicate them in every iteration.
     """
     values: dict[ir.Var, ir.Expr] = {}
 
@@ -69,12 +69,7 @@ def without_copies(function: ir.Function) -> ir.Function:
             case _:
                 return rebuild(node, inside)
 
-    def visit(stmt: ir.Stmt) -> ir.Stmt:
-        if isinstance(stmt, ir.For) and stmt.kind == "unrolled":
-            return inside(stmt)
-        return rebuild_statements(stmt, visit)
-
-    return rebuild_statements(function, visit)
+    return rebuild_statements(function, inside)
 
 
 def _is_long(body: ir.Stmt, count: int, most: int) -> bool:
