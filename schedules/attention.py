@@ -92,20 +92,13 @@ class _Tile:
             if (rows * vectors + vectors) * per < core.registers
         ]
         products, vectors, rows = max(fitting)
+        why = (
+            f"{products:.3g} products for each operand loaded, the most of "
+            f"{len(fitting)} tiles that fit {core.registers} registers"
+        )
         return cls(
-            knobs.choice(
-                f"{name}_rows",
-                _SIDES,
-                default=rows,
-                why=f"{products:.3g} products for each operand loaded, the most of "
-                f"{len(fitting)} tiles that fit {core.registers} registers",
-            ),
-            knobs.choice(
-                f"{name}_vectors",
-                _SIDES[:3],
-                default=vectors,
-                why=f"as {name}_rows",
-            ),
+            knobs.choice(f"{name}_rows", _SIDES, default=rows, why=why),
+            knobs.choice(f"{name}_vectors", _SIDES[:3], default=vectors, why=why),
         )
 
 

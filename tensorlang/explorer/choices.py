@@ -51,9 +51,7 @@ class Comparison:
         """The comparison in a sentence."""
         if self.own is None:
             return f"none of the {self.count:,} candidates that the model compares"
-        terms = (
-            f"{n} {self.own.terms[n]:,.0f}" for n in self.terms if n in self.own.terms
-        )
+        terms = (f"{n} {time:,.0f}" for n, time in self.own.terms.items() if time)
         text = f"{self.own.cycles:,.0f} cycles predicted ({', '.join(terms)})"
         if not self.others:
             return f"{text}, the only candidate"

@@ -13,7 +13,6 @@ for (const stage of Object.values(links.stages)) { // machine code has what its 
     stage[kind] ??= stage.sources.map((line) => (line ? links.stages.source[kind][line - 1] : []));
   }
 }
-const MOST_LINES = 3000; // of a stage that is shown from the beginning, for speed
 const status = document.getElementById("status");
 const root = document.documentElement;
 let pinned = null;
@@ -72,14 +71,30 @@ function clear() {
 
 function mark(stage, index, name) {
   const line = lineAt(stage, index);
+  if (!line) return; // of a long stage that was not shown yet
   line.classList.add(name);
   shown.push(line);
 }
 
+// Makes the lines of a long stage, which are text until it is shown.
+function fill(name) {
+  const text = document.getElementById(`lines:${name}`);
+  if (!text) return;
+  const size = Number(text.dataset.part), lines = text.textContent.split("\n");
+  const parts = [];
+  for (let at = 0; at < lines.length; at += size) {
+    const part = lines.slice(at, at + size).map((line, n) => `<div class=line id=${name}:${at + n + 1}><code>${line}</code></div>`);
+    parts.push(`<div class=part style="--at:${at};--lines:${part.length}">${part.join("")}</div>`);
+  }
+  document.querySelector(`#${name} > pre`).innerHTML = parts.join("");
+  text.remove();
+  if (pinned) reveal(pinned, false);
+}
+
 function scrollTo(line) {
-  const panel = line.closest("pre");
+  const panel = line?.closest("pre");
   if (!panel || !panel.offsetParent) return;
-  const top = line.offsetTop - panel.offsetTop;
+  const top = line.getBoundingClientRect().top - panel.getBoundingClientRect().top + panel.scrollTop;
   if (top < panel.scrollTop || top > panel.scrollTop + panel.clientHeight - 20) {
     panel.scrollTop = top - panel.clientHeight / 3;
   }
@@ -123,6 +138,7 @@ function toggle(name, on) {
   const section = document.getElementById(name);
   const button = document.querySelector(`button[data-stage="${name}"]`);
   section.hidden = on === undefined ? !section.hidden : !on;
+  if (!section.hidden) fill(name);
   button.setAttribute("aria-pressed", String(!section.hidden));
 }
 
@@ -148,7 +164,9 @@ function otherTheme() {
 }
 
 function follow() {
-  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const name = decodeURIComponent(location.hash.slice(1));
+  if (stages.includes(name.split(":")[0])) fill(name.split(":")[0]);
+  const target = document.getElementById(name);
   if (!target) return;
   const section = target.closest("section");
   if (section && section.hidden) choose(section.id);
@@ -235,10 +253,4 @@ document.getElementById("theme").addEventListener("click", otherTheme);
 window.addEventListener("hashchange", follow);
 setTheme(window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 if (narrow()) choose(stages[0]);
-else {
-  const long = stages.filter((name) => links.stages[name].own.length > MOST_LINES);
-  for (const name of ["trace", "compare", "search", "facts", ...long]) {
-    if (document.getElementById(name)) toggle(name, false);
-  }
-}
 follow();

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from tensorlang.scheduling.schedule import Schedule
 
 _MOST_MIXED: Final = 8  # kinds of instructions
+_MOST_LINES: Final = 3000  # of a stage that is shown from the beginning, for speed
+_PART_LINES: Final = 100  # that a browser lays out together, when they come into view
 _CONTEXT: Final = 2  # unchanged lines around a difference
 # JSON in a script element: nothing in it may look like a tag
 _ESCAPES: Final = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
@@ -107,6 +109,8 @@ def page(
             search=search,
         ),
         compared=compared,
+        part_lines=_PART_LINES,
+        long={each.name for each in stages if len(each.lines) > _MOST_LINES},
         roofline=roofline(limits),
         params=[(each, bytes_of(each.buffer, sizes)) for each in params],
         loops=rows,

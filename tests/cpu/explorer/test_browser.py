@@ -51,15 +51,16 @@ def file(subject, tmp_path_factory):
 @pytest.fixture
 def opened(browser, file):
     """A function that opens the page; nothing may be fetched or said on the console."""
-    said, asked, tabs = [], [], []
+    said, asked, tabs, opened = [], [], [], set()
 
-    def open_page(width=1440, fragment=""):
+    def open_page(width=1440, fragment="", path=file):
         tab = browser.new_page(viewport={"width": width, "height": 800})
         tab.set_default_timeout(PATIENCE)
         tab.on("console", lambda message: said.append(message.text))
         tab.on("pageerror", lambda error: said.append(str(error)))
         tab.on("request", lambda request: asked.append(request.url))
-        tab.goto(f"{file.as_uri()}{fragment}")
+        tab.goto(f"{path.as_uri()}{fragment}")
+        opened.add(path.as_uri())
         tabs.append(tab)
         return tab
 
@@ -67,7 +68,7 @@ def opened(browser, file):
     for tab in tabs:
         tab.close()
     assert said == []
-    assert {url.partition("#")[0] for url in asked} == {file.as_uri()}
+    assert {url.partition("#")[0] for url in asked} == opened
 
 
 def marked(tab, stage, kind="strong"):
@@ -151,3 +152,20 @@ def test_light_and_dark(opened):
         tab.keyboard.press("d")
         colours.add(tab.evaluate("getComputedStyle(document.body).backgroundColor"))
     assert len(colours) == 2
+
+
+def test_a_long_stage_is_made_when_it_is_shown(opened, subject, monkeypatch, tmp_path):
+    monkeypatch.setattr("tensorlang.explorer.page._MOST_LINES", 150)
+    path = tmp_path / "softmax.html"
+    path.write_text(page(subject("softmax", "128x1000")), "utf-8")
+    tab = opened(path=path)
+    assert tab.locator("#asm .line").count() == 0
+    line_of(tab, "lowered", "lane_reduce").hover()  # it is linked to hidden lines, too
+    tab.locator("button[data-stage=asm]").click()
+    lines = tab.locator("#asm .line")
+    assert tab.locator("#asm small").text_content() == f"{lines.count()} lines"
+    assert lines.nth(120).get_attribute("id") == "asm:121"
+    tab = opened(path=path, fragment="#asm:121")
+    assert tab.locator("#asm .current").get_attribute("id") == "asm:121"
+    assert tab.locator("#asm .current").is_visible()
+    assert marked(tab, "definition")
