@@ -1,10 +1,12 @@
 """Tuners that share a search: how much faster they are, and what the database takes.
 
     python -m benchmarks.shared_search tuners --tuners 4 --seeds 5
+    python -m benchmarks.shared_search tuners --landscape search.jsonl --near 1.1
     python -m benchmarks.shared_search outage --seconds 60
     python -m benchmarks.shared_search load --tuners 1000 --rows 1000000
 
-Devices are simulated: a measurement is a sleep, and a time that follows from the knobs.
+Devices are simulated: a measurement is a sleep, and a time that follows from the knobs,
+or that a finished search has, of any format of `tlang replay`.
 Without a URL, a PostgreSQL server of its own is started for it, as for the tests.
 """
 
@@ -17,10 +19,10 @@ import runpy
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from statistics import median, quantiles
@@ -33,12 +35,14 @@ from tensorlang.ir.definitions.frontend import compute
 from tensorlang.ops import operator
 from tensorlang.scheduling import Knobs, Schedule, schedule
 from tensorlang.scheduling.knobs import Integer, Value
+from tensorlang.tuner.landscapes import landscape as landscapes
 from tensorlang.tuner.search.search import Search
 from tensorlang.tuner.search.space import Space
 from tensorlang.tuner.storage import databases, studies
 from tensorlang.tuner.storage.rows import Row, parameter
 from tensorlang.tuner.storage.storage import Trials
-from tensorlang.tuner.workers.protocol import LOST, OK, Candidate, Outcome
+from tensorlang.tuner.workers.protocol import ILLEGAL, LOST, OK, Candidate, Outcome
+from tensorlang.tuner.workers.scheduler import Scheduled
 
 FAMILY: Final = "shared_search"
 SIZES: Final = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
@@ -46,6 +50,7 @@ CHUNKS: Final = [1, 3, 5, 7, 9]
 GOAL: Final = {"a": 16, "b": 64, "c": 5}
 BEST: Final = 1e-3  # seconds at the goal
 NEAR: Final = 1.02  # of the best time: the quality that is waited for
+WHOLE: Final = 0.0  # a quality that only the end of the space ends
 NUMBERS: Final = Integer(0, 1 << 30)
 
 app = typer.Typer(add_completion=False)
@@ -74,6 +79,59 @@ def seconds(knobs: Mapping[str, Value]) -> float:
     return BEST * (1 + 0.1 * sum(steps) + ridge)
 
 
+class Formula:
+    """The simulated device of `copy`."""
+
+    best = BEST
+
+    def space(self) -> Space:
+        """The space of `split`."""
+        return Space(copy, copy.workload((1 << 20,), dtypes="f32"), targets.host())
+
+    def outcome(self, knobs: Mapping[str, Value]) -> Outcome:
+        """What a measurement gives."""
+        return Outcome(OK, "", seconds(knobs))
+
+
+class Replayed:
+    """A finished search as a device, and as the schedule of its space.
+
+    Configurations that it did not measure are refused; its first one is the default.
+    """
+
+    def __init__(self, path: Path) -> None:
+        found = landscapes.read(path).of_best()
+        table = found.table()
+        self.best = found.best.outcome.seconds
+        self._columns = table.columns
+        self._outcomes = {tuple(k.values()): outcome for k, outcome in table.rows}
+        self._first = table.rows[0][0]
+
+    def space(self) -> Space:
+        """The space of the search."""
+        return replace(Formula().space(), scheduler=self)
+
+    def outcome(self, knobs: Mapping[str, Value]) -> Outcome:
+        """What the search measured."""
+        return self._outcomes[tuple(knobs.values())]
+
+    def schedule(self, algorithm: str, knobs: Knobs) -> Scheduled:
+        """Ask for the knobs, in their order."""
+        del algorithm
+        for name, values in self._columns.items():
+            knobs.choice(name, values, self._first[name])
+        if tuple(knobs.values.values()) not in self._outcomes:
+            return Scheduled(outcome=Outcome(ILLEGAL, "it was not measured"))
+        return Scheduled(ir=str(knobs.values))
+
+    def predict(
+        self, algorithm: str, settings: Sequence[Mapping[str, Value]]
+    ) -> list[float]:
+        """There is no model."""
+        del algorithm
+        return [math.inf] * len(settings)
+
+
 @dataclass(frozen=True, slots=True)
 class Told:
     """A measurement: its code, its time, and when it was told."""
@@ -83,11 +141,25 @@ class Told:
     at: float
 
 
-def tune(
-    url: str, study: str, seed: int, sleep: float, start: Barrier, *, whole: bool
-) -> list[Told]:
-    """Search with a simulated device: the whole space, or until it is good enough."""
-    space = Space(copy, copy.workload((1 << 20,), dtypes="f32"), targets.host())
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What tuners are to do.
+
+    Attributes:
+        sleep: Seconds of a measurement.
+        near: The quality at which they end, as a multiple of the best time.
+        landscape: A finished search; None for the formula.
+    """
+
+    sleep: float = 0.1
+    near: float = NEAR
+    landscape: Path | None = None
+
+
+def tune(url: str, study: str, seed: int, task: Task, start: Barrier) -> list[Told]:
+    """Search with a simulated device: until it is good enough, or the whole space."""
+    device = Replayed(task.landscape) if task.landscape else Formula()
+    space = device.space()
     trials = Trials(url, study)
     search = Search(space, trials, seed)
     told = []
@@ -96,11 +168,14 @@ def tune(
 
     def over() -> bool:
         fastest = search.fastest()
-        return not whole and fastest is not None and fastest <= NEAR * BEST
+        return fastest is not None and fastest <= task.near * device.best
 
     for suggestion in search.suggestions(over):
-        time.sleep(sleep)
-        found = Outcome(OK, "", seconds(suggestion.candidate.knobs))
+        if suggestion.point.outcome is not None:
+            search.file(suggestion, suggestion.point.outcome)
+            continue
+        time.sleep(task.sleep)
+        found = device.outcome(suggestion.candidate.knobs)
         search.file(suggestion, found)
         now = time.monotonic() - begun
         told.append(Told(suggestion.point.ir, found.seconds, now))
@@ -108,13 +183,11 @@ def tune(
     return told
 
 
-def _work(results: Any, whole: bool, *arguments: Any) -> None:
-    results.put(tune(*arguments, whole=whole))
+def _work(results: Any, *arguments: Any) -> None:
+    results.put(tune(*arguments))
 
 
-def together(
-    url: str, count: int, seed: int, sleep: float, *, whole: bool
-) -> list[Told]:
+def together(url: str, count: int, seed: int, task: Task) -> list[Told]:
     """What some tuners told, each in a process of its own, in the order of time."""
     context = multiprocessing.get_context("spawn")
     start, results = context.Barrier(count), context.Queue()
@@ -122,7 +195,7 @@ def together(
     processes = [
         context.Process(
             target=_work,
-            args=(results, whole, url, study, seed * count + n, sleep, start),
+            args=(results, url, study, seed * count + n, task, start),
             daemon=True,
         )
         for n in range(count)
@@ -148,7 +221,7 @@ def through_outage(
         return {n: c for n, c in studies.counts(url).items() if n not in before}
 
     with ThreadPoolExecutor() as pool:
-        running = pool.submit(together, url, 4, seed, 0.1, whole=True)
+        running = pool.submit(together, url, 4, seed, Task(near=WHOLE))
         while sum(new().values()) < 50:
             time.sleep(0.2)
         server.stop()
@@ -193,17 +266,24 @@ def tuners(
     first: int = 0,
     seeds: int = 1,
     sleep: float = 0.1,
+    near: Annotated[float, typer.Option(help="End at this multiple of the best.")] = (
+        NEAR
+    ),
     whole: Annotated[bool, typer.Option(help="Search all of the space.")] = False,
+    landscape: Annotated[
+        Path | None, typer.Option(help="Replay this search in place of the formula.")
+    ] = None,
 ) -> None:
     """Compare some tuners with one, on a space of 500 with a simulated device each.
 
     Each ends when it knows a time within 2 % of the best; the last line has the sums.
     """
+    task = Task(sleep, WHOLE if whole else near, landscape)
     sums = {1: 0.0, tuners: 0.0}
     with database(url) as place:
         for seed in range(first, first + seeds):
             for count in (1, tuners):
-                told = together(place, count, seed, sleep, whole=whole)
+                told = together(place, count, seed, task)
                 sums[count] += told[-1].at
                 distinct = len({each.code for each in told})
                 found = {"measured": len(told), "distinct": distinct}

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from pathlib import Path
 from statistics import median
@@ -100,6 +101,7 @@ class Run:
     _early: finals.Samples = field(default_factory=dict)  # of the last comparison
     _next_comparison: int = _FIRST_COMPARISON  # correct configurations
     _disturbed: bool = False  # by other programs, in a comparison
+    _untold: list[tuple[Candidate, Outcome]] = field(default_factory=list)
 
     def begin(
         self, place: tuple[int, int], budget: float | None, whole: float | None
@@ -170,7 +172,7 @@ class Run:
             TuningError: the default is wrong.
             KeyboardInterrupt: there is nothing to report yet.
         """
-        worker.deadline = self._ends
+        worker.deadline = self.ends
         try:
             self._explore(search, worker, default)
         except KeyboardInterrupt:
@@ -189,6 +191,17 @@ class Run:
         return Finals()
 
     def _explore(self, search: Search, worker: Worker, default: Candidate) -> None:
+        try:
+            self._search(search, worker, default)
+        finally:
+            with self._bookkeeping(search):
+                self._store(search, default)
+
+    def _search(self, search: Search, worker: Worker, default: Candidate) -> None:
+        """Try what the search suggests.
+
+        An outcome is stored and told while the worker builds the next candidate.
+        """
         suggestions = search.suggestions(lambda: self._over(search, default))
         lost = 0
         while True:
@@ -202,8 +215,8 @@ class Run:
             if outcome is None:
                 return
             with self._bookkeeping(search):
-                search.file(suggestion, outcome)
-            self._tell(search, suggestion.candidate, outcome, default)
+                search.learn(suggestion, outcome)
+            self._untold.append((suggestion.candidate, outcome))
             if suggestion.candidate == default and not outcome.ok:
                 said = f"itself {outcome.status}"
                 if outcome.status == LOST:
@@ -217,6 +230,13 @@ class Run:
             if lost == _MOST_LOST:
                 self.trouble = f"the search was given up: {outcome.reason}"
                 return
+
+    def _store(self, search: Search, default: Candidate) -> None:
+        """Store what came of the last trials, and tell it."""
+        search.store()
+        told, self._untold = self._untold, []
+        for candidate, outcome in told:
+            self._tell(search, candidate, outcome, default)
 
     def _compare(self, search: Search, worker: Worker, default: Candidate) -> None:
         """Time the best so far beside the default, early and again.
@@ -233,6 +253,8 @@ class Run:
         self._next_comparison = 2 * tried
         base = Entrant(default, search.known[default.key][1].seconds)
         other = Entrant(best, outcome.seconds)
+        with self._bookkeeping(search):
+            self._store(search, default)
         with self._stage("finals"):
             found = finals.beside(worker, base, other, self._left(search, default))
         self._disturbed |= worker.disturbed
@@ -265,7 +287,13 @@ class Run:
         with self._stage("build"):
             search.builders.await_built(candidate, left)
         try:
-            outcome = worker.attempt(candidate, limit, best, left=left)
+            outcome = worker.attempt(
+                candidate,
+                limit,
+                best,
+                left=left,
+                meanwhile=partial(self._store, search, default),
+            )
         except TuningError as problem:
             if candidate == default:
                 raise
@@ -343,14 +371,14 @@ class Run:
         return result
 
     @property
-    def _ends(self) -> float:
+    def ends(self) -> float:
         """When the budget ends, by `time.monotonic`."""
         if self.budget is None:
             return inf
         return self._begun + max(self.budget, self.whole or 0.0)
 
     def _until_the_end(self) -> finals.Left:
-        ends = self._ends
+        ends = self.ends
         if self.interrupted:
             ends = min(ends, time.monotonic() + _AFTER_INTERRUPT)
         return lambda: ends - time.monotonic()

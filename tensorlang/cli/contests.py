@@ -28,9 +28,20 @@ RECORD: Final = "record"
 
 
 def compare_two(
-    op: Operator, workload: Workload, target: Target, texts: tuple[str, str]
+    op: Operator,
+    workload: Workload,
+    target: Target,
+    texts: tuple[str, str],
+    budget: float | None,
 ) -> None:
     """Time two configurations against each other, and print which is faster.
+
+    Args:
+        op: The operator.
+        workload: The workload.
+        target: The machine.
+        texts: The configurations.
+        budget: Seconds for waiting until no other process measures.
 
     Raises:
         TuningError: one of them is not correct.
@@ -45,7 +56,7 @@ def compare_two(
             return
         held = protocol.Candidate(chosen.algorithm, chosen.knobs.values)
         texts = tuple(str(held) if t == RECORD else t for t in texts)  # type: ignore[assignment]
-    candidates, found = contests.compare(op, workload, target, texts)
+    candidates, found = contests.compare(op, workload, target, texts, budget)
     console.say(op.described(workload))
     document.found("workload", workload)
     for name, candidate in zip("AB", candidates, strict=True):
@@ -64,6 +75,9 @@ def compare_two(
         slower, faster = candidates if ratio.low > 1 else candidates[::-1]
         better = "B" if faster == candidates[1] else "A"
         console.say(f"{better} is faster by {found.gain(slower, faster)}")
+    if found.unlocked:
+        console.paragraph(found.unlocked)
+    document.found("note", found.unlocked)
 
 
 def _is_default(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tensorlang import lazy
 from tensorlang.errors import TuningError
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from tensorlang.targets import Target
     from tensorlang.workload import Workload
 
-_SQLITE: Final = "sqlite:///"
-
 
 def of(
     op: Operator, workload: Workload, target: Target, given: str | None
@@ -35,8 +33,6 @@ def of(
         found = landscapes.read(Path(given))
         return search_of(found, plots.importances(found))
     url = given or databases.default_url()
-    if given is None and not Path(url.removeprefix(_SQLITE)).exists():
-        return None
     wanted = replace(workload, threads=target.threads)
     rows = [
         trial.row

@@ -17,8 +17,8 @@ from tensorlang.ops import Operator
 from tensorlang.targets import Target
 from tensorlang.tuner.landscapes import landscape as landscapes
 from tensorlang.tuner.landscapes.landscape import Landscape
+from tensorlang.tuner.storage import studies
 from tensorlang.tuner.storage.databases import default_url
-from tensorlang.tuner.storage.storage import Trials
 from tensorlang.tuner.tuning_run import Run
 from tensorlang.workload import Workload
 
@@ -113,11 +113,7 @@ def replay(
 def _kept(op: Operator, workload: Workload, here: Target, url: str) -> Landscape:
     """The trials of a workload in the storage."""
     workload = replace(workload, threads=here.threads)
-    trials = Trials(url, Run(op, workload, here).study)
-    try:
-        rows = list(trials.finished())
-    finally:
-        trials.close()
+    rows = studies.rows(url, Run(op, workload, here).study)
     if not rows:
         raise ArgumentError(
             f"{op.described(workload)} was not tuned on {here}; tlang tune does"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -29,6 +30,7 @@ app = typer.Typer(add_completion=False)
 INTERRUPTED: Final = 130
 _BUDGET: Final = "60s"
 _MOST_REASONS: Final = 40
+_WITH_PROBE: Final = 10.0  # seconds of a budget that has room for it
 
 
 @app.command()
@@ -82,7 +84,8 @@ def tune(
     measured record overrides.
 
     --compare takes two of: default, record (what a call runs), knob=value,...,
-    algorithm(knob=value, ...) as reports have it, or a file with one of them.
+    algorithm(knob=value, ...) as reports have it, or a file with one of them; --budget
+    is then the time to wait for other processes that measure.
 
     Examples:
         tlang tune dense --shape 64x784,512x784 --budget 60s
@@ -101,8 +104,9 @@ def tune(
     how["log"] = log
     if model is not None:
         _refuse_beside_model(op, shape, dtype, attr, trials, compare)
-        _probe_once(machine)
-        tune_network(model, batch, limit or options.seconds(_BUDGET), how, _tell)
+        whole = limit or options.seconds(_BUDGET)
+        left = whole - _probe_once(machine, whole)
+        tune_network(model, batch, left, how, _tell)
     elif op is None:
         raise ArgumentError("name an operator to tune, or a network with --model FILE")
     elif compare is not None:
@@ -110,11 +114,12 @@ def tune(
             raise ArgumentError("--compare measures: leave out --compile-only")
         found = options.operator(op)
         workload = options.workload(found, shape, dtype, attr)
-        compare_two(found, workload, machine, compare)
+        compare_two(found, workload, machine, compare, limit)
     else:
         members, request = _asked(op, shape, dtype, attr)
+        probing = _probe_once(machine, limit)
+        limit = None if limit is None else limit - probing
         request |= {"budget": limit, "trials": trials, "compile_only": compile_only}
-        _probe_once(machine)
         how_judged = "by static cost for" if compile_only else "on"
         console.say(f"tuning {op} {how_judged} {machine}")
         _search(op, members, request | how)
@@ -170,19 +175,25 @@ def _search(op: str, members: int, request: Mapping[str, Any]) -> None:
         raise typer.Exit(INTERRUPTED)
 
 
-def _probe_once(machine: Target) -> None:
-    """Measure this machine, to be tuned for, once; without success, go on."""
+def _probe_once(machine: Target, budget: float | None) -> float:
+    """Measure this machine, to be tuned for, once; without success, go on.
+
+    Returns:
+        The seconds that it took. A short budget leaves it to a later run.
+    """
     if machine.kind != "llvm" or not machines.may_probe():
-        return
-    if machines.kept() is not None:
-        return
+        return 0.0
+    if machines.kept() is not None or (budget or inf) < _WITH_PROBE:
+        return 0.0
     console.say("measuring this machine once; tlang machine shows the result")
+    begun = time.monotonic()
     try:
         machines.keep(probe())
     except OSError as problem:
         console.say(f"it is not kept: {problem.filename}: {problem.strerror}")
     except TensorlangError as problem:
         console.say(f"it could not be measured: {problem}")
+    return min(time.monotonic() - begun, (budget or inf) / 2)
 
 
 def _end(budget: str | None, trials: int | None, seed: int) -> float | None:

@@ -31,12 +31,6 @@ def claim(number: int) -> Row:
     return row(number, LOST)
 
 
-@pytest.fixture(autouse=True)
-def told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """News are never as old as an own trial just told may leave them."""
-    monkeypatch.setattr(storage, "_FRESH", 0.0)
-
-
 @pytest.fixture
 def study(request: pytest.FixtureRequest) -> str:
     return request.node.name

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.shared_search import BEST, through_outage, together
+from benchmarks.shared_search import BEST, WHOLE, Task, through_outage, together
 
 SPACE = 500
 
 
 def test_four_tuners_measure_a_whole_space_almost_without_duplicates(url: str) -> None:
-    told = together(url, 4, 0, 0.02, whole=True)
+    told = together(url, 4, 0, Task(0.02, WHOLE))
     codes = {each.code for each in told}
     assert len(codes) == SPACE
     assert len(codes) / len(told) >= 0.95

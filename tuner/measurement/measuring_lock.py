@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 _LONGEST: Final = 60.0  # seconds to wait; who holds it longer may never end
 _LOOK: Final = 0.005  # seconds between two attempts
+_LOCKS: Final = Path("/proc/locks")
+_SHOWN: Final = 60  # characters of a command
 # of all users, whatever TMPDIR says
 FOLDER: Final = Path("/tmp" if os.name == "posix" else tempfile.gettempdir())  # noqa: S108
 
@@ -51,8 +54,21 @@ def held(target: Target, wait: float = _LONGEST) -> Iterator[str]:
         try:
             stack.enter_context(lock)
         except filelock.Timeout:
-            why = f"another process held {path} for more than {wait:.2g} s"
+            why = f"{_holder(path)} held {path} for more than {wait:.2g} s"
         except (OSError, NotImplementedError) as problem:
             said = getattr(problem, "strerror", "") or problem
             why = f"{path} cannot be locked ({said})"
         yield why and f"{why}: other tuners may have measured at the same time"
+
+
+def _holder(path: Path) -> str:
+    """Which process has locked a file, by Linux's /proc; else "another process"."""
+    with contextlib.suppress(OSError, ValueError):
+        wanted = str(path.stat().st_ino)
+        for line in _LOCKS.read_text().splitlines():
+            *_, process, place, _, _ = line.split()
+            if place.rpartition(":")[2] == wanted and "->" not in line:
+                command = Path(f"/proc/{process}/cmdline").read_bytes()
+                said = command.replace(b"\0", b" ").decode("utf-8", "replace").strip()
+                return f"process {process} ({textwrap.shorten(said, _SHOWN)})"
+    return "another process"

@@ -24,6 +24,7 @@ from tensorlang.tuner.workers.protocol import Candidate
 from tensorlang.workload import Workload
 
 DEFAULT: Final = "default"
+WAIT: Final = 60.0  # seconds in all for waiting for the device
 _CALL: Final = re.compile(r"\s*([\w.-]+)\((.*)\)\s*", re.DOTALL)
 
 
@@ -34,10 +35,13 @@ class Contest:
     Attributes:
         samples: Seconds per call and round, by the candidate's key.
         failed: Why the others were not timed.
+        unlocked: Why something was timed while another process may have measured;
+            else empty.
     """
 
     samples: Samples
     failed: Mapping[str, str]
+    unlocked: str = ""
 
     def gain(self, slower: Candidate, faster: Candidate) -> Ratio | None:
         """The time of the first over that of the second; None if one has no time."""
@@ -49,10 +53,13 @@ class Contest:
 def contest(run: Run, worker: Worker, candidates: Sequence[Candidate]) -> Contest:
     """Check candidates, and time those that are correct, interleaved.
 
+    The run's budget is for waiting for the device, not for the timing.
+
     Raises:
         TuningError: there is no worker.
     """
     failed, entrants = {}, []
+    worker.deadline = run.ends
     for candidate in candidates:
         outcome = worker.attempt(candidate, run.limit)
         if outcome.ok:
@@ -62,7 +69,7 @@ def contest(run: Run, worker: Worker, candidates: Sequence[Candidate]) -> Contes
     found = finals.run(worker, entrants[:1], entrants[1:], lambda: inf)
     for candidate, outcome in found.failed:
         failed[candidate.key] = f"{outcome.status}: {outcome.reason}"
-    return Contest(found.samples, failed)
+    return Contest(found.samples, failed, worker.unlocked)
 
 
 def given(text: str, space: Space) -> Candidate:
@@ -121,16 +128,27 @@ def _value(text: str, domain: Domain | None) -> Value:
 
 
 def compare(
-    op: Operator, workload: Workload, target: Target, texts: Sequence[str]
+    op: Operator,
+    workload: Workload,
+    target: Target,
+    texts: Sequence[str],
+    budget: float | None = WAIT,
 ) -> tuple[list[Candidate], Contest]:
     """A contest of configurations in the form of `given`.
+
+    Args:
+        op: The operator.
+        workload: The workload.
+        target: The machine.
+        texts: The configurations.
+        budget: Seconds for waiting for the device.
 
     Raises:
         ArgumentError: they are no configurations, or the same.
         TuningError: there is no worker.
     """
     workload = replace(workload, threads=workload.threads or target.threads)
-    run = Run(op, workload, target)
+    run = Run(op, workload, target, budget)
     with run.worker() as worker:
         space = Space(op, workload, target, worker)
         candidates = [given(text, space) for text in texts]
@@ -173,7 +191,7 @@ def effects(
         TuningError: there is no worker, or the configuration is no longer correct.
     """
     workload = replace(workload, threads=workload.threads or target.threads)
-    run = Run(op, workload, target)
+    run = Run(op, workload, target, WAIT)
     with run.worker() as worker:
         return _effects(run, worker, chosen)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from tensorlang.scheduling import Knobs
 from tensorlang.scheduling.knobs import Choice, Domain, Value
-from tensorlang.tuner.search.surrogate import Floats, Surrogate
+from tensorlang.tuner.search.surrogate import LENGTHS, Floats, Surrogate
 from tensorlang.tuner.workers.protocol import Candidate
 
 if TYPE_CHECKING:
@@ -24,7 +24,10 @@ _MOST_VALUES: Final = 24  # of a knob
 _MOST_MEASURED: Final = 256  # candidates: the cost of a fit is cubic
 _PENALTY: Final = 1.0  # of the logarithm of a time, for what failed
 
+_GROWN: Final = 1.25  # times the measured candidates, after which a length is fitted
+
 Measured = tuple[Candidate, float]
+Indices = npt.NDArray[np.intp]
 
 
 class Ranking:
@@ -47,6 +50,9 @@ class Ranking:
         self._numbered: dict[str, Domain] = {}  # the knobs that have numbers
         self._rows: dict[str, int] = {}  # of the numbers, by key
         self._numbers = np.empty((0, 0))
+        self._ordered: list[float] = []  # the predicted times of `_kept`
+        self._logs, self._places_kept = np.empty(0), np.empty(0, np.intp)
+        self._length, self._refit = LENGTHS[0], 0.0
         self._explored: set[str] = set()
         lowest = self._whole(Candidate(algorithm))
         self._add(lowest)
@@ -85,25 +91,38 @@ class Ranking:
                 self._explore(candidate)
         tried = {self._add(candidate) for candidate, _ in measured}
         tried |= {self._add(candidate) for candidate in pending}
-        costs = [
-            cost
-            for cost, candidate in sorted(self._kept.items(), key=itemgetter(0))
-            if cost not in tried and share(candidate)
-        ]
-        if not costs:
+        costs = self._in_order()
+        left = [at for at, cost in enumerate(costs) if cost not in tried]
+        if not left:
             return None
-        logs = np.log(costs)
+        logs = self._logs[left]
         if any(math.isfinite(seconds) for _, seconds in measured):
             learned = self._learned(measured)
-            places = self._places([self._kept[cost] for cost in costs])
-            logs += learned.mean(places)
+            between = learned.between(self._numbers[self._places_kept[left]])
+            logs += learned.mean(between)
             # others cannot be the lowest: no error is larger than the spread
             some = np.flatnonzero(logs <= logs.min() + learned.spread)
-            logs[some] -= learned.error(places[some])
-        first = int(np.argmin(logs))
-        return float(logs[first]), self._whole(self._kept[costs[first]])
+            logs[some] -= learned.error(between[some])
+        while math.isfinite(logs.min()):
+            first = int(np.argmin(logs))
+            candidate = self._kept[costs[left[first]]]
+            if share(candidate):
+                return float(logs[first]), self._whole(candidate)
+            logs[first] = math.inf
+        return None
+
+    def _in_order(self) -> list[float]:
+        """The times of the candidates that are kept, whose tables are made once."""
+        self._renumber()
+        if len(self._ordered) != len(self._kept):
+            self._ordered = sorted(self._kept)
+            self._logs = np.log(self._ordered)
+            kept = [self._kept[cost] for cost in self._ordered]
+            self._places_kept = self._places(kept)
+        return self._ordered
 
     def _learned(self, measured: Sequence[Measured]) -> Surrogate:
+        """What the measured candidates say, with a length that is fitted seldom."""
         some = measured[-_MOST_MEASURED:]
         slowest = max(seconds for _, seconds in some if math.isfinite(seconds))
         residuals = [
@@ -112,7 +131,12 @@ class Ranking:
             else math.log(slowest) + _PENALTY - math.log(self._add(candidate))
             for candidate, seconds in some
         ]
-        return Surrogate(self._places([c for c, _ in some]), np.array(residuals))
+        lengths = (self._length,) if len(some) < self._refit else LENGTHS
+        places = self._places([c for c, _ in some])
+        made = Surrogate(self._numbers[places], np.array(residuals), lengths)
+        if len(some) >= self._refit:
+            self._length, self._refit = made.length, len(some) * _GROWN
+        return made
 
     def _explore(self, around: Candidate) -> None:
         """Add the neighbours of a candidate, once."""
@@ -147,17 +171,21 @@ class Ranking:
             if cost < math.inf:
                 self._kept.setdefault(cost, self._whole(candidate))
 
-    def _places(self, candidates: Sequence[Candidate]) -> Floats:
-        """Numbers for the knobs, a row for each candidate; computed once."""
+    def _renumber(self) -> None:
+        """Begin anew where domains have changed."""
         if self._domains != self._numbered:
             self._numbered, self._rows = dict(self._domains), {}
+            self._ordered = []
+
+    def _places(self, candidates: Sequence[Candidate]) -> Indices:
+        """The rows of numbers for the knobs of candidates, which are computed once."""
         new = {c.key: c for c in candidates if c.key not in self._rows}
         if new:
             numbers, first = self._numbers_of(new.values()), len(self._rows)
             known = [self._numbers] if first else []
             self._numbers = np.concatenate([*known, numbers])
             self._rows |= zip(new, range(first, first + len(new)), strict=True)
-        return self._numbers[[self._rows[each.key] for each in candidates]]
+        return np.array([self._rows[each.key] for each in candidates], np.intp)
 
     def _numbers_of(self, candidates: Iterable[Candidate]) -> Floats:
         """Ranks of ordered values, bits of others."""

@@ -277,6 +277,15 @@ class Search:
 
     def file(self, suggestion: Suggestion, outcome: Outcome) -> None:
         """Record an outcome, here and in the storage."""
+        self.learn(suggestion, outcome)
+        self.store()
+
+    def store(self) -> None:
+        """Put what was learned into the storage."""
+        self._trials.deliver()
+
+    def learn(self, suggestion: Suggestion, outcome: Outcome) -> None:
+        """Take account of an outcome; `store` puts it into the storage."""
         row = self._filed(suggestion.point, outcome)
         if suggestion.trial is None:
             self._study.add_trial(row.frozen())
@@ -286,6 +295,7 @@ class Search:
     def revoke(self, candidate: Candidate, outcome: Outcome) -> None:
         """Record that a configuration turned out wrong."""
         self._filed(self._point(candidate), outcome)
+        self.store()
 
     def correct(self, candidate: Candidate, seconds: float) -> None:
         """Replace the time of a configuration by one measured side by side with others.
@@ -338,7 +348,7 @@ class Search:
         self._tried(point)
         row = Row.of(point.candidate, outcome, self.space.parameters(point))
         if outcome.status != LOST:
-            self._trials.add(row)
+            self._trials.hold(row)
         return row
 
     def _remember(self, candidate: Candidate, outcome: Outcome) -> None:

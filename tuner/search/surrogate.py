@@ -8,6 +8,7 @@ corrected there, and where nothing was measured the model stands.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import median
 from typing import Final
 
@@ -17,7 +18,8 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.floating]
 _NOISE: Final = 0.02  # standard deviation of the logarithm of a measured time
 _LEAST_SPREAD: Final = 0.15  # likewise, of the residuals
-_LENGTHS: Final = (0.25, 0.5, 1.0, 2.0)  # in ranges of a knob
+_ALONE: Final = 1 << 18  # products of numbers that BLAS leaves to one thread
+LENGTHS: Final = (0.25, 0.5, 1.0, 2.0)  # in ranges of a knob
 
 
 class Surrogate:
@@ -27,19 +29,23 @@ class Surrogate:
         places: Points by row, knobs by column: numbers for which distances mean
             something.
         residuals: The logarithm of measured over predicted time of each.
+        lengths: Lengths of the smooth function; the likeliest is taken.
 
     Attributes:
         spread: The standard deviation of the residuals.
+        length: The length.
     """
 
-    def __init__(self, places: Floats, residuals: Floats) -> None:
+    def __init__(
+        self, places: Floats, residuals: Floats, lengths: Sequence[float] = LENGTHS
+    ) -> None:
         self._places = places
         self._mean = float(median(residuals.tolist()))  # NumPy's imports numpy.ma
         off = residuals - self._mean
         self.spread: float = max(float(off.std()), _LEAST_SPREAD)
         apart = self._apart(places)
-        fits = [(*self._fitted(apart, length, off), length) for length in _LENGTHS]
-        _, self._root, self._weights, self._length = max(fits, key=lambda fit: fit[0])
+        fits = [(*self._fitted(apart, length, off), length) for length in lengths]
+        _, self._root, self._weights, self.length = max(fits, key=lambda fit: fit[0])
 
     def _fitted(
         self, apart: Floats, length: float, off: Floats
@@ -68,15 +74,20 @@ class Surrogate:
         found: Floats = self.spread**2 * np.exp(-apart / length)
         return found
 
-    def mean(self, places: Floats) -> Floats:
+    def between(self, places: Floats) -> Floats:
+        """Covariances of points and the measured ones, for `mean` and `error`."""
+        return self._covariance(self._apart(places), self.length)
+
+    def mean(self, between: Floats) -> Floats:
         """Means of the residuals at points."""
-        between = self._covariance(self._apart(places), self._length)
         explained: Floats = (between * self._weights).sum(axis=1)  # in this thread
         return self._mean + explained
 
-    def error(self, places: Floats) -> Floats:
+    def error(self, between: Floats) -> Floats:
         """Standard deviations of the residuals at points, at most `spread`."""
-        between = self._covariance(self._apart(places), self._length)
-        explained = np.square(between @ self._root.T).sum(axis=1)
+        rows = max(_ALONE // self._root.size, 1)
+        pieces = (between[at : at + rows] for at in range(0, len(between), rows))
+        sums = [np.square(piece @ self._root.T).sum(axis=1) for piece in pieces]
+        explained = np.concatenate(sums)
         found: Floats = np.sqrt(np.maximum(self.spread**2 - explained, 0.0))
         return found

@@ -12,6 +12,7 @@ import platform
 import re
 import uuid
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -38,6 +39,7 @@ def is_dead(said: str) -> bool:
     return _started(int(found[1])) != found[2]
 
 
+@cache
 def _place() -> str:
     """Boot and process namespace of this process; empty if unknown."""
     with suppress(OSError):

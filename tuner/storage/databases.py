@@ -55,6 +55,10 @@ class Away(Passing):
     """The database is there, but locked, starting or stopping."""
 
 
+class Missing(RecordError):  # noqa: N818 - what is found, not a fault
+    """There is no such file: nothing was stored in it."""
+
+
 _KINDS: Final[Mapping[int, type[RecordError]]] = {
     sqlite3.SQLITE_BUSY: Away,
     sqlite3.SQLITE_LOCKED: Away,
@@ -288,13 +292,16 @@ def connect(url: str, study: str, about: str = "") -> tuple[Engine, int]:
 
 @contextmanager
 def opened(url: str) -> Iterator[Engine]:
-    """The engine of a database, which is made if missing.
+    """The engine of a database to read, whose file has to be there.
 
     Raises:
+        Missing: it is not.
         RecordError, TuningError: as `named`, also for what is done with it.
     """
     with named(url):
         whole = _with_driver(url)
+        if (path := _file(whole)) is not None and not path.exists():
+            raise Missing(f"storage {redacted(url)} cannot be used: there is no {path}")
         with _alone(whole):
             engine = _opened(whole).engine
         try:

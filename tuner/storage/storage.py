@@ -22,7 +22,7 @@ from tensorlang.errors import RecordError, TensorlangError
 from tensorlang.tuner.storage import claimants, databases, spool, tables
 from tensorlang.tuner.storage.rows import Row
 from tensorlang.tuner.storage.spool import Told
-from tensorlang.tuner.storage.studies import About
+from tensorlang.tuner.storage.studies import LONGEST_NAME, About
 from tensorlang.tuner.storage.tables import Stored
 from tensorlang.tuner.workers.protocol import Candidate
 
@@ -40,8 +40,6 @@ _LONGEST_PAUSE: Final = 15.0
 _SETTLING: Final = _LONGEST_PAUSE + databases.CONNECT_WAIT
 _PASSES: Final = 10.0  # seconds until a server that never answered is an error
 _LOOK: Final = 0.5  # seconds between two looks for it
-_FRESH: Final = 0.01  # seconds after an own trial in which there is nothing to read
-_LONGEST_NAME: Final = 500
 _reached: set[str] = set()  # URLs: they are right, even if they fail later
 
 
@@ -65,7 +63,7 @@ class Trials:
     """
 
     def __init__(self, url: str, study: str, about: About | None = None) -> None:
-        self._url, self._name = url, study[:_LONGEST_NAME]
+        self._url, self._name = url, study[:LONGEST_NAME]
         self._about = about.to_json() if about else ""
         self._connected: tuple[Engine, int] | None = None
         self.trouble = ""
@@ -81,11 +79,10 @@ class Trials:
         self._running: dict[int, Stored] = {}  # claims, by key
         self._mine: dict[str, int] = {}  # keys of own claims, by candidate
         self._news: list[Row] = []
-        self._stale = 0.0  # when `news` has to read again
         self._closed = threading.Event()
         self._beating: threading.Thread | None = None
         self._reach()
-        self._deliver()
+        self.deliver()
 
     @property
     def _engine(self) -> Engine:
@@ -107,9 +104,8 @@ class Trials:
 
     def news(self) -> list[Row]:
         """Trials with an outcome that were not returned before, including own ones."""
-        self._deliver()
-        if time.monotonic() >= self._stale:
-            self._try(self._read)
+        self._redeliver()
+        self._try(self._read)
         found, self._news = self._news, []
         return found
 
@@ -119,8 +115,12 @@ class Trials:
         return [
             trial.row
             for key, trial in self._running.items()
-            if trial.row is not None and key not in mine and _alive(trial)
+            if trial.row is not None and key not in mine and self._lives(trial)
         ]
+
+    def _lives(self, trial: Stored) -> bool:
+        """Whether a claim is this tuner's, or its tuner is not known to be dead."""
+        return trial.id in self._mine.values() or _alive(trial)
 
     @property
     def blind(self) -> bool:
@@ -150,7 +150,7 @@ class Trials:
         names this tuner.
         """
         self._self = row.outcome.reason
-        self._deliver()
+        self._redeliver()
         claimed = self._try(partial(self._claim, row))
         if self._beating is None:
             self._beating = threading.Thread(target=self._beat, daemon=True)
@@ -159,16 +159,20 @@ class Trials:
 
     def add(self, row: Row) -> None:
         """Add a trial; one that the storage cannot take is kept, and added later."""
+        self.hold(row)
+        self.deliver()
+
+    def hold(self, row: Row) -> None:
+        """Take a trial, which `deliver` or `close` adds; its claim holds until then."""
         mine = self._mine.get(row.candidate.key)
         self._held.append(Told(row, self._last if mine is None else mine - 1))
-        self._deliver()
 
     def close(self) -> None:
         """Deliver what was kept and release claims, if possible; close the database."""
         self._closed.set()
         if self._held or self.trouble:
             self._again = 0.0
-            self._deliver()
+            self.deliver()
         if self._mine:
             self._try(self._release)
         if self._connected is not None:
@@ -238,7 +242,7 @@ class Trials:
             self._running.pop(trial.id, None)
             if trial.running:
                 self._running[trial.id] = trial
-                if trial.row is not None and _alive(trial):
+                if trial.row is not None and self._lives(trial):
                     self._seen[trial.row.outcome.reason] = time.monotonic()
             elif trial.row is not None and trial.told:
                 self._news.append(trial.row)
@@ -257,11 +261,15 @@ class Trials:
             self._news.append(told)
             self.unread = max(self.unread - 1, 0)
             return False
-        dead = [key for key, trial in self._running.items() if not _alive(trial)]
-        if dead or self._mine:
-            tables.release(connection, {*dead, *self._mine.values()})
+        running = self._running.items()
+        free = [key for key, trial in running if not self._lives(trial)]
+        ended = {told.row.candidate.key for told in self._held}
+        mine = {name: key for name, key in self._mine.items() if name in ended}
+        free += [key for name, key in self._mine.items() if name not in ended]
+        if free:
+            tables.release(connection, free)
         key = tables.claim(connection, study, self._next, row)
-        self._mine = {row.candidate.key: key}
+        self._mine = mine | {row.candidate.key: key}
         return True
 
     def _release(self, connection: Connection) -> None:
@@ -270,10 +278,7 @@ class Trials:
     def _tell(self, told: Told, connection: Connection) -> bool:
         mine = self._mine.get(told.row.candidate.key)
         if mine is not None and tables.finish(connection, mine, told.row):
-            self._read(connection)
-            self._stale = time.monotonic() + _FRESH
             return True
-        self._stale = 0.0
         study = self._connect()[1]
         tables.lock(connection, study)
         self._read(connection)
@@ -292,19 +297,24 @@ class Trials:
                 told.file.unlink(missing_ok=True)
         return True
 
-    def _deliver(self) -> None:
-        """Add the trials that were kept."""
-        waiting, self._held = self._held, []
-        now = time.monotonic()
+    def deliver(self) -> None:
+        """Add the trials that are held, and those that were kept in files."""
+        waiting, now = list(self._held), time.monotonic()
         if now >= self._unread and (not self.trouble or now >= self._again):
             waiting = [*spool.kept(self._url, self._name), *waiting]
             self._unread = now + _PAUSE
         for told in waiting:
-            if self._delivered(told):
-                continue
-            self._unread = 0.0
-            if told.file is None and not spool.keep(self._url, self._name, told):
-                self._held.append(told)
+            if not self._delivered(told):
+                self._unread = 0.0
+                if told.file is None and not spool.keep(self._url, self._name, told):
+                    continue
+            if told.file is None:
+                self._held.remove(told)
+
+    def _redeliver(self) -> None:
+        """Deliver again after trouble, and now and then what other tuners kept."""
+        if time.monotonic() >= self._unread:
+            self.deliver()
 
     def _beat(self) -> None:
         """Renew the heartbeat of own claims until the end."""

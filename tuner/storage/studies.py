@@ -6,11 +6,12 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from tensorlang import lazy
 from tensorlang.errors import ArgumentError, TensorlangError
 from tensorlang.tuner.storage import databases, tables
+from tensorlang.tuner.storage.rows import Row
 from tensorlang.tuner.storage.tables import Stored
 from tensorlang.workload import Workload
 
@@ -18,6 +19,8 @@ with lazy.modules(__name__):  # slow to import
     import optuna
     import sqlalchemy
     from optuna.storages._rdb import models
+
+LONGEST_NAME: Final = 500  # longer ones are cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +76,18 @@ def every(url: str) -> list[Study]:
     """The studies of a storage, oldest first.
 
     Raises:
-        RecordError, TuningError: the storage cannot be used.
+        RecordError, TuningError: the storage cannot be used. A file that is missing is
+            an error, but for the user's own, which `tlang tune` makes.
     """
+    try:
+        return _every(url)
+    except databases.Missing:
+        if url != databases.default_url():
+            raise
+        return []
+
+
+def _every(url: str) -> list[Study]:
     studies = models.StudyModel.__table__
     notes = models.StudyUserAttributeModel.__table__
     found = sqlalchemy.select(
@@ -125,12 +138,15 @@ def _study(key: int, name: str, note: str | None, counted: Iterable[Any]) -> Stu
 
 
 def counts(url: str) -> dict[str, int]:
-    """The number of finished trials of each study of a storage.
+    """The number of finished trials of each study of a storage; none without its file.
 
     Raises:
         RecordError, TuningError: the storage cannot be used.
     """
-    return {study.name: study.finished for study in every(url)}
+    try:
+        return {study.name: study.finished for study in _every(url)}
+    except databases.Missing:
+        return {}
 
 
 def named(url: str, name: str) -> Study:
@@ -159,3 +175,14 @@ def trials(url: str, study: Study) -> list[Stored]:
     """
     with databases.opened(url) as engine, engine.connect() as connection:
         return tables.read(connection, study.id)
+
+
+def rows(url: str, name: str) -> list[Row]:
+    """The trials with an outcome of the study with a name; empty without it.
+
+    Raises:
+        RecordError, TuningError: the storage cannot be used, as of `every`.
+    """
+    found = (study for study in every(url) if study.name == name[:LONGEST_NAME])
+    told = (trial for study in found for trial in trials(url, study) if trial.told)
+    return [trial.row for trial in told if trial.row is not None]

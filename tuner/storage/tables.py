@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection, Engine
 
 _KEY: Final = "tensorlang"  # of a trial's row
-_CODE: Final = "tensorlang code"  # of what it measures
+_CODE: Final = "tensorlang code"  # of what it measured
 _INDICES: Final = {  # by name: the table, and what of it
     "tensorlang_codes": (
         "trial_user_attributes",
@@ -242,7 +242,9 @@ def claim(connection: Connection, study: int, number: int, row: Row) -> int:
 
 def add(connection: Connection, study: int, number: int, row: Row) -> None:
     """Add a trial that is finished, under `lock`."""
-    _results(connection, _trial(connection, study, number, row, row.state), row)
+    trial = _trial(connection, study, number, row, row.state)
+    _note(connection, trial, _CODE, row.outcome.ir)
+    _results(connection, trial, row)
 
 
 def holds(connection: Connection, study: int, row: Row, after: int) -> bool:
@@ -267,6 +269,7 @@ def finish(connection: Connection, trial: int, row: Row) -> bool:
         return connection.execute(state).scalar() in _finished()
     text = json.dumps(row.to_json())
     connection.execute(_noting(), {"trial": trial, "text": text})
+    _note(connection, trial, _CODE, row.outcome.ir)
     _results(connection, trial, row)
     return True
 
@@ -336,16 +339,14 @@ def _trial(
     made = connection.execute(models.TrialModel.__table__.insert(), begun)
     key = made.inserted_primary_key
     assert key is not None
-    notes = {_KEY: row.to_json(), _CODE: row.outcome.ir}
-    connection.execute(
-        models.TrialUserAttributeModel.__table__.insert(),
-        [
-            {"trial_id": key[0], "key": name, "value_json": json.dumps(text)}
-            for name, text in notes.items()
-            if text
-        ],
-    )
+    _note(connection, int(key[0]), _KEY, row.to_json())
     return int(key[0])
+
+
+def _note(connection: Connection, trial: int, key: str, text: str) -> None:
+    if text:
+        note = {"trial_id": trial, "key": key, "value_json": json.dumps(text)}
+        connection.execute(models.TrialUserAttributeModel.__table__.insert(), note)
 
 
 def _results(connection: Connection, trial: int, row: Row) -> None:

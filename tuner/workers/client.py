@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -60,6 +60,7 @@ class Worker(WorkerProcess):
         best: float = 0.0,
         *,
         left: float = inf,
+        meanwhile: Callable[[], None] | None = None,
     ) -> Outcome:
         """Build, check and time a candidate within `limit` seconds.
 
@@ -70,6 +71,7 @@ class Worker(WorkerProcess):
             limit: Busy seconds after which it counts as hung.
             best: The best time so far; much slower candidates are timed only once.
             left: Seconds until the absolute deadline.
+            meanwhile: Called while the worker begins.
 
         Raises:
             Unavailable: the worker cannot start.
@@ -77,7 +79,7 @@ class Worker(WorkerProcess):
         """
         start = time.perf_counter()
         request = {"do": "attempt", "best": best, **_plain(candidate)}
-        answer = self._judged(request, limit, left)
+        answer = self._judged(request, limit, left, meanwhile=meanwhile)
         if isinstance(answer, Outcome):
             return replace(answer, spent={"lost": time.perf_counter() - start})
         return Outcome.from_json(answer)
@@ -149,10 +151,11 @@ class Worker(WorkerProcess):
         limit: float,
         left: float,
         knobs: Knobs | None = None,
+        meanwhile: Callable[[], None] | None = None,
     ) -> Any:
         """The answer to a request; or the outcome, if it cost the worker."""
         try:
-            return self._ask(request, limit, left, knobs)
+            return self._ask(request, limit, left, knobs, meanwhile)
         except Died as death:
             status, reason = LOST if death.outside else CRASHED, str(death)
         except Silent:

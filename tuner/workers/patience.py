@@ -40,8 +40,18 @@ class Patience:
         self._asleep = 0.0  # seconds that it has been suspended for
 
     def next_look(self) -> float:
-        """Seconds to wait for an answer before the next poll; 0 once the time is up."""
-        now, waits = time.monotonic(), _waits(self._process)
+        """Seconds to wait for an answer before the next poll; 0 once the time is up.
+
+        A process that sends many lines is not looked at for each of them.
+        """
+        now = time.monotonic()
+        if now - self._seen >= min(_STEP / 2, self._left):
+            self._look(now)
+        return max(min(self._left, self._until - now, _STEP), 0.0)
+
+    def _look(self, now: float) -> None:
+        """Count what has passed since the last look."""
+        waits = _waits(self._process)
         passed = min(
             now - self._seen, 2 * _STEP
         )  # more means that this process was suspended
@@ -55,7 +65,6 @@ class Patience:
         left = self._left - passed + _longest(self._waits, waits)
         self._left = min(left, self._limit)  # a wait is reported when it is over
         self._seen, self._waits = now, waits
-        return max(min(self._left, self._until - now, _STEP), 0.0)
 
 
 def _is_suspended(process: int) -> bool:

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import inf
 from pathlib import Path
 from typing import IO, Any, Final, Self
@@ -172,16 +172,18 @@ class WorkerProcess:
         limit: float,
         left: float,
         knobs: Knobs | None = None,
+        meanwhile: Callable[[], None] | None = None,
     ) -> Any:
         """The answer to a request, within `limit` busy seconds and `left` seconds.
 
-        It is repeated if the worker is killed from outside.
+        It is repeated if the worker is killed from outside; `meanwhile` is not.
         """
         if self._asking:
             raise RuntimeError("a worker is asked for one thing at a time")
         self._asking = True
         try:
-            return self._asked(request, limit, time.monotonic() + left, knobs)
+            until = time.monotonic() + left
+            return self._asked(request, limit, until, knobs, meanwhile)
         finally:
             self._asking = False
 
@@ -191,6 +193,7 @@ class WorkerProcess:
         limit: float,
         until: float,
         knobs: Knobs | None,
+        meanwhile: Callable[[], None] | None,
     ) -> Any:
         for pause in _PAUSES:
             self._opened(pause)
@@ -198,6 +201,9 @@ class WorkerProcess:
             try:
                 left = min(until, self.deadline) - time.monotonic()
                 self._send({**request, "wait": max(left, 0.0) / 2})
+                if meanwhile is not None:
+                    done, meanwhile = meanwhile, None
+                    done()
                 return self._answer(limit, until, knobs)
             except Died as death:
                 if not death.outside:

@@ -45,13 +45,13 @@ def test_tune_probes_once_and_the_command_shows_it(probed, monkeypatch, tmp_path
 
     monkeypatch.setattr(store, "folder", lambda: tmp_path)
     monkeypatch.setattr(tune, "probe", lambda: probed)
-    tune._probe_once(targets.host())
+    tune._probe_once(targets.host(), None)
     assert machine.kept() is None  # the tests' environment asks for none
     monkeypatch.delenv(store.VARIABLE)
-    tune._probe_once(targets.host())
+    tune._probe_once(targets.host(), None)
     assert machine.kept() == probed
     monkeypatch.setattr(tune, "probe", None)
-    tune._probe_once(targets.host())
+    tune._probe_once(targets.host(), None)
     shown = CliRunner().invoke(app, ["machine"])
     assert "measured" in shown.stdout
     store._here.cache_clear()
@@ -65,7 +65,7 @@ def test_a_folder_that_cannot_be_written_is_said(probed, monkeypatch, tmp_path, 
     monkeypatch.setattr(tune, "probe", lambda: probed)
     monkeypatch.delenv(store.VARIABLE)
     with pytest.warns(UserWarning, match="rewrites it"):
-        tune._probe_once(targets.host())
+        tune._probe_once(targets.host(), None)
     assert "it is not kept" in capsys.readouterr().out
 
 
@@ -100,7 +100,7 @@ def test_a_machine_that_cannot_be_probed_is_tuned_all_the_same(
     monkeypatch.setattr(store, "folder", lambda: tmp_path)
     monkeypatch.setattr(tune, "probe", fails)
     monkeypatch.delenv(store.VARIABLE)
-    tune._probe_once(targets.host())
+    tune._probe_once(targets.host(), None)
     assert "could not be measured: no such instruction" in capsys.readouterr().out
     assert machine.kept() is None
 

@@ -57,9 +57,15 @@ def test_ls_has_a_line_for_each_study(url: str, capsys: Any) -> None:
     assert (first.about, third.about) == (About(WORKLOAD, "cpu-x"), None)
 
 
-def test_ls_of_none_says_so(tmp_path: Path, capsys: Any) -> None:
-    assert run("studies", "ls", "--storage", f"sqlite:///{tmp_path / 'x.db'}") == 0
+def test_ls_of_none_says_so_and_makes_nothing(
+    tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert run("studies", "ls") == 0
     assert "no studies in" in capsys.readouterr().out
+    assert run("studies", "ls", "--storage", f"sqlite:///{tmp_path / 'typo.db'}") == 2
+    assert f"there is no {tmp_path / 'typo.db'}" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 def test_show_has_the_best_first_and_the_claims(url: str, capsys: Any) -> None:

@@ -65,6 +65,7 @@ def test_a_suspended_process_is_waited_for_a_while(
         clock["passed"] += given.next_look()
     assert not given.suspended
     stopped[0] = False
+    clock["passed"] += 0.1
     given.next_look()
     stopped[0] = True
     while clock["passed"] < 8.0:
@@ -81,6 +82,19 @@ def test_what_stood_still_with_the_tuner_has_lost_nothing(
     given = Patience(PID, 2.0)
     clock["passed"] = 60.0
     assert given.next_look() > 0
+
+
+def test_many_lines_at_once_are_few_looks(
+    clock: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[int] = []
+    monkeypatch.setattr(patience, "_waits", lambda pid: looked.append(pid) or {})
+    given = Patience(PID, 2.0)
+    for _ in range(1000):
+        clock["passed"] += 1e-3
+        assert given.next_look() > 0
+    assert len(looked) <= 21
+    assert looks(clock, given, 0.0) == pytest.approx(2.0, abs=0.01)
 
 
 @pytest.mark.skipif(

@@ -46,8 +46,11 @@ class Kept:
     def claim(self, _: Row) -> bool:
         return True
 
-    def add(self, row: Row) -> None:
+    def hold(self, row: Row) -> None:
         self.rows.append(row)
+
+    def deliver(self) -> None:
+        pass
 
 
 @operator("test_search.copy", family=FAMILY)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -45,8 +45,11 @@ class Kept:
     def claim(self, _: Row) -> bool:
         return True
 
-    def add(self, row: Row) -> None:
+    def hold(self, row: Row) -> None:
         self.rows.append(row)
+
+    def deliver(self) -> None:
+        self.stored = len(self.rows)
 
 
 class Worker:
@@ -59,9 +62,16 @@ class Worker:
         self.clock, self.status, self.tried = clock, status, 0
 
     def attempt(
-        self, candidate: Candidate, limit: float, best: float, *, left: float
+        self,
+        candidate: Candidate,
+        limit: float,
+        best: float,
+        *,
+        left: float,
+        meanwhile: Callable[[], None],
     ) -> Outcome:
         del candidate, best
+        meanwhile()
         self.tried += 1
         self.clock["now"] += 3.0
         if self.tried % 2:
@@ -135,9 +145,9 @@ class Timed(Worker):
         self.compared: list[int] = []
 
     def attempt(
-        self, candidate: Candidate, limit: float, best: float, *, left: float
+        self, candidate: Candidate, limit: float, best: float, **others: Any
     ) -> Outcome:
-        del candidate, limit, best, left
+        del candidate, limit, best, others
         self.tried += 1
         return Outcome(OK, "", 1.0 / self.tried, spent={"check": 0.1})
 
