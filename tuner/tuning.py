@@ -7,6 +7,7 @@ only a configuration that beats the default beyond noise replaces it.
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -333,15 +334,18 @@ def _note(run: Run, search: Search, default: Candidate, *, compared: bool) -> st
     said = "; ".join(filter(None, (run.trouble, space_note(space, schedules))))
     if said or compared:
         return said
+    more = "run it again"
+    if run.budget is not None and not run.interrupted:
+        more += f" with a budget of {math.ceil(run.enough(search, default))} s or more"
     if run.incumbent is not None:
         return (
             f"{run.incumbent.candidate} is on record and stays in use; there was no "
-            "time to compare it with anything: run it again"
+            f"time to compare it with anything: {more}"
         )
     fastest = [candidate for candidate, _ in search.best(1)]
     if fastest not in ([], [default]):
         return (
             f"{fastest[0]} was faster in its trial, but there was no time to compare "
-            "it with the default: run it again"
+            f"it with the default: {more}"
         )
-    return ""
+    return f"there was no time to compare the default with anything: {more}"

@@ -370,6 +370,16 @@ class Run:
                 )
         return result
 
+    def enough(self, search: Search, default: Candidate) -> float:
+        """Seconds in which a run that begins like this one compares something.
+
+        As long as it took so far for another candidate, and as long as that beside it.
+        """
+        base = Entrant(default, search.known[default.key][1].seconds)
+        wins = 1 + finals.wins_needed(disturbed=self._disturbed)
+        compared = finals.seconds_for([base, base], finals.MOST_ROUNDS)
+        return 3 * self.elapsed + wins * (self._starting + compared) + _AFTERWARDS
+
     @property
     def ends(self) -> float:
         """When the budget ends, by `time.monotonic`."""

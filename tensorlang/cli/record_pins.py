@@ -6,10 +6,15 @@ from typing import Annotated
 
 import typer
 
+from tensorlang import lazy, targets
 from tensorlang.atomic_files import write_text
 from tensorlang.cli import console, document, options
-from tensorlang.errors import ArgumentError
+from tensorlang.errors import ArgumentError, TensorlangError
 from tensorlang.ops import pins
+
+with lazy.modules(__name__):  # these load NumPy
+    from tensorlang import ops
+    from tensorlang.ops.kernels import building, requests
 
 
 def pin(
@@ -43,8 +48,27 @@ def pin(
         raise ArgumentError(f"a pin is for one operator or family, not {text!r}")
     _write([*_others(*names), text])
     console.say(f"{text} is pinned in {pins.file()}")
+    if why := _refusal(*names):
+        console.paragraph(f"calls of the usual shapes on this CPU refuse it: {why}")
     document.found("pinned", text)
     document.found("file", pins.file())
+
+
+def _refusal(name: str) -> str:
+    """Why no operator of a name takes its pins, for its usual workload on this CPU.
+
+    Other shapes and targets may have other knobs and values.
+    """
+    refusals = []
+    for op in ops.select(name):
+        try:
+            workload = requests.requested(op, None, None, {})
+            building.default(op, workload, targets.host(), pins.pinned(op))
+        except TensorlangError as problem:
+            refusals.append(str(problem))
+        else:
+            return ""
+    return refusals[0]
 
 
 def unpin(op: options.Name) -> None:

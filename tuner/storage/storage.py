@@ -152,10 +152,12 @@ class Trials:
         self._self = row.outcome.reason
         self._redeliver()
         claimed = self._try(partial(self._claim, row))
+        if claimed:  # and stored: the key of one that was not is another trial's later
+            self._mine = claimed
         if self._beating is None:
             self._beating = threading.Thread(target=self._beat, daemon=True)
             self._beating.start()
-        return claimed is not False
+        return claimed != {}
 
     def add(self, row: Row) -> None:
         """Add a trial; one that the storage cannot take is kept, and added later."""
@@ -249,18 +251,19 @@ class Trials:
             if trial.id > self._last:
                 self._last, self._next = trial.id, trial.number + 1
 
-    def _claim(self, row: Row, connection: Connection) -> bool:
+    def _claim(self, row: Row, connection: Connection) -> dict[str, int]:
+        """Own claims with a new one; empty if another tuner has it."""
         study = self._connect()[1]
         tables.lock(connection, study, lasting=False)
         self._read(connection)
         others = [*self.claimed(), *self._news]
         if any(other.outcome.ir == row.outcome.ir for other in others):
-            return False
+            return {}
         code = row.outcome.ir
         if self._partial and (told := tables.told(connection, study, code)) is not None:
             self._news.append(told)
             self.unread = max(self.unread - 1, 0)
-            return False
+            return {}
         running = self._running.items()
         free = [key for key, trial in running if not self._lives(trial)]
         ended = {told.row.candidate.key for told in self._held}
@@ -269,8 +272,7 @@ class Trials:
         if free:
             tables.release(connection, free)
         key = tables.claim(connection, study, self._next, row)
-        self._mine = mine | {row.candidate.key: key}
-        return True
+        return mine | {row.candidate.key: key}
 
     def _release(self, connection: Connection) -> None:
         tables.release(connection, self._mine.values())

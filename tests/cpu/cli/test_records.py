@@ -368,6 +368,11 @@ def test_pins_are_made_listed_and_removed_by_command(tlang):
         refused = tlang("records", "pin", bad)
         assert refused.exit_code == 2
         assert why in refused.stderr
+    outside = tlang("records", "pin", "random.bits:lanes=3")
+    assert outside.exit_code == 0
+    assert "refuse it" in outside.stdout
+    assert "not 3" in " ".join(outside.stdout.split())
+    assert "refuse" not in tlang("records", "pin", "random.bits:lanes=8").stdout
     assert tlang("records", "unpin", "random.bits").exit_code == 0
     refused = tlang("records", "unpin", "random.bits")
     assert refused.exit_code == 2

@@ -142,6 +142,24 @@ def test_what_is_not_stored_yet_is_still_claimed(url: str) -> None:
     assert other.claim(row(1))
 
 
+def test_a_claim_that_was_rolled_back_is_no_trial(url: str) -> None:
+    trials = Trials(url, "study")
+
+    def full(_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    event.listen(trials._engine, "commit", full)
+    for number in range(2):
+        trials._again = 0.0
+        assert trials.claim(row(number))  # nobody can say whether it is free
+    event.remove(trials._engine, "commit", full)
+    trials._again = 0.0
+    for number in range(2):
+        trials.hold(row(number))
+    trials.deliver()
+    assert list(trials.finished()) == [row(0), row(1)]
+
+
 def test_of_a_large_study_the_fastest_and_the_latest_are_read(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
