@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _LONGEST: Final = 60.0  # seconds to wait; who holds it longer may never end
 _LOOK: Final = 0.005  # seconds between two attempts
 _LOCKS: Final = Path("/proc/locks")
-_SHOWN: Final = 60  # characters of a command
+_SHOWN: Final = 100  # characters of a command
 # of all users, whatever TMPDIR says
 FOLDER: Final = Path("/tmp" if os.name == "posix" else tempfile.gettempdir())  # noqa: S108
 
