@@ -22,6 +22,7 @@ from tensorlang.graph.execution.loops import Storage
 from tensorlang.graph.execution.memory import Lifetime, placed
 from tensorlang.graph.networks.leaves import ConstantKey, ConstantTensor, Weight
 from tensorlang.graph.passes.layouts import channels_last
+from tensorlang.graph.passes.norm_folding import fold_norms
 from tensorlang.graph.passes.optimisation import WrittenOut
 from tensorlang.graph.program import Graph
 from tensorlang.graph.specs import KeySpec, TensorSpec, at_sizes
@@ -139,6 +140,10 @@ def _laid_out(
     target: Target,
 ) -> tuple[Graph, dict[Value, Storage]]:
     """The program in the layouts of its chosen target, and its outside values."""
+    fixed = constants_of(program, read_only(known))
+    program, now = fold_norms(program, fixed)
+    if now:
+        known = {now.get(value, value): array for value, array in known.items()}
     if isinstance(target, (Mapping, ahead.Noting)):
         return program, known
     fixed = constants_of(program, read_only(known))

@@ -65,11 +65,14 @@ Step: TypeAlias = Callable[[Chain, Node], bool]
 
 def fuse(graph: Graph) -> Graph:
     """The program with epilogues fused."""
-    return _Fuse().graph(graph)
+    return Fuse().graph(graph)
 
 
-class _Fuse(Rewriter):
+class Fuse(Rewriter):
+    """The pass, with the new value of each old one."""
+
     def nodes(self, graph: Graph) -> None:
+        """Rewrite the nodes of a program in order."""
         chains = chains_of(graph)
         last = {id(chain.nodes[-1]): chain for chain in chains}
         inner = {id(node) for chain in chains for node in chain.nodes}

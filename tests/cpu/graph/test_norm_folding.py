@@ -1,0 +1,65 @@
+"""Batch norms of frozen networks are part of the convolutions before them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tensorlang.graph import Context, Network, TensorSpec
+from tensorlang.graph.networks.leaves import Weight
+from tensorlang.ops import math, nn
+
+RNG = np.random.default_rng(11)
+
+
+def weight(path: str, *shape: int) -> Weight:
+    array = RNG.uniform(0.5, 1.5, shape).astype(np.float32)
+    array *= RNG.choice([-1, 1], shape) if len(shape) > 1 else 1
+    return Weight(TensorSpec(shape, "float32"), path, lambda *_: array)
+
+
+def network(
+    layout: str = "NCHW", *, bias: bool = True, affine: bool = True, uses: int = 1
+) -> Network:
+    w, b = weight("w", 20, 6, 3, 3), weight("b", 20) if bias else None
+    mean, var = weight("mean", 20), weight("var", 20)
+    more = (weight("scale", 20), weight("shift", 20)) if affine else ()
+    axis = 1 if layout == "NCHW" else -1
+
+    def apply(x):
+        y = nn.conv2d(x, w, b, padding=1, layout=layout)
+        z = nn.batch_norm(y, mean, var, *more, eps=1e-3, axis=axis)
+        return nn.relu(z) if uses == 1 else math.add(z, y)
+
+    return Network(apply, TensorSpec(("batch", *_size(layout))))
+
+
+def _size(layout: str) -> tuple[int, ...]:
+    return (6, 9, 9) if layout == "NCHW" else (9, 9, 6)
+
+
+def ids(net: Network) -> list[str]:
+    return [node.id for node in Context(net, 3).bound.nodes]
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("affine", [True, False])
+def test_a_frozen_network_runs_one_convolution(layout, bias, affine) -> None:
+    net = network(layout, bias=bias, affine=affine)
+    x = RNG.normal(size=(3, *_size(layout))).astype(np.float32)
+    wanted = net(x)
+    assert "nn.batch_norm" in ids(net)  # its weights may change
+    net.freeze()
+    assert not {"nn.batch_norm", "nn.relu"} & {*ids(net)}
+    np.testing.assert_allclose(net(x), wanted, rtol=1e-5, atol=1e-5)
+    net.set_weights({k: 2 * v for k, v in net.weights.items()})
+    again = network(layout, bias=bias, affine=affine)
+    again.set_weights(net.get_weights())
+    np.testing.assert_allclose(net(x), again(x), rtol=1e-5, atol=1e-5)
+
+
+def test_a_result_that_is_used_twice_stays() -> None:
+    net = network(uses=2)
+    net.freeze()
+    assert "nn.batch_norm" in ids(net)
