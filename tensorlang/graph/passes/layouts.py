@@ -3,7 +3,8 @@
 A convolution with channels last computes a vector of channels for each pixel, whatever
 the number of pixels; with channels first, a vector of pixels, which few pixels do not
 fill. Convolutions, pooling, batch norms, joins and elementwise operators that read each
-other's results change together; arrays are transposed where they enter or leave.
+other's results change together; arrays are transposed where they enter or leave, and a
+program's own transposes to or from channels last are left out there.
 """
 
 from __future__ import annotations
@@ -96,16 +97,23 @@ def channels_last(
 def _reads(
     graph: Graph, images: Mapping[Node, Mapping[str, Value]]
 ) -> Iterator[tuple[Node | Side, Node | Side, Value]]:
-    """Who computes and reads each value: the first side is what stays as it is."""
+    """Who computes and reads each value: the first side is what stays as it is.
+
+    The program's own transposes are on the other side, where they cost nothing.
+    """
 
     def maker(value: Value) -> Node | Side:
         node = value.node
-        return Side.FIRST if node is None or node not in images else node
+        if node is None or node not in images:
+            back = node is not None and _is_transpose(node, back=True)
+            return Side.OTHER if back else Side.FIRST
+        return node
 
     for node in graph.nodes:
+        rest = Side.OTHER if _is_transpose(node, back=False) else Side.FIRST
         for value in node.inputs:
             moves = value in images.get(node, {}).values()
-            yield maker(value), node if moves else Side.FIRST, value
+            yield maker(value), node if moves else rest, value
     for value in graph.outputs:
         yield maker(value), Side.FIRST, value
 
@@ -128,11 +136,21 @@ def _images(node: Node, constant: AbstractSet[Value]) -> dict[str, Value]:
 
 
 def _operands(node: Node) -> dict[str, Value]:
-    """The operands of an elementwise operator; none if one is a vector of channels."""
+    """The operands of an elementwise operator that have the rank of the result."""
     values = {k: v for k, v in arguments_of(node).items() if isinstance(v, Value)}
-    whole = {k: v for k, v in values.items() if v.ndim == node.results[0].ndim}
-    rest = (v for k, v in values.items() if k not in whole)
-    return whole if all(v.shape == () for v in rest) else {}
+    return {k: v for k, v in values.items() if v.ndim == node.results[0].ndim}
+
+
+def _is_transpose(node: Node, *, back: bool) -> bool:
+    """Whether a node moves channels last, or back."""
+    rank = node.results[0].ndim if node.id == "nn.transpose" else 0
+    axes = arguments_of(node)["axes"] if 3 <= rank <= 5 else None
+    return axes is not None and [axis % rank for axis in axes] == [*_order(rank, back)]
+
+
+def _order(rank: int, back: bool) -> tuple[int, ...]:
+    """The axes of an image with channels first in one with channels last, or back."""
+    return (0, rank - 1, *range(1, rank - 1)) if back else (0, *range(2, rank), 1)
 
 
 class _Costs:
@@ -190,8 +208,13 @@ class ChannelsLast(Rewriter):
     def nodes(self, graph: Graph) -> None:
         """Rewrite the nodes of a program in order."""
         for node in graph.nodes:
+            given = node.args[0] if node.id == "nn.transpose" else None
             if node in self.chosen:
                 self._last[node.results[0]] = self._rewritten(node)
+            elif given in self._last and _is_transpose(node, back=False):
+                self.now[node.results[0]] = self._last[given]
+            elif isinstance(given, Value) and _is_transpose(node, back=True):
+                self._last[node.results[0]] = self[given]
             else:
                 for value in node.inputs:  # those of nested programs are moved out here
                     self.now.setdefault(value, self[value])
@@ -208,6 +231,12 @@ class ChannelsLast(Rewriter):
             name: self._seen(value) if name in (images or ()) else self.given(value)
             for name, value in named.items()
         }
+        if rule is None:  # operands are broadcast
+            given |= {
+                name: self._whole(value, whole)
+                for name, value in named.items()
+                if isinstance(value, Value) and 0 < value.ndim < whole
+            }
         if rule in (_convolution, _pooling):
             given["layout"] = _LAST[whole]
         elif rule is _norm:
@@ -227,6 +256,14 @@ class ChannelsLast(Rewriter):
             self.now[value] = self[value]
             self._last[value] = _moved(self.now[value], value.shape, back=False)
         return self._last[value]
+
+    def _whole(self, value: Value, rank: int) -> Value:
+        """An operand of fewer dimensions, as part of an image with channels last."""
+        shape = (*(1,) * (rank - value.ndim), *value.shape)
+        assert isinstance(value.spec, TensorSpec)
+        spec = TensorSpec(shape, value.spec.dtype)
+        made = make(nn.reshape, (self[value], shape), {}, [spec]).results[0]
+        return _moved(made, shape, back=False)
 
 
 def _called(node: Node, given: Named) -> tuple[tuple[object, ...], Named]:
@@ -254,5 +291,5 @@ def _moved(value: Value, first: Sequence[Extent], *, back: bool) -> Value:
     spec, rank = TensorSpec(shape, value.spec.dtype), len(shape)
     if is_line(first):
         return make(nn.reshape, (value, shape), {}, [spec]).results[0]
-    order = (0, rank - 1, *range(1, rank - 1)) if back else (0, *range(2, rank), 1)
+    order = _order(rank, back)
     return make(nn.transpose, (value, order), {}, [spec]).results[0]

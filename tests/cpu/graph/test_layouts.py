@@ -33,7 +33,8 @@ COUNT = iter(range(1000))
 def everywhere(net: Network, x: np.ndarray) -> tuple[np.ndarray, graph.Graph]:
     """The result with all nodes that may in channels last, and the program."""
     program = net.program
-    images = [n for n in program.nodes if n.results[0].ndim == 4]
+    own = ("nn.transpose", "nn.layer_norm", "nn.dense")
+    images = [n for n in program.nodes if n.results[0].ndim == 4 and n.id not in own]
     moved = ChannelsLast(set(images))
     again = moved.graph(program)
     known = {v: net.weights[v.path] for v in program.weights}
@@ -78,6 +79,33 @@ def test_all_that_may_change_gives_the_same(channels, size, batch):
     if channels > 1:
         moved = counts(program)["nn.transpose"]
         assert moved == 2  # of the input, and of the result
+
+
+def mixed(channels: int, size: int) -> Network:
+    """A block that works with channels last between its own transposes."""
+    w, d, e = weight(channels, 1, 3, 3), weight(channels, channels), weight(channels)
+    scale = weight(channels, 1, 1)
+
+    def apply(x):
+        y = nn.transpose(nn.conv2d(x, w, padding=1, groups=channels), (0, 2, 3, 1))
+        y = nn.dense(nn.layer_norm(y, e, e), d, activation="gelu")
+        y = math.multiply(nn.transpose(y, (0, 3, 1, 2)), scale)
+        return nn.avg_pool2d(math.add(x, y), 2)
+
+    return Network(apply, TensorSpec(("batch", channels, size, size)))
+
+
+@pytest.mark.parametrize(("channels", "size"), [(20, 6), (3, 8), (48, 4)])
+def test_transposes_of_the_program_are_left_out(channels, size):
+    net, x = mixed(channels, size), floats(2, channels, size, size)
+    wanted = net(x)
+    got, program = everywhere(net, x)
+    np.testing.assert_allclose(got, wanted, rtol=2e-4, atol=2e-4)
+    assert counts(program)["nn.transpose"] == 2  # of the input, and of the result
+    net.freeze()
+    context = Context(net, 2)
+    np.testing.assert_allclose(context(x), wanted, rtol=2e-4, atol=2e-4)
+    assert [node.id for node in context.bound.nodes].count("nn.transpose") == 2
 
 
 def test_weights_that_are_images():
