@@ -5,10 +5,12 @@ They are written into results/bench/MACHINE, where MACHINE names the CPU.
 Tables: `cpu` (all works against peers), `batches` (batch-generic against static
 kernels), `beside` (all threads while others compute), `defaults` (untuned against tuned
 configurations), `exports` (C libraries against calls in Python), `model` (the cost
-model's ranking of random candidates, all threads), `opencl` (OpenCL against LLVM, all
-threads), `operators` (each operator alone, for the figure on its page), `random`
-(shapes drawn at random against peers), `searching` (a search from scratch), `suite`
-(fixed f32 shapes without records), `tuned` (these after a search of each).
+model's ranking of random candidates, all threads), `networks` (whole networks of
+torchvision and transformers, if these are installed, against onnxruntime and PyTorch),
+`opencl` (OpenCL against LLVM, all threads), `operators` (each operator alone, for the
+figure on its page), `random` (shapes drawn at random against peers), `searching` (a
+search from scratch), `suite` (fixed f32 shapes without records), `tuned` (these after a
+search of each).
 With `--only`, the rows measured replace the old ones; others are kept.
 
 Each thread count runs in a separate process, pinned to as many processors; within it
@@ -72,6 +74,7 @@ def _arguments() -> argparse.Namespace:
         "defaults",
         "exports",
         "model",
+        "networks",
         "opencl",
         "operators",
         "random",
@@ -198,6 +201,7 @@ def _machine() -> dict[str, str]:
         "llvmlite",
         "jax",
         "torch",
+        "onnxruntime",
         "numba",
         "tinygrad",
     ):

@@ -15,6 +15,7 @@ from benchmarks import (
     every_operator,
     exports,
     model,
+    networks,
     opencl,
     random_shapes,
     searching,
@@ -29,6 +30,7 @@ PAGES: Final[dict[str, tuple[str, Page]]] = {
     "defaults": (defaults.HEAD, defaults.page),
     "exports": (exports.HEAD, exports.page),
     "model": (model.HEAD, model.page),
+    "networks": (networks.HEAD, networks.page),
     "opencl": (opencl.HEAD, opencl.page),
     "operators": (every_operator.HEAD, every_operator.page),
     "random": (random_shapes.HEAD, random_shapes.page),
@@ -56,6 +58,8 @@ def measured(  # noqa: PLR0917 - the command line's options
         return list(exports.rows(rounds, only, threads))
     if table == "model":
         return list(model.rows(rounds, only, seed))
+    if table == "networks":
+        return list(networks.rows(rounds, only, threads))
     if table == "opencl":
         return list(opencl.rows(rounds, only))
     if table == "random":
