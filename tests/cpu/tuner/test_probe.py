@@ -48,7 +48,9 @@ def test_tune_probes_once_and_the_command_shows_it(probed, monkeypatch, tmp_path
     tune._probe_once(targets.host(), None)
     assert machine.kept() is None  # the tests' environment asks for none
     monkeypatch.delenv(store.VARIABLE)
-    tune._probe_once(targets.host(), None)
+    assert tune._probe_once(targets.host(), 2.0) == 0.0  # too short for it
+    assert machine.kept() is None
+    assert 0.0 < tune._probe_once(targets.host(), 60.0) <= 30.0  # of the budget
     assert machine.kept() == probed
     monkeypatch.setattr(tune, "probe", None)
     tune._probe_once(targets.host(), None)

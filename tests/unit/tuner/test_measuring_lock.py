@@ -17,7 +17,10 @@ import pytest
 
 from tensorlang import targets
 from tensorlang.tuner.measurement import measuring_lock
+from tensorlang.tuner.search import contest
+from tensorlang.tuner.tuning_run import Run
 from tensorlang.tuner.workers.client import Worker
+from tensorlang.tuner.workers.protocol import FAILED, Candidate, Outcome
 from tensorlang.tuner.workers.worker import Session
 from tensorlang.workload import Workload
 
@@ -141,6 +144,16 @@ def test_waiting_takes_half_of_the_time_left_and_the_tuner_keeps_why_it_ended(
     waits = [call.args[0]["wait"] for call in sent.call_args_list]
     assert waits == [3.0, 4.0, 0.0]
     assert worker.unlocked == "it was held"
+
+
+def test_comparing_waits_within_its_budget_and_says_why() -> None:
+    worker = Mock(unlocked="it was held")
+    worker.attempt.return_value = Outcome(FAILED, "it does not build")
+    run = Run(Mock(), RELU, targets.host(), budget=5.0, _begun=100.0)
+    found = contest.contest(run, worker, [Candidate("direct")])
+    assert worker.deadline == 105.0
+    assert found.unlocked == "it was held"
+    assert list(found.failed.values()) == ["failed: it does not build"]
 
 
 def test_each_gpu_is_a_device_and_all_processors_are_one(
