@@ -106,7 +106,7 @@ def bench(
         kinds = {side.fresh for side in sides} or {False}
         calls = {_OURS[fresh]: mine[fresh] for fresh in sorted(kinds)}
         timings = interleaved(calls | {s.name: s.call for s in sides}, rounds=rounds)
-    console.say(f"{workload} on {machine}: {made.why}")
+    console.paragraph(f"{workload} on {machine}: {made.why}")
     document.found("workload", workload)
     document.found("machine", machine.fingerprint)
     rows = [_row(name, timings[name]) for name in calls]

@@ -73,6 +73,7 @@ def test_bench_without_peers_times_ours(tlang):
     result = tlang("bench", "bits", "--shape", "4096", "--rounds", "2")
     assert result.exit_code == 0, result.output
     assert re.search(r"^tensorlang, into existing +\d", result.stdout, re.MULTILINE)
+    assert len(result.stdout.splitlines()[0]) <= 80
 
 
 def test_bench_gives_a_peer_its_like(tlang):
