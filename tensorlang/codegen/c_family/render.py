@@ -133,6 +133,8 @@ class Printer:
         self.wide: frozenset[ir.Buffer] = frozenset()
         self.exchanged: frozenset[ir.Buffer] = frozenset()
         self.products: frozenset[int] = frozenset()
+        # texts of the launch's expressions, by identity: statements share many
+        self._texts: dict[int, tuple[ir.Expr, str]] = {}
         given = {
             "emit": self.emit,
             "need": self.need,
@@ -180,6 +182,7 @@ class Printer:
         sizes = sizes_in_launch(launch.grid, self.sizes)
         self.facts = forms.Facts(launch.nest, ranges_in(self.host, sizes))
         self.launch = launch
+        self._texts = {}
         self.tiles = vectors.tiles(launch) if self.has_vectors else {}
         self.wide = vectors.wide(launch)
         self.exchanged = _exchanged(launch)
@@ -210,6 +213,14 @@ class Printer:
 
     def emit(self, node: ir.Node) -> str:
         """Print a node by its macro, or by the vector macro for vectors."""
+        if not isinstance(node, ir.Expr):
+            return self._printed(node)
+        known = self._texts.get(id(node))
+        if known is None:
+            known = self._texts[id(node)] = node, self._printed(node)
+        return known[1]
+
+    def _printed(self, node: ir.Node) -> str:
         name = type(node).__name__
         if vectors.lanes_of(node) > 1 and f"Vector{name}" in self.macros.found:
             return self.macros[f"Vector{name}"](node)
