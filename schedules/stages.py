@@ -17,7 +17,7 @@ from tensorlang.ir.dtypes import i64
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.intrinsics import INTRINSICS
 from tensorlang.ir.simplification.simplify import simplify
-from tensorlang.ir.visit import substitute, walk
+from tensorlang.ir.visit import substitute, walk, walk_statements
 
 INJECTIVE, REDUCTION, CONTRACTION = "injective", "reduction", "contraction"
 
@@ -37,9 +37,8 @@ class Stage:
     @property
     def update(self) -> ir.Store | ir.Reduce:
         """The block's last store or reduction."""
-        return [
-            n for n in walk(self.block.body) if isinstance(n, (ir.Store, ir.Reduce))
-        ][-1]
+        below = walk_statements(self.block.body)
+        return [s for s in below if isinstance(s, (ir.Store, ir.Reduce))][-1]
 
     @property
     def outputs(self) -> tuple[ir.Buffer, ...]:

@@ -21,7 +21,7 @@ from tensorlang.errors import CodegenError
 from tensorlang.ir.contents import loops
 from tensorlang.ir.nodes import Binary, Compare, Function
 from tensorlang.ir.simplification.simplify import entry, simplify_function
-from tensorlang.ir.visit import walk
+from tensorlang.ir.visit import holds, nodes_of
 from tensorlang.targets import Target
 
 
@@ -58,12 +58,11 @@ def lower(function: Function, target: Target) -> Function:
 
 def _settled_by_unrolling(function: Function) -> bool:
     """Whether unrolled copies need full simplification: they compare or divide."""
+    bodies = [loop.body for loop in loops(function.body) if loop.kind == "unrolled"]
     return any(
-        isinstance(node, Compare)
-        or (isinstance(node, Binary) and node.op in ("floordiv", "floormod"))
-        for loop in loops(function.body)
-        if loop.kind == "unrolled"
-        for node in walk(loop.body)
+        holds(body, Compare)
+        or any(node.op in ("floordiv", "floormod") for node in nodes_of(body, Binary))
+        for body in bodies
     )
 
 

@@ -55,8 +55,9 @@ class Contents:
         self.used = _union(self.used, variables(expr))
         if holds(expr, ir.Load):
             for load in nodes_of(expr, ir.Load):
-                self.reads = _union(self.reads, frozenset((load.buffer,)))
-                self.include(contents(load.buffer))
+                if load.buffer not in self.reads:
+                    self.reads |= {load.buffer}
+                    self.include(contents(load.buffer))
         if holds(expr, ir.Call):
             called = frozenset(call.name for call in nodes_of(expr, ir.Call))
             self.calls = _union(self.calls, called)

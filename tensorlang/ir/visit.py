@@ -132,7 +132,11 @@ def nodes_of(node: ir.Node, kind: type[N]) -> Iterator[N]:
     stack: list[ir.Node] = [node]
     while stack:
         current = stack.pop()
-        if kinds(current) & bit:
+        try:  # as `kinds`, asked most often
+            found = current._kinds  # type: ignore[attr-defined] # noqa: SLF001
+        except AttributeError:
+            found = kinds(current)
+        if found & bit:
             if type(current) is kind:
                 yield current
             stack += CHILDREN[type(current)](current)[::-1]

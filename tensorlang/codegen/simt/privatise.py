@@ -22,7 +22,7 @@ from tensorlang.ir.contents import touches
 from tensorlang.ir.integers.bounds import Range, bounds, counted
 from tensorlang.ir.integers.indices import linear
 from tensorlang.ir.simplification.simplify import simplify
-from tensorlang.ir.visit import children, nodes_of, rebuild, rewriter
+from tensorlang.ir.visit import children, holds, nodes_of, rebuild, rewriter
 
 _THREAD = "thread."
 _Steps: TypeAlias = tuple[tuple[str, int], ...]  # index coefficient by thread index
@@ -49,7 +49,7 @@ def _part(body: ir.Stmt, buffer: ir.Buffer) -> _Steps | None:
     places = list(_places(body, buffer, (), False))
     if not isinstance(size, ir.Const) or not places:
         return None
-    found = {_steps(index, around) for index, around in places}
+    found = {_steps(index, around) for index, around in dict.fromkeys(places)}
     return found.pop() if len(found) == 1 else None
 
 
@@ -120,6 +120,8 @@ def _moved(
         if isinstance(node, ir.Buffer):
             return node
         if isinstance(node, ir.Stmt) and not touches(node, old):
+            return node
+        if isinstance(node, ir.Expr) and not holds(node, ir.Load):
             return node
         inner = (*around, node) if isinstance(node, ir.For) else around
         made = rebuild(node, lambda child: visit(child, inner))

@@ -267,12 +267,12 @@ def _lanes(part: ir.Buffer) -> int:
 def _shared(loop: ir.For) -> list[ir.Reduce]:
     """The reductions below a loop whose index does not depend on its variable."""
     dependent = {loop.var}
-    for node in walk(loop.body):
+    for node in walk_statements(loop.body):
         if isinstance(node, ir.Let) and free_vars(node.value) & dependent:
             dependent.add(node.var)
     return [
         node
-        for node in walk(loop.body)
+        for node in walk_statements(loop.body)
         if isinstance(node, ir.Reduce) and not _variables(node.indices) & dependent
     ]
 
