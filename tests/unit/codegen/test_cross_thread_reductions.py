@@ -67,7 +67,8 @@ def both(func, *arrays, target=GPU, **scalars):
         array[...] = 0
     report = run(lower(func, target), *(a.reshape(-1) for a in arrays), **scalars)
     for array, before in zip(arrays, kept, strict=True):
-        np.testing.assert_allclose(array, before, rtol=1e-5, atol=1e-6)
+        # sums of numbers near 1 that cancel, added in another order
+        np.testing.assert_allclose(array, before, rtol=1e-5, atol=1e-5)
     return report
 
 
