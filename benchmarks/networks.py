@@ -174,7 +174,7 @@ def page(run: Mapping[str, Any]) -> Iterator[str]:
     for row in found:
         ratios = row["ratios"]
         median, low, high = ratios["onnxruntime"]
-        below = ", below" if low < FLOOR else ""
+        below = ", below" if median < FLOOR else ""
         yield (
             f"| {row['work']} | {row['seconds']['ours'] * 1e3:.2f} | "
             f"{median:.2f}{below} | {low:.2f} to {high:.2f} | "
