@@ -10,7 +10,7 @@ torchvision and transformers, if these are installed, against onnxruntime and Py
 `opencl` (OpenCL against LLVM, all threads), `operators` (each operator alone, for the
 figure on its page), `random` (shapes drawn at random against peers), `searching` (a
 search from scratch), `suite` (fixed f32 shapes without records), `tuned` (these after a
-search of each).
+search of each), `types` (random shapes in bf16, f16 and f64 against PyTorch).
 With `--only`, the rows measured replace the old ones; others are kept.
 
 Each thread count runs in a separate process, pinned to as many processors; within it
@@ -42,6 +42,7 @@ _QUIET = {
 
 
 ALL = "cpu"
+_DRAWN = ("random", "types")  # other rows in each run
 _COUNTED = ("TENSORLANG_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -81,6 +82,7 @@ def _arguments() -> argparse.Namespace:
         "searching",
         "suite",
         "tuned",
+        "types",
     )
     parser.add_argument("table", nargs="?", default=ALL, choices=tables)
     parser.add_argument("--rounds", type=int, default=15)
@@ -111,7 +113,7 @@ def _measured(given: argparse.Namespace) -> dict[str, Any]:
         given.seed,
     )
     made: dict[str, Any] = {"threads": given.threads, "rows": rows}
-    if given.table == "random":
+    if given.table in _DRAWN:
         made["seed"] = given.seed
     if given.table == "operators":
         from benchmarks.measure import plain
@@ -126,7 +128,7 @@ def _page(runs: list[dict[str, Any]], given: argparse.Namespace) -> str:
     from benchmarks import side_tables
 
     found = side_tables.merged(given.table, given.out, runs, _machine())
-    if given.table != "random":  # whose next run has other rows
+    if given.table not in _DRAWN:
         kept = given.out / f"{given.table}.json"
         kept.write_text(json.dumps(found, indent=1) + "\n")
     return side_tables.markdown(given.table, found)

@@ -9,10 +9,11 @@ import math
 import random
 import statistics
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+import ml_dtypes  # noqa: F401 - names `bfloat16` to NumPy
 import numpy as np
 
 from benchmarks.layer_works import normal, rivals
@@ -24,19 +25,32 @@ Shapes drawn at random
 
 Each row has other sizes: logarithmically uniform, half of them multiples of 8. Ratios
 are the fastest peer's time over ours, both with new results; worst first."""
+TYPES_HEAD: Final = """\
+Shapes drawn at random, in other types than f32
+
+As in `random`, in a type that is drawn as well, against PyTorch alone."""
+TYPES: Final = ("bfloat16", "float16", "float64")
 COUNT: Final = 60
 _WORK: Final = (2e5, 2e9)  # floating-point operations of a call
 _SHOWN: Final = 15
 Call = Callable[[], object]
-Drawn = tuple[str, tuple[np.ndarray[Any, Any], ...], dict[str, Any], Call, float]
+Drawn = tuple[
+    str, tuple[np.ndarray[Any, Any], ...], dict[str, Any], partial[object], float
+]
 
 
-def rows(rounds: int, only: str, seed: int, threads: int) -> Iterator[dict[str, Any]]:
-    """A row for each draw."""
+def rows(
+    rounds: int, only: str, seed: int, threads: int, types: Sequence[str] = ()
+) -> Iterator[dict[str, Any]]:
+    """A row for each draw, of a type drawn from `types` if there are any."""
     generator, left = random.Random(seed), COUNT  # noqa: S311 - of sizes
     while left:
         name = generator.choice(list(_FAMILIES))
-        op, arrays, given, ours, floating = _FAMILIES[name](generator)
+        drawn = _FAMILIES[name](generator)
+        if types:
+            kind = generator.choice(types)
+            drawn, name = _converted(drawn, np.dtype(kind)), f"{name} {kind}"
+        op, arrays, given, ours, floating = drawn
         if not _WORK[0] < floating < _WORK[1]:
             continue
         left -= 1
@@ -45,9 +59,19 @@ def rows(rounds: int, only: str, seed: int, threads: int) -> Iterator[dict[str, 
         if only in title:
             print(f"{threads} threads: {title}", file=sys.stderr)
             peers = {
-                peer.name: peer.make() for peer in rivals(op, arrays, given, threads)
+                peer.name: peer.make()
+                for peer in rivals(op, arrays, given, threads)
+                if not types or peer.name == "torch"
             }
             yield {"work": title, "floating": floating} | compared(ours, peers, rounds)
+
+
+def _converted(drawn: Drawn, kind: np.dtype[Any]) -> Drawn:
+    """A draw with its arrays in another type."""
+    op, arrays, given, ours, floating = drawn
+    made = (array.astype(kind) for array in ours.args)
+    ours = partial(ours.func, *made, **ours.keywords)
+    return op, tuple(each.astype(kind) for each in arrays), given, ours, floating
 
 
 def compared(ours: Call, peers: Mapping[str, Call], rounds: int) -> dict[str, Any]:

@@ -37,6 +37,7 @@ PAGES: Final[dict[str, tuple[str, Page]]] = {
     "searching": (searching.HEAD, searching.page),
     "suite": (suite.HEAD, suite.page),
     "tuned": (suite.TUNED_HEAD, partial(suite.page, least=suite.TUNED_FLOOR)),
+    "types": (random_shapes.TYPES_HEAD, random_shapes.page),
 }
 
 
@@ -62,8 +63,9 @@ def measured(  # noqa: PLR0917 - the command line's options
         return list(networks.rows(rounds, only, threads))
     if table == "opencl":
         return list(opencl.rows(rounds, only))
-    if table == "random":
-        return list(random_shapes.rows(rounds, only, seed, threads))
+    if table in ("random", "types"):
+        kinds = random_shapes.TYPES if table == "types" else ()
+        return list(random_shapes.rows(rounds, only, seed, threads, kinds))
     if table == "suite":
         return list(suite.rows(rounds, only, threads))
     if table == "tuned":
@@ -85,7 +87,9 @@ def merged(
     """New rows, and rows of earlier runs that they do not replace."""
     made = []
     for run in runs:
-        old = () if table == "random" else _held(folder, table, run["threads"])
+        old = (
+            () if table in ("random", "types") else _held(folder, table, run["threads"])
+        )
         rows = {_key(row): row for row in old}
         rows |= {_key(row): row for row in run["rows"]}
         made.append(run | {"rows": list(rows.values())})

@@ -37,6 +37,17 @@ def _has_columns(workload: Workload) -> bool:
     return all(shape[-1] > 0 for shape in workload.shapes[given : given + 2])
 
 
+def _share_keys(workload: Workload) -> bool:
+    """Whether keys serve several queries, or not all of them are seen.
+
+    A query with keys of its own is a product of a matrix with a vector, which reads
+    them once as it is.
+    """
+    (_, heads, m, _), (_, groups, *_) = workload.shapes[:2]
+    limited = workload.named.get("causal") is True or workload.named.get("window")
+    return _has_columns(workload) and (m > 1 or heads > groups or bool(limited))
+
+
 def _in_blocks(workload: Workload) -> bool:
     """Whether the gradient is worth blocks: more than one key, and one number each.
 
@@ -71,7 +82,7 @@ def _samples(
     "nn.attention",
     shapes=(_USUAL,) * 3,
     whole=True,
-    prefers=_online_if(_has_columns),
+    prefers=_online_if(_share_keys),
     scheduled_as="attention",
     gradient={"linear": False, "prefers": _online_if(_in_blocks), "samples": _samples},
 )

@@ -222,41 +222,51 @@ def pack(s: Schedule, found: Products[Row]) -> str:
         f"{given[depth]} % {row.group}",
     )
     s.transform_layout(packed, f"lambda {', '.join(given)}: ({', '.join(laid)})")
-    if not (depth > at and s.attempt(_transpose, s, copy, row, at)):
+    if not (depth > at and s.attempt(_transpose, s, copy, found, at)):
         tiling.parallelize(s, s.loops(copy)[:1])
     return "rows" if at < depth else "columns"
 
 
 def _pad(s: Schedule, found: Products[Row]) -> None:
     """Round columns up to whole vectors, and the reduction to whole groups or tiles."""
-    stage, row = found.stage, found.row
+    stage, row, steps = found.stage, found.row, found.sizes[2]
     _, column, k = map(stage.axis, found.loops)
-    if found.sizes[2] % row.depth:
-        copy, _ = s.cache_read(stage.name, found.x.buffer.name, "global")
-        tiling.parallelize(s, s.loops(copy)[:1])
     multiples = {column: row.lanes, k: row.depth}
-    s.pad(stage.name, [multiples.get(axis.var, 1) for axis in stage.block.axes])
+    padding = [multiples.get(axis.var, 1) for axis in stage.block.axes]
+    if steps % row.depth == 0:
+        s.pad(stage.name, padding)
+        return
+    copy, _ = s.cache_read(stage.name, found.x.buffer.name, "global")
+    s.pad(stage.name, padding)
+    *around, depth = s.loops(copy)
+    if around and steps > row.lanes and found.x.indices[-1] == k:
+        s.reorder(depth, *around)
+        tiling.cut_at(s, copy, depth, steps // row.lanes * row.lanes)
+        s.reorder(*around, depth)
+        s.vectorize(s.split(depth, [None, row.lanes])[1])
+    tiling.parallelize(s, around[:1])
 
 
-def _transpose(
-    s: Schedule, copy: str, row: DotProduct | MatrixProduct, at: int
-) -> None:
+def _transpose(s: Schedule, copy: str, found: Products[Row], at: int) -> None:
     """Copy in blocks of vectors by vectors, transposed in registers.
 
-    Loop `at` is over the columns, the last one over the reduction.
+    Loop `at` is over the columns, the last one over the reduction. What fills no block,
+    or is padding, is copied by itself.
     """
-    around, wide = s.loops(copy), row.lanes * row.group
+    around, row = s.loops(copy), found.row
+    wide, (_, columns, steps) = row.lanes * row.group, found.sizes
     column, depth = around[at], around[-1]
     others = [name for name in around if name not in {column, depth}]
-    length = tiling.extent(s, depth) or 0
-    if length % wide and length > wide:
-        s.reorder(depth, *(name for name in around if name != depth))
-        tiling.cut_at(s, copy, depth, length // wide * wide)
+    for loop, known, block in ((depth, steps, wide), (column, columns, row.lanes)):
+        whole = known // block * block
+        if 0 < whole < (tiling.extent(s, loop) or 0):
+            s.reorder(loop, *(name for name in s.loops(copy) if name != loop))
+            tiling.cut_at(s, copy, loop, whole)
     column_0, column_1 = s.split(column, [None, row.lanes])
     depth_0, depth_1 = s.split(depth, [None, wide])
     s.reorder(*others, column_0, depth_0, column_1, depth_1)
     tiling.parallelize(s, [*others, column_0])
-    for kind in ("copy", "flip"):
+    for kind in ("copy", "flip") if row.b == "i8" else ("copy",):
         name = f"{kind}_by_columns_{row.lanes}x{wide}x{row.b}"
         if s.attempt(s.tensorize, column_1, name):
             return

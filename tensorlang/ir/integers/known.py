@@ -69,8 +69,11 @@ def _variables_first(factor: Expr, _others: list[Expr]) -> int:
     return int(isinstance(factor, Var))
 
 
-def _variables_last(factor: Expr, _others: list[Expr]) -> int:
-    return int(not isinstance(factor, Var))
+def _variables_last(factor: Expr, others: list[Expr]) -> int:
+    """Outer quotients first, then those in them, then variables."""
+    if isinstance(factor, Var):
+        return -len(others)
+    return _quotients_first(factor, others)
 
 
 def _quotients_first(factor: Expr, others: list[Expr]) -> int:

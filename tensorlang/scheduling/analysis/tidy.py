@@ -2,12 +2,15 @@
 
 After a loop is partitioned, the ranges of its parts often decide a guard: it always
 holds in the main part and bounds one loop in the tail. A tail thus becomes a smaller
-tile instead of a full one with a test inside.
+tile instead of a full one with a test inside. Likewise, `select`, `min` and `max` whose
+result is known in a part are replaced by it: what copies a padded array becomes a plain
+copy where there is no padding.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.dtypes import i64
@@ -15,6 +18,7 @@ from tensorlang.ir.integers.bounds import counted, prove
 from tensorlang.ir.integers.indices import spread
 from tensorlang.ir.integers.polynomials import Poly
 from tensorlang.ir.simplification.conditions import conjunction, conjuncts
+from tensorlang.ir.visit import rebuild, rewriter
 from tensorlang.scheduling.analysis.facts import Ranges
 from tensorlang.scheduling.analysis.tree import constant
 
@@ -35,12 +39,32 @@ def tidy(stmt: ir.Stmt, ranges: Ranges) -> ir.Stmt:
             return ir.seq(*(tidy(part, ranges) for part in stmts))
         case ir.For():
             return _tidy_loop(stmt, ranges)
-        case ir.Block(where=where) if where is not None:
-            left = _unsettled(where, ranges)
-            return NOTHING if isinstance(left, bool) else replace(stmt, where=left)
+        case ir.Block(where=where):
+            left = None if where is None else _unsettled(where, ranges)
+            if isinstance(left, bool):
+                return NOTHING
+            own = {axis.var: (axis.value, axis.value) for axis in stmt.axes}
+            body = _settled(stmt.body, {**ranges, **own})
+            return replace(stmt, where=left, body=body)
         case ir.If():
             return _tidy_if(stmt, ranges)
     return stmt
+
+
+@rewriter
+def _settled(node: ir.Node, ranges: Ranges) -> ir.Node:
+    """The node with choices replaced by what they always give."""
+    if isinstance(node, ir.Buffer):
+        return node
+    node = rebuild(node, partial(_settled, ranges=ranges))
+    match node:
+        case ir.Select(cond=cond, a=a, b=b):
+            first = prove(cond, ranges)
+        case ir.Binary(op="min" | "max" as op, a=a, b=b) if node.dtype == i64:
+            first = prove(a <= b if op == "min" else a >= b, ranges)
+        case _:
+            return node
+    return {True: a, False: b, None: node}[first]
 
 
 def _unsettled(condition: ir.Expr, ranges: Ranges) -> ir.Expr | bool | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from typing import Final, TypeAlias
 
@@ -157,11 +158,16 @@ def _columns(
 
 
 # sides of the squares transposed in registers, and their element types
-_SQUARES: Final = {
-    16: "f32 i32 u32 f16 bf16 i16 u16 i8 u8",
-    8: "f64 i64 u64 f32 i32 u32",
-    4: "f64 i64 u64",
-}
+_NARROW: Final = ("f32", "i32", "u32", "f16", "bf16", "i16", "u16", "i8", "u8")
+_SQUARES: Final = tuple(
+    (size, dtype)
+    for size, dtypes in {
+        16: (),
+        8: ("f64", "i64", "u64"),
+        4: ("f64", "i64", "u64"),
+    }.items()
+    for dtype in (*dtypes, *_NARROW)
+)
 _TABLE: Final[dict[str, Make]] = {
     "fma_16xf32": _read(_fma, 16, "f32"),
     "fma_8xf32": _read(_fma, 8, "f32"),
@@ -190,12 +196,13 @@ _TABLE: Final[dict[str, Make]] = {
         for dtype in ("f32", "i32")
     },
     **{
-        f"transpose_{size}x{size}x{dtype}": _transpose(size, dtype)
-        for size, dtypes in _SQUARES.items()
-        for dtype in dtypes.split()
+        f"{name}_{size}x{size}x{dtype}": made(size, dtype)
+        for name, made in (
+            ("transpose", _transpose),
+            ("copy_by_columns", _copy_by_columns),
+        )
+        for size, dtype in _SQUARES
     },
-    "copy_by_columns_16x16xf32": _copy_by_columns(16, "f32"),
-    "copy_by_columns_8x8xf32": _copy_by_columns(8, "f32"),
     **{
         f"copy_by_columns_{size}x{size * group}x{dtype}": (
             _copy_by_columns(size, dtype, group)
@@ -221,7 +228,7 @@ def tensor_intrinsic(name: str) -> TensorIntrinsic:
         ScheduleError: there is none.
     """
     if name not in _TABLE:
-        raise ScheduleError(
-            f"there is no intrinsic {name!r}; these: {', '.join(NAMES)}"
-        )
+        close = get_close_matches(name, NAMES, n=3)
+        hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        raise ScheduleError(f"there is no intrinsic {name!r}{hint}")
     return _TABLE[name](name)

@@ -119,6 +119,24 @@ def test_the_instructions_of_others_by_their_meaning(cpu, kinds, flips):
         np.testing.assert_array_equal(kernel(x, w), expected)
 
 
+@pytest.mark.parametrize("cpu", ["znver5", "alderlake"])
+def test_tiles_of_any_height_read_whole_vectors(cpu):
+    """Of an open number of rows, down to those of one row that are left."""
+    target = elsewhere(cpu)
+    s = scheduled(product("m", 192, 256, ("u8", "i8")), target)
+    text = str(lower(s.function, target))
+    assert text.count("dpbusd(") + text.count("dpbusd_256(") > 2
+    assert "// splat(" not in text
+
+
+@pytest.mark.parametrize(("n", "k"), [(777, 1024), (768, 1025), (777, 1025)])
+def test_ragged_operands_are_packed_in_squares(n, k):
+    """All but the padding, and what fills no square."""
+    s = scheduled(product("m", n, k, ("u8", "i8")), elsewhere("znver5"))
+    assert "transpose_16" in str(s.function)
+    assert not any("transpose" in str(each) for each in s.declined), s.declined
+
+
 @pytest.mark.parametrize("cpu", PROCESSORS)
 @pytest.mark.parametrize("m", [96, 1])
 def test_inner_loops_are_dot_products(cpu, m):

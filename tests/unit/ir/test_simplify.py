@@ -304,6 +304,17 @@ def test_proofs_with_symbolic_sizes():
     assert prove(Const(True, boolean) & (i < m), ranges) is True
 
 
+@pytest.mark.parametrize("first", [2, 6, 8])
+@pytest.mark.parametrize("second", [3, 4, 5])
+def test_bounds_of_what_two_tiles_leave(first, second):
+    rest = n - n // first * first
+    left = rest - rest // second * second
+    low, high = bounds(left, {n: (0, 1 << 40)})
+    assert low == 0
+    assert max(x % first % second for x in range(first)) <= high < second
+    assert bounds(i // left, {n: (0, 1 << 40), i: (0, left * 12 - 1)})[1] < second * 12
+
+
 def test_ranges_of_other_integers_are_used_where_nothing_wraps():
     byte = Var("b", u8)
     assert bounds(byte * 2, {byte: (3, 100)}) == (6, 200)

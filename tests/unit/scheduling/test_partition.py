@@ -45,6 +45,18 @@ def test_partition_makes_the_tail_a_smaller_tile(golden, same_meaning):
     same_meaning(ROWS, after)
 
 
+def test_choices_that_a_part_decides_are_made(golden, same_meaning):
+    padded = parse("""
+def padded(x: f32[10], y: Out[f32[16]]):
+    for i in range(16):
+        with block("y", vi=spatial(16, i)):
+            y[vi] = select(vi < 10, x[min(vi, 9)], 0.0)
+""")
+    after, _ = partition(padded, "i", 8)
+    golden(show(after))
+    same_meaning(padded, after)
+
+
 def test_partition_of_a_reduction_starts_it_once(golden, same_meaning):
     after, _ = partition(reorder(MATMUL, "k", "i", "j"), "k", 3)
     golden(show(after))

@@ -104,6 +104,32 @@ def test_few_queries(m, causal, window):
         check((2, 4, 2, m, n, 24, 20), causal=causal, window=window)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
+def test_a_query_with_keys_of_its_own(dtype):
+    for n in (1, 64, 200, 201):
+        check((2, 4, 4, 1, n, 24, 20), dtype, causal="lower_right")
+        mask = np.random.default_rng(n).random((2, 1, 1, n)) < 0.5
+        mask[0, ..., 0] = True
+        check((2, 4, 4, 1, n, 24, 20), dtype, mask=mask)
+
+
+@pytest.mark.parametrize(
+    ("heads", "m", "options", "way"),
+    [
+        (4, 1, {}, "direct"),
+        (4, 1, {"causal": "lower_right"}, "direct"),
+        (4, 1, {"causal": True}, "online"),  # sees one key alone
+        (4, 1, {"window": 3}, "online"),
+        (8, 1, {}, "online"),
+        (4, 2, {}, "online"),
+    ],
+)
+def test_keys_that_serve_several_queries_are_read_in_blocks(heads, m, options, way):
+    keys = (2, 4, 50, 24)
+    workload = nn.attention.workload((2, heads, m, 24), keys, keys, **options)
+    assert nn.attention.prefers(workload) == way
+
+
 @pytest.mark.parametrize(
     ("depth", "width"), [(1, 1), (17, 130), (256, 256), (64, 48), (40, 40)]
 )
