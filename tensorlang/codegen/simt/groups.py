@@ -30,7 +30,6 @@ from tensorlang.ir.dtypes import i64
 from tensorlang.ir.visit import (
     rebuild_statements,
     replace_buffers,
-    substitute,
     transform_statements,
 )
 from tensorlang.targets import Target
@@ -151,22 +150,3 @@ def _without(body: ir.Stmt, moved: dict[ir.Buffer, ir.Buffer]) -> ir.Stmt:
 
 def _divided_up(count: ir.Expr, by: ir.Expr) -> ir.Expr:
     return make("floordiv", add(count, sub(by, ir.as_expr(1))), by)
-
-
-def without_copies(function: ir.Function) -> ir.Function:
-    """Copy propagation: substitute lets of variables and constants."""
-
-    def visit(whole: ir.Stmt) -> ir.Stmt:
-        if not isinstance(whole, ir.Seq):
-            return rebuild_statements(whole, visit)
-        made: list[ir.Stmt] = []
-        known: dict[ir.Var, ir.Expr] = {}
-        for stmt in whole.stmts:
-            now = substitute(stmt, known)
-            if isinstance(now, ir.Let) and isinstance(now.value, ir.Var | ir.Const):
-                known[now.var] = now.value
-            else:
-                made.append(visit(now))
-        return ir.seq(*made)
-
-    return replace(function, body=visit(function.body))

@@ -21,7 +21,7 @@ from tensorlang.codegen.simt.cross_thread_reductions import (
 from tensorlang.codegen.simt.depth import bind_deep
 from tensorlang.codegen.simt.distribute import distribute
 from tensorlang.codegen.simt.fragments import hoist_fragments
-from tensorlang.codegen.simt.groups import make_groups, without_copies
+from tensorlang.codegen.simt.groups import make_groups
 from tensorlang.codegen.simt.indices import narrow_indices
 from tensorlang.codegen.simt.launches import make_launches
 from tensorlang.codegen.simt.lockstep import in_lockstep
@@ -35,7 +35,7 @@ from tensorlang.codegen.vectors.interleave import interleave
 from tensorlang.codegen.vectors.lane_reductions import reduce_lanes
 from tensorlang.codegen.vectors.sizes import split_vectors
 from tensorlang.codegen.vectors.transposes import expand_transposes
-from tensorlang.codegen.vectors.unroll import unroll
+from tensorlang.codegen.vectors.unroll import unroll, without_copies
 from tensorlang.codegen.vectors.vectorize import vectorize
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import For, Function, Let, Node, Reduce, Stmt

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from tensorlang.codegen.folding import fold_node
 from tensorlang.codegen.names import Names
 from tensorlang.ir import nodes as ir
-from tensorlang.ir.contents import free_vars
 from tensorlang.ir.visit import (
     nodes_of,
     rebuild,
     rebuild_statements,
     rewriter,
+    substitute,
     transform_statements,
     variables,
     walk_statements,
@@ -47,29 +47,24 @@ def unroll(function: ir.Function, names: Names, most: int | None = None) -> ir.F
 def without_copies(function: ir.Function) -> ir.Function:
     """The function without `Let` copies of variables and constants.
 
-    They name nothing new, and unrolling would duplicate them in every iteration.
+    They name nothing new, and unrolling would duplicate them in every iteration. A
+    name may mean something else in another scope.
     """
-    values: dict[ir.Var, ir.Expr] = {}
 
-    @rewriter
-    def inside(node: ir.Node) -> ir.Node:
-        match node:
-            case ir.Var():
-                return values.get(node, node)
-            case ir.Expr():
-                same = values.keys().isdisjoint(free_vars(node))
-                return node if same else rebuild(node, inside)
-            case ir.Let(var=var, value=ir.Var() | ir.Const()):
-                values[var] = inside(node.value)
-                return ir.Seq(())
-            case ir.Seq():
-                return ir.seq(*map(inside, node.stmts))
-            case ir.Buffer():
-                return node
-            case _:
-                return rebuild(node, inside)
+    def visit(whole: ir.Stmt) -> ir.Stmt:
+        if not isinstance(whole, ir.Seq):
+            return rebuild_statements(whole, visit)
+        made: list[ir.Stmt] = []
+        known: dict[ir.Var, ir.Expr] = {}
+        for stmt in whole.stmts:
+            now = substitute(stmt, known) if known else stmt
+            if isinstance(now, ir.Let) and isinstance(now.value, ir.Var | ir.Const):
+                known[now.var] = now.value
+            else:
+                made.append(visit(now))
+        return ir.seq(*made)
 
-    return rebuild_statements(function, inside)
+    return replace(function, body=visit(function.body))
 
 
 def _is_long(body: ir.Stmt, count: int, most: int) -> bool:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tensorlang import build
-from tensorlang.ir import parse
+from tensorlang.ir import parse, run
 
 
 @pytest.mark.parametrize("kind", ["range", "unrolled", "vectorized"])
@@ -27,3 +27,49 @@ def f(x: {dtype}[4], y: Out[{dtype}[4]], z: Out[{dtype}[4]]):
     build(function, "llvm")(x, y, z)
     assert y.tolist() == [0, 0, 2, 3]
     assert z.tolist() == [0, 3, 6, 9]
+
+
+COPIES = {
+    "a copy in one loop, another value in the next": """
+    for i in range(8):
+        t: i64 = i
+        y[t] = x[t]
+    for i in range(8):
+        t: i64 = n % (i + 3)
+        y[i] = y[i] + cast(f32, t) * x[i]
+""",
+    "a copy in one branch, another value in the other": """
+    for i in range(8):
+        if i < 4:
+            t: i64 = i
+            y[t] = x[t]
+        else:
+            t: i64 = i * 3 % 8
+            y[i] = x[t]
+""",
+    "a constant in one loop, the next one's variable": """
+    for i in range(8):
+        t: i64 = 5
+        y[i] = x[t]
+    for t in range(8):
+        y[t] = y[t] + x[7 - t]
+""",
+    "a constant in one loop, another value in the next": """
+    for i in range(8):
+        t: i64 = 2
+        y[i] = x[t]
+    for i in range(8):
+        t: i64 = 7 - i
+        y[i] = y[i] + x[t]
+""",
+}
+
+
+@pytest.mark.parametrize("body", COPIES.values(), ids=COPIES)
+def test_a_copy_is_known_in_its_own_scope_alone(body):
+    function = parse(f"def f(x: f32[8], y: Out[f32[8]], *, n: i64):\n{body}")
+    x = np.arange(1, 9, dtype=np.float32)
+    right = np.zeros_like(x)
+    run(function, x, right, n=29)
+    got = build(function, "llvm")(x, n=29)
+    np.testing.assert_array_equal(got, right)

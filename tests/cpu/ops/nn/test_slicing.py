@@ -131,8 +131,7 @@ def test_backwards_takes_no_longer_way():
         assert "shufflevector" in source
     dy = nn.slice(x, (None, 32), (None, 64))
     grad = nn.slice_grad.kernel(dy, x, (None, 32), (None, 64), target="llvm")
-    guards = re.findall(r"masked\.load.*splat \(i1 (\w+)\)", grad.source)
-    assert sorted(set(guards)) == ["false", "true"]
+    assert "masked" not in grad.source
     assert "icmp slt <" not in grad.source
 
 
