@@ -12,13 +12,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import chain, count
 from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard, TypeVar
 
 from tensorlang import ir
 from tensorlang.ir.accesses import buffers_of
 from tensorlang.ir.contents import free_vars
-from tensorlang.ir.integers.polynomials import Poly, poly
+from tensorlang.ir.integers.polynomials import Monomial, Poly, Polys, poly
 from tensorlang.ops.spec.demands import extents
 
 Access: TypeAlias = ir.Load | ir.Store | ir.Reduce
@@ -336,12 +336,14 @@ def with_sizes(
     for extent in (extent for buffer in inputs for extent in buffer.shape):
         if extent not in called and not free_vars(extent) <= called.keys():
             called[extent] = ir.Var(next(names), ir.i64)
-    products: list[tuple[Poly, ir.Var]] = []
+    polys, products, changed = Polys(), _Products(), dict[ir.Expr, ir.Expr]()
 
     def note_product(extent: ir.Expr) -> None:
-        total = poly(extent)
+        changed.clear()
+        total = polys[extent]
         if not isinstance(extent, ir.Var) and len(total) == 1:
-            products.append((total, called[extent]))
+            ((factors, by),) = total.items()
+            products.add(factors, by, called[extent])
 
     for extent in called:
         note_product(extent)
@@ -351,9 +353,14 @@ def with_sizes(
             return node
         if isinstance(node, ir.Expr) and node in called:
             return called[node]
-        if products and isinstance(node, ir.Expr) and node.dtype == ir.i64:
-            node = _divided(node, products)
-        return _without_plain_names(ir.visit.rebuild(node, visit))
+        if not isinstance(node, ir.Expr):
+            return _without_plain_names(ir.visit.rebuild(node, visit))
+        if node not in changed:
+            new = node
+            if products.known and node.dtype == ir.i64:
+                new = products.divided(node, polys[node])
+            changed[node] = ir.visit.rebuild(new, visit)
+        return changed[node]
 
     # sizes that occur in no input, and products of several of them
     def unknown(extent: ir.Expr) -> frozenset[ir.Var]:
@@ -384,18 +391,32 @@ def _without_plain_names(node: ir.Node) -> ir.Node:
     return ir.visit.substitute(ir.seq(left), plain) if plain else node
 
 
-def _divided(expr: ir.Expr, products: Sequence[tuple[Poly, ir.Var]]) -> ir.Expr:
-    """A polynomial of sizes, rewritten in sizes that stand for products."""
-    total = Poly()
-    for monomial, times in poly(expr).items():
-        left, coefficient = list(monomial), times
-        for whole, var in products:
-            ((factors, by),) = whole.items()
-            inside = all(left.count(f) >= factors.count(f) for f in factors)
-            if inside and coefficient % by == 0:
-                for factor in factors:
-                    left.remove(factor)
-                left.append(var)
-                coefficient //= by
-        total.accumulate(tuple(left), coefficient)
-    return expr if total == poly(expr) else total.expr()
+class _Products:
+    """Sizes that stand for products of others, in order."""
+
+    def __init__(self) -> None:
+        # by their first factor: their number, factors, coefficient and name
+        self.known: dict[ir.Expr, list[tuple[int, Monomial, int, ir.Var]]] = {}
+        self._numbers = count()
+
+    def add(self, factors: Monomial, by: int, var: ir.Var) -> None:
+        """Note that a size is `by` times these factors."""
+        if factors:
+            row = next(self._numbers), factors, by, var
+            self.known.setdefault(factors[0], []).append(row)
+
+    def divided(self, expr: ir.Expr, given: Poly) -> ir.Expr:
+        """A polynomial of sizes, rewritten in sizes that stand for products."""
+        total = Poly()
+        for monomial, times in given.items():
+            left, coefficient = list(monomial), times
+            rows = (self.known.get(f, ()) for f in dict.fromkeys(monomial))
+            for _, factors, by, var in sorted(chain.from_iterable(rows)):
+                inside = all(left.count(f) >= factors.count(f) for f in factors)
+                if inside and coefficient % by == 0:
+                    for factor in factors:
+                        left.remove(factor)
+                    left.append(var)
+                    coefficient //= by
+            total.accumulate(tuple(left), coefficient)
+        return expr if total == given else total.expr()
