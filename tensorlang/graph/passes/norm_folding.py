@@ -36,7 +36,7 @@ def fold_norms(
         graph: The program, without calls.
         constant: The values that are constant.
     """
-    folding = _Fold(graph, constant)
+    folding = _Fold(constant)
     folded = folding.graph(graph)
     if not folding.found:
         return graph, {}
@@ -46,12 +46,18 @@ def fold_norms(
 
 
 class _Fold(Rewriter):
-    def __init__(self, graph: Graph, constant: AbstractSet[Value]) -> None:
+    def __init__(self, constant: AbstractSet[Value]) -> None:
         super().__init__()
         self.found = False
         self._constant = constant
-        self._uses = Counter(v for node in graph.nodes for v in node.inputs)
+        self._uses: Counter[Value] = Counter()
+
+    def nodes(self, graph: Graph) -> None:
+        """Rewrite the nodes of a program in order."""
+        # a captured value counts here and where it is made, so it is never used once
+        self._uses.update(v for node in graph.nodes for v in node.inputs)
         self._uses.update(graph.outputs)
+        super().nodes(graph)
 
     def node(self, node: Node) -> Sequence[Value]:
         conv = self._convolution(node) if node.id == "nn.batch_norm" else None

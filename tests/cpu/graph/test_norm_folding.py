@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tensorlang.graph import Context, Network, TensorSpec
+from tensorlang.graph import Context, Graph, Network, TensorSpec, cond, loop, trace
 from tensorlang.graph.networks.leaves import Weight
+from tensorlang.graph.passes.norm_folding import fold_norms
 from tensorlang.ops import math, nn
 
 RNG = np.random.default_rng(11)
@@ -63,3 +64,77 @@ def test_a_result_that_is_used_twice_stays() -> None:
     net = network(uses=2)
     net.freeze()
     assert "nn.batch_norm" in ids(net)
+
+
+def all_ids(graph: Graph) -> list[str]:
+    """The ids of a program's nodes and of those in its nested programs."""
+    nested = (each for node in graph.nodes for each in node.graphs)
+    own = [node.id for node in graph.nodes]
+    return own + [name for each in nested for name in all_ids(each)]
+
+
+W, MEAN, VAR = weight("w", 20, 6, 3, 3), weight("mean", 20), weight("var", 20)
+
+
+def convolved(x):
+    return nn.conv2d(x, W, padding=1)
+
+
+def normed(y):
+    return nn.batch_norm(y, MEAN, VAR)
+
+
+def once_in_a_branch(x):
+    return cond(
+        math.sum(x) > 0.0, lambda: normed(convolved(x)), lambda: convolved(x) * 2.0
+    )
+
+
+def twice_in_a_branch(x):
+    def then():
+        y = convolved(x)
+        return normed(y) + y
+
+    return cond(math.sum(x) > 0.0, then, lambda: convolved(x) * 2.0)
+
+
+def output_of_a_branch(x):
+    def then():
+        y = convolved(x)
+        return normed(y), y
+
+    return cond(math.sum(x) > 0.0, then, lambda: (convolved(x), convolved(x)))
+
+
+def in_two_branches(x):
+    y = convolved(x)
+    return cond(math.sum(x) > 0.0, lambda: normed(y), lambda: y * 2.0)
+
+
+def in_a_loop(x):
+    y = convolved(x)  # computed once, not in each turn
+    return loop(3, lambda _, total: total + math.sum(normed(y)), math.sum(x))
+
+
+def in_the_branch_and_outside(x):
+    y = convolved(x)
+    return normed(y) + cond(math.sum(x) > 0.0, lambda: y * 3.0, lambda: y * 2.0)
+
+
+@pytest.mark.parametrize(
+    ("function", "folds"),
+    [
+        (once_in_a_branch, True),
+        (twice_in_a_branch, False),
+        (output_of_a_branch, False),
+        (in_two_branches, False),
+        (in_a_loop, False),
+        (in_the_branch_and_outside, False),
+    ],
+)
+def test_uses_in_branches_count(function, folds) -> None:
+    program = trace(function, [TensorSpec((3, 6, 9, 9))])
+    made, _ = fold_norms(program, {W, MEAN, VAR})
+    wanted, found = all_ids(program), all_ids(made)
+    assert found.count("nn.conv2d") == wanted.count("nn.conv2d")
+    assert ("nn.batch_norm" not in found) == folds
