@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +18,13 @@ from tensorlang.ops import pins
 with lazy.modules(__name__):  # these load NumPy
     from tensorlang import ops
     from tensorlang.ops.kernels import building, requests
+    from tensorlang.scheduling import knobs as declared
+
+if TYPE_CHECKING:
+    from tensorlang.ops.operator import Operator
+    from tensorlang.scheduling.knobs import Domain, Value
+    from tensorlang.targets import Target
+    from tensorlang.workload import Workload
 
 
 def pin(
@@ -29,7 +39,7 @@ def pin(
 
     algorithm=NAME fixes the algorithm. Other knobs have their defaults, and records are
     passed over. The pins are lines of a file, below those of tensorlang.ops.pin and of
-    TENSORLANG_PIN.
+    TENSORLANG_PIN. A knob or algorithm that the operator never has is refused.
 
     Examples:
         tlang records pin
@@ -43,15 +53,96 @@ def pin(
         else:
             console.say("no pins; tlang records pin random.bits:lanes=16 makes one")
         return
-    names = {name for name, _, _ in pins.parsed(text, "the pin")}
+    parts = list(pins.parsed(text, "the pin"))
+    names = {name for name, _, _ in parts}
     if len(names) != 1:
         raise ArgumentError(f"a pin is for one operator or family, not {text!r}")
+    counts = Counter(knob for _, knob, _ in parts)
+    if twice := [knob for knob, count in counts.items() if count > 1]:
+        raise ArgumentError(f"{text!r} gives {', '.join(twice)} twice")
+    _check(next(iter(names)), {knob: value for _, knob, value in parts})
     _write([*_others(*names), text])
     console.say(f"{text} is pinned in {pins.file()}")
     if why := _refusal(*names):
         console.paragraph(f"calls of the usual shapes on this CPU refuse it: {why}")
+        document.found("refused", why)
     document.found("pinned", text)
     document.found("file", pins.file())
+
+
+def _check(name: str, given: Mapping[str, Value]) -> None:
+    """Refuse what no operator of a name can take, if all have usual workloads.
+
+    Raises:
+        ArgumentError: none has such an algorithm; or none of their schedules for the
+            usual workloads, on this CPU and on GPUs, has such a knob, or one with a
+            value of such a type.
+    """
+    members = ops.select(name)
+    algorithms = dict.fromkeys(a for op in members for a in op.algorithms)
+    if (chosen := given.get(pins.ALGORITHM)) is not None and chosen not in algorithms:
+        raise ArgumentError(
+            f"{name} has no algorithm {chosen}; it has {', '.join(algorithms)}"
+        )
+    left = {knob: value for knob, value in given.items() if knob != pins.ALGORITHM}
+    try:
+        usual = [(op, requests.requested(op, None, None, {})) for op in members]
+    except TensorlangError:
+        return
+    seen: dict[str, Domain] = {}
+    for domains in _domains(usual, dict(left)) if left else ():
+        seen = domains | seen
+        for knob in left.keys() & domains.keys():
+            if type(left[knob]) in _types(domains[knob]):
+                del left[knob]
+        if not left:
+            return
+    for knob, value in left.items():
+        if knob not in seen:
+            known = ", ".join(sorted(seen)) or "none"
+            raise ArgumentError(f"{name} has no knob {knob}; it has {known}")
+        raise ArgumentError(f"{name}: knob {knob!r} is {seen[knob]}, not {value!r}")
+
+
+def _types(domain: Domain) -> set[type]:
+    if isinstance(domain, declared.Integer):
+        return {int}
+    return {type(option) for option in domain.options}
+
+
+def _domains(
+    usual: Iterable[tuple[Operator, Workload]], given: Mapping[str, Value]
+) -> Iterator[dict[str, Domain]]:
+    """The knobs of the usual workloads: by default, with some given, and with others.
+
+    A knob may be asked only where another one is not at its default; each value of
+    each choice is tried alone.
+    """
+    for op, workload in usual:
+        for target in (targets.host(), targets.to_compile("cuda")):
+            for algorithm in op.algorithms:
+                asked = _asked(op, workload, target, algorithm, {})
+                yield asked
+                yield _asked(op, workload, target, algorithm, given)
+                for knob, domain in asked.items():
+                    options = getattr(domain, "options", ())
+                    for option in options:
+                        other = {knob: option}
+                        yield _asked(op, workload, target, algorithm, other)
+
+
+def _asked(
+    op: Operator,
+    workload: Workload,
+    target: Target,
+    algorithm: str,
+    values: Mapping[str, Value],
+) -> dict[str, Domain]:
+    """The knobs that a schedule asks for, up to the step that refuses the values."""
+    asked = declared.Knobs(pinned=values)
+    with suppress(Exception):  # an algorithm may not be for such arrays
+        building.schedule(op, workload, target, algorithm, asked)
+    return asked.domains
 
 
 def _refusal(name: str) -> str:

@@ -379,6 +379,31 @@ def test_pins_are_made_listed_and_removed_by_command(tlang):
     assert "has no pin of random.bits" in refused.stderr
 
 
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        ("softmax:nosuch=1", "softmax has no knob nosuch; it has "),
+        ("dense:algorithm=zzz", "dense has no algorithm zzz; it has direct, "),
+        ("softmax:lanes=banana", "knob 'lanes' is one of "),
+        ("threefry:nosuch=1", "threefry has no knob nosuch"),
+        ("random.bits:lanes=8,lanes=16", "gives lanes twice"),
+    ],
+)
+def test_a_pin_that_nothing_can_take_is_refused_and_not_written(tlang, bad, why):
+    refused = tlang("records", "pin", bad)
+    assert refused.exit_code == 2
+    assert why in refused.stderr
+    assert "no pins" in tlang("records", "pin").stdout
+
+
+def test_a_pin_that_the_usual_call_refuses_is_made_and_the_document_says_so(tlang):
+    made = json.loads(tlang("records", "pin", "dense:dot_rows=4", "--json").stdout)
+    assert made["pinned"] == "dense:dot_rows=4"
+    assert "which is no knob of nn.dense" in made["refused"]
+    good = json.loads(tlang("records", "pin", "dense:rows=4", "--json").stdout)
+    assert "refused" not in good
+
+
 def test_what_a_record_gives_is_measured_and_said(tlang, record):
     records.add(record)
     said = tlang("records", "explain", "bits", "--shape", "4096", "--measure")
