@@ -220,16 +220,15 @@ def compared(
         yield Candidate(
             _tiled(tile, how) | {"lanes_along": "columns"},
             geometric_mean(each),
-            {
-                **dict(zip(few_and_many, each, strict=False)),
-                **terms(core, sizes[-1], *tile, how),
-            },
+            terms(core, sizes[-1], *tile, how),
+            dict(zip(few_and_many, each, strict=False)),
         )
     for tall, wide in _dots(core, product) if dots else ():
         each = [dot_cycles(core, size, tall, wide) for size in sizes]
         yield Candidate(
             {"lanes_along": "depth", "dot_rows": tall, "dot_columns": wide},
             geometric_mean(each),
+            {},
             dict(zip(few_and_many, each, strict=False)),
         )
 

@@ -34,15 +34,16 @@ class Comparison:
     def terms(self) -> list[str]:
         """The names of what times are made of; those that are always 0 are left out."""
         shown = [self.own, *self.others] if self.own else self.others
-        names = dict.fromkeys(n for each in shown if each for n in each.terms)
-        return [n for n in names if any(each and each.terms.get(n) for each in shown)]
+        times = [_times(each) for each in shown]
+        names = dict.fromkeys(n for each in times for n in each)
+        return [n for n in names if any(each.get(n) for each in times)]
 
     @property
     def rows(self) -> list[tuple[str, float, list[float | None]]]:
         """Each candidate's knobs, cycles and terms, that of the page first."""
         shown = [*([self.own] if self.own else []), *self.others]
         return [
-            (settings(each.knobs), each.cycles, [each.terms.get(n) for n in self.terms])
+            (settings(each.knobs), each.cycles, list(map(_times(each).get, self.terms)))
             for each in shown
         ]
 
@@ -51,8 +52,7 @@ class Comparison:
         """The comparison in a sentence."""
         if self.own is None:
             return f"none of the {self.count:,} candidates that the model compares"
-        terms = (f"{n} {time:,.0f}" for n, time in self.own.terms.items() if time)
-        text = f"{self.own.cycles:,.0f} cycles predicted ({', '.join(terms)})"
+        text = f"{self.own.cycles:,.0f} cycles predicted{_parts(self.own)}"
         if not self.others:
             return f"{text}, the only candidate"
         return f"{text}; next of {self.count:,}: {self._next(self.own, self.others[0])}"
@@ -64,14 +64,29 @@ class Comparison:
             if n not in own.knobs or own.knobs[n] != v
         }
         ratio = other.cycles / own.cycles
-        worst = max(
-            self.terms, key=lambda n: other.terms.get(n, 0) - own.terms.get(n, 0)
-        )
-        before, after = own.terms.get(worst, 0.0), other.terms.get(worst, 0.0)
-        text = f"{settings(apart)}, {ratio:.3g}\N{MULTIPLICATION SIGN} its time"
+        old, new = _times(own), _times(other)
+        worst = max(self.terms, key=lambda n: new.get(n, 0) - old.get(n, 0))
+        before, after = old.get(worst, 0.0), new.get(worst, 0.0)
+        text = f"{settings(apart)}, {ratio:.2f}\N{MULTIPLICATION SIGN} its time"
         if after > before * _APART:
             text += f", {worst} {after:,.0f}"
         return text
+
+
+def _times(candidate: Candidate) -> dict[str, float]:
+    return {**candidate.sizes, **candidate.terms}
+
+
+def _parts(candidate: Candidate) -> str:
+    """What the time of a candidate is made of."""
+    terms = [f"{n} {time:,.0f}" for n, time in candidate.terms.items() if time]
+    told = f"{'in part at the same time: ' * (len(terms) > 1)}{', '.join(terms)}"
+    if not candidate.sizes:
+        return f" ({told})"
+    sizes = [f"{time:,.0f} for {n}" for n, time in candidate.sizes.items()]
+    text = f", the geometric mean of {' and '.join(sizes)}"
+    last = [*candidate.sizes][-1]
+    return f"{text} (of {last}, {told})" if terms else text
 
 
 def settings(knobs: Mapping[str, Value]) -> str:

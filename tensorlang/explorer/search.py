@@ -87,10 +87,10 @@ class Search:
         yield f"fastest of {self.trials['ok']} timed: {self.best[0]}"
         if self.second:
             ratio = self.second[1] / self.best[1]
-            yield f"second: {self.second[0]}, {ratio:.3g}× its time"
+            yield f"second: {self.second[0]}, {ratio:.2f}× its time"
         for effect in self.effects[:_MOST_TOLD]:
             (value, *_), (other, ratio, _), *_ = effect.values
-            yield f"with {effect.knob}={other} instead of {value} at best {ratio:.3g}×"
+            yield f"with {effect.knob}={other} instead of {value} at best {ratio:.2f}×"
 
 
 def search_of(landscape: Landscape, importances: Mapping[str, float]) -> Search:

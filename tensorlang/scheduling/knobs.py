@@ -10,7 +10,7 @@ domains; otherwise they take the defaults. Domains and values are recorded.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from tensorlang.errors import ArgumentError, ScheduleError
@@ -81,11 +81,14 @@ class Candidate:
         knobs: The values that it compares, by name.
         cycles: The predicted time of the slowest thread.
         terms: What it is made of, by name, in cycles; they overlap in part.
+        sizes: Where the time is the geometric mean of those of several sizes: each of
+            them, by name; the terms are those of the last.
     """
 
     knobs: Mapping[str, Value]
     cycles: float
     terms: Mapping[str, float]
+    sizes: Mapping[str, float] = field(default_factory=dict)
 
 
 Domain: TypeAlias = Choice | Integer

@@ -23,9 +23,27 @@ def test_the_next_candidate_and_what_it_costs():
     (found,) = comparisons(asked(4, LARGE, SMALL))
     assert found.said == (
         "100 cycles predicted (arithmetic 80); "
-        "next of 2: rows=6, 1.1\N{MULTIPLICATION SIGN} its time, arithmetic 95"
+        "next of 2: rows=6, 1.10\N{MULTIPLICATION SIGN} its time, arithmetic 95"
     )
     assert found.rows == [("rows=4", 100.0, [80.0]), ("rows=6", 110.0, [95.0])]
+
+
+def test_parts_that_overlap_and_means_are_said_to_be_so():
+    terms = {"arithmetic": 300.0, "into L1": 200.0}
+    (found,) = comparisons(asked(4, Candidate({"rows": 4}, 350.0, terms)))
+    assert found.said.startswith(
+        "350 cycles predicted (in part at the same time: arithmetic 300, into L1 200)"
+    )
+    sizes = {"24 rows": 100.0, "512 rows": 400.0}
+    own = Candidate({"rows": 4}, 200.0, terms, sizes)
+    other = Candidate({"rows": 6}, 200.1, {}, {"24 rows": 90.0, "512 rows": 445.0})
+    (found,) = comparisons(asked(4, own, other))
+    assert found.said == (
+        "200 cycles predicted, the geometric mean of 100 for 24 rows and 400 for 512 "
+        "rows (of 512 rows, in part at the same time: arithmetic 300, into L1 200); "
+        "next of 2: rows=6, 1.00\N{MULTIPLICATION SIGN} its time, 512 rows 445"
+    )
+    assert found.terms == ["24 rows", "512 rows", "arithmetic", "into L1"]
 
 
 def test_values_that_the_model_does_not_compare():

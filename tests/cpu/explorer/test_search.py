@@ -59,8 +59,8 @@ def test_history_effects_and_failures():
     assert effect.importance == 1.0
     assert list(found.reasons) == [
         "fastest of 3 timed: direct(lanes=16)",
-        "second: lanes=32, 2× its time",
-        "with lanes=32 instead of 16 at best 2×",
+        "second: lanes=32, 2.00× its time",
+        "with lanes=32 instead of 16 at best 2.00×",
     ]
     assert found.failures == [
         (f"wrong: {HOSTILE}", 2, "direct(lanes=8, chunk=1)"),
