@@ -17,7 +17,7 @@ from tensorlang import record_files, targets
 from tensorlang import records as held
 from tensorlang.cli import completion, configuration, console, document, options
 from tensorlang.cli.contests import explain_gain
-from tensorlang.cli.quantities import Seconds, Settings, Times, Unlike
+from tensorlang.cli.quantities import Seconds, Settings, Share, Times, Unlike
 from tensorlang.cli.record_checks import every, verify
 from tensorlang.cli.record_pins import pin, unpin
 from tensorlang.errors import RecordError
@@ -157,10 +157,13 @@ def _measured(record: Record, workload: Workload) -> str:
     """What a record says about its measurement, and the limits that it reaches."""
     shapes = record.workload.shapes
     of = f" for {shapes}" if shapes != workload.shapes else ""
-    said = [f"recorded {record.date}{of}: {_time(record)}"]
+    spread = f" +- {Share(record.spread)}" if record.spread else ""
+    said = [f"recorded {record.date}{of}: {_time(record)}{spread}"]
     if record.seconds:
         said.append(f"{record.default_seconds / record.seconds:.2f}x the default")
-    if record.roofline:
+    if record.roofline > 1:
+        said.append("limit not known well enough (measured below this time)")
+    elif record.roofline:
         said.append(f"{record.roofline:.0%} of the machine's limit for this work")
     if record.error:
         said.append(f"error {record.error:.2g} of the tolerance")
