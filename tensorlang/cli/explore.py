@@ -76,6 +76,8 @@ def explore(
     """
     if (output is None) != serving:
         raise ArgumentError("give either -o FILE or --serve")
+    if output is not None and not (folder := output.parent).is_dir():
+        raise ArgumentError(f"{output}: there is no folder {folder}; make it first")
     chosen = options.to_compile(target)
     found = options.operator(op)
     workload = options.workload(found, shape, dtype, attr)
@@ -97,6 +99,7 @@ def explore(
 
     if output is not None:
         output.write_text(make(), "utf-8")
+        console.say(f"written to {output}")
         document.found("page", output)
     else:
         serve(make, console.say)

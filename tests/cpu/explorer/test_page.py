@@ -84,7 +84,7 @@ def test_hostile_names_do_no_harm(softmax):
 def test_a_page_of_an_operator_with_attributes(tmp_path):
     file = tmp_path / "bits.html"
     result = CliRunner().invoke(app, ["explore", "bits", "-o", str(file)])
-    assert (result.exit_code, result.stdout) == (0, "")
+    assert (result.exit_code, result.stdout) == (0, f"written to {file}\n")
     assert "trace:1" in parsed(file.read_text("utf-8")).ids
 
 

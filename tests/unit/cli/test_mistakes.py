@@ -66,7 +66,10 @@ BAD = {
     ),
     "no rounds": (["bench", "bits", "--rounds", "0"], "--rounds 0"),
     "negative threads": (["bench", "bits", "--threads", "-1"], "threads is -1"),
-    "no page's folder": (["explore", "bits", "-o", "/no/x.html"], "/no/x.html"),
+    "no page's folder": (
+        ["explore", "bits", "-o", "/no/x.html"],
+        "/no/x.html: there is no folder /no; make it first",
+    ),
     "neither page nor server": (["explore", "bits"], "give either -o FILE or --serve"),
     "nothing to merge": (["records", "merge", "/no/such.json"], "/no/such.json"),
     "nothing to remove": (["records", "rm", "bits"], "no user record matches bits"),
