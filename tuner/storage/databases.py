@@ -37,6 +37,7 @@ _FILE: Final = "tuning.db"
 _SQLITE: Final = "sqlite:///"
 _POSTGRESQL: Final = "postgresql://"
 _SECONDS_TO_WAIT: Final = 30
+_MAGIC: Final = b"SQLite format 3\0"  # what its files begin with
 _WRITE_WAIT: Final = 3  # seconds for a locked database before a trial is kept
 CONNECT_WAIT: Final = 5  # seconds for a server's answer
 _TABLES: Final = 7_305_808_868  # the advisory lock of whoever creates the tables
@@ -290,6 +291,18 @@ def connect(url: str, study: str, about: str = "") -> tuple[Engine, int]:
         return storage.engine, key
 
 
+def _check_kind(path: Path) -> None:
+    """Refuse a file that is no SQLite database; an empty one is.
+
+    Raises:
+        OSError: it is none, or cannot be read.
+    """
+    with path.open("rb") as file:
+        start = file.read(len(_MAGIC))
+    if start not in (b"", _MAGIC):
+        raise OSError(f"{path} is not a database")
+
+
 @contextmanager
 def opened(url: str) -> Iterator[Engine]:
     """The engine of a database to read, whose file has to be there.
@@ -300,8 +313,11 @@ def opened(url: str) -> Iterator[Engine]:
     """
     with named(url):
         whole = _with_driver(url)
-        if (path := _file(whole)) is not None and not path.exists():
-            raise Missing(f"storage {redacted(url)} cannot be used: there is no {path}")
+        if (path := _file(whole)) is not None:
+            if not path.exists():
+                shown = redacted(url)
+                raise Missing(f"storage {shown} cannot be used: there is no {path}")
+            _check_kind(path)  # before a lock is made beside it
         with _alone(whole):
             engine = _opened(whole).engine
         try:

@@ -68,6 +68,16 @@ def test_ls_of_none_says_so_and_makes_nothing(
     assert not list(tmp_path.iterdir())
 
 
+def test_ls_of_what_is_no_database_leaves_no_lock(tmp_path: Path, capsys: Any) -> None:
+    file = tmp_path / "notes.db"
+    file.write_text("not a database at all")
+    for path, said in ((file, "is not a database"), (tmp_path, "cannot be used")):
+        assert run("studies", "ls", "--storage", f"sqlite:///{path}") == 2
+        assert said in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [file]
+    assert not tmp_path.with_name(f"{tmp_path.name}.lock").exists()
+
+
 def test_show_has_the_best_first_and_the_claims(url: str, capsys: Any) -> None:
     assert run("studies", "show", "1", "--storage", url) == 0
     out = " ".join(capsys.readouterr().out.split())
