@@ -63,8 +63,10 @@ def measured(  # noqa: PLR0917 - the command line's options
         return list(networks.rows(rounds, only, threads))
     if table == "opencl":
         return list(opencl.rows(rounds, only))
-    if table in ("random", "types"):
-        kinds = random_shapes.TYPES if table == "types" else ()
+    if table == "random":
+        return list(random_shapes.rows(rounds, only, seed, threads))
+    if table == "types":
+        kinds = random_shapes.TYPES
         return list(random_shapes.rows(rounds, only, seed, threads, kinds))
     if table == "suite":
         return list(suite.rows(rounds, only, threads))
@@ -87,9 +89,8 @@ def merged(
     """New rows, and rows of earlier runs that they do not replace."""
     made = []
     for run in runs:
-        old = (
-            () if table in ("random", "types") else _held(folder, table, run["threads"])
-        )
+        drawn = "seed" in run  # other rows in each run
+        old = () if drawn else _held(folder, table, run["threads"])
         rows = {_key(row): row for row in old}
         rows |= {_key(row): row for row in run["rows"]}
         made.append(run | {"rows": list(rows.values())})
