@@ -72,7 +72,9 @@ def texts() -> Iterator[tuple[str, str]]:
         lines = file().read_text("utf-8").splitlines()
     except OSError:
         return
-    yield from ((line, str(file())) for line in lines if line.strip())
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            yield line, f"{file()}:{number}"
 
 
 def pinned(op: Operator) -> dict[str, Value]:
@@ -108,23 +110,27 @@ def parsed(text: str, where: str) -> Iterator[tuple[str, str, Value]]:
     """Operator or family, knob and value of each part of a pin.
 
     Raises:
-        ArgumentError: it is not of this form, or names no operator.
+        ArgumentError: it is not of this form, names no operator, or gives a knob twice.
     """
-    name = ""
+    name, given = "", set()
     for part in filter(None, map(str.strip, text.split(","))):
         head, _, rest = part.rpartition(":")
         name = head or name
         knob, equals, value = rest.partition("=")
         if not (name and knob and equals):
             raise ArgumentError(
-                f"{where}={part!r} is not op:knob=value; for example "
+                f"{where}: {part!r} is not op:knob=value; for example "
                 "random.bits:lanes=32,unroll=2"
             )
+        knob = knob.strip()
+        if (name, knob) in given:
+            raise ArgumentError(f"{where}: {text!r} gives {knob} twice")
+        given.add((name, knob))
         try:
             select(name)
         except OperatorError as problem:
             raise ArgumentError(f"{where} names no operator: {problem}") from None
-        yield name, knob.strip(), value_of(value.strip())
+        yield name, knob, value_of(value.strip())
 
 
 def value_of(text: str) -> Value:

@@ -219,7 +219,15 @@ def _checked_choice(seed: int, storage: str | None) -> None:
 
 
 def _tuned(run: Run, url: str, study: str, seed: int) -> Report:
-    """Tune one operator and record the result."""
+    """Tune one operator and record the result.
+
+    Raises:
+        TuningError: there is nothing to time, or the worker cannot run.
+    """
+    if not all(map(math.prod, run.workload.shapes)):
+        raise TuningError(
+            f"{run.workload} has an array without elements: there is nothing to tune"
+        )
     add_kept_records()
     records.forget()
     read_records(record_file(run))  # fail early if the file is broken

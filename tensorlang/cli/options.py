@@ -76,9 +76,30 @@ Attribute = Annotated[
         "--attr", metavar="NAME=VALUE", help="An operator attribute; repeatable."
     ),
 ]
+
+
+def _lasting(url: str | None) -> str | None:
+    """A storage's URL, which is not in this process's memory.
+
+    Raises:
+        ArgumentError: it is.
+    """
+    if url in _IN_MEMORY:
+        raise ArgumentError(
+            f"--storage {url} names no file, so that nothing would be kept; give one, "
+            "such as sqlite:///trials.db"
+        )
+    return url
+
+
+_IN_MEMORY: Final = ("sqlite://", "sqlite:///", "sqlite:///:memory:")
 Storage = Annotated[
     str | None,
-    typer.Option(metavar="URL", help="Optuna storage (default: a SQLite file)."),
+    typer.Option(
+        metavar="URL",
+        help="Optuna storage (default: a SQLite file).",
+        callback=_lasting,
+    ),
 ]
 TargetName = Annotated[
     str | None,

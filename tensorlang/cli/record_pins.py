@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
@@ -57,9 +56,6 @@ def pin(
     names = {name for name, _, _ in parts}
     if len(names) != 1:
         raise ArgumentError(f"a pin is for one operator or family, not {text!r}")
-    counts = Counter(knob for _, knob, _ in parts)
-    if twice := [knob for knob, count in counts.items() if count > 1]:
-        raise ArgumentError(f"{text!r} gives {', '.join(twice)} twice")
     _check(next(iter(names)), {knob: value for _, knob, value in parts})
     _write([*_others(*names), text])
     console.say(f"{text} is pinned in {pins.file()}")

@@ -165,6 +165,7 @@ def _search(op: str, members: int, request: Mapping[str, Any]) -> None:
     with watcher(members, request["budget"], request["trials"]) as watched:
         reports, stopped = _searched(op, watched, request)
     _tell(reports, time.monotonic() - begun)
+    document.found("interrupted", stopped)
     if stopped:
         place = redacted(request["storage"] or default_url())
         typer.echo(

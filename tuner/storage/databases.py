@@ -57,7 +57,7 @@ class Away(Passing):
 
 
 class Missing(RecordError):  # noqa: N818 - what is found, not a fault
-    """There is no such file: nothing was stored in it."""
+    """There is no such file, or an empty one: nothing was stored in it."""
 
 
 _KINDS: Final[Mapping[int, type[RecordError]]] = {
@@ -291,16 +291,19 @@ def connect(url: str, study: str, about: str = "") -> tuple[Engine, int]:
         return storage.engine, key
 
 
-def _check_kind(path: Path) -> None:
-    """Refuse a file that is no SQLite database; an empty one is.
+def _check_kind(path: Path, shown: str) -> None:
+    """Refuse a file that is no SQLite database, before a lock is made beside it.
 
     Raises:
+        Missing: it is not there, or empty, as before its tables are made.
         OSError: it is none, or cannot be read.
     """
+    if not path.exists() or path.stat().st_size == 0:
+        why = f"{path} is empty" if path.exists() else f"there is no {path}"
+        raise Missing(f"storage {shown} cannot be used: {why}")
     with path.open("rb") as file:
-        start = file.read(len(_MAGIC))
-    if start not in (b"", _MAGIC):
-        raise OSError(f"{path} is not a database")
+        if file.read(len(_MAGIC)) != _MAGIC:
+            raise OSError(f"{path} is not a database")
 
 
 @contextmanager
@@ -308,16 +311,13 @@ def opened(url: str) -> Iterator[Engine]:
     """The engine of a database to read, whose file has to be there.
 
     Raises:
-        Missing: it is not.
+        Missing: it is not, or is empty.
         RecordError, TuningError: as `named`, also for what is done with it.
     """
     with named(url):
         whole = _with_driver(url)
         if (path := _file(whole)) is not None:
-            if not path.exists():
-                shown = redacted(url)
-                raise Missing(f"storage {shown} cannot be used: there is no {path}")
-            _check_kind(path)  # before a lock is made beside it
+            _check_kind(path, redacted(url))
         with _alone(whole):
             engine = _opened(whole).engine
         try:

@@ -359,7 +359,7 @@ def test_pins_are_made_listed_and_removed_by_command(tlang):
     assert "lanes=8" not in listed
     said = tlang("records", "explain", "bits", "--shape", "4096").stdout
     assert "chosen: direct(lanes=32, chunk=16" in said
-    assert "pins.txt fixes lanes, chunk" in said
+    assert "pins.txt:1 fixes lanes, chunk" in said
     for bad, why in {
         "random.bits": "is not op:knob=value",
         "nn.nothing:lanes=3": "names no operator",

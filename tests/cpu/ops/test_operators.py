@@ -341,6 +341,15 @@ def test_pins_that_are_none(monkeypatch, text):
         pinned(random.bits)
 
 
+def test_a_file_of_pins_is_refused_by_line(monkeypatch, tmp_path):
+    monkeypatch.setenv("TENSORLANG_RECORDS", str(tmp_path))
+    monkeypatch.delenv("TENSORLANG_PIN", raising=False)
+    file = tmp_path / "pins.txt"
+    file.write_text("dense:rows=4\n\nrandom.bits:lanes=8,lanes=16\n")
+    with pytest.raises(ArgumentError, match=f"{file}:3: .* gives lanes twice"):
+        pinned(random.bits)
+
+
 def test_pins_are_made_in_code_in_a_file_and_by_the_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("TENSORLANG_RECORDS", str(tmp_path))
     monkeypatch.delenv("TENSORLANG_PIN", raising=False)

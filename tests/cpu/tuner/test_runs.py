@@ -67,6 +67,11 @@ def record_of(name: str, seconds: float, **knobs: Any) -> Record:
     )
 
 
+def test_arrays_without_elements_are_not_measured(storage: str) -> None:
+    with pytest.raises(TuningError, match="without elements: there is nothing to tune"):
+        run("math.add", storage, shapes=[(0, 3), (3,)], dtypes="f32")
+
+
 def test_a_tiny_budget_tries_the_default_and_stops(
     user_operator: Callable[..., str], storage: str
 ) -> None:

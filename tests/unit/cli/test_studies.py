@@ -71,10 +71,14 @@ def test_ls_of_none_says_so_and_makes_nothing(
 def test_ls_of_what_is_no_database_leaves_no_lock(tmp_path: Path, capsys: Any) -> None:
     file = tmp_path / "notes.db"
     file.write_text("not a database at all")
-    for path, said in ((file, "is not a database"), (tmp_path, "cannot be used")):
+    empty = tmp_path / "empty.db"
+    empty.touch()
+    refusals = {file: "not a database", tmp_path: "cannot be used", empty: "is empty"}
+    for path, said in refusals.items():
         assert run("studies", "ls", "--storage", f"sqlite:///{path}") == 2
         assert said in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == [file]
+    assert sorted(tmp_path.iterdir()) == [empty, file]
+    assert not empty.stat().st_size
     assert not tmp_path.with_name(f"{tmp_path.name}.lock").exists()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import json
 import re
 
 import pytest
@@ -154,14 +155,23 @@ def test_a_run_ends_by_time_unless_trials_are_given(
 
 def test_options_reach_the_search(tlang, search):
     args = ("--shape", "64x8", "--dtype", "uint8", "--attr", "stream=packed")
-    tlang("tune", "bits", *args, "--seed", "7", "--no-resume", "--storage", "sqlite://")
+    tlang(
+        "tune",
+        "bits",
+        *args,
+        "--seed",
+        "7",
+        "--no-resume",
+        "--storage",
+        "sqlite:///x.db",
+    )
     ((op, options),) = search.calls
     assert op == "bits"
     assert options["shapes"] == ((64, 8),)
     assert options["dtypes"] == "u8"
     assert options["stream"] == "packed"
     assert (options["seed"], options["resume"]) == (7, False)
-    assert options["storage"] == "sqlite://"
+    assert options["storage"] == "sqlite:///x.db"
 
 
 def test_a_family_is_tuned_by_its_name(tlang, search):
@@ -180,6 +190,8 @@ def test_ctrl_c_says_what_is_kept(tlang, search, result):
     assert done.exit_code == 130
     assert "the same command resumes from there" in done.stderr
     assert "secret" not in done.output
+    found = json.loads(tlang("tune", "bits", "--json").stdout)
+    assert found["interrupted"]
 
 
 def test_a_family_refuses_a_type_that_a_member_lacks(tlang, search):
