@@ -6,16 +6,12 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
-from tensorlang import lazy
+from tensorlang import lazy, nvidia
 
 with lazy.modules(__name__):  # optional, and slow to import
     import pyopencl
-    from pycuda import driver as pycuda_driver
-
-if TYPE_CHECKING:
-    from pycuda import driver
 
 REMEDY: Final = "pip install 'tensorlang[opencl]' and an OpenCL driver"
 
@@ -94,48 +90,34 @@ def _described(handle: pyopencl.Device) -> Device:
 
 # ------------------------------------------------------------------------- CUDA
 
-CUDA_REMEDY: Final = "pip install 'tensorlang[cuda]' and NVIDIA's driver"
-
 
 def cuda_problem() -> str:
     """Why no NVIDIA GPU is available here, as a clause; empty if one is."""
-    if find_spec("pycuda") is None:
-        return f"pycuda is not installed; it needs {CUDA_REMEDY}"
     try:
         count = len(cuda_devices())
-    except Exception as reason:  # noqa: BLE001 - loaders raise what they like
-        return f"no GPU: PyCUDA finds no driver ({reason}); it needs {CUDA_REMEDY}"
+    except Exception as reason:  # noqa: BLE001 - libraries raise what they like
+        return str(reason)
     return "" if count else "no GPU: NVIDIA's driver finds none"
 
 
 @cache
-def _cuda_driver() -> Any:
-    """PyCUDA's driver module, initialized."""
-    pycuda_driver.init()
-    return pycuda_driver
-
-
-def cuda_handle(index: int) -> driver.Device:
-    """PyCUDA's device object."""
-    return _cuda_driver().Device(index)
-
-
-@cache
 def cuda_devices() -> tuple[Device, ...]:
-    """The properties of each GPU."""
-    count = _cuda_driver().Device.count()
-    return tuple(_cuda_described(cuda_handle(index)) for index in range(count))
+    """The properties of each GPU.
+
+    Raises:
+        DeviceError: no library or driver shows GPUs.
+    """
+    return tuple(map(_cuda_described, nvidia.gpus()))
 
 
-def _cuda_described(handle: driver.Device) -> Device:
-    driver = _cuda_driver()
-    attributes, version = driver.device_attribute, driver.get_driver_version()
+def _cuda_described(gpu: nvidia.Gpu) -> Device:
+    major, minor, units, block_threads, shared_bytes, l2_bytes = gpu.attributes
     return Device(
-        title=handle.name(),
-        arch="sm_{}{}".format(*handle.compute_capability()),
-        driver=f"{version // 1000}.{version % 1000 // 10}",
-        units=handle.get_attribute(attributes.MULTIPROCESSOR_COUNT),
-        block_threads=handle.get_attribute(attributes.MAX_THREADS_PER_BLOCK),
-        shared_bytes=handle.get_attribute(attributes.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN),
-        l2_bytes=handle.get_attribute(attributes.L2_CACHE_SIZE),
+        title=gpu.name,
+        arch=f"sm_{major}{minor}",
+        driver=f"{gpu.version // 1000}.{gpu.version % 1000 // 10}",
+        units=units,
+        block_threads=block_threads,
+        shared_bytes=shared_bytes,
+        l2_bytes=l2_bytes,
     )

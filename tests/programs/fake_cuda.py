@@ -1,5 +1,6 @@
 # ruff: noqa: ARG002, N802, N815
-"""A GPU that is none: PyCUDA's and the driver's parts that the runtime uses.
+"""A GPU that is none: the driver's parts that the runtime uses, and PyCUDA's or
+cuda-bindings'.
 
 Device memory is this process's, and a launch is run by the interpreter on it, with the
 arguments that it is given. Everything that is called is written down in `calls`.
@@ -10,12 +11,11 @@ from __future__ import annotations
 import ctypes
 import re
 import sys
-from importlib.machinery import ModuleSpec
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
 
-from tensorlang import devices, targets
+from tensorlang import devices, nvidia, targets
 from tensorlang.codegen.simt.host import data_of, launches
 from tensorlang.codegen.simt.multi_tensor import MultiTensorLaunch, multi_tensor_launch
 from tensorlang.errors import InterpreterError
@@ -45,6 +45,7 @@ OUT_OF_MEMORY, INVALID_HANDLE, ILLEGAL_ADDRESS, LAUNCH_FAILED = 2, 400, 700, 719
 MISALIGNED = 716
 MOST_BYTES = 1 << 36  # of one piece of memory
 NAMES = {
+    100: "CUDA_ERROR_NO_DEVICE",
     3: "CUDA_ERROR_NOT_INITIALIZED",
     600: "CUDA_ERROR_NOT_READY",
     801: "CUDA_ERROR_NOT_SUPPORTED",
@@ -64,20 +65,23 @@ START = ctypes.CFUNCTYPE(
 )
 
 
-def install(monkeypatch, make=None) -> Driver:
-    """Let this process see a GPU, of `Driver` or `make`, until the test ends."""
+def install(monkeypatch, make=None, library="pycuda") -> Driver:
+    """Let this process see a GPU, of `Driver` or `make`, until the test ends.
+
+    It is shown by PyCUDA or by cuda-bindings: `library` is "pycuda" or "cuda.bindings".
+    """
     driver = (make or Driver)()
-    pycuda, module = ModuleType("pycuda"), ModuleType("pycuda.driver")
-    pycuda.__spec__ = ModuleSpec("pycuda", None)
-    pycuda.driver = module
-    module.init = lambda: driver.note("init")
-    module.Device = type(
-        "Device", (_Device,), {"driver": driver, "count": staticmethod(lambda: 2)}
-    )
-    module.device_attribute = _Attributes
-    module.get_driver_version = lambda: 13050
-    monkeypatch.setitem(sys.modules, "pycuda", pycuda)
-    monkeypatch.setitem(sys.modules, "pycuda.driver", module)
+    shows = {"pycuda": _pycuda, "cuda.bindings": _bindings}
+    for name in shows:
+        for package in (name, f"{name}.driver"):
+            monkeypatch.setitem(sys.modules, package, None)  # not installed
+    module = shows[library](driver)
+    package = ModuleType(library)
+    package.driver = module
+    monkeypatch.setitem(sys.modules, library, package)
+    monkeypatch.setitem(sys.modules, f"{library}.driver", module)
+    if library == "cuda.bindings":
+        monkeypatch.setitem(sys.modules, "cuda", ModuleType("cuda"))
     monkeypatch.setattr(cuda_driver, "library", lambda: driver)
     monkeypatch.setattr(toolchain, "versions", lambda: "fake")
     monkeypatch.setattr(toolchain, "ptx_of", lambda source, arch, **_: source + arch)
@@ -105,7 +109,7 @@ def forget():
     for op in operators():
         op.forget()
     for held in (
-        devices._cuda_driver,
+        nvidia.gpus,
         devices.cuda_devices,
         targets._cuda,
         cuda_device.device,
@@ -116,36 +120,101 @@ def forget():
         held.cache_clear()
 
 
-class _Attributes:
-    MULTIPROCESSOR_COUNT = "units"
-    MAX_THREADS_PER_BLOCK = "threads"
-    MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = "shared"
-    L2_CACHE_SIZE = "l2"
-
-
 USED = {"registers": 32, "spill_bytes": 0, "stack_bytes": 0, "shared_bytes": 0}
-VALUES = {"units": 132, "threads": 1024, "shared": 227 << 10, "l2": 50 << 20}
+COUNT, VERSION, NAME = 2, 13050, "Fake H200"
+ATTRIBUTES = {
+    "MULTIPROCESSOR_COUNT": 132,
+    "MAX_THREADS_PER_BLOCK": 1024,
+    "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": 227 << 10,
+    "L2_CACHE_SIZE": 50 << 20,
+    "COMPUTE_CAPABILITY_MAJOR": 9,
+    "COMPUTE_CAPABILITY_MINOR": 0,
+}
 
 
-class _Device:
-    def __init__(self, index):
-        self.index = index
+def _bus(index):
+    return f"0000:{index:02}:00.0"
 
+
+def _pycuda(driver):
+    """`pycuda.driver` with what is asked of it."""
+
+    class Device:
+        count = staticmethod(lambda: COUNT)
+
+        def __init__(self, index):
+            self.index = index
+
+        def name(self):
+            return NAME
+
+        def compute_capability(self):
+            return (9, 0)
+
+        def pci_bus_id(self):
+            return _bus(self.index)
+
+        def get_attribute(self, name):
+            return ATTRIBUTES[name]
+
+        def retain_primary_context(self):
+            driver.note("retain", self.index)
+            return SimpleNamespace(handle=CONTEXT)
+
+    return _module(
+        "pycuda.driver",
+        init=lambda: driver.note("init"),
+        Device=Device,
+        device_attribute=SimpleNamespace(**{name: name for name in ATTRIBUTES}),
+        get_driver_version=lambda: VERSION,
+    )
+
+
+def _bindings(driver):
+    """`cuda.bindings.driver` with what is asked of it; codes of `driver.fail` first."""
+
+    def function(name, found):
+        def called(*args):
+            code = driver.fail.get(name, 0)
+            told = Code(code)
+            return (told, None) if code else (told, *found(*args))
+
+        return called
+
+    def retained(device):
+        driver.note("retain", device)
+        return (CONTEXT,)
+
+    functions = {
+        "cuInit": lambda _: driver.note("init") or (),
+        "cuDeviceGetCount": lambda: (COUNT,),
+        "cuDriverGetVersion": lambda: (VERSION,),
+        "cuDeviceGet": lambda index: (index,),
+        "cuDeviceGetName": lambda size, _: (NAME.encode().ljust(size, b"\0"),),
+        "cuDeviceGetPCIBusId": lambda _, device: (_bus(device).encode() + b"\0",),
+        "cuDeviceGetAttribute": lambda kind, _: (ATTRIBUTES[kind],),
+        "cuDevicePrimaryCtxRetain": retained,
+    }
+    kinds = {f"CU_DEVICE_ATTRIBUTE_{name}": name for name in ATTRIBUTES}
+    return _module(
+        "cuda.bindings.driver",
+        CUdevice_attribute=SimpleNamespace(**kinds),
+        **{name: function(name, found) for name, found in functions.items()},
+    )
+
+
+class Code(int):
+    """A code of the driver, as cuda-bindings has it."""
+
+    @property
     def name(self):
-        return "Fake H200"
+        return NAMES.get(int(self), "CUDA_SUCCESS")
 
-    def compute_capability(self):
-        return (9, 0)
 
-    def pci_bus_id(self):
-        return f"0000:{self.index:02}:00.0"
-
-    def get_attribute(self, name):
-        return VALUES[name]
-
-    def retain_primary_context(self):
-        self.driver.note("retain", self.index)
-        return type("Context", (), {"handle": CONTEXT})()
+def _module(name, **members):
+    made = ModuleType(name)
+    made.__dict__.update(members)
+    return made
 
 
 class Driver:

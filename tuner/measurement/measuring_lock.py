@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import filelock
 
-from tensorlang import devices
+from tensorlang import nvidia
 
 if TYPE_CHECKING:
     from tensorlang.targets import Target
@@ -32,7 +32,7 @@ def path_of(target: Target) -> Path:
     """
     device = "cpu"
     if target.kind == "cuda":
-        place = devices.cuda_handle(target.index).pci_bus_id()
+        place = nvidia.gpus()[target.index].bus
         device = f"cuda-{place.replace(':', '.')}"
     return FOLDER / f"tensorlang-measuring-{device}.lock"
 

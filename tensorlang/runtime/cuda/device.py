@@ -1,8 +1,4 @@
-"""GPUs: primary contexts, memory, events.
-
-PyCUDA opens the devices and retains their primary contexts, which PyTorch, JAX and CuPy
-share.
-"""
+"""GPUs: primary contexts, which PyTorch, JAX and CuPy share; memory, events."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from contextlib import suppress
 from functools import cache, cached_property
 from typing import Final
 
-from tensorlang import devices
+from tensorlang import nvidia
 from tensorlang.errors import DeviceError, DeviceMemoryError
 from tensorlang.runtime.cuda import driver as cuda_driver
 
@@ -37,13 +33,9 @@ class Device:
     def __init__(self, index: int) -> None:
         self.index: Final = index
         try:
-            held = devices.cuda_handle(index).retain_primary_context()
-        except Exception as error:
-            raise _refused(error, index) from error
-        # Leaked on purpose: at exit PyCUDA would detach the context, with a warning
-        # and perhaps before the last array is freed, instead of releasing it.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))
-        self.context: Final = int(held.handle)
+            self.context: Final = nvidia.gpus()[index].primary_context()
+        except DeviceError as error:
+            raise type(error)(f"cuda:{index} cannot be opened: {error}") from error
         cuda_driver.OPENED_BY.add(os.getpid())
         self.lock: Final = threading.RLock()
 
@@ -106,12 +98,6 @@ class Current:
         if self._pushed:
             with suppress(DeviceError):
                 cuda_driver.call("cuCtxPopCurrent_v2", ctypes.byref(self._held))
-
-
-def _refused(error: Exception, index: int) -> DeviceError:
-    """PyCUDA's error as a tensorlang error."""
-    kind = DeviceMemoryError if type(error).__name__ == "MemoryError" else DeviceError
-    return kind(f"cuda:{index} cannot be opened: {error}")
 
 
 @cache

@@ -1,7 +1,8 @@
 """The CUDA driver API: the functions of `libcuda` that are called, and their errors.
 
-PyCUDA opens the devices (`cuda_device`), but exposes no kernel addresses, accepts no
-streams of other libraries, and has no graphs; for these the driver is called directly.
+PyCUDA or cuda-bindings open the devices (`tensorlang.nvidia`). All else is asked of the
+driver directly: PyCUDA exposes no kernel addresses, accepts no streams of other
+libraries, and has no graphs.
 """
 
 from __future__ import annotations

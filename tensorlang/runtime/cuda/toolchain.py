@@ -26,6 +26,8 @@ _OPTIONS: Final = ("--std=c++17", "--fmad=false", "--device-int128")
 _BOUNDS: Final = re.compile(r"^(\.maxntid .*)(\n\.minnctapersm .*)?$", re.MULTILINE)
 _ENOUGH: Final = (4, 2, 1)  # blocks per SM (.minnctapersm)
 _SECONDS: Final = 300
+# not the static archives, nor the .alt. variants, that toolkits have beside them
+_BUILTINS: Final = ("libnvrtc-builtins.so.*", "nvrtc-builtins64_*[0-9].dll")
 _USAGE: Final = {
     "registers": re.compile(r"Used (\d+) registers"),
     "spill_bytes": re.compile(r"(\d+) bytes spill stores"),
@@ -165,8 +167,8 @@ def _nvrtc() -> ctypes.CDLL:
     if path is None:
         raise TargetError(f"NVRTC is not found: {REMEDY}")
     # NVRTC opens these by bare name, which resolves once they are loaded
-    for beside in sorted(path.parent.glob("*nvrtc-builtins*")):
-        if ".alt." not in beside.name:
+    for pattern in _BUILTINS:
+        for beside in sorted(path.parent.glob(pattern)):
             ctypes.CDLL(str(beside))
     return ctypes.CDLL(str(path))
 

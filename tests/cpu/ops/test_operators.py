@@ -402,7 +402,8 @@ def test_the_library_imports_lightly():
         "import sys\n"
         "from tensorlang.ops import math, nn, optim, random\n"
         "heavy = ('llvmlite', 'jinja2', 'optuna', 'ml_dtypes', 'typer', 'rich',\n"
-        "         'tensorlang.ir.nodes', 'tensorlang.codegen', 'pyopencl', 'pycuda')\n"
+        "         'tensorlang.ir.nodes', 'tensorlang.codegen', 'pyopencl', 'pycuda',\n"
+        "         'cuda')\n"
         "print([name for name in sys.modules\n"
         "       if name in heavy or name.startswith('tensorlang.runtime.')])"
     )

@@ -1,5 +1,7 @@
 """Which of several compilers are taken."""
 
+from pathlib import Path
+
 import pytest
 
 from tensorlang.runtime.cuda import toolchain
@@ -14,10 +16,11 @@ def folders(tmp_path, monkeypatch):
         (folder / "lib").mkdir()
     monkeypatch.setattr(toolchain, "_folders", lambda: found)
     monkeypatch.setenv("PATH", "")
-    for each in (toolchain._tool, toolchain._library):
+    remembered = toolchain._tool, toolchain._library, toolchain._nvrtc
+    for each in remembered:
         each.cache_clear()
     yield found
-    for each in (toolchain._tool, toolchain._library):
+    for each in remembered:
         each.cache_clear()
 
 
@@ -49,3 +52,21 @@ def test_what_is_asked_for_comes_first(folders):
     assert toolchain._tool("ptxas") == wanted
     only = tool(pypi, "nvdisasm")
     assert toolchain._tool("nvdisasm") == only
+
+
+def test_of_a_toolkit_only_shared_objects_are_loaded(folders, monkeypatch):
+    asked, _ = folders
+    for name in (
+        "libnvrtc.so.13",
+        "libnvrtc.alt.so.13",
+        "libnvrtc_static.a",
+        "libnvrtc-builtins.so.13.0",
+        "libnvrtc-builtins.alt.so.13.0",
+        "libnvrtc-builtins_static.a",
+        "libnvrtc-builtins.alt_static.a",
+    ):
+        (asked / "lib" / name).touch()
+    loaded = []
+    monkeypatch.setattr(toolchain.ctypes, "CDLL", lambda p: loaded.append(Path(p).name))
+    toolchain._nvrtc()
+    assert loaded == ["libnvrtc-builtins.so.13.0", "libnvrtc.so.13"]

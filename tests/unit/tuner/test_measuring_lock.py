@@ -159,10 +159,8 @@ def test_comparing_waits_within_its_budget_and_says_why() -> None:
 def test_each_gpu_is_a_device_and_all_processors_are_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def handle(index: int) -> Mock:
-        return Mock(**{"pci_bus_id.return_value": f"0000:{index:02}:00.0"})
-
-    monkeypatch.setattr(measuring_lock.devices, "cuda_handle", handle)
+    found = [Mock(bus=f"0000:{index:02}:00.0") for index in (0, 1)]
+    monkeypatch.setattr(measuring_lock.nvidia, "gpus", lambda: found)
     host = targets.host()
     gpus = [dataclasses.replace(host, kind="cuda", index=n) for n in (0, 1)]
     paths = {measuring_lock.path_of(t) for t in (host, host.with_threads(1), *gpus)}
