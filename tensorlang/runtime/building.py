@@ -81,7 +81,8 @@ def build(
         target: Target or its name; by default this machine's CPU.
         trace: The schedule's steps, kept with the kernel for people to read.
         knobs: The schedule's knob values, printed in the header of the source.
-        store: Whether to cache the kernel in memory and on disk.
+        store: Whether to cache the kernel in memory and on disk. (A GPU's machine code
+            is kept on disk by its source in any case.)
         checked: Whether the kernel checks the bounds of every access and raises
             `KernelError` (access, index, size, line) instead of touching other memory.
             CPU only, and slow. Default: whether `TENSORLANG_CHECKED=1`.

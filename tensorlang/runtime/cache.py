@@ -57,8 +57,13 @@ class Entry:
 
 def key_of(*parts: str) -> str:
     """The key of something made from these parts by the current code versions."""
+    return digest_of(*parts, _versions())
+
+
+def digest_of(*parts: str) -> str:
+    """The key of something that these parts determine, on any machine."""
     digest = hashlib.sha256()
-    for part in (*parts, _versions()):
+    for part in parts:
         digest.update(f"{len(part)}:{part}".encode())
     return digest.hexdigest()
 

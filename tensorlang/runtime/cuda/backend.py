@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tensorlang import lazy
 from tensorlang.runtime.cpu import launcher, llvm
-from tensorlang.runtime.cuda import toolchain
+from tensorlang.runtime.cuda import cubins, toolchain
 from tensorlang.runtime.cuda.kernel import CudaKernel
 from tensorlang.runtime.signature import Signature
 from tensorlang.runtime.simt import lower, render
@@ -39,9 +39,7 @@ def compiled(
         CodegenError: a compiler rejects the source; the message includes its output.
         TargetError: a compiler is missing.
     """
-    cubin, resources = toolchain.whole_cubin_of(
-        toolchain.ptx_of(source, target.arch), target.arch
-    )
+    cubin, resources = cubins.cubin_of(source, target.arch)
     program = host.host_program(lowered)
     asked = [launch.get("dynamic_shared", 0) for launch in program["launches"]]
     resources["shared_bytes"] = max(resources["shared_bytes"], *asked, 0)

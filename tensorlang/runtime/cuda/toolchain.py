@@ -22,7 +22,7 @@ from typing import Final
 from tensorlang.errors import CodegenError, TargetError
 
 REMEDY: Final = "pip install 'tensorlang[cuda-compile]', or set CUDA_HOME to a toolkit"
-_OPTIONS: Final = ("--std=c++17", "--fmad=false", "--device-int128")
+OPTIONS: Final = ("--std=c++17", "--fmad=false", "--device-int128")
 _BOUNDS: Final = re.compile(r"^(\.maxntid .*)(\n\.minnctapersm .*)?$", re.MULTILINE)
 _ENOUGH: Final = (4, 2, 1)  # blocks per SM (.minnctapersm)
 _SECONDS: Final = 300
@@ -67,7 +67,7 @@ def ptx_of(source: str, arch: str, *, lines: bool = False) -> str:
     program = ctypes.c_void_p()
     given = (source.encode(), b"kernel.cu", 0, None, None)
     _checked(nvrtc, nvrtc.nvrtcCreateProgram(ctypes.byref(program), *given))
-    options = [*_OPTIONS, f"--gpu-architecture={arch.replace('sm_', 'compute_')}"]
+    options = [*OPTIONS, f"--gpu-architecture={arch.replace('sm_', 'compute_')}"]
     options += ["--generate-line-info"] if lines else []
     array = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
     try:
