@@ -124,7 +124,7 @@ def remember(  # noqa: PLR0917 - as `repeated`
         _key(_with_tensor(arrays, out), target, attributes),
         op.built(ready.launch),
     )
-    if ready.single is None or key is None or not hasattr(kernel, "known"):
+    if ready.single is None or key is None or not hasattr(kernel, "cached_launch"):
         return
     shape, inner, dtype = ready.single
     shapes = [
@@ -133,7 +133,7 @@ def remember(  # noqa: PLR0917 - as `repeated`
     ]
     kind = getattr(sys.modules["torch"], dtype.name, None)
     known = kernel.cached_launch([*shapes, inner])
-    if kind is not None and known is not None:
+    if kind is not None:
         op.kernels[key] = Repeated(known, shape, kind)
 
 

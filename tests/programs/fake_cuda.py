@@ -33,6 +33,7 @@ from tensorlang.runtime.cuda import arrays as cuda_arrays
 from tensorlang.runtime.cuda import backend as cuda
 from tensorlang.runtime.cuda import device as cuda_device
 from tensorlang.runtime.cuda import driver as cuda_driver
+from tensorlang.runtime.cuda import faults as cuda_faults
 from tensorlang.runtime.cuda import graphs as cuda_graphs
 from tensorlang.runtime.cuda import lifetimes as cuda_lifetimes
 from tensorlang.runtime.cuda import module as cuda_module
@@ -43,6 +44,19 @@ from tensorlang.tuner.measurement import telemetry
 CONTEXT, OTHER_CONTEXT = 0xC0, 0xC1
 OUT_OF_MEMORY, INVALID_HANDLE, ILLEGAL_ADDRESS, LAUNCH_FAILED = 2, 400, 700, 719
 MISALIGNED = 716
+CAPTURE_UNSUPPORTED = 900
+# what ends a capture with an error; and graphs in graphs, which are not wanted
+NOT_CAPTURED = {
+    "cuStreamSynchronize",
+    "cuEventSynchronize",
+    "cuModuleLoadData",
+    "cuMemAlloc_v2",
+    "cuMemHostAlloc",
+    "cuMemcpyDtoHAsync_v2",
+    "cuMemcpyHtoDAsync_v2",
+    "cuStreamBeginCapture_v2",
+    "cuGraphLaunch",
+}
 MOST_BYTES = 1 << 36  # of one piece of memory
 NAMES = {
     100: "CUDA_ERROR_NO_DEVICE",
@@ -52,6 +66,8 @@ NAMES = {
 }
 NAMES |= {2: "CUDA_ERROR_OUT_OF_MEMORY", 400: "CUDA_ERROR_INVALID_HANDLE"}
 NAMES |= {700: "CUDA_ERROR_ILLEGAL_ADDRESS", 716: "CUDA_ERROR_MISALIGNED_ADDRESS"}
+NAMES |= {900: "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"}
+NAMES |= {1: "CUDA_ERROR_INVALID_VALUE"}
 NAMES |= {719: "CUDA_ERROR_LAUNCH_FAILED"}
 # temporaries are written and read again, as parameters of functions are not
 CHECKS = ALL_CHECKS - {"inout"}
@@ -113,6 +129,7 @@ def forget():
         devices.cuda_devices,
         targets._cuda,
         cuda_device.device,
+        cuda_faults.faults_of,
         cuda_arrays.place_of,
         telemetry.reader,
         cuda_driver.blocking,
@@ -260,6 +277,8 @@ class Driver:
             self.note(name, *[a for a in args if isinstance(a, int)])
             if name in self.fail:
                 return self.fail[name]
+            if self.capturing is not None and name in NOT_CAPTURED:
+                return CAPTURE_UNSUPPORTED
             return getattr(self, f"_{name}")(*args) or 0
 
         return function
@@ -333,7 +352,15 @@ class Driver:
         return 0
 
     def _cuMemFreeAsync(self, address, stream):
-        del self.memory[address]
+        if self.capturing is None:  # else a graph's, when it is replayed
+            del self.memory[address]
+
+    def _cuMemHostAlloc(self, place, size, flags):
+        assert flags == 2  # mapped
+        return self._cuMemAlloc_v2(place, size)
+
+    def _cuMemHostGetDevicePointer_v2(self, place, address, flags):
+        place._obj.value = address.value
 
     def _cuMemcpyHtoDAsync_v2(self, address, source, size, stream):
         self.inside(address, size)
@@ -367,6 +394,10 @@ class Driver:
 
     def _cuEventElapsedTime(self, place, first, last):
         place._obj.value = 1.5
+
+    def _cuStreamIsCapturing(self, stream, place):
+        assert stream not in (0, 1)
+        place._obj.value = self.capturing is not None and self.capturing[0] == stream
 
     def _cuStreamBeginCapture_v2(self, stream, mode):
         assert stream not in (0, 1, 2)

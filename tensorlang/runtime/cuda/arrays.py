@@ -26,6 +26,7 @@ from tensorlang.runtime.arrays.host_arrays import Array, Foreign, untracked
 from tensorlang.runtime.cuda import device as cuda_device
 from tensorlang.runtime.cuda import driver as cuda_driver
 from tensorlang.runtime.cuda import results as cuda_results
+from tensorlang.runtime.cuda.faults import faults_of
 
 if TYPE_CHECKING:
     import torch
@@ -111,6 +112,7 @@ class CudaPlace(Place):
                 stream,
             )
             cuda_driver.call("cuStreamSynchronize", stream)
+        faults_of(self.device).look()
         return found
 
     def hand_over(self, array: DeviceArray) -> Foreign:

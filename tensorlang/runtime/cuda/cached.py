@@ -113,6 +113,10 @@ class CachedLaunch:
         kernel = self.kernel
         module = kernel.module
         block, count = self._block, self._count
+        captured = kernel.captured(stream, brought)
+        if captured and brought:
+            return False
+        kernel.look()
         with module.device.lock, module.device.current():
             block[:count] = list(addresses)
             for (slot, spec), value in zip(self._free, numbers, strict=True):
@@ -120,8 +124,10 @@ class CachedLaunch:
                 block[slot] = calling.bits(spec, number)
             taken: list[int] = []
             if self._temporaries or brought:
-                taken = self._taken(stream, brought)
-            kernel.start(block, taken, stream, again=not brought)
+                taken = self._taken(stream, brought, captured=captured)
+            kernel.start(block, taken, stream, again=not (brought or captured))
+            if captured:
+                workspace(module.device, stream).release()
         return True
 
     def _fit(self, addresses: Sequence[int], brought: Sequence[int]) -> bool:
@@ -136,12 +142,14 @@ class CachedLaunch:
                 return False
         return True
 
-    def _taken(self, stream: int, brought: Sequence[int]) -> list[int]:
+    def _taken(
+        self, stream: int, brought: Sequence[int], *, captured: bool
+    ) -> list[int]:
         """The temporaries' addresses; copies host arrays into the same workspace."""
         block, device = self._block, self.kernel.module.device
         sizes = list(self.kernel.launcher.sizes(ctypes.addressof(block)))
         wanted = [*sizes, *(self._bytes[n] for n in brought)]
-        taken = workspace(device, stream).take(wanted, stream)
+        taken = workspace(device, stream).take(wanted, stream, captured=captured)
         for n, place in zip(brought, taken[len(sizes) :], strict=True):
             if self._bytes[n]:
                 cuda_driver.call(

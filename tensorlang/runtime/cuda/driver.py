@@ -17,6 +17,7 @@ from typing import Final
 from tensorlang.errors import DeviceError, DeviceMemoryError
 
 LEGACY: Final = 0  # the legacy default stream, as in PyTorch
+_NEVER_CAPTURED: Final = (LEGACY, 1)  # 1 is its other name
 _NO_MEMORY: Final = 2
 _NOT_INITIALIZED: Final = 3
 # sticky errors: the context is unusable afterwards, as CUDA documents for each
@@ -51,6 +52,8 @@ FUNCTIONS: Final[dict[str, tuple[type, ...]]] = {
     "cuMemAlloc_v2": (_P, _S),
     "cuMemFree_v2": (_U64,),
     "cuMemGetInfo_v2": (_P, _P),
+    "cuMemHostAlloc": (_P, _S, _U),
+    "cuMemHostGetDevicePointer_v2": (_P, _P, _U),
     "cuMemcpyHtoDAsync_v2": (_U64, _P, _S, _P),
     "cuMemcpyDtoHAsync_v2": (_P, _U64, _S, _P),
     "cuMemcpyDtoDAsync_v2": (_U64, _U64, _S, _P),
@@ -58,6 +61,7 @@ FUNCTIONS: Final[dict[str, tuple[type, ...]]] = {
     "cuPointerGetAttribute": (_P, _I, _U64),
     "cuStreamCreate": (_P, _U),
     "cuStreamSynchronize": (_P,),
+    "cuStreamIsCapturing": (_P, _P),
     "cuStreamWaitEvent": (_P, _P, _U),
     "cuEventCreate": (_P, _U),
     "cuEventRecord": (_P, _P),
@@ -150,6 +154,15 @@ def failed(what: str, code: int) -> DeviceError:
     error = DeviceError(said)
     error.lost = lost
     return error
+
+
+def capturing(stream: int) -> bool:
+    """Whether its owner captures a stream into a CUDA graph."""
+    if stream in _NEVER_CAPTURED:
+        return False
+    status = ctypes.c_int()
+    call("cuStreamIsCapturing", stream, ctypes.byref(status))
+    return status.value != 0
 
 
 @cache

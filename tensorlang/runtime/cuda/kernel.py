@@ -5,12 +5,12 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from tensorlang.errors import ArgumentError, DeviceError, TargetError
-from tensorlang.runtime import calling
+from tensorlang.errors import ArgumentError, DeviceError, ShapeError, TargetError
+from tensorlang.runtime import calling, host_program
 from tensorlang.runtime.arrays.device_arrays import DeviceArray
 from tensorlang.runtime.arrays.foreign_arrays import as_placed
 from tensorlang.runtime.cpu import launcher, launcher_text
@@ -21,6 +21,7 @@ from tensorlang.runtime.cuda import sets as cuda_sets
 from tensorlang.runtime.cuda import toolchain
 from tensorlang.runtime.cuda import transfers as cuda_transfers
 from tensorlang.runtime.cuda.cached import CachedLaunch, LaunchCache
+from tensorlang.runtime.cuda.faults import Faults, faults_of
 from tensorlang.runtime.cuda.graphs import Graphs
 from tensorlang.runtime.cuda.lifetimes import until_done
 from tensorlang.runtime.cuda.module import Module, workspace
@@ -29,30 +30,34 @@ from tensorlang.runtime.device_kernel import DeviceKernel
 from tensorlang.runtime.kernel import Artifact
 from tensorlang.targets import Target
 
+_ROW_BYTES: Final = 16  # what a row in a tensor map is a multiple of
+
 
 class CudaKernel(DeviceKernel):
     """A kernel compiled for a GPU; see `Kernel`.
 
     It runs on the stream of the caller's arrays, asynchronously except where outputs
-    are copied back to host memory or the kernel's checks may report a fault. A GPU
-    array that is misaligned for the kernel's vector accesses goes through an aligned
-    copy: `cuda_transfers`.
+    are copied back to host memory; then it raises what its checks report, else a later
+    call does: `tensorlang.runtime.cuda.faults`. A GPU array that is misaligned for the
+    kernel's vector accesses goes through an aligned copy: `cuda_transfers`. A call on a
+    stream that is being captured becomes part of that graph.
 
     Attributes:
         ptx: PTX, from which ptxas made the machine code.
         alignments: Required alignment of each array's address, in bytes.
+        checks: Whether it may report faults.
         has_temporaries: Whether its launches pass temporary arrays on.
     """
 
     def __init__(self, artifact: Artifact, target: Target) -> None:
         super().__init__(artifact, target)
         self._host, self._code = launcher.unpacked(artifact.wrapper_code)
-        self._checks = any(["faults"] in x["args"] for x in self._host["launches"])
+        self.checks = any(["faults"] in x["args"] for x in self._host["launches"])
         self.alignments: Sequence[int] = self._host["alignments"]
         self.has_temporaries = bool(launcher_text.temporaries(self._host))
         self._cache = LaunchCache(self)
         self.launch = self._quick
-        alone = not self._checks and not self.has_temporaries
+        alone = not self.checks and not self.has_temporaries
         if alone and cuda_sets.takes_sets(artifact.signature):
             self.each = self._each
 
@@ -87,9 +92,8 @@ class CudaKernel(DeviceKernel):
             return 0
         return cuda_driver.address_of("cuTensorMapEncodeTiled")
 
-    @cached_property
-    def module(self) -> Module:
-        """The machine code loaded into the GPU's context, at the first call.
+    def _check_target(self) -> None:
+        """Check that the kernel is for a GPU that is here.
 
         Raises:
             TargetError: the target is an architecture without a GPU.
@@ -99,6 +103,15 @@ class CudaKernel(DeviceKernel):
                 f"{self.name} is compiled for {self.target.arch} without a GPU; use "
                 "'llvm' or 'opencl', or 'cuda' where there is one"
             )
+
+    @cached_property
+    def module(self) -> Module:
+        """The machine code loaded into the GPU's context, at the first call.
+
+        Raises:
+            TargetError: the target is an architecture without a GPU.
+        """
+        self._check_target()
         device = cuda_device.device(self.target.index)
         of_many = [self._host["multi_tensor"]] if self._host.get("multi_tensor") else []
         launches = [*self._host["launches"], *of_many]
@@ -108,40 +121,91 @@ class CudaKernel(DeviceKernel):
     def _graphs(self) -> Graphs:
         return Graphs(self.module.device, self._host)
 
+    @cached_property
+    def _faults(self) -> Faults:
+        return faults_of(self.module.device)
+
+    @cached_property
+    def _word(self) -> int:
+        """The device address where checks report; 0 without checks."""
+        return self._faults.word(self.name) if self.checks else 0
+
+    def look(self) -> None:
+        """Raise what checks of earlier calls have reported, if this kernel has checks.
+
+        Raises:
+            KernelError: one of them found something.
+        """
+        if self.checks:
+            self._faults.look()
+
+    def captured(self, stream: int, brought: Sequence[object] = ()) -> bool:
+        """Whether a call is captured, if that makes a difference to it.
+
+        Args:
+            stream: CUDA stream.
+            brought: Arrays in host memory.
+        """
+        differs = self.has_temporaries or brought or self._graphs.pay
+        return bool(differs) and cuda_driver.capturing(stream)
+
     def _quick(self, *args: object) -> None:
         """Fast path: launch with what is cached for such arguments."""
         if not self._cache.call(args):
             self._slow(*args)
 
-    def cached_launch(self, shapes: Sequence[tuple[int, ...]]) -> CachedLaunch | None:
-        """The cached launch for arrays of these shapes; None if faults are reported.
+    def cached_launch(self, shapes: Sequence[tuple[int, ...]]) -> CachedLaunch:
+        """The cached launch for arrays of these shapes.
 
         Args:
             shapes: The kernel's shapes of all buffers.
         """
-        return None if self._checks else CachedLaunch(self, shapes)
+        return CachedLaunch(self, shapes)
 
     def slow(self, *args: object) -> None:
         """Slow path: check the arguments, then launch on the arrays' stream."""
         self._slow(*args)
 
     def _slow(self, *args: object) -> None:
-        module = self.module
+        self._check_target()
         call = calling.prepare(self.signature, args, as_placed)
         there = [array for array in call.arrays if isinstance(array, DeviceArray)]
         for array in there:
             self._on_its_device(array)
         stream = next((a.stream for a in there if a.stream is not None), None)
         stream = stream or cuda_driver.LEGACY
+        captured = cuda_driver.capturing(stream)
+        if captured:
+            self._may_be_captured(call)
+        module = self.module
+        self.look()
         with module.device.lock, module.device.current():
             self._in_order(there, stream)
-            code = self._run(call, module, stream)
+            waited = self._run(call, module, stream, captured=captured)
         for target, source in call.back:
             np.copyto(target, source)
-        if code:
-            self._fault(code)
-        if not (self._checks or call.back):
+        if waited and self.checks:
+            self._faults.look(self.name)
+        if not call.back:
             self._remember(args, call)
+
+    def _may_be_captured(self, call: calling.Call) -> None:
+        """Check that a call can be part of a graph.
+
+        Raises:
+            ArgumentError: an array is in host memory.
+            DeviceError: the kernel is not loaded.
+        """
+        if not all(isinstance(array, DeviceArray) for array in call.arrays):
+            raise ArgumentError(
+                f"{self.name}: an array is in host memory, which a CUDA graph that is "
+                "being captured would read at each replay; move it to the GPU before"
+            )
+        if "module" not in self.__dict__:
+            raise DeviceError(
+                f"{self.name} is not loaded, and cannot be while a CUDA graph is being "
+                "captured; call it once before"
+            )
 
     def _remember(self, args: Sequence[object], call: calling.Call) -> None:
         key = self._cache.key(args)
@@ -193,26 +257,32 @@ class CudaKernel(DeviceKernel):
             mark.record(other)
             mark.awaited_by(stream)
 
-    def _run(self, call: calling.Call, module: Module, stream: int) -> int:
+    def _run(
+        self, call: calling.Call, module: Module, stream: int, *, captured: bool
+    ) -> bool:
+        """Copy in, launch, copy out; returns whether it has waited for the end."""
         held = workspace(module.device, stream)
         moved = cuda_transfers.moved(call.arrays, self._host["alignments"])
         addresses = [0 if n in moved else a.memory for n, a in enumerate(call.arrays)]
         block = calling.block_of(self.signature, call, addresses)
         place = ctypes.addressof(block)
         sizes = list(self.launcher.sizes(place))
-        taken = held.take([*sizes, *(call.arrays[n].nbytes for n in moved)], stream)
+        wanted = [*sizes, *(call.arrays[n].nbytes for n in moved)]
+        taken = held.take(wanted, stream, captured=captured)
         copies = []
         for n, address in zip(moved, taken[len(sizes) :], strict=True):
             block[n] = address
             copies.append((self.signature.buffers[n], call.arrays[n], address))
             cuda_transfers.bring(*copies[-1], stream)
-        self.start(block, taken[: len(sizes)], stream, again=not moved)
-        cuda_transfers.take_back(copies, stream)
+        again = not (moved or captured)
+        self.start(block, taken[: len(sizes)], stream, again=again)
+        waited = cuda_transfers.take_back(copies, stream)
+        held.release()
         self._after(call, stream)
         owners = [a.owner for a in call.arrays if getattr(a, "kind", "") == "jax"]
         if owners:
             until_done(module.device, stream, owners)
-        return module.report(stream) if self._checks else 0
+        return waited or cuda_driver.blocking()
 
     def start(
         self, block: calling.Slots, temporaries: list[int], stream: int, *, again: bool
@@ -223,7 +293,8 @@ class CudaKernel(DeviceKernel):
             block: The argument block: `calling.block_of`.
             temporaries: Addresses of the temporaries.
             stream: CUDA stream.
-            again: Whether a call with the same arguments may follow.
+            again: Whether a call with the same arguments may follow; none that is
+                captured: it becomes part of another graph.
         """
         place = ctypes.addressof(block)
         if again and self._graphs.pay and not cuda_driver.blocking():
@@ -241,7 +312,7 @@ class CudaKernel(DeviceKernel):
         code = self.launcher(
             place,
             temporaries,
-            module.faults,
+            self._word,
             module.table,
             self._entry,
             stream,
@@ -253,10 +324,39 @@ class CudaKernel(DeviceKernel):
                 "compute in parts"
             )
         if code:
-            raise cuda_driver.failed(f"{self.name}: starting a launch", code)
+            error = cuda_driver.failed(f"{self.name}: starting a launch", code)
+            raise self._misfit(place) or error
         cuda_driver.STARTED.append(self.name)
-        if cuda_driver.blocking():
+        if cuda_driver.blocking() and not cuda_driver.capturing(stream):
             self._waited(stream)
+
+    def _misfit(self, place: int) -> ShapeError | None:
+        """The error for a matrix whose rows no tensor map can have, if there is one."""
+        if not self.launcher.has_maps:
+            return None
+        first = len(self.signature.buffers)
+        slots = (ctypes.c_int64 * self.signature.slots).from_address(place)[first:]
+        names = dict(zip(self._host["scalars"], slots, strict=True))
+        found: list[ShapeError] = []
+
+        def check(launch: int, names: dict[str, int]) -> None:
+            for kind, *rest in self._host["launches"][launch]["args"]:
+                if kind != "tensor_map":
+                    continue
+                spec, data = self.signature.buffers[rest[0]], rest[1]
+                columns = host_program.number(data["columns"], names)
+                size = columns * spec.numpy.itemsize
+                if size % _ROW_BYTES:
+                    found.append(
+                        ShapeError(
+                            f"{self.name}: the rows of {spec.name}, of {columns} "
+                            f"{spec.dtype}, have {size} bytes; bulk copies need a "
+                            f"multiple of {_ROW_BYTES}: pad them"
+                        )
+                    )
+
+        host_program.run(self._host["program"], names, check)
+        return next(iter(found), None)
 
     def _waited(self, stream: int) -> None:
         """Synchronise, and name the kernel in an error."""

@@ -30,6 +30,7 @@ class Module:
 
     Attributes:
         handles: Kernel handles by name.
+        table: Address of the array of kernel handles.
 
     Raises:
         DeviceError: the driver rejects the code, e.g. for another architecture.
@@ -43,12 +44,8 @@ class Module:
             handles = [self._function(launch) for launch in launches]
             named = (str(launch["name"]) for launch in launches)
             self.handles: Final = dict(zip(named, handles, strict=True))
-            self._reported = Memory(device, ctypes.sizeof(ctypes.c_int32))
-            self._forget(cuda_driver.LEGACY)
-            cuda_driver.call("cuStreamSynchronize", cuda_driver.LEGACY)
         self._handles = (ctypes.c_void_p * len(handles))(*handles)
         self.table: Final = ctypes.addressof(self._handles)
-        self.faults: Final = self._reported.address
 
     def _load(self, cubin: bytes) -> None:
         try:
@@ -76,43 +73,47 @@ class Module:
             cuda_driver.call("cuFuncSetAttribute", function, _DYNAMIC_SHARED, shared)
         return function.value or 0
 
-    def report(self, stream: int) -> int:
-        """Synchronise; return and reset the fault code."""
-        code = ctypes.c_int32()
-        size = ctypes.sizeof(code)
-        cuda_driver.call(
-            "cuMemcpyDtoHAsync_v2", ctypes.addressof(code), self.faults, size, stream
-        )
-        cuda_driver.call("cuStreamSynchronize", stream)
-        if code.value:
-            self._forget(stream)
-        return code.value
-
-    def _forget(self, stream: int) -> None:
-        place, size = self._reported.address, self._reported.size
-        cuda_driver.call("cuMemsetD8Async", place, 0, size, stream)
-
 
 class Workspace:
-    """Scratch memory shared by consecutive calls on one stream."""
+    """Scratch memory shared by consecutive calls on one stream.
+
+    A call that is captured into a graph has memory that belongs to the graph: it is
+    allocated and freed in the graph itself.
+    """
 
     def __init__(self, device: Device) -> None:
         self._device = device
         self._memory: Memory | None = None
+        self._of_graph: Memory | None = None
 
-    def take(self, sizes: Iterable[int], stream: int) -> list[int]:
+    def take(
+        self, sizes: Iterable[int], stream: int, *, captured: bool = False
+    ) -> list[int]:
         """Addresses of blocks of these sizes, valid until the next call on the stream.
+
+        Args:
+            sizes: Bytes of each block.
+            stream: CUDA stream.
+            captured: Whether the stream is being captured; the blocks are valid until
+                `release`.
 
         Raises:
             DeviceMemoryError: out of device memory.
         """
         whole = [-(-size // _ALIGN) * _ALIGN for size in sizes]
         *starts, end = accumulate(whole, initial=0)
-        if end and (self._memory is None or self._memory.size < end):
+        if captured:
+            self._of_graph = Memory(self._device, end, stream) if end else None
+        elif end and (self._memory is None or self._memory.size < end):
             self._memory = None  # freed first: both may not fit
             self._memory = Memory(self._device, end, stream)
-        first = self._memory.address if self._memory is not None else 0
+        held = self._of_graph if captured else self._memory
+        first = held.address if held is not None else 0
         return [first + start for start in starts]
+
+    def release(self) -> None:
+        """Free what a captured call took, in its graph."""
+        self._of_graph = None
 
 
 _WORKSPACES: Final[dict[tuple[int, int], Workspace]] = {}

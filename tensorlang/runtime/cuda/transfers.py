@@ -42,8 +42,8 @@ def bring(spec: BufferSpec, array: PlacedArray, address: int, stream: int) -> No
 
 def take_back(
     taken: Iterable[tuple[BufferSpec, PlacedArray, int]], stream: int
-) -> None:
-    """Copy written arrays back; synchronise if one goes to the host.
+) -> bool:
+    """Copy written arrays back; synchronise if one goes to the host, and return that.
 
     Read-only host arrays need no synchronisation: pageable copies are staged before
     the copy call returns.
@@ -64,3 +64,4 @@ def take_back(
         cuda_driver.call(name, target, address, array.nbytes, stream)
     if wait:
         cuda_driver.call("cuStreamSynchronize", stream)
+    return wait
