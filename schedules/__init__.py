@@ -11,6 +11,7 @@ from tensorlang.schedules import generic as generic
 from tensorlang.schedules import pool as pool
 from tensorlang.schedules import pool_gradients as pool_gradients
 from tensorlang.schedules import random as random
+from tensorlang.schedules import recurrent as recurrent
 from tensorlang.schedules import rows as rows
 from tensorlang.schedules import scans as scans
 from tensorlang.schedules import simt as simt

@@ -66,6 +66,12 @@ _STRATEGIES: Final[dict[str, tuple[_Strategy, ...]]] = {
 def generic(s: Schedule, knobs: Knobs) -> None:
     """Schedule every stage by its kind; never refuses a function."""
     inline_producers(s)
+    each_stage(s, knobs)
+    ordered_nests(s)
+
+
+def each_stage(s: Schedule, knobs: Knobs) -> None:
+    """Schedule the recognised stages, each by its kind."""
     last = dot_groups.made_factors(s)  # packed by their reader, if it does
     for name in sorted(stage_names(s), key=last.__contains__):
         stage = stage_named(s, name)
@@ -75,7 +81,6 @@ def generic(s: Schedule, knobs: Knobs) -> None:
             any(s.attempt(way, plan) for way in _STRATEGIES[kind])
             if kind == CONTRACTION:
                 _fold_epilogues(s, stage)
-    ordered_nests(s)
 
 
 def inline_producers(s: Schedule) -> None:

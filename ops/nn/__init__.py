@@ -99,8 +99,11 @@ from tensorlang.ops.nn.pooling import max_pool3d as max_pool3d
 from tensorlang.ops.nn.pooling import max_pool3d_grad as max_pool3d_grad
 from tensorlang.ops.nn.quantizing import dequantize as dequantize
 from tensorlang.ops.nn.quantizing import quantize as quantize
+from tensorlang.ops.nn.recurrent import gru as gru
 from tensorlang.ops.nn.recurrent import gru_cell as gru_cell
+from tensorlang.ops.nn.recurrent import lstm as lstm
 from tensorlang.ops.nn.recurrent import lstm_cell as lstm_cell
+from tensorlang.ops.nn.recurrent import rnn as rnn
 from tensorlang.ops.nn.resampling import resample as resample
 from tensorlang.ops.nn.rotary import rotary as rotary
 from tensorlang.ops.nn.slicing import slice as slice

@@ -1,4 +1,4 @@
-"""Cells of recurrent networks: what a step does after its matrix product.
+"""Recurrent networks: along whole sequences, and cells, which are a step of them.
 
 Hochreiter and Schmidhuber, "Long short-term memory", 1997; Cho et al., "Learning phrase
 representations using RNN encoder-decoder for statistical machine translation", 2014.
@@ -6,14 +6,232 @@ representations using RNN encoder-decoder for statistical machine translation", 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
 from tensorlang import ir
+from tensorlang.errors import ArgumentError
+from tensorlang.ops.nn.recurrence import Place, Recurrence, Sum, packed
 from tensorlang.ops.spec.definition import operator
-from tensorlang.ops.spec.signature import Floats
+from tensorlang.ops.spec.signature import Floats, Indices
 
 _STATE: Final = (64, 512)
+_ACTIVATIONS: Final[Mapping[str, Callable[[ir.Expr], ir.Expr]]] = {
+    "tanh": ir.tanh,
+    "sigmoid": ir.sigmoid,
+    "relu": lambda value: ir.maximum(value, ir.as_expr(0).cast(value.dtype)),
+}
+
+
+def _usual(gates: int) -> tuple[tuple[int, ...], ...]:
+    """Shapes of inputs and weights of a network with so many gates, and of a state."""
+    return (128, 1, gates * 256), (gates * 256, 256), (1, 256)
+
+
+@operator("nn.lstm", shapes=(*_usual(4), (1, 256)), family="recurrent")
+def lstm(
+    gates: Floats,
+    r: Floats,
+    h: Floats,
+    c: Floats,
+    peepholes: Floats | None = None,
+    *,
+    lengths: Indices | None = None,
+    order: Literal["ifgo", "iofg"] = "ifgo",
+    reverse: bool = False,
+) -> tuple[ir.Tensor, ...]:
+    """An LSTM along sequences: all outputs, the last one, and the last cell state.
+
+    Each step is a product with `r` and an `nn.lstm_cell`.
+
+    Args:
+        gates: Products with the inputs, and biases, `[length, batch, 4 * size]`.
+        r: Weights of outputs, `[4 * size, size]`.
+        h: The output before the first step, `[batch, size]`.
+        c: The cell state before it, of the same shape.
+        peepholes: As for `nn.lstm_cell`.
+        lengths: The lengths of the sequences, `[batch]`: what is beyond is not read,
+            outputs there are 0. None if all are whole.
+        order: The order of the gates: PyTorch's, or ONNX's.
+        reverse: Whether the last input comes first.
+        out: Output arrays, three: `[length, batch, size]`, and two like `h`.
+    """
+    _check_sequences(gates, r, h, lengths, 4)
+    ir.require(c.shape == h.shape, f"c has the shape of h, {h.shape}, not {c.shape}")
+    _check_peepholes(peepholes, h.shape[1])
+    loop = Recurrence(gates, h, lengths, reverse)
+    cells, size = loop.held("cell", c), h.buffer.shape[1]
+
+    def cell(at: Place, total: Sum) -> ir.Stmt:
+        before = ir.wide(ir.Load(cells, (at.b, at.j)))
+
+        def gate(name: str, peep: ir.Expr | None = None) -> ir.Expr:
+            value = total(order.index(name)) + loop.of_input(at, order.index(name))
+            if peepholes is None or peep is None:
+                return value
+            return value + ir.wide(peepholes["iof".index(name) * size + at.j]) * peep
+
+        kept = ir.sigmoid(gate("f", before)) * before
+        new = kept + ir.sigmoid(gate("i", before)) * ir.tanh(gate("g"))
+        state = ir.Var("new", new.dtype)
+        shown = ir.Var("shown", new.dtype)
+        value = ir.sigmoid(gate("o", state)) * ir.tanh(state)
+        return ir.seq(
+            ir.Let(state, new), ir.Let(shown, value), loop.after(at, shown, state)
+        )
+
+    return loop.results(loop.phase("gate", packed(r, range(4)), loop.before, cell))
+
+
+@operator("nn.gru", shapes=_usual(3), family="recurrent")
+def gru(
+    gates: Floats,
+    r: Floats,
+    h: Floats,
+    b: Floats | None = None,
+    *,
+    lengths: Indices | None = None,
+    order: Literal["rzn", "zrn"] = "rzn",
+    reverse: bool = False,
+    reset_after: bool = True,
+) -> tuple[ir.Tensor, ...]:
+    """A GRU along sequences: all outputs, and the last one.
+
+    Each step is a product with `r` and an `nn.gru_cell`.
+
+    Args:
+        gates: Products with the inputs, and biases, `[length, batch, 3 * size]`.
+        r: Weights of outputs, `[3 * size, size]`.
+        h: The output before the first step, `[batch, size]`.
+        b: Biases of the products with outputs, `[3 * size]`, or None.
+        lengths: As for `nn.lstm`.
+        order: The order of the gates: PyTorch's, or ONNX's.
+        reverse: Whether the last input comes first.
+        reset_after: Whether the reset gate multiplies products, as in cuDNN and
+            PyTorch, or the output before; then the new gate is the last one.
+        out: Output arrays, two: `[length, batch, size]`, and one like `h`.
+
+    Raises:
+        ArgumentError: such a GRU has other biases, or the new gate is not the last one.
+    """
+    _check_sequences(gates, r, h, lengths, 3)
+    size = h.buffer.shape[1]
+    ir.require(
+        b is None or b.shape == (3 * h.shape[1],),
+        f"b has shape [3 * {h.shape[1]}], not {b and b.shape}",
+    )
+    ir.require(
+        reset_after or b is None,
+        "biases of products with outputs are for reset_after=True",
+        ArgumentError,
+    )
+    loop = Recurrence(gates, h, lengths, reverse)
+
+    def new(at: Place, z: ir.Expr, n: ir.Expr) -> ir.Stmt:
+        shown = ir.Var("shown", n.dtype)
+        value = (1.0 - z) * n + z * loop.before(*at)
+        return ir.seq(ir.Let(shown, value), loop.after(at, shown))
+
+    def of(name: str, at: Place) -> ir.Expr:
+        return loop.of_input(at, order.index(name))
+
+    if reset_after:
+
+        def cell(at: Place, total: Sum) -> ir.Stmt:
+            def product(name: str) -> ir.Expr:
+                n = order.index(name)
+                return total(n) if b is None else total(n) + ir.wide(b[n * size + at.j])
+
+            reset, z = (ir.sigmoid(of(g, at) + product(g)) for g in "rz")
+            return new(at, z, ir.tanh(of("n", at) + reset * product("n")))
+
+        return loop.results(loop.phase("gate", packed(r, range(3)), loop.before, cell))
+    dtype = ir.wide(ir.as_expr(0).cast(h.dtype)).dtype
+    update, left = loop.temporary("update", dtype), loop.temporary("left", dtype)
+
+    def gates_of(at: Place, total: Sum) -> ir.Stmt:
+        reset, z = (ir.sigmoid(of(g, at) + total(order.index(g))) for g in "rz")
+        unit = at.b, at.j
+        return ir.seq(
+            ir.Store(update, unit, z), ir.Store(left, unit, reset * loop.before(*at))
+        )
+
+    def last(at: Place, total: Sum) -> ir.Stmt:
+        z = ir.Load(update, (at.b, at.j))
+        return new(at, z, ir.tanh(of("n", at) + total(0)))
+
+    return loop.results(
+        loop.phase("gate", packed(r, range(2)), loop.before, gates_of),
+        loop.phase(
+            "new",
+            packed(r, range(2, 3), "packed_new"),
+            lambda _, b, k: ir.Load(left, (b, k)),
+            last,
+        ),
+    )
+
+
+@operator("nn.rnn", shapes=_usual(1), family="recurrent")
+def rnn(
+    gates: Floats,
+    r: Floats,
+    h: Floats,
+    *,
+    lengths: Indices | None = None,
+    activation: Literal["tanh", "sigmoid", "relu"] = "tanh",
+    reverse: bool = False,
+) -> tuple[ir.Tensor, ...]:
+    """A recurrent network along sequences: all outputs, and the last one.
+
+    An output is `activation(gates + h @ r.T)`.
+
+    Args:
+        gates: Products with the inputs, and biases, `[length, batch, size]`.
+        r: Weights of outputs, `[size, size]`.
+        h: The output before the first step, `[batch, size]`.
+        lengths: As for `nn.lstm`.
+        activation: The activation.
+        reverse: Whether the last input comes first.
+        out: Output arrays, two: `[length, batch, size]`, and one like `h`.
+    """
+    _check_sequences(gates, r, h, lengths, 1)
+    loop = Recurrence(gates, h, lengths, reverse)
+
+    def cell(at: Place, total: Sum) -> ir.Stmt:
+        value = _ACTIVATIONS[activation](total(0) + loop.of_input(at, 0))
+        shown = ir.Var("shown", value.dtype)
+        return ir.seq(ir.Let(shown, value), loop.after(at, shown))
+
+    return loop.results(loop.phase("gate", packed(r, range(1)), loop.before, cell))
+
+
+def _check_sequences(
+    gates: ir.Tensor, r: ir.Tensor, h: ir.Tensor, lengths: ir.Tensor | None, count: int
+) -> None:
+    """Check the shapes of what goes along sequences, with so many gates.
+
+    Raises:
+        ShapeError: they do not fit.
+    """
+    ir.require(
+        gates.ndim == 3
+        and h.ndim == 2
+        and gates.shape[1:] == (h.shape[0], count * h.shape[1])
+        and r.shape == (count * h.shape[1], h.shape[1]),
+        f"gates of {gates.shape}, weights of {r.shape} and a state of {h.shape}: "
+        f"[length, batch, {count} * size], [{count} * size, size] and [batch, size]",
+    )
+    ir.require(
+        lengths is None or lengths.shape == h.shape[:1],
+        f"lengths have shape [batch], not {lengths and lengths.shape}",
+    )
+
+
+def _check_peepholes(peepholes: ir.Tensor | None, size: ir.ExprLike) -> None:
+    ir.require(
+        peepholes is None or peepholes.shape == (3 * size,),
+        f"peepholes have shape [3 * {size}], not {peepholes and peepholes.shape}",
+    )
 
 
 @operator(
@@ -40,10 +258,7 @@ def lstm_cell(
         out: Output arrays, two.
     """
     rows, size = _checked(gates, c, 4)
-    ir.require(
-        peepholes is None or peepholes.shape == (3 * size,),
-        f"peepholes have shape [3 * {size}], not {peepholes and peepholes.shape}",
-    )
+    _check_peepholes(peepholes, size)
     gate = _gates(gates, order)
 
     def peeped(name: str, b: ir.Expr, j: ir.Expr, cell: ir.Expr) -> ir.Expr:

@@ -1,20 +1,23 @@
-"""Recurrent networks: LSTM, GRU and plain ones, with a step for each input.
+"""Recurrent networks: LSTM, GRU and plain ones, along sequences.
 
-The products with all inputs are one; a step is a product with the output before and a
-cell. The steps are unrolled, so the length is known, and memory and gradients are those
-of any other program.
+The products with all inputs are one; the steps are an operator, such as `nn.lstm`.
+Where gradients are needed, and in ONNX files, it is written out: a product with the
+output before, and a cell, for each input.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from tensorlang.errors import ShapeError
+from tensorlang.graph.differentiation.gradients import arguments_of
+from tensorlang.graph.passes.rewriting import Rewriter
+from tensorlang.graph.program import Graph
 from tensorlang.graph.specs import Dim
-from tensorlang.graph.values import Tensor
-from tensorlang.ops import Operator, math, nn
+from tensorlang.graph.values import Argument, Node, Tensor, Value
+from tensorlang.ops import find, math, nn
 
 States: TypeAlias = tuple[Tensor, ...]  # the output before, and others
 Step: TypeAlias = Callable[..., States]  # maps products with an input, and states
@@ -35,38 +38,6 @@ class Sequences:
     x: Tensor
     lengths: Tensor | None = None
     reverse: bool = False
-
-    def results(
-        self, step: Step, products: Tensor, states: States
-    ) -> tuple[Tensor, States]:
-        """The outputs `[length, batch, size]`, and the states after the last one.
-
-        Raises:
-            ShapeError: the length is not known.
-        """
-        count = self.x.shape[0]
-        if isinstance(count, Dim) or not count:
-            raise ShapeError(
-                f"a recurrent network takes sequences of a known length, not {count}"
-            )
-        found: list[Tensor] = []
-        order = range(count)
-        for at in reversed(order) if self.reverse else order:
-            y, states = self._step(step, at, products[at], states)
-            found.append(y)
-        return stacked(found[::-1] if self.reverse else found), states
-
-    def _step(
-        self, step: Step, at: int, products: Tensor, states: States
-    ) -> tuple[Tensor, States]:
-        after = step(products, *states)
-        if self.lengths is None:
-            return after[0], after
-        there = math.greater(nn.reshape(self.lengths, (-1, 1)), at)
-        kept = tuple(
-            math.where(there, a, b) for a, b in zip(after, states, strict=True)
-        )
-        return math.where(there, after[0], 0.0), kept
 
 
 def lstm(  # noqa: PLR0917 - the arrays of an LSTM
@@ -92,13 +63,10 @@ def lstm(  # noqa: PLR0917 - the arrays of an LSTM
     Returns:
         The outputs `[length, batch, size]`, and the last output and cell state.
     """
-
-    def step(products: Tensor, h: Tensor, c: Tensor) -> States:
-        gates = nn.dense(h, r, residual=products)
-        made: States = nn.lstm_cell(gates, c, peepholes, order)
-        return made
-
-    return inputs.results(step, nn.dense(inputs.x, w, b), states)
+    gates, h, c = nn.dense(inputs.x, w, b), *states
+    of = {"lengths": inputs.lengths, "reverse": inputs.reverse, "order": order}
+    y, *last = nn.lstm(gates, r, h, c, peepholes, **of)
+    return y, tuple(last)
 
 
 def gru(  # noqa: PLR0917 - the arrays of a GRU
@@ -109,8 +77,10 @@ def gru(  # noqa: PLR0917 - the arrays of a GRU
     b_h: Tensor | None,
     states: States,
     order: str = "rzn",
+    *,
+    reset_after: bool = True,
 ) -> tuple[Tensor, States]:
-    """A GRU, which applies the reset gate after the product, as cuDNN and PyTorch do.
+    """A GRU.
 
     Args:
         inputs: The inputs.
@@ -120,29 +90,12 @@ def gru(  # noqa: PLR0917 - the arrays of a GRU
         b_h: Biases of products with outputs, or None.
         states: The first output, `[batch, size]`.
         order: The order of the gates.
+        reset_after: As for `nn.gru`.
     """
-
-    def step(products: Tensor, h: Tensor) -> States:
-        return (nn.gru_cell(products, nn.dense(h, r, b_h), h, order),)
-
-    return inputs.results(step, nn.dense(inputs.x, w, b), states)
-
-
-def gru_reset_before(
-    inputs: Sequences, w: Tensor, r: Tensor, b: Tensor | None, states: States
-) -> tuple[Tensor, States]:
-    """A GRU that applies the reset gate to the output before, of gates `zrn`."""
-    size = r.shape[1]
-    r_gates, r_new = r[: 2 * size], r[2 * size :]
-
-    def step(products: Tensor, h: Tensor) -> States:
-        gates = nn.sigmoid(nn.dense(h, r_gates, residual=products[:, : 2 * size]))
-        z, reset = gates[:, :size], gates[:, size:]
-        new = nn.dense(reset * h, r_new, residual=products[:, 2 * size :])
-        new = math.tanh(new)
-        return (new + z * (h - new),)
-
-    return inputs.results(step, nn.dense(inputs.x, w, b), states)
+    gates, (h,) = nn.dense(inputs.x, w, b), states
+    of = {"lengths": inputs.lengths, "reverse": inputs.reverse, "order": order}
+    y, last = nn.gru(gates, r, h, b_h, reset_after=reset_after, **of)
+    return y, (last,)
 
 
 def rnn(  # noqa: PLR0917 - the arrays of a recurrent network
@@ -151,7 +104,7 @@ def rnn(  # noqa: PLR0917 - the arrays of a recurrent network
     r: Tensor,
     b: Tensor | None,
     states: States,
-    activation: Operator = nn.tanh,
+    activation: str = "tanh",
 ) -> tuple[Tensor, States]:
     """A recurrent network: `h = activation(x w^T + h r^T + b)`.
 
@@ -161,13 +114,108 @@ def rnn(  # noqa: PLR0917 - the arrays of a recurrent network
         r: Weights of outputs `[size, size]`.
         b: Biases `[size]`, or None.
         states: The first output, `[batch, size]`.
-        activation: An elementwise operator.
+        activation: `tanh`, `sigmoid` or `relu`.
     """
+    gates, (h,) = nn.dense(inputs.x, w, b), states
+    of = {"lengths": inputs.lengths, "reverse": inputs.reverse}
+    y, last = nn.rnn(gates, r, h, activation=activation, **of)
+    return y, (last,)
+
+
+def step_by_step(graph: Graph) -> Graph:
+    """A program whose recurrent networks are steps of other operators.
+
+    Raises:
+        ShapeError: the length of sequences is not known.
+    """
+    return _StepByStep().graph(graph)
+
+
+class _StepByStep(Rewriter):
+    def node(self, node: Node) -> Sequence[Value]:
+        if node.id not in STEPS:
+            return self.copied(node)
+        named = {k: self.given(v) for k, v in arguments_of(node).items()}
+        return steps(node.id, named)
+
+
+def steps(id: str, named: Mapping[str, Argument]) -> Sequence[Tensor]:
+    """The results of a recurrent network, step by step.
+
+    Args:
+        id: The id of its operator.
+        named: The arguments of this by name.
+
+    Raises:
+        ShapeError: the length of the sequences is not known.
+    """
+    products: Tensor = named["gates"]
+    count, lengths = products.shape[0], named["lengths"]
+    if isinstance(count, Dim) or not count:
+        raise ShapeError(
+            f"the steps of {id} are written out for gradients and for files: it takes "
+            f"sequences of a known length, not {count}"
+        )
+    states: States = tuple(named[name] for name in ("h", "c") if name in named)
+    step, found = STEPS[id](named), []
+    order = range(count)
+    for at in reversed(order) if named["reverse"] else order:
+        after = step(products[at], *states)
+        shown = after[0]
+        if lengths is not None:
+            there = math.greater(nn.reshape(lengths, (-1, 1)), at)
+            shown = math.where(there, shown, 0.0)
+            pairs = zip(after, states, strict=True)
+            after = tuple(math.where(there, a, b) for a, b in pairs)
+        found.append(shown)
+        states = after
+    return (stacked(found[::-1] if named["reverse"] else found), *states)
+
+
+def _lstm_step(named: Mapping[str, Argument]) -> Step:
+    r, peepholes, order = (named[name] for name in ("r", "peepholes", "order"))
+
+    def step(products: Tensor, h: Tensor, c: Tensor) -> States:
+        gates = nn.dense(h, r, residual=products)
+        made: States = nn.lstm_cell(gates, c, peepholes, order)
+        return made
+
+    return step
+
+
+def _gru_step(named: Mapping[str, Argument]) -> Step:
+    r, b, order = (named[name] for name in ("r", "b", "order"))
+    size = r.shape[1]
+
+    def step(products: Tensor, h: Tensor) -> States:
+        return (nn.gru_cell(products, nn.dense(h, r, b), h, order),)
+
+    def reset_before(products: Tensor, h: Tensor) -> States:
+        both = 2 * size
+        gates = nn.dense(h, r[:both], residual=products[:, :both])
+        first, second = nn.sigmoid(gates[:, :size]), nn.sigmoid(gates[:, size:])
+        z, reset = (first, second) if order == "zrn" else (second, first)
+        new = nn.dense(reset * h, r[both:], residual=products[:, both:])
+        new = math.tanh(new)
+        return (new + z * (h - new),)
+
+    return step if named["reset_after"] else reset_before
+
+
+def _rnn_step(named: Mapping[str, Argument]) -> Step:
+    r, activation = named["r"], find(f"nn.{named['activation']}")
 
     def step(products: Tensor, h: Tensor) -> States:
         return (activation(nn.dense(h, r, residual=products)),)
 
-    return inputs.results(step, nn.dense(inputs.x, w, b), states)
+    return step
+
+
+STEPS: Final[Mapping[str, Callable[[Mapping[str, Argument]], Step]]] = {
+    "nn.lstm": _lstm_step,
+    "nn.gru": _gru_step,
+    "nn.rnn": _rnn_step,
+}
 
 
 def stacked(rows: Sequence[Tensor]) -> Tensor:

@@ -16,6 +16,7 @@ import numpy as np
 from tensorlang.errors import GraphError
 from tensorlang.graph import Graph, Network
 from tensorlang.graph.passes.optimisation import WrittenOut
+from tensorlang.graph.recurrent import step_by_step
 from tensorlang.onnx.checks import Note
 from tensorlang.onnx.files import library
 from tensorlang.onnx.functions import DOMAIN, NOTE, OPSET, TRAINING, functions
@@ -89,7 +90,7 @@ def _written_out(graph: Graph) -> Graph:
                 f"{own.name} ({node.place})has a custom gradient, which an ONNX "
                 "file cannot hold"
             )
-    return WrittenOut().graph(graph)
+    return step_by_step(WrittenOut().graph(graph))
 
 
 def _called(network: Network) -> list[str]:

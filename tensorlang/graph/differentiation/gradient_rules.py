@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from tensorlang.graph.differentiation.autodiff import backward
 from tensorlang.graph.differentiation.gradients import (
     Gradients,
     Site,
@@ -13,6 +14,7 @@ from tensorlang.graph.differentiation.gradients import (
     replaying,
     rule,
 )
+from tensorlang.graph.recurrent import STEPS, steps
 from tensorlang.graph.values import Argument, OpResult, Value, zeros
 from tensorlang.ops import math, nn, random
 from tensorlang.ops.registry import find
@@ -180,6 +182,15 @@ def _dense(site: Site) -> Gradients:
     dw = math.matmul(*rows, transpose_a=True) if w in site.wanted else None
     db = math.sum(dy, tuple(range(dy.ndim - 1))) if b in site.wanted else None
     return [*found, *_present((w, b), (dw, db))]
+
+
+@rule(*STEPS)
+def _recurrent(site: Site) -> Gradients:
+    """Through the steps, which are computed again."""
+    made = steps(site.node.id, site.named)
+    wanted = list(site.wanted)
+    found = backward(made, site.dys, wanted)
+    return [(value, found.get(value)) for value in wanted]
 
 
 @rule("nn.conv1d", "nn.conv2d", "nn.conv3d")

@@ -24,7 +24,7 @@ _DIRECTIONS: Final = {
     "reverse": (True,),
     "bidirectional": (False, True),
 }
-_ACTIVATIONS: Final = {"Tanh": nn.tanh, "Relu": nn.relu, "Sigmoid": nn.sigmoid}
+_ACTIVATIONS: Final = ("Tanh", "Relu", "Sigmoid")
 
 
 def _directions(
@@ -159,10 +159,11 @@ def gru(  # noqa: PLR0917 - ONNX's order
     _check("GRU", activations, ("Sigmoid", "Tanh"), clip, direction)
 
     def run(n: int, of: Sequences, states: States) -> tuple[Tensor, States]:
-        if linear_before_reset:
-            halves = _halves(b, n)
-            return recurrent.gru(of, w[n], r[n], *halves, states, order="zrn")
-        return recurrent.gru_reset_before(of, w[n], r[n], _bias(b, n), states)
+        after = bool(linear_before_reset)
+        biases = _halves(b, n) if after else (_bias(b, n), None)
+        return recurrent.gru(
+            of, w[n], r[n], *biases, states, order="zrn", reset_after=after
+        )
 
     return _directions(
         x, sequence_lens, (initial_h,), r, run, direction=direction, layout=layout
@@ -191,7 +192,7 @@ def rnn(  # noqa: PLR0917 - ONNX's order
         raise GraphError(f"RNN with activations={names}, {clip=} is not supported")
 
     def run(n: int, of: Sequences, states: States) -> tuple[Tensor, States]:
-        activation = _ACTIVATIONS[names[n]]
+        activation = names[n].lower()
         return recurrent.rnn(of, w[n], r[n], _bias(b, n), states, activation)
 
     return _directions(

@@ -104,8 +104,19 @@ def test_shapes_and_options_that_do_not_fit(kind) -> None:
         kind(0)
     with pytest.raises(ShapeError, match="batch, length, in"):
         Model(kind(3)).compile(TensorSpec(("b", 4)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_length_if_not_trained(kind) -> None:
+    varying = TensorSpec(("b", "n", 4))
+    model = Model(kind(3)).compile(varying, loss="mse", optimizer=SGD(lr=0.1))
+    theirs = in_torch(kind, model, "", 4, 3)
+    for length in (2, 5):
+        x = normal(2, length, 4)
+        wanted, _ = theirs(torch.tensor(x))
+        np.testing.assert_allclose(model(x), wanted.detach().numpy(), atol=1e-6)
     with pytest.raises(ShapeError, match="known length"):
-        Model(kind(3)).compile(TensorSpec(("b", "n", 4)))
+        model.train_one_batch(x, normal(2, 5, 3))
 
 
 @pytest.mark.parametrize("order", ["ifgo", "iofg"])

@@ -43,6 +43,7 @@ NAMES = [
     "nn.gelu_grad",
     "nn.layer_norm",
     "nn.layer_norm_grad",
+    "nn.lstm",
     "nn.max_pool2d_grad",
     "nn.mse",
     "nn.pad",

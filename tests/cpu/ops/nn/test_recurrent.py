@@ -1,0 +1,62 @@
+"""Recurrent networks along sequences: what their steps give, one by one."""
+
+import numpy as np
+import pytest
+
+from tensorlang.errors import ArgumentError, ShapeError
+from tensorlang.graph.recurrent import steps
+from tensorlang.ops import find, nn
+
+RNG = np.random.default_rng(7)
+GATES = {"nn.lstm": 4, "nn.gru": 3, "nn.rnn": 1}
+OPTIONS = {
+    "nn.lstm": [{}, {"order": "iofg"}],
+    "nn.gru": [{}, {"order": "zrn", "reset_after": False}],
+    "nn.rnn": [{"activation": "relu"}, {"activation": "sigmoid"}],
+}
+DEFAULTS = {
+    "nn.lstm": {"order": "ifgo", "peepholes": None},
+    "nn.gru": {"order": "rzn", "reset_after": True, "b": None},
+    "nn.rnn": {},
+}
+
+
+def given(id, length, batch, size, dtype):
+    """Arrays of a call by name."""
+    gates = GATES[id]
+    shapes = {"gates": (length, batch, gates * size), "r": (gates * size, size)}
+    shapes |= dict.fromkeys(("h", "c")[: 1 + (id == "nn.lstm")], (batch, size))
+    return {
+        name: RNG.uniform(-1, 1, shape).astype(dtype) / dtype(size**0.5)
+        for name, shape in shapes.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("dtype", "epsilon", "sizes"),
+    [("f8", 1e-13, (3, 13, 70)), ("f4", 1e-5, (4, 3, 16)), ("f2", 1e-2, (2, 8, 5))],
+)
+@pytest.mark.parametrize("id", GATES)
+def test_it_is_its_steps(id, dtype, epsilon, sizes) -> None:
+    arrays = given(id, *sizes, np.dtype(dtype).type)
+    length, batch, _ = sizes
+    for n, own in enumerate(OPTIONS[id]):
+        some = RNG.integers(0, length + 1, batch) if n else None
+        options = {"lengths": some, "reverse": bool(n), **own}
+        wide = {name: array.astype("f8") for name, array in arrays.items()}
+        wanted = steps(id, DEFAULTS[id] | wide | options)
+        for mine, right in zip(find(id)(**arrays, **options), wanted, strict=True):
+            assert mine.dtype == dtype
+            np.testing.assert_allclose(mine, right, rtol=0, atol=epsilon)
+
+
+def test_what_does_not_fit() -> None:
+    arrays = given("nn.gru", 2, 3, 4, np.float32)
+    with pytest.raises(ShapeError, match=r"\[length, batch, 4 \* size\]"):
+        nn.lstm(**arrays, c=arrays["h"])
+    with pytest.raises(ShapeError, match="lengths have shape"):
+        nn.gru(**arrays, lengths=np.array([1, 2]))
+    with pytest.raises(ShapeError, match="b has shape"):
+        nn.gru(**arrays, b=arrays["h"])
+    with pytest.raises(ArgumentError, match="reset_after=True"):
+        nn.gru(**arrays, b=np.zeros(12, "f4"), reset_after=False)
