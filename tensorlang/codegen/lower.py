@@ -10,6 +10,7 @@ from tensorlang.codegen.flatten import flatten
 from tensorlang.codegen.names import Names, rename_reserved
 from tensorlang.codegen.nontemporal import sink_nontemporal
 from tensorlang.codegen.reductions import expand_reductions
+from tensorlang.codegen.repetitions import name_repetitions
 from tensorlang.codegen.team import RESERVED, share
 from tensorlang.codegen.vectors.deinterleave import deinterleave
 from tensorlang.codegen.vectors.interleave import interleave
@@ -53,7 +54,7 @@ def lower(function: Function, target: Target) -> Function:
     function = unroll(function, names)
     function = simplify_function(function, known) if again else function
     function = interleave(permutations(deinterleave(function, names)))
-    return sink_nontemporal(function)
+    return name_repetitions(sink_nontemporal(function), names)
 
 
 def _settled_by_unrolling(function: Function) -> bool:

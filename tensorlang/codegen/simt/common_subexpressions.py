@@ -100,7 +100,7 @@ class _Binding:
                 return known[node]
             new = rebuild(node, visit)
             if isinstance(new, ir.Expr) and node in homes:
-                known[node] = self.var(new, _hint(node, homes[node]))
+                known[node] = self.var(new, hint(node, homes[node]))
                 made.append(ir.Let(known[node], new))
                 return known[node]
             return new
@@ -120,7 +120,7 @@ class _Binding:
         return ir.Var(name, value.dtype)
 
 
-def _hint(expr: ir.Node, homes: set[str]) -> str:
+def hint(expr: ir.Node, homes: set[str]) -> str:
     """A name for a value: of digits of a variable, of an index, or of another."""
     if digits := _digits(expr):
         return digits
