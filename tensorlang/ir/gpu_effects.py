@@ -1,6 +1,7 @@
 """Instructions of NVIDIA Hopper, to which roles and barrier objects are lowered.
 
-Each is executed for its effect, in an `Evaluate` of its own. A load among its arguments
+Each is executed for its effect, in an `Evaluate` of its own (`elect_one` is a
+condition). A load among its arguments
 stands for an address. They have no lane-wise semantics: these are given by the roles,
 waits, copies and collective blocks they were lowered from, which the interpreter runs.
 """
@@ -24,11 +25,13 @@ _TABLE: Final = {
         10,
         "object, to, from, row, column; rows, columns, those of the box, swizzle",
     ),
+    "elect_one": (0, "whether it is the one thread that its warp elects"),
     "set_registers": (2, "registers of a thread, and whether these are more"),
     "wait_phase": (2, "until the phase of an object that has this parity is complete"),
     "warpgroup_product": (
-        5,
-        "columns, steps of 16 along k, the first sum of a thread, the tiles",
+        6,
+        "columns, steps of 16 along k, the first sum of a thread, the tiles; whether "
+        "it adds to the sums, or replaces them",
     ),
 }
 

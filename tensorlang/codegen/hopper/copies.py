@@ -7,7 +7,7 @@ for i in range(128):                                    bulk_copy(full[s], to[s,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from tensorlang.codegen.hopper.effects import COPY, effect
@@ -15,6 +15,7 @@ from tensorlang.codegen.hopper.layouts import extents, swizzle_of
 from tensorlang.errors import CodegenError
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars
+from tensorlang.ir.simplification.conditions import conjuncts
 from tensorlang.ir.simplification.simplify import simplify
 
 _LARGEST = 256  # rows or columns of a box
@@ -59,13 +60,10 @@ def _copy(stmt: ir.Stmt) -> Copy:
     while isinstance(body, ir.For):
         loops.append(body)
         body = body.body
-    if (
-        not isinstance(body, ir.Store)
-        or not isinstance(body.value, ir.Load)
-        or body.mask
-    ):
+    source = _source(body.value) if isinstance(body, ir.Store) else None
+    if not isinstance(body, ir.Store) or source is None or body.mask is not None:
         raise _no_copy(stmt, "it is not a nest around one store of a load")
-    source, to = body.value, ir.Load(body.buffer, body.indices)
+    to = ir.Load(body.buffer, body.indices)
     if len(loops) != 2 or source.buffer.ndim != 2 or source.mask is not None:
         raise _no_copy(stmt, "it does not copy a matrix by rows and columns")
     if source.buffer.scope != "global" or to.buffer.scope != "shared":
@@ -74,6 +72,32 @@ def _copy(stmt: ir.Stmt) -> Copy:
     if to.indices[-2:] != (i, j) or free_vars(to) & {i, j} != {i, j}:
         raise _no_copy(stmt, "it does not fill a tile by rows")
     return _placed(stmt, to, source, (i, j), tuple(loop.extent for loop in loops))
+
+
+def _source(value: ir.Expr) -> ir.Load | None:
+    """The load that a value copies; zero only where it is outside of its buffer.
+
+    `select(i < n, x[min(i, n - 1), j], 0)` is `x[i, j]`, as bulk copies fill the outside.
+    """
+    if isinstance(value, ir.Load):
+        return value
+    if not isinstance(value, ir.Select) or not isinstance(value.a, ir.Load):
+        return None
+    load = value.a
+    if value.b != ir.Const(0, value.dtype):
+        return None
+    pairs = zip(load.indices, load.buffer.shape, strict=True)
+    at = tuple(_unclamped(index, extent) for index, extent in pairs)
+    tests = [index < extent for index, extent in zip(at, load.buffer.shape, strict=True)]
+    held = all(test in tests for test in conjuncts(value.cond))
+    return replace(load, indices=at) if held else None
+
+
+def _unclamped(index: ir.Expr, extent: ir.Expr) -> ir.Expr:
+    match index:
+        case ir.Binary(op="min", a=at, b=last) if last == simplify(extent - 1):
+            return at
+    return index
 
 
 def _placed(

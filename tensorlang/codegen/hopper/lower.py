@@ -11,8 +11,10 @@ for t in bound(384, "thread.x"):        for t in bound(384, "thread.x"):
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import and_
 from typing import Final
 
 from tensorlang.codegen.hopper.copies import copies_of
@@ -25,9 +27,10 @@ from tensorlang.codegen.hopper.registers import (
 )
 from tensorlang.errors import CodegenError
 from tensorlang.ir import nodes as ir
+from tensorlang.ir.collectives import WARP
 from tensorlang.ir.contents import reads
 from tensorlang.ir.dtypes import i64, u64
-from tensorlang.ir.simplification.simplify import simplify_function
+from tensorlang.ir.simplification.simplify import simplify, simplify_function
 from tensorlang.ir.visit import (
     rebuild,
     rebuild_statements,
@@ -78,6 +81,10 @@ def _is_ours(node: ir.Node) -> bool:
     return type(node) in _NEEDS or _is_collective(node)
 
 
+def _is_copying(node: ir.If) -> bool:
+    return any(isinstance(n, ir.Arrive) and n.copies for n in walk_statements(node))
+
+
 def _is_collective(node: ir.Node) -> bool:
     return isinstance(node, ir.Block) and node.scope == "warpgroup"
 
@@ -91,13 +98,21 @@ def _without_axes(stmt: ir.Node, inside: bool = False) -> ir.Node:
     made = rebuild(stmt, lambda child: _without_axes(child, below))
     if not isinstance(made, ir.Block) or not below:
         return made
-    if made.where is not None or made.init not in (None, ir.Seq(())):
+    if made.where is not None:
         raise CodegenError(
-            f"block {made.name} is part of an instruction: it can have neither a "
-            "condition nor an init"
+            f"block {made.name} is part of an instruction: it can have no condition"
         )
-    body = substitute(made.body, {axis.var: axis.value for axis in made.axes})
+    values = {axis.var: axis.value for axis in made.axes}
+    body = substitute(made.body, values)
+    if made.init is not None and made.init != ir.seq():
+        body = ir.seq(ir.If(_is_first(made), substitute(made.init, values)), body)
     return body if inside else replace(made, axes=(), body=body, init=None)
+
+
+def _is_first(block: ir.Block) -> ir.Expr:
+    """Whether a reduction is at its start."""
+    folded = [axis.value for axis in block.axes if axis.kind == "reduction"]
+    return reduce(and_, (simplify(value).equal(0) for value in folded))
 
 
 def _without_names(node: ir.Seq) -> Iterator[ir.Stmt]:
@@ -114,6 +129,19 @@ def _without_names(node: ir.Seq) -> Iterator[ir.Stmt]:
             yield placed
 
 
+def _roles_joined(stmts: Iterable[ir.Stmt]) -> Iterator[ir.Stmt]:
+    """The statements with two roles, of which each thread has one, as two branches."""
+    done: list[ir.Stmt] = []
+    for stmt in stmts:
+        last = done[-1] if done else None
+        if isinstance(stmt, ir.Role) and isinstance(last, ir.Role):
+            if simplify(~last.cond) == simplify(stmt.cond):
+                done[-1] = ir.If(last.cond, last, stmt)
+                continue
+        done.append(stmt)
+    yield from done
+
+
 @dataclass
 class _Roles:
     """`objects` maps names to barrier objects in scope; `threads` is their loop."""
@@ -126,15 +154,17 @@ class _Roles:
         """Rewrite a statement to instructions."""
         match node:
             case ir.Seq():
-                return ir.seq(*[self.visit(stmt) for stmt in _without_names(node)])
+                return ir.seq(*map(self.visit, _roles_joined(_without_names(node))))
             case ir.BarrierObject():
                 return self.declare(node)
             case ir.For(thread="thread.x"):
                 return self.loop(node)
             case ir.Role():
-                return ir.If(
-                    node.cond, ir.seq(*self.registers(node), self.visit(node.body))
-                )
+                return ir.If(node.cond, self.role(node))
+            case ir.If(then=ir.Role() as role, orelse=ir.Role() as other):
+                return ir.If(node.cond, self.role(role), self.role(other))
+            case ir.If() if _is_copying(node):
+                return self.elected(node)
             case ir.Arrive():
                 return self.arrive(node)
             case ir.Wait():
@@ -165,11 +195,29 @@ class _Roles:
         check_registers(node)
         return replace(node, body=ir.seq(*first, self.visit(node.body)))
 
+    def role(self, node: ir.Role) -> ir.Stmt:
+        """What the threads of a role do."""
+        return ir.seq(*self.registers(node), self.visit(node.body))
+
     def registers(self, node: ir.Role) -> Iterator[ir.Stmt]:
         """Increase or decrease the registers of the role's threads."""
         if node.registers and self.threads is not None:
             more = node.registers > at_start(threads_of(self.threads))
             yield effect("set_registers", node.registers, more)
+
+    def elected(self, node: ir.If) -> ir.Stmt:
+        """What one thread does, by the one that its warp elects.
+
+        Copies are then known to be issued once, without a loop over active threads.
+        """
+        thread = None if self.threads is None else self.threads.var
+        match node.cond:
+            case ir.Compare(op="eq", a=a, b=ir.Const(value=first)) if a == thread:
+                warp = (a // WARP).equal(int(first) // WARP)
+                body = self.visit(node.then)
+                if not int(first) % WARP and node.orelse is None:
+                    return ir.If(warp, ir.If(effect("elect_one").expr, body))
+        return rebuild_statements(node, self.visit)
 
     def arrive(self, node: ir.Arrive) -> ir.Stmt:
         """An arrival; it expects the bytes of its copies."""

@@ -9,7 +9,8 @@ with block("products", .., scope="warpgroup"):       warpgroup_product(64, 4,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 import numpy as np
 
@@ -25,7 +26,9 @@ from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.semantics import evaluate
 from tensorlang.ir.simplification.simplify import simplify
+from tensorlang.ir.visit import substitute
 
+KINDS: Final = ("bf16", "f16")
 _ROWS = 64
 _STEP = 16  # k per instruction
 _ROW_BYTES = 128
@@ -37,8 +40,9 @@ def product_of(block: ir.Block, thread: ir.For) -> ir.Evaluate:
     Raises:
         CodegenError: its loops do not match the instruction.
     """
-    loops = {loop.var: loop for loop in _nest(block.body)}
-    fold = _innermost(block.body)
+    body, adds = _started(block)
+    loops = {loop.var: loop for loop in _nest(body)}
+    fold = _innermost(body)
     if not isinstance(fold, ir.Reduce) or fold.reducer.name != "sum" or len(loops) != 3:
         raise _no_product(block, "it is not a nest of three loops around one sum")
     left, right = _factors(block, fold)
@@ -60,7 +64,40 @@ def product_of(block: ir.Block, thread: ir.For) -> ir.Evaluate:
     t = thread.var
     first = ir.Load(sums, (base + t % 128 // 32 * 16 + t % 32 // 4, t % 4 * 2))
     starts = [_start(block, load, at, q) for load, at in ((left, i), (right, j))]
-    return effect("warpgroup_product", columns, depth // _STEP, first, *starts)
+    return effect("warpgroup_product", columns, depth // _STEP, first, *starts, adds)
+
+
+def _started(block: ir.Block) -> tuple[ir.Stmt, ir.Expr]:
+    """The nest of products, and whether they add to earlier sums instead of zero."""
+    match block.body:
+        case ir.Seq(stmts=(ir.If(cond=first, then=zero, orelse=None), nest)):
+            if _zeroes(zero, nest):
+                return nest, simplify(~first)
+    return block.body, ir.as_expr(True)
+
+
+def _zeroes(init: ir.Stmt, nest: ir.Stmt) -> bool:
+    """Whether an init stores zero to all sums of a nest of products."""
+    store, fold = _innermost(init), _innermost(nest)
+    if not isinstance(store, ir.Store) or not isinstance(fold, ir.Reduce):
+        return False
+    around = {loop.var: loop.extent for loop in _nest(nest)}
+    pairs = zip(store.indices, fold.indices, strict=True)
+    moved = dict(_renamed(pairs, {loop.var for loop in _nest(init)}, set(around)))
+    same = [substitute(index, moved) for index in store.indices] == [*fold.indices]
+    whole = all(around[moved[x.var]] == x.extent for x in _nest(init) if x.var in moved)
+    zero = store.value == ir.Const(0, store.value.dtype) and store.mask is None
+    return zero and whole and same and (store.buffer,) == fold.buffers
+
+
+def _renamed(
+    pairs: Iterable[tuple[ir.Expr, ir.Expr]], own: set[ir.Var], other: set[ir.Var]
+) -> Iterator[tuple[ir.Var, ir.Var]]:
+    """Which loop of an init stands for which one of the products."""
+    for index, wanted in pairs:
+        yield from zip(
+            free_vars(index) & own, free_vars(wanted) & other, strict=False
+        )
 
 
 def _nest(stmt: ir.Stmt) -> Iterator[ir.For]:
@@ -82,10 +119,12 @@ def _factors(block: ir.Block, fold: ir.Reduce) -> tuple[ir.Load, ir.Load]:
         load = (
             side.a if isinstance(side, ir.Cast) and side.dtype.name == "f32" else side
         )
-        if isinstance(load, ir.Load) and load.dtype.name == "bf16":
+        if isinstance(load, ir.Load) and load.dtype.name in KINDS:
             found.append(load)
-    if len(found) != 2 or not isinstance(value, ir.Binary) or value.op != "mul":
-        raise _no_product(block, "it does not multiply bf16 values in f32")
+    kinds = {load.dtype for load in found}
+    multiplied = isinstance(value, ir.Binary) and value.op == "mul" and len(kinds) == 1
+    if len(found) != 2 or not multiplied:
+        raise _no_product(block, "it does not multiply bf16 or f16 values in f32")
     return found[0], found[1]
 
 

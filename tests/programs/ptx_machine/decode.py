@@ -64,6 +64,7 @@ _STEPS: dict[str, Callable[[Instruction, Names], Step]] = {
 _OF_WARPS: dict[str, tuple[Callable[[Instruction, Names], Step], bool]] = {
     "shfl": (warps.shuffle, False),
     "vote": (warps.vote, False),
+    "elect": (warps.elect, True),
     "mma": (tiles.product, True),
     "ldmatrix": (tiles.load_matrices, True),
 }

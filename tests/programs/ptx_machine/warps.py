@@ -102,6 +102,20 @@ def active_mask(ins: Instruction, names: Names) -> Step:
     return step
 
 
+def elect(ins: Instruction, names: Names) -> Step:
+    """`elect.sync _|p, mask`: p is true in the first of the lanes that take part."""
+    if ins.modifiers != ("sync",) or not isinstance(ins.operands[0], Vector):
+        raise Fault(f"{ins.text} is not known")
+    write = writer(ins.operands[0].parts[1], PRED, names)
+
+    def step(s: Batch, ix: Lanes) -> None:
+        here = s.present(ix)
+        first = (here.cumsum(axis=1) == 1) & here
+        write(s, ix, s.of_threads(ix, first))
+
+    return step
+
+
 def members(ins: Instruction, names: Names) -> Read:
     """The member mask of an instruction of a warp: u32, one a thread."""
     words, _ = split(ins.modifiers)
