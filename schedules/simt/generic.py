@@ -28,6 +28,7 @@ from tensorlang.schedules.simt.tensor_contractions import tensor_contractions
 from tensorlang.schedules.simt.tensor_cores import tensor_cores
 from tensorlang.schedules.simt.tiles import tiles
 from tensorlang.schedules.simt.transpose import transposed
+from tensorlang.schedules.simt.warpgroups import warpgroups
 from tensorlang.schedules.simt.windows import windows
 from tensorlang.schedules.stages import (
     CONTRACTION,
@@ -154,6 +155,7 @@ _STRATEGIES: Final[dict[str, tuple[_Strategy, ...]]] = {
     INJECTIVE: (transposed, long_rows, elements),
     REDUCTION: (one_result, along_memory, across_memory, results),
     CONTRACTION: (
+        warpgroups,
         tensor_cores,
         channels_last,
         tensor_contractions,

@@ -299,8 +299,9 @@ def _schedule(
     assert axes is not None
     row, column = axes
     block, lanes = stage.name, tile.lanes
-    result = _temporary(s, stage)
-    copies = _padded(s, stage, tile, (row, column, folded))
+    result = temporary(s, stage)
+    sizes = tile.rows, tile.columns, tile.depth
+    copies = padded_operands(s, stage, sizes, (row, column, folded))
     i0, *i = s.split(row.var.name, [None, *lanes.split(0)])
     j0, *j = s.split(column.var.name, [None, *lanes.split(1)])
     k0, k1, k2 = s.split(folded.var.name, [None, tile.depth // form.step, form.step])
@@ -310,10 +311,10 @@ def _schedule(
     if tile.wide:  # two interleaved products are two
         own[1:3] = [fused(s, own[1:3])]
     write, sums = s.cache_write(block, result, "shared", at=j0)
-    _epilogues(s, result, write)
+    epilogues(s, result, write)
     init = s.decompose_reduction(block, k0)
     for operand, size in zip(pair, (tile.rows, tile.columns), strict=True):
-        made = _staged(s, block, operand, copies, k0)
+        made = staged(s, block, operand, copies, k0)
         length = size if operand.turned else tile.depth
         layout = _layout(
             operand, length, tile, form, wide=tile.wide and operand == pair[1]
@@ -336,18 +337,18 @@ def _schedule(
         s.pipeline(k0, stages)
 
 
-def _temporary(s: Schedule, stage: Stage) -> str:
+def temporary(s: Schedule, stage: Stage) -> str:
     """The buffer of the sums: never a parameter, since it may have to be padded."""
     if stage.output not in s.function.buffers:
         return stage.output.name
     return s.cache_write(stage.name, stage.output.name, "global")[1]
 
 
-def _padded(
-    s: Schedule, stage: Stage, tile: Tile, loops: tuple[For, For, For]
+def padded_operands(
+    s: Schedule, stage: Stage, tile: Sequence[int], loops: tuple[For, For, For]
 ) -> dict[str, tuple[str, str]]:
     """Pad tiles; of each padded operand, returns the copying block and the copy."""
-    sizes = dict(zip(loops, (tile.rows, tile.columns, tile.depth), strict=True))
+    sizes = dict(zip(loops, tile, strict=True))
     ragged = {x for x, size in sizes.items() if (extent_of(x) or 1) % size}
     ragged |= {x for x in loops if extent_of(x) is None}
     if not ragged:
@@ -363,7 +364,7 @@ def _padded(
     return made
 
 
-def _staged(
+def staged(
     s: Schedule,
     block: str,
     operand: Operand,
@@ -391,7 +392,7 @@ def _layout(
     return swizzled(length, form.chunk, pairs=pairs, wide=wide)
 
 
-def _epilogues(s: Schedule, result: str, write: str) -> None:
+def epilogues(s: Schedule, result: str, write: str) -> None:
     """Fuse epilogues into the write-back of the sums."""
     for name in stage_names(s):
         found = stage_named(s, name)

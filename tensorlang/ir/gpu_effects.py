@@ -30,8 +30,7 @@ _TABLE: Final = {
     "wait_phase": (2, "until the phase of an object that has this parity is complete"),
     "warpgroup_product": (
         6,
-        "columns, steps of 16 along k, the first sum of a thread, the tiles; whether "
-        "it adds to the sums, or replaces them",
+        "columns, steps of 16 along k, first sum of a thread, tiles, whether it adds",
     ),
 }
 

@@ -279,9 +279,9 @@ class Schedule:
         if self.function is function:
             self.trace = trace
 
-    def pipeline(self, loop: str, stages: int) -> None:
+    def pipeline(self, loop: str, stages: int, *, roles: bool = False) -> None:
         """Prefetch a loop's staged data some iterations ahead, asynchronously."""
-        self.apply("pipeline", loop, stages)
+        self.apply("pipeline", loop, stages, **_set_options(roles=roles or None))
 
     def double_buffer(self, loop: str) -> None:
         """Prefetch a loop's staged data one iteration ahead."""

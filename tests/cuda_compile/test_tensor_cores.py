@@ -19,8 +19,11 @@ def kernel(dtype="bf16", arch="sm_80", shapes=((4096, 1024), (1024, 1024)), **gi
     return DENSE.build(workload, f"cuda:{arch}")
 
 
+OLDER = [arch for arch in targets.ARCHITECTURES if arch != "sm_90a"]
+
+
 @pytest.mark.parametrize(
-    ("arch", "dtype"), [("sm_80", "f16"), *((a, "bf16") for a in targets.ARCHITECTURES)]
+    ("arch", "dtype"), [("sm_80", "f16"), *((a, "bf16") for a in OLDER)]
 )
 def test_products_use_tensor_cores_and_asynchronous_copies(arch, dtype):
     made = kernel(dtype, arch)
@@ -36,11 +39,28 @@ def test_products_use_tensor_cores_and_asynchronous_copies(arch, dtype):
     assert made.resources["registers"] <= 255
 
 
+@pytest.mark.parametrize("kind", ["bf16", "f16"])
+def test_warpgroups_multiply_what_bulk_copies_bring(kind):
+    made = kernel(kind, "sm_90a", ((4096, 4096), (4096, 4096)))
+    assert made.resources["launches"] == 1
+    assert made.resources["spill_bytes"] == made.resources["stack_bytes"] == 0
+    copies = re.findall(r"\bUTMALDG\.2D", made.asm)
+    kinds = re.escape("F32.BF16" if kind == "bf16" else "F32")
+    products = re.findall(rf"\bHGMMA\.64x256x16\.{kinds}", made.asm)
+    assert len(copies) == 2  # of each step, in a loop that is not unrolled
+    assert len(products) % 4 == 0  # of each step of 64
+    assert len(re.findall(r"\bELECT\b", made.asm)) == 1
+    assert len(re.findall(r"\bUSETMAXREG", made.asm)) == 2
+    assert "HMMA" not in made.asm
+
+
 @pytest.mark.parametrize("arch", targets.ARCHITECTURES)
 def test_tiles_of_128_by_256(arch):
     workload = DENSE.workload((4096, 4096), (4096, 4096), dtypes="bf16")
     target = targets.get(f"cuda:{arch}")
     pinned = {"block_columns": 256, "warp_columns": 4}
+    if "wgmma" in target.features:
+        pinned["instruction"] = "mma"
     made = build(default(DENSE, workload, target, pinned)[0], target)
     assert "__launch_bounds__(256)" in made.source
     assert made.resources["spill_bytes"] == made.resources["stack_bytes"] == 0
@@ -56,7 +76,7 @@ def test_an_epilogue_works_on_the_fragments(arch):
     assert fused.resources["launches"] == 1
     assert fused.resources["shared_bytes"] == plain.resources["shared_bytes"]
     assert fused.resources["spill_bytes"] == fused.resources["stack_bytes"] == 0
-    assert "HMMA" in fused.asm
+    assert ("HGMMA" if arch == "sm_90a" else "HMMA") in fused.asm
 
 
 def test_a_weight_that_lies_the_other_way_is_turned_by_ldmatrix():

@@ -77,7 +77,7 @@ def _copy(stmt: ir.Stmt) -> Copy:
 def _source(value: ir.Expr) -> ir.Load | None:
     """The load that a value copies; zero only where it is outside of its buffer.
 
-    `select(i < n, x[min(i, n - 1), j], 0)` is `x[i, j]`, as bulk copies fill the outside.
+    `select(i < n, x[min(i, n - 1), j], 0)` is `x[i, j]`: bulk copies fill the outside.
     """
     if isinstance(value, ir.Load):
         return value
@@ -88,7 +88,9 @@ def _source(value: ir.Expr) -> ir.Load | None:
         return None
     pairs = zip(load.indices, load.buffer.shape, strict=True)
     at = tuple(_unclamped(index, extent) for index, extent in pairs)
-    tests = [index < extent for index, extent in zip(at, load.buffer.shape, strict=True)]
+    tests = [
+        index < extent for index, extent in zip(at, load.buffer.shape, strict=True)
+    ]
     held = all(test in tests for test in conjuncts(value.cond))
     return replace(load, indices=at) if held else None
 

@@ -134,12 +134,16 @@ def _roles_joined(stmts: Iterable[ir.Stmt]) -> Iterator[ir.Stmt]:
     done: list[ir.Stmt] = []
     for stmt in stmts:
         last = done[-1] if done else None
-        if isinstance(stmt, ir.Role) and isinstance(last, ir.Role):
-            if simplify(~last.cond) == simplify(stmt.cond):
-                done[-1] = ir.If(last.cond, last, stmt)
-                continue
-        done.append(stmt)
+        if isinstance(last, ir.Role) and _is_rest(stmt, last):
+            done[-1] = ir.If(last.cond, last, stmt)
+        else:
+            done.append(stmt)
     yield from done
+
+
+def _is_rest(stmt: ir.Stmt, role: ir.Role) -> bool:
+    """Whether a statement is the role of all threads that do not have another one."""
+    return isinstance(stmt, ir.Role) and simplify(~role.cond) == simplify(stmt.cond)
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tensorlang.codegen.hopper.effects import TensorMap
+from tensorlang.codegen.hopper.effects import TensorMap, tensor_maps
 from tensorlang.ir.gpu_effects import GPU_EFFECTS
 
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 def helpers(launch: Callable[[], Launch]) -> dict[str, object]:
     """Helper functions for the launch being printed.
 
-    `map_name`: name of a tensor map in the source. `shared_offset`: a buffer's offset
-    in dynamic shared memory, or None. `shared_alignment`: alignment of static shared
-    buffers, in bytes.
+    `copies_of`: tensor maps of the bulk copies below a node. `map_name`: name of a
+    tensor map in the source. `shared_offset`: a buffer's offset in dynamic shared
+    memory, or None. `shared_alignment`: alignment of static shared buffers, in bytes.
     """
 
     def map_name(given: TensorMap) -> str:
@@ -35,6 +35,7 @@ def helpers(launch: Callable[[], Launch]) -> dict[str, object]:
 
     return {
         "effects": GPU_EFFECTS,
+        "copies_of": tensor_maps,
         "map_of": TensorMap.of,
         "map_name": map_name,
         "shared_offset": shared_offset,

@@ -73,6 +73,8 @@ def _started(block: ir.Block) -> tuple[ir.Stmt, ir.Expr]:
         case ir.Seq(stmts=(ir.If(cond=first, then=zero, orelse=None), nest)):
             if _zeroes(zero, nest):
                 return nest, simplify(~first)
+        case ir.Seq(stmts=(zero, nest)) if _zeroes(zero, nest):
+            return nest, ir.as_expr(False)
     return block.body, ir.as_expr(True)
 
 
@@ -95,9 +97,7 @@ def _renamed(
 ) -> Iterator[tuple[ir.Var, ir.Var]]:
     """Which loop of an init stands for which one of the products."""
     for index, wanted in pairs:
-        yield from zip(
-            free_vars(index) & own, free_vars(wanted) & other, strict=False
-        )
+        yield from zip(free_vars(index) & own, free_vars(wanted) & other, strict=False)
 
 
 def _nest(stmt: ir.Stmt) -> Iterator[ir.For]:

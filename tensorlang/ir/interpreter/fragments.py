@@ -24,7 +24,7 @@ def is_own_register(machine: Machine, lanes: Lanes, place: Place) -> bool:
     buffer = place.memory.buffer
     if buffer.scope != "register" or buffer.layout is None:
         return False
-    if len(buffer.layout.results) != 2 or machine.clocks is None:
+    if len(buffer.layout.results) < 2 or machine.clocks is None:
         return False
     found = _threads(lanes, place.memory.frame)
     if found is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import singledispatch
 from itertools import groupby
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from tensorlang.ir.nodes import For, If, Role, Seq, Stmt, Wait, While
 from tensorlang.ir.text.print_expressions import text
 from tensorlang.ir.visit import walk
 
+REGISTERS: Final = 65536  # of a multiprocessor
 Execute: TypeAlias = Callable[[Stmt, Machine, Lanes], None]
 
 
@@ -31,13 +32,15 @@ def run_roles(
     """Run roles concurrently, each by the lanes of its warps.
 
     Raises:
-        InterpreterError: the threads of a warp disagree, a thread has two roles, or all
-            remaining roles wait (a deadlock).
+        InterpreterError: the threads of a warp disagree, a thread has two roles, the
+            roles want more registers than there are, or all remaining roles wait (a
+            deadlock).
     """
     if machine.clocks is None:
         raise InterpreterError("roles need barrier objects to meet at; there are none")
     running: list[tuple[Role, Iterator[str]]] = []
     taken = np.zeros(lanes.count, np.bool_)
+    held = np.full(lanes.count, _registers_at_start(machine.clocks.threads.extent))
     for role in roles:
         cond = np.broadcast_to(evaluate(role.cond, machine, lanes), lanes.count)
         _whole_warps(role, machine, lanes, cond)
@@ -45,10 +48,20 @@ def run_roles(
             lane = int(np.argmax(cond & taken))
             raise fault(lanes, lane, f"a thread has a second role, {text(role.cond)}")
         taken |= cond
+        held[cond] = role.registers or held[cond]
         if cond.any():
             chosen = lanes.take(np.flatnonzero(cond))
             running.append((role, _steps(role.body, machine, chosen, execute)))
+    if held.sum() > REGISTERS * machine.clocks.blocks.count:
+        raise fault(
+            lanes, 0, f"deadlock: the roles want {held.sum()} of {REGISTERS} registers"
+        )
     _take_turns(running, machine, lanes)
+
+
+def _registers_at_start(threads: int) -> int:
+    """Registers of a thread, of a block that has all of a multiprocessor."""
+    return REGISTERS // threads // 8 * 8
 
 
 def _whole_warps(role: Role, machine: Machine, lanes: Lanes, cond: Array) -> None:

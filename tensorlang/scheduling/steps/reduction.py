@@ -197,7 +197,9 @@ def decompose_reduction(
     steady([n for n in path[depth:] if isinstance(n, ir.For)], path[depth])  # type: ignore[arg-type]
     taken = names(func)
     name = fresh(f"{block}_init", taken)
-    made = dataclasses.replace(spatial_part(path), name=name, body=_start(old, updates))
+    made = dataclasses.replace(
+        spatial_part(path), name=name, body=start_of(old, updates)
+    )
     start = renest(path[depth:], made, taken)
     update = dataclasses.replace(old, init=ir.seq())
     changed = replace(path, update)
@@ -233,7 +235,7 @@ def _need_what_stays(below: Path, state: frozenset[ir.Buffer]) -> None:
             need_loops_only(below)
 
 
-def _start(block: ir.Block, updates: Sequence[ir.Reduce]) -> ir.Stmt:
+def start_of(block: ir.Block, updates: Sequence[ir.Reduce]) -> ir.Stmt:
     """The initialization: the block's own init, or the reducers' identities."""
     if block.init is not None:
         return block.init

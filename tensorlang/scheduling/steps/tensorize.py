@@ -20,6 +20,7 @@ from tensorlang.scheduling.intrinsics.operands import Operand, last_dims, placed
 from tensorlang.scheduling.intrinsics.tensor import TensorIntrinsic, tensor_intrinsic
 from tensorlang.scheduling.intrinsics.warps import WARP_NAMES, warp_intrinsic
 from tensorlang.scheduling.primitives import primitive
+from tensorlang.scheduling.steps.collective import GROUPS, collective
 from tensorlang.scheduling.steps.memory import THREAD
 from tensorlang.scheduling.steps.warps import (
     lanes_of,
@@ -136,7 +137,8 @@ def tensorize(func: ir.Function, target: str, intrinsic: str) -> ir.Function:
         target: The outermost loop of the tile, or the block in it.
         intrinsic: A name of `tensor_intrinsics.NAMES`, such as `fma_16xf32`, or of
             `warp_intrinsics.WARP_NAMES`: the tile's loops are then inside one bound to
-            `thread.x`, whose threads reduce their own elements.
+            `thread.x`, whose threads reduce their own elements. Or `warpgroup`: the
+            target is then a loop whose iterations are each for one warpgroup, below.
 
     Raises:
         ScheduleError: the nest does not match the intrinsic's semantics, or the tile
@@ -160,7 +162,35 @@ def tensorize(func: ir.Function, target: str, intrinsic: str) -> ir.Function:
                 c[ramp(0, 1, 16)] = fma(
                     splat(a[vk], 16), b[vk, ramp(0, 1, 16)], c[ramp(0, 1, 16)]
                 )
+
+    Before:
+
+        for g in range(2):
+            for i in range(64):
+                for q in range(64):
+                    with block("y", vi=spatial(128, g * 64 + i),
+                               vk=reduction(256, k * 64 + q)):
+                        reduce(sum, y[vi], x[vi, vk])
+
+    After `tensorize("g", "warpgroup")`, where lowering finds the instruction:
+
+        for g_thread in bound(256, "thread.x"):
+            with block("y_warpgroup", v_k=reduction(4, k),
+                       v_g=spatial(2, g_thread // 128), scope="warpgroup"):
+                with init():
+                    for i_1 in range(64):
+                        with block("y_init", vi=spatial(128, v_g * 64 + i_1)):
+                            y[vi] = 0.0
+                for i in range(64):
+                    for q in range(64):
+                        with block("y", vi=spatial(128, v_g * 64 + i),
+                                   vk=reduction(256, v_k * 64 + q)):
+                            with init():
+                                pass
+                            reduce(sum, y[vi], x[vi, vk])
     """
+    if intrinsic in GROUPS:
+        return collective(func, target, intrinsic)
     if intrinsic in WARP_NAMES:
         return _tensorize_warp(func, target, intrinsic)
     entry = tensor_intrinsic(intrinsic)

@@ -72,6 +72,7 @@ class Batch:
         self.objects: dict[int, Any] = {}  # of mbarrier, by their place
         self.products: dict[Any, Any] = {}  # of wgmma, that nothing has waited for
         self.fenced = np.zeros(self.count, bool)
+        self.pools: Any = None  # of setmaxnreg
         warps = -(-self.block_size // WARP)
         self.slots = self.owner * warps * WARP + self.inside
         self.slot_count = len(blocks) * warps * WARP

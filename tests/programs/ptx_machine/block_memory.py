@@ -57,11 +57,20 @@ class OwnedMemory:
         return self.owner[lanes] * self.size + low
 
     def load(
-        self, addresses: np.ndarray, width: int, count: int, lanes: np.ndarray
+        self,
+        addresses: np.ndarray,
+        width: int,
+        count: int,
+        lanes: np.ndarray,
+        *,
+        proxy: bool = False,
     ) -> np.ndarray:
-        """Words from each address on, of shape [count, threads]."""
+        """Words from each address on, of shape [count, threads].
+
+        With `proxy`, they are read asynchronously on behalf of these threads.
+        """
         at = self.at(addresses, width * count, lanes)
-        self.reading(at, width * count, lanes)
+        self.reading(at, width * count, lanes, proxy=proxy)
         words = self.raw.view(WORDS[8 * width])
         return words[at // width + np.arange(count)[:, None]]
 
@@ -82,7 +91,9 @@ class OwnedMemory:
         at = self.at(addresses, width, lanes)
         return [(self.raw.view(WORDS[8 * width]), at // width, slice(None))]
 
-    def reading(self, at: np.ndarray, size: int, lanes: np.ndarray) -> None:
+    def reading(
+        self, at: np.ndarray, size: int, lanes: np.ndarray, *, proxy: bool
+    ) -> None:
         """Only what is visible may be read: of a thread's own memory, everything."""
 
     def wrote(self, at: np.ndarray, size: int, lanes: np.ndarray) -> None:
@@ -95,7 +106,8 @@ class SharedMemory(OwnedMemory):
     `unit` bytes, the smallest access of the kernel, are told of together. `state`: 0 is
     visible to all; t + 1: an asynchronous copy of thread t is on its way there;
     -(t + 1): thread t has written it. `readers`: 0 is none, t + 1 is thread t, and -1
-    are several.
+    are several. `unfenced`: by whether it was a write, the last thread t + 1 whose
+    access no `fence.proxy.async` followed.
     """
 
     def __init__(
@@ -109,6 +121,7 @@ class SharedMemory(OwnedMemory):
         self.unit = unit
         self.state = np.zeros(len(self.raw) // unit, np.int32)
         self.readers = np.zeros_like(self.state)
+        self.unfenced = np.zeros((2, *self.state.shape), np.int32)
 
     def _units(self, at: np.ndarray, size: int) -> np.ndarray:
         return at[:, None] // self.unit + np.arange(size // self.unit)
@@ -122,10 +135,14 @@ class SharedMemory(OwnedMemory):
             what = f"{why}, at {int(at[first] % self.size):#x} of shared memory"
             raise Fault(what, int(lanes[first]))
 
-    def reading(self, at: np.ndarray, size: int, lanes: np.ndarray) -> None:
+    def reading(
+        self, at: np.ndarray, size: int, lanes: np.ndarray, *, proxy: bool
+    ) -> None:
         where = self._units(at, size)
         self._check_visible(where, at, lanes)
         me = 1 + lanes[:, None].astype(np.int32)
+        if not proxy:
+            self.unfenced[0][where] = me
         before = self.readers[where]
         self.readers[where] = me
         several = (self.readers[where] != me) | ((before != 0) & (before != me))
@@ -144,6 +161,31 @@ class SharedMemory(OwnedMemory):
 
     def wrote(self, at: np.ndarray, size: int, lanes: np.ndarray) -> None:
         self._note(at, size, lanes, -1)
+        self.unfenced[1][self._units(at, size)] = 1 + lanes[:, None].astype(np.int32)
+
+    def wrote_unit(self, at: int, lane: int) -> None:
+        """A thread makes an object."""
+        self.state[at // self.unit] = -1 - lane
+
+    def check_unit(self, at: int, lane: int) -> None:
+        """An object of another thread is used after a barrier."""
+        where = np.array([[at // self.unit]])
+        self._check_visible(where, where[0] * self.unit, np.array([lane]))
+
+    def fence_proxies(self, lanes: np.ndarray) -> None:
+        """The asynchronous proxy sees what these threads did before."""
+        self.unfenced[np.isin(self.unfenced, 1 + lanes)] = 0
+
+    def check_proxies(
+        self, at: np.ndarray, size: int, lanes: np.ndarray, *, writes: bool
+    ) -> None:
+        """An access of the asynchronous proxy comes after a fence of earlier ones."""
+        where = self._units(at, size)
+        why = "the asynchronous proxy may not see what a thread wrote there unfenced"
+        self._refuse(self.unfenced[1][where] != 0, why, at, lanes)
+        if writes:
+            why = "the asynchronous proxy writes what a thread read there unfenced"
+            self._refuse(self.unfenced[0][where] != 0, why, at, lanes)
 
     def promise(self, at: np.ndarray, size: int, lanes: np.ndarray) -> None:
         """Asynchronous copies to these places begin: what was there is lost."""

@@ -22,6 +22,7 @@ from . import (
     halves,
     integers,
     objects,
+    registers,
     tiles,
     warpgroups,
     warps,
@@ -58,6 +59,7 @@ _STEPS: dict[str, Callable[[Instruction, Names], Step]] = {
     "cvta": accesses.convert_address,
     "setp": comparisons.setp,
     "cp": copies.copy,
+    "fence": objects.fence,
     "activemask": warps.active_mask,
     "mbarrier": objects.barrier_object,
 }
@@ -68,7 +70,7 @@ _OF_WARPS: dict[str, tuple[Callable[[Instruction, Names], Step], bool]] = {
     "mma": (tiles.product, True),
     "ldmatrix": (tiles.load_matrices, True),
 }
-_NOTHING = ("membar", "fence", "prefetch", "prefetchu", "nop", "setmaxnreg")
+_NOTHING = ("membar", "prefetch", "prefetchu", "nop")
 
 
 def decoded(kernel: Kernel, names: Names) -> list[Decoded]:
@@ -120,6 +122,9 @@ def _decoded(ins: Instruction, kernel: Kernel, names: Names) -> Decoded:
     if name == "wgmma":
         step = warpgroups.instruction(ins, names)
         return Decoded(ins, "warp", step, arrived=warpgroups.arrived)
+    if name == "setmaxnreg":
+        step, ready = registers.setmaxnreg(ins, names)
+        return Decoded(ins, "warp", step, arrived=ready)
     if name == "mbarrier" and ins.modifiers[0] == "try_wait":
         step, over = objects.wait(ins, names)
         return Decoded(ins, "warp", step, arrived=over)

@@ -10,6 +10,7 @@ from .faults import Fault
 from .memory import GlobalMemory
 from .operands import Names
 from .program import Kernel
+from .registers import pools_of
 from .types import named
 
 _THREADS = 8192  # of a batch, about
@@ -96,6 +97,7 @@ class Run:
         ready = s.state == READY
         if not ready.any():
             if (s.state == GONE).all():
+                pools_of(s).check()
                 return None
             self.release()
             ready = s.state == READY

@@ -1,9 +1,14 @@
 """`mbarrier` and bulk tensor copies (PTX ISA, 9.7.13.15 and 9.7.9.27), of 2-d tiles.
 
 A barrier object is in the first of its phases until as many have arrived as it was
-made for and all bytes that were announced have come; then it is in the next one. A
-bulk copy is held back until somebody waits for its object: its place is poison before.
-What it brought is visible to all then (that others wait, too, is not checked).
+made for and all bytes that were announced have come; then it is in the next one. Bulk
+copies may use it once its maker has executed `fence.mbarrier_init`, other threads after
+a barrier. A bulk copy is held back until somebody waits for its object: its place is
+poison before. What it brought is visible to all then (that others wait, too, is not
+checked).
+
+The asynchronous proxy (bulk copies, products of warpgroups) and threads see each
+other's accesses of shared memory only across a `fence.proxy.async` of the thread.
 
 A tensor map is the machine's own 128 bytes: `tensor_map` writes them.
 """
@@ -35,6 +40,8 @@ class BarrierObject:
     pending: int
     phase: int = 0
     bytes: int = 0
+    maker: int = -1
+    fenced: bool = False
     flights: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
 
     def advance(self) -> None:
@@ -75,10 +82,9 @@ def _each(names: Names, place: object, given: object, act) -> Step:
     def step(s: Batch, ix: Lanes) -> None:
         lanes = s.lanes(ix)
         at = s.shared.at(where(s, ix), 8, lanes)
-        for key, number in zip(
-            at, np.broadcast_to(read(s, ix), len(lanes)), strict=True
-        ):
-            act(s, int(key), int(number))
+        numbers = np.broadcast_to(read(s, ix), len(lanes))
+        for key, number, lane in zip(at, numbers, lanes, strict=True):
+            act(s, int(key), int(number), int(lane))
 
     return step
 
@@ -87,18 +93,40 @@ def _nothing(_s: Batch, _ix: Lanes) -> np.ndarray:
     return np.zeros(1, np.uint32)
 
 
-def _made(s: Batch, key: int, count: int) -> None:
-    s.objects[key] = BarrierObject(count, count)
+def fence(ins: Instruction, _names: Names) -> Step:
+    """`fence.mbarrier_init`, `fence.proxy.async`; others change nothing here."""
+    words = [w for w in ins.modifiers if w not in ("shared", "shared@cta")]
+    if words == ["mbarrier_init", "release", "cluster"]:
+        return _fence_objects
+    if words[:1] == ["proxy"] and words != ["proxy", "async"]:
+        raise Fault(f"{ins.text} is not known")
+    return _fence_proxies if words == ["proxy", "async"] else (lambda _s, _ix: None)
 
 
-def _found(s: Batch, key: int) -> BarrierObject:
+def _fence_objects(s: Batch, ix: Lanes) -> None:
+    lanes = set(s.lanes(ix).tolist())
+    for held in s.objects.values():
+        held.fenced |= held.maker in lanes
+
+
+def _fence_proxies(s: Batch, ix: Lanes) -> None:
+    s.shared.fence_proxies(s.lanes(ix))
+
+
+def _made(s: Batch, key: int, count: int, lane: int) -> None:
+    s.objects[key] = BarrierObject(count, count, maker=lane)
+    s.shared.wrote_unit(key, lane)
+
+
+def _found(s: Batch, key: int, lane: int) -> BarrierObject:
     if key not in s.objects:
         raise Fault("no barrier object was made there")
+    s.shared.check_unit(key, lane)
     return s.objects[key]
 
 
-def _arrived(s: Batch, key: int, number: int) -> None:
-    held = _found(s, key)
+def _arrived(s: Batch, key: int, number: int, lane: int) -> None:
+    held = _found(s, key, lane)
     held.bytes += number
     held.pending -= 1
     if held.pending < 0:
@@ -121,7 +149,7 @@ def wait(ins: Instruction, names: Names) -> tuple[Step, Read]:
         parity = np.broadcast_to(read(s, ix), len(lanes))
         made = np.zeros(len(lanes), bool)
         for key in np.unique(at):
-            held = _found(s, int(key))
+            held = _found(s, int(key), int(lanes[at == key][-1]))
             _land(s, held)
             made |= (at == key) & (parity != held.phase)
         return made
@@ -158,7 +186,9 @@ def bulk_copy(ins: Instruction, names: Names) -> Step:
             raw = _map_of(s, int(maps(s, ix)[n]))
             first = int(where[0][n]), int(where[1][n])
             words = _fetched(s, lane, raw, first)
-            held = _found(s, int(keys[n]))
+            held = _found(s, int(keys[n]), int(lane))
+            if not held.fenced:
+                raise Fault("no fence.mbarrier_init came after its object was made")
             held.flights.append(_flight(s, lane, int(start[n]), raw, words))
 
     return step
@@ -193,6 +223,7 @@ def _flight(
     chunks = (swizzled(line) if exchange else line).astype(np.uint64)
     lanes = np.full(len(chunks), lane)
     where = s.shared.at(chunks, 16, lanes)
+    s.shared.check_proxies(where, 16, lanes, writes=True)
     s.shared.readers[where // s.shared.unit] = 0  # their threads have arrived
     s.shared.promise(where, 16, lanes)
     return (where[:, None] + np.arange(16)).ravel(), data

@@ -1,12 +1,13 @@
 """`wgmma` (PTX ISA, 9.7.15): products of four warps, from tiles in shared memory.
 
-    wgmma.mma_async.sync.aligned.m64nNk16.f32.bf16.bf16 d, a, b, 1, 1, 1, 0, 0
+    wgmma.mma_async.sync.aligned.m64nNk16.f32.bf16.bf16 d, a, b, p, 1, 1, 0, 0
 
 With w = warp of the four, g = lane / 4 and t = lane % 4, register i of d is row
-16 w + g + 8 (i / 2 % 2), column 8 (i / 4) + 2 t + i % 2. A descriptor has the address
-in 16 bytes (bits 0 to 13), the bytes from eight rows to the next in 16s (bits 32 to 45)
-and the swizzle (bits 62 and 63; 1 is 128 bytes). A row of either tile is 128 bytes long
-and k goes along it; the exchange is of bits of the address itself.
+16 w + g + 8 (i / 2 % 2), column 8 (i / 4) + 2 t + i % 2. Where p is false, d is only
+written. A descriptor has the address in 16 bytes (bits 0 to 13), the bytes from eight
+rows to the next in 16s (bits 32 to 45) and the swizzle (bits 62 and 63; 1 is 128
+bytes). A row of either tile is 128 bytes long and k goes along it; the exchange is of
+bits of the address itself.
 
 Results are held back until `wait_group 0`: registers are NaN before.
 """
@@ -26,7 +27,7 @@ from .operands import Names, reader, writer
 from .program import Instruction, Number
 from .types import named
 
-F32, U64 = named("f32"), named("u64")
+F32, U64, PRED = named("f32"), named("u64"), named("pred")
 GROUP = 4 * WARP
 _SHAPE = re.compile(
     r"mma_async\.sync\.aligned\.m64n(\d+)k16\.f32\.(bf16|f16)\.(bf16|f16)"
@@ -53,8 +54,8 @@ def instruction(ins: Instruction, names: Names) -> Step:
     if said == "wait_group.sync.aligned" and ins.operands == (Number(0),):
         return _finish
     shape = _SHAPE.fullmatch(said)
-    numbers = tuple(Number(n) for n in (1, 1, 1, 0, 0))
-    if not shape or shape[2] != shape[3] or ins.operands[3:] != numbers:
+    numbers = tuple(Number(n) for n in (1, 1, 0, 0))
+    if not shape or shape[2] != shape[3] or ins.operands[4:] != numbers:
         raise Fault(f"{ins.text} is not known")
     return _product(ins, int(shape[1]), shape[2], names)
 
@@ -78,6 +79,7 @@ def _product(ins: Instruction, columns: int, kind: str, names: Names) -> Step:
     reads = [reader(p, F32, names) for p in places]
     writes = [writer(p, F32, names) for p in places]
     tiles = [reader(o, U64, names) for o in ins.operands[1:3]]
+    adds = reader(ins.operands[3], PRED, names)
 
     def step(s: Batch, ix: Lanes) -> None:
         lanes = s.lanes(ix)
@@ -93,6 +95,12 @@ def _product(ins: Instruction, columns: int, kind: str, names: Names) -> Step:
                 s.products[key][1] if key in s.products else [r(s, mine) for r in reads]
             )
             total = a @ b.T
+            kept = np.unique(adds(s, mine))
+            if len(kept) > 1:
+                raise Fault(
+                    "the threads of a warpgroup differ in scale-d", int(mine[0])
+                )
+            old = old if kept[0] else [np.zeros(GROUP, np.float32)] * len(old)
             row, column = _places(columns // 2)
             new = [
                 (total[i, j] + c).astype(np.float32)
@@ -125,7 +133,8 @@ def _tile(s: Batch, mine: np.ndarray, read: Read, rows: int, kind: str) -> np.nd
     row, half = np.arange(rows)[:, None], np.arange(2) * 16
     at = swizzled(start + row // 8 * stride + row % 8 * 128 + half).astype(np.uint64)
     lanes = np.full(at.size, mine[0])
-    words = s.shared.load(at.ravel(), 8, 2, lanes)
+    s.shared.check_proxies(s.shared.at(at.ravel(), 16, lanes), 16, lanes, writes=False)
+    words = s.shared.load(at.ravel(), 8, 2, lanes, proxy=True)
     values = np.ascontiguousarray(words.T).view(np.uint16).reshape(rows, 16)
     if kind == "bf16":
         return brain_values(values).astype(np.float64)

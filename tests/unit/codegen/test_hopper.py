@@ -143,7 +143,7 @@ def test_a_cpu_refuses_in_a_sentence(ring):
             "(1 - i // 64) * 128 + i",
             "adds to accumulators of another one",
         ),
-        ("vq % 64]) * cast(", "vq % 64]) + cast(", "does not multiply bf16 or f16 values"),
+        ("vq % 64]) * cast(", "vq % 64]) + cast(", "does not multiply bf16 or"),
         ("registers=40", "registers=56", "request 66560 of 65536 registers and would"),
         (
             "t >= 256, reg",

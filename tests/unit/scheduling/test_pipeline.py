@@ -38,6 +38,52 @@ def test_pipeline(golden, same_meaning):
         same_meaning(SUMS, made, n=n)
 
 
+ROLES = parse("""
+def rows(x: f32[4, 512], y: Out[f32[4, 128]]):
+    for b in bound(4, "block.x"):
+        sums = alloc(f32[128], scope="shared", layout=lambda j: (j, 0))
+        for s in bound(128, "thread.x"):
+            with block("start", vs=spatial(128, s)):
+                sums[vs] = 0.0
+        for k in range(8):
+            t = alloc(f32[64], scope="shared")
+            for i in range(64):
+                with block("t", vb=spatial(4, b), vk=spatial(512, k * 64 + i),
+                           vi=spatial(64, i)):
+                    t[vi] = x[vb, vk]
+            for j in bound(128, "thread.x"):
+                with block("sums", wj=spatial(128, j), wk=reduction(8, k)):
+                    with init():
+                        pass
+                    reduce(sum, sums[wj], t[wj % 64])
+        for r in bound(128, "thread.x"):
+            with block("y", ub=spatial(4, b), vr=spatial(128, r)):
+                y[ub, vr] = sums[vr]
+""")
+
+
+def test_roles_of_a_producer_and_consumers(golden, same_meaning):
+    made = pipeline(ROLES, "k", 3, roles=True)
+    golden(show(made))
+    same_meaning(ROLES, made)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('bound(4, "block.x")', "range(4)", "no loop around 'k' is bound to blocks"),
+        ("layout=lambda j: (j, 0)", "layout=lambda j: (j,)", "'sums' is shared by the"),
+        ('j in bound(128, "thread.x")', "j in range(128)", "has no loop over threads"),
+        ("bound(128", "bound(96", "have \\[96, 128\\]"),
+    ],
+)
+def test_what_cannot_have_roles(old, new, message):
+    text = show(ROLES)
+    assert old in text
+    with pytest.raises(ScheduleError, match=message):
+        pipeline(parse(text.replace(old, new, 1)), "k", 3, roles=True)
+
+
 def test_double_buffer(golden, same_meaning):
     made = double_buffer(SUMS, "k")
     golden(show(made))

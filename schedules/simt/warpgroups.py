@@ -1,0 +1,135 @@
+"""Matrix products of f16 and bf16 by warpgroups: Hopper's `wgmma`, fed by bulk copies.
+
+    y[i, j] = epilogue(sum over k of x[i, k] * w[j, k])
+
+A block has a tile of rows and columns, each of its warpgroups 64 of the rows. Warps of
+their own copy the operands, tile by tile of 128-byte rows, to a ring of stages in
+shared memory, while the warpgroups multiply earlier ones. Sums stay in registers, where
+the epilogue runs on them.
+
+Ragged sizes are zero-padded to tiles by the copies. Other forms, such as transposed
+operands, are left to `tensor_cores`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from tensorlang.errors import ScheduleError
+from tensorlang.schedules.simt.fragments import Lanes, fragment_layout, swizzled
+from tensorlang.schedules.simt.grid import GROUPS, neighbouring
+from tensorlang.schedules.simt.tensor_cores import (
+    FORMS,
+    epilogues,
+    operands,
+    padded_operands,
+    staged,
+    temporary,
+)
+from tensorlang.schedules.stages import Stage, extent_of, tile_axes
+from tensorlang.scheduling import Knobs, Schedule
+
+_ROWS: Final = 64  # of one instruction
+_GROUPS: Final = (1, 2)
+_COLUMNS: Final = (64, 128, 256)
+_DEPTH: Final = 64  # steps of k in a row of 128 bytes
+_STAGES: Final = (2, 3, 4, 5, 6)
+_USUAL_STAGES: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Knob values: the tile of a block, and its stages."""
+
+    groups: int
+    columns: int
+    stages: int
+    depth: int = _DEPTH
+
+    @property
+    def rows(self) -> int:
+        """Rows of a block."""
+        return _ROWS * self.groups
+
+    @property
+    def lanes(self) -> Lanes:
+        """The distribution of the sums over lanes: each warp has 16 rows."""
+        return Lanes((self.rows, self.columns), (4 * self.groups, 1))
+
+
+def warpgroups(s: Schedule, knobs: Knobs, stage: Stage) -> None:
+    """Schedule a product of two matrices with its epilogue.
+
+    Raises:
+        ScheduleError: the target has no such instructions, the stage is not of this
+            form, or a knob chooses other instructions.
+    """
+    if s.target is None or "wgmma" not in s.target.features:
+        raise ScheduleError("the target has no products of warpgroups")
+    pair = operands(stage)
+    form = FORMS[pair[0].buffer.dtype.name]
+    if form.chunk != 8 or any(operand.turned for operand in pair):
+        raise ScheduleError("warpgroups need 16-bit operands contiguous along steps")
+    tile = _tile(s, knobs, stage)
+    group = knobs.choice("group", GROUPS, default=16)
+    axes = tile_axes(stage)
+    assert axes is not None
+    row, column = axes
+    (folded,) = stage.driven("reduction")
+    block, lanes = stage.name, tile.lanes
+    result = temporary(s, stage)
+    sizes = tile.rows, tile.columns, tile.depth
+    copies = padded_operands(s, stage, sizes, (row, column, folded))
+    i0, i1, i2 = s.split(row.var.name, [None, tile.groups, _ROWS])
+    j0, j1 = s.split(column.var.name, [None, tile.columns])
+    k0, k1 = s.split(folded.var.name, [None, tile.depth])
+    *around, j0 = neighbouring(s, j0, group)
+    s.reorder(*around, i0, j0, k0, i1, i2, j1, k1)
+    write, sums = s.cache_write(block, result, "shared", at=j0)
+    epilogues(s, result, write)
+    for operand in pair:
+        _, buffer = staged(s, block, operand, copies, k0)
+        s.transform_layout(buffer, swizzled(tile.depth, form.chunk))
+    lanes.share(s, write)
+    s.transform_layout(sums, fragment_layout(lanes))
+    s.tensorize(i1, "warpgroup")
+    s.bind(i0, "block.y")
+    s.bind(j0, "block.x")
+    for loop in around:
+        s.bind(loop, "block.z")
+    s.pipeline(k0, tile.stages, roles=True)
+
+
+def _tile(s: Schedule, knobs: Knobs, stage: Stage) -> Tile:
+    """The knobs; by default as large as known sizes fill.
+
+    Raises:
+        ScheduleError: a knob chooses other instructions, or the tile does not fit.
+    """
+    rows, columns = (extent_of(loop) for loop in tile_axes(stage) or ())
+    fits = (rows or _ROWS) >= _ROWS and (columns or _ROWS) >= _ROWS
+    again = f"_{stage.name}" if "instruction" in knobs.values else ""
+    instruction = knobs.choice(
+        f"instruction{again}",
+        ("wgmma", "mma"),
+        default="wgmma" if fits else "mma",
+        why="wgmma where a tile of 64 by 64 is filled",
+    )
+    if instruction != "wgmma":
+        raise ScheduleError("a knob chooses products of warps")
+    groups = max(n for n in _GROUPS if n == 1 or rows is None or rows > _ROWS)
+    wide = max(n for n in _COLUMNS if n == _COLUMNS[0] or (columns or n) >= n)
+    chosen = (
+        knobs.choice(f"warpgroups{again}", _GROUPS, default=groups),
+        knobs.choice(f"group_columns{again}", _COLUMNS, default=wide),
+    )
+    assert s.target is not None
+    stage_bytes = 2 * _DEPTH * (_ROWS * chosen[0] + chosen[1])
+    most = (s.target.shared_bytes - 2048) // stage_bytes
+    stages = knobs.choice(
+        f"ring{again}", _STAGES, default=min(_USUAL_STAGES, most), why="as many as fit"
+    )
+    if stages > most:
+        raise ScheduleError(f"{stages} stages of {stage_bytes} bytes do not fit")
+    return Tile(*chosen, stages)

@@ -1,0 +1,227 @@
+"""Warp specialization: roles for the copies of a staged loop and its computation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from dataclasses import replace as with_fields
+from typing import Final
+
+from tensorlang.errors import ScheduleError
+from tensorlang.ir import nodes as ir
+from tensorlang.ir.contents import free_vars, loops, names, writes
+from tensorlang.ir.dtypes import i64
+from tensorlang.ir.visit import fresh, rebuild_statements, replace_buffers, substitute
+from tensorlang.scheduling.analysis import tree
+from tensorlang.scheduling.steps.staged import Parts, checked, in_stage, with_stages
+
+WARP: Final = 32
+GROUP: Final = 128  # threads of the producer; registers are of whole warpgroups
+_REGISTERS: Final = 65536  # of a multiprocessor
+_PRODUCER: Final = 40  # registers of a thread that copies
+_MOST: Final = 240  # registers of a thread in a role
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """What a block runs: a path from its outermost statement to the staged loop.
+
+    Attributes:
+        path: The path; all of its loops are serial.
+        parts: The parts of the staged loop.
+        threads: Threads that compute.
+        held: Temporaries that live across the loops over threads, in registers.
+    """
+
+    path: tree.Path
+    parts: Parts
+    threads: int
+    held: tuple[ir.Buffer, ...]
+
+    @property
+    def loops(self) -> tuple[ir.For, ...]:
+        """The loops around an iteration, outermost first."""
+        return tuple(node for node in self.path if isinstance(node, ir.For))
+
+    def iteration(self) -> ir.Expr:
+        """The number of an iteration, counted across all loops."""
+        number: ir.Expr = ir.as_expr(0)
+        for n, loop in enumerate(self.loops):
+            number = number * loop.extent + loop.var if n else loop.var
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class _Ring:
+    """The staged buffers with their stages, and the names of the barrier objects."""
+
+    buffers: dict[ir.Buffer, ir.Buffer]
+    stages: int
+    full: str
+    empty: str
+
+
+def in_roles(func: ir.Function, path: tree.Path, stages: int) -> ir.Function:
+    """Split what a block does into the roles of a producer and of consumers.
+
+    Raises:
+        ScheduleError: the loop stages nothing, no loop around it is bound to blocks, or
+            a rule is violated.
+    """
+    parts = checked(tree.loop_of(path))
+    blocks = [n for n, x in enumerate(path) if isinstance(x, ir.For) and x.thread]
+    if not blocks:
+        raise ScheduleError(
+            f"no loop around {parts.loop.var.name!r} is bound to blocks: bind one first"
+        )
+    top = path[: blocks[-1] + 2]
+    program = _program(path[blocks[-1] + 1 :], parts)
+    taken = names(func)
+    buffers = {b: with_stages(b, stages, taken) for b in parts.staged}
+    ring = _Ring(buffers, stages, fresh("full", taken), fresh("empty", taken))
+    thread = ir.Var(fresh("thread", taken), i64)
+    count = program.threads
+    copying = _producer(program, ring, taken)
+    computing = _consumer(program, ring, thread, taken)
+    roles = ir.seq(
+        ir.Role(thread >= count, ir.If(thread.equal(count), copying), _PRODUCER),
+        ir.Role(thread < count, computing, _left(count)),
+    )
+    made = ir.seq(
+        *map(ir.Alloc, (*ring.buffers.values(), *_in_registers(program).values())),
+        ir.BarrierObject(ring.full, 1, stages),
+        ir.BarrierObject(ring.empty, count // WARP, stages),
+        ir.For(thread, ir.as_expr(count + GROUP), "bound", roles, "thread.x"),
+    )
+    return tree.replace(top, made)
+
+
+def _program(path: tree.Path, parts: Parts) -> _Program:
+    root = _statement(path[0])
+    if not all(isinstance(node, ir.Seq | ir.For) for node in path):
+        raise ScheduleError(f"loop {parts.loop.var.name!r} is under a condition")
+    threads = [loop for loop in loops(root) if loop.thread]
+    counts = {tree.constant(loop.extent) or 0 for loop in threads}
+    count = max(counts, default=0)
+    if counts != {count} or count % GROUP or not count:
+        raise ScheduleError(
+            f"the threads around loop {parts.loop.var.name!r} have {sorted(counts)} "
+            f"iterations: all are to have the same multiple of {GROUP} for roles"
+        )
+    own = {n.buffer for n in _outside(root) if isinstance(n, ir.Alloc)}
+    held = tuple(sorted(own - set(parts.staged), key=lambda buffer: buffer.name))
+    made = _Program(path, parts, count, held)
+    _need_one_length(made.loops)
+    _need_threads(root, parts)
+    for buffer in held:
+        _need_owners(buffer, count)
+    return made
+
+
+def _outside(stmt: ir.Stmt) -> Iterator[ir.Stmt]:
+    """The statements that are not in loops over threads."""
+    match stmt:
+        case ir.Seq():
+            for item in stmt.stmts:
+                yield from _outside(item)
+        case ir.For() if not stmt.thread:
+            yield from _outside(stmt.body)
+        case ir.If(orelse=None):
+            yield from _outside(stmt.then)
+        case _:
+            yield stmt
+
+
+def _need_one_length(around: Sequence[ir.For]) -> None:
+    """Refuse loops whose iterations both roles could not count alike."""
+    inside = {loop.var for loop in around}
+    for loop in around:
+        if loop.kind != "serial" or free_vars(loop.extent) & inside:
+            raise ScheduleError(
+                f"loop {loop.var.name!r} of {loop.extent!r} {loop.kind} iterations has "
+                "roles inside: it is to be serial, and of one length"
+            )
+
+
+def _need_threads(root: ir.Stmt, parts: Parts) -> None:
+    """Refuse computation outside of loops over threads."""
+    for stmt in _outside(root):
+        threads = isinstance(stmt, ir.For) and stmt.thread == "thread.x"
+        copies = writes(stmt) and writes(stmt) <= set(parts.staged)
+        if not (threads or copies or isinstance(stmt, ir.Alloc)):
+            raise ScheduleError(
+                f"{tree.called(stmt)} has no loop over threads: bind one of its loops"
+            )
+
+
+def _need_owners(buffer: ir.Buffer, threads: int) -> None:
+    """Refuse a temporary that is not laid out by threads, which do not meet."""
+    if buffer.layout is not None and len(buffer.layout.results) > 1:
+        return
+    raise ScheduleError(
+        f"{buffer.name!r} is shared by the {threads} threads of a role, which do not "
+        "meet: transform_layout its indices to a thread and to registers of it"
+    )
+
+
+def _in_registers(program: _Program) -> dict[ir.Buffer, ir.Buffer]:
+    return {b: with_fields(b, scope="register") for b in program.held}
+
+
+def _left(threads: int) -> int:
+    """Registers of a thread that computes."""
+    left = (_REGISTERS - GROUP * _PRODUCER) // threads // 8 * 8
+    return min(left, _MOST)
+
+
+def _producer(program: _Program, ring: _Ring, taken: set[str]) -> ir.Stmt:
+    """The loops around the copies of an iteration, which wait for their stage."""
+    number, stages = program.iteration(), ring.stages
+    copies = [
+        in_stage(stmt, ring.buffers, number, taken, counted=True)
+        for stmt in program.parts.fetch
+    ]
+    body: ir.Stmt = ir.seq(
+        ir.Wait(ring.empty, number % stages, number // stages - 1),
+        ir.Arrive(ring.full, number % stages, ir.seq(*copies)),
+    )
+    for loop in reversed(program.loops):
+        own = ir.Var(fresh(loop.var.name, taken), loop.var.dtype)
+        body = with_fields(loop, var=own, body=substitute(body, {loop.var: own}))
+    return body
+
+
+def _consumer(
+    program: _Program, ring: _Ring, thread: ir.Var, taken: set[str]
+) -> ir.Stmt:
+    """Everything but the copies, by each thread; each warp frees the stages."""
+    number, stages = program.iteration(), ring.stages
+    body = ir.seq(
+        ir.Wait(ring.full, number % stages, number // stages),
+        *(
+            in_stage(stmt, ring.buffers, number, taken, counted=True)
+            for stmt in program.parts.compute
+        ),
+        ir.If((thread % WARP).equal(0), ir.Arrive(ring.empty, number % stages)),
+    )
+    loop = program.parts.loop
+    whole = tree.swap(_statement(program.path[0]), loop, with_fields(loop, body=body))
+    return replace_buffers(_by(thread)(whole), _in_registers(program))
+
+
+def _by(thread: ir.Var) -> Callable[[ir.Stmt], ir.Stmt]:
+    """Rewrite loops over threads to what one thread does."""
+
+    def visit(stmt: ir.Stmt) -> ir.Stmt:
+        if isinstance(stmt, ir.For) and stmt.thread:
+            return substitute(stmt.body, {stmt.var: thread})
+        if isinstance(stmt, ir.Alloc):
+            return ir.seq()
+        return rebuild_statements(stmt, visit)
+
+    return visit
+
+
+def _statement(node: ir.Node) -> ir.Stmt:
+    assert isinstance(node, ir.Stmt)
+    return node

@@ -1,0 +1,79 @@
+"""Products of warpgroups, fed by bulk copies, as the schedules make them for Hopper."""
+
+import re
+
+import numpy as np
+import pytest
+
+from tensorlang.errors import DeviceError
+from tensorlang.ops import find
+from tensorlang.ops.spec.examples import arguments
+from tensorlang.runtime.cuda import toolchain
+
+RAGGED = [((200, 144), (96, 144)), ((64, 64), (64, 64)), ((129, 272), (272, 272))]
+SIZES = ((130, 320), (64, 320))  # five steps in a ring of four
+# what is written, what is written instead, what is told
+MISTAKES = {
+    "a phase of the consumers": (
+        r"object_wait\(full (.*), (.*)\);",
+        r"object_wait(full \1, !(\2));",
+        "that do not come",
+    ),
+    "a phase of the producer": (
+        r"object_wait\(empty (.*), (.*)\);",
+        r"object_wait(empty \1, !(\2));",
+        "that do not come",
+    ),
+    "no wait for copies": (r"object_wait\(full .*;", "", "asynchronous copy"),
+    "no wait for products": (r"object_wait\(empty .*;", "", "more arrive"),
+    "no stage is freed": (r"object_arrive\(empty.*;", "", "that do not come"),
+    "too few bytes": (r"(object_expect\(.*, )\d+", r"\g<1>8192", "that do not come"),
+    "objects without a fence": (r"asm.*fence\.mbarrier_init.*", "", "mbarrier_init"),
+    "no barrier after objects": (r"__syncthreads\(\);", "", "since the last barrier"),
+    "no registers are given up": (
+        r"asm.*setmaxnreg\.dec.*",
+        "",
+        "that do not come",
+    ),
+    "no registers are taken": (r"asm.*setmaxnreg\.inc.*", "", "no other one took"),
+    "no fence of products": (r"asm.*wgmma\.fence.*", "", "wgmma.fence"),
+    "no wait of products": (r"asm.*wgmma\.wait_group.*", "", "ends before its wgmma"),
+}
+
+
+def worst(kind, shapes, **attributes):
+    """The largest error of dense, relative to the largest result; and the source."""
+    op = find("nn.dense")
+    workload = op.workload(*shapes, dtypes=kind, **attributes)
+    arrays, scalars = arguments(op, workload, seed=5)
+    kernel = op.build(workload, "cuda")
+    kernel.launch(*arrays, *scalars)
+    x, w = (array.astype(np.float64) for array in arrays[:2])
+    wanted = x @ w.T
+    return np.abs(arrays[-1] - wanted).max() / np.abs(wanted).max(), kernel.source
+
+
+@pytest.mark.usefixtures("ptx_driver")
+@pytest.mark.parametrize("kind", ["bf16", "f16"])
+@pytest.mark.parametrize("shapes", RAGGED)
+def test_ragged_sizes(kind, shapes):
+    error, source = worst(kind, shapes)
+    assert "wgmma" in source
+    assert error < {"bf16": 2**-8, "f16": 2**-11}[kind]
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_seen(name, ptx_driver, monkeypatch):
+    written, instead, told = MISTAKES[name]
+    right, made = toolchain.ptx_of, []
+
+    def wrong(source, arch):
+        text, count = re.subn(written, instead, source)
+        made.append(count)
+        return right(text, arch)
+
+    monkeypatch.setattr(toolchain, "ptx_of", wrong)
+    with pytest.raises(DeviceError):
+        worst("bf16", SIZES)
+    assert made[0] > 0
+    assert told in str(ptx_driver.errors.pop())

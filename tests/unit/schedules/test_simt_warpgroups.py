@@ -1,0 +1,71 @@
+"""Products of warpgroups: the schedule, run with every check; and its faults."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tensorlang import targets
+from tensorlang.errors import InterpreterError
+from tensorlang.ir.interpreter import run
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.text.printer import show
+from tensorlang.ir.verification.verifier import verify
+from tensorlang.ops import find
+from tensorlang.ops.kernels.building import default
+
+HOPPER = targets.to_compile("cuda:sm_90a")
+SMALL = {"warpgroups": 1, "group_columns": 64, "ring": 2}
+
+
+def scheduled(m, n, k, knobs=SMALL, target=HOPPER):
+    workload = find("nn.dense").workload((m, k), (n, k), dtypes="bf16")
+    return default(find("nn.dense"), workload, target, knobs)[0].function
+
+
+def error_of(func, m, n, k):
+    rng = np.random.default_rng(1)
+    x, w = (rng.integers(-4, 5, (rows, k)) for rows in (m, n))
+    x, w = (a.astype(ml_dtypes.bfloat16) for a in (x, w))
+    y = np.zeros((m, n), ml_dtypes.bfloat16)
+    run(func, x, w, y)
+    wanted = x.astype("f4") @ w.astype("f4").T
+    return np.abs(y.astype("f4") - wanted.astype(ml_dtypes.bfloat16)).max()
+
+
+@pytest.mark.parametrize("size", [(64, 64, 192), (70, 64, 80)])
+def test_roles_multiply_with_every_check(size):
+    func = scheduled(*size)
+    verify(func)
+    assert parse(show(func)) == func
+    assert error_of(func, *size) == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("wait(full[", "wait(empty[", "deadlock|phase"),
+        ("// 2 - 1)", "// 2)", "deadlock|phase"),
+        ("// 2)\n", "// 2 + 1)\n", "deadlock|phase"),
+    ],
+)
+def test_planted_faults_are_found(old, new, message):
+    text = show(scheduled(64, 64, 192))
+    assert old in text
+    with pytest.raises(InterpreterError, match=message):
+        error_of(parse(text.replace(old, new)), 64, 64, 192)
+
+
+@pytest.mark.parametrize("of_producer", ["", ", registers=168"])
+def test_registers_that_are_not_given_up_are_missing(of_producer):
+    text = show(scheduled(128, 64, 64, SMALL | {"warpgroups": 2}))
+    faulty = parse(text.replace(", registers=40", of_producer))
+    with pytest.raises(InterpreterError, match="want 80896 of 65536 registers"):
+        error_of(faulty, 128, 64, 64)
+
+
+def test_no_wait_is_a_race():
+    lines = show(scheduled(64, 64, 192)).splitlines()
+    for name in ("full", "empty"):
+        kept = [line for line in lines if f"wait({name}" not in line]
+        with pytest.raises(InterpreterError, match=rf"race|{name}"):
+            error_of(parse("\n".join(kept)), 64, 64, 192)
