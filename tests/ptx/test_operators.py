@@ -41,8 +41,8 @@ def assert_near(here, there, near):
 
 
 TENSOR_CORES = {
-    "dense": ("nn.dense", "bf16", ((37, 64), (96, 64)), {}),
-    "dense f16": ("nn.dense", "f16", ((37, 64), (96, 64)), {}),
+    "dense": ("nn.dense", "bf16", ((37, 64), (48, 64)), {}),
+    "dense f16": ("nn.dense", "f16", ((37, 64), (48, 64)), {}),
     "turned": ("nn.dense", "bf16", ((45, 96), (96, 72)), {"layout": "io"}),
     "grad": ("nn.dense_grad", "bf16", ((37, 96), (37, 64), (96, 64)), {}),
     "matmul": ("math.matmul", "bf16", ((3, 40, 64), (3, 64, 48)), {}),
@@ -60,9 +60,10 @@ def test_products_of_tensor_cores(case, ptx_driver):
 
 
 @pytest.mark.usefixtures("ptx_driver")
-def test_an_epilogue_of_fragments():
+@pytest.mark.parametrize("columns", [48, 96], ids=["warps", "warpgroups"])
+def test_an_epilogue_of_fragments(columns):
     op = find("nn.dense")
-    shapes = (37, 64), (96, 64), (96,), (2,)
+    shapes = (37, 64), (columns, 64), (columns,), (2,)
     dtypes = ("bf16", "bf16", "bf16", "u32")
     how = {"activation": "gelu", "dropout": True, "key": "threefry2x32"}
     workload = op.workload(*shapes, dtypes=dtypes, **how)
