@@ -90,9 +90,10 @@ bench-gpu:  ## on a CUDA machine, into OUT: verify, tune (BUDGET), measure [WHEE
 	@$(GPU_PYTHON) -m benchmarks.gpu "$(OUT)" --budget $(GPU_BUDGET) \
 		$(if $(WHEELS),--wheels "$(WHEELS)") $(ARGS)
 
-bench-gpu-pack:  ## packages for such a machine, into WHEELS [FOR=3.12 SKIP=numpy,torch]
+bench-gpu-pack:  ## packages for such a machine, into WHEELS [FOR=3.12 ONLY=optuna,mako CUDA=13.0]
 	@test -n "$(WHEELS)" || { echo "name a folder for the packages: make bench-gpu-pack WHEELS=folder"; exit 2; }
-	@$(GPU_PYTHON) -m benchmarks.gpu.pack "$(WHEELS)" $(if $(FOR),--python $(FOR)) --skip "$(SKIP)"
+	@$(GPU_PYTHON) -m benchmarks.gpu.pack "$(WHEELS)" $(if $(FOR),--python $(FOR)) \
+		--only "$(ONLY)" $(if $(CUDA),--compilers $(CUDA))
 
 docs:  ## the documentation site, into build/site (installs Sphinx)
 	@test -x $(BIN)/sphinx-build || $(MAKE) setup EXTRAS=docs

@@ -1,12 +1,13 @@
 """`python -m benchmarks.gpu OUT`: build, verify, tune and measure on a CUDA machine.
 
 Needs only Python, a GPU with its driver, CUDA's compilers, and the packages in
-`WHEELS`. Each step is a separate process; the same command resumes. The most
-informative steps come first, so that a run may be stopped at any time: a first kernel,
-the device limits, every work untuned, then each work tuned and measured again, the
-longest tests last. OUT/all.tar.gz is complete after each step; `--from` resumes from
-it, on another machine too. With `--dry-run opencl` or `llvm` everything runs at a small
-size without a GPU.
+`WHEELS`. Each step is a separate process with a time limit, and costs itself alone; the
+same command resumes. The most informative steps come first, so that a run may be
+stopped at any time: a tiny kernel of each kind, the ring of barriers, the runtime's
+tests, the device limits, every work untuned, then each work tuned and measured again,
+the longest tests last. OUT/all.tar.gz is complete after each step; `--from` resumes
+from it, on another machine too. With `--rehearse` all of it runs at a small size
+without a GPU, whose place the tests' machine for PTX takes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,40 +29,47 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu import arguments, environment
+from benchmarks.gpu.first import KINDS
+from benchmarks.gpu.pack import KERNELS
 from benchmarks.gpu.report import report
 from benchmarks.gpu.steps import Run, Step, python, replace
 
 ROOT = Path(__file__).parents[2]
-_DRY_SCALE = 256
+_TARGET = "cuda"
+_REHEARSED_SCALE = 1 << 12
+_REHEARSAL = Path(__file__).parent / "rehearsal"
+_SLOWER = 10  # a rehearsal's tests
 _FEW = 7  # rounds before tuning
+_TLANG = python("-c", "from tensorlang.cli import main; main()")
 # packages that the tree of links contains
 _PARTS = ("schedules", "templates", "tuner", "ops", "results")
-# tests -> time limit in seconds: a quick selection first, and the rest
+# tests -> time limit in seconds: barriers with a wrong phase wait for ever, so their
+# tests are alone; a quick selection, and at the end the rest
+_RING = {"tests/cuda/test_hopper.py -k ring": 30}  # in one process
 _FIRST_TESTS = {"tests/cuda/test_runtime.py tests/cuda/test_arrays.py": 200}
 _TESTS = {"tests/cuda": 500, "tests/targets": 400}
-_DRY_TESTS = {"tests/unit/runtime/test_dlpack.py": 100}
-_KEPT = ("bench.md", "bench.json", "machine.json", "limits.json", "plan.json")
-_KEPT += ("state.json", "log.txt", "works", "tuned", "records", "data", "wheels")
+_ONE_TEST = 60  # seconds, where pytest-timeout is installed
+_KEPT = ("bench.md", "bench.json", "machine.json", "limits.json", "plan.json", "first")
+_KEPT += ("state.json", "log.txt", "works", "tuned", "records", "data")
 
 
 def main() -> None:
     """Run all steps; exit with 1 if one failed, 2 without a GPU."""
     given = arguments.parsed(__doc__)
     found = environment.gpu()
-    if not found and not given.dry_run:
+    if not found and not given.rehearse:
         sys.exit(_complain("this machine has no CUDA GPU that its driver finds"))
     if problem := arguments.mistake(given):
         sys.exit(_complain(problem))
-    target = given.dry_run or "cuda"
     work = given.work or given.out.with_name(f"{given.out.name}.work")
     site = work / "site"
     _resumed(given)
-    run = Run(given.out, given.limit, _environment(site, given.out, work))
+    run = Run(given.out, given.limit, _environment(site, given, work))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C
     try:
-        _machine(run, found, target)
+        _machine(run, found)
         if _prepared(run, site, work, given):
-            _all(run, target, given)
+            _all(run, given)
     except KeyboardInterrupt:
         sys.exit("stopped early; the same command resumes")
     finally:
@@ -74,10 +83,11 @@ def _complain(sentence: str) -> int:
     return 2
 
 
-def _environment(site: Path, out: Path, work: Path) -> dict[str, str]:
+def _environment(site: Path, given: argparse.Namespace, work: Path) -> dict[str, str]:
     """Environment of the steps: tensorlang and added packages first; caches in OUT."""
-    tree, site = work.absolute() / "tree", site.absolute()
+    tree, site, out = work.absolute() / "tree", site.absolute(), given.out
     path = [str(tree), str(site), os.environ.get("PYTHONPATH", "")]
+    path += [str(_REHEARSAL)] if given.rehearse else []
     home = environment.toolkit()
     return {
         **os.environ,
@@ -85,6 +95,7 @@ def _environment(site: Path, out: Path, work: Path) -> dict[str, str]:
         "TENSORLANG_RECORDS": str((out / "records").absolute()),
         "XDG_DATA_HOME": str((out / "data").absolute()),
         "XDG_CACHE_HOME": str((work / "cache").absolute()),
+        "TENSORLANG_CACHE": str((work / KERNELS).absolute()),
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
         "PYTHONUNBUFFERED": "1",
         **({"CUDA_HOME": str(home)} if home else {}),
@@ -98,36 +109,46 @@ def _resumed(given: argparse.Namespace) -> None:
             archive.extractall(given.out, filter="data")
 
 
-def _all(run: Run, target: str, given: argparse.Namespace) -> None:
-    """Run all steps, most informative first."""
-    command = "from tensorlang.cli import main; main()"
-    first = python("-c", command, "verify", "gelu", "--target", target)
-    run.run(Step("first kernel", first, 180, again=True))
-    _tests(run, _DRY_TESTS if given.dry_run else _FIRST_TESTS)
-    plan = _planned(run, target, given)
+def _all(run: Run, given: argparse.Namespace) -> None:
+    """Run all steps, most informative first; with `--only`, those of works alone."""
+    if not given.only:
+        run.run(Step("doctor", [*_TLANG, "doctor"], 60, again=True))
+        for kind in KINDS:
+            first = python("-m", "benchmarks.gpu.first", kind)
+            plain = re.sub(r"\W+", "_", kind)
+            run.run(Step(f"first {kind}", first, 60, f"first/{plain}.json"))
+        _tests(run, _RING, given)
+        _tests(run, _FIRST_TESTS, given)
+        _told(run.out)
+    plan = _planned(run, given)
     for name in plan:
-        _measure(run, name, target, given, "works", rounds=_FEW)
+        _measure(run, name, given, "works", rounds=min(_FEW, given.rounds))
         _told(run.out)
     every = sum(len(work["tuned"]) * work["weight"] for work in plan.values())
     for name, work in plan.items():
         share = given.budget * work["weight"] / max(every, 1)
-        if _tuned(run, work["tuned"], target, share):
-            _measure(run, name, target, given, "tuned", rounds=given.rounds)
+        if _tuned(run, work["tuned"], share, given):
+            _measure(run, name, given, "tuned", rounds=given.rounds)
         _told(run.out)
-    if not given.dry_run:
-        _tests(run, _TESTS)
+    if not (given.only or given.rehearse):
+        _tests(run, _TESTS, given)
 
 
 def _prepared(run: Run, site: Path, work: Path, given: argparse.Namespace) -> bool:
-    """Install missing packages, PyCUDA, and tensorlang as a tree of links."""
+    """Install missing packages, kernels, and tensorlang as a tree of links."""
     tree = work.absolute() / "tree"
     _link(tree, [ROOT / "benchmarks"])
     _link(tree / "tensorlang", (ROOT / "tensorlang").iterdir())
     _link(tree / "tensorlang", (ROOT / part for part in _PARTS))
-    setup = ["-m", "benchmarks.gpu.setup", str(site.absolute()), str(work.absolute())]
+    setup = ["-m", "benchmarks.gpu.setup", str(site.absolute())]
     setup += [str(given.wheels.absolute())] if given.wheels else []
-    pycuda = [] if given.dry_run else [f"--pycuda={(run.out / 'wheels').absolute()}"]
-    return run.run(Step("set up", python(*setup, *pycuda), 900, again=True))
+    setup += [] if given.rehearse else ["--gpu"]
+    kernels = given.wheels / KERNELS if given.wheels else None
+    (work / KERNELS).mkdir(mode=0o700, exist_ok=True)
+    if kernels is not None and kernels.is_dir():
+        shutil.copytree(kernels, work / KERNELS, dirs_exist_ok=True)
+        (work / KERNELS).chmod(0o700)
+    return run.run(Step("set up", python(*setup), 300, again=True))
 
 
 def _link(folder: Path, places: Iterable[Path]) -> None:
@@ -138,7 +159,7 @@ def _link(folder: Path, places: Iterable[Path]) -> None:
             link.symlink_to(place)
 
 
-def _machine(run: Run, found: str, target: str) -> None:
+def _machine(run: Run, found: str) -> None:
     """Write a description of the machine to OUT/machine.json."""
     query = ["nvidia-smi", "--query-gpu=driver_version,clocks.max.sm,memory.total"]
     try:
@@ -152,7 +173,7 @@ def _machine(run: Run, found: str, target: str) -> None:
     except (OSError, subprocess.SubprocessError):
         told = "unknown"
     about = {
-        "device": found or f"none: a dry run on {target}",
+        "device": found or "none: a rehearsal with a machine for PTX",
         "driver, clock, memory": told,
         "python": platform.python_version(),
         "day": time.strftime("%Y-%m-%d"),
@@ -160,24 +181,36 @@ def _machine(run: Run, found: str, target: str) -> None:
     replace(run.out / "machine.json", json.dumps(about) + "\n")
 
 
-def _tests(run: Run, tests: Mapping[str, float]) -> None:
+def _tests(run: Run, tests: Mapping[str, float], given: argparse.Namespace) -> None:
     """Run tests that need the device."""
     options = ["-q", "--maxfail=20", "-p", "no:cacheprovider", f"--rootdir={ROOT}"]
+    options += ["--ptx"] if given.rehearse else []
+    options += ["--timeout", str(_ONE_TEST)] if find_spec("pytest_timeout") else []
     workers = str(max(2, min(8, (os.cpu_count() or 4) // 2)))
-    options += ["-n", workers] if find_spec("xdist") else []
+    options += ["-n", workers] if find_spec("xdist") and tests is not _RING else []
     for places, seconds in tests.items():
-        paths = [str(ROOT / place) for place in places.split()]
-        run.run(Step(places, python("-m", "pytest", *options, *paths), seconds))
+        chosen = [
+            str(ROOT / word) if word.startswith("tests/") else word
+            for word in places.split()
+        ]
+        limit = seconds * (_SLOWER if given.rehearse else 1)
+        run.run(Step(places, python("-m", "pytest", *options, *chosen), limit))
 
 
-def _planned(run: Run, target: str, given: argparse.Namespace) -> dict[str, Any]:
+def _scale(given: argparse.Namespace) -> list[str]:
+    return ["--scale", str(_REHEARSED_SCALE if given.rehearse else 1)]
+
+
+def _planned(run: Run, given: argparse.Namespace) -> dict[str, Any]:
     """The works with their workloads to tune; measures the limits once."""
-    scale = str(_DRY_SCALE if given.dry_run else 1)
-    listed = python("-m", "benchmarks.gpu.measure", "--list", "--scale", scale)
+    listed = python("-m", "benchmarks.gpu.measure", "--list", *_scale(given))
     if not run.run(Step("list the works", listed, 120, "plan.json", again=True)):
         return {}
-    if not given.dry_run:
-        step = python("-m", "benchmarks.gpu.limits", "--target", target)
+    if not given.only:
+        step = python("-m", "benchmarks.gpu.builds", *_scale(given))
+        run.run(Step("build the works' kernels", step, 180))
+    if not (given.only and given.rehearse):
+        step = python("-m", "benchmarks.gpu.limits", *_scale(given))
         run.run(Step("limits of the device", step, 180, "limits.json"))
     plan = json.loads((run.out / "plan.json").read_text())
     kept = {name: work for name, work in plan.items() if given.only in name}
@@ -188,15 +221,18 @@ def _planned(run: Run, target: str, given: argparse.Namespace) -> dict[str, Any]
 
 
 def _tuned(
-    run: Run, workloads: Iterable[Iterable[str]], target: str, share: float
+    run: Run,
+    workloads: Iterable[Iterable[str]],
+    share: float,
+    given: argparse.Namespace,
 ) -> bool:
     """Tune each workload of a work for some seconds; return whether one was tuned."""
-    tlang = python("-c", "from tensorlang.cli import main; main()", "tune")
+    budget = ["--trials", "2"] if given.rehearse else ["--budget", f"{share:.1f}s"]
     done = []
     for asked in workloads:
-        budget = ["--budget", f"{share:.1f}s", "--target", target]
         label = f"tune {' '.join(asked)}"
-        step = Step(label, [*tlang, *asked, *budget], 2 * share + 120)
+        command = [*_TLANG, "tune", *asked, *budget, "--target", _TARGET]
+        step = Step(label, command, 2 * share + 120)
         done.append(run.run(step))
     return any(done)
 
@@ -204,15 +240,13 @@ def _tuned(
 def _measure(
     run: Run,
     name: str,
-    target: str,
     given: argparse.Namespace,
     folder: str,
     *,
     rounds: int,
 ) -> None:
     """Measure a work in its current state, into a folder."""
-    scale = str(_DRY_SCALE if given.dry_run else 1)
-    options = ["--target", target, "--scale", scale, "--rounds", str(rounds)]
+    options = [*_scale(given), "--rounds", str(rounds)]
     step = python("-m", "benchmarks.gpu.measure", name, *options)
     plain = re.sub(r"\W+", "_", name)
     label = f"measure {name}" + (", tuned" if folder == "tuned" else "")

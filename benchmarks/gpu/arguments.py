@@ -24,7 +24,9 @@ def parsed(about: str | None) -> argparse.Namespace:
     )
     parser.add_argument("--only", default="", help="works whose name contains this")
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--dry-run", choices=("llvm", "opencl"), default="")
+    parser.add_argument(
+        "--rehearse", action="store_true", help="all steps, small and without a GPU"
+    )
     return parser.parse_args()
 
 

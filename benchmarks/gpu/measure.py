@@ -83,7 +83,7 @@ def measured(work: Work, stage: Stage, rounds: int) -> dict[str, Any]:
             raise ArithmeticError(
                 f"{work.name}: {name} has an error of {error:.3g} times what is allowed"
             )
-    on_device = stage.device == "cuda" and not work.queued
+    on_device = not work.queued
     timings, about = (_by_marks if on_device else _by_bursts)(sides, stage, rounds)
     samples = {
         name: [each * sides.shares.get(name, 1.0) for each in times]
@@ -134,7 +134,7 @@ def _by_bursts(sides: Sides, stage: Stage, rounds: int) -> tuple[Times, dict[str
 
     counts = {name: calls_for(calls, stage) for name, calls in sides.calls.items()}
     target = targets.get(stage.target)
-    read = reader(target.index) if stage.device == "cuda" else _unknown
+    read = reader(target.index)
     states: dict[str, list[Any]] = {name: [] for name in sides.calls}
 
     def sampled(name: str) -> Call:
@@ -157,10 +157,6 @@ def _by_bursts(sides: Sides, stage: Stage, rounds: int) -> tuple[Times, dict[str
     about = _about({name: each[-rounds:] for name, each in states.items()})
     about["measured"] = f"{target.device}, {target.driver}"
     return times, about
-
-
-def _unknown() -> None:
-    """Clocks are unknown on other devices."""
 
 
 def _about(states: Mapping[str, Sequence[Any]]) -> dict[str, Any]:

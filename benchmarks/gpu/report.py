@@ -23,7 +23,7 @@ time. A time with * was taken while the GPU held its clock back in half of the s
 or more. "Untuned" is ours as it was before the search, in a run of its own."""
 _UNITS = {
     "floats": "32-bit multiply-adds: {:.1f} Tflop/s (measured)",
-    "integers": "Threefry's integer operations: {:.1f} Top/s (measured)",
+    "integers": "integer operations of both pipes: {:.1f} Top/s (measured)",
     "copy": "copies: {:.2f} TB/s, read and written (measured)",
     "products": "16-bit products: {:.0f} Tflop/s (by the clock and data sheet)",
 }
@@ -77,7 +77,7 @@ def _lines(
     if "state" in limits:
         lines.append(f"* clocks beside the limits: {limits['state']}")
     if any(row["scale"] != 1 for row in rows):
-        lines += ["", "A dry run at a small size: its times are meaningless."]
+        lines += ["", "A rehearsal at a small size: its times are meaningless."]
     lines += [
         "",
         _HOW,

@@ -22,7 +22,7 @@ class Stage:
 
     Attributes:
         target: The target, such as `cuda`.
-        scale: Divisor of large extents; 1 on a GPU, more for a dry run.
+        scale: Divisor of large extents; 1 on a GPU, more for a rehearsal without one.
         last: The last JAX result; JAX queues on a thread of its own, so the device may
             be idle before it starts.
     """
@@ -33,8 +33,8 @@ class Stage:
 
     @property
     def device(self) -> str:
-        """PyTorch's name of the device."""
-        return "cuda" if self.target.startswith("cuda") else "cpu"
+        """PyTorch's name of the device; a rehearsal has its tensors on the CPU."""
+        return "cuda" if self.scale == 1 else "cpu"
 
     @cached_property
     def torch(self) -> Any:

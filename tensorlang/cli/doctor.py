@@ -98,7 +98,11 @@ def _either(lacking: object, said: str, remedy: str) -> tuple[str, str, str]:
 def _requirements() -> dict[str, list[str]]:
     """The packages that this one declares, by the extra that brings them."""
     found: dict[str, list[str]] = {}
-    for text in metadata.requires(_PACKAGE) or ():
+    try:
+        declared = metadata.requires(_PACKAGE) or ()
+    except metadata.PackageNotFoundError:  # a folder on the path, not installed
+        declared = ()
+    for text in declared:
         if match := _REQUIREMENT.match(text):
             name, extra = match[1], match[2] or ""
             if extra not in _FOR_DEVELOPERS and name != _PACKAGE:

@@ -23,6 +23,8 @@ from tensorlang.ir.dtypes import DType
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.interpreter.state import ALL_CHECKS
 from tensorlang.ir.nodes import Function, Load, Param, Store
+from tensorlang.ir.text.parser import parse
+from tensorlang.ir.text.printer import show
 from tensorlang.ir.visit import walk
 from tensorlang.ops.registry import operators
 from tensorlang.runtime import (
@@ -71,6 +73,7 @@ NAMES |= {1: "CUDA_ERROR_INVALID_VALUE"}
 NAMES |= {719: "CUDA_ERROR_LAUNCH_FAILED"}
 # temporaries are written and read again, as parameters of functions are not
 CHECKS = ALL_CHECKS - {"inout"}
+LOWERED = b"\n// lowered function\n"  # what follows it in a cubin of this GPU
 START = ctypes.CFUNCTYPE(
     ctypes.c_int32,
     ctypes.c_uint64,
@@ -107,9 +110,10 @@ def install(monkeypatch, make=None, library="pycuda") -> Driver:
     compiled = cuda.compiled
 
     def remembered(source, lowered, signature, target):
-        made = compiled(source, lowered, signature, target)
-        driver.code[made[0]] = lowered
-        return made
+        cubin, wrapped = compiled(source, lowered, signature, target)
+        cubin += LOWERED + show(lowered).encode()  # for processes that find it cached
+        driver.code[cubin] = lowered
+        return cubin, wrapped
 
     monkeypatch.setattr(cuda, "compiled", remembered)
     monkeypatch.setattr(cuda_module, "_WORKSPACES", {})
@@ -308,6 +312,8 @@ class Driver:
 
     def _cuModuleLoadData(self, place, cubin):
         place._obj.value = self.handle()
+        if cubin not in self.code:
+            self.code[cubin] = parse(cubin.partition(LOWERED)[2].decode())
         self.kernels[place._obj.value] = self.code[cubin]
 
     def _cuModuleGetFunction(self, place, module, name):

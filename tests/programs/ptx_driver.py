@@ -28,9 +28,9 @@ ENCODE = ctypes.CFUNCTYPE(
 ptx_of, versions = toolchain.ptx_of, toolchain.versions
 
 
-def install(monkeypatch) -> Driver:
+def install(monkeypatch, library="pycuda") -> Driver:
     """Let this process see a GPU that runs PTX, until the test ends."""
-    driver = fake_cuda.install(monkeypatch, Driver)
+    driver = fake_cuda.install(monkeypatch, Driver, library)
     monkeypatch.setattr(toolchain, "ptx_of", ptx_of)
     monkeypatch.setattr(toolchain, "versions", lambda: f"{versions()} and a machine")
     return driver
@@ -62,7 +62,8 @@ class Driver(fake_cuda.Driver):
 
     def _cuModuleLoadData(self, place, cubin):
         super()._cuModuleLoadData(place, cubin)
-        self.modules[place._obj.value] = ptx_machine.load(cubin.decode())
+        text = cubin.partition(fake_cuda.LOWERED)[0].decode()
+        self.modules[place._obj.value] = ptx_machine.load(text)
 
     def _cuModuleGetFunction(self, place, module, name):
         super()._cuModuleGetFunction(place, module, name)
