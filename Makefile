@@ -19,7 +19,7 @@ PTX_TESTS := $(addprefix tests/,targets $(addprefix cuda/test_,operators.py hopp
 STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 LAYER_DIRS := schedules templates tuner ops results
 
-.PHONY: help setup tune test test-changed test-lowest test-installed test-ptx fuzz lint tree format bench bench-gpu bench-gpu-pack docs dist clean
+.PHONY: help setup tune test test-changed test-lowest test-installed test-ptx test-older-cuda fuzz lint tree format bench bench-gpu bench-gpu-pack docs dist clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -61,6 +61,14 @@ test-installed:  ## the wheel, in an environment of its own, with the tests mark
 
 test-ptx: setup  ## the operators' CUDA kernels, executed without a GPU (many minutes)
 	$(BIN)/python -m pytest -n auto --dist worksteal --ptx $(PTX_TESTS) $(ARGS)
+
+test-older-cuda: setup  ## Hopper's kernels, compiled with CUDA 13.0 from the index
+	if $(BIN)/python -m pip install --quiet --no-deps --upgrade --target build/cuda-13.0 \
+		"nvidia-cuda-nvrtc==13.0.*" "nvidia-cuda-nvcc==13.0.*"; then \
+		export CUDA_HOME=$$PWD/build/cuda-13.0/nvidia/cu13 \
+		&& $(BIN)/python -m benchmarks.gpu.builds --target cuda:sm_90a \
+		&& $(BIN)/python -m pytest -q tests/cuda_compile/test_hopper.py; \
+	else echo "the package index has no compilers of CUDA 13.0"; fi
 
 fuzz: setup  ## random cases: WHAT=schedules COUNT=20000 [SEED=0 JOBS=2 MODELS=folder]
 	@$(BIN)/python tests/fuzz.py $(or $(WHAT),schedules) --count $(or $(COUNT),1000) \

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import suppress
@@ -25,6 +26,7 @@ from tensorlang.ir import as_dtype
 from tensorlang.targets import Target
 from tensorlang.tuner.limits.gpu_specs import gpu_of
 
+_BUILT = ": built"
 Asked = tuple[str, ...]  # an operator and options, as `tlang tune` takes them
 
 
@@ -73,19 +75,23 @@ def all_built(every: Sequence[Asked], target: str) -> Iterator[str]:
         building = {pool.submit(build, one, target): one for one in every}
         for done in as_completed(building):
             problem = done.exception()
-            said = f"{type(problem).__name__}: {problem}" if problem else "built"
-            yield f"{' '.join(building[done])}: {said}"
+            said = f": {type(problem).__name__}: {problem}" if problem else _BUILT
+            yield f"{' '.join(building[done])}{said}"
 
 
 def main() -> None:
-    """Build them all; what cannot be built is said, and left to the measuring."""
+    """Build them all; exit with 1 if one cannot be built."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.builds")
     parser.add_argument("--target", default="cuda")
     parser.add_argument("--scale", type=int, default=1)
     given = parser.parse_args()
     stage = Stage(given.target, given.scale)
+    failed = 0
     for line in all_built(list(asked(stage)), given.target):
         print(line, flush=True)
+        failed += not line.endswith(_BUILT)
+    if failed:
+        sys.exit(f"{failed} kernels cannot be built")
 
 
 if __name__ == "__main__":
