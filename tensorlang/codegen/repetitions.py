@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
 from typing import Final
 
 from tensorlang.codegen.names import Names
 from tensorlang.codegen.simt.common_subexpressions import hint
 from tensorlang.ir import nodes as ir
+from tensorlang.ir.contents import loops
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.visit import (
     children,
@@ -42,14 +42,20 @@ def name_repetitions(function: ir.Function, names: Names) -> ir.Function:
 
 
 def _in_stages(stmt: ir.Stmt, names: Names) -> ir.Stmt:
-    """Name values in what lies between barriers, and in no loop around them."""
-    if isinstance(stmt, (ir.For, ir.If)) and not holds(stmt, ir.Barrier):
+    """Name values in what a thread runs between barriers, in no loop around them."""
+    if isinstance(stmt, (ir.For, ir.If)) and not _is_around_stages(stmt):
         counted = _Counting()
         counted.visit(stmt)
         return _Naming(names, counted).visit(stmt)
     if isinstance(stmt, (ir.Seq, ir.For, ir.If, ir.While)):
         return rebuild_statements(stmt, lambda part: _in_stages(part, names))
     return stmt
+
+
+def _is_around_stages(stmt: ir.Stmt) -> bool:
+    """Whether barriers or threads are in a statement."""
+    inside = (loop.kind == "bound" for loop in loops(stmt) if loop is not stmt)
+    return holds(stmt, ir.Barrier) or any(inside)
 
 
 @dataclass(slots=True, eq=False)
@@ -229,16 +235,14 @@ class _Counting(_Scopes):
 
 
 class _Naming(_Scopes):
-    """Rewrites a stage whose scopes were counted.
-
-    Names are free again at the end of their scope.
-    """
+    """Rewrites a stage whose scopes were counted."""
 
     def __init__(self, names: Names, counted: _Counting) -> None:
         super().__init__()
         self.names = names
         self.repeated = counted.repeated
         self.coming = iter(counted.scopes)
+        self.given: dict[ir.Expr, list[str]] = defaultdict(list)
 
     def opened(self) -> _Scope:
         """The scope that was counted here."""
@@ -299,19 +303,24 @@ class _Naming(_Scopes):
             if not all(any(d in s.certain for s in around) for d in _divisors(node)):
                 return value  # it may be 0 where the program does not divide
             assert isinstance(value, ir.Expr)
-            var = self.var(_name(value, scope.homes[node]), scope)
+            var = self.var(value, _name(value, scope.homes[node]), scope)
             scope.lets.append(ir.Let(var, value))
             scope.known[node] = var
         return scope.known[node]
 
-    def var(self, name: str, scope: _Scope) -> ir.Var:
-        """A variable for a scope, with a name of no other that is visible in it."""
+    def var(self, value: ir.Expr, hint: str, scope: _Scope) -> ir.Var:
+        """A variable for a value, by whose name nothing else is visible in its scope.
+
+        Different values have different names, as printers bound them by name.
+        """
         inside = [each.inside for each in self.stack[scope.depth :]]
-        taken = self.names.taken.union(*(each.names for each in self.stack), *inside)
-        tries = (f"{name}_{number}" if number else name for number in count())
-        found = next(each for each in tries if each not in taken)
-        scope.names.add(found)
-        return ir.Var(found, i64)
+        seen = set().union(*(each.names for each in self.stack), *inside)
+        name = next((name for name in self.given[value] if name not in seen), "")
+        if not name:
+            name = self.names.fresh(hint)
+            self.given[value].append(name)
+        scope.names.add(name)
+        return ir.Var(name, i64)
 
 
 def _is_short(value: ir.Node) -> bool:

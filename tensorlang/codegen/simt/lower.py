@@ -14,6 +14,7 @@ from tensorlang.codegen.hopper.lower import lower_roles
 from tensorlang.codegen.names import Names, rename_reserved
 from tensorlang.codegen.narrow import widen_narrow
 from tensorlang.codegen.reductions import expand_reductions
+from tensorlang.codegen.repetitions import name_repetitions
 from tensorlang.codegen.simt.common_subexpressions import bind_common
 from tensorlang.codegen.simt.cross_thread_reductions import (
     lower_cross_thread_reductions,
@@ -100,7 +101,8 @@ def _for_groups(function: Function, target: Target) -> Function:
     function = simplify_function(unroll(without_copies(function), names), known)
     function = interleave(deinterleave(function, names))
     function = widen_narrow(split_vectors(function, names))
-    return bind_deep(bind_common(function, names), names)
+    function = bind_common(name_repetitions(function, names), names)
+    return bind_deep(function, names)
 
 
 def _folding_in_order(function: Function) -> Function:

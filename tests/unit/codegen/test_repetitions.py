@@ -106,7 +106,7 @@ def f(x: f32[64], x_y_at: f32[64], y: Out[f32[64]]):
     named = [line.strip() for line in str(made(text)).splitlines() if "i64 =" in line]
     assert named == [
         "x_y_at_1: i64 = i * 8 + j * 2",
-        "x_y_at_1: i64 = i * 7 + j",
+        "x_y_at_2: i64 = i * 7 + j",
     ]
 
 
