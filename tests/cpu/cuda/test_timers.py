@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 
 from tensorlang import targets
+from tensorlang.errors import TargetError
 from tensorlang.ops import find
 from tensorlang.ops.kernels import building
+from tensorlang.runtime.cuda import toolchain
 from tensorlang.tuner.measurement.timers import HostTimer, timer_of
 from tensorlang.tuner.workers import worker
 from tensorlang.tuner.workers.protocol import Candidate
@@ -98,6 +100,25 @@ def test_a_worker_tunes_on_it(timer, driver, monkeypatch):
     outcome = session(relu, (32,)).attempt(candidate(relu, (32,)), 0.0)
     assert (outcome.status, outcome.reason) == ("ok", "")
     assert outcome.seconds == pytest.approx(1.5e-3)
+
+
+def test_why_nothing_can_be_tuned_is_the_candidates_reason(driver, monkeypatch):
+    relu = find("nn.relu")
+    usual = candidate(relu, (32,))
+    driver.fail = {"cuModuleLoadData": 222}
+    outcome = session(relu, (32,)).attempt(usual, 0.0)
+    assert outcome.status == "failed"
+    assert "UNSUPPORTED_PTX_VERSION" in outcome.reason
+    assert "install a driver that is as new" in outcome.reason
+
+    def absent(*_, **__):
+        raise TargetError(f"NVRTC is not found: {toolchain.REMEDY}")
+
+    monkeypatch.setattr(toolchain, "ptx_of", absent)
+    gelu = find("nn.gelu")
+    outcome = session(gelu, (32,)).attempt(candidate(gelu, (32,)), 0.0)
+    assert outcome.status == "failed"
+    assert outcome.reason.endswith("or set CUDA_HOME to a toolkit")
 
 
 def test_a_lost_gpu_ends_the_worker(driver, monkeypatch, capsys):
