@@ -68,7 +68,7 @@ class _Scope:
         homes: The buffers that each value indexes; "" for other uses.
         certain: What the scope divides by in any case: not 0.
         known: The variables of the values named so far, whose `Let`s are `lets`.
-        seen: Nodes that were counted.
+        seen: Nodes that were counted, but for accesses: they are cheap to count again.
         made: Nodes that were rewritten.
         names: The names given in it; `inside`, those in the scopes that it holds.
     """
@@ -215,9 +215,9 @@ class _Counting(_Scopes):
                     return
             scope.homes[node].add(home)
             times = times if scope.uses[node] == 1 else 0
-        elif id(node) in self.stack[-1].seen:
-            return
-        else:
+        elif not isinstance(node, (ir.Ramp, ir.Load)):
+            if id(node) in self.stack[-1].seen:
+                return
             self.stack[-1].seen.add(id(node))
         if not isinstance(node, (ir.Load, ir.Store, ir.AtomicUpdate)):
             for child in children(node):

@@ -1,13 +1,17 @@
 """Indices and bounds that statements repeat have names, bound once."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tensorlang.codegen.names import Names
 from tensorlang.codegen.repetitions import name_repetitions
+from tensorlang.ir import nodes as ir
 from tensorlang.ir.interpreter import run
 from tensorlang.ir.text.parser import parse
 from tensorlang.ir.verification.verifier import verify
+from tensorlang.ir.visit import rebuild, rewriter
 
 TILES = """
 def f(x: f32[n * m], y: Out[f32[n * m]], *, n: i64, m: i64):
@@ -124,3 +128,24 @@ def f(p: i64[4], x: i64[64], y: Out[i64[64]]):
     lines = [line.strip() for line in str(made(text)).splitlines()]
     assert lines[lines.index("row: i64 = p[i]") + 1] == "x_y_at: i64 = row * 16 + i * 2"
     assert "x_y_at_1: i64 = x_y_at + j * 5" in lines
+
+
+def test_an_index_that_accesses_share_counts_for_each():
+    """As vectorized code has them: one object in several places."""
+    text = """
+def f(x: f32[64], y: Out[f32[64]]):
+    for i in range(4):
+        for j in range(4):
+            y[ramp(i * 16 + j * 2, 1, 2)] = x[ramp(i * 16 + j * 2, 1, 2)]
+"""
+    shared: dict[ir.Node, ir.Node] = {}
+
+    @rewriter
+    def visit(node):
+        if isinstance(node, ir.Buffer):
+            return node
+        return shared.setdefault(node, rebuild(node, visit))
+
+    func = parse(text)
+    func = replace(func, body=visit(func.body))
+    assert "x_y_at: i64 = i * 16 + j * 2" in str(name_repetitions(func, Names(func)))
