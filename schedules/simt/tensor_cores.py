@@ -113,7 +113,7 @@ def tensor_cores(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     tile = tile_of(s, knobs, stage, form, sizes, most=_enough(sizes))
     if not pair[1].turned and tile.swizzle and can_interleave(tile, form):
         name = f"wide_{stage.name}" if "wide" in knobs.values else "wide"
-        tile = replace(tile, wide=knobs.flag(name, default=not _ends_long(s, stage)))
+        tile = replace(tile, wide=knobs.flag(name, default=not ends_long(s, stage)))
     again = f"_{stage.name}" if "group" in knobs.values else ""
     group = knobs.choice(f"group{again}", GROUPS, default=16)
     _schedule(s, stage, pair, replace(tile, group=group), form)
@@ -206,7 +206,7 @@ def tile_of(
         for size, limit in zip(sizes[:2], most, strict=True)
     )
     depth = _largest(sizes[2], _DEPTHS[: form.chunk // 4])  # 64 bytes of a row
-    long = _ends_long(s, stage)
+    long = ends_long(s, stage)
     if s.target is None or not NEEDED.issubset(s.target.features):
         raise ScheduleError("the target has no tensor cores")
     few = columns <= 64 or not long
@@ -254,7 +254,7 @@ def _largest(extent: int | None, sizes: tuple[int, ...]) -> int:
     return max(whole) if whole else next((n for n in sizes if n >= extent), sizes[-1])
 
 
-def _ends_long(s: Schedule, stage: Stage) -> bool:
+def ends_long(s: Schedule, stage: Stage) -> bool:
     """Whether the epilogue is expensive."""
     found = (stage_named(s, name) for name in stage_names(s))
     return any(

@@ -13,7 +13,9 @@ operands, are left to `tensor_cores`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Final
 
 from tensorlang.errors import ScheduleError
@@ -21,6 +23,7 @@ from tensorlang.schedules.simt.fragments import Lanes, fragment_layout, swizzled
 from tensorlang.schedules.simt.grid import GROUPS, neighbouring
 from tensorlang.schedules.simt.tensor_cores import (
     FORMS,
+    ends_long,
     epilogues,
     operands,
     padded_operands,
@@ -36,6 +39,7 @@ _COLUMNS: Final = (64, 128, 256)
 _DEPTH: Final = 64  # steps of k in a row of 128 bytes
 _STAGES: Final = (2, 3, 4, 5, 6)
 _USUAL_STAGES: Final = 4
+_PROCESSORS: Final = 132  # of an H100 or H200, if only compiled for
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,7 @@ def warpgroups(s: Schedule, knobs: Knobs, stage: Stage) -> None:
         raise ScheduleError("warpgroups need 16-bit operands contiguous along steps")
     tile = _tile(s, knobs, stage)
     group = knobs.choice("group", GROUPS, default=16)
+    blocks = _blocks(s, knobs, stage, tile)
     axes = tile_axes(stage)
     assert axes is not None
     row, column = axes
@@ -98,7 +103,54 @@ def warpgroups(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     s.bind(j0, "block.x")
     for loop in around:
         s.bind(loop, "block.z")
-    s.pipeline(k0, tile.stages, roles=True)
+    s.pipeline(k0, tile.stages, roles=True, blocks=blocks)
+
+
+def _blocks(s: Schedule, knobs: Knobs, stage: Stage, tile: Tile) -> int | None:
+    """The knob: as many blocks as multiprocessors, or None for one of each tile.
+
+    By default that is so if there are more tiles, or sizes are unknown.
+    """
+    count = _processors(s)
+    sizes = [extent_of(loop) for loop in tile_axes(stage) or ()]
+    tiles = _tiles(sizes, (tile.rows, tile.columns), count)
+    again = f"_{stage.name}" if "persistent" in knobs.values else ""
+    chosen = knobs.flag(f"persistent{again}", default=tiles > count)
+    return count if chosen else None
+
+
+def _largest(
+    s: Schedule, stage: Stage, sizes: tuple[int | None, int | None]
+) -> tuple[int, int]:
+    """Warpgroups and columns: the most that the sizes fill, with a tile for each block.
+
+    An expensive epilogue is written out for fewer columns.
+    """
+    rows, columns = sizes
+    most = _COLUMNS[-2] if ends_long(s, stage) else _COLUMNS[-1]
+    found = [
+        (groups, wide)
+        for wide in reversed(_COLUMNS)
+        for groups in reversed(_GROUPS)
+        if wide <= most and wide <= (columns or wide)
+    ]
+    if rows is None or columns is None:
+        return found[0]
+    count = _processors(s)
+    enough = (x for x in found if _tiles(sizes, (_ROWS * x[0], x[1]), count) >= count)
+    return next(enough, found[-1])
+
+
+def _processors(s: Schedule) -> int:
+    """Multiprocessors of the target."""
+    known = s.target is not None and s.target.index >= 0
+    return s.target.threads if s.target is not None and known else _PROCESSORS
+
+
+def _tiles(sizes: Sequence[int | None], parts: tuple[int, int], unknown: int) -> int:
+    """Tiles of rows and columns; along unknown ones, taken as more than `unknown`."""
+    pairs = zip(sizes, parts, strict=True)
+    return prod(-(-size // part) if size else unknown + 1 for size, part in pairs)
 
 
 def _tile(s: Schedule, knobs: Knobs, stage: Stage) -> Tile:
@@ -118,8 +170,7 @@ def _tile(s: Schedule, knobs: Knobs, stage: Stage) -> Tile:
     )
     if instruction != "wgmma":
         raise ScheduleError("a knob chooses products of warps")
-    groups = max(n for n in _GROUPS if n == 1 or rows is None or rows > _ROWS)
-    wide = max(n for n in _COLUMNS if n == _COLUMNS[0] or (columns or n) >= n)
+    groups, wide = _largest(s, stage, (rows, columns))
     chosen = (
         knobs.choice(f"warpgroups{again}", _GROUPS, default=groups),
         knobs.choice(f"group_columns{again}", _COLUMNS, default=wide),

@@ -279,9 +279,12 @@ class Schedule:
         if self.function is function:
             self.trace = trace
 
-    def pipeline(self, loop: str, stages: int, *, roles: bool = False) -> None:
+    def pipeline(
+        self, loop: str, stages: int, *, roles: bool = False, blocks: int | None = None
+    ) -> None:
         """Prefetch a loop's staged data some iterations ahead, asynchronously."""
-        self.apply("pipeline", loop, stages, **_set_options(roles=roles or None))
+        options = _set_options(roles=roles or None, blocks=blocks)
+        self.apply("pipeline", loop, stages, **options)
 
     def double_buffer(self, loop: str) -> None:
         """Prefetch a loop's staged data one iteration ahead."""

@@ -74,7 +74,7 @@ def test_an_epilogue_works_on_the_fragments(arch):
     shapes = (4096, 1024), (1024, 1024), (1024,), (2,)
     fused = kernel(arch=arch, shapes=shapes, **EPILOGUE)
     assert fused.resources["launches"] == 1
-    assert fused.resources["shared_bytes"] == plain.resources["shared_bytes"]
+    assert fused.resources["shared_bytes"] <= plain.resources["shared_bytes"]
     assert fused.resources["spill_bytes"] == fused.resources["stack_bytes"] == 0
     assert ("HGMMA" if arch == "sm_90a" else "HMMA") in fused.asm
 

@@ -1,17 +1,19 @@
 """Products of warpgroups, fed by bulk copies, as the schedules make them for Hopper."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from tensorlang import targets
 from tensorlang.errors import DeviceError
 from tensorlang.ops import find
 from tensorlang.ops.spec.examples import arguments
 from tensorlang.runtime.cuda import toolchain
 
 RAGGED = [((200, 144), (96, 144)), ((64, 64), (64, 64)), ((129, 272), (272, 272))]
-SIZES = ((130, 320), (64, 320))  # five steps in a ring of four
+SIZES = ((300, 320), (64, 320))  # three tiles of five steps in a ring of four
 # what is written, what is written instead, what is told
 MISTAKES = {
     "a phase of the consumers": (
@@ -37,16 +39,26 @@ MISTAKES = {
     ),
     "no registers are taken": (r"asm.*setmaxnreg\.inc.*", "", "no other one took"),
     "no fence of products": (r"asm.*wgmma\.fence.*", "", "wgmma.fence"),
+    "a phase of the consumers across tiles": (
+        r"(object_wait\(full .*), \(at_\d+ / 4\)",
+        r"\1, (k_3 / 4)",
+        "that do not come",
+    ),
+    "a phase of the producer across tiles": (
+        r"(object_wait\(empty .*), \(at / 4",
+        r"\1, (k_0 / 4",
+        "that do not come",
+    ),
     "no wait of products": (r"asm.*wgmma\.wait_group.*", "", "ends before its wgmma"),
 }
 
 
-def worst(kind, shapes, **attributes):
+def worst(kind, shapes, processors=132):
     """The largest error of dense, relative to the largest result; and the source."""
     op = find("nn.dense")
-    workload = op.workload(*shapes, dtypes=kind, **attributes)
+    workload = op.workload(*shapes, dtypes=kind)
     arrays, scalars = arguments(op, workload, seed=5)
-    kernel = op.build(workload, "cuda")
+    kernel = op.build(workload, replace(targets.get("cuda"), threads=processors))
     kernel.launch(*arrays, *scalars)
     x, w = (array.astype(np.float64) for array in arrays[:2])
     wanted = x @ w.T
@@ -62,6 +74,14 @@ def test_ragged_sizes(kind, shapes):
     assert error < {"bf16": 2**-8, "f16": 2**-11}[kind]
 
 
+@pytest.mark.usefixtures("ptx_driver")
+@pytest.mark.parametrize("processors", [1, 2])
+def test_blocks_that_stay(processors):
+    error, source = worst("bf16", ((290, 320), (128, 320)), processors)
+    assert f"grid ({processors}, 1, 1)" in source
+    assert error < 2**-8
+
+
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_seen(name, ptx_driver, monkeypatch):
     written, instead, told = MISTAKES[name]
@@ -74,6 +94,6 @@ def test_a_mistake_is_seen(name, ptx_driver, monkeypatch):
 
     monkeypatch.setattr(toolchain, "ptx_of", wrong)
     with pytest.raises(DeviceError):
-        worst("bf16", SIZES)
+        worst("bf16", SIZES, processors=1)
     assert made[0] > 0
     assert told in str(ptx_driver.errors.pop())

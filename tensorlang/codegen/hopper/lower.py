@@ -28,7 +28,7 @@ from tensorlang.codegen.hopper.registers import (
 from tensorlang.errors import CodegenError
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.collectives import WARP
-from tensorlang.ir.contents import reads
+from tensorlang.ir.contents import free_vars, reads
 from tensorlang.ir.dtypes import i64, u64
 from tensorlang.ir.simplification.simplify import simplify, simplify_function
 from tensorlang.ir.visit import (
@@ -115,18 +115,20 @@ def _is_first(block: ir.Block) -> ir.Expr:
     return reduce(and_, (simplify(value).equal(0) for value in folded))
 
 
-def _without_names(node: ir.Seq) -> Iterator[ir.Stmt]:
-    """The statements with integer lets substituted.
+def _without_names(node: ir.Seq, thread: ir.Var | None) -> Iterator[ir.Stmt]:
+    """The statements with integer lets that depend on the thread substituted.
 
     Register indices are compared by their value for each thread.
     """
     values: dict[ir.Var, ir.Expr] = {}
     for stmt in node.stmts:
         placed = substitute(stmt, values)
-        if isinstance(placed, ir.Let) and placed.var.dtype == i64 and not reads(placed):
-            values[placed.var] = placed.value
-        else:
-            yield placed
+        match placed:
+            case ir.Let(var=var, value=value) if thread in free_vars(value):
+                if var.dtype == i64 and not reads(value):
+                    values[var] = value
+                    continue
+        yield placed
 
 
 def _roles_joined(stmts: Iterable[ir.Stmt]) -> Iterator[ir.Stmt]:
@@ -158,7 +160,8 @@ class _Roles:
         """Rewrite a statement to instructions."""
         match node:
             case ir.Seq():
-                return ir.seq(*map(self.visit, _roles_joined(_without_names(node))))
+                stmts = _roles_joined(_without_names(node, self.thread))
+                return ir.seq(*map(self.visit, stmts))
             case ir.BarrierObject():
                 return self.declare(node)
             case ir.For(thread="thread.x"):
@@ -178,6 +181,11 @@ class _Roles:
                 return product_of(node, self.threads)
             case _:
                 return rebuild_statements(node, self.visit)
+
+    @property
+    def thread(self) -> ir.Var | None:
+        """The variable of the threads."""
+        return None if self.threads is None else self.threads.var
 
     def declare(self, node: ir.BarrierObject) -> ir.Stmt:
         """Shared memory for the objects; a thread initialises them later."""
@@ -214,9 +222,8 @@ class _Roles:
 
         Copies are then known to be issued once, without a loop over active threads.
         """
-        thread = None if self.threads is None else self.threads.var
         match node.cond:
-            case ir.Compare(op="eq", a=a, b=ir.Const(value=first)) if a == thread:
+            case ir.Compare(op="eq", a=a, b=ir.Const(value=first)) if a == self.thread:
                 warp = (a // WARP).equal(int(first) // WARP)
                 body = self.visit(node.then)
                 if not int(first) % WARP and node.orelse is None:

@@ -52,9 +52,10 @@ def run_roles(
         if cond.any():
             chosen = lanes.take(np.flatnonzero(cond))
             running.append((role, _steps(role.body, machine, chosen, execute)))
-    if held.sum() > REGISTERS * machine.clocks.blocks.count:
+    most = int(np.bincount(machine.clocks.block(lanes), held).max())
+    if most > REGISTERS:
         raise fault(
-            lanes, 0, f"deadlock: the roles want {held.sum()} of {REGISTERS} registers"
+            lanes, 0, f"deadlock: the roles want {most} of {REGISTERS} registers"
         )
     _take_turns(running, machine, lanes)
 

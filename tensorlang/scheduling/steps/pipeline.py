@@ -21,7 +21,7 @@ from tensorlang.ir.visit import (
 from tensorlang.scheduling.analysis import tree
 from tensorlang.scheduling.analysis.facts import Ranges
 from tensorlang.scheduling.primitives import primitive
-from tensorlang.scheduling.steps.roles import in_roles
+from tensorlang.scheduling.steps.roles import in_blocks, in_roles
 from tensorlang.scheduling.steps.staged import Parts, checked, in_stage, with_stages
 
 MOST_STAGES: Final = 8
@@ -29,7 +29,12 @@ MOST_STAGES: Final = 8
 
 @primitive
 def pipeline(
-    func: ir.Function, loop: str, stages: int, *, roles: bool = False
+    func: ir.Function,
+    loop: str,
+    stages: int,
+    *,
+    roles: bool = False,
+    blocks: int | None = None,
 ) -> ir.Function:
     """Prefetch a loop's staged data `stages - 1` iterations ahead, asynchronously.
 
@@ -43,6 +48,8 @@ def pipeline(
         stages: The number of iterations buffered, from 2 to 8.
         roles: Whether warps of their own copy, and the others compute (warp
             specialization): see below.
+        blocks: With roles: the number of blocks that stay, each of which runs through
+            its share of the grid. Its producer copies ahead across these tiles.
 
     Raises:
         ScheduleError: the loop stages nothing, modifies staged data, or is not serial.
@@ -122,7 +129,9 @@ def pipeline(
     """
     if not 2 <= stages <= MOST_STAGES:
         raise ScheduleError(f"pipeline takes 2 to {MOST_STAGES} stages, not {stages}")
-    if roles:
+    if blocks:
+        func = in_blocks(func, loop, blocks)
+    if roles or blocks:
         return in_roles(func, tree.find_loop(func, loop), stages)
     return _staged(func, tree.find_loop(func, loop), stages, ahead=True)
 

@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
+from functools import reduce
+from operator import mul
 from typing import Final
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars, loops, names, writes
 from tensorlang.ir.dtypes import i64
-from tensorlang.ir.visit import fresh, rebuild_statements, replace_buffers, substitute
+from tensorlang.ir.simplification.simplify import simplify
+from tensorlang.ir.visit import (
+    fresh,
+    rebuild,
+    rebuild_statements,
+    replace_buffers,
+    rewriter,
+    substitute,
+)
 from tensorlang.scheduling.analysis import tree
 from tensorlang.scheduling.steps.staged import Parts, checked, in_stage, with_stages
 
@@ -59,6 +69,37 @@ class _Ring:
     stages: int
     full: str
     empty: str
+
+
+def in_blocks(func: ir.Function, loop: str, blocks: int) -> ir.Function:
+    """Bound the grid around a loop: each of so many blocks runs through its share.
+
+    Raises:
+        ScheduleError: the loops bound to blocks are none, or not perfectly nested.
+    """
+    path = tree.find_loop(func, loop)
+    places = [n for n, x in enumerate(path) if isinstance(x, ir.For) and x.thread]
+    grid = [x for x in path if isinstance(x, ir.For) and x.thread]
+    if not grid or places[-1] - places[0] >= len(grid):
+        raise ScheduleError(f"no perfect nest around {loop!r} is bound to blocks")
+    taken = names(func)
+    block, tile = (ir.Var(fresh(name, taken), i64) for name in ("first", "tile"))
+    rest: ir.Expr = tile * blocks + block
+    lets: list[ir.Stmt] = []
+    own: dict[ir.Var, ir.Expr] = {}
+    for bound in reversed(grid):
+        inner = simplify(rest if bound is grid[0] else rest % bound.extent)
+        rest = rest // bound.extent
+        own[bound.var] = inner
+        if not isinstance(inner, ir.Const):
+            name = fresh(f"{tree.stem(bound.var.name)}_tile", taken)
+            own[bound.var] = var = ir.Var(name, bound.var.dtype)
+            lets.append(ir.Let(var, inner))
+    total = reduce(mul, (bound.extent for bound in grid))
+    count = simplify((total + (blocks - 1) - block) // blocks)
+    share = ir.For(tile, count, "serial", ir.seq(*lets, substitute(grid[-1].body, own)))
+    made = ir.For(block, ir.as_expr(blocks), "bound", share, "block.x")
+    return tree.replace(path[: places[0] + 1], made)
 
 
 def in_roles(func: ir.Function, path: tree.Path, stages: int) -> ir.Function:
@@ -126,8 +167,6 @@ def _outside(stmt: ir.Stmt) -> Iterator[ir.Stmt]:
                 yield from _outside(item)
         case ir.For() if not stmt.thread:
             yield from _outside(stmt.body)
-        case ir.If(orelse=None):
-            yield from _outside(stmt.then)
         case _:
             yield stmt
 
@@ -148,7 +187,7 @@ def _need_threads(root: ir.Stmt, parts: Parts) -> None:
     for stmt in _outside(root):
         threads = isinstance(stmt, ir.For) and stmt.thread == "thread.x"
         copies = writes(stmt) and writes(stmt) <= set(parts.staged)
-        if not (threads or copies or isinstance(stmt, ir.Alloc)):
+        if not (threads or copies or isinstance(stmt, ir.Alloc | ir.Let)):
             raise ScheduleError(
                 f"{tree.called(stmt)} has no loop over threads: bind one of its loops"
             )
@@ -185,10 +224,27 @@ def _producer(program: _Program, ring: _Ring, taken: set[str]) -> ir.Stmt:
         ir.Wait(ring.empty, number % stages, number // stages - 1),
         ir.Arrive(ring.full, number % stages, ir.seq(*copies)),
     )
-    for loop in reversed(program.loops):
-        own = ir.Var(fresh(loop.var.name, taken), loop.var.dtype)
-        body = with_fields(loop, var=own, body=substitute(body, {loop.var: own}))
-    return body
+    for node in reversed(program.path):
+        if isinstance(node, ir.Seq):
+            body = ir.seq(*(x for x in node.stmts if isinstance(x, ir.Let)), body)
+        elif isinstance(node, ir.For):
+            body = with_fields(node, body=body)
+    return renamed(body, program.path, taken)
+
+
+def renamed(body: ir.Stmt, path: tree.Path, taken: set[str]) -> ir.Stmt:
+    """A copy of the loops and values on a path, under names of their own."""
+    bound = [node.var for node in path if isinstance(node, ir.For)]
+    for node in path:
+        if isinstance(node, ir.Seq):
+            bound += [stmt.var for stmt in node.stmts if isinstance(stmt, ir.Let)]
+    new = {var: with_fields(var, name=fresh(var.name, taken)) for var in bound}
+
+    @rewriter
+    def visit(node: ir.Node) -> ir.Node:
+        return new.get(node, node) if isinstance(node, ir.Var) else rebuild(node, visit)
+
+    return visit(body)
 
 
 def _consumer(

@@ -1,5 +1,7 @@
 """Products of warpgroups: the schedule, run with every check; and its faults."""
 
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -53,6 +55,30 @@ def test_planted_faults_are_found(old, new, message):
     assert old in text
     with pytest.raises(InterpreterError, match=message):
         error_of(parse(text.replace(old, new)), 64, 64, 192)
+
+
+ALONE = replace(HOPPER, threads=1, index=0)  # one block for all tiles
+
+
+def test_phases_run_on_across_the_tiles_of_a_block():
+    func = scheduled(70, 64, 80, SMALL | {"ring": 3}, ALONE)
+    assert parse(show(func)) == func
+    assert error_of(func, 70, 64, 80) == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("(tile_1 * 2 + k_3) // 3)", "k_3 // 3)"),  # of the consumers
+        ("(tile_0 * 2 + k_0) // 3 - 1)", "k_0 // 3 - 1)"),  # of the producer
+        ("arrive(empty[(tile_1 * 2 + k_3) % 3])", "arrive(empty[k_3 % 3])"),
+    ],
+)
+def test_a_wrong_phase_across_tiles_is_found(old, new):
+    text = show(scheduled(130, 64, 80, SMALL | {"ring": 3}, ALONE))
+    assert old in text
+    with pytest.raises(InterpreterError, match="phase"):
+        error_of(parse(text.replace(old, new)), 130, 64, 80)
 
 
 @pytest.mark.parametrize("of_producer", ["", ", registers=168"])
