@@ -142,7 +142,8 @@ def array_of(tensor: TensorProto, what: str) -> np.ndarray:
     if any(n < 0 for n in tensor.dims):
         raise GraphError(f"{what} has shape {list(tensor.dims)}; sizes are 0 or more")
     try:
-        made = np.array(library().numpy_helper.to_array(tensor), dtype, order="C")
+        held: np.ndarray = library().numpy_helper.to_array(tensor)
+        made = held.astype(dtype, order="C", copy=not held.flags.c_contiguous)
     except (ValueError, TypeError, OverflowError) as problem:
         raise GraphError(f"{what} is not a tensor: {problem}") from None
     return made

@@ -18,7 +18,7 @@ import numpy as np
 
 from tensorlang.errors import ArgumentError, WeightError
 from tensorlang.graph.networks.network import Network
-from tensorlang.onnx.calls import dtype_of
+from tensorlang.onnx.calls import array_of, dtype_of
 from tensorlang.onnx.checks import Note
 from tensorlang.onnx.files import (
     blocks_of,
@@ -142,11 +142,12 @@ def read(
             file is opened.
 
     Returns:
-        The model without external weights, and these as arrays.
+        The model without large and external weights, and these as arrays.
 
     Raises:
         ArgumentError: there is no such file, it is not ONNX, or onnx is missing.
         WeightError: external data is missing, or not in the file's folder.
+        DTypeError, GraphError: a large weight is none.
     """
     onnx = library()
     try:
@@ -157,8 +158,32 @@ def read(
         raise ArgumentError(f"{path!r:.80} is not a file path: {problem}") from None
     model = _checked(place, lambda: onnx.load_from_string(place.read_bytes()))
     arrays = fetched(model, place.parent if data else None)
+    arrays |= _taken_out(model, str(place))
     _checked(place, lambda: onnx.checker.check_model(model))
     return model, arrays
+
+
+def _taken_out(model: ModelProto, name: str) -> dict[str, np.ndarray]:
+    """Remove the model's large weights and return them: a check copies what it sees.
+
+    Raises:
+        DTypeError, GraphError: as for `array_of`.
+    """
+    graph, kept = model.graph, []
+    listed = {each.name for each in graph.input}
+    found: dict[str, np.ndarray] = {}
+    for tensor in graph.initializer:
+        if math.prod(tensor.dims) <= _SMALL or tensor.name in found:
+            kept.append(tensor)
+            continue
+        said = f"{name}: initializer {tensor.name!r}"
+        found[tensor.name] = array_of(tensor, said)
+        if tensor.name not in listed:
+            graph.input.append(_typed(tensor))
+    if found:
+        del graph.initializer[:]
+        graph.initializer.extend(kept)
+    return found
 
 
 def _checked(place: Path, step: Callable[[], T]) -> T:
