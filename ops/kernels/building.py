@@ -21,6 +21,7 @@ from tensorlang.ops.pins import ALGORITHM, pinned, sources
 from tensorlang.records import lookup
 from tensorlang.runtime import build as build_kernel
 from tensorlang.runtime import cached_kernel
+from tensorlang.runtime.building import is_cached, name_kernel
 
 with lazy.modules(__name__):  # kernels from the cache need none of these
     from tensorlang import schedules as library
@@ -52,6 +53,23 @@ def build(
         return build_kernel(make(), chosen)
     first_miss.missed(key, chosen)
     return cached_kernel(key, make, chosen)
+
+
+def file_name(
+    op: Operator,
+    workload: Workload,
+    target: Target | str | None,
+    kernel: Kernel | None,
+) -> None:
+    """Note on disk that a kernel, built for another workload, serves this one, too."""
+    if kernel is not None and op.in_library:
+        chosen = targets.get(target)
+        name_kernel(request(op, workload, chosen)[0], kernel, chosen)
+
+
+def is_built(op: Operator, workload: Workload, target: Target) -> bool:
+    """Whether the best known kernel for a workload is in memory or on disk."""
+    return is_cached(request(op, workload, target)[0], target)
 
 
 def request(

@@ -19,7 +19,7 @@ from tensorlang import ir
 
 SUMS: Final = 64  # of a strip, in all gates
 CELL: Final = "_cell"  # what the block of a cell is called, after that of its products
-_STEP: Final = ir.Var("step", ir.i64)  # the loop over steps
+_STEP: Final = "step"  # the loop over steps
 Sum: TypeAlias = "Callable[[int], ir.Expr]"  # a sum, by the number of its gate
 
 
@@ -172,7 +172,9 @@ class Recurrence:
         return ir.seq(products, _nest(name, step, (row, unit), body))
 
     def _step(self, name: str, kind: str) -> ir.Axis:
-        return ir.Axis(ir.Var(f"v{name}_step", ir.i64), kind, self._length, _STEP)
+        return ir.Axis(
+            ir.Var(f"v{name}_step", ir.i64), kind, self._length, ir.Var(_STEP, ir.i64)
+        )
 
     def results(self, *phases: ir.Stmt) -> tuple[ir.Tensor, ...]:
         """All outputs, the last one, and the last values of further states."""
@@ -188,7 +190,7 @@ class Recurrence:
 
         nests = ir.seq(
             self._units("first", first),
-            ir.For(_STEP, self._length, "serial", ir.seq(*phases)),
+            ir.For(ir.Var(_STEP, ir.i64), self._length, "serial", ir.seq(*phases)),
             self._units("last", end),
         )
         stage = ir.Stage(nests, tuple(self._made), tuple(self._read))

@@ -6,21 +6,17 @@ representations using RNN encoder-decoder for statistical machine translation", 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, Literal
 
 from tensorlang import ir
 from tensorlang.errors import ArgumentError
+from tensorlang.ops.nn.epilogues import activated
 from tensorlang.ops.nn.recurrence import Place, Recurrence, Sum, packed
 from tensorlang.ops.spec.definition import operator
 from tensorlang.ops.spec.signature import Floats, Indices
 
 _STATE: Final = (64, 512)
-_ACTIVATIONS: Final[Mapping[str, Callable[[ir.Expr], ir.Expr]]] = {
-    "tanh": ir.tanh,
-    "sigmoid": ir.sigmoid,
-    "relu": lambda value: ir.maximum(value, ir.as_expr(0).cast(value.dtype)),
-}
 
 
 def _usual(gates: int) -> tuple[tuple[int, ...], ...]:
@@ -198,7 +194,7 @@ def rnn(
     loop = Recurrence(gates, h, lengths, reverse)
 
     def cell(at: Place, total: Sum) -> ir.Stmt:
-        value = _ACTIVATIONS[activation](total(0) + loop.of_input(at, 0))
+        value = activated(total(0) + loop.of_input(at, 0), activation)
         shown = ir.Var("shown", value.dtype)
         return ir.seq(ir.Let(shown, value), loop.after(at, shown))
 

@@ -163,6 +163,14 @@ def is_cached(key: str, target: Target) -> bool:
     return (key, target) in _NAMED or cache.has(_name(key, target))
 
 
+def name_kernel(key: str, kernel: Kernel, target: Target) -> None:
+    """Put the name `key` of a kernel on disk, unless there is one of that name."""
+    name = _name(key, target)
+    own = next((k for k, held in [*_KERNELS.items()] if held is kernel), None)
+    if own is not None and not cache.has(name):
+        cache.save(name, cache.Entry({"kernel": own}, {}))
+
+
 def file_kernel(
     key: str, make: Callable[[], ir.Function | Schedule], target: Target
 ) -> None:

@@ -20,6 +20,7 @@ import stat
 import sys
 import threading
 import warnings
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ with lazy.modules(__name__):  # only for the default
 VARIABLE: Final = "TENSORLANG_CACHE"
 LIMIT_BYTES: Final = 1 << 30
 LIMIT_ENTRY: Final = 1 << 27
+LIMIT_NOTES: Final = 1 << 14
 _MAGIC: Final = b"tensorlang cache 1 "
 _SUFFIX: Final = ".tlc"
 # packages that determine the code generated for a definition
@@ -91,6 +93,52 @@ def has(key: str) -> bool:
     """Whether there is an entry of this key, usable or not."""
     folder = directory()
     return folder is not None and (folder / (key + _SUFFIX)).exists()
+
+
+def notes() -> dict[str, str]:
+    """Short texts by key, which `note` adds to: those of the current code versions."""
+    folder = directory()
+    return {} if folder is None else _notes_in(folder)
+
+
+def note(key: str, text: str) -> None:
+    """Add a line of text to the notes, unless there are too many.
+
+    They are a file of lines, each with its checksum, to which all processes append: a
+    line that was torn or altered is not read.
+    """
+    folder = directory()
+    if folder is None:
+        return
+    held = _notes_in(folder)
+    if key in held or len(held) >= LIMIT_NOTES:
+        return
+    held[key] = text
+    line = f"{key} {text}"
+    with suppress(OSError), _notes_file(folder).open("ab", buffering=0) as file:
+        file.write(f"{_checksum(line)} {line}\n".encode())
+
+
+@cache
+def _notes_in(folder: Path) -> dict[str, str]:
+    """The notes on disk, read once."""
+    found: dict[str, str] = {}
+    with suppress(OSError):
+        lines = _bounded(_notes_file(folder)).decode(errors="replace").splitlines()
+        for line in lines[:LIMIT_NOTES]:
+            checksum, _, rest = line.partition(" ")
+            if checksum == _checksum(rest):
+                key, _, text = rest.partition(" ")
+                found[key] = text
+    return found
+
+
+def _notes_file(folder: Path) -> Path:
+    return folder / f"{key_of('notes')}.notes"
+
+
+def _checksum(line: str) -> str:
+    return f"{zlib.crc32(line.encode()):08x}"
 
 
 def _bounded(path: Path) -> bytes:

@@ -17,8 +17,8 @@ from tensorlang.ops import (
     operator,
     operators,
 )
-from tensorlang.ops.kernels import ahead, first_miss
-from tensorlang.runtime import building
+from tensorlang.ops.kernels import ahead, first_miss, tracing
+from tensorlang.runtime import building, cache
 
 pytestmark = pytest.mark.llvm_only
 SHAPE = (6, 10)
@@ -81,6 +81,22 @@ def test_another_process_builds_some(runs):
     assert runs.made.count("tests_ahead_own") == 1
     np.testing.assert_array_equal(runs.first(2, "together"), expected)
     assert runs.made == []  # all are on disk
+
+
+def test_a_program_that_ran_before_is_not_traced(runs, monkeypatch):
+    expected = runs.first(1, "alone")
+    trace = tracing.trace
+
+    def only_own(spec, *args, **options):
+        assert spec.id == own.id
+        return trace(spec, *args, **options)
+
+    monkeypatch.setattr(tracing, "trace", only_own)
+    cache._notes_in.cache_clear()
+    for op in operators():
+        op._traces.clear()
+    np.testing.assert_array_equal(runs.first(1, "alone"), expected)
+    assert runs.made == []
 
 
 @pytest.mark.parametrize("interpreter", ["", "/bin/true", "python-that-is-not-there"])

@@ -173,3 +173,14 @@ def test_the_oldest_files_go_first_when_it_grows_too_large(folder, monkeypatch):
         os.utime(folder / name, (age, age))
     cache._prune(folder)
     assert [path.name for path in folder.iterdir()] == ["d"]
+
+
+def test_notes_outlive_a_process_and_harm(folder, monkeypatch):
+    monkeypatch.setattr(cache, "LIMIT_NOTES", 3)
+    for name in "abcd":
+        cache.note(name, f"what is known of {name}")
+    cache.note("a", "another thing")
+    path = only_file(folder)
+    path.write_bytes(path.read_bytes().replace(b"known of b", b"told of b")[:-3])
+    cache._notes_in.cache_clear()
+    assert cache.notes() == {"a": "what is known of a"}
