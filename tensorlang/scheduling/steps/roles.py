@@ -98,7 +98,8 @@ def in_blocks(func: ir.Function, loop: str, blocks: int) -> ir.Function:
     total = reduce(mul, (bound.extent for bound in grid))
     count = simplify((total + (blocks - 1) - block) // blocks)
     share = ir.For(tile, count, "serial", ir.seq(*lets, substitute(grid[-1].body, own)))
-    made = ir.For(block, ir.as_expr(blocks), "bound", share, "block.x")
+    staying = simplify(ir.Binary("min", total, ir.as_expr(blocks)))
+    made = ir.For(block, staying, "bound", share, "block.x")
     return tree.replace(path[: places[0] + 1], made)
 
 
