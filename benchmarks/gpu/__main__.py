@@ -88,7 +88,6 @@ def _environment(site: Path, given: argparse.Namespace, work: Path) -> dict[str,
     tree, site, out = work.absolute() / "tree", site.absolute(), given.out
     path = [str(tree), str(site), os.environ.get("PYTHONPATH", "")]
     path += [str(_REHEARSAL)] if given.rehearse else []
-    home = environment.toolkit()
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, path)),
@@ -98,7 +97,6 @@ def _environment(site: Path, given: argparse.Namespace, work: Path) -> dict[str,
         "TENSORLANG_CACHE": str((work / KERNELS).absolute()),
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
         "PYTHONUNBUFFERED": "1",
-        **({"CUDA_HOME": str(home)} if home else {}),
     }
 
 

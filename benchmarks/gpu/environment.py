@@ -8,12 +8,10 @@ were built for. An outdated one that is not in the folder is used as it is.
 from __future__ import annotations
 
 import ctypes
-import os
 import re
-import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 
@@ -26,33 +24,17 @@ NEEDED = {
     "ml_dtypes": "0.5",
     "llvmlite": "0.46",
     "jinja2": "3.1",
-    "MarkupSafe": "2",
     "optuna": "4.0",
-    "alembic": "1.5",
-    "Mako": "1.1",
-    "colorlog": "6",
-    "sqlalchemy": "1.4.2",
-    "tqdm": "4",
-    "PyYAML": "5",
-    "packaging": "20",
-    "typing_extensions": "4",
     "typer": "0.12",
-    "click": "8",
-    "shellingham": "1.3",
     "rich": "13",
     "pygments": "2",
-    "markdown-it-py": "2",
-    "mdurl": "0",
     "platformdirs": "4",
     "filelock": "3.13",
     "pytest": "8",
-    "pluggy": "1",
-    "iniconfig": "1",
     "hypothesis": "6.100",
-    "sortedcontainers": "2",
 }
 # and to open a GPU
-OPENERS = {"cuda-bindings": "12.9", "cuda-pathfinder": "1"}
+OPENERS = {"cuda-bindings": "12.9"}
 
 
 def gpu() -> str:
@@ -68,47 +50,43 @@ def gpu() -> str:
     return name.value.decode()
 
 
-def toolkit() -> Path | None:
-    """The CUDA toolkit: `CUDA_HOME`, nvcc on the PATH, or the default location."""
-    nvcc = shutil.which("nvcc")
-    places = [os.environ.get("CUDA_HOME"), nvcc and Path(nvcc).resolve().parents[1]]
-    for place in filter(None, [*places, "/usr/local/cuda"]):
-        if (Path(place) / "include" / "cuda.h").is_file():
-            return Path(place)
-    return None
-
-
 def version(text: str) -> tuple[int, ...]:
     """The leading numbers of a version."""
     return tuple(map(int, re.findall(r"\d+", text.split("+", maxsplit=1)[0])[:3]))
 
 
-def lacking(
-    wheels: Path | None = None, needed: Mapping[str, str] = NEEDED
-) -> list[str]:
-    """Distributions that are missing or outdated here.
-
-    Further ones in a folder of wheels are their dependencies.
-    """
-    files = wheels.glob("*.whl") if wheels else ()
-    brought = {path.name.partition("-")[0]: "0" for path in files}
-    listed = {_plain(name) for name in needed}
-    more = {
-        name: least for name, least in brought.items() if _plain(name) not in listed
-    }
-    return [
-        name
-        for name, least in {**needed, **more}.items()
-        if version(version_here(name)) < version(least) or not version_here(name)
-    ]
+def version_here(name: str, site: Path | None = None) -> str:
+    """The version of a distribution that is here, or in a folder; else empty."""
+    found = _distribution(name, site)
+    return found.version if found else ""
 
 
-def version_here(name: str) -> str:
-    """The version of a distribution that is here; else empty."""
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return ""
+def _distribution(name: str, site: Path | None) -> metadata.Distribution | None:
+    path = [*([str(site)] if site else []), *sys.path]
+    return next(iter(metadata.distributions(name=name, path=path)), None)
+
+
+def missing(site: Path, needed: Iterable[str]) -> list[str]:
+    """What is neither here nor in a folder, of distributions and what they require."""
+    from pip._vendor.packaging.requirements import Requirement
+
+    absent, seen, waiting = [], set(), list(needed)
+    while waiting:
+        name = waiting.pop(0)
+        if _plain(name) in seen:
+            continue
+        seen.add(_plain(name))
+        found = _distribution(name, site)
+        if found is None:
+            absent.append(name)
+            continue
+        wanted = map(Requirement, found.requires or ())
+        waiting += [
+            each.name
+            for each in wanted
+            if each.marker is None or each.marker.evaluate({"extra": ""})
+        ]
+    return absent
 
 
 def _plain(name: str) -> str:
@@ -133,25 +111,35 @@ def wheel_of(name: str, folder: Path) -> Path | None:
 def install(
     site: Path, wheels: Path | None, needed: Mapping[str, str] = NEEDED
 ) -> list[str]:
-    """Install missing packages from the folder; return a report line for each.
+    """Install what is missing or outdated from the folder; return report lines.
 
     Raises:
         RuntimeError: a package is neither installed nor in the folder.
     """
     site.mkdir(parents=True, exist_ok=True)
-    wanted = lacking(wheels, needed)
-    found = {name: wheel_of(name, wheels) if wheels else None for name in wanted}
-    absent = [name for name, path in found.items() if path is None]
-    gone = [name for name in absent if not version_here(name)]
-    if gone:
-        place = f"neither here nor in {wheels}" if wheels else "missing here"
-        raise RuntimeError(f"{', '.join(gone)}: {place}; {REGISTRY_HINT}")
-    files = {name: str(path) for name, path in found.items() if path}
+    least = {_plain(name): wanted for name, wanted in needed.items()}
+    names = sorted(
+        {path.name.partition("-")[0] for path in wheels.glob("*.whl")} if wheels else ()
+    )
+    chosen = [
+        name
+        for name in names
+        if version(version_here(name)) < version(least.get(_plain(name), "0"))
+        or not version_here(name)
+    ]
+    files = [path for name in chosen if wheels and (path := wheel_of(name, wheels))]
     if files:
-        _pip(site, list(files.values()))
-    said = [f"installed {', '.join(files)}"] if files else ["all packages are here"]
-    return said + [
-        f"{name} {version_here(name)} is older than asked for" for name in absent
+        _pip(site, list(map(str, files)))
+    if absent := missing(site, needed):
+        place = f"neither here nor in {wheels}" if wheels else "missing here"
+        raise RuntimeError(f"{', '.join(absent)}: {place}; {REGISTRY_HINT}")
+    return [
+        f"installed {', '.join(chosen)}" if files else "all packages are here",
+        *(
+            f"{name} {here} is older than asked for"
+            for name, wanted in needed.items()
+            if version(here := version_here(name, site)) < version(wanted)
+        ),
     ]
 
 

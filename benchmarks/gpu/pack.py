@@ -60,7 +60,7 @@ def _wheels(folder: Path, python: str, names: list[str]) -> bool:
         options += ["--platform", tag]
     options += ["--no-deps"] if names else []
     needed = {**NEEDED, **OPENERS}
-    least = {name.lower(): version for name, version in needed.items()}
+    least = {name.lower(): wanted for name, wanted in needed.items()}
     wanted = [
         f"{name}=={here}"
         if (here := version_here(name))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tensorlang.errors import DeviceMemoryError, KernelError
-from tensorlang.ops import find, nn, optim
+from tensorlang.ops import find, math, nn, optim
 from tensorlang.ops.spec.examples import arguments
 from tensorlang.runtime.cuda import arrays as cuda_arrays
 from tensorlang.runtime.cuda import device as cuda_device
@@ -119,3 +119,40 @@ def test_many_sets_in_few_launches_are_as_one_at_a_time():
     for together, each in zip(sets, alone, strict=True):
         for a, b in zip(together, each, strict=True):
             assert torch.equal(a, b)
+
+
+@pytest.mark.gpu_only
+def test_calls_are_part_of_a_graph_that_torch_captures():
+    torch = pytest.importorskip("torch", reason="no GPU in torch: not installed")
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU: this PyTorch has no CUDA")
+    torch.manual_seed(3)
+    x = torch.randn(64, 1000, device="cuda")
+    given = torch.randn(64, 1000, device="cuda")
+    for _ in range(3):  # loads the kernels
+        nn.softmax(x)
+        math.sum(x)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        rows, total = nn.softmax(x), math.sum(x)
+    for scale in (1.0, 2.0):
+        x.copy_(given * scale)
+        graph.replay()
+        torch.cuda.synchronize()
+        torch.testing.assert_close(rows, torch.softmax(x, -1))
+        torch.testing.assert_close(total, x.double().sum().float(), rtol=1e-4, atol=1)
+        torch.testing.assert_close(nn.softmax(x), rows, rtol=0, atol=0)  # beside it
+
+
+@pytest.mark.gpu_only
+def test_a_fault_on_the_gpu_is_raised_by_a_later_call():
+    torch = pytest.importorskip("torch", reason="no GPU in torch: not installed")
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU: this PyTorch has no CUDA")
+    table = torch.rand(50, 8, device="cuda")
+    wrong, right = (torch.tensor([1, n], device="cuda") for n in (99, 49))
+    nn.embedding(wrong, table)
+    torch.cuda.synchronize()
+    with pytest.raises(KernelError, match="in an earlier call"):
+        nn.embedding(right, table)
+    assert torch.equal(nn.embedding(right, table), table[right])

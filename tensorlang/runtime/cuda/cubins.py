@@ -13,6 +13,7 @@ from typing import Final
 from tensorlang.runtime import cache
 from tensorlang.runtime.cuda import toolchain
 
+_BUILD: Final = re.compile(r"\.r[\d.]+/\S*")  # an update of the same release
 _HEADER: Final = re.compile(r"\A(//.*\n)*")  # for readers: names target and knobs
 
 
@@ -26,7 +27,8 @@ def cubin_of(source: str, arch: str) -> tuple[bytes, dict[str, int]]:
         TargetError: a compiler is missing.
     """
     code, how = _HEADER.sub("", source), " ".join(toolchain.OPTIONS)
-    key = cache.digest_of("cubin", toolchain.versions(), how, arch, code)
+    compilers = _BUILD.sub("", toolchain.versions())
+    key = cache.digest_of("cubin", compilers, how, arch, code)
     known = cache.load(key)
     if known is not None:
         return known.blobs["cubin"], dict(known.header["resources"])

@@ -175,7 +175,9 @@ def _nvrtc() -> ctypes.CDLL:
 
 @cache
 def _library() -> Path | None:
-    for folder in _folders():
+    """NVRTC, of the first folder that has a ptxas for its PTX; else of the first."""
+    whole = [folder for folder in _folders() if (folder / "bin" / "ptxas").exists()]
+    for folder in (*whole, *_folders()):
         for part in ("lib", "lib64", "bin"):
             found = sorted((folder / part).glob("*nvrtc.so.*")) or sorted(
                 (folder / part).glob("nvrtc64_*.dll")
@@ -199,7 +201,7 @@ def _tool(name: str) -> str | None:
 
 @cache
 def _folders() -> tuple[Path, ...]:
-    """Candidate toolkit folders: `CUDA_HOME`, then those from PyPI."""
+    """Candidate toolkit folders: `CUDA_HOME`, those from PyPI, and nvcc's."""
     return tuple(_places())
 
 
@@ -209,4 +211,6 @@ def _places() -> Iterator[Path]:
     spec = find_spec("nvidia")
     for root in (spec.submodule_search_locations or ()) if spec else ():
         yield from sorted(Path(root).iterdir(), reverse=True)
+    if nvcc := shutil.which("nvcc"):
+        yield Path(nvcc).resolve().parents[1]
     yield Path("/usr/local/cuda")

@@ -423,11 +423,32 @@ def test_the_ring_is_alone_and_ends(tmp_path):
     assert names[ring + 1 :] == [*later, "tests/cuda", "tests/targets"]
 
 
-def test_what_the_folder_holds_besides_is_installed_where_it_is_missing(tmp_path):
+def test_what_the_folder_holds_is_installed_where_it_is_missing(tmp_path, monkeypatch):
     environment = module("environment")
-    for name in ("not_here_at_all-1.0", "pytest-99.0"):
+    for name in ("not_here_at_all-1.0", "pytest-99.0", "optuna-99.0"):
         (tmp_path / f"{name}-py3-none-any.whl").touch()
-    assert environment.lacking(tmp_path) == [*environment.lacking(), "not_here_at_all"]
+    monkeypatch.setitem(environment.NEEDED, "optuna", "98")
+    asked = []
+    monkeypatch.setattr(environment, "_pip", lambda _, files: asked.extend(files))
+    environment.install(tmp_path / "site", tmp_path)
+    assert [Path(file).name.partition("-")[0] for file in asked] == [
+        "not_here_at_all",
+        "optuna",  # outdated
+    ]
+
+
+def test_what_packages_require_is_looked_for(tmp_path):
+    missing = module("environment").missing
+    assert missing(tmp_path, ["pytest", "optuna"]) == []
+    for name, requires in {
+        "outer": ["inner>=1", "elsewhere; sys_platform == 'win32'", "m; extra == 'x'"],
+        "inner": ["Not.There"],
+    }.items():
+        (tmp_path / f"{name}-1.0.dist-info").mkdir()
+        lines = [f"Name: {name}", "Version: 1.0"]
+        lines += [f"Requires-Dist: {each}" for each in requires]
+        (tmp_path / f"{name}-1.0.dist-info" / "METADATA").write_text("\n".join(lines))
+    assert missing(tmp_path, ["outer", "nothing"]) == ["nothing", "Not.There"]
 
 
 def test_what_jax_was_asked_for_is_waited_for():

@@ -70,3 +70,20 @@ def test_of_a_toolkit_only_shared_objects_are_loaded(folders, monkeypatch):
     monkeypatch.setattr(toolchain.ctypes, "CDLL", lambda p: loaded.append(Path(p).name))
     toolchain._nvrtc()
     assert loaded == ["libnvrtc-builtins.so.13.0", "libnvrtc.so.13"]
+
+
+def test_nvrtc_is_taken_with_a_ptxas_of_its_own(folders):
+    asked, pypi = folders
+    library(asked)  # as PyTorch brings it, without ptxas
+    library(pypi)
+    tool(pypi, "ptxas")
+    assert toolchain._library().is_relative_to(pypi)
+
+
+def test_a_toolkit_on_the_path_is_looked_at(tmp_path, monkeypatch):
+    (tmp_path / "toolkit" / "bin").mkdir(parents=True)
+    (tmp_path / "bin").mkdir()
+    tool(tmp_path / "toolkit", "nvcc")
+    (tmp_path / "bin" / "nvcc").symlink_to(tmp_path / "toolkit" / "bin" / "nvcc")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert tmp_path / "toolkit" in list(toolchain._places())
