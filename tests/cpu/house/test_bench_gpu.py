@@ -400,6 +400,29 @@ def test_kernels_that_travel_lie_in_the_cache_of_the_steps(tmp_path, monkeypatch
     assert Path(cache).stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.parametrize(
+    ("name", "shapes", "dtype"),
+    [("nn.gelu", [(1 << 20,)], "f32"), ("nn.dense", [(4096, 4096)] * 2, "bf16")],
+)
+@pytest.mark.usefixtures("ptx_driver")
+def test_kernels_that_travel_are_those_of_the_gpu(name, shapes, dtype):
+    from tensorlang import targets
+    from tensorlang.ops import find
+    from tensorlang.ops.kernels import building
+    from tensorlang.runtime import backends
+    from tensorlang.runtime.cuda import cubins
+
+    def source(target):
+        op = find(name)
+        workload = op.workload(*shapes, dtypes=dtype)
+        func, _ = building.default(op, workload, target, {})
+        backend = backends.of(target)
+        text = backend.render(backend.lower(func.function, target), target, {})
+        return cubins._HEADER.sub("", text)
+
+    assert source(module("builds").whole("cuda:sm_90a")) == source(targets.get("cuda"))
+
+
 def test_the_ring_is_alone_and_ends(tmp_path):
     """A barrier with a wrong phase waits for ever: its tests have 30 seconds."""
     main = importlib.import_module("benchmarks.gpu.__main__")
