@@ -20,8 +20,9 @@ from tensorlang.graph.passes.rewriting import Rewriter
 from tensorlang.graph.program import Graph
 from tensorlang.graph.scopes import named as layer
 from tensorlang.graph.values import Named, Node, Value
-from tensorlang.ops import random
+from tensorlang.ops import nn, random
 
+_VIEW: Final = "nn.reshape"
 _CONVOLUTIONS: Final = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
 _ANCHORS: Final = ("nn.dense", *_CONVOLUTIONS)
 _ACTIVATIONS: Final = ("relu", "gelu", "silu", "sigmoid", "tanh")
@@ -52,6 +53,11 @@ class Chain:
     value: Value | None = None
     seen: list[Value] = field(default_factory=list)
     threaded: Value | None = None
+
+    @property
+    def viewed(self) -> bool:
+        """Whether its result has other dimensions than the product."""
+        return any(node.id == _VIEW for node in self.nodes)
 
     def has(self, *names: str) -> bool:
         """Whether one of these arguments is set."""
@@ -98,7 +104,9 @@ class Fuse(Rewriter):
             made = head.op(*args, **kwargs)  # type: ignore[operator]
         made.node.where, made.node.path = head.where, head.path
         assert chain.value is not None
-        for value in (*chain.seen, chain.value):
+        for node, value in zip(chain.nodes, (*chain.seen, chain.value), strict=True):
+            if node.id == _VIEW:
+                made = nn.reshape(made, self.given(arguments_of(node)["shape"]))
             self.now[value] = made
 
 
@@ -132,12 +140,16 @@ def _chain(head: Node, users: Users, ends: set[Value], taken: set[int]) -> Chain
         assert value is not None
         follower = _only(chain, value, users.get(value, ()))
         if value in ends or follower is None or id(follower) in taken:
-            return chain
+            break
         if not any(step(chain, follower) for step in _STEPS):
-            return chain
+            break
         chain.nodes.append(follower)
         chain.seen.append(value)
         chain.value = follower.results[0]
+    while chain.nodes[-1].id == _VIEW:  # nothing followed
+        chain.nodes.pop()
+        chain.value = chain.seen.pop()
+    return chain
 
 
 def _only(chain: Chain, value: Value, users: Sequence[Node]) -> Node | None:
@@ -156,6 +168,15 @@ def _movable(node: Node, value: Value) -> bool:
     """Whether a node only depends on the sign of a value."""
     own = node.id == "nn.relu_grad" and node.args[0] is not value
     return own and node.args[1] is value
+
+
+def _reshaped(chain: Chain, node: Node) -> bool:
+    """Rows in other dimensions, before an activation."""
+    if node.id != _VIEW or chain.head.id != "nn.dense":
+        return False
+    before, after = (each.shape for each in (node.inputs[0], node.results[0]))
+    same = bool(after) and before[-1] == after[-1] and len(node.inputs) == 1
+    return same and not chain.has("activation", "residual", "key")
 
 
 def _activation(chain: Chain, node: Node) -> bool:
@@ -184,6 +205,7 @@ def _dropout(chain: Chain, node: Node) -> bool:
         return False
     named = arguments_of(node)
     fits = chain.head.id == "nn.dense" and named["stream"] == "jax"
+    fits = fits and not chain.viewed
     if not fits or chain.has("key", "residual") or isinstance(named["rate"], Value):
         return False
     chain.more["dropout"] = float(named["rate"])
@@ -236,4 +258,4 @@ def _after(value: Value, node: Node) -> bool:
     return value.node is not None and value.node.serial > node.serial
 
 
-_STEPS: Final[tuple[Step, ...]] = (_bias, _activation, _dropout, _residual)
+_STEPS: Final[tuple[Step, ...]] = (_bias, _reshaped, _activation, _dropout, _residual)

@@ -13,6 +13,7 @@ from tensorlang.graph.specs import Dim, Extent
 from tensorlang.graph.values import Node, Tensor, Value
 from tensorlang.onnx.calls import Held, Operand, dtype_in, dtype_of
 from tensorlang.onnx.folding import foldable, folded, tidy, to_value
+from tensorlang.onnx.operators.formulas import activation_of
 from tensorlang.onnx.reading import READERS, Read, Results, reads
 from tensorlang.onnx.writer import Writer, argument, writes
 from tensorlang.ops import math, nn, operators
@@ -90,12 +91,9 @@ for _kind, _op in {"Max": math.maximum, "Min": math.minimum, "Sum": math.add}.it
 
 @reads("Mul", folds=True)
 def multiply(a: Operand, b: Operand) -> Results:
-    """The product; that of a value and its own sigmoid is SiLU."""
-    for x, gate in ((a, b), (b, a)):
-        node = gate.node if isinstance(gate, Tensor) else None
-        if node is not None and node.id == "nn.sigmoid" and node.args[0] is x:
-            return nn.silu(x)
-    return _multiply(a, b)
+    """The product, or the activation that it is."""
+    known = activation_of(a, b)
+    return _multiply(a, b) if known is None else known
 
 
 @reads("Sign", folds=True)
