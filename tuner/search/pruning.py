@@ -12,14 +12,18 @@ from functools import singledispatch
 from math import prod
 from typing import TYPE_CHECKING, Final
 
-from tensorlang.codegen.simt.host import Launch, launches
-from tensorlang.codegen.simt.lower import lower
+from tensorlang import lazy
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.visit import children, walk
 from tensorlang.targets import Target
 from tensorlang.tuner.limits.gpu_specs import MOST_REGISTERS, REGISTER_FILE, gpu_of
 
+with lazy.modules(__name__):  # for GPUs only
+    from tensorlang.codegen.simt import host
+    from tensorlang.codegen.simt import lower as lowering
+
 if TYPE_CHECKING:
+    from tensorlang.codegen.simt.host import Launch
     from tensorlang.runtime import Kernel
 
 MOST_OPERATIONS: Final = 60_000  # unrolled vector operations in one kernel
@@ -44,7 +48,8 @@ def refusal(func: ir.Function, target: Target) -> str:
             f"more than {MOST_OPERATIONS}"
         )
     if target.kind != "llvm":
-        reasons = (_too_large(each, target) for each in launches(lower(func, target)))
+        made = host.launches(lowering.lower(func, target))
+        reasons = (_too_large(each, target) for each in made)
         return next(filter(None, reasons), "")
     return ""
 
@@ -91,7 +96,7 @@ def overrun(kernel: Kernel) -> str:
     if spilled := told.get("spill_bytes", 0):
         return f"its registers do not suffice: {spilled} bytes are spilled"
     registers = told.get("registers", 0)
-    for launch in launches(kernel.lowered):
+    for launch in host.launches(kernel.lowered):
         threads, shared = prod(launch.block), sum(map(_size, launch.shared))
         if not gpu.resident(threads, registers, shared):
             return (

@@ -21,7 +21,7 @@ from functools import cached_property
 from math import inf
 from typing import Any, Final, TextIO
 
-from tensorlang import targets
+from tensorlang import lazy, targets
 from tensorlang.errors import (
     ArgumentError,
     DeviceError,
@@ -45,7 +45,6 @@ from tensorlang.tuner.measurement import measuring_lock
 from tensorlang.tuner.measurement.processor_load import Load
 from tensorlang.tuner.measurement.timers import Timer, timer_of
 from tensorlang.tuner.search.pruning import overrun
-from tensorlang.tuner.static.cost import static_cost
 from tensorlang.tuner.workers import guard, memory, protocol
 from tensorlang.tuner.workers.protocol import (
     FAILED,
@@ -59,6 +58,9 @@ from tensorlang.tuner.workers.protocol import (
 )
 from tensorlang.tuner.workers.scheduler import LocalScheduler, Scheduled
 from tensorlang.workload import Workload
+
+with lazy.modules(__name__):  # for GPUs that are not here
+    from tensorlang.tuner.static import cost
 
 Send = Callable[[Mapping[str, object]], None]
 Ask = Callable[[Mapping[str, object]], Mapping[str, Any]]
@@ -130,7 +132,7 @@ class Session:
                 return Outcome(ILLEGAL, why, ir=ir, spent=spent)
             if self._static:
                 with self._stage("estimate", spent):
-                    guess = static_cost(kernel, self._op, self._workload)
+                    guess = cost.static_cost(kernel, self._op, self._workload)
                 return Outcome(OK, "", guess.seconds, ir=ir, spent=spent)
             with self._stage("check", spent):
                 error = self._checked(candidate, kernel, func)
