@@ -62,7 +62,7 @@ def test_key_split_and_fold_in(impl):
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("bounds", [(0.0, 1.0), (-3.3, 7.7), (5, 10), (0.1, 0.3)])
 def test_uniform(dtype, bounds):
-    for shape in SHAPES:
+    for shape in SHAPES if bounds == (0.0, 1.0) else [(1001,)]:
         ours = random.uniform(random.key(7), shape, dtype, *bounds)
         same(ours, jax.random.uniform(jax_key(), shape, dtype, *bounds))
 

@@ -42,11 +42,11 @@ def test_it_is_added_before_the_activation(image, window, how, biased, layout) -
     x = x if layout == "NCHW" else last(x)
     plain = nn.conv2d(x, w, b, layout=layout, **how)
     more = 4 * normal(plain.shape)
-    for name, function in ACTIVATIONS.items():
+    every = (image, window, how) == CASES[0]
+    for name in ACTIVATIONS if every else ["relu6"]:
         given = {"layout": layout, "activation": name, "addend": more, **how}
-        np.testing.assert_allclose(
-            nn.conv2d(x, w, b, **given), function(plain + more), atol=2e-5
-        )
+        wanted = ACTIVATIONS[name](plain + more)
+        np.testing.assert_allclose(nn.conv2d(x, w, b, **given), wanted, atol=2e-5)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float16, ml_dtypes.bfloat16])
