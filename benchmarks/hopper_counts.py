@@ -19,8 +19,9 @@ from tensorlang.ops.kernels.building import default
 HOPPER = targets.to_compile("cuda:sm_90a")
 RUNGS: dict[str, dict[str, object]] = {
     "products of warps, `cp.async`": {"instruction": "mma"},
-    "warpgroups, roles, bulk copies": {"persistent": False},
-    "the same, blocks that stay": {},
+    "warpgroups, roles, bulk copies": {"persistent": False, "bulk_store": False},
+    "the same, blocks that stay": {"bulk_store": False},
+    "the same, results stored in bulk": {},
 }
 STEP = 64  # along k
 # column -> its instructions
@@ -54,7 +55,7 @@ def loops(sass: str) -> list[list[str]]:
 
 
 def counted(size: int, knobs: dict[str, object]) -> list[str]:
-    """A row of the table: counts of the loops over k, registers, bytes spilled."""
+    """A row of the table: counts of the loops over k, stores, registers, spills."""
     dense = find("nn.dense")
     workload = dense.workload((size, size), (size, size), dtypes="bf16")
     kernel = build(default(dense, workload, HOPPER, knobs)[0], HOPPER, store=False)
@@ -68,14 +69,15 @@ def counted(size: int, knobs: dict[str, object]) -> list[str]:
             for column, word in COLUMNS.items():
                 count = sum(bool(re.search(word, line)) for line in body)
                 totals[column] += count * STEP / depth
-    told = kernel.resources["registers"], kernel.resources["spill_bytes"]
+    stores = len(re.findall(r"\bSTG\.|\bUTMASTG\.", kernel.asm))
+    told = stores, kernel.resources["registers"], kernel.resources["spill_bytes"]
     return [f"{number:g}" for number in (*totals.values(), *told)]
 
 
 def main() -> None:
     """Print the table."""
     size = int(sys.argv[1]) if len(sys.argv) > 1 else 4096
-    titles = ("", *COLUMNS, "registers", "spilled bytes")
+    titles = ("", *COLUMNS, "stores of results", "registers", "spilled bytes")
     print(f"| {' | '.join(titles)} |\n|{'---|' * len(titles)}")
     for name, knobs in RUNGS.items():
         print(f"| {name} | {' | '.join(counted(size, knobs))} |")

@@ -116,8 +116,6 @@ def fragment_layout(
     names = [*_names(first), *({"row": "i", "column": "j"}[side] for side in order)]
     (rows, columns), (m, n) = lanes.sizes, lanes.warps
     warp = f"(i // {rows // m} * {n} + j // {columns // n})"
-    if n == 1:
-        warp = f"i // {rows // m}"
     products = lanes.products
     if lanes.wide:
         return (

@@ -31,6 +31,7 @@ from tensorlang.schedules.simt.tensor_cores import (
     temporary,
 )
 from tensorlang.schedules.stages import Stage, extent_of, tile_axes
+from tensorlang.schedules.tiling import written
 from tensorlang.scheduling import Knobs, Schedule
 
 _ROWS: Final = 64  # of one instruction
@@ -49,6 +50,7 @@ class Tile:
     groups: int
     columns: int
     stages: int
+    bulk: bool
     depth: int = _DEPTH
 
     @property
@@ -93,17 +95,35 @@ def warpgroups(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     s.reorder(*around, i0, j0, k0, i1, i2, j1, k1)
     write, sums = s.cache_write(block, result, "shared", at=j0)
     epilogues(s, result, write)
+    back = _passed(s, write, j0, tile) if tile.bulk else ""
     for operand in pair:
         _, buffer = staged(s, block, operand, copies, k0)
         s.transform_layout(buffer, swizzled(tile.depth, form.chunk))
     lanes.share(s, write)
     s.transform_layout(sums, fragment_layout(lanes))
     s.tensorize(i1, "warpgroup")
+    if back:
+        s.tensorize(s.loops(back)[-4], "warpgroup")
     s.bind(i0, "block.y")
     s.bind(j0, "block.x")
     for loop in around:
         s.bind(loop, "block.z")
     s.pipeline(k0, tile.stages, roles=True, blocks=blocks)
+
+
+def _passed(s: Schedule, write: str, at: str, tile: Tile) -> str:
+    """Pass results through shared memory, to be stored in bulk; returns that block.
+
+    Tiles of 64 by 64 are contiguous, their rows of 128 bytes swizzled.
+    """
+    back, out = s.cache_write(write, written(s, write), "shared", at=at)
+    row = "r, (c // 8 % 8 ^ r % 8) * 8 + c % 8"
+    s.transform_layout(out, f"lambda r, c: (c // 64, {row})")
+    i, j = s.loops(back)[-2:]
+    group, row_in = s.split(i, [tile.groups, _ROWS])
+    panel, column_in = s.split(j, [None, 64])
+    s.reorder(group, panel, row_in, column_in)
+    return back
 
 
 def _blocks(s: Schedule, knobs: Knobs, stage: Stage, tile: Tile) -> int | None:
@@ -176,11 +196,16 @@ def _tile(s: Schedule, knobs: Knobs, stage: Stage) -> Tile:
         knobs.choice(f"group_columns{again}", _COLUMNS, default=wide),
     )
     assert s.target is not None
+    whole = columns is not None and columns % 8 == 0  # rows of 16 bytes
+    bulk = knobs.flag(f"bulk_store{again}", default=whole)
+    if bulk and not whole:
+        raise ScheduleError(f"rows of {columns} results are no multiple of 16 bytes")
     stage_bytes = 2 * _DEPTH * (_ROWS * chosen[0] + chosen[1])
-    most = (s.target.shared_bytes - 2048) // stage_bytes
+    out_bytes = 2 * _ROWS * chosen[0] * chosen[1] if bulk else 0
+    most = (s.target.shared_bytes - 2048 - out_bytes) // stage_bytes
     stages = knobs.choice(
         f"ring{again}", _STAGES, default=min(_USUAL_STAGES, most), why="as many as fit"
     )
     if stages > most:
         raise ScheduleError(f"{stages} stages of {stage_bytes} bytes do not fit")
-    return Tile(*chosen, stages)
+    return Tile(*chosen, stages, bulk)

@@ -25,6 +25,13 @@ _TABLE: Final = {
         10,
         "object, to, from, row, column; rows, columns, those of the box, swizzle",
     ),
+    "bulk_commit": (0, "the stores so far are a group"),
+    "bulk_store": (
+        9,
+        "row, column, from, to; rows, columns, those of the box, swizzle",
+    ),
+    "bulk_wait": (0, "until all groups of the thread have read what they store"),
+    "group_barrier": (2, "a barrier, by its number, of so many threads; both proxies"),
     "elect_one": (0, "whether it is the one thread that its warp elects"),
     "set_registers": (2, "registers of a thread, and whether these are more"),
     "wait_phase": (2, "until the phase of an object that has this parity is complete"),

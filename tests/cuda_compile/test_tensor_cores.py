@@ -49,8 +49,10 @@ def test_warpgroups_multiply_what_bulk_copies_bring(kind):
     products = re.findall(rf"\bHGMMA\.64x256x16\.{kinds}", made.asm)
     assert len(copies) == 2  # of each step, in a loop that is not unrolled
     assert len(products) % 4 == 0  # of each step of 64
-    assert len(re.findall(r"\bELECT\b", made.asm)) == 1
+    assert len(re.findall(r"\bELECT\b", made.asm)) == 2  # to copy, and to store
     assert len(re.findall(r"\bUSETMAXREG", made.asm)) == 2
+    assert len(re.findall(r"\bUTMASTG\.2D", made.asm)) == 4  # of 64 columns each
+    assert not re.search(r"\bSTG\b", made.asm)
     assert "HMMA" not in made.asm
 
 

@@ -49,6 +49,22 @@ MISTAKES = {
         r"\1, (k_0 / 4",
         "that do not come",
     ),
+    "no fence of what a bulk store reads": (
+        r"asm.*fence\.proxy\.async.*",
+        "",
+        "may not see what a thread wrote",
+    ),
+    "no wait of bulk stores": (
+        r"asm.*bulk\.wait_group\.read.*",
+        "",
+        "before its bulk stores have read",
+    ),
+    "no barrier before a bulk store": (r"asm.*bar\.sync.*", "", "since the last"),
+    "no wait before the next results": (
+        r"asm.*wait_group\.read 0.*\n(.*fence.proxy)",
+        r"\1",
+        "while a bulk store read it",
+    ),
     "no wait of products": (r"asm.*wgmma\.wait_group.*", "", "ends before its wgmma"),
 }
 

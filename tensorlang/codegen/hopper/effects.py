@@ -15,6 +15,7 @@ from tensorlang.ir.nodes import as_expr as _expr
 from tensorlang.ir.visit import walk
 
 COPY: Final = "bulk_copy"
+STORE: Final = "bulk_store"
 
 
 def effect(name: str, *args: ExprLike) -> Evaluate:
@@ -41,11 +42,22 @@ class TensorMap:
 
     @classmethod
     def of(cls, copy: Call) -> TensorMap:
-        """The tensor map of a bulk copy."""
-        _, _, source, _, _, rows, columns, *rest = copy.args
-        assert isinstance(source, Load)
-        box_rows, box_columns, swizzle = (_number(part) for part in rest)
-        return cls(source.buffer, rows, columns, (box_rows, box_columns), swizzle)
+        """The tensor map of a bulk copy or store."""
+        *_, rows, columns, box_rows, box_columns, swizzle = copy.args
+        box = _number(box_rows), _number(box_columns)
+        return cls(mapped(copy).buffer, rows, columns, box, _number(swizzle))
+
+
+def mapped(copy: Call) -> Load:
+    """The matrix in global memory of a bulk copy or store."""
+    matrix = copy.args[2 if copy.name == COPY else 3]
+    assert isinstance(matrix, Load)
+    return matrix
+
+
+def is_mapped(node: Node) -> bool:
+    """Whether a node is a bulk copy or store, which use tensor maps."""
+    return isinstance(node, Call) and node.name in (COPY, STORE)
 
 
 def tensor_maps(node: Node) -> tuple[TensorMap, ...]:
@@ -54,7 +66,7 @@ def tensor_maps(node: Node) -> tuple[TensorMap, ...]:
 
 
 def _copies(node: Node) -> Iterator[Call]:
-    return (n for n in walk(node) if isinstance(n, Call) and n.name == COPY)
+    return (n for n in walk(node) if isinstance(n, Call) and is_mapped(n))
 
 
 def _number(expr: Expr) -> int:

@@ -19,12 +19,14 @@ from typing import Final
 
 from tensorlang.codegen.hopper.copies import copies_of
 from tensorlang.codegen.hopper.effects import effect
+from tensorlang.codegen.hopper.layouts import WARPGROUP
 from tensorlang.codegen.hopper.products import product_of
 from tensorlang.codegen.hopper.registers import (
     at_start,
     check_registers,
     threads_of,
 )
+from tensorlang.codegen.hopper.stores import is_store, store_of
 from tensorlang.errors import CodegenError
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.collectives import WARP
@@ -98,12 +100,10 @@ def _without_axes(stmt: ir.Node, inside: bool = False) -> ir.Node:
     made = rebuild(stmt, lambda child: _without_axes(child, below))
     if not isinstance(made, ir.Block) or not below:
         return made
-    if made.where is not None:
-        raise CodegenError(
-            f"block {made.name} is part of an instruction: it can have no condition"
-        )
     values = {axis.var: axis.value for axis in made.axes}
     body = substitute(made.body, values)
+    if made.where is not None:
+        body = ir.If(made.where, body)
     if made.init is not None and made.init != ir.seq():
         body = ir.seq(ir.If(_is_first(made), substitute(made.init, values)), body)
     return body if inside else replace(made, axes=(), body=body, init=None)
@@ -176,8 +176,13 @@ class _Roles:
                 return self.arrive(node)
             case ir.Wait():
                 return effect("wait_phase", self.place(node), node.phase & 1)
+            case ir.Barrier(scope="warpgroup") if self.threads is not None:
+                number = self.threads.var // WARPGROUP + 1  # 0 is that of the block
+                return effect("group_barrier", number, WARPGROUP)
             case ir.Block() if _is_collective(node):
                 assert self.threads is not None
+                if is_store(node):
+                    return store_of(node, self.threads.var)
                 return product_of(node, self.threads)
             case _:
                 return rebuild_statements(node, self.visit)
@@ -209,7 +214,10 @@ class _Roles:
 
     def role(self, node: ir.Role) -> ir.Stmt:
         """What the threads of a role do."""
-        return ir.seq(*self.registers(node), self.visit(node.body))
+        inside = (n for n in walk_statements(node) if isinstance(n, ir.Block))
+        stores = any(_is_collective(n) and is_store(n) for n in inside)
+        last = [effect("bulk_wait")] if stores else []
+        return ir.seq(*self.registers(node), self.visit(node.body), *last)
 
     def registers(self, node: ir.Role) -> Iterator[ir.Stmt]:
         """Increase or decrease the registers of the role's threads."""

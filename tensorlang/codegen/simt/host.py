@@ -25,7 +25,7 @@ from math import prod
 from typing import Any, Final, TypeAlias
 
 from tensorlang.codegen.folding import mul, product
-from tensorlang.codegen.hopper.effects import COPY, TensorMap, tensor_maps
+from tensorlang.codegen.hopper.effects import TensorMap, is_mapped, mapped, tensor_maps
 from tensorlang.codegen.simt.alignment import alignments
 from tensorlang.codegen.simt.launches import is_launch
 from tensorlang.codegen.simt.threads import BLOCKS, THREADS
@@ -251,8 +251,8 @@ def _extent(around: tuple[ir.For, ...], index: str) -> ir.Expr:
 def _used(node: ir.Node) -> Iterator[ir.Buffer]:
     """The buffers that a node accesses, in order; bulk copies use tensor maps."""
     below = children(node)
-    if isinstance(node, ir.Call) and node.name == COPY:
-        below = tuple(part for part in below if part is not node.args[2])
+    if isinstance(node, ir.Call) and is_mapped(node):
+        below = tuple(part for part in below if part is not mapped(node))
     for child in below:
         if isinstance(child, ir.Buffer):
             if not isinstance(node, ir.Alloc):

@@ -14,7 +14,7 @@ from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.operations import COMPARISONS, INTEGERS
 
-MAX_EXHAUSTIVE: Final = 1 << 14
+MAX_EXHAUSTIVE: Final = 1 << 15
 
 _NUMPY: Final[dict[str, Callable[..., Any]]] = {
     **INTEGERS,

@@ -55,7 +55,10 @@ def collective(func: ir.Function, loop: str, scope: str) -> ir.Function:
         kinds = _kinds(body, outer.var) or {"spatial"}
         axes.append(ir.Axis(var, min(kinds), outer.extent, at[outer.var]))
         values[outer.var] = var
-    nest = substitute(_around(inner, with_fields(body, init=ir.seq())), values)
+    nest = substitute(
+        _around(inner, with_fields(body, init=ir.seq() if _folds(body) else None)),
+        values,
+    )
     init = _init(inner, body, taken)
     block = ir.Block(
         fresh(f"{body.name}_{scope}", taken),
@@ -80,12 +83,20 @@ def _nest(groups: ir.For) -> tuple[list[ir.For], ir.Block]:
         loops.append(stmt)
         stmt = stmt.body
     plain = all(x.kind == "serial" and tree.constant(x.extent) for x in loops)
-    if plain and isinstance(stmt, ir.Block) and stmt.where is None:
+    if (
+        plain
+        and isinstance(stmt, ir.Block)
+        and (stmt.where is None or not _folds(stmt))
+    ):
         return loops[1:], stmt
     raise ScheduleError(
         f"loop {groups.var.name!r} is not around serial loops of constant length and "
         "one block without a condition: pad the block, and bind no loop of it"
     )
+
+
+def _folds(block: ir.Block) -> bool:
+    return any(axis.kind in FOLDED for axis in block.axes)
 
 
 def _around(loops: Sequence[ir.For], body: ir.Stmt) -> ir.Stmt:
@@ -101,7 +112,7 @@ def _kinds(block: ir.Block, var: ir.Var) -> set[str]:
 
 def _init(inner: Sequence[ir.For], block: ir.Block, taken: set[str]) -> ir.Stmt | None:
     """The nest that starts the sums of a group; None for a block without any."""
-    if block.init == ir.seq() or not any(axis.kind in FOLDED for axis in block.axes):
+    if block.init == ir.seq() or not _folds(block):
         return block.init
     axes = tuple(axis for axis in block.axes if axis.kind not in FOLDED)
     start = start_of(block, updates_of(block))

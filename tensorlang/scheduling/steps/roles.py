@@ -9,10 +9,13 @@ from functools import reduce
 from operator import mul
 from typing import Final
 
+import numpy as np
+
 from tensorlang.errors import ScheduleError
 from tensorlang.ir import nodes as ir
-from tensorlang.ir.contents import free_vars, loops, names, writes
+from tensorlang.ir.contents import free_vars, loops, names, reads, writes
 from tensorlang.ir.dtypes import i64
+from tensorlang.ir.semantics import evaluate
 from tensorlang.ir.simplification.simplify import simplify
 from tensorlang.ir.visit import (
     fresh,
@@ -23,6 +26,7 @@ from tensorlang.ir.visit import (
     substitute,
 )
 from tensorlang.scheduling.analysis import tree
+from tensorlang.scheduling.steps.kept import kept_by_groups
 from tensorlang.scheduling.steps.staged import Parts, checked, in_stage, with_stages
 
 WARP: Final = 32
@@ -41,12 +45,14 @@ class _Program:
         parts: The parts of the staged loop.
         threads: Threads that compute.
         held: Temporaries that live across the loops over threads, in registers.
+        passed: Those in shared memory, parts of which each warpgroup keeps to itself.
     """
 
     path: tree.Path
     parts: Parts
     threads: int
     held: tuple[ir.Buffer, ...]
+    passed: tuple[ir.Buffer, ...]
 
     @property
     def loops(self) -> tuple[ir.For, ...]:
@@ -130,7 +136,8 @@ def in_roles(func: ir.Function, path: tree.Path, stages: int) -> ir.Function:
         ir.Role(thread < count, computing, _left(count)),
     )
     made = ir.seq(
-        *map(ir.Alloc, (*ring.buffers.values(), *_in_registers(program).values())),
+        *map(ir.Alloc, (*ring.buffers.values(), *program.passed)),
+        *map(ir.Alloc, _in_registers(program).values()),
         ir.BarrierObject(ring.full, 1, stages),
         ir.BarrierObject(ring.empty, count // WARP, stages),
         ir.For(thread, ir.as_expr(count + GROUP), "bound", roles, "thread.x"),
@@ -151,12 +158,19 @@ def _program(path: tree.Path, parts: Parts) -> _Program:
             f"iterations: all are to have the same multiple of {GROUP} for roles"
         )
     own = {n.buffer for n in _outside(root) if isinstance(n, ir.Alloc)}
-    held = tuple(sorted(own - set(parts.staged), key=lambda buffer: buffer.name))
-    made = _Program(path, parts, count, held)
+    kept = sorted(own - set(parts.staged), key=lambda buffer: buffer.name)
+    held = tuple(buffer for buffer in kept if _by_threads(buffer, count))
+    passed = tuple(buffer for buffer in kept if buffer not in held)
+    made = _Program(path, parts, count, held, passed)
     _need_one_length(made.loops)
     _need_threads(root, parts)
-    for buffer in held:
-        _need_owners(buffer, count)
+    for buffer in passed:
+        if buffer.scope != "shared" or not kept_by_groups(root, buffer):
+            raise ScheduleError(
+                f"{buffer.name!r} is shared by the {count} threads of a role, which do "
+                "not meet: transform_layout its indices to a thread and to registers "
+                "of it, or pass it inside of warpgroups"
+            )
     return made
 
 
@@ -194,14 +208,16 @@ def _need_threads(root: ir.Stmt, parts: Parts) -> None:
             )
 
 
-def _need_owners(buffer: ir.Buffer, threads: int) -> None:
-    """Refuse a temporary that is not laid out by threads, which do not meet."""
-    if buffer.layout is not None and len(buffer.layout.results) > 1:
-        return
-    raise ScheduleError(
-        f"{buffer.name!r} is shared by the {threads} threads of a role, which do not "
-        "meet: transform_layout its indices to a thread and to registers of it"
+def _by_threads(buffer: ir.Buffer, threads: int) -> bool:
+    """Whether a temporary is laid out by threads: the first place is a thread's."""
+    shape = [tree.constant(extent) for extent in buffer.shape]
+    if buffer.layout is None or len(buffer.layout.results) < 2 or None in shape:
+        return False
+    grid = np.indices([n or 0 for n in shape], np.int64)
+    first = evaluate(
+        buffer.layout.results[0], dict(zip(buffer.layout.vars, grid, strict=True))
     )
+    return int(np.max(first)) == threads - 1
 
 
 def _in_registers(program: _Program) -> dict[ir.Buffer, ir.Buffer]:
@@ -263,15 +279,17 @@ def _consumer(
     )
     loop = program.parts.loop
     whole = tree.swap(_statement(program.path[0]), loop, with_fields(loop, body=body))
-    return replace_buffers(_by(thread)(whole), _in_registers(program))
+    return replace_buffers(_by(thread, program.passed)(whole), _in_registers(program))
 
 
-def _by(thread: ir.Var) -> Callable[[ir.Stmt], ir.Stmt]:
-    """Rewrite loops over threads to what one thread does."""
+def _by(thread: ir.Var, passed: Sequence[ir.Buffer]) -> Callable[[ir.Stmt], ir.Stmt]:
+    """Rewrite loops over threads to what one does, which meets others of its group."""
 
     def visit(stmt: ir.Stmt) -> ir.Stmt:
         if isinstance(stmt, ir.For) and stmt.thread:
-            return substitute(stmt.body, {stmt.var: thread})
+            meet = (reads(stmt) | writes(stmt)) & set(passed)
+            body = substitute(stmt.body, {stmt.var: thread})
+            return ir.seq(ir.Barrier("warpgroup"), body) if meet else body
         if isinstance(stmt, ir.Alloc):
             return ir.seq()
         return rebuild_statements(stmt, visit)

@@ -71,6 +71,7 @@ class Batch:
         self.groups = np.zeros(self.count, np.int64)  # committed by each thread
         self.objects: dict[int, Any] = {}  # of mbarrier, by their place
         self.products: dict[Any, Any] = {}  # of wgmma, that nothing has waited for
+        self.stores: list[Any] = []  # in bulk, that nothing has waited for
         self.fenced = np.zeros(self.count, bool)
         self.pools: Any = None  # of setmaxnreg
         warps = -(-self.block_size // WARP)

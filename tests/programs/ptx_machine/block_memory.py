@@ -172,6 +172,10 @@ class SharedMemory(OwnedMemory):
         where = np.array([[at // self.unit]])
         self._check_visible(where, where[0] * self.unit, np.array([lane]))
 
+    def forget_readers(self, at: np.ndarray, size: int) -> None:
+        """What was read there is ordered before what is to come."""
+        self.readers[self._units(at, size)] = 0
+
     def fence_proxies(self, lanes: np.ndarray) -> None:
         """The asynchronous proxy sees what these threads did before."""
         self.unfenced[np.isin(self.unfenced, 1 + lanes)] = 0

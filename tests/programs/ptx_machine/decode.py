@@ -138,13 +138,30 @@ def _lanes(ins: Instruction, names: Names, whole: bool) -> Read:
 
 
 def _barrier(ins: Instruction, names: Names) -> Decoded:
-    """`bar.sync 0`, `barrier.sync 0`, and `bar.warp.sync mask`."""
+    """`bar.sync 0`, `barrier.sync 0`, `bar.sync n, threads`, `bar.warp.sync mask`."""
     words = [w for w in ins.modifiers if w not in ("cta", "aligned")]
     if words == ["warp", "sync"]:
         return Decoded(ins, "warp", _meet, arrived=_lanes(ins, names, whole=False))
+    if words == ["sync"] and len(ins.operands) == 2:
+        return Decoded(ins, "warp", _meet, arrived=_named_barrier(ins, names))
     if words != ["sync"] or ins.operands != (Number(0),):
         raise Fault(f"{ins.text} is not known")
     return Decoded(ins, "barrier")
+
+
+def _named_barrier(ins: Instruction, names: Names) -> Read:
+    """Which threads find as many as are wanted beside them, of their number."""
+    number, wanted = (reader(o, named("u32"), names) for o in ins.operands)
+
+    def arrived(s: Batch, ix: Lanes) -> np.ndarray:
+        lanes = s.lanes(ix)
+        numbers = np.broadcast_to(number(s, ix), len(lanes)).astype(np.int64)
+        if ((numbers < 1) | (numbers > 15)).any():
+            raise Fault("barriers of some threads are 1 to 15", int(lanes[0]))
+        key = s.owner[lanes] * 16 + numbers
+        return np.bincount(key)[key] == np.broadcast_to(wanted(s, ix), len(lanes))
+
+    return arrived
 
 
 def _meet(s: Batch, ix: Lanes) -> None:
@@ -154,7 +171,7 @@ def _meet(s: Batch, ix: Lanes) -> None:
 
 def _step(ins: Instruction, names: Names) -> Step:
     if ins.name == "cp" and "bulk" in ins.modifiers:
-        return objects.bulk_copy(ins, names)
+        return objects.bulk(ins, names)
     if ins.name in _STEPS:
         return _STEPS[ins.name](ins, names)
     if ins.name in _NOTHING:

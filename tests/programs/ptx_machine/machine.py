@@ -166,10 +166,13 @@ class Run:
         return -1
 
     def check_exit(self, lanes: np.ndarray) -> None:
-        """Products of warpgroups must have been waited for."""
+        """Products of warpgroups and bulk stores must have been waited for."""
         late = {first for first, _ in self.batch.products} & set(lanes.tolist())
         if late:
             raise Fault("a thread ends before its wgmma does", min(late))
+        late = {store[0] for store in self.batch.stores} & set(lanes.tolist())
+        if late:
+            raise Fault("a thread ends before its bulk stores have read", min(late))
 
     def meet(self, ins: Decoded, counter: int, ix: Lanes) -> int:
         """An instruction of warps: those that are complete do it, the others wait."""

@@ -23,7 +23,7 @@ from .accesses import parts
 from .batch import PARAM_WINDOW, Batch, Lanes, Read, Step
 from .faults import Fault
 from .operands import Names, address, reader, writer
-from .program import Instruction, Vector
+from .program import Instruction, Number, Vector
 from .types import named
 
 U32, S32, U64, PRED = named("u32"), named("s32"), named("u64"), named("pred")
@@ -166,6 +166,60 @@ def _land(s: Batch, held: BarrierObject) -> None:
     held.advance()
 
 
+def bulk(ins: Instruction, names: Names) -> Step:
+    """All that begin with `cp.async.bulk`."""
+    words = ins.modifiers
+    if words[2:] == ("commit_group",):
+        return lambda _s, _ix: None
+    if words[2] == "wait_group" and ins.operands == (Number(0),):
+        return _stored
+    if words[3:] == ("2d", "global", "shared@cta", "bulk_group"):
+        return bulk_store(ins, names)
+    return bulk_copy(ins, names)
+
+
+def bulk_store(ins: Instruction, names: Names) -> Step:
+    """`cp.async.bulk.tensor.2d.global... [map, {column, row}], [from]`.
+
+    What is there when it begins has to stay until the thread waits for its groups.
+    """
+    given, start = ins.operands
+    if not isinstance(given, Vector):
+        raise Fault("a tensor map and coordinates are wanted")
+    maps, places = address(given.parts[0], names), address(start, names)
+    coordinates = [reader(p, S32, names) for p in parts(given.parts[1], 2)]
+
+    def step(s: Batch, ix: Lanes) -> None:
+        lanes = s.lanes(ix)
+        where = [np.broadcast_to(read(s, ix), len(lanes)) for read in coordinates]
+        for n, lane in enumerate(lanes):
+            raw = _map_of(s, int(maps(s, ix)[n]))
+            base, columns, rows, pitch, wide, high = raw[:6]
+            size = _BYTES[raw[7]]
+            at = _lines(s, lane, int(places(s, ix)[n]), raw, wide * high * size)
+            s.shared.check_proxies(at, 16, np.full(len(at), lane), writes=False)
+            s.shared.reading(at, 16, np.full(len(at), lane), proxy=True)
+            all_bytes = (at[:, None] + np.arange(16)).ravel()
+            data = s.shared.raw[all_bytes].copy()
+            s.stores.append((int(lane), all_bytes, data))
+            i, j = np.arange(high)[:, None] + where[1][n], np.arange(wide) + where[0][n]
+            inside = ((i >= 0) & (i < rows) & (j >= 0) & (j < columns)).ravel()
+            to = (base + i * pitch + j * size).ravel()[inside].astype(np.uint64)
+            words = data.view(f"u{size}")[inside]
+            if len(to):
+                s.memory.store(to, words[None], np.full(len(to), lane))
+
+    return step
+
+
+def _stored(s: Batch, ix: Lanes) -> None:
+    lanes = set(s.lanes(ix).tolist())
+    for lane, at, data in s.stores:
+        if lane in lanes and (s.shared.raw[at] != data).any():
+            raise Fault("shared memory was written while a bulk store read it", lane)
+    s.stores = [store for store in s.stores if store[0] not in lanes]
+
+
 def bulk_copy(ins: Instruction, names: Names) -> Step:
     """`cp.async.bulk.tensor.2d... [to], [map, {column, row}], [object]`."""
     words = ("async", "bulk", "tensor", "2d", "shared@cluster", "global")
@@ -212,18 +266,23 @@ def _fetched(s: Batch, lane: int, raw: list[int], at: tuple[int, int]) -> np.nda
     return np.where(inside.ravel(), words, 0).astype(words.dtype).view(np.uint8)
 
 
+def _lines(s: Batch, lane: int, start: int, raw: list[int], size: int) -> np.ndarray:
+    """Where pieces of 16 bytes of a box lie, in the map's exchange."""
+    exchange = raw[6] == _SWIZZLE_128
+    if start % 128 or (exchange and raw[4] * _BYTES[raw[7]] != 128):
+        raise Fault("a bulk copy is at no multiple of 128, or has other rows")
+    line = start + np.arange(0, size, 16)
+    chunks = (swizzled(line) if exchange else line).astype(np.uint64)
+    return s.shared.at(chunks, 16, np.full(len(chunks), lane))
+
+
 def _flight(
     s: Batch, lane: int, start: int, raw: list[int], data: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Where the bytes will lie: pieces of 16 of them, in the map's exchange."""
-    exchange = raw[6] == _SWIZZLE_128
-    if start % 128 or (exchange and raw[4] * _BYTES[raw[7]] != 128):
-        raise Fault("a bulk copy goes to no multiple of 128, or has other rows")
-    line = start + np.arange(0, len(data), 16)
-    chunks = (swizzled(line) if exchange else line).astype(np.uint64)
-    lanes = np.full(len(chunks), lane)
-    where = s.shared.at(chunks, 16, lanes)
+    where = _lines(s, lane, start, raw, len(data))
+    lanes = np.full(len(where), lane)
     s.shared.check_proxies(where, 16, lanes, writes=True)
-    s.shared.readers[where // s.shared.unit] = 0  # their threads have arrived
+    s.shared.forget_readers(where, 16)  # their threads have arrived
     s.shared.promise(where, 16, lanes)
     return (where[:, None] + np.arange(16)).ravel(), data

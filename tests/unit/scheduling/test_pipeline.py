@@ -72,7 +72,7 @@ def test_roles_of_a_producer_and_consumers(golden, same_meaning):
     ("old", "new", "message"),
     [
         ('bound(4, "block.x")', "range(4)", "no loop around 'k' is bound to blocks"),
-        ("layout=lambda j: (j, 0)", "layout=lambda j: (j,)", "'sums' is shared by the"),
+        (', scope="shared", layout=lambda j: (j, 0)', "", "'sums' is shared by the"),
         ('j in bound(128, "thread.x")', "j in range(128)", "has no loop over threads"),
         ("bound(128", "bound(96", "have \\[96, 128\\]"),
     ],
@@ -82,6 +82,15 @@ def test_what_cannot_have_roles(old, new, message):
     assert old in text
     with pytest.raises(ScheduleError, match=message):
         pipeline(parse(text.replace(old, new, 1)), "k", 3, roles=True)
+
+
+def test_warpgroups_of_a_role_meet_only_themselves(same_meaning):
+    text = show(ROLES).replace("128", "256").replace("layout=lambda j: (j, 0)", "")
+    func = parse(text.replace('"shared", )', '"shared")'))
+    same_meaning(func, pipeline(func, "k", 3, roles=True))
+    turned = parse(show(func).replace("= sums[vr]", "= sums[255 - vr]"))
+    with pytest.raises(ScheduleError, match="'sums' is shared by the 256 threads"):
+        pipeline(turned, "k", 3, roles=True)
 
 
 def test_double_buffer(golden, same_meaning):

@@ -1,0 +1,111 @@
+"""Bulk stores: one thread of a warpgroup stores its tile from shared memory.
+
+with block("y_write", .., scope="warpgroup"):     if warp == 0 and elect_one():
+    for p in range(4):                                for p in unrolled(4):
+        for i in range(64):                ->             bulk_store(t[r, p * 64],
+            for j in range(64):                               y[0, 0], row, column, ..)
+                if row + i < n: y[..] = t[..]         bulk_commit()
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tensorlang.codegen.hopper.effects import STORE, effect
+from tensorlang.codegen.hopper.layouts import WARPGROUP, extents, places
+from tensorlang.errors import CodegenError
+from tensorlang.ir import nodes as ir
+from tensorlang.ir.collectives import WARP
+from tensorlang.ir.contents import free_vars
+from tensorlang.ir.simplification.conditions import conjuncts
+from tensorlang.ir.simplification.simplify import simplify
+
+_BOX = 64  # rows, and columns of 16 bits in a row of 128 bytes
+_SWIZZLE = 128
+
+
+def is_store(block: ir.Block) -> bool:
+    """Whether a collective block copies from shared to global memory."""
+    _, _, body = _nest(block)
+    store = isinstance(body, ir.Store) and isinstance(body.value, ir.Load)
+    return store and body.buffer.scope == "global"  # type: ignore[attr-defined]
+
+
+def store_of(block: ir.Block, thread: ir.Var) -> ir.Stmt:
+    """The instructions of a warpgroup's copy, issued by a thread that is elected.
+
+    Raises:
+        CodegenError: it is not expressible as bulk stores.
+    """
+    loops, cond, body = _nest(block)
+    assert isinstance(body, ir.Store)
+    source = body.value
+    assert isinstance(source, ir.Load)
+    if len(loops) < 2 or body.mask is not None or len(body.indices) != 2:
+        raise _no_store(block, "it does not copy a matrix by rows and columns")
+    inner = loops[-2:]
+    own = [loop.var for loop in inner]
+    tests = [at < n for at, n in zip(body.indices, body.buffer.shape, strict=True)]
+    if any(test not in tests for test in conjuncts(cond)):
+        raise _no_store(block, f"it stores only where {cond!r}")
+    if any(loop.extent != ir.as_expr(_BOX) for loop in inner):
+        raise _no_store(block, f"its tiles are not {_BOX} by {_BOX}")
+    to, start = (
+        [simplify(at - var) for at, var in zip(load.indices, own, strict=True)]
+        for load in (body, source)
+    )
+    if any(free_vars(at) & set(own) for at in (*to, *start)):
+        raise _no_store(block, "it does not go along rows")
+    if any(simplify(at % _BOX) != ir.as_expr(0) for at in start):
+        raise _no_store(block, "it does not start at a tile")
+    if body.buffer.dtype.bytes * _BOX != _SWIZZLE or not is_paneled(source.buffer):
+        raise _no_store(
+            block, f"{source.buffer.name} is not laid out in swizzled tiles"
+        )
+    zero = ir.as_expr(0)
+    made: ir.Stmt = effect(
+        STORE,
+        *to,
+        ir.Load(source.buffer, tuple(start)),
+        ir.Load(body.buffer, (zero, zero)),
+        *body.buffer.shape,
+        *(_BOX, _BOX, _SWIZZLE),
+    )
+    for loop in reversed(loops[:-2]):
+        made = replace(loop, kind="unrolled", body=made)
+    alone = ir.If(effect("elect_one").expr, ir.seq(made, effect("bulk_commit")))
+    return ir.If((thread % WARPGROUP // WARP).equal(0), alone)
+
+
+def is_paneled(buffer: ir.Buffer) -> bool:
+    """Whether tiles of 64 by 64 are contiguous, in rows with the 128-byte swizzle."""
+    shape, found = extents(buffer), places(buffer)
+    if (
+        shape is None
+        or found is None
+        or len(shape) != 2
+        or any(n % _BOX for n in shape)
+    ):
+        return False
+    at = np.ravel_multi_index(found, [int(axis.max()) + 1 for axis in found])
+    tiles = at.reshape(shape[0] // _BOX, _BOX, shape[1] // _BOX, _BOX).swapaxes(1, 2)
+    r, c = np.indices((_BOX, _BOX))
+    wanted = r * _BOX + (c // 8 ^ r % 8) * 8 + c % 8
+    return bool((tiles - tiles[..., :1, :1] == wanted).all())
+
+
+def _nest(block: ir.Block) -> tuple[list[ir.For], ir.Expr | None, ir.Stmt]:
+    """The loops of a block, the condition in them, and what they are around."""
+    loops, stmt = [], block.body
+    while isinstance(stmt, ir.For):
+        loops.append(stmt)
+        stmt = stmt.body
+    if isinstance(stmt, ir.If) and stmt.orelse is None:
+        return loops, stmt.cond, stmt.then
+    return loops, None, stmt
+
+
+def _no_store(block: ir.Block, why: str) -> CodegenError:
+    return CodegenError(f"block {block.name} cannot be a bulk store: {why}")
