@@ -19,6 +19,8 @@ from math import prod
 from typing import Final
 
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.contents import writes
+from tensorlang.ir.nodes import Buffer, Const
 from tensorlang.schedules.simt.fragments import Lanes, fragment_layout, swizzled
 from tensorlang.schedules.simt.grid import GROUPS, neighbouring
 from tensorlang.schedules.simt.tensor_cores import (
@@ -33,6 +35,7 @@ from tensorlang.schedules.simt.tensor_cores import (
 from tensorlang.schedules.stages import Stage, extent_of, tile_axes
 from tensorlang.schedules.tiling import written
 from tensorlang.scheduling import Knobs, Schedule
+from tensorlang.scheduling.analysis.tree import block_of, find_block
 
 _ROWS: Final = 64  # of one instruction
 _GROUPS: Final = (1, 2)
@@ -40,17 +43,16 @@ _COLUMNS: Final = (64, 128, 256)
 _DEPTH: Final = 64  # steps of k in a row of 128 bytes
 _STAGES: Final = (2, 3, 4, 5, 6)
 _USUAL_STAGES: Final = 4
+_OBJECTS: Final = 2048  # bytes of shared memory for barrier objects, and to align
 _PROCESSORS: Final = 132  # of an H100 or H200, if only compiled for
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Knob values: the tile of a block, and its stages."""
+    """Knob values: the tile of a block."""
 
     groups: int
     columns: int
-    stages: int
-    bulk: bool
     depth: int = _DEPTH
 
     @property
@@ -77,6 +79,8 @@ def warpgroups(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     form = FORMS[pair[0].buffer.dtype.name]
     if form.chunk != 8 or any(operand.turned for operand in pair):
         raise ScheduleError("warpgroups need 16-bit operands contiguous along steps")
+    if not {operand.buffer for operand in pair} <= set(s.function.buffers):
+        raise ScheduleError("bulk copies read parameters, and an operand is computed")
     tile = _tile(s, knobs, stage)
     group = knobs.choice("group", GROUPS, default=16)
     blocks = _blocks(s, knobs, stage, tile)
@@ -95,7 +99,8 @@ def warpgroups(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     s.reorder(*around, i0, j0, k0, i1, i2, j1, k1)
     write, sums = s.cache_write(block, result, "shared", at=j0)
     epilogues(s, result, write)
-    back = _passed(s, write, j0, tile) if tile.bulk else ""
+    stages, bulk = _staging(s, knobs, stage, tile, write)
+    back = _passed(s, write, j0, tile) if bulk else ""
     for operand in pair:
         _, buffer = staged(s, block, operand, copies, k0)
         s.transform_layout(buffer, swizzled(tile.depth, form.chunk))
@@ -108,7 +113,7 @@ def warpgroups(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     s.bind(j0, "block.x")
     for loop in around:
         s.bind(loop, "block.z")
-    s.pipeline(k0, tile.stages, roles=True, blocks=blocks)
+    s.pipeline(k0, stages, roles=True, blocks=blocks)
 
 
 def _passed(s: Schedule, write: str, at: str, tile: Tile) -> str:
@@ -195,17 +200,38 @@ def _tile(s: Schedule, knobs: Knobs, stage: Stage) -> Tile:
         knobs.choice(f"warpgroups{again}", _GROUPS, default=groups),
         knobs.choice(f"group_columns{again}", _COLUMNS, default=wide),
     )
-    assert s.target is not None
-    whole = columns is not None and columns % 8 == 0  # rows of 16 bytes
-    bulk = knobs.flag(f"bulk_store{again}", default=whole)
-    if bulk and not whole:
-        raise ScheduleError(f"rows of {columns} results are no multiple of 16 bytes")
-    stage_bytes = 2 * _DEPTH * (_ROWS * chosen[0] + chosen[1])
-    out_bytes = 2 * _ROWS * chosen[0] * chosen[1] if bulk else 0
-    most = (s.target.shared_bytes - 2048 - out_bytes) // stage_bytes
+    return Tile(*chosen)
+
+
+def _staging(
+    s: Schedule, knobs: Knobs, stage: Stage, tile: Tile, write: str
+) -> tuple[int, bool]:
+    """The knobs: stages of the ring, and whether results are stored in bulk.
+
+    Raises:
+        ScheduleError: a knob chooses more than the shared memory, or bulk stores of
+            what they cannot store.
+    """
+    again = f"_{stage.name}" if "ring" in knobs.values else ""
+    results = writes(block_of(find_block(s.function, write)))
+    fits = len(results) == 1 and all(_is_stored(s, result) for result in results)
+    bulk = knobs.flag(f"bulk_store{again}", default=fits)
+    if bulk and not fits:
+        raise ScheduleError(f"{write} stores no matrix of 16 bits alone, as in bulk")
+    out = 2 * tile.rows * tile.columns if bulk else 0
+    each = 2 * tile.depth * (tile.rows + tile.columns)
+    shared = s.target.shared_bytes if s.target else 0
+    most = (shared - _OBJECTS - out) // each
     stages = knobs.choice(
         f"ring{again}", _STAGES, default=min(_USUAL_STAGES, most), why="as many as fit"
     )
     if stages > most:
-        raise ScheduleError(f"{stages} stages of {stage_bytes} bytes do not fit")
-    return Tile(*chosen, stages, bulk)
+        raise ScheduleError(f"{stages} stages of {each} bytes do not fit")
+    return stages, bulk
+
+
+def _is_stored(s: Schedule, result: Buffer) -> bool:
+    """Whether bulk stores can write a result: rows of 16-bit elements, by 16 bytes."""
+    pitch = result.shape[-1]
+    rows = result.ndim == 2 and isinstance(pitch, Const) and not int(pitch.value) % 8
+    return rows and result.dtype.bytes == 2 and result in s.function.buffers
