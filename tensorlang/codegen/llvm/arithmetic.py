@@ -72,7 +72,7 @@ def _shift(  # noqa: PLR0917 - the operands of one operation
     builder: Builder, op: str, dtype: DType, a: str, b: str, right: Expr
 ) -> str:
     """A shift; by the width or more, all bits become 0 or copies of the sign."""
-    kind, by = llvm_type(dtype), _known(right)
+    kind, by = llvm_type(dtype), literal_value(right)
     arithmetic = op == "shr" and dtype.kind == "int"
     inside = by is not None and 0 <= by < dtype.bits
     if arithmetic and not inside:
@@ -93,7 +93,8 @@ def choose(builder: Builder, dtype: DType, cond: str, yes: str, no: str) -> str:
     return builder.emit(ins.Select(builder.name(), kinds[0], cond, kinds[1], yes, no))
 
 
-def _known(right: Expr) -> int | None:
+def literal_value(right: Expr) -> int | None:
+    """The integer that an expression is in all lanes; None if it is no constant."""
     inner = right.value if isinstance(right, Splat) else right
     return int(inner.value) if isinstance(inner, Const) else None
 
@@ -102,7 +103,7 @@ def _divide(  # noqa: PLR0917 - the operands of one division
     builder: Builder, op: str, dtype: DType, a: str, b: str, right: Expr
 ) -> str:
     """Floor division; shifts or masks if the divisor is a power of two."""
-    divisor = _known(right) or None  # a divisor of 0 counts as one, too
+    divisor = literal_value(right) or None  # a divisor of 0 counts as one, too
     signed = dtype.kind == "int"
     if divisor is not None and divisor > 0 and divisor & (divisor - 1) == 0:
         if op == "floormod":

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias
 
 from tensorlang.codegen.llvm import instructions as ins
 from tensorlang.codegen.llvm.types import memory_type
 from tensorlang.ir.contents import free_vars
-from tensorlang.ir.nodes import Buffer, Expr, Stmt, Var
+from tensorlang.ir.integers.bounds import ranges_in
+from tensorlang.ir.integers.known import Known
+from tensorlang.ir.integers.size_bounds import size_ranges
+from tensorlang.ir.nodes import Buffer, Expr, Function, Stmt, Var
 from tensorlang.targets import Target
 
 Observer: TypeAlias = Callable[[Sequence[Stmt], Sequence[ins.Instruction]], None]
@@ -21,14 +25,22 @@ class Module:
     """What its routines share: target, declarations, loop metadata, helpers by name.
 
     `observer`, if any, is told the instructions of each statement, or of several that
-    share them; inner statements come first.
+    share them; inner statements come first. `function` is what is printed.
     """
 
     target: Target
+    function: Function | None = None
     declarations: set[str] = field(default_factory=set)
     loops: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     observer: Observer | None = None
     helpers: dict[str, ins.Routine] = field(default_factory=dict)
+
+    @cached_property
+    def known(self) -> Known:
+        """The ranges of the function's integers."""
+        if self.function is None:
+            return Known()
+        return Known(ranges_in(self.function.body, size_ranges(self.function)))
 
     def loop(self, *properties: str) -> str:
         """A new `!llvm.loop` node with these properties."""

@@ -40,6 +40,7 @@ def render(
 
 def routines(function: Function, module: Module) -> list[ins.Routine]:
     """The routines of a printable function; see `render`."""
+    module.function = function
     pieces, size = workspace.layout(function)
     kernel = _kernel(function, module, pieces)
     return [

@@ -86,6 +86,39 @@ def test_operations(build, name, kind):
         same(got[n], want[n], text)
 
 
+# the numbers that are divided, and the type of the instruction in lanes
+DIVIDENDS = {
+    "i * 16 + v": "urem <16 x i32>",
+    f"i * 16 + v + {2**32 - 48}": "urem <16 x i32>",  # to 2^32 - 1
+    f"i * 16 + v + {2**32 - 47}": "urem <16 x i64>",
+    f"i * 16 + v + {2**63 - 48}": "urem <16 x i64>",  # to 2^63 - 1
+    f"i * 16 + v + {2**63 - 47}": "srem <16 x i64>",  # the last wraps
+    "i * 16 + v - 1": "srem <16 x i64>",
+    "x[i] % 40 * 16 + v": "urem <16 x i32>",
+}
+
+
+@pytest.mark.parametrize("kind", ["range", "vectorized"])
+@pytest.mark.parametrize("text", DIVIDENDS)
+def test_divisions_of_what_is_known_to_be_natural(build, text, kind):
+    kernel = build(f"""
+def divisions(x: i64[3], z: Out[i64[4, 48]], *, n: i64):
+    for i in range(3):
+        for v in {kind}(16):
+            z[0, i * 16 + v] = ({text}) // 7
+            z[1, i * 16 + v] = ({text}) % 7
+            z[2, i * 16 + v] = ({text}) // (x[i] % 3)
+            z[3, i * 16 + v] = ({text}) % max(n, 1)
+""")
+    x = np.array([-5, 2**62 + 1, 7], np.int64)
+    got, want = np.zeros((2, 4, COUNT), np.int64)
+    kernel(x, got, n=5)
+    run(kernel.function, x, want, n=5)
+    np.testing.assert_array_equal(got, want)
+    if kind == "vectorized":
+        assert DIVIDENDS[text] in kernel.source
+
+
 @pytest.mark.parametrize("kind", ["range", "vectorized"])
 @pytest.mark.parametrize("source", FLOATS + SIGNED + UNSIGNED + ("bool",))
 def test_casts(build, source, kind):
