@@ -33,7 +33,7 @@ from tensorlang.tuner.workers.protocol import (
     HUNG,
     LOST,
     OK,
-    WAIT,
+    UNCOUNTED,
     Candidate,
     Outcome,
 )
@@ -302,7 +302,8 @@ class Run:
         for stage, seconds in outcome.spent.items():
             self.spent[stage] += seconds
         if outcome.ok and candidate != default:
-            busy = sum(outcome.spent.values()) - outcome.spent.get(WAIT, 0.0)
+            spent = outcome.spent.items()
+            busy = sum(each for stage, each in spent if stage not in UNCOUNTED)
             self._usual = max(self._usual, busy)
         cut_off = outcome.status == HUNG and time.monotonic() >= ends
         return None if cut_off else outcome

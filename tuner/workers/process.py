@@ -52,6 +52,7 @@ _DOING: Final = {
     "predict": "predicting times",
     "build": "building",
     "estimate": "being estimated",
+    protocol.EXPECT: "waiting for what is expected of it",
     "check": "being checked",
     protocol.WAIT: "waiting for the device",
     "measure": "being timed",
@@ -271,7 +272,7 @@ class WorkerProcess:
             message = protocol.read(self._line(patience))
             if "stage" in message:
                 self._stage = str(message["stage"])
-                patience.paused = self._stage == protocol.WAIT
+                patience.paused = self._stage in protocol.UNCOUNTED
             elif "unlocked" in message:
                 self.unlocked = str(message["unlocked"])
             elif "knob" in message:

@@ -22,7 +22,11 @@ WRONG: Final = "wrong"  # wrong result
 CRASHED: Final = "crashed"  # killed the worker
 HUNG: Final = "hung"  # timed out
 LOST: Final = "lost"  # not judged, for reasons of the surroundings; tried again later
-WAIT: Final = "wait"  # the stage of waiting for the device, which counts for nobody
+# stages that say nothing about a candidate: waiting for the device, and computing what
+# is expected of all candidates
+WAIT: Final = "wait"
+EXPECT: Final = "expect"
+UNCOUNTED: Final = (WAIT, EXPECT)
 CHECKS: Final = 2  # revision of the checks; outcomes of earlier revisions are retried
 STATUSES: Final = (OK, ILLEGAL, FAILED, WRONG, CRASHED, HUNG, LOST)
 

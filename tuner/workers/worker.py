@@ -41,12 +41,14 @@ from tensorlang.scheduling import Knobs, Schedule
 from tensorlang.scheduling.knobs import Domain, Value
 from tensorlang.tuner import disk_space
 from tensorlang.tuner.correctness.gate import Gates, Wrong
+from tensorlang.tuner.correctness.reference import Case
 from tensorlang.tuner.measurement import measuring_lock
 from tensorlang.tuner.measurement.processor_load import Load
 from tensorlang.tuner.measurement.timers import Timer, timer_of
 from tensorlang.tuner.search.pruning import overrun
 from tensorlang.tuner.workers import guard, memory, protocol
 from tensorlang.tuner.workers.protocol import (
+    EXPECT,
     FAILED,
     ILLEGAL,
     OK,
@@ -134,8 +136,10 @@ class Session:
                 with self._stage("estimate", spent):
                     guess = cost.static_cost(kernel, self._op, self._workload)
                 return Outcome(OK, "", guess.seconds, ir=ir, spent=spent)
+            with self._stage(EXPECT, spent):
+                cases = self._cases(candidate, func)
             with self._stage("check", spent):
-                error = self._checked(candidate, kernel, func)
+                error = self._checked(candidate, kernel, cases)
         except Wrong as verdict:
             return Outcome(WRONG, str(verdict), spent=spent)
         except (TuningError, OSError, MemoryError):  # not its fault
@@ -168,8 +172,10 @@ class Session:
                 if kernel is None:  # built by an earlier worker
                     with self._stage("build", {}):
                         kernel, func = self._built(candidate, self._workload)
+                    with self._stage(EXPECT, {}):
+                        cases = self._cases(candidate, func)
                     with self._stage("check", {}):
-                        self._checked(candidate, kernel, func)
+                        self._checked(candidate, kernel, cases)
                     self._kernels[candidate.key] = kernel
                 calls[candidate.key] = _call(kernel, self._given())
             except (Wrong, TensorlangError) as problem:
@@ -224,11 +230,18 @@ class Session:
                 self._op, workload, self._target, candidate.algorithm, knobs
             )
 
-    def _checked(self, candidate: Candidate, kernel: Kernel, func: Function) -> float:
+    def _cases(self, candidate: Candidate, func: Function) -> list[Case]:
+        """What is checked, with expected results; they take long the first time."""
+        gate = self._gates.of(candidate.algorithm)
+        return [*gate.small, gate.full, *gate.beyond(func)]
+
+    def _checked(
+        self, candidate: Candidate, kernel: Kernel, cases: Sequence[Case]
+    ) -> float:
         gate = self._gates.of(candidate.algorithm)
         kernels: dict[Workload, Kernel | None] = {self._workload: kernel}
         worst = 0.0
-        for case in (*gate.small, gate.full, *gate.beyond(func)):
+        for case in cases:
             of = case.workload
             if of not in kernels:
                 serves = self._serves(candidate.algorithm, of)
