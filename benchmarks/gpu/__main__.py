@@ -38,7 +38,7 @@ ROOT = Path(__file__).parents[2]
 _TARGET = "cuda"
 _REHEARSED_SCALE = 1 << 12
 _REHEARSAL = Path(__file__).parent / "rehearsal"
-_SLOWER = 10  # a rehearsal's tests
+_SLOWER = 10  # a rehearsal's tests and searches
 _FEW = 7  # rounds before tuning
 _TLANG = python("-c", "from tensorlang.cli import main; main()")
 # packages that the tree of links contains
@@ -229,12 +229,12 @@ def _tuned(
 ) -> bool:
     """Tune each workload of a work for some seconds; return whether one was tuned."""
     budget = ["--trials", "2"] if given.rehearse else ["--budget", f"{share:.1f}s"]
+    limit = (2 * share + 120) * (_SLOWER if given.rehearse else 1)
     done = []
     for asked in workloads:
         label = f"tune {' '.join(asked)}"
         command = [*_TLANG, "tune", *asked, *budget, "--target", _TARGET]
-        step = Step(label, command, 2 * share + 120)
-        done.append(run.run(step))
+        done.append(run.run(Step(label, command, limit)))
     return any(done)
 
 
