@@ -53,10 +53,11 @@ def divided(function: ir.Function, constants: Sequence[int]) -> Divided | None:
         return None
     given = [param for param in function.params if param.buffer in fixed]
     inside = [ir.Alloc(b) for b in _allocated(stmts, made) if b not in both]
+    sizes = {size for param in given for size in param.buffer.shape}
     first = ir.Function(
         f"{function.name}_constants",
         (*given, *(ir.Param(b, "out") for b in both)),
-        (),
+        tuple(scalar for scalar in function.scalars if scalar in sizes),
         ir.seq(*inside, *early),
     )
     kept = [s for s in late if not (isinstance(s, ir.Alloc) and s.buffer in made)]

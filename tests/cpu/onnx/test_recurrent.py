@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 
 from tensorlang.errors import TensorlangError
+from tensorlang.graph import Network, TensorSpec
+from tensorlang.graph.networks.leaves import constant
 from tensorlang.layers import Model
+from tensorlang.ops import nn
 
 onnx = pytest.importorskip("onnx", reason="the extra onnx is not installed")
 runtime = pytest.importorskip("onnxruntime", reason="needs onnxruntime to compare with")
@@ -74,6 +77,16 @@ def test_as_onnxruntime(tmp_path, of, direction, lengths, states) -> None:
     wanted = runtime.InferenceSession(tmp_path / "m.onnx").run(None, inputs)
     for mine, theirs in zip(found, wanted, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5, strict=True)
+
+
+def test_weights_whose_size_is_open_are_packed_once() -> None:
+    shapes = (2, 32, 2048), (2048, 512), (32, 512)
+    x, r, first = (RNG.normal(size=s).astype(np.float32) / 64 for s in shapes)
+    network = Network(
+        lambda gates: nn.lstm(gates, constant(r), first, first)[0], TensorSpec(x.shape)
+    )
+    wanted, *_ = nn.lstm(x, r, first, first)
+    np.testing.assert_allclose(network(x), wanted, atol=1e-6)
 
 
 @pytest.mark.parametrize(
