@@ -5,20 +5,20 @@ from functools import lru_cache
 
 import pytest
 
-from tensorlang.ops.kernels.building import preferred
-from tensorlang.ops.registry import operators
+from tensorlang.ops.kernels.building import default, preferred
+from tensorlang.ops.registry import find, operators
 from tensorlang.tuner.correctness.gate import Gate
 from tensorlang.tuner.correctness.ragged import served_workloads
 
 # where the default is too large for the interpreter, and the kernel serves no smaller
-# shapes: sizes that give a schedule of the same kind
+# shapes: sizes whose schedule has the same knobs
 SMALLER = {
-    "nn.conv2d_winograd": ((1, 64, 10, 10), (2, 36, 65, 32)),
-    "nn.conv3d_grad": ((1, 64, 3, 4, 9), (1, 64, 5, 6, 11), (64, 64, 3, 3, 3)),
+    "nn.conv2d_winograd": ((1, 64, 30, 30), (2, 36, 65, 32)),
+    "nn.conv3d_grad": ((1, 64, 3, 4, 28), (1, 64, 5, 6, 30), (64, 64, 3, 3, 3)),
     "nn.conv3d_grad_data": ((1, 64, 3, 4, 9), (64, 64, 3, 3, 3)),
     "nn.conv3d_transpose": ((1, 64, 3, 4, 9), (64, 64, 3, 3, 3)),
-    "nn.dense_int4": ((37, 512), (256, 256), (256,)),
-    "nn.dense_int4_grad": ((37, 256), (37, 512), (256, 256), (256,)),
+    "nn.dense_int4": ((37, 1024), (512, 512), (512,)),
+    "nn.dense_int4_grad": ((13, 1024), (13, 1024), (1024, 512), (1024,)),
 }
 LIBRARY = [op for op in operators() if op.module.startswith("tensorlang.")]
 
@@ -69,6 +69,13 @@ def test_as_the_interpreter(op, target, request):
     gate, case = reference(op, built.tolerance, finite=built.finite)
     assert gate.check(kernel, case) <= 1.0
     assert kernel.resources["launches"] >= 1
+
+
+@pytest.mark.parametrize("name", SMALLER)
+def test_smaller_sizes_have_the_schedule_of_the_default(name, device):
+    op = find(name)
+    small, full = (default(op, w, device, {})[1] for w in (workload_of(op), op.default))
+    assert small.values == full.values
 
 
 def test_kinds_of_schedules_for_threads():
