@@ -38,7 +38,7 @@ MISTAKES = {
         "that do not come",
     ),
     "no registers are taken": (r"asm.*setmaxnreg\.inc.*", "", "no other one took"),
-    "no fence of products": (r"asm.*wgmma\.fence.*", "", "wgmma.fence"),
+    "no fence of products": (r'"wgmma\.fence.*', "", "wgmma.fence"),
     "a phase of the consumers across tiles": (
         r"(object_wait\(full .*), \(at_\d+ / 4\)",
         r"\1, (k_3 / 4)",
@@ -65,7 +65,7 @@ MISTAKES = {
         r"\1",
         "while a bulk store read it",
     ),
-    "no wait of products": (r"asm.*wgmma\.wait_group.*", "", "ends before its wgmma"),
+    "no wait of products": (r'"wgmma\.wait_group.*', "", "ends before its wgmma"),
 }
 
 
