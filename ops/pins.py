@@ -72,6 +72,8 @@ def texts() -> Iterator[tuple[str, str]]:
         lines = file().read_text("utf-8").splitlines()
     except OSError:
         return
+    except UnicodeDecodeError:
+        raise ArgumentError(f"{file()} is not text in UTF-8; remove it") from None
     for number, line in enumerate(lines, 1):
         if line.strip():
             yield line, f"{file()}:{number}"
@@ -122,15 +124,14 @@ def parsed(text: str, where: str) -> Iterator[tuple[str, str, Value]]:
                 f"{where}: {part!r} is not op:knob=value; for example "
                 "random.bits:lanes=32,unroll=2"
             )
-        knob = knob.strip()
-        if (name, knob) in given:
-            raise ArgumentError(f"{where}: {text!r} gives {knob} twice")
-        given.add((name, knob))
         try:
-            select(name)
+            fixed = frozenset(op.id for op in select(name)), knob.strip()
         except OperatorError as problem:
             raise ArgumentError(f"{where} names no operator: {problem}") from None
-        yield name, knob, value_of(value.strip())
+        if fixed in given:
+            raise ArgumentError(f"{where}: {text!r} gives {fixed[1]} twice")
+        given.add(fixed)
+        yield name, fixed[1], value_of(value.strip())
 
 
 def value_of(text: str) -> Value:

@@ -84,7 +84,7 @@ def _lasting(url: str | None) -> str | None:
     Raises:
         ArgumentError: it is.
     """
-    if url in _IN_MEMORY:
+    if url is not None and _IN_MEMORY.fullmatch(url):
         raise ArgumentError(
             f"--storage {url} names no file, so that nothing would be kept; give one, "
             "such as sqlite:///trials.db"
@@ -92,7 +92,10 @@ def _lasting(url: str | None) -> str | None:
     return url
 
 
-_IN_MEMORY: Final = ("sqlite://", "sqlite:///", "sqlite:///:memory:")
+# SQLite's without a file: `sqlite://`, `sqlite+pysqlite:///:memory:`, `..?mode=memory`
+_IN_MEMORY: Final = re.compile(
+    r"sqlite(\+\w+)?:/{2,3}(\?.*|(file:)?:memory:.*|[^?]*\?(.*&)?mode=memory(&.*)?)?"
+)
 Storage = Annotated[
     str | None,
     typer.Option(

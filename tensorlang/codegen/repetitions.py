@@ -131,10 +131,12 @@ class _Scopes:
         """The scope in which a value can be named; None if it is not to be."""
         if type(node) is not ir.Binary or node.dtype != i64 or _is_short(node):
             return None
-        if holds(node, ir.Load):
-            return None
+        return None if holds(node, ir.Load) else self.scope_of(node)
+
+    def scope_of(self, value: ir.Expr) -> _Scope | None:
+        """The scope of the last of a value's variables; None if that is no index."""
         found = self.stack[0]
-        for var in variables(node):
+        for var in variables(value):
             bound = self.of.get(var.name, found)
             if bound is None:
                 return None
@@ -207,8 +209,11 @@ class _Counting(_Scopes):
         scope = self.home(node)
         if scope is not None:
             scope.uses[node] += times
-            if self.certain_from < len(self.stack):
-                self.stack[self.certain_from].certain.update(_divisors(node))
+            for divisor in _divisors(node):
+                bound = self.scope_of(divisor)
+                depth = max(self.certain_from, bound.depth if bound else 0)
+                if bound is not None and depth < len(self.stack):
+                    self.stack[depth].certain.add(divisor)
             if scope.uses[node] > 1:
                 self.repeated.add(node)
                 if home in scope.homes[node]:

@@ -55,6 +55,8 @@ class CallCache:
         scalars = dict(bound)
         for spec, value in zip(self._signature.free, args[self._count :], strict=True):
             scalars[spec.name] = calling.scalar(self._signature.name, spec, value)
+        if any(scalars[name] < 0 for name in self._signature.sizes):
+            return None
         return calling.Call(arrays, scalars)
 
     def keep(self, args: Sequence[Foreign], call: calling.Call) -> None:

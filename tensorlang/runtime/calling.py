@@ -158,8 +158,15 @@ def bind(
     `scalars` holds the known ones and is extended in place; a shape of None is unknown.
 
     Raises:
-        ShapeError: a rank or dimension does not fit; names both sides.
+        ShapeError: a rank or dimension does not fit, or a size is negative; names both
+            sides.
     """
+    for name in signature.sizes:
+        if scalars.get(name, 0) < 0:
+            raise ShapeError(
+                f"{signature.name}: {name} is {scalars[name]}; it is a size, which is "
+                "not negative"
+            )
     origin: dict[str, str] = {}
     for spec, shape in zip(signature.buffers, shapes, strict=True):
         if shape is None:

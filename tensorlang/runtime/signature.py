@@ -7,7 +7,7 @@ no IR. A dimension is an integer, the name of a scalar, or an operation on dimen
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, TypeAlias
@@ -80,6 +80,13 @@ class Signature:
         return tuple(scalar for scalar in self.scalars if not scalar.bound)
 
     @cached_property
+    def sizes(self) -> tuple[str, ...]:
+        """The free scalars that are factors of dimensions, and so not negative."""
+        dims = [dim for buffer in self.buffers for dim in buffer.shape]
+        factors = {factor for dim in dims for factor in _factors(dim)}
+        return tuple(scalar.name for scalar in self.free if scalar.name in factors)
+
+    @cached_property
     def outs(self) -> tuple[int, ...]:
         """Positions of the buffers that a call may allocate and return."""
         return tuple(i for i, b in enumerate(self.buffers) if b.role == "out")
@@ -114,6 +121,15 @@ class Signature:
             tuple(ScalarSpec(*scalar) for scalar in data["scalars"]),
             tuple((out, source) for out, source in data["aliases"]),
         )
+
+
+def _factors(dim: Dim) -> Iterator[str]:
+    """The scalars that a dimension is a multiple of."""
+    if isinstance(dim, str):
+        yield dim
+    elif isinstance(dim, tuple) and dim[0] == "mul":
+        yield from _factors(dim[1])
+        yield from _factors(dim[2])
 
 
 def evaluate(dim: Dim, scalars: Mapping[str, int]) -> int:

@@ -135,6 +135,7 @@ def _digits(expr: ir.Node) -> str:
         isinstance(expr, ir.Binary)
         and expr.op in _DIVISIONS
         and isinstance(expr.b, ir.Const)
+        and expr.b.value >= 0
     ):
         of = expr.a.name if isinstance(expr.a, ir.Var) else _digits(expr.a)
         return f"{of}_{_DIVISIONS[expr.op]}_{expr.b.value}" if of else ""

@@ -69,8 +69,8 @@ def ranges_in(body: ir.Node, sizes: Mapping[ir.Var, Range]) -> dict[ir.Var, Rang
                 found[stmt.var] = None, None
         for counting in _counting(stmt):
             own = counted(_blocks(counting))
-            if found.setdefault(counting.var, own) != own:
-                found[counting.var] = 0, None
+            if (other := found.setdefault(counting.var, own)) != own:
+                found[counting.var] = (0 if other[0] == 0 else None), None
     return found
 
 

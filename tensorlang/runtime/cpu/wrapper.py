@@ -262,6 +262,10 @@ def _derived(
                 check = f"%a{i}.d{k}.same"
                 steps.append(f"{check} = icmp eq i64 %a{i}.d{k}, {value}")
                 checks.append(check)
+    for name in signature.sizes:
+        check = f"%{name}.natural"
+        steps.append(f"{check} = icmp sge i64 {values[name]}, 0")
+        checks.append(check)
     return steps, checks
 
 

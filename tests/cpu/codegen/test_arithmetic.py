@@ -211,3 +211,20 @@ def f(x: {kind}[{lanes}], y: Out[{kind}[1]]):
     kernel(x, got)
     run(kernel.function, x, want)
     assert got.tobytes() == want.tobytes()
+
+
+def test_a_name_of_a_negative_number_and_of_a_loop_is_bounded_by_neither(build):
+    kernel = build("""
+def shared(p: i64[4], z: Out[i64[8]]):
+    for i in range(2):
+        x: i64 = p[i] - 9
+        z[i] = x // 7
+    for x in range(2):
+        z[x + 4] = x // 7
+""")
+    p = np.array([1, 2, 3, 4], np.int64)
+    got, want = np.zeros((2, 8), np.int64)
+    kernel(p, got)
+    run(kernel.function, p, want)
+    np.testing.assert_array_equal(got, want)
+    assert list(got[:2]) == [-2, -1]

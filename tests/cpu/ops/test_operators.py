@@ -345,8 +345,12 @@ def test_a_file_of_pins_is_refused_by_line(monkeypatch, tmp_path):
     monkeypatch.setenv("TENSORLANG_RECORDS", str(tmp_path))
     monkeypatch.delenv("TENSORLANG_PIN", raising=False)
     file = tmp_path / "pins.txt"
-    file.write_text("dense:rows=4\n\nrandom.bits:lanes=8,lanes=16\n")
-    with pytest.raises(ArgumentError, match=f"{file}:3: .* gives lanes twice"):
+    for twice in ("random.bits:lanes=8,lanes=16", "random.bits:lanes=8,bits:lanes=16"):
+        file.write_text(f"dense:rows=4\n\n{twice}\n")
+        with pytest.raises(ArgumentError, match=f"{file}:3: .* gives lanes twice"):
+            pinned(random.bits)
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(ArgumentError, match=f"{file} is not text in UTF-8"):
         pinned(random.bits)
 
 

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from tensorlang import build
 from tensorlang.errors import ArgumentError, DTypeError, ShapeError
+from tensorlang.ir.text.parser import parse
 
 F32 = np.float32
 
@@ -188,6 +190,22 @@ def test_two_written_arrays_that_overlap(assemble):
     refused(ArgumentError, sentence, kernel, memory[:16], memory[8:24])
     refused(ArgumentError, sentence, kernel, memory[::2], memory[::2])
     kernel(memory[::2], memory[1::2])  # interleaved, but apart
+
+
+def test_sizes_that_are_factors_are_not_negative():
+    func = parse("""
+def f(x: i64[n * m], z: Out[i64[8]], *, n: i64, m: i64):
+    for i in range(8):
+        z[i] = n // 7
+""")
+    kernel = build(func)
+    x, z = np.zeros(6, np.int64), np.zeros(8, np.int64)
+    kernel(x, 2, 3, out=z)
+    for n, m in ((-2, -3), (-5, 0)):
+        with pytest.raises(ShapeError, match=f"f: n is {n}; it is a size"):
+            kernel(np.zeros(n * m, np.int64), n, m, out=z)
+        with pytest.raises(ShapeError, match=f"f: n is {n}; it is a size"):
+            kernel(np.zeros(n * m, np.int64), z, n, m)
 
 
 def test_masked_arrays_and_scalars(scale):

@@ -52,6 +52,10 @@ BAD = {
     ),
     "budget of nothing": (["tune", "bits", "--budget", "0s"], "is not a positive time"),
     "storage in memory": (["tune", "bits", "--storage", "sqlite://"], "names no file"),
+    "storage in memory, by its name": (
+        ["studies", "ls", "--storage", "sqlite+pysqlite:///file::memory:?uri=true"],
+        "names no file",
+    ),
     "negative trials": (["tune", "bits", "--trials", "-3"], "--trials -3: at least"),
     "trials of letters": (["tune", "bits", "--trials", "x"], "Invalid value for"),
     "negative seed": (["tune", "bits", "--seed", "-1"], "--seed -1: must be"),

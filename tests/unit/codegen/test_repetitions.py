@@ -149,3 +149,30 @@ def f(x: f32[64], y: Out[f32[64]]):
     func = parse(text)
     func = replace(func, body=visit(func.body))
     assert "x_y_at: i64 = i * 16 + j * 2" in str(name_repetitions(func, Names(func)))
+
+
+def test_what_another_loop_divides_by_is_certain_there_alone():
+    y = np.zeros(8, np.int64)
+    text = """
+def f(p: i64[4], y: Out[i64[8]]):
+    for i in range(4):
+        for q in range(1):
+            m: i64 = p[i] + 1
+            y[i] = (i * 5 + 3) // m
+        for q in range(1):
+            m: i64 = p[i]
+            if m > 0:
+                y[i + 4] = (i * 5 + 3) // m + (i * 5 + 3) // m * 2
+"""
+    same(text, np.array([0, 1, 0, 2], np.int64), y)
+
+
+def test_remainders_of_negative_numbers_have_names():
+    text = """
+def f(y: Out[i64[8]]):
+    for i in range(4):
+        y[i] = i % -5 + i
+        y[i + 4] = i % -5 * 3
+"""
+    same(text, np.zeros(8, np.int64))
+    assert parse(str(made(text)))
