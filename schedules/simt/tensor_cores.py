@@ -166,9 +166,14 @@ def _swapped(stage: Stage) -> bool:
 
 
 def _copied_wide(load: Load, stage: Stage) -> None:
-    """Refuse a matrix whose rows cannot be copied 16 bytes at once, tile by tile."""
+    """Refuse a matrix whose rows cannot be copied 16 bytes at once, tile by tile.
+
+    Steps are zero-padded to tiles; not those of tf32, whose rounding is in the block.
+    """
     loop = next(x for x in stage.loops if stage.axis(x) == load.indices[-1])
-    whole = _STEP if loop in stage.driven("reduction") else _BLOCKS[0]
+    form = FORMS[load.dtype.name]
+    step = _STEP if form.kind == "tf32" else form.chunk
+    whole = step if loop in stage.driven("reduction") else _BLOCKS[0]
     length = extent_of(loop)
     if length is None or length % whole:
         raise ScheduleError(

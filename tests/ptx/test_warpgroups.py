@@ -13,6 +13,7 @@ from tensorlang.ops.spec.examples import arguments
 from tensorlang.runtime.cuda import toolchain
 
 RAGGED = [((200, 144), (96, 144)), ((64, 64), (64, 64)), ((129, 272), (272, 272))]
+RAGGED += [((70, 72), (64, 72)), ((130, 136), (72, 136))]  # k = 8 mod 16
 SIZES = ((300, 320), (64, 320))  # three tiles of five steps in a ring of four
 # what is written, what is written instead, what is told
 MISTAKES = {

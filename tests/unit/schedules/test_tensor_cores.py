@@ -91,7 +91,10 @@ def test_every_depth_and_number_of_stages(depth, stages):
     assert sum(report.bank_conflicts.values()) == 0
 
 
-@pytest.mark.parametrize(("m", "n", "k"), [(1, 64, 48), (65, 72, 16), (100, 56, 32)])
+RAGGED = [(1, 64, 48), (65, 72, 16), (100, 56, 32), (65, 72, 24), (33, 64, 8)]
+
+
+@pytest.mark.parametrize(("m", "n", "k"), RAGGED)
 def test_ragged_sizes(m, n, k):
     func = dense(((64, k), (n, k)), knobs={**SMALL, "depth": 16})
     x, w = operands(func, m, n, k)
