@@ -11,8 +11,8 @@ PLAIN ?= .venv-plain
 EXTRAS ?= dev
 BUDGET ?= 60s
 BIN := $(VENV)/bin
-# the Python of a GPU machine, with its torch, JAX and Triton
-GPU_PYTHON ?= python3
+# the Python of a GPU machine, with its torch, JAX and Triton; ours for a rehearsal
+GPU_PYTHON ?= $(if $(findstring --rehearse,$(ARGS)),$(BIN)/python,python3)
 GPU_BUDGET := $(if $(filter command line,$(origin BUDGET)),$(BUDGET),10m)
 comma := ,
 PTX_TESTS := $(addprefix tests/,targets $(addprefix cuda/test_,operators.py hopper.py same_bits.py))
@@ -98,9 +98,9 @@ bench-gpu:  ## on a CUDA machine, into OUT: verify, tune (BUDGET), measure [WHEE
 	@$(GPU_PYTHON) -m benchmarks.gpu "$(OUT)" --budget $(GPU_BUDGET) \
 		$(if $(WHEELS),--wheels "$(WHEELS)") $(ARGS)
 
-bench-gpu-pack:  ## packages for such a machine, into WHEELS [FOR=3.12 ONLY=optuna,mako CUDA=13.0]
+bench-gpu-pack: setup  ## packages for such a machine, into WHEELS [FOR=3.12 ONLY=optuna,mako CUDA=13.0]
 	@test -n "$(WHEELS)" || { echo "name a folder for the packages: make bench-gpu-pack WHEELS=folder"; exit 2; }
-	@$(GPU_PYTHON) -m benchmarks.gpu.pack "$(WHEELS)" $(if $(FOR),--python $(FOR)) \
+	@$(BIN)/python -m benchmarks.gpu.pack "$(WHEELS)" $(if $(FOR),--python $(FOR)) \
 		--only "$(ONLY)" $(if $(CUDA),--compilers $(CUDA))
 
 docs:  ## the documentation site, into build/site (installs Sphinx)

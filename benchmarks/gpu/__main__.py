@@ -3,11 +3,12 @@
 Needs only Python, a GPU with its driver, CUDA's compilers, and the packages in
 `WHEELS`. Each step is a separate process with a time limit, and costs itself alone; the
 same command resumes. The most informative steps come first, so that a run may be
-stopped at any time: a tiny kernel of each kind, the ring of barriers, the runtime's
-tests, the device limits, every work untuned, then each work tuned and measured again,
-the longest tests last. OUT/all.tar.gz is complete after each step; `--from` resumes
-from it, on another machine too. With `--rehearse` all of it runs at a small size
-without a GPU, whose place the tests' machine for PTX takes.
+stopped at any time: a tiny kernel of each kind, the ring of barriers, matrix products
+and convolutions untuned, the runtime's tests, the device limits, the other works
+untuned, then each work tuned and measured again, the longest tests last. Before tuning,
+no step takes the time that tuning has. OUT/all.tar.gz is complete after each step;
+`--from` resumes from it, on another machine too. With `--rehearse` all of it runs at a
+small size without a GPU, whose place the tests' machine for PTX takes.
 """
 
 from __future__ import annotations
@@ -46,9 +47,12 @@ _PARTS = ("schedules", "templates", "tuner", "ops", "results")
 # tests -> time limit in seconds: barriers with a wrong phase wait for ever, so their
 # tests are alone; a quick selection, and at the end the rest
 _RING = {"tests/cuda/test_hopper.py -k ring": 30}  # in one process
-_FIRST_TESTS = {"tests/cuda/test_runtime.py tests/cuda/test_arrays.py": 200}
+_FIRST_TESTS = {"tests/cuda/test_runtime.py tests/cuda/test_arrays.py": 120}
 _TESTS = {"tests/cuda": 500, "tests/targets": 400}
+_PASSED = r"\d+ passed"  # else all were skipped
 _ONE_TEST = 120  # seconds, where pytest-timeout is installed
+_CODE = re.compile(rb'"sizes": ?{"cubin": ?\d+}')  # a cache entry of machine code
+_MOST_CODE = 8 << 20  # bytes of machine code in the archive
 _KEPT = ("bench.md", "bench.json", "machine.json", "limits.json", "plan.json", "first")
 _KEPT += ("state.json", "log.txt", "works", "tuned", "records", "data")
 
@@ -64,7 +68,12 @@ def main() -> None:
     work = given.work or given.out.with_name(f"{given.out.name}.work")
     site = work / "site"
     _resumed(given)
-    run = Run(given.out, given.limit, _environment(site, given, work))
+    environ, out = _environment(site, given, work), given.out
+
+    def told() -> str:
+        return _told(out, given.archive, _made(work / KERNELS, given.wheels))
+
+    run = Run(out, given.limit, environ, told)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C
     try:
         _machine(run, found)
@@ -73,7 +82,7 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit("stopped early; the same command resumes")
     finally:
-        print(_told(given.out))
+        print(told())
     if run.failed:
         sys.exit(f"failed: {', '.join(run.failed)}; see OUT/log.txt")
 
@@ -109,27 +118,36 @@ def _resumed(given: argparse.Namespace) -> None:
 
 def _all(run: Run, given: argparse.Namespace) -> None:
     """Run all steps, most informative first; with `--only`, those of works alone."""
+    run.reserved = min(given.budget, given.limit / 3)
     if not given.only:
         run.run(Step("doctor", [*_TLANG, "doctor"], 60, again=True))
         for kind in KINDS:
             first = python("-m", "benchmarks.gpu.first", kind)
-            plain = re.sub(r"\W+", "_", kind)
-            run.run(Step(f"first {kind}", first, 60, f"first/{plain}.json"))
+            plain, limit = re.sub(r"\W+", "_", kind), _slower(30, given)
+            run.run(Step(f"first {kind}", first, limit, f"first/{plain}.json"))
         _tests(run, _RING, given)
-        _tests(run, _FIRST_TESTS, given)
-        _told(run.out)
     plan = _planned(run, given)
+    heavy = [name for name, work in plan.items() if work["weight"] > 1]
+    rounds = min(_FEW, given.rounds)
+    for name in heavy:
+        _measure(run, name, given, "works", rounds=rounds)
+    if not given.only:
+        _tests(run, _FIRST_TESTS, given)
+    if not (given.only and given.rehearse):
+        step = python("-m", "benchmarks.gpu.limits", *_scale(given))
+        limit = _slower(60, given)
+        run.run(Step("limits of the device", step, limit, "limits.json"))
     for name in plan:
-        _measure(run, name, given, "works", rounds=min(_FEW, given.rounds))
-        _told(run.out)
+        if name not in heavy:
+            _measure(run, name, given, "works", rounds=rounds)
+    run.reserved = 0.0
     every = sum(len(work["tuned"]) * work["weight"] for work in plan.values())
     for name, work in plan.items():
-        if given.rehearse and work["weight"] > 1:
+        if given.rehearse and name in heavy:
             continue  # the machine for PTX takes minutes to check such candidates
         share = given.budget * work["weight"] / max(every, 1)
         if _tuned(run, work["tuned"], share, given):
             _measure(run, name, given, "tuned", rounds=given.rounds)
-        _told(run.out)
     if not (given.only or given.rehearse):
         _tests(run, _TESTS, given)
 
@@ -143,11 +161,11 @@ def _prepared(run: Run, site: Path, work: Path, given: argparse.Namespace) -> bo
     setup = ["-m", "benchmarks.gpu.setup", str(site.absolute())]
     setup += [str(given.wheels.absolute())] if given.wheels else []
     setup += [] if given.rehearse else ["--gpu"]
-    kernels = given.wheels / KERNELS if given.wheels else None
     (work / KERNELS).mkdir(mode=0o700, exist_ok=True)
-    if kernels is not None and kernels.is_dir():
-        shutil.copytree(kernels, work / KERNELS, dirs_exist_ok=True)
-        (work / KERNELS).chmod(0o700)
+    for folder in (given.wheels, given.out):  # an earlier run's are in OUT
+        if folder and (folder / KERNELS).is_dir():
+            shutil.copytree(folder / KERNELS, work / KERNELS, dirs_exist_ok=True)
+            (work / KERNELS).chmod(0o700)
     return run.run(Step("set up", python(*setup), 300, again=True))
 
 
@@ -194,8 +212,13 @@ def _tests(run: Run, tests: Mapping[str, float], given: argparse.Namespace) -> N
             str(ROOT / word) if word.startswith("tests/") else word
             for word in places.split()
         ]
-        limit = seconds * (_SLOWER if given.rehearse else 1)
-        run.run(Step(places, python("-m", "pytest", *options, *chosen), limit))
+        command = python("-m", "pytest", *options, *chosen)
+        run.run(Step(places, command, _slower(seconds, given), proof=_PASSED))
+
+
+def _slower(seconds: float, given: argparse.Namespace) -> float:
+    """A time limit, longer where the machine for PTX takes the GPU's place."""
+    return seconds * (_SLOWER if given.rehearse else 1)
 
 
 def _scale(given: argparse.Namespace) -> list[str]:
@@ -203,16 +226,13 @@ def _scale(given: argparse.Namespace) -> list[str]:
 
 
 def _planned(run: Run, given: argparse.Namespace) -> dict[str, Any]:
-    """The works with their workloads to tune; measures the limits once."""
+    """The works with their workloads to tune, after building their kernels once."""
     listed = python("-m", "benchmarks.gpu.measure", "--list", *_scale(given))
     if not run.run(Step("list the works", listed, 120, "plan.json", again=True)):
         return {}
     if not given.only:
         step = python("-m", "benchmarks.gpu.builds", *_scale(given))
-        run.run(Step("build the works' kernels", step, 180))
-    if not (given.only and given.rehearse):
-        step = python("-m", "benchmarks.gpu.limits", *_scale(given))
-        run.run(Step("limits of the device", step, 180, "limits.json"))
+        run.run(Step("build the works' kernels", step, _slower(120, given)))
     plan = json.loads((run.out / "plan.json").read_text())
     kept = {name: work for name, work in plan.items() if given.only in name}
     if not kept:
@@ -229,7 +249,7 @@ def _tuned(
 ) -> bool:
     """Tune each workload of a work for some seconds; return whether one was tuned."""
     budget = ["--trials", "2"] if given.rehearse else ["--budget", f"{share:.1f}s"]
-    limit = (2 * share + 120) * (_SLOWER if given.rehearse else 1)
+    limit = _slower(2 * share + 120, given)
     done = []
     for asked in workloads:
         label = f"tune {' '.join(asked)}"
@@ -251,18 +271,46 @@ def _measure(
     step = python("-m", "benchmarks.gpu.measure", name, *options)
     plain = re.sub(r"\W+", "_", name)
     label = f"measure {name}" + (", tuned" if folder == "tuned" else "")
-    run.run(Step(label, step, 240, f"{folder}/{plain}.json"))
+    limit = _slower(120, given)
+    run.run(Step(label, step, limit, f"{folder}/{plain}.json"))
 
 
-def _told(out: Path) -> str:
-    """Write the tables, and everything but build products to OUT/all.tar.gz."""
+def _made(kernels: Path, wheels: Path | None) -> list[Path]:
+    """The machine code that was made here, the first ones, up to a size."""
+    brought = wheels / KERNELS if wheels else None
+    found, size = [], 0
+    files = ((path.stat(), path) for path in kernels.glob("*.tlc"))
+    for status, path in sorted(files, key=lambda pair: pair[0].st_mtime):
+        if brought and (brought / path.name).exists():
+            continue
+        with path.open("rb") as file:
+            _, line = file.readline(), file.readline()
+        if not _CODE.search(line):
+            continue  # also the host's code: of use for this kind of CPU alone
+        size += status.st_size
+        if size > _MOST_CODE:
+            break
+        found.append(path)
+    return found
+
+
+def _told(out: Path, archived: Path, kernels: Iterable[Path]) -> str:
+    """Write the tables, and an archive of everything but build products.
+
+    Args:
+        out: The output folder.
+        archived: The archive.
+        kernels: Files with machine code, which are archived too.
+    """
     said = report(out)
-    new = out / "all.tar.gz.new"
-    with tarfile.open(new, "w:gz") as archive:
+    new = archived.with_name(f"{archived.name}.new")
+    with tarfile.open(new, "w:gz", compresslevel=1) as archive:
         for name in _KEPT:
             if (out / name).exists():
                 archive.add(out / name, name)
-    new.replace(out / "all.tar.gz")
+        for path in kernels:
+            archive.add(path, f"{KERNELS}/{path.name}")
+    new.replace(archived)
     return said
 
 

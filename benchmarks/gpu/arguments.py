@@ -20,6 +20,9 @@ def parsed(about: str | None) -> argparse.Namespace:
     parser.add_argument("--wheels", type=Path, help="folder of `make bench-gpu-pack`")
     parser.add_argument("--work", type=Path, help="build folder; default: OUT.work")
     parser.add_argument(
+        "--archive", type=Path, help="what to bring back; default: OUT/all.tar.gz"
+    )
+    parser.add_argument(
         "--from", dest="earlier", type=Path, help="all.tar.gz of a run to resume"
     )
     parser.add_argument("--only", default="", help="works whose name contains this")
@@ -27,7 +30,9 @@ def parsed(about: str | None) -> argparse.Namespace:
     parser.add_argument(
         "--rehearse", action="store_true", help="all steps, small and without a GPU"
     )
-    return parser.parse_args()
+    given = parser.parse_args()
+    given.archive = given.archive or given.out / "all.tar.gz"
+    return given
 
 
 def mistake(given: argparse.Namespace) -> str:
@@ -41,9 +46,10 @@ def mistake(given: argparse.Namespace) -> str:
     if given.earlier and (problem := _unreadable(given.earlier)):
         return f"{given.earlier} is no all.tar.gz of a run ({problem})"
     try:
-        given.out.mkdir(parents=True, exist_ok=True)
+        for folder in (given.out, given.archive.parent):
+            folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        return f"nothing can be kept in {given.out} ({error.strerror})"
+        return f"nothing can be kept in {folder} ({error.strerror})"
     return ""
 
 

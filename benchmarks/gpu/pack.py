@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.gpu.environment import NEEDED, OPENERS, version_here
+from benchmarks.gpu.environment import NEEDED, OPENERS, missing, version_here
 
 KERNELS = "kernels"  # the folder of machine code
 _COMPILERS = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvcc")
@@ -35,17 +35,22 @@ def main() -> None:
     parser.add_argument("--compilers", default="", help="their version, such as 13.0")
     parser.add_argument("--arch", default="sm_90a", help="what kernels are built for")
     given = parser.parse_args()
+    if given.compilers and (absent := missing(given.wheels, ["tensorlang"])):
+        sys.exit(
+            f"make bench-gpu-pack: {', '.join(absent)}: missing here, where kernels "
+            "are to be built; make setup installs it"
+        )
     given.wheels.mkdir(parents=True, exist_ok=True)
     names = [name.strip() for name in given.only.split(",") if name.strip()]
-    missing = []
+    lacking = []
     if not _wheels(given.wheels, given.python, names):
-        missing.append("wheels of required packages")
+        lacking.append("wheels of required packages")
     if given.compilers and not _kernels(given.wheels, given.compilers, given.arch):
-        missing.append(f"compilers {given.compilers}")
+        lacking.append(f"compilers {given.compilers}")
     count = len(list(given.wheels.iterdir()))
     print(f"{count} files in {given.wheels}")
-    if missing:
-        sys.exit(f"unavailable: {', '.join(missing)}")
+    if lacking:
+        sys.exit(f"unavailable: {', '.join(lacking)}")
 
 
 def _wheels(folder: Path, python: str, names: list[str]) -> bool:
@@ -86,6 +91,8 @@ def _kernels(folder: Path, version: str, arch: str) -> bool:
             env=os.environ | environment,
             check=False,
         )
+        if not any(kernels.iterdir()):
+            kernels.rmdir()
         return done.returncode == 0
 
 

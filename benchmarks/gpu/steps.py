@@ -1,9 +1,9 @@
 """Sequential steps, each in a separate process with a time limit.
 
-Output goes to OUT/log.txt, the result to one line and to OUT/state.json, from which the
-same command resumes. A failed or timed-out step does not affect others. Files are
-replaced atomically: a killed run leaves the previous ones, and no process of a step
-outlives it.
+Output goes to OUT/log.txt while it is made, the result to one line and to
+OUT/state.json, from which the same command resumes. A failed or timed-out step does not
+affect others. Files are replaced atomically: a killed run leaves the previous ones, and
+no process of a step outlives it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import contextlib
 import ctypes
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,6 +35,7 @@ class Step:
         limit: Seconds until it is killed.
         output: File below OUT for the last line that it prints, if any.
         again: Whether later runs repeat it.
+        proof: A pattern in the output without which nothing was done.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Step:
     limit: float
     output: str = ""
     again: bool = False
+    proof: str = ""
 
 
 @dataclass
@@ -51,11 +54,15 @@ class Run:
         out: The output folder.
         limit: Seconds for all steps together.
         environment: The environment of the steps' processes.
+        ended: Called after each step.
+        reserved: Seconds that are kept for later steps.
     """
 
     out: Path
     limit: float
     environment: Mapping[str, str]
+    ended: Callable[[], object] = bool
+    reserved: float = 0.0
     failed: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -76,48 +83,47 @@ class Run:
         if self.state.get(step.name) == DONE and not step.again:
             print(f"{step.name}: done before", flush=True)
             return True
-        limit = min(step.limit, self.left)
+        limit = min(step.limit, self.left - self.reserved)
         if limit <= 1:
             return self._told(step, "no time left", 0.0)
         begun = time.monotonic()
         said, problem = self._ended(step, limit)
+        if not problem and not re.search(step.proof, said):
+            problem = f"FAILED, not {step.proof!r}: {_last(said)[:200]}"
         if not problem and step.output:
             problem = self._kept(step, said)
         return self._told(step, problem, time.monotonic() - begun)
 
     def _ended(self, step: Step, limit: float) -> tuple[str, str]:
         """The output of the step's process, and its error."""
-        with (self.out / "log.txt").open("a") as log:
-            log.write(f"\n===== {step.name}: {' '.join(step.command)}\n")
+        path = self.out / "log.txt"
+        with path.open("ab") as log:
+            log.write(f"\n===== {step.name}: {' '.join(step.command)}\n".encode())
             log.flush()
+            begin = log.tell()
             process = subprocess.Popen(  # noqa: S603 - our own arguments
                 step.command,
-                stdout=subprocess.PIPE,
+                stdout=log,
                 stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
                 env=dict(self.environment),
                 start_new_session=True,
                 preexec_fn=_end_with_parent,  # noqa: PLW1509 - single-threaded
             )
-            try:
-                said, _ = process.communicate(timeout=limit)
-                problem = _problem(process.returncode, said)
-            except subprocess.TimeoutExpired:
+        problem = ""
+        try:
+            process.wait(limit)
+        except subprocess.TimeoutExpired:
+            problem = f"not done after {limit:.0f} s"
+        finally:
+            if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
-                said, _ = process.communicate()
-                problem = f"not done after {limit:.0f} s"
-            except KeyboardInterrupt:
-                os.killpg(process.pid, signal.SIGKILL)
-                said, _ = process.communicate()
-                log.write(said)
-                raise
-            log.write(said)
-        return said, problem
+                process.wait()
+        said = path.read_bytes()[begin:].decode(errors="replace")
+        return said, problem or _problem(process.returncode, said)
 
     def _kept(self, step: Step, said: str) -> str:
         """Store the last line, which is JSON; return the error, if any."""
-        last = (said.strip().splitlines() or [""])[-1]
+        last = _last(said)
         try:
             json.loads(last)
         except ValueError:
@@ -131,6 +137,7 @@ class Run:
         if problem:
             self.failed.append(step.name)
         print(f"{step.name}: {problem or 'done'} ({seconds:.0f} s)", flush=True)
+        self.ended()
         return not problem
 
 
@@ -153,9 +160,13 @@ def _problem(code: int, said: str) -> str:
     """The error of a process, from its last line; else empty."""
     if code == 0:
         return ""
-    lines = [line for line in said.strip().splitlines() if line.strip()]
     how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-    return f"FAILED, {how}: {lines[-1][:200] if lines else 'it said nothing'}"
+    return f"FAILED, {how}: {_last(said)[:200] or 'it said nothing'}"
+
+
+def _last(said: str) -> str:
+    """The last line of an output, which may be empty."""
+    return (said.strip().splitlines() or [""])[-1]
 
 
 def python(*arguments: str) -> list[str]:

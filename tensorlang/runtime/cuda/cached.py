@@ -111,7 +111,7 @@ class CachedLaunch:
         if not self._fit(addresses, brought):
             return False
         kernel = self.kernel
-        module = kernel.module
+        module = kernel.loaded(stream)
         block, count = self._block, self._count
         captured = kernel.captured(stream, brought)
         if captured and brought:

@@ -117,6 +117,20 @@ class CudaKernel(DeviceKernel):
         launches = [*self._host["launches"], *of_many]
         return Module(device, self.artifact.object_code, launches)
 
+    def loaded(self, stream: int) -> Module:
+        """The loaded machine code, for a call on a stream.
+
+        Raises:
+            DeviceError: it is not loaded, and the stream is being captured.
+            TargetError: the target is an architecture without a GPU.
+        """
+        if "module" not in self.__dict__ and cuda_driver.capturing(stream):
+            raise DeviceError(
+                f"{self.name} is not loaded, and cannot be while a CUDA graph is being "
+                "captured; call it once before"
+            )
+        return self.module
+
     @cached_property
     def _graphs(self) -> Graphs:
         return Graphs(self.module.device, self._host)
@@ -175,9 +189,12 @@ class CudaKernel(DeviceKernel):
         stream = next((a.stream for a in there if a.stream is not None), None)
         stream = stream or cuda_driver.LEGACY
         captured = cuda_driver.capturing(stream)
-        if captured:
-            self._may_be_captured(call)
-        module = self.module
+        if captured and len(there) < len(call.arrays):
+            raise ArgumentError(
+                f"{self.name}: an array is in host memory, which a CUDA graph that is "
+                "being captured would read at each replay; move it to the GPU before"
+            )
+        module = self.loaded(stream)
         self.look()
         with module.device.lock, module.device.current():
             self._in_order(there, stream)
@@ -188,24 +205,6 @@ class CudaKernel(DeviceKernel):
             self._faults.look(self.name)
         if not call.back:
             self._remember(args, call)
-
-    def _may_be_captured(self, call: calling.Call) -> None:
-        """Check that a call can be part of a graph.
-
-        Raises:
-            ArgumentError: an array is in host memory.
-            DeviceError: the kernel is not loaded.
-        """
-        if not all(isinstance(array, DeviceArray) for array in call.arrays):
-            raise ArgumentError(
-                f"{self.name}: an array is in host memory, which a CUDA graph that is "
-                "being captured would read at each replay; move it to the GPU before"
-            )
-        if "module" not in self.__dict__:
-            raise DeviceError(
-                f"{self.name} is not loaded, and cannot be while a CUDA graph is being "
-                "captured; call it once before"
-            )
 
     def _remember(self, args: Sequence[object], call: calling.Call) -> None:
         key = self._cache.key(args)
@@ -230,8 +229,8 @@ class CudaKernel(DeviceKernel):
         known = calling.Call([None] * count, {length: 0, **scalars})
         block = calling.block_of(self.signature, known, [0] * count)
         at = [scalar.name for scalar in self.signature.scalars].index(length)
-        module = self.module
         stream = current_stream(given[0][0])
+        module = self.loaded(stream)
         with module.device.lock, module.device.current():
             if len(sets) > 1 and self._host.get("multi_tensor"):
                 cuda_multi_tensor.start(self._host, module.handles, sets, block, stream)

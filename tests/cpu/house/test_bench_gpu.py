@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -69,6 +70,24 @@ def test_a_result_that_is_none_is_said(tmp_path, capsys):
     assert "no result in its last line: nothing" in capsys.readouterr().out
 
 
+def test_a_step_that_did_nothing_is_repeated(tmp_path, capsys):
+    first = step("tests", "print('5 skipped in 0.1s')", proof=r"\d+ passed")
+    assert not run_of(tmp_path).run(first)
+    said = capsys.readouterr().out
+    assert said.startswith("tests: FAILED, not '\\\\d+ passed': 5 skipped in 0.1s (")
+    again = step("tests", "print('4 passed, 1 skipped')", proof=r"\d+ passed")
+    assert run_of(tmp_path).run(again)
+
+
+def test_what_follows_has_its_time(tmp_path, capsys):
+    run = run_of(tmp_path)
+    run.reserved = 59.5
+    assert not run.run(step("before", "pass"))
+    assert "no time left" in capsys.readouterr().out
+    run.reserved = 0.0
+    assert run.run(step("after", "pass"))
+
+
 def test_no_time_is_said(tmp_path, capsys):
     run = run_of(tmp_path)
     run.limit = 0.5
@@ -106,7 +125,6 @@ def test_what_is_outdated_is_used_where_nothing_newer_is_brought(tmp_path, monke
 
 
 def test_every_requirement_of_the_package_is_packed():
-    import re
     import tomllib
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -183,7 +201,7 @@ from pathlib import Path
 from benchmarks.gpu.steps import Run, Step, python
 import os
 inner = "import os, time; open({str(place)!r}, 'w').write(str(os.getpid()))"\
-"; time.sleep(60)"
+"; print('begun', flush=True); time.sleep(60)"
 Run(Path({str(tmp_path / "out")!r}), 60.0, dict(os.environ)).run(
     Step("long", python("-c", inner), 50.0))
 """
@@ -191,6 +209,9 @@ Run(Path({str(tmp_path / "out")!r}), 60.0, dict(os.environ)).run(
     run = subprocess.Popen([sys.executable, "-P", "-c", code], env=environment)
     until = time.monotonic() + 20
     while not (place.exists() and place.read_text()) and time.monotonic() < until:
+        time.sleep(0.02)
+    log = tmp_path / "out" / "log.txt"
+    while "begun" not in log.read_text().splitlines() and time.monotonic() < until:
         time.sleep(0.02)
     inner = int(place.read_text())
     run.send_signal(signal.SIGKILL)
@@ -206,15 +227,28 @@ def test_another_machine_goes_on_with_what_was_archived(tmp_path):
     main = importlib.import_module("benchmarks.gpu.__main__")
     first, second = tmp_path / "first", tmp_path / "second"
     run = run_of(first)
+    kernels = tmp_path / "work" / "kernels"
+    kernels.mkdir(parents=True)
+    for name, blobs in {
+        "device": ["cubin"],
+        "brought": ["cubin"],
+        "host": ["o"],
+    }.items():
+        line = json.dumps({"sizes": dict.fromkeys(blobs, 4)})
+        (kernels / f"{name}.tlc").write_text(f"magic\n{line}\ncode")
+    (tmp_path / "wheels" / "kernels").mkdir(parents=True)
+    (tmp_path / "wheels" / "kernels" / "brought.tlc").touch()
+    made, archive = main._made(kernels, tmp_path / "wheels"), tmp_path / "a.tar.gz"
+    run.ended = lambda: main._told(first, archive, made)
     assert run.run(step("one", "print('{}')", output="plan.json"))
-    main._told(first)
 
     class Given:
-        earlier, out = first / "all.tar.gz", second
+        earlier, out = archive, second
 
     main._resumed(Given)
     assert run_of(second).state == {"one": "done"}
     assert json.loads((second / "plan.json").read_text()) == {}
+    assert [path.name for path in (second / "kernels").iterdir()] == ["device.tlc"]
     (second / "state.json").write_text("{}")
     main._resumed(Given)  # there is something here: it stays
     assert run_of(second).state == {}
@@ -257,7 +291,6 @@ def test_what_is_to_be_tuned_is_not_refused_before_it(name):
     [("floats", {"FFMA": 1}), ("integers", {"SHF": 1, "LOP3": 1, "IMAD": 2})],
 )
 def test_limits_are_of_nothing_else(arch, kind, opcodes):
-    import re
     from collections import Counter
 
     from tensorlang import build
@@ -318,6 +351,16 @@ def mistaken(*arguments):
     (line,) = done.stderr.splitlines()
     assert line.startswith("make bench-gpu: ")
     return line
+
+
+def test_kernels_are_not_built_without_what_it_takes(tmp_path, monkeypatch):
+    pack = module("pack")
+    monkeypatch.setattr(pack, "missing", lambda *_: ["ml_dtypes"])
+    wheels = tmp_path / "wheels"
+    monkeypatch.setattr(sys, "argv", ["pack", str(wheels), "--compilers", "13.0"])
+    with pytest.raises(SystemExit, match=r"ml_dtypes: missing here.*make setup"):
+        pack.main()
+    assert not wheels.exists()
 
 
 def test_mistakes_are_told_before_anything_is_written(tmp_path):
@@ -431,9 +474,11 @@ def test_the_ring_is_alone_and_ends(tmp_path):
     run.run = lambda step: steps.append(step) or True
 
     class Given:
-        only, rehearse, budget, rounds = "", False, 10.0, 15
+        only, rehearse, budget, limit, rounds = "", False, 10.0, 60.0, 15
 
-    (tmp_path / "plan.json").write_text('{"gelu f32": {"tuned": [], "weight": 1}}')
+    plan = {"gelu f32": 1, "dense bf16": 4}
+    works = {name: {"tuned": [], "weight": weight} for name, weight in plan.items()}
+    (tmp_path / "plan.json").write_text(json.dumps(works))
     main._all(run, Given)
     names = [step.name for step in steps]
     assert names[:2] == ["doctor", "first threefry"]
@@ -441,9 +486,13 @@ def test_the_ring_is_alone_and_ends(tmp_path):
     assert steps[ring].limit == 30
     assert "-n" not in steps[ring].command
     assert names[ring - 1] == "first faults"
-    later = ["tests/cuda/test_runtime.py tests/cuda/test_arrays.py", "list the works"]
-    later += ["build the works' kernels", "limits of the device", "measure gelu f32"]
+    later = ["list the works", "build the works' kernels", "measure dense bf16"]
+    later += ["tests/cuda/test_runtime.py tests/cuda/test_arrays.py"]
+    later += ["limits of the device", "measure gelu f32"]
     assert names[ring + 1 :] == [*later, "tests/cuda", "tests/targets"]
+    for each in ("tests/cuda/test_hopper.py -k ring", *later[3:4], *names[-2:]):
+        assert re.search(steps[names.index(each)].proof, "3 passed, 1 skipped")
+        assert not re.search(steps[names.index(each)].proof, "5 skipped in 0.1s")
 
 
 def test_what_the_folder_holds_is_installed_where_it_is_missing(tmp_path, monkeypatch):

@@ -1,0 +1,5 @@
+"""`python -m tensorlang.cli` is `tlang`."""
+
+from tensorlang.cli import main
+
+main()
