@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tensorlang.errors import DeviceError
 from tensorlang.ops import find
 from tensorlang.runtime import host_program
 from tensorlang.runtime.cuda import driver as cuda_driver
@@ -85,3 +86,7 @@ def test_a_list_is_few_launches(kernel, monkeypatch):
         assert size == [blocks, 1, 1, 256, 1, 1, 0]
     seen = [n for *_, table, _ in started for n in table.lengths[: table.count]]
     assert seen == sizes
+    monkeypatch.delitem(kernel.__dict__, "module")
+    monkeypatch.setattr(cuda_driver, "capturing", lambda stream: stream == 5)
+    with pytest.raises(DeviceError, match="call it once before"):
+        kernel._each(*[[None]] * count, *values)
