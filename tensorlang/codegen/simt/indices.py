@@ -120,7 +120,8 @@ class _Indices:
         self.intervals[node.var] = (0, last)
         if node.kind == "bound":
             self.intervals[node.var] = meet((0, last), _BLOCKS)
-            made = node.extent.cast(i32) if made is None else made
+            if not isinstance(made, ir.Const):  # the host computes it, in 64 bits
+                made = node.extent.cast(i32)
         if made is None:
             self.narrow.pop(node.var, None)
             extent = self.visit(node.extent)
