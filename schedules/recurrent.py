@@ -60,6 +60,8 @@ def _phase(s: Schedule, knobs: Knobs, products: str, cell: str) -> None:
     )
     sizes = [extent(s, loop) for loop in (strip, row, inner[0])]
     known = [size for size in sizes if size is not None]
+    if 0 in known:  # nothing to do, and no parts of it
+        return
     cycles = prod(known) * vectors / core.products
     for part in _by_rows(s, products, row, tall):
         _tile(s, part, core.lanes, tall)
@@ -75,7 +77,7 @@ def _phase(s: Schedule, knobs: Knobs, products: str, cell: str) -> None:
 def _by_rows(s: Schedule, block: str, row: str, tall: int) -> list[str]:
     """The blocks of whole tiles of rows, and of those left."""
     rows = extent(s, row)
-    if rows is not None and (rows % tall == 0 or rows < tall):
+    if tall == 1 or (rows is not None and (rows % tall == 0 or rows < tall)):
         return [block]
     return cut_at(s, block, row, whole_steps(s, loop_named(s, row).extent, tall))
 

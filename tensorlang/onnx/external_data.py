@@ -10,13 +10,15 @@ import hashlib
 import math
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
-from tensorlang.errors import ArgumentError, WeightError
+from tensorlang.errors import ArgumentError, DTypeError, GraphError, WeightError
 from tensorlang.graph.networks.network import Network
 from tensorlang.onnx.calls import array_of, dtype_of
 from tensorlang.onnx.checks import Note
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LIMIT: Final = 2_000_000_000  # bytes of weights; a protobuf message is limited to 2^31
-_SMALL: Final = 1024  # bytes: smaller tensors stay in the file
+_SMALL: Final = 1024  # elements: smaller tensors stay in the file
 _PAGE: Final = 4096
 
 
@@ -72,7 +74,7 @@ def save(
         model = model_of(network, note=note)
         library().checker.check_model(model)
     else:
-        large = {k: v for k, v in network.weights.items() if v.nbytes > _SMALL}
+        large = {k: v for k, v in network.weights.items() if v.size > _SMALL}
         beside = _written(place, large)
         model = model_of(network, note=note, outside=_places(beside, large))
     data: bytes = model.SerializeToString()
@@ -147,7 +149,6 @@ def read(
     Raises:
         ArgumentError: there is no such file, it is not ONNX, or onnx is missing.
         WeightError: external data is missing, or not in the file's folder.
-        DTypeError, GraphError: a large weight is none.
     """
     onnx = library()
     try:
@@ -157,27 +158,41 @@ def read(
     except (TypeError, OSError) as problem:
         raise ArgumentError(f"{path!r:.80} is not a file path: {problem}") from None
     model = _checked(place, lambda: onnx.load_from_string(place.read_bytes()))
+    _checked(place, lambda: _check_names(model))
     arrays = fetched(model, place.parent if data else None)
-    arrays |= _taken_out(model, str(place))
+    arrays |= _taken_out(model)
     _checked(place, lambda: onnx.checker.check_model(model))
     return model, arrays
 
 
-def _taken_out(model: ModelProto, name: str) -> dict[str, np.ndarray]:
-    """Remove the model's large weights and return them: a check copies what it sees.
+def _check_names(model: ModelProto) -> None:
+    """Check what onnx cannot once weights are taken out: each has a name of its own.
 
     Raises:
-        DTypeError, GraphError: as for `array_of`.
+        ValueError: two have one.
+    """
+    for name, count in Counter(each.name for each in model.graph.initializer).items():
+        if count > 1:
+            raise ValueError(f"{name} initializer name is not unique")
+
+
+def _taken_out(model: ModelProto) -> dict[str, np.ndarray]:
+    """Remove the model's large weights and return them: a check copies what it sees.
+
+    Those that are no arrays are left to the check.
     """
     graph, kept = model.graph, []
     listed = {each.name for each in graph.input}
     found: dict[str, np.ndarray] = {}
     for tensor in graph.initializer:
-        if math.prod(tensor.dims) <= _SMALL or tensor.name in found:
+        array = None
+        if math.prod(tensor.dims) > _SMALL:
+            with suppress(DTypeError, GraphError):
+                array = array_of(tensor, tensor.name)
+        if array is None:
             kept.append(tensor)
             continue
-        said = f"{name}: initializer {tensor.name!r}"
-        found[tensor.name] = array_of(tensor, said)
+        found[tensor.name] = array
         if tensor.name not in listed:
             graph.input.append(_typed(tensor))
     if found:

@@ -207,7 +207,8 @@ def _product(monomial: Monomial) -> Expr:
 class Polys(dict[Expr, Poly]):
     """The polynomials of scalar i64 expressions, computed once: `polys[expr]`.
 
-    What is no sum or product is a factor; subclasses also take quotients apart.
+    What is no sum or product is a factor, unless it is a quotient of numbers;
+    subclasses also take other quotients apart.
     """
 
     __slots__ = ()
@@ -242,8 +243,10 @@ class Polys(dict[Expr, Poly]):
 
     def divided(self, expr: Binary) -> Poly | None:
         """The polynomial of a `//` or `%`; None if it is a factor."""
-        del expr
-        return None
+        a, b = self[expr.a].value, self[expr.b].value
+        if a is None or not b:
+            return None
+        return number(_wrapped(a // b if expr.op == "floordiv" else a % b))
 
 
 def poly(expr: Expr) -> Poly:

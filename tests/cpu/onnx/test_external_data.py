@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 
-from tensorlang.errors import WeightError
+from tensorlang.errors import ArgumentError, WeightError
 from tensorlang.layers import Adam, BatchNorm, Dense, Dropout, Model, Sequential
 from tensorlang.onnx import external_data
 from tensorlang.ops import random
@@ -106,3 +106,38 @@ def test_another_length_is_refused(tmp_path) -> None:
         WeightError, match=r"'0.weight' is float32\[20, 40\], which are"
     ):
         Model.load(path)
+
+
+def stored(tmp_path, *weights):
+    """A file of a product with weights, which may be no model."""
+    x, y = (
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2, 40])
+        for name in "xy"
+    )
+    node = onnx.helper.make_node("MatMul", ["x", "w"], ["y"])
+    graph = onnx.helper.make_graph([node], "g", [x], [y], initializer=weights)
+    path = tmp_path / "net.onnx"
+    path.write_bytes(onnx.helper.make_model(graph).SerializeToString())
+    return path
+
+
+@pytest.mark.parametrize("factor", [1, 2])
+@pytest.mark.parametrize("large", [True, False])
+@pytest.mark.parametrize("beside", [True, False])
+def test_weights_of_one_name_are_refused(tmp_path, factor, large, beside) -> None:
+    w = np.ones((40, 40) if large else (4, 4), np.float32)
+    weights = [onnx.numpy_helper.from_array(n * w, "w") for n in (1, factor)]
+    if beside:
+        (tmp_path / "w.bin").write_bytes(w.tobytes())
+        onnx.external_data_helper.set_external_data(weights[0], "w.bin")
+        weights[0].ClearField("raw_data")
+    with pytest.raises(ArgumentError, match="w initializer name is not unique"):
+        Model.load(stored(tmp_path, *weights))
+
+
+def test_a_large_weight_that_is_truncated(tmp_path) -> None:
+    weight = onnx.numpy_helper.from_array(np.ones((40, 40), np.float32), "w")
+    weight.raw_data = weight.raw_data[:-4]
+    sentence = r"is not an ONNX model: .*raw_data size \(6396 bytes\) is too small"
+    with pytest.raises(ArgumentError, match=sentence):
+        Model.load(stored(tmp_path, weight))

@@ -5,7 +5,7 @@ import pytest
 
 from tensorlang.errors import ArgumentError, ShapeError
 from tensorlang.graph.recurrent import steps
-from tensorlang.ops import find, nn
+from tensorlang.ops import find, nn, pin
 
 RNG = np.random.default_rng(7)
 GATES = {"nn.lstm": 4, "nn.gru": 3, "nn.rnn": 1}
@@ -27,7 +27,7 @@ def given(id, length, batch, size, dtype):
     shapes = {"gates": (length, batch, gates * size), "r": (gates * size, size)}
     shapes |= dict.fromkeys(("h", "c")[: 1 + (id == "nn.lstm")], (batch, size))
     return {
-        name: RNG.uniform(-1, 1, shape).astype(dtype) / dtype(size**0.5)
+        name: RNG.uniform(-1, 1, shape).astype(dtype) / dtype(max(size, 1) ** 0.5)
         for name, shape in shapes.items()
     }
 
@@ -48,6 +48,25 @@ def test_it_is_its_steps(id, dtype, epsilon, sizes) -> None:
         for mine, right in zip(find(id)(**arrays, **options), wanted, strict=True):
             assert mine.dtype == dtype
             np.testing.assert_allclose(mine, right, rtol=0, atol=epsilon)
+
+
+@pytest.mark.parametrize("rows", [2, 13])
+@pytest.mark.parametrize("id", GATES)
+def test_a_state_of_no_units(id, rows) -> None:
+    with pin(f"{id}:gate_rows=5"):
+        first, *last = find(id)(**given(id, 3, rows, 0, np.float32))
+    assert first.shape == (3, rows, 0)
+    assert {each.shape for each in last} == {(rows, 0)}
+
+
+@pytest.mark.parametrize("id", GATES)
+def test_tiles_of_one_row(id) -> None:
+    arrays = given(id, 2, 11, 5, np.float32)
+    wanted = find(id)(**arrays)
+    with pin(f"{id}:gate_rows=1"):
+        found = find(id)(**arrays)
+    for mine, right in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(mine, right, rtol=0, atol=1e-5)
 
 
 def test_what_does_not_fit() -> None:
