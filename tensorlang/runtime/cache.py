@@ -41,6 +41,7 @@ VARIABLE: Final = "TENSORLANG_CACHE"
 LIMIT_BYTES: Final = 1 << 30
 LIMIT_ENTRY: Final = 1 << 27
 LIMIT_NOTES: Final = 1 << 14
+LIMIT_NOTES_FILE: Final = 1 << 24  # bytes, with lines that are not read
 _MAGIC: Final = b"tensorlang cache 1 "
 _SUFFIX: Final = ".tlc"
 # packages that determine the code generated for a definition
@@ -81,12 +82,16 @@ def load(key: str) -> Entry | None:
     except OSError:
         return None
     except (ValueError, KeyError, TypeError) as error:
-        warnings.warn(
-            f"cache file {path} is not usable ({error}); it is ignored and rebuilt",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+        _warn_of(path, error)
         return None
+
+
+def _warn_of(path: Path, error: Exception) -> None:
+    warnings.warn(
+        f"cache file {path} is not usable ({error}); it is ignored and rebuilt",
+        RuntimeWarning,
+        stacklevel=3,
+    )
 
 
 def has(key: str) -> bool:
@@ -105,7 +110,8 @@ def note(key: str, text: str) -> None:
     """Add a line of text to the notes, unless there are too many.
 
     They are a file of lines, each with its checksum, to which all processes append: a
-    line that was torn or altered is not read.
+    line that was torn or altered is not read. A file that is too large is deleted by
+    the next process that reads it.
     """
     folder = directory()
     if folder is None:
@@ -115,19 +121,26 @@ def note(key: str, text: str) -> None:
         return
     held[key] = text
     line = f"{key} {text}"
-    with suppress(OSError), _notes_file(folder).open("ab", buffering=0) as file:
+    path = _notes_file(folder)
+    with suppress(OSError), open(path, "ab", buffering=0, opener=_opened) as file:
         file.write(f"{_checksum(line)} {line}\n".encode())
 
 
 @cache
 def _notes_in(folder: Path) -> dict[str, str]:
-    """The notes on disk, read once."""
+    """The notes on disk, read once; what is no file of notes is deleted."""
     found: dict[str, str] = {}
+    path = _notes_file(folder)
     with suppress(OSError):
-        lines = _bounded(_notes_file(folder)).decode(errors="replace").splitlines()
-        for line in lines[:LIMIT_NOTES]:
+        try:
+            lines = _bounded(path, LIMIT_NOTES_FILE).decode(errors="replace")
+        except ValueError as error:
+            _warn_of(path, error)
+            path.unlink()
+            return found
+        for line in lines.splitlines():
             checksum, _, rest = line.partition(" ")
-            if checksum == _checksum(rest):
+            if checksum == _checksum(rest) and len(found) < LIMIT_NOTES:
                 key, _, text = rest.partition(" ")
                 found[key] = text
     return found
@@ -141,19 +154,19 @@ def _checksum(line: str) -> str:
     return f"{zlib.crc32(line.encode()):08x}"
 
 
-def _bounded(path: Path) -> bytes:
+def _bounded(path: Path, limit: int = LIMIT_ENTRY) -> bytes:
     """The bytes of a regular file; a pipe would block, a device would never end."""
     with open(path, "rb", opener=_opened) as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise ValueError("it is not a regular file")
-        if status.st_size > LIMIT_ENTRY:
-            raise ValueError(f"it is larger than {LIMIT_ENTRY >> 20} MiB")
-        return file.read(LIMIT_ENTRY)
+        if status.st_size > limit:
+            raise ValueError(f"it is larger than {limit >> 20} MiB")
+        return file.read(limit)
 
 
 def _opened(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)
 
 
 def save(key: str, entry: Entry) -> None:

@@ -184,3 +184,46 @@ def test_notes_outlive_a_process_and_harm(folder, monkeypatch):
     path.write_bytes(path.read_bytes().replace(b"known of b", b"told of b")[:-3])
     cache._notes_in.cache_clear()
     assert cache.notes() == {"a": "what is known of a"}
+
+
+def test_lines_that_are_no_notes_take_no_place(folder, monkeypatch):
+    monkeypatch.setattr(cache, "LIMIT_NOTES", 3)
+    cache.note("a", "known")
+    path = only_file(folder)
+    path.write_bytes(b"junk\n" * 20 + 5 * path.read_bytes())
+    cache._notes_in.cache_clear()
+    cache.note("b", "known too")
+    cache._notes_in.cache_clear()
+    assert cache.notes() == {"a": "known", "b": "known too"}
+
+
+def _huge(path):
+    path.touch()
+    os.truncate(path, cache.LIMIT_NOTES_FILE + 1)
+
+
+@pytest.mark.parametrize(
+    ("put", "said"),
+    [(_pipe, "not a regular"), (_endless, "not a regular"), (_huge, "larger than 16")],
+)
+def test_what_is_no_file_of_notes_is_replaced(folder, put, said):
+    cache.note("a", "known")
+    path = only_file(folder)
+    path.unlink()
+    put(path)
+    cache._notes_in.cache_clear()
+    with pytest.warns(RuntimeWarning, match=said):
+        assert cache.notes() == {}
+    cache.note("b", "known")
+    cache._notes_in.cache_clear()
+    assert cache.notes() == {"b": "known"}
+
+
+def test_a_folder_in_the_place_of_notes_is_none(folder):
+    cache.note("a", "known")
+    path = only_file(folder)
+    path.unlink()
+    path.mkdir()
+    cache._notes_in.cache_clear()
+    assert cache.notes() == {}
+    cache.note("b", "known")
