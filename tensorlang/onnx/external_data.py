@@ -37,6 +37,7 @@ T = TypeVar("T")
 LIMIT: Final = 2_000_000_000  # bytes of weights; a protobuf message is limited to 2^31
 _SMALL: Final = 1024  # elements: smaller tensors stay in the file
 _PAGE: Final = 4096
+_LISTS: Final = ("float_data", "double_data", "int32_data", "int64_data", "uint64_data")
 
 
 def save(
@@ -179,14 +180,17 @@ def _check_names(model: ModelProto) -> None:
 def _taken_out(model: ModelProto) -> dict[str, np.ndarray]:
     """Remove the model's large weights and return them: a check copies what it sees.
 
-    Those that are no arrays are left to the check.
+    Those that are no arrays, or two, are left to the check.
     """
     graph, kept = model.graph, []
     listed = {each.name for each in graph.input}
     found: dict[str, np.ndarray] = {}
     for tensor in graph.initializer:
         array = None
-        if math.prod(tensor.dims) > _SMALL:
+        several = tensor.HasField("raw_data") and any(
+            len(getattr(tensor, name)) for name in _LISTS
+        )
+        if math.prod(tensor.dims) > _SMALL and not several:
             with suppress(DTypeError, GraphError):
                 array = array_of(tensor, tensor.name)
         if array is None:

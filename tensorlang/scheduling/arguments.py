@@ -41,6 +41,10 @@ WANTED: Final[dict[str, tuple[Callable[[object], bool], str]]] = {
     "str": (_name, "a name"),
     "str | None": (lambda value: value is None or _name(value), "a name or None"),
     "int": (_number, "a whole number"),
+    "int | None": (
+        lambda value: value is None or _number(value),
+        "a whole number or None",
+    ),
     "bool": (lambda value: isinstance(value, bool), "True or False"),
     "Factors": (_factors, "a whole number, or a list of them with one None"),
     "Sequence[int]": (_numbers, "a list of whole numbers"),

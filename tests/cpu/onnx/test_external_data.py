@@ -135,9 +135,20 @@ def test_weights_of_one_name_are_refused(tmp_path, factor, large, beside) -> Non
         Model.load(stored(tmp_path, *weights))
 
 
-def test_a_large_weight_that_is_truncated(tmp_path) -> None:
-    weight = onnx.numpy_helper.from_array(np.ones((40, 40), np.float32), "w")
+def length(weight):
     weight.raw_data = weight.raw_data[:-4]
-    sentence = r"is not an ONNX model: .*raw_data size \(6396 bytes\) is too small"
-    with pytest.raises(ArgumentError, match=sentence):
+
+
+def twice(weight):
+    weight.float_data.extend([2.0] * 1600)
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [(length, r"raw_data size \(6396 bytes\) is too small"), (twice, "only one value")],
+)
+def test_a_large_weight_whose_data_is_wrong(tmp_path, harm, said) -> None:
+    weight = onnx.numpy_helper.from_array(np.ones((40, 40), np.float32), "w")
+    harm(weight)
+    with pytest.raises(ArgumentError, match=f"is not an ONNX model: .*{said}"):
         Model.load(stored(tmp_path, weight))
