@@ -67,9 +67,14 @@ def _distribution(name: str, site: Path | None) -> metadata.Distribution | None:
 
 
 def missing(site: Path, needed: Iterable[str]) -> list[str]:
-    """What is neither here nor in a folder, of distributions and what they require."""
-    from pip._vendor.packaging.requirements import Requirement
+    """What is neither here nor in a folder, of distributions and what they require.
 
+    pytest brings `packaging`; pip's own would keep setuptools out of this process.
+    """
+    try:
+        from packaging.requirements import Requirement
+    except ImportError:
+        return ["packaging"]
     absent, seen, waiting = [], set(), list(needed)
     while waiting:
         name = waiting.pop(0)
