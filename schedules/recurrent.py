@@ -14,6 +14,7 @@ cache in all of them.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import prod
 from typing import Final
 
@@ -25,7 +26,6 @@ from tensorlang.schedules.tiling import cut_at, extent, write_back, written
 from tensorlang.scheduling import Knobs, Schedule, schedule
 
 _ROWS: Final = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14)
-_CELL: Final = "_cell"  # the end of the names of blocks that follow products
 
 
 @schedule("recurrent")
@@ -37,9 +37,15 @@ def recurrent(s: Schedule, knobs: Knobs) -> None:
 
 
 def phases(s: Schedule) -> list[tuple[str, str]]:
-    """The blocks of products in a step, each with that of the cell that follows."""
-    names = [block.name for block in blocks(s.function)]
-    return [(n.removesuffix(_CELL), n) for n in names if n.endswith(_CELL)]
+    """The blocks of products in a step, each with that of the cell that follows.
+
+    The cells alone depend on the steps before.
+    """
+    return [
+        (products.name, cell.name)
+        for products, cell in pairwise(blocks(s.function))
+        if any(axis.kind == "ordered" for axis in cell.axes)
+    ]
 
 
 def _phase(s: Schedule, knobs: Knobs, products: str, cell: str) -> None:

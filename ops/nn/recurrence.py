@@ -18,7 +18,6 @@ from typing import Final, NamedTuple, TypeAlias
 from tensorlang import ir
 
 SUMS: Final = 64  # of a strip, in all gates
-CELL: Final = "_cell"  # what the block of a cell is called, after that of its products
 _STEP: Final = "step"  # the loop over steps
 Sum: TypeAlias = "Callable[[int], ir.Expr]"  # a sum, by the number of its gate
 
@@ -160,7 +159,7 @@ class Recurrence:
         assert add is not None
         to = b.var, s.var, g.var, u.var
         products = _nest(name, step, axes, ir.Reduce(add, (sums,), to, (term,)))
-        name = f"{name}{CELL}"
+        name = f"{name}_cell"
         step = self._step(name, "ordered")
         row, unit = ir.nests.axis(f"{name}_b", rows), ir.nests.axis(f"{name}_j", size)
 

@@ -26,6 +26,7 @@ with lazy.modules(__name__):  # these load NumPy
     from tensorlang import ops, targets
     from tensorlang.ir import dtypes as ir_dtypes
     from tensorlang.ops.kernels import requests
+    from tensorlang.tuner.storage import databases
 
 if TYPE_CHECKING:
     from tensorlang.ops import Operator
@@ -84,7 +85,7 @@ def _lasting(url: str | None) -> str | None:
     Raises:
         ArgumentError: it is.
     """
-    if url is not None and _IN_MEMORY.fullmatch(url):
+    if url is not None and databases.is_in_memory(url):
         raise ArgumentError(
             f"--storage {url} names no file, so that nothing would be kept; give one, "
             "such as sqlite:///trials.db"
@@ -92,10 +93,6 @@ def _lasting(url: str | None) -> str | None:
     return url
 
 
-# SQLite's without a file: `sqlite://`, `sqlite+pysqlite:///:memory:`, `..?mode=memory`
-_IN_MEMORY: Final = re.compile(
-    r"sqlite(\+\w+)?:/{2,3}(\?.*|(file:)?:memory:.*|[^?]*\?(.*&)?mode=memory(&.*)?)?"
-)
 Storage = Annotated[
     str | None,
     typer.Option(

@@ -5,11 +5,23 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Final
 
 from tensorlang.ir.contents import names
 from tensorlang.ir.dtypes import DType
-from tensorlang.ir.nodes import Buffer, Function, IndexMap, Node, Reducer, Var
+from tensorlang.ir.nodes import (
+    Binary,
+    Buffer,
+    Const,
+    Function,
+    IndexMap,
+    Node,
+    Reducer,
+    Var,
+)
 from tensorlang.ir.visit import rebuild, rewriter
+
+_DIVISIONS: Final = {"floordiv": "div", "floormod": "mod"}
 
 
 class Names:
@@ -40,6 +52,19 @@ class Names:
     def var(self, hint: str, dtype: DType) -> Var:
         """A variable with a fresh name."""
         return Var(self.fresh(hint), dtype)
+
+
+def digits_of(node: Node) -> str:
+    """A name for digits of a variable, `x_div_8_mod_4` for `x // 8 % 4`; else empty."""
+    if (
+        isinstance(node, Binary)
+        and node.op in _DIVISIONS
+        and isinstance(node.b, Const)
+        and node.b.value >= 0
+    ):
+        of = node.a.name if isinstance(node.a, Var) else digits_of(node.a)
+        return f"{of}_{_DIVISIONS[node.op]}_{node.b.value}" if of else ""
+    return ""
 
 
 def rename_reserved(

@@ -18,8 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from tensorlang.codegen.names import Names
-from tensorlang.codegen.simt.common_subexpressions import hint
+from tensorlang.codegen.names import Names, digits_of
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import loops
 from tensorlang.ir.dtypes import i64
@@ -352,7 +351,7 @@ def _name(value: ir.Node, homes: set[str]) -> str:
             outer, _, inner = name.rpartition("_")
             if op in _DIVISIONS and outer and inner.isidentifier():
                 return outer if op == "floordiv" else inner
-    if (digits := hint(value, {""})) != "at":
+    if digits := digits_of(value):
         return digits
     buffers = sorted(homes - {""})
     if not buffers:

@@ -28,6 +28,7 @@ from tensorlang.ir.numeric import Array
 from tensorlang.ir.visit import walk
 
 WARP: Final = 32
+WARPGROUP: Final = 128  # threads that issue Hopper's `wgmma` together
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,10 @@ ABOUT: Final = "tensorlang"  # the key of what is kept with a study
 _FILE: Final = "tuning.db"
 _SQLITE: Final = "sqlite:///"
 _POSTGRESQL: Final = "postgresql://"
+# SQLite's without a file: `sqlite://`, `sqlite+pysqlite:///:memory:`, `..?mode=memory`
+_IN_MEMORY: Final = re.compile(
+    r"sqlite(\+\w+)?:/{2,3}(\?.*|(file:)?:memory:.*|[^?]*\?(.*&)?mode=memory(&.*)?)?"
+)
 _SECONDS_TO_WAIT: Final = 30
 _MAGIC: Final = b"SQLite format 3\0"  # what its files begin with
 _WRITE_WAIT: Final = 3  # seconds for a locked database before a trial is kept
@@ -75,6 +79,11 @@ def default_url() -> str:
         RecordError: the directory cannot be created.
     """
     return f"{_SQLITE}{platformdirs.user_data_path('tensorlang') / _FILE}"
+
+
+def is_in_memory(url: str) -> bool:
+    """Whether a storage's URL names no file and no server: it ends with its process."""
+    return _IN_MEMORY.fullmatch(url) is not None
 
 
 def redacted(url: str) -> str:
@@ -173,7 +182,7 @@ def _advice(url: str) -> str:
 
 def _file(url: str) -> Path | None:
     """The SQLite file of a URL."""
-    named = url.startswith(_SQLITE) and not url.endswith((":memory:", _SQLITE))
+    named = url.startswith(_SQLITE) and not is_in_memory(url)
     return Path(url.removeprefix(_SQLITE).partition("?")[0]) if named else None
 
 
@@ -192,7 +201,7 @@ def _opened(url: str) -> optuna.storages.RDBStorage:
         cursor.close()
         connection.commit()
 
-    if not url.endswith((":memory:", _SQLITE)):  # which its connection holds
+    if not is_in_memory(url):  # which its connection holds
         storage.engine.dispose()
     return storage
 

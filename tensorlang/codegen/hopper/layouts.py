@@ -6,10 +6,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from tensorlang.ir.collectives import WARPGROUP
 from tensorlang.ir.nodes import Buffer, Const
 from tensorlang.ir.semantics import evaluate
 
-WARPGROUP: Final = 128
+_LINE: Final = 128  # bytes of all banks of shared memory
 _PIECE: Final = 16  # bytes of a swizzle chunk
 SWIZZLES: Final = (128, 64, 32)
 
@@ -48,7 +49,7 @@ def swizzle_of(buffer: Buffer) -> int | None:
     for swizzle in SWIZZLES:
         if shape[-1] * buffer.dtype.bytes != swizzle:
             continue
-        turn = row * swizzle // WARPGROUP % (swizzle // _PIECE)
+        turn = row * swizzle // _LINE % (swizzle // _PIECE)
         if (found[-1] == (column // piece ^ turn) * piece + column % piece).all():
             return swizzle
     return None

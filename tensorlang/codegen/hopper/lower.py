@@ -19,7 +19,6 @@ from typing import Final
 
 from tensorlang.codegen.hopper.copies import copies_of
 from tensorlang.codegen.hopper.effects import effect
-from tensorlang.codegen.hopper.layouts import WARPGROUP
 from tensorlang.codegen.hopper.products import product_of
 from tensorlang.codegen.hopper.registers import (
     at_start,
@@ -29,7 +28,7 @@ from tensorlang.codegen.hopper.registers import (
 from tensorlang.codegen.hopper.stores import is_store, store_of
 from tensorlang.errors import CodegenError
 from tensorlang.ir import nodes as ir
-from tensorlang.ir.collectives import WARP
+from tensorlang.ir.collectives import WARP, WARPGROUP
 from tensorlang.ir.contents import free_vars, reads
 from tensorlang.ir.dtypes import i64, u64
 from tensorlang.ir.simplification.simplify import simplify, simplify_function

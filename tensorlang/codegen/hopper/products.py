@@ -16,13 +16,13 @@ import numpy as np
 
 from tensorlang.codegen.hopper.effects import effect
 from tensorlang.codegen.hopper.layouts import (
-    WARPGROUP,
     groups_of_rows,
     has_sums,
     swizzle_of,
 )
 from tensorlang.errors import CodegenError
 from tensorlang.ir import nodes as ir
+from tensorlang.ir.collectives import WARPGROUP
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.semantics import evaluate
 from tensorlang.ir.simplification.simplify import simplify

@@ -14,10 +14,10 @@ from dataclasses import replace
 import numpy as np
 
 from tensorlang.codegen.hopper.effects import STORE, effect
-from tensorlang.codegen.hopper.layouts import WARPGROUP, extents, places
+from tensorlang.codegen.hopper.layouts import extents, places
 from tensorlang.errors import CodegenError
 from tensorlang.ir import nodes as ir
-from tensorlang.ir.collectives import WARP
+from tensorlang.ir.collectives import WARP, WARPGROUP
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.simplification.conditions import conjuncts
 from tensorlang.ir.simplification.simplify import simplify

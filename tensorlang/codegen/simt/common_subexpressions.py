@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from tensorlang.codegen.names import Names
+from tensorlang.codegen.names import Names, digits_of
 from tensorlang.codegen.simt.launches import is_launch
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.dtypes import i64
@@ -27,7 +27,6 @@ from tensorlang.ir.visit import (
     rewriter,
 )
 
-_DIVISIONS: Final = {"floordiv": "div", "floormod": "mod"}
 _RUN: Final = (ir.Let, ir.Store, ir.Evaluate, ir.AtomicUpdate)
 
 
@@ -100,7 +99,7 @@ class _Binding:
                 return known[node]
             new = rebuild(node, visit)
             if isinstance(new, ir.Expr) and node in homes:
-                known[node] = self.var(new, hint(node, homes[node]))
+                known[node] = self.var(new, _hint(node, homes[node]))
                 made.append(ir.Let(known[node], new))
                 return known[node]
             return new
@@ -120,26 +119,13 @@ class _Binding:
         return ir.Var(name, value.dtype)
 
 
-def hint(expr: ir.Node, homes: set[str]) -> str:
+def _hint(expr: ir.Node, homes: set[str]) -> str:
     """A name for a value: of digits of a variable, of an index, or of another."""
-    if digits := _digits(expr):
+    if digits := digits_of(expr):
         return digits
     if not isinstance(expr, ir.Expr) or expr.dtype != i64:
         return "t"
     return "_".join([*(homes if len(homes) == 1 else ()), "at"]).removeprefix("_")
-
-
-def _digits(expr: ir.Node) -> str:
-    """`x_div_8_mod_4` for `x // 8 % 4`; empty for anything else."""
-    if (
-        isinstance(expr, ir.Binary)
-        and expr.op in _DIVISIONS
-        and isinstance(expr.b, ir.Const)
-        and expr.b.value >= 0
-    ):
-        of = expr.a.name if isinstance(expr.a, ir.Var) else _digits(expr.a)
-        return f"{of}_{_DIVISIONS[expr.op]}_{expr.b.value}" if of else ""
-    return ""
 
 
 def _repeated(run: list[ir.Stmt]) -> dict[ir.Node, set[str]]:

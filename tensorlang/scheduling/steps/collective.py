@@ -12,6 +12,7 @@ from typing import Final
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir import nodes as ir
+from tensorlang.ir.collectives import WARPGROUP
 from tensorlang.ir.contents import free_vars, names
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.visit import fresh, substitute
@@ -19,7 +20,7 @@ from tensorlang.scheduling.analysis import tree
 from tensorlang.scheduling.steps.partials import FOLDED
 from tensorlang.scheduling.steps.reduction import renest, start_of, updates_of
 
-GROUPS: Final = {"warpgroup": 128}  # threads of each execution scope
+GROUPS: Final = {"warpgroup": WARPGROUP}  # threads of each execution scope
 
 
 def collective(func: ir.Function, loop: str, scope: str) -> ir.Function:

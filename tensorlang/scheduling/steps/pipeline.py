@@ -54,7 +54,8 @@ def pipeline(
     Raises:
         ScheduleError: the loop stages nothing, modifies staged data, or is not serial.
             With roles: no loop around it is bound to blocks, one between is not serial,
-            or threads use each other's temporaries.
+            or threads use each other's temporaries. There are blocks without roles, or
+            fewer than one.
 
     Before:
 
@@ -129,9 +130,14 @@ def pipeline(
     """
     if not 2 <= stages <= MOST_STAGES:
         raise ScheduleError(f"pipeline takes 2 to {MOST_STAGES} stages, not {stages}")
-    if blocks:
+    if blocks is not None:
+        if not roles or blocks < 1:
+            raise ScheduleError(
+                f"blocks={blocks} and roles={roles}: at least one block stays, and "
+                "blocks that do have roles"
+            )
         func = in_blocks(func, loop, blocks)
-    if roles or blocks:
+    if roles:
         return in_roles(func, tree.find_loop(func, loop), stages)
     return _staged(func, tree.find_loop(func, loop), stages, ahead=True)
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from tensorlang.errors import ScheduleError
 from tensorlang.ir import nodes as ir
+from tensorlang.ir.collectives import WARP, WARPGROUP
 from tensorlang.ir.contents import free_vars, loops, names, reads, writes
 from tensorlang.ir.dtypes import i64
 from tensorlang.ir.semantics import evaluate
@@ -26,11 +27,9 @@ from tensorlang.ir.visit import (
     substitute,
 )
 from tensorlang.scheduling.analysis import tree
-from tensorlang.scheduling.steps.kept import kept_by_groups
+from tensorlang.scheduling.analysis.group_accesses import kept_by_groups
 from tensorlang.scheduling.steps.staged import Parts, checked, in_stage, with_stages
 
-WARP: Final = 32
-GROUP: Final = 128  # threads of the producer; registers are of whole warpgroups
 _REGISTERS: Final = 65536  # of a multiprocessor
 _PRODUCER: Final = 40  # registers of a thread that copies
 _MOST: Final = 240  # registers of a thread in a role
@@ -140,7 +139,7 @@ def in_roles(func: ir.Function, path: tree.Path, stages: int) -> ir.Function:
         *map(ir.Alloc, _in_registers(program).values()),
         ir.BarrierObject(ring.full, 1, stages),
         ir.BarrierObject(ring.empty, count // WARP, stages),
-        ir.For(thread, ir.as_expr(count + GROUP), "bound", roles, "thread.x"),
+        ir.For(thread, ir.as_expr(count + WARPGROUP), "bound", roles, "thread.x"),
     )
     return tree.replace(top, made)
 
@@ -152,10 +151,10 @@ def _program(path: tree.Path, parts: Parts) -> _Program:
     threads = [loop for loop in loops(root) if loop.thread]
     counts = {tree.constant(loop.extent) or 0 for loop in threads}
     count = max(counts, default=0)
-    if counts != {count} or count % GROUP or not count:
+    if counts != {count} or count % WARPGROUP or not count:
         raise ScheduleError(
             f"the threads around loop {parts.loop.var.name!r} have {sorted(counts)} "
-            f"iterations: all are to have the same multiple of {GROUP} for roles"
+            f"iterations: all are to have the same multiple of {WARPGROUP} for roles"
         )
     own = {n.buffer for n in _outside(root) if isinstance(n, ir.Alloc)}
     kept = sorted(own - set(parts.staged), key=lambda buffer: buffer.name)
@@ -226,7 +225,7 @@ def _in_registers(program: _Program) -> dict[ir.Buffer, ir.Buffer]:
 
 def _left(threads: int) -> int:
     """Registers of a thread that computes."""
-    left = (_REGISTERS - GROUP * _PRODUCER) // threads // 8 * 8
+    left = (_REGISTERS - WARPGROUP * _PRODUCER) // threads // 8 * 8
     return min(left, _MOST)
 
 

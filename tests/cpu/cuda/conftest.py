@@ -4,6 +4,8 @@ import importlib
 
 import pytest
 
+from tensorlang.ir import parse
+
 
 @pytest.fixture
 def fake(programs):
@@ -18,3 +20,21 @@ def driver(fake, monkeypatch, tmp_path):
     assert made.errors == []
     monkeypatch.undo()
     fake.forget()
+
+
+@pytest.fixture
+def many_launches():
+    """A function of two launches for each of its rounds, and of a temporary."""
+    return parse("""
+def steps(x: InOut[f32[n]], *, n: i64, rounds: i64):
+    t = alloc(f32[n])
+    for r in range(rounds):
+        for i in bound((n + 31) // 32, "block.x"):
+            for j in bound(32, "thread.x"):
+                if i * 32 + j < n:
+                    t[i * 32 + j] = x[i * 32 + j] * 2.0
+        for i in bound((n + 31) // 32, "block.x"):
+            for j in bound(32, "thread.x"):
+                if i * 32 + j < n:
+                    x[n - 1 - (i * 32 + j)] = t[i * 32 + j] + 1.0
+""")

@@ -14,7 +14,6 @@ from tensorlang.errors import (
     ShapeError,
     TensorlangError,
 )
-from tensorlang.ir import parse
 from tensorlang.ops import find, math, nn, optim, random
 from tensorlang.runtime import building
 
@@ -222,28 +221,13 @@ def test_dynamic_shared_memory_is_asked_for(driver):
     assert [call[1:] for call in asked] == [(8, 100 << 10)]
 
 
-STEPS = """
-def steps(x: InOut[f32[n]], *, n: i64, rounds: i64):
-    t = alloc(f32[n])
-    for r in range(rounds):
-        for i in bound((n + 31) // 32, "block.x"):
-            for j in bound(32, "thread.x"):
-                if i * 32 + j < n:
-                    t[i * 32 + j] = x[i * 32 + j] * 2.0
-        for i in bound((n + 31) // 32, "block.x"):
-            for j in bound(32, "thread.x"):
-                if i * 32 + j < n:
-                    x[n - 1 - (i * 32 + j)] = t[i * 32 + j] + 1.0
-"""
-
-
 @pytest.fixture
-def steps(driver, fake):
+def steps(driver, fake, many_launches):
     """A kernel of many launches, and four calls of it on one array."""
     start = RNG.normal(size=70).astype(np.float32)
 
     def calls(stream=None):
-        kernel = build(parse(STEPS), "cuda")
+        kernel = build(many_launches, "cuda")
         x = fake.Tensor(driver, start, stream=stream)
         expected = start
         for _ in range(4):

@@ -7,25 +7,11 @@ import pytest
 
 from tensorlang import build
 from tensorlang.errors import ArgumentError, DeviceError
-from tensorlang.ir import parse
 from tensorlang.ops import find
 from tensorlang.ops import math as tl_math
 
 X = np.linspace(-1, 1, 70, dtype=np.float32)
 STREAM = 66
-STEPS = """
-def steps(x: InOut[f32[n]], *, n: i64, rounds: i64):
-    t = alloc(f32[n])
-    for r in range(rounds):
-        for i in bound((n + 31) // 32, "block.x"):
-            for j in bound(32, "thread.x"):
-                if i * 32 + j < n:
-                    t[i * 32 + j] = x[i * 32 + j] * 2.0
-        for i in bound((n + 31) // 32, "block.x"):
-            for j in bound(32, "thread.x"):
-                if i * 32 + j < n:
-                    x[n - 1 - (i * 32 + j)] = t[i * 32 + j] + 1.0
-"""
 
 
 @pytest.fixture
@@ -42,13 +28,15 @@ def capture(driver):
     return begin
 
 
-def test_launches_and_their_memory_become_part_of_the_graph(driver, fake, capture):
-    kernel, x = build(parse(STEPS), "cuda"), fake.Tensor(driver, X, stream=STREAM)
+def test_launches_and_their_memory_become_part_of_the_graph(
+    driver, fake, capture, many_launches
+):
+    kernel, x = build(many_launches, "cuda"), fake.Tensor(driver, X, stream=STREAM)
     for _ in range(3):
         kernel(x, 3)  # one by one, then as a graph of our own
     assert driver.counted("cuGraphLaunch") == 2
     for again in range(2):
-        kernel = kernel if again else build(parse(STEPS), "cuda")
+        kernel = kernel if again else build(many_launches, "cuda")
         with capture() as launches:
             kernel(x, 3)
         assert len(launches) == 6

@@ -84,6 +84,12 @@ def test_what_cannot_have_roles(old, new, message):
         pipeline(parse(text.replace(old, new, 1)), "k", 3, roles=True)
 
 
+@pytest.mark.parametrize(("roles", "blocks"), [(False, 4), (True, 0), (True, -3)])
+def test_blocks_that_stay_are_some_and_have_roles(roles, blocks):
+    with pytest.raises(ScheduleError, match=f"blocks={blocks} and roles={roles}: "):
+        pipeline(ROLES, "k", 3, roles=roles, blocks=blocks)
+
+
 def test_warpgroups_of_a_role_meet_only_themselves(same_meaning):
     text = show(ROLES).replace("128", "256").replace("layout=lambda j: (j, 0)", "")
     func = parse(text.replace('"shared", )', '"shared")'))

@@ -1,4 +1,4 @@
-"""Which threads access which elements of a temporary, evaluated for all of them."""
+"""Which warpgroups access which elements of a temporary, evaluated for all threads."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from tensorlang.ir import nodes as ir
+from tensorlang.ir.collectives import WARPGROUP
 from tensorlang.ir.contents import free_vars, loops, touches
 from tensorlang.ir.semantics import evaluate
 from tensorlang.ir.visit import children, substitute
 from tensorlang.scheduling.analysis import tree
-
-GROUP = 128  # threads of a warpgroup
 
 
 def kept_by_groups(root: ir.Stmt, buffer: ir.Buffer) -> bool:
@@ -53,7 +52,7 @@ def _accesses(
     if isinstance(node, ir.Block):
         own = {axis.var: substitute(axis.value, values) for axis in node.axes}
         values = {**values, **own}
-        step = GROUP if node.scope == "warpgroup" else step
+        step = WARPGROUP if node.scope == "warpgroup" else step
     for child in children(node):
         if not isinstance(child, ir.Buffer):
             yield from _accesses(child, buffer, values, around, step)
@@ -72,4 +71,4 @@ def _elements(
     known = {loop.var: part for loop, part in zip(around, grid, strict=True)}
     whole = np.broadcast_shapes(*(part.shape for part in grid))
     at = tuple(np.broadcast_to(evaluate(index, known), whole) for index in indices)
-    return at, np.broadcast_to(grid[0] // GROUP, whole)
+    return at, np.broadcast_to(grid[0] // WARPGROUP, whole)
