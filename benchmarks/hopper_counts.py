@@ -1,20 +1,27 @@
 """Count the instructions of dense for Hopper, a step of k, in what ptxas makes of it.
 
-    python -m benchmarks.hopper_counts [size]
+    python -m benchmarks.hopper_counts [size ..]
 
-Prints a table in Markdown: what the innermost loops issue for 64 steps along k, by the
-knobs that lead from products of warps, as on Ampere, to those of warpgroups in blocks
-that stay. Nothing runs, and no GPU is needed.
+Prints two tables in Markdown, by the knobs that lead from products of warps, as on
+Ampere, to those of warpgroups in blocks that stay: what the innermost loops issue for
+64 steps along k, and what the static cost model predicts. Nothing runs, and no GPU is
+needed.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterable, Sequence
+from functools import cache
 
 from tensorlang import build, targets
-from tensorlang.ops import find
+from tensorlang.ops import Operator, find
 from tensorlang.ops.kernels.building import default
+from tensorlang.runtime import Kernel
+from tensorlang.tuner.limits.gpu_specs import DEVICES
+from tensorlang.tuner.static.cost import static_cost
+from tensorlang.workload import Workload
 
 HOPPER = targets.to_compile("cuda:sm_90a")
 RUNGS: dict[str, dict[str, object]] = {
@@ -54,11 +61,18 @@ def loops(sass: str) -> list[list[str]]:
     return found
 
 
-def counted(size: int, knobs: dict[str, object]) -> list[str]:
-    """A row of the table: counts of the loops over k, stores, registers, spills."""
+@cache
+def built(size: int, rung: str) -> tuple[Kernel, Operator, Workload]:
+    """Dense of square matrices of bf16, by the knobs of a rung."""
     dense = find("nn.dense")
     workload = dense.workload((size, size), (size, size), dtypes="bf16")
-    kernel = build(default(dense, workload, HOPPER, knobs)[0], HOPPER, store=False)
+    scheduled = default(dense, workload, HOPPER, RUNGS[rung])[0]
+    return build(scheduled, HOPPER, store=False), dense, workload
+
+
+def counted(size: int, rung: str) -> list[str]:
+    """A row of the table: counts of the loops over k, stores, registers, spills."""
+    kernel, _, _ = built(size, rung)
     totals = dict.fromkeys(COLUMNS, 0.0)
     for body in loops(kernel.asm):
         products = sum(bool(re.search(COLUMNS["products"], line)) for line in body)
@@ -74,13 +88,34 @@ def counted(size: int, knobs: dict[str, object]) -> list[str]:
     return [f"{number:g}" for number in (*totals.values(), *told)]
 
 
+def predicted(size: int, rung: str) -> list[str]:
+    """A row of the table: the rate and its part of the peak by device, the bound."""
+    row, bound = [], ""
+    for gpu in DEVICES.values():
+        told = static_cost(*built(size, rung), gpu)
+        reached = 2 * size**3 / told.seconds
+        row.append(f"{reached / 1e12:.0f} ({reached / gpu.peak:.2f})")
+        bound = told.bound
+    return [*row, bound]
+
+
+def table(titles: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
+    """Rows under their titles, in Markdown."""
+    lines = [tuple(titles), *rows]
+    head, *rest = (f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join((head, "|" + "---|" * len(lines[0]), *rest))
+
+
 def main() -> None:
-    """Print the table."""
-    size = int(sys.argv[1]) if len(sys.argv) > 1 else 4096
-    titles = ("", *COLUMNS, "stores of results", "registers", "spilled bytes")
-    print(f"| {' | '.join(titles)} |\n|{'---|' * len(titles)}")
-    for name, knobs in RUNGS.items():
-        print(f"| {name} | {' | '.join(counted(size, knobs))} |")
+    """Print the tables."""
+    sizes = [int(size) for size in sys.argv[1:]] or [4096, 8192]
+    told = *COLUMNS, "stores of results", "registers", "spilled bytes"
+    rows = [(rung, *counted(sizes[0], rung)) for rung in RUNGS]
+    print(table(("", *told), rows), end="\n\n")
+    titles = [f"TFLOP/s of {device} (of its peak)" for device in DEVICES]
+    pairs = [(size, rung) for size in sizes for rung in RUNGS]
+    guesses = ((f"{size}, {rung}", *predicted(size, rung)) for size, rung in pairs)
+    print(table(("predicted", *titles, "bound by"), guesses))
 
 
 if __name__ == "__main__":

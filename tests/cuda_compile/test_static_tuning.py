@@ -10,6 +10,7 @@ from tensorlang.ops import find
 from tensorlang.ops.kernels.building import default
 from tensorlang.ops.kernels.requests import requested
 from tensorlang.runtime import build
+from tensorlang.tuner.limits.gpu_specs import DEVICES
 from tensorlang.tuner.search.pruning import overrun, refusal
 from tensorlang.tuner.static.cost import static_cost
 
@@ -34,11 +35,11 @@ def told(*arguments):
     return end.value.code
 
 
-def cost(name, *shapes, **pins):
+def cost(name, *shapes, dtype=None, gpu=None, **pins):
     op = find(name)
-    workload = requested(op, shapes, None, {})
+    workload = requested(op, shapes, dtype, {})
     kernel = build(default(op, workload, SM, pins)[0], SM)
-    return static_cost(kernel, op, workload)
+    return static_cost(kernel, op, workload, gpu)
 
 
 def test_wide_accesses_and_many_threads_cost_less():
@@ -56,6 +57,30 @@ def test_larger_tiles_cost_less_where_there_are_enough_of_them():
 
     assert 2e-3 < of(4096, 8) < of(4096, 4) < 1e-2
     assert 5e-6 < of(512, 4) < of(512, 8) < 1e-3  # 16 blocks for 132 processors
+
+
+def test_products_of_warpgroups_cost_less_by_larger_tiles_and_longer_rings():
+    def of(rows, k, **knobs):
+        told = cost("nn.dense", (rows, k), (rows, k), dtype="bf16", **knobs)
+        return 2 * rows**2 * k / told.seconds / DEVICES["H100"].peak, told.bound
+
+    usual, bound = of(4096, 4096)
+    assert bound == "cache"  # without multicast, the L2 cache's rate
+    assert 0.7 < usual < 0.9
+    less = of(4096, 4096, group_columns=128)[0]
+    assert of(4096, 4096, instruction="mma")[0] < less < usual
+    small = {"warpgroups": 1, "group_columns": 64}
+    short, bound = of(512, 8192, ring=2, **small)
+    assert bound == "latency"
+    assert short < 0.8 * of(512, 8192, ring=4, **small)[0]
+
+
+def test_a_faster_memory_helps_what_is_bound_by_it():
+    h100, h200 = (
+        cost("nn.gelu", (1 << 28,), dtype="f32", gpu=gpu).seconds
+        for gpu in DEVICES.values()
+    )
+    assert h200 < 0.8 * h100
 
 
 def test_a_search_files_a_guess_that_says_so(capsys):

@@ -5,7 +5,8 @@ their loops, as a sample of all others. A warp's access to device memory costs t
 sectors its lanes touch; a shared-memory access costs as many passes as words in its
 busiest bank. With data-dependent indices, each lane is assumed to touch a separate
 sector. Repeated loads between loops, barriers and stores count once, as compilers
-eliminate them.
+eliminate them. Bulk copies and products of warpgroups, which no thread's own accesses
+show, are counted by their sizes.
 """
 
 from __future__ import annotations
@@ -18,8 +19,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from tensorlang.codegen.hopper.effects import TensorMap
 from tensorlang.ir import nodes as ir
+from tensorlang.ir.collectives import WARPGROUP
+from tensorlang.ir.contents import free_vars
 from tensorlang.ir.dtypes import DType
+from tensorlang.ir.gpu_effects import GPU_EFFECTS
 from tensorlang.ir.visit import children, walk
 from tensorlang.tuner.limits.gpu_specs import WARP
 
@@ -28,9 +33,13 @@ if TYPE_CHECKING:
     from tensorlang.ir.nodes import Stmt
 
 Lanes = np.ndarray
+Counts = dict[int, float]
 SECTOR: Final = 32  # bytes, the granularity of device memory
 _BANKS: Final = 32
 _WORD: Final = 4
+_LINE: Final = _BANKS * _WORD  # bytes of a pass over shared memory
+_ROWS: Final = 64  # of a product of a warpgroup; `_STEP` along k
+_STEP: Final = 16
 _TURNS: Final = 16  # assumed trip count of a loop whose end depends on data
 
 _OPERATIONS: Final[dict[str, Callable[..., Lanes]]] = {
@@ -55,11 +64,16 @@ class Traffic:
     """Memory traffic of one block of a launch.
 
     Attributes:
-        sectors: Device memory sectors, by buffer.
+        sectors: Device memory sectors, by buffer; the mean over all blocks.
         passes: Shared memory passes.
         loads: Device memory loads, per warp and instruction.
         moved: Bytes moved by threads, to and from both memories.
         barriers: Barriers that a block waits at.
+        copies: Bulk copies.
+        products: Instructions of warps for products of warpgroups, asynchronous.
+        multiplied: Multiply-adds of these by each warpgroup.
+        steps: Waits for a stage of a ring, by each warp.
+        stages: Stages of the ring.
     """
 
     sectors: dict[ir.Buffer, float] = field(default_factory=lambda: defaultdict(float))
@@ -67,6 +81,11 @@ class Traffic:
     loads: float = 0.0
     moved: float = 0.0
     barriers: float = 0.0
+    copies: float = 0.0
+    products: float = 0.0
+    multiplied: Counts = field(default_factory=lambda: defaultdict(float))
+    steps: Counts = field(default_factory=lambda: defaultdict(float))
+    stages: int = 1
 
 
 def traffic(launch: Launch, sizes: Mapping[str, int]) -> Traffic:
@@ -79,7 +98,8 @@ def traffic(launch: Launch, sizes: Mapping[str, int]) -> Traffic:
     for loop in launch.threads:
         assert loop.thread is not None
         values[loop.var.name] = places[loop.thread[-1]]
-    counted = _Counted(values, number // WARP, set(launch.shared))
+    grid = {loop.var: loop.extent for loop in launch.blocks}
+    counted = _Counted(values, number // WARP, set(launch.shared), grid)
     counted.statement(launch.body, 1.0, np.ones(len(number), np.bool_))
     return counted.traffic
 
@@ -91,6 +111,8 @@ class _Counted:
     values: dict[str, Any]
     warps: Lanes
     shared: set[ir.Buffer]
+    grid: Mapping[ir.Var, ir.Expr]
+    share: float = 1.0  # of iterations that all blocks have on average
     traffic: Traffic = field(default_factory=Traffic)
     held: set[ir.Load] = field(default_factory=set)  # currently in registers
 
@@ -105,8 +127,10 @@ class _Counted:
                 self._expressions((stmt.extent,), times, active)
                 turns = times * self._turns(stmt.extent)
                 self.values[stmt.var.name] = np.int64(0)
+                before, self.share = self.share, self.share * self._mean(stmt.extent)
                 if turns:
                     self._inside(stmt.body, turns, active)
+                self.share = before
                 return
             case ir.While():
                 self._expressions((stmt.cond,), times * _TURNS, active)
@@ -123,6 +147,9 @@ class _Counted:
             case ir.Store() | ir.AtomicUpdate():
                 lanes = stmt.value.dtype.lanes
                 self._access(stmt.buffer, stmt.indices[0], lanes, times, active)
+            case ir.Evaluate(expr=ir.Call(name=name) as call) if name in GPU_EFFECTS:
+                self._effect(call, times, active)
+                return
             case ir.Barrier():
                 self.traffic.barriers += times
                 self.held.clear()
@@ -160,6 +187,18 @@ class _Counted:
         except Unknown:
             return _TURNS
 
+    def _mean(self, extent: ir.Expr) -> float:
+        """The mean over all blocks of what the first one has most of."""
+        own = free_vars(extent) & self.grid.keys()
+        if len(own) != 1:
+            return 1.0
+        (var,) = own
+        count = int(np.max(self.value(self.grid[var])))
+        first, self.values[var.name] = self.values[var.name], np.arange(count)
+        turns = self.value(extent)
+        self.values[var.name] = first
+        return float(np.mean(turns) / max(np.max(turns), 1))
+
     def _branch(self, stmt: ir.If, times: float, active: Lanes) -> None:
         self._expressions((stmt.cond,), times, active)
         try:
@@ -196,9 +235,38 @@ class _Counted:
         if in_shared:
             self.traffic.passes += times * _passes(warps, first, buffer.dtype, size)
             return
-        self.traffic.sectors[buffer] += times * _sectors(
-            warps, first, buffer.dtype, size
+        self.traffic.sectors[buffer] += (
+            self.share * times * _sectors(warps, first, buffer.dtype, size)
         )
+
+    def _effect(self, call: ir.Call, times: float, active: Lanes) -> None:
+        """Count an instruction of Hopper; a copy is issued by one thread of a warp."""
+        traffic, args = self.traffic, call.args
+        warps = np.unique(self.warps[active]).tolist()
+        match call.name:
+            case "bulk_copy" | "bulk_store":
+                copy, count = TensorMap.of(call), times * len(warps)
+                size = count * prod(copy.box) * copy.buffer.dtype.bytes
+                traffic.sectors[copy.buffer] += self.share * size / SECTOR
+                traffic.passes += size / _LINE
+                traffic.copies += count
+                if isinstance(ring := args[0], ir.Load):
+                    traffic.stages = int(np.max(self.value(ring.buffer.shape[0])))
+            case "warpgroup_product":
+                columns, steps = (int(np.max(self.value(arg))) for arg in args[:2])
+                tiles = [tile for tile in args if isinstance(tile, ir.Load)][1:]
+                traffic.products += times * steps * len(warps)
+                sides = zip((_ROWS, columns), tiles, strict=True)
+                read = sum(n * _STEP * tile.dtype.bytes for n, tile in sides)
+                groups = {warp * WARP // WARPGROUP for warp in warps}
+                traffic.passes += times * steps * read / _LINE * len(groups)
+                for group in groups:
+                    traffic.multiplied[group] += times * steps * _ROWS * columns * _STEP
+            case "wait_phase":
+                for warp in warps:
+                    traffic.steps[warp] += times
+            case "group_barrier":
+                traffic.barriers += times
 
     def value(self, expr: ir.Expr) -> Any:
         """Evaluate a numeric expression for all threads.

@@ -7,7 +7,9 @@ Waterman and Patterson, CACM 2009), with traffic split by memory:
 nominal bandwidth; *L2 cache*: all sectors requested by warps, so an uncoalesced access
 counts up to 32 times (`accesses`); *schedulers*: the SASS instructions, weighted by
 rate and loops (`sass`), scaled to the bytes that threads move in the IR; *shared
-memory*: one pass per cycle, bank conflicts included.
+memory*: one pass per cycle, bank conflicts included, with what bulk copies bring and
+products of warpgroups read; *tensor cores*: the products of warpgroups at the rate of
+the data sheet.
 
 A multiprocessor runs its share of the blocks in waves, and its resident blocks
 (`gpu_specs.Gpu.resident`, from registers and shared memory) hide latency by Little's
@@ -16,9 +18,15 @@ thread's loads in flight takes the device memory latency once, as measured by Lu
 ("Benchmarking and dissecting the NVIDIA Hopper GPU architecture", 2024); a barrier
 takes that of shared memory. A launch adds two microseconds.
 
-The result is in seconds on the GPU of the data sheet. L1 cache, divergence and clock
-changes are not modelled; measured times always take precedence, and records based on
-this model are marked (`Record.static`).
+Roles overlap: a step of a ring takes as long as the products of all warpgroups, or as
+those of one with two waits, for its stage and for its products; and all stages as long
+as a copy from device memory with the products of one. The other instructions, such as
+those of the epilogue, come on top, since the warpgroups of a block end a tile together.
+Of blocks that stay, the one with most tiles decides.
+
+The result is in seconds on the GPU of the data sheet, at its boost clock. Power limits,
+L1 cache and divergence are not modelled; measured times always take precedence, and
+records based on this model are marked (`Record.static`).
 """
 
 from __future__ import annotations
@@ -33,7 +41,7 @@ from tensorlang.errors import TuningError
 from tensorlang.runtime import host_program as hosting
 from tensorlang.tuner.limits.gpu_specs import WARP, Gpu, gpu_of
 from tensorlang.tuner.static import sass
-from tensorlang.tuner.static.accesses import SECTOR, Unknown, traffic
+from tensorlang.tuner.static.accesses import SECTOR, Traffic, Unknown, traffic
 
 if TYPE_CHECKING:
     from tensorlang.codegen.simt.host import Launch
@@ -54,8 +62,8 @@ class StaticCost:
 
     Attributes:
         seconds: For all launches.
-        bound: The dominant part: `memory`, `cache`, `instructions`, `shared` or
-            `latency`.
+        bound: The dominant part: `memory`, `cache`, `instructions`, `shared`,
+            `tensor` or `latency`.
         occupancy: The lowest occupancy of any launch.
     """
 
@@ -64,13 +72,21 @@ class StaticCost:
     occupancy: float
 
 
-def static_cost(kernel: Kernel, op: Operator, workload: Workload) -> StaticCost:
+def static_cost(
+    kernel: Kernel, op: Operator, workload: Workload, gpu: Gpu | None = None
+) -> StaticCost:
     """Estimate one call of a compiled CUDA kernel.
+
+    Args:
+        kernel: The kernel.
+        op: Its operator.
+        workload: The shapes and dtypes of the call.
+        gpu: The GPU; by default the target, or the usual one of its architecture.
 
     Raises:
         TuningError: it is compiled for an unknown architecture.
     """
-    gpu = gpu_of(kernel.target)
+    gpu = gpu or gpu_of(kernel.target)
     if gpu is None:
         raise TuningError(f"there is no cost model of {kernel.target.name}")
     made = launches(kernel.lowered)
@@ -135,31 +151,46 @@ class _Launch:
         """Seconds by bound, each as if it were the only one."""
         gpu, moved = self.gpu, traffic(self.launch, self.names)
         warps = -(-prod(self.launch.block) // WARP)
-        if issued.moved and moved.moved:
-            share = moved.moved / warps / WARP / issued.moved
-        else:
-            share = 1.0
         asked = sum(moved.sectors.values()) * SECTOR * self.blocks
         touched = sum(
             min(count * SECTOR * self.blocks, _bytes(buffer, self.names))
             for buffer, count in moved.sectors.items()
         )
         rounds = moved.loads / warps / issued.together
+        rest = _issued(moved, issued, warps)
+        around = zip(sass.ANCHORS, (moved.products, moved.copies), strict=True)
+        looped = sum(count * issued.around[anchor] for anchor, count in around)
         waiting = rounds * _LATENCY + moved.barriers * _BARRIER + _LATENCY
+        if moved.steps:
+            waiting += self._ring(moved) + rest / _SCHEDULERS
         own = -(-self.blocks // gpu.processors)  # blocks of the busiest processor
         turns = -(-own // self._resident)
+        multiplied = sum(moved.multiplied.values())
         return {
             "memory": touched / gpu.memory,
             "cache": asked / gpu.cache / gpu.clock,
-            "instructions": own
-            * warps
-            * share
-            * issued.cycles
-            / _SCHEDULERS
-            / gpu.clock,
+            "instructions": own * (rest + looped) / _SCHEDULERS / gpu.clock,
             "shared": own * moved.passes / gpu.clock,
+            "tensor": own * multiplied / (gpu.group_products or 1) / gpu.clock,
             "latency": turns * waiting / gpu.clock,
         }
+
+    def _ring(self, moved: Traffic) -> float:
+        """Cycles of all steps of a ring, of a block that is alone."""
+        each = moved.multiplied.values()
+        rate, steps = self.gpu.group_products or 1, max(moved.steps.values())
+        alone = max(each, default=0) / rate + steps * 2 * _BARRIER
+        used = max(sum(each) / rate, alone)
+        return max(used, (steps * _LATENCY + used) / moved.stages)
+
+
+def _issued(moved: Traffic, issued: sass.Instructions, warps: int) -> float:
+    """Cycles of issue of a block, but for the loops around asynchronous instructions.
+
+    Machine code has no trip counts: it is scaled to the bytes that threads move.
+    """
+    scale = moved.moved / WARP / issued.moved if issued.moved * moved.moved else warps
+    return scale * issued.cycles
 
 
 def _bytes(buffer: Buffer, names: Mapping[str, int]) -> int:

@@ -3,7 +3,8 @@
 Machine code has no trip counts. As in static branch prediction, a loop is assumed to
 run eight times (Wu and Larus, "Static branch frequency and program profile analysis",
 MICRO 1994: its branch is taken 88 times of 100), so each enclosing loop multiplies an
-instruction's weight by eight.
+instruction's weight by eight. Innermost loops around products of warpgroups, or bulk
+copies, are counted for each of these, as the IR has their number.
 
 An instruction costs the cycles that it occupies a scheduler, which has a quarter of a
 multiprocessor: 32 lanes over a quarter of the results per cycle in the CUDA C++
@@ -13,7 +14,7 @@ Programming Guide's table "Throughput of native arithmetic instructions".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tensorlang.tuner.limits.gpu_specs import Gpu
 
 _TURNS: Final = 8
+_SCHEDULERS: Final = 4
 _DEEPEST: Final = 4
 _USUAL: Final = 64  # results per cycle of other instructions: integers
 # instruction prefix -> results per cycle and multiprocessor
@@ -29,11 +31,9 @@ _RATES: Final = {
     "SHFL": 32, "VOTE": 32, "POPC": 16, "FLO": 16, "BREV": 16, "S2R": 16,
     "LD": 32, "ST": 32, "ATOM": 32, "RED": 32, "BAR": 16, "H": 256, "MOV": 128,
 }  # fmt: skip
-_CYCLES: Final = {
-    "HMMA": 4.0,
-    "IMMA": 4.0,
-    "DMMA": 16.0,
-}  # of m16n8k16 at the peak rate
+_PRODUCT: Final = 16 * 8 * 16  # multiply-adds of HMMA.16816; others take as long
+_DOUBLES: Final = 16.0  # cycles of DMMA
+ANCHORS: Final = ("HGMMA", "UTMALDG")  # asynchronous: they only take an issue slot
 _SECTION: Final = re.compile(r"\.text\.(\w+):$")
 _LABEL: Final = re.compile(r"^(\.L_\w+):$")
 _LINE: Final = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)(.*)")
@@ -52,11 +52,14 @@ class Instructions:
         cycles: Cycles that a warp occupies its scheduler.
         moved: Bytes that a thread moves to and from device and shared memory.
         together: Loads of device memory in flight before one is waited for.
+        around: For each of `ANCHORS`, the cycles of innermost loops around such
+            instructions, per instruction; these are not in `cycles`.
     """
 
     cycles: float
     moved: float
     together: float
+    around: Mapping[str, float]
 
 
 def kernels(sass: str, gpu: Gpu) -> dict[str, Instructions]:
@@ -82,16 +85,23 @@ def _sections(sass: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _weighed(lines: list[str], gpu: Gpu) -> Instructions:
-    depths = _depths(lines)
+    spans = list(_loops(lines))
+    anchored = _anchored(lines, spans)
     cycles = moved = loads = groups = 0.0
+    around = dict.fromkeys(ANCHORS, 0.0)
     in_group = False
-    for line, depth in zip(lines, depths, strict=True):
+    for number, line in enumerate(lines):
         found = _LINE.match(line)
         if found is None:
             in_group = in_group and not _LABEL.match(line)
             continue
-        name, weight = found[1], float(_TURNS ** min(depth, _DEEPEST))
-        cycles += weight * _cycles(name, gpu)
+        name, depth = found[1], sum(number in span for span in spans)
+        weight = float(_TURNS ** min(depth, _DEEPEST))
+        anchor, times = anchored.get(number, ("", 0))
+        if anchor:
+            around[anchor] += _cycles(name, gpu) / times
+        else:
+            cycles += weight * _cycles(name, gpu)
         if _MEMORY.match(f"{name}."):
             moved += weight * _width(name)
         if name.startswith("LDG"):
@@ -100,13 +110,12 @@ def _weighed(lines: list[str], gpu: Gpu) -> Instructions:
             in_group = True
         elif name.startswith(("BRA", "BAR", "STG", "EXIT")):
             in_group = False
-    return Instructions(cycles, moved, loads / groups if groups else 1.0)
+    return Instructions(cycles, moved, loads / groups if groups else 1.0, around)
 
 
-def _depths(lines: list[str]) -> list[int]:
-    """The loop depth of each line; a loop is a label up to a branch back to it."""
+def _loops(lines: list[str]) -> Iterator[range]:
+    """The lines of each loop: from a label up to a branch back to it."""
     labels: dict[str, int] = {}
-    depths = [0] * len(lines)
     for number, line in enumerate(lines):
         if found := _LABEL.match(line):
             labels[found[1]] = number
@@ -116,15 +125,43 @@ def _depths(lines: list[str]) -> list[int]:
             continue
         begin = labels.get(target[1])
         if begin is not None and any(map(_LINE.match, lines[begin:number])):
-            for inside in range(begin, number + 1):
-                depths[inside] += 1
-    return depths
+            yield range(begin, number + 1)
+
+
+def _anchored(lines: list[str], spans: list[range]) -> dict[int, tuple[str, int]]:
+    """For each line of an innermost loop around anchors: which, and how many of all."""
+    found: dict[str, list[range]] = {}
+    for anchor in ANCHORS:
+        having = [span for span in spans if any(_is(lines[n], anchor) for n in span)]
+        found[anchor] = [
+            span
+            for span in having
+            if not any(inner != span and _within(inner, span) for inner in having)
+        ]
+    made: dict[int, tuple[str, int]] = {}
+    for anchor, chosen in found.items():
+        times = sum(_is(lines[n], anchor) for span in chosen for n in span)
+        made |= {n: (anchor, times) for span in chosen for n in span}
+    return made
+
+
+def _within(inner: range, outer: range) -> bool:
+    return outer.start <= inner.start and inner.stop <= outer.stop
+
+
+def _is(line: str, anchor: str) -> bool:
+    found = _LINE.match(line)
+    return found is not None and found[1].startswith(anchor)
 
 
 def _cycles(name: str, gpu: Gpu) -> float:
     stem = name.partition(".")[0]
-    if stem in _CYCLES:
-        return _CYCLES[stem]
+    if stem in ("HMMA", "IMMA"):
+        return _SCHEDULERS * _PRODUCT / gpu.products
+    if stem in ANCHORS:
+        return 1.0
+    if stem == "DMMA":
+        return _DOUBLES
     if stem.startswith("F") and stem in ("FADD", "FMUL", "FFMA", "FMNMX", "FSEL"):
         return 128 / gpu.singles
     rates = (rate for start, rate in _RATES.items() if stem.startswith(start))

@@ -6,6 +6,8 @@ from tensorlang import targets
 from tensorlang.codegen.simt.host import launches
 from tensorlang.codegen.simt.lower import lower
 from tensorlang.ir.text.parser import parse
+from tensorlang.ops import find
+from tensorlang.ops.kernels.building import default
 from tensorlang.tuner.static.accesses import traffic
 
 TARGET = targets.get("cuda:sm_90a")
@@ -109,3 +111,28 @@ def twice(x: f32[64], y: Out[f32[64]], z: Out[f32[64]]):
 """)
     assert by["x"] == 8
     assert found.loads == 2
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_roles_are_counted_by_their_copies_and_products(persistent):
+    dense = find("nn.dense")
+    workload = dense.workload((1280, 4096), (4096, 4096), dtypes="bf16")
+    knobs = {"warpgroups": 2, "group_columns": 256, "persistent": persistent}
+    func = default(dense, workload, TARGET, knobs)[0].function
+    (launch,) = launches(lower(func, TARGET))
+    found = traffic(launch, {"n0": 1280})
+    tiles = 2 if persistent else 1  # of the first of 132 blocks, which have 160
+    steps = tiles * 4096 / 64
+    assert found.products == steps * 2 * 4 * 4  # 8 warps, k in sixteens
+    assert set(found.multiplied.values()) == {steps * 64 * 256 * 64}
+    assert set(found.steps.values()) == {steps}
+    assert found.stages == 3
+    by = {buffer.name: 32 * count for buffer, count in found.sectors.items()}
+    each = (160 / 132 if persistent else 1) * 2  # tiles of a block, bytes
+    assert by == {
+        "x": pytest.approx(each * 128 * 4096),
+        "w": pytest.approx(each * 256 * 4096),
+        "y": pytest.approx(each * 128 * 256),
+    }
+    products = steps * 4 * 2 * (64 + 256) * 32 / 128
+    assert found.passes >= products + steps * 64 * (128 + 256) * 2 / 128

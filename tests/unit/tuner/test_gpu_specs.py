@@ -1,9 +1,11 @@
 """What a multiprocessor holds, as NVIDIA's occupancy calculator has it."""
 
+from dataclasses import replace
+
 import pytest
 
 from tensorlang import targets
-from tensorlang.tuner.limits.gpu_specs import GPUS, gpu_of
+from tensorlang.tuner.limits.gpu_specs import DEVICES, GPUS, gpu_of
 
 
 @pytest.mark.parametrize(
@@ -36,3 +38,11 @@ def test_every_architecture_that_is_compiled_for_is_known():
         assert gpu is not None
         assert gpu.resident(32, 32, shared) == 1
     assert gpu_of(targets.host()) is None
+
+
+def test_devices_of_one_architecture_are_told_apart_by_name():
+    named = replace(targets.get("cuda:sm_90a"), device="NVIDIA H200")
+    assert gpu_of(named) == DEVICES["H200"]
+    assert gpu_of(replace(named, device="NVIDIA H100 80GB HBM3")) == DEVICES["H100"]
+    assert DEVICES["H100"].peak == pytest.approx(989e12, rel=1e-2)  # its data sheet
+    assert GPUS["sm_80"].peak == pytest.approx(312e12, rel=1e-2)

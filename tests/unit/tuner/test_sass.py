@@ -36,7 +36,31 @@ COPIED = """
 def test_copies_past_the_registers_load_and_store():
     (copied,) = kernels(COPIED, GPUS["sm_90a"]).values()
     assert copied.moved == 2 * 16 + 16
-    assert copied.cycles == 4 + 4 + 4
+    assert copied.cycles == 4 + 4 + 4 * 2048 / 1290  # Hopper's rate for `mma`
+    (ampere,) = kernels(COPIED, GPUS["sm_80"]).values()
+    assert ampere.cycles == 4 + 4 + 8
+
+
+ROLES = """
+.text.roles:
+.L_x_1:
+        /*0000*/                   STS.64 [R2], R4 ;
+.L_x_2:
+        /*0010*/                   IADD3 R2, R2, 0x1, RZ ;
+        /*0020*/                   HGMMA.64x256x16.F32.BF16 R24, gdesc[UR8], R24 ;
+        /*0030*/                   HGMMA.64x256x16.F32.BF16 R24, gdesc[UR8], R24 ;
+        /*0040*/               @P0 BRA `(.L_x_2) ;
+        /*0050*/               @P1 BRA `(.L_x_1) ;
+.L_x_3:
+        /*0060*/                   UTMALDG.2D [UR8], [UR16] ;
+        /*0070*/               @P0 BRA `(.L_x_3) ;
+"""
+
+
+def test_loops_around_products_of_warpgroups_count_for_each():
+    (roles,) = kernels(ROLES, GPUS["sm_90a"]).values()
+    assert roles.around == {"HGMMA": (2 + 1 + 1 + 2) / 2, "UTMALDG": 1 + 2}
+    assert roles.cycles == 8 * (4 + 2)  # a store and a branch around them
 
 
 def test_the_kernels_of_a_text():
