@@ -130,6 +130,21 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str], None]:
     return check
 
 
+@pytest.fixture
+def set_constant(
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[[ModuleType, str, Any], None]:
+    """Set a module's constant for a test.
+
+    Definitions are traced anew in it, and what was traced is forgotten after it.
+    """
+    from tensorlang.ops.registry import operators
+
+    for op in operators():
+        monkeypatch.setattr(op, "_traces", {})
+    return monkeypatch.setattr
+
+
 @pytest.fixture(scope="session")
 def programs() -> ModuleType:
     """The strategies of `tests/programs`: random expressions and functions."""

@@ -9,6 +9,7 @@ from tensorlang.codegen.expand_math import expand_math
 from tensorlang.codegen.flatten import flatten
 from tensorlang.codegen.names import Names, rename_reserved
 from tensorlang.codegen.nontemporal import sink_nontemporal
+from tensorlang.codegen.own_names import simplified
 from tensorlang.codegen.reductions import expand_reductions
 from tensorlang.codegen.repetitions import name_repetitions
 from tensorlang.codegen.team import RESERVED, share
@@ -21,7 +22,7 @@ from tensorlang.codegen.vectors.vectorize import vectorize
 from tensorlang.errors import CodegenError
 from tensorlang.ir.contents import loops
 from tensorlang.ir.nodes import Binary, Compare, Function
-from tensorlang.ir.simplification.simplify import entry, simplify_function
+from tensorlang.ir.simplification.simplify import entry
 from tensorlang.ir.visit import holds, nodes_of
 from tensorlang.targets import Target
 
@@ -46,13 +47,13 @@ def lower(function: Function, target: Target) -> Function:
     function = expand_math(function, names)
     function = flatten(function)
     known = entry(function)
-    function = simplify_function(function, known)
+    function = simplified(function, known, names)
     function = vectorize(function, names, target.vector_bits)
     function = share(without_copies(function), names, target.threads)
-    function = simplify_function(function, known)
+    function = simplified(function, known, names)
     again = _settled_by_unrolling(function)
     function = unroll(function, names)
-    function = simplify_function(function, known) if again else function
+    function = simplified(function, known, names) if again else function
     function = interleave(permutations(deinterleave(function, names)))
     return name_repetitions(sink_nontemporal(function), names)
 

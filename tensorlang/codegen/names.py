@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Final
 
 from tensorlang.ir.contents import names
 from tensorlang.ir.dtypes import DType
-from tensorlang.ir.nodes import (
-    Binary,
-    Buffer,
-    Const,
-    Function,
-    IndexMap,
-    Node,
-    Reducer,
-    Var,
-)
-from tensorlang.ir.visit import rebuild, rewriter
+from tensorlang.ir.nodes import Binary, Const, Function, Node, Var
+from tensorlang.ir.visit import rename
 
 _DIVISIONS: Final = {"floordiv": "div", "floormod": "mod"}
 
@@ -77,14 +67,4 @@ def rename_reserved(
     clashing = sorted(used.taken.intersection(reserved))
     used.taken.update(reserved)
     renamed = {name: used.fresh(name) for name in clashing}
-
-    @rewriter
-    def visit(node: Node) -> Node:
-        if isinstance(node, Reducer | IndexMap):  # they have their own name scope
-            return node
-        made = rebuild(node, visit)
-        if isinstance(made, Var | Buffer) and made.name in renamed:
-            return replace(made, name=renamed[made.name])
-        return made
-
-    return rebuild(function, visit) if renamed else function
+    return rename(function, renamed) if renamed else function

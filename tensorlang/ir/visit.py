@@ -6,6 +6,7 @@ Every pass is written with these; none of them copies an unchanged subtree.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import count, islice
 from typing import Concatenate, Final, ParamSpec, TypeVar, overload
 
@@ -234,6 +235,21 @@ def replace_buffers(node: N, values: Mapping[ir.Buffer, ir.Buffer]) -> N:
         made = done.get(id(current))
         if made is None:
             made = done[id(current)] = rebuild(current, visit)
+        return made
+
+    return visit(node)  # type: ignore[return-value]
+
+
+def rename(node: N, names: Mapping[str, str]) -> N:
+    """`node` with variables and buffers renamed; reducers and layouts are closed."""
+
+    @rewriter
+    def visit(current: ir.Node) -> ir.Node:
+        if isinstance(current, (ir.Reducer, ir.IndexMap)):
+            return current
+        made = rebuild(current, visit)
+        if isinstance(made, (ir.Var, ir.Buffer)) and made.name in names:
+            return replace(made, name=names[made.name])
         return made
 
     return visit(node)  # type: ignore[return-value]

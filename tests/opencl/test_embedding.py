@@ -14,9 +14,9 @@ from tensorlang.scheduling import Knobs
 RNG = np.random.default_rng(8)
 
 
-def test_rows_of_bf16_and_a_number_of_no_row(gpu_like, monkeypatch):
-    monkeypatch.setattr(embedding_sorts, "THREADS", 32)
-    monkeypatch.setattr(embedding_sorts, "ITEMS", 2)
+def test_rows_of_bf16_and_a_number_of_no_row(gpu_like, set_constant):
+    set_constant(embedding_sorts, "THREADS", 32)
+    set_constant(embedding_sorts, "ITEMS", 2)
     op = find("nn.embedding_grad")
     workload = op.workload((9, 16), (9,), (5, 16), dtypes=("bf16", "i64", "bf16"))
     made = schedule(op, workload, gpu_like, "sorted_in_memory", Knobs())

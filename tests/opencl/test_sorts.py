@@ -16,10 +16,10 @@ RNG = np.random.default_rng(6)
 
 
 @pytest.fixture(autouse=True)
-def small_blocks(monkeypatch):
-    monkeypatch.setattr(device_sorts, "THREADS", 32)
-    monkeypatch.setattr(device_sorts, "ITEMS", (4, 8))
-    monkeypatch.setattr(row_scans, "SHORT", 1)
+def small_blocks(set_constant):
+    set_constant(device_sorts, "THREADS", 32)
+    set_constant(device_sorts, "ITEMS", (4, 8))
+    set_constant(row_scans, "SHORT", 1)
 
 
 def test_rows_of_any_length(gpu_like):

@@ -13,6 +13,7 @@ from tensorlang.codegen.flatten import flatten
 from tensorlang.codegen.hopper.lower import lower_roles
 from tensorlang.codegen.names import Names, rename_reserved
 from tensorlang.codegen.narrow import widen_narrow
+from tensorlang.codegen.own_names import simplified
 from tensorlang.codegen.reductions import expand_reductions
 from tensorlang.codegen.repetitions import name_repetitions
 from tensorlang.codegen.simt.common_subexpressions import bind_common
@@ -40,7 +41,7 @@ from tensorlang.codegen.vectors.unroll import unroll, without_copies
 from tensorlang.codegen.vectors.vectorize import vectorize
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.nodes import For, Function, Let, Node, Reduce, Stmt
-from tensorlang.ir.simplification.simplify import entry, simplify_function
+from tensorlang.ir.simplification.simplify import entry
 from tensorlang.ir.visit import transform_statements, walk
 from tensorlang.targets import Target
 
@@ -74,11 +75,11 @@ def lower(function: Function, target: Target) -> Function:
     function = expand_math(function, names)
     function = flatten(function)
     known = entry(function)
-    function = substitute_register_indices(simplify_function(function, known))
-    function = simplify_function(make_launches(function, names), known)
+    function = substitute_register_indices(simplified(function, known, names))
+    function = simplified(make_launches(function, names), known, names)
     function = in_lockstep(function, names, target.vector_bits // 8)
     function = unroll(hoist_fragments(function, names), names, _WRITTEN_OUT)
-    function = narrow_copies(simplify_function(function, known))
+    function = narrow_copies(simplified(function, known, names))
     check_rows(function)
     function = unswitch_loops(combine_vectors(widen_narrow(function)))
     function = hoist_divisions(function, names)
@@ -95,10 +96,10 @@ def _for_groups(function: Function, target: Target) -> Function:
     function = expand_math(function, names)
     function = flatten(function)
     known = entry(function)
-    function = simplify_function(function, known)
+    function = simplified(function, known, names)
     function = vectorize(function, names, target.vector_bits)
-    function = simplify_function(make_groups(function, names, target), known)
-    function = simplify_function(unroll(without_copies(function), names), known)
+    function = simplified(make_groups(function, names, target), known, names)
+    function = simplified(unroll(without_copies(function), names), known, names)
     function = interleave(deinterleave(function, names))
     function = widen_narrow(split_vectors(function, names))
     function = bind_common(name_repetitions(function, names), names)

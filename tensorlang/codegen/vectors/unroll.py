@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from tensorlang.codegen.folding import fold_node
 from tensorlang.codegen.names import Names
+from tensorlang.codegen.own_names import with_own_names
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.visit import (
     nodes_of,
@@ -41,7 +42,7 @@ def unroll(function: ir.Function, names: Names, most: int | None = None) -> ir.F
             case _:
                 return stmt
 
-    return transform_statements(function, unrolled)
+    return with_own_names(transform_statements(function, unrolled), names)
 
 
 def without_copies(function: ir.Function) -> ir.Function:

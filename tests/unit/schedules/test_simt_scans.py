@@ -17,11 +17,10 @@ RNG = np.random.default_rng(2)
 
 @pytest.mark.parametrize("shape", [(3, 150), (1, 32), (2, 1)])
 @pytest.mark.parametrize("name", ["math.cumsum", "math.cumsum_grad"])
-def test_chunks_of_rows(name, shape, monkeypatch):
-    monkeypatch.setattr(chunked_scans, "CHUNK", 4)
-    monkeypatch.setattr(chunked_scans, "CHUNKS", 8)
+def test_chunks_of_rows(name, shape, set_constant):
+    set_constant(chunked_scans, "CHUNK", 4)
+    set_constant(chunked_scans, "CHUNKS", 8)
     op = find(name)
-    monkeypatch.setattr(op, "_traces", {})
     func = lower(default(op, op.default, GPU, {})[0].function, GPU)
     x = RNG.normal(size=shape).astype("f4")
     y = np.full(shape, np.nan, "f4")
@@ -53,22 +52,20 @@ def sums(algorithm, shape, x):
 
 @pytest.mark.parametrize("length", [256, 400, 517])
 def test_lanes_that_shuffle_give_the_bits_of_those_that_go_through_memory(
-    length, monkeypatch
+    length, set_constant
 ):
-    monkeypatch.setattr(chunked_scans, "CHUNK", 4)
-    monkeypatch.setattr(chunked_scans, "CHUNKS", 32)
-    monkeypatch.setattr(row_scans, "SHORT", 2)
-    monkeypatch.setattr(find("math.cumsum"), "_traces", {})
+    set_constant(chunked_scans, "CHUNK", 4)
+    set_constant(chunked_scans, "CHUNKS", 32)
+    set_constant(row_scans, "SHORT", 2)
     x = (RNG.normal(size=(2, length)) * 1e4).astype("f4")
     shuffled = sums("chunks", x.shape, x)
     np.testing.assert_array_equal(shuffled, sums("chunks_in_memory", x.shape, x))
     np.testing.assert_allclose(shuffled, np.cumsum(x.astype("f8"), 1), rtol=1e-6)
 
 
-def test_parts_of_a_long_row_are_exact_for_integers(monkeypatch):
-    monkeypatch.setattr(chunked_scans, "CHUNKS", 32)
-    monkeypatch.setattr(row_scans, "SHORT", 1)
-    monkeypatch.setattr(find("math.cumsum"), "_traces", {})
+def test_parts_of_a_long_row_are_exact_for_integers(set_constant):
+    set_constant(chunked_scans, "CHUNKS", 32)
+    set_constant(row_scans, "SHORT", 1)
     x = RNG.integers(-(2**30), 2**30, (2, 1300)).astype("i4")
     np.testing.assert_array_equal(sums("chunks", x.shape, x), np.cumsum(x, 1))
 

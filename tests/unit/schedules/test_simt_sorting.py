@@ -44,10 +44,10 @@ def test_a_row_is_sorted_by_all_threads_of_a_block():
 
 
 @pytest.fixture
-def small_blocks(monkeypatch):
-    monkeypatch.setattr(device_sorts, "THREADS", 32)
-    monkeypatch.setattr(device_sorts, "ITEMS", (4, 8))
-    monkeypatch.setattr(row_scans, "SHORT", 1)
+def small_blocks(set_constant):
+    set_constant(device_sorts, "THREADS", 32)
+    set_constant(device_sorts, "ITEMS", (4, 8))
+    set_constant(row_scans, "SHORT", 1)
 
 
 def launched(name, algorithm, *arrays, **attributes):
@@ -112,11 +112,11 @@ def test_rows_are_added_up_in_order(count):
 @pytest.mark.parametrize("algorithm", ["sorted", "sorted_in_memory"])
 @pytest.mark.parametrize(("count", "rows"), [(37, 5), (150, 300)])
 def test_positions_sorted_by_rows_are_added_up_in_order(
-    count, rows, algorithm, monkeypatch
+    count, rows, algorithm, set_constant
 ):
     for name, value in (("THREADS", 32), ("ITEMS", 2), ("_FEW", 40)):
-        monkeypatch.setattr(embedding_sorts, name, value)
-    monkeypatch.setattr(row_scans, "SHORT", 1)
+        set_constant(embedding_sorts, name, value)
+    set_constant(row_scans, "SHORT", 1)
     op, skipped = find("nn.embedding_grad"), 3
     workload = op.workload((count, 8), (count,), (rows, 8), padding_idx=skipped)
     dy, ids = RNG.normal(size=(count, 8)).astype("f4"), RNG.integers(0, rows, count)
@@ -130,8 +130,8 @@ def test_positions_sorted_by_rows_are_added_up_in_order(
     np.testing.assert_array_equal(total, expected)
 
 
-def test_a_permutation_is_sorted_in_blocks_to_the_same_order(monkeypatch):
-    monkeypatch.setattr(block_sort, "BLOCK", 32)
+def test_a_permutation_is_sorted_in_blocks_to_the_same_order(set_constant):
+    set_constant(block_sort, "BLOCK", 32)
     op = find("random.permutation")
     func = default(op, op.default, GPU, {})[0].function
     key, numbers = np.array([1, 2], "u4"), op.sizes(op.workload((70,)))
