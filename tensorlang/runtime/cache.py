@@ -123,7 +123,7 @@ def note(key: str, text: str) -> None:
     line = f"{key} {text}"
     path = _notes_file(folder)
     with suppress(OSError), open(path, "ab", buffering=0, opener=_opened) as file:
-        file.write(f"{_checksum(line)} {line}\n".encode())
+        file.write(f"\n{_checksum(line)} {line}".encode())  # a torn line ends there
 
 
 @cache

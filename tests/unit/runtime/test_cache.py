@@ -184,6 +184,9 @@ def test_notes_outlive_a_process_and_harm(folder, monkeypatch):
     path.write_bytes(path.read_bytes().replace(b"known of b", b"told of b")[:-3])
     cache._notes_in.cache_clear()
     assert cache.notes() == {"a": "what is known of a"}
+    cache.note("e", "after a torn line")
+    cache._notes_in.cache_clear()
+    assert cache.notes() == {"a": "what is known of a", "e": "after a torn line"}
 
 
 def test_lines_that_are_no_notes_take_no_place(folder, monkeypatch):
