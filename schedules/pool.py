@@ -18,6 +18,7 @@ from math import prod
 
 from tensorlang.ir.contents import blocks
 from tensorlang.ir.integers.indices import linear
+from tensorlang.ir.nodes import Var
 from tensorlang.schedules.convolution import tiles
 from tensorlang.schedules.convolution.products import readers, rearranged
 from tensorlang.schedules.generic import generic
@@ -57,6 +58,9 @@ def _windows(s: Schedule, folded: Stage) -> None:
     """Tiles of windows, with the image and the results of a unit of work around."""
     name, taps = folded.name, len(folded.driven("reduction"))
     image = next((rearranged(s, load.buffer) for load in folded.loads), None)
+    if image and all(isinstance(load.indices[-1], Var) for load in folded.loads):
+        s.inline(image)  # with channels last, a test for a whole vector
+        image = None
     (result,) = readers(s, folded.output.name) or [""]
     lanes = tiles.core(s, name).lanes
     batch, *place = s.loops(result) if result else s.loops(name)[:-taps]

@@ -2,9 +2,9 @@
 
 A convolution with channels last computes a vector of channels for each pixel, whatever
 the number of pixels; with channels first, a vector of pixels, which few pixels do not
-fill. Convolutions, pooling, batch norms, joins and elementwise operators that read each
-other's results change together; arrays are transposed where they enter or leave, and a
-program's own transposes to or from channels last are left out there.
+fill. Convolutions, pooling, batch norms, joins, reductions and elementwise operators
+that read each other's results change together; arrays are transposed where they enter
+or leave, and a program's own transposes to or from channels last are left out there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,15 @@ from tensorlang.graph.passes.minimum_cut import MinimumCut, Side
 from tensorlang.graph.passes.rewriting import Rewriter
 from tensorlang.graph.program import Graph
 from tensorlang.graph.specs import Extent, TensorSpec, at_sizes
-from tensorlang.graph.values import Named, Node, Tensor, Value, make
+from tensorlang.graph.values import (
+    Named,
+    Node,
+    Tensor,
+    Value,
+    make,
+    map_values,
+    values_in,
+)
 from tensorlang.ops import nn
 from tensorlang.ops.elementwise import Elementwise
 from tensorlang.ops.nn.convolution_layouts import Cycles, cycles, moving
@@ -41,8 +49,8 @@ def _pooling(named: Named, _: AbstractSet[Value]) -> list[str] | None:
     return ["x"] if named["layout"] in _FIRST else None
 
 
-def _norm(named: Named, _: AbstractSet[Value]) -> list[str] | None:
-    return ["x"] if named["axis"] == 1 else None
+def _along_axes(named: Named, _: AbstractSet[Value]) -> list[str] | None:
+    return [next(iter(named))] if named.get("keepdims", True) else None
 
 
 _POOLS: Final = ("max_pool", "avg_pool", "adaptive_max_pool", "adaptive_avg_pool")
@@ -50,7 +58,8 @@ _RULES: Final[Mapping[str, Images]] = {
     **{f"nn.conv{rank}d": _convolution for rank in (1, 2, 3)},
     **{f"nn.{name}{rank}d": _pooling for name in _POOLS for rank in (1, 2, 3)},
     **{f"nn.global_{kind}_pool": _pooling for kind in ("max", "avg")},
-    "nn.batch_norm": _norm,
+    **dict.fromkeys(("nn.batch_norm", "nn.concatenate"), _along_axes),
+    **{f"math.{name}": _along_axes for name in ("mean", "sum", "max", "min")},
 }
 _RANKS: Final = {
     f"nn.{name}{rank}d": rank for name in ("conv", *_POOLS) for rank in (1, 2, 3)
@@ -95,7 +104,7 @@ def channels_last(
 
 
 def _reads(
-    graph: Graph, images: Mapping[Node, Mapping[str, Value]]
+    graph: Graph, images: Mapping[Node, AbstractSet[Value]]
 ) -> Iterator[tuple[Node | Side, Node | Side, Value]]:
     """Who computes and reads each value: the first side is what stays as it is.
 
@@ -112,27 +121,26 @@ def _reads(
     for node in graph.nodes:
         rest = Side.OTHER if _is_transpose(node, back=False) else Side.FIRST
         for value in node.inputs:
-            moves = value in images.get(node, {}).values()
+            moves = value in images.get(node, ())
             yield maker(value), node if moves else rest, value
     for value in graph.outputs:
         yield maker(value), Side.FIRST, value
 
 
-def _images(node: Node, constant: AbstractSet[Value]) -> dict[str, Value]:
-    """The images that a node reads, by argument; none if it has to stay as it is."""
+def _images(node: Node, constant: AbstractSet[Value]) -> set[Value]:
+    """The images that a node reads; none if it has to stay as it is."""
     if len(node.results) != 1 or not 3 <= node.results[0].ndim <= 5:
-        return {}
+        return set()
     if isinstance(node.op, Elementwise):
-        return _operands(node)
+        return {*_operands(node).values()}
     rule = _RULES.get(node.id)
     named = arguments_of(node) if rule else {}
     spec = node.results[0].spec
     if rule is None or not isinstance(spec, TensorSpec) or spec.dtype not in _FLOATS:
-        return {}
+        return set()
     if (rank := _RANKS.get(node.id)) and len(spec.shape) != rank + 2:
-        return {}  # one image without a batch
-    names = rule(named, constant) or ()
-    return {name: named[name] for name in names if isinstance(named[name], Value)}
+        return set()  # one image without a batch
+    return {*values_in([named[name] for name in rule(named, constant) or ()])}
 
 
 def _operands(node: Node) -> dict[str, Value]:
@@ -151,6 +159,14 @@ def _is_transpose(node: Node, *, back: bool) -> bool:
 def _order(rank: int, back: bool) -> tuple[int, ...]:
     """The axes of an image with channels first in one with channels last, or back."""
     return (0, rank - 1, *range(1, rank - 1)) if back else (0, *range(2, rank), 1)
+
+
+def _axes(axes: object, rank: int) -> object:
+    """Axes of an image with channels first as those of one with channels last."""
+    order = _order(rank, back=False)
+    if isinstance(axes, (tuple, list)):
+        return tuple(order.index(axis % rank) for axis in axes)
+    return order.index(axes % rank) if isinstance(axes, int) else axes
 
 
 class _Costs:
@@ -228,7 +244,9 @@ class ChannelsLast(Rewriter):
         fixed = {named["w"]} if rule is _convolution else set()
         images = _operands(node) if rule is None else rule(named, fixed)
         given = {
-            name: self._seen(value) if name in (images or ()) else self.given(value)
+            name: map_values(value, self._seen)
+            if name in (images or ())
+            else self.given(value)
             for name, value in named.items()
         }
         if rule is None:  # operands are broadcast
@@ -239,8 +257,8 @@ class ChannelsLast(Rewriter):
             }
         if rule in (_convolution, _pooling):
             given["layout"] = _LAST[whole]
-        elif rule is _norm:
-            given["axis"] = whole - 1
+        elif rule is _along_axes:
+            given["axis"] = _axes(named["axis"], whole)
         assert isinstance(result.spec, TensorSpec)
         spec = TensorSpec(_permuted(result.shape), result.spec.dtype)
         made = make(
@@ -248,10 +266,8 @@ class ChannelsLast(Rewriter):
         )
         return made.results[0]
 
-    def _seen(self, value: object) -> object:
+    def _seen(self, value: Value) -> Value:
         """An image with channels last."""
-        if not isinstance(value, Value):
-            return value
         if value not in self._last:
             self.now[value] = self[value]
             self._last[value] = _moved(self.now[value], value.shape, back=False)

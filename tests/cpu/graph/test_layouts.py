@@ -81,6 +81,39 @@ def test_all_that_may_change_gives_the_same(channels, size, batch):
         assert moved == 2  # of the input, and of the result
 
 
+def joined(channels: int, size: int) -> Network:
+    """Branches that are joined and rescaled by the means of their channels."""
+    a, b = weight(channels, channels, 1, 1), weight(5, channels, 3, 3)
+
+    def apply(x):
+        y = nn.relu(nn.conv2d(x, a))
+        pooled = nn.avg_pool2d(y, 3, stride=1, padding=1)
+        y = nn.concatenate([y, nn.conv2d(y, b, padding=1), pooled], 1)
+        y = math.multiply(y, math.mean(y, (2, -1), keepdims=True))
+        y = math.subtract(y, math.max(y, 1, keepdims=True))
+        return nn.concatenate([y, y], -2)
+
+    return Network(apply, TensorSpec(("batch", channels, size, size)))
+
+
+@pytest.mark.parametrize(("channels", "size"), [(20, 7), (3, 5), (48, 4)])
+def test_joins_and_reductions_change_with_what_they_read(channels, size):
+    net, x = joined(channels, size), floats(2, channels, size, size)
+    wanted = net(x)
+    got, program = everywhere(net, x)
+    np.testing.assert_allclose(got, wanted, rtol=2e-4, atol=2e-4)
+    assert counts(program)["nn.transpose"] == 2  # of the input, and of the result
+
+
+def test_reductions_without_kept_dimensions_stay():
+    w = weight(64, 64, 1, 1)
+    net = Network(lambda x: math.sum(nn.conv2d(x, w), 1), TensorSpec((1, 64, 7, 7)))
+    net.freeze()
+    x = floats(1, 64, 7, 7)
+    wanted = np.einsum("bchw,oc->bhw", x, net.weights[w.path][:, :, 0, 0])
+    np.testing.assert_allclose(net(x), wanted, rtol=1e-3, atol=1e-3)
+
+
 def mixed(channels: int, size: int) -> Network:
     """A block that works with channels last between its own transposes."""
     w, d, e = weight(channels, 1, 3, 3), weight(channels, channels), weight(channels)
