@@ -3,19 +3,21 @@
     python -m benchmarks.hopper_counts [size ..]
 
 Prints two tables in Markdown, by the knobs that lead from products of warps, as on
-Ampere, to those of warpgroups in blocks that stay: what the innermost loops issue for
-64 steps along k, and what the static cost model predicts. Nothing runs, and no GPU is
-needed.
+Ampere, to those of warpgroups in blocks that stay, and for the gradient: what the
+innermost loops issue for 64 steps along k, and what the static cost model predicts.
+Nothing runs, and no GPU is needed.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 
 from tensorlang import build, targets
+from tensorlang.codegen.simt.host import launches
 from tensorlang.ops import Operator, find
 from tensorlang.ops.kernels.building import default
 from tensorlang.runtime import Kernel
@@ -24,11 +26,29 @@ from tensorlang.tuner.static.cost import static_cost
 from tensorlang.workload import Workload
 
 HOPPER = targets.to_compile("cuda:sm_90a")
-RUNGS: dict[str, dict[str, object]] = {
-    "products of warps, `cp.async`": {"instruction": "mma"},
-    "warpgroups, roles, bulk copies": {"persistent": False, "bulk_store": False},
-    "the same, blocks that stay": {"bulk_store": False},
-    "the same, results stored in bulk": {},
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """A kernel: its operator, knobs, and products of square matrices, by launch."""
+
+    operator: str = "nn.dense"
+    knobs: dict[str, object] = field(default_factory=dict)
+    launches: tuple[str, ...] = ("",)
+
+    def names(self, name: str) -> list[str]:
+        """A name for each of the products."""
+        return [", ".join(filter(None, (name, each))) for each in self.launches]
+
+
+RUNGS = {
+    "products of warps, `cp.async`": Rung(knobs={"instruction": "mma"}),
+    "warpgroups, roles, bulk copies": Rung(
+        knobs={"persistent": False, "bulk_store": False}
+    ),
+    "the same, blocks that stay": Rung(knobs={"bulk_store": False}),
+    "the same, results stored in bulk": Rung(),
+    "its gradient": Rung("nn.dense_grad", launches=("`dy w`", "`dy^T x`")),
 }
 STEP = 64  # along k
 # column -> its instructions
@@ -63,18 +83,29 @@ def loops(sass: str) -> list[list[str]]:
 
 @cache
 def built(size: int, rung: str) -> tuple[Kernel, Operator, Workload]:
-    """Dense of square matrices of bf16, by the knobs of a rung."""
-    dense = find("nn.dense")
-    workload = dense.workload((size, size), (size, size), dtypes="bf16")
-    scheduled = default(dense, workload, HOPPER, RUNGS[rung])[0]
-    return build(scheduled, HOPPER, store=False), dense, workload
+    """A rung's kernel, for square matrices of bf16."""
+    op = find(RUNGS[rung].operator)
+    shapes = [(size, size)] * (2 if op.id == "nn.dense" else 3)
+    workload = op.workload(*shapes, dtypes="bf16")
+    scheduled = default(op, workload, HOPPER, RUNGS[rung].knobs)[0]
+    return build(scheduled, HOPPER, store=False), op, workload
 
 
-def counted(size: int, rung: str) -> list[str]:
-    """A row of the table: counts of the loops over k, stores, registers, spills."""
+def counted(size: int, rung: str) -> Iterator[list[str]]:
+    """Rows of the table: counts of the loops over k, stores, registers, spills."""
     kernel, _, _ = built(size, rung)
+    names = [launch.name for launch in launches(kernel.lowered)]
+    for called, name in zip(RUNGS[rung].names(rung), names, strict=False):
+        sass = kernel.asm.partition(f".text.{name}:")[2].partition(".section")[0]
+        stores = len(re.findall(r"\bSTG\.|\bUTMASTG\.", sass))
+        told = stores, kernel.resources["registers"], kernel.resources["spill_bytes"]
+        yield [called, *(f"{number:g}" for number in (*_issued(sass), *told))]
+
+
+def _issued(sass: str) -> Iterable[float]:
+    """What the loops over k issue for 64 steps, by column."""
     totals = dict.fromkeys(COLUMNS, 0.0)
-    for body in loops(kernel.asm):
+    for body in loops(sass):
         products = sum(bool(re.search(COLUMNS["products"], line)) for line in body)
         copies = sum("UTMALDG" in line for line in body)
         if products or copies:
@@ -83,9 +114,7 @@ def counted(size: int, rung: str) -> list[str]:
             for column, word in COLUMNS.items():
                 count = sum(bool(re.search(word, line)) for line in body)
                 totals[column] += count * STEP / depth
-    stores = len(re.findall(r"\bSTG\.|\bUTMASTG\.", kernel.asm))
-    told = stores, kernel.resources["registers"], kernel.resources["spill_bytes"]
-    return [f"{number:g}" for number in (*totals.values(), *told)]
+    return totals.values()
 
 
 def predicted(size: int, rung: str) -> list[str]:
@@ -93,7 +122,7 @@ def predicted(size: int, rung: str) -> list[str]:
     row, bound = [], ""
     for gpu in DEVICES.values():
         told = static_cost(*built(size, rung), gpu)
-        reached = 2 * size**3 / told.seconds
+        reached = 2 * size**3 * len(RUNGS[rung].launches) / told.seconds
         row.append(f"{reached / 1e12:.0f} ({reached / gpu.peak:.2f})")
         bound = told.bound
     return [*row, bound]
@@ -110,7 +139,7 @@ def main() -> None:
     """Print the tables."""
     sizes = [int(size) for size in sys.argv[1:]] or [4096, 8192]
     told = *COLUMNS, "stores of results", "registers", "spilled bytes"
-    rows = [(rung, *counted(sizes[0], rung)) for rung in RUNGS]
+    rows = [row for rung in RUNGS for row in counted(sizes[0], rung)]
     print(table(("", *told), rows), end="\n\n")
     titles = [f"TFLOP/s of {device} (of its peak)" for device in DEVICES]
     pairs = [(size, rung) for size in sizes for rung in RUNGS]

@@ -193,6 +193,11 @@ def swizzled(
     return f"lambda {names}: (r, (c // {chunk} ^ {row}) * {chunk} + c % {chunk})"
 
 
+def paneled() -> str:
+    """Layout of 16-bit matrices in contiguous columns of 64, their rows swizzled."""
+    return "lambda r, c: (c // 64, r, (c // 8 % 8 ^ r % 8) * 8 + c % 8)"
+
+
 def padded(length: int, chunk: int) -> str:
     """Layout of rows padded by 16 bytes."""
     return f"lambda r, c: (r * {length + chunk} + c,)"

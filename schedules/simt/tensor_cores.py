@@ -128,8 +128,12 @@ def can_interleave(tile: Tile, form: Form) -> bool:
     return of_16_bits and tile.lanes.products[1] % 2 == 0
 
 
-def operands(stage: Stage) -> tuple[Operand, Operand]:
+def operands(stage: Stage, part: int = _BLOCKS[0]) -> tuple[Operand, Operand]:
     """The operand of the rows, and the one of the columns.
+
+    Args:
+        stage: The product.
+        part: What the rows of a transposed operand are multiples of.
 
     Raises:
         ScheduleError: the stage is no product of two matrices of f16, of bf16, or of
@@ -154,7 +158,7 @@ def operands(stage: Stage) -> tuple[Operand, Operand]:
         own = stage.axis(loop), k
         if load.indices not in (own, own[::-1]):
             raise ScheduleError(f"{load!r} is not a row of a matrix along {own}")
-        _copied_wide(load, stage)
+        _copied_wide(load, stage, part)
         found.append(Operand(load.buffer, load.indices == own[::-1]))
     return found[0], found[1]
 
@@ -165,7 +169,7 @@ def _swapped(stage: Stage) -> bool:
     return axes is not None and stage.axis(axes[0]) not in stage.loads[0].indices
 
 
-def _copied_wide(load: Load, stage: Stage) -> None:
+def _copied_wide(load: Load, stage: Stage, part: int) -> None:
     """Refuse a matrix whose rows cannot be copied 16 bytes at once, tile by tile.
 
     Steps are zero-padded to tiles; not those of tf32, whose rounding is in the block.
@@ -173,7 +177,7 @@ def _copied_wide(load: Load, stage: Stage) -> None:
     loop = next(x for x in stage.loops if stage.axis(x) == load.indices[-1])
     form = FORMS[load.dtype.name]
     step = _STEP if form.kind == "tf32" else form.chunk
-    whole = step if loop in stage.driven("reduction") else _BLOCKS[0]
+    whole = step if loop in stage.driven("reduction") else part
     length = extent_of(loop)
     if length is None or length % whole:
         raise ScheduleError(

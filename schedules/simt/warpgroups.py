@@ -7,8 +7,9 @@ their own copy the operands, tile by tile of 128-byte rows, to a ring of stages 
 shared memory, while the warpgroups multiply earlier ones. Sums stay in registers, where
 the epilogue runs on them.
 
-Ragged sizes are zero-padded to tiles by the copies. Other forms, such as transposed
-operands, are left to `tensor_cores`.
+Either operand may be transposed in memory, `x[k, i]`: the instructions read it as it
+lies, in tiles of 64 by 64. Ragged sizes are zero-padded to tiles by the copies. Other
+forms are left to `tensor_cores`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,12 @@ from typing import Final
 from tensorlang.errors import ScheduleError
 from tensorlang.ir.contents import writes
 from tensorlang.ir.nodes import Buffer, Const
-from tensorlang.schedules.simt.fragments import Lanes, fragment_layout, swizzled
+from tensorlang.schedules.simt.fragments import (
+    Lanes,
+    fragment_layout,
+    paneled,
+    swizzled,
+)
 from tensorlang.schedules.simt.grid import GROUPS, neighbouring
 from tensorlang.schedules.simt.tensor_cores import (
     FORMS,
@@ -33,7 +39,7 @@ from tensorlang.schedules.simt.tensor_cores import (
     temporary,
 )
 from tensorlang.schedules.stages import Stage, extent_of, tile_axes
-from tensorlang.schedules.tiling import written
+from tensorlang.schedules.tiling import fused, written
 from tensorlang.scheduling import Knobs, Schedule
 from tensorlang.scheduling.analysis.tree import block_of, find_block
 
@@ -41,6 +47,7 @@ _ROWS: Final = 64  # of one instruction
 _GROUPS: Final = (1, 2)
 _COLUMNS: Final = (64, 128, 256)
 _DEPTH: Final = 64  # steps of k in a row of 128 bytes
+_CHUNK: Final = 8  # elements in 16 bytes
 _STAGES: Final = (2, 3, 4, 5, 6)
 _USUAL_STAGES: Final = 4
 _OBJECTS: Final = 2048  # bytes of shared memory for barrier objects, and to align
@@ -75,10 +82,10 @@ def warpgroups(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     """
     if s.target is None or "wgmma" not in s.target.features:
         raise ScheduleError("the target has no products of warpgroups")
-    pair = operands(stage)
+    pair = operands(stage, _CHUNK)
     form = FORMS[pair[0].buffer.dtype.name]
-    if form.chunk != 8 or any(operand.turned for operand in pair):
-        raise ScheduleError("warpgroups need 16-bit operands contiguous along steps")
+    if form.chunk != _CHUNK:
+        raise ScheduleError("warpgroups need 16-bit operands")
     if not {operand.buffer for operand in pair} <= set(s.function.buffers):
         raise ScheduleError("bulk copies read parameters, and an operand is computed")
     tile = _tile(s, knobs, stage)
@@ -101,9 +108,14 @@ def warpgroups(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     epilogues(s, result, write)
     stages, bulk = _staging(s, knobs, stage, tile, write)
     back = _passed(s, write, j0, tile) if bulk else ""
+    if extent_of(folded) is None:  # no steps are a sum of zero
+        init = s.decompose_reduction(block, k0)
+        fused(s, s.loops(init)[-3:-1])
+        lanes.share(s, init)
     for operand in pair:
         _, buffer = staged(s, block, operand, copies, k0)
-        s.transform_layout(buffer, swizzled(tile.depth, form.chunk))
+        rows = swizzled(tile.depth, form.chunk)
+        s.transform_layout(buffer, paneled() if operand.turned else rows)
     lanes.share(s, write)
     s.transform_layout(sums, fragment_layout(lanes))
     s.tensorize(i1, "warpgroup")
@@ -117,13 +129,9 @@ def warpgroups(s: Schedule, knobs: Knobs, stage: Stage) -> None:
 
 
 def _passed(s: Schedule, write: str, at: str, tile: Tile) -> str:
-    """Pass results through shared memory, to be stored in bulk; returns that block.
-
-    Tiles of 64 by 64 are contiguous, their rows of 128 bytes swizzled.
-    """
+    """Pass results through shared memory, to be stored in bulk; returns that block."""
     back, out = s.cache_write(write, written(s, write), "shared", at=at)
-    row = "r, (c // 8 % 8 ^ r % 8) * 8 + c % 8"
-    s.transform_layout(out, f"lambda r, c: (c // 64, {row})")
+    s.transform_layout(out, paneled())
     i, j = s.loops(back)[-2:]
     group, row_in = s.split(i, [tile.groups, _ROWS])
     panel, column_in = s.split(j, [None, 64])
@@ -153,11 +161,12 @@ def _largest(
     """
     rows, columns = sizes
     most = _COLUMNS[-2] if ends_long(s, stage) else _COLUMNS[-1]
+    filled = -(-rows // _ROWS) if rows else _GROUPS[-1]
     found = [
         (groups, wide)
         for wide in reversed(_COLUMNS)
         for groups in reversed(_GROUPS)
-        if wide <= most and wide <= (columns or wide)
+        if wide <= most and wide <= (columns or wide) and groups <= filled
     ]
     if rows is None or columns is None:
         return found[0]
@@ -214,10 +223,16 @@ def _staging(
     """
     again = f"_{stage.name}" if "ring" in knobs.values else ""
     results = writes(block_of(find_block(s.function, write)))
-    fits = len(results) == 1 and all(_is_stored(s, result) for result in results)
+    sizes = (extent_of(loop) for loop in tile_axes(stage) or ())
+    pairs = zip(sizes, (tile.rows, tile.columns), strict=True)
+    whole = all(size is None or size >= part for size, part in pairs)
+    stored = len(results) == 1 and all(_is_stored(s, result) for result in results)
+    fits = whole and stored
     bulk = knobs.flag(f"bulk_store{again}", default=fits)
     if bulk and not fits:
-        raise ScheduleError(f"{write} stores no matrix of 16 bits alone, as in bulk")
+        raise ScheduleError(
+            f"{write} stores no tiles of a matrix of 16 bits alone, as in bulk"
+        )
     out = 2 * tile.rows * tile.columns if bulk else 0
     each = 2 * tile.depth * (tile.rows + tile.columns)
     shared = s.target.shared_bytes if s.target else 0

@@ -36,8 +36,8 @@ _TABLE: Final = {
     "set_registers": (2, "registers of a thread, and whether these are more"),
     "wait_phase": (2, "until the phase of an object that has this parity is complete"),
     "warpgroup_product": (
-        6,
-        "columns, steps of 16 along k, first sum of a thread, tiles, whether it adds",
+        8,
+        "columns, steps of 16 along k, first sum, tiles, whether it adds, are turned",
     ),
 }
 

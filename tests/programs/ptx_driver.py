@@ -39,7 +39,7 @@ def install(monkeypatch, library="pycuda") -> Driver:
 def _encode(place, kind, _rank, start, *rest):
     """`cuTensorMapEncodeTiled` of a matrix: the machine's own 128 bytes."""
     dims, pitches, box, _, _, swizzle, _, _ = rest
-    if pitches[0] % 16 or start % 16:
+    if pitches[0] % 16 or start % 16 or not dims[0] or not dims[1]:
         return 1
     sizes = [dims[0], dims[1], pitches[0]]
     made = tensor_map(kind, start, sizes, [box[0], box[1]], swizzle)

@@ -70,33 +70,107 @@ MISTAKES = {
 }
 
 
-def worst(kind, shapes, processors=132):
-    """The largest error of dense, relative to the largest result; and the source."""
-    op = find("nn.dense")
-    workload = op.workload(*shapes, dtypes=kind)
+NEAR = {"bf16": 2**-8, "f16": 2**-11}
+
+
+def called(name, kind, shapes, processors=132, **given):
+    """What an operator gives for random arrays, these in f64, and its source."""
+    op = find(name)
+    workload = op.workload(*shapes, dtypes=kind, **given)
     arrays, scalars = arguments(op, workload, seed=5)
     kernel = op.build(workload, replace(targets.get("cuda"), threads=processors))
     kernel.launch(*arrays, *scalars)
-    x, w = (array.astype(np.float64) for array in arrays[:2])
-    wanted = x @ w.T
-    return np.abs(arrays[-1] - wanted).max() / np.abs(wanted).max(), kernel.source
+    count = len(shapes)
+    taken = [array.astype(np.float64) for array in arrays[:count]]
+    return arrays[count:], taken, kernel.source
+
+
+def error(given, wanted):
+    """The largest one, relative to the largest result."""
+    return np.abs(given - wanted).max() / np.abs(wanted).max()
+
+
+def worst(kind, shapes, processors=132):
+    """The error of dense, and its source."""
+    (y,), (x, w), source = called("nn.dense", kind, shapes, processors)
+    return error(y, x @ w.T), source
 
 
 @pytest.mark.usefixtures("ptx_driver")
 @pytest.mark.parametrize("kind", ["bf16", "f16"])
 @pytest.mark.parametrize("shapes", RAGGED)
 def test_ragged_sizes(kind, shapes):
-    error, source = worst(kind, shapes)
+    found, source = worst(kind, shapes)
     assert "wgmma" in source
-    assert error < {"bf16": 2**-8, "f16": 2**-11}[kind]
+    assert found < NEAR[kind]
+
+
+# rows, out, in: dx = dy w and dw = dy^T x
+@pytest.mark.usefixtures("ptx_driver")
+@pytest.mark.parametrize(
+    ("kind", "sizes", "layout", "processors"),
+    [
+        ("bf16", (129, 136, 72), "oi", 132),
+        ("f16", (70, 72, 272), "oi", 132),
+        ("bf16", (300, 64, 128), "oi", 1),
+        ("bf16", (130, 192, 320), "io", 2),
+    ],
+)
+def test_gradients_read_transposed_operands(kind, sizes, layout, processors):
+    m, n, k = sizes
+    shapes = (m, n), (m, k), (n, k) if layout == "oi" else (k, n)
+    made, (dy, x, w), source = called(
+        "nn.dense_grad", kind, shapes, processors, layout=layout
+    )
+    assert "wgmma" in source
+    assert "mma.sync" not in source
+    dw = dy.T @ x
+    wanted = (dy @ w, dw) if layout == "oi" else (dy @ w.T, dw.T)
+    assert all(error(*pair) < NEAR[kind] for pair in zip(made, wanted, strict=False))
+
+
+@pytest.mark.usefixtures("ptx_driver")
+@pytest.mark.parametrize(
+    ("written", "instead"),
+    [
+        ("512ull << 16", "256ull << 16"),  # from 64 columns to the next ones
+        ("1, 1, 0, 1;", "1, 1, 0, 0;"),  # w goes along k
+        ("1, 1, 1, 1;", "1, 1, 0, 1;"),  # dy goes along k
+        ("left + 128)", "left + 2)"),  # from 16 steps to the next ones
+    ],
+)
+def test_a_wrong_descriptor_is_seen(written, instead, monkeypatch):
+    right = toolchain.ptx_of
+
+    def wrong(source, arch):
+        assert written in source
+        return right(source.replace(written, instead), arch)
+
+    monkeypatch.setattr(toolchain, "ptx_of", wrong)
+    shapes = (64, 64), (64, 128), (64, 128)
+    (dx, dw, _), (dy, x, w), _ = called("nn.dense_grad", "bf16", shapes, 1)
+    assert max(error(dx, dy @ w), error(dw, dy.T @ x)) > 0.1
+
+
+@pytest.mark.usefixtures("ptx_driver")
+def test_a_gradient_of_no_rows_is_zero():
+    op = find("nn.dense_grad")
+    workload = op.workload((64, 64), (64, 64), (64, 64), dtypes="f16")
+    kernel = op.build(workload, "cuda")
+    assert "wgmma" in kernel.source
+    dy, w = np.zeros((0, 64), "f2"), np.ones((64, 64), "f2")
+    dw, db = np.ones((64, 64), "f2"), np.ones(64, "f2")
+    kernel.launch(dy, dy, w, dy.copy(), dw, db)
+    assert not dw.any()
+    assert not db.any()
 
 
 @pytest.mark.usefixtures("ptx_driver")
 @pytest.mark.parametrize("processors", [1, 2])
 def test_blocks_that_stay(processors):
-    error, source = worst("bf16", ((290, 320), (128, 320)), processors)
+    found, source = worst("bf16", ((290, 320), (128, 320)), processors)
     assert f"// launch: grid (min((n0 + 127) // 128, {processors}), 1, 1)" in source
-    assert error < 2**-8
+    assert found < NEAR["bf16"]
 
 
 @pytest.mark.usefixtures("ptx_driver")

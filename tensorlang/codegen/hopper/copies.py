@@ -3,15 +3,24 @@
 for i in range(128):                                    bulk_copy(full[s], to[s, 0, 0],
     for j in range(64):                          ->         from[0, 0], r, c, ...)
         to[s, i, j] = from[r + i, c + j]
+
+A tile of several swizzled ones, side by side, takes a copy for each.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import product
 from math import prod
 
 from tensorlang.codegen.hopper.effects import COPY, effect
-from tensorlang.codegen.hopper.layouts import extents, swizzle_of
+from tensorlang.codegen.hopper.layouts import (
+    SWIZZLES,
+    TILE,
+    extents,
+    is_paneled,
+    swizzle_of,
+)
 from tensorlang.errors import CodegenError
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.contents import free_vars
@@ -51,10 +60,10 @@ def copies_of(stmt: ir.Stmt) -> list[Copy]:
         CodegenError: a statement is not expressible as a bulk copy.
     """
     stmts = stmt.stmts if isinstance(stmt, ir.Seq) else (stmt,)
-    return [_copy(item) for item in stmts]
+    return [copy for item in stmts for copy in _copies(item)]
 
 
-def _copy(stmt: ir.Stmt) -> Copy:
+def _copies(stmt: ir.Stmt) -> list[Copy]:
     loops: list[ir.For] = []
     body: ir.Stmt = stmt
     while isinstance(body, ir.For):
@@ -108,26 +117,33 @@ def _placed(
     source: ir.Load,
     loops: tuple[ir.Var, ir.Var],
     counts: tuple[ir.Expr, ...],
-) -> Copy:
+) -> list[Copy]:
     corner = [simplify(at - var) for at, var in zip(source.indices, loops, strict=True)]
     if any(free_vars(at) & set(loops) for at in corner):
         raise _no_copy(stmt, "it does not read a tile by rows")
     shape, swizzle = extents(to.buffer), swizzle_of(to.buffer)
     if shape is None or counts != tuple(to.buffer.shape[-2:]):
         raise _no_copy(stmt, "it does not fill all of its tile")
+    box = shape[-2:]
+    if swizzle is None and is_paneled(to.buffer):
+        box, swizzle = (TILE, TILE), SWIZZLES[0]
     if swizzle is None:
         raise _no_copy(stmt, f"{to.buffer.name} has a layout that it cannot write")
-    _fits(stmt, source, shape[-2:])
+    _fits(stmt, source, box)
     zero = ir.as_expr(0)
-    lead = to.indices[:-2]
-    return Copy(
-        ir.Load(to.buffer, (*lead, zero, zero)),
-        ir.Load(source.buffer, (zero, zero)),
-        corner[0],
-        corner[1],
-        (shape[-2], shape[-1]),
-        swizzle,
-    )
+    start, lead = ir.Load(source.buffer, (zero, zero)), to.indices[:-2]
+    places = [range(0, n, part) for n, part in zip(shape[-2:], box, strict=True)]
+    return [
+        Copy(
+            ir.Load(to.buffer, (*lead, ir.as_expr(r), ir.as_expr(c))),
+            start,
+            simplify(corner[0] + r),
+            simplify(corner[1] + c),
+            (box[0], box[1]),
+            swizzle,
+        )
+        for r, c in product(*places)
+    ]
 
 
 def _fits(stmt: ir.Stmt, source: ir.Load, box: tuple[int, ...]) -> None:

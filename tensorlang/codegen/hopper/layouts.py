@@ -13,6 +13,7 @@ from tensorlang.ir.semantics import evaluate
 _LINE: Final = 128  # bytes of all banks of shared memory
 _PIECE: Final = 16  # bytes of a swizzle chunk
 SWIZZLES: Final = (128, 64, 32)
+TILE: Final = 64  # rows of a swizzled tile, and elements of 16 bits in 128 bytes
 
 
 def extents(buffer: Buffer) -> tuple[int, ...] | None:
@@ -53,6 +54,24 @@ def swizzle_of(buffer: Buffer) -> int | None:
         if (found[-1] == (column // piece ^ turn) * piece + column % piece).all():
             return swizzle
     return None
+
+
+def is_paneled(buffer: Buffer) -> bool:
+    """Whether a buffer's matrices consist of contiguous tiles of 64 by 64.
+
+    Elements have 16 bits, so that rows have 128 bytes: these are swizzled.
+    """
+    shape, found = extents(buffer), places(buffer)
+    if shape is None or found is None or len(shape) < 2 or buffer.dtype.bytes != 2:
+        return False
+    if shape[-2] % TILE or shape[-1] % TILE:
+        return False
+    at = np.ravel_multi_index(found, [int(axis.max()) + 1 for axis in found])
+    parts = at.reshape(-1, shape[-2] // TILE, TILE, shape[-1] // TILE, TILE)
+    tiles = parts.swapaxes(2, 3)
+    r, c = np.indices((TILE, TILE))
+    wanted = r * TILE + (c // 8 ^ r % 8) * 8 + c % 8
+    return bool((tiles - tiles[..., :1, :1] == wanted).all())
 
 
 def has_sums(buffer: Buffer) -> bool:

@@ -5,6 +5,8 @@ with block("products", .., scope="warpgroup"):       warpgroup_product(64, 4,
         for j in range(64):                  ->          b[s, 0, 0])
             for q in range(64):
                 sums[r + i, j] += a[s, r + i, q] * b[s, j, q]
+
+Either operand's rows may go along k, too: `a[s, q, r + i]`, `b[s, q, j]`.
 """
 
 from __future__ import annotations
@@ -16,8 +18,10 @@ import numpy as np
 
 from tensorlang.codegen.hopper.effects import effect
 from tensorlang.codegen.hopper.layouts import (
+    TILE,
     groups_of_rows,
     has_sums,
+    is_paneled,
     swizzle_of,
 )
 from tensorlang.errors import CodegenError
@@ -45,9 +49,10 @@ def product_of(block: ir.Block, thread: ir.For) -> ir.Evaluate:
     fold = _innermost(body)
     if not isinstance(fold, ir.Reduce) or fold.reducer.name != "sum" or len(loops) != 3:
         raise _no_product(block, "it is not a nest of three loops around one sum")
-    left, right = _factors(block, fold)
     sums = fold.buffers[0]
-    i, j, q = (_moved(block, at, loops) for at in (*fold.indices, right.indices[-1]))
+    i, j = (_moved(block, at, loops) for at in fold.indices)
+    q = next((var for var in loops if var not in (i, j)), j)
+    left, right = _factors(block, fold, i)
     rows, columns, depth = (_extent(block, loops[var]) for var in (i, j, q))
     if rows != _ROWS or columns % 8 or not 8 <= columns <= 256 or depth % _STEP:
         raise _no_product(block, f"{rows}x{columns}x{depth} is not a supported shape")
@@ -63,8 +68,11 @@ def product_of(block: ir.Block, thread: ir.For) -> ir.Evaluate:
     _own_rows(block, ir.Load(sums, (base, ir.as_expr(0))), thread)
     t = thread.var
     first = ir.Load(sums, (base + t % 128 // 32 * 16 + t % 32 // 4, t % 4 * 2))
-    starts = [_start(block, load, at, q) for load, at in ((left, i), (right, j))]
-    return effect("warpgroup_product", columns, depth // _STEP, first, *starts, adds)
+    sides = ((left, i), (right, j))
+    starts = [_start(block, load, at, q) for load, at in sides]
+    turned = [load.indices[-1] != q for load, _ in sides]
+    shape = columns, depth // _STEP
+    return effect("warpgroup_product", *shape, first, *starts, adds, *turned)
 
 
 def _started(block: ir.Block) -> tuple[ir.Stmt, ir.Expr]:
@@ -112,7 +120,8 @@ def _innermost(stmt: ir.Stmt) -> ir.Stmt:
     return stmt
 
 
-def _factors(block: ir.Block, fold: ir.Reduce) -> tuple[ir.Load, ir.Load]:
+def _factors(block: ir.Block, fold: ir.Reduce, row: ir.Var) -> tuple[ir.Load, ir.Load]:
+    """The factor of the rows, and that of the columns."""
     value = fold.values[0]
     found = []
     for side in (value.a, value.b) if isinstance(value, ir.Binary) else ():
@@ -125,6 +134,8 @@ def _factors(block: ir.Block, fold: ir.Reduce) -> tuple[ir.Load, ir.Load]:
     multiplied = isinstance(value, ir.Binary) and value.op == "mul" and len(kinds) == 1
     if len(found) != 2 or not multiplied:
         raise _no_product(block, "it does not multiply bf16 or f16 values in f32")
+    if row in free_vars(found[1]):
+        return found[1], found[0]
     return found[0], found[1]
 
 
@@ -158,12 +169,23 @@ def _own_rows(block: ir.Block, first: ir.Load, thread: ir.For) -> None:
 
 
 def _start(block: ir.Block, load: ir.Load, row: ir.Var, step: ir.Var) -> ir.Load:
-    """Start of an operand's tile; its rows are indexed by `row`, its k by `step`."""
-    buffer = load.buffer
+    """Start of an operand's tile; `row` and `step` index its rows and k, or k first."""
+    buffer, zero = load.buffer, ir.as_expr(0)
     *lead, at, k = load.indices
+    turned = at == step
+    if turned:
+        at, k = k, at
     base = simplify(at - row)
     if k != step or free_vars(base) & {row, step} or _varies(lead, row, step):
         raise _no_product(block, f"{load!r} does not run along rows and k")
+    if turned:
+        if buffer.scope != "shared" or not is_paneled(buffer):
+            raise _no_product(
+                block, f"{buffer.name} is not shared memory in swizzled tiles"
+            )
+        if buffer.shape[-2] != ir.as_expr(TILE) or simplify(base % TILE) != zero:
+            raise _no_product(block, f"{load!r} is not of tiles of {TILE} steps")
+        return ir.Load(buffer, (*lead, zero, base))
     wide = simplify(buffer.shape[-1] * buffer.dtype.bytes)
     if buffer.scope != "shared" or wide != ir.as_expr(_ROW_BYTES):
         raise _no_product(
@@ -171,7 +193,7 @@ def _start(block: ir.Block, load: ir.Load, row: ir.Var, step: ir.Var) -> ir.Load
         )
     if swizzle_of(buffer) != _ROW_BYTES:
         raise _no_product(block, f"{buffer.name} does not have the 128-byte swizzle")
-    return ir.Load(buffer, (*lead, base, ir.as_expr(0)))
+    return ir.Load(buffer, (*lead, base, zero))
 
 
 def _varies(exprs: list[ir.Expr], *variables: ir.Var) -> bool:

@@ -11,19 +11,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from tensorlang.codegen.hopper.effects import STORE, effect
-from tensorlang.codegen.hopper.layouts import extents, places
+from tensorlang.codegen.hopper.layouts import SWIZZLES, TILE, is_paneled
 from tensorlang.errors import CodegenError
 from tensorlang.ir import nodes as ir
 from tensorlang.ir.collectives import WARP, WARPGROUP
 from tensorlang.ir.contents import free_vars
 from tensorlang.ir.simplification.conditions import conjuncts
 from tensorlang.ir.simplification.simplify import simplify
-
-_BOX = 64  # rows, and columns of 16 bits in a row of 128 bytes
-_SWIZZLE = 128
 
 
 def is_store(block: ir.Block) -> bool:
@@ -50,17 +45,17 @@ def store_of(block: ir.Block, thread: ir.Var) -> ir.Stmt:
     tests = [at < n for at, n in zip(body.indices, body.buffer.shape, strict=True)]
     if any(test not in tests for test in conjuncts(cond)):
         raise _no_store(block, f"it stores only where {cond!r}")
-    if any(loop.extent != ir.as_expr(_BOX) for loop in inner):
-        raise _no_store(block, f"its tiles are not {_BOX} by {_BOX}")
+    if any(loop.extent != ir.as_expr(TILE) for loop in inner):
+        raise _no_store(block, f"its tiles are not {TILE} by {TILE}")
     to, start = (
         [simplify(at - var) for at, var in zip(load.indices, own, strict=True)]
         for load in (body, source)
     )
     if any(free_vars(at) & set(own) for at in (*to, *start)):
         raise _no_store(block, "it does not go along rows")
-    if any(simplify(at % _BOX) != ir.as_expr(0) for at in start):
+    if any(simplify(at % TILE) != ir.as_expr(0) for at in start):
         raise _no_store(block, "it does not start at a tile")
-    if body.buffer.dtype.bytes * _BOX != _SWIZZLE or not is_paneled(source.buffer):
+    if not is_paneled(source.buffer):
         raise _no_store(
             block, f"{source.buffer.name} is not laid out in swizzled tiles"
         )
@@ -71,29 +66,12 @@ def store_of(block: ir.Block, thread: ir.Var) -> ir.Stmt:
         ir.Load(source.buffer, tuple(start)),
         ir.Load(body.buffer, (zero, zero)),
         *body.buffer.shape,
-        *(_BOX, _BOX, _SWIZZLE),
+        *(TILE, TILE, SWIZZLES[0]),
     )
     for loop in reversed(loops[:-2]):
         made = replace(loop, kind="unrolled", body=made)
     alone = ir.If(effect("elect_one").expr, ir.seq(made, effect("bulk_commit")))
     return ir.If((thread % WARPGROUP // WARP).equal(0), alone)
-
-
-def is_paneled(buffer: ir.Buffer) -> bool:
-    """Whether tiles of 64 by 64 are contiguous, in rows with the 128-byte swizzle."""
-    shape, found = extents(buffer), places(buffer)
-    if (
-        shape is None
-        or found is None
-        or len(shape) != 2
-        or any(n % _BOX for n in shape)
-    ):
-        return False
-    at = np.ravel_multi_index(found, [int(axis.max()) + 1 for axis in found])
-    tiles = at.reshape(shape[0] // _BOX, _BOX, shape[1] // _BOX, _BOX).swapaxes(1, 2)
-    r, c = np.indices((_BOX, _BOX))
-    wanted = r * _BOX + (c // 8 ^ r % 8) * 8 + c % 8
-    return bool((tiles - tiles[..., :1, :1] == wanted).all())
 
 
 def _nest(block: ir.Block) -> tuple[list[ir.For], ir.Expr | None, ir.Stmt]:

@@ -28,13 +28,22 @@ def kept_by_groups(root: ir.Stmt, buffer: ir.Buffer) -> bool:
             found = _elements(indices, around, step)
             if found is None:
                 return False
-            at, group = found
+            at, group = _inside(*found, sizes)
             if ((owner[at] != -1) & (owner[at] != group)).any():
                 return False
             owner[at] = group
             if (owner[at] != group).any():
                 return False
     return True
+
+
+def _inside(
+    at: tuple[np.ndarray, ...], group: np.ndarray, sizes: list[int]
+) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+    """Those that are elements: a condition keeps the others from being accessed."""
+    pairs = zip(at, sizes, strict=True)
+    held = np.all([(axis >= 0) & (axis < size) for axis, size in pairs], axis=0)
+    return tuple(axis[held] for axis in at), group[held]
 
 
 def _accesses(

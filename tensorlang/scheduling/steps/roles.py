@@ -128,11 +128,14 @@ def in_roles(func: ir.Function, path: tree.Path, stages: int) -> ir.Function:
     ring = _Ring(buffers, stages, fresh("full", taken), fresh("empty", taken))
     thread = ir.Var(fresh("thread", taken), i64)
     count = program.threads
+    registers = _PRODUCER, _left(count)
+    if _REGISTERS // (count + WARPGROUP) >= _MOST:  # enough without
+        registers = 0, 0
     copying = _producer(program, ring, taken)
     computing = _consumer(program, ring, thread, taken)
     roles = ir.seq(
-        ir.Role(thread >= count, ir.If(thread.equal(count), copying), _PRODUCER),
-        ir.Role(thread < count, computing, _left(count)),
+        ir.Role(thread >= count, ir.If(thread.equal(count), copying), registers[0]),
+        ir.Role(thread < count, computing, registers[1]),
     )
     made = ir.seq(
         *map(ir.Alloc, (*ring.buffers.values(), *program.passed)),

@@ -5,9 +5,10 @@
 With w = warp of the four, g = lane / 4 and t = lane % 4, register i of d is row
 16 w + g + 8 (i / 2 % 2), column 8 (i / 4) + 2 t + i % 2. Where p is false, d is only
 written. A descriptor has the address in 16 bytes (bits 0 to 13), the bytes from eight
-rows to the next in 16s (bits 32 to 45) and the swizzle (bits 62 and 63; 1 is 128
-bytes). A row of either tile is 128 bytes long and k goes along it; the exchange is of
-bits of the address itself.
+rows in memory to the next in 16s (bits 32 to 45) and the swizzle (bits 62 and 63; 1 is
+128 bytes). A row is 128 bytes long; the exchange is of bits of the address itself. k
+goes along it, or with 1 for one of the last two numbers (of a, of b), from row to row;
+64 numbers of a row then have their others as many 16s of bytes away as bits 16 to 29.
 
 Results are held back until `wait_group 0`: registers are NaN before.
 """
@@ -54,8 +55,9 @@ def instruction(ins: Instruction, names: Names) -> Step:
     if said == "wait_group.sync.aligned" and ins.operands == (Number(0),):
         return _finish
     shape = _SHAPE.fullmatch(said)
-    numbers = tuple(Number(n) for n in (1, 1, 0, 0))
-    if not shape or shape[2] != shape[3] or ins.operands[4:] != numbers:
+    numbers = [n.bits for n in ins.operands[4:] if isinstance(n, Number)]
+    known = numbers[:2] == [1, 1] and len(numbers) == len(ins.operands[4:]) == 4
+    if not shape or shape[2] != shape[3] or not known or not {*numbers[2:]} <= {0, 1}:
         raise Fault(f"{ins.text} is not known")
     return _product(ins, int(shape[1]), shape[2], names)
 
@@ -80,6 +82,7 @@ def _product(ins: Instruction, columns: int, kind: str, names: Names) -> Step:
     writes = [writer(p, F32, names) for p in places]
     tiles = [reader(o, U64, names) for o in ins.operands[1:3]]
     adds = reader(ins.operands[3], PRED, names)
+    turned = [n == Number(1) for n in ins.operands[6:]]
 
     def step(s: Batch, ix: Lanes) -> None:
         lanes = s.lanes(ix)
@@ -87,8 +90,8 @@ def _product(ins: Instruction, columns: int, kind: str, names: Names) -> Step:
             raise Fault("no wgmma.fence came before")
         for mine in lanes.reshape(-1, GROUP):
             a, b = (
-                _tile(s, mine, read, rows, kind)
-                for read, rows in zip(tiles, (64, columns), strict=True)
+                _tile(s, mine, side, kind)
+                for side in zip(tiles, (64, columns), turned, strict=True)
             )
             key = (int(mine[0]), places)
             old = (
@@ -121,8 +124,11 @@ def _places(count: int) -> tuple[np.ndarray, np.ndarray]:
     return row, 8 * (i // 4) + 2 * (lane % 4) + i % 2
 
 
-def _tile(s: Batch, mine: np.ndarray, read: Read, rows: int, kind: str) -> np.ndarray:
+def _tile(
+    s: Batch, mine: np.ndarray, side: tuple[Read, int, bool], kind: str
+) -> np.ndarray:
     """The rows of 16 numbers that a descriptor tells of: f64."""
+    read, rows, turned = side
     told = np.unique(read(s, mine))
     if len(told) > 1:
         raise Fault("the threads of a warpgroup have several descriptors", int(mine[0]))
@@ -130,12 +136,20 @@ def _tile(s: Batch, mine: np.ndarray, read: Read, rows: int, kind: str) -> np.nd
     start, stride = (bits & 0x3FFF) << 4, (bits >> 32 & 0x3FFF) << 4
     if bits >> 62 != 1 or bits >> 49 & 7:
         raise Fault("a descriptor of another swizzle than 128 bytes is not known")
-    row, half = np.arange(rows)[:, None], np.arange(2) * 16
-    at = swizzled(start + row // 8 * stride + row % 8 * 128 + half).astype(np.uint64)
+    if turned:
+        if rows % 64:
+            raise Fault("columns of a transposed tile are not in whole rows of memory")
+        row, eight = np.arange(16)[:, None], np.arange(rows // 8)
+        piece = eight // 8 * ((bits >> 16 & 0x3FFF) << 4) + eight % 8 * 16
+    else:
+        row, piece = np.arange(rows)[:, None], np.arange(2) * 16
+    place = start + row // 8 * stride + row % 8 * 128 + piece
+    at = swizzled(place).astype(np.uint64)
     lanes = np.full(at.size, mine[0])
     s.shared.check_proxies(s.shared.at(at.ravel(), 16, lanes), 16, lanes, writes=False)
     words = s.shared.load(at.ravel(), 8, 2, lanes, proxy=True)
-    values = np.ascontiguousarray(words.T).view(np.uint16).reshape(rows, 16)
+    values = np.ascontiguousarray(words.T).view(np.uint16).reshape(len(row), -1)
+    values = np.ascontiguousarray(values.T if turned else values)
     if kind == "bf16":
         return brain_values(values).astype(np.float64)
     return values.view(np.float16).astype(np.float64)
