@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.hopper_counts import COLUMNS, counted
 from tensorlang import build
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "hopper_ring.py"
@@ -31,3 +32,17 @@ def test_a_ring_of_bulk_copies_and_warpgroups(hopper_ring, width, stages):
     assert re.search(r"SYNCS\.\w+\.TRANS64\.TRYWAIT|SYNCS.*TRYWAIT", sass)
     assert len(re.findall("USETMAXREG", sass)) == 2
     assert not re.search(r"\b(LDL|STL)\b", sass)
+
+
+def test_the_loops_of_a_gradient_copy_and_multiply():
+    found = dict(zip(COLUMNS, zip(*rows_of("its gradient"), strict=True), strict=False))
+    assert found["products"] == ("4", "4")  # of 64 x 256 x 16 for 64 steps
+    assert found["copies"] == ("5", "6")  # of 64 columns, and of x of 64 steps
+    assert found["fragment loads"] == found["block barriers"] == ("0", "0")
+
+
+def rows_of(rung):
+    """The counts of a rung's launches; none of them spills."""
+    rows = [row[1:] for row in counted(4096, rung)]
+    assert {row[-1] for row in rows} == {"0"}
+    return rows
