@@ -66,7 +66,11 @@ MISTAKES = {
         r"\1",
         "while a bulk store read it",
     ),
-    "no wait of products": (r'"wgmma\.wait_group.*', "", "ends before its wgmma"),
+    "no wait of products": (
+        r'"wgmma\.wait_group.*',
+        "",
+        "where a wgmma may still read",
+    ),
 }
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .block_memory import OwnedMemory, SharedMemory
+from .groups import ProductGroups
 from .memory import GlobalMemory
 from .types import WORDS, named
 
@@ -71,6 +72,9 @@ class Batch:
         self.groups = np.zeros(self.count, np.int64)  # committed by each thread
         self.objects: dict[int, Any] = {}  # of mbarrier, by their place
         self.products: dict[Any, Any] = {}  # of wgmma, that nothing has waited for
+        self.flying = ProductGroups.of(
+            self.count, self.block_size, len(self.shared.state)
+        )
         self.stores: list[Any] = []  # in bulk, that nothing has waited for
         self.fenced = np.zeros(self.count, bool)
         self.pools: Any = None  # of setmaxnreg

@@ -123,7 +123,8 @@ class SharedMemory(OwnedMemory):
         self.readers = np.zeros_like(self.state)
         self.unfenced = np.zeros((2, *self.state.shape), np.int32)
 
-    def _units(self, at: np.ndarray, size: int) -> np.ndarray:
+    def units(self, at: np.ndarray, size: int) -> np.ndarray:
+        """The units of accesses of so many bytes, [accesses, units]."""
         return at[:, None] // self.unit + np.arange(size // self.unit)
 
     def _refuse(
@@ -138,7 +139,7 @@ class SharedMemory(OwnedMemory):
     def reading(
         self, at: np.ndarray, size: int, lanes: np.ndarray, *, proxy: bool
     ) -> None:
-        where = self._units(at, size)
+        where = self.units(at, size)
         self._check_visible(where, at, lanes)
         me = 1 + lanes[:, None].astype(np.int32)
         if not proxy:
@@ -161,7 +162,7 @@ class SharedMemory(OwnedMemory):
 
     def wrote(self, at: np.ndarray, size: int, lanes: np.ndarray) -> None:
         self._note(at, size, lanes, -1)
-        self.unfenced[1][self._units(at, size)] = 1 + lanes[:, None].astype(np.int32)
+        self.unfenced[1][self.units(at, size)] = 1 + lanes[:, None].astype(np.int32)
 
     def wrote_unit(self, at: int, lane: int) -> None:
         """A thread makes an object."""
@@ -174,7 +175,7 @@ class SharedMemory(OwnedMemory):
 
     def forget_readers(self, at: np.ndarray, size: int) -> None:
         """What was read there is ordered before what is to come."""
-        self.readers[self._units(at, size)] = 0
+        self.readers[self.units(at, size)] = 0
 
     def fence_proxies(self, lanes: np.ndarray) -> None:
         """The asynchronous proxy sees what these threads did before."""
@@ -184,7 +185,7 @@ class SharedMemory(OwnedMemory):
         self, at: np.ndarray, size: int, lanes: np.ndarray, *, writes: bool
     ) -> None:
         """An access of the asynchronous proxy comes after a fence of earlier ones."""
-        where = self._units(at, size)
+        where = self.units(at, size)
         why = "the asynchronous proxy may not see what a thread wrote there unfenced"
         self._refuse(self.unfenced[1][where] != 0, why, at, lanes)
         if writes:
@@ -197,7 +198,7 @@ class SharedMemory(OwnedMemory):
         self._note(at, size, lanes, 1)
 
     def _note(self, at: np.ndarray, size: int, lanes: np.ndarray, sign: int) -> None:
-        where = self._units(at, size)
+        where = self.units(at, size)
         me = 1 + lanes[:, None].astype(np.int32)
         before = self.readers[where]
         why = "it writes what another thread read since the last barrier"
@@ -206,7 +207,7 @@ class SharedMemory(OwnedMemory):
 
     def landed(self, at: np.ndarray, size: int, lanes: np.ndarray) -> None:
         """Asynchronous copies are waited for: their own threads see what they wrote."""
-        self.state[self._units(at, size)] = -1 - lanes[:, None].astype(np.int32)
+        self.state[self.units(at, size)] = -1 - lanes[:, None].astype(np.int32)
 
     def barrier(self, blocks: np.ndarray | slice) -> None:
         """All that threads of these blocks wrote is visible in them."""

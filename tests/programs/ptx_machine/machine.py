@@ -201,6 +201,8 @@ class Run:
             s.state[open_] = READY
             s.counter[open_] += 1
             s.shared.barrier(complete)
+            for block in np.flatnonzero(complete):
+                s.flying.barrier(int(block))
             return
         parked = s.state == IN_WARP
         if not self.together(parked):

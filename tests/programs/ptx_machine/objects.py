@@ -43,11 +43,15 @@ class BarrierObject:
     maker: int = -1
     fenced: bool = False
     flights: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
+    heard: dict[int, int] = field(default_factory=dict)  # in this phase
+    told: dict[int, int] = field(default_factory=dict)  # in those before
 
     def advance(self) -> None:
         """The next phase begins where nothing is missing."""
         if self.pending == 0 and self.bytes == 0:
             self.phase, self.pending = self.phase ^ 1, self.count
+            self.told |= self.heard
+            self.heard.clear()
 
 
 def tensor_map(kind: int, start: int, sizes: list[int], box: list[int], swizzle: int):
@@ -128,6 +132,7 @@ def _found(s: Batch, key: int, lane: int) -> BarrierObject:
 def _arrived(s: Batch, key: int, number: int, lane: int) -> None:
     held = _found(s, key, lane)
     held.bytes += number
+    s.flying.tell(lane, held.heard)
     held.pending -= 1
     if held.pending < 0:
         raise Fault("more arrive at a barrier object than it was made for")
@@ -151,7 +156,9 @@ def wait(ins: Instruction, names: Names) -> tuple[Step, Read]:
         for key in np.unique(at):
             held = _found(s, int(key), int(lanes[at == key][-1]))
             _land(s, held)
-            made |= (at == key) & (parity != held.phase)
+            over = (at == key) & (parity != held.phase)
+            s.flying.hear(lanes[over], held.told)
+            made |= over
         return made
 
     return (lambda s, ix: write(s, ix, np.ones(1, bool))), over
@@ -283,6 +290,7 @@ def _flight(
     where = _lines(s, lane, start, raw, len(data))
     lanes = np.full(len(where), lane)
     s.shared.check_proxies(where, 16, lanes, writes=True)
+    s.flying.overwrite(lane, s.shared.units(where, 16))
     s.shared.forget_readers(where, 16)  # their threads have arrived
     s.shared.promise(where, 16, lanes)
     return (where[:, None] + np.arange(16)).ravel(), data

@@ -10,7 +10,7 @@ rows in memory to the next in 16s (bits 32 to 45) and the swizzle (bits 62 and 6
 goes along it, or with 1 for one of the last two numbers (of a, of b), from row to row;
 64 numbers of a row then have their others as many 16s of bytes away as bits 16 to 29.
 
-Results are held back until `wait_group 0`: registers are NaN before.
+Results are held back until their group is waited for: registers are NaN before.
 """
 
 from __future__ import annotations
@@ -51,9 +51,10 @@ def instruction(ins: Instruction, names: Names) -> Step:
     if said == "fence.sync.aligned":
         return _fence
     if said == "commit_group.sync.aligned":
-        return lambda _s, _ix: None
-    if said == "wait_group.sync.aligned" and ins.operands == (Number(0),):
-        return _finish
+        return lambda s, ix: s.flying.commit(s.lanes(ix))
+    if said == "wait_group.sync.aligned" and isinstance(ins.operands[0], Number):
+        left = ins.operands[0].bits
+        return lambda s, ix: _finish(s, ix, left)
     shape = _SHAPE.fullmatch(said)
     numbers = [n.bits for n in ins.operands[4:] if isinstance(n, Number)]
     known = numbers[:2] == [1, 1] and len(numbers) == len(ins.operands[4:]) == 4
@@ -66,10 +67,14 @@ def _fence(s: Batch, ix: Lanes) -> None:
     s.fenced[s.lanes(ix)] = True
 
 
-def _finish(s: Batch, ix: Lanes) -> None:
+def _finish(s: Batch, ix: Lanes, left: int) -> None:
     lanes = s.lanes(ix)
+    s.flying.wait(lanes, left)
     for key in [k for k in s.products if k[0] in set(lanes[::GROUP].tolist())]:
-        writes, values = s.products.pop(key)
+        writes, values, number = s.products[key]
+        if not s.flying.is_over(key[0], number):
+            continue
+        del s.products[key]
         mine = np.arange(key[0], key[0] + GROUP)
         for write, value in zip(writes, values, strict=True):
             write(s, mine, value)
@@ -109,7 +114,8 @@ def _product(ins: Instruction, columns: int, kind: str, names: Names) -> Step:
                 (total[i, j] + c).astype(np.float32)
                 for i, j, c in zip(row, column, old, strict=True)
             ]
-            s.products[key] = (writes, new)
+            number = s.flying.committed[mine[0] // WARP] + 1
+            s.products[key] = (writes, new, number)
             for write in writes:
                 write(s, mine, np.full(GROUP, np.nan, np.float32))
 
@@ -146,7 +152,9 @@ def _tile(
     place = start + row // 8 * stride + row % 8 * 128 + piece
     at = swizzled(place).astype(np.uint64)
     lanes = np.full(at.size, mine[0])
-    s.shared.check_proxies(s.shared.at(at.ravel(), 16, lanes), 16, lanes, writes=False)
+    pieces = s.shared.at(at.ravel(), 16, lanes)
+    s.shared.check_proxies(pieces, 16, lanes, writes=False)
+    s.flying.read(int(mine[0]), s.shared.units(pieces, 16))
     words = s.shared.load(at.ravel(), 8, 2, lanes, proxy=True)
     values = np.ascontiguousarray(words.T).view(np.uint16).reshape(len(row), -1)
     values = np.ascontiguousarray(values.T if turned else values)
