@@ -7,7 +7,7 @@ from typing import Final
 
 from tensorlang_test_programs.fuzzing import Fuzzer
 
-NAMES: Final = ("lanewise", "onnx", "records", "schedules", "text")
+NAMES: Final = ("lanewise", "onnx", "records", "schedules", "scopes", "text")
 
 
 def fuzzer(name: str, *options: str) -> Fuzzer:

@@ -90,3 +90,7 @@ def test_no_name_means_two_things_where_it_is(body, target, loop):
         run(func, x, wanted, n=6)
         run(lowered, x, got, n=6)
         np.testing.assert_array_equal(got, wanted)
+
+
+def test_random_scopes_compute_the_same(programs):
+    programs.fuzzing.search(programs.fuzzers.fuzzer("scopes", "cuda:sm_80"), 3, 60)
