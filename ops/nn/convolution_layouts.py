@@ -2,7 +2,9 @@
 
 Weights are taken to be packed ahead. Register tiles are of output channels by vectors
 of pixels, on flattened images with the gaps between their lines, with channels first;
-of pixels by vectors of output channels with channels last.
+of pixels by vectors of output channels with channels last. Images are copied where they
+are padded, and with channels first where windows are strided, and results are taken out
+between the gaps. Depthwise convolutions with channels last read images as they are.
 """
 
 from __future__ import annotations
@@ -63,26 +65,30 @@ def moving(size: int, dtype: str, target: Target) -> float:
 @lru_cache(maxsize=256)
 def _predicted(p: Problem, dtype: str, target: Target) -> Cycles:
     core = cores.core_of(target, as_dtype(dtype))
-    copy = moving(math.prod(p.given_x) * as_dtype(dtype).bytes, dtype, target)
+    size, strided = as_dtype(dtype).bytes, math.prod(p.stride) > 1
+    copy = moving(math.prod(p.given_x) * size, dtype, target)
     if p.depthwise:
-        return _depthwise(p, core, copy)
+        return _depthwise(p, core, copy * strided)
     several = p.batch * p.groups
     first = several * _first(p.flattened(), core)
+    first += copy * (strided or any(p.padding))
+    if strided or not p.pixels:  # results are taken from between the gaps
+        first += moving(math.prod(p.given_y) * size, dtype, target)
     flat = replace(p, first=False).flattened()
     pixels = math.prod(p.result)
     row = p.result[-1] if flat.image else pixels  # pixels of which tiles are made
     vectors = -(-p.outputs // core.lanes)
     last = _tiled(core, row, vectors, _steps(p), crossing=False) * (pixels // row)
-    return Cycles(first, several * last)
+    return Cycles(first, several * last + copy * any(p.padding))
 
 
 def _depthwise(p: Problem, core: cores.Core, copy: float) -> Cycles:
-    """Lines of pixels or vectors of channels, which read padded or strided copies."""
+    """Lines of pixels, which read strided copies, or vectors of channels."""
     *lines, length = p.result
     taps = p.batch * math.prod(p.window) / core.products
     first = p.groups * math.prod(lines) * -(-length // core.lanes) * taps
     last = math.prod(p.result) * -(-p.groups // core.lanes) * taps
-    return Cycles(first + copy * (math.prod(p.stride) > 1), last + copy)
+    return Cycles(first + copy, last)
 
 
 def _first(p: Problem, core: cores.Core) -> float:

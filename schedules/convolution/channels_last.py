@@ -12,7 +12,8 @@ for unit in parallel(batch * outputs // (vectors * lanes) * lines):
 A unit's weights are packed contiguously, in the order in which they are read. Inputs
 are summed innermost: pixels of many channels lie so far apart that the few lines of a
 window would evict each other from the L1 cache between two of its elements.
-Depthwise, a tile holds pixels for one vector of channels.
+Depthwise, a tile holds pixels for one vector of channels, and padding is tested for
+where the image is read: a vector is inside or outside as a whole.
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ def forward(s: Schedule, knobs: Knobs, sums: Sequence[Product]) -> set[str]:
     first, names = sums[0], [product.name for product in sums]
     lanes = core(s, first.name).lanes
     copies = [maker.name for maker in makers(s, first.image.buffer)]
+    if first.depthwise:
+        copies = [name for name in copies if not s.attempt(s.inline, name)]
     for name in copies:
         vector_lines(s, name, lanes)
         parallelize(s, s.loops(name)[:2])
