@@ -48,6 +48,7 @@ RUNGS = {
     ),
     "the same, blocks that stay": Rung(knobs={"bulk_store": False}),
     "the same, results stored in bulk": Rung(),
+    "the same, products in flight": Rung(knobs={"in_flight": 1}),
     "its gradient": Rung("nn.dense_grad", launches=("`dy w`", "`dy^T x`")),
 }
 STEP = 64  # along k

@@ -50,6 +50,7 @@ _DEPTH: Final = 64  # steps of k in a row of 128 bytes
 _CHUNK: Final = 8  # elements in 16 bytes
 _STAGES: Final = (2, 3, 4, 5, 6)
 _USUAL_STAGES: Final = 4
+_FLIGHTS: Final = (0, 1)
 _OBJECTS: Final = 2048  # bytes of shared memory for barrier objects, and to align
 _PROCESSORS: Final = 132  # of an H100 or H200, if only compiled for
 
@@ -108,7 +109,7 @@ def warpgroups(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     epilogues(s, result, write)
     stages, bulk = _staging(s, knobs, stage, tile, write)
     back = _passed(s, write, j0, tile) if bulk else ""
-    if extent_of(folded) is None:  # no steps are a sum of zero
+    if extent_of(folded) is None:  # there may be no first step to start the sums
         init = s.decompose_reduction(block, k0)
         fused(s, s.loops(init)[-3:-1])
         lanes.share(s, init)
@@ -125,7 +126,25 @@ def warpgroups(s: Schedule, knobs: Knobs, stage: Stage) -> None:
     s.bind(j0, "block.x")
     for loop in around:
         s.bind(loop, "block.z")
-    s.pipeline(k0, stages, roles=True, blocks=blocks)
+    flight = _in_flight(knobs, stage, tile, stages)
+    s.pipeline(k0, stages, roles=True, blocks=blocks, in_flight=flight)
+
+
+def _in_flight(knobs: Knobs, stage: Stage, tile: Tile, stages: int) -> int:
+    """The knob: steps whose products go on while the next one's begin.
+
+    By default one if a warpgroup is alone, and nothing else occupies the tensor cores
+    while it waits. None if the sums start as zero: ptxas serializes products whose sums
+    other instructions define.
+    """
+    if extent_of(stage.driven("reduction")[0]) is None:
+        return 0
+    again = f"_{stage.name}" if "in_flight" in knobs.values else ""
+    alone = tile.groups == 1 and stages > _FLIGHTS[-1] + 1
+    chosen = knobs.choice(f"in_flight{again}", _FLIGHTS, default=int(alone))
+    if chosen >= stages:
+        raise ScheduleError(f"{chosen} of {stages} stages cannot be in flight")
+    return chosen
 
 
 def _passed(s: Schedule, write: str, at: str, tile: Tile) -> str:

@@ -215,6 +215,11 @@ def wait_copies(groups: ExprLike) -> Call:
     return native("wait_copies", groups)
 
 
+def wait_products(groups: ExprLike) -> Call:
+    """Wait for all but the last `groups` (i64) products of the thread's warpgroup."""
+    return native("wait_products", groups)
+
+
 def entry(
     function: Callable[..., Call],
     rule: Rule,
@@ -249,5 +254,6 @@ _TABLE: Final = (
     entry(check, _checked, lambda cond, _: cond, pure=False),
     entry(commit_copies, _of_any, lambda: np.True_, pure=False),
     entry(wait_copies, _waited, lambda _: np.True_, pure=False),
+    entry(wait_products, _waited, lambda _: np.True_, pure=False),
 )
 NATIVES: Final = {intrinsic.name: intrinsic for intrinsic in _TABLE}

@@ -100,7 +100,9 @@ depends on all of them. A missing lane is a fault; so is a call outside of threa
 *Asynchronous copies.* A store hinted `async` only starts. `commit_copies` groups the
 copies a thread has started, `wait_copies(n)` waits for all but its last `n` groups;
 until then their elements may be neither read nor written. To other threads such a store
-happens at the wait.
+happens at the wait. Products of warpgroups are over at once, but in a loop with
+`wait_products(n)`, which waits for all but the last `n` of them: until then a GPU reads
+their operands, and their sums may not be accessed.
 
 *Names.* Within a function every loop variable, axis, `Let` and buffer has a unique name
 along every path from the root (siblings may share), every block a unique name. Trees

@@ -280,10 +280,17 @@ class Schedule:
             self.trace = trace
 
     def pipeline(
-        self, loop: str, stages: int, *, roles: bool = False, blocks: int | None = None
+        self,
+        loop: str,
+        stages: int,
+        *,
+        roles: bool = False,
+        blocks: int | None = None,
+        in_flight: int = 0,
     ) -> None:
         """Prefetch a loop's staged data some iterations ahead, asynchronously."""
-        options = _set_options(roles=roles or None, blocks=blocks)
+        flight = in_flight or None
+        options = _set_options(roles=roles or None, blocks=blocks, in_flight=flight)
         self.apply("pipeline", loop, stages, **options)
 
     def double_buffer(self, loop: str) -> None:

@@ -34,15 +34,18 @@ def test_a_ring_of_bulk_copies_and_warpgroups(hopper_ring, width, stages):
     assert not re.search(r"\b(LDL|STL)\b", sass)
 
 
-def test_the_loops_of_a_gradient_copy_and_multiply():
-    found = dict(zip(COLUMNS, zip(*rows_of("its gradient"), strict=True), strict=False))
-    assert found["products"] == ("4", "4")  # of 64 x 256 x 16 for 64 steps
-    assert found["copies"] == ("5", "6")  # of 64 columns, and of x of 64 steps
-    assert found["fragment loads"] == found["block barriers"] == ("0", "0")
-
-
-def rows_of(rung):
-    """The counts of a rung's launches; none of them spills."""
+@pytest.mark.parametrize(
+    ("rung", "products", "copies"),
+    [
+        ("the same, products in flight", ["4"], ["2"]),
+        ("its gradient", ["4", "4"], ["5", "6"]),  # of 64 columns, or 64 x 128
+    ],
+)
+def test_loops_copy_and_multiply(rung, products, copies):
     rows = [row[1:] for row in counted(4096, rung)]
-    assert {row[-1] for row in rows} == {"0"}
-    return rows
+    found = dict(zip(COLUMNS, map(list, zip(*rows, strict=True)), strict=False))
+    assert found["products"] == products  # of 64 x 256 x 16 for 64 steps
+    assert found["copies"] == copies
+    assert set(found["waits"]) == {"3"}  # ptxas serializes none
+    assert set(found["fragment loads"] + found["block barriers"]) == {"0"}
+    assert {row[-1] for row in rows} == {"0"}  # spilled

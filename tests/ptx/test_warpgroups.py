@@ -6,9 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tensorlang import targets
+from tensorlang import build, targets
 from tensorlang.errors import DeviceError
 from tensorlang.ops import find, nn
+from tensorlang.ops.kernels.building import default
 from tensorlang.ops.spec.examples import arguments
 from tensorlang.runtime.cuda import toolchain
 
@@ -77,12 +78,13 @@ MISTAKES = {
 NEAR = {"bf16": 2**-8, "f16": 2**-11}
 
 
-def called(name, kind, shapes, processors=132, **given):
+def called(name, kind, shapes, processors=132, knobs=None, **given):
     """What an operator gives for random arrays, these in f64, and its source."""
     op = find(name)
     workload = op.workload(*shapes, dtypes=kind, **given)
     arrays, scalars = arguments(op, workload, seed=5)
-    kernel = op.build(workload, replace(targets.get("cuda"), threads=processors))
+    target = replace(targets.get("cuda"), threads=processors)
+    kernel = build(default(op, workload, target, knobs or {})[0], target)
     kernel.launch(*arrays, *scalars)
     count = len(shapes)
     taken = [array.astype(np.float64) for array in arrays[:count]]
@@ -94,9 +96,9 @@ def error(given, wanted):
     return np.abs(given - wanted).max() / np.abs(wanted).max()
 
 
-def worst(kind, shapes, processors=132):
+def worst(kind, shapes, processors=132, knobs=None):
     """The error of dense, and its source."""
-    (y,), (x, w), source = called("nn.dense", kind, shapes, processors)
+    (y,), (x, w), source = called("nn.dense", kind, shapes, processors, knobs)
     return error(y, x @ w.T), source
 
 
@@ -185,7 +187,37 @@ def test_no_rows():
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_seen(name, ptx_driver, monkeypatch):
-    written, instead, told = MISTAKES[name]
+    see(ptx_driver, monkeypatch, MISTAKES[name])
+
+
+IN_FLIGHT = {"in_flight": 1}
+MISTAKES_IN_FLIGHT = {
+    "a stage is freed too early": (
+        r"(?s)& \(k_3 > 0\)(.*?) \+ 2\) % 3(.*?)if \(thread % 32 == 0\) \{.*?\}",
+        r"\1) % 3\2",
+    ),
+    "no wait before a stage is freed": (r"asm.*wgmma\.wait_group.* 1.*", ""),
+    "a wait for the one before": (r"(wgmma\.wait_group.*) 1;", r"\1 2;"),
+    "no wait at the end": (r"wgmma_end_n\d+\(prod.*", ""),
+}
+
+
+@pytest.mark.usefixtures("ptx_driver")
+def test_products_in_flight():
+    found, source = worst("bf16", ((290, 320), (128, 320)), 1, IN_FLIGHT)
+    assert "wgmma.wait_group.sync.aligned 1;" in source
+    assert found < NEAR["bf16"]
+
+
+@pytest.mark.parametrize("name", MISTAKES_IN_FLIGHT)
+def test_a_mistake_with_products_in_flight_is_seen(name, ptx_driver, monkeypatch):
+    mistake = *MISTAKES_IN_FLIGHT[name], "where a wgmma may still read"
+    see(ptx_driver, monkeypatch, mistake, IN_FLIGHT | {"ring": 3})
+
+
+def see(ptx_driver, monkeypatch, mistake, knobs=None):
+    """Check that the driver refuses a kernel with a planted mistake."""
+    written, instead, told = mistake
     right, made = toolchain.ptx_of, []
 
     def wrong(source, arch):
@@ -195,6 +227,6 @@ def test_a_mistake_is_seen(name, ptx_driver, monkeypatch):
 
     monkeypatch.setattr(toolchain, "ptx_of", wrong)
     with pytest.raises(DeviceError):
-        worst("bf16", SIZES, processors=1)
+        worst("bf16", SIZES, processors=1, knobs=knobs)
     assert made[0] > 0
     assert told in str(ptx_driver.errors.pop())

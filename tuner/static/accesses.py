@@ -74,6 +74,7 @@ class Traffic:
         multiplied: Multiply-adds of these by each warpgroup.
         steps: Waits for a stage of a ring, by each warp.
         stages: Stages of the ring.
+        in_flight: Whether products go on while the next step begins.
     """
 
     sectors: dict[ir.Buffer, float] = field(default_factory=lambda: defaultdict(float))
@@ -86,6 +87,7 @@ class Traffic:
     multiplied: Counts = field(default_factory=lambda: defaultdict(float))
     steps: Counts = field(default_factory=lambda: defaultdict(float))
     stages: int = 1
+    in_flight: bool = False
 
 
 def traffic(launch: Launch, sizes: Mapping[str, int]) -> Traffic:
@@ -256,6 +258,7 @@ class _Counted:
                 columns, steps = (int(np.max(self.value(arg))) for arg in args[:2])
                 tiles = [tile for tile in args if isinstance(tile, ir.Load)][1:]
                 traffic.products += times * steps * len(warps)
+                traffic.in_flight = not np.any(self.value(args[-1]))
                 sides = zip((_ROWS, columns), tiles, strict=True)
                 read = sum(n * _STEP * tile.dtype.bytes for n, tile in sides)
                 groups = {warp * WARP // WARPGROUP for warp in warps}

@@ -19,8 +19,9 @@ thread's loads in flight takes the device memory latency once, as measured by Lu
 takes that of shared memory. A launch adds two microseconds.
 
 Roles overlap: a step of a ring takes as long as the products of all warpgroups, or as
-those of one with two waits, for its stage and for its products; and all stages as long
-as a copy from device memory with the products of one. The other instructions, such as
+those of one with two waits, for its stage and, if they are not in flight, for its
+products; and all stages as long as a copy from device memory with the products of one,
+but for a stage that products in flight hold. The other instructions, such as
 those of the epilogue, come on top, since the warpgroups of a block end a tile together.
 Of blocks that stay, the one with most tiles decides.
 
@@ -179,9 +180,11 @@ class _Launch:
         """Cycles of all steps of a ring, of a block that is alone."""
         each = moved.multiplied.values()
         rate, steps = self.gpu.group_products or 1, max(moved.steps.values())
-        alone = max(each, default=0) / rate + steps * 2 * _BARRIER
+        waits = 1 if moved.in_flight else 2
+        alone = max(each, default=0) / rate + steps * waits * _BARRIER
         used = max(sum(each) / rate, alone)
-        return max(used, (steps * _LATENCY + used) / moved.stages)
+        ahead = max(moved.stages - moved.in_flight, 1)
+        return max(used, (steps * _LATENCY + used) / ahead)
 
 
 def _issued(moved: Traffic, issued: sass.Instructions, warps: int) -> float:

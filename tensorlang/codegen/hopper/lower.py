@@ -33,6 +33,7 @@ from tensorlang.ir.contents import free_vars, reads
 from tensorlang.ir.dtypes import i64, u64
 from tensorlang.ir.simplification.simplify import simplify, simplify_function
 from tensorlang.ir.visit import (
+    children,
     rebuild,
     rebuild_statements,
     rewriter,
@@ -80,6 +81,12 @@ def refuse_roles(function: ir.Function, target: Target) -> None:
 
 def _is_ours(node: ir.Node) -> bool:
     return type(node) in _NEEDS or _is_collective(node)
+
+
+def _is_wait(node: ir.Node) -> bool:
+    """Whether a statement waits for products of warpgroups."""
+    expr = node.expr if isinstance(node, ir.Evaluate) else None
+    return isinstance(expr, ir.Call) and expr.name == "wait_products"
 
 
 def _is_copying(node: ir.If) -> bool:
@@ -149,11 +156,16 @@ def _is_rest(stmt: ir.Stmt, role: ir.Role) -> bool:
 
 @dataclass
 class _Roles:
-    """`objects` maps names to barrier objects in scope; `threads` is their loop."""
+    """`objects` maps names to barrier objects in scope; `threads` is their loop.
+
+    `flying` is the last product that is not waited for at once; `waits` whether it is.
+    """
 
     objects: dict[str, ir.Buffer] = field(default_factory=dict)
     fresh: list[ir.Stmt] = field(default_factory=list)
     threads: ir.For | None = None
+    flying: ir.Call | None = None
+    waits: bool = True
 
     def visit(self, node: ir.Stmt) -> ir.Stmt:
         """Rewrite a statement to instructions."""
@@ -165,6 +177,16 @@ class _Roles:
                 return self.declare(node)
             case ir.For(thread="thread.x"):
                 return self.loop(node)
+            case ir.For() if any(map(_is_wait, children(node.body))):
+                self.waits = False
+                made = rebuild_statements(node, self.visit)
+                self.waits = True
+                return made
+            case ir.Evaluate(expr=ir.Call() as call) if _is_wait(node):
+                if self.flying is None:
+                    raise CodegenError(f"{call!r} follows no product of warpgroups")
+                columns, _, sums = self.flying.args[:3]
+                return effect("products_wait", *call.args, columns, sums)
             case ir.Role():
                 return ir.If(node.cond, self.role(node))
             case ir.If(then=ir.Role() as role, orelse=ir.Role() as other):
@@ -182,7 +204,10 @@ class _Roles:
                 assert self.threads is not None
                 if is_store(node):
                     return store_of(node, self.threads.var)
-                return product_of(node, self.threads)
+                product = product_of(node, self.threads, waits=self.waits)
+                if not self.waits and isinstance(product.expr, ir.Call):
+                    self.flying = product.expr
+                return product
             case _:
                 return rebuild_statements(node, self.visit)
 

@@ -38,8 +38,13 @@ _STEP = 16  # k per instruction
 _ROW_BYTES = 128
 
 
-def product_of(block: ir.Block, thread: ir.For) -> ir.Evaluate:
+def product_of(block: ir.Block, thread: ir.For, *, waits: bool) -> ir.Evaluate:
     """The instructions of a warpgroup's collective block, for one thread.
+
+    Args:
+        block: The block.
+        thread: The loop over threads.
+        waits: Whether it is over then.
 
     Raises:
         CodegenError: its loops do not match the instruction.
@@ -72,7 +77,7 @@ def product_of(block: ir.Block, thread: ir.For) -> ir.Evaluate:
     starts = [_start(block, load, at, q) for load, at in sides]
     turned = [load.indices[-1] != q for load, _ in sides]
     shape = columns, depth // _STEP
-    return effect("warpgroup_product", *shape, first, *starts, adds, *turned)
+    return effect("warpgroup_product", *shape, first, *starts, adds, *turned, waits)
 
 
 def _started(block: ir.Block) -> tuple[ir.Stmt, ir.Expr]:

@@ -35,6 +35,7 @@ def pipeline(
     *,
     roles: bool = False,
     blocks: int | None = None,
+    in_flight: int = 0,
 ) -> ir.Function:
     """Prefetch a loop's staged data `stages - 1` iterations ahead, asynchronously.
 
@@ -50,6 +51,8 @@ def pipeline(
             specialization): see below.
         blocks: With roles: the number of blocks that stay, each of which runs through
             its share of the grid. Its producer copies ahead across these tiles.
+        in_flight: With roles: the number of iterations whose products of warpgroups go
+            on while the next one begins. Stages are freed as many iterations later.
 
     Raises:
         ScheduleError: the loop stages nothing, modifies staged data, or is not serial.
@@ -114,14 +117,14 @@ def pipeline(
             full = barrier_object(1, 3)
             empty = barrier_object(4, 3)
             for thread in bound(256, "thread.x"):
-                with role(thread >= 128, registers=40):
+                with role(thread >= 128):
                     if thread == 128:
                         for k_copy in range(8):
                             wait(empty[k_copy % 3], k_copy // 3 - 1)
                             with arrive(full[k_copy % 3]):
                                 for i in range(64):
                                     t[k_copy % 3, i] = x[b, k_copy * 64 + i]
-                with role(thread < 128, registers=240):
+                with role(thread < 128):
                     for k in range(8):
                         wait(full[k % 3], k // 3)
                         ... compute from t[k % 3]
@@ -137,8 +140,13 @@ def pipeline(
                 "blocks that do have roles"
             )
         func = in_blocks(func, loop, blocks)
+    if not 0 <= in_flight < (stages if roles else 1):
+        raise ScheduleError(
+            f"in_flight={in_flight}, with {stages} stages and roles={roles}: products "
+            "are in flight in roles, in fewer iterations than there are stages"
+        )
     if roles:
-        return in_roles(func, tree.find_loop(func, loop), stages)
+        return in_roles(func, tree.find_loop(func, loop), stages, in_flight)
     return _staged(func, tree.find_loop(func, loop), stages, ahead=True)
 
 

@@ -16,6 +16,7 @@ from tensorlang.ir import nodes as ir
 from tensorlang.ir.collectives import WARP, WARPGROUP
 from tensorlang.ir.contents import free_vars, loops, names, reads, writes
 from tensorlang.ir.dtypes import i64
+from tensorlang.ir.natives import wait_products
 from tensorlang.ir.semantics import evaluate
 from tensorlang.ir.simplification.simplify import simplify
 from tensorlang.ir.visit import (
@@ -108,7 +109,9 @@ def in_blocks(func: ir.Function, loop: str, blocks: int) -> ir.Function:
     return tree.replace(path[: places[0] + 1], made)
 
 
-def in_roles(func: ir.Function, path: tree.Path, stages: int) -> ir.Function:
+def in_roles(
+    func: ir.Function, path: tree.Path, stages: int, in_flight: int = 0
+) -> ir.Function:
     """Split what a block does into the roles of a producer and of consumers.
 
     Raises:
@@ -132,7 +135,7 @@ def in_roles(func: ir.Function, path: tree.Path, stages: int) -> ir.Function:
     if _REGISTERS // (count + WARPGROUP) >= _MOST:  # enough without
         registers = 0, 0
     copying = _producer(program, ring, taken)
-    computing = _consumer(program, ring, thread, taken)
+    computing = _consumer(program, ring, thread, taken, in_flight)
     roles = ir.seq(
         ir.Role(thread >= count, ir.If(thread.equal(count), copying), registers[0]),
         ir.Role(thread < count, computing, registers[1]),
@@ -267,20 +270,39 @@ def renamed(body: ir.Stmt, path: tree.Path, taken: set[str]) -> ir.Stmt:
 
 
 def _consumer(
-    program: _Program, ring: _Ring, thread: ir.Var, taken: set[str]
+    program: _Program, ring: _Ring, thread: ir.Var, taken: set[str], in_flight: int
 ) -> ir.Stmt:
-    """Everything but the copies, by each thread; each warp frees the stages."""
-    number, stages = program.iteration(), ring.stages
+    """Everything but the copies, by each thread; each warp frees the stages.
+
+    They are those of as many iterations ago as are in flight, and the last ones after
+    the loop.
+    """
+    number, stages, loop = program.iteration(), ring.stages, program.parts.loop
+
+    def free(at: ir.Expr, cond: ir.Expr) -> ir.Stmt:
+        one = (thread % WARP).equal(0)
+        stage = substitute(number, {loop.var: at}) % stages
+        return ir.If(simplify(one & cond), ir.Arrive(ring.empty, simplify(stage)))
+
+    ahead = ir.as_expr(in_flight)
+    waits = [ir.Evaluate(wait_products(in_flight))] if in_flight else []
     body = ir.seq(
         ir.Wait(ring.full, number % stages, number // stages),
         *(
             in_stage(stmt, ring.buffers, number, taken, counted=True)
             for stmt in program.parts.compute
         ),
-        ir.If((thread % WARP).equal(0), ir.Arrive(ring.empty, number % stages)),
+        *waits,
+        free(loop.var - ahead, loop.var >= ahead)
+        if in_flight
+        else ir.If((thread % WARP).equal(0), ir.Arrive(ring.empty, number % stages)),
     )
-    loop = program.parts.loop
-    whole = tree.swap(_statement(program.path[0]), loop, with_fields(loop, body=body))
+    made: ir.Stmt = with_fields(loop, body=body)
+    if in_flight:
+        last = [loop.extent - n for n in range(in_flight, 0, -1)]
+        rest = (free(at, at >= 0) for at in last)
+        made = ir.seq(made, ir.Evaluate(wait_products(0)), *rest)
+    whole = tree.swap(_statement(program.path[0]), loop, made)
     return replace_buffers(_by(thread, program.passed)(whole), _in_registers(program))
 
 

@@ -66,6 +66,13 @@ def test_roles_of_a_producer_and_consumers(golden, same_meaning):
     made = pipeline(ROLES, "k", 3, roles=True)
     golden(show(made))
     same_meaning(ROLES, made)
+    same_meaning(ROLES, pipeline(ROLES, "k", 3, roles=True, in_flight=2))
+
+
+@pytest.mark.parametrize(("roles", "in_flight"), [(True, 3), (True, -1), (False, 1)])
+def test_products_in_flight_leave_a_stage(roles, in_flight):
+    with pytest.raises(ScheduleError, match=f"in_flight={in_flight}, with 3 stages"):
+        pipeline(ROLES, "k", 3, roles=roles, in_flight=in_flight)
 
 
 @pytest.mark.parametrize(
